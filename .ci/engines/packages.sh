@@ -1,0 +1,74 @@
+# Fetches what the engines are made of from Debian, once, into the cache.
+# shellcheck shell=bash
+
+# Docker's packages are unpacked and not installed: apt would remove a developer's docker-ce to install docker.io, and
+# would enable a system service. Only ordinary tools and libraries without a service are installed.
+
+SUITE=bookworm # Debian 12: Docker 20.10
+NEW_SUITE=forky # Docker 28
+KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
+
+# The mirror this machine is set up to use, else Debian's own.
+mirror() {
+  local uri
+  # shellcheck disable=SC2016 # apt's own $(…) placeholders
+  uri=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null |
+    awk '$2 !~ /-/ && !n++ { print $1 }')
+  echo "${uri:-http://deb.debian.org/debian/}"
+}
+
+install_tools() {
+  local missing=() package
+  for package in ca-certificates curl debian-archive-keyring iproute2 iptables jq libdevmapper1.02.1 libseccomp2 \
+    libsystemd0 mmdebstrap util-linux xz-utils; do
+    [[ $(dpkg-query -Wf '${db:Status-Abbrev}' "$package" 2>/dev/null) == ii* ]] || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+  say "installing ${missing[*]}"
+  # A source that cannot be reached is no reason to stop: what is needed may come from another.
+  apt-get -qq update || say "apt-get update had errors"
+  mkdir -p "$CACHE"
+  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" \
+    </dev/null >"$CACHE/install.log" 2>&1 || { cat "$CACHE/install.log" >&2 && die "apt-get install failed"; }
+}
+
+# apt with lists and sources of its own: the machine's apt configuration stays as it is.
+private_apt() {
+  local dir=$CACHE/packages/apt tool=$1
+  shift
+  "$tool" -qq -o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null \
+    -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
+    -o Dir::State="$dir/state" -o Dir::State::status="$dir/status" -o Dir::Cache="$dir/cache" \
+    -o APT::Sandbox::User=root -o Acquire::Check-Valid-Until=false "$@"
+}
+
+fetch_packages() {
+  local dir=$CACHE/packages/apt deb uri
+  [[ -e $CACHE/packages/complete ]] && return
+  say "fetching Docker 20.10, runsc, the registry and busybox"
+  rm -rf "$CACHE/packages"
+  mkdir -p "$dir/state/lists/partial" "$dir/cache/archives/partial" "$dir/debs" "$PKG"
+  : >"$dir/status"
+  uri=$(mirror)
+  printf 'deb [signed-by=%s] %s %s main\n' "$KEYRING" "$uri" "$SUITE" "$KEYRING" "$uri" "$SUITE-backports" \
+    >"$dir/sources.list"
+  private_apt apt-get update >&2
+  # Debian 12's own runsc is of 2022 and does not know systrap.
+  (cd "$dir/debs" && private_apt apt-get download docker.io containerd runc tini docker-registry busybox-static \
+    "runsc/$SUITE-backports" >&2)
+  for deb in "$dir"/debs/*.deb; do dpkg -x "$deb" "$PKG"; done
+  rm -rf "$dir"
+  touch "$CACHE/packages/complete"
+}
+
+# A whole system for Docker 28: its libraries are newer than this machine's.
+fetch_new_root() {
+  local root=$CACHE/roots/$NEW_SUITE
+  [[ -e $root.complete ]] && return
+  say "making a Debian $NEW_SUITE root for Docker 28"
+  rm -rf "$root"
+  mkdir -p "${root%/*}"
+  TMPDIR=/var/tmp mmdebstrap --quiet --variant=minbase --aptopt='Acquire::Check-Valid-Until "false"' \
+    --include=docker.io,containerd,runc,iptables,ca-certificates,tini "$NEW_SUITE" "$root" "$(mirror)" >&2
+  touch "$root.complete"
+}

@@ -1,0 +1,2 @@
+// The public surface of @acode/sandbox and nothing else.
+export {};

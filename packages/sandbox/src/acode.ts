@@ -1,0 +1,231 @@
+// Acode, the host: opens what the pipe needs, and is the one place where it is all put together.
+
+import { homedir } from 'node:os';
+import { checkConfig, loadUserConfig, readAllowRoot } from './config/load.ts';
+import type { LoadedConfig } from './config/load.ts';
+import { directoriesOf, ensurePrivateDirectory } from './config/directories.ts';
+import type { Directories } from './config/directories.ts';
+import type { ConfigInput } from './config/schema.ts';
+import type { Command, RunRequest } from './contract/command.ts';
+import { AcodeError } from './contract/errors.ts';
+import type { EventBus } from './contract/events.ts';
+import type {
+  CleanupOptions,
+  CleanupReport,
+  Explanation,
+  SandboxDetails,
+  SandboxInfo,
+  SavedLog,
+  SavedLogInfo,
+  Status,
+} from './contract/host.ts';
+import type { Clock, Logger, Metrics } from './contract/ports.ts';
+import type { RunResult, RunningCommand } from './contract/result.ts';
+import { composeHost } from './compose.ts';
+import type { OpenHost } from './compose.ts';
+import { cleanup, statusOf } from './inventory.ts';
+import { assertNotRoot } from './policy/guard.ts';
+import { explain, start } from './run.ts';
+import { systemClock } from './telemetry/clock.ts';
+
+/** How to open a host. Every field is optional. */
+export interface AcodeOptions {
+  /** The directory sandboxes are given; else the project the process stands in. */
+  workspace?: string;
+  /** In place of the user’s configuration file. */
+  config?: ConfigInput;
+  /** Another configuration file in place of the user’s own. */
+  configFile?: string;
+  /** The engine’s socket; else DOCKER_HOST, the docker context, the known places. Pinned for the session. */
+  engine?: { socket: string };
+  sessionId?: string;
+  /** Sandboxes at once; 4 unless configured, at most 16. */
+  maxConcurrent?: number;
+  /** Sandboxes kept waiting. Not available in this version: only `false`. */
+  pool?: false | { min?: number; max?: number; idleMs?: number };
+  logger?: Logger;
+  metrics?: Metrics;
+  clock?: Clock;
+}
+
+/** A host that can be looked at and runs nothing. */
+export type Observer = Pick<Acode, 'status' | 'list' | 'inspect' | 'logs' | 'close'> & AsyncDisposable;
+
+/** The output of past runs that was kept. */
+export interface Logs {
+  /** The runs whose output is kept, newest first. */
+  list(): Promise<SavedLogInfo[]>;
+  /** The newest kept run with this container name or sandbox id. */
+  find(reference: string): Promise<SavedLog>;
+}
+
+const CLEANUP_MS = 30_000;
+
+/**
+ * Runs untrusted commands in fresh, hardened, single-use sandboxes on this host.
+ *
+ * @example
+ * await using acode = await Acode.open();
+ * const result = await acode.run(['npm', 'test'], { policy: { image: 'node:20-alpine' } });
+ * console.log(result.exitCode, result.stdout);
+ */
+export class Acode implements AsyncDisposable {
+  readonly events: EventBus;
+  readonly logs: Logs;
+  readonly #host: OpenHost;
+  #closed: Promise<void> | null = null;
+
+  private constructor(host: OpenHost) {
+    this.#host = host;
+    this.events = host.bus;
+    this.logs = savedLogs(host);
+  }
+
+  /** Opens the host. Refuses root before anything else; the engine is contacted at first use. */
+  static async open(options: AcodeOptions = {}): Promise<Acode> {
+    const uid = currentUid();
+    const directories = directoriesOf({ env: process.env, home: homedir(), uid });
+    assertNotRoot(uid, uid === 0 && (await rootAllowed(options, directories)));
+    return new Acode(await open(options, directories, uid));
+  }
+
+  /** Opens the host to look at it. Works for root too, since nothing can be run through it. */
+  static async observe(options: AcodeOptions = {}): Promise<Observer> {
+    const uid = currentUid();
+    return new Acode(await open(options, directoriesOf({ env: process.env, home: homedir(), uid }), uid));
+  }
+
+  /**
+   * Runs one command in a fresh sandbox. Resolves once the command has started and ended, whatever its exit status,
+   * timeout or lack of memory; rejects if it never started, and with ACODE-SBX-014 if it was cancelled.
+   *
+   * @example
+   * const { exitCode, stdout } = await acode.run('ls | wc -l', { policy: { timeoutMs: 10_000 } });
+   */
+  async run(command: Command, request: RunRequest = {}): Promise<RunResult> {
+    this.#assertOpen('run');
+    const running = await start(this.#host, command, request, false);
+    return running.result;
+  }
+
+  /**
+   * Starts one command in a fresh sandbox and returns a handle on it.
+   *
+   * @example
+   * await using command = await acode.spawn(['npm', 'test']);
+   * for await (const chunk of command.stdout) process.stdout.write(chunk);
+   * const { exitCode } = await command.result;
+   */
+  async spawn(command: Command, request: RunRequest = {}): Promise<RunningCommand> {
+    this.#assertOpen('spawn');
+    return start(this.#host, command, request, true);
+  }
+
+  /** What a command would come to: policy, where each value comes from, level and engine request. Runs nothing. */
+  async explain(command: Command, request: RunRequest = {}): Promise<Explanation> {
+    this.#assertOpen('explain');
+    return this.#operation('explain', () => explain(this.#host, command, request, this.#signal(request.signal)));
+  }
+
+  /** Whether sandboxes can be had here, and how many there are. Never rejects because of the engine. */
+  async status(): Promise<Status> {
+    this.#assertOpen('status');
+    return statusOf(this.#host, this.#host.closing);
+  }
+
+  /** The sandboxes that exist on the engine, asked now. */
+  async list(): Promise<SandboxInfo[]> {
+    this.#assertOpen('list');
+    return this.#operation('list', async () => (await this.#host.backend()).list(this.#host.closing));
+  }
+
+  /** One sandbox by name or container id. */
+  async inspect(reference: string): Promise<SandboxDetails> {
+    this.#assertOpen('inspect');
+    return this.#operation('inspect', async () => {
+      const found = await (await this.#host.backend()).inspect(reference, this.#host.closing);
+      if (!found) throw new AcodeError('ACODE-CTN-012', { reference, what: 'sandbox' });
+      return found;
+    });
+  }
+
+  /** Removes this user’s sandboxes that were left behind. */
+  async cleanup(options: CleanupOptions = {}): Promise<CleanupReport> {
+    this.#assertOpen('cleanup');
+    return this.#operation('cleanup', () => cleanup(this.#host, options, this.#signal(options.signal)));
+  }
+
+  /** Stops what runs, removes every sandbox of this host and lets go of the engine. A second call waits for the first. */
+  async close(): Promise<void> {
+    this.#closed ??= this.#host.close();
+    await this.#closed;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #assertOpen(operation: string): void {
+    if (this.#closed) throw new AcodeError('ACODE-SBX-019', { operation });
+  }
+
+  #signal(signal: AbortSignal | undefined): AbortSignal {
+    return AbortSignal.any([this.#host.closing, ...(signal ? [signal] : [])]);
+  }
+
+  async #operation<Value>(name: string, work: () => Promise<Value>): Promise<Value> {
+    const operation = this.#host.telemetry.begin(name);
+    try {
+      const value = await work();
+      operation.succeed();
+      return value;
+    } catch (error) {
+      operation.fail(error);
+      throw error;
+    }
+  }
+}
+
+async function open(options: AcodeOptions, directories: Directories, uid: number): Promise<OpenHost> {
+  if (options.pool)
+    throw new AcodeError('ACODE-SBX-016', {
+      what: 'AcodeOptions.pool',
+      instead: 'Leave it out: every sandbox is made when it is needed.',
+    });
+  const config = await configOf(options, directories);
+  await ensurePrivateDirectory(directories.runtime, uid);
+  return composeHost({
+    options,
+    config,
+    directories,
+    uid,
+    clock: options.clock ?? systemClock,
+    cleanupMs: (config.config.sandbox?.cleanup?.timeout_seconds ?? CLEANUP_MS / 1000) * 1000,
+  });
+}
+
+async function configOf(options: AcodeOptions, directories: Directories): Promise<LoadedConfig> {
+  if (options.config)
+    return { config: checkConfig(options.config, 'AcodeOptions.config'), source: 'AcodeOptions.config' };
+  return loadUserConfig(directories.config, options.configFile);
+}
+
+async function rootAllowed(options: AcodeOptions, directories: Directories): Promise<boolean> {
+  return options.config ? options.config.allow_root === true : readAllowRoot(directories.config, options.configFile);
+}
+
+// Windows has no uids; what runs there talks to an engine in a virtual machine whose ordinary user is 1000.
+function currentUid(): number {
+  return process.getuid?.() ?? 1000;
+}
+
+function savedLogs(host: OpenHost): Logs {
+  return {
+    list: async () => (await host.savedLogs?.list()) ?? [],
+    find: async reference => {
+      const log = await host.savedLogs?.find(reference);
+      if (!log) throw new AcodeError('ACODE-CTN-012', { reference, what: 'saved log' });
+      return log;
+    },
+  };
+}

@@ -1,0 +1,39 @@
+// What a caller asks for: a command, and the request around it.
+
+import type { Readable } from 'node:stream';
+import type { Risk } from './levels.ts';
+import type { PolicyInput } from './policy.ts';
+
+/** A line for the image’s shell, or an argument vector that no shell ever sees. */
+export type Command = string | readonly string[];
+
+/** A file or directory to bring out of the sandbox after the run. */
+export interface ArtifactRequest {
+  /** Where it is inside the sandbox. */
+  readonly from: string;
+  /** Where it goes, relative to the workspace. */
+  readonly to: string;
+}
+
+/** Everything about one run besides its command. Every field is optional. */
+export interface RunRequest {
+  /** Overrides of the configured policy, clamped by the ceilings of every layer. */
+  policy?: PolicyInput;
+  /** Working directory, relative to the workspace. */
+  cwd?: string;
+  /** Environment of the command; nothing is inherited from the host. */
+  env?: Record<string, string>;
+  /** What the command reads from standard input; without it, it reads end of file. */
+  stdin?: string | Uint8Array | Readable;
+  /** How dangerous the caller believes the command to be. */
+  risk?: Risk;
+  sessionId?: string;
+  taskId?: string;
+  artifacts?: ArtifactRequest[];
+  /** Cancels the run at any step. */
+  signal?: AbortSignal;
+  /** Called with each chunk as it is printed, up to the output limit. */
+  onStdout?: (chunk: Uint8Array) => void;
+  /** Called with each chunk as it is printed, up to the output limit. */
+  onStderr?: (chunk: Uint8Array) => void;
+}

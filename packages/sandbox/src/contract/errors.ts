@@ -1,0 +1,279 @@
+// The one table of everything that can go wrong: code, context, message, hint, exit status.
+
+import type { RunResult } from './result.ts';
+
+/** One row of the error table. */
+export interface ErrorEntry<Context> {
+  /** A few words for the catalogue. */
+  readonly title: string;
+  /** One sentence that says what happened, for this context. */
+  readonly message: (context: Context) => string;
+  /** What a person or an agent should do next. */
+  readonly hint: (context: Context) => string;
+  /** The exit status of the command line. */
+  readonly exit: number;
+  /** A context as it really occurs; docs/errors.md is generated from it. */
+  readonly example: Context;
+}
+
+function entry<Context>(row: ErrorEntry<Context>): ErrorEntry<Context> {
+  return row;
+}
+
+/** Which rule of the security policy was broken. */
+export type SecurityViolation =
+  | 'PrivilegedUser'
+  | 'DangerousEnvironment'
+  | 'SpecMismatch'
+  | 'MountMismatch'
+  | 'KernelMismatch'
+  | 'NestedWritableMount';
+
+/** Which rule about mounts was broken. */
+export type MountViolation = 'Missing' | 'NotADirectory' | 'ForbiddenPath' | 'HostPathEscape' | 'SensitivePathAccess';
+
+const ROWS = {
+  'ACODE-SBX-001': entry<{ name: string; reason: string }>({
+    title: 'sandbox could not be created',
+    message: c => `The sandbox ${c.name} could not be created: ${c.reason}.`,
+    hint: () => 'Run `acode sandbox status` to see whether the engine is healthy, then try again.',
+    exit: 125,
+    example: { name: 'acode-a1b2c3d4-run-001', reason: 'no space left on device' },
+  }),
+  'ACODE-SBX-003': entry<{ path: string; violation: MountViolation; reason: string }>({
+    title: 'mount refused',
+    message: c => `${c.path} may not be given to a sandbox: ${c.reason} (${c.violation}).`,
+    hint: () => 'Work in a project directory of its own and name it with --workspace.',
+    exit: 125,
+    example: { path: '/', violation: 'ForbiddenPath', reason: 'it is the root of the file system' },
+  }),
+  'ACODE-SBX-004': entry<{ limit: string; value: string; setBy: string; raise: string }>({
+    title: 'resource limit exceeded',
+    message: c => `The command hit its ${c.limit} limit of ${c.value}, set by ${c.setBy}.`,
+    hint: c => `Use less, or raise it: ${c.raise}.`,
+    exit: 125,
+    example: { limit: 'memory', value: '64 MiB', setBy: 'the request', raise: '--memory 128' },
+  }),
+  'ACODE-SBX-006': entry<{ name: string; reason: string }>({
+    title: 'sandbox did not start',
+    message: c => `The sandbox ${c.name} did not start: ${c.reason}.`,
+    hint: () => 'Check that the image fits this machine and has a shell at /bin/sh, then try again.',
+    exit: 125,
+    example: { name: 'acode-a1b2c3d4-run-001', reason: 'exec format error' },
+  }),
+  'ACODE-SBX-007': entry<{ timeoutMs: number; setBy: string }>({
+    title: 'command timed out',
+    message: c => `The command was stopped after ${c.timeoutMs / 1000} s, the time limit set by ${c.setBy}.`,
+    hint: () => 'Give it more time with --timeout <seconds>, or make it do less.',
+    exit: 124,
+    example: { timeoutMs: 2000, setBy: 'the request' },
+  }),
+  'ACODE-SBX-008': entry<{ socket: string; reason: string }>({
+    title: 'engine not available',
+    message: c => `fail-closed: no Docker Engine answered at ${c.socket} (${c.reason}), so nothing was run.`,
+    hint: () =>
+      'Start Docker, or point acode at an engine with DOCKER_HOST=unix:///path/to/docker.sock; check with `acode sandbox status`.',
+    exit: 125,
+    example: { socket: '/var/run/docker.sock', reason: 'nothing listens there' },
+  }),
+  'ACODE-SBX-009': entry<{ image: string }>({
+    title: 'image not present',
+    message: c => `The image ${c.image} is not on this engine, and acode does not pull images yet.`,
+    hint: c => `Load it once with \`docker pull ${c.image}\`, or choose one of \`docker images\` with --image.`,
+    exit: 125,
+    example: { image: 'node:20-alpine' },
+  }),
+  'ACODE-SBX-010': entry<{ violation: SecurityViolation; detail: string }>({
+    title: 'security policy violation',
+    message: c => `Refused for safety (${c.violation}): ${c.detail}.`,
+    hint: c =>
+      c.violation === 'PrivilegedUser' || c.violation === 'DangerousEnvironment'
+        ? 'Leave the option out; the safe value is the default.'
+        : 'Nothing of the command ran. If you did not change the engine or the directory yourself, treat this as an attack and look at what else writes there.',
+    exit: 125,
+    example: { violation: 'MountMismatch', detail: '/workspace is not the directory that was checked' },
+  }),
+  'ACODE-SBX-011': entry<{ uid: number }>({
+    title: 'refused as root',
+    message: () => 'acode must not run as root/Administrator.',
+    hint: () =>
+      'Run it as an ordinary user in the engine’s group (`usermod -aG docker <user>`). The only way past is `allow_root: true` in your own configuration file.',
+    exit: 125,
+    example: { uid: 0 },
+  }),
+  'ACODE-SBX-012': entry<{ required: string; available: string }>({
+    title: 'isolation level too low',
+    message: c => `fail-closed: task requires ${c.required} isolation but only ${c.available} available.`,
+    hint: () => 'Ask for a level that `acode sandbox status` lists, or install what the stronger one needs.',
+    exit: 125,
+    example: { required: 'gvisor', available: 'docker' },
+  }),
+  'ACODE-SBX-013': entry<{ source: string; key: string; reason: string }>({
+    title: 'invalid configuration',
+    message: c => `${c.source}: ${c.key === '' ? '' : `\`${c.key}\` `}${c.reason}.`,
+    hint: c => `Correct ${c.source} and try again; docs/configuration.md lists every key.`,
+    exit: 125,
+    example: {
+      source: '~/.config/acode/config.yml:3:5',
+      key: 'sandbox.defaults.memory_mb',
+      reason: 'expected a number',
+    },
+  }),
+  'ACODE-SBX-014': entry<{ result?: RunResult }>({
+    title: 'cancelled',
+    message: () => 'The command was cancelled.',
+    hint: () => 'What it printed before is in the result; run it again when you are ready.',
+    exit: 130,
+    example: {},
+  }),
+  'ACODE-SBX-015': entry<{ command: string; image: string; reason: 'not found' | 'not executable' }>({
+    title: 'command cannot be run',
+    message: c => `${c.command}: ${c.reason} in ${c.image}.`,
+    hint: c =>
+      c.reason === 'not found'
+        ? 'Check the spelling, or choose an image that has the command with --image. A line for the shell goes in quotes: acode sandbox exec "a | b".'
+        : 'Make the file executable (chmod +x), or name its interpreter: acode sandbox exec -- sh ./script.',
+    exit: 127,
+    example: { command: 'gti', image: 'node:20-alpine', reason: 'not found' },
+  }),
+  'ACODE-SBX-016': entry<{ what: string; instead: string }>({
+    title: 'not available in this version',
+    message: c => `${c.what} is not available in this version, and acode never ignores what it was asked for.`,
+    hint: c => c.instead,
+    exit: 125,
+    example: { what: 'policy.network: bridge', instead: 'Leave it out: the sandbox then has no network.' },
+  }),
+  'ACODE-SBX-017': entry<{ field: string; reason: string }>({
+    title: 'invalid request',
+    message: c => `${c.field}: ${c.reason}.`,
+    hint: c => `Correct ${c.field}; \`acode explain\` shows what a request comes to before anything runs.`,
+    exit: 125,
+    example: { field: 'policy.limits.memoryBytes', reason: 'must be at least 6 MiB' },
+  }),
+  'ACODE-SBX-018': entry<{ operation: string; reason: string }>({
+    title: 'engine failed during the run',
+    message: c => `The engine failed while acode was busy with ${c.operation}: ${c.reason}.`,
+    hint: () =>
+      'The sandbox is removed as soon as the engine answers again. Look at the engine’s own log, then run the command again.',
+    exit: 125,
+    example: { operation: 'POST /containers/{id}/wait', reason: 'the connection was lost' },
+  }),
+  'ACODE-SBX-019': entry<{ operation: string }>({
+    title: 'host closed',
+    message: c => `${c.operation} was called after close().`,
+    hint: () => 'Open a new Acode; a closed one cannot be used again.',
+    exit: 125,
+    example: { operation: 'run' },
+  }),
+  'ACODE-CTN-001': entry<{ name: string; reason: string }>({
+    title: 'container creation failed',
+    message: c => `The engine refused to create ${c.name}: ${c.reason}.`,
+    hint: () => 'The reason is the engine’s own; its log says more.',
+    exit: 125,
+    example: { name: 'acode-a1b2c3d4-run-001', reason: 'invalid mount config' },
+  }),
+  'ACODE-CTN-002': entry<{ name: string; reason: string }>({
+    title: 'container start failed',
+    message: c => `The engine could not start ${c.name}: ${c.reason}.`,
+    hint: () => 'The reason is the runtime’s own; its log says more.',
+    exit: 125,
+    example: { name: 'acode-a1b2c3d4-run-001', reason: 'OCI runtime create failed' },
+  }),
+  'ACODE-CTN-004': entry<{ id: string; reason: string }>({
+    title: 'container removal failed',
+    message: c => `The container ${c.id} could not be removed: ${c.reason}.`,
+    hint: () => 'Run `acode sandbox cleanup --force` when the engine is well again.',
+    exit: 125,
+    example: { id: '4f1c…', reason: 'device or resource busy' },
+  }),
+  'ACODE-CTN-005': entry<{ name: string }>({
+    title: 'name collision',
+    message: c => `A container named ${c.name} exists already.`,
+    hint: () => 'Use another session or task id, or remove that container with `acode sandbox cleanup`.',
+    exit: 125,
+    example: { name: 'acode-a1b2c3d4-build-001' },
+  }),
+  'ACODE-CTN-008': entry<{ socket: string; reason: string }>({
+    title: 'Docker not available',
+    message: c => `No Docker Engine at ${c.socket}: ${c.reason}.`,
+    hint: () => 'Start Docker and check with `acode sandbox status`.',
+    exit: 125,
+    example: { socket: '/var/run/docker.sock', reason: 'connection refused' },
+  }),
+  'ACODE-CTN-009': entry<{ limit: number; waitedMs: number }>({
+    title: 'too many sandboxes at once',
+    message: c => `All ${c.limit} sandboxes were busy for ${Math.round(c.waitedMs / 100) / 10} s.`,
+    hint: () => 'Run less at once, wait longer, or raise containers.max_concurrent (at most 16).',
+    exit: 125,
+    example: { limit: 4, waitedMs: 60_000 },
+  }),
+  'ACODE-CTN-011': entry<{ image: string }>({
+    title: 'image not found',
+    message: c => `The engine has no image ${c.image}.`,
+    hint: c => `Load it with \`docker pull ${c.image}\`.`,
+    exit: 125,
+    example: { image: 'node:20-alpine' },
+  }),
+  'ACODE-CTN-012': entry<{ reference: string; what: 'sandbox' | 'saved log' }>({
+    title: 'no such sandbox',
+    message: c => `There is no ${c.what} for ${c.reference}.`,
+    hint: c =>
+      c.what === 'sandbox'
+        ? '`acode sandbox list` shows the sandboxes that exist.'
+        : '`acode sandbox logs` without a name lists the runs whose output was kept.',
+    exit: 125,
+    example: { reference: 'acode-a1b2c3d4-run-001', what: 'sandbox' },
+  }),
+} as const;
+
+/** The code of an {@link AcodeError}. */
+export type ErrorCode = keyof typeof ROWS;
+
+/** What each error says about its circumstances, by code. */
+export type ErrorContexts = {
+  [Code in ErrorCode]: (typeof ROWS)[Code] extends ErrorEntry<infer Context> ? Context : never;
+};
+
+/** Every error acode raises, by code. */
+export const ERRORS: { readonly [Code in ErrorCode]: ErrorEntry<ErrorContexts[Code]> } = ROWS;
+
+/**
+ * The one error class of acode. `code` tells which error it is, `context` its circumstances, `hint` what to do next.
+ *
+ * @example
+ * try {
+ *   await acode.run(['npm', 'test']);
+ * } catch (error) {
+ *   if (error instanceof AcodeError && error.is('ACODE-SBX-009')) console.error(error.context.image, error.hint);
+ * }
+ */
+export class AcodeError<Code extends ErrorCode = ErrorCode> extends Error {
+  readonly code: Code;
+  readonly context: ErrorContexts[Code];
+  /** What a person or an agent should do next. */
+  readonly hint: string;
+  /** The exit status the command line ends with. */
+  readonly exitStatus: number;
+  /** Ties the error to the log lines of its operation. */
+  correlationId?: string;
+
+  constructor(code: Code, context: ErrorContexts[Code], options?: { cause?: unknown }) {
+    const row: ErrorEntry<ErrorContexts[Code]> = ERRORS[code];
+    super(row.message(context), options);
+    this.name = 'AcodeError';
+    this.code = code;
+    this.context = context;
+    this.hint = row.hint(context);
+    this.exitStatus = exitStatusOf(code, context, row.exit);
+  }
+
+  /** Narrows the error to one code, and with it the type of `context`. */
+  is<Wanted extends ErrorCode>(code: Wanted): this is AcodeError<Wanted> {
+    return (this.code as ErrorCode) === code;
+  }
+}
+
+// Shells tell the two apart: 127 is "not found", 126 "found but not executable".
+function exitStatusOf(code: ErrorCode, context: object, usual: number): number {
+  return code === 'ACODE-SBX-015' && 'reason' in context && context.reason === 'not executable' ? 126 : usual;
+}

@@ -1,0 +1,38 @@
+// What happens, as events that a host program can listen to.
+
+import type { SecurityViolation } from './errors.ts';
+import type { Level } from './levels.ts';
+import type { LimitName } from './result.ts';
+
+/** Every event, by type. */
+export interface AcodeEvents {
+  SandboxProvisioned: { sandboxId: string; backend: 'docker'; isolationLevel: 'strict'; level: Level };
+  SandboxTeardown: { sandboxId: string; backend: 'docker'; reason: string };
+  ContainerCreated: { sandboxId: string; containerId: string; name: string; durationMs: number };
+  ContainerStarted: { sandboxId: string; containerId: string; name: string };
+  ContainerExited: { sandboxId: string; containerId: string; exitCode: number | null };
+  ContainerRemoved: { sandboxId: string; containerId: string; durationMs: number };
+  LimitExceeded: { sandboxId: string; limit: LimitName };
+  SecurityViolation: { sandboxId: string; containerId?: string; violation: SecurityViolation; detail: string };
+}
+
+/** The type of an event. */
+export type AcodeEventType = keyof AcodeEvents;
+
+/** An event with the operation it belongs to. */
+export type AcodeEvent<Type extends AcodeEventType = AcodeEventType> = {
+  [T in AcodeEventType]: { readonly type: T; readonly correlationId: string; readonly at: string } & Readonly<
+    AcodeEvents[T]
+  >;
+}[Type];
+
+/**
+ * Events as they happen.
+ *
+ * @example
+ * using _ = acode.events.on('SecurityViolation', event => alert(event.detail));
+ */
+export interface EventBus {
+  /** Listens to one type of event until the returned subscription is disposed. */
+  on<Type extends AcodeEventType>(type: Type, listener: (event: AcodeEvent<Type>) => void): Disposable;
+}

@@ -1,0 +1,107 @@
+// What the host says about itself and its sandboxes.
+
+import type { Command } from './command.ts';
+import type { Level } from './levels.ts';
+import type { EffectivePolicy } from './policy.ts';
+import type { SandboxSpec } from './spec.ts';
+
+/** The state of a sandbox, as the engine reports it now. */
+export type SandboxState = 'created' | 'running' | 'paused' | 'restarting' | 'removing' | 'exited' | 'dead' | 'unknown';
+
+/** One sandbox that exists. */
+export interface SandboxInfo {
+  readonly sandboxId: string;
+  readonly containerId: string;
+  readonly name: string;
+  readonly image: string;
+  readonly state: SandboxState;
+  readonly createdAt: string;
+  readonly sessionId: string;
+  readonly taskId: string;
+  readonly level: Level;
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+/** One sandbox, looked at closely. */
+export interface SandboxDetails extends SandboxInfo {
+  readonly imageId: string;
+  readonly startedAt: string;
+  readonly user: string;
+  readonly limits: { readonly memoryBytes: number; readonly cpus: number; readonly pids: number };
+  readonly network: string;
+  readonly mounts: readonly { readonly source: string; readonly target: string; readonly readOnly: boolean }[];
+}
+
+/** What `Acode.status` reports. */
+export interface Status {
+  readonly available: boolean;
+  /** Why not, where `available` is false. */
+  readonly unavailableReason?: string;
+  /** What to do about it, where `available` is false. */
+  readonly hint?: string;
+  readonly engine?: {
+    readonly socket: string;
+    /** How the socket was found. */
+    readonly source: string;
+    readonly version: string;
+    readonly apiVersion: string;
+    readonly operatingSystem: string;
+    readonly cpus: number;
+    readonly memoryBytes: number;
+    readonly runtimes: readonly string[];
+    readonly defaultRuntime: string;
+    readonly cgroupVersion: string;
+    readonly securityOptions: readonly string[];
+  };
+  readonly sandboxes: { readonly running: number; readonly total: number };
+  readonly level: Level | null;
+  readonly defaultImage: string;
+  readonly workspace: string | null;
+}
+
+/** What `Acode.cleanup` should remove. Without options: this user’s stopped sandboxes. */
+export interface CleanupOptions {
+  /** Removes this user’s running sandboxes too. */
+  force?: boolean;
+  /** Removes nothing and reports what would be. */
+  dryRun?: boolean;
+  signal?: AbortSignal;
+}
+
+/** What `Acode.cleanup` did. */
+export interface CleanupReport {
+  readonly removed: readonly SandboxInfo[];
+  readonly failed: readonly { readonly sandbox: SandboxInfo; readonly reason: string }[];
+  /** What was left alone, because it runs. */
+  readonly kept: readonly SandboxInfo[];
+  readonly dryRun: boolean;
+}
+
+/** What a command would come to, without running it. */
+export interface Explanation {
+  readonly command: Command;
+  readonly policy: EffectivePolicy;
+  readonly level: Level;
+  readonly spec: SandboxSpec;
+  /** The exact request the engine would get. */
+  readonly engineRequest: unknown;
+  /** What a reader should know besides. */
+  readonly notes: readonly string[];
+}
+
+/** A run whose output was kept. */
+export interface SavedLogInfo {
+  readonly name: string;
+  readonly sandboxId: string;
+  readonly command: string;
+  readonly endedAt: string;
+  readonly exitCode: number | null;
+}
+
+/** The kept output of a past run. */
+export interface SavedLog extends SavedLogInfo {
+  readonly stdout: string;
+  readonly stderr: string;
+  /** Bytes that were not kept. */
+  readonly dropped: { readonly stdout: number; readonly stderr: number };
+}

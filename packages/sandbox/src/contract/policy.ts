@@ -1,0 +1,108 @@
+// What a sandbox may do: the input a caller writes, and the effective policy in which every value knows who set it.
+
+import { z } from 'zod';
+import { LEVELS } from './levels.ts';
+import type { Level } from './levels.ts';
+
+const bytes = z.int().positive();
+
+/** A port of the sandbox to be reached from the host’s loopback. */
+const portRequest = z.strictObject({
+  container: z.int().min(1).max(65_535),
+  host: z.int().min(1).max(65_535).optional(),
+  protocol: z.enum(['tcp', 'udp']).optional(),
+});
+
+const mountRequest = z.strictObject({
+  source: z.string().min(1),
+  target: z.string().min(1),
+  readOnly: z.boolean().optional(),
+});
+
+/** The schema of {@link PolicyInput}: strict, so that a misspelt key is an error and never ignored. */
+export const policyInputSchema = z.strictObject({
+  profile: z.enum(['exec', 'task', 'swarm']).optional(),
+  level: z.enum([...LEVELS, 'auto']).optional(),
+  runtime: z.string().min(1).optional(),
+  image: z.string().min(1).optional(),
+  pull: z.enum(['missing', 'always', 'never']).optional(),
+  limits: z
+    .strictObject({
+      memoryBytes: bytes.optional(),
+      swapBytes: z.int().nonnegative().optional(),
+      cpus: z.number().positive().optional(),
+      pids: z.int().positive().optional(),
+      openFiles: z.int().positive().optional(),
+      tmpBytes: bytes.optional(),
+      outputBytes: z.int().nonnegative().optional(),
+    })
+    .optional(),
+  timeoutMs: z.int().positive().optional(),
+  network: z
+    .union([
+      z.enum(['none', 'bridge']),
+      z.strictObject({ name: z.string().min(1) }),
+      z.strictObject({ allow: z.array(z.string()).readonly() }),
+    ])
+    .optional(),
+  ports: z.array(portRequest).optional(),
+  dns: z.array(z.string()).optional(),
+  workspace: z.enum(['direct', 'readonly', 'fork']).optional(),
+  mounts: z.array(mountRequest).optional(),
+  caches: z.union([z.array(z.string()).readonly(), z.literal(false)]).optional(),
+  user: z.union([z.literal('caller'), z.templateLiteral([z.int(), ':', z.int()])]).optional(),
+});
+
+/**
+ * What a caller may say about a sandbox; what is absent comes from the configured layers.
+ *
+ * @example
+ * const policy: PolicyInput = { image: 'node:20-alpine', limits: { memoryBytes: 256 * 1024 ** 2 }, timeoutMs: 30_000 };
+ */
+export type PolicyInput = z.input<typeof policyInputSchema>;
+
+/** A port of the sandbox to be reached from the host’s loopback. */
+export type PortRequest = z.input<typeof portRequest>;
+
+/** The layers a value can come from, weakest voice first. */
+export type Layer = 'built-in' | 'user' | 'request';
+
+/** A value and who set it. */
+export interface Sourced<Value> {
+  readonly value: Value;
+  readonly layer: Layer;
+  /** Where in that layer, e.g. a file and key. */
+  readonly where: string;
+}
+
+/** The limits of a sandbox. Each one is always set. */
+export interface Limits {
+  memoryBytes: number;
+  swapBytes: number;
+  cpus: number;
+  pids: number;
+  openFiles: number;
+  tmpBytes: number;
+  outputBytes: number;
+}
+
+/** A user and group by number. */
+export interface UserId {
+  readonly uid: number;
+  readonly gid: number;
+}
+
+/** The policy that counts: every layer merged, clamped by every ceiling, each value with its source. */
+export interface EffectivePolicy {
+  readonly profile: Sourced<'exec' | 'task'>;
+  readonly level: Sourced<Level | 'auto'>;
+  readonly image: Sourced<string>;
+  readonly pull: Sourced<'missing' | 'never'>;
+  readonly limits: { readonly [Name in keyof Limits]: Sourced<Limits[Name]> };
+  readonly timeoutMs: Sourced<number>;
+  readonly network: Sourced<'none'>;
+  readonly workspace: Sourced<'direct' | 'readonly'>;
+  readonly user: Sourced<UserId>;
+  /** What was lowered to a ceiling, in sentences. */
+  readonly warnings: readonly string[];
+}

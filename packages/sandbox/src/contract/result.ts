@@ -1,0 +1,80 @@
+// What comes back from a run.
+
+import type { Level } from './levels.ts';
+
+/** A limit that a run can hit, by name. */
+export type LimitName = 'memory' | 'pids' | 'time' | 'output';
+
+/** Something the sandbox would not let the command do, with the rule behind it and the way on. */
+export interface Denial {
+  readonly rule: string;
+  /** The layer of configuration that set the rule. */
+  readonly setBy: string;
+  readonly remedy: string;
+  readonly detail?: string;
+}
+
+/** Something a run left in the workspace that a tool on the host might execute or follow. */
+export interface RiskyChange {
+  readonly path: string;
+  readonly kind: string;
+  readonly reason: string;
+}
+
+/** What a run used. */
+export interface Usage {
+  peakMemoryBytes: number;
+  cpuMs: number;
+  /** How long the CPU limit held the command back. */
+  throttledMs: number;
+  rxBytes?: number;
+  txBytes?: number;
+}
+
+/** The result of one run. */
+export interface RunResult {
+  /** The command’s own exit status; null if it was killed by us (timeout, cancel). */
+  exitCode: number | null;
+  stdout: string;
+  stderr: string;
+  /** The bytes, where the output was not text. */
+  stdoutBytes?: Uint8Array;
+  /** The bytes, where the output was not text. */
+  stderrBytes?: Uint8Array;
+  /** Bytes beyond the output limit. */
+  dropped: { stdout: number; stderr: number };
+  timedOut: boolean;
+  oomKilled: boolean;
+  limitExceeded?: LimitName;
+  denials: Denial[];
+  sandboxId: string;
+  containerId?: string;
+  level: Level;
+  runtime?: string;
+  image?: { reference: string; digest: string };
+  durationMs: number;
+  timings: { queueMs: number; obtainMs: number; runMs: number };
+  /** Whether the sandbox was waiting before the command was asked for. */
+  warm: boolean;
+  usage?: Usage;
+  riskyChanges: RiskyChange[];
+  /** Ties the result to the log lines of its run. */
+  correlationId: string;
+  auditSequence?: number;
+}
+
+/** A command that runs, with its streams as they come. */
+export interface RunningCommand extends AsyncDisposable {
+  /** What the command prints, from its first byte on, up to the output limit; a slow reader loses nothing. */
+  readonly stdout: AsyncIterable<Uint8Array>;
+  /** What the command prints, from its first byte on, up to the output limit; a slow reader loses nothing. */
+  readonly stderr: AsyncIterable<Uint8Array>;
+  /** Writes to the command’s standard input. */
+  write(data: Uint8Array | string): Promise<void>;
+  /** Ends the command’s standard input. */
+  closeStdin(): Promise<void>;
+  /** Sends a signal to every process of the command; SIGTERM unless told otherwise. */
+  kill(signal?: string): Promise<void>;
+  /** Settles when the command has ended; as {@link RunResult} of `run`. */
+  readonly result: Promise<RunResult>;
+}

@@ -1,0 +1,61 @@
+// The plan of one sandbox, engine-neutral: what isolation/ makes of an effective policy and what verification holds the engine to.
+
+import type { Level } from './levels.ts';
+import type { Limits, UserId } from './policy.ts';
+
+/** Which object of the file system a path was when it was validated. */
+export interface FileIdentity {
+  readonly device: number;
+  readonly inode: number;
+}
+
+/** A directory of the host inside the sandbox. */
+export interface MountSpec {
+  readonly source: string;
+  readonly target: string;
+  readonly readOnly: boolean;
+  /** The directory that was validated; another one found at start is an attack. */
+  readonly identity: FileIdentity;
+}
+
+/** A sized file system in memory. */
+export interface TmpfsSpec {
+  readonly target: string;
+  readonly bytes: number;
+  readonly mode: string;
+}
+
+/** The image of a sandbox, resolved to what cannot move. */
+export interface ImageSpec {
+  readonly reference: string;
+  readonly id: string;
+  /** Repository digest, or the id where the image never came from a registry. */
+  readonly digest: string;
+  /** Variables the image sets that are kept. */
+  readonly environment: readonly string[];
+  /** Names of variables the image sets that would change how programs load code, and are removed. */
+  readonly removed: readonly string[];
+}
+
+/** Who a sandbox is: not part of its hash, since it says nothing about what the sandbox can do. */
+export interface SandboxIdentity {
+  readonly sandboxId: string;
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+/** The plan of one sandbox. */
+export interface SandboxSpec {
+  readonly identity: SandboxIdentity;
+  readonly level: Level;
+  readonly image: ImageSpec;
+  readonly user: UserId;
+  readonly limits: Limits;
+  readonly network: 'none';
+  readonly workdir: string;
+  readonly home: string;
+  readonly mounts: readonly MountSpec[];
+  readonly tmpfs: readonly TmpfsSpec[];
+  /** Hash of everything but the identity: two sandboxes with the same hash are interchangeable before use. */
+  readonly hash: string;
+}

@@ -1,0 +1,43 @@
+// Everything the steps of the pipe share on one opened host: composed once, in acode.ts.
+
+import type { Directories } from './config/directories.ts';
+import type { LoadedConfig } from './config/load.ts';
+import type { UserId } from './contract/policy.ts';
+import type { Backend, Capability } from './isolation/backend.ts';
+import type { Removals } from './lifecycle/removal.ts';
+import type { Session } from './lifecycle/session.ts';
+import type { Slots } from './lifecycle/slots.ts';
+import type { SavedLogs } from './output/saved.ts';
+import type { Bus } from './telemetry/bus.ts';
+import type { Operation, Telemetry } from './telemetry/operation.ts';
+
+/** One opened host. */
+export interface Host {
+  readonly config: LoadedConfig;
+  readonly directories: Directories;
+  /** The user of this process. */
+  readonly uid: number;
+  /** The identity of this machine, as labels carry it. */
+  readonly identity: string;
+  /** The user sandboxes run as. */
+  readonly caller: UserId;
+  /** The directory the caller named, or stood in. */
+  readonly workspace: string;
+  readonly workspaceNamed: boolean;
+  readonly telemetry: Telemetry;
+  readonly bus: Bus;
+  readonly session: Session;
+  readonly slots: Slots;
+  readonly removals: Removals;
+  readonly savedLogs: SavedLogs | null;
+  /** The operation each live sandbox belongs to, by sandbox id. */
+  readonly operations: Map<string, Operation>;
+  /** Work that goes on after a result was returned; `close` waits for it. */
+  readonly background: Set<Promise<unknown>>;
+  /** Aborted by `close`. */
+  readonly closing: AbortSignal;
+  /** The backend, connected at first use. */
+  backend(): Promise<Backend>;
+  /** What the backend can do, asked once. */
+  capability(): Promise<Capability>;
+}

@@ -1,0 +1,28 @@
+// The public surface of @acode/sandbox and nothing else.
+
+export { Acode } from './acode.ts';
+export type { AcodeOptions, Logs, Observer } from './acode.ts';
+export type { ConfigInput } from './config/schema.ts';
+export type { ArtifactRequest, Command, RunRequest } from './contract/command.ts';
+export { AcodeError, ERRORS } from './contract/errors.ts';
+export type { ErrorCode, ErrorContexts, ErrorEntry, MountViolation, SecurityViolation } from './contract/errors.ts';
+export type { AcodeEvent, AcodeEventType, AcodeEvents, EventBus } from './contract/events.ts';
+export type {
+  CleanupOptions,
+  CleanupReport,
+  Explanation,
+  SandboxDetails,
+  SandboxInfo,
+  SandboxState,
+  SavedLog,
+  SavedLogInfo,
+  Status,
+} from './contract/host.ts';
+export { LEVELS, RISKS, isAtLeast } from './contract/levels.ts';
+export type { Level, Risk } from './contract/levels.ts';
+export type { EffectivePolicy, Layer, Limits, PolicyInput, PortRequest, Sourced, UserId } from './contract/policy.ts';
+export type { Clock, LogFields, Logger, MetricLabels, Metrics } from './contract/ports.ts';
+export type { Denial, LimitName, RiskyChange, RunResult, RunningCommand, Usage } from './contract/result.ts';
+export type { FileIdentity, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from './contract/spec.ts';
+export { TerminalSanitiser } from './output/terminal.ts';
+export { formatBytes, parseBytes } from './policy/units.ts';

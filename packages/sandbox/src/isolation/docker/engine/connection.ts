@@ -1,0 +1,248 @@
+// The way to one engine: negotiates the API version and makes every call obey a deadline, a signal and a schema.
+import { Agent, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http';
+import { Readable } from 'node:stream';
+import type * as z from 'zod';
+import { EngineError } from './error.ts';
+import { type Exchange, exchange } from './exchange.ts';
+import type { HijackedStream } from './hijack.ts';
+import { LiveCalls } from './lifetime.ts';
+import { type EnginePath, path, queryString } from './path.ts';
+import type { EngineReadable } from './readable.ts';
+import { isExpected, parseJson, readAll, refusalOf, type Verdict } from './reply.ts';
+import { type ApiVersion, atLeast, negotiate } from './version.ts';
+
+const replyCap = 16 * 1024 * 1024;
+const pingReplyCap = 64 * 1024;
+const defaultPingDeadlineMs = 5000;
+// The address of a unix socket is a fixed field; a longer path would be cut and name another socket.
+const longestSocketPath = process.platform === 'linux' ? 107 : 103;
+
+/** One request to the engine. */
+export interface EngineCall {
+  readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
+  readonly path: EnginePath;
+  readonly query?: Readonly<Record<string, string | number | boolean | undefined>>;
+  /** Bytes and streams are sent as they are, any other object as JSON. A stream is always used up or destroyed. */
+  readonly body?: object;
+  readonly headers?: OutgoingHttpHeaders;
+  /** The statuses that mean success; without it any 2xx. */
+  readonly expect?: readonly number[];
+  /** For `json` and `empty` the time for the whole call, for `stream` and `hijack` the time until the headers of the answer. */
+  readonly deadlineMs: number;
+  readonly signal: AbortSignal;
+}
+
+/** A call whose answer is a stream. */
+export interface EngineStreamCall extends EngineCall {
+  /** The longest silence after the headers while the reader wants data; without it there is no limit. */
+  readonly idleMs?: number;
+}
+
+/** A streamed answer. Destroying `body` closes the connection. */
+export interface EngineReply {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: EngineReadable;
+}
+
+/** An answer that has begun. */
+export interface PendingReply<T> {
+  /** Safe to leave unawaited. */
+  readonly reply: Promise<T>;
+}
+
+/** What every method of the narrow clients takes last. */
+export interface CallOptions {
+  readonly signal: AbortSignal;
+  /** In place of the method's own deadline. */
+  readonly deadlineMs?: number;
+}
+
+/** How to open an {@link EngineConnection}. */
+export interface ConnectionOptions {
+  readonly socketPath: string;
+  readonly signal: AbortSignal;
+  /** For the first contact; 5 s without it. */
+  readonly deadlineMs?: number;
+}
+
+/**
+ * A way to one engine. Every call has a connection of its own, so none can inherit the failure of another
+ * and nothing idle keeps the process alive.
+ */
+export class EngineConnection implements Disposable {
+  readonly socketPath: string;
+  /** The version that both sides speak, such as `1.41`. */
+  readonly apiVersion: ApiVersion;
+  readonly #agent: Agent;
+  readonly #liveCalls: LiveCalls;
+  #closed = false;
+
+  private constructor(socketPath: string, apiVersion: ApiVersion, agent: Agent, liveCalls: LiveCalls) {
+    this.socketPath = socketPath;
+    this.apiVersion = apiVersion;
+    this.#agent = agent;
+    this.#liveCalls = liveCalls;
+  }
+
+  /** Asks the engine for its API version and settles on one; rejects when there is none that both know. */
+  static async open({
+    socketPath,
+    signal,
+    deadlineMs = defaultPingDeadlineMs,
+  }: ConnectionOptions): Promise<EngineConnection> {
+    const call: EngineCall = { method: 'GET', path: path`/_ping`, deadlineMs, signal };
+    const operation = operationOf(call);
+    if (Buffer.byteLength(socketPath) > longestSocketPath) {
+      const detail = `the path of the socket is longer than ${longestSocketPath} bytes`;
+      throw new EngineError({ kind: 'unreachable', operation, detail });
+    }
+    const agent = new Agent({ keepAlive: false });
+    const liveCalls = new LiveCalls();
+    const reply = await perform({ call, socketPath, agent, liveCalls, prefix: '', upgrade: false });
+    await readAll(await requireBody(reply, call), pingReplyCap, operation);
+    return new EngineConnection(socketPath, negotiate(reply.headers['api-version'], operation), agent, liveCalls);
+  }
+
+  /** Whether the negotiated version is at least this one. */
+  supports(version: ApiVersion): boolean {
+    return atLeast(this.apiVersion, version);
+  }
+
+  /** A call whose answer is one JSON document, checked against `schema`. */
+  async json<T>(call: EngineCall, schema: z.ZodType<T>): Promise<T> {
+    const { reply } = await this.pending(call, schema);
+    return reply;
+  }
+
+  /** As `json`, for an answer whose headers say that the engine has begun and whose body comes when it is done. One deadline covers both. */
+  async pending<T>(call: EngineCall, schema: z.ZodType<T>): Promise<PendingReply<T>> {
+    const operation = operationOf(call);
+    const body = await requireBody(await this.#perform(call, false), call);
+    const reply = readAll(body, replyCap, operation).then(text => parseJson(text, schema, operation));
+    // Whoever awaits it gets the error; one that nobody awaits yet must not end the process.
+    reply.catch(() => undefined);
+    return { reply };
+  }
+
+  /** A call whose answer does not matter beyond its status. */
+  async empty(call: EngineCall): Promise<void> {
+    await readAll(await requireBody(await this.#perform(call, false), call), replyCap, operationOf(call));
+  }
+
+  /** A call whose answer is read as it comes. */
+  async stream(call: EngineStreamCall): Promise<EngineReply> {
+    const reply = await this.#perform(call, false);
+    const body = await requireBody(reply, call);
+    reply.lifetime.clearDeadline();
+    return { status: reply.status, headers: reply.headers, body };
+  }
+
+  /** A call that turns its connection into a two-way stream of bytes. */
+  async hijack(call: EngineCall): Promise<HijackedStream> {
+    const reply = await this.#perform(call, true);
+    if (!reply.hijacked) throw await refusalOf(verdictOf(reply, call), reply.body);
+    reply.lifetime.clearDeadline();
+    return reply.hijacked;
+  }
+
+  /** Gives up every call and stream that is still open; later calls are refused. */
+  close(): void {
+    this.#closed = true;
+    this.#liveCalls.endAll(closedReason());
+    this.#agent.destroy();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  #perform(call: EngineStreamCall, upgrade: boolean): Promise<Exchange> {
+    if (this.#closed) {
+      discardBody(call);
+      return Promise.reject(givenUp(call, closedReason()));
+    }
+    return perform({
+      call,
+      socketPath: this.socketPath,
+      agent: this.#agent,
+      liveCalls: this.#liveCalls,
+      prefix: `/v${this.apiVersion}`,
+      upgrade,
+    });
+  }
+}
+
+/** The signal and the deadline of a call: the caller's, else the method's own. */
+export function termsOf(
+  { signal, deadlineMs }: CallOptions,
+  defaultDeadlineMs: number,
+): { readonly signal: AbortSignal; readonly deadlineMs: number } {
+  return { signal, deadlineMs: deadlineMs ?? defaultDeadlineMs };
+}
+
+interface Performance {
+  readonly call: EngineStreamCall;
+  readonly socketPath: string;
+  readonly agent: Agent;
+  readonly liveCalls: LiveCalls;
+  readonly prefix: string;
+  readonly upgrade: boolean;
+}
+
+async function perform({ call, socketPath, agent, liveCalls, prefix, upgrade }: Performance): Promise<Exchange> {
+  if (call.signal.aborted) {
+    discardBody(call);
+    throw givenUp(call, call.signal.reason);
+  }
+  const { body, type } = encodeBody(call.body);
+  return exchange({
+    socketPath,
+    agent,
+    operation: operationOf(call),
+    method: call.method,
+    target: prefix + call.path.text + queryString(call.query),
+    headers: { ...(type === undefined ? {} : { 'Content-Type': type }), ...call.headers },
+    body,
+    upgrade,
+    deadlineMs: call.deadlineMs,
+    idleMs: call.idleMs,
+    signal: call.signal,
+    liveCalls,
+  });
+}
+
+function encodeBody(body: object | undefined): { body: Buffer | Readable | undefined; type?: string } {
+  if (body === undefined) return { body };
+  if (body instanceof Readable) return { body, type: 'application/x-tar' };
+  if (body instanceof Uint8Array)
+    return { body: Buffer.from(body.buffer, body.byteOffset, body.byteLength), type: 'application/x-tar' };
+  return { body: Buffer.from(JSON.stringify(body)), type: 'application/json' };
+}
+
+function discardBody({ body }: EngineCall): void {
+  if (body instanceof Readable) body.destroy();
+}
+
+function operationOf({ method, path: { text } }: EngineCall): string {
+  return `${method} ${text}`;
+}
+
+function closedReason(): Error {
+  return new Error('the engine connection was closed');
+}
+
+function givenUp(call: EngineCall, cause: unknown): EngineError {
+  return new EngineError({ kind: 'aborted', operation: operationOf(call), detail: 'given up by the caller', cause });
+}
+
+function verdictOf({ status }: Exchange, call: EngineCall): Verdict {
+  return { operation: operationOf(call), status, expect: call.expect };
+}
+
+/** The body of a successful answer; of any other the engine's message is read and thrown. */
+async function requireBody(reply: Exchange, call: EngineCall): Promise<EngineReadable> {
+  const verdict = verdictOf(reply, call);
+  if (reply.body && isExpected(verdict)) return reply.body;
+  throw await refusalOf(verdict, reply.body);
+}

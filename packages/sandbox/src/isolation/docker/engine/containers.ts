@@ -1,0 +1,200 @@
+// The container endpoints of the Engine API.
+import * as z from 'zod';
+import { type CallOptions, type EngineConnection, termsOf } from './connection.ts';
+import {
+  type ContainerDetails,
+  type ContainerExit,
+  type ContainerStats,
+  type ContainerSummary,
+  createdReply,
+  detailsReply,
+  exitOf,
+  exitReply,
+  statsReply,
+  summaryOf,
+  summaryReply,
+} from './container-replies.ts';
+import { EngineError, isNotFound } from './error.ts';
+import type { HijackedStream } from './hijack.ts';
+import { path } from './path.ts';
+
+export type { ContainerDetails, ContainerExit, ContainerStats, ContainerSummary } from './container-replies.ts';
+
+const defaultDeadlineMs = 30_000;
+
+/** An exit that the engine has promised to report: what happens from now on cannot be missed. */
+export interface PendingExit {
+  /** Safe to leave unawaited. Rejects as `disconnected` when the connection drops, and as `timeout` at the deadline. */
+  readonly exit: Promise<ContainerExit>;
+}
+
+/** `next-exit` also counts for a container that has not been started; `not-running` is true at once for such a one. */
+export type WaitCondition = 'next-exit' | 'not-running';
+
+/** Which streams of a container to attach to. */
+export interface AttachOptions {
+  readonly stdin?: boolean;
+  readonly stdout?: boolean;
+  readonly stderr?: boolean;
+  /** Replay what was printed before. Needs a log driver that keeps it. */
+  readonly logs?: boolean;
+}
+
+/** Containers. Every method takes the signal that ends it, and has a deadline. */
+export class Containers {
+  readonly #connection: EngineConnection;
+
+  constructor(connection: EngineConnection) {
+    this.#connection = connection;
+  }
+
+  /** Creates a container from a body that was built field by field: the engine ignores keys it does not know without a word. */
+  async create(
+    body: object,
+    { name, ...options }: CallOptions & { readonly name?: string },
+  ): Promise<{ readonly id: string; readonly warnings: readonly string[] }> {
+    const reply = await this.#connection.json(
+      {
+        method: 'POST',
+        path: path`/containers/create`,
+        query: { name },
+        body,
+        expect: [201],
+        ...termsOf(options, defaultDeadlineMs),
+      },
+      createdReply,
+    );
+    return { id: reply.Id, warnings: reply.Warnings ?? [] };
+  }
+
+  /** Everything the engine says about a container. */
+  inspect(id: string, options: CallOptions): Promise<ContainerDetails> {
+    return this.#connection.json(
+      { method: 'GET', path: path`/containers/${id}/json`, ...termsOf(options, defaultDeadlineMs) },
+      detailsReply,
+    );
+  }
+
+  /** Starts it. One that runs already is a success, so a start whose answer was lost may be repeated. */
+  start(id: string, options: CallOptions): Promise<void> {
+    return this.#connection.empty({
+      method: 'POST',
+      path: path`/containers/${id}/start`,
+      expect: [204, 304],
+      ...termsOf(options, defaultDeadlineMs),
+    });
+  }
+
+  /** Resolves when it has ended. Give a deadline that fits what runs in it. */
+  async wait(
+    id: string,
+    condition: WaitCondition,
+    options: CallOptions & { readonly deadlineMs: number },
+  ): Promise<ContainerExit> {
+    const pending = await this.expectExit(id, condition, options);
+    return pending.exit;
+  }
+
+  /** Resolves when the engine has begun to watch, so that a `start` after it cannot end unseen. */
+  async expectExit(
+    id: string,
+    condition: WaitCondition,
+    { signal, deadlineMs }: CallOptions & { readonly deadlineMs: number },
+  ): Promise<PendingExit> {
+    const { reply } = await this.#connection.pending(
+      { method: 'POST', path: path`/containers/${id}/wait`, query: { condition }, signal, deadlineMs },
+      exitReply,
+    );
+    const exit = reply.then(exitOf);
+    exit.catch(() => undefined);
+    return { exit };
+  }
+
+  /** Sends a signal to its first process. Rejects with status 409 when it does not run. */
+  kill(id: string, signalName: string, options: CallOptions): Promise<void> {
+    return this.#connection.empty({
+      method: 'POST',
+      path: path`/containers/${id}/kill`,
+      query: { signal: signalName },
+      ...termsOf(options, defaultDeadlineMs),
+    });
+  }
+
+  /** Asks it to end, and kills it after `graceSeconds`. One that does not run is a success. */
+  stop(id: string, graceSeconds: number, options: CallOptions): Promise<void> {
+    return this.#connection.empty({
+      method: 'POST',
+      path: path`/containers/${id}/stop`,
+      query: { t: graceSeconds },
+      expect: [204, 304],
+      ...termsOf(options, defaultDeadlineMs + graceSeconds * 1000),
+    });
+  }
+
+  /** Removes it. One that is gone, or that is being removed by somebody else, is a success. */
+  async remove(
+    id: string,
+    { force, volumes, ...options }: CallOptions & { readonly force?: boolean; readonly volumes?: boolean },
+  ): Promise<void> {
+    const call = {
+      method: 'DELETE',
+      path: path`/containers/${id}`,
+      query: { force, v: volumes },
+      ...termsOf(options, defaultDeadlineMs),
+    } as const;
+    try {
+      await this.#connection.empty(call);
+    } catch (error) {
+      if (!isGoneOrGoing(error)) throw error;
+    }
+  }
+
+  /** The containers that carry all of `labels` (`key` or `key=value`); with `all`, also those that do not run. */
+  async list({
+    labels,
+    all,
+    ...options
+  }: CallOptions & { readonly labels: readonly string[]; readonly all?: boolean }): Promise<ContainerSummary[]> {
+    const filters = JSON.stringify({ label: labels });
+    const replies = await this.#connection.json(
+      { method: 'GET', path: path`/containers/json`, query: { all, filters }, ...termsOf(options, defaultDeadlineMs) },
+      z.array(summaryReply),
+    );
+    return replies.map(summaryOf);
+  }
+
+  /** Connects to its streams; attach before `start`, or the first output is lost. */
+  attach(
+    id: string,
+    { stdin, stdout, stderr, logs, ...options }: CallOptions & AttachOptions,
+  ): Promise<HijackedStream> {
+    return this.#connection.hijack({
+      method: 'POST',
+      path: path`/containers/${id}/attach`,
+      query: { stream: true, stdin, stdout, stderr, logs },
+      ...termsOf(options, defaultDeadlineMs),
+    });
+  }
+
+  /** One sample, without the engine's second of waiting for a second one. */
+  stats(id: string, options: CallOptions): Promise<ContainerStats> {
+    return this.#connection.json(
+      {
+        method: 'GET',
+        path: path`/containers/${id}/stats`,
+        query: { stream: false, 'one-shot': true },
+        ...termsOf(options, defaultDeadlineMs),
+      },
+      statsReply,
+    );
+  }
+}
+
+function isGoneOrGoing(error: unknown): boolean {
+  if (isNotFound(error)) return true;
+  return (
+    error instanceof EngineError &&
+    error.status === 409 &&
+    /removal .* already in progress/i.test(error.engineMessage ?? '')
+  );
+}

@@ -1,0 +1,159 @@
+// Step 6 of the pipe: a command that was handed to a container, from its first byte to its end.
+
+import { AcodeError } from '../../contract/errors.ts';
+import type { Clock } from '../../contract/ports.ts';
+import type { Usage } from '../../contract/result.ts';
+import type { CommandIo, Ending, Execution } from '../backend.ts';
+import { handoverLine } from '../handover/script.ts';
+import type { Handover } from '../handover/script.ts';
+import { StatusScanner } from '../handover/status.ts';
+import type { Claim, Counters } from '../handover/status.ts';
+import type { ContainerExit } from './engine/containers.ts';
+import { demultiplex } from './engine/demultiplex.ts';
+import { EngineError } from './engine/error.ts';
+import type { HijackedStream } from './engine/hijack.ts';
+import type { Engine } from './engine/index.ts';
+import { engineFailure } from './failure.ts';
+import type { OomWatch } from './oom-watch.ts';
+import { UsageSampler } from './usage.ts';
+
+/** The parts of a started container that an execution takes over. */
+export interface StartedContainer {
+  readonly id: string;
+  readonly engine: Engine;
+  readonly stream: HijackedStream;
+  /** Resolves when the container has exited. */
+  readonly exit: Promise<ContainerExit>;
+  readonly oomWatch: OomWatch;
+  readonly clock: Clock;
+}
+
+// After a container has exited its streams end by themselves; this bounds a stream that does not.
+const DRAIN_MS = 5000;
+const VERDICT_MS = 5000;
+const CALL_MS = 10_000;
+
+/** A command in a container. */
+export class ContainerExecution implements Execution {
+  readonly ended: Promise<Ending>;
+  readonly #container: StartedContainer;
+  readonly #signal: AbortSignal;
+  readonly #sampler: UsageSampler;
+  readonly #scanners: { readonly stdout: StatusScanner; readonly stderr: StatusScanner };
+  #bothClaimed: () => void = () => undefined;
+
+  constructor(container: StartedContainer, handover: Handover, io: CommandIo, signal: AbortSignal) {
+    this.#container = container;
+    this.#signal = signal;
+    this.#sampler = new UsageSampler(container.engine, container.id, container.clock);
+    this.#scanners = {
+      stdout: new StatusScanner(handover.nonce, data => io.stdout(data)),
+      stderr: new StatusScanner(handover.nonce, data => io.stderr(data)),
+    };
+    this.ended = this.#run(handover);
+    // Whoever asks for the ending gets its error; a caller that was cancelled may never ask.
+    this.ended.catch(() => undefined);
+  }
+
+  write(data: Uint8Array | string): Promise<void> {
+    return this.#container.stream.write(data);
+  }
+
+  closeStdin(): Promise<void> {
+    return this.#container.stream.closeWrite();
+  }
+
+  async kill(signalName: string): Promise<void> {
+    try {
+      await this.#container.engine.containers.kill(this.#container.id, signalName, {
+        signal: this.#signal,
+        deadlineMs: CALL_MS,
+      });
+    } catch (error) {
+      // 409: it has ended meanwhile. 404: it is gone.
+      if (!(error instanceof EngineError && (error.status === 409 || error.status === 404)))
+        throw engineFailure(error, this.#signal);
+    }
+  }
+
+  async #run(handover: Handover): Promise<Ending> {
+    const { stream } = this.#container;
+    try {
+      const claimed = new Promise<void>(resolve => (this.#bothClaimed = resolve));
+      const drained = this.#pump();
+      drained.catch(() => undefined);
+      await stream.write(handoverLine(handover));
+      await Promise.race([claimed, drained, this.#exitThenDrain(drained)]);
+      return await this.#ending();
+    } catch (error) {
+      throw engineFailure(error, this.#signal);
+    } finally {
+      this.#sampler.stop();
+    }
+  }
+
+  async #pump(): Promise<void> {
+    const { stdout, stderr } = this.#scanners;
+    const take = (scanner: StatusScanner) => (data: Buffer) => {
+      scanner.push(data);
+      if (stdout.claim && stderr.claim) this.#bothClaimed();
+    };
+    await demultiplex(this.#container.stream, { stdout: take(stdout), stderr: take(stderr) });
+    stdout.end();
+    stderr.end();
+  }
+
+  async #exitThenDrain(drained: Promise<void>): Promise<void> {
+    await this.#container.exit;
+    await Promise.race([drained, delay(DRAIN_MS)]);
+  }
+
+  async #ending(): Promise<Ending> {
+    const claim = this.#scanners.stdout.claim ?? this.#scanners.stderr.claim;
+    if (claim && claim.kind !== 'exit')
+      return {
+        exitCode: claim.kind === 'forbidden' ? 126 : 127,
+        neverStarted: claim.kind,
+        oomKilled: false,
+        pidsRefused: false,
+      };
+    const suspicious = this.#container.oomWatch.saw(this.#container.id) || this.#container.oomWatch.blind;
+    if (claim && !suspicious && claim.counters.oomKills === 0) return this.#report(claim.exitCode, false, claim);
+    // The sandbox’s own word does not count where the engine may know more.
+    const verdict = await this.#verdict();
+    return this.#report(verdict.exitCode, verdict.oomKilled || (claim?.counters.oomKills ?? 0) > 0, claim);
+  }
+
+  async #verdict(): Promise<{ exitCode: number; oomKilled: boolean }> {
+    const { engine, exit, id } = this.#container;
+    const ended = await Promise.race([exit, delay(VERDICT_MS)]);
+    if (!ended)
+      throw new AcodeError('ACODE-SBX-018', {
+        operation: 'POST /containers/{id}/wait',
+        reason: 'the container did not end',
+      });
+    const { State } = await engine.containers.inspect(id, { signal: this.#signal, deadlineMs: CALL_MS });
+    return { exitCode: ended.statusCode, oomKilled: State.OOMKilled || this.#container.oomWatch.saw(id) };
+  }
+
+  #report(exitCode: number, oomKilled: boolean, claim: Claim | null): Ending {
+    const counters = claim?.kind === 'exit' ? claim.counters : undefined;
+    const usage = usageFrom(counters) ?? this.#sampler.latest;
+    return { exitCode, oomKilled, pidsRefused: (counters?.pidsRefused ?? 0) > 0, ...(usage ? { usage } : {}) };
+  }
+}
+
+function usageFrom(counters: Counters | undefined): Usage | undefined {
+  if (counters?.peakMemoryBytes === undefined) return undefined;
+  return {
+    peakMemoryBytes: counters.peakMemoryBytes,
+    cpuMs: counters.cpuMs ?? 0,
+    throttledMs: counters.throttledMs ?? 0,
+  };
+}
+
+function delay(ms: number): Promise<undefined> {
+  return new Promise(resolve => {
+    setTimeout(() => resolve(undefined), ms).unref();
+  });
+}

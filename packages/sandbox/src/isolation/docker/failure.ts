@@ -1,0 +1,30 @@
+// Turns failures of the engine client into the errors of the contract.
+
+import { AcodeError } from '../../contract/errors.ts';
+import { EngineError } from './engine/error.ts';
+
+/** What went wrong, in words for a person: the engine’s own where it gave any. */
+export function reasonOf(error: unknown): string {
+  if (error instanceof EngineError) return (error.engineMessage ?? detailOf(error)).trim().replace(/\.$/, '');
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** An engine that cannot be reached at all. */
+export function unavailable(socket: string, reason: string, cause?: unknown): AcodeError {
+  return new AcodeError(
+    'ACODE-SBX-008',
+    { socket, reason },
+    { cause: new AcodeError('ACODE-CTN-008', { socket, reason }, { cause }) },
+  );
+}
+
+/** A failure in the middle of something: what was cancelled stays cancelled, what has a code keeps it. */
+export function engineFailure(error: unknown, signal: AbortSignal): unknown {
+  if (signal.aborted) return signal.reason;
+  if (!(error instanceof EngineError)) return error;
+  return new AcodeError('ACODE-SBX-018', { operation: error.operation, reason: reasonOf(error) }, { cause: error });
+}
+
+function detailOf(error: EngineError): string {
+  return error.message.replace(`${error.operation}: `, '');
+}

@@ -1,0 +1,103 @@
+// The engine request for a sandbox, written field by field from nothing: no object of a caller is ever merged into it.
+
+import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
+import { WAITING_COMMAND } from '../handover/script.ts';
+
+const SHM_BYTES = 64 * 1024 ** 2;
+const BYTES_PER_INODE = 1024;
+
+/** The name every sandbox has for itself: it says nothing about the host or the task. */
+export const HOSTNAME = 'sandbox';
+
+/** The body of `POST /containers/create` for a sandbox that waits. */
+export function createRequest(spec: SandboxSpec): Record<string, unknown> {
+  return {
+    Image: spec.image.id,
+    Hostname: HOSTNAME,
+    User: `${spec.user.uid}:${spec.user.gid}`,
+    WorkingDir: spec.workdir,
+    // Set, so that neither the entrypoint nor the command of the image is inherited.
+    Entrypoint: [...WAITING_COMMAND],
+    Cmd: [],
+    Env: containerEnvironment(spec),
+    Labels: { ...spec.identity.labels },
+    Healthcheck: { Test: ['NONE'] },
+    StopSignal: 'SIGTERM',
+    AttachStdin: true,
+    AttachStdout: true,
+    AttachStderr: true,
+    OpenStdin: true,
+    StdinOnce: true,
+    Tty: false,
+    HostConfig: hostConfig(spec),
+  };
+}
+
+/** The variables of the container: a bare name removes the image’s variable. The command’s own never stand here. */
+export function containerEnvironment(spec: SandboxSpec): string[] {
+  // With this, signals reach every process of the command and not only the shell that waits for it.
+  return [`HOME=${spec.home}`, 'TINI_KILL_PROCESS_GROUP=1', ...spec.image.removed];
+}
+
+function hostConfig(spec: SandboxSpec): Record<string, unknown> {
+  const { limits } = spec;
+  return {
+    Privileged: false,
+    CapAdd: [],
+    CapDrop: ['ALL'],
+    SecurityOpt: ['no-new-privileges'],
+    ReadonlyRootfs: true,
+    NetworkMode: spec.network,
+    IpcMode: 'private',
+    CgroupnsMode: 'private',
+    PidMode: '',
+    UTSMode: '',
+    UsernsMode: '',
+    Init: true,
+    Mounts: spec.mounts.map(mountRequest),
+    Tmpfs: Object.fromEntries(spec.tmpfs.map(tmpfs => [tmpfs.target, tmpfsOptions(tmpfs, spec.user)])),
+    ShmSize: Math.min(SHM_BYTES, limits.memoryBytes),
+    Memory: limits.memoryBytes,
+    // The engine reads an absent or zero value as “as much swap again as memory”.
+    MemorySwap: limits.memoryBytes + limits.swapBytes,
+    NanoCpus: Math.round(limits.cpus * 1e9),
+    PidsLimit: limits.pids,
+    OomKillDisable: false,
+    // If the host itself runs out of memory, a sandbox goes before anything else does.
+    OomScoreAdj: 500,
+    Ulimits: [
+      { Name: 'nofile', Soft: limits.openFiles, Hard: limits.openFiles },
+      { Name: 'core', Soft: 0, Hard: 0 },
+    ],
+    LogConfig: { Type: 'none', Config: {} },
+    RestartPolicy: { Name: 'no', MaximumRetryCount: 0 },
+    AutoRemove: false,
+    PublishAllPorts: false,
+    PortBindings: {},
+    Devices: [],
+    DeviceRequests: [],
+    DeviceCgroupRules: [],
+    GroupAdd: [],
+    Dns: [],
+    ExtraHosts: [],
+    Sysctls: {},
+  };
+}
+
+// Structured, never a `Binds` string: those split at colons and make missing directories on the host, as root.
+function mountRequest(mount: MountSpec): Record<string, unknown> {
+  return {
+    Type: 'bind',
+    Source: mount.source,
+    Target: mount.target,
+    ReadOnly: mount.readOnly,
+    // A mount below a read-only one would stay writable on older engines, so what is mounted below is left out.
+    BindOptions: { Propagation: 'rprivate', NonRecursive: true },
+  };
+}
+
+// uid and gid, because the engine ignores the mode where the image already has the directory; exec, because the engine adds noexec.
+function tmpfsOptions({ bytes, mode }: TmpfsSpec, user: SandboxSpec['user']): string {
+  const inodes = Math.max(1024, Math.floor(bytes / BYTES_PER_INODE));
+  return `rw,exec,nosuid,nodev,size=${bytes},nr_inodes=${inodes},mode=${mode},uid=${user.uid},gid=${user.gid}`;
+}

@@ -1,0 +1,250 @@
+// Step 5 of the pipe: holds what the engine made, and what the kernel runs, against the plan. Pure.
+//
+// The expectations here are written from the plan on their own and not taken from the request: a mistake in the request
+// must not be its own excuse.
+
+import type { SecurityViolation } from '../../contract/errors.ts';
+import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
+import { WAITING_COMMAND } from '../handover/script.ts';
+import type { ContainerDetails } from './engine/containers.ts';
+import type { KernelMount, KernelView } from './kernel.ts';
+
+/** One difference between plan and reality. */
+export interface Difference {
+  readonly violation: SecurityViolation;
+  readonly detail: string;
+}
+
+type Check = readonly [what: string, actual: unknown, expected: unknown];
+
+/** Everything in the engine’s account that is not as planned. */
+export function compareWithEngine(spec: SandboxSpec, details: ContainerDetails): Difference[] {
+  const checks = [
+    ...configChecks(spec, details),
+    ...namespaceChecks(spec, details.HostConfig),
+    ...limitChecks(spec, details.HostConfig),
+  ];
+  const differences = checks
+    .filter(([, actual, expected]) => !same(actual, expected))
+    .map(([what, actual, expected]) => mismatch(what, actual, expected));
+  return [...differences, ...mountDifferences(spec, details), ...environmentDifferences(spec, details)];
+}
+
+/** Everything in the kernel’s account that is not as planned. */
+export function compareWithKernel(spec: SandboxSpec, view: KernelView): Difference[] {
+  const found: Difference[] = [];
+  const wrong = (detail: string): void => void found.push({ violation: 'KernelMismatch', detail });
+  for (const [set, value] of Object.entries(view.capabilities))
+    if (!/^0+$/.test(value)) wrong(`the process has capabilities (${set} ${value})`);
+  if (!view.noNewPrivileges) wrong('the process may gain privileges');
+  if (!view.seccompFilter) wrong('no system call filter is active');
+  if (view.uids.some(uid => uid !== spec.user.uid))
+    wrong(`the process runs as uid ${view.uids.join(', ')} instead of ${spec.user.uid}`);
+  if (view.gids.some(gid => gid !== spec.user.gid))
+    wrong(`the process runs as gid ${view.gids.join(', ')} instead of ${spec.user.gid}`);
+  if (view.sharedNamespaces && view.sharedNamespaces.length > 0)
+    wrong(`it shares namespaces with the host: ${view.sharedNamespaces.join(', ')}`);
+  return [...found, ...kernelMountDifferences(spec, view)];
+}
+
+function configChecks(spec: SandboxSpec, { Image, Config }: ContainerDetails): Check[] {
+  return [
+    ['image', Image, spec.image.id],
+    ['user', Config.User, `${spec.user.uid}:${spec.user.gid}`],
+    ['entrypoint', Config.Entrypoint, WAITING_COMMAND],
+    ['command', Config.Cmd ?? [], []],
+    ['working directory', Config.WorkingDir, spec.workdir],
+    ['health check', Config.Healthcheck?.['Test'] ?? ['NONE'], ['NONE']],
+    ['terminal', Config.Tty ?? false, false],
+    ['standard input', [Config.OpenStdin, Config.StdinOnce], [true, true]],
+    ['labels', pick(Config.Labels ?? {}, Object.keys(spec.identity.labels)), spec.identity.labels],
+  ];
+}
+
+function namespaceChecks(spec: SandboxSpec, host: Record<string, unknown>): Check[] {
+  return [
+    ['privileged mode', host['Privileged'], false],
+    ['added capabilities', host['CapAdd'] ?? [], []],
+    ['dropped capabilities', host['CapDrop'], ['ALL']],
+    ['security options', host['SecurityOpt'], ['no-new-privileges']],
+    ['read-only root', host['ReadonlyRootfs'], true],
+    ['network', host['NetworkMode'], spec.network],
+    ['ipc namespace', host['IpcMode'], 'private'],
+    ['cgroup namespace', host['CgroupnsMode'], 'private'],
+    ['pid namespace', host['PidMode'] ?? '', ''],
+    ['uts namespace', host['UTSMode'] ?? '', ''],
+    ['user namespace', host['UsernsMode'] ?? '', ''],
+    ['init process', host['Init'], true],
+    ['devices', [list(host['Devices']), list(host['DeviceRequests']), list(host['DeviceCgroupRules'])], [[], [], []]],
+    ['bind strings', list(host['Binds']), []],
+    ['volumes of others', list(host['VolumesFrom']), []],
+    ['added groups', list(host['GroupAdd']), []],
+    ['published ports', [host['PortBindings'] ?? {}, host['PublishAllPorts']], [{}, false]],
+    ['kernel parameters', host['Sysctls'] ?? {}, {}],
+    ['control group parent', host['CgroupParent'] ?? '', ''],
+    ['log driver', field(host['LogConfig'], 'Type'), 'none'],
+    ['restart policy', field(host['RestartPolicy'], 'Name'), 'no'],
+    ['automatic removal', host['AutoRemove'], false],
+    ['masked paths', hasAll(host['MaskedPaths'], ['/proc/kcore', '/proc/keys', '/sys/firmware']), true],
+    ['read-only paths', hasAll(host['ReadonlyPaths'], ['/proc/sys', '/proc/sysrq-trigger']), true],
+  ];
+}
+
+function limitChecks({ limits }: SandboxSpec, host: Record<string, unknown>): Check[] {
+  const ulimits = list(host['Ulimits']).map(limit => [
+    field(limit, 'Name'),
+    field(limit, 'Soft'),
+    field(limit, 'Hard'),
+  ]);
+  return [
+    ['memory limit', host['Memory'], limits.memoryBytes],
+    ['swap limit', host['MemorySwap'], limits.memoryBytes + limits.swapBytes],
+    ['cpu limit', host['NanoCpus'], Math.round(limits.cpus * 1e9)],
+    ['process limit', host['PidsLimit'], limits.pids],
+    ['out-of-memory killer', host['OomKillDisable'] ?? false, false],
+    [
+      'open files and core size',
+      ulimits,
+      [
+        ['nofile', limits.openFiles, limits.openFiles],
+        ['core', 0, 0],
+      ],
+    ],
+  ];
+}
+
+function mountDifferences(spec: SandboxSpec, details: ContainerDetails): Difference[] {
+  const mounts = details.Mounts.filter(mount => mount.Type !== 'tmpfs').map(mount => ({
+    type: mount.Type,
+    source: mount.Source ?? '',
+    target: mount.Destination,
+    writable: mount.RW,
+    propagation: mount.Propagation ?? '',
+  }));
+  const wanted = spec.mounts.map(mount => ({
+    type: 'bind',
+    source: mount.source,
+    target: mount.target,
+    writable: !mount.readOnly,
+    propagation: 'rprivate',
+  }));
+  const tmpfs = Object.keys((details.HostConfig['Tmpfs'] ?? {}) as object).sort();
+  const differences: Difference[] = [];
+  if (!same(mounts, wanted)) differences.push({ ...mismatch('mounts', mounts, wanted), violation: 'MountMismatch' });
+  if (!same(tmpfs, spec.tmpfs.map(({ target }) => target).sort()))
+    differences.push(
+      mismatch(
+        'memory file systems',
+        tmpfs,
+        spec.tmpfs.map(({ target }) => target),
+      ),
+    );
+  return differences;
+}
+
+// What stands in the container’s configuration can be read by everyone who may ask the engine, so only these may.
+function environmentDifferences(spec: SandboxSpec, { Config }: ContainerDetails): Difference[] {
+  const allowed = new Set([
+    `HOME=${spec.home}`,
+    'TINI_KILL_PROCESS_GROUP=1',
+    ...spec.image.removed,
+    ...spec.image.environment,
+  ]);
+  const has = Config.Env ?? [];
+  const unexpected = has.filter(variable => !allowed.has(variable) && !variable.startsWith('PATH='));
+  const missing = spec.image.removed.filter(name => !has.includes(name));
+  return unexpected.length + missing.length === 0
+    ? []
+    : [
+        mismatch(
+          'environment',
+          [...unexpected, ...missing].map(variable => variable.split('=')[0]),
+          [],
+        ),
+      ];
+}
+
+// Mounts the runtime makes for every container. Anything else in the table was not asked for.
+const RUNTIME_MOUNTS =
+  /^(?:\/|\/proc(?:\/.*)?|\/sys(?:\/.*)?|\/dev(?:\/(?:pts|mqueue|shm|console))?|\/etc\/(?:resolv\.conf|hostname|hosts)|\/sbin\/docker-init|\/dev\/init|\/run\/\.containerenv|\/run\/podman-init)$/;
+
+function kernelMountDifferences(spec: SandboxSpec, view: KernelView): Difference[] {
+  const differences = spec.mounts.flatMap(mount => plannedMountDifferences(mount, view));
+  const planned = new Set([...spec.mounts, ...spec.tmpfs].map(({ target }) => target));
+  for (const mount of view.mounts) {
+    if (!planned.has(mount.target) && !RUNTIME_MOUNTS.test(mount.target))
+      differences.push(mounted(`${mount.target} is mounted and was not asked for`));
+  }
+  for (const { target } of spec.tmpfs) {
+    const found = last(view.mounts, target);
+    if (found?.type !== 'tmpfs') differences.push(mounted(`${target} is not a file system in memory`));
+    else if (!['nosuid', 'nodev'].every(option => found.options.includes(option)))
+      differences.push(mounted(`${target} allows setuid programs or devices`));
+  }
+  if (!last(view.mounts, '/')?.options.includes('ro')) differences.push(mounted('the root file system is writable'));
+  return differences;
+}
+
+function plannedMountDifferences(mount: MountSpec, view: KernelView): Difference[] {
+  const found = last(view.mounts, mount.target);
+  if (!found) return [mounted(`${mount.target} is not mounted`)];
+  const differences: Difference[] = [];
+  const identity = view.identities.get(mount.target);
+  const source = view.sources.get(mount.source);
+  const swapped = identity
+    ? identity.device !== mount.identity.device || identity.inode !== mount.identity.inode
+    : found.device !== source?.device || found.root !== source.root;
+  if (swapped) differences.push(mounted(`${mount.target} is not the directory that was checked, but ${found.root}`));
+  if (found.options.includes('ro') !== mount.readOnly)
+    differences.push(mounted(`${mount.target} is ${mount.readOnly ? 'writable' : 'read-only'}`));
+  if (found.shared) differences.push(mounted(`mounts of the host would appear below ${mount.target}`));
+  return differences;
+}
+
+function last(mounts: readonly KernelMount[], target: string): KernelMount | undefined {
+  return mounts.findLast(mount => mount.target === target);
+}
+
+function mounted(detail: string): Difference {
+  return { violation: 'MountMismatch', detail };
+}
+
+function mismatch(what: string, actual: unknown, expected: unknown): Difference {
+  return { violation: 'SpecMismatch', detail: `${what}: planned ${brief(expected)}, found ${brief(actual)}` };
+}
+
+function brief(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'nothing';
+  return text.length > 200 ? `${text.slice(0, 200)}…` : text;
+}
+
+function same(one: unknown, other: unknown): boolean {
+  return JSON.stringify(ordered(one)) === JSON.stringify(ordered(other));
+}
+
+function ordered(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(ordered);
+  if (value === null || typeof value !== 'object') return value ?? null;
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([key, item]) => [key, ordered(item)]),
+  );
+}
+
+function list(value: unknown): unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function field(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+}
+
+function pick(record: Readonly<Record<string, string>>, keys: readonly string[]): Record<string, string | undefined> {
+  return Object.fromEntries(keys.map(key => [key, record[key]]));
+}
+
+function hasAll(value: unknown, wanted: readonly string[]): boolean {
+  const paths = list(value);
+  return wanted.every(path => paths.includes(path));
+}

@@ -1,0 +1,207 @@
+// The hand-over works in real shells: whatever the words, the command gets exactly them, and its end is known on both streams.
+
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { WAITING_SCRIPT, handoverLine, quote } from './script.ts';
+import { StatusScanner, parseClaim } from './status.ts';
+
+const NONCE = 'a'.repeat(32);
+
+function bashAsSh(): string {
+  const link = join(mkdtempSync(join(tmpdir(), 'acode-sh-')), 'sh');
+  symlinkSync('/bin/bash', link);
+  return link;
+}
+
+const shells = (
+  [
+    ['dash', ['/bin/dash', '-c']],
+    // Under the name sh, as an image would have it: bash behaves differently by name.
+    ['bash as sh', [bashAsSh(), '-c']],
+    ['busybox ash', ['/bin/busybox', 'ash', '-c']],
+  ] as const
+).filter(([, [path]]) => existsSync(path));
+
+interface Seen {
+  stdout: Buffer;
+  stderr: Buffer;
+  claims: [ReturnType<typeof parseClaim>, ReturnType<typeof parseClaim>];
+  status: number | null;
+}
+
+function run(shell: readonly string[], handover: Partial<Parameters<typeof handoverLine>[0]>, stdin = ''): Seen {
+  const line = handoverLine({ command: ['true'], cwd: '/', env: {}, nonce: NONCE, ...handover });
+  // A session of its own: one test signals its whole process group.
+  const done = spawnSync('setsid', ['--wait', ...shell, WAITING_SCRIPT], {
+    input: line + stdin,
+    env: { PATH: process.env['PATH'] ?? '' },
+  });
+  const out: Buffer[] = [];
+  const err: Buffer[] = [];
+  const scanners = [new StatusScanner(NONCE, d => out.push(d)), new StatusScanner(NONCE, d => err.push(d))] as const;
+  scanners[0].push(done.stdout);
+  scanners[1].push(done.stderr);
+  scanners.forEach(scanner => scanner.end());
+  return {
+    stdout: Buffer.concat(out),
+    stderr: Buffer.concat(err),
+    claims: [scanners[0].claim, scanners[1].claim],
+    status: done.status,
+  };
+}
+
+describe.each(shells)('handed over to %s', (_, shell) => {
+  it('the command gets its words, directory, environment and standard input, and nothing of the hand-over', () => {
+    const script = 'pwd; printf "%s\\n" "$A"; cat; env | grep -c -e _acode -e TINI; echo err >&2; exit 42';
+    const seen = run(
+      shell,
+      { command: ['sh', '-c', script], cwd: '/usr', env: { A: "it's\n$HOME `x` \\" } },
+      'line 1\nline 2',
+    );
+    expect(seen.stdout.toString()).toBe("/usr\nit's\n$HOME `x` \\\nline 1\nline 20\n");
+    expect(seen.stderr.toString()).toBe('err\n');
+    expect(seen.claims).toEqual([expect.objectContaining({ exitCode: 42 }), expect.objectContaining({ exitCode: 42 })]);
+    expect(seen.status).toBe(42);
+  });
+
+  it('takes a string as a line for the shell', () => {
+    expect(run(shell, { command: 'echo a | tr a b && exit 3' })).toMatchObject({
+      stdout: Buffer.from('b\n'),
+      status: 3,
+    });
+  });
+
+  it('says that a command does not exist, cannot be executed, or a directory is missing, without a word on the streams', () => {
+    const quiet = { stdout: Buffer.alloc(0), stderr: Buffer.alloc(0) };
+    expect(run(shell, { command: ['no-such-command'] })).toMatchObject({
+      ...quiet,
+      status: 127,
+      claims: [{ kind: 'missing' }, { kind: 'missing' }],
+    });
+    expect(run(shell, { command: ['/no/such'] })).toMatchObject({
+      ...quiet,
+      claims: [{ kind: 'missing' }, { kind: 'missing' }],
+    });
+    expect(run(shell, { command: ['/etc/passwd'] })).toMatchObject({
+      ...quiet,
+      status: 126,
+      claims: [{ kind: 'forbidden' }, { kind: 'forbidden' }],
+    });
+    expect(run(shell, { command: ['/etc'] })).toMatchObject({ ...quiet, status: 126 });
+    expect(run(shell, { cwd: '/no/such' })).toMatchObject({ ...quiet, claims: [{ kind: 'cwd' }, { kind: 'cwd' }] });
+  });
+
+  it('keeps the shell’s own remarks about a killed command out of the output', () => {
+    expect(run(shell, { command: ['sh', '-c', 'kill -9 $$'] })).toMatchObject({
+      stderr: Buffer.alloc(0),
+      claims: [{ exitCode: 137 }, { exitCode: 137 }],
+    });
+  });
+
+  it('outlives a signal to the process group, and the command does not', () => {
+    const seen = run(shell, { command: ['sh', '-c', 'kill -TERM 0; sleep 5; echo survived'] });
+    expect(seen.claims[0]).toMatchObject({ kind: 'exit', exitCode: 143 });
+    expect(seen.stdout.toString()).not.toContain('survived');
+  });
+
+  it('ends by itself when nobody hands anything over', () => {
+    const [program = '', ...rest] = shell;
+    expect(spawnSync(program, [...rest, WAITING_SCRIPT], { input: '' }).status).not.toBeNull();
+  });
+
+  it('passes any words through unchanged', () => {
+    const word = fc
+      .oneof(
+        fc.string({ unit: 'grapheme' }),
+        fc.string({ unit: fc.constantFrom("'", '"', '\\', '\n', '$', '`', ' ', '-', 'ā', '\u0081', '😀', '\r', '\t') }),
+      )
+      .filter(text => !text.includes('\0'));
+    fc.assert(
+      fc.property(fc.array(word, { minLength: 1, maxLength: 4 }), words => {
+        const seen = run(shell, {
+          command: ['sh', '-c', 'for w in "$@"; do printf "%s\\0" "$w"; done', 'sh', ...words],
+        });
+        // Lone surrogates have no UTF-8 form; what is compared is what was sent.
+        expect(seen.stdout.toString('utf8')).toBe(words.map(w => `${Buffer.from(w).toString('utf8')}\0`).join(''));
+      }),
+      { numRuns: 40 },
+    );
+  });
+});
+
+describe('quote', () => {
+  it('never leaves a newline, which would end the frame', () => {
+    fc.assert(
+      fc.property(fc.string(), text => {
+        expect(quote(text)).not.toContain('\n');
+      }),
+    );
+  });
+});
+
+describe('StatusScanner', () => {
+  it('finds the line however the stream is cut, and passes every other byte on', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 200 }), fc.array(fc.nat(60), { maxLength: 20 }), (bytes, cuts) => {
+        const output = Buffer.concat([Buffer.from(bytes), Buffer.from('\u001eaaaa')]);
+        const stream = Buffer.concat([output, Buffer.from(`\u001e${NONCE} exit 7;memory.peak|99\nlater`)]);
+        const got: Buffer[] = [];
+        const scanner = new StatusScanner(NONCE, data => got.push(Buffer.from(data)));
+        let from = 0;
+        for (const cut of cuts) {
+          scanner.push(stream.subarray(from, from + cut));
+          from = Math.min(stream.length, from + cut);
+        }
+        scanner.push(stream.subarray(from));
+        scanner.end();
+        expect(Buffer.concat(got).equals(output)).toBe(true);
+        expect(scanner.claim).toEqual({
+          kind: 'exit',
+          exitCode: 7,
+          counters: { oomKills: 0, pidsRefused: 0, peakMemoryBytes: 99 },
+        });
+      }),
+    );
+  });
+
+  it('gives back what it held when the stream ends without a line', () => {
+    const got: Buffer[] = [];
+    const scanner = new StatusScanner(NONCE, data => got.push(data));
+    scanner.push(Buffer.from(`x\u001e${NONCE.slice(0, 5)}`));
+    scanner.end();
+    expect(Buffer.concat(got).toString()).toBe(`x\u001e${NONCE.slice(0, 5)}`);
+    expect(scanner.claim).toBeNull();
+  });
+});
+
+describe('parseClaim', () => {
+  it('reads the counters of both control group versions', () => {
+    expect(
+      parseClaim(
+        'exit 0;memory/memory.oom_control|oom_kill_disable 0|under_oom 0|oom_kill 2;memory/memory.max_usage_in_bytes|4096;pids/pids.events|max 3;cpuacct/cpuacct.usage|5000000;cpu/cpu.stat|nr_periods 1|throttled_time 2000000',
+      ),
+    ).toEqual({
+      kind: 'exit',
+      exitCode: 0,
+      counters: { oomKills: 2, pidsRefused: 3, peakMemoryBytes: 4096, cpuMs: 5, throttledMs: 2 },
+    });
+    expect(
+      parseClaim(
+        'exit 1;memory.events|low 0|oom_kill 1;memory.peak|8192;pids.events|max 0;cpu.stat|usage_usec 7000|throttled_usec 1000',
+      ),
+    ).toEqual({
+      kind: 'exit',
+      exitCode: 1,
+      counters: { oomKills: 1, pidsRefused: 0, peakMemoryBytes: 8192, cpuMs: 7, throttledMs: 1 },
+    });
+  });
+
+  it('does not believe nonsense', () => {
+    expect(parseClaim('exit')).toBeNull();
+    expect(parseClaim('exit 12345')).toBeNull();
+  });
+});

@@ -1,0 +1,95 @@
+// Step 3 of the pipe: an effective policy becomes the plan of one sandbox. Pure: no I/O, the same input gives the same plan.
+
+import { createHash } from 'node:crypto';
+import type { Level } from '../contract/levels.ts';
+import type { EffectivePolicy, Limits } from '../contract/policy.ts';
+import type { ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from '../contract/spec.ts';
+import { isDangerous } from '../policy/environment.ts';
+import type { Workspace } from '../workspace/locate.ts';
+
+/** Where the workspace is inside every sandbox. */
+export const WORKSPACE_TARGET = '/workspace';
+
+const HOME = '/home/sandbox';
+const RUN_BYTES = 16 * 1024 ** 2;
+
+/** What a backend found out about an image. */
+export interface ImageFacts {
+  readonly reference: string;
+  readonly id: string;
+  readonly digest: string;
+  /** `NAME=value` as the image has them. */
+  readonly environment: readonly string[];
+  /** Paths the image declares as volumes: the engine would give each a writable one of its own. */
+  readonly volumes: readonly string[];
+}
+
+/** What planning needs besides the policy. */
+export interface PlanFacts {
+  readonly level: Level;
+  readonly image: ImageFacts;
+  readonly workspace: Workspace;
+}
+
+/** Plans a sandbox; `identify` names it once its hash is known. */
+export function planSandbox(
+  policy: EffectivePolicy,
+  facts: PlanFacts,
+  identify: (hash: string) => SandboxIdentity,
+): SandboxSpec {
+  const body = {
+    level: facts.level,
+    image: imageSpec(facts.image),
+    user: policy.user.value,
+    limits: limitValues(policy),
+    network: policy.network.value,
+    workdir: WORKSPACE_TARGET,
+    home: HOME,
+    mounts: [workspaceMount(facts.workspace, policy.workspace.value === 'readonly')],
+    tmpfs: tmpfsSpecs(policy.limits.tmpBytes.value, facts.image.volumes),
+  };
+  const hash = createHash('sha256').update(JSON.stringify(body)).digest('hex');
+  return { identity: identify(hash), ...body, hash };
+}
+
+function limitValues(policy: EffectivePolicy): Limits {
+  const { memoryBytes, swapBytes, cpus, pids, openFiles, tmpBytes, outputBytes } = policy.limits;
+  return {
+    memoryBytes: memoryBytes.value,
+    swapBytes: swapBytes.value,
+    cpus: cpus.value,
+    pids: pids.value,
+    openFiles: openFiles.value,
+    tmpBytes: tmpBytes.value,
+    outputBytes: outputBytes.value,
+  };
+}
+
+function imageSpec(image: ImageFacts): ImageSpec {
+  const name = (variable: string): string => variable.split('=', 1)[0] ?? '';
+  // PATH is dangerous from a caller and needed from the image: it says where the image’s own programs are.
+  const kept = (variable: string): boolean => name(variable) === 'PATH' || !isDangerous(name(variable));
+  return {
+    reference: image.reference,
+    id: image.id,
+    digest: image.digest,
+    environment: image.environment.filter(kept),
+    removed: image.environment.filter(variable => !kept(variable)).map(name),
+  };
+}
+
+function workspaceMount(workspace: Workspace, readOnly: boolean): MountSpec {
+  return { source: workspace.root, target: WORKSPACE_TARGET, readOnly, identity: workspace.identity };
+}
+
+// A volume of the image would be writable as root and left on the engine; memory of a known size covers it.
+function tmpfsSpecs(bytes: number, volumes: readonly string[]): TmpfsSpec[] {
+  const own: TmpfsSpec[] = [
+    { target: '/tmp', bytes, mode: '1777' },
+    { target: '/run', bytes: Math.min(bytes, RUN_BYTES), mode: '0755' },
+    { target: HOME, bytes, mode: '0700' },
+  ];
+  const taken = new Set([...own.map(({ target }) => target), WORKSPACE_TARGET]);
+  const masks = volumes.filter(target => !taken.has(target)).map(target => ({ target, bytes, mode: '0755' }));
+  return [...own, ...masks];
+}

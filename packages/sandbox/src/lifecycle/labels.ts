@@ -1,0 +1,45 @@
+// The labels every container of ours carries: how the engine, which is the truth, knows whose it is.
+
+/** Everything a label says about a sandbox. */
+export interface LabelFacts {
+  readonly session: string;
+  readonly task: string;
+  readonly sandboxId: string;
+  /** The session’s owner: a random id per opened host, no process id (those are reused). */
+  readonly owner: string;
+  readonly host: string;
+  readonly uid: number;
+  readonly profile: string;
+  readonly level: string;
+  readonly specHash: string;
+  readonly nonce: string;
+  readonly createdAt: Date;
+  /** The hard maximum of its life. */
+  readonly expiresAt: Date;
+}
+
+/** The prefix of labels that callers may not set. */
+export const RESERVED = 'acode.';
+
+/** The label that proves a container is ours. */
+export const MANAGED = 'acode.managed';
+
+/** The labels of a sandbox; `extra` may add to them, never replace one. */
+export function sandboxLabels(facts: LabelFacts, extra: Readonly<Record<string, string>> = {}): Record<string, string> {
+  return {
+    ...extra,
+    [MANAGED]: 'true',
+    'acode.session': facts.session,
+    'acode.task': facts.task,
+    'acode.sandbox': facts.sandboxId,
+    'acode.owner': facts.owner,
+    'acode.host': facts.host,
+    'acode.uid': String(facts.uid),
+    'acode.profile': facts.profile,
+    'acode.level': facts.level,
+    'acode.spec': facts.specHash,
+    'acode.nonce': facts.nonce,
+    'acode.created': facts.createdAt.toISOString(),
+    'acode.expires': facts.expiresAt.toISOString(),
+  };
+}

@@ -1,0 +1,64 @@
+// Step 8 of the pipe: removal off the caller’s path, retried, never forgotten.
+
+import { ExponentialBackoff, handleAll, retry } from 'cockatiel';
+import { AcodeError } from '../contract/errors.ts';
+import { Serial } from './serial.ts';
+
+/** How removals are made and reported. */
+export interface RemovalOptions {
+  /** Removes by id; removing what is gone is a success. */
+  readonly remove: (id: string, signal: AbortSignal) => Promise<void>;
+  readonly removed: (id: string, durationMs: number) => void;
+  readonly failed: (id: string, error: AcodeError) => void;
+  readonly attempts: number;
+  readonly deadlineMs: number;
+  readonly monotonic: () => number;
+}
+
+/** The removals of one session. */
+export class Removals {
+  readonly #options: RemovalOptions;
+  readonly #serial = new Serial();
+  readonly #underWay = new Set<Promise<void>>();
+  readonly #left = new Set<string>();
+
+  constructor(options: RemovalOptions) {
+    this.#options = options;
+  }
+
+  /** Ids that could not be removed. */
+  get left(): readonly string[] {
+    return [...this.#left];
+  }
+
+  /** Begins to remove a container. The promise resolves when it is gone or given up for now; it never rejects. */
+  begin(id: string): Promise<void> {
+    const removal = this.#serial.run(id, () => this.#remove(id));
+    this.#underWay.add(removal);
+    return removal.finally(() => this.#underWay.delete(removal));
+  }
+
+  /** Waits for every removal that was begun, and tries once more what had failed. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#underWay);
+    await Promise.all(this.left.map(id => this.begin(id)));
+  }
+
+  async #remove(id: string): Promise<void> {
+    const before = this.#options.monotonic();
+    const policy = retry(handleAll, {
+      maxAttempts: this.#options.attempts,
+      backoff: new ExponentialBackoff({ initialDelay: 50, maxDelay: 2000 }),
+    });
+    const signal = AbortSignal.timeout(this.#options.deadlineMs);
+    try {
+      await policy.execute(() => this.#options.remove(id, signal), signal);
+      this.#left.delete(id);
+      this.#options.removed(id, this.#options.monotonic() - before);
+    } catch (cause) {
+      this.#left.add(id);
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      this.#options.failed(id, new AcodeError('ACODE-CTN-004', { id, reason }, { cause }));
+    }
+  }
+}

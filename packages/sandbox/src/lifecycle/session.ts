@@ -1,0 +1,91 @@
+// A session: who owns the sandboxes of one opened host, and what each of them is called.
+
+import { randomUUID } from 'node:crypto';
+import { AcodeError } from '../contract/errors.ts';
+import type { Level } from '../contract/levels.ts';
+import type { SandboxIdentity } from '../contract/spec.ts';
+import { RESERVED, sandboxLabels } from './labels.ts';
+import { containerName } from './names.ts';
+
+/** What is known about the owner of a session. */
+export interface SessionOptions {
+  readonly id: string | undefined;
+  readonly host: string;
+  readonly uid: number;
+  readonly namePrefix: string;
+  readonly extraLabels: Readonly<Record<string, string>>;
+  readonly now: () => number;
+}
+
+// No sandbox outlives this, whatever happens to its owner.
+const HARD_MAXIMUM_MS = 25 * 3600 * 1000;
+
+// What an id may look like: it becomes part of labels and names, which anybody may read who can ask the engine.
+const ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
+
+/** The sandboxes of one opened host. */
+export class Session {
+  readonly id: string;
+  /** Random, and not the process id: those are reused. */
+  readonly owner = randomUUID();
+  readonly #options: SessionOptions;
+  readonly #sequences = new Map<string, number>();
+
+  constructor(options: SessionOptions) {
+    this.id = checkId(options.id ?? randomUUID(), 'sessionId');
+    for (const name of Object.keys(options.extraLabels)) {
+      if (name.startsWith(RESERVED))
+        throw new AcodeError('ACODE-SBX-013', {
+          source: 'configuration',
+          key: `sandbox.containers.labels.${name}`,
+          reason: 'begins with acode., which is reserved',
+        });
+    }
+    this.#options = options;
+  }
+
+  /** Names the next sandbox of a task. */
+  identify(of: {
+    task: string | undefined;
+    session: string | undefined;
+    profile: string;
+    level: Level;
+    specHash: string;
+  }): SandboxIdentity {
+    const { host, uid, namePrefix, extraLabels, now } = this.#options;
+    const task = checkId(of.task ?? 'run', 'taskId');
+    const session = checkId(of.session ?? this.id, 'sessionId');
+    const key = `${session}\n${task}`;
+    const sequence = (this.#sequences.get(key) ?? 0) + 1;
+    this.#sequences.set(key, sequence);
+    const sandboxId = randomUUID();
+    const createdAt = new Date(now());
+    const facts = {
+      session,
+      task,
+      sandboxId,
+      owner: this.owner,
+      host,
+      uid,
+      profile: of.profile,
+      level: of.level,
+      specHash: of.specHash,
+      nonce: randomUUID(),
+      createdAt,
+      expiresAt: new Date(now() + HARD_MAXIMUM_MS),
+    };
+    return {
+      sandboxId,
+      name: containerName({ session, task, sequence, prefix: namePrefix }),
+      labels: sandboxLabels(facts, extraLabels),
+    };
+  }
+}
+
+function checkId(id: string, field: string): string {
+  if (ID.test(id)) return id;
+  throw new AcodeError('ACODE-SBX-017', {
+    field,
+    reason: 'must be 1 to 128 letters, digits, dots, colons, hyphens or underscores',
+  });
+}

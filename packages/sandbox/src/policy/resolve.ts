@@ -1,0 +1,222 @@
+// Step 1 of the pipe: the layers and the request become one effective policy in which every value knows who set it.
+
+import { AcodeError } from '../contract/errors.ts';
+import { policyInputSchema } from '../contract/policy.ts';
+import type { EffectivePolicy, Layer, Limits, PolicyInput, Sourced, UserId } from '../contract/policy.ts';
+import type { LoadedConfig } from '../config/load.ts';
+import { CEILINGS, DEFAULT_IMAGE, LEAST_MEMORY, PROFILES, TIMEOUT_MS } from './profiles.ts';
+import { formatBytes } from './units.ts';
+
+/** What resolving needs to know about the caller and the machine. */
+export interface ResolveHost {
+  /** The user the sandbox runs as unless told otherwise: the caller, so that files belong to them. */
+  readonly caller: UserId;
+  /** CPUs the engine has; it refuses more. */
+  readonly cpus: number;
+}
+
+/** Merges built-in values, the user’s configuration and the request, and clamps them. Pure. */
+export function resolvePolicy(input: PolicyInput, user: LoadedConfig, host: ResolveHost): EffectivePolicy {
+  const request = checked(input);
+  refuseUnavailable(request);
+  const pick = picker(user.source);
+  const config = user.config.sandbox;
+  const profile = pick(
+    'profile',
+    request.profile === 'swarm' ? undefined : request.profile,
+    undefined,
+    'exec' as const,
+  );
+  const warnings: string[] = [];
+  return {
+    profile,
+    level: pick('level', request.level, undefined, 'auto' as const),
+    image: pick(
+      'image',
+      request.image,
+      { key: 'sandbox.images.default', value: config?.images?.default },
+      DEFAULT_IMAGE,
+    ),
+    pull: pick('pull', request.pull === 'always' ? undefined : request.pull, undefined, 'missing' as const),
+    limits: resolveLimits(request, user, host, profile.value, warnings),
+    timeoutMs: clampTimeout(
+      pick(
+        'timeoutMs',
+        request.timeoutMs,
+        { key: 'sandbox.defaults.timeout_seconds', value: milliseconds(config?.defaults?.timeout_seconds) },
+        TIMEOUT_MS,
+      ),
+      warnings,
+    ),
+    network: pick('network', request.network === 'none' ? 'none' : undefined, undefined, 'none' as const),
+    workspace: pick(
+      'workspace',
+      request.workspace === 'fork' ? undefined : request.workspace,
+      workspaceMode(config?.mounts?.workspace_mode),
+      'direct' as const,
+    ),
+    user: resolveUser(
+      pick('user', request.user, { key: 'sandbox.defaults.user', value: config?.defaults?.user }, 'caller'),
+      host.caller,
+    ),
+    warnings,
+  };
+}
+
+interface Configured<Value> {
+  readonly key: string;
+  readonly value: Value | undefined;
+}
+
+function picker(userSource: string) {
+  return <Value>(
+    name: string,
+    request: Value | undefined,
+    configured: Configured<Value> | undefined,
+    builtIn: Value,
+  ): Sourced<Value> => {
+    if (request !== undefined) return { value: request, layer: 'request', where: `policy.${name}` };
+    if (configured?.value !== undefined)
+      return { value: configured.value, layer: 'user', where: `${userSource} (${configured.key})` };
+    return { value: builtIn, layer: 'built-in', where: 'default' };
+  };
+}
+
+function checked(input: PolicyInput): PolicyInput {
+  const parsed = policyInputSchema.safeParse(input);
+  if (parsed.success) return parsed.data;
+  const issue = parsed.error.issues[0];
+  const field = ['policy', ...(issue?.path ?? [])].join('.');
+  const reason =
+    issue?.code === 'unrecognized_keys'
+      ? `${issue.keys.join(', ')} is not a known field`
+      : (issue?.message ?? 'is not valid');
+  throw new AcodeError('ACODE-SBX-017', { field, reason });
+}
+
+// Fields of the full policy that a later version gives effect to. They are refused, never ignored.
+function refuseUnavailable(request: PolicyInput): void {
+  const { network } = request;
+  const absent: readonly (readonly [boolean, string, string])[] = [
+    [request.profile === 'swarm', 'policy.profile: swarm', 'Use the exec or task profile.'],
+    [request.runtime !== undefined, 'policy.runtime', 'Leave it out: the engine’s default runtime is used.'],
+    [request.pull === 'always', 'policy.pull: always', 'Pull the image yourself, then run without it.'],
+    [
+      network !== undefined && network !== 'none',
+      'policy.network other than none',
+      'Leave it out: the sandbox has no network.',
+    ],
+    [(request.ports?.length ?? 0) > 0, 'policy.ports', 'Leave it out: the sandbox has no network.'],
+    [(request.dns?.length ?? 0) > 0, 'policy.dns', 'Leave it out: the sandbox has no network.'],
+    [request.workspace === 'fork', 'policy.workspace: fork', 'Use readonly to keep the host tree untouched.'],
+    [(request.mounts?.length ?? 0) > 0, 'policy.mounts', 'Put what the command needs into the workspace.'],
+    [
+      Array.isArray(request.caches) && request.caches.length > 0,
+      'policy.caches',
+      'Leave it out: nothing is cached between runs.',
+    ],
+  ];
+  for (const [asked, what, instead] of absent) if (asked) throw new AcodeError('ACODE-SBX-016', { what, instead });
+}
+
+const CONFIG_KEYS: Readonly<Record<keyof Limits, string>> = {
+  memoryBytes: 'sandbox.defaults.memory_mb',
+  swapBytes: 'sandbox.defaults.memory_swap_mb',
+  cpus: 'sandbox.defaults.cpu_limit',
+  pids: 'sandbox.defaults.pids_limit',
+  openFiles: 'sandbox.defaults.open_files',
+  tmpBytes: 'sandbox.mounts.tmpfs_size',
+  outputBytes: 'sandbox.output.max_bytes',
+};
+
+function resolveLimits(
+  request: PolicyInput,
+  user: LoadedConfig,
+  host: ResolveHost,
+  profile: 'exec' | 'task',
+  warnings: string[],
+): EffectivePolicy['limits'] {
+  const configured = configuredLimits(user);
+  const pick = picker(user.source);
+  const one = (name: keyof Limits): Sourced<number> => {
+    const asked = pick(
+      `limits.${name}`,
+      request.limits?.[name],
+      { key: CONFIG_KEYS[name], value: configured[name] },
+      PROFILES[profile][name],
+    );
+    const ceiling = name === 'cpus' ? Math.min(CEILINGS.cpus, host.cpus) : CEILINGS[name];
+    return clamp(`limits.${name}`, asked, ceiling, warnings);
+  };
+  const memoryBytes = one('memoryBytes');
+  if (memoryBytes.value < LEAST_MEMORY) {
+    throw new AcodeError('ACODE-SBX-017', {
+      field: 'policy.limits.memoryBytes',
+      reason: `must be at least ${formatBytes(LEAST_MEMORY)}`,
+    });
+  }
+  return {
+    memoryBytes,
+    swapBytes: one('swapBytes'),
+    cpus: one('cpus'),
+    pids: one('pids'),
+    openFiles: one('openFiles'),
+    tmpBytes: one('tmpBytes'),
+    outputBytes: one('outputBytes'),
+  };
+}
+
+function configuredLimits(user: LoadedConfig): Partial<Record<keyof Limits, number | undefined>> {
+  const { defaults, mounts, output } = user.config.sandbox ?? {};
+  const swap = defaults?.memory_swap_mb;
+  return {
+    memoryBytes: defaults?.memory_mb,
+    swapBytes: swap === undefined ? undefined : swap * 1024 ** 2,
+    cpus: defaults?.cpu_limit,
+    pids: defaults?.pids_limit,
+    openFiles: defaults?.open_files,
+    tmpBytes: mounts?.tmpfs_size,
+    outputBytes: output?.max_bytes,
+  };
+}
+
+function clamp(name: string, asked: Sourced<number>, ceiling: number, warnings: string[]): Sourced<number> {
+  if (asked.value <= ceiling) return asked;
+  // A built-in default above what a small machine has is nobody’s mistake and needs no warning.
+  if (asked.layer !== 'built-in')
+    warnings.push(`${name} was lowered from ${asked.value} to ${ceiling}, the most that is allowed here.`);
+  return { ...asked, value: ceiling };
+}
+
+function clampTimeout(asked: Sourced<number>, warnings: string[]): Sourced<number> {
+  return clamp('timeoutMs', asked, CEILINGS.timeoutMs, warnings);
+}
+
+function resolveUser(asked: Sourced<string>, caller: UserId): Sourced<UserId> {
+  const { layer, where } = asked;
+  const value = asked.value === 'caller' || asked.value === 'host' ? caller : parseUser(asked.value);
+  if (value.uid === 0 || value.gid === 0) {
+    throw new AcodeError('ACODE-SBX-010', {
+      violation: 'PrivilegedUser',
+      detail: `a sandbox never runs as root (${layer as Layer}: ${where})`,
+    });
+  }
+  return { value, layer, where };
+}
+
+function parseUser(text: string): UserId {
+  const [uid = NaN, gid = NaN] = text.split(':').map(Number);
+  if (![uid, gid].every(id => Number.isInteger(id) && id >= 0 && id < 2 ** 31)) {
+    throw new AcodeError('ACODE-SBX-017', { field: 'policy.user', reason: `${text} is not uid:gid` });
+  }
+  return { uid, gid };
+}
+
+function workspaceMode(mode: 'rw' | 'ro' | undefined): Configured<'direct' | 'readonly'> {
+  const value = mode === undefined ? undefined : mode === 'ro' ? 'readonly' : 'direct';
+  return { key: 'sandbox.mounts.workspace_mode', value };
+}
+
+function milliseconds(seconds: number | undefined): number | undefined {
+  return seconds === undefined ? undefined : Math.round(seconds * 1000);
+}

@@ -1,0 +1,234 @@
+// The way of one command through the pipe: resolve, decide, plan, obtain, verify, execute, observe, dispose, record.
+
+import { randomBytes } from 'node:crypto';
+import { AcodeError } from './contract/errors.ts';
+import type { Command, RunRequest } from './contract/command.ts';
+import type { Explanation } from './contract/host.ts';
+import type { EffectivePolicy } from './contract/policy.ts';
+import type { RunningCommand } from './contract/result.ts';
+import type { SandboxSpec } from './contract/spec.ts';
+import type { Host } from './host.ts';
+import type { WaitingSandbox } from './isolation/backend.ts';
+import { WORKSPACE_TARGET, planSandbox } from './isolation/plan.ts';
+import { Capture } from './output/capture.ts';
+import { decideLevel } from './policy/decide.ts';
+import { checkEnvironment } from './policy/environment.ts';
+import { resolvePolicy } from './policy/resolve.ts';
+import { Running } from './running.ts';
+import { METRICS } from './telemetry/operation.ts';
+import type { Operation } from './telemetry/operation.ts';
+import { redact, redactArguments } from './telemetry/redact.ts';
+import { locateWorkspace, validateWorkspace, workdirFor } from './workspace/locate.ts';
+
+const QUEUE_MS = 60_000;
+
+/** Everything that was decided before a sandbox exists. */
+export interface Planned {
+  readonly policy: EffectivePolicy;
+  readonly spec: SandboxSpec;
+}
+
+/** Steps 1 to 3: what the command may do, at which level, and the plan of its sandbox. */
+export async function plan(host: Host, request: RunRequest, signal: AbortSignal): Promise<Planned> {
+  const backend = await host.backend();
+  const capability = await host.capability();
+  const policy = resolvePolicy(request.policy ?? {}, host.config, { caller: host.caller, cpus: capability.cpus });
+  const level = decideLevel(policy.level.value, capability.available ? [capability.level] : []);
+  const root = host.workspaceNamed ? host.workspace : await locateWorkspace(host.workspace);
+  const [image, workspace] = await Promise.all([
+    backend.resolveImage(policy, signal),
+    validateWorkspace(root, host.directories),
+  ]);
+  const identify = (specHash: string) =>
+    host.session.identify({
+      task: request.taskId,
+      session: request.sessionId,
+      profile: policy.profile.value,
+      level,
+      specHash,
+    });
+  return { policy, spec: planSandbox(policy, { level, image, workspace }, identify) };
+}
+
+/** What a command would come to. */
+export async function explain(
+  host: Host,
+  command: Command,
+  request: RunRequest,
+  signal: AbortSignal,
+): Promise<Explanation> {
+  checkRequest(command, request);
+  const { policy, spec } = await plan(host, request, signal);
+  const backend = await host.backend();
+  return {
+    command,
+    policy,
+    level: spec.level,
+    spec,
+    engineRequest: backend.describe(spec),
+    notes: notesOn(policy, spec),
+  };
+}
+
+/** Runs a command up to the point where it is under way. */
+export async function start(
+  host: Host,
+  command: Command,
+  request: RunRequest,
+  stdinStaysOpen: boolean,
+): Promise<RunningCommand> {
+  const operation = host.telemetry.begin('run', { command: printable(command), risk: request.risk });
+  const signal = AbortSignal.any([host.closing, ...(request.signal ? [request.signal] : [])]);
+  const clock = host.telemetry.clock;
+  const began = clock.monotonic();
+  let release: () => void = () => undefined;
+  try {
+    signal.throwIfAborted();
+    checkRequest(command, request);
+    release = await host.slots.take(queueDeadline(host), signal);
+    host.telemetry.gauge(METRICS.active, host.slots.taken);
+    const queued = clock.monotonic();
+    const planned = await plan(host, request, signal);
+    report(operation, planned);
+    const sandbox = await obtain(host, planned.spec, operation, signal);
+    const obtained = clock.monotonic();
+    const timings = { queueMs: queued - began, obtainMs: obtained - queued };
+    return await Running.begin({
+      host,
+      operation,
+      planned,
+      sandbox,
+      signal,
+      command,
+      request,
+      stdinStaysOpen,
+      timings,
+      release,
+      captures: captures(planned.policy, request),
+      cwd: workdirFor(request.cwd, WORKSPACE_TARGET),
+      nonce: randomBytes(16).toString('hex'),
+    });
+  } catch (error) {
+    release();
+    const failure = signal.aborted ? cancelled(error) : error;
+    operation.fail(failure);
+    throw failure;
+  }
+}
+
+/** What a cancelled operation rejects with, whatever the reason the signal carried. */
+export function cancelled(error: unknown): AcodeError {
+  return error instanceof AcodeError && error.is('ACODE-SBX-014')
+    ? error
+    : new AcodeError('ACODE-SBX-014', {}, { cause: error });
+}
+
+// Steps 4 and 5. A sandbox that is not what was planned is removed before anything was handed to it.
+async function obtain(
+  host: Host,
+  spec: SandboxSpec,
+  operation: Operation,
+  signal: AbortSignal,
+): Promise<WaitingSandbox> {
+  host.operations.set(spec.identity.sandboxId, operation);
+  let sandbox: WaitingSandbox | null = null;
+  try {
+    const backend = await host.backend();
+    sandbox = await backend.prepare(spec, signal);
+    await sandbox.verify(signal);
+  } catch (error) {
+    await sandbox?.[Symbol.asyncDispose]();
+    host.operations.delete(spec.identity.sandboxId);
+    reportViolation(host, spec, operation, sandbox?.id, error);
+    throw error;
+  }
+  host.bus.emit('SandboxProvisioned', operation.correlationId, new Date(host.telemetry.clock.now()), {
+    sandboxId: spec.identity.sandboxId,
+    backend: 'docker',
+    isolationLevel: 'strict',
+    level: spec.level,
+  });
+  return sandbox;
+}
+
+function reportViolation(
+  host: Host,
+  spec: SandboxSpec,
+  operation: Operation,
+  containerId: string | undefined,
+  error: unknown,
+): void {
+  if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return;
+  const { violation, detail } = error.context;
+  const { sandboxId } = spec.identity;
+  operation.step('error', 'security violation: sandbox removed before the command was handed over', {
+    sandboxId,
+    violation,
+    detail,
+  });
+  host.bus.emit('SecurityViolation', operation.correlationId, new Date(host.telemetry.clock.now()), {
+    sandboxId,
+    violation,
+    detail,
+    ...(containerId ? { containerId } : {}),
+  });
+}
+
+function checkRequest(command: Command, request: RunRequest): void {
+  const words = typeof command === 'string' ? [command] : command;
+  if (words.length === 0 || words[0] === '')
+    throw new AcodeError('ACODE-SBX-017', { field: 'command', reason: 'is empty' });
+  if (words.some(word => word.includes('\0')))
+    throw new AcodeError('ACODE-SBX-017', { field: 'command', reason: 'holds a NUL character' });
+  if ((request.artifacts?.length ?? 0) > 0)
+    throw new AcodeError('ACODE-SBX-016', {
+      what: 'artifacts',
+      instead: 'Write what you want to keep into the workspace.',
+    });
+  checkEnvironment(request.env ?? {});
+  workdirFor(request.cwd, WORKSPACE_TARGET);
+}
+
+function report(operation: Operation, { policy, spec }: Planned): void {
+  const { limits } = spec;
+  operation.note({
+    sandboxId: spec.identity.sandboxId,
+    container: spec.identity.name,
+    image: spec.image.reference,
+    level: spec.level,
+  });
+  operation.step('debug', `limits: memory=${limits.memoryBytes}, cpus=${limits.cpus}, pids=${limits.pids}`, {
+    limits,
+    timeoutMs: policy.timeoutMs.value,
+  });
+  for (const warning of policy.warnings) operation.step('warn', warning);
+}
+
+function captures(policy: EffectivePolicy, request: RunRequest): { stdout: Capture; stderr: Capture } {
+  const limit = policy.limits.outputBytes.value;
+  return { stdout: new Capture(limit, request.onStdout), stderr: new Capture(limit, request.onStderr) };
+}
+
+function queueDeadline(host: Host): number {
+  const containers = host.config.config.sandbox?.containers;
+  if (containers?.on_limit === 'reject') return 0;
+  return (containers?.queue_timeout_seconds ?? QUEUE_MS / 1000) * 1000;
+}
+
+function notesOn(policy: EffectivePolicy, spec: SandboxSpec): string[] {
+  const notes = [...policy.warnings];
+  if (spec.image.removed.length > 0)
+    notes.push(`Removed from the image’s environment: ${spec.image.removed.join(', ')}.`);
+  notes.push(
+    'Before the command is handed over, engine and kernel are compared with this plan; any difference removes the sandbox.',
+  );
+  notes.push(
+    'Where the kernel’s view cannot be read (an engine in a virtual machine), the engine’s account alone is compared.',
+  );
+  return notes;
+}
+
+/** A command as logs may show it. */
+export function printable(command: Command): string | string[] {
+  return typeof command === 'string' ? redact(command) : redactArguments(command);
+}

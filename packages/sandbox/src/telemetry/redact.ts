@@ -1,0 +1,53 @@
+// Keeps secrets out of logs and saved output headers: what looks like one is replaced before it is written.
+
+const MASK = '[redacted]';
+
+const SHAPES: readonly RegExp[] = [
+  // Known token shapes of widely used services.
+  /\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,})/g,
+  /\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}/g,
+  /\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
+  /\bxox[abprs]-[A-Za-z0-9-]{10,}/g,
+  /\bnpm_[A-Za-z0-9]{30,}/g,
+  /\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+/g,
+  /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g,
+];
+
+const NAME = String.raw`[A-Za-z0-9_.-]*(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)[A-Za-z0-9_.-]*`;
+// A value given to a name that says it is secret: `--token x`, `TOKEN=x`, `"token": "x"`.
+const ASSIGNED = new RegExp(String.raw`(${NAME}["']?\s*[=:]\s*["']?)([^\s"',;&]+)`, 'gi');
+const FLAG_VALUE = new RegExp(String.raw`(--?${NAME}\s+)([^\s"']+)`, 'gi');
+const FLAG = new RegExp(String.raw`^--?${NAME}$`, 'i');
+const AUTHORIZATION = /(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{6,}/gi;
+const USERINFO = /(\b[a-z][a-z0-9+.-]*:\/\/[^\s/:@]*:)[^\s/@]+(@)/gi;
+const SECRET_KEY = new RegExp(`^${NAME}$`, 'i');
+
+/** The text with everything that looks like a secret replaced. */
+export function redact(text: string): string {
+  let out = text;
+  for (const shape of SHAPES) out = out.replaceAll(shape, MASK);
+  return out
+    .replaceAll(AUTHORIZATION, `$1${MASK}`)
+    .replaceAll(USERINFO, `$1${MASK}$2`)
+    .replaceAll(ASSIGNED, `$1${MASK}`)
+    .replaceAll(FLAG_VALUE, `$1${MASK}`);
+}
+
+/** An argument vector with secrets replaced, also those that stand in the argument after their flag. */
+export function redactArguments(argv: readonly string[]): string[] {
+  return argv.map((argument, index) => (index > 0 && FLAG.test(argv[index - 1] ?? '') ? MASK : redact(argument)));
+}
+
+/** A log value with every string in it redacted, and every value under a secret-looking key replaced. */
+export function redactValue(value: unknown): unknown {
+  if (typeof value === 'string') return redact(value);
+  if (Array.isArray(value))
+    return value.every(item => typeof item === 'string') ? redactArguments(value) : value.map(redactValue);
+  if (value === null || typeof value !== 'object' || value instanceof Error) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [
+      key,
+      SECRET_KEY.test(key) && typeof item === 'string' ? MASK : redactValue(item),
+    ]),
+  );
+}

@@ -1,0 +1,265 @@
+// A unix socket in front of a real engine that loses, delays and changes what passes, for faults an engine cannot be asked to have.
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createConnection, createServer, type Server, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/**
+ * What happens to a request.
+ *
+ * - `undefined`: it passes
+ * - bytes: it passes with this body
+ * - `'hang'`: it goes nowhere and is never answered
+ * - `'drop'`: the connection is cut before the engine sees it
+ * - `'drop-reply'`: the engine does it, and the connection is cut when its answer begins
+ * - `'drop-body'`: the headers of the answer pass, and the connection is cut at once after them
+ * - `{ head }`: it passes with another head (request line and headers, without the empty line)
+ */
+export type RequestFate = undefined | Buffer | 'hang' | 'drop' | 'drop-reply' | 'drop-body' | { readonly head: string };
+
+/** Sees each request in order; wait in it to delay one. */
+export type RequestHook = (
+  method: string,
+  path: string,
+  body: Buffer,
+  head: string,
+) => RequestFate | Promise<RequestFate>;
+
+/** A request that came through. */
+export interface SeenRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly body: Buffer;
+}
+
+/**
+ * The proxy. Understands requests with a Content-Length or without a body; after an upgrade, and for a chunked
+ * upload, it only passes bytes on.
+ */
+export class EngineProxy implements AsyncDisposable {
+  /** Where to connect instead of the engine's own socket. */
+  readonly socket: string;
+  /** Requests so far. */
+  readonly requests: SeenRequest[] = [];
+  readonly #target: string;
+  readonly #directory: string;
+  readonly #server: Server;
+  readonly #relays = new Set<Relay>();
+  #hook: RequestHook | undefined;
+  #paused = false;
+
+  private constructor(target: string, directory: string) {
+    this.#target = target;
+    this.#directory = directory;
+    this.socket = join(directory, 'engine.sock');
+    this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, client => this.#accept(client));
+  }
+
+  /** Listens on a socket of its own in front of `targetSocket`. */
+  static async start(targetSocket: string): Promise<EngineProxy> {
+    const proxy = new EngineProxy(targetSocket, await mkdtemp(join(tmpdir(), 'engine-proxy-')));
+    await new Promise<void>((resolve, reject) => {
+      proxy.#server.once('error', reject);
+      proxy.#server.listen(proxy.socket, resolve);
+    });
+    return proxy;
+  }
+
+  /** Connections that the client side has not closed. */
+  get openConnections(): number {
+    return this.#relays.size;
+  }
+
+  /** Resolves when exactly `count` connections are open; rejects after `withinMs`. */
+  async untilOpen(count: number, withinMs: number): Promise<void> {
+    const end = performance.now() + withinMs;
+    while (this.openConnections !== count) {
+      if (performance.now() > end) throw new Error(`${this.openConnections} connections are open, not ${count}`);
+      await new Promise(resolve => setTimeout(resolve, 2));
+    }
+  }
+
+  /** Decides the fate of requests from now on; nothing takes the hook away. */
+  onRequest(hook: RequestHook | undefined): void {
+    this.#hook = hook;
+  }
+
+  /** Cuts every connection, as an engine that dies does. */
+  dropAll(): void {
+    for (const relay of this.#relays) relay.drop();
+  }
+
+  /** Stops the flow of bytes in both directions, also for new connections. */
+  pause(): void {
+    this.#paused = true;
+    for (const relay of this.#relays) relay.pause();
+  }
+
+  /** Lets bytes flow again. */
+  resume(): void {
+    this.#paused = false;
+    for (const relay of this.#relays) relay.resume();
+  }
+
+  /** Cuts everything and takes the socket away. */
+  async close(): Promise<void> {
+    const closed = new Promise(resolve => this.#server.close(resolve));
+    this.dropAll();
+    await closed;
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #accept(client: Socket): void {
+    const relay = new Relay(client, createConnection({ path: this.#target, allowHalfOpen: true }), async request => {
+      this.requests.push({ method: request.method, path: request.path, body: request.body });
+      return this.#hook?.(request.method, request.path, request.body, request.head);
+    });
+    this.#relays.add(relay);
+    client.once('close', () => this.#relays.delete(relay));
+    if (!this.#paused) relay.resume();
+  }
+}
+
+interface ParsedRequest extends SeenRequest {
+  readonly head: string;
+  /** Bytes of it on the wire. */
+  readonly length: number;
+  /** After it, what the client sends are no requests any more. */
+  readonly last: boolean;
+}
+
+const headEnd = Buffer.from('\r\n\r\n');
+
+/** The first request in `bytes`, if all of it is there. */
+function parseRequest(bytes: Buffer): ParsedRequest | undefined {
+  const end = bytes.indexOf(headEnd);
+  if (end === -1) return undefined;
+  const head = bytes.toString('latin1', 0, end);
+  const [method = '', path = ''] = head.split(' ', 2);
+  const bodyLength = Number(/^content-length: *(\d+)/im.exec(head)?.[1] ?? 0);
+  const start = end + headEnd.length;
+  if (bytes.length < start + bodyLength) return undefined;
+  const last = /^(upgrade|transfer-encoding|expect):/im.test(head);
+  return { method, path, head, body: bytes.subarray(start, start + bodyLength), length: start + bodyLength, last };
+}
+
+/** One connection and its twin to the engine. */
+class Relay {
+  readonly #client: Socket;
+  readonly #engine: Socket;
+  readonly #decide: (request: ParsedRequest) => Promise<RequestFate>;
+  #held = Buffer.alloc(0);
+  #raw = false;
+  #paused = true;
+  #work = Promise.resolve();
+  #onReply: 'pass' | 'drop' | 'drop-after-head' = 'pass';
+
+  constructor(client: Socket, engine: Socket, decide: (request: ParsedRequest) => Promise<RequestFate>) {
+    this.#client = client;
+    this.#engine = engine;
+    this.#decide = decide;
+    client.on('data', chunk => this.#fromClient(chunk));
+    engine.on('data', chunk => this.#fromEngine(chunk));
+    client.on('end', () => this.#clientEnded());
+    engine.on('end', () => client.end());
+    client.on('drain', () => this.#paused || engine.resume());
+    engine.on('drain', () => this.#paused || client.resume());
+    for (const socket of [client, engine]) {
+      socket.on('error', () => undefined);
+      socket.once('close', () => this.drop());
+    }
+    this.pause();
+  }
+
+  pause(): void {
+    this.#paused = true;
+    this.#client.pause();
+    this.#engine.pause();
+  }
+
+  resume(): void {
+    this.#paused = false;
+    this.#client.resume();
+    this.#engine.resume();
+  }
+
+  drop(): void {
+    this.#client.destroy();
+    this.#engine.destroy();
+  }
+
+  /** Only an upgraded connection knows half a close; on any other the client has left. */
+  #clientEnded(): void {
+    if (this.#raw) this.#queue(async () => void this.#engine.end());
+    else this.drop();
+  }
+
+  #queue(step: () => Promise<void>): void {
+    this.#work = this.#work.then(step).catch(() => this.drop());
+  }
+
+  #fromClient(chunk: Buffer): void {
+    this.#queue(async () => {
+      if (this.#raw) {
+        this.#toEngine(chunk);
+        return;
+      }
+      this.#held = Buffer.concat([this.#held, chunk]);
+      await this.#passRequests();
+    });
+  }
+
+  async #passRequests(): Promise<void> {
+    for (let request = parseRequest(this.#held); request; request = parseRequest(this.#held)) {
+      this.#held = this.#held.subarray(request.length);
+      this.#pass(request, await this.#decide(request));
+      if (!request.last) continue;
+      this.#raw = true;
+      this.#toEngine(this.#held);
+      return;
+    }
+  }
+
+  #pass(request: ParsedRequest, fate: RequestFate): void {
+    if (fate === 'hang') return;
+    if (fate === 'drop') {
+      this.drop();
+      return;
+    }
+    if (fate === 'drop-reply') this.#onReply = 'drop';
+    if (fate === 'drop-body') this.#onReply = 'drop-after-head';
+    this.#toEngine(changed(request, fate));
+  }
+
+  #toEngine(bytes: Buffer): void {
+    if (bytes.length > 0 && !this.#engine.write(bytes)) this.#client.pause();
+  }
+
+  #fromEngine(chunk: Buffer): void {
+    if (this.#onReply === 'pass') {
+      if (!this.#client.write(chunk)) this.#engine.pause();
+      return;
+    }
+    if (this.#onReply === 'drop') {
+      this.drop();
+      return;
+    }
+    const end = chunk.indexOf(headEnd);
+    this.#client.end(chunk.subarray(0, end === -1 ? chunk.length : end + headEnd.length), () => this.drop());
+  }
+}
+
+function changed({ head, body }: ParsedRequest, fate: RequestFate): Buffer {
+  if (Buffer.isBuffer(fate)) {
+    return onTheWire(head.replace(/^content-length: *\d+/im, `Content-Length: ${fate.length}`), fate);
+  }
+  return typeof fate === 'object' ? onTheWire(fate.head, body) : onTheWire(head, body);
+}
+
+function onTheWire(head: string, body: Buffer): Buffer {
+  return Buffer.concat([Buffer.from(head, 'latin1'), headEnd, body]);
+}
