@@ -1,6 +1,10 @@
 import { defineConfig } from 'vitest/config';
 
+// Tests of the library run on its sources, so that coverage is of them; tests/packaging runs what is really published.
+const alias = { '@acode/sandbox': new URL('packages/sandbox/src/index.ts', import.meta.url).pathname };
+
 export default defineConfig({
+  resolve: { alias },
   test: {
     projects: [
       { extends: true, test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'] } },

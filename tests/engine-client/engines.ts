@@ -1,6 +1,8 @@
-// The real engines of this machine, containers that never outlive their test, and nothing else.
+// The real engines of this machine, and containers on them that never outlive their test.
+import { randomUUID } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import * as z from 'zod';
+import { demultiplex } from '../../packages/sandbox/src/isolation/docker/engine/demultiplex.ts';
 import { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
 
 const listFile = '/run/acode-engines/engines.json';
@@ -19,56 +21,96 @@ export interface TestEngine {
   readonly api: string;
 }
 
-/** The engines that are up; with none there is one placeholder, so that skipped tests are seen and not missing. */
+/** The engines that are up; with none there is a placeholder, so that skipped tests are seen and not missing. */
 export const engines: readonly TestEngine[] = list?.engines ?? [{ name: 'no engine', socket: '/nonexistent', api: '' }];
 
-/** Whether real engines are missing on this machine. */
+/** Whether this machine has no engines. */
 export const withoutEngines = list === undefined;
 
 /** Images that every engine has. */
 export const images = list?.images ?? { busybox: '', debian: '' };
 
-/** What every container of these tests carries. */
-export const testLabel = 'acode.test=engine-client';
+/** What a test wants of a container beside its script. */
+export interface ContainerExtras {
+  readonly HostConfig?: object;
+  readonly [key: string]: unknown;
+}
 
-/** One engine, and what was made on it in one test. */
+/** What a container printed, and how it ended. */
+export interface Outcome {
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly statusCode: number;
+}
+
+/** One engine, and what one test made on it. Disposing removes all of it and fails if anything is left. */
 export class Bench implements AsyncDisposable {
   readonly engine: Engine;
   readonly signal: AbortSignal;
-  readonly #made: string[] = [];
+  /** Carried by everything made on this bench and by nothing else. */
+  readonly label: string;
+  readonly #real: Engine;
 
-  private constructor(engine: Engine, signal: AbortSignal) {
+  private constructor(engine: Engine, real: Engine, signal: AbortSignal) {
     this.engine = engine;
     this.signal = signal;
+    this.#real = real;
+    this.label = `acode.test.bench=${randomUUID()}`;
   }
 
-  static async at(socketPath: string, withinMs = 30_000): Promise<Bench> {
-    const signal = AbortSignal.timeout(withinMs);
-    return new Bench(await Engine.open({ socketPath, signal }), signal);
+  /** A bench on an engine; with `through`, what is tested goes by that socket and cleaning does not. */
+  static async at({ socket }: TestEngine, through = socket): Promise<Bench> {
+    const signal = AbortSignal.timeout(30_000);
+    const real = await Engine.open({ socketPath: socket, signal });
+    return new Bench(await Engine.open({ socketPath: through, signal }), real, signal);
   }
 
-  /** Creates a container of the test image that runs a shell script, and gives its id. */
-  async container(
-    script: string,
-    { HostConfig, ...body }: { HostConfig?: object; [key: string]: unknown } = {},
-  ): Promise<string> {
-    const { id } = await this.engine.containers.create(
+  /** Creates a container that will run a shell script, and gives its id. */
+  async container(script: string, { HostConfig, ...extras }: ContainerExtras = {}): Promise<string> {
+    const [key = '', value] = this.label.split('=');
+    const { id } = await this.#real.containers.create(
       {
         Image: images.busybox,
         Cmd: ['sh', '-c', script],
-        ...body,
-        Labels: { 'acode.test': 'engine-client' },
+        ...extras,
+        Labels: { 'acode.test': 'engine-client', [key]: value },
         HostConfig: { NetworkMode: 'none', LogConfig: { Type: 'none' }, ...HostConfig },
       },
       { signal: this.signal },
     );
-    this.#made.push(id);
     return id;
+  }
+
+  /** Starts a container and reads it to its end. */
+  async run(id: string): Promise<Outcome> {
+    const { containers } = this.engine;
+    const { signal } = this;
+    const stream = await containers.attach(id, { stdout: true, stderr: true, signal });
+    const { exit } = await containers.expectExit(id, 'next-exit', { signal, deadlineMs: 20_000 });
+    await containers.start(id, { signal });
+    const output = await collect(stream);
+    return { ...output, statusCode: (await exit).statusCode };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     const signal = AbortSignal.timeout(20_000);
-    await Promise.all(this.#made.map(id => this.engine.containers.remove(id, { force: true, volumes: true, signal })));
+    const mine = { labels: [this.label], all: true, signal };
     this.engine.close();
+    const left = await this.#real.containers.list(mine);
+    await Promise.all(left.map(({ id }) => this.#real.containers.remove(id, { force: true, volumes: true, signal })));
+    const stubborn = await this.#real.containers.list(mine);
+    this.#real.close();
+    if (stubborn.length > 0) throw new Error(`left behind: ${stubborn.map(({ id }) => id).join(', ')}`);
   }
+}
+
+/** Both streams to their end, as text. */
+export async function collect(source: AsyncIterable<Buffer>): Promise<{ stdout: string; stderr: string }> {
+  const stdout: Buffer[] = [];
+  const stderr: Buffer[] = [];
+  await demultiplex(source, {
+    stdout: data => void stdout.push(data),
+    stderr: data => void stderr.push(data),
+  });
+  return { stdout: Buffer.concat(stdout).toString(), stderr: Buffer.concat(stderr).toString() };
 }

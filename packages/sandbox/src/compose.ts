@@ -120,6 +120,10 @@ export async function composeHost(from: Composition): Promise<OpenHost> {
         baseMs: settings?.retry?.base_ms ?? 100,
         factor: settings?.retry?.factor ?? 2,
       },
+      keep: work => {
+        const kept: Promise<unknown> = work.catch(() => undefined).finally(() => host.background.delete(kept));
+        host.background.add(kept);
+      },
       remove: (spec, id) => {
         owners.set(id, spec);
         return removals.begin(id);

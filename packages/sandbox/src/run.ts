@@ -15,6 +15,7 @@ import { decideLevel } from './policy/decide.ts';
 import { checkEnvironment } from './policy/environment.ts';
 import { resolvePolicy } from './policy/resolve.ts';
 import { Running } from './running.ts';
+import type { RunningParts } from './running.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { redact, redactArguments } from './telemetry/redact.ts';
@@ -93,7 +94,7 @@ export async function start(
     const sandbox = await obtain(host, planned.spec, operation, signal);
     const obtained = clock.monotonic();
     const timings = { queueMs: queued - began, obtainMs: obtained - queued };
-    return await Running.begin({
+    return await handOver({
       host,
       operation,
       planned,
@@ -113,6 +114,17 @@ export async function start(
     const failure = signal.aborted ? cancelled(error) : error;
     operation.fail(failure);
     throw failure;
+  }
+}
+
+// A sandbox that cannot be handed its command, because the caller left just now, is given up like any other.
+async function handOver(parts: RunningParts): Promise<RunningCommand> {
+  try {
+    return await Running.begin(parts);
+  } catch (error) {
+    void parts.sandbox[Symbol.asyncDispose]();
+    parts.host.operations.delete(parts.planned.spec.identity.sandboxId);
+    throw error;
   }
 }
 
@@ -137,7 +149,9 @@ async function obtain(
     sandbox = await backend.prepare(spec, signal);
     await sandbox.verify(signal);
   } catch (error) {
-    await sandbox?.[Symbol.asyncDispose]();
+    // Who cancelled does not wait for the removal; who was refused hears of it only when nothing is left.
+    const removed = sandbox?.[Symbol.asyncDispose]();
+    if (!signal.aborted) await removed;
     host.operations.delete(spec.identity.sandboxId);
     reportViolation(host, spec, operation, sandbox?.id, error);
     throw error;

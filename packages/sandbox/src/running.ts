@@ -223,7 +223,7 @@ export class Running implements RunningCommand {
     if (why === 'cwd')
       return new AcodeError('ACODE-SBX-017', {
         field: 'cwd',
-        reason: `${request.cwd ?? '.'} is not a directory in the workspace`,
+        reason: `${request.cwd ?? '.'} is not a directory the sandbox can enter`,
       });
     const program = typeof command === 'string' ? '/bin/sh' : (command[0] ?? '');
     return new AcodeError('ACODE-SBX-015', {

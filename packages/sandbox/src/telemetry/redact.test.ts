@@ -29,6 +29,21 @@ describe('redact', () => {
   );
 });
 
+describe('redaction of long text', () => {
+  it.each([
+    ['letters', 'x'],
+    ['dashes', '-'],
+    ['slashes and colons', 'a:/'],
+    ['spaces', ' '],
+    ['equals', '='],
+    ['token=', 'token='],
+  ])('takes time in proportion to its length: %s', (_, unit) => {
+    const before = performance.now();
+    redact(unit.repeat(200_000));
+    expect(performance.now() - before).toBeLessThan(2000);
+  });
+});
+
 describe('redactArguments', () => {
   it('hides the argument after a secret flag', () => {
     expect(redactArguments(['tool', '--api-key', 'hunter2', '--verbose', 'x'])).toEqual([

@@ -13,7 +13,8 @@ const SHAPES: readonly RegExp[] = [
   /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g,
 ];
 
-const NAME = String.raw`[A-Za-z0-9_.-]*(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)[A-Za-z0-9_.-]*`;
+// Bounded on both sides: an unbounded run before the word would make long arguments quadratic to search.
+const NAME = String.raw`[A-Za-z0-9_.-]{0,40}(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)[A-Za-z0-9_.-]{0,40}`;
 // A value given to a name that says it is secret: `--token x`, `TOKEN=x`, `"token": "x"`.
 const ASSIGNED = new RegExp(String.raw`(${NAME}["']?\s*[=:]\s*["']?)([^\s"',;&]+)`, 'gi');
 const FLAG_VALUE = new RegExp(String.raw`(--?${NAME}\s+)([^\s"']+)`, 'gi');

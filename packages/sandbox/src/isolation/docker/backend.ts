@@ -37,6 +37,8 @@ export interface DockerBackendOptions {
   readonly retry: { readonly attempts: number; readonly baseMs: number; readonly factor: number };
   /** Builds the engine request; verification does not trust it. */
   readonly buildRequest?: (spec: SandboxSpec) => Record<string, unknown>;
+  /** Keeps work that outlives its caller, so that closing waits for it. */
+  readonly keep: (work: Promise<unknown>) => void;
   /** Removes a container off the caller’s path and never forgets it. */
   readonly remove: (spec: SandboxSpec, containerId: string) => Promise<void>;
 }
@@ -47,6 +49,8 @@ const START_MS = 30_000;
 // Longer than any command may run: the command’s own deadline comes first.
 const EXIT_MS = 25 * 3600 * 1000;
 const LONGEST_BACKOFF_MS = 5000;
+// When to look again for a container whose creation was not answered.
+const LATE_MS = [500, 1500];
 
 /** The Docker backend. */
 export class DockerBackend implements Backend {
@@ -161,7 +165,7 @@ export class DockerBackend implements Backend {
     const policy = retry(handleWhen(isTransient), { maxAttempts: attempts, backoff });
     const before = this.#options.clock.monotonic();
     try {
-      const id = await policy.execute(() => this.#createOnce(spec, signal), signal);
+      const id = await policy.execute(() => this.#createUnlessCancelled(spec, signal), signal);
       this.#options.observer.created(spec, id, this.#options.clock.monotonic() - before);
       return id;
     } catch (error) {
@@ -169,8 +173,25 @@ export class DockerBackend implements Backend {
     }
   }
 
-  async #createOnce(spec: SandboxSpec, signal: AbortSignal): Promise<string> {
+  // A create that is under way cannot be taken back: cutting the connection would leave a container that appears a moment
+  // later. So a cancelled caller leaves at once, and what comes of the create is removed when it is there.
+  async #createUnlessCancelled(spec: SandboxSpec, signal: AbortSignal): Promise<string> {
+    signal.throwIfAborted();
+    const creating = this.#createOnce(spec);
+    const aborted = new Promise<never>((_, reject) => {
+      signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+    });
+    try {
+      return await Promise.race([creating, aborted]);
+    } catch (error) {
+      if (signal.aborted) this.#options.keep(creating.then(id => this.#options.remove(spec, id)));
+      throw error;
+    }
+  }
+
+  async #createOnce(spec: SandboxSpec): Promise<string> {
     const build = this.#options.buildRequest ?? createRequest;
+    const signal = AbortSignal.timeout(this.#options.createTimeoutMs);
     try {
       const { id } = await this.#engine.containers.create(build(spec), {
         name: spec.identity.name,
@@ -179,9 +200,20 @@ export class DockerBackend implements Backend {
       });
       return id;
     } catch (error) {
-      // The reply may have been lost and not the request: what this attempt made is found by its nonce and removed.
-      if (mayHaveBeenMade(error)) await this.#removeByNonce(spec);
+      // The reply may have been lost and not the request: what this attempt made is found by its nonce and removed, now
+      // or, if the engine is still at it, a little later.
+      if (mayHaveBeenMade(error)) {
+        await this.#removeByNonce(spec);
+        this.#options.keep(this.#removeLateByNonce(spec));
+      }
       throw error;
+    }
+  }
+
+  async #removeLateByNonce(spec: SandboxSpec): Promise<void> {
+    for (const ms of LATE_MS) {
+      await new Promise<void>(resolve => void this.#options.clock.after(ms, resolve));
+      await this.#removeByNonce(spec);
     }
   }
 

@@ -166,7 +166,7 @@ function environmentDifferences(spec: SandboxSpec, { Config }: ContainerDetails)
 
 // Mounts the runtime makes for every container. Anything else in the table was not asked for.
 const RUNTIME_MOUNTS =
-  /^(?:\/|\/proc(?:\/.*)?|\/sys(?:\/.*)?|\/dev(?:\/(?:pts|mqueue|shm|console))?|\/etc\/(?:resolv\.conf|hostname|hosts)|\/sbin\/docker-init|\/dev\/init|\/run\/\.containerenv|\/run\/podman-init)$/;
+  /^(?:\/|\/proc(?:\/.*)?|\/sys(?:\/.*)?|\/dev(?:\/(?:pts|mqueue|shm|console))?|\/etc\/(?:resolv\.conf|hostname|hosts)|(?:\/usr)?\/sbin\/docker-init|\/dev\/init|\/run\/\.containerenv|\/run\/podman-init)$/;
 
 function kernelMountDifferences(spec: SandboxSpec, view: KernelView): Difference[] {
   const differences = spec.mounts.flatMap(mount => plannedMountDifferences(mount, view));

@@ -46,7 +46,12 @@ export function handoverLine(handover: Handover): string {
   const argv = typeof handover.command === 'string' ? ['/bin/sh', '-c', handover.command] : handover.command;
   const program = argv[0] ?? '';
   const exports = Object.entries(handover.env).map(([name, value]) => `export ${name}=${quote(value)}`);
-  const inner = ['exec 2>&3 3>&-', `unset TINI_KILL_PROCESS_GROUP`, ...exports, `exec ${argv.map(quote).join(' ')}`];
+  const inner = [
+    'exec 2>&3 3>&-',
+    'unset TINI_KILL_PROCESS_GROUP OLDPWD SHLVL',
+    ...exports,
+    `exec ${argv.map(quote).join(' ')}`,
+  ];
   return `${[
     'unset _acode_l',
     // Caught, not ignored: the shell outlives a signal to its process group, and the command still gets it (traps are reset in a child).

@@ -31,7 +31,12 @@ export class Archive {
   }
 
   /** Unpacks a tar into a directory that exists. A stream is always used up or destroyed. */
-  put(containerId: string, containerPath: string, tar: Readable | Uint8Array, options: CallOptions): Promise<void> {
+  async put(
+    containerId: string,
+    containerPath: string,
+    tar: Readable | Uint8Array,
+    options: CallOptions,
+  ): Promise<void> {
     return this.#connection.empty({
       method: 'PUT',
       path: path`/containers/${containerId}/archive`,

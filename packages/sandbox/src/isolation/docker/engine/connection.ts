@@ -19,7 +19,7 @@ const longestSocketPath = process.platform === 'linux' ? 107 : 103;
 
 /** One request to the engine. */
 export interface EngineCall {
-  readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   readonly path: EnginePath;
   readonly query?: Readonly<Record<string, string | number | boolean | undefined>>;
   /** Bytes and streams are sent as they are, any other object as JSON. A stream is always used up or destroyed. */
@@ -181,7 +181,7 @@ export function termsOf(
   return { signal, deadlineMs: deadlineMs ?? defaultDeadlineMs };
 }
 
-interface Performance {
+interface Attempt {
   readonly call: EngineStreamCall;
   readonly socketPath: string;
   readonly agent: Agent;
@@ -190,7 +190,7 @@ interface Performance {
   readonly upgrade: boolean;
 }
 
-async function perform({ call, socketPath, agent, liveCalls, prefix, upgrade }: Performance): Promise<Exchange> {
+async function perform({ call, socketPath, agent, liveCalls, prefix, upgrade }: Attempt): Promise<Exchange> {
   if (call.signal.aborted) {
     discardBody(call);
     throw givenUp(call, call.signal.reason);
@@ -215,8 +215,9 @@ async function perform({ call, socketPath, agent, liveCalls, prefix, upgrade }: 
 function encodeBody(body: object | undefined): { body: Buffer | Readable | undefined; type?: string } {
   if (body === undefined) return { body };
   if (body instanceof Readable) return { body, type: 'application/x-tar' };
-  if (body instanceof Uint8Array)
+  if (body instanceof Uint8Array) {
     return { body: Buffer.from(body.buffer, body.byteOffset, body.byteLength), type: 'application/x-tar' };
+  }
   return { body: Buffer.from(JSON.stringify(body)), type: 'application/json' };
 }
 

@@ -68,7 +68,7 @@ export class Containers {
   }
 
   /** Everything the engine says about a container. */
-  inspect(id: string, options: CallOptions): Promise<ContainerDetails> {
+  async inspect(id: string, options: CallOptions): Promise<ContainerDetails> {
     return this.#connection.json(
       { method: 'GET', path: path`/containers/${id}/json`, ...termsOf(options, defaultDeadlineMs) },
       detailsReply,
@@ -76,7 +76,7 @@ export class Containers {
   }
 
   /** Starts it. One that runs already is a success, so a start whose answer was lost may be repeated. */
-  start(id: string, options: CallOptions): Promise<void> {
+  async start(id: string, options: CallOptions): Promise<void> {
     return this.#connection.empty({
       method: 'POST',
       path: path`/containers/${id}/start`,
@@ -95,7 +95,10 @@ export class Containers {
     return pending.exit;
   }
 
-  /** Resolves when the engine has begun to watch, so that a `start` after it cannot end unseen. */
+  /**
+   * Resolves when the engine has begun to watch, so that a `start` after it cannot end unseen. Podman answers a
+   * moment before it watches; there an exit within that moment is only seen by its event.
+   */
   async expectExit(
     id: string,
     condition: WaitCondition,
@@ -111,7 +114,7 @@ export class Containers {
   }
 
   /** Sends a signal to its first process. Rejects with status 409 when it does not run. */
-  kill(id: string, signalName: string, options: CallOptions): Promise<void> {
+  async kill(id: string, signalName: string, options: CallOptions): Promise<void> {
     return this.#connection.empty({
       method: 'POST',
       path: path`/containers/${id}/kill`,
@@ -121,7 +124,7 @@ export class Containers {
   }
 
   /** Asks it to end, and kills it after `graceSeconds`. One that does not run is a success. */
-  stop(id: string, graceSeconds: number, options: CallOptions): Promise<void> {
+  async stop(id: string, graceSeconds: number, options: CallOptions): Promise<void> {
     return this.#connection.empty({
       method: 'POST',
       path: path`/containers/${id}/stop`,
@@ -164,7 +167,7 @@ export class Containers {
   }
 
   /** Connects to its streams; attach before `start`, or the first output is lost. */
-  attach(
+  async attach(
     id: string,
     { stdin, stdout, stderr, logs, ...options }: CallOptions & AttachOptions,
   ): Promise<HijackedStream> {
@@ -177,7 +180,7 @@ export class Containers {
   }
 
   /** One sample, without the engine's second of waiting for a second one. */
-  stats(id: string, options: CallOptions): Promise<ContainerStats> {
+  async stats(id: string, options: CallOptions): Promise<ContainerStats> {
     return this.#connection.json(
       {
         method: 'GET',

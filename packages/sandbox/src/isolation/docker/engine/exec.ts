@@ -61,7 +61,7 @@ export class Exec {
   }
 
   /** Starts it and connects to its streams; framed as for `attach`, raw for a terminal. */
-  start(
+  async start(
     execId: string,
     { terminal = false, ...options }: CallOptions & { readonly terminal?: boolean },
   ): Promise<HijackedStream> {

@@ -12,7 +12,12 @@ export interface HijackedParts {
   readonly onClose: () => void;
 }
 
-/** The output of a process, and its stdin. Iterate it, or pass it to `demultiplex`. */
+/**
+ * The output of a process, and its stdin. Iterate it, or pass it to `demultiplex`.
+ *
+ * Its end is no proof that the process ended: an engine that dies between two frames closes the socket in the
+ * same way. That the exit was seen is what `wait` tells.
+ */
 export class HijackedStream implements AsyncIterable<Buffer>, AsyncDisposable {
   /** The engine's bytes. When it pauses, the socket pauses, and then the process in the container. */
   readonly readable: Readable;

@@ -51,12 +51,12 @@ export class System {
   }
 
   /** Resolves if the engine answers. */
-  ping(options: CallOptions): Promise<void> {
+  async ping(options: CallOptions): Promise<void> {
     return this.#connection.empty({ method: 'GET', path: path`/_ping`, ...termsOf(options, defaultDeadlineMs) });
   }
 
   /** Which engine it is. */
-  version(options: CallOptions): Promise<EngineVersion> {
+  async version(options: CallOptions): Promise<EngineVersion> {
     return this.#connection.json(
       { method: 'GET', path: path`/version`, ...termsOf(options, defaultDeadlineMs) },
       versionReply,
@@ -64,7 +64,7 @@ export class System {
   }
 
   /** What its host has. */
-  info(options: CallOptions): Promise<EngineInfo> {
+  async info(options: CallOptions): Promise<EngineInfo> {
     return this.#connection.json({ method: 'GET', path: path`/info`, ...termsOf(options, infoDeadlineMs) }, infoReply);
   }
 }

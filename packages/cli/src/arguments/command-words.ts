@@ -1,0 +1,51 @@
+// The command to run: one quoted line for the shell, or words after `--` that no shell ever sees.
+
+import type { Command } from '@acode/sandbox';
+import { UsageError } from '../failure/usage.ts';
+
+/** What stood on the command line where a command is expected. */
+export interface CommandWords {
+  /** The words before any `--`. */
+  readonly before: readonly string[];
+  /** The words after `--`; null where there was none. */
+  readonly after: readonly string[] | null;
+  /** What the user called, for the hint: `acode sandbox exec`. */
+  readonly called: string;
+  /** The options acode itself has here, as `--memory`. */
+  readonly options: readonly string[];
+}
+
+/** The command that was meant; throws where it could be read in two ways. */
+export function commandOf({ before, after, called, options }: CommandWords): Command {
+  if (after !== null) return vector(before, after, called);
+  const [line, ...rest] = before;
+  if (line === undefined || line.trim() === '')
+    throw new UsageError('There is no command to run.', forms(called, ['echo', 'hi']));
+  if (rest.length === 0) return line;
+  if (rest.some(word => options.includes(word.split('=')[0] ?? '')))
+    throw new UsageError(
+      `Options stand before the command, and ${rest[0] ?? ''} stands after it.`,
+      `Write \`${called} ${rest.map(quoted).join(' ')} ${quoted(line)}\`, or \`${called} -- ${before.map(quoted).join(' ')}\` if the words belong to the command.`,
+    );
+  throw new UsageError(`${before.length} words without \`--\` could be read in two ways.`, forms(called, before));
+}
+
+/** A word as it can be typed into a shell. */
+export function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
+}
+
+function vector(before: readonly string[], after: readonly string[], called: string): readonly string[] {
+  if (before.length > 0)
+    throw new UsageError(
+      `${quoted(before[0] ?? '')} stands before \`--\`, where only options do.`,
+      forms(called, [...before, ...after]),
+    );
+  if (after.length === 0 || after[0] === '')
+    throw new UsageError('There is no command after `--`.', forms(called, ['echo', 'hi']));
+  return after;
+}
+
+function forms(called: string, words: readonly string[]): string {
+  return `For a shell line: \`${called} "${words.join(' ')}"\`. For a program and its arguments: \`${called} -- ${words.map(quoted).join(' ')}\`.`;
+}

@@ -1,0 +1,49 @@
+// The options that every command has, wherever on the command line they stand.
+
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+
+/** The values of those options. */
+export interface CommonOptions {
+  readonly json: boolean;
+  readonly verbose: boolean;
+  readonly color: boolean;
+  readonly config?: string;
+  readonly workspace?: string;
+  readonly socket?: string;
+}
+
+/** Adds them to a command. */
+export function addCommonOptions(command: CommandUnknownOpts): void {
+  command
+    .optionsGroup('Common options:')
+    .option('--json', 'print one JSON object on standard output')
+    .option('--verbose', 'log what happens on standard error')
+    .option('--config <file>', 'configuration file in place of your own')
+    .option('--workspace <directory>', 'directory the sandbox is given')
+    .option('--socket <path>', 'socket of the engine')
+    .option('--no-color', 'no colours');
+}
+
+/** Their values for a command; what stands nearest to it counts. */
+export function commonOptionsOf(command: CommandUnknownOpts): CommonOptions {
+  const told = (name: string): unknown => {
+    for (let at: CommandUnknownOpts | null = command; at; at = at.parent) {
+      const value: unknown = at.getOptionValue(name);
+      // `--no-color` has a default, and a default is nothing that was said.
+      if (value !== undefined && at.getOptionValueSource(name) !== 'default') return value;
+    }
+    return undefined;
+  };
+  const text = (name: 'config' | 'workspace' | 'socket'): { [key in typeof name]?: string } => {
+    const value = told(name);
+    return typeof value === 'string' ? { [name]: value } : {};
+  };
+  return {
+    json: told('json') === true,
+    verbose: told('verbose') === true,
+    color: told('color') !== false,
+    ...text('config'),
+    ...text('workspace'),
+    ...text('socket'),
+  };
+}

@@ -1,0 +1,11 @@
+// A size: a number of megabytes, or one with a unit.
+
+import { InvalidArgumentError } from '@commander-js/extra-typings';
+import { parseBytes } from '@acode/sandbox';
+
+/** Bytes of `512` (MB), `512m` or `1.5g`. */
+export function size(text: string): number {
+  const bytes = parseBytes(text);
+  if (bytes === null) throw new InvalidArgumentError('Expected a size: 512 (MB), 512m or 1.5g.');
+  return bytes;
+}

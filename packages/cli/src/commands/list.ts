@@ -1,0 +1,36 @@
+// `acode sandbox list`: the sandboxes that exist now.
+
+import type { SandboxInfo } from '@acode/sandbox';
+import { Command } from '@commander-js/extra-typings';
+import type { Call, Perform } from '../call.ts';
+import { age } from '../terminal/age.ts';
+import type { Look } from '../terminal/look.ts';
+import { table } from '../terminal/table.ts';
+
+const ID_LENGTH = 12;
+
+/** The command. */
+export function listCommand(perform: Perform) {
+  return new Command('list')
+    .description('List the sandboxes that exist')
+    .action((_options, command) => perform(command, showList));
+}
+
+async function showList(call: Call): Promise<number> {
+  const items = await call.withObserver(observer => call.progress.during('Asking the engine…', observer.list()));
+  await call.print('acode.list/1', { items }, look => renderList(items, look));
+  return 0;
+}
+
+/** The sandboxes for a person. */
+export function renderList(items: readonly SandboxInfo[], look: Look): string {
+  if (items.length === 0) return 'There are no sandboxes.\n';
+  const rows = items.map(item => [
+    item.containerId.slice(0, ID_LENGTH),
+    item.name,
+    item.image,
+    item.state,
+    age(item.createdAt, look.now),
+  ]);
+  return table(['ID', 'NAME', 'IMAGE', 'STATE', 'CREATED'], rows, look);
+}

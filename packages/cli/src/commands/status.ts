@@ -1,0 +1,56 @@
+// `acode sandbox status`: whether sandboxes can be had here.
+
+import { formatBytes } from '@acode/sandbox';
+import type { Status } from '@acode/sandbox';
+import { Command } from '@commander-js/extra-typings';
+import type { Call, Perform } from '../call.ts';
+import type { Look } from '../terminal/look.ts';
+import { fields } from '../terminal/table.ts';
+import { oneLine } from '../terminal/text.ts';
+
+/** The command. */
+export function statusCommand(perform: Perform) {
+  return new Command('status')
+    .description('Show whether sandboxes are available (exit 0) or not (exit 1)')
+    .action((_options, command) => perform(command, showStatus));
+}
+
+async function showStatus(call: Call): Promise<number> {
+  const status = await call.withObserver(observer => call.progress.during('Asking the engine…', observer.status()));
+  await call.print('acode.status/1', status, look => renderStatus(status, look));
+  return status.available ? 0 : 1;
+}
+
+/** The status for a person. */
+export function renderStatus(status: Status, look: Look): string {
+  const { engine, sandboxes } = status;
+  const { bold, cyan, dim, green, red } = look.colours;
+  const headline = status.available
+    ? green(bold(`Sandbox Available: Docker version ${engine?.version ?? 'unknown'}`))
+    : red(bold(`Sandbox Unavailable: ${oneLine(status.unavailableReason ?? 'unknown')}`));
+  const about = fields(
+    [
+      ...(engine ? engineFields(engine) : []),
+      ['Isolation level', status.level ?? 'none'],
+      ...(engine ? [['Sandboxes', `${sandboxes.running} running, ${sandboxes.total} in total`] as const] : []),
+      ['Default image', status.defaultImage],
+      ['Workspace', status.workspace ?? 'none'],
+    ],
+    look,
+  );
+  const hint = status.hint === undefined ? '' : `${dim('╰▶')} ${cyan('hint:')} ${oneLine(status.hint)}\n`;
+  return `${headline}\n${about}${hint}`;
+}
+
+function engineFields(engine: NonNullable<Status['engine']>): (readonly [string, string])[] {
+  const runtimes = engine.runtimes.map(name => (name === engine.defaultRuntime ? `${name} (default)` : name));
+  return [
+    ['Engine socket', `${engine.socket} (found by ${engine.source})`],
+    ['API version', engine.apiVersion],
+    ['Operating system', engine.operatingSystem],
+    ['CPUs', String(engine.cpus)],
+    ['Memory', formatBytes(engine.memoryBytes)],
+    ['Runtimes', runtimes.join(', ')],
+    ['Cgroups', `version ${engine.cgroupVersion}`],
+  ];
+}

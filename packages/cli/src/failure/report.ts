@@ -1,0 +1,68 @@
+// What can be said about a failure, whatever it was: one shape for people and for programs.
+
+import { AcodeError } from '@acode/sandbox';
+import { UsageError } from './usage.ts';
+
+/** A failure as it is reported. */
+export interface FailureReport {
+  readonly code: string;
+  readonly message: string;
+  readonly hint: string;
+  readonly context: Readonly<Record<string, unknown>>;
+  readonly correlationId: string | null;
+  readonly exitStatus: number;
+  /** What lay behind it, outermost first. */
+  readonly causes: readonly string[];
+}
+
+/** The code of a failure that nobody foresaw. */
+export const UNEXPECTED_CODE = 'ACODE-CLI-002';
+
+const UNEXPECTED_STATUS = 125;
+const MOST_CAUSES = 10;
+
+/** The report on anything that was thrown. */
+export function reportOn(error: unknown): FailureReport {
+  if (error instanceof UsageError) return usage(error);
+  if (error instanceof AcodeError) return known(error);
+  return {
+    code: UNEXPECTED_CODE,
+    message: `acode failed in a way it should not: ${messageOf(error)}.`,
+    hint: 'This is a fault of acode. Run the same with --verbose and report what it says.',
+    context: {},
+    correlationId: null,
+    exitStatus: UNEXPECTED_STATUS,
+    causes: causesOf(error),
+  };
+}
+
+function usage(error: UsageError): FailureReport {
+  const { code, message, hint, exitStatus } = error;
+  return { code, message, hint, exitStatus, context: {}, correlationId: null, causes: [] };
+}
+
+function known(error: AcodeError): FailureReport {
+  return {
+    code: error.code,
+    message: error.message,
+    hint: error.hint,
+    context: { ...error.context },
+    correlationId: error.correlationId ?? null,
+    exitStatus: error.exitStatus,
+    causes: causesOf(error),
+  };
+}
+
+function causesOf(error: unknown): string[] {
+  const causes: string[] = [];
+  let at = error;
+  while (at instanceof Error && at.cause !== undefined && causes.length < MOST_CAUSES) {
+    at = at.cause;
+    causes.push(at instanceof AcodeError ? `${at.code}: ${at.message}` : messageOf(at));
+  }
+  return causes;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

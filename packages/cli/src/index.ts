@@ -1,2 +1,0 @@
-// The public surface of @acode/sandbox and nothing else.
-export {};

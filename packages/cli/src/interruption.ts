@@ -1,0 +1,53 @@
+// Signals to this process: the first one stops what is under way and lets it clean up, the second one leaves at once.
+
+import type { SignalSource } from './io.ts';
+
+const STATUSES = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const;
+
+type Known = keyof typeof STATUSES;
+
+// npx and other wrappers pass on a Ctrl-C that the terminal has already sent: two signals, one wish.
+const SAME_WISH_MS = 250;
+
+/** What a person said by signal during one call. */
+export class Interruption implements Disposable {
+  /** Aborted by the first signal. */
+  readonly signal: AbortSignal;
+  readonly #controller = new AbortController();
+  readonly #source: SignalSource;
+  readonly #leave: (status: number) => void;
+  readonly #listeners: readonly (readonly [Known, () => void])[];
+  #first: { readonly name: Known; readonly at: number } | null = null;
+
+  constructor(source: SignalSource, leave: (status: number) => void) {
+    this.#source = source;
+    this.#leave = leave;
+    this.signal = this.#controller.signal;
+    this.#listeners = (Object.keys(STATUSES) as Known[]).map(name => [name, () => this.#take(name)] as const);
+    for (const [name, listener] of this.#listeners) source.on(name, listener);
+  }
+
+  /** The name of the first signal; null while there was none. */
+  get name(): string | null {
+    return this.#first?.name ?? null;
+  }
+
+  /** The exit status the first signal asks for; null while there was none. */
+  get exitStatus(): number | null {
+    return this.#first ? STATUSES[this.#first.name] : null;
+  }
+
+  [Symbol.dispose](): void {
+    for (const [name, listener] of this.#listeners) this.#source.off(name, listener);
+  }
+
+  #take(name: Known): void {
+    const now = performance.now();
+    if (this.#first === null) {
+      this.#first = { name, at: now };
+      this.#controller.abort();
+    } else if (now - this.#first.at > SAME_WISH_MS) {
+      this.#leave(STATUSES[name]);
+    }
+  }
+}

@@ -1,0 +1,30 @@
+// Everything the command touches of the process it runs in, so that a test can be that process.
+
+import type { Readable, Writable } from 'node:stream';
+
+/** A stream to write to, and what is known of the terminal behind it. */
+export type OutputStream = Writable & { readonly isTTY?: boolean; readonly columns?: number };
+
+/** A stream to read from. */
+export type InputStream = Readable & { readonly isTTY?: boolean };
+
+/** Where signals come from: a process, or a test. */
+export interface SignalSource {
+  on(signal: NodeJS.Signals, listener: () => void): unknown;
+  off(signal: NodeJS.Signals, listener: () => void): unknown;
+}
+
+/** The surroundings of one call of the command. */
+export interface Io {
+  readonly stdin: InputStream;
+  readonly stdout: OutputStream;
+  readonly stderr: OutputStream;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly signals: SignalSource;
+  /** The current directory; throws where it was removed meanwhile. */
+  cwd(): string;
+  /** Milliseconds since the epoch. */
+  now(): number;
+  /** Ends the process at once, whatever is under way. */
+  leave(status: number): void;
+}

@@ -1,0 +1,62 @@
+// One of the two output streams: waits for a slow reader, and notices when nobody reads any more.
+
+import { once } from 'node:events';
+import type { OutputStream } from '../io.ts';
+
+const NEWLINE = 0x0a;
+
+/** A stream of the process, with back-pressure. A reader that went away is a fact to ask for and never an exception. */
+export class Output {
+  readonly isTerminal: boolean;
+  /** The width of the terminal; null where there is none. */
+  readonly columns: number | null;
+  readonly #stream: OutputStream;
+  #broken = false;
+  #midLine = false;
+
+  constructor(stream: OutputStream) {
+    this.#stream = stream;
+    this.isTerminal = stream.isTTY === true;
+    this.columns = this.isTerminal && stream.columns ? stream.columns : null;
+    // Without a listener the error of a closed pipe would end the process with a stack trace.
+    stream.on('error', () => (this.#broken = true));
+  }
+
+  /** Whether the reader has gone away. */
+  get broken(): boolean {
+    return this.#broken;
+  }
+
+  /** Whether the last thing written did not end its line. */
+  get midLine(): boolean {
+    return this.#midLine;
+  }
+
+  /** Writes, and waits until there is room for more. False where nobody reads, or `signal` came first. */
+  async write(data: string | Uint8Array, signal?: AbortSignal): Promise<boolean> {
+    if (this.#broken || signal?.aborted) return false;
+    if (data.length > 0) this.#midLine = data.at(-1) !== (typeof data === 'string' ? '\n' : NEWLINE);
+    if (this.#stream.write(data)) return true;
+    try {
+      await once(this.#stream, 'drain', signal ? { signal } : {});
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Writes what moves or colours and shows nothing, so that it does not count as the beginning of a line. */
+  control(sequence: string): void {
+    if (!this.#broken) this.#stream.write(sequence);
+  }
+
+  /** Waits until everything written is with the reader, or `signal` says not to. */
+  async flush(signal?: AbortSignal): Promise<void> {
+    if (this.#broken || this.#stream.writableLength === 0) return;
+    await new Promise<void>(resolve => {
+      signal?.addEventListener('abort', () => resolve(), { once: true });
+      this.#stream.once('error', () => resolve());
+      this.#stream.write('', () => resolve());
+    });
+  }
+}

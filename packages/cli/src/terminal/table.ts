@@ -1,0 +1,42 @@
+// Tables and lists of fields that stay readable in a narrow terminal and in a pipe.
+
+import type { Look } from './look.ts';
+import { cut, oneLine, pad, widthOf } from './text.ts';
+
+const GAP = '  ';
+const LEAST = 4;
+
+/** A table; cells are cut with `…`, the widest column first, where the look has a width that is too small. */
+export function table(titles: readonly string[], rows: readonly (readonly string[])[], look: Look): string {
+  const lines = [titles, ...rows].map(row => row.map(oneLine));
+  const wanted = titles.map((_, column) => Math.max(...lines.map(line => widthOf(line[column] ?? ''))));
+  const widths = fitted(wanted, look.width);
+  return lines
+    .map((line, index) => {
+      const cells = line.map((cell, column) => pad(cut(cell, widths[column] ?? 0), widths[column] ?? 0));
+      const text = cells.join(GAP).trimEnd();
+      const shown = look.width === null ? text : cut(text, look.width);
+      return index === 0 ? look.colours.bold(shown) : shown;
+    })
+    .join('\n')
+    .concat('\n');
+}
+
+/** Lines of `label  value`, values aligned. Values are never cut: a path that is half shown is of no use. */
+export function fields(pairs: readonly (readonly [label: string, value: string])[], look: Look): string {
+  const width = Math.max(0, ...pairs.map(([label]) => widthOf(label)));
+  return pairs.map(([label, value]) => `  ${look.colours.dim(pad(label, width))}  ${oneLine(value)}\n`).join('');
+}
+
+// Takes from the widest column until all fit; a table of many columns stops at a few characters each.
+function fitted(wanted: readonly number[], total: number | null): number[] {
+  const widths = [...wanted];
+  if (total === null) return widths;
+  const room = total - GAP.length * (widths.length - 1);
+  while (widths.reduce((sum, width) => sum + width, 0) > room) {
+    const widest = widths.indexOf(Math.max(...widths));
+    if ((widths[widest] ?? 0) <= LEAST) break;
+    widths[widest] = (widths[widest] ?? 0) - 1;
+  }
+  return widths;
+}

@@ -1,0 +1,39 @@
+// Where a command runs: the project around the current directory, and the current directory inside it.
+
+import { lstat, realpath } from 'node:fs/promises';
+import { dirname, join, relative, resolve, sep } from 'node:path';
+
+/** A workspace, and the directory in it that the user stands in. */
+export interface Place {
+  readonly root: string;
+  /** Relative to the root; `.` where the user stands elsewhere. */
+  readonly inside: string;
+}
+
+/** The workspace for a current directory: the one that was named, else the nearest project around it. */
+export async function placeOf(cwd: string, named?: string): Promise<Place> {
+  const here = await real(cwd);
+  const root = named === undefined ? await projectAround(here) : await real(resolve(cwd, named));
+  const way = relative(root, here);
+  const outside = way === '..' || way.startsWith(`..${sep}`);
+  return { root, inside: way === '' || outside ? '.' : way };
+}
+
+async function projectAround(start: string): Promise<string> {
+  for (let here = start; ; here = dirname(here)) {
+    if ((await exists(join(here, '.agent', 'config.yml'))) || (await exists(join(here, '.git')))) return here;
+    if (dirname(here) === here) return start;
+  }
+}
+
+// What does not exist keeps its name, for the library to refuse with a reason.
+async function real(path: string): Promise<string> {
+  return realpath(path).catch(() => path);
+}
+
+async function exists(path: string): Promise<boolean> {
+  return lstat(path).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,153 @@
+// Sandboxes come and go: visible while they run, gone afterwards, whatever ended them.
+
+import { existsSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { AcodeError } from '@acode/sandbox';
+import { TestHost, images } from '../support/engines.ts';
+import type { Target } from './targets.ts';
+
+export function lifecycleBehaviours({ engine }: Target): void {
+  describe('a sandbox', () => {
+    let host: TestHost;
+    beforeAll(async () => {
+      host = await TestHost.open(engine);
+    });
+    afterAll(() => host[Symbol.asyncDispose]());
+
+    it('is listed with its name and labels while it runs, and is gone afterwards', async () => {
+      const command = await host.acode.spawn(['cat'], { taskId: 'Build_42' });
+      const mine = (await host.acode.list()).find(
+        ({ sessionId, taskId }) => sessionId === host.session && taskId === 'Build_42',
+      );
+      expect(mine).toMatchObject({ state: 'running', level: 'docker' });
+      expect(mine?.name).toMatch(/^acode-[a-z0-9]{8}-build-42-001$/);
+      expect(mine?.labels).toMatchObject({
+        'acode.managed': 'true',
+        'acode.uid': String(process.getuid?.()),
+        'acode.profile': 'exec',
+        'acode.level': 'docker',
+      });
+      expect(
+        Object.keys(mine?.labels ?? {})
+          .filter(name => name.startsWith('acode.'))
+          .sort(),
+      ).toEqual(
+        [
+          'created',
+          'expires',
+          'host',
+          'level',
+          'managed',
+          'nonce',
+          'owner',
+          'profile',
+          'sandbox',
+          'session',
+          'spec',
+          'task',
+          'uid',
+        ].map(name => `acode.${name}`),
+      );
+      await command.closeStdin();
+      const result = await command.result;
+      expect(result.sandboxId).toBe(mine?.sandboxId);
+      await command[Symbol.asyncDispose]();
+      expect(await host.containers()).toEqual([]);
+    });
+
+    it('is removed after success, failure, a signal and a crash of everything in it', async () => {
+      for (const script of ['exit 0', 'exit 1', 'kill -9 $$', 'kill -9 $PPID']) {
+        const before = performance.now();
+        await host.acode.run(['sh', '-c', script]);
+        expect(performance.now() - before).toBeLessThan(10_000);
+      }
+      await expect.poll(() => host.containers(), { timeout: 5000 }).toEqual([]);
+    });
+
+    it('passes signals to the command', async () => {
+      await using command = await host.acode.spawn([
+        'sh',
+        '-c',
+        'trap "echo got; exit 5" USR1; echo ready; while :; do sleep 0.05; done',
+      ]);
+      for await (const chunk of command.stdout) {
+        if (Buffer.from(chunk).includes('ready')) await command.kill('SIGUSR1');
+        else break;
+      }
+      expect(await command.result).toMatchObject({ exitCode: 5, stdout: 'ready\ngot\n' });
+    });
+
+    it('takes input while the command runs', async () => {
+      await using command = await host.acode.spawn(['sh', '-c', 'read a; echo "got $a"; read b; echo "got $b"']);
+      await command.write('one\n');
+      await command.write('two\n');
+      expect(await command.result).toMatchObject({ stdout: 'got one\ngot two\n' });
+    });
+
+    it('is cancelled before it starts, and nothing is made', async () => {
+      const error: AcodeError = (await host.acode
+        .run(['touch', 'ran'], { signal: AbortSignal.abort() })
+        .catch((caught: AcodeError) => caught)) as AcodeError;
+      expect(error.code).toBe('ACODE-SBX-014');
+      expect(existsSync(host.file('ran'))).toBe(false);
+      expect(await host.containers()).toEqual([]);
+    });
+
+    it('is cancelled at any moment, and nothing is left', { timeout: 120_000 }, async () => {
+      for (const ms of [1, 5, 10, 20, 40, 60, 80, 100, 130, 160, 200, 250, 300, 400]) {
+        await expect(host.acode.run(['sleep', '60'], { signal: AbortSignal.timeout(ms) })).rejects.toMatchObject({
+          code: 'ACODE-SBX-014',
+        });
+      }
+      await expect.poll(() => host.containers(), { timeout: 10_000 }).toEqual([]);
+    });
+
+    it('that is cancelled while it runs gives back what it had printed', async () => {
+      const controller = new AbortController();
+      const onStdout = () => controller.abort();
+      const before = performance.now();
+      const error: unknown = await host.acode
+        .run(['sh', '-c', 'echo half; sleep 60'], { signal: controller.signal, onStdout })
+        .catch((caught: unknown) => caught);
+      expect(error).toMatchObject({ code: 'ACODE-SBX-014', context: { result: { exitCode: null, stdout: 'half\n' } } });
+      expect(performance.now() - before).toBeLessThan(8000);
+    });
+
+    it('is explained without being made', async () => {
+      await expect.poll(() => host.containers(), { timeout: 10_000 }).toEqual([]);
+      const explanation = await host.acode.explain(['echo', 'hi'], {
+        policy: { limits: { memoryBytes: 64 * 1024 ** 2 } },
+      });
+      expect(explanation.policy.limits.memoryBytes).toMatchObject({ value: 64 * 1024 ** 2, layer: 'request' });
+      expect(explanation.policy.limits.pids).toMatchObject({ value: 256, layer: 'built-in' });
+      expect(explanation.engineRequest).toMatchObject({ HostConfig: { Memory: 64 * 1024 ** 2, CapDrop: ['ALL'] } });
+      expect(await host.containers()).toEqual([]);
+    });
+
+    it('needs an image that is there', async () => {
+      await expect(host.acode.run(['true'], { policy: { image: 'acode-test/none:1' } })).rejects.toMatchObject({
+        code: 'ACODE-SBX-009',
+        context: { image: 'acode-test/none:1' },
+        cause: { code: 'ACODE-CTN-011' },
+      });
+    });
+
+    it('tells about its life in events, in order, under one correlation id', async () => {
+      const seen: { type: string; correlationId: string }[] = [];
+      const types = [
+        'ContainerCreated',
+        'ContainerStarted',
+        'SandboxProvisioned',
+        'ContainerExited',
+        'ContainerRemoved',
+        'SandboxTeardown',
+      ] as const;
+      const subscriptions = types.map(type => host.acode.events.on(type, event => seen.push(event)));
+      const command = await host.acode.spawn(['true'], { policy: { image: images.busybox } });
+      const { correlationId } = await command.result;
+      await command[Symbol.asyncDispose]();
+      subscriptions.forEach(subscription => subscription[Symbol.dispose]());
+      expect(seen.filter(event => event.correlationId === correlationId).map(({ type }) => type)).toEqual([...types]);
+    });
+  });
+}

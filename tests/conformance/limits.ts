@@ -1,0 +1,94 @@
+// Limits hold, and what was hit is reported by name.
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { TestHost, images } from '../support/engines.ts';
+import type { Target } from './targets.ts';
+
+const MIB = 1024 ** 2;
+
+export function limitBehaviours({ engine }: Target): void {
+  describe('a limit', () => {
+    let host: TestHost;
+    beforeAll(async () => {
+      host = await TestHost.open(engine);
+    });
+    afterAll(() => host[Symbol.asyncDispose]());
+
+    it('on time ends the command, with what it printed before', async () => {
+      const before = performance.now();
+      const result = await host.acode.run(['sh', '-c', 'echo before; exec sleep 60'], { policy: { timeoutMs: 1000 } });
+      expect(result).toMatchObject({ exitCode: null, timedOut: true, limitExceeded: 'time', stdout: 'before\n' });
+      expect(performance.now() - before).toBeLessThan(6000);
+    });
+
+    it('on time lets the command end properly, and kills one that will not', async () => {
+      const polite = await host.acode.run(['sh', '-c', 'trap "echo bye; exit 0" TERM; while :; do sleep 0.05; done'], {
+        policy: { timeoutMs: 500 },
+      });
+      expect(polite).toMatchObject({ timedOut: true, stdout: 'bye\n' });
+      const before = performance.now();
+      const stubborn = await host.acode.run(['sh', '-c', 'trap "" TERM INT HUP; while :; do sleep 0.05; done'], {
+        policy: { timeoutMs: 500 },
+      });
+      expect(stubborn).toMatchObject({ timedOut: true, exitCode: null });
+      expect(performance.now() - before).toBeLessThan(8000);
+    });
+
+    it('on memory is reported although only a child died and the exit status is 0', async () => {
+      const hog = "sh -c 'a=xxxxxxxxxxxxxxxx; while :; do a=$a$a; done'; echo survived; exit 0";
+      const result = await host.acode.run(['sh', '-c', hog], { policy: { limits: { memoryBytes: 64 * MIB } } });
+      expect(result).toMatchObject({ exitCode: 0, oomKilled: true, limitExceeded: 'memory', stdout: 'survived\n' });
+    });
+
+    it('on memory is reported when the command itself died', async () => {
+      const result = await host.acode.run(['python3', '-c', 'x = bytearray(10**9)'], {
+        policy: { image: images.debian, limits: { memoryBytes: 64 * MIB } },
+      });
+      expect(result).toMatchObject({ exitCode: 137, oomKilled: true, limitExceeded: 'memory' });
+    });
+
+    it('on memory is not claimed when there was enough', async () => {
+      expect(await host.acode.run(['sh', '-c', 'exit 137'])).toMatchObject({ exitCode: 137, oomKilled: false });
+    });
+
+    it('on processes stops a fork bomb', async () => {
+      const bomb = 'i=0; while [ $i -lt 100 ]; do sleep 5 & i=$((i+1)); done 2>/dev/null; echo end';
+      const result = await host.acode.run(['sh', '-c', bomb], { policy: { limits: { pids: 20 } } });
+      expect(result.limitExceeded).toBe('pids');
+    });
+
+    it('on memory, swap, processes and open files is what the kernel says inside', async () => {
+      const { stdout } = await host.acode.run(
+        [
+          'sh',
+          '-c',
+          'cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; ulimit -n; cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null',
+        ],
+        { policy: { limits: { memoryBytes: 100 * MIB, openFiles: 99, pids: 33 } } },
+      );
+      expect(stdout.trim().split('\n')).toEqual([String(100 * MIB), '99', '33']);
+    });
+
+    it('on files in memory gives “no space left”, and everything below it works', async () => {
+      const policy = { limits: { tmpBytes: 2 * MIB } };
+      for (const directory of ['/tmp', '$HOME']) {
+        const fill = `head -c 1000000 /dev/zero > ${directory}/small && echo ok; head -c 9000000 /dev/zero 2>/dev/null > ${directory}/big || wc -c < ${directory}/big`;
+        const [below, size] = (await host.acode.run(fill, { policy })).stdout.split('\n');
+        expect(below).toBe('ok');
+        expect(Number(size)).toBeGreaterThan(900_000);
+        expect(Number(size)).toBeLessThan(2 * MIB);
+      }
+    });
+
+    it('leaves figures of what was used', async () => {
+      const { usage } = await host.acode.run(['sh', '-c', 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done']);
+      expect(usage?.peakMemoryBytes).toBeGreaterThan(100_000);
+      expect(usage?.cpuMs).toBeGreaterThan(1);
+    });
+
+    it('leaves figures also of a command that was stopped', async () => {
+      const { usage } = await host.acode.run(['sleep', '60'], { policy: { timeoutMs: 1200 } });
+      expect(usage?.peakMemoryBytes).toBeGreaterThan(100_000);
+    });
+  });
+}

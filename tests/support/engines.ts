@@ -1,0 +1,112 @@
+// The real engines of this machine, and hosts on them with a workspace and directories of their own.
+
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { Acode } from '@acode/sandbox';
+import type { AcodeOptions } from '@acode/sandbox';
+import { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
+
+const LIST = '/run/acode-engines/engines.json';
+
+const listSchema = z.looseObject({
+  engines: z.array(
+    z.looseObject({ name: z.string(), socket: z.string(), api: z.string(), version: z.string(), pidfile: z.string() }),
+  ),
+  images: z.looseObject({ busybox: z.string(), debian: z.string(), noshell: z.string(), hostile: z.string() }),
+});
+
+const list = existsSync(LIST) ? listSchema.parse(JSON.parse(readFileSync(LIST, 'utf8'))) : null;
+const wanted = process.env['ACODE_TEST_ENGINES']?.split(',');
+
+/** An engine that is up. */
+export type TestEngine = z.infer<typeof listSchema>['engines'][number];
+
+/** The engines that are up and asked for; with none there is a placeholder, so that skipped tests are seen and not missing. */
+export const engines: readonly TestEngine[] = list?.engines.filter(({ name }) => !wanted || wanted.includes(name)) ?? [
+  { name: 'no engine', socket: '/nonexistent', api: '', version: '', pidfile: '' },
+];
+
+/** Whether this machine has no engines, or this process may not use a sandbox on them. */
+export const withoutEngines = list === null || process.getuid?.() === 0;
+
+/** The engine for everything that does not depend on the engine. */
+export const mainEngine = engines.at(-1) ?? {
+  name: 'no engine',
+  socket: '/nonexistent',
+  api: '',
+  version: '',
+  pidfile: '',
+};
+
+/** Images that every engine has. */
+export const images = list?.images ?? { busybox: '', debian: '', noshell: '', hostile: '' };
+
+/** A directory that every engine sees, of the user that runs the tests. */
+export function makeWorkspace(): string {
+  return mkdtempSync('/var/tmp/acode-test-');
+}
+
+/** An opened host with a workspace of its own; closing it removes both and fails if a sandbox is left. */
+export class TestHost implements AsyncDisposable {
+  readonly acode: Acode;
+  readonly workspace: string;
+  readonly engine: TestEngine;
+  readonly session: string;
+
+  private constructor(acode: Acode, workspace: string, engine: TestEngine, session: string) {
+    this.acode = acode;
+    this.workspace = workspace;
+    this.engine = engine;
+    this.session = session;
+  }
+
+  static async open(engine: TestEngine, options: AcodeOptions = {}): Promise<TestHost> {
+    const workspace = options.workspace ?? makeWorkspace();
+    const session = `test-${process.pid}-${Math.random().toString(36).slice(2, 10)}`;
+    const config = { sandbox: { images: { default: images.busybox }, ...options.config?.sandbox } };
+    const acode = await Acode.open({
+      engine: { socket: engine.socket },
+      sessionId: session,
+      ...options,
+      workspace,
+      config,
+    });
+    return new TestHost(acode, workspace, engine, session);
+  }
+
+  /** What this host has on the engine now, asked past the library. */
+  async containers(): Promise<{ id: string; state: string }[]> {
+    return withEngine(this.engine, engine =>
+      engine.containers.list({
+        labels: [`acode.session=${this.session}`],
+        all: true,
+        signal: AbortSignal.timeout(10_000),
+      }),
+    );
+  }
+
+  file(name: string): string {
+    return join(this.workspace, name);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.acode.close();
+    const left = await this.containers();
+    rmSync(this.workspace, { recursive: true, force: true });
+    if (left.length > 0) throw new Error(`left behind: ${left.map(({ id, state }) => `${id} ${state}`).join(', ')}`);
+  }
+}
+
+/** Uses the engine directly. */
+export async function withEngine<Value>(
+  { socket }: Pick<TestEngine, 'socket'>,
+  use: (engine: Engine) => Promise<Value>,
+): Promise<Value> {
+  const engine = await Engine.open({ socketPath: socket, signal: AbortSignal.timeout(30_000) });
+  try {
+    return await use(engine);
+  } finally {
+    engine.close();
+  }
+}
