@@ -1,7 +1,7 @@
 // Shows that an abort closes the connection at once, where dockerode ignores it and undici leaves the hijacked socket open.
 import { describe, expect, it } from 'vitest';
 import { Bench, collect, engines, withoutEngines } from './engines.ts';
-import { EngineProxy } from './proxy.ts';
+import { EngineProxy } from '../support/proxy.ts';
 
 const talkative = 'while :; do echo x; usleep 5000; done';
 

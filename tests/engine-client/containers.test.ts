@@ -35,6 +35,15 @@ describe.skipIf(withoutEngines).each(engines)('containers on $name', { concurren
     });
   });
 
+  it('count as not running before their start, so only next-exit waits for one', async () => {
+    await using bench = await Bench.at(engine);
+    const id = await bench.container('exit 42');
+    const wait = (condition: 'not-running' | 'next-exit', deadlineMs: number) =>
+      bench.engine.containers.wait(id, condition, { signal: bench.signal, deadlineMs });
+    await expect(wait('not-running', 5000)).resolves.toEqual({ statusCode: 0 });
+    await expect(wait('next-exit', 200)).rejects.toMatchObject({ kind: 'timeout' });
+  });
+
   it('are inspected with everything a verifier needs', async () => {
     await using bench = await Bench.at(engine);
     const id = await bench.container('sleep 60', {

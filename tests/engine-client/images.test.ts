@@ -2,7 +2,7 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { PullProgress } from '../../packages/sandbox/src/isolation/docker/engine/images.ts';
 import { Bench, engines, images, withoutEngines } from './engines.ts';
-import { EngineProxy } from './proxy.ts';
+import { EngineProxy } from '../support/proxy.ts';
 import { startRegistry } from './registry.ts';
 
 describe.skipIf(withoutEngines).each(engines)('images on $name', engine => {

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { isTransient } from '../../packages/sandbox/src/isolation/docker/engine/error.ts';
 import { Bench, collect, engines, withoutEngines } from './engines.ts';
-import { EngineProxy } from './proxy.ts';
+import { EngineProxy } from '../support/proxy.ts';
 
 describe.skipIf(withoutEngines).each(engines)('a lost connection to $name', { concurrent: true }, engine => {
   it('rejects a wait that has begun', async () => {

@@ -1,7 +1,7 @@
 // Shows which API version is spoken with the real engines, and that the engines' own words about themselves are understood.
 import { describe, expect, it } from 'vitest';
 import { Bench, engines, withoutEngines } from './engines.ts';
-import { EngineProxy } from './proxy.ts';
+import { EngineProxy } from '../support/proxy.ts';
 
 describe.skipIf(withoutEngines).each(engines)('negotiating with $name', { concurrent: true }, engine => {
   it(`settles on ${engine.api} and uses it in every call`, async () => {

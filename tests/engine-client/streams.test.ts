@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { Bench, collect, engines, withoutEngines } from './engines.ts';
-import { EngineProxy } from './proxy.ts';
+import { EngineProxy } from '../support/proxy.ts';
 
 const interactive = { OpenStdin: true, StdinOnce: true, AttachStdin: true };
 
