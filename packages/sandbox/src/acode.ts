@@ -104,7 +104,7 @@ export class Acode implements AsyncDisposable {
    */
   async run(command: Command, request: RunRequest = {}): Promise<RunResult> {
     this.#assertOpen('run');
-    const running = await start(this.#host, command, request, false);
+    const running = await this.#tracked(start(this.#host, command, request, false));
     return running.result;
   }
 
@@ -118,7 +118,7 @@ export class Acode implements AsyncDisposable {
    */
   async spawn(command: Command, request: RunRequest = {}): Promise<RunningCommand> {
     this.#assertOpen('spawn');
-    return start(this.#host, command, request, true);
+    return this.#tracked(start(this.#host, command, request, true));
   }
 
   /** What a command would come to: policy, where each value comes from, level and engine request. Runs nothing. */
@@ -167,6 +167,12 @@ export class Acode implements AsyncDisposable {
 
   #assertOpen(operation: string): void {
     if (this.#closed) throw new AcodeError('ACODE-SBX-019', { operation });
+  }
+
+  // Closing waits for what is still being started: it may be about to make a sandbox.
+  #tracked<Value>(work: Promise<Value>): Promise<Value> {
+    this.#host.keep(work);
+    return work;
   }
 
   #signal(signal: AbortSignal | undefined): AbortSignal {

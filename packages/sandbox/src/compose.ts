@@ -58,6 +58,7 @@ export async function composeHost(from: Composition): Promise<OpenHost> {
   const bus = new Bus(error => telemetry.log('error', 'an event listener failed', { reason: String(error) }));
   const stop = new AbortController();
   const operations = new Map<string, Operation>();
+  const background = new Set<Promise<unknown>>();
   const owners = new Map<string, SandboxSpec>();
   const lazy = new LazyBackend(connect, stop.signal);
   const removals = new Removals({
@@ -93,7 +94,7 @@ export async function composeHost(from: Composition): Promise<OpenHost> {
         ? null
         : new SavedLogs(directories.state, uid, settings?.output?.retention_days ?? 7),
     operations,
-    background: new Set(),
+    keep,
     closing: stop.signal,
     backend: () => lazy.get(),
     capability: () => lazy.capability(),
@@ -120,10 +121,7 @@ export async function composeHost(from: Composition): Promise<OpenHost> {
         baseMs: settings?.retry?.base_ms ?? 100,
         factor: settings?.retry?.factor ?? 2,
       },
-      keep: work => {
-        const kept: Promise<unknown> = work.catch(() => undefined).finally(() => host.background.delete(kept));
-        host.background.add(kept);
-      },
+      keep,
       remove: (spec, id) => {
         owners.set(id, spec);
         return removals.begin(id);
@@ -131,10 +129,15 @@ export async function composeHost(from: Composition): Promise<OpenHost> {
     });
   }
 
+  function keep(work: Promise<unknown>): void {
+    const kept: Promise<unknown> = work.catch(() => undefined).finally(() => background.delete(kept));
+    background.add(kept);
+  }
+
   async function close(): Promise<void> {
     // Cancelled commands give their sandboxes up; the backend stays open until the last one is gone.
     stop.abort(new AcodeError('ACODE-SBX-014', {}));
-    while (host.background.size > 0) await Promise.allSettled(host.background);
+    while (background.size > 0) await Promise.allSettled(background);
     await removals.settled();
     await lazy.close();
   }

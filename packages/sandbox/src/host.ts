@@ -32,8 +32,8 @@ export interface Host {
   readonly savedLogs: SavedLogs | null;
   /** The operation each live sandbox belongs to, by sandbox id. */
   readonly operations: Map<string, Operation>;
-  /** Work that goes on after a result was returned; `close` waits for it. */
-  readonly background: Set<Promise<unknown>>;
+  /** Remembers work that may outlive its caller, so that `close` waits for it. */
+  keep(work: Promise<unknown>): void;
   /** Aborted by `close`. */
   readonly closing: AbortSignal;
   /** The backend, connected at first use. */

@@ -127,13 +127,7 @@ export class Running implements RunningCommand {
         reason: 'the command has ended',
       });
     });
-    this.#background(this.#removed);
-  }
-
-  #background(work: Promise<unknown>): void {
-    const { background } = this.#parts.host;
-    const tracked = work.catch(() => undefined).finally(() => background.delete(tracked));
-    background.add(tracked);
+    this.#parts.host.keep(this.#removed);
   }
 
   #assemble(ending: Ending | null, timedOut: boolean): RunResult {
@@ -210,7 +204,7 @@ export class Running implements RunningCommand {
       .catch((error: unknown) =>
         operation.step('warn', 'the output of the run could not be kept', { reason: String(error) }),
       );
-    this.#background(saving);
+    host.keep(saving);
   }
 
   #withPartialResult(error: unknown): AcodeError {

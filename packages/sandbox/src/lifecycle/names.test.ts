@@ -4,42 +4,43 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { containerName, parseName } from './names.ts';
 
+const SESSION = 'a1b2c3d4-0000-4000-8000-000000000000';
 const DNS_LABEL = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;
 
 describe('containerName', () => {
   it('is acode-{session}-{task}-{sequence} with both parts present', () => {
-    expect(containerName({ session: 'A1B2C3D4-ffff', task: 'build', sequence: 1 })).toBe('acode-a1b2c3d4-build-001');
+    expect(containerName({ session: SESSION, task: 'build', sequence: 1 })).toBe('acode-a1b2c3d4-build-001');
   });
 
   it('takes another prefix, also one with hyphens', () => {
-    const name = containerName({ prefix: 'my-team', session: 'a1b2c3d4e5', task: 'build', sequence: 12 });
+    const name = containerName({ prefix: 'my-team', session: SESSION, task: 'build', sequence: 12 });
     expect(name).toBe('my-team-a1b2c3d4-build-012');
     expect(parseName(name, 'my-team')).toEqual({ session: 'a1b2c3d4', task: 'build-012' });
   });
 
   it('turns characters outside the set into single hyphens and trims the ends', () => {
-    expect(containerName({ session: 'a1b2c3d4', task: '__Ünit//Test!!', sequence: 1 })).toBe(
+    expect(containerName({ session: SESSION, task: '__Ünit//Test!!', sequence: 1 })).toBe(
       'acode-a1b2c3d4-nit-test-001',
     );
-    expect(containerName({ session: 'a1b2c3d4', task: '***', sequence: 1 })).toBe('acode-a1b2c3d4-x-001');
+    expect(containerName({ session: SESSION, task: '***', sequence: 1 })).toBe('acode-a1b2c3d4-x-001');
   });
 
-  it('gives a short session id a hash of full length, so that two short ids differ', () => {
-    const one = containerName({ session: 'a', task: 't', sequence: 1 });
-    const two = containerName({ session: 'b', task: 't', sequence: 1 });
+  it('gives a session id that people chose a hash, so that two that begin alike differ', () => {
+    const one = containerName({ session: 'my-project-1', task: 't', sequence: 1 });
+    const two = containerName({ session: 'my-project-2', task: 't', sequence: 1 });
     expect(one).not.toBe(two);
     expect(parseName(one)?.session).toHaveLength(8);
   });
 
   it('cuts overlong tasks to 63 characters and keeps them apart by a hash', () => {
-    const one = containerName({ session: 'a1b2c3d4', task: `${'x'.repeat(500)}1`, sequence: 1 });
-    const two = containerName({ session: 'a1b2c3d4', task: `${'x'.repeat(500)}2`, sequence: 1 });
+    const one = containerName({ session: SESSION, task: `${'x'.repeat(500)}1`, sequence: 1 });
+    const two = containerName({ session: SESSION, task: `${'x'.repeat(500)}2`, sequence: 1 });
     expect(one.length).toBe(63);
     expect(one).not.toBe(two);
   });
 
   it('drops a hyphen at the cut', () => {
-    const name = containerName({ session: 'a1b2c3d4', task: `${'ab-'.repeat(60)}`, sequence: 1 });
+    const name = containerName({ session: SESSION, task: `${'ab-'.repeat(60)}`, sequence: 1 });
     expect(name).not.toContain('--');
   });
 
@@ -58,7 +59,7 @@ describe('containerName', () => {
 
   it('takes less than a millisecond', () => {
     const before = performance.now();
-    for (let n = 0; n < 1000; n += 1) containerName({ session: 'a1b2c3d4', task: 'x'.repeat(500), sequence: n });
+    for (let n = 0; n < 1000; n += 1) containerName({ session: SESSION, task: 'x'.repeat(500), sequence: n });
     expect(performance.now() - before).toBeLessThan(1000);
   });
 });

@@ -35,10 +35,12 @@ export function parseName(name: string, prefix = 'acode'): ParsedName | null {
   return match?.[1] && match[2] ? { session: match[1], task: match[2] } : null;
 }
 
-// Hyphen-free, so that the first hyphen after the prefix always ends it.
+// Hyphen-free, so that the first hyphen after the prefix always ends it. Only random ids are cut: two that people chose
+// often begin alike, and would collide.
 function sessionPart(session: string): string {
-  const plain = normalise(session).replaceAll('-', '');
-  return plain.length >= SESSION_LENGTH ? plain.slice(0, SESSION_LENGTH) : hash(session).slice(0, SESSION_LENGTH);
+  return /^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}/.test(session)
+    ? session.slice(0, SESSION_LENGTH)
+    : hash(session).slice(0, SESSION_LENGTH);
 }
 
 function normalise(text: string): string {

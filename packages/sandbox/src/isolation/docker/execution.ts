@@ -4,8 +4,6 @@ import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { Usage } from '../../contract/result.ts';
 import type { CommandIo, Ending, Execution } from '../backend.ts';
-import { handoverLine } from '../handover/script.ts';
-import type { Handover } from '../handover/script.ts';
 import { StatusScanner } from '../handover/status.ts';
 import type { Claim, Counters } from '../handover/status.ts';
 import type { ContainerExit } from './engine/containers.ts';
@@ -42,15 +40,21 @@ export class ContainerExecution implements Execution {
   readonly #scanners: { readonly stdout: StatusScanner; readonly stderr: StatusScanner };
   #bothClaimed: () => void = () => undefined;
 
-  constructor(container: StartedContainer, handover: Handover, io: CommandIo, signal: AbortSignal) {
+  /** `line` hands the command over; null where the container was started with it. */
+  constructor(
+    container: StartedContainer,
+    { nonce, line }: { nonce: string; line: string | null },
+    io: CommandIo,
+    signal: AbortSignal,
+  ) {
     this.#container = container;
     this.#signal = signal;
     this.#sampler = new UsageSampler(container.engine, container.id, container.clock);
     this.#scanners = {
-      stdout: new StatusScanner(handover.nonce, data => io.stdout(data)),
-      stderr: new StatusScanner(handover.nonce, data => io.stderr(data)),
+      stdout: new StatusScanner(nonce, data => io.stdout(data)),
+      stderr: new StatusScanner(nonce, data => io.stderr(data)),
     };
-    this.ended = this.#run(handover);
+    this.ended = this.#run(line);
     // Whoever asks for the ending gets its error; a caller that was cancelled may never ask.
     this.ended.catch(() => undefined);
   }
@@ -76,13 +80,13 @@ export class ContainerExecution implements Execution {
     }
   }
 
-  async #run(handover: Handover): Promise<Ending> {
+  async #run(line: string | null): Promise<Ending> {
     const { stream } = this.#container;
     try {
       const claimed = new Promise<void>(resolve => (this.#bothClaimed = resolve));
       const drained = this.#pump();
       drained.catch(() => undefined);
-      await stream.write(handoverLine(handover));
+      if (line !== null) await stream.write(line);
       await Promise.race([claimed, drained, this.#exitThenDrain(drained)]);
       return await this.#ending();
     } catch (error) {

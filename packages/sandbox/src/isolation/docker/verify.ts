@@ -18,9 +18,13 @@ export interface Difference {
 type Check = readonly [what: string, actual: unknown, expected: unknown];
 
 /** Everything in the engine’s account that is not as planned. */
-export function compareWithEngine(spec: SandboxSpec, details: ContainerDetails): Difference[] {
+export function compareWithEngine(
+  spec: SandboxSpec,
+  details: ContainerDetails,
+  entrypoint: readonly string[] = WAITING_COMMAND,
+): Difference[] {
   const checks = [
-    ...configChecks(spec, details),
+    ...configChecks(spec, details, entrypoint),
     ...namespaceChecks(spec, details.HostConfig),
     ...limitChecks(spec, details.HostConfig),
   ];
@@ -47,11 +51,11 @@ export function compareWithKernel(spec: SandboxSpec, view: KernelView): Differen
   return [...found, ...kernelMountDifferences(spec, view)];
 }
 
-function configChecks(spec: SandboxSpec, { Image, Config }: ContainerDetails): Check[] {
+function configChecks(spec: SandboxSpec, { Image, Config }: ContainerDetails, entrypoint: readonly string[]): Check[] {
   return [
     ['image', Image, spec.image.id],
     ['user', Config.User, `${spec.user.uid}:${spec.user.gid}`],
-    ['entrypoint', Config.Entrypoint, WAITING_COMMAND],
+    ['entrypoint', Config.Entrypoint, entrypoint],
     ['command', Config.Cmd ?? [], []],
     ['working directory', Config.WorkingDir, spec.workdir],
     ['health check', Config.Healthcheck?.['Test'] ?? ['NONE'], ['NONE']],

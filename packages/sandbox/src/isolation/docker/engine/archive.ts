@@ -1,6 +1,7 @@
 // Files in and out of a container, as tar streams.
 import type { Readable } from 'node:stream';
 import { type CallOptions, type EngineConnection, termsOf } from './connection.ts';
+import { isNotFound } from './error.ts';
 import { path } from './path.ts';
 
 const defaultDeadlineMs = 30_000;
@@ -28,6 +29,22 @@ export class Archive {
       ...termsOf(options, defaultDeadlineMs),
     });
     return body;
+  }
+
+  /** Whether there is anything at a path; works before the container was ever started. */
+  async exists(containerId: string, containerPath: string, options: CallOptions): Promise<boolean> {
+    try {
+      await this.#connection.empty({
+        method: 'HEAD',
+        path: path`/containers/${containerId}/archive`,
+        query: { path: containerPath },
+        ...termsOf(options, defaultDeadlineMs),
+      });
+      return true;
+    } catch (error) {
+      if (isNotFound(error)) return false;
+      throw error;
+    }
   }
 
   /** Unpacks a tar into a directory that exists. A stream is always used up or destroyed. */

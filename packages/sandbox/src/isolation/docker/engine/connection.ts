@@ -19,7 +19,7 @@ const longestSocketPath = process.platform === 'linux' ? 107 : 103;
 
 /** One request to the engine. */
 export interface EngineCall {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
   readonly path: EnginePath;
   readonly query?: Readonly<Record<string, string | number | boolean | undefined>>;
   /** Bytes and streams are sent as they are, any other object as JSON. A stream is always used up or destroyed. */

@@ -70,6 +70,9 @@ export const summaryReply = z.lazy(() =>
     State: z.string(),
     Status: z.string(),
     Labels: z.record(z.string(), z.string()).nullish(),
+    Mounts: z
+      .array(z.looseObject({ Type: z.string(), Source: z.string().optional(), RW: z.boolean().optional() }))
+      .nullish(),
   }),
 );
 
@@ -85,6 +88,8 @@ export interface ContainerSummary {
   readonly state: string;
   readonly status: string;
   readonly labels: Readonly<Record<string, string>>;
+  /** Directories of the host that it can write. */
+  readonly writableSources: readonly string[];
 }
 
 /** The answer to a wait. */
@@ -132,5 +137,8 @@ export function summaryOf(reply: z.infer<typeof summaryReply>): ContainerSummary
     state: reply.State,
     status: reply.Status,
     labels: reply.Labels ?? {},
+    writableSources: (reply.Mounts ?? []).flatMap(({ Type, Source, RW }) =>
+      Type === 'bind' && RW && Source ? [Source] : [],
+    ),
   };
 }

@@ -1,0 +1,78 @@
+// A sandbox of an image without a shell: nothing can wait in it, so its container is made for the one command it gets.
+//
+// It is compared with its plan before it starts, by the engine’s account alone; the kernel’s comes only with a process.
+// That is why no mount source may lie below anything another sandbox can write.
+
+import { AcodeError } from '../../contract/errors.ts';
+import type { SandboxSpec } from '../../contract/spec.ts';
+import type { CommandIo, Execution, WaitingSandbox } from '../backend.ts';
+import type { Handover } from '../handover/script.ts';
+import { startFailure } from './creation.ts';
+import type { Creation } from './creation.ts';
+import type { Engine } from './engine/index.ts';
+import { ContainerExecution } from './execution.ts';
+import { inspectCreated } from './inspection.ts';
+
+/** What a direct start needs. */
+export interface DirectParts {
+  readonly spec: SandboxSpec;
+  readonly engine: Engine;
+  readonly creation: Creation;
+  readonly buildRequest: (spec: SandboxSpec) => Record<string, unknown>;
+}
+
+/** A sandbox whose container is made when its command is known. */
+export class DirectContainer implements WaitingSandbox {
+  readonly specHash: string;
+  readonly #parts: DirectParts;
+  #id = '';
+  #used = false;
+
+  constructor(parts: DirectParts) {
+    this.specHash = parts.spec.hash;
+    this.#parts = parts;
+  }
+
+  get id(): string {
+    return this.#id;
+  }
+
+  // There is nothing to look at yet: `execute` compares what it makes before it starts it.
+  async verify(): Promise<void> {}
+
+  async execute(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<Execution> {
+    if (this.#used) throw new AcodeError('ACODE-SBX-019', { operation: 'execute' });
+    this.#used = true;
+    const argv = directCommand(this.#parts.spec, handover);
+    const { spec, engine, creation } = this.#parts;
+    const body = { ...this.#parts.buildRequest(spec), Entrypoint: argv, WorkingDir: handover.cwd };
+    this.#id = await creation.create(spec, body, signal);
+    try {
+      await inspectCreated(engine, this.#id, spec, { argv, workdir: handover.cwd }, signal);
+      const connected = await creation.connect(this.#id, signal);
+      const container = await creation.start(spec, this.#id, connected, signal);
+      return new ContainerExecution(container, { nonce: handover.nonce, line: null }, io, signal);
+    } catch (error) {
+      throw startFailure(spec, error, signal);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#used = true;
+    if (this.#id !== '') await this.#parts.creation.remove(this.#parts.spec, this.#id);
+  }
+}
+
+function directCommand(spec: SandboxSpec, { command, env }: Handover): readonly string[] {
+  const image = spec.image.reference;
+  if (typeof command === 'string')
+    throw new AcodeError('ACODE-SBX-015', { command: '/bin/sh', image, reason: 'not found' });
+  if (Object.keys(env).length > 0) {
+    throw new AcodeError('ACODE-SBX-016', {
+      what: `An environment for ${image}, which has no shell to hand it to,`,
+      instead:
+        'Leave env out, or use an image with /bin/sh: variables given any other way could be read by everyone who may ask the engine.',
+    });
+  }
+  return command;
+}

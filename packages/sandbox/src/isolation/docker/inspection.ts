@@ -1,0 +1,86 @@
+// Step 5, the doing part: asks engine and kernel about a container and throws at the first difference from its plan.
+
+import { AcodeError } from '../../contract/errors.ts';
+import type { SandboxSpec } from '../../contract/spec.ts';
+import { MANAGED } from '../../lifecycle/labels.ts';
+import { isWithin } from '../../workspace/locate.ts';
+import type { ContainerDetails, ContainerSummary } from './engine/containers.ts';
+import type { Engine } from './engine/index.ts';
+import { engineFailure } from './failure.ts';
+import { readKernelView } from './kernel.ts';
+import { compareWithEngine, compareWithKernel } from './verify.ts';
+import type { Difference } from './verify.ts';
+
+const CALL_MS = 10_000;
+
+/** Compares a container that runs and waits. Gives its state back where it does not run. */
+export async function inspectRunning(
+  engine: Engine,
+  id: string,
+  spec: SandboxSpec,
+  signal: AbortSignal,
+): Promise<ContainerDetails['State']> {
+  const [details, others] = await ask(engine, id, signal);
+  const view = await readKernelView(details.State.Pid, id, spec);
+  if (!details.State.Running) return details.State;
+  // A process that ended while it was looked at has no view either.
+  if (view === null) {
+    const [again] = await ask(engine, id, signal);
+    if (!again.State.Running) return again.State;
+  }
+  refuse([
+    ...compareWithEngine(spec, details),
+    ...(view ? compareWithKernel(spec, view) : []),
+    ...nestedMounts(id, spec, others),
+  ]);
+  return details.State;
+}
+
+/** Compares a container that was created to run `entrypoint` and was not started. */
+export async function inspectCreated(
+  engine: Engine,
+  id: string,
+  spec: SandboxSpec,
+  entrypoint: { argv: readonly string[]; workdir: string },
+  signal: AbortSignal,
+): Promise<void> {
+  const [details, others] = await ask(engine, id, signal);
+  const { argv, workdir } = entrypoint;
+  refuse([...compareWithEngine({ ...spec, workdir }, details, argv), ...nestedMounts(id, spec, others)]);
+}
+
+async function ask(engine: Engine, id: string, signal: AbortSignal): Promise<[ContainerDetails, ContainerSummary[]]> {
+  try {
+    return await Promise.all([
+      engine.containers.inspect(id, { signal, deadlineMs: CALL_MS }),
+      engine.containers.list({ labels: [`${MANAGED}=true`], signal, deadlineMs: CALL_MS }),
+    ]);
+  } catch (error) {
+    throw engineFailure(error, signal);
+  }
+}
+
+// Below a directory that another sandbox can write, everything may be swapped at any moment: checking it proves nothing.
+function nestedMounts(id: string, spec: SandboxSpec, others: readonly ContainerSummary[]): Difference[] {
+  const writable = others.filter(other => other.id !== id).flatMap(other => other.writableSources);
+  return spec.mounts.flatMap(({ source }) => {
+    const above = writable.find(directory => directory !== source && isWithin(source, directory));
+    return above
+      ? [
+          {
+            violation: 'NestedWritableMount' as const,
+            detail: `${source} lies below ${above}, which another sandbox can write`,
+          },
+        ]
+      : [];
+  });
+}
+
+function refuse(differences: readonly Difference[]): void {
+  const [first] = differences;
+  if (!first) return;
+  throw new AcodeError('ACODE-SBX-010', {
+    violation: first.violation,
+    detail: differences.map(({ detail }) => detail).join('; '),
+  });
+}

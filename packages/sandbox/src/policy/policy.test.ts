@@ -1,0 +1,250 @@
+// The effective policy: who wins, what is clamped, what is refused.
+
+import { describe, expect, it } from 'vitest';
+import type { LoadedConfig } from '../config/load.ts';
+import { checkConfig } from '../config/load.ts';
+import type { ConfigInput } from '../config/schema.ts';
+import type { PolicyInput } from '../contract/policy.ts';
+import { decideLevel } from './decide.ts';
+import { checkEnvironment, isDangerous } from './environment.ts';
+import { assertNotRoot } from './guard.ts';
+import { resolvePolicy } from './resolve.ts';
+import { formatBytes, parseBytes } from './units.ts';
+
+const MIB = 1024 ** 2;
+const host = { caller: { uid: 1001, gid: 1002 }, cpus: 2 };
+const none: LoadedConfig = { config: {}, source: 'user.yml' };
+const user = (config: ConfigInput): LoadedConfig => ({ config: checkConfig(config, 'user.yml'), source: 'user.yml' });
+const resolve = (input: PolicyInput, config = none) => resolvePolicy(input, config, host);
+
+describe('resolvePolicy', () => {
+  it('gives every value a built-in default and says so', () => {
+    const policy = resolve({});
+    expect(Object.fromEntries(Object.entries(policy.limits).map(([name, { value }]) => [name, value]))).toEqual({
+      memoryBytes: 512 * MIB,
+      swapBytes: 0,
+      cpus: 1,
+      pids: 256,
+      openFiles: 1024,
+      tmpBytes: 64 * MIB,
+      outputBytes: 10 * MIB,
+    });
+    expect(policy).toMatchObject({
+      profile: { value: 'exec' },
+      level: { value: 'auto' },
+      network: { value: 'none', layer: 'built-in', where: 'default' },
+      workspace: { value: 'direct' },
+      timeoutMs: { value: 300_000 },
+      user: { value: { uid: 1001, gid: 1002 } },
+      warnings: [],
+    });
+  });
+
+  it('lets the user’s file beat the defaults and the request beat the file, and knows where each came from', () => {
+    const config = user({
+      sandbox: {
+        defaults: {
+          memory_mb: 100,
+          memory_swap_mb: 1,
+          pids_limit: 10,
+          cpu_limit: 0.5,
+          open_files: 64,
+          timeout_seconds: 1.5,
+          user: '7:8',
+        },
+        mounts: { workspace_mode: 'ro', tmpfs_size: '8m' },
+        output: { max_bytes: 77 },
+        images: { default: 'mine:1' },
+      },
+    });
+    const policy = resolve({ limits: { pids: 20 }, workspace: 'direct' }, config);
+    expect(policy.limits.memoryBytes).toEqual({
+      value: 100 * MIB,
+      layer: 'user',
+      where: 'user.yml (sandbox.defaults.memory_mb)',
+    });
+    expect(policy.limits.pids).toEqual({ value: 20, layer: 'request', where: 'policy.limits.pids' });
+    expect(policy).toMatchObject({
+      limits: {
+        swapBytes: { value: MIB },
+        cpus: { value: 0.5 },
+        openFiles: { value: 64 },
+        tmpBytes: { value: 8 * MIB },
+        outputBytes: { value: 77 },
+      },
+      timeoutMs: { value: 1500, layer: 'user' },
+      workspace: { value: 'direct', layer: 'request' },
+      user: { value: { uid: 7, gid: 8 }, layer: 'user' },
+      image: { value: 'mine:1' },
+    });
+    expect(resolve({}, config).workspace.value).toBe('readonly');
+    expect(
+      resolve({}, user({ sandbox: { mounts: { workspace_mode: 'rw' }, defaults: { user: 'host' } } })),
+    ).toMatchObject({ workspace: { value: 'direct' }, user: { value: host.caller } });
+  });
+
+  it('has a profile for tasks', () => {
+    expect(resolve({ profile: 'task' })).toMatchObject({
+      profile: { value: 'task' },
+      limits: { cpus: { value: 0.5 } },
+    });
+  });
+
+  it('lowers what is above a ceiling, and says so', () => {
+    const policy = resolve({ limits: { cpus: 64, memoryBytes: 2 ** 40, pids: 1e6, openFiles: 1e6 }, timeoutMs: 1e10 });
+    expect(policy).toMatchObject({
+      limits: {
+        cpus: { value: 2 },
+        memoryBytes: { value: 8 * 1024 * MIB },
+        pids: { value: 2048 },
+        openFiles: { value: 10_000 },
+      },
+      timeoutMs: { value: 86_400_000 },
+    });
+    expect(policy.warnings).toHaveLength(5);
+    expect(policy.warnings[1]).toContain('limits.cpus was lowered from 64 to 2');
+  });
+
+  it('lowers a default to a small machine without a word', () => {
+    expect(resolvePolicy({}, none, { ...host, cpus: 0.5 })).toMatchObject({
+      limits: { cpus: { value: 0.5 } },
+      warnings: [],
+    });
+  });
+
+  it.each<[string, PolicyInput]>([
+    ['profile', { profile: 'swarm' }],
+    ['runtime', { runtime: 'runsc' }],
+    ['pull', { pull: 'always' }],
+    ['network', { network: 'bridge' }],
+    ['network', { network: { name: 'x' } }],
+    ['network', { network: { allow: ['x'] } }],
+    ['ports', { ports: [{ container: 80 }] }],
+    ['dns', { dns: ['1.1.1.1'] }],
+    ['workspace', { workspace: 'fork' }],
+    ['mounts', { mounts: [{ source: '/x', target: '/y' }] }],
+    ['caches', { caches: ['npm'] }],
+  ])('refuses %s that has no effect yet, and never ignores it', (field, input) => {
+    expect(() => resolve(input)).toThrow(
+      expect.objectContaining({ code: 'ACODE-SBX-016', message: expect.stringContaining(`policy.${field}`) }),
+    );
+  });
+
+  it('takes the harmless forms of those', () => {
+    expect(() =>
+      resolve({ network: 'none', ports: [], dns: [], mounts: [], caches: false, pull: 'never', level: 'docker' }),
+    ).not.toThrow();
+  });
+
+  it.each<[string, unknown, string]>([
+    ['a misspelt field', { limit: {} }, 'limit is not a known field'],
+    ['a misspelt limit', { limits: { memory: 1 } }, 'memory is not a known field'],
+    ['text for a number', { limits: { memoryBytes: '1024; id' } }, 'policy.limits.memoryBytes'],
+    ['a negative limit', { limits: { pids: -1 } }, 'policy.limits.pids'],
+    ['no limit on processes', { limits: { pids: 0 } }, 'policy.limits.pids'],
+    ['an unknown level', { level: 'strongest' }, 'policy.level'],
+    ['a user by name', { user: 'root' }, 'policy.user'],
+    ['a user without a group', { user: '1000' }, 'policy.user'],
+    ['too little memory', { limits: { memoryBytes: 1024 } }, 'at least 6 MiB'],
+    ['a user beyond what kernels have', { user: '4294967296:1' }, 'uid:gid'],
+    ['privileged mode', { privileged: true }, 'privileged is not a known field'],
+    ['capabilities', { capAdd: ['SYS_ADMIN'] }, 'capAdd is not a known field'],
+  ])('refuses %s', (_, input, part) => {
+    expect(() => resolve(input as PolicyInput)).toThrow(
+      expect.objectContaining({ code: 'ACODE-SBX-017', message: expect.stringContaining(part) }),
+    );
+  });
+
+  it.each(['0:0', '0:5', '5:0'] as const)('refuses root as %s', user => {
+    expect(() => resolve({ user })).toThrow(expect.objectContaining({ code: 'ACODE-SBX-010' }));
+  });
+});
+
+describe('decideLevel', () => {
+  it('takes the strongest there is, and exactly what was asked for', () => {
+    expect(decideLevel('auto', ['docker'])).toBe('docker');
+    expect(decideLevel('auto', ['docker', 'gvisor'])).toBe('gvisor');
+    expect(decideLevel('docker', ['docker'])).toBe('docker');
+  });
+
+  it.each([
+    ['auto', []],
+    ['gvisor', ['docker']],
+    ['none', ['docker']],
+  ] as const)('fails closed for %s where there is %j', (asked, available) => {
+    expect(() => decideLevel(asked, available)).toThrow(
+      expect.objectContaining({ code: 'ACODE-SBX-012', message: expect.stringContaining('fail-closed') }),
+    );
+  });
+});
+
+describe('checkEnvironment', () => {
+  it('takes ordinary variables', () => {
+    expect(() => checkEnvironment({ A: '1', _b2: 'x\n', PYTHONUNBUFFERED: '1', CI: 'true' })).not.toThrow();
+  });
+
+  it.each([
+    'LD_PRELOAD',
+    'LD_LIBRARY_PATH',
+    'PATH',
+    'NODE_OPTIONS',
+    'BASH_ENV',
+    'ENV',
+    'IFS',
+    'PYTHONSTARTUP',
+    'PERL5OPT',
+    'GIT_SSH_COMMAND',
+    'GIT_CONFIG_COUNT',
+    'DOCKER_HOST',
+    'DYLD_INSERT_LIBRARIES',
+    'TINI_SUBREAPER',
+  ])('refuses %s', name => {
+    expect(isDangerous(name)).toBe(true);
+    expect(() => checkEnvironment({ [name]: 'x' })).toThrow(expect.objectContaining({ code: 'ACODE-SBX-010' }));
+  });
+
+  it.each(['', 'A B', 'A=B', '1A', 'A;id', 'A\n'])('refuses the name %j', name => {
+    expect(() => checkEnvironment({ [name]: 'x' })).toThrow(expect.objectContaining({ code: 'ACODE-SBX-017' }));
+  });
+
+  it('refuses a NUL', () => {
+    expect(() => checkEnvironment({ A: 'a\0b' })).toThrow(expect.objectContaining({ code: 'ACODE-SBX-017' }));
+  });
+});
+
+describe('assertNotRoot', () => {
+  it('refuses uid 0 with the product’s own words, and nobody else', () => {
+    expect(() => assertNotRoot(0, false)).toThrow('acode must not run as root/Administrator');
+    expect(() => assertNotRoot(0, true)).not.toThrow();
+    expect(() => assertNotRoot(1, false)).not.toThrow();
+  });
+});
+
+describe('sizes', () => {
+  it.each([
+    ['512', 512 * MIB],
+    ['512m', 512 * MIB],
+    ['1.5g', 1.5 * 1024 * MIB],
+    ['64KiB', 65_536],
+    ['100 b', 100],
+    ['2T', 2 * 1024 ** 4],
+    [' 1G ', 1024 * MIB],
+  ])('%s is %d bytes', (text, bytes) => {
+    expect(parseBytes(text)).toBe(bytes);
+  });
+
+  it.each(['', 'x', '-512m', '1024; id', '1.2.3', '1e9', '5x', '9999999999t', '.5g'])('%j is none', text => {
+    expect(parseBytes(text)).toBeNull();
+  });
+
+  it.each([
+    [0, '0 bytes'],
+    [1023, '1023 bytes'],
+    [1536, '1.5 KiB'],
+    [64 * MIB, '64 MiB'],
+    [3 * 1024 ** 4, '3 TiB'],
+    [1024 ** 5, '1024 TiB'],
+  ])('%d bytes read as %s', (bytes, text) => {
+    expect(formatBytes(bytes)).toBe(text);
+  });
+});

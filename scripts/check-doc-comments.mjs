@@ -1,0 +1,258 @@
+// Every symbol of the public surface has a doc comment, every entry point an example, and every example compiles.
+// @ts-check
+
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const INDEX = join(ROOT, 'packages/sandbox/src/index.ts');
+// Examples are compiled as if they stood here: inside the repository, so that packages resolve as they do for a user.
+const EXAMPLES = join(ROOT, 'node_modules/.cache/acode-examples');
+
+/** Where a reader begins; each must show how it is used. */
+const ENTRY_POINTS = ['Acode', 'Acode.run', 'Acode.spawn'];
+
+/** What examples may use without saying where it comes from. */
+const PRELUDE = `
+import type { Acode } from '@acode/sandbox';
+declare global {
+  const acode: Acode;
+  const pino: typeof import('pino').pino;
+  const signal: AbortSignal;
+  const id: string;
+  const imageId: string;
+  function alert(message: string): void;
+}
+`;
+
+/**
+ * @typedef {{ place: string, code: string, names: readonly string[], from: string }} Example
+ *   `from` is the module whose exports (`names`) the code may use besides the public ones.
+ */
+
+/** @type {string[]} */
+const complaints = [];
+
+/** @param {ts.Node} node */
+function placeOf(node) {
+  const source = node.getSourceFile();
+  const { line } = source.getLineAndCharacterOfPosition(node.getStart(source));
+  return `${relative(ROOT, source.fileName)}:${line + 1}`;
+}
+
+/** @returns {ts.CompilerOptions} */
+function compilerOptions() {
+  const { config } = ts.readConfigFile(join(ROOT, 'tsconfig.base.json'), path => readFileSync(path, 'utf8'));
+  const { options } = ts.parseJsonConfigFileContent(config, ts.sys, ROOT, {
+    noEmit: true,
+    composite: false,
+    incremental: false,
+    declaration: false,
+    allowImportingTsExtensions: true,
+    rewriteRelativeImportExtensions: false,
+    // Examples import everything they might use in one line, types and values alike.
+    verbatimModuleSyntax: false,
+    isolatedModules: false,
+    paths: { '@acode/sandbox': [INDEX] },
+  });
+  return options;
+}
+
+/**
+ * A compiler host that also knows files which are nowhere on disk.
+ *
+ * @param {ts.CompilerOptions} options
+ * @param {ReadonlyMap<string, string>} files
+ */
+function hostWith(options, files) {
+  const disk = ts.createCompilerHost(options);
+  return {
+    ...disk,
+    /** @param {string} path */
+    fileExists: path => files.has(path) || disk.fileExists(path),
+    /** @param {string} path */
+    readFile: path => files.get(path) ?? disk.readFile(path),
+    /** @type {ts.CompilerHost['getSourceFile']} */
+    getSourceFile: (path, ...rest) => {
+      const text = files.get(path);
+      if (text === undefined) return disk.getSourceFile(path, ...rest);
+      return ts.createSourceFile(path, text, ts.ScriptTarget.ES2022);
+    },
+  };
+}
+
+/**
+ * The members of a class that are part of its surface and do not explain themselves.
+ *
+ * @param {ts.ClassDeclaration} declaration
+ */
+function publicMembers(declaration) {
+  const hidden = ts.ModifierFlags.Private | ts.ModifierFlags.Protected;
+  return declaration.members.filter(
+    member =>
+      member.name !== undefined && ts.isIdentifier(member.name) && (ts.getCombinedModifierFlags(member) & hidden) === 0,
+  );
+}
+
+/**
+ * @param {ts.TypeChecker} checker
+ * @param {ts.Symbol} symbol
+ */
+function isDocumented(checker, symbol) {
+  return ts.displayPartsToString(symbol.getDocumentationComment(checker)).trim() !== '';
+}
+
+/**
+ * @param {ts.TypeChecker} checker
+ * @param {ts.Symbol} symbol
+ * @param {string} name
+ */
+function checkSymbol(checker, symbol, name) {
+  const declaration = symbol.declarations?.[0];
+  if (!declaration) return;
+  const place = placeOf(declaration);
+  if (!isDocumented(checker, symbol)) complaints.push(`${place} ${name} has no doc comment`);
+  const shown = symbol.getJsDocTags(checker).some(tag => tag.name === 'example');
+  if (ENTRY_POINTS.includes(name) && !shown) complaints.push(`${place} ${name} has no @example`);
+  if (!ts.isClassDeclaration(declaration)) return;
+  for (const member of publicMembers(declaration)) {
+    const inner = member.name && checker.getSymbolAtLocation(member.name);
+    if (inner) checkSymbol(checker, inner, `${name}.${inner.name}`);
+  }
+}
+
+/**
+ * The examples in the doc comments of one source file.
+ *
+ * @param {ts.TypeChecker} checker
+ * @param {ts.SourceFile} source
+ * @returns {Example[]}
+ */
+function examplesOf(checker, source) {
+  const module = checker.getSymbolAtLocation(source);
+  const names = module ? checker.getExportsOfModule(module).map(symbol => symbol.name) : [];
+  /** @type {Example[]} */
+  const examples = [];
+  /** @param {ts.Node} node */
+  const visit = node => {
+    for (const tag of ts.getJSDocTags(node)) {
+      if (tag.tagName.text !== 'example' || tag.parent.parent !== node) continue;
+      const code = (ts.getTextOfJSDocComment(tag.comment) ?? '').replaceAll(/^```\w*$/gm, '');
+      examples.push({ place: placeOf(tag), code, names, from: source.fileName });
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return examples;
+}
+
+/**
+ * The TypeScript blocks of one page.
+ *
+ * @param {string} file
+ * @returns {Example[]}
+ */
+function examplesOfPage(file) {
+  const text = readFileSync(join(ROOT, file), 'utf8');
+  return [...text.matchAll(/^```(?:ts|typescript)\n([\s\S]*?)^```$/gm)].map(block => ({
+    place: `${file}:${text.slice(0, block.index).split('\n').length}`,
+    code: block[1] ?? '',
+    names: [],
+    from: '',
+  }));
+}
+
+function pages() {
+  const docs = readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' }).map(name => join('docs', name));
+  return ['README.md', ...docs].filter(file => file.endsWith('.md') && existsSync(join(ROOT, file)));
+}
+
+/**
+ * An example as a module. What it does not import or declare itself is imported for it, all on the first line.
+ *
+ * @param {Example} example
+ * @param {readonly string[]} surface
+ */
+function moduleOf(example, surface) {
+  const own = declaredIn(example.code);
+  const missing = surface.filter(name => !own.has(name));
+  const inner = example.names.filter(name => !own.has(name) && !surface.includes(name));
+  const imports = [
+    `import { ${missing.join(', ')} } from '@acode/sandbox';`,
+    inner.length > 0 ? `import { ${inner.join(', ')} } from '${example.from}';` : '',
+  ];
+  return `${imports.join(' ')} export {};\n${example.code}`;
+}
+
+/** @param {string} code */
+function declaredIn(code) {
+  const source = ts.createSourceFile('example.ts', code, ts.ScriptTarget.ES2022);
+  return new Set(source.statements.flatMap(statement => namesDeclaredBy(statement)));
+}
+
+/**
+ * @param {ts.Statement} statement
+ * @returns {string[]}
+ */
+function namesDeclaredBy(statement) {
+  if (ts.isImportDeclaration(statement)) {
+    const bindings = statement.importClause?.namedBindings;
+    return bindings && ts.isNamedImports(bindings) ? bindings.elements.map(({ name }) => name.text) : [];
+  }
+  const named = ts.isClassDeclaration(statement) || ts.isFunctionDeclaration(statement);
+  return named && statement.name ? [statement.name.text] : [];
+}
+
+/** @param {ts.Program} program */
+function checkSurface(program) {
+  const checker = program.getTypeChecker();
+  const index = program.getSourceFile(INDEX);
+  const module = index && checker.getSymbolAtLocation(index);
+  if (!module) throw new Error(`${INDEX} is not a module`);
+  const exported = checker.getExportsOfModule(module);
+  for (const symbol of exported) {
+    const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+    checkSymbol(checker, target, symbol.name);
+  }
+  const examples = program
+    .getSourceFiles()
+    .filter(({ fileName }) => fileName.startsWith(join(ROOT, 'packages/sandbox/src/')))
+    .flatMap(source => examplesOf(checker, source));
+  return { names: exported.map(({ name }) => name), examples };
+}
+
+/**
+ * @param {ts.CompilerOptions} options
+ * @param {readonly Example[]} examples
+ * @param {readonly string[]} surface
+ * @param {ts.Program} before
+ */
+function checkExamples(options, examples, surface, before) {
+  const files = new Map([[join(EXAMPLES, 'prelude.ts'), PRELUDE]]);
+  const origins = new Map(examples.map((example, index) => [join(EXAMPLES, `example-${index}.ts`), example]));
+  for (const [path, example] of origins) files.set(path, moduleOf(example, surface));
+  const host = hostWith(options, files);
+  // Parsed sources of the first program are used again.
+  const program = ts.createProgram([...files.keys()], options, host, before);
+  for (const path of files.keys()) {
+    const source = program.getSourceFile(path);
+    const found = [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
+    for (const { start, messageText } of found) {
+      const line = start === undefined ? 1 : (source?.getLineAndCharacterOfPosition(start).line ?? 1);
+      const message = ts.flattenDiagnosticMessageText(messageText, ' ');
+      complaints.push(`${origins.get(path)?.place ?? 'prelude'} example, line ${line}: ${message}`);
+    }
+  }
+}
+
+const options = compilerOptions();
+const program = ts.createProgram([INDEX], options);
+const { names, examples } = checkSurface(program);
+const all = [...examples, ...pages().flatMap(examplesOfPage)];
+checkExamples(options, all, names, program);
+
+for (const complaint of complaints) console.error(complaint);
+if (complaints.length > 0) process.exitCode = 1;
+else console.log(`doc comments: ${names.length} exports documented, ${all.length} examples compiled`);

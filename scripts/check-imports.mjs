@@ -1,0 +1,195 @@
+// Holds the directions in which modules may import each other, and which files may stand at the top of the library.
+// @ts-check
+
+import { readFileSync, readdirSync } from 'node:fs';
+import { dirname, join, relative, resolve, sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const SANDBOX = 'packages/sandbox/src';
+const CLI = 'packages/cli/src';
+const ENGINE = 'isolation/docker/engine';
+
+/** The files of the library that stand outside every room. They may import anything below them but the levels. */
+const TOP = ['index.ts', 'acode.ts', 'compose.ts', 'host.ts', 'inventory.ts', 'run.ts', 'running.ts'];
+
+/** The one file that may name a level: everybody else knows the Backend interface only. */
+const COMPOSITION_ROOT = 'compose.ts';
+
+/**
+ * What each room may import besides itself: a room, or one file of a room where the rest of it is none of its business.
+ * A level (a folder of isolation/ that implements Backend) is a room of its own, so that no level can lean on another.
+ *
+ * @type {Readonly<Record<string, readonly string[]>>}
+ */
+const ROOMS = {
+  contract: [],
+  // A size in a file and a size on the command line are one grammar.
+  config: ['contract', 'policy/units.ts'],
+  policy: ['contract', 'config'],
+  workspace: ['contract', 'config'],
+  lifecycle: ['contract'],
+  output: ['contract', 'config'],
+  telemetry: ['contract'],
+  isolation: ['contract', 'policy', 'workspace', 'isolation/handover'],
+  'isolation/handover': ['contract'],
+  'isolation/docker': ['contract', 'workspace', 'isolation', 'isolation/handover', ENGINE, 'lifecycle/labels.ts'],
+  // The client of the engine knows the Engine API and nothing of sandboxes.
+  [ENGINE]: [],
+};
+
+/** Ways to talk to a server. Only the engine client has one, so nothing else can reach an engine, or the outside. */
+const WIRE = /^(?:node:)?(?:https?|http2|net|tls|dgram)$|^undici$/;
+
+const ONLY_DOCKER = 'only isolation/docker/ knows the engine client';
+const ONLY_CLIENT = 'only the engine client talks to a server';
+
+/** @typedef {{ file: string, line: number, specifier: string }} Import */
+
+/**
+ * @param {string} directory
+ * @returns {string[]}
+ */
+function sources(directory) {
+  return readdirSync(join(ROOT, directory), { recursive: true, encoding: 'utf8' })
+    .map(name => `${directory}/${name.split(sep).join('/')}`)
+    .filter(name => /\.[cm]?tsx?$/.test(name) && !name.endsWith('.test.ts'))
+    .sort();
+}
+
+/**
+ * Every module a file names: imports, re-exports, `import()` in code and in types, `require`.
+ *
+ * @param {string} file
+ */
+function importsOf(file) {
+  const source = ts.createSourceFile(file, readFileSync(join(ROOT, file), 'utf8'), ts.ScriptTarget.Latest, true);
+  /** @type {Import[]} */
+  const imports = [];
+  /** @param {ts.Node} node */
+  const visit = node => {
+    const name = moduleNamedBy(node);
+    if (name && ts.isStringLiteralLike(name)) {
+      const { line } = source.getLineAndCharacterOfPosition(name.getStart(source));
+      imports.push({ file, line: line + 1, specifier: name.text });
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return imports;
+}
+
+/**
+ * @param {ts.Node} node
+ * @returns {ts.Node | undefined}
+ */
+function moduleNamedBy(node) {
+  if (ts.isImportDeclaration(node) || ts.isExportDeclaration(node)) return node.moduleSpecifier;
+  if (ts.isImportTypeNode(node)) return ts.isLiteralTypeNode(node.argument) ? node.argument.literal : undefined;
+  if (ts.isExternalModuleReference(node)) return node.expression;
+  if (!ts.isCallExpression(node)) return undefined;
+  const { expression } = node;
+  const loads =
+    expression.kind === ts.SyntaxKind.ImportKeyword || (ts.isIdentifier(expression) && expression.text === 'require');
+  return loads ? node.arguments[0] : undefined;
+}
+
+/**
+ * The innermost room that holds a file; `top` where it stands outside all of them.
+ *
+ * @param {string} file
+ */
+function roomOf(file) {
+  const rooms = Object.keys(ROOMS).filter(room => file.startsWith(`${room}/`));
+  return rooms.sort((one, other) => other.length - one.length)[0] ?? 'top';
+}
+
+/** @param {string} room */
+function isLevel(room) {
+  return room.startsWith('isolation/') && room !== 'isolation/handover';
+}
+
+/**
+ * A new level, or a new file at the top, is entered in the tables above before it is used.
+ *
+ * @param {string} file
+ */
+function isStray(file) {
+  const own = relative(SANDBOX, file);
+  const room = roomOf(own);
+  return room === 'top' ? !TOP.includes(own) : room === 'isolation' && own.split('/').length > 2;
+}
+
+/**
+ * The rule that an import of one file of the library by another breaks.
+ *
+ * @param {string} from
+ * @param {string} to
+ */
+function ruleBetween(from, to) {
+  const [here, there] = [roomOf(from), roomOf(to)];
+  if (here === 'top') return ruleAtTop(from, there);
+  if (there === 'top') return 'a room never imports the files at the top';
+  if (here === there || (ROOMS[here] ?? []).some(allowed => allowed === there || allowed === to)) return null;
+  if (here === 'contract') return 'contract/ imports nothing of ours';
+  if (there === ENGINE) return ONLY_DOCKER;
+  return `${here}/ may import ${ROOMS[here]?.join(', ') || 'nothing of ours'} only`;
+}
+
+/**
+ * @param {string} from
+ * @param {string} room
+ */
+function ruleAtTop(from, room) {
+  if (room === ENGINE) return ONLY_DOCKER;
+  return isLevel(room) && from !== COMPOSITION_ROOT ? `only ${COMPOSITION_ROOT} knows the levels` : null;
+}
+
+/** @param {Import} at */
+function ruleInSandbox({ file, specifier }) {
+  const own = relative(SANDBOX, file);
+  if (WIRE.test(specifier)) return own.startsWith(`${ENGINE}/`) ? null : ONLY_CLIENT;
+  if (!specifier.startsWith('.')) return isOurs(specifier) ? 'the library imports no package of ours' : null;
+  const target = relative(join(ROOT, SANDBOX), resolve(ROOT, dirname(file), specifier))
+    .split(sep)
+    .join('/');
+  return target.startsWith('..') ? 'the library imports nothing outside its own src/' : ruleBetween(own, target);
+}
+
+/** @param {Import} at */
+function ruleInCli({ file, specifier }) {
+  if (WIRE.test(specifier)) return ONLY_CLIENT;
+  if (!specifier.startsWith('.')) {
+    const deep = isOurs(specifier) && specifier !== '@acode/sandbox';
+    return deep ? 'the command line imports the public entry of @acode/sandbox only' : null;
+  }
+  const inside = resolve(ROOT, dirname(file), specifier).startsWith(join(ROOT, CLI) + sep);
+  return inside ? null : 'the command line imports nothing outside its own src/';
+}
+
+/** @param {string} specifier */
+function isOurs(specifier) {
+  return /^(?:acode|@acode\/[^/]+)(?:\/|$)/.test(specifier);
+}
+
+/**
+ * @param {readonly string[]} files
+ * @param {(at: Import) => string | null} ruleFor
+ */
+function violations(files, ruleFor) {
+  return files.flatMap(importsOf).flatMap(at => {
+    const rule = ruleFor(at);
+    return rule === null ? [] : [`${at.file}:${at.line} imports ${at.specifier}: ${rule}`];
+  });
+}
+
+const library = sources(SANDBOX);
+const complaints = [
+  ...library.filter(isStray).map(file => `${file}:1 stands in no room that scripts/check-imports.mjs knows`),
+  ...violations(library, ruleInSandbox),
+  ...violations(sources(CLI), ruleInCli),
+];
+for (const complaint of complaints) console.error(complaint);
+if (complaints.length > 0) process.exitCode = 1;
+else console.log('imports: every direction is as it should be');

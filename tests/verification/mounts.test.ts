@@ -1,0 +1,61 @@
+// A directory below one that another sandbox can write is never mounted; an image without a shell is held to the same rule.
+
+import { existsSync, mkdirSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { TestHost, engines, images, withoutEngines } from '../support/engines.ts';
+
+describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
+  let outer: TestHost;
+  beforeAll(async () => {
+    outer = await TestHost.open(engine);
+    mkdirSync(outer.file('inner'));
+  });
+  afterAll(() => outer[Symbol.asyncDispose]());
+
+  for (const [kind, image, command] of [
+    ['an image with a shell', images.busybox, ['touch', 'ran']],
+    ['an image without one', images.noshell, ['/true']],
+  ] as const) {
+    it(`a workspace below another sandbox’s writable one is refused, for ${kind}`, async () => {
+      await using busy = await outer.acode.spawn(['cat']);
+      await using inner = await TestHost.open(engine, { workspace: outer.file('inner') });
+      mkdirSync(outer.file('inner'), { recursive: true });
+      await expect(inner.acode.run(command, { policy: { image } })).rejects.toMatchObject({
+        code: 'ACODE-SBX-010',
+        context: { violation: 'NestedWritableMount' },
+      });
+      expect(existsSync(outer.file('inner/ran'))).toBe(false);
+      await busy.closeStdin();
+      await busy.result;
+      await busy[Symbol.asyncDispose]();
+      expect(await inner.acode.run(command, { policy: { image } })).toMatchObject({ exitCode: 0 });
+    });
+  }
+
+  it('the same workspace may be used by two sandboxes at once', async () => {
+    await using busy = await outer.acode.spawn(['cat']);
+    expect(await outer.acode.run(['true'])).toMatchObject({ exitCode: 0 });
+    await busy.closeStdin();
+  });
+
+  describe('an image without a shell', () => {
+    const policy = { image: images.noshell };
+    it('runs its command directly, with input, output, limits and exit status', async () => {
+      expect(await outer.acode.run(['/echo', 'hi'], { policy })).toMatchObject({ exitCode: 0, stdout: 'hi\n' });
+      expect(await outer.acode.run(['/cat'], { policy, stdin: 'in' })).toMatchObject({ exitCode: 0, stdout: 'in' });
+      expect(await outer.acode.run(['/false'], { policy })).toMatchObject({ exitCode: 1 });
+      expect(await outer.acode.run(['/sleep', '60'], { policy: { ...policy, timeoutMs: 800 } })).toMatchObject({
+        exitCode: null,
+        timedOut: true,
+      });
+      expect((await outer.acode.run(['/id'], { policy })).stdout).toContain(`uid=${process.getuid?.()}`);
+    });
+
+    it('takes no line for a shell, and no environment that the engine would tell everybody', async () => {
+      await expect(outer.acode.run('echo hi', { policy })).rejects.toMatchObject({ code: 'ACODE-SBX-015' });
+      await expect(outer.acode.run(['/env'], { policy, env: { TOKEN: 'hunter2' } })).rejects.toMatchObject({
+        code: 'ACODE-SBX-016',
+      });
+    });
+  });
+});
