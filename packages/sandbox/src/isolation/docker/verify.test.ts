@@ -1,0 +1,261 @@
+// Every single difference from the plan is found: each field the engine or the kernel reports is changed in turn.
+
+import { describe, expect, it } from 'vitest';
+import { resolvePolicy } from '../../policy/resolve.ts';
+import { planSandbox } from '../plan.ts';
+import type { ContainerDetails } from './engine/containers.ts';
+import type { KernelView } from './kernel.ts';
+import { parseMountinfo } from './kernel.ts';
+import { createRequest } from './request.ts';
+import { compareWithEngine, compareWithKernel } from './verify.ts';
+
+const policy = resolvePolicy({}, { config: {}, source: 'user' }, { caller: { uid: 1001, gid: 1001 }, cpus: 2 });
+const image = {
+  reference: 'x',
+  id: 'sha256:aa',
+  digest: 'sha256:aa',
+  environment: ['PATH=/bin', 'LD_PRELOAD=/x'],
+  volumes: [],
+};
+const spec = planSandbox(
+  policy,
+  { level: 'docker', image, workspace: { root: '/w', identity: { device: 1, inode: 2 } } },
+  () => ({ sandboxId: 'i', name: 'n', labels: { 'acode.managed': 'true' } }),
+);
+
+function details(): ContainerDetails {
+  const request = createRequest(spec);
+  return {
+    Id: 'c',
+    Name: '/n',
+    Image: spec.image.id,
+    Created: '',
+    State: {
+      Status: 'running',
+      Running: true,
+      Pid: 1,
+      ExitCode: 0,
+      OOMKilled: false,
+      Dead: false,
+      StartedAt: '',
+      FinishedAt: '',
+    },
+    Config: {
+      ...request,
+      Env: [...(request['Env'] as string[]), 'PATH=/bin'],
+    } as unknown as ContainerDetails['Config'],
+    HostConfig: {
+      ...(request['HostConfig'] as object),
+      MaskedPaths: ['/proc/kcore', '/proc/keys', '/sys/firmware'],
+      ReadonlyPaths: ['/proc/sys', '/proc/sysrq-trigger'],
+    },
+    Mounts: [{ Type: 'bind', Source: '/w', Destination: '/workspace', RW: true, Propagation: 'rprivate' }],
+    NetworkSettings: {},
+  };
+}
+
+function view(): KernelView {
+  const tmpfs = spec.tmpfs.map(({ target }, n) => `${n} 1 0:${50 + n} / ${target} rw,nosuid,nodev - tmpfs t rw`);
+  return {
+    uids: [1001, 1001, 1001, 1001],
+    gids: [1001, 1001, 1001, 1001],
+    capabilities: { CapEff: '0000', CapBnd: '0000' },
+    noNewPrivileges: true,
+    seccompFilter: true,
+    mounts: parseMountinfo(
+      [
+        '1 0 0:1 / / ro - overlay o rw',
+        '2 1 0:2 / /proc rw - proc p rw',
+        '3 1 0:3 / /dev/shm rw - tmpfs t rw',
+        '4 1 8:1 /w /workspace rw - ext4 d rw',
+        ...tmpfs,
+      ].join('\n'),
+    ),
+    identities: new Map([['/workspace', { device: 1, inode: 2 }]]),
+    sources: new Map([['/w', { device: '8:1', root: '/w' }]]),
+    sharedNamespaces: [],
+  };
+}
+
+describe('compareWithEngine', () => {
+  it('finds nothing in what was planned', () => {
+    expect(compareWithEngine(spec, details())).toEqual([]);
+  });
+
+  const hostConfig: [string, unknown][] = [
+    ['Privileged', true],
+    ['CapAdd', ['NET_ADMIN']],
+    ['CapDrop', []],
+    ['CapDrop', undefined],
+    ['SecurityOpt', ['no-new-privileges', 'no-new-privileges=false']],
+    ['SecurityOpt', null],
+    ['ReadonlyRootfs', false],
+    ['NetworkMode', 'bridge'],
+    ['IpcMode', 'host'],
+    ['CgroupnsMode', 'host'],
+    ['PidMode', 'host'],
+    ['UTSMode', 'host'],
+    ['UsernsMode', 'host'],
+    ['Init', false],
+    ['Devices', [{ PathOnHost: '/dev/kmsg' }]],
+    ['DeviceRequests', [{}]],
+    ['DeviceCgroupRules', ['c 1:1 rwm']],
+    ['Binds', ['/:/host']],
+    ['VolumesFrom', ['other']],
+    ['GroupAdd', ['docker']],
+    ['PortBindings', { '80/tcp': [{}] }],
+    ['PublishAllPorts', true],
+    ['Sysctls', { 'net.ipv4.ip_forward': '1' }],
+    ['CgroupParent', '/other'],
+    ['LogConfig', { Type: 'json-file' }],
+    ['RestartPolicy', { Name: 'always' }],
+    ['AutoRemove', true],
+    ['MaskedPaths', []],
+    ['ReadonlyPaths', null],
+    ['Memory', 0],
+    ['MemorySwap', 0],
+    ['MemorySwap', -1],
+    ['NanoCpus', 0],
+    ['PidsLimit', 0],
+    ['PidsLimit', null],
+    ['OomKillDisable', true],
+    ['Ulimits', null],
+    ['Tmpfs', {}],
+  ];
+  it.each(hostConfig)('finds %s = %j', (key, value) => {
+    const changed = details();
+    changed.HostConfig[key] = value;
+    expect(compareWithEngine(spec, changed)).toHaveLength(1);
+  });
+
+  const config: [string, unknown][] = [
+    ['User', 'root'],
+    ['User', ''],
+    ['Entrypoint', ['/bin/echo', 'hijacked']],
+    ['Entrypoint', null],
+    ['Cmd', ['x']],
+    ['WorkingDir', '/proc/self/fd/7'],
+    ['Healthcheck', { Test: ['CMD', 'x'] }],
+    ['Tty', true],
+    ['StdinOnce', false],
+    ['Labels', {}],
+    ['Env', ['HOME=/home/sandbox', 'TINI_KILL_PROCESS_GROUP=1', 'LD_PRELOAD', 'SECRET=x']],
+    ['Env', ['HOME=/home/sandbox', 'TINI_KILL_PROCESS_GROUP=1', 'LD_PRELOAD=/x']],
+    ['Env', null],
+  ];
+  it.each(config)('finds %s = %j', (key, value) => {
+    const changed = details();
+    (changed.Config as Record<string, unknown>)[key] = value;
+    expect(compareWithEngine(spec, changed)).toHaveLength(1);
+  });
+
+  it('never repeats the value of a variable', () => {
+    const changed = details();
+    changed.Config.Env = ['SECRET=hunter2'];
+    expect(JSON.stringify(compareWithEngine(spec, changed))).not.toContain('hunter2');
+  });
+
+  it('finds another image and every kind of wrong mount', () => {
+    expect(compareWithEngine(spec, { ...details(), Image: 'sha256:other' })).toHaveLength(1);
+    const [mount] = details().Mounts;
+    for (const Mounts of [
+      [],
+      [mount, mount],
+      [{ ...mount, Source: '/etc' }],
+      [{ ...mount, RW: false }],
+      [{ ...mount, Propagation: 'rshared' }],
+      [{ ...mount, Type: 'volume' }],
+    ]) {
+      expect(compareWithEngine(spec, { ...details(), Mounts: Mounts as ContainerDetails['Mounts'] })).toMatchObject([
+        { violation: 'MountMismatch' },
+      ]);
+    }
+  });
+
+  it('does not mind engines that leave empty things out', () => {
+    const sparse = details();
+    for (const key of [
+      'CapAdd',
+      'PidMode',
+      'UTSMode',
+      'UsernsMode',
+      'Devices',
+      'DeviceRequests',
+      'PortBindings',
+      'Sysctls',
+      'OomKillDisable',
+    ])
+      delete sparse.HostConfig[key];
+    sparse.Config.Cmd = null;
+    sparse.Config.Healthcheck = null;
+    delete sparse.Config.Tty;
+    expect(compareWithEngine(spec, sparse)).toEqual([]);
+  });
+});
+
+describe('compareWithKernel', () => {
+  it('finds nothing in what was planned', () => {
+    expect(compareWithKernel(spec, view())).toEqual([]);
+    expect(compareWithKernel(spec, { ...view(), sharedNamespaces: null, identities: new Map() })).toEqual([]);
+  });
+
+  const mounts = (change: (lines: KernelView['mounts']) => KernelView['mounts']) => ({ mounts: change(view().mounts) });
+  it.each<[string, Partial<KernelView>]>([
+    ['a capability', { capabilities: { CapEff: '0', CapBnd: '2000' } }],
+    ['an unknown capability set', { capabilities: { CapEff: 'unknown' } }],
+    ['privileges that may be gained', { noNewPrivileges: false }],
+    ['no filter', { seccompFilter: false }],
+    ['another user', { uids: [1001, 0, 1001, 1001] }],
+    ['another group', { gids: [0, 1001, 1001, 1001] }],
+    ['a shared namespace', { sharedNamespaces: ['net'] }],
+    ['another directory by inode', { identities: new Map([['/workspace', { device: 1, inode: 3 }]]) }],
+    ['another device by inode', { identities: new Map([['/workspace', { device: 9, inode: 2 }]]) }],
+    [
+      'another directory by the mount table',
+      { identities: new Map(), sources: new Map([['/w', { device: '8:1', root: '/other' }]]) },
+    ],
+    [
+      'another device by the mount table',
+      { identities: new Map(), sources: new Map([['/w', { device: '9:9', root: '/w' }]]) },
+    ],
+    ['a mount nobody asked for', mounts(lines => [...lines, ...parseMountinfo('9 1 8:1 /etc /mnt rw - ext4 d rw')])],
+    [
+      'a mount below the workspace',
+      mounts(lines => [...lines, ...parseMountinfo('9 1 8:1 /etc /workspace/x rw - ext4 d rw')]),
+    ],
+    ['a missing workspace', mounts(lines => lines.filter(({ target }) => target !== '/workspace'))],
+    [
+      'a read-only workspace',
+      mounts(lines => lines.map(line => (line.target === '/workspace' ? { ...line, options: ['ro'] } : line))),
+    ],
+    [
+      'a shared workspace',
+      mounts(lines => lines.map(line => (line.target === '/workspace' ? { ...line, shared: true } : line))),
+    ],
+    [
+      'a second mount over the workspace',
+      {
+        ...mounts(lines => [...lines, ...parseMountinfo('9 1 8:1 /etc /workspace rw - ext4 d rw')]),
+        identities: new Map(),
+      },
+    ],
+    [
+      'a writable root',
+      mounts(lines => lines.map(line => (line.target === '/' ? { ...line, options: ['rw'] } : line))),
+    ],
+    ['a /tmp on disk', mounts(lines => lines.map(line => (line.target === '/tmp' ? { ...line, type: 'ext4' } : line)))],
+    [
+      'a /tmp with setuid',
+      mounts(lines => lines.map(line => (line.target === '/tmp' ? { ...line, options: ['rw', 'nodev'] } : line))),
+    ],
+  ])('finds %s', (_, change) => {
+    expect(compareWithKernel(spec, { ...view(), ...change })).toHaveLength(1);
+  });
+
+  it('finds a read-only workspace that is writable', () => {
+    const readonly = { ...spec, mounts: spec.mounts.map(mount => ({ ...mount, readOnly: true })) };
+    expect(compareWithKernel(readonly, view())).toMatchObject([
+      { violation: 'MountMismatch', detail: expect.stringContaining('writable') },
+    ]);
+  });
+});

@@ -1,0 +1,233 @@
+// The plan and the engine request are pure, complete and hardened, whatever the policy.
+
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { PolicyInput } from '../contract/policy.ts';
+import { CEILINGS } from '../policy/profiles.ts';
+import { resolvePolicy } from '../policy/resolve.ts';
+import { containerEnvironment, createRequest } from './docker/request.ts';
+import { planSandbox } from './plan.ts';
+import type { PlanFacts } from './plan.ts';
+
+const MIB = 1024 ** 2;
+const facts: PlanFacts = {
+  level: 'docker',
+  image: {
+    reference: 'mine:1',
+    id: 'sha256:aa',
+    digest: 'sha256:bb',
+    environment: ['PATH=/bin', 'LD_PRELOAD=/x.so', 'LANG=C', 'NODE_OPTIONS=--inspect', 'EMPTY'],
+    volumes: ['/data', '/tmp', '/workspace'],
+  },
+  workspace: { root: '/w:x,source=/etc', identity: { device: 1, inode: 2 } },
+};
+const policy = (input: PolicyInput = {}) =>
+  resolvePolicy(input, { config: {}, source: 'user' }, { caller: { uid: 1001, gid: 1002 }, cpus: 2 });
+const plan = (input: PolicyInput = {}, more: Partial<PlanFacts> = {}) =>
+  planSandbox(policy(input), { ...facts, ...more }, hash => ({
+    sandboxId: 'id',
+    name: 'acode-x-run-001',
+    labels: { 'acode.spec': hash },
+  }));
+
+describe('planSandbox', () => {
+  it('takes the image’s environment without what loads code', () => {
+    expect(plan().image).toMatchObject({
+      environment: ['PATH=/bin', 'LANG=C', 'EMPTY'],
+      removed: ['LD_PRELOAD', 'NODE_OPTIONS'],
+    });
+  });
+
+  it('mounts the workspace and nothing else, writable or not as the policy says', () => {
+    expect(plan().mounts).toEqual([
+      { source: '/w:x,source=/etc', target: '/workspace', readOnly: false, identity: { device: 1, inode: 2 } },
+    ]);
+    expect(plan({ workspace: 'readonly' }).mounts[0]?.readOnly).toBe(true);
+  });
+
+  it('covers the image’s volumes with memory, each path once', () => {
+    expect(plan({ limits: { tmpBytes: 8 * MIB } }).tmpfs).toEqual([
+      { target: '/tmp', bytes: 8 * MIB, mode: '1777' },
+      { target: '/run', bytes: 8 * MIB, mode: '0755' },
+      { target: '/home/sandbox', bytes: 8 * MIB, mode: '0700' },
+      { target: '/data', bytes: 8 * MIB, mode: '0755' },
+    ]);
+    expect(plan().tmpfs[1]?.bytes).toBe(16 * MIB);
+  });
+
+  it('hashes everything but who it is: the same for the same, another for any difference', () => {
+    const one = plan();
+    const other = planSandbox(policy(), facts, () => ({ sandboxId: 'other', name: 'other', labels: {} }));
+    expect(other.hash).toBe(one.hash);
+    expect(one.identity.labels['acode.spec']).toBe(one.hash);
+    const changes = [
+      plan({ limits: { pids: 9 } }),
+      plan({ workspace: 'readonly' }),
+      plan({ user: '5:5' }),
+      plan({}, { image: { ...facts.image, id: 'sha256:cc' } }),
+      plan({}, { workspace: { root: '/w', identity: { device: 1, inode: 3 } } }),
+    ];
+    expect(new Set([one, ...changes].map(({ hash }) => hash)).size).toBe(6);
+  });
+});
+
+describe('createRequest', () => {
+  it('is exactly this, field by field', () => {
+    expect(createRequest(plan())).toEqual({
+      Image: 'sha256:aa',
+      Hostname: 'sandbox',
+      User: '1001:1002',
+      WorkingDir: '/workspace',
+      Entrypoint: ['/bin/sh', '-c', expect.stringContaining('read -r')],
+      Cmd: [],
+      Env: ['HOME=/home/sandbox', 'TINI_KILL_PROCESS_GROUP=1', 'LD_PRELOAD', 'NODE_OPTIONS'],
+      Labels: { 'acode.spec': expect.stringMatching(/^[0-9a-f]{64}$/) },
+      Healthcheck: { Test: ['NONE'] },
+      StopSignal: 'SIGTERM',
+      AttachStdin: true,
+      AttachStdout: true,
+      AttachStderr: true,
+      OpenStdin: true,
+      StdinOnce: true,
+      Tty: false,
+      HostConfig: {
+        Privileged: false,
+        CapAdd: [],
+        CapDrop: ['ALL'],
+        SecurityOpt: ['no-new-privileges'],
+        ReadonlyRootfs: true,
+        NetworkMode: 'none',
+        IpcMode: 'private',
+        CgroupnsMode: 'private',
+        PidMode: '',
+        UTSMode: '',
+        UsernsMode: '',
+        Init: true,
+        Mounts: [
+          {
+            Type: 'bind',
+            Source: '/w:x,source=/etc',
+            Target: '/workspace',
+            ReadOnly: false,
+            BindOptions: { Propagation: 'rprivate', NonRecursive: true },
+          },
+        ],
+        Tmpfs: {
+          '/tmp': 'rw,exec,nosuid,nodev,size=67108864,nr_inodes=65536,mode=1777,uid=1001,gid=1002',
+          '/run': 'rw,exec,nosuid,nodev,size=16777216,nr_inodes=16384,mode=0755,uid=1001,gid=1002',
+          '/home/sandbox': 'rw,exec,nosuid,nodev,size=67108864,nr_inodes=65536,mode=0700,uid=1001,gid=1002',
+          '/data': 'rw,exec,nosuid,nodev,size=67108864,nr_inodes=65536,mode=0755,uid=1001,gid=1002',
+        },
+        ShmSize: 64 * MIB,
+        Memory: 512 * MIB,
+        MemorySwap: 512 * MIB,
+        NanoCpus: 1_000_000_000,
+        PidsLimit: 256,
+        OomKillDisable: false,
+        OomScoreAdj: 500,
+        Ulimits: [
+          { Name: 'nofile', Soft: 1024, Hard: 1024 },
+          { Name: 'core', Soft: 0, Hard: 0 },
+        ],
+        LogConfig: { Type: 'none', Config: {} },
+        RestartPolicy: { Name: 'no', MaximumRetryCount: 0 },
+        AutoRemove: false,
+        PublishAllPorts: false,
+        PortBindings: {},
+        Devices: [],
+        DeviceRequests: [],
+        DeviceCgroupRules: [],
+        GroupAdd: [],
+        Dns: [],
+        ExtraHosts: [],
+        Sysctls: {},
+      },
+    });
+  });
+
+  it('has swap only where it was asked for, and never the engine’s “unlimited”', () => {
+    expect(createRequest(plan({ limits: { swapBytes: MIB } }))).toMatchObject({
+      HostConfig: { MemorySwap: 513 * MIB },
+    });
+  });
+
+  it('never has shared memory above the memory limit', () => {
+    expect(createRequest(plan({ limits: { memoryBytes: 32 * MIB } }))).toMatchObject({
+      HostConfig: { ShmSize: 32 * MIB },
+    });
+  });
+
+  it('never has CpuQuota or CpuPeriod beside NanoCpus, which the engine would refuse', () => {
+    expect(Object.keys(createRequest(plan())['HostConfig'] as object)).not.toEqual(
+      expect.arrayContaining(['CpuQuota']),
+    );
+  });
+
+  it('never has a variable with a value but its own', () => {
+    expect(containerEnvironment(plan()).filter(variable => variable.includes('='))).toEqual([
+      'HOME=/home/sandbox',
+      'TINI_KILL_PROCESS_GROUP=1',
+    ]);
+  });
+
+  it('is hardened and limited for every policy that is accepted', () => {
+    const limits = fc.record(
+      {
+        memoryBytes: fc.nat(2 ** 41),
+        swapBytes: fc.nat(2 ** 41),
+        cpus: fc.double({ min: 0.01, max: 1e6, noNaN: true }),
+        pids: fc.nat(1e7),
+        openFiles: fc.nat(1e7),
+        tmpBytes: fc.nat(2 ** 41),
+        outputBytes: fc.nat(2 ** 41),
+      },
+      { requiredKeys: [] },
+    );
+    const input = fc.record(
+      {
+        profile: fc.constantFrom('exec', 'task', 'swarm'),
+        workspace: fc.constantFrom('direct', 'readonly', 'fork'),
+        network: fc.constantFrom('none', 'bridge'),
+        limits,
+        user: fc.tuple(fc.nat(70_000), fc.nat(70_000)).map(([uid, gid]) => `${uid}:${gid}`),
+      },
+      { requiredKeys: [] },
+    );
+    let accepted = 0;
+    fc.assert(
+      fc.property(input, fc.array(fc.string()), (generated, volumes) => {
+        let request;
+        try {
+          request = createRequest(plan(generated as PolicyInput, { image: { ...facts.image, volumes } })) as {
+            User: string;
+            HostConfig: Record<string, number>;
+          };
+        } catch {
+          return;
+        }
+        accepted += 1;
+        expect(request).toMatchObject({
+          HostConfig: {
+            Privileged: false,
+            CapAdd: [],
+            CapDrop: ['ALL'],
+            NetworkMode: 'none',
+            ReadonlyRootfs: true,
+            SecurityOpt: ['no-new-privileges'],
+          },
+        });
+        expect(request.User).not.toMatch(/^0:|:0$/);
+        const { Memory = 0, MemorySwap = 0, NanoCpus = 0, PidsLimit = 0 } = request.HostConfig;
+        expect(Memory).toBeGreaterThanOrEqual(6 * MIB);
+        expect(Memory).toBeLessThanOrEqual(CEILINGS.memoryBytes);
+        expect(MemorySwap).toBeGreaterThanOrEqual(Memory);
+        expect(NanoCpus).toBeLessThanOrEqual(2e9);
+        expect(NanoCpus).toBeGreaterThan(0);
+        expect(PidsLimit).toBeGreaterThan(0);
+        expect((request.HostConfig['Mounts'] as unknown as object[]).length).toBe(1);
+      }),
+      { numRuns: 500 },
+    );
+    expect(accepted).toBeGreaterThan(20);
+  });
+});

@@ -1,0 +1,130 @@
+// Who owns a sandbox, and how it goes: labels, sessions, host identity, removal.
+
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { AcodeError } from '../contract/errors.ts';
+import { hostIdentity } from './host.ts';
+import { Removals } from './removal.ts';
+import { Session } from './session.ts';
+
+const session = (more: Partial<ConstructorParameters<typeof Session>[0]> = {}) =>
+  new Session({ id: undefined, host: 'h', uid: 7, namePrefix: 'acode', extraLabels: {}, now: () => 0, ...more });
+const of = { task: undefined, session: undefined, profile: 'exec', level: 'docker' as const, specHash: 'spec' };
+
+describe('Session', () => {
+  it('labels each sandbox with everything, in full', () => {
+    const long = `task-${'x'.repeat(100)}`;
+    const mine = session({ id: 'my-session', extraLabels: { team: 'blue' } });
+    const { sandboxId, labels, name } = mine.identify({ ...of, task: long });
+    expect(labels).toEqual({
+      team: 'blue',
+      'acode.managed': 'true',
+      'acode.session': 'my-session',
+      'acode.task': long,
+      'acode.sandbox': sandboxId,
+      'acode.owner': mine.owner,
+      'acode.host': 'h',
+      'acode.uid': '7',
+      'acode.profile': 'exec',
+      'acode.level': 'docker',
+      'acode.spec': 'spec',
+      'acode.nonce': expect.stringMatching(/^[0-9a-f-]{36}$/),
+      'acode.created': '1970-01-01T00:00:00.000Z',
+      'acode.expires': '1970-01-02T01:00:00.000Z',
+    });
+    expect(name.length).toBeLessThanOrEqual(63);
+  });
+
+  it('counts per task, and gives every sandbox an id and a nonce of its own', () => {
+    const mine = session({ id: 'a1b2c3d4-0000-4000-8000-000000000000' });
+    const made = [mine.identify(of), mine.identify(of), mine.identify({ ...of, task: 'build' })];
+    expect(made.map(({ name }) => name)).toEqual([
+      'acode-a1b2c3d4-run-001',
+      'acode-a1b2c3d4-run-002',
+      'acode-a1b2c3d4-build-001',
+    ]);
+    expect(new Set(made.flatMap(({ sandboxId, labels }) => [sandboxId, labels['acode.nonce']])).size).toBe(6);
+    expect(session().id).not.toBe(session().id);
+  });
+
+  it('does not let anybody set a reserved label', () => {
+    expect(() => session({ extraLabels: { 'acode.uid': '0' } })).toThrow(
+      expect.objectContaining({ code: 'ACODE-SBX-013' }),
+    );
+  });
+
+  it.each(['', ' ', 'a b', '../x', '-x', 'x\n', 'x'.repeat(129), 'tökén'])('refuses the id %j', id => {
+    expect(() => session({ id })).toThrow(expect.objectContaining({ code: 'ACODE-SBX-017' }));
+    expect(() => session().identify({ ...of, task: id })).toThrow(expect.objectContaining({ code: 'ACODE-SBX-017' }));
+    expect(() => session().identify({ ...of, session: id })).toThrow(
+      expect.objectContaining({ code: 'ACODE-SBX-017' }),
+    );
+  });
+});
+
+describe('hostIdentity', () => {
+  it('is the same for one runtime directory and another for another', async () => {
+    const [one, two] = [mkdtempSync(join(tmpdir(), 'acode-run-')), mkdtempSync(join(tmpdir(), 'acode-run-'))];
+    expect(await hostIdentity(one)).toBe(await hostIdentity(one));
+    expect(await hostIdentity(one)).not.toBe(await hostIdentity(two));
+  });
+});
+
+describe('Removals', () => {
+  function removals(remove: (id: string, signal: AbortSignal) => Promise<void>) {
+    const removed: string[] = [];
+    const failed: AcodeError[] = [];
+    return {
+      removed,
+      failed,
+      removals: new Removals({
+        remove,
+        removed: id => removed.push(id),
+        failed: (_, error) => failed.push(error),
+        attempts: 2,
+        deadlineMs: 5000,
+        monotonic: () => 0,
+      }),
+    };
+  }
+
+  it('tries again what failed, and reports it once it is gone', async () => {
+    let calls = 0;
+    const { removed, failed, ...made } = removals(async () => {
+      calls += 1;
+      if (calls < 3) throw new Error('busy');
+    });
+    await made.removals.begin('a');
+    expect([calls, removed, failed]).toEqual([3, ['a'], []]);
+  });
+
+  it('never rejects, remembers what is left, and tries once more when asked to settle', async () => {
+    let broken = true;
+    const { removed, failed, ...made } = removals(async () => {
+      if (broken) throw new Error('busy');
+    });
+    await made.removals.begin('a');
+    expect(made.removals.left).toEqual(['a']);
+    expect(failed).toMatchObject([{ code: 'ACODE-CTN-004', context: { id: 'a', reason: 'busy' } }]);
+    broken = false;
+    await made.removals.settled();
+    expect([made.removals.left, removed]).toEqual([[], ['a']]);
+  });
+
+  it('removes one container once at a time', async () => {
+    let now = 0;
+    let most = 0;
+    const { removals: made } = removals(async () => {
+      now += 1;
+      most = Math.max(most, now);
+      await new Promise(resolve => setTimeout(resolve, 2));
+      now -= 1;
+    });
+    void made.begin('a');
+    void made.begin('a');
+    await made.settled();
+    expect(most).toBe(1);
+  });
+});
