@@ -1,13 +1,14 @@
 // One call of one command: its streams, how they look, what was asked for in common options.
 
 import { resolve } from 'node:path';
-import type { Acode, AcodeOptions, Observer } from '@acode/sandbox';
+import type { Acode, AcodeOptions, Logger, Observer } from '@acode/sandbox';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { CommonOptions } from './arguments/common.ts';
 import type { Interruption } from './interruption.ts';
 import type { Io } from './io.ts';
 import { jsonPieces } from './json.ts';
-import { logLevel, noticesOnly, openLogger } from './log.ts';
+import { logLevel, noticesOnly } from './log.ts';
+import type { LogLevel } from './log.ts';
 import { lookOf } from './terminal/look.ts';
 import type { Look } from './terminal/look.ts';
 import type { Output } from './terminal/output.ts';
@@ -74,10 +75,9 @@ export class Call {
     else await this.stdout.write(text(this.look), this.interruption.signal);
   }
 
-  /** Prints the one JSON object. */
-  async printJson(schema: string, value: object): Promise<void> {
-    for (const piece of jsonPieces(schema, value))
-      if (!(await this.stdout.write(piece, this.interruption.signal))) return;
+  /** Prints the one JSON object, until `signal` says that nobody waits for it. */
+  async printJson(schema: string, value: object, signal = this.interruption.signal): Promise<void> {
+    for (const piece of jsonPieces(schema, value)) if (!(await this.stdout.write(piece, signal))) return;
   }
 
   /** Says something on standard error, on a line of its own. */
@@ -86,33 +86,39 @@ export class Call {
     await this.stderr.write(this.stderr.midLine || shared ? `\n${text}` : text);
   }
 
-  /** Opens the host to run something, and closes it when `use` is done: every sandbox is then gone. */
+  /**
+   * Opens the host to run something, and closes it when `use` is done: every sandbox is then gone. What `use` starts
+   * must listen to the interruption itself: closing under a run in flight would not wait for its sandbox.
+   */
   async withHost<Value>(use: (acode: Acode) => Promise<Value>): Promise<Value> {
     const { Acode } = await import('@acode/sandbox');
-    return this.#closing(await Acode.open(await this.#hostOptions()), use);
+    const acode = await Acode.open(await this.#hostOptions());
+    try {
+      return await use(acode);
+    } finally {
+      await this.progress.during('Removing the sandbox…', acode.close());
+    }
   }
 
-  /** Opens the host to look at it; works for root too. */
+  /** Opens the host to look at it; works for root too. A signal ends the look. */
   async withObserver<Value>(use: (observer: Observer) => Promise<Value>): Promise<Value> {
     const { Acode } = await import('@acode/sandbox');
-    return this.#closing(await Acode.observe(await this.#hostOptions()), use);
-  }
-
-  async #closing<Host extends { close(): Promise<void> }, Value>(
-    host: Host,
-    use: (host: Host) => Promise<Value>,
-  ): Promise<Value> {
+    const observer = await Acode.observe(await this.#hostOptions());
     const { signal } = this.interruption;
-    // Closing is what cancels a wait for an engine that does not answer.
-    const stop = (): void => void host.close();
+    const stop = (): void => void observer.close();
     signal.addEventListener('abort', stop, { once: true });
     try {
-      if (signal.aborted) stop();
-      return await use(host);
+      return await use(observer);
     } finally {
       signal.removeEventListener('abort', stop);
-      await this.progress.during('Removing the sandbox…', host.close());
+      await observer.close();
     }
+  }
+
+  async #logger(level: LogLevel | null): Promise<Logger> {
+    if (level === null) return noticesOnly(this.stderr, this.errorLook);
+    const { structuredLog } = await import('./structured-log.ts');
+    return structuredLog(level, this.stderr, this.errorLook);
   }
 
   #socketPath(socket: string): string {
@@ -122,10 +128,9 @@ export class Call {
   async #hostOptions(): Promise<AcodeOptions> {
     const { verbose, config, socket } = this.options;
     const level = logLevel(verbose, this.io.env['ACODE_LOG_LEVEL']);
-    const look = this.errorLook;
     return {
       workspace: (await this.place()).root,
-      logger: level === null ? noticesOnly(this.stderr, look) : await openLogger(level, this.stderr, look),
+      logger: await this.#logger(level),
       ...(config === undefined ? {} : { configFile: config }),
       ...(socket === undefined ? {} : { engine: { socket: this.#socketPath(socket) } }),
     };

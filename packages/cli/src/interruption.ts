@@ -2,9 +2,11 @@
 
 import type { SignalSource } from './io.ts';
 
-const STATUSES = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const;
+const SIGNALS = ['SIGHUP', 'SIGINT', 'SIGTERM'] as const;
 
-type Known = keyof typeof STATUSES;
+type Known = (typeof SIGNALS)[number];
+
+const STATUSES: Readonly<Record<Known, number>> = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 };
 
 // npx and other wrappers pass on a Ctrl-C that the terminal has already sent: two signals, one wish.
 const SAME_WISH_MS = 250;
@@ -23,7 +25,7 @@ export class Interruption implements Disposable {
     this.#source = source;
     this.#leave = leave;
     this.signal = this.#controller.signal;
-    this.#listeners = (Object.keys(STATUSES) as Known[]).map(name => [name, () => this.#take(name)] as const);
+    this.#listeners = SIGNALS.map(name => [name, () => this.#take(name)] as const);
     for (const [name, listener] of this.#listeners) source.on(name, listener);
   }
 

@@ -59,8 +59,6 @@ export interface Logs {
   find(reference: string): Promise<SavedLog>;
 }
 
-const CLEANUP_MS = 30_000;
-
 /**
  * Runs untrusted commands in fresh, hardened, single-use sandboxes on this host.
  *
@@ -70,7 +68,9 @@ const CLEANUP_MS = 30_000;
  * console.log(result.exitCode, result.stdout);
  */
 export class Acode implements AsyncDisposable {
+  /** What happens, as it happens. */
   readonly events: EventBus;
+  /** The output of past runs that was kept. */
   readonly logs: Logs;
   readonly #host: OpenHost;
   #closed: Promise<void> | null = null;
@@ -85,14 +85,22 @@ export class Acode implements AsyncDisposable {
   static async open(options: AcodeOptions = {}): Promise<Acode> {
     const uid = currentUid();
     const directories = directoriesOf({ env: process.env, home: homedir(), uid });
-    assertNotRoot(uid, uid === 0 && (await rootAllowed(options, directories)));
+    assertNotRoot(uid, uid === 0 && (await readAllowRoot(directories.config)));
     return new Acode(await open(options, directories, uid));
   }
 
   /** Opens the host to look at it. Works for root too, since nothing can be run through it. */
   static async observe(options: AcodeOptions = {}): Promise<Observer> {
     const uid = currentUid();
-    return new Acode(await open(options, directoriesOf({ env: process.env, home: homedir(), uid }), uid));
+    const acode = new Acode(await open(options, directoriesOf({ env: process.env, home: homedir(), uid }), uid));
+    return {
+      status: () => acode.status(),
+      list: () => acode.list(),
+      inspect: reference => acode.inspect(reference),
+      logs: acode.logs,
+      close: () => acode.close(),
+      [Symbol.asyncDispose]: () => acode.close(),
+    };
   }
 
   /**
@@ -200,24 +208,22 @@ async function open(options: AcodeOptions, directories: Directories, uid: number
     });
   const config = await configOf(options, directories);
   await ensurePrivateDirectory(directories.runtime, uid);
-  return composeHost({
-    options,
-    config,
-    directories,
-    uid,
-    clock: options.clock ?? systemClock,
-    cleanupMs: (config.config.sandbox?.cleanup?.timeout_seconds ?? CLEANUP_MS / 1000) * 1000,
-  });
+  return composeHost({ options, config, directories, uid, clock: options.clock ?? systemClock });
 }
 
 async function configOf(options: AcodeOptions, directories: Directories): Promise<LoadedConfig> {
-  if (options.config)
-    return { config: checkConfig(options.config, 'AcodeOptions.config'), source: 'AcodeOptions.config' };
-  return loadUserConfig(directories.config, options.configFile);
-}
-
-async function rootAllowed(options: AcodeOptions, directories: Directories): Promise<boolean> {
-  return options.config ? options.config.allow_root === true : readAllowRoot(directories.config, options.configFile);
+  if (!options.config && options.configFile === undefined) return loadUserConfig(directories.config);
+  const source = options.configFile ?? 'AcodeOptions.config';
+  const loaded = options.config
+    ? { config: checkConfig(options.config, source), source }
+    : await loadUserConfig(directories.config, options.configFile);
+  if (loaded.config.allow_root === undefined) return loaded;
+  // Anybody can name a file; only the user’s own says whether they may be root.
+  throw new AcodeError('ACODE-SBX-013', {
+    source,
+    key: 'allow_root',
+    reason: 'counts only in the user’s own configuration file',
+  });
 }
 
 // Windows has no uids; what runs there talks to an engine in a virtual machine whose ordinary user is 1000.

@@ -3,10 +3,11 @@
 import type { AcodeOptions } from './acode.ts';
 import type { Directories } from './config/directories.ts';
 import type { LoadedConfig } from './config/load.ts';
+import { settingsOf } from './config/settings.ts';
+import type { Settings } from './config/settings.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { UserId } from './contract/policy.ts';
 import type { Clock } from './contract/ports.ts';
-import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import type { Backend } from './isolation/backend.ts';
 import { DockerBackend } from './isolation/docker/backend.ts';
@@ -18,8 +19,8 @@ import { Session } from './lifecycle/session.ts';
 import { Slots } from './lifecycle/slots.ts';
 import { SavedLogs } from './output/saved.ts';
 import { Bus } from './telemetry/bus.ts';
-import { METRICS, Telemetry } from './telemetry/operation.ts';
-import type { Operation } from './telemetry/operation.ts';
+import { ContainerReports } from './telemetry/containers.ts';
+import { Telemetry } from './telemetry/operation.ts';
 
 /** A host with the way to close it. */
 export interface OpenHost extends Host {
@@ -33,51 +34,35 @@ export interface Composition {
   readonly directories: Directories;
   readonly uid: number;
   readonly clock: Clock;
-  readonly cleanupMs: number;
 }
 
 const MOST_CONCURRENT = 16;
-const USUAL_CONCURRENT = 4;
 // The first user of most systems, for a caller who is root by their own configuration: sandboxes are never root.
 const NOT_ROOT: UserId = { uid: 1000, gid: 1000 };
 
 /** Puts a host together. Contacts nothing. */
-export async function composeHost(from: Composition): Promise<OpenHost> {
-  const { options, config, directories, uid, clock } = from;
-  const settings = config.config.sandbox;
+export async function composeHost({ options, config, directories, uid, clock }: Composition): Promise<OpenHost> {
+  const settings = settingsOf(config.config);
   const identity = await hostIdentity(directories.runtime);
-  const session = new Session({
-    id: options.sessionId,
-    host: identity,
-    uid,
-    namePrefix: settings?.containers?.name_prefix ?? 'acode',
-    extraLabels: settings?.containers?.labels ?? {},
-    now: () => clock.now(),
-  });
+  const session = new Session({ id: options.sessionId, host: identity, uid, settings, now: () => clock.now() });
   const telemetry = new Telemetry({ clock, logger: options.logger, metrics: options.metrics, session: session.id });
   const bus = new Bus(error => telemetry.log('error', 'an event listener failed', { reason: String(error) }));
+  const reports = new ContainerReports(telemetry, bus);
+  if (uid === 0) telemetry.log('warn', 'opened by root, as allow_root in the user’s own configuration says', {});
+  const background = new Background();
   const stop = new AbortController();
-  const operations = new Map<string, Operation>();
-  const background = new Set<Promise<unknown>>();
-  const owners = new Map<string, SandboxSpec>();
   const lazy = new LazyBackend(connect, stop.signal);
   const removals = new Removals({
     remove: async (id, signal) => (await lazy.get()).remove(id, signal),
-    removed: reportRemoved,
-    failed: (id, error) => {
-      telemetry.increment(METRICS.cleanupFailures);
-      telemetry.log('warn', 'container could not be removed', {
-        containerId: id,
-        errorCode: error.code,
-        reason: error.message,
-      });
-    },
-    attempts: settings?.retry?.attempts ?? 3,
-    deadlineMs: from.cleanupMs,
+    removed: (id, durationMs) => reports.removed(id, durationMs),
+    failed: (id, error) => reports.notRemoved(id, error),
+    attempts: settings.retry.attempts,
+    deadlineMs: settings.cleanupMs,
     monotonic: () => clock.monotonic(),
   });
-  const host: OpenHost = {
+  return {
     config,
+    settings,
     directories,
     uid,
     identity,
@@ -86,98 +71,64 @@ export async function composeHost(from: Composition): Promise<OpenHost> {
     workspaceNamed: options.workspace !== undefined,
     telemetry,
     bus,
+    reports,
     session,
-    slots: new Slots(concurrency(options, settings?.containers?.max_concurrent), clock),
-    removals,
-    savedLogs:
-      settings?.output?.save === false
-        ? null
-        : new SavedLogs(directories.state, uid, settings?.output?.retention_days ?? 7),
-    operations,
-    keep,
+    slots: new Slots(concurrency(options, settings), clock),
+    savedLogs: settings.keepOutputDays === null ? null : new SavedLogs(directories.state, uid, settings.keepOutputDays),
+    keep: work => background.keep(work),
     closing: stop.signal,
     backend: () => lazy.get(),
     capability: () => lazy.capability(),
     close,
   };
-  return host;
 
   async function connect(signal: AbortSignal): Promise<Backend> {
-    const found = await connectEngine(options.engine?.socket ?? settings?.docker?.host, signal);
-    telemetry.log('debug', 'engine found', {
-      socket: found.engine.connection.socketPath,
-      source: found.source,
-      apiVersion: found.engine.connection.apiVersion,
-    });
+    const { engine, source } = await connectEngine(options.engine?.socket ?? settings.engineSocket, signal);
+    const { socketPath, apiVersion } = engine.connection;
+    telemetry.log('debug', 'engine found', { socket: socketPath, source, apiVersion });
     return new DockerBackend({
-      engine: found.engine,
-      source: found.source,
+      engine,
+      source,
       owner: session.owner,
       clock,
-      observer: { created: reportCreated, started: reportStarted },
-      createTimeoutMs: (settings?.containers?.create_timeout_seconds ?? 30) * 1000,
-      retry: {
-        attempts: settings?.retry?.attempts ?? 3,
-        baseMs: settings?.retry?.base_ms ?? 100,
-        factor: settings?.retry?.factor ?? 2,
-      },
-      keep,
+      observer: reports,
+      createTimeoutMs: settings.createTimeoutMs,
+      retry: settings.retry,
+      keep: work => background.keep(work),
       remove: (spec, id) => {
-        owners.set(id, spec);
+        reports.leaving(spec, id);
         return removals.begin(id);
       },
     });
   }
 
-  function keep(work: Promise<unknown>): void {
-    const kept: Promise<unknown> = work.catch(() => undefined).finally(() => background.delete(kept));
-    background.add(kept);
-  }
-
   async function close(): Promise<void> {
     // Cancelled commands give their sandboxes up; the backend stays open until the last one is gone.
     stop.abort(new AcodeError('ACODE-SBX-014', {}));
-    while (background.size > 0) await Promise.allSettled(background);
+    await background.settled();
     await removals.settled();
     await lazy.close();
   }
+}
 
-  function reportCreated(spec: SandboxSpec, containerId: string, durationMs: number): void {
-    const { sandboxId, name } = spec.identity;
-    telemetry.observe(METRICS.create, durationMs);
-    operations.get(sandboxId)?.step('info', 'container created', { sandboxId, containerId, name, durationMs });
-    bus.emit('ContainerCreated', correlation(sandboxId), new Date(clock.now()), {
-      sandboxId,
-      containerId,
-      name,
-      durationMs,
-    });
+/** Work that may outlive its caller. */
+class Background {
+  readonly #work = new Set<Promise<unknown>>();
+
+  keep(work: Promise<unknown>): void {
+    const kept: Promise<unknown> = work.catch(() => undefined).finally(() => this.#work.delete(kept));
+    this.#work.add(kept);
   }
 
-  function reportStarted(spec: SandboxSpec, containerId: string): void {
-    const { sandboxId, name } = spec.identity;
-    operations.get(sandboxId)?.step('info', 'container started', { sandboxId, containerId, name });
-    bus.emit('ContainerStarted', correlation(sandboxId), new Date(clock.now()), { sandboxId, containerId, name });
-  }
-
-  function reportRemoved(containerId: string, durationMs: number): void {
-    const sandboxId = owners.get(containerId)?.identity.sandboxId ?? '';
-    telemetry.observe(METRICS.cleanup, durationMs);
-    operations.get(sandboxId)?.step('debug', 'container removed', { sandboxId, containerId, durationMs });
-    bus.emit('ContainerRemoved', correlation(sandboxId), new Date(clock.now()), { sandboxId, containerId, durationMs });
-    owners.delete(containerId);
-  }
-
-  function correlation(sandboxId: string): string {
-    return operations.get(sandboxId)?.correlationId ?? '';
+  // What ends may have begun something else meanwhile.
+  async settled(): Promise<void> {
+    while (this.#work.size > 0) await Promise.allSettled(this.#work);
   }
 }
 
-function concurrency(options: AcodeOptions, configured: number | undefined): number {
-  const asked = options.maxConcurrent ?? configured ?? USUAL_CONCURRENT;
+function concurrency(options: AcodeOptions, settings: Settings): number {
+  const asked = options.maxConcurrent ?? settings.maxConcurrent;
   if (Number.isInteger(asked) && asked >= 1 && asked <= MOST_CONCURRENT) return asked;
-  throw new AcodeError('ACODE-SBX-017', {
-    field: 'maxConcurrent',
-    reason: `must be a whole number from 1 to ${MOST_CONCURRENT}`,
-  });
+  const reason = `must be a whole number from 1 to ${MOST_CONCURRENT}`;
+  throw new AcodeError('ACODE-SBX-017', { field: 'maxConcurrent', reason });
 }

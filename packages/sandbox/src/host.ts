@@ -1,19 +1,21 @@
-// Everything the steps of the pipe share on one opened host: composed once, in acode.ts.
+// Everything the steps of the pipe share on one opened host: composed once, in compose.ts.
 
 import type { Directories } from './config/directories.ts';
 import type { LoadedConfig } from './config/load.ts';
+import type { Settings } from './config/settings.ts';
 import type { UserId } from './contract/policy.ts';
 import type { Backend, Capability } from './isolation/backend.ts';
-import type { Removals } from './lifecycle/removal.ts';
 import type { Session } from './lifecycle/session.ts';
 import type { Slots } from './lifecycle/slots.ts';
 import type { SavedLogs } from './output/saved.ts';
 import type { Bus } from './telemetry/bus.ts';
-import type { Operation, Telemetry } from './telemetry/operation.ts';
+import type { ContainerReports } from './telemetry/containers.ts';
+import type { Telemetry } from './telemetry/operation.ts';
 
 /** One opened host. */
 export interface Host {
   readonly config: LoadedConfig;
+  readonly settings: Settings;
   readonly directories: Directories;
   /** The user of this process. */
   readonly uid: number;
@@ -26,12 +28,10 @@ export interface Host {
   readonly workspaceNamed: boolean;
   readonly telemetry: Telemetry;
   readonly bus: Bus;
+  readonly reports: ContainerReports;
   readonly session: Session;
   readonly slots: Slots;
-  readonly removals: Removals;
   readonly savedLogs: SavedLogs | null;
-  /** The operation each live sandbox belongs to, by sandbox id. */
-  readonly operations: Map<string, Operation>;
   /** Remembers work that may outlive its caller, so that `close` waits for it. */
   keep(work: Promise<unknown>): void;
   /** Aborted by `close`. */

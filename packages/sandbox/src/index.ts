@@ -25,4 +25,4 @@ export type { Clock, LogFields, Logger, MetricLabels, Metrics } from './contract
 export type { Denial, LimitName, RiskyChange, RunResult, RunningCommand, Usage } from './contract/result.ts';
 export type { FileIdentity, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from './contract/spec.ts';
 export { TerminalSanitiser } from './output/terminal.ts';
-export { formatBytes, parseBytes } from './policy/units.ts';
+export { formatBytes, parseBytes } from './config/units.ts';

@@ -56,7 +56,11 @@ export async function cleanup(host: Host, options: CleanupOptions, signal: Abort
   for (const sandbox of doomed) {
     // Looked at again by id: between the list and now it may have become somebody else’s, or begun to run.
     const now = await backend.inspect(sandbox.containerId, signal);
-    if (!now || !isMine(host, now) || !(options.force || hasEnded(now))) continue;
+    if (!now) continue;
+    if (!isMine(host, now) || !(options.force || hasEnded(now))) {
+      kept.push(now);
+      continue;
+    }
     try {
       await backend.remove(sandbox.containerId, signal);
       removed.push(sandbox);

@@ -14,23 +14,21 @@ import { Capture } from './output/capture.ts';
 import { decideLevel } from './policy/decide.ts';
 import { checkEnvironment } from './policy/environment.ts';
 import { resolvePolicy } from './policy/resolve.ts';
-import { Running } from './running.ts';
-import type { RunningParts } from './running.ts';
+import { Running, cancelled, printable } from './running.ts';
+import type { Planned, RunningParts } from './running.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
-import { redact, redactArguments } from './telemetry/redact.ts';
 import { locateWorkspace, validateWorkspace, workdirFor } from './workspace/locate.ts';
 
-const QUEUE_MS = 60_000;
-
-/** Everything that was decided before a sandbox exists. */
-export interface Planned {
-  readonly policy: EffectivePolicy;
-  readonly spec: SandboxSpec;
+/** What a plan is made for. */
+interface PlanFor {
+  readonly correlationId: string;
+  /** Whether it is only to be shown. */
+  readonly preview: boolean;
 }
 
-/** Steps 1 to 3: what the command may do, at which level, and the plan of its sandbox. */
-export async function plan(host: Host, request: RunRequest, signal: AbortSignal): Promise<Planned> {
+// Steps 1 to 3: what the command may do, at which level, and the plan of its sandbox.
+async function plan(host: Host, request: RunRequest, of: PlanFor, signal: AbortSignal): Promise<Planned> {
   const backend = await host.backend();
   const capability = await host.capability();
   const policy = resolvePolicy(request.policy ?? {}, host.config, { caller: host.caller, cpus: capability.cpus });
@@ -47,6 +45,7 @@ export async function plan(host: Host, request: RunRequest, signal: AbortSignal)
       profile: policy.profile.value,
       level,
       specHash,
+      ...of,
     });
   return { policy, spec: planSandbox(policy, { level, image, workspace }, identify) };
 }
@@ -59,7 +58,7 @@ export async function explain(
   signal: AbortSignal,
 ): Promise<Explanation> {
   checkRequest(command, request);
-  const { policy, spec } = await plan(host, request, signal);
+  const { policy, spec } = await plan(host, request, { correlationId: '', preview: true }, signal);
   const backend = await host.backend();
   return {
     command,
@@ -86,10 +85,10 @@ export async function start(
   try {
     signal.throwIfAborted();
     checkRequest(command, request);
-    release = await host.slots.take(queueDeadline(host), signal);
+    release = await host.slots.take(host.settings.queueMs, signal);
     host.telemetry.gauge(METRICS.active, host.slots.taken);
     const queued = clock.monotonic();
-    const planned = await plan(host, request, signal);
+    const planned = await plan(host, request, { correlationId: operation.correlationId, preview: false }, signal);
     report(operation, planned);
     const sandbox = await obtain(host, planned.spec, operation, signal);
     const obtained = clock.monotonic();
@@ -111,28 +110,22 @@ export async function start(
     });
   } catch (error) {
     release();
+    host.telemetry.gauge(METRICS.active, host.slots.taken);
     const failure = signal.aborted ? cancelled(error) : error;
     operation.fail(failure);
     throw failure;
   }
 }
 
-// A sandbox that cannot be handed its command, because the caller left just now, is given up like any other.
+// A sandbox that cannot be handed its command is given up like one that is not what was planned.
 async function handOver(parts: RunningParts): Promise<RunningCommand> {
   try {
     return await Running.begin(parts);
   } catch (error) {
-    void parts.sandbox[Symbol.asyncDispose]();
-    parts.host.operations.delete(parts.planned.spec.identity.sandboxId);
+    await giveUp(parts.sandbox, parts.host, parts.signal);
+    reportViolation(parts.host, parts.planned.spec, parts.operation, parts.sandbox.id, error);
     throw error;
   }
-}
-
-/** What a cancelled operation rejects with, whatever the reason the signal carried. */
-export function cancelled(error: unknown): AcodeError {
-  return error instanceof AcodeError && error.is('ACODE-SBX-014')
-    ? error
-    : new AcodeError('ACODE-SBX-014', {}, { cause: error });
 }
 
 // Steps 4 and 5. A sandbox that is not what was planned is removed before anything was handed to it.
@@ -142,18 +135,13 @@ async function obtain(
   operation: Operation,
   signal: AbortSignal,
 ): Promise<WaitingSandbox> {
-  host.operations.set(spec.identity.sandboxId, operation);
-  let sandbox: WaitingSandbox | null = null;
+  const backend = await host.backend();
+  const sandbox = await backend.prepare(spec, signal);
   try {
-    const backend = await host.backend();
-    sandbox = await backend.prepare(spec, signal);
     await sandbox.verify(signal);
   } catch (error) {
-    // Who cancelled does not wait for the removal; who was refused hears of it only when nothing is left.
-    const removed = sandbox?.[Symbol.asyncDispose]();
-    if (!signal.aborted) await removed;
-    host.operations.delete(spec.identity.sandboxId);
-    reportViolation(host, spec, operation, sandbox?.id, error);
+    await giveUp(sandbox, host, signal);
+    reportViolation(host, spec, operation, sandbox.id, error);
     throw error;
   }
   host.bus.emit('SandboxProvisioned', operation.correlationId, new Date(host.telemetry.clock.now()), {
@@ -165,11 +153,18 @@ async function obtain(
   return sandbox;
 }
 
+// Who cancelled does not wait for the removal; who was refused hears of it only when nothing is left.
+async function giveUp(sandbox: WaitingSandbox, host: Host, signal: AbortSignal): Promise<void> {
+  const removed = sandbox[Symbol.asyncDispose]();
+  host.keep(removed);
+  if (!signal.aborted) await removed;
+}
+
 function reportViolation(
   host: Host,
   spec: SandboxSpec,
   operation: Operation,
-  containerId: string | undefined,
+  containerId: string,
   error: unknown,
 ): void {
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return;
@@ -184,7 +179,7 @@ function reportViolation(
     sandboxId,
     violation,
     detail,
-    ...(containerId ? { containerId } : {}),
+    ...(containerId === '' ? {} : { containerId }),
   });
 }
 
@@ -223,12 +218,6 @@ function captures(policy: EffectivePolicy, request: RunRequest): { stdout: Captu
   return { stdout: new Capture(limit, request.onStdout), stderr: new Capture(limit, request.onStderr) };
 }
 
-function queueDeadline(host: Host): number {
-  const containers = host.config.config.sandbox?.containers;
-  if (containers?.on_limit === 'reject') return 0;
-  return (containers?.queue_timeout_seconds ?? QUEUE_MS / 1000) * 1000;
-}
-
 function notesOn(policy: EffectivePolicy, spec: SandboxSpec): string[] {
   const notes = [...policy.warnings];
   if (spec.image.removed.length > 0)
@@ -240,9 +229,4 @@ function notesOn(policy: EffectivePolicy, spec: SandboxSpec): string[] {
     'Where the kernel’s view cannot be read (an engine in a virtual machine), the engine’s account alone is compared.',
   );
   return notes;
-}
-
-/** A command as logs may show it. */
-export function printable(command: Command): string | string[] {
-  return typeof command === 'string' ? redact(command) : redactArguments(command);
 }

@@ -1,19 +1,27 @@
 // A command under way: its streams, its input, its end, and the result that comes of it.
 
-import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { AcodeError } from './contract/errors.ts';
 import type { Command, RunRequest } from './contract/command.ts';
-import type { LimitName, RunResult, RunningCommand } from './contract/result.ts';
+import type { EffectivePolicy } from './contract/policy.ts';
+import type { RunResult, RunningCommand } from './contract/result.ts';
+import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import type { Ending, Execution, WaitingSandbox } from './isolation/backend.ts';
 import { supervise } from './isolation/supervise.ts';
+import type { Supervised } from './isolation/supervise.ts';
 import type { Capture } from './output/capture.ts';
-import { decodeOutput } from './output/text.ts';
-import type { Planned } from './run.ts';
-import { cancelled, printable } from './run.ts';
+import { partialResult, resultOf } from './outcome.ts';
+import type { OutcomeParts } from './outcome.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
+import { redact, redactArguments } from './telemetry/redact.ts';
+
+/** Everything that was decided before a sandbox exists. */
+export interface Planned {
+  readonly policy: EffectivePolicy;
+  readonly spec: SandboxSpec;
+}
 
 /** What a run is made of once its sandbox waits. */
 export interface RunningParts {
@@ -33,8 +41,6 @@ export interface RunningParts {
   readonly cwd: string;
   readonly nonce: string;
 }
-
-const GRACE_SECONDS = 2;
 
 /** A command under way. */
 export class Running implements RunningCommand {
@@ -88,26 +94,27 @@ export class Running implements RunningCommand {
   }
 
   async #finish(): Promise<RunResult> {
-    const { host, operation, planned, captures, signal } = this.#parts;
-    const graceMs = (host.config.config.sandbox?.containers?.stop_timeout_seconds ?? GRACE_SECONDS) * 1000;
+    const { operation, signal } = this.#parts;
     try {
-      const { ending, timedOut } = await supervise(
-        this.#execution,
-        { timeoutMs: planned.policy.timeoutMs.value, graceMs },
-        host.telemetry.clock,
-      );
-      this.#end();
+      const { ending, timedOut } = await this.#supervised();
       if (ending.neverStarted) throw this.#neverStarted(ending.neverStarted);
-      const result = this.#assemble(ending, timedOut);
+      const result = resultOf(this.#outcome(), ending, timedOut);
       this.#observe(result);
       return result;
     } catch (error) {
-      this.#end();
-      captures.stdout.end();
-      captures.stderr.end();
       const failure = signal.aborted ? this.#withPartialResult(error) : error;
       operation.fail(failure);
       throw failure;
+    }
+  }
+
+  async #supervised(): Promise<Supervised> {
+    const { host, planned } = this.#parts;
+    const limits = { timeoutMs: planned.policy.timeoutMs.value, graceMs: host.settings.graceMs };
+    try {
+      return await supervise(this.#execution, limits, host.telemetry.clock);
+    } finally {
+      this.#end();
     }
   }
 
@@ -119,7 +126,6 @@ export class Running implements RunningCommand {
     this.#parts.captures.stderr.end();
     this.#removed = sandbox[Symbol.asyncDispose]().finally(() => {
       release();
-      host.operations.delete(sandboxId);
       host.telemetry.gauge(METRICS.active, host.slots.taken);
       host.bus.emit('SandboxTeardown', operation.correlationId, new Date(host.telemetry.clock.now()), {
         sandboxId,
@@ -130,35 +136,15 @@ export class Running implements RunningCommand {
     this.#parts.host.keep(this.#removed);
   }
 
-  #assemble(ending: Ending | null, timedOut: boolean): RunResult {
+  #outcome(): OutcomeParts {
     const { host, operation, planned, sandbox, captures, timings } = this.#parts;
-    const { spec } = planned;
-    const stdout = decodeOutput(captures.stdout.bytes(), captures.stdout.dropped > 0);
-    const stderr = decodeOutput(captures.stderr.bytes(), captures.stderr.dropped > 0);
     const runMs = host.telemetry.clock.monotonic() - this.#handedOver;
-    const dropped = { stdout: captures.stdout.dropped, stderr: captures.stderr.dropped };
-    const limit = ending ? exceeded(ending, timedOut, dropped) : undefined;
     return {
-      exitCode: timedOut || !ending ? null : ending.exitCode,
-      stdout: stdout.text,
-      stderr: stderr.text,
-      ...(stdout.bytes ? { stdoutBytes: stdout.bytes } : {}),
-      ...(stderr.bytes ? { stderrBytes: stderr.bytes } : {}),
-      dropped,
-      timedOut,
-      oomKilled: ending?.oomKilled ?? false,
-      ...(limit ? { limitExceeded: limit } : {}),
-      denials: [],
-      sandboxId: spec.identity.sandboxId,
+      spec: planned.spec,
       containerId: sandbox.id,
-      level: spec.level,
-      image: { reference: spec.image.reference, digest: spec.image.digest },
-      durationMs: runMs,
-      timings: { ...timings, runMs },
-      warm: false,
-      ...(ending?.usage ? { usage: ending.usage } : {}),
-      riskyChanges: [],
       correlationId: operation.correlationId,
+      captures,
+      timings: { ...timings, runMs },
     };
   }
 
@@ -209,7 +195,7 @@ export class Running implements RunningCommand {
 
   #withPartialResult(error: unknown): AcodeError {
     const { cause } = cancelled(error);
-    return new AcodeError('ACODE-SBX-014', { result: this.#assemble(null, false) }, { cause });
+    return new AcodeError('ACODE-SBX-014', { result: partialResult(this.#outcome()) }, { cause });
   }
 
   #neverStarted(why: NonNullable<Ending['neverStarted']>): AcodeError {
@@ -240,22 +226,21 @@ export class Running implements RunningCommand {
     }
   }
 
+  // Destroyed when the command ends: a source that never ends must not be waited for.
   async #pipe(source: Readable): Promise<void> {
     const stop = (): void => void source.destroy();
-    const ended = this.#execution.ended.then(stop, stop);
-    for await (const chunk of source) await this.#execution.write(chunk as Uint8Array | string);
-    if (!source.destroyed) return;
-    await Promise.race([ended, source.closed ? Promise.resolve() : once(source, 'close')]);
+    this.#execution.ended.then(stop, stop);
+    for await (const chunk of source as AsyncIterable<Uint8Array | string>) await this.#execution.write(chunk);
   }
 }
 
-function exceeded(
-  ending: Ending,
-  timedOut: boolean,
-  dropped: { stdout: number; stderr: number },
-): LimitName | undefined {
-  if (timedOut) return 'time';
-  if (ending.oomKilled) return 'memory';
-  if (ending.pidsRefused) return 'pids';
-  return dropped.stdout + dropped.stderr > 0 ? 'output' : undefined;
+/** What a cancelled operation rejects with, whatever the reason the signal carried. */
+export function cancelled(error: unknown): AcodeError {
+  const known = error instanceof AcodeError && error.is('ACODE-SBX-014');
+  return known ? error : new AcodeError('ACODE-SBX-014', {}, { cause: error });
+}
+
+/** A command as logs may show it. */
+export function printable(command: Command): string | string[] {
+  return typeof command === 'string' ? redact(command) : redactArguments(command);
 }

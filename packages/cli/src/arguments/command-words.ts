@@ -25,7 +25,7 @@ export function commandOf({ before, after, called, options }: CommandWords): Com
   if (rest.some(word => options.includes(word.split('=')[0] ?? '')))
     throw new UsageError(
       `Options stand before the command, and ${rest[0] ?? ''} stands after it.`,
-      `Write \`${called} ${rest.map(quoted).join(' ')} ${quoted(line)}\`, or \`${called} -- ${before.map(quoted).join(' ')}\` if the words belong to the command.`,
+      `Write \`${called} ${rest.map(quoted).join(' ')} ${quoted(line)}\`; if the words belong to the command, \`${called} ${together(before)}\`.`,
     );
   throw new UsageError(`${before.length} words without \`--\` could be read in two ways.`, forms(called, before));
 }
@@ -44,6 +44,10 @@ function vector(before: readonly string[], after: readonly string[], called: str
   if (after.length === 0 || after[0] === '')
     throw new UsageError('There is no command after `--`.', forms(called, ['echo', 'hi']));
   return after;
+}
+
+function together(words: readonly string[]): string {
+  return words.some(word => /\s/.test(word)) ? quoted(words.join(' ')) : `-- ${words.map(quoted).join(' ')}`;
 }
 
 function forms(called: string, words: readonly string[]): string {

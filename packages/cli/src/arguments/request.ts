@@ -16,6 +16,7 @@ import { variable } from './variable.ts';
 export function requestCommand(name: string) {
   return new Command(name)
     .argument('[command...]', 'one quoted line for the shell, or `-- program arguments…`')
+    .usage('[options] "<line>"  |  [options] -- <program> [arguments…]')
     .passThroughOptions()
     .optionsGroup('Sandbox options:')
     .option('--image <reference>', 'image of the sandbox')
@@ -60,6 +61,18 @@ export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
   'policy.level': '--level',
 };
 
+/** A sentence of the library about fields of the policy, in the words of the command line. */
+export function inOptions(text: string): string {
+  let out = text;
+  for (const [field, option] of Object.entries(POLICY_OPTIONS)) {
+    out = out.replaceAll(field, option);
+    const short = field.slice('policy.'.length);
+    // Shorter names are ordinary words too.
+    if (/[A-Z.]/.test(short)) out = out.replaceAll(short, option);
+  }
+  return out;
+}
+
 /** The request that the options describe. `inside` is where the user stands in the workspace. */
 export function requestOf(options: RequestOptions, inside: string): RunRequest {
   return {
@@ -93,6 +106,7 @@ function policyOf(options: RequestOptions): PolicyInput {
 type Present<Value> = { [Key in keyof Value]?: Exclude<Value[Key], undefined> };
 
 // A field that is there and undefined is not the same as one that is absent.
-function present<Value extends object>(value: Value): Present<Value> {
-  return Object.fromEntries(Object.entries(value).filter(([, item]) => item !== undefined)) as Present<Value>;
+function present<Value extends object>(value: Value): Present<Value>;
+function present(value: object): object {
+  return Object.fromEntries(Object.entries(value).filter(([, item]) => item !== undefined));
 }

@@ -3,6 +3,7 @@
 import type { CleanupReport } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
+import { shortId } from '../terminal/identifier.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
 import { oneLine } from '../terminal/text.ts';
@@ -18,10 +19,7 @@ export function cleanupCommand(perform: Perform) {
     .action((options, command) => perform(command, call => cleanUp(call, options)));
 }
 
-async function cleanUp(
-  call: Call,
-  options: { force?: true | undefined; dryRun?: true | undefined },
-): Promise<number> {
+async function cleanUp(call: Call, options: { force?: true | undefined; dryRun?: true | undefined }): Promise<number> {
   const report = await call.withHost(acode =>
     call.progress.during(
       'Removing sandboxes…',
@@ -40,9 +38,9 @@ async function cleanUp(
 export function renderCleanup(report: CleanupReport, look: Look): string {
   const { removed, failed, kept, dryRun } = report;
   const rows = [
-    ...removed.map(({ name, image, state }) => [name, image, state, dryRun ? 'would be removed' : 'removed']),
-    ...failed.map(({ sandbox, reason }) => [sandbox.name, sandbox.image, sandbox.state, `failed: ${reason}`]),
-    ...kept.map(({ name, image, state }) => [name, image, state, 'kept']),
+    ...removed.map(({ name, image, state }) => [name, shortId(image), state, dryRun ? 'would be removed' : 'removed']),
+    ...failed.map(({ sandbox, reason }) => [sandbox.name, shortId(sandbox.image), sandbox.state, `failed: ${reason}`]),
+    ...kept.map(({ name, image, state }) => [name, shortId(image), state, 'kept']),
   ];
   const listed = rows.length > 0 ? table(['NAME', 'IMAGE', 'STATE', 'RESULT'], rows, look) : '';
   return `${listed}${summary(report)}\n`;

@@ -4,10 +4,9 @@ import type { SandboxInfo } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import { age } from '../terminal/age.ts';
+import { shortId } from '../terminal/identifier.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
-
-const ID_LENGTH = 12;
 
 /** The command. */
 export function listCommand(perform: Perform) {
@@ -26,9 +25,9 @@ async function showList(call: Call): Promise<number> {
 export function renderList(items: readonly SandboxInfo[], look: Look): string {
   if (items.length === 0) return 'There are no sandboxes.\n';
   const rows = items.map(item => [
-    item.containerId.slice(0, ID_LENGTH),
+    shortId(item.containerId),
     item.name,
-    item.image,
+    shortId(item.image),
     item.state,
     age(item.createdAt, look.now),
   ]);

@@ -38,10 +38,7 @@ async function showLog(call: Call, reference: string): Promise<number> {
 
 async function replay(call: Call, log: SavedLog): Promise<void> {
   const { signal } = call.interruption;
-  await Promise.all([
-    pump(parts(log.stdout), call.stdout, signal),
-    pump(parts(log.stderr), call.stderr, signal),
-  ]);
+  await Promise.all([pump(parts(log.stdout), call.stdout, signal), pump(parts(log.stderr), call.stderr, signal)]);
   const { stdout, stderr } = log.dropped;
   if (stdout + stderr === 0) return;
   await call.say(

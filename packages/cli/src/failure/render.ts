@@ -1,5 +1,6 @@
 // A failure for a person: what happened, the details, and the way on. Never a stack trace.
 
+import { inOptions } from '../arguments/request.ts';
 import type { Look } from '../terminal/look.ts';
 import { oneLine } from '../terminal/text.ts';
 import type { FailureReport } from './report.ts';
@@ -7,20 +8,22 @@ import type { FailureReport } from './report.ts';
 /** The lines about a failure. With `verbose`, what lay behind it too. */
 export function renderFailure(report: FailureReport, look: Look, verbose: boolean): string {
   const { bold, cyan, dim, red } = look.colours;
-  const lines = [`${red(bold('acode:'))} ${oneLine(report.message)}`];
+  const lines = [`${red(bold('acode:'))} ${oneLine(inOptions(report.message))}`];
   for (const [name, value] of details(report, verbose)) lines.push(`${dim(`├▶ ${name}:`)} ${oneLine(value)}`);
-  lines.push(`${dim('╰▶')} ${cyan('hint:')} ${oneLine(report.hint)}`);
+  lines.push(`${dim('╰▶')} ${cyan('hint:')} ${oneLine(inOptions(report.hint))}`);
   return `${lines.join('\n')}\n`;
 }
 
 function details(report: FailureReport, verbose: boolean): (readonly [name: string, value: string])[] {
-  const { code, context, correlationId, message, causes } = report;
+  const { code, context, correlationId, message, hint, causes } = report;
   return [
     ['code', code] as const,
     ...Object.entries(context).flatMap(([name, value]) => {
       const text = plain(value);
-      // The message names most of the circumstances already.
-      return text === null || text === '' || message.includes(text) ? [] : [[name, text] as const];
+      // Message and hint name most of the circumstances already.
+      return text === null || text === '' || message.includes(text) || hint.includes(text)
+        ? []
+        : [[name, text] as const];
     }),
     ...(correlationId === null ? [] : [['correlation id', correlationId] as const]),
     ...(verbose ? causes.map(cause => ['cause', cause] as const) : []),

@@ -24,7 +24,7 @@ const MOST_CAUSES = 10;
 /** The report on anything that was thrown. */
 export function reportOn(error: unknown): FailureReport {
   if (error instanceof UsageError) return usage(error);
-  if (error instanceof AcodeError) return known(error);
+  if (isKnown(error)) return known(error);
   return {
     code: UNEXPECTED_CODE,
     message: `acode failed in a way it should not: ${messageOf(error)}.`,
@@ -34,6 +34,10 @@ export function reportOn(error: unknown): FailureReport {
     exitStatus: UNEXPECTED_STATUS,
     causes: causesOf(error),
   };
+}
+
+function isKnown(error: unknown): error is AcodeError {
+  return error instanceof AcodeError;
 }
 
 function usage(error: UsageError): FailureReport {
@@ -58,7 +62,7 @@ function causesOf(error: unknown): string[] {
   let at = error;
   while (at instanceof Error && at.cause !== undefined && causes.length < MOST_CAUSES) {
     at = at.cause;
-    causes.push(at instanceof AcodeError ? `${at.code}: ${at.message}` : messageOf(at));
+    causes.push(isKnown(at) ? `${at.code}: ${at.message}` : messageOf(at));
   }
   return causes;
 }

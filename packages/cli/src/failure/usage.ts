@@ -8,10 +8,13 @@ export class UsageError extends Error {
   readonly code = USAGE_CODE;
   readonly hint: string;
   readonly exitStatus = 2;
+  /** What a person is shown instead of message and hint, where a whole help text serves better. */
+  readonly help: string;
 
-  constructor(message: string, hint: string) {
+  constructor(message: string, hint: string, help = '') {
     super(message);
     this.name = 'UsageError';
     this.hint = hint;
+    this.help = help;
   }
 }

@@ -4,7 +4,7 @@ import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LineCounter, isMap, parseDocument } from 'yaml';
 import type { Document } from 'yaml';
-import { z } from 'zod';
+import type { z } from 'zod';
 import { AcodeError } from '../contract/errors.ts';
 import { configSchema, isPlanned } from './schema.ts';
 import type { Config } from './schema.ts';
@@ -27,9 +27,9 @@ export async function loadUserConfig(directory: string, file?: string): Promise<
 }
 
 /** The one key that is read before the root guard; a file that cannot be understood allows nothing. */
-export async function readAllowRoot(directory: string, file?: string): Promise<boolean> {
+export async function readAllowRoot(directory: string): Promise<boolean> {
   try {
-    const text = await readBounded(file ?? join(directory, 'config.yml'), false);
+    const text = await readBounded(join(directory, 'config.yml'), false);
     const value: unknown = text === null ? null : parseDocument(text).toJS({ maxAliasCount: MOST_ALIASES });
     return typeof value === 'object' && value !== null && 'allow_root' in value && value.allow_root === true;
   } catch {

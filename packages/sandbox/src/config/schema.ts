@@ -1,7 +1,7 @@
 // The schema of the configuration file: every key, strict, in the words of the file.
 
 import { z } from 'zod';
-import { parseBytes } from '../policy/units.ts';
+import { parseBytes } from './units.ts';
 
 const seconds = z.number().positive().max(86_400);
 const megabytes = z.number().positive();

@@ -9,7 +9,7 @@ const codes = Object.keys(ERRORS) as ErrorCode[];
 describe('the error table', () => {
   it.each(codes)('%s has a message, a hint and an exit status for its example', code => {
     const { title, example, exit } = ERRORS[code];
-    const error = new AcodeError(code, example as never);
+    const error = new AcodeError(code, example);
     expect(title).not.toBe('');
     expect(error.message).toMatch(/[^\s].*\.$/);
     expect(error.hint.length).toBeGreaterThan(10);

@@ -12,6 +12,8 @@ export interface ErrorEntry<Context> {
   readonly hint: (context: Context) => string;
   /** The exit status of the command line. */
   readonly exit: number;
+  /** The exit status, where it depends on the context. */
+  readonly exitFor?: (context: Context) => number;
   /** A context as it really occurs; docs/errors.md is generated from it. */
   readonly example: Context;
 }
@@ -24,6 +26,7 @@ function entry<Context>(row: ErrorEntry<Context>): ErrorEntry<Context> {
 export type SecurityViolation =
   | 'PrivilegedUser'
   | 'DangerousEnvironment'
+  | 'DangerousImage'
   | 'SpecMismatch'
   | 'MountMismatch'
   | 'KernelMismatch'
@@ -89,7 +92,9 @@ const ROWS = {
     hint: c =>
       c.violation === 'PrivilegedUser' || c.violation === 'DangerousEnvironment'
         ? 'Leave the option out; the safe value is the default.'
-        : 'Nothing of the command ran. If you did not change the engine or the directory yourself, treat this as an attack and look at what else writes there.',
+        : c.violation === 'DangerousImage'
+          ? 'Use another image, or rebuild this one without that volume.'
+          : 'Nothing of the command ran. If you did not change the engine or the directory yourself, treat this as an attack and look at what else writes there.',
     exit: 125,
     example: { violation: 'MountMismatch', detail: '/workspace is not the directory that was checked' },
   }),
@@ -134,6 +139,8 @@ const ROWS = {
         ? 'Check the spelling, or choose an image that has the command with --image. A line for the shell goes in quotes: acode sandbox exec "a | b".'
         : 'Make the file executable (chmod +x), or name its interpreter: acode sandbox exec -- sh ./script.',
     exit: 127,
+    // Shells tell the two apart: 127 is “not found”, 126 “found but not executable”.
+    exitFor: c => (c.reason === 'not executable' ? 126 : 127),
     example: { command: 'gti', image: 'node:20-alpine', reason: 'not found' },
   }),
   'ACODE-SBX-016': entry<{ what: string; instead: string }>({
@@ -248,7 +255,9 @@ export const ERRORS: { readonly [Code in ErrorCode]: ErrorEntry<ErrorContexts[Co
  * }
  */
 export class AcodeError<Code extends ErrorCode = ErrorCode> extends Error {
+  /** Which error it is. */
   readonly code: Code;
+  /** Its circumstances, typed by the code. */
   readonly context: ErrorContexts[Code];
   /** What a person or an agent should do next. */
   readonly hint: string;
@@ -264,16 +273,12 @@ export class AcodeError<Code extends ErrorCode = ErrorCode> extends Error {
     this.code = code;
     this.context = context;
     this.hint = row.hint(context);
-    this.exitStatus = exitStatusOf(code, context, row.exit);
+    this.exitStatus = row.exitFor?.(context) ?? row.exit;
   }
 
   /** Narrows the error to one code, and with it the type of `context`. */
   is<Wanted extends ErrorCode>(code: Wanted): this is AcodeError<Wanted> {
-    return (this.code as ErrorCode) === code;
+    const own: ErrorCode = this.code;
+    return own === code;
   }
-}
-
-// Shells tell the two apart: 127 is "not found", 126 "found but not executable".
-function exitStatusOf(code: ErrorCode, context: object, usual: number): number {
-  return code === 'ACODE-SBX-015' && 'reason' in context && context.reason === 'not executable' ? 126 : usual;
 }

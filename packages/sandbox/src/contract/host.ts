@@ -72,7 +72,7 @@ export interface CleanupOptions {
 export interface CleanupReport {
   readonly removed: readonly SandboxInfo[];
   readonly failed: readonly { readonly sandbox: SandboxInfo; readonly reason: string }[];
-  /** What was left alone, because it runs. */
+  /** What was left alone, because it has not ended. */
   readonly kept: readonly SandboxInfo[];
   readonly dryRun: boolean;
 }

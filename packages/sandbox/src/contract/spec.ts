@@ -42,6 +42,19 @@ export interface SandboxIdentity {
   readonly sandboxId: string;
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
+  /** The operation it is made for. */
+  readonly correlationId: string;
+}
+
+/** What a backend found out about an image. */
+export interface ImageFacts {
+  readonly reference: string;
+  readonly id: string;
+  readonly digest: string;
+  /** `NAME=value` as the image has them. */
+  readonly environment: readonly string[];
+  /** Paths the image declares as volumes: the engine would give each a writable one of its own. */
+  readonly volumes: readonly string[];
 }
 
 /** The plan of one sandbox. */

@@ -4,9 +4,8 @@ import type { SandboxDetails, SandboxInfo, Status } from '../contract/host.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { Usage } from '../contract/result.ts';
-import type { SandboxSpec } from '../contract/spec.ts';
+import type { ImageFacts, SandboxSpec } from '../contract/spec.ts';
 import type { Handover } from './handover/script.ts';
-import type { ImageFacts } from './plan.ts';
 
 /** What a backend can really do on this host. */
 export interface Capability {

@@ -9,6 +9,7 @@ import { containerEnvironment, createRequest } from './docker/request.ts';
 import { planSandbox } from './plan.ts';
 import type { PlanFacts } from './plan.ts';
 
+const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
 const MIB = 1024 ** 2;
 const facts: PlanFacts = {
   level: 'docker',
@@ -17,7 +18,7 @@ const facts: PlanFacts = {
     id: 'sha256:aa',
     digest: 'sha256:bb',
     environment: ['PATH=/bin', 'LD_PRELOAD=/x.so', 'LANG=C', 'NODE_OPTIONS=--inspect', 'EMPTY'],
-    volumes: ['/data', '/tmp', '/workspace'],
+    volumes: ['/data', '/data/', '/tmp/', '/workspace'],
   },
   workspace: { root: '/w:x,source=/etc', identity: { device: 1, inode: 2 } },
 };
@@ -28,6 +29,7 @@ const plan = (input: PolicyInput = {}, more: Partial<PlanFacts> = {}) =>
     sandboxId: 'id',
     name: 'acode-x-run-001',
     labels: { 'acode.spec': hash },
+    correlationId: 'c',
   }));
 
 describe('planSandbox', () => {
@@ -55,9 +57,26 @@ describe('planSandbox', () => {
     expect(plan().tmpfs[1]?.bytes).toBe(16 * MIB);
   });
 
+  it.each(['/proc/x', '/sys', '/dev/shm', '/', 'proc/../sys', '/x/../proc'])(
+    'refuses an image with a volume at %s',
+    volume => {
+      expect(() => plan({}, { image: { ...facts.image, volumes: [volume] } })).toThrow(
+        expect.objectContaining({
+          code: 'ACODE-SBX-010',
+          context: expect.objectContaining({ violation: 'DangerousImage' }),
+        }),
+      );
+    },
+  );
+
   it('hashes everything but who it is: the same for the same, another for any difference', () => {
     const one = plan();
-    const other = planSandbox(policy(), facts, () => ({ sandboxId: 'other', name: 'other', labels: {} }));
+    const other = planSandbox(policy(), facts, () => ({
+      sandboxId: 'other',
+      name: 'other',
+      labels: {},
+      correlationId: 'd',
+    }));
     expect(other.hash).toBe(one.hash);
     expect(one.identity.labels['acode.spec']).toBe(one.hash);
     const changes = [
@@ -226,7 +245,7 @@ describe('createRequest', () => {
         expect(PidsLimit).toBeGreaterThan(0);
         expect((request.HostConfig['Mounts'] as unknown as object[]).length).toBe(1);
       }),
-      { numRuns: 500 },
+      { numRuns: FACTOR * 500 },
     );
     expect(accepted).toBeGreaterThan(20);
   });

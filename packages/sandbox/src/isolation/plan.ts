@@ -1,9 +1,11 @@
 // Step 3 of the pipe: an effective policy becomes the plan of one sandbox. Pure: no I/O, the same input gives the same plan.
 
 import { createHash } from 'node:crypto';
+import { posix } from 'node:path';
+import { AcodeError } from '../contract/errors.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy, Limits } from '../contract/policy.ts';
-import type { ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from '../contract/spec.ts';
+import type { ImageFacts, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from '../contract/spec.ts';
 import { isDangerous } from '../policy/environment.ts';
 import type { Workspace } from '../workspace/locate.ts';
 
@@ -12,17 +14,6 @@ export const WORKSPACE_TARGET = '/workspace';
 
 const HOME = '/home/sandbox';
 const RUN_BYTES = 16 * 1024 ** 2;
-
-/** What a backend found out about an image. */
-export interface ImageFacts {
-  readonly reference: string;
-  readonly id: string;
-  readonly digest: string;
-  /** `NAME=value` as the image has them. */
-  readonly environment: readonly string[];
-  /** Paths the image declares as volumes: the engine would give each a writable one of its own. */
-  readonly volumes: readonly string[];
-}
 
 /** What planning needs besides the policy. */
 export interface PlanFacts {
@@ -90,6 +81,18 @@ function tmpfsSpecs(bytes: number, volumes: readonly string[]): TmpfsSpec[] {
     { target: HOME, bytes, mode: '0700' },
   ];
   const taken = new Set([...own.map(({ target }) => target), WORKSPACE_TARGET]);
-  const masks = volumes.filter(target => !taken.has(target)).map(target => ({ target, bytes, mode: '0755' }));
+  const wanted = new Set(volumes.map(volumeTarget));
+  const masks = [...wanted].filter(target => !taken.has(target)).map(target => ({ target, bytes, mode: '0755' }));
   return [...own, ...masks];
+}
+
+// A mount over the kernel’s own file systems is how runtimes were broken out of; an image has no business asking for one.
+function volumeTarget(volume: string): string {
+  const target = posix.resolve('/', volume);
+  if (target !== '/' && !['/proc', '/sys', '/dev'].some(tree => target === tree || target.startsWith(`${tree}/`)))
+    return target;
+  throw new AcodeError('ACODE-SBX-010', {
+    violation: 'DangerousImage',
+    detail: `the image declares a volume at ${volume}`,
+  });
 }

@@ -10,13 +10,28 @@ import { Removals } from './removal.ts';
 import { Session } from './session.ts';
 
 const session = (more: Partial<ConstructorParameters<typeof Session>[0]> = {}) =>
-  new Session({ id: undefined, host: 'h', uid: 7, namePrefix: 'acode', extraLabels: {}, now: () => 0, ...more });
-const of = { task: undefined, session: undefined, profile: 'exec', level: 'docker' as const, specHash: 'spec' };
+  new Session({
+    id: undefined,
+    host: 'h',
+    uid: 7,
+    settings: { namePrefix: 'acode', labels: {} },
+    now: () => 0,
+    ...more,
+  });
+const of = {
+  task: undefined,
+  session: undefined,
+  profile: 'exec',
+  level: 'docker' as const,
+  specHash: 'spec',
+  correlationId: 'c',
+  preview: false,
+};
 
 describe('Session', () => {
   it('labels each sandbox with everything, in full', () => {
     const long = `task-${'x'.repeat(100)}`;
-    const mine = session({ id: 'my-session', extraLabels: { team: 'blue' } });
+    const mine = session({ id: 'my-session', settings: { namePrefix: 'acode', labels: { team: 'blue' } } });
     const { sandboxId, labels, name } = mine.identify({ ...of, task: long });
     expect(labels).toEqual({
       team: 'blue',
@@ -49,8 +64,13 @@ describe('Session', () => {
     expect(session().id).not.toBe(session().id);
   });
 
+  it('does not use a number up for a preview', () => {
+    const mine = session();
+    expect(mine.identify({ ...of, preview: true }).name).toBe(mine.identify(of).name);
+  });
+
   it('does not let anybody set a reserved label', () => {
-    expect(() => session({ extraLabels: { 'acode.uid': '0' } })).toThrow(
+    expect(() => session({ settings: { namePrefix: 'acode', labels: { 'acode.uid': '0' } } })).toThrow(
       expect.objectContaining({ code: 'ACODE-SBX-013' }),
     );
   });

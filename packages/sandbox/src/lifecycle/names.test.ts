@@ -40,7 +40,7 @@ describe('containerName', () => {
   });
 
   it('drops a hyphen at the cut', () => {
-    const name = containerName({ session: SESSION, task: `${'ab-'.repeat(60)}`, sequence: 1 });
+    const name = containerName({ session: SESSION, task: 'ab-'.repeat(60), sequence: 1 });
     expect(name).not.toContain('--');
   });
 

@@ -12,12 +12,11 @@ export interface SessionOptions {
   readonly id: string | undefined;
   readonly host: string;
   readonly uid: number;
-  readonly namePrefix: string;
-  readonly extraLabels: Readonly<Record<string, string>>;
+  readonly settings: { readonly namePrefix: string; readonly labels: Readonly<Record<string, string>> };
   readonly now: () => number;
 }
 
-// No sandbox outlives this, whatever happens to its owner.
+// The hard maximum of a sandbox’s life, written where whoever cleans up will find it.
 const HARD_MAXIMUM_MS = 25 * 3600 * 1000;
 
 // What an id may look like: it becomes part of labels and names, which anybody may read who can ask the engine.
@@ -33,7 +32,7 @@ export class Session {
 
   constructor(options: SessionOptions) {
     this.id = checkId(options.id ?? randomUUID(), 'sessionId');
-    for (const name of Object.keys(options.extraLabels)) {
+    for (const name of Object.keys(options.settings.labels)) {
       if (name.startsWith(RESERVED))
         throw new AcodeError('ACODE-SBX-013', {
           source: 'configuration',
@@ -44,20 +43,22 @@ export class Session {
     this.#options = options;
   }
 
-  /** Names the next sandbox of a task. */
+  /** Names the next sandbox of a task; with `preview`, without using its number up. */
   identify(of: {
     task: string | undefined;
     session: string | undefined;
     profile: string;
     level: Level;
     specHash: string;
+    correlationId: string;
+    preview: boolean;
   }): SandboxIdentity {
-    const { host, uid, namePrefix, extraLabels, now } = this.#options;
+    const { host, uid, settings, now } = this.#options;
     const task = checkId(of.task ?? 'run', 'taskId');
     const session = checkId(of.session ?? this.id, 'sessionId');
     const key = `${session}\n${task}`;
     const sequence = (this.#sequences.get(key) ?? 0) + 1;
-    this.#sequences.set(key, sequence);
+    if (!of.preview) this.#sequences.set(key, sequence);
     const sandboxId = randomUUID();
     const createdAt = new Date(now());
     const facts = {
@@ -76,8 +77,9 @@ export class Session {
     };
     return {
       sandboxId,
-      name: containerName({ session, task, sequence, prefix: namePrefix }),
-      labels: sandboxLabels(facts, extraLabels),
+      name: containerName({ session, task, sequence, prefix: settings.namePrefix }),
+      labels: sandboxLabels(facts, settings.labels),
+      correlationId: of.correlationId,
     };
   }
 }

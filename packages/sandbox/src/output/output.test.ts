@@ -92,8 +92,16 @@ describe('TerminalSanitiser', () => {
     ['eight-bit controls do not act', 'a\u009b31mb', 'a�31mb'],
     ['delete and backspace are shown', 'a\u0008\u007f', 'a␈␡'],
     ['an escape at the end is shown', 'x\u001b', 'x␛'],
+    ['an endless escape sequence is shown', `\u001b[${'1'.repeat(70)}`, `␛[${'1'.repeat(70)}`],
   ])('%s', (_, text, expected) => {
     expect(clean(text)).toBe(expected);
+  });
+
+  it('withholds no more than a few bytes', () => {
+    const sanitiser = new TerminalSanitiser();
+    expect(sanitiser.push(Buffer.from(`\u001b[${'1'.repeat(62)}`)) + sanitiser.push(Buffer.from('visible'))).toContain(
+      'visible',
+    );
   });
 
   it('gives the same however the text is cut', () => {

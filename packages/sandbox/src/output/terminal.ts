@@ -2,6 +2,8 @@
 
 // Colour and weight (SGR) are the only sequences worth keeping; anything else could move the cursor over what the user
 // reads, set the title, write the clipboard or answer back on standard input.
+// No colour is longer; holding more back would let a program withhold output.
+const LONGEST = 32;
 const SGR = /^\u001b\[[0-9;]*m/;
 // Direction overrides make text read otherwise than it is.
 const BIDI = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
@@ -16,7 +18,7 @@ export class TerminalSanitiser {
     return this.#clean(this.#held + this.#decoder.decode(data, { stream: true }), false);
   }
 
-  /** What is left at the end of the stream, with colours reset. */
+  /** What is left at the end of the stream. */
   end(): string {
     return this.#clean(this.#held + this.#decoder.decode(), true);
   }
@@ -25,27 +27,22 @@ export class TerminalSanitiser {
     this.#held = '';
     let out = '';
     for (let at = 0; at < text.length;) {
-      const character = text[at] ?? '';
-      if (character === '\u001b') {
-        const rest = text.slice(at, at + 64);
-        const colour = SGR.exec(rest);
-        if (!colour && !last && /^\u001b(?:\[[0-9;]*)?$/.test(rest)) {
-          this.#held = text.slice(at);
-          return out;
-        }
-        out += colour ? colour[0] : '␛';
-        at += colour ? colour[0].length : 1;
-        continue;
-      }
-      if (character === '\r' && at + 1 === text.length && !last) {
-        this.#held = '\r';
+      if (!last && mayGoOn(text.slice(at, at + LONGEST))) {
+        this.#held = text.slice(at);
         return out;
       }
-      out += safe(character, text[at + 1]);
-      at += 1;
+      const colour = SGR.exec(text.slice(at, at + LONGEST))?.[0];
+      out += colour ?? safe(text[at] ?? '', text[at + 1]);
+      at += colour?.length ?? 1;
     }
     return out;
   }
+}
+
+// An escape sequence or a line end of which only the beginning is there: what it is shows with the next bytes.
+function mayGoOn(rest: string): boolean {
+  if (rest.length === LONGEST) return false;
+  return rest === '\r' || /^\u001b(?:\[[0-9;]*)?$/.test(rest);
 }
 
 function safe(character: string, next: string | undefined): string {
@@ -53,6 +50,7 @@ function safe(character: string, next: string | undefined): string {
   if (character === '\n' || character === '\t') return character;
   // A carriage return before a newline is a line end; alone it would overwrite the line, so it begins a new one.
   if (character === '\r') return next === '\n' ? '' : '\n';
+  // The pictures of control characters stand in the same order as they do.
   if (code < 0x20) return String.fromCharCode(0x2400 + code);
   if (code === 0x7f) return '␡';
   if ((code >= 0x80 && code < 0xa0) || BIDI.test(character)) return '�';

@@ -11,6 +11,12 @@ export function decideLevel(asked: Level | 'auto', available: readonly Level[]):
     null,
   );
   if (strongest !== null && (asked === 'auto' || asked === strongest)) return strongest;
+  if (asked !== 'auto' && strongest !== null && isAtLeast(strongest, asked)) {
+    throw new AcodeError('ACODE-SBX-016', {
+      what: `policy.level: ${asked}`,
+      instead: `Leave it out: ${strongest}, which is stronger, is used.`,
+    });
+  }
   throw new AcodeError('ACODE-SBX-012', {
     required: asked === 'auto' ? 'docker' : asked,
     available: strongest ?? 'none',

@@ -9,7 +9,7 @@ import { decideLevel } from './decide.ts';
 import { checkEnvironment, isDangerous } from './environment.ts';
 import { assertNotRoot } from './guard.ts';
 import { resolvePolicy } from './resolve.ts';
-import { formatBytes, parseBytes } from './units.ts';
+import { formatBytes, parseBytes } from '../config/units.ts';
 
 const MIB = 1024 ** 2;
 const host = { caller: { uid: 1001, gid: 1002 }, cpus: 2 };
@@ -155,8 +155,8 @@ describe('resolvePolicy', () => {
     );
   });
 
-  it.each(['0:0', '0:5', '5:0'] as const)('refuses root as %s', user => {
-    expect(() => resolve({ user })).toThrow(expect.objectContaining({ code: 'ACODE-SBX-010' }));
+  it.each(['0:0', '0:5', '5:0'] as const)('refuses root as %s', root => {
+    expect(() => resolve({ user: root })).toThrow(expect.objectContaining({ code: 'ACODE-SBX-010' }));
   });
 });
 
@@ -170,10 +170,17 @@ describe('decideLevel', () => {
   it.each([
     ['auto', []],
     ['gvisor', ['docker']],
-    ['none', ['docker']],
   ] as const)('fails closed for %s where there is %j', (asked, available) => {
     expect(() => decideLevel(asked, available)).toThrow(
       expect.objectContaining({ code: 'ACODE-SBX-012', message: expect.stringContaining('fail-closed') }),
+    );
+  });
+});
+
+describe('a level weaker than what there is', () => {
+  it('is refused in words of its own, and never chosen', () => {
+    expect(() => decideLevel('none', ['docker'])).toThrow(
+      expect.objectContaining({ code: 'ACODE-SBX-016', message: expect.stringContaining('policy.level: none') }),
     );
   });
 });

@@ -2,10 +2,10 @@
 
 import { AcodeError } from '../contract/errors.ts';
 import { policyInputSchema } from '../contract/policy.ts';
-import type { EffectivePolicy, Layer, Limits, PolicyInput, Sourced, UserId } from '../contract/policy.ts';
+import type { EffectivePolicy, Limits, PolicyInput, Sourced, UserId } from '../contract/policy.ts';
 import type { LoadedConfig } from '../config/load.ts';
 import { CEILINGS, DEFAULT_IMAGE, LEAST_MEMORY, PROFILES, TIMEOUT_MS } from './profiles.ts';
-import { formatBytes } from './units.ts';
+import { formatBytes } from '../config/units.ts';
 
 /** What resolving needs to know about the caller and the machine. */
 export interface ResolveHost {
@@ -18,47 +18,28 @@ export interface ResolveHost {
 /** Merges built-in values, the user’s configuration and the request, and clamps them. Pure. */
 export function resolvePolicy(input: PolicyInput, user: LoadedConfig, host: ResolveHost): EffectivePolicy {
   const request = checked(input);
-  refuseUnavailable(request);
+  const available = refuseUnavailable(request);
   const pick = picker(user.source);
-  const config = user.config.sandbox;
-  const profile = pick(
-    'profile',
-    request.profile === 'swarm' ? undefined : request.profile,
-    undefined,
-    'exec' as const,
-  );
+  const { defaults, images, mounts } = user.config.sandbox ?? {};
+  const timeout = { key: 'sandbox.defaults.timeout_seconds', value: milliseconds(defaults?.timeout_seconds) };
+  const asked = pick('user', request.user, { key: 'sandbox.defaults.user', value: defaults?.user }, 'caller');
+  const profile = pick('profile', available.profile, undefined, 'exec' as const);
   const warnings: string[] = [];
   return {
     profile,
     level: pick('level', request.level, undefined, 'auto' as const),
-    image: pick(
-      'image',
-      request.image,
-      { key: 'sandbox.images.default', value: config?.images?.default },
-      DEFAULT_IMAGE,
-    ),
-    pull: pick('pull', request.pull === 'always' ? undefined : request.pull, undefined, 'missing' as const),
+    image: pick('image', request.image, { key: 'sandbox.images.default', value: images?.default }, DEFAULT_IMAGE),
+    pull: pick('pull', available.pull, undefined, 'missing' as const),
     limits: resolveLimits(request, user, host, profile.value, warnings),
-    timeoutMs: clampTimeout(
-      pick(
-        'timeoutMs',
-        request.timeoutMs,
-        { key: 'sandbox.defaults.timeout_seconds', value: milliseconds(config?.defaults?.timeout_seconds) },
-        TIMEOUT_MS,
-      ),
+    timeoutMs: clamp(
+      'timeoutMs',
+      pick('timeoutMs', request.timeoutMs, timeout, TIMEOUT_MS),
+      CEILINGS.timeoutMs,
       warnings,
     ),
-    network: pick('network', request.network === 'none' ? 'none' : undefined, undefined, 'none' as const),
-    workspace: pick(
-      'workspace',
-      request.workspace === 'fork' ? undefined : request.workspace,
-      workspaceMode(config?.mounts?.workspace_mode),
-      'direct' as const,
-    ),
-    user: resolveUser(
-      pick('user', request.user, { key: 'sandbox.defaults.user', value: config?.defaults?.user }, 'caller'),
-      host.caller,
-    ),
+    network: pick('network', available.network, undefined, 'none' as const),
+    workspace: pick('workspace', available.workspace, workspaceMode(mounts?.workspace_mode), 'direct' as const),
+    user: resolveUser(asked, host.caller),
     warnings,
   };
 }
@@ -94,29 +75,41 @@ function checked(input: PolicyInput): PolicyInput {
   throw new AcodeError('ACODE-SBX-017', { field, reason });
 }
 
+/** The part of a request that has effect now. */
+interface Available {
+  readonly profile: 'exec' | 'task' | undefined;
+  readonly pull: 'missing' | 'never' | undefined;
+  readonly network: 'none' | undefined;
+  readonly workspace: 'direct' | 'readonly' | undefined;
+}
+
 // Fields of the full policy that a later version gives effect to. They are refused, never ignored.
-function refuseUnavailable(request: PolicyInput): void {
-  const { network } = request;
-  const absent: readonly (readonly [boolean, string, string])[] = [
-    [request.profile === 'swarm', 'policy.profile: swarm', 'Use the exec or task profile.'],
-    [request.runtime !== undefined, 'policy.runtime', 'Leave it out: the engine’s default runtime is used.'],
-    [request.pull === 'always', 'policy.pull: always', 'Pull the image yourself, then run without it.'],
-    [
-      network !== undefined && network !== 'none',
-      'policy.network other than none',
-      'Leave it out: the sandbox has no network.',
-    ],
-    [(request.ports?.length ?? 0) > 0, 'policy.ports', 'Leave it out: the sandbox has no network.'],
-    [(request.dns?.length ?? 0) > 0, 'policy.dns', 'Leave it out: the sandbox has no network.'],
-    [request.workspace === 'fork', 'policy.workspace: fork', 'Use readonly to keep the host tree untouched.'],
-    [(request.mounts?.length ?? 0) > 0, 'policy.mounts', 'Put what the command needs into the workspace.'],
-    [
-      Array.isArray(request.caches) && request.caches.length > 0,
-      'policy.caches',
-      'Leave it out: nothing is cached between runs.',
-    ],
-  ];
-  for (const [asked, what, instead] of absent) if (asked) throw new AcodeError('ACODE-SBX-016', { what, instead });
+function refuseUnavailable(request: PolicyInput): Available {
+  const { profile, pull, network, workspace } = request;
+  if (profile === 'swarm') throw later('policy.profile: swarm', 'Use the exec or task profile.');
+  if (pull === 'always') throw later('policy.pull: always', 'Pull the image yourself, then run without it.');
+  if (network !== undefined && network !== 'none') throw later('policy.network other than none', NO_NETWORK);
+  if (workspace === 'fork') throw later('policy.workspace: fork', 'Use readonly to keep the host tree untouched.');
+  if (request.runtime !== undefined)
+    throw later('policy.runtime', 'Leave it out: the engine’s default runtime is used.');
+  for (const [field, instead] of LATER_LISTS) {
+    const list = request[field];
+    if (Array.isArray(list) && list.length > 0) throw later(`policy.${field}`, instead);
+  }
+  return { profile, pull, network, workspace };
+}
+
+const NO_NETWORK = 'Leave it out: the sandbox has no network.';
+
+const LATER_LISTS = [
+  ['ports', NO_NETWORK],
+  ['dns', NO_NETWORK],
+  ['mounts', 'Put what the command needs into the workspace.'],
+  ['caches', 'Leave it out: nothing is cached between runs.'],
+] as const;
+
+function later(what: string, instead: string): AcodeError {
+  return new AcodeError('ACODE-SBX-016', { what, instead });
 }
 
 const CONFIG_KEYS: Readonly<Record<keyof Limits, string>> = {
@@ -188,17 +181,13 @@ function clamp(name: string, asked: Sourced<number>, ceiling: number, warnings: 
   return { ...asked, value: ceiling };
 }
 
-function clampTimeout(asked: Sourced<number>, warnings: string[]): Sourced<number> {
-  return clamp('timeoutMs', asked, CEILINGS.timeoutMs, warnings);
-}
-
 function resolveUser(asked: Sourced<string>, caller: UserId): Sourced<UserId> {
   const { layer, where } = asked;
   const value = asked.value === 'caller' || asked.value === 'host' ? caller : parseUser(asked.value);
   if (value.uid === 0 || value.gid === 0) {
     throw new AcodeError('ACODE-SBX-010', {
       violation: 'PrivilegedUser',
-      detail: `a sandbox never runs as root (${layer as Layer}: ${where})`,
+      detail: `a sandbox never runs as root (${layer}: ${where})`,
     });
   }
   return { value, layer, where };

@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { AcodeError } from '../contract/errors.ts';
 import type { Clock, LogFields, Logger, MetricLabels, Metrics } from '../contract/ports.ts';
-import { redactValue } from './redact.ts';
+import { redactFields } from './redact.ts';
 
 /** What is measured, by name. */
 export const METRICS = {
@@ -11,7 +11,6 @@ export const METRICS = {
   execute: 'acode_container_exec_ms',
   cleanup: 'acode_container_cleanup_ms',
   active: 'acode_containers_active',
-  orphaned: 'acode_containers_orphaned',
   operations: 'acode_container_ops_total',
   limits: 'acode_limit_exceeded_total',
   oom: 'acode_oom_total',
@@ -39,7 +38,7 @@ export class Telemetry {
 
   /** Writes one line. */
   log(level: keyof Logger, message: string, fields: LogFields): void {
-    this.#logger?.[level](redactValue({ session: this.#session, ...fields }) as LogFields, message);
+    this.#logger?.[level](redactFields({ session: this.#session, ...fields }), message);
   }
 
   increment(name: string, labels?: MetricLabels): void {

@@ -1,7 +1,7 @@
 // No secret that has a known shape or a telling name survives redaction; ordinary text does.
 
 import { describe, expect, it } from 'vitest';
-import { redact, redactArguments, redactValue } from './redact.ts';
+import { redact, redactArguments, redactFields } from './redact.ts';
 
 describe('redact', () => {
   it.each([
@@ -56,11 +56,11 @@ describe('redactArguments', () => {
   });
 });
 
-describe('redactValue', () => {
+describe('redactFields', () => {
   it('goes through objects and lists, by key and by shape', () => {
     const error = new Error('kept');
     expect(
-      redactValue({
+      redactFields({
         password: 'p',
         nested: [{ url: 'x://u:pw@h' }],
         argv: ['--token', 't'],

@@ -39,16 +39,24 @@ export function redactArguments(argv: readonly string[]): string[] {
   return argv.map((argument, index) => (index > 0 && FLAG.test(argv[index - 1] ?? '') ? MASK : redact(argument)));
 }
 
-/** A log value with every string in it redacted, and every value under a secret-looking key replaced. */
-export function redactValue(value: unknown): unknown {
-  if (typeof value === 'string') return redact(value);
-  if (Array.isArray(value))
-    return value.every(item => typeof item === 'string') ? redactArguments(value) : value.map(redactValue);
-  if (value === null || typeof value !== 'object' || value instanceof Error) return value;
+/** Log fields with every string in them redacted, and every value under a secret-looking key replaced. */
+export function redactFields(fields: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [
+    Object.entries(fields).map(([key, item]) => [
       key,
       SECRET_KEY.test(key) && typeof item === 'string' ? MASK : redactValue(item),
     ]),
   );
+}
+
+function redactValue(value: unknown): unknown {
+  if (typeof value === 'string') return redact(value);
+  if (Array.isArray(value)) return redactList(value);
+  if (value === null || typeof value !== 'object' || value instanceof Error) return value;
+  return redactFields({ ...value });
+}
+
+function redactList(list: readonly unknown[]): unknown[] {
+  const words = list.filter(item => typeof item === 'string');
+  return words.length === list.length ? redactArguments(words) : list.map(redactValue);
 }

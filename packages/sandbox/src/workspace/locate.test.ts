@@ -48,12 +48,23 @@ describe('validateWorkspace', () => {
     expect(workspace.identity.inode).toBeGreaterThan(0);
   });
 
-  it.each(['/', '/tmp/..', '/proc/self/root', '/etc', '/etc/ssl', '/usr', '/tmp', '/var', '/proc/self', '/dev/shm'])(
-    'refuses %s',
-    async path => {
-      await expect(validateWorkspace(path, own)).rejects.toMatchObject({ code: 'ACODE-SBX-003' });
-    },
-  );
+  it.each([
+    '/',
+    '/tmp/..',
+    '/proc/self/root',
+    '/etc',
+    '/etc/ssl',
+    '/usr',
+    '/tmp',
+    '/var',
+    '/proc/self',
+    '/dev/shm',
+    '/run/lock',
+    '/var/log',
+    '/usr/share',
+  ])('refuses %s', async path => {
+    await expect(validateWorkspace(path, own)).rejects.toMatchObject({ code: 'ACODE-SBX-003' });
+  });
 
   it('refuses the home, what contains it, credentials and acode’s own directories', async () => {
     for (const path of [

@@ -4,13 +4,12 @@ import { AcodeError } from '../../contract/errors.ts';
 import type { SandboxDetails, SandboxInfo, Status } from '../../contract/host.ts';
 import type { Level } from '../../contract/levels.ts';
 import type { EffectivePolicy } from '../../contract/policy.ts';
-import type { SandboxSpec } from '../../contract/spec.ts';
+import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
 import { MANAGED } from '../../lifecycle/labels.ts';
 import type { Backend, Capability, WaitingSandbox } from '../backend.ts';
-import type { ImageFacts } from '../plan.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { Creation, startFailure } from './creation.ts';
-import type { CreationOptions } from './creation.ts';
+import type { Created, CreationOptions, RequestBuilder } from './creation.ts';
 import { DirectContainer } from './direct.ts';
 import { isNotFound } from './engine/error.ts';
 import type { Engine } from './engine/index.ts';
@@ -25,7 +24,7 @@ export interface DockerBackendOptions extends CreationOptions {
   /** How the engine was found. */
   readonly source: string;
   /** Builds the engine request; verification does not trust it. */
-  readonly buildRequest?: (spec: SandboxSpec) => Record<string, unknown>;
+  readonly buildRequest?: RequestBuilder;
 }
 
 const CALL_MS = 10_000;
@@ -38,7 +37,7 @@ export class DockerBackend implements Backend {
   readonly #options: DockerBackendOptions;
   readonly #engine: Engine;
   readonly #creation: Creation;
-  readonly #buildRequest: (spec: SandboxSpec) => Record<string, unknown>;
+  readonly #buildRequest: RequestBuilder;
   readonly #shells = new Map<string, boolean>();
 
   constructor(options: DockerBackendOptions) {
@@ -89,21 +88,11 @@ export class DockerBackend implements Backend {
 
   async prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox> {
     if (this.#shells.get(spec.image.id) === false) return this.#direct(spec);
-    const id = await this.#creation.create(spec, this.#buildRequest(spec), signal);
+    const created = await this.#creation.create(spec, this.#buildRequest, signal);
     try {
-      const [connected, hasShell] = await Promise.all([
-        this.#creation.connect(id, signal),
-        this.#hasShell(spec, id, signal),
-      ]);
-      if (!hasShell) {
-        connected.stream.destroy();
-        await this.#creation.remove(spec, id);
-        return this.#direct(spec);
-      }
-      const container = await this.#creation.start(spec, id, connected, signal);
-      return new WaitingContainer(spec, container, () => this.#creation.remove(spec, id));
+      return await this.#start(created, signal);
     } catch (error) {
-      const removed = this.#creation.remove(spec, id);
+      const removed = this.#creation.remove(created.spec, created.id);
       if (!signal.aborted) await removed;
       throw startFailure(spec, error, signal);
     }
@@ -152,6 +141,20 @@ export class DockerBackend implements Backend {
     } catch (error) {
       throw signal.aborted ? signal.reason : unavailable(this.#engine.connection.socketPath, reasonOf(error), error);
     }
+  }
+
+  async #start({ id, spec }: Created, signal: AbortSignal): Promise<WaitingSandbox> {
+    const [connected, hasShell] = await Promise.all([
+      this.#creation.connect(id, signal),
+      this.#hasShell(spec, id, signal),
+    ]);
+    if (!hasShell) {
+      connected.stream.destroy();
+      await this.#creation.remove(spec, id);
+      return this.#direct(spec);
+    }
+    const container = await this.#creation.start(spec, id, connected, signal);
+    return new WaitingContainer(spec, container, () => this.#creation.remove(spec, id));
   }
 
   #direct(spec: SandboxSpec): WaitingSandbox {

@@ -1,5 +1,6 @@
 // Makes containers so that none is ever left behind: not by a lost reply, not by a caller who leaves in the middle.
 
+import { randomUUID } from 'node:crypto';
 import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
@@ -46,6 +47,15 @@ const LONGEST_BACKOFF_MS = 5000;
 // When to look again for a container whose creation was not answered.
 const LATE_MS = [500, 1500];
 
+/** A container that was created, and the plan it was created by. */
+export interface Created {
+  readonly id: string;
+  readonly spec: SandboxSpec;
+}
+
+/** Builds the body of a create request. */
+export type RequestBuilder = (spec: SandboxSpec) => Record<string, unknown>;
+
 /** Creates and starts containers. */
 export class Creation {
   readonly oomWatch: OomWatch;
@@ -58,16 +68,20 @@ export class Creation {
     this.oomWatch = new OomWatch(options.engine, `acode.owner=${options.owner}`);
   }
 
-  /** Creates a container and gives its id. */
-  async create(spec: SandboxSpec, body: Record<string, unknown>, signal: AbortSignal): Promise<string> {
+  /** Creates a container; the plan that comes back carries the nonce of the attempt that made it. */
+  async create(spec: SandboxSpec, build: RequestBuilder, signal: AbortSignal): Promise<Created> {
     const { attempts, baseMs, factor } = this.#options.retry;
     const backoff = new ExponentialBackoff({ initialDelay: baseMs, exponent: factor, maxDelay: LONGEST_BACKOFF_MS });
     const policy = retry(handleWhen(isTransient), { maxAttempts: attempts, backoff });
     const before = this.#options.clock.monotonic();
     try {
-      const id = await policy.execute(() => this.#createUnlessCancelled(spec, body, signal), signal);
-      this.#options.observer.created(spec, id, this.#options.clock.monotonic() - before);
-      return id;
+      const created = await policy.execute(({ attempt }) => {
+        // Each attempt has a nonce of its own, or cleaning up after one would take the next one with it.
+        const own = attempt === 0 ? spec : withFreshNonce(spec);
+        return this.#createUnlessCancelled(own, build(own), signal);
+      }, signal);
+      this.#options.observer.created(created.spec, created.id, this.#options.clock.monotonic() - before);
+      return created;
     } catch (error) {
       throw creationFailure(spec, error, signal);
     }
@@ -79,7 +93,7 @@ export class Creation {
     const [stream, { exit }] = await Promise.all([
       containers.attach(id, { stdin: true, stdout: true, stderr: true, signal, deadlineMs: CALL_MS }),
       containers.expectExit(id, 'next-exit', { signal, deadlineMs: EXIT_MS }),
-      this.oomWatch.ready(),
+      this.oomWatch.follow(id),
     ]);
     return { stream, exit };
   }
@@ -108,14 +122,20 @@ export class Creation {
 
   // A create that is under way cannot be taken back: cutting the connection would leave a container that appears a moment
   // later. So a cancelled caller leaves at once, and what comes of the create is removed when it is there.
-  async #createUnlessCancelled(spec: SandboxSpec, body: Record<string, unknown>, signal: AbortSignal): Promise<string> {
+  async #createUnlessCancelled(
+    spec: SandboxSpec,
+    body: Record<string, unknown>,
+    signal: AbortSignal,
+  ): Promise<Created> {
     signal.throwIfAborted();
     const creating = this.#createOnce(spec, body);
     const aborted = new Promise<never>((_, reject) => {
-      signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+      signal.addEventListener('abort', () => reject(new AcodeError('ACODE-SBX-014', {}, { cause: signal.reason })), {
+        once: true,
+      });
     });
     try {
-      return await Promise.race([creating, aborted]);
+      return { id: await Promise.race([creating, aborted]), spec };
     } catch (error) {
       if (signal.aborted) this.#options.keep(creating.then(id => this.#options.remove(spec, id)));
       throw error;
@@ -166,6 +186,11 @@ export function startFailure(spec: SandboxSpec, error: unknown, signal: AbortSig
   const reason = reasonOf(error);
   const cause = new AcodeError('ACODE-CTN-002', { name, reason }, { cause: error });
   return new AcodeError('ACODE-SBX-006', { name, reason }, { cause });
+}
+
+function withFreshNonce(spec: SandboxSpec): SandboxSpec {
+  const labels = { ...spec.identity.labels, 'acode.nonce': randomUUID() };
+  return { ...spec, identity: { ...spec.identity, labels } };
 }
 
 function mayHaveBeenMade(error: unknown): boolean {

@@ -8,7 +8,7 @@ import type { SandboxSpec } from '../../contract/spec.ts';
 import type { CommandIo, Execution, WaitingSandbox } from '../backend.ts';
 import type { Handover } from '../handover/script.ts';
 import { startFailure } from './creation.ts';
-import type { Creation } from './creation.ts';
+import type { Created, Creation, RequestBuilder } from './creation.ts';
 import type { Engine } from './engine/index.ts';
 import { ContainerExecution } from './execution.ts';
 import { inspectCreated } from './inspection.ts';
@@ -18,14 +18,14 @@ export interface DirectParts {
   readonly spec: SandboxSpec;
   readonly engine: Engine;
   readonly creation: Creation;
-  readonly buildRequest: (spec: SandboxSpec) => Record<string, unknown>;
+  readonly buildRequest: RequestBuilder;
 }
 
 /** A sandbox whose container is made when its command is known. */
 export class DirectContainer implements WaitingSandbox {
   readonly specHash: string;
   readonly #parts: DirectParts;
-  #id = '';
+  #created: Created | null = null;
   #used = false;
 
   constructor(parts: DirectParts) {
@@ -34,7 +34,7 @@ export class DirectContainer implements WaitingSandbox {
   }
 
   get id(): string {
-    return this.#id;
+    return this.#created?.id ?? '';
   }
 
   // There is nothing to look at yet: `execute` compares what it makes before it starts it.
@@ -44,14 +44,16 @@ export class DirectContainer implements WaitingSandbox {
     if (this.#used) throw new AcodeError('ACODE-SBX-019', { operation: 'execute' });
     this.#used = true;
     const argv = directCommand(this.#parts.spec, handover);
-    const { spec, engine, creation } = this.#parts;
-    const body = { ...this.#parts.buildRequest(spec), Entrypoint: argv, WorkingDir: handover.cwd };
-    this.#id = await creation.create(spec, body, signal);
+    const { engine, creation, buildRequest } = this.#parts;
+    const { cwd, nonce } = handover;
+    const build: RequestBuilder = own => ({ ...buildRequest(own), Entrypoint: argv, WorkingDir: cwd });
+    this.#created = await creation.create(this.#parts.spec, build, signal);
+    const { id, spec } = this.#created;
     try {
-      await inspectCreated(engine, this.#id, spec, { argv, workdir: handover.cwd }, signal);
-      const connected = await creation.connect(this.#id, signal);
-      const container = await creation.start(spec, this.#id, connected, signal);
-      return new ContainerExecution(container, { nonce: handover.nonce, line: null }, io, signal);
+      await inspectCreated(engine, id, spec, { argv, workdir: cwd }, signal);
+      const connected = await creation.connect(id, signal);
+      const container = await creation.start(spec, id, connected, signal);
+      return new ContainerExecution(container, { nonce, line: null }, io, signal);
     } catch (error) {
       throw startFailure(spec, error, signal);
     }
@@ -59,7 +61,7 @@ export class DirectContainer implements WaitingSandbox {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#used = true;
-    if (this.#id !== '') await this.#parts.creation.remove(this.#parts.spec, this.#id);
+    if (this.#created) await this.#parts.creation.remove(this.#created.spec, this.#created.id);
   }
 }
 

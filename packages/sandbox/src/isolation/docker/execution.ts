@@ -114,18 +114,17 @@ export class ContainerExecution implements Execution {
 
   async #ending(): Promise<Ending> {
     const claim = this.#scanners.stdout.claim ?? this.#scanners.stderr.claim;
-    if (claim && claim.kind !== 'exit')
-      return {
-        exitCode: claim.kind === 'forbidden' ? 126 : 127,
-        neverStarted: claim.kind,
-        oomKilled: false,
-        pidsRefused: false,
-      };
-    const suspicious = this.#container.oomWatch.saw(this.#container.id) || this.#container.oomWatch.blind;
-    if (claim && !suspicious && claim.counters.oomKills === 0) return this.#report(claim.exitCode, false, claim);
+    if (claim && claim.kind !== 'exit') return neverStarted(claim.kind);
+    const claimedOom = (claim?.counters.oomKills ?? 0) > 0;
+    if (claim && !claimedOom && !this.#engineMayKnowMore()) return this.#report(claim.exitCode, false, claim);
     // The sandbox’s own word does not count where the engine may know more.
     const verdict = await this.#verdict();
-    return this.#report(verdict.exitCode, verdict.oomKilled || (claim?.counters.oomKills ?? 0) > 0, claim);
+    return this.#report(verdict.exitCode, verdict.oomKilled || claimedOom, claim);
+  }
+
+  #engineMayKnowMore(): boolean {
+    const { oomWatch, id } = this.#container;
+    return oomWatch.saw(id) || oomWatch.blindFor(id);
   }
 
   async #verdict(): Promise<{ exitCode: number; oomKilled: boolean }> {
@@ -145,6 +144,10 @@ export class ContainerExecution implements Execution {
     const usage = usageFrom(counters) ?? this.#sampler.latest;
     return { exitCode, oomKilled, pidsRefused: (counters?.pidsRefused ?? 0) > 0, ...(usage ? { usage } : {}) };
   }
+}
+
+function neverStarted(why: NonNullable<Ending['neverStarted']>): Ending {
+  return { exitCode: why === 'forbidden' ? 126 : 127, neverStarted: why, oomKilled: false, pidsRefused: false };
 }
 
 function usageFrom(counters: Counters | undefined): Usage | undefined {

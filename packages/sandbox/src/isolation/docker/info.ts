@@ -37,7 +37,7 @@ export function sandboxDetails(details: ContainerDetails): SandboxDetails {
       cpus: Number(host['NanoCpus'] ?? 0) / 1e9,
       pids: Number(host['PidsLimit'] ?? 0),
     },
-    network: String(host['NetworkMode'] ?? ''),
+    network: typeof host['NetworkMode'] === 'string' ? host['NetworkMode'] : '',
     mounts: details.Mounts.map(mount => ({
       source: mount.Source ?? '',
       target: mount.Destination,

@@ -19,8 +19,17 @@ describe('parseMountinfo', () => {
         options: ['rw', 'relatime'],
         shared: true,
         type: 'ext4',
+        superOptions: ['rw'],
       },
-      { device: '0:51', root: '/', target: '/tmp', options: ['rw', 'nosuid'], shared: false, type: 'tmpfs' },
+      {
+        device: '0:51',
+        root: '/',
+        target: '/tmp',
+        options: ['rw', 'nosuid'],
+        shared: false,
+        type: 'tmpfs',
+        superOptions: ['rw'],
+      },
     ]);
   });
 });

@@ -1,7 +1,9 @@
 // What the kernel says about a sandbox’s first process: read from /proc, because what an engine reports is only what it was asked for.
 
 import { readFile, readlink, stat } from 'node:fs/promises';
+import { join, relative } from 'node:path';
 import type { FileIdentity, SandboxSpec } from '../../contract/spec.ts';
+import { isWithin } from '../../workspace/locate.ts';
 
 /** One line of mountinfo. */
 export interface KernelMount {
@@ -13,6 +15,8 @@ export interface KernelMount {
   /** Whether mounts made elsewhere would appear here. */
   readonly shared: boolean;
   readonly type: string;
+  /** Options of the file system itself, such as its size. */
+  readonly superOptions: readonly string[];
 }
 
 /** The kernel’s view of a sandbox. */
@@ -68,6 +72,7 @@ export function parseMountinfo(content: string): KernelMount[] {
     .filter(line => line !== '')
     .map(line => {
       const [before = '', after = ''] = line.split(' - ');
+      const [type, , superOptions = ''] = after.split(' ');
       const [, , device = '', root = '', target = '', options = '', ...optional] = before.split(' ');
       return {
         device,
@@ -75,7 +80,8 @@ export function parseMountinfo(content: string): KernelMount[] {
         target: unescape(target),
         options: options.split(','),
         shared: optional.some(field => field.startsWith('shared:') || field.startsWith('master:')),
-        type: after.split(' ')[0] ?? '',
+        type: type ?? '',
+        superOptions: superOptions.split(','),
       };
     });
 }
@@ -105,15 +111,13 @@ export function parseStatus(
 
 /** Which directory of which device a path is, by the mounts that lead to it. */
 export function locate(path: string, mounts: readonly KernelMount[]): { device: string; root: string } {
-  let best: KernelMount | undefined;
-  for (const mount of mounts) {
-    const below = mount.target === '/' || path === mount.target || path.startsWith(`${mount.target}/`);
+  const longest = (best: KernelMount | null, mount: KernelMount): KernelMount | null =>
     // A later mount on the same target covers the earlier one.
-    if (below && (!best || mount.target.length >= best.target.length)) best = mount;
-  }
-  const way = best?.target === '/' ? path : path.slice(best?.target.length ?? 0);
-  const root = best?.root === '/' ? way || '/' : `${best?.root ?? ''}${way}`;
-  return { device: best?.device ?? '', root };
+    isWithin(path, mount.target) && mount.target.length >= (best?.target.length ?? 0) ? mount : best;
+  const mount = mounts.reduce(longest, null);
+  return mount
+    ? { device: mount.device, root: join(mount.root, relative(mount.target, path)) }
+    : { device: '', root: '' };
 }
 
 async function readIdentities(directory: string, spec: SandboxSpec): Promise<Map<string, FileIdentity>> {

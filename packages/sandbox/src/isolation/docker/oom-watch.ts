@@ -8,23 +8,25 @@ export class OomWatch {
   readonly #label: string;
   readonly #seen = new Set<string>();
   readonly #stop = new AbortController();
+  /** Containers that were started under the present subscription, so that nothing of theirs was missed. */
+  readonly #followed = new Set<string>();
   #listening: Promise<void> | null = null;
-  #blind = false;
 
   constructor(engine: Engine, label: string) {
     this.#engine = engine;
     this.#label = label;
   }
 
-  /** Whether events may have been missed, so that the engine has to be asked about each container. */
-  get blind(): boolean {
-    return this.#blind;
+  /** Whether events of a container may have been missed, so that the engine has to be asked about it. */
+  blindFor(id: string): boolean {
+    return !this.#followed.has(id);
   }
 
-  /** Resolves once the engine sends events, so that nothing started afterwards is missed; never rejects. */
-  async ready(): Promise<void> {
+  /** Resolves once the engine sends events, so that nothing of a container started afterwards is missed; never rejects. */
+  async follow(id: string): Promise<void> {
     this.#listening ??= this.#listen();
     await this.#listening;
+    if (this.#listening !== null) this.#followed.add(id);
   }
 
   /** Whether the container lost a process. */
@@ -35,6 +37,7 @@ export class OomWatch {
   /** Forgets a container that is gone. */
   forget(id: string): void {
     this.#seen.delete(id);
+    this.#followed.delete(id);
   }
 
   close(): void {
@@ -45,10 +48,8 @@ export class OomWatch {
     try {
       const filters = { type: ['container'], event: ['oom'], label: [this.#label] };
       const subscription = await this.#engine.events.subscribe({ filters, signal: this.#stop.signal });
-      this.#blind = false;
       void this.#follow(subscription);
     } catch {
-      this.#blind = true;
       this.#listening = null;
     }
   }
@@ -57,9 +58,9 @@ export class OomWatch {
     try {
       for await (const { id } of subscription) this.#seen.add(id);
     } catch {
-      // The engine went away: until the next subscription stands, every container is asked about.
+      // The engine went away: every container that lived then is asked about at its end.
     }
-    this.#blind = true;
+    this.#followed.clear();
     this.#listening = null;
   }
 }

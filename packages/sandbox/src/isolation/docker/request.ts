@@ -6,8 +6,8 @@ import { WAITING_COMMAND } from '../handover/script.ts';
 const SHM_BYTES = 64 * 1024 ** 2;
 const BYTES_PER_INODE = 1024;
 
-/** The name every sandbox has for itself: it says nothing about the host or the task. */
-export const HOSTNAME = 'sandbox';
+// The name every sandbox has for itself: it says nothing about the host or the task.
+const HOSTNAME = 'sandbox';
 
 /** The body of `POST /containers/create` for a sandbox that waits. */
 export function createRequest(spec: SandboxSpec): Record<string, unknown> {

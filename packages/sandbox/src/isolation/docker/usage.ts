@@ -74,6 +74,6 @@ function merge(before: Usage | undefined, now: Usage | null): Usage | undefined 
 function numberAt(record: Readonly<Record<string, unknown>>, ...way: readonly string[]): number | undefined {
   let value: unknown = record;
   for (const key of way)
-    value = typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[key] : undefined;
+    value = typeof value === 'object' && value !== null ? new Map(Object.entries(value)).get(key) : undefined;
   return typeof value === 'number' ? value : undefined;
 }

@@ -20,7 +20,7 @@ const image = {
 const spec = planSandbox(
   policy,
   { level: 'docker', image, workspace: { root: '/w', identity: { device: 1, inode: 2 } } },
-  () => ({ sandboxId: 'i', name: 'n', labels: { 'acode.managed': 'true' } }),
+  () => ({ sandboxId: 'i', name: 'n', labels: { 'acode.managed': 'true' }, correlationId: 'c' }),
 );
 
 function details(): ContainerDetails {
@@ -55,7 +55,10 @@ function details(): ContainerDetails {
 }
 
 function view(): KernelView {
-  const tmpfs = spec.tmpfs.map(({ target }, n) => `${n} 1 0:${50 + n} / ${target} rw,nosuid,nodev - tmpfs t rw`);
+  const tmpfs = spec.tmpfs.map(
+    ({ target }, n) =>
+      `${n} 1 0:${50 + n} / ${target} rw,nosuid,nodev - tmpfs t rw,size=${(spec.tmpfs[n]?.bytes ?? 0) / 1024}k`,
+  );
   return {
     uids: [1001, 1001, 1001, 1001],
     gids: [1001, 1001, 1001, 1001],
@@ -119,6 +122,7 @@ describe('compareWithEngine', () => {
     ['PidsLimit', 0],
     ['PidsLimit', null],
     ['OomKillDisable', true],
+    ['ShmSize', 2 ** 30],
     ['Ulimits', null],
     ['Tmpfs', {}],
   ];
@@ -137,11 +141,13 @@ describe('compareWithEngine', () => {
     ['WorkingDir', '/proc/self/fd/7'],
     ['Healthcheck', { Test: ['CMD', 'x'] }],
     ['Tty', true],
+    ['Hostname', 'production-db'],
     ['StdinOnce', false],
     ['Labels', {}],
     ['Env', ['HOME=/home/sandbox', 'TINI_KILL_PROCESS_GROUP=1', 'LD_PRELOAD', 'SECRET=x']],
     ['Env', ['HOME=/home/sandbox', 'TINI_KILL_PROCESS_GROUP=1', 'LD_PRELOAD=/x']],
     ['Env', null],
+    ['Env', ['HOME=/home/sandbox', 'TINI_KILL_PROCESS_GROUP=1', 'LD_PRELOAD', 'PATH=/evil']],
   ];
   it.each(config)('finds %s = %j', (key, value) => {
     const changed = details();
@@ -244,6 +250,10 @@ describe('compareWithKernel', () => {
       mounts(lines => lines.map(line => (line.target === '/' ? { ...line, options: ['rw'] } : line))),
     ],
     ['a /tmp on disk', mounts(lines => lines.map(line => (line.target === '/tmp' ? { ...line, type: 'ext4' } : line)))],
+    [
+      'a /tmp of another size',
+      mounts(lines => lines.map(line => (line.target === '/tmp' ? { ...line, superOptions: ['rw'] } : line))),
+    ],
     [
       'a /tmp with setuid',
       mounts(lines => lines.map(line => (line.target === '/tmp' ? { ...line, options: ['rw', 'nodev'] } : line))),

@@ -4,7 +4,7 @@
 // must not be its own excuse.
 
 import type { SecurityViolation } from '../../contract/errors.ts';
-import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
+import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import type { ContainerDetails } from './engine/containers.ts';
 import type { KernelMount, KernelView } from './kernel.ts';
@@ -59,6 +59,7 @@ function configChecks(spec: SandboxSpec, { Image, Config }: ContainerDetails, en
     ['command', Config.Cmd ?? [], []],
     ['working directory', Config.WorkingDir, spec.workdir],
     ['health check', Config.Healthcheck?.['Test'] ?? ['NONE'], ['NONE']],
+    ['host name', Config.Hostname, 'sandbox'],
     ['terminal', Config.Tty ?? false, false],
     ['standard input', [Config.OpenStdin, Config.StdinOnce], [true, true]],
     ['labels', pick(Config.Labels ?? {}, Object.keys(spec.identity.labels)), spec.identity.labels],
@@ -105,6 +106,7 @@ function limitChecks({ limits }: SandboxSpec, host: Record<string, unknown>): Ch
     ['swap limit', host['MemorySwap'], limits.memoryBytes + limits.swapBytes],
     ['cpu limit', host['NanoCpus'], Math.round(limits.cpus * 1e9)],
     ['process limit', host['PidsLimit'], limits.pids],
+    ['shared memory', host['ShmSize'], Math.min(limits.memoryBytes, 64 * 1024 ** 2)],
     ['out-of-memory killer', host['OomKillDisable'] ?? false, false],
     [
       'open files and core size',
@@ -132,7 +134,7 @@ function mountDifferences(spec: SandboxSpec, details: ContainerDetails): Differe
     writable: !mount.readOnly,
     propagation: 'rprivate',
   }));
-  const tmpfs = Object.keys((details.HostConfig['Tmpfs'] ?? {}) as object).sort();
+  const tmpfs = Object.keys(details.HostConfig['Tmpfs'] ?? {}).sort();
   const differences: Difference[] = [];
   if (!same(mounts, wanted)) differences.push({ ...mismatch('mounts', mounts, wanted), violation: 'MountMismatch' });
   if (!same(tmpfs, spec.tmpfs.map(({ target }) => target).sort()))
@@ -155,7 +157,9 @@ function environmentDifferences(spec: SandboxSpec, { Config }: ContainerDetails)
     ...spec.image.environment,
   ]);
   const has = Config.Env ?? [];
-  const unexpected = has.filter(variable => !allowed.has(variable) && !variable.startsWith('PATH='));
+  // An image without a path gets the engine’s own.
+  const hasPath = spec.image.environment.some(variable => variable.startsWith('PATH='));
+  const unexpected = has.filter(variable => !allowed.has(variable) && (hasPath || !variable.startsWith('PATH=')));
   const missing = spec.image.removed.filter(name => !has.includes(name));
   return unexpected.length + missing.length === 0
     ? []
@@ -179,13 +183,20 @@ function kernelMountDifferences(spec: SandboxSpec, view: KernelView): Difference
     if (!planned.has(mount.target) && !RUNTIME_MOUNTS.test(mount.target))
       differences.push(mounted(`${mount.target} is mounted and was not asked for`));
   }
-  for (const { target } of spec.tmpfs) {
-    const found = last(view.mounts, target);
-    if (found?.type !== 'tmpfs') differences.push(mounted(`${target} is not a file system in memory`));
-    else if (!['nosuid', 'nodev'].every(option => found.options.includes(option)))
-      differences.push(mounted(`${target} allows setuid programs or devices`));
-  }
+  differences.push(...spec.tmpfs.flatMap(tmpfs => tmpfsDifferences(tmpfs, last(view.mounts, tmpfs.target))));
   if (!last(view.mounts, '/')?.options.includes('ro')) differences.push(mounted('the root file system is writable'));
+  return differences;
+}
+
+function tmpfsDifferences({ target, bytes }: TmpfsSpec, found: KernelMount | undefined): Difference[] {
+  if (found?.type !== 'tmpfs') return [mounted(`${target} is not a file system in memory`)];
+  const differences: Difference[] = [];
+  if (!['nosuid', 'nodev'].every(option => found.options.includes(option))) {
+    differences.push(mounted(`${target} allows setuid programs or devices`));
+  }
+  // The kernel counts in pages and reports in KiB.
+  const size = `size=${Math.ceil(bytes / 4096) * 4}k`;
+  if (!found.superOptions.includes(size)) differences.push(mounted(`${target} is not limited to ${size}`));
   return differences;
 }
 
@@ -241,7 +252,7 @@ function list(value: unknown): unknown[] {
 }
 
 function field(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+  return typeof value === 'object' && value !== null ? new Map(Object.entries(value)).get(name) : undefined;
 }
 
 function pick(record: Readonly<Record<string, string>>, keys: readonly string[]): Record<string, string | undefined> {

@@ -11,9 +11,9 @@ export type Claim =
 export interface Counters {
   readonly oomKills: number;
   readonly pidsRefused: number;
-  readonly peakMemoryBytes?: number;
-  readonly cpuMs?: number;
-  readonly throttledMs?: number;
+  readonly peakMemoryBytes: number | undefined;
+  readonly cpuMs: number | undefined;
+  readonly throttledMs: number | undefined;
 }
 
 const LONGEST_LINE = 16 * 1024;
@@ -98,17 +98,20 @@ function parseCounters(text: string): Counters {
     const [name = '', ...lines] = part.split('|');
     files.set(name, new Map(lines.map(readCounter)));
   }
-  const read = (file: string, key: string): number | undefined => files.get(file)?.get(key);
-  const peakMemoryBytes = read('memory/memory.max_usage_in_bytes', '') ?? read('memory.peak', '');
-  const cpuMs = scaled(read('cpuacct/cpuacct.usage', ''), 1e6) ?? scaled(read('cpu.stat', 'usage_usec'), 1e3);
-  const throttledMs =
-    scaled(read('cpu/cpu.stat', 'throttled_time'), 1e6) ?? scaled(read('cpu.stat', 'throttled_usec'), 1e3);
+  // The places of one counter in the two versions of control groups, each with what turns it into our unit.
+  const read = (...places: readonly (readonly [file: string, key: string, per?: number])[]): number | undefined => {
+    for (const [file, key, per = 1] of places) {
+      const value = files.get(file)?.get(key);
+      if (value !== undefined && !Number.isNaN(value)) return value / per;
+    }
+    return undefined;
+  };
   return {
-    oomKills: read('memory/memory.oom_control', 'oom_kill') ?? read('memory.events', 'oom_kill') ?? 0,
-    pidsRefused: read('pids/pids.events', 'max') ?? read('pids.events', 'max') ?? 0,
-    ...(peakMemoryBytes === undefined ? {} : { peakMemoryBytes }),
-    ...(cpuMs === undefined ? {} : { cpuMs }),
-    ...(throttledMs === undefined ? {} : { throttledMs }),
+    oomKills: read(['memory/memory.oom_control', 'oom_kill'], ['memory.events', 'oom_kill']) ?? 0,
+    pidsRefused: read(['pids/pids.events', 'max'], ['pids.events', 'max']) ?? 0,
+    peakMemoryBytes: read(['memory/memory.max_usage_in_bytes', ''], ['memory.peak', '']),
+    cpuMs: read(['cpuacct/cpuacct.usage', '', 1e6], ['cpu.stat', 'usage_usec', 1e3]),
+    throttledMs: read(['cpu/cpu.stat', 'throttled_time', 1e6], ['cpu.stat', 'throttled_usec', 1e3]),
   };
 }
 
@@ -116,8 +119,4 @@ function parseCounters(text: string): Counters {
 function readCounter(line: string): [string, number] {
   const [first = '', second] = line.trim().split(/\s+/);
   return second === undefined ? ['', Number(first)] : [first, Number(second)];
-}
-
-function scaled(value: number | undefined, by: number): number | undefined {
-  return value === undefined || Number.isNaN(value) ? undefined : value / by;
 }

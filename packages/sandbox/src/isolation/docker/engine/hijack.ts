@@ -1,6 +1,6 @@
 // A connection taken over from HTTP: bytes in both directions between us and a process in a container.
 import type { Readable, Writable } from 'node:stream';
-import { classifyTransportError, EngineError } from './error.ts';
+import { classifyTransportError, type EngineError } from './error.ts';
 import { EngineReadable } from './readable.ts';
 
 /** The parts of a connection that was taken over. */

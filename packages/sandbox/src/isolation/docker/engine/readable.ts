@@ -57,6 +57,7 @@ export class EngineReadable extends Readable {
   }
 
   override [Symbol.asyncIterator](): NodeJS.AsyncIterator<Buffer> {
+    // oxlint-disable-next-line typescript/no-unsafe-return -- node types the chunks of every stream as any; here they are buffers
     return super[Symbol.asyncIterator]();
   }
 

@@ -1,0 +1,171 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { runCli } from './cli.ts';
+import { EXAMPLES } from './examples.ts';
+import { Recorder, call, testIo } from './test-process.ts';
+
+let top = '';
+
+beforeAll(() => {
+  top = mkdtempSync(join(tmpdir(), 'acode-cli-'));
+  for (const name of ['XDG_CONFIG_HOME', 'XDG_STATE_HOME', 'XDG_RUNTIME_DIR']) vi.stubEnv(name, join(top, name));
+});
+
+afterAll(() => {
+  vi.unstubAllEnvs();
+  rmSync(top, { recursive: true });
+});
+
+describe('help', () => {
+  it('lists the commands and examples, and ends with 0', async () => {
+    const { status, stdout, stderr } = await call(['--help']);
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    for (const word of ['sandbox', 'run', 'explain', 'docker', 'completion', '--json', 'Examples:'])
+      expect(stdout).toContain(word);
+  });
+
+  it.each(Object.keys(EXAMPLES))('of %s has its examples', async called => {
+    const { stdout } = await call([...called.split(' ').slice(1), '--help']);
+    for (const { type } of EXAMPLES[called] ?? []) expect(stdout).toContain(type);
+  });
+
+  it('is one object with --json', async () => {
+    const { stdout } = await call(['--json', 'sandbox', 'exec', '--help']);
+    expect(JSON.parse(stdout)).toMatchObject({ schema: 'acode.help/1', text: expect.stringContaining('--memory') });
+  });
+
+  it('is what a group without a command answers with, as a mistake', async () => {
+    const { status, stdout, stderr } = await call(['sandbox']);
+    expect({ status, stdout }).toEqual({ status: 2, stdout: '' });
+    expect(stderr).toContain('Usage: acode sandbox');
+  });
+
+  it('fits the terminal', async () => {
+    const stdout = new Recorder(true, 60);
+    await runCli(['sandbox', 'cleanup', '--help'], testIo({ stdout }));
+    const [options] = stdout.text.split('Examples:');
+    for (const line of options?.split('\n') ?? []) expect(line.length).toBeLessThanOrEqual(60);
+  });
+});
+
+describe('the version', () => {
+  it('is printed', async () => {
+    await expect(call(['--version'])).resolves.toMatchObject({
+      status: 0,
+      stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/),
+    });
+  });
+
+  it('is one object with --json', async () => {
+    const { stdout } = await call(['--json', '--version']);
+    expect(JSON.parse(stdout)).toMatchObject({ schema: 'acode.version/1' });
+  });
+});
+
+describe('a mistake in the call', () => {
+  it.each<[string[], RegExp]>([
+    [['sandbx'], /Did you mean sandbox/],
+    [['sandbox', 'stauts'], /Did you mean status/],
+    [['sandbox', 'exec', '--memroy', '64', 'ls'], /Did you mean --memory/],
+    [['sandbox', 'exec', '--memory', 'lots', 'ls'], /512m/],
+    [['sandbox', 'exec', '--memory'], /--help/],
+    [['sandbox', 'exec', '--env', 'HOME', 'ls'], /--env HOME="\$HOME"/],
+    [['sandbox', 'exec', '--level', 'strong', 'ls'], /docker/],
+    [['sandbox', 'exec', 'echo', 'hi'], /acode sandbox exec -- echo hi/],
+    [['sandbox', 'exec', 'ls', '--network', 'none'], /acode sandbox exec --network none ls/],
+    [['sandbox', 'exec'], /acode sandbox exec -- echo hi/],
+    [['run', '--'], /acode run -- echo hi/],
+    [['sandbox', 'list', 'extra'], /--help/],
+    [['sandbox', 'list', '--', 'x'], /--help/],
+    [['sandbox', 'inspect'], /--help/],
+    [['completion', 'tcsh'], /bash/],
+    [['docker', 'exec', 'ls'], /--help/],
+  ])('%j ends with 2, a short message and the way on', async (argv, hint) => {
+    const { status, stdout, stderr } = await call(argv);
+    expect({ status, stdout }).toEqual({ status: 2, stdout: '' });
+    expect(stderr).toMatch(/^acode: .*\n├▶ code: ACODE-CLI-001\n╰▶ hint: /);
+    expect(stderr).toMatch(hint);
+    expect(stderr).not.toMatch(/\n\s+at /);
+  });
+
+  it('is one object with --json, wherever that stands', async () => {
+    for (const argv of [
+      ['--json', 'sandbx'],
+      ['sandbox', 'exec', '--json', '--memroy', '1', 'ls'],
+      ['sandbox', '--json'],
+    ]) {
+      const { status, stdout } = await call(argv);
+      expect(status).toBe(2);
+      expect(JSON.parse(stdout)).toEqual({
+        schema: 'acode.error/1',
+        code: 'ACODE-CLI-001',
+        message: expect.any(String),
+        hint: expect.any(String),
+        context: {},
+        correlationId: null,
+      });
+    }
+  });
+
+  it('in ACODE_LOG_LEVEL is one too', async () => {
+    const { status, stderr } = await call(['sandbox', 'status'], { env: { ACODE_LOG_LEVEL: 'loud' } });
+    expect(status).toBe(2);
+    expect(stderr).toContain('ACODE_LOG_LEVEL is loud');
+  });
+
+  it('is red on a terminal, and is not with --no-color', async () => {
+    const coloured = new Recorder(true);
+    const plain = new Recorder(true);
+    await runCli(['sandbx'], testIo({ stderr: coloured }));
+    await runCli(['--no-color', 'sandbx'], testIo({ stderr: plain }));
+    expect(coloured.text).toContain('\u001b[31m');
+    expect(plain.text).not.toContain('\u001b');
+  });
+});
+
+describe('status without an engine', () => {
+  const argv = ['sandbox', 'status', '--socket', '/nonexistent/docker.sock'];
+
+  it('says so, with a hint, and ends with 1', async () => {
+    const { status, stdout } = await call(argv);
+    expect(status).toBe(1);
+    expect(stdout).toMatch(/^Sandbox Unavailable: .*\/nonexistent\/docker\.sock/);
+    expect(stdout).toContain('╰▶ hint: Start Docker');
+  });
+
+  it('says so in one object with --json', async () => {
+    const { status, stdout } = await call(['--json', ...argv]);
+    expect(status).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({ schema: 'acode.status/1', available: false, level: null });
+  });
+
+  it('logs with --verbose: JSON for programs, a line for people', async () => {
+    const { stderr } = await call([...argv, '--verbose', '--config', join(top, 'none.yml')]);
+    expect(stderr).toContain('ACODE-SBX-013');
+    const quiet = await call(argv, { env: { ACODE_LOG_LEVEL: 'debug' } });
+    for (const line of quiet.stderr.trim().split('\n').filter(Boolean)) expect(() => JSON.parse(line)).not.toThrow();
+  });
+});
+
+it('logs lists nothing where nothing was kept', async () => {
+  await expect(call(['sandbox', 'logs'])).resolves.toMatchObject({
+    status: 0,
+    stdout: 'The output of no run is kept.\n',
+  });
+});
+
+it('a run that is not there is an error with its code', async () => {
+  const { status, stderr } = await call(['docker', 'logs', 'nothing']);
+  expect(status).toBe(125);
+  expect(stderr).toContain('ACODE-CTN-012');
+});
+
+it('ends quietly with 141 where nobody reads', async () => {
+  const stdout = new Writable({ write: (_chunk, _encoding, done) => done(new Error('EPIPE')) });
+  const stderr = new Recorder();
+  await expect(runCli(['--help'], testIo({ stdout, stderr }))).resolves.toBe(141);
+  expect(stderr.text).toBe('');
+});

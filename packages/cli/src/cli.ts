@@ -1,0 +1,135 @@
+// The command from its first word to its exit status, with the one funnel that every failure goes through.
+
+import { CommanderError } from '@commander-js/extra-typings';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import { commonOptionsOf } from './arguments/common.ts';
+import type { CommonOptions } from './arguments/common.ts';
+import { Call } from './call.ts';
+import { NOBODY_READS } from './execution/execute.ts';
+import { renderFailure } from './failure/render.ts';
+import { reportOn } from './failure/report.ts';
+import { UsageError } from './failure/usage.ts';
+import { Interruption } from './interruption.ts';
+import type { Io } from './io.ts';
+import { buildProgram, calledAs } from './program.ts';
+import type { Printed } from './program.ts';
+import { lookOf } from './terminal/look.ts';
+import { Output } from './terminal/output.ts';
+import { ownVersion } from './version.ts';
+
+// After a signal, what a reader has not taken by then is given up.
+const LAST_WORDS_MS = 250;
+const PARTIAL_RESULT_MS = 2000;
+const TAKES_COMMAND = ['exec', 'run', 'explain'];
+
+/**
+ * Runs the command.
+ *
+ * @param argv the words after the name of the program
+ * @returns the exit status; all output is with its reader by then
+ * @example
+ * process.exitCode = await runCli(process.argv.slice(2), io);
+ */
+export async function runCli(argv: readonly string[], io: Io): Promise<number> {
+  const stdout = new Output(io.stdout);
+  const stderr = new Output(io.stderr);
+  using interruption = new Interruption(io.signals, status => io.leave(status));
+  const status = await new CommandLine(argv, { io, stdout, stderr, interruption }).run();
+  await flushed([stdout, stderr], interruption);
+  if (interruption.exitStatus !== null) return interruption.exitStatus;
+  return stdout.broken ? NOBODY_READS : status;
+}
+
+async function flushed(outputs: readonly Output[], { signal }: Interruption): Promise<void> {
+  const giveUp = new AbortController();
+  const late = (): void => void setTimeout(() => giveUp.abort(), LAST_WORDS_MS).unref();
+  signal.addEventListener('abort', late, { once: true });
+  if (signal.aborted) late();
+  await Promise.all(outputs.map(output => output.flush(giveUp.signal)));
+}
+
+interface Surroundings {
+  readonly io: Io;
+  readonly stdout: Output;
+  readonly stderr: Output;
+  readonly interruption: Interruption;
+}
+
+class CommandLine {
+  readonly #before: readonly string[];
+  readonly #words: readonly string[] | null;
+  readonly #around: Surroundings;
+  readonly #printed: Printed;
+  readonly #program: CommandUnknownOpts;
+  #options: CommonOptions;
+  #status = 0;
+
+  constructor(argv: readonly string[], around: Surroundings) {
+    // Taken off before parsing: the parser does not tell whether a word stood before or after it.
+    const end = argv.indexOf('--');
+    this.#before = end < 0 ? argv : argv.slice(0, end);
+    this.#words = end < 0 ? null : argv.slice(end + 1);
+    this.#around = around;
+    this.#printed = { text: '', width: lookOf(around.stdout, around.io, false).width };
+    this.#program = buildProgram((command, work) => this.#perform(command, work), this.#printed);
+    // What can be known before parsing, for complaints of the parser itself.
+    this.#options = {
+      json: this.#before.includes('--json'),
+      verbose: this.#before.includes('--verbose'),
+      color: !this.#before.includes('--no-color'),
+    };
+  }
+
+  async run(): Promise<number> {
+    try {
+      await this.#program.parseAsync([...this.#before], { from: 'user' });
+      return this.#status;
+    } catch (error) {
+      if (error instanceof CommanderError && error.exitCode === 0) return this.#printAnswer(error.code);
+      return this.#fail(error);
+    }
+  }
+
+  async #perform(command: CommandUnknownOpts, work: (call: Call) => Promise<number>): Promise<void> {
+    this.#options = commonOptionsOf(command);
+    const called = calledAs(command);
+    if (this.#words !== null && !TAKES_COMMAND.includes(command.name()))
+      throw new UsageError(
+        `\`${called}\` takes no command after \`--\`.`,
+        `\`${called} --help\` shows how it is used.`,
+      );
+    this.#status = await work(this.#call(called));
+  }
+
+  #call(called: string): Call {
+    return new Call({ ...this.#around, options: this.#options, words: this.#words, called });
+  }
+
+  // Help and version, which the parser prints itself.
+  async #printAnswer(code: string): Promise<number> {
+    const { text } = this.#printed;
+    const call = this.#call('acode');
+    if (code === 'commander.version') await call.print('acode.version/1', { version: ownVersion() }, () => text);
+    else await call.print('acode.help/1', { text }, () => text);
+    return 0;
+  }
+
+  async #fail(error: unknown): Promise<number> {
+    const report = reportOn(error);
+    const call = this.#call('acode');
+    const { interruption } = this.#around;
+    const { context, code, message, hint, correlationId } = report;
+    if (this.#options.json) {
+      const { signal } = interruption;
+      const enough = signal.aborted ? AbortSignal.timeout(PARTIAL_RESULT_MS) : signal;
+      await call.printJson('acode.error/1', { code, message, hint, context, correlationId }, enough);
+    } else if (interruption.name !== null) {
+      await call.say(`acode: stopped by ${interruption.name}.\n`);
+    } else if (error instanceof UsageError && error.help !== '') {
+      await call.say(error.help);
+    } else {
+      await call.say(renderFailure(report, call.errorLook, this.#options.verbose));
+    }
+    return report.exitStatus;
+  }
+}

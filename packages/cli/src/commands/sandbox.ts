@@ -1,0 +1,23 @@
+// `acode sandbox`: the commands about sandboxes.
+
+import { Command } from '@commander-js/extra-typings';
+import type { Perform } from '../call.ts';
+import { cleanupCommand } from './cleanup.ts';
+import { execCommand } from './exec.ts';
+import { inspectCommand } from './inspect.ts';
+import { listCommand } from './list.ts';
+import { logsCommand } from './logs.ts';
+import { statusCommand } from './status.ts';
+
+/** The group. */
+export function sandboxCommands(perform: Perform) {
+  return new Command('sandbox')
+    .description('Run commands in sandboxes, and look after them')
+    .enablePositionalOptions()
+    .addCommand(statusCommand(perform))
+    .addCommand(execCommand(perform))
+    .addCommand(listCommand(perform))
+    .addCommand(inspectCommand(perform))
+    .addCommand(logsCommand(perform))
+    .addCommand(cleanupCommand(perform));
+}

@@ -1,0 +1,50 @@
+// The examples in the help texts: kept as data, so that tests run every one of them.
+
+/** One example: what to type, and what it is for. */
+export interface Example {
+  readonly type: string;
+  readonly for: string;
+}
+
+/** The examples of each command that has some, by what the user calls. */
+export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
+  acode: [
+    { type: 'acode sandbox status', for: 'is there an engine to run on?' },
+    { type: 'acode run "ls | wc -l"', for: 'a line for the shell' },
+    { type: 'acode run --memory 256 --timeout 30 -- sh ./build.sh', for: 'a program, with limits' },
+    { type: 'acode --json sandbox list', for: 'every command prints JSON when asked' },
+  ],
+  'acode sandbox exec': [
+    { type: 'acode sandbox exec "ls | wc -l"', for: 'a line for the shell of the image' },
+    { type: 'acode sandbox exec -- echo hi', for: 'a program and its arguments, no shell' },
+    { type: 'acode sandbox exec --memory 256 --timeout 30 -- sh ./build.sh', for: 'options stand first' },
+    { type: 'acode sandbox exec --readonly --env CI=1 -- env', for: 'nothing can be changed, one variable' },
+    { type: 'acode sandbox exec --json -- echo hi', for: 'the result as one JSON object' },
+  ],
+  'acode run': [
+    { type: 'acode run "ls | wc -l"', for: 'a line for the shell of the image' },
+    { type: 'acode run --risk high -- sh ./build.sh', for: 'a program you do not trust' },
+  ],
+  'acode explain': [
+    { type: 'acode explain -- sh ./build.sh', for: 'which limits, and who set them' },
+    { type: 'acode explain --json --memory 1g "make"', for: 'with the exact request to the engine' },
+  ],
+  'acode sandbox cleanup': [
+    { type: 'acode sandbox cleanup --dry-run', for: 'look first' },
+    { type: 'acode sandbox cleanup --force', for: 'running ones too' },
+  ],
+  'acode sandbox logs': [{ type: 'acode sandbox logs', for: 'the runs whose output is kept' }],
+  'acode completion': [
+    { type: 'acode completion bash', for: 'add to ~/.bashrc: source <(acode completion bash)' },
+    { type: 'acode completion zsh', for: 'write to a file _acode in your $fpath' },
+    { type: 'acode completion fish', for: 'write to ~/.config/fish/completions/acode.fish' },
+  ],
+};
+
+/** The examples of a command as its help shows them. */
+export function exampleText(called: string): string {
+  const list = EXAMPLES[called] ?? [];
+  if (list.length === 0) return '';
+  const width = Math.max(...list.map(({ type }) => type.length));
+  return `\nExamples:\n${list.map(({ type, for: purpose }) => `  ${type.padEnd(width)}  # ${purpose}`).join('\n')}`;
+}

@@ -1,0 +1,46 @@
+// Log lines on standard error: JSON for programs, one readable line each for people. Loaded only when logs are asked for.
+
+import type { Logger } from '@acode/sandbox';
+import { pino } from 'pino';
+import type { LogLevel } from './log.ts';
+import type { Look } from './terminal/look.ts';
+import type { Output } from './terminal/output.ts';
+import { oneLine } from './terminal/text.ts';
+
+/** A logger that writes to an output. */
+export function structuredLog(level: LogLevel, output: Output, look: Look): Logger {
+  const write = (line: string): void => void output.write(output.isTerminal ? readable(line, look) : line);
+  const log = pino(
+    {
+      level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: label => ({ level: label }) },
+    },
+    { write },
+  );
+  return {
+    debug: (fields, message) => log.debug(fields, message),
+    info: (fields, message) => log.info(fields, message),
+    warn: (fields, message) => log.warn(fields, message),
+    error: (fields, message) => log.error(fields, message),
+  };
+}
+
+/** One log line for a person: `12:03:04.567 DEBUG engine found socket=…`. */
+export function readable(line: string, look: Look): string {
+  const parsed: unknown = JSON.parse(line);
+  const { level, time, msg, ...rest } = isRecord(parsed) ? parsed : {};
+  const { dim } = look.colours;
+  const extra = Object.entries(rest).map(([name, value]) => ` ${name}=${shown(value)}`);
+  const at = String(time).slice(11, 23);
+  return `${dim(at)} ${String(level).toUpperCase().padEnd(5)} ${oneLine(String(msg))}${dim(oneLine(extra.join('')))}\n`;
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null;
+}
+
+function shown(value: unknown): string {
+  return typeof value === 'string' && /^[\w./:@-]+$/.test(value) ? value : JSON.stringify(value);
+}

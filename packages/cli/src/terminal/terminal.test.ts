@@ -1,0 +1,204 @@
+import { PassThrough, Writable } from 'node:stream';
+import { describe, expect, it } from 'vitest';
+import { Recorder } from '../test-process.ts';
+import { age } from './age.ts';
+import { shortId } from './identifier.ts';
+import { lookOf } from './look.ts';
+import type { Look } from './look.ts';
+import { Output } from './output.ts';
+import { Progress } from './progress.ts';
+import { pump } from './pump.ts';
+import { fields, table } from './table.ts';
+import { cut, oneLine, widthOf } from './text.ts';
+
+const never = new AbortController().signal;
+
+function plain(width: number | null = null): Look {
+  return { ...lookOf(new Output(new Recorder()), { env: {}, now: () => 0 }, false), width };
+}
+
+describe('text', () => {
+  it.each([
+    ['abc', 3],
+    ['日本', 4],
+    ['e\u0301', 1],
+    ['🙂', 2],
+  ])('%s takes the columns a terminal gives it', (text, width) => {
+    expect(widthOf(text)).toBe(width);
+  });
+
+  it('is cut within its width, never through a wide character', () => {
+    expect(cut('日本語', 4)).toBe('日…');
+    expect(cut('abcdef', 4)).toBe('abc…');
+    expect(cut('abcd', 4)).toBe('abcd');
+    expect(cut('abcd', 0)).toBe('');
+  });
+
+  it('from an untrusted place becomes one harmless line', () => {
+    expect(oneLine('a\nb\u001b]0;pwned\u0007\u001b[31mred\tx')).toBe('a⏎b␛]0;pwned␇red x');
+  });
+});
+
+describe('a table', () => {
+  const rows = [['acode-1234-build-001', 'docker.io/library/node:20-alpine', 'running']];
+
+  it('has aligned columns and no trailing spaces', () => {
+    expect(table(['NAME', 'IMAGE', 'STATE'], rows, plain())).toBe(
+      'NAME                  IMAGE                             STATE\nacode-1234-build-001  docker.io/library/node:20-alpine  running\n',
+    );
+  });
+
+  it.each([60, 40, 24, 12, 3])('stays within %i columns', width => {
+    const lines = table(['NAME', 'IMAGE', 'STATE'], rows, plain(width)).trimEnd().split('\n');
+    expect(lines).toHaveLength(2);
+    for (const line of lines) expect(widthOf(line)).toBeLessThanOrEqual(width);
+    expect(lines[1]).toContain('…');
+  });
+
+  it('is not cut where no width is known, as in a pipe', () => {
+    expect(table(['NAME'], [['x'.repeat(500)]], plain())).toContain('x'.repeat(500));
+  });
+
+  it('keeps a hostile cell on its line', () => {
+    expect(table(['NAME'], [['a\n\u001b[2Jb']], plain()).split('\n')).toHaveLength(3);
+  });
+});
+
+describe('a look', () => {
+  const colours = (terminal: boolean, env: Record<string, string>, flag = true) =>
+    lookOf(new Output(new Recorder(terminal)), { env, now: () => 0 }, flag).colours.isColorSupported;
+
+  it.each([
+    [true, {}, true, true],
+    [false, {}, true, false],
+    [true, { NO_COLOR: '1' }, true, false],
+    [true, { NO_COLOR: '1', FORCE_COLOR: '1' }, true, false],
+    [true, {}, false, false],
+    [false, { FORCE_COLOR: '1' }, true, true],
+    [true, { FORCE_COLOR: '0' }, true, false],
+    [true, { TERM: 'dumb' }, true, false],
+    [false, { FORCE_COLOR: '1' }, false, false],
+  ] as const)('on a terminal %j with %j and colour %j has colours: %j', (terminal, env, flag, expected) => {
+    expect(colours(terminal, env, flag)).toBe(expected);
+  });
+
+  it('takes its width from the terminal, else from COLUMNS, else has none', () => {
+    const width = (terminal: boolean, env: Record<string, string>) =>
+      lookOf(new Output(new Recorder(terminal, 33)), { env, now: () => 0 }, true).width;
+    expect([width(true, { COLUMNS: '50' }), width(false, { COLUMNS: '50' }), width(false, {})]).toEqual([33, 50, null]);
+    expect(width(false, { COLUMNS: 'wide' })).toBeNull();
+  });
+});
+
+describe('fields', () => {
+  it('are aligned and never cut', () => {
+    expect(fields([['A', 'x'.repeat(100)] as const, ['Long', 'y'] as const], plain(20))).toBe(
+      `  A     ${'x'.repeat(100)}\n  Long  y\n`,
+    );
+  });
+});
+
+describe('an age', () => {
+  it.each([
+    ['2026-01-02T03:04:05Z', 'just now'],
+    ['2026-01-02T03:04:04Z', '1 second ago'],
+    ['2026-01-02T03:01:05Z', '3 minutes ago'],
+    ['2026-01-02T02:04:05Z', '1 hour ago'],
+    ['2025-12-30T03:04:05Z', '3 days ago'],
+    ['2027-01-01T00:00:00Z', 'just now'],
+    ['?', '?'],
+  ])('of %s is %s', (moment, text) => {
+    expect(age(moment, Date.parse('2026-01-02T03:04:05Z'))).toBe(text);
+  });
+});
+
+describe('an id', () => {
+  it.each([
+    [`sha256:${'a'.repeat(64)}`, 'sha256:aaaaaaaaaaaa'],
+    ['b'.repeat(64), 'bbbbbbbbbbbb'],
+    ['node:20-alpine', 'node:20-alpine'],
+    ['cafe', 'cafe'],
+  ])('%s is shown as %s', (id, short) => {
+    expect(shortId(id)).toBe(short);
+  });
+});
+
+describe('an output', () => {
+  it('waits for a slow reader', async () => {
+    const stream = new PassThrough({ highWaterMark: 4 });
+    const output = new Output(stream);
+    let done = false;
+    const writing = output.write('more than four').then(() => (done = true));
+    await new Promise(resolve => setTimeout(resolve, 10));
+    expect(done).toBe(false);
+    stream.resume();
+    await writing;
+    expect(done).toBe(true);
+  });
+
+  it('stops waiting when told to', async () => {
+    const output = new Output(new PassThrough({ highWaterMark: 4 }));
+    const stop = new AbortController();
+    const writing = output.write('more than four', stop.signal);
+    stop.abort();
+    await expect(writing).resolves.toBe(false);
+    await expect(output.write('x', stop.signal)).resolves.toBe(false);
+  });
+
+  it('notices a reader that went away, and throws nothing', async () => {
+    const stream = new Writable({
+      write: (_chunk, _encoding, done) => done(Object.assign(new Error('EPIPE'), { code: 'EPIPE' })),
+    });
+    const output = new Output(stream);
+    await output.write('x');
+    await new Promise(resolve => setImmediate(resolve));
+    expect(output.broken).toBe(true);
+    await expect(output.write('y')).resolves.toBe(false);
+    await output.flush();
+  });
+
+  it('knows whether its last line is open, whatever colours follow', async () => {
+    const output = new Output(new Recorder());
+    await output.write('a\n');
+    output.control('\u001b[0m');
+    expect(output.midLine).toBe(false);
+    await output.write(Buffer.from('b'));
+    expect(output.midLine).toBe(true);
+    await output.write('');
+    expect(output.midLine).toBe(true);
+  });
+});
+
+describe('what a command prints', () => {
+  async function* chunks(...texts: string[]): AsyncGenerator<Uint8Array> {
+    for (const text of texts) yield Buffer.from(text);
+  }
+
+  it('goes into a pipe byte for byte', async () => {
+    const stream = new Recorder();
+    await pump(chunks('\u001b]0;x\u0007', '\u001b[31mred'), new Output(stream), never);
+    expect(stream.text).toBe('\u001b]0;x\u0007\u001b[31mred');
+  });
+
+  it('is harmless on a terminal, also when a sequence arrives in parts, and colours end with it', async () => {
+    const stream = new Recorder(true);
+    await pump(chunks('\u001b', ']0;pwned\u0007\u001b[3', '1mred'), new Output(stream), never);
+    expect(stream.text).toBe('␛]0;pwned␇\u001b[31mred\u001b[0m');
+  });
+});
+
+describe('progress', () => {
+  it('shows nothing for a short wait or without a terminal', async () => {
+    const stream = new Recorder(true);
+    await expect(new Progress(new Output(stream), plain(), true).during('x', Promise.resolve(1))).resolves.toBe(1);
+    expect(stream.text).toBe('');
+  });
+
+  it('shows a line after a second and takes it away again', async () => {
+    const stream = new Recorder(true);
+    const work = new Promise(resolve => setTimeout(resolve, 1300));
+    await new Progress(new Output(stream), plain(), true).during('Waiting…', work);
+    expect(stream.text).toContain('Waiting… 1 s');
+    expect(stream.text.endsWith('\r\u001b[2K')).toBe(true);
+  });
+});

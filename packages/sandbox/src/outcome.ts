@@ -1,0 +1,67 @@
+// Step 7 of the pipe: the result, made of how the command ended and what was captured. Pure.
+
+import type { LimitName, RunResult } from './contract/result.ts';
+import type { SandboxSpec } from './contract/spec.ts';
+import type { Ending } from './isolation/backend.ts';
+import type { Capture } from './output/capture.ts';
+import { decodeOutput } from './output/text.ts';
+
+/** What a result is made of. */
+export interface OutcomeParts {
+  readonly spec: SandboxSpec;
+  readonly containerId: string;
+  readonly correlationId: string;
+  readonly captures: { readonly stdout: Capture; readonly stderr: Capture };
+  readonly timings: RunResult['timings'];
+}
+
+/** The result of a command that ended; `timedOut` where we ended it. */
+export function resultOf(parts: OutcomeParts, ending: Ending, timedOut: boolean): RunResult {
+  const limitExceeded = exceeded(ending, timedOut, parts.captures);
+  return {
+    ...partialResult(parts),
+    exitCode: timedOut ? null : ending.exitCode,
+    timedOut,
+    oomKilled: ending.oomKilled,
+    ...(limitExceeded ? { limitExceeded } : {}),
+    ...(ending.usage ? { usage: ending.usage } : {}),
+  };
+}
+
+/** What there is of a result when a command was cancelled. */
+export function partialResult({ spec, containerId, correlationId, captures, timings }: OutcomeParts): RunResult {
+  const stdout = decodeOutput(captures.stdout.bytes(), captures.stdout.dropped > 0);
+  const stderr = decodeOutput(captures.stderr.bytes(), captures.stderr.dropped > 0);
+  return {
+    exitCode: null,
+    stdout: stdout.text,
+    stderr: stderr.text,
+    ...(stdout.bytes ? { stdoutBytes: stdout.bytes } : {}),
+    ...(stderr.bytes ? { stderrBytes: stderr.bytes } : {}),
+    dropped: { stdout: captures.stdout.dropped, stderr: captures.stderr.dropped },
+    timedOut: false,
+    oomKilled: false,
+    denials: [],
+    sandboxId: spec.identity.sandboxId,
+    containerId,
+    level: spec.level,
+    image: { reference: spec.image.reference, digest: spec.image.digest },
+    durationMs: timings.runMs,
+    timings,
+    warm: false,
+    riskyChanges: [],
+    correlationId,
+  };
+}
+
+// The limit that explains the ending best: what killed comes before what only held back.
+function exceeded(
+  ending: Ending,
+  timedOut: boolean,
+  { stdout, stderr }: OutcomeParts['captures'],
+): LimitName | undefined {
+  if (timedOut) return 'time';
+  if (ending.oomKilled) return 'memory';
+  if (ending.pidsRefused) return 'pids';
+  return stdout.dropped + stderr.dropped > 0 ? 'output' : undefined;
+}

@@ -1,0 +1,106 @@
+// Settings that no other test turns: each of them changes what happens.
+
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Acode } from '@acode/sandbox';
+import type { Clock, ConfigInput } from '@acode/sandbox';
+import { TestHost, images, mainEngine, makeWorkspace, withoutEngines } from '../support/engines.ts';
+import { EngineProxy } from '../support/proxy.ts';
+
+const DAY_MS = 24 * 3600 * 1000;
+
+const configured = (sandbox: NonNullable<ConfigInput['sandbox']>) => ({
+  config: { sandbox: { images: { default: images.busybox }, ...sandbox } },
+});
+
+describe.skipIf(withoutEngines)('a setting', () => {
+  let directory: string;
+  let before: string | undefined;
+  beforeEach(() => {
+    before = process.env['XDG_STATE_HOME'];
+    directory = mkdtempSync('/var/tmp/acode-settings-');
+    process.env['XDG_STATE_HOME'] = directory;
+  });
+  afterEach(() => {
+    if (before === undefined) delete process.env['XDG_STATE_HOME'];
+    else process.env['XDG_STATE_HOME'] = before;
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  it('in the user’s file names the engine and the image', async () => {
+    const file = join(directory, 'mine.yml');
+    writeFileSync(
+      file,
+      `sandbox:\n  docker: { host: "unix://${mainEngine.socket}" }\n  images: { default: "${images.debian}" }\n`,
+    );
+    const workspace = makeWorkspace();
+    await using acode = await Acode.open({ configFile: file, workspace });
+    expect(await acode.status()).toMatchObject({ engine: { socket: mainEngine.socket }, defaultImage: images.debian });
+    expect((await acode.run(['cat', '/etc/os-release'])).stdout).toContain('debian');
+    rmSync(workspace, { recursive: true });
+  });
+
+  it('of the grace period decides how long a command that will not end may go on', async () => {
+    const overrun = async (seconds: number): Promise<number> => {
+      await using host = await TestHost.open(mainEngine, configured({ containers: { stop_timeout_seconds: seconds } }));
+      const stubborn = ['sh', '-c', 'trap "" TERM; while :; do sleep 0.05; done'];
+      const { durationMs, timedOut } = await host.acode.run(stubborn, { policy: { timeoutMs: 1500 } });
+      expect(timedOut).toBe(true);
+      return durationMs - 1500;
+    };
+    const short = await overrun(0);
+    expect(await overrun(1.5)).toBeGreaterThan(Math.max(1400, short));
+    expect(short).toBeLessThan(1400);
+  });
+
+  it('of the cleanup deadline decides when a removal is given up for now; it is made up for at the end', async () => {
+    await using proxy = await EngineProxy.start(mainEngine.socket);
+    const counted: string[] = [];
+    const metrics = {
+      increment: (name: string) => void counted.push(name),
+      observe: () => undefined,
+      gauge: () => undefined,
+    };
+    await using host = await TestHost.open(mainEngine, {
+      engine: { socket: proxy.socket },
+      metrics,
+      ...configured({ cleanup: { timeout_seconds: 0.3 }, retry: { attempts: 0 } }),
+    });
+    const command = await host.acode.spawn(['true']);
+    proxy.onRequest(method => (method === 'DELETE' ? 'hang' : undefined));
+    await command.result;
+    const began = performance.now();
+    await command[Symbol.asyncDispose]();
+    expect(performance.now() - began).toBeLessThan(3000);
+    expect(counted).toContain('acode_cleanup_failures_total');
+    expect(await host.containers()).toHaveLength(1);
+    proxy.onRequest(undefined);
+    await host.acode.close();
+    expect(await host.containers()).toEqual([]);
+  });
+
+  it('of retention decides when kept output is let go', async () => {
+    let today = Date.now();
+    const clock: Clock = {
+      now: () => today,
+      monotonic: () => performance.now(),
+      after: (ms, action) => {
+        const timer = setTimeout(action, ms);
+        return () => clearTimeout(timer);
+      },
+    };
+    const runOnce = async (text: string): Promise<string[]> => {
+      await using host = await TestHost.open(mainEngine, { clock, ...configured({ output: { retention_days: 2 } }) });
+      await host.acode.run(['echo', text]);
+      await host.acode.close();
+      await using again = await TestHost.open(mainEngine);
+      return (await again.acode.logs.list()).map(({ command }) => command);
+    };
+    expect(await runOnce('one')).toEqual(['echo one']);
+    today += 1.5 * DAY_MS;
+    expect(await runOnce('two')).toEqual(['echo two', 'echo one']);
+    today += DAY_MS;
+    expect(await runOnce('three')).toEqual(['echo three', 'echo two']);
+  });
+});
