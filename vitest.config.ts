@@ -18,6 +18,7 @@ export default defineConfig({
           testTimeout: 60_000,
           hookTimeout: 60_000,
           globalSetup: ['tests/engines.setup.ts'],
+          setupFiles: ['tests/isolate.setup.ts'],
         },
       },
     ],

@@ -8,7 +8,9 @@ const sum = key => results.reduce((total, result) => total + (result[key] ?? 0),
 
 if (process.argv.includes('--no-skips')) {
   const skipped = results.flatMap(({ testResults }) =>
-    testResults.flatMap(({ assertionResults }) => assertionResults.filter(({ status }) => status !== 'passed' && status !== 'failed')),
+    testResults.flatMap(({ assertionResults }) =>
+      assertionResults.filter(({ status }) => status !== 'passed' && status !== 'failed'),
+    ),
   );
   for (const { fullName } of skipped) console.log(`skipped: ${fullName}`);
   if (skipped.length > 0 || files.length === 0) process.exitCode = 1;

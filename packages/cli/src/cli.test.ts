@@ -44,10 +44,10 @@ describe('help', () => {
   });
 
   it('fits the terminal', async () => {
-    const stdout = new Recorder(true, 60);
+    const stdout = new Recorder(true, 72);
     await runCli(['sandbox', 'cleanup', '--help'], testIo({ stdout }));
     const [options] = stdout.text.split('Examples:');
-    for (const line of options?.split('\n') ?? []) expect(line.length).toBeLessThanOrEqual(60);
+    for (const line of options?.split('\n') ?? []) expect(line.length).toBeLessThanOrEqual(72);
   });
 });
 

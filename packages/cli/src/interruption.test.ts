@@ -11,7 +11,7 @@ it.each([
   ['SIGTERM', 143],
 ] as const)('%s stops what is under way and asks for status %i', (name, status) => {
   const source = new EventEmitter();
-  const leave = vi.fn();
+  const leave = vi.fn<(status: number) => void>();
   using interruption = new Interruption(source, leave);
   expect(interruption.exitStatus).toBeNull();
   source.emit(name);
@@ -22,7 +22,7 @@ it.each([
 
 it('a second signal leaves at once', () => {
   const source = new EventEmitter();
-  const leave = vi.fn();
+  const leave = vi.fn<(status: number) => void>();
   using _ = new Interruption(source, leave);
   source.emit('SIGINT');
   vi.advanceTimersByTime(1000);
@@ -32,7 +32,7 @@ it('a second signal leaves at once', () => {
 
 it('one Ctrl-C that arrives twice, as below npx, is one', () => {
   const source = new EventEmitter();
-  const leave = vi.fn();
+  const leave = vi.fn<(status: number) => void>();
   using _ = new Interruption(source, leave);
   source.emit('SIGINT');
   vi.advanceTimersByTime(5);

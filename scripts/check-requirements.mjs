@@ -1,0 +1,325 @@
+// Every requirement stands in docs/requirements.md exactly once, and what it says it is shown by exists.
+// @ts-check
+
+import { existsSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = new URL('..', import.meta.url);
+const PAGE = 'docs/requirements.md';
+const IDS = 'docs/requirements.ids';
+const ID = /^(?:FR|NFR|AC)-\d{3}[A-Z]?-\d{2,3}$/;
+
+/** What is not built yet, by its one name. */
+const PENDING = ['ownership and reaper', 'images', 'audit', 'long-lived sandboxes'];
+
+/** @typedef {{ line: number, ids: readonly string[], requirement: string, shownBy: readonly string[] }} Row */
+/** @typedef {'shown' | 'superseded' | 'pending'} Standing */
+
+/** @type {string[]} */
+const complaints = [];
+
+/** @param {string} path */
+function read(path) {
+  return readFileSync(new URL(path, ROOT), 'utf8');
+}
+
+/** @param {string} path */
+function isFile(path) {
+  const inside = fileURLToPath(new URL(path, ROOT)).startsWith(fileURLToPath(ROOT));
+  return inside && /\.\w+$/.test(path) && existsSync(new URL(path, ROOT));
+}
+
+/** The rows of every table on the page, without headings and rulers. */
+function rowsOfPage() {
+  return read(PAGE)
+    .split('\n')
+    .map((text, index) => ({ text, line: index + 1 }))
+    .filter(({ text }) => text.startsWith('|') && !/^\|[\s:|-]+\|$/.test(text) && !/^\|\s*id\(s\)\s*\|/.test(text))
+    .map(({ text, line }) => rowOf(text, line));
+}
+
+/**
+ * @param {string} text
+ * @param {number} line
+ * @returns {Row}
+ */
+function rowOf(text, line) {
+  // A bar inside a cell is escaped, also in code.
+  const cells = text
+    .trim()
+    .slice(1, -1)
+    .split(/(?<!\\)\|/)
+    .map(cell => cell.replaceAll(String.raw`\|`, '|').trim());
+  if (cells.length !== 3) complaints.push(`${PAGE}:${line} has ${cells.length} cells, not 3`);
+  const [ids = '', requirement = '', shownBy = ''] = cells;
+  return {
+    line,
+    ids: ids.split(/[\s,]+/).filter(id => id !== ''),
+    requirement,
+    shownBy: shownBy
+      .split(/<br\s*\/?>/)
+      .map(entry => entry.trim())
+      .filter(entry => entry !== ''),
+  };
+}
+
+/**
+ * What an entry of the last column says, and what is wrong with it.
+ *
+ * @param {string} entry
+ * @returns {{ standing: Standing, fault: string | null }}
+ */
+function judge(entry) {
+  const superseded = /^superseded: design §\d+(?:\.\d+)?(.*)$/s.exec(entry);
+  if (superseded) {
+    const reason = (superseded[1] ?? '').replaceAll(/\[[^\]]*\]\([^)]*\)|[^\p{L}]+/gu, ' ').trim();
+    return { standing: 'superseded', fault: reason.split(' ').length >= 3 ? null : 'gives no reason' };
+  }
+  const pending = /^pending: (.+)$/.exec(entry);
+  if (pending) {
+    const known = PENDING.includes(pending[1] ?? '');
+    return { standing: 'pending', fault: known ? null : `waits for none of: ${PENDING.join(', ')}` };
+  }
+  return { standing: 'shown', fault: faultOfEvidence(entry) };
+}
+
+/** @param {string} entry */
+function faultOfEvidence(entry) {
+  const code = /^(`+) ?(.+?) ?\1$/s.exec(entry)?.[2];
+  if (code === undefined) return 'is neither evidence in code marks, nor superseded, nor pending';
+  const script = /^script: (\S+)(?: › (.+))?$/.exec(code);
+  if (script) return faultOfScript(script[1] ?? '', script[2]);
+  const test = /^(\S+\.ts) › (.+)$/s.exec(code);
+  return test ? faultOfTest(test[1] ?? '', test[2] ?? '') : 'is no `file › title` and no `script: file`';
+}
+
+/**
+ * @param {string} file
+ * @param {string | undefined} holds
+ */
+function faultOfScript(file, holds) {
+  if (!isFile(file)) return `names ${file}, which does not exist`;
+  return holds === undefined || read(file).includes(holds) ? null : `says that ${file} holds ${holds}, which it does not`;
+}
+
+/**
+ * @param {string} file
+ * @param {string} title
+ */
+function faultOfTest(file, title) {
+  if (!isFile(file)) return `names ${file}, which does not exist`;
+  return titlesIn(file).has(title) ? null : `names a test that ${file} does not have`;
+}
+
+/** @type {Map<string, ReadonlySet<string>>} */
+const titles = new Map();
+
+/**
+ * The titles of all tests in a file, as written: placeholders are not filled in.
+ *
+ * @param {string} file
+ */
+function titlesIn(file) {
+  const known = titles.get(file) ?? findTitles(tokensOf(read(file)));
+  titles.set(file, known);
+  return known;
+}
+
+/** @typedef {{ kind: 'word' | 'text' | 'mark', value: string }} Token */
+
+/** @param {readonly Token[]} tokens */
+function findTitles(tokens) {
+  /** @type {Set<string>} */
+  const found = new Set();
+  tokens.forEach(({ kind, value }, index) => {
+    const isTest = kind === 'word' && (value === 'it' || value === 'test') && tokens[index - 1]?.value !== '.';
+    const title = isTest ? titleAfter(tokens, index + 1) : undefined;
+    if (title !== undefined) found.add(title);
+  });
+  return found;
+}
+
+/**
+ * Goes along `it`, `it.each([…])`, `it.each<…>([…])`, `it.skipIf(…)` to the call whose first argument is text.
+ *
+ * @param {readonly Token[]} tokens
+ * @param {number} from
+ */
+function titleAfter(tokens, from) {
+  let at = from;
+  for (;;) {
+    const { kind, value } = tokens[at] ?? { kind: 'mark', value: '' };
+    if (kind !== 'mark') return undefined;
+    if (value === '.') at += 2;
+    else if (value === '<') at = afterGroup(tokens, at, '<', '>');
+    else if (value !== '(') return undefined;
+    else if (tokens[at + 1]?.kind === 'text') return tokens[at + 1]?.value;
+    else at = afterGroup(tokens, at, '(', ')');
+  }
+}
+
+/**
+ * @param {readonly Token[]} tokens
+ * @param {number} from
+ * @param {string} opening
+ * @param {string} closing
+ */
+function afterGroup(tokens, from, opening, closing) {
+  let depth = 0;
+  for (let at = from; at < tokens.length; at += 1) {
+    const { kind, value } = tokens[at] ?? { kind: 'mark', value: '' };
+    if (kind !== 'mark') continue;
+    if (value === opening) depth += 1;
+    else if (value === closing) depth -= 1;
+    // `=>` in a type is no bracket.
+    else if (value === '=' && closing === '>' && tokens[at + 1]?.value === '>') at += 1;
+    if (depth === 0) return at + 1;
+  }
+  return tokens.length;
+}
+
+const LEXEMES = [
+  /** @type {const} */ (['skip', /\s+|\/\/[^\n]*|\/\*[\s\S]*?\*\//y]),
+  /** @type {const} */ (['word', /[\p{L}\p{N}_$#]+/uy]),
+  /** @type {const} */ (['text', /'(?:[^'\\\n]|\\[\s\S])*'|"(?:[^"\\\n]|\\[\s\S])*"/y]),
+];
+const REGULAR_EXPRESSION = /\/(?![*/])(?:[^[/\\\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+\/[a-z]*/y;
+// Where a value may begin, a slash begins a regular expression and divides nothing.
+const VALUE_BEFORE = /^[\p{L}\p{N}_$#)\]}]/u;
+const VALUE_AFTER_WORD = /^(?:return|typeof|case|of|in|await|yield|void|delete)$/;
+
+/**
+ * The words, texts and marks of a source file: enough of its grammar to tell a title from a comment.
+ *
+ * @param {string} source
+ */
+function tokensOf(source) {
+  /** @type {Token[]} */
+  const tokens = [];
+  let at = 0;
+  while (at < source.length) {
+    const [kind, lexeme] = lexemeAt(source, at, tokens.at(-1));
+    at += lexeme.length;
+    if (kind === 'text') tokens.push({ kind, value: plain(lexeme) });
+    else if (kind !== 'skip') tokens.push({ kind, value: lexeme });
+  }
+  return tokens;
+}
+
+/**
+ * @param {string} source
+ * @param {number} at
+ * @param {Token | undefined} before
+ * @returns {readonly ['skip' | 'word' | 'text' | 'mark', string]}
+ */
+function lexemeAt(source, at, before) {
+  for (const [kind, pattern] of LEXEMES) {
+    const lexeme = matchAt(pattern, source, at);
+    if (lexeme) return [kind, lexeme];
+  }
+  if (source[at] === '`') return ['text', source.slice(at, endOfTemplate(source, at))];
+  const isValue = before && before.kind !== 'mark' ? !VALUE_AFTER_WORD.test(before.value) : VALUE_BEFORE.test(before?.value ?? '');
+  const expression = isValue ? undefined : matchAt(REGULAR_EXPRESSION, source, at);
+  return expression ? ['word', expression] : ['mark', source[at] ?? ''];
+}
+
+/**
+ * @param {RegExp} pattern
+ * @param {string} source
+ * @param {number} at
+ */
+function matchAt(pattern, source, at) {
+  pattern.lastIndex = at;
+  return pattern.exec(source)?.[0];
+}
+
+/**
+ * @param {string} source
+ * @param {number} from
+ */
+function endOfTemplate(source, from) {
+  let depth = 0;
+  for (let at = from + 1; at < source.length; at += 1) {
+    if (source[at] === '\\') at += 1;
+    else if (source.startsWith('${', at)) depth += 1;
+    else if (source[at] === '}' && depth > 0) depth -= 1;
+    else if (source[at] === '`' && depth === 0) return at + 1;
+    else if (source[at] === '`') at = endOfTemplate(source, at) - 1;
+  }
+  return source.length;
+}
+
+/**
+ * The text that a literal stands for; what a template fills in stays as it is written.
+ *
+ * @param {string} literal
+ */
+function plain(literal) {
+  return literal
+    .slice(1, -1)
+    .replaceAll(/\\u\{([0-9a-f]+)\}|\\u([0-9a-f]{4})|\\x([0-9a-f]{2})/gi, (_, ...codes) =>
+      String.fromCodePoint(Number.parseInt(codes.slice(0, 3).find(code => typeof code === 'string'), 16)),
+    )
+    .replaceAll('\\n', '\n')
+    .replaceAll(/\\([^])/g, '$1');
+}
+
+/**
+ * @param {readonly Row[]} rows
+ * @param {readonly string[]} ids
+ */
+function checkIds(rows, ids) {
+  const wanted = new Set(ids);
+  /** @type {Map<string, number>} */
+  const places = new Map();
+  for (const { line, ids: inRow } of rows) {
+    if (inRow.length === 0) complaints.push(`${PAGE}:${line} has no id`);
+    for (const id of inRow) {
+      if (!wanted.has(id)) complaints.push(`${PAGE}:${line} ${id} is no requirement of ${IDS}`);
+      else if (places.has(id)) complaints.push(`${PAGE}:${line} ${id} stands in line ${places.get(id)} too`);
+      else places.set(id, line);
+    }
+  }
+  for (const id of wanted) if (!places.has(id)) complaints.push(`${PAGE} ${id} is missing`);
+}
+
+/**
+ * Where a row stands: what waits for anything is not shown, and evidence counts before a decision against.
+ *
+ * @param {Row} row
+ * @returns {Standing}
+ */
+function standingOf({ line, requirement, shownBy }) {
+  if (requirement === '') complaints.push(`${PAGE}:${line} says nothing of what is required`);
+  if (shownBy.length === 0) complaints.push(`${PAGE}:${line} is shown by nothing`);
+  const judged = shownBy.map(entry => ({ entry, ...judge(entry) }));
+  for (const { entry, fault } of judged) if (fault !== null) complaints.push(`${PAGE}:${line} ${entry}: ${fault}`);
+  /** @param {Standing} standing */
+  const some = standing => judged.some(entry => entry.standing === standing);
+  if (some('pending')) return 'pending';
+  return some('shown') ? 'shown' : 'superseded';
+}
+
+/** Every id, once, in a known form. */
+function idsOfFile() {
+  const ids = read(IDS)
+    .split('\n')
+    .filter(line => line !== '');
+  ids.forEach((id, index) => {
+    if (!ID.test(id)) complaints.push(`${IDS}:${index + 1} ${id} has not the form of an id`);
+    if (ids.indexOf(id) !== index) complaints.push(`${IDS}:${index + 1} ${id} stands there twice`);
+  });
+  return ids;
+}
+
+const ids = idsOfFile();
+const rows = rowsOfPage();
+checkIds(rows, ids);
+const counts = { shown: 0, superseded: 0, pending: 0 };
+for (const row of rows) counts[standingOf(row)] += row.ids.length;
+
+for (const complaint of complaints) console.error(complaint);
+if (complaints.length > 0) process.exitCode = 1;
+console.log(
+  `requirements: ${ids.length} ids, ${counts.shown} shown, ${counts.superseded} superseded, ${counts.pending} pending`,
+);

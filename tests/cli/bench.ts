@@ -1,0 +1,147 @@
+// The built command as a child process, in surroundings of its own: what it makes on an engine can be told from everything else.
+
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { request } from 'node:http';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import * as z from 'zod';
+import { images } from '../support/engines.ts';
+
+/** The built command. */
+export const BIN = fileURLToPath(new URL('../../packages/cli/bin/acode.js', import.meta.url));
+
+/** How one call ended. */
+export interface Ended {
+  readonly status: number | null;
+  readonly stdout: Buffer;
+  readonly stderr: string;
+  readonly ms: number;
+}
+
+/** What a call is given besides its words. */
+export interface Given {
+  readonly stdin?: string | Buffer | 'open' | 'ignore';
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+  /** Takes over the reading of standard output. */
+  readonly read?: (child: ChildProcess) => Promise<Buffer>;
+  /** Called when the first byte was printed. */
+  readonly onOutput?: (child: ChildProcess) => void;
+}
+
+/** Directories, configuration and engine for calls of the command. */
+export class Bench implements AsyncDisposable {
+  readonly workspace: string;
+  readonly socket: string;
+  readonly #top: string;
+  #host: string | null = null;
+
+  private constructor(top: string, socket: string) {
+    this.#top = top;
+    this.socket = socket;
+    this.workspace = join(top, 'workspace');
+  }
+
+  /** A bench on an engine’s socket. */
+  static async at({ socket }: { readonly socket: string }): Promise<Bench> {
+    if (!existsSync(BIN)) throw new Error('packages/cli/bin/acode.js is missing: run `npm run build` first');
+    const bench = new Bench(await mkdtemp('/var/tmp/acode-cli-'), socket);
+    await mkdir(join(bench.#top, 'config', 'acode'), { recursive: true });
+    await mkdir(join(bench.workspace, 'sub'), { recursive: true });
+    await mkdir(join(bench.workspace, '.git'));
+    await writeFile(
+      join(bench.#top, 'config', 'acode', 'config.yml'),
+      `sandbox:\n  images:\n    default: ${images.busybox}\n`,
+    );
+    return bench;
+  }
+
+  /** The environment of a call: nothing of the machine’s own configuration is seen. */
+  get env(): Record<string, string> {
+    return {
+      PATH: process.env['PATH'] ?? '',
+      HOME: join(this.#top, 'home'),
+      XDG_CONFIG_HOME: join(this.#top, 'config'),
+      XDG_STATE_HOME: join(this.#top, 'state'),
+      XDG_RUNTIME_DIR: join(this.#top, 'runtime'),
+      DOCKER_HOST: `unix://${this.socket}`,
+    };
+  }
+
+  /** Starts the command. */
+  start(argv: readonly string[], given: Given = {}): { readonly child: ChildProcess; readonly ended: Promise<Ended> } {
+    const began = performance.now();
+    const child = spawn(process.execPath, [BIN, ...argv], {
+      cwd: given.cwd ?? this.workspace,
+      env: { ...this.env, ...given.env },
+      stdio: [given.stdin === undefined || given.stdin === 'ignore' ? 'ignore' : 'pipe', 'pipe', 'pipe'],
+    });
+    return { child, ended: finish(child, given, began) };
+  }
+
+  /** Calls the command and waits for its end. */
+  call(argv: readonly string[], given?: Given): Promise<Ended> {
+    return this.start(argv, given).ended;
+  }
+
+  /** `acode sandbox exec` with these words. */
+  exec(argv: readonly string[], given?: Given): Promise<Ended> {
+    return this.call(['sandbox', 'exec', ...argv], given);
+  }
+
+  /** The containers that calls on this bench have left on the engine, asked past the product. */
+  async left(): Promise<string[]> {
+    // The host label is a hash of the runtime directory among others, and that directory is this bench’s own.
+    this.#host ??= await this.#hostLabel();
+    const filters = encodeURIComponent(JSON.stringify({ label: [`acode.host=${this.#host}`] }));
+    const reply = await get(this.socket, `/v1.41/containers/json?all=1&filters=${filters}`);
+    return z
+      .array(z.looseObject({ Id: z.string() }))
+      .parse(reply)
+      .map(({ Id }) => Id);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await rm(this.#top, { recursive: true, force: true });
+  }
+
+  async #hostLabel(): Promise<string> {
+    const { stdout } = await this.call(['explain', '--json', '--', 'true']);
+    const labels = z.looseObject({ identity: z.looseObject({ labels: z.record(z.string(), z.string()) }) });
+    const { spec } = z.looseObject({ spec: labels }).parse(JSON.parse(stdout.toString()));
+    return spec.identity.labels['acode.host'] ?? '';
+  }
+}
+
+async function finish(child: ChildProcess, given: Given, began: number): Promise<Ended> {
+  const { stdin, read, onOutput } = given;
+  if (typeof stdin === 'string' && stdin !== 'open' && stdin !== 'ignore') child.stdin?.end(stdin);
+  if (Buffer.isBuffer(stdin)) child.stdin?.end(stdin);
+  child.stdin?.on('error', () => undefined);
+  if (onOutput) child.stdout?.once('data', () => onOutput(child));
+  const [stdout, stderr, status] = await Promise.all([
+    read ? read(child) : collect(child.stdout),
+    collect(child.stderr),
+    new Promise<number | null>(resolve => child.once('exit', resolve)),
+  ]);
+  return { status, stdout, stderr: stderr.toString(), ms: performance.now() - began };
+}
+
+async function collect(stream: AsyncIterable<unknown> | null): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream ?? []) if (Buffer.isBuffer(chunk)) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
+
+function get(socketPath: string, path: string): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const asked = request({ socketPath, path }, async reply => {
+      resolve(JSON.parse((await collect(reply)).toString()));
+    });
+    asked.once('error', reject);
+    asked.end();
+  });
+}

@@ -1,0 +1,145 @@
+// Every command as a person and as a program sees it, on a real engine.
+
+import { execFileSync } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { EXAMPLES } from '../../packages/cli/src/examples.ts';
+import { engines, images, withoutEngines } from '../support/engines.ts';
+import { Bench } from './bench.ts';
+import type { Ended } from './bench.ts';
+
+function json({ stdout }: Ended): Record<string, unknown> {
+  const text = stdout.toString();
+  expect(text.endsWith('}\n')).toBe(true);
+  return JSON.parse(text) as Record<string, unknown>;
+}
+
+describe.skipIf(withoutEngines).each(engines)('the commands on $name', engine => {
+  let bench: Bench;
+
+  beforeAll(async () => {
+    bench = await Bench.at(engine);
+    await writeFile(join(bench.workspace, 'build.sh'), 'echo built\n');
+  });
+
+  afterAll(async () => {
+    await bench[Symbol.asyncDispose]();
+  });
+
+  it('status tells the engine, in text and in JSON', async () => {
+    const text = await bench.call(['sandbox', 'status']);
+    expect(text.status).toBe(0);
+    expect(text.stdout.toString()).toMatch(
+      new RegExp(String.raw`^Sandbox Available: Docker version ${engine.version.replaceAll('.', String.raw`\.`)}`),
+    );
+    expect(text.stdout.toString()).toContain(`${engine.socket} (found by DOCKER_HOST)`);
+    expect(text.stdout.toString()).toContain(bench.workspace);
+    const object = json(await bench.call(['--json', 'sandbox', 'status']));
+    expect(object).toMatchObject({ schema: 'acode.status/1', available: true, level: 'docker' });
+  });
+
+  it('list, inspect, cleanup see a sandbox while it runs, by either name', async () => {
+    const running = bench.start(['run', '--task', 'seen', 'sleep 60']);
+    let items: { name: string; containerId: string; state: string; labels: Record<string, string> }[] = [];
+    for (let attempt = 0; attempt < 40 && items.length === 0; attempt += 1) {
+      const mine = await bench.left();
+      const all = json(await bench.call(['sandbox', 'list', '--json'])) as unknown as { items: typeof items };
+      items = all.items.filter(({ containerId, state }) => mine.includes(containerId) && state === 'running');
+    }
+    const name = items[0]?.name ?? '';
+    expect(name).toMatch(/^acode-.*-seen-001$/);
+
+    const list = await bench.call(['docker', 'list'], { env: { COLUMNS: '40' } });
+    expect(list.status).toBe(0);
+    for (const line of list.stdout.toString().split('\n')) expect(line.length).toBeLessThanOrEqual(40);
+
+    expect(json(await bench.call(['docker', 'inspect', name, '--json']))).toMatchObject({
+      schema: 'acode.inspect/1',
+      name,
+      network: 'none',
+      taskId: 'seen',
+    });
+    const details = await bench.call(['sandbox', 'inspect', name]);
+    expect(details.stdout.toString()).toMatch(/512 MiB[^]*→ \/workspace/);
+
+    const kept = json(await bench.call(['sandbox', 'cleanup', '--json']));
+    expect(kept).toMatchObject({ schema: 'acode.cleanup/1', removed: [], dryRun: false, kept: [{ name }] });
+    const wouldBe = await bench.call(['docker', 'cleanup', '--force', '--dry-run']);
+    expect(wouldBe.stdout.toString()).toContain('Would remove 1 sandbox.');
+    const removed = await bench.call(['sandbox', 'cleanup', '--force']);
+    expect(removed.stdout.toString()).toContain('Removed 1 sandbox.');
+    await running.ended;
+    expect(await bench.left()).toEqual([]);
+  });
+
+  it('logs keeps the streams of a past run apart', async () => {
+    await bench.exec(['--task', 'kept', 'echo kept out; echo kept err >&2; exit 3']);
+    const { items } = json(await bench.call(['sandbox', 'logs', '--json'])) as unknown as {
+      items: { name: string; exitCode: number }[];
+    };
+    const name = items[0]?.name ?? '';
+    expect(items[0]).toMatchObject({ exitCode: 3 });
+    const shown = await bench.call(['docker', 'logs', name]);
+    expect({ ...shown, stdout: shown.stdout.toString() }).toMatchObject({
+      status: 0,
+      stdout: 'kept out\n',
+      stderr: 'kept err\n',
+    });
+    expect(json(await bench.call(['docker', 'logs', '--json', name]))).toMatchObject({
+      schema: 'acode.logs/1',
+      items: [{ name, stdout: 'kept out\n', stderr: 'kept err\n' }],
+    });
+    const list = await bench.call(['sandbox', 'logs'], { env: { COLUMNS: '30' } });
+    expect(list.stdout.toString()).toContain('…');
+    for (const line of list.stdout.toString().split('\n')) expect(line.length).toBeLessThanOrEqual(30);
+  });
+
+  it('explain tells each value and who set it, and runs nothing', async () => {
+    const { status, stdout } = await bench.call(['explain', '--memory', '64', '--', 'touch', 'ran']);
+    expect(status).toBe(0);
+    const text = stdout.toString();
+    expect(text).toMatch(/memory +64 MiB +this call +--memory/);
+    expect(text).toMatch(/image +\S+ +user +\S+config\.yml \(sandbox\.images\.default\)/);
+    expect(text).toMatch(/time +300 s +built-in/);
+    expect(text).toContain(`${bench.workspace} → /workspace (writable)`);
+    expect(text).not.toContain('HostConfig');
+    const object = json(await bench.call(['explain', '--json', '--', 'touch', 'ran']));
+    expect(object).toMatchObject({ schema: 'acode.explain/1', level: 'docker', command: ['touch', 'ran'] });
+    expect(JSON.stringify(object['engineRequest'])).toContain('"HostConfig"');
+    const { stdout: files } = await bench.exec(['ls']);
+    expect(files.toString()).not.toContain('ran');
+  });
+
+  it('a result in JSON has bytes where the output is not text', async () => {
+    const object = json(await bench.exec(['--json', String.raw`printf 'a\377\000b'; echo text >&2`]));
+    expect(object).toMatchObject({ schema: 'acode.run/1', exitCode: 0, stderr: 'text\n', stdoutBytes: 'Yf8AYg==' });
+    expect(object).not.toHaveProperty('stderrBytes');
+  });
+
+  it('the examples in the help texts work', async () => {
+    const all = [...new Set(Object.values(EXAMPLES).flatMap(list => list.map(({ type }) => type)))];
+    const failed: string[] = [];
+    for (let at = 0; at < all.length; at += 4) {
+      await Promise.all(
+        all.slice(at, at + 4).map(async type => {
+          const words = execFileSync('xargs', ['-n1'], { input: type, encoding: 'utf8' }).trimEnd().split('\n');
+          const { status, stderr } = await bench.call(words.slice(1));
+          if (status !== 0) failed.push(`${type}: ${status} ${stderr}`);
+        }),
+      );
+    }
+    expect(failed).toEqual([]);
+  });
+
+  it('--config takes another file, and a wrong one is an error with its place', async () => {
+    const file = join(bench.workspace, 'other.yml');
+    await writeFile(file, 'sandbox:\n  defaults:\n    memory_mb: 96\n');
+    const { stdout } = await bench.call(['explain', '--config', file, '--image', images.busybox, '--', 'true']);
+    expect(stdout.toString()).toMatch(/memory +96 MiB +user +\S+other\.yml/);
+    await writeFile(file, 'sandbox:\n  defalts: {}\n');
+    const wrong = await bench.call(['sandbox', 'status', '--config', file]);
+    expect(wrong.status).toBe(125);
+    expect(wrong.stderr).toMatch(/other\.yml:2:3[^]*ACODE-SBX-013/);
+  });
+});
