@@ -99,7 +99,9 @@ function faultOfEvidence(entry) {
  */
 function faultOfScript(file, holds) {
   if (!isFile(file)) return `names ${file}, which does not exist`;
-  return holds === undefined || read(file).includes(holds) ? null : `says that ${file} holds ${holds}, which it does not`;
+  return holds === undefined || read(file).includes(holds)
+    ? null
+    : `says that ${file} holds ${holds}, which it does not`;
 }
 
 /**
@@ -127,16 +129,30 @@ function titlesIn(file) {
 
 /** @typedef {{ kind: 'word' | 'text' | 'mark', value: string }} Token */
 
+/** @type {Token} */
+const END = { kind: 'mark', value: '' };
+
 /** @param {readonly Token[]} tokens */
 function findTitles(tokens) {
   /** @type {Set<string>} */
   const found = new Set();
-  tokens.forEach(({ kind, value }, index) => {
-    const isTest = kind === 'word' && (value === 'it' || value === 'test') && tokens[index - 1]?.value !== '.';
-    const title = isTest ? titleAfter(tokens, index + 1) : undefined;
+  tokens.forEach((_, index) => {
+    const title = beginsTest(tokens, index) ? titleAfter(tokens, index + 1) : undefined;
     if (title !== undefined) found.add(title);
   });
   return found;
+}
+
+/**
+ * Whether a test begins there that is run.
+ *
+ * @param {readonly Token[]} tokens
+ * @param {number} index
+ */
+function beginsTest(tokens, index) {
+  const [before, word, , modifier] = [-1, 0, 1, 2].map(step => tokens[index + step]?.value ?? '');
+  const named = tokens[index]?.kind === 'word' && (word === 'it' || word === 'test') && before !== '.';
+  return named && !/^(?:skip|todo|fails)$/.test(modifier ?? '');
 }
 
 /**
@@ -148,45 +164,55 @@ function findTitles(tokens) {
 function titleAfter(tokens, from) {
   let at = from;
   for (;;) {
-    const { kind, value } = tokens[at] ?? { kind: 'mark', value: '' };
+    const { kind, value } = tokens[at] ?? END;
     if (kind !== 'mark') return undefined;
     if (value === '.') at += 2;
-    else if (value === '<') at = afterGroup(tokens, at, '<', '>');
+    else if (value === '<') at = afterGroup(tokens, at, '>');
     else if (value !== '(') return undefined;
-    else if (tokens[at + 1]?.kind === 'text') return tokens[at + 1]?.value;
-    else at = afterGroup(tokens, at, '(', ')');
+    else if (textAt(tokens, at + 1) === undefined) at = afterGroup(tokens, at, ')');
+    else return textAt(tokens, at + 1);
   }
 }
 
 /**
  * @param {readonly Token[]} tokens
+ * @param {number} at
+ */
+function textAt(tokens, at) {
+  const { kind, value } = tokens[at] ?? END;
+  return kind === 'text' ? value : undefined;
+}
+
+/**
+ * Behind the bracket that closes the one that stands at `from`.
+ *
+ * @param {readonly Token[]} tokens
  * @param {number} from
- * @param {string} opening
  * @param {string} closing
  */
-function afterGroup(tokens, from, opening, closing) {
+function afterGroup(tokens, from, closing) {
+  const opening = tokens[from]?.value;
   let depth = 0;
-  for (let at = from; at < tokens.length; at += 1) {
-    const { kind, value } = tokens[at] ?? { kind: 'mark', value: '' };
-    if (kind !== 'mark') continue;
-    if (value === opening) depth += 1;
-    else if (value === closing) depth -= 1;
-    // `=>` in a type is no bracket.
-    else if (value === '=' && closing === '>' && tokens[at + 1]?.value === '>') at += 1;
-    if (depth === 0) return at + 1;
-  }
-  return tokens.length;
+  let at = from;
+  do {
+    const { kind, value } = tokens[at] ?? END;
+    if (kind === 'mark' && value === opening) depth += 1;
+    if (kind === 'mark' && value === closing) depth -= 1;
+    at += 1;
+  } while (depth > 0 && at < tokens.length);
+  return at;
 }
 
 const LEXEMES = [
   /** @type {const} */ (['skip', /\s+|\/\/[^\n]*|\/\*[\s\S]*?\*\//y]),
   /** @type {const} */ (['word', /[\p{L}\p{N}_$#]+/uy]),
+  // One mark, or the arrow of a type would close a bracket.
+  /** @type {const} */ (['mark', /=>/y]),
   /** @type {const} */ (['text', /'(?:[^'\\\n]|\\[\s\S])*'|"(?:[^"\\\n]|\\[\s\S])*"/y]),
 ];
 const REGULAR_EXPRESSION = /\/(?![*/])(?:[^[/\\\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+\/[a-z]*/y;
-// Where a value may begin, a slash begins a regular expression and divides nothing.
-const VALUE_BEFORE = /^[\p{L}\p{N}_$#)\]}]/u;
-const VALUE_AFTER_WORD = /^(?:return|typeof|case|of|in|await|yield|void|delete)$/;
+const CLOSING = /^[)\]}]$/;
+const BEFORE_VALUE = /^(?:return|typeof|case|of|in|await|yield|void|delete)$/;
 
 /**
  * The words, texts and marks of a source file: enough of its grammar to tell a title from a comment.
@@ -218,9 +244,17 @@ function lexemeAt(source, at, before) {
     if (lexeme) return [kind, lexeme];
   }
   if (source[at] === '`') return ['text', source.slice(at, endOfTemplate(source, at))];
-  const isValue = before && before.kind !== 'mark' ? !VALUE_AFTER_WORD.test(before.value) : VALUE_BEFORE.test(before?.value ?? '');
-  const expression = isValue ? undefined : matchAt(REGULAR_EXPRESSION, source, at);
+  const expression = endsValue(before) ? undefined : matchAt(REGULAR_EXPRESSION, source, at);
   return expression ? ['word', expression] : ['mark', source[at] ?? ''];
+}
+
+/**
+ * Whether a token can be the end of a value, so that a slash after it divides.
+ *
+ * @param {Token | undefined} token
+ */
+function endsValue({ kind, value } = END) {
+  return kind === 'mark' ? CLOSING.test(value) : !BEFORE_VALUE.test(value);
 }
 
 /**
@@ -258,7 +292,12 @@ function plain(literal) {
   return literal
     .slice(1, -1)
     .replaceAll(/\\u\{([0-9a-f]+)\}|\\u([0-9a-f]{4})|\\x([0-9a-f]{2})/gi, (_, ...codes) =>
-      String.fromCodePoint(Number.parseInt(codes.slice(0, 3).find(code => typeof code === 'string'), 16)),
+      String.fromCodePoint(
+        Number.parseInt(
+          codes.slice(0, 3).find(code => typeof code === 'string'),
+          16,
+        ),
+      ),
     )
     .replaceAll('\\n', '\n')
     .replaceAll(/\\([^])/g, '$1');

@@ -23,7 +23,8 @@ export interface Ended {
 
 /** What a call is given besides its words. */
 export interface Given {
-  readonly stdin?: string | Buffer | 'open' | 'ignore';
+  /** What it reads; `open` is a pipe that never ends. Without it, nothing. */
+  readonly stdin?: Buffer | 'open';
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
   /** Takes over the reading of standard output. */
@@ -77,7 +78,7 @@ export class Bench implements AsyncDisposable {
     const child = spawn(process.execPath, [BIN, ...argv], {
       cwd: given.cwd ?? this.workspace,
       env: { ...this.env, ...given.env },
-      stdio: [given.stdin === undefined || given.stdin === 'ignore' ? 'ignore' : 'pipe', 'pipe', 'pipe'],
+      stdio: [given.stdin === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
     });
     return { child, ended: finish(child, given, began) };
   }
@@ -118,7 +119,6 @@ export class Bench implements AsyncDisposable {
 
 async function finish(child: ChildProcess, given: Given, began: number): Promise<Ended> {
   const { stdin, read, onOutput } = given;
-  if (typeof stdin === 'string' && stdin !== 'open' && stdin !== 'ignore') child.stdin?.end(stdin);
   if (Buffer.isBuffer(stdin)) child.stdin?.end(stdin);
   child.stdin?.on('error', () => undefined);
   if (onOutput) child.stdout?.once('data', () => onOutput(child));
@@ -138,8 +138,8 @@ async function collect(stream: AsyncIterable<unknown> | null): Promise<Buffer> {
 
 function get(socketPath: string, path: string): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    const asked = request({ socketPath, path }, async reply => {
-      resolve(JSON.parse((await collect(reply)).toString()));
+    const asked = request({ socketPath, path }, reply => {
+      collect(reply).then(body => resolve(JSON.parse(body.toString())), reject);
     });
     asked.once('error', reject);
     asked.end();

@@ -41,11 +41,8 @@ describe.skipIf(withoutEngines).each(engines)('a signal to acode on $name', engi
 
   it('is told in the JSON object, with what had been printed', async () => {
     const { child, ended } = bench.start(['run', '--json', 'echo partial; sleep 60']);
-    const timer = setInterval(async () => {
-      const [id] = await bench.left();
-      if (id) setTimeout(() => child.kill('SIGINT'), 700);
-      if (id) clearInterval(timer);
-    }, 100);
+    while ((await bench.left()).length === 0) await new Promise(resolve => setTimeout(resolve, 50));
+    setTimeout(() => child.kill('SIGINT'), 1000);
     const { status, stdout } = await ended;
     expect(status).toBe(130);
     expect(JSON.parse(stdout.toString())).toMatchObject({

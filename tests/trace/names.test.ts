@@ -27,6 +27,8 @@ describe.skipIf(withoutEngines)('a name', () => {
     await using host = await TestHost.open(mainEngine);
     for (const ids of [{ taskId: secret }, { sessionId: secret }])
       await expect(host.acode.explain(['true'], ids)).rejects.toMatchObject({ code: 'ACODE-SBX-017' });
-    await expect(TestHost.open(mainEngine, { sessionId: secret, workspace: host.workspace })).rejects.toMatchObject({ code: 'ACODE-SBX-017' });
+    await expect(TestHost.open(mainEngine, { sessionId: secret, workspace: host.workspace })).rejects.toMatchObject({
+      code: 'ACODE-SBX-017',
+    });
   });
 });

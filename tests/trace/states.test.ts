@@ -2,6 +2,7 @@
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { LogFields } from '@acode/sandbox';
 import { path } from '../../packages/sandbox/src/isolation/docker/engine/path.ts';
 import { TestHost, engines, images, withEngine, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
@@ -67,6 +68,24 @@ describe.skipIf(withoutEngines).each(engines)('a sandbox on $name', engine => {
     expect(states).toEqual({ [created]: 'created', [running]: 'running', [paused]: 'paused', [exited]: 'exited' });
     expect(report.failed).toEqual([]);
     expect(await host.containers()).toEqual([]);
+  });
+
+  it('that a cleanup removes is logged and measured under the cleanup’s own id', async () => {
+    const lines: { level: string; message: string; fields: LogFields }[] = [];
+    const write = (level: string) => (fields: LogFields, message: string) =>
+      void lines.push({ level, message, fields });
+    const measured: string[] = [];
+    await using host = await TestHost.open(engine, {
+      logger: { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') },
+      metrics: { increment: () => undefined, observe: name => void measured.push(name), gauge: () => undefined },
+    });
+    const id = await leftBehind(host, ['true']);
+    await host.acode.cleanup({ force: true });
+    const end = lines.find(({ message }) => message === 'cleanup ok');
+    expect(lines.filter(({ message }) => message === 'container removed')).toMatchObject([
+      { level: 'debug', fields: { containerId: id, correlationId: end?.fields['correlationId'] } },
+    ]);
+    expect(measured).toEqual(['acode_container_cleanup_ms']);
   });
 });
 

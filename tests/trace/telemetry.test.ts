@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { Clock, LogFields, Metrics } from '@acode/sandbox';
-import { TestHost, images, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
+import { TestHost, images, mainEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 
 interface Recorded {
@@ -15,8 +15,7 @@ function recorder() {
   const write = (level: string) => (fields: LogFields, message: string) =>
     void recorded.lines.push({ level, message, fields });
   const metrics: Metrics = {
-    increment: (name, labels = {}, by = 1) =>
-      void recorded.samples.push({ kind: 'counter', name, value: by, labels }),
+    increment: (name, labels = {}, by = 1) => void recorded.samples.push({ kind: 'counter', name, value: by, labels }),
     observe: (name, value) => void recorded.samples.push({ kind: 'histogram', name, value }),
     gauge: (name, value) => void recorded.samples.push({ kind: 'gauge', name, value }),
   };
@@ -115,29 +114,6 @@ describe.skipIf(withoutEngines)('a host', () => {
     expect(active()).toBe(0);
     await host.acode.run(['true'], { policy: { image: 'acode-test/none:1' } }).catch(() => undefined);
     expect(active()).toBe(0);
-  });
-
-  it('logs and measures each removal of a cleanup under the cleanup’s own id', async () => {
-    const { lines, logger, metrics, values } = recorder();
-    await using host = await TestHost.open(mainEngine, { logger, metrics });
-    const { spec } = await host.acode.explain(['true']);
-    const { id } = await withEngine(mainEngine, ({ containers }) =>
-      containers.create(
-        { Image: images.busybox, Cmd: ['true'], Labels: spec.identity.labels, HostConfig: { NetworkMode: 'none' } },
-        { signal: AbortSignal.timeout(20_000) },
-      ),
-    );
-    await withEngine(mainEngine, async ({ containers }) => {
-      const signal = AbortSignal.timeout(20_000);
-      await containers.start(id, { signal });
-      await containers.wait(id, 'not-running', { signal, deadlineMs: 10_000 });
-    });
-    await host.acode.cleanup();
-    const end = lines.find(({ message }) => message === 'cleanup ok');
-    expect(lines.filter(({ message }) => message === 'container removed')).toMatchObject([
-      { level: 'debug', fields: { containerId: id, correlationId: end?.fields['correlationId'] } },
-    ]);
-    expect(values('acode_container_cleanup_ms')).toHaveLength(1);
   });
 
   it('measures a run by the clock that never jumps', async () => {

@@ -5,7 +5,6 @@ import { checkConfig, loadUserConfig, readAllowRoot } from './config/load.ts';
 import type { LoadedConfig } from './config/load.ts';
 import { directoriesOf, ensurePrivateDirectory } from './config/directories.ts';
 import type { Directories } from './config/directories.ts';
-import type { ConfigInput } from './config/schema.ts';
 import type { Command, RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { EventBus } from './contract/events.ts';
@@ -19,34 +18,14 @@ import type {
   SavedLogInfo,
   Status,
 } from './contract/host.ts';
-import type { Clock, Logger, Metrics } from './contract/ports.ts';
 import type { RunResult, RunningCommand } from './contract/result.ts';
 import { composeHost } from './compose.ts';
 import type { OpenHost } from './compose.ts';
 import { cleanup, statusOf } from './inventory.ts';
+import type { AcodeOptions } from './options.ts';
 import { assertNotRoot } from './policy/guard.ts';
 import { explain, start } from './run.ts';
 import { systemClock } from './telemetry/clock.ts';
-
-/** How to open a host. Every field is optional. */
-export interface AcodeOptions {
-  /** The directory sandboxes are given; else the project the process stands in. */
-  workspace?: string;
-  /** In place of the user’s configuration file. */
-  config?: ConfigInput;
-  /** Another configuration file in place of the user’s own. */
-  configFile?: string;
-  /** The engine’s socket; else DOCKER_HOST, the docker context, the known places. Pinned for the session. */
-  engine?: { socket: string };
-  sessionId?: string;
-  /** Sandboxes at once; 4 unless configured, at most 16. */
-  maxConcurrent?: number;
-  /** Sandboxes kept waiting. Not available in this version: only `false`. */
-  pool?: false | { min?: number; max?: number; idleMs?: number };
-  logger?: Logger;
-  metrics?: Metrics;
-  clock?: Clock;
-}
 
 /** A host that can be looked at and runs nothing. */
 export type Observer = Pick<Acode, 'status' | 'list' | 'inspect' | 'logs' | 'close'> & AsyncDisposable;

@@ -1,6 +1,5 @@
 // The composition root: puts one host together from its parts, each with what it needs and nothing else.
 
-import type { AcodeOptions } from './acode.ts';
 import type { Directories } from './config/directories.ts';
 import type { LoadedConfig } from './config/load.ts';
 import { settingsOf } from './config/settings.ts';
@@ -17,6 +16,7 @@ import { hostIdentity } from './lifecycle/host.ts';
 import { Removals } from './lifecycle/removal.ts';
 import { Session } from './lifecycle/session.ts';
 import { Slots } from './lifecycle/slots.ts';
+import type { AcodeOptions } from './options.ts';
 import { SavedLogs } from './output/saved.ts';
 import { Bus } from './telemetry/bus.ts';
 import { ContainerReports } from './telemetry/containers.ts';

@@ -1,7 +1,7 @@
 // The public surface of @acode/sandbox and nothing else.
 
 export { Acode } from './acode.ts';
-export type { AcodeOptions, Logs, Observer } from './acode.ts';
+export type { Logs, Observer } from './acode.ts';
 export type { ConfigInput } from './config/schema.ts';
 export type { ArtifactRequest, Command, RunRequest } from './contract/command.ts';
 export { AcodeError, ERRORS } from './contract/errors.ts';
@@ -24,5 +24,6 @@ export type { EffectivePolicy, Layer, Limits, PolicyInput, PortRequest, Sourced,
 export type { Clock, LogFields, Logger, MetricLabels, Metrics } from './contract/ports.ts';
 export type { Denial, LimitName, RiskyChange, RunResult, RunningCommand, Usage } from './contract/result.ts';
 export type { FileIdentity, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from './contract/spec.ts';
+export type { AcodeOptions } from './options.ts';
 export { TerminalSanitiser } from './output/terminal.ts';
 export { formatBytes, parseBytes } from './config/units.ts';

@@ -52,7 +52,7 @@ export class Output {
 
   /** Waits until everything written is with the reader, or `signal` says not to. */
   async flush(signal?: AbortSignal): Promise<void> {
-    if (this.#broken || this.#stream.writableLength === 0) return;
+    if (this.#broken || signal?.aborted || this.#stream.writableLength === 0) return;
     await new Promise<void>(resolve => {
       signal?.addEventListener('abort', () => resolve(), { once: true });
       this.#stream.once('error', () => resolve());

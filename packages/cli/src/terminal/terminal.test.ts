@@ -143,6 +143,7 @@ describe('an output', () => {
     stop.abort();
     await expect(writing).resolves.toBe(false);
     await expect(output.write('x', stop.signal)).resolves.toBe(false);
+    await output.flush(stop.signal);
   });
 
   it('notices a reader that went away, and throws nothing', async () => {

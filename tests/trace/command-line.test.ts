@@ -1,0 +1,78 @@
+// Every command has its form for programs, and none draws where nobody looks.
+
+import { writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import { describe, expect, it } from 'vitest';
+import { buildProgram, calledAs } from '../../packages/cli/src/program.ts';
+import { Bench } from '../cli/bench.ts';
+import { images, mainEngine, withoutEngines } from '../support/engines.ts';
+
+const RUN = 'schema exitCode stdout stderr dropped timedOut oomKilled denials sandboxId containerId level';
+const MORE = 'image durationMs timings warm riskyChanges correlationId';
+
+// How each command is called, the schema it answers with, and what is in that for ever: fields may be added, none goes.
+const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: string, fields: string]>> = {
+  'sandbox status': [[], 'acode.status/1', 'schema available engine sandboxes level defaultImage workspace'],
+  'sandbox exec': [['--', 'true'], 'acode.run/1', `${RUN} ${MORE}`],
+  'sandbox list': [[], 'acode.list/1', 'schema items'],
+  'sandbox inspect': [['none'], 'acode.error/1', 'schema code message hint context correlationId'],
+  'sandbox cleanup': [['--dry-run'], 'acode.cleanup/1', 'schema removed failed kept dryRun'],
+  'sandbox logs': [[], 'acode.logs/1', 'schema items'],
+  run: [['true'], 'acode.run/1', `${RUN} ${MORE}`],
+  explain: [['--', 'true'], 'acode.explain/1', 'schema command policy level spec engineRequest notes'],
+  'docker list': [[], 'acode.list/1', 'schema items'],
+  'docker inspect': [['none'], 'acode.error/1', 'schema code message hint context correlationId'],
+  'docker cleanup': [['--dry-run'], 'acode.cleanup/1', 'schema removed failed kept dryRun'],
+  'docker logs': [[], 'acode.logs/1', 'schema items'],
+  completion: [['bash'], 'acode.completion/1', 'schema shell script'],
+};
+
+function leavesOf(command: CommandUnknownOpts): string[] {
+  const below = command.commands.flatMap(leavesOf);
+  return below.length > 0 ? below : [calledAs(command).replace(/^acode /, '')];
+}
+
+describe.skipIf(withoutEngines)('the command line', () => {
+  it('has no command that this table does not know', () => {
+    const program = buildProgram(() => Promise.resolve(), { text: '', width: null });
+    expect(leavesOf(program).sort()).toEqual(Object.keys(FORMS).sort());
+  });
+
+  it.each(Object.entries(FORMS))(
+    '%s answers --json with one object of its schema',
+    async (name, [argv, schema, fields]) => {
+      await using bench = await Bench.at(mainEngine);
+      const before = argv[0] === '--' ? ['--json', ...argv] : [...argv.slice(0, -1), '--json', ...argv.slice(-1)];
+      const { stdout } = await bench.call([...name.split(' '), ...before]);
+      const object = JSON.parse(stdout.toString()) as Record<string, unknown>;
+      expect(object['schema']).toBe(schema);
+      expect(Object.keys(object)).toEqual(expect.arrayContaining(fields.split(' ')));
+    },
+  );
+
+  it('draws no progress where standard error is no terminal, however long it takes', async () => {
+    await using bench = await Bench.at({ socket: '' });
+    const socket = join(bench.workspace, 'hung');
+    const hung = createServer(() => undefined);
+    await new Promise<void>(resolve => hung.listen(socket, resolve));
+    const { stdout, stderr, ms } = await bench.call(['sandbox', 'status', '--socket', socket]);
+    hung.close();
+    expect(ms).toBeGreaterThan(1500);
+    expect(stderr).toBe('');
+    expect(stdout.toString()).not.toMatch(/[\r\u001b]/);
+  });
+
+  it('prefers an option to the user’s file, and the file to the built-in value', async () => {
+    await using bench = await Bench.at(mainEngine);
+    const limits = 'cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; ulimit -n';
+    const printed = async (...options: string[]): Promise<string[]> =>
+      (await bench.exec([...options, '--image', images.busybox, limits])).stdout.toString().trim().split('\n');
+    expect(await printed()).toEqual([String(512 * 1024 ** 2), '1024']);
+    const file = join(bench.workspace, 'mine.yml');
+    await writeFile(file, 'sandbox: { defaults: { memory_mb: 100, open_files: 99 } }\n');
+    expect(await printed('--config', file)).toEqual([String(100 * 1024 ** 2), '99']);
+    expect(await printed('--config', file, '--memory', '64')).toEqual([String(64 * 1024 ** 2), '99']);
+  });
+});
