@@ -13,11 +13,23 @@ const bin = join(cli, 'bin');
 const REQUIRE =
   "import { createRequire as acodeCreateRequire } from 'node:module'; const require = acodeCreateRequire(import.meta.url);";
 
+const LARGEST_START = 200 * 1024;
+
+// A third of the library would be zod’s messages in languages that acode does not speak.
+const englishOnly = {
+  name: 'english-only',
+  setup({ onLoad }) {
+    onLoad({ filter: /zod\/v4\/locales\/index\.js$/ }, ({ path }) => ({
+      contents: "export { default as en } from './en.js';",
+      resolveDir: dirname(path),
+    }));
+  },
+};
+
 await rm(bin, { recursive: true, force: true });
 const { metafile } = await build({
   absWorkingDir: root,
-  // From the sources of the library, so that a stale build of it can never be bundled.
-  alias: { '@acode/sandbox': join(root, 'packages', 'sandbox', 'src', 'index.ts') },
+  plugins: [libraryByNeed(join(root, 'packages', 'sandbox', 'src', 'index.ts')), englishOnly],
   entryPoints: { acode: join(cli, 'src', 'main.ts') },
   outdir: bin,
   bundle: true,
@@ -26,13 +38,13 @@ const { metafile } = await build({
   platform: 'node',
   target: 'node20',
   chunkNames: 'acode-[hash]',
-  minifySyntax: true,
-  minifyWhitespace: true,
+  minify: true,
   legalComments: 'none',
   banner: { js: REQUIRE },
   metafile: true,
 });
 
+assertQuickStart(metafile);
 const entry = join(bin, 'acode.js');
 await writeFile(entry, `#!/usr/bin/env node\n${await readFile(entry, 'utf8')}`);
 await chmod(entry, 0o755);
@@ -42,6 +54,36 @@ const sizes = Object.values(metafile.outputs).map(({ bytes }) => bytes);
 console.log(
   `packages/cli/bin: ${sizes.length} files, ${Math.round(sizes.reduce((sum, size) => sum + size, 0) / 1024)} KiB`,
 );
+
+// The library from its sources, so that a stale build of it can never be bundled; and in two parts. The whole of it loads
+// when a command needs an engine. The few names that every call needs (errors, sizes) come from a copy of its index without
+// the host: esbuild puts whatever a module imports into the chunk that loads first, used or not.
+function libraryByNeed(index) {
+  return {
+    name: 'library-by-need',
+    setup({ onResolve, onLoad }) {
+      onResolve({ filter: /^@acode\/sandbox$/ }, ({ kind }) =>
+        kind === 'dynamic-import' ? { path: index } : { path: index, suffix: '?names', sideEffects: false },
+      );
+      onLoad({ filter: /index\.ts$/ }, async ({ path, suffix }) => {
+        if (path !== index || suffix !== '?names') return undefined;
+        const contents = (await readFile(path, 'utf8')).replace(/^export \{ Acode \} .*$/m, '');
+        return { contents, loader: 'ts', resolveDir: dirname(path) };
+      });
+    },
+  };
+}
+
+// What every call loads before it knows what is asked of it. More would be felt at each keystroke of a completion.
+function assertQuickStart({ outputs }) {
+  const name = Object.keys(outputs).find(path => path.endsWith('/acode.js'));
+  const first = new Set([name]);
+  for (const path of first)
+    for (const { path: next, kind, external } of outputs[path].imports)
+      if (kind === 'import-statement' && !external) first.add(next);
+  const bytes = [...first].reduce((sum, path) => sum + outputs[path].bytes, 0);
+  if (bytes > LARGEST_START) throw new Error(`every call would load ${bytes} bytes, more than ${LARGEST_START}`);
+}
 
 // Bundled code is redistributed code: the licences of its authors go with it.
 async function licences(inputs) {

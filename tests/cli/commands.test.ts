@@ -5,7 +5,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EXAMPLES } from '../../packages/cli/src/examples.ts';
-import { engines, images, withoutEngines } from '../support/engines.ts';
+import { engines, images, mainEngine, withoutEngines } from '../support/engines.ts';
 import { Bench } from './bench.ts';
 import type { Ended } from './bench.ts';
 
@@ -20,7 +20,6 @@ describe.skipIf(withoutEngines).each(engines)('the commands on $name', engine =>
 
   beforeAll(async () => {
     bench = await Bench.at(engine);
-    await writeFile(join(bench.workspace, 'build.sh'), 'echo built\n');
   });
 
   afterAll(async () => {
@@ -117,21 +116,6 @@ describe.skipIf(withoutEngines).each(engines)('the commands on $name', engine =>
     expect(object).not.toHaveProperty('stderrBytes');
   });
 
-  it('the examples in the help texts work', async () => {
-    const all = [...new Set(Object.values(EXAMPLES).flatMap(list => list.map(({ type }) => type)))];
-    const failed: string[] = [];
-    for (let at = 0; at < all.length; at += 4) {
-      await Promise.all(
-        all.slice(at, at + 4).map(async type => {
-          const words = execFileSync('xargs', ['-n1'], { input: type, encoding: 'utf8' }).trimEnd().split('\n');
-          const { status, stderr } = await bench.call(words.slice(1));
-          if (status !== 0) failed.push(`${type}: ${status} ${stderr}`);
-        }),
-      );
-    }
-    expect(failed).toEqual([]);
-  });
-
   it('--config takes another file, and a wrong one is an error with its place', async () => {
     const file = join(bench.workspace, 'other.yml');
     await writeFile(file, 'sandbox:\n  defaults:\n    memory_mb: 96\n');
@@ -142,4 +126,21 @@ describe.skipIf(withoutEngines).each(engines)('the commands on $name', engine =>
     expect(wrong.status).toBe(125);
     expect(wrong.stderr).toMatch(/other\.yml:2:3[^]*ACODE-SBX-013/);
   });
+});
+
+it.skipIf(withoutEngines)('the examples in the help texts work', async () => {
+  await using bench = await Bench.at(mainEngine);
+  await writeFile(join(bench.workspace, 'build.sh'), 'echo built\n');
+  const all = [...new Set(Object.values(EXAMPLES).flatMap(list => list.map(({ type }) => type)))];
+  const failed: string[] = [];
+  for (let at = 0; at < all.length; at += 4) {
+    await Promise.all(
+      all.slice(at, at + 4).map(async type => {
+        const words = execFileSync('xargs', ['-n1'], { input: type, encoding: 'utf8' }).trimEnd().split('\n');
+        const { status, stderr } = await bench.call(words.slice(1));
+        if (status !== 0) failed.push(`${type}: ${status} ${stderr}`);
+      }),
+    );
+  }
+  expect(failed).toEqual([]);
 });

@@ -1,7 +1,7 @@
 // Engines that are not there, refuse or hang: a refusal in time, never a wait without end.
 
 import { createServer } from 'node:net';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, renameSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -18,7 +18,6 @@ describe.skipIf(withoutEngines)('without an engine that answers', () => {
     // A socket file that nobody listens on is what a killed engine leaves behind.
     const killed = createServer();
     await new Promise<void>(resolve => killed.listen(join(directory, 'moved.sock'), resolve));
-    const { renameSync } = await import('node:fs');
     renameSync(join(directory, 'moved.sock'), dead);
     await new Promise(resolve => killed.close(resolve));
     await new Promise<void>(resolve => hung.listen(join(directory, 'hung.sock'), resolve));
@@ -48,7 +47,7 @@ describe.skipIf(withoutEngines)('without an engine that answers', () => {
     expect(JSON.parse(json.stdout.toString())).toMatchObject({ schema: 'acode.status/1', available: false });
   });
 
-  it.each([
+  it.concurrent.each([
     ['exec', ['sandbox', 'exec', '--', 'true'], 125],
     ['status', ['sandbox', 'status'], 1],
     ['list', ['sandbox', 'list'], 125],

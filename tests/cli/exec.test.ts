@@ -19,96 +19,102 @@ describe.skipIf(withoutEngines).each(engines)('acode sandbox exec on $name', eng
     await bench[Symbol.asyncDispose]();
   });
 
-  it('prints what the command prints, ends with 0 and leaves nothing', async () => {
-    const { status, stdout, stderr } = await bench.exec(['--image', images.busybox, '--', 'echo', 'hi']);
-    expect({ status, stdout: stdout.toString(), stderr }).toEqual({ status: 0, stdout: 'hi\n', stderr: '' });
-    expect(await bench.left()).toEqual([]);
-  });
-
-  it('keeps the streams apart and passes the exit status on', async () => {
-    const { status, stdout, stderr } = await bench.exec(['--', 'sh', '-c', 'echo out; echo err >&2; exit 42']);
-    expect({ status, stdout: stdout.toString(), stderr }).toEqual({ status: 42, stdout: 'out\n', stderr: 'err\n' });
-  });
-
-  it('runs one quoted string as a shell line, where the user stands', async () => {
-    const { stdout } = await bench.exec(['echo $((40 + 2)) | cat; pwd'], { cwd: join(bench.workspace, 'sub') });
-    expect(stdout.toString()).toBe('42\n/workspace/sub\n');
-  });
-
-  it('ends a command at its time limit with 124, and shows what it had printed', async () => {
-    let printed = 0;
-    const { status, stdout, stderr } = await bench.exec(['--timeout', '2', '--', 'sh', '-c', 'echo before; sleep 60'], {
-      onOutput: () => (printed = performance.now()),
+  describe.concurrent('one command', () => {
+    it('prints what the command prints, ends with 0 and leaves nothing', async () => {
+      await using alone = await Bench.at(engine);
+      const { status, stdout, stderr } = await alone.exec(['--image', images.busybox, '--', 'echo', 'hi']);
+      expect({ status, stdout: stdout.toString(), stderr }).toEqual({ status: 0, stdout: 'hi\n', stderr: '' });
+      expect(await alone.left()).toEqual([]);
     });
-    expect(performance.now() - printed).toBeLessThan(4000);
-    expect({ status, stdout: stdout.toString() }).toEqual({ status: 124, stdout: 'before\n' });
-    expect(stderr).toMatch(/^acode: ACODE-SBX-007: .*2 s.*--timeout/);
-  });
 
-  it('says that memory ran out, also when only a child died and the status is 0', async () => {
-    const { status, stderr } = await bench.exec(['--memory', '64', '--', 'sh', '-c', `${HOG}; exit 0`]);
-    expect(status).toBe(0);
-    expect(stderr).toMatch(/acode: ACODE-SBX-004: .*memory limit of 64 MiB, set by --memory.*--memory 128/);
-    const json = await bench.exec(['--json', '--memory', '64', '--', 'sh', '-c', `${HOG}; exit 0`]);
-    expect(json.status).toBe(0);
-    expect(JSON.parse(json.stdout.toString())).toMatchObject({
-      schema: 'acode.run/1',
-      exitCode: 0,
-      oomKilled: true,
-      limitExceeded: 'memory',
+    it('keeps the streams apart and passes the exit status on', async () => {
+      const { status, stdout, stderr } = await bench.exec(['--', 'sh', '-c', 'echo out; echo err >&2; exit 42']);
+      expect({ status, stdout: stdout.toString(), stderr }).toEqual({ status: 42, stdout: 'out\n', stderr: 'err\n' });
     });
-  });
 
-  it('says that the processes ran out', async () => {
-    const { stderr } = await bench.exec(['--pids', '5', 'for i in 1 2 3 4 5 6 7 8; do sleep 1 & done; wait']);
-    expect(stderr).toMatch(/acode: ACODE-SBX-004: .*process limit of 5, set by --pids.*--pids 10/);
-  });
-
-  it('says how much output it left out', async () => {
-    const { status, stdout, stderr } = await bench.exec(['--max-output', '1k', 'yes | head -c 10000; echo e >&2']);
-    expect(status).toBe(0);
-    expect(stdout.length).toBe(1024);
-    expect(stderr).toMatch(/acode: ACODE-SBX-004: .*output limit of 1 KiB, set by --max-output.* 8976 bytes/);
-  });
-
-  it('ends with 127 and a hint where the command is missing, in either form', async () => {
-    const direct = await bench.exec(['--', 'gti', 'status']);
-    expect(direct.status).toBe(127);
-    expect(direct.stderr).toMatch(/gti: not found[^]*ACODE-SBX-015[^]*hint: /);
-    const line = await bench.exec(['gti status']);
-    expect(line.status).toBe(127);
-    expect(line.stderr).toMatch(/acode: hint: .*not found.*busybox/);
-  });
-
-  it('refuses with a code and a hint where the image is missing', async () => {
-    const { status, stdout, stderr } = await bench.exec(['--image', 'acode-test/none:9', '--', 'true']);
-    expect({ status, stdout: stdout.length }).toEqual({ status: 125, stdout: 0 });
-    expect(stderr).toMatch(/ACODE-SBX-009[^]*correlation id: [^]*hint: .*docker pull acode-test\/none:9/);
-  });
-
-  it('refuses a network that is not to be had', async () => {
-    const { status, stderr } = await bench.exec(['--network', 'bridge', '--', 'true']);
-    expect(status).toBe(125);
-    expect(stderr).toMatch(/--network[^]*ACODE-SBX-016/);
-  });
-
-  it('leaves files that belong to the caller', async () => {
-    await bench.exec(['touch made && mkdir -p d/e']);
-    for (const name of ['made', 'd/e']) {
-      const { uid, gid } = await stat(join(bench.workspace, name));
-      expect({ uid, gid }).toEqual({ uid: process.getuid?.(), gid: process.getgid?.() });
-    }
-    const { status } = await bench.exec(['--readonly', 'touch other']);
-    expect(status).not.toBe(0);
-  });
-
-  it('gives the command the variables it was told, and none of the caller’s', async () => {
-    const { stdout } = await bench.exec(['--env', 'A=1', '--env', 'B=two words', '--', 'env'], {
-      env: { SECRET: 'x' },
+    it('runs one quoted string as a shell line, where the user stands', async () => {
+      const { stdout } = await bench.exec(['echo $((40 + 2)) | cat; pwd'], { cwd: join(bench.workspace, 'sub') });
+      expect(stdout.toString()).toBe('42\n/workspace/sub\n');
     });
-    expect(stdout.toString()).toMatch(/^A=1$/m);
-    expect(stdout.toString()).toMatch(/^B=two words$/m);
-    expect(stdout.toString()).not.toContain('SECRET');
+
+    it('ends a command at its time limit with 124, and shows what it had printed', async () => {
+      let printed = 0;
+      const { status, stdout, stderr } = await bench.exec(
+        ['--timeout', '2', '--', 'sh', '-c', 'echo before; sleep 60'],
+        {
+          onOutput: () => (printed = performance.now()),
+        },
+      );
+      expect(performance.now() - printed).toBeLessThan(4000);
+      expect({ status, stdout: stdout.toString() }).toEqual({ status: 124, stdout: 'before\n' });
+      expect(stderr).toMatch(/^acode: ACODE-SBX-007: .*2 s.*--timeout/);
+    });
+
+    it('says that memory ran out, also when only a child died and the status is 0', async () => {
+      const { status, stderr } = await bench.exec(['--memory', '64', '--', 'sh', '-c', `${HOG}; exit 0`]);
+      expect(status).toBe(0);
+      expect(stderr).toMatch(/acode: ACODE-SBX-004: .*memory limit of 64 MiB, set by --memory.*--memory 128/);
+      const json = await bench.exec(['--json', '--memory', '64', '--', 'sh', '-c', `${HOG}; exit 0`]);
+      expect(json.status).toBe(0);
+      expect(JSON.parse(json.stdout.toString())).toMatchObject({
+        schema: 'acode.run/1',
+        exitCode: 0,
+        oomKilled: true,
+        limitExceeded: 'memory',
+      });
+    });
+
+    it('says that the processes ran out', async () => {
+      const { stderr } = await bench.exec(['--pids', '5', 'for i in 1 2 3 4 5 6 7 8; do sleep 1 & done; wait']);
+      expect(stderr).toMatch(/acode: ACODE-SBX-004: .*process limit of 5, set by --pids.*--pids 10/);
+    });
+
+    it('says how much output it left out', async () => {
+      const { status, stdout, stderr } = await bench.exec(['--max-output', '1k', 'yes | head -c 10000; echo e >&2']);
+      expect(status).toBe(0);
+      expect(stdout.length).toBe(1024);
+      expect(stderr).toMatch(/acode: ACODE-SBX-004: .*output limit of 1 KiB, set by --max-output.* 8976 bytes/);
+    });
+
+    it('ends with 127 and a hint where the command is missing, in either form', async () => {
+      const direct = await bench.exec(['--', 'gti', 'status']);
+      expect(direct.status).toBe(127);
+      expect(direct.stderr).toMatch(/gti: not found[^]*ACODE-SBX-015[^]*hint: /);
+      const line = await bench.exec(['gti status']);
+      expect(line.status).toBe(127);
+      expect(line.stderr).toMatch(/acode: hint: .*not found.*busybox/);
+    });
+
+    it('refuses with a code and a hint where the image is missing', async () => {
+      const { status, stdout, stderr } = await bench.exec(['--image', 'acode-test/none:9', '--', 'true']);
+      expect({ status, stdout: stdout.length }).toEqual({ status: 125, stdout: 0 });
+      expect(stderr).toMatch(/ACODE-SBX-009[^]*correlation id: [^]*hint: .*docker pull acode-test\/none:9/);
+    });
+
+    it('refuses a network that is not to be had', async () => {
+      const { status, stderr } = await bench.exec(['--network', 'bridge', '--', 'true']);
+      expect(status).toBe(125);
+      expect(stderr).toMatch(/--network[^]*ACODE-SBX-016/);
+    });
+
+    it('leaves files that belong to the caller', async () => {
+      await bench.exec(['touch made && mkdir -p d/e']);
+      for (const name of ['made', 'd/e']) {
+        const { uid, gid } = await stat(join(bench.workspace, name));
+        expect({ uid, gid }).toEqual({ uid: process.getuid?.(), gid: process.getgid?.() });
+      }
+      const { status } = await bench.exec(['--readonly', 'touch other']);
+      expect(status).not.toBe(0);
+    });
+
+    it('gives the command the variables it was told, and none of the caller’s', async () => {
+      const { stdout } = await bench.exec(['--env', 'A=1', '--env', 'B=two words', '--', 'env'], {
+        env: { SECRET: 'x' },
+      });
+      expect(stdout.toString()).toMatch(/^A=1$/m);
+      expect(stdout.toString()).toMatch(/^B=two words$/m);
+      expect(stdout.toString()).not.toContain('SECRET');
+    });
   });
 
   it('has left nothing after all of that', async () => {

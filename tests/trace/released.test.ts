@@ -34,7 +34,7 @@ describe.skipIf(withoutEngines).each(engines)('a run on $name that fails', engin
   it.each(STEPS)('while %s gives everything back', async (_, request, fate) => {
     await using proxy = await EngineProxy.start(engine.socket);
     const before = timers();
-    const host = await TestHost.open(engine, {
+    await using host = await TestHost.open(engine, {
       engine: { socket: proxy.socket },
       maxConcurrent: 1,
       config: { sandbox: { images: { default: images.busybox }, retry: { attempts: 0 } } },

@@ -45,13 +45,12 @@ describe.skipIf(withoutEngines)('a setting', () => {
     const overrun = async (seconds: number): Promise<number> => {
       await using host = await TestHost.open(mainEngine, configured({ containers: { stop_timeout_seconds: seconds } }));
       const stubborn = ['sh', '-c', 'trap "" TERM; while :; do sleep 0.05; done'];
-      const { durationMs, timedOut } = await host.acode.run(stubborn, { policy: { timeoutMs: 1500 } });
+      const { durationMs, timedOut } = await host.acode.run(stubborn, { policy: { timeoutMs: 3000 } });
       expect(timedOut).toBe(true);
-      return durationMs - 1500;
+      return durationMs - 3000;
     };
-    const short = await overrun(0);
-    expect(await overrun(1.5)).toBeGreaterThan(Math.max(1400, short));
-    expect(short).toBeLessThan(1400);
+    expect(await overrun(0)).toBeLessThan(4900);
+    expect(await overrun(5)).toBeGreaterThan(4900);
   });
 
   it('of the cleanup deadline decides when a removal is given up for now; it is made up for at the end', async () => {
@@ -67,12 +66,13 @@ describe.skipIf(withoutEngines)('a setting', () => {
       metrics,
       ...configured({ cleanup: { timeout_seconds: 0.3 }, retry: { attempts: 0 } }),
     });
-    const command = await host.acode.spawn(['true']);
+    const command = await host.acode.spawn(['cat']);
     proxy.onRequest(method => (method === 'DELETE' ? 'hang' : undefined));
+    await command.closeStdin();
     await command.result;
     const began = performance.now();
     await command[Symbol.asyncDispose]();
-    expect(performance.now() - began).toBeLessThan(3000);
+    expect(performance.now() - began).toBeLessThan(5000);
     expect(counted).toContain('acode_cleanup_failures_total');
     expect(await host.containers()).toHaveLength(1);
     proxy.onRequest(undefined);

@@ -47,8 +47,9 @@ describe.skipIf(withoutEngines)('a host', () => {
       logger,
       config: { sandbox: { images: { default: images.busybox }, retry: { attempts: 0 } } },
     });
-    const command = await host.acode.spawn(['true']);
+    const command = await host.acode.spawn(['cat']);
     proxy.onRequest(method => (method === 'DELETE' ? 'drop' : undefined));
+    await command.closeStdin();
     const { correlationId } = await command.result;
     await command[Symbol.asyncDispose]();
     proxy.onRequest(undefined);
@@ -90,10 +91,10 @@ describe.skipIf(withoutEngines)('a host', () => {
     expect([creates.length, executions.length, removals.length]).toEqual([2, 1, 2]);
     for (const ms of [...creates, ...removals]) {
       expect(ms).toBeGreaterThan(0.1);
-      expect(ms).toBeLessThan(10_000);
+      expect(ms).toBeLessThan(20_000);
     }
     expect(executions[0]).toBeGreaterThan(490);
-    expect(executions[0]).toBeLessThan(5000);
+    expect(executions[0]).toBeLessThan(20_000);
     expect(samples.filter(({ name }) => name === 'acode_container_ops_total').map(({ labels }) => labels)).toEqual([
       { op: 'run', outcome: 'ok' },
       { op: 'run', outcome: 'error' },
@@ -133,6 +134,6 @@ describe.skipIf(withoutEngines)('a host', () => {
     });
     const { durationMs } = await host.acode.run(['sleep', '0.5']);
     expect(durationMs).toBeGreaterThan(49_000);
-    expect(durationMs).toBeLessThan(500_000);
+    expect(durationMs).toBeLessThan(2_000_000);
   });
 });

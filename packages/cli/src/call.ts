@@ -4,6 +4,7 @@ import { resolve } from 'node:path';
 import type { Acode, AcodeOptions, Logger, Observer } from '@acode/sandbox';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { CommonOptions } from './arguments/common.ts';
+import { UsageError } from './failure/usage.ts';
 import type { Interruption } from './interruption.ts';
 import type { Io } from './io.ts';
 import { jsonPieces } from './json.ts';
@@ -65,7 +66,7 @@ export class Call {
 
   /** The workspace, and where in it the user stands. */
   place(): Promise<Place> {
-    this.#place ??= placeOf(this.io.cwd(), this.options.workspace);
+    this.#place ??= placeOf(this.#cwd(), this.options.workspace);
     return this.#place;
   }
 
@@ -121,8 +122,19 @@ export class Call {
     return structuredLog(level, this.stderr, this.errorLook);
   }
 
+  #cwd(): string {
+    try {
+      return this.io.cwd();
+    } catch {
+      throw new UsageError(
+        'The current directory does not exist any more.',
+        'Change into one that does, and try again.',
+      );
+    }
+  }
+
   #socketPath(socket: string): string {
-    return socket.includes('://') ? socket : resolve(this.io.cwd(), socket);
+    return socket.includes('://') ? socket : resolve(this.#cwd(), socket);
   }
 
   async #hostOptions(): Promise<AcodeOptions> {

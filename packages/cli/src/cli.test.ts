@@ -1,3 +1,5 @@
+// The command from words to exit status, in this process and without an engine.
+
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -164,8 +166,27 @@ it('a run that is not there is an error with its code', async () => {
 });
 
 it('ends quietly with 141 where nobody reads', async () => {
-  const stdout = new Writable({ write: (_chunk, _encoding, done) => done(new Error('EPIPE')) });
+  const stdout = new Writable({
+    write: (_chunk, _encoding, done) => done(Object.assign(new Error('EPIPE'), { code: 'EPIPE' })),
+  });
   const stderr = new Recorder();
   await expect(runCli(['--help'], testIo({ stdout, stderr }))).resolves.toBe(141);
   expect(stderr.text).toBe('');
+});
+
+it('says so with 125 where the output cannot be written for another reason', async () => {
+  const full = Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' });
+  const stdout = new Writable({ write: (_chunk, _encoding, done) => done(full) });
+  const stderr = new Recorder();
+  await expect(runCli(['--help'], testIo({ stdout, stderr }))).resolves.toBe(125);
+  expect(stderr.text).toBe('acode: Standard output cannot be written: ENOSPC: no space left on device.\n');
+});
+
+it('says so where the current directory was removed', async () => {
+  const cwd = (): string => {
+    throw new Error('ENOENT: no such file or directory, uv_cwd');
+  };
+  const { status, stderr } = await call(['sandbox', 'status'], { cwd });
+  expect(status).toBe(2);
+  expect(stderr).toContain('The current directory does not exist any more.');
 });

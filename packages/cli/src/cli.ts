@@ -15,11 +15,13 @@ import { buildProgram, calledAs } from './program.ts';
 import type { Printed } from './program.ts';
 import { lookOf } from './terminal/look.ts';
 import { Output } from './terminal/output.ts';
+import { oneLine } from './terminal/text.ts';
 import { ownVersion } from './version.ts';
 
 // After a signal, what a reader has not taken by then is given up.
 const LAST_WORDS_MS = 250;
 const PARTIAL_RESULT_MS = 2000;
+const FAILED = 125;
 const TAKES_COMMAND = ['exec', 'run', 'explain'];
 
 /**
@@ -37,7 +39,14 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
   const status = await new CommandLine(argv, { io, stdout, stderr, interruption }).run();
   await flushed([stdout, stderr], interruption);
   if (interruption.exitStatus !== null) return interruption.exitStatus;
+  if (stdout.fault !== null) return unwritable(stdout.fault, stderr);
   return stdout.broken ? NOBODY_READS : status;
+}
+
+async function unwritable(fault: string, stderr: Output): Promise<number> {
+  await stderr.write(`acode: Standard output cannot be written: ${oneLine(fault)}.\n`);
+  await stderr.flush();
+  return FAILED;
 }
 
 async function flushed(outputs: readonly Output[], { signal }: Interruption): Promise<void> {
@@ -124,7 +133,9 @@ class CommandLine {
       const enough = signal.aborted ? AbortSignal.timeout(PARTIAL_RESULT_MS) : signal;
       await call.printJson('acode.error/1', { code, message, hint, context, correlationId }, enough);
     } else if (interruption.name !== null) {
-      await call.say(`acode: stopped by ${interruption.name}.\n`);
+      // A terminal has shown `^C` where the cursor was.
+      const echoed = this.#around.stderr.isTerminal && interruption.name === 'SIGINT';
+      await call.say(`${echoed ? '\n' : ''}acode: stopped by ${interruption.name}.\n`);
     } else if (error instanceof UsageError && error.help !== '') {
       await call.say(error.help);
     } else {

@@ -1,3 +1,5 @@
+// Signals: the first stops, the second leaves.
+
 import { EventEmitter } from 'node:events';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { Interruption } from './interruption.ts';

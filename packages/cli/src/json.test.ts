@@ -1,3 +1,5 @@
+// One JSON object, whatever is in it.
+
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { jsonPieces } from './json.ts';

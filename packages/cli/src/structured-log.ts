@@ -1,8 +1,9 @@
 // Log lines on standard error: JSON for programs, one readable line each for people. Loaded only when logs are asked for.
 
-import type { Logger } from '@acode/sandbox';
+import type { LogFields, Logger } from '@acode/sandbox';
 import { pino } from 'pino';
 import type { LogLevel } from './log.ts';
+import { shortId } from './terminal/identifier.ts';
 import type { Look } from './terminal/look.ts';
 import type { Output } from './terminal/output.ts';
 import { oneLine } from './terminal/text.ts';
@@ -20,17 +21,22 @@ export function structuredLog(level: LogLevel, output: Output, look: Look): Logg
     { write },
   );
   return {
-    debug: (fields, message) => log.debug(fields, message),
-    info: (fields, message) => log.info(fields, message),
-    warn: (fields, message) => log.warn(fields, message),
-    error: (fields, message) => log.error(fields, message),
+    debug: (fields, message) => log.debug(renamed(fields), message),
+    info: (fields, message) => log.info(renamed(fields), message),
+    warn: (fields, message) => log.warn(renamed(fields), message),
+    error: (fields, message) => log.error(renamed(fields), message),
   };
 }
 
-/** One log line for a person: `12:03:04.567 DEBUG engine found socket=…`. */
-export function readable(line: string, look: Look): string {
+// The line has a level of its own; a sandbox’s would stand in the object a second time, and readers take the last.
+function renamed({ level, ...fields }: LogFields): LogFields {
+  return level === undefined ? fields : { ...fields, isolation: level };
+}
+
+// One log line for a person: `12:03:04.567 DEBUG engine found socket=…`.
+function readable(line: string, look: Look): string {
   const parsed: unknown = JSON.parse(line);
-  const { level, time, msg, ...rest } = isRecord(parsed) ? parsed : {};
+  const { level, time, msg, session: _, operation: __, ...rest } = isRecord(parsed) ? parsed : {};
   const { dim } = look.colours;
   const extra = Object.entries(rest).map(([name, value]) => ` ${name}=${shown(value)}`);
   const at = String(time).slice(11, 23);
@@ -42,5 +48,6 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 }
 
 function shown(value: unknown): string {
-  return typeof value === 'string' && /^[\w./:@-]+$/.test(value) ? value : JSON.stringify(value);
+  if (typeof value === 'number') return String(Math.round(value * 10) / 10);
+  return typeof value === 'string' && /^[\w./:@-]+$/.test(value) ? shortId(value) : JSON.stringify(value);
 }

@@ -1,3 +1,5 @@
+// Which directory is the workspace, and where in it the user stands.
+
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

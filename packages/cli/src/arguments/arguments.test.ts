@@ -1,3 +1,5 @@
+// Each argument type takes what it should and refuses the rest.
+
 import { InvalidArgumentError } from '@commander-js/extra-typings';
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../failure/usage.ts';

@@ -1,5 +1,6 @@
 // `acode explain`: what a command would come to, without running it.
 
+import { posix } from 'node:path';
 import { formatBytes } from '@acode/sandbox';
 import type { EffectivePolicy, Explanation, Sourced } from '@acode/sandbox';
 import { requestCommand, requestOf } from '../arguments/request.ts';
@@ -33,12 +34,14 @@ async function explain(
     call.progress.during('Asking the engine…', acode.explain(command, { ...request, signal })),
   );
   const { verbose } = call.options;
-  await call.print('acode.explain/1', explanation, look => renderExplanation(explanation, look, verbose));
+  await call.print('acode.explain/1', explanation, look =>
+    renderExplanation(explanation, request.cwd ?? '.', look, verbose),
+  );
   return 0;
 }
 
-/** An explanation for a person; with `verbose`, also the request the engine would get. */
-export function renderExplanation(explanation: Explanation, look: Look, verbose: boolean): string {
+/** An explanation for a person, of a command run in `cwd`; with `verbose`, also the request the engine would get. */
+export function renderExplanation(explanation: Explanation, cwd: string, look: Look, verbose: boolean): string {
   const { command, level, policy, spec, notes } = explanation;
   const { bold } = look.colours;
   const line = typeof command === 'string' ? command : command.map(quoted).join(' ');
@@ -50,7 +53,7 @@ export function renderExplanation(explanation: Explanation, look: Look, verbose:
         ['Level', level],
         ['Image', `${spec.image.reference} (${spec.image.id})`],
         ['User', `${spec.user.uid}:${spec.user.gid}`],
-        ['Directory', spec.workdir],
+        ['Directory', posix.join(spec.workdir, cwd)],
         ...spec.mounts.map(
           ({ source, target, readOnly }) =>
             ['Mount', `${source} → ${target} (${readOnly ? 'read-only' : 'writable'})`] as const,

@@ -1,9 +1,12 @@
-import type { CleanupReport, SandboxDetails, SandboxInfo, Status } from '@acode/sandbox';
+// What each command shows a person.
+
+import type { CleanupReport, Explanation, SandboxDetails, SandboxInfo, Status } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
 import { lookOf } from '../terminal/look.ts';
 import { Output } from '../terminal/output.ts';
 import { Recorder } from '../test-process.ts';
 import { renderCleanup } from './cleanup.ts';
+import { renderExplanation } from './explain.ts';
 import { renderSandbox } from './inspect.ts';
 import { renderList } from './list.ts';
 import { renderLogs } from './logs.ts';
@@ -123,4 +126,64 @@ it('inspect shows limits, user and mounts', () => {
   const text = renderSandbox(details, look);
   for (const part of ['64 MiB', '0.5', 'at most 16', '1000:1000', '/w → /workspace (read-only)'])
     expect(text).toContain(part);
+});
+
+describe('explain', () => {
+  const builtIn = { layer: 'built-in', where: 'default' } as const;
+  const limit = { value: 1024, ...builtIn };
+  const explanation: Explanation = {
+    command: ['sh', '-c', 'a b'],
+    level: 'docker',
+    policy: {
+      profile: { value: 'exec', ...builtIn },
+      level: { value: 'auto', ...builtIn },
+      image: { value: 'busybox', layer: 'user', where: '/c.yml (sandbox.images.default)' },
+      pull: { value: 'missing', ...builtIn },
+      limits: {
+        memoryBytes: { value: 64 * 1024 ** 2, layer: 'request', where: 'policy.limits.memoryBytes' },
+        swapBytes: limit,
+        cpus: limit,
+        pids: limit,
+        openFiles: limit,
+        tmpBytes: limit,
+        outputBytes: limit,
+      },
+      timeoutMs: { value: 1500, ...builtIn },
+      network: { value: 'none', ...builtIn },
+      workspace: { value: 'direct', ...builtIn },
+      user: { value: { uid: 5, gid: 6 }, ...builtIn },
+      warnings: [],
+    },
+    spec: {
+      identity: { sandboxId: 's', name: 'n', correlationId: 'c', labels: {} },
+      level: 'docker',
+      image: { reference: 'busybox', id: 'sha256:0', digest: 'sha256:0', environment: [], removed: [] },
+      user: { uid: 5, gid: 6 },
+      limits: { memoryBytes: 1, swapBytes: 1, cpus: 1, pids: 1, openFiles: 1, tmpBytes: 1, outputBytes: 1 },
+      network: 'none',
+      workdir: '/workspace',
+      home: '/home',
+      mounts: [{ source: '/w', target: '/workspace', readOnly: false, identity: { device: 1, inode: 1 } }],
+      tmpfs: [{ target: '/tmp', bytes: 1024, mode: '1777' }],
+      hash: 'h',
+    },
+    engineRequest: { HostConfig: {} },
+    notes: ['A note.'],
+  };
+
+  it('tells each value, who set it and where', () => {
+    const text = renderExplanation(explanation, 'a/b', look, false);
+    expect(text).toMatch(/memory +64 MiB +this call +--memory\n/);
+    expect(text).toMatch(/image +busybox +user +\/c\.yml/);
+    expect(text).toMatch(/time +1\.5 s +built-in\n/);
+    expect(text).toContain("sh -c 'a b'");
+    expect(text).toContain('/w → /workspace (writable)');
+    expect(text).toMatch(/Directory +\/workspace\/a\/b\n/);
+    expect(text).toContain('- A note.');
+    expect(text).not.toContain('HostConfig');
+  });
+
+  it('shows the engine request to who wants to know everything', () => {
+    expect(renderExplanation(explanation, '.', look, true)).toContain('"HostConfig"');
+  });
 });

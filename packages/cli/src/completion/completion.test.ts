@@ -1,3 +1,5 @@
+// Completion offers what there is, in each shell.
+
 import { execFileSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
 import { call } from '../test-process.ts';

@@ -1,3 +1,5 @@
+// The lines after a run name the limit, its value, who set it and how to raise it.
+
 import type { EffectivePolicy, RunResult } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
 import { closingLines } from './closing-lines.ts';

@@ -1,3 +1,5 @@
+// A failure is told with its code and the way on, and never with a stack.
+
 import { AcodeError } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
 import { lookOf } from '../terminal/look.ts';

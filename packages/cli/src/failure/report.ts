@@ -15,8 +15,7 @@ export interface FailureReport {
   readonly causes: readonly string[];
 }
 
-/** The code of a failure that nobody foresaw. */
-export const UNEXPECTED_CODE = 'ACODE-CLI-002';
+const UNEXPECTED_CODE = 'ACODE-CLI-002';
 
 const UNEXPECTED_STATUS = 125;
 const MOST_CAUSES = 10;

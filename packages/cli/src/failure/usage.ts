@@ -1,11 +1,8 @@
 // A mistake in how the command was called: nothing was tried, and the way to say it is known.
 
-/** The code of every such mistake. */
-export const USAGE_CODE = 'ACODE-CLI-001';
-
 /** A mistake of the caller. Ends with status 2. */
 export class UsageError extends Error {
-  readonly code = USAGE_CODE;
+  readonly code = 'ACODE-CLI-001';
   readonly hint: string;
   readonly exitStatus = 2;
   /** What a person is shown instead of message and hint, where a whole help text serves better. */

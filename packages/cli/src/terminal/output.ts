@@ -12,6 +12,7 @@ export class Output {
   readonly columns: number | null;
   readonly #stream: OutputStream;
   #broken = false;
+  #fault: string | null = null;
   #midLine = false;
 
   constructor(stream: OutputStream) {
@@ -19,10 +20,15 @@ export class Output {
     this.isTerminal = stream.isTTY === true;
     this.columns = this.isTerminal && stream.columns ? stream.columns : null;
     // Without a listener the error of a closed pipe would end the process with a stack trace.
-    stream.on('error', () => (this.#broken = true));
+    stream.on('error', error => this.#fail(error));
   }
 
-  /** Whether the reader has gone away. */
+  /** What went wrong where it was more than a reader who had enough: a full disk, for one. */
+  get fault(): string | null {
+    return this.#fault;
+  }
+
+  /** Whether nothing can be written any more. */
   get broken(): boolean {
     return this.#broken;
   }
@@ -58,5 +64,11 @@ export class Output {
       this.#stream.once('error', () => resolve());
       this.#stream.write('', () => resolve());
     });
+  }
+
+  #fail(error: Error & { readonly code?: string }): void {
+    // EIO is a terminal that was closed, and so gone like a pipe’s reader.
+    if (!this.#broken && error.code !== 'EPIPE' && error.code !== 'EIO') this.#fault = error.message;
+    this.#broken = true;
   }
 }

@@ -1,3 +1,5 @@
+// Text, tables and streams as a terminal or a pipe gets them.
+
 import { PassThrough, Writable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { Recorder } from '../test-process.ts';

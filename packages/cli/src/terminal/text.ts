@@ -38,8 +38,7 @@ export function oneLine(text: string): string {
   return harmless(text.replaceAll(/\s*[\r\n]+\s*/g, '⏎').replaceAll('\t', ' ')).replaceAll(/\u001b\[[0-9;]*m/g, '');
 }
 
-/** Text that drives no terminal; lines and colours stay. */
-export function harmless(text: string): string {
+function harmless(text: string): string {
   const sanitiser = new TerminalSanitiser();
   return sanitiser.push(Buffer.from(text)) + sanitiser.end();
 }
