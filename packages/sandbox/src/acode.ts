@@ -25,7 +25,9 @@ import { cleanup, statusOf } from './inventory.ts';
 import type { AcodeOptions } from './options.ts';
 import { assertNotRoot } from './policy/guard.ts';
 import { explain, start } from './run.ts';
+import { cancelled } from './running.ts';
 import { systemClock } from './telemetry/clock.ts';
+import type { Operation } from './telemetry/operation.ts';
 
 /** A host that can be looked at and runs nothing. */
 export type Observer = Pick<Acode, 'status' | 'list' | 'inspect' | 'logs' | 'close'> & AsyncDisposable;
@@ -111,7 +113,7 @@ export class Acode implements AsyncDisposable {
   /** What a command would come to: policy, where each value comes from, level and engine request. Runs nothing. */
   async explain(command: Command, request: RunRequest = {}): Promise<Explanation> {
     this.#assertOpen('explain');
-    return this.#operation('explain', () => explain(this.#host, command, request, this.#signal(request.signal)));
+    return this.#operation('explain', signal => explain(this.#host, command, request, signal), request.signal);
   }
 
   /** Whether sandboxes can be had here, and how many there are. Never rejects because of the engine. */
@@ -139,7 +141,11 @@ export class Acode implements AsyncDisposable {
   /** Removes this user’s sandboxes that were left behind. */
   async cleanup(options: CleanupOptions = {}): Promise<CleanupReport> {
     this.#assertOpen('cleanup');
-    return this.#operation('cleanup', () => cleanup(this.#host, options, this.#signal(options.signal)));
+    return this.#operation(
+      'cleanup',
+      (signal, operation) => cleanup(this.#host, options, operation, signal),
+      options.signal,
+    );
   }
 
   /** Stops what runs, removes every sandbox of this host and lets go of the engine. A second call waits for the first. */
@@ -162,19 +168,22 @@ export class Acode implements AsyncDisposable {
     return work;
   }
 
-  #signal(signal: AbortSignal | undefined): AbortSignal {
-    return AbortSignal.any([this.#host.closing, ...(signal ? [signal] : [])]);
-  }
-
-  async #operation<Value>(name: string, work: () => Promise<Value>): Promise<Value> {
+  async #operation<Value>(
+    name: string,
+    work: (signal: AbortSignal, operation: Operation) => Promise<Value>,
+    callers?: AbortSignal,
+  ): Promise<Value> {
     const operation = this.#host.telemetry.begin(name);
+    const signal = AbortSignal.any([this.#host.closing, ...(callers ? [callers] : [])]);
     try {
-      const value = await work();
+      signal.throwIfAborted();
+      const value = await work(signal, operation);
       operation.succeed();
       return value;
     } catch (error) {
-      operation.fail(error);
-      throw error;
+      const failure = signal.aborted ? cancelled(error) : error;
+      operation.fail(failure);
+      throw failure;
     }
   }
 }

@@ -5,6 +5,8 @@ import type { EffectivePolicy } from './contract/policy.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { Host } from './host.ts';
 import { resolvePolicy } from './policy/resolve.ts';
+import { METRICS } from './telemetry/operation.ts';
+import type { Operation } from './telemetry/operation.ts';
 import { locateWorkspace } from './workspace/locate.ts';
 
 /** The state of the host; an engine that cannot be had is a status and not an error. */
@@ -45,7 +47,12 @@ export async function statusOf(host: Host, signal: AbortSignal): Promise<Status>
 }
 
 /** Removes this user’s sandboxes of this host that have ended; with `force`, also those that run. */
-export async function cleanup(host: Host, options: CleanupOptions, signal: AbortSignal): Promise<CleanupReport> {
+export async function cleanup(
+  host: Host,
+  options: CleanupOptions,
+  operation: Operation,
+  signal: AbortSignal,
+): Promise<CleanupReport> {
   const backend = await host.backend();
   const mine = (await backend.list(signal)).filter(sandbox => isMine(host, sandbox));
   const doomed = mine.filter(sandbox => options.force || hasEnded(sandbox));
@@ -61,9 +68,14 @@ export async function cleanup(host: Host, options: CleanupOptions, signal: Abort
       kept.push(now);
       continue;
     }
+    const { containerId, name, sandboxId } = sandbox;
+    const before = host.telemetry.clock.monotonic();
     try {
-      await backend.remove(sandbox.containerId, signal);
+      await backend.remove(containerId, signal);
       removed.push(sandbox);
+      const durationMs = host.telemetry.clock.monotonic() - before;
+      host.telemetry.observe(METRICS.cleanup, durationMs);
+      operation.step('debug', 'container removed', { sandboxId, containerId, name, durationMs });
     } catch (error) {
       failed.push({ sandbox, reason: error instanceof Error ? error.message : String(error) });
     }

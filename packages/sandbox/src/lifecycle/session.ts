@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { AcodeError } from '../contract/errors.ts';
 import type { Level } from '../contract/levels.ts';
 import type { SandboxIdentity } from '../contract/spec.ts';
+import { redact } from '../telemetry/redact.ts';
 import { RESERVED, sandboxLabels } from './labels.ts';
 import { containerName } from './names.ts';
 
@@ -85,9 +86,11 @@ export class Session {
 }
 
 function checkId(id: string, field: string): string {
-  if (ID.test(id)) return id;
+  if (ID.test(id) && redact(id) === id) return id;
   throw new AcodeError('ACODE-SBX-017', {
     field,
-    reason: 'must be 1 to 128 letters, digits, dots, colons, hyphens or underscores',
+    reason: ID.test(id)
+      ? 'looks like a secret, and names and labels can be read by others'
+      : 'must be 1 to 128 letters, digits, dots, colons, hyphens or underscores',
   });
 }

@@ -49,7 +49,9 @@ export class ContainerReports {
 
   notRemoved(containerId: string, error: AcodeError): void {
     this.#telemetry.increment(METRICS.cleanupFailures);
-    const fields = { containerId, errorCode: error.code, reason: error.message };
+    const { correlationId, sandboxId, name } = this.#leaving.get(containerId) ?? {};
+    const known = { correlationId, operation: 'run', sandboxId, name };
+    const fields = { ...known, containerId, errorCode: error.code, reason: error.message };
     this.#telemetry.log('warn', 'container could not be removed', fields);
   }
 

@@ -28,7 +28,7 @@ export interface DockerBackendOptions extends CreationOptions {
 }
 
 const CALL_MS = 10_000;
-const INFO_MS = 5000;
+const INFO_MS = 4000;
 const SHELL = WAITING_COMMAND[0] ?? '/bin/sh';
 
 /** The Docker backend. */

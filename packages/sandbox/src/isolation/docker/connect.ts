@@ -12,7 +12,7 @@ export interface FoundEngine {
   readonly source: string;
 }
 
-const FIRST_CONTACT_MS = 5000;
+const FIRST_CONTACT_MS = 4000;
 
 const REFUSALS: Readonly<Record<EngineRefusal['reason'], string>> = {
   'not-a-unix-socket': 'only engines on a local unix socket are supported',

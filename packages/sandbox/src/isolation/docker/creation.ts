@@ -90,12 +90,22 @@ export class Creation {
   /** Attaches to a container before it starts, so that neither its first byte nor its end can be missed. */
   async connect(id: string, signal: AbortSignal): Promise<Connected> {
     const { containers } = this.#engine;
-    const [stream, { exit }] = await Promise.all([
-      containers.attach(id, { stdin: true, stdout: true, stderr: true, signal, deadlineMs: CALL_MS }),
-      containers.expectExit(id, 'next-exit', { signal, deadlineMs: EXIT_MS }),
-      this.oomWatch.follow(id),
-    ]);
-    return { stream, exit };
+    const attaching = containers.attach(id, { stdin: true, stdout: true, stderr: true, signal, deadlineMs: CALL_MS });
+    try {
+      const [stream, { exit }] = await Promise.all([
+        attaching,
+        containers.expectExit(id, 'next-exit', { signal, deadlineMs: EXIT_MS }),
+        this.oomWatch.follow(id),
+      ]);
+      return { stream, exit };
+    } catch (error) {
+      // The attach may have worked: to a container that never starts it would stay open until the host closes.
+      attaching.then(
+        stream => stream.destroy(),
+        () => undefined,
+      );
+      throw error;
+    }
   }
 
   /** Starts a container that is connected. */
