@@ -20,6 +20,7 @@ const TOP = [
   'inventory.ts',
   'options.ts',
   'outcome.ts',
+  'request-check.ts',
   'run.ts',
   'running.ts',
 ];

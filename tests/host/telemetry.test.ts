@@ -42,7 +42,7 @@ describe.skipIf(withoutEngines)('a run', () => {
     expect(own.find(({ message }) => message === 'run ok')?.fields).toMatchObject({
       exitCode: 3,
       outcome: 'ok',
-      level: 'docker',
+      isolation: 'docker',
       session: host.session,
     });
     expect(own[0]?.message).toMatch(/memory=536870912, cpus=1, pids=256/);

@@ -2,11 +2,11 @@
 
 import type { SignalSource } from './io.ts';
 
-const SIGNALS = ['SIGHUP', 'SIGINT', 'SIGTERM'] as const;
+const SIGNALS = ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM'] as const;
 
 type Known = (typeof SIGNALS)[number];
 
-const STATUSES: Readonly<Record<Known, number>> = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 };
+const STATUSES: Readonly<Record<Known, number>> = { SIGHUP: 129, SIGINT: 130, SIGQUIT: 131, SIGTERM: 143 };
 
 // npx and other wrappers pass on a Ctrl-C that the terminal has already sent: two signals, one wish.
 const SAME_WISH_MS = 250;

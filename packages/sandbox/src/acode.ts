@@ -1,6 +1,7 @@
 // Acode, the host: opens what the pipe needs, and is the one place where it is all put together.
 
-import { homedir } from 'node:os';
+import { homedir, userInfo } from 'node:os';
+import { join } from 'node:path';
 import { checkConfig, loadUserConfig, readAllowRoot } from './config/load.ts';
 import type { LoadedConfig } from './config/load.ts';
 import { directoriesOf, ensurePrivateDirectory } from './config/directories.ts';
@@ -66,8 +67,10 @@ export class Acode implements AsyncDisposable {
   static async open(options: AcodeOptions = {}): Promise<Acode> {
     const uid = currentUid();
     const directories = directoriesOf({ env: process.env, home: homedir(), uid });
-    assertNotRoot(uid, uid === 0 && (await readAllowRoot(directories.config)));
-    return new Acode(await open(options, directories, uid));
+    assertNotRoot(uid, uid === 0 && (await readAllowRoot(join(userInfo().homedir, '.config', 'acode'), uid)));
+    const host = await open(options, directories, uid);
+    if (uid === 0) host.telemetry.log('warn', 'opened by root, as allow_root in root’s own configuration says', {});
+    return new Acode(host);
   }
 
   /** Opens the host to look at it. Works for root too, since nothing can be run through it. */
@@ -132,7 +135,8 @@ export class Acode implements AsyncDisposable {
   async inspect(reference: string): Promise<SandboxDetails> {
     this.#assertOpen('inspect');
     return this.#operation('inspect', async () => {
-      const found = await (await this.#host.backend()).inspect(reference, this.#host.closing);
+      const known = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/.test(reference);
+      const found = known ? await (await this.#host.backend()).inspect(reference, this.#host.closing) : null;
       if (!found) throw new AcodeError('ACODE-CTN-012', { reference, what: 'sandbox' });
       return found;
     });

@@ -48,7 +48,6 @@ export async function composeHost({ options, config, directories, uid, clock }: 
   const telemetry = new Telemetry({ clock, logger: options.logger, metrics: options.metrics, session: session.id });
   const bus = new Bus(error => telemetry.log('error', 'an event listener failed', { reason: String(error) }));
   const reports = new ContainerReports(telemetry, bus);
-  if (uid === 0) telemetry.log('warn', 'opened by root, as allow_root in the user’s own configuration says', {});
   const background = new Background();
   const stop = new AbortController();
   const lazy = new LazyBackend(connect, stop.signal);

@@ -12,8 +12,8 @@ import type { WaitingSandbox } from './isolation/backend.ts';
 import { WORKSPACE_TARGET, planSandbox } from './isolation/plan.ts';
 import { Capture } from './output/capture.ts';
 import { decideLevel } from './policy/decide.ts';
-import { checkEnvironment } from './policy/environment.ts';
 import { resolvePolicy } from './policy/resolve.ts';
+import { checkRequest } from './request-check.ts';
 import { Running, cancelled, printable } from './running.ts';
 import type { Planned, RunningParts } from './running.ts';
 import { METRICS } from './telemetry/operation.ts';
@@ -77,14 +77,20 @@ export async function start(
   request: RunRequest,
   stdinStaysOpen: boolean,
 ): Promise<RunningCommand> {
-  const operation = host.telemetry.begin('run', { command: printable(command), risk: request.risk });
-  const signal = AbortSignal.any([host.closing, ...(request.signal ? [request.signal] : [])]);
+  const operation = host.telemetry.begin('run');
+  const stop = new AbortController();
+  const signal = AbortSignal.any([
+    host.closing,
+    stop.signal,
+    ...(request.signal instanceof AbortSignal ? [request.signal] : []),
+  ]);
   const clock = host.telemetry.clock;
   const began = clock.monotonic();
   let release: () => void = () => undefined;
   try {
     signal.throwIfAborted();
     checkRequest(command, request);
+    operation.note({ command: printable(command), risk: request.risk });
     release = await host.slots.take(host.settings.queueMs, signal);
     host.telemetry.gauge(METRICS.active, host.slots.taken);
     const queued = clock.monotonic();
@@ -99,6 +105,7 @@ export async function start(
       planned,
       sandbox,
       signal,
+      stop,
       command,
       request,
       stdinStaysOpen,
@@ -183,28 +190,13 @@ function reportViolation(
   });
 }
 
-function checkRequest(command: Command, request: RunRequest): void {
-  const words = typeof command === 'string' ? [command] : command;
-  if (words.length === 0 || words[0] === '')
-    throw new AcodeError('ACODE-SBX-017', { field: 'command', reason: 'is empty' });
-  if (words.some(word => word.includes('\0')))
-    throw new AcodeError('ACODE-SBX-017', { field: 'command', reason: 'holds a NUL character' });
-  if ((request.artifacts?.length ?? 0) > 0)
-    throw new AcodeError('ACODE-SBX-016', {
-      what: 'artifacts',
-      instead: 'Write what you want to keep into the workspace.',
-    });
-  checkEnvironment(request.env ?? {});
-  workdirFor(request.cwd, WORKSPACE_TARGET);
-}
-
 function report(operation: Operation, { policy, spec }: Planned): void {
   const { limits } = spec;
   operation.note({
     sandboxId: spec.identity.sandboxId,
     container: spec.identity.name,
     image: spec.image.reference,
-    level: spec.level,
+    isolation: spec.level,
   });
   operation.step('debug', `limits: memory=${limits.memoryBytes}, cpus=${limits.cpus}, pids=${limits.pids}`, {
     limits,

@@ -30,6 +30,8 @@ export interface RunningParts {
   readonly planned: Planned;
   readonly sandbox: WaitingSandbox;
   readonly signal: AbortSignal;
+  /** Gives the run up; `signal` follows it. */
+  readonly stop: AbortController;
   readonly command: Command;
   readonly request: RunRequest;
   /** Whether the caller writes to standard input itself. */
@@ -62,6 +64,8 @@ export class Running implements RunningCommand {
     // A caller may only read the streams; the rejection is still theirs to see when they ask for the result.
     this.result.catch(() => undefined);
     void this.#feed();
+    // Closing waits for the end of what runs and for its removal, which begins only then.
+    parts.host.keep(this.result.then(noop, noop).then(() => this.#removed));
   }
 
   /** Hands the command over. */
@@ -88,7 +92,7 @@ export class Running implements RunningCommand {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#execution.kill('SIGKILL').catch(() => undefined);
+    this.#parts.stop.abort(new AcodeError('ACODE-SBX-014', {}));
     await this.result.catch(() => undefined);
     await this.#removed;
   }
@@ -220,10 +224,10 @@ export class Running implements RunningCommand {
     try {
       if (stdin instanceof Readable) await this.#pipe(stdin);
       else if (stdin !== undefined) await this.#execution.write(stdin);
-      await this.#execution.closeStdin();
     } catch {
-      // The ending of the command says what happened.
+      // A source that failed is a source that ended; what became of the command its ending says.
     }
+    await this.#execution.closeStdin();
   }
 
   // Destroyed when the command ends: a source that never ends must not be waited for.
@@ -244,3 +248,5 @@ export function cancelled(error: unknown): AcodeError {
 export function printable(command: Command): string | string[] {
   return typeof command === 'string' ? redact(command) : redactArguments(command);
 }
+
+function noop(): void {}

@@ -11,7 +11,7 @@ import { setBy } from '../execution/closing-lines.ts';
 import { commandIn } from '../execution/execute.ts';
 import type { Look } from '../terminal/look.ts';
 import { fields, table } from '../terminal/table.ts';
-import { oneLine } from '../terminal/text.ts';
+import { harmless, oneLine } from '../terminal/text.ts';
 import { flagsOf } from './exec.ts';
 
 /** The command. */
@@ -63,7 +63,9 @@ export function renderExplanation(explanation: Explanation, cwd: string, look: L
       ],
       look,
     ),
-    ...(verbose ? [`${bold('Engine request')}\n${JSON.stringify(explanation.engineRequest, null, 2)}\n`] : []),
+    ...(verbose
+      ? [`${bold('Engine request')}\n${harmless(JSON.stringify(explanation.engineRequest, null, 2))}\n`]
+      : []),
     `${bold('Notes')}\n${notes.map(note => `  - ${oneLine(note)}\n`).join('')}`,
   ];
   return sections.join('\n');

@@ -10,6 +10,8 @@ import { pump } from '../terminal/pump.ts';
 import { table } from '../terminal/table.ts';
 
 const ID_LENGTH = 8;
+// As many as a person reads; the newest come first.
+const SHOWN = 20;
 const PART = 64 * 1024;
 
 /** The command. */
@@ -49,14 +51,17 @@ async function replay(call: Call, log: SavedLog): Promise<void> {
 /** The kept runs for a person. */
 export function renderLogs(items: readonly SavedLogInfo[], look: Look): string {
   if (items.length === 0) return 'The output of no run is kept.\n';
-  const rows = items.map(({ name, sandboxId, endedAt, exitCode, command }) => [
-    name,
-    sandboxId.slice(0, ID_LENGTH),
-    age(endedAt, look.now),
-    exitCode === null ? 'killed' : String(exitCode),
-    command,
-  ]);
-  return table(['NAME', 'ID', 'ENDED', 'EXIT', 'COMMAND'], rows, look);
+  const rows = items
+    .slice(0, SHOWN)
+    .map(({ name, sandboxId, endedAt, exitCode, command }) => [
+      name,
+      sandboxId.slice(0, ID_LENGTH),
+      age(endedAt, look.now),
+      exitCode === null ? 'killed' : String(exitCode),
+      command,
+    ]);
+  const more = items.length > SHOWN ? `… and ${items.length - SHOWN} older runs; --json lists them all.\n` : '';
+  return table(['NAME', 'ID', 'ENDED', 'EXIT', 'COMMAND'], rows, look) + more;
 }
 
 async function* parts(text: string): AsyncGenerator<Uint8Array, void, undefined> {

@@ -7,6 +7,9 @@ const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\ua000-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
 const ZERO = /^[\p{Mark}\u200b-\u200d\ufe00-\ufe0f]$/u;
 
+// No line of a terminal is longer; what is cut from a table would be worked on for nothing.
+const LONGEST = 4096;
+
 /** The columns a text takes. */
 export function widthOf(text: string): number {
   let width = 0;
@@ -35,10 +38,16 @@ export function pad(text: string, width: number): string {
 /** One line that drives no terminal, whatever the text holds: names and commands come from untrusted places. */
 export function oneLine(text: string): string {
   // eslint-disable-next-line no-control-regex
-  return harmless(text.replaceAll(/\s*[\r\n]+\s*/g, '⏎').replaceAll('\t', ' ')).replaceAll(/\u001b\[[0-9;]*m/g, '');
+  return harmless(
+    text
+      .slice(0, LONGEST)
+      .replaceAll(/[\r\n]+/g, '⏎')
+      .replaceAll('\t', ' '),
+  ).replaceAll(/\u001b\[[0-9;]*m/g, '');
 }
 
-function harmless(text: string): string {
+/** Text of several lines that drives no terminal. */
+export function harmless(text: string): string {
   const sanitiser = new TerminalSanitiser();
   return sanitiser.push(Buffer.from(text)) + sanitiser.end();
 }

@@ -1,5 +1,6 @@
 // Configuration is read strictly: a mistake is an error with its place, and nothing is ignored.
 
+import { execFileSync } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -94,7 +95,7 @@ describe('the user’s file', () => {
 
   it('is read for one key before the root guard, and allows nothing where it cannot be understood', async () => {
     const where = directory();
-    expect(await readAllowRoot(where)).toBe(false);
+    expect(await readAllowRoot(where, process.getuid?.() ?? 0)).toBe(false);
     for (const [text, allowed] of [
       ['allow_root: true', true],
       ['allow_root: "true"', false],
@@ -103,8 +104,28 @@ describe('the user’s file', () => {
       ['x', false],
     ] as const) {
       writeFileSync(join(where, 'config.yml'), text);
-      expect(await readAllowRoot(where)).toBe(allowed);
+      expect(await readAllowRoot(where, process.getuid?.() ?? 0)).toBe(allowed);
     }
+  });
+});
+
+describe('a file that is no file', () => {
+  it('is refused at once: a FIFO, a directory, a device', async () => {
+    const where = mkdtempSync(join(tmpdir(), 'acode-odd-'));
+    execFileSync('mkfifo', [join(where, 'fifo')]);
+    for (const path of [join(where, 'fifo'), where, '/dev/zero']) {
+      await expect(loadUserConfig(where, path)).rejects.toMatchObject({ code: 'ACODE-SBX-013' });
+    }
+  });
+
+  it('allows nothing to root where another can write it', async () => {
+    const where = mkdtempSync(join(tmpdir(), 'acode-odd-'));
+    const uid = process.getuid?.() ?? 0;
+    writeFileSync(join(where, 'config.yml'), 'allow_root: true');
+    expect(await readAllowRoot(where, uid)).toBe(true);
+    expect(await readAllowRoot(where, uid + 1)).toBe(false);
+    chmodSync(join(where, 'config.yml'), 0o666);
+    expect(await readAllowRoot(where, uid)).toBe(false);
   });
 });
 

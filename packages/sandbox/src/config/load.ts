@@ -1,11 +1,11 @@
 // Reads configuration: strictly, with the place of every mistake, and never code.
 
-import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LineCounter, isMap, parseDocument } from 'yaml';
 import type { Document } from 'yaml';
 import type { z } from 'zod';
 import { AcodeError } from '../contract/errors.ts';
+import { readBoundedFile } from './bounded-file.ts';
 import { configSchema, isPlanned } from './schema.ts';
 import type { Config } from './schema.ts';
 
@@ -26,11 +26,15 @@ export async function loadUserConfig(directory: string, file?: string): Promise<
   return { config: text === null ? {} : parseConfig(text, source), source };
 }
 
-/** The one key that is read before the root guard; a file that cannot be understood allows nothing. */
-export async function readAllowRoot(directory: string): Promise<boolean> {
+/**
+ * The one key that is read before the root guard. Only root’s own file counts: one that somebody else owns or can write
+ * allows nothing, and neither does one that cannot be understood.
+ */
+export async function readAllowRoot(directory: string, uid: number): Promise<boolean> {
   try {
-    const text = await readBounded(join(directory, 'config.yml'), false);
-    const value: unknown = text === null ? null : parseDocument(text).toJS({ maxAliasCount: MOST_ALIASES });
+    const file = await readBoundedFile(join(directory, 'config.yml'), LARGEST);
+    if (file.uid !== uid || (file.mode & 0o022) !== 0) return false;
+    const value: unknown = parseDocument(file.text).toJS({ maxAliasCount: MOST_ALIASES });
     return typeof value === 'object' && value !== null && 'allow_root' in value && value.allow_root === true;
   } catch {
     return false;
@@ -104,20 +108,12 @@ function rangeStart(node: unknown): number | undefined {
 }
 
 async function readBounded(path: string, required: boolean): Promise<string | null> {
-  let file;
-  try {
-    file = await open(path, 'r');
-  } catch (cause) {
+  const file = await readBoundedFile(path, LARGEST).catch((cause: unknown) => {
     if (!required && cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return null;
     throw new AcodeError('ACODE-SBX-013', { source: path, key: '', reason: 'cannot be read' }, { cause });
-  }
-  try {
-    const { size } = await file.stat();
-    if (size > LARGEST) throw invalid(path, '', `is larger than ${LARGEST / 1024} KiB`);
-    return await file.readFile('utf8');
-  } finally {
-    await file.close();
-  }
+  });
+  if (file && file.size > LARGEST) throw invalid(path, '', `is larger than ${LARGEST / 1024} KiB`);
+  return file?.text ?? null;
 }
 
 function invalid(source: string, key: string, reason: string): AcodeError {

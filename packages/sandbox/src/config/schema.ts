@@ -15,10 +15,10 @@ const memory = z.union([megabytes, z.string()]).transform((value, context) => {
 });
 
 const defaults = z.strictObject({
-  cpu_limit: z.number().positive().optional(),
+  cpu_limit: z.number().min(0.01).optional(),
   memory_mb: memory.optional(),
   memory_swap_mb: z.int().nonnegative().optional(),
-  pids_limit: z.int().positive().optional(),
+  pids_limit: z.int().min(8).optional(),
   open_files: z.int().positive().optional(),
   timeout_seconds: seconds.optional(),
   user: z.union([z.literal('host'), z.string().regex(/^\d+:\d+$/, 'expected uid:gid or host')]).optional(),
@@ -28,7 +28,12 @@ const sandbox = z.strictObject({
   docker: z.strictObject({ host: z.string().optional() }).optional(),
   defaults: defaults.optional(),
   images: z.strictObject({ default: z.string().min(1).optional() }).optional(),
-  mounts: z.strictObject({ workspace_mode: z.enum(['rw', 'ro']).optional(), tmpfs_size: memory.optional() }).optional(),
+  mounts: z
+    .strictObject({
+      workspace_mode: z.enum(['rw', 'ro']).optional(),
+      tmpfs_size: memory.refine(bytes => bytes >= 65_536, 'expected at least 64k').optional(),
+    })
+    .optional(),
   containers: z
     .strictObject({
       name_prefix: z

@@ -30,10 +30,12 @@ export const policyInputSchema = z.strictObject({
     .strictObject({
       memoryBytes: bytes.optional(),
       swapBytes: z.int().nonnegative().optional(),
-      cpus: z.number().positive().optional(),
-      pids: z.int().positive().optional(),
+      // The least the engine can hold anybody to; less would round to no limit at all.
+      cpus: z.number().min(0.01).optional(),
+      // Init, the shell that waits, and the command with a few of its own.
+      pids: z.int().min(8).optional(),
       openFiles: z.int().positive().optional(),
-      tmpBytes: bytes.optional(),
+      tmpBytes: z.int().min(65_536).optional(),
       outputBytes: z.int().nonnegative().optional(),
     })
     .optional(),

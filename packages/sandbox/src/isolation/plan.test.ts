@@ -57,7 +57,7 @@ describe('planSandbox', () => {
     expect(plan().tmpfs[1]?.bytes).toBe(16 * MIB);
   });
 
-  it.each(['/proc/x', '/sys', '/dev/shm', '/', 'proc/../sys', '/x/../proc'])(
+  it.each(['/proc/x', '/sys', '/dev/shm', '/', 'proc/../sys', '/x/../proc', '/workspace/.git/hooks'])(
     'refuses an image with a volume at %s',
     volume => {
       expect(() => plan({}, { image: { ...facts.image, volumes: [volume] } })).toThrow(

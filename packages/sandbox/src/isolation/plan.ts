@@ -86,10 +86,15 @@ function tmpfsSpecs(bytes: number, volumes: readonly string[]): TmpfsSpec[] {
   return [...own, ...masks];
 }
 
-// A mount over the kernel’s own file systems is how runtimes were broken out of; an image has no business asking for one.
+// A mount over the kernel’s own file systems is how runtimes were broken out of, and one inside the workspace would make
+// directories on the host, as root. An image has no business asking for either.
 function volumeTarget(volume: string): string {
   const target = posix.resolve('/', volume);
-  if (target !== '/' && !['/proc', '/sys', '/dev'].some(tree => target === tree || target.startsWith(`${tree}/`)))
+  if (target === WORKSPACE_TARGET) return target;
+  if (
+    target !== '/' &&
+    !['/proc', '/sys', '/dev', WORKSPACE_TARGET].some(tree => target === tree || target.startsWith(`${tree}/`))
+  )
     return target;
   throw new AcodeError('ACODE-SBX-010', {
     violation: 'DangerousImage',

@@ -44,4 +44,18 @@ describe('supervise', () => {
       vi.useRealTimers();
     }
   });
+
+  it('gives up on one that an engine never reports the end of', async () => {
+    vi.useFakeTimers();
+    try {
+      const command = execution(null);
+      const supervised = supervise(command.execution, { timeoutMs: 1000, graceMs: 100 }, systemClock);
+      const refused = expect(supervised).rejects.toMatchObject({ code: 'ACODE-SBX-018' });
+      await vi.advanceTimersByTimeAsync(12_000);
+      await refused;
+      expect(command.signals).toEqual(['SIGTERM', 'SIGKILL']);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
 });

@@ -1,22 +1,30 @@
 // The kept output of past runs: private, capped, and gone after a while.
 
-import { open, readFile, readdir, rm, stat } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { open, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { readBoundedFile } from '../config/bounded-file.ts';
+import type { BoundedFile } from '../config/bounded-file.ts';
 import { ensurePrivateDirectory } from '../config/directories.ts';
 import type { SavedLog, SavedLogInfo } from '../contract/host.ts';
 
 const KEPT_PER_STREAM = 1024 ** 2;
 const MOST_FILES = 500;
-const LARGEST_FILE = 16 * KEPT_PER_STREAM;
+const KEPT_OF_COMMAND = 4096;
+// JSON writes a control character as six.
+const LARGEST_FILE = 13 * KEPT_PER_STREAM;
+const LARGEST_HEADER = 64 * 1024;
 const SUFFIX = '.log.json';
 
-const savedSchema = z.object({
+const headerSchema = z.object({
   name: z.string(),
   sandboxId: z.string(),
   command: z.string(),
   endedAt: z.string(),
   exitCode: z.number().nullable(),
+});
+const bodySchema = z.object({
   stdout: z.string(),
   stderr: z.string(),
   dropped: z.object({ stdout: z.number(), stderr: z.number() }),
@@ -47,7 +55,10 @@ export class SavedLogs {
       0o600,
     );
     try {
-      await file.writeFile(JSON.stringify({ ...log, stdout: stdout.text, stderr: stderr.text, dropped }));
+      const { name, sandboxId, command, endedAt, exitCode } = log;
+      // The header is a line of its own, so that listing never reads the output.
+      const header = JSON.stringify({ name, sandboxId, command: command.slice(0, KEPT_OF_COMMAND), endedAt, exitCode });
+      await file.writeFile(`${header}\n${JSON.stringify({ stdout: stdout.text, stderr: stderr.text, dropped })}\n`);
     } finally {
       await file.close();
     }
@@ -56,17 +67,21 @@ export class SavedLogs {
 
   /** The runs whose output is kept, newest first. */
   async list(): Promise<SavedLogInfo[]> {
-    const logs = await Promise.all((await this.#files()).map(file => this.#read(file)));
-    return logs
-      .filter(log => log !== null)
-      .map(({ name, sandboxId, command, endedAt, exitCode }) => ({ name, sandboxId, command, endedAt, exitCode }));
+    const infos: SavedLogInfo[] = [];
+    for (const file of await this.#files()) {
+      const info = await this.#header(file);
+      if (info) infos.push(info);
+    }
+    return infos;
   }
 
   /** The newest run with this container name, or with a sandbox id that begins like this. */
   async find(reference: string): Promise<SavedLog | null> {
     for (const file of await this.#files()) {
-      const log = await this.#read(file);
-      if (log && (log.name === reference || (reference.length >= 4 && log.sandboxId.startsWith(reference)))) return log;
+      const info = await this.#header(file);
+      const wanted = info?.name === reference || (reference.length >= 4 && info?.sandboxId.startsWith(reference));
+      const log = info && wanted ? await this.#whole(file, info) : null;
+      if (log) return log;
     }
     return null;
   }
@@ -90,15 +105,27 @@ export class SavedLogs {
     }
   }
 
-  async #read(file: string): Promise<SavedLog | null> {
-    const path = join(this.#directory, file);
+  // Half written or foreign: it is no log of ours.
+  async #header(file: string): Promise<SavedLogInfo | null> {
     try {
-      if ((await stat(path)).size > LARGEST_FILE) return null;
-      return savedSchema.parse(JSON.parse(await readFile(path, 'utf8')));
+      const { text } = await this.#read(file, LARGEST_HEADER);
+      return headerSchema.parse(JSON.parse(text.slice(0, text.indexOf('\n'))));
     } catch {
-      // Half written or foreign: it is no log of ours.
       return null;
     }
+  }
+
+  async #whole(file: string, info: SavedLogInfo): Promise<SavedLog | null> {
+    try {
+      const { text } = await this.#read(file, LARGEST_FILE);
+      return { ...info, ...bodySchema.parse(JSON.parse(text.slice(text.indexOf('\n') + 1))) };
+    } catch {
+      return null;
+    }
+  }
+
+  #read(file: string, most: number): Promise<BoundedFile> {
+    return readBoundedFile(join(this.#directory, file), most, constants.O_NOFOLLOW);
   }
 }
 

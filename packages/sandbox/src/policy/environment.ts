@@ -2,10 +2,10 @@
 
 import { AcodeError } from '../contract/errors.ts';
 
-// Variables that make programs load or run other code. Handing one over would let a caller’s mistake, or an image’s
+// Variables that make programs load or run other code, or that the shell which hands the command over needs for itself. Handing one over would let a caller’s mistake, or an image’s
 // author, change what every program in the sandbox is.
 const DANGEROUS =
-  /^(?:PATH|IFS|ENV|BASH_ENV|SHELLOPTS|NODE_OPTIONS|NODE_PATH|LD_.*|DYLD_.*|PYTHON(?:STARTUP|PATH|HOME|INSPECT)|PERL5.*|RUBYOPT|JAVA_TOOL_OPTIONS|GIT_(?:SSH.*|EXEC_PATH|PAGER|EDITOR|EXTERNAL_DIFF|PROXY_COMMAND|CONFIG.*|TEMPLATE_DIR)|DOCKER_.*|TINI_.*)$/;
+  /^(?:PATH|IFS|ENV|BASH_ENV|SHELLOPTS|NODE_OPTIONS|NODE_PATH|LD_.*|DYLD_.*|PYTHON(?:STARTUP|PATH|HOME|INSPECT)|PERL5.*|RUBYOPT|JAVA_TOOL_OPTIONS|GIT_(?:SSH.*|EXEC_PATH|PAGER|EDITOR|EXTERNAL_DIFF|PROXY_COMMAND|CONFIG.*|TEMPLATE_DIR)|DOCKER_.*|TINI_.*|_acode_.*|_|OPTIND|PPID|UID|EUID|BASHOPTS)$/;
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 

@@ -147,6 +147,12 @@ describe('resolvePolicy', () => {
     ['a user without a group', { user: '1000' }, 'policy.user'],
     ['too little memory', { limits: { memoryBytes: 1024 } }, 'at least 6 MiB'],
     ['a user beyond what kernels have', { user: '4294967296:1' }, 'uid:gid'],
+    ['almost no CPU', { limits: { cpus: 1e-10 } }, 'policy.limits.cpus'],
+    ['too few processes', { limits: { pids: 2 } }, 'policy.limits.pids'],
+    ['an image like an option', { image: '-v' }, 'not an image reference'],
+    ['an image with a space', { image: ' x' }, 'not an image reference'],
+    ['an image like a path', { image: '../x' }, 'not an image reference'],
+    ['an image with a newline', { image: 'x\n' }, 'not an image reference'],
     ['privileged mode', { privileged: true }, 'privileged is not a known field'],
     ['capabilities', { capAdd: ['SYS_ADMIN'] }, 'capAdd is not a known field'],
   ])('refuses %s', (_, input, part) => {

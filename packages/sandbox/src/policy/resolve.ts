@@ -28,7 +28,9 @@ export function resolvePolicy(input: PolicyInput, user: LoadedConfig, host: Reso
   return {
     profile,
     level: pick('level', request.level, undefined, 'auto' as const),
-    image: pick('image', request.image, { key: 'sandbox.images.default', value: images?.default }, DEFAULT_IMAGE),
+    image: checkedImage(
+      pick('image', request.image, { key: 'sandbox.images.default', value: images?.default }, DEFAULT_IMAGE),
+    ),
     pull: pick('pull', available.pull, undefined, 'missing' as const),
     limits: resolveLimits(request, user, host, profile.value, warnings),
     timeoutMs: clamp(
@@ -199,6 +201,20 @@ function parseUser(text: string): UserId {
     throw new AcodeError('ACODE-SBX-017', { field: 'policy.user', reason: `${text} is not uid:gid` });
   }
   return { uid, gid };
+}
+
+// [host[:port]/]path[:tag][@digest], or an image id. What is none of these never reaches an engine.
+const PART = '[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*';
+const REFERENCE = new RegExp(
+  `^(?:sha256:[0-9a-f]{64}|(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?/)?${PART}(?:/${PART})*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?)$`,
+);
+
+function checkedImage(image: Sourced<string>): Sourced<string> {
+  if (image.value.length <= 512 && REFERENCE.test(image.value)) return image;
+  throw new AcodeError('ACODE-SBX-017', {
+    field: image.where,
+    reason: `${JSON.stringify(image.value.slice(0, 80))} is not an image reference`,
+  });
 }
 
 function workspaceMode(mode: 'rw' | 'ro' | undefined): Configured<'direct' | 'readonly'> {

@@ -37,10 +37,23 @@ describe('redaction of long text', () => {
     ['spaces', ' '],
     ['equals', '='],
     ['token=', 'token='],
+    ['token', 'token'],
+    ['dots', 'a.'],
+    ['almost a web token', 'eyJaaaaaaaa-'],
+    ['almost a key', '-----BEGIN PRIVATE KEY-----'],
+    ['almost an address', 'a://b:'],
+    ['bearers', 'bearer '],
   ])('takes time in proportion to its length: %s', (_, unit) => {
     const before = performance.now();
     redact(unit.repeat(200_000));
     expect(performance.now() - before).toBeLessThan(2000);
+  });
+});
+
+describe('what is too long to be read', () => {
+  it('is cut, and says how long it was', () => {
+    expect(redact('x'.repeat(5000))).toMatch(/^x{4096}… \(5000 characters\)$/);
+    expect(redactArguments(Array.from({ length: 100 }, () => 'x')).at(-1)).toBe('… (100 words)');
   });
 });
 

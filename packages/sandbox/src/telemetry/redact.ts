@@ -9,7 +9,7 @@ const SHAPES: readonly RegExp[] = [
   /\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
   /\bxox[abprs]-[A-Za-z0-9-]{10,}/g,
   /\bnpm_[A-Za-z0-9]{30,}/g,
-  /\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+/g,
+  /(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,2000}\.[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]+/g,
   /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g,
 ];
 
@@ -20,23 +20,32 @@ const ASSIGNED = new RegExp(String.raw`(${NAME}["']?\s*[=:]\s*["']?)([^\s"',;&]+
 const FLAG_VALUE = new RegExp(String.raw`(--?${NAME}\s+)([^\s"']+)`, 'gi');
 const FLAG = new RegExp(String.raw`^--?${NAME}$`, 'i');
 const AUTHORIZATION = /(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{6,}/gi;
-const USERINFO = /(\b[a-z][a-z0-9+.-]*:\/\/[^\s/:@]*:)[^\s/@]+(@)/gi;
+const USERINFO = /((?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}:\/\/[^\s/:@]{0,200}:)[^\s/@]{1,500}(@)/gi;
 const SECRET_KEY = new RegExp(`^${NAME}$`, 'i');
 
-/** The text with everything that looks like a secret replaced. */
+// What is logged of a text at most: searching is linear, and still nobody reads more.
+const LONGEST = 64 * 1024;
+const SHOWN = 4 * 1024;
+const MOST_WORDS = 64;
+
+/** The text with everything that looks like a secret replaced, and cut where it is too long to be read. */
 export function redact(text: string): string {
-  let out = text;
+  let out = text.slice(0, LONGEST);
   for (const shape of SHAPES) out = out.replaceAll(shape, MASK);
-  return out
+  out = out
     .replaceAll(AUTHORIZATION, `$1${MASK}`)
     .replaceAll(USERINFO, `$1${MASK}$2`)
     .replaceAll(ASSIGNED, `$1${MASK}`)
     .replaceAll(FLAG_VALUE, `$1${MASK}`);
+  return out.length <= SHOWN ? out : `${out.slice(0, SHOWN)}… (${text.length} characters)`;
 }
 
 /** An argument vector with secrets replaced, also those that stand in the argument after their flag. */
 export function redactArguments(argv: readonly string[]): string[] {
-  return argv.map((argument, index) => (index > 0 && FLAG.test(argv[index - 1] ?? '') ? MASK : redact(argument)));
+  const shown = argv
+    .slice(0, MOST_WORDS)
+    .map((argument, index) => (index > 0 && FLAG.test(argv[index - 1] ?? '') ? MASK : redact(argument)));
+  return argv.length <= MOST_WORDS ? shown : [...shown, `… (${argv.length} words)`];
 }
 
 /** Log fields with every string in them redacted, and every value under a secret-looking key replaced. */

@@ -1,6 +1,7 @@
 // Finds and validates the workspace: the one directory of the host that a sandbox is given.
 
 import { lstat, realpath, stat } from 'node:fs/promises';
+import { userInfo } from 'node:os';
 import { dirname, join, relative, resolve, sep } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
 import type { MountViolation } from '../contract/errors.ts';
@@ -112,13 +113,17 @@ function forbidden(root: string, own: Directories): { violation: MountViolation;
   if (SYSTEM.includes(root) || SYSTEM_TREES.some(tree => isWithin(root, tree))) {
     return { violation: 'ForbiddenPath', text: 'it is a directory of the system' };
   }
-  if (isWithin(own.home, root)) return { violation: 'ForbiddenPath', text: 'it is, or contains, your home directory' };
+  // HOME is whatever the environment says; the home of the account is what it is.
+  if (isWithin(own.home, root) || isWithin(userInfo().homedir, root)) {
+    return { violation: 'ForbiddenPath', text: 'it is, or contains, your home directory' };
+  }
   for (const directory of [own.config, own.state, own.runtime]) {
     if (isWithin(directory, root) || isWithin(root, directory)) {
       return { violation: 'ForbiddenPath', text: `acode keeps its own files in ${directory}` };
     }
   }
-  const secret = SECRETS.find(name => isWithin(root, join(own.home, name)));
+  const homes = [own.home, userInfo().homedir];
+  const secret = SECRETS.find(name => homes.some(home => isWithin(root, join(home, name))));
   return secret ? { violation: 'SensitivePathAccess', text: `${secret} holds credentials` } : null;
 }
 

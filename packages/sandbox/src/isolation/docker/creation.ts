@@ -210,7 +210,7 @@ function mayHaveBeenMade(error: unknown): boolean {
 function creationFailure(spec: SandboxSpec, error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted || !(error instanceof EngineError)) return engineFailure(error, signal);
   const { name } = spec.identity;
-  const reason = reasonOf(error);
+  const reason = error.status === 409 ? 'a sandbox of the same session and task has that name' : reasonOf(error);
   const cause =
     error.status === 409
       ? new AcodeError('ACODE-CTN-005', { name }, { cause: error })

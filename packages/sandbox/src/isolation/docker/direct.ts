@@ -45,15 +45,14 @@ export class DirectContainer implements WaitingSandbox {
     this.#used = true;
     const argv = directCommand(this.#parts.spec, handover);
     const { engine, creation, buildRequest } = this.#parts;
-    const { cwd, nonce } = handover;
-    const build: RequestBuilder = own => ({ ...buildRequest(own), Entrypoint: argv, WorkingDir: cwd });
+    const build: RequestBuilder = own => ({ ...buildRequest(own), Entrypoint: argv });
     this.#created = await creation.create(this.#parts.spec, build, signal);
     const { id, spec } = this.#created;
     try {
-      await inspectCreated(engine, id, spec, { argv, workdir: cwd }, signal);
+      await inspectCreated(engine, id, spec, argv, signal);
       const connected = await creation.connect(id, signal);
       const container = await creation.start(spec, id, connected, signal);
-      return new ContainerExecution(container, { nonce, line: null }, io, signal);
+      return new ContainerExecution(container, { nonce: handover.nonce, line: null }, io, signal);
     } catch (error) {
       throw startFailure(spec, error, signal);
     }
@@ -65,10 +64,17 @@ export class DirectContainer implements WaitingSandbox {
   }
 }
 
-function directCommand(spec: SandboxSpec, { command, env }: Handover): readonly string[] {
+function directCommand(spec: SandboxSpec, { command, env, cwd }: Handover): readonly string[] {
   const image = spec.image.reference;
   if (typeof command === 'string')
     throw new AcodeError('ACODE-SBX-015', { command: '/bin/sh', image, reason: 'not found' });
+  // The runtime would follow links of the workspace to it before anything is verified, and make what is missing, as root.
+  if (cwd !== spec.workdir) {
+    throw new AcodeError('ACODE-SBX-016', {
+      what: `A working directory for ${image}, which has no shell to change to it,`,
+      instead: 'Leave cwd out, or use an image with /bin/sh.',
+    });
+  }
   if (Object.keys(env).length > 0) {
     throw new AcodeError('ACODE-SBX-016', {
       what: `An environment for ${image}, which has no shell to hand it to,`,

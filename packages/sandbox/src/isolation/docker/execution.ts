@@ -30,6 +30,8 @@ export interface StartedContainer {
 const DRAIN_MS = 5000;
 const VERDICT_MS = 5000;
 const CALL_MS = 10_000;
+// The status with which the waiting shell ends when it could not start the command.
+const NEVER_STARTED = { cwd: 125, missing: 127, forbidden: 126 } as const;
 
 /** A command in a container. */
 export class ContainerExecution implements Execution {
@@ -114,9 +116,17 @@ export class ContainerExecution implements Execution {
 
   async #ending(): Promise<Ending> {
     const claim = this.#scanners.stdout.claim ?? this.#scanners.stderr.claim;
-    if (claim && claim.kind !== 'exit') return neverStarted(claim.kind);
-    const claimedOom = (claim?.counters.oomKills ?? 0) > 0;
-    if (claim && !claimedOom && !this.#engineMayKnowMore()) return this.#report(claim.exitCode, false, claim);
+    if (claim?.kind === 'exit') return this.#exited(claim);
+    const verdict = await this.#verdict();
+    // A command that did start could claim that it never had; then it has printed something, or ends in another way.
+    const silent = !this.#scanners.stdout.passed && !this.#scanners.stderr.passed;
+    if (claim && silent && verdict.exitCode === NEVER_STARTED[claim.kind]) return neverStarted(claim.kind);
+    return this.#report(verdict.exitCode, verdict.oomKilled, null);
+  }
+
+  async #exited(claim: Claim & { kind: 'exit' }): Promise<Ending> {
+    const claimedOom = claim.counters.oomKills > 0;
+    if (!claimedOom && !this.#engineMayKnowMore()) return this.#report(claim.exitCode, false, claim);
     // The sandbox’s own word does not count where the engine may know more.
     const verdict = await this.#verdict();
     return this.#report(verdict.exitCode, verdict.oomKilled || claimedOom, claim);
@@ -147,7 +157,7 @@ export class ContainerExecution implements Execution {
 }
 
 function neverStarted(why: NonNullable<Ending['neverStarted']>): Ending {
-  return { exitCode: why === 'forbidden' ? 126 : 127, neverStarted: why, oomKilled: false, pidsRefused: false };
+  return { exitCode: NEVER_STARTED[why], neverStarted: why, oomKilled: false, pidsRefused: false };
 }
 
 function usageFrom(counters: Counters | undefined): Usage | undefined {

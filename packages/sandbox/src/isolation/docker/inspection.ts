@@ -36,17 +36,16 @@ export async function inspectRunning(
   return details.State;
 }
 
-/** Compares a container that was created to run `entrypoint` and was not started. */
+/** Compares a container that was created to run `argv` and was not started. */
 export async function inspectCreated(
   engine: Engine,
   id: string,
   spec: SandboxSpec,
-  entrypoint: { argv: readonly string[]; workdir: string },
+  argv: readonly string[],
   signal: AbortSignal,
 ): Promise<void> {
   const [details, others] = await ask(engine, id, signal);
-  const { argv, workdir } = entrypoint;
-  refuse([...compareWithEngine({ ...spec, workdir }, details, argv), ...nestedMounts(id, spec, others)]);
+  refuse([...compareWithEngine(spec, details, argv), ...nestedMounts(id, spec, others)]);
 }
 
 async function ask(engine: Engine, id: string, signal: AbortSignal): Promise<[ContainerDetails, ContainerSummary[]]> {

@@ -84,6 +84,7 @@ function namespaceChecks(spec: SandboxSpec, host: Record<string, unknown>): Chec
     ['bind strings', list(host['Binds']), []],
     ['volumes of others', list(host['VolumesFrom']), []],
     ['added groups', list(host['GroupAdd']), []],
+    ['name service', [list(host['Dns']), list(host['ExtraHosts'])], [[], []]],
     ['published ports', [host['PortBindings'] ?? {}, host['PublishAllPorts']], [{}, false]],
     ['kernel parameters', host['Sysctls'] ?? {}, {}],
     ['control group parent', host['CgroupParent'] ?? '', ''],
@@ -104,7 +105,7 @@ function limitChecks({ limits }: SandboxSpec, host: Record<string, unknown>): Ch
   return [
     ['memory limit', host['Memory'], limits.memoryBytes],
     ['swap limit', host['MemorySwap'], limits.memoryBytes + limits.swapBytes],
-    ['cpu limit', host['NanoCpus'], Math.round(limits.cpus * 1e9)],
+    ['cpu limit', host['NanoCpus'], Math.max(1e7, Math.round(limits.cpus * 1e9))],
     ['process limit', host['PidsLimit'], limits.pids],
     ['shared memory', host['ShmSize'], Math.min(limits.memoryBytes, 64 * 1024 ** 2)],
     ['out-of-memory killer', host['OomKillDisable'] ?? false, false],
@@ -176,11 +177,18 @@ function environmentDifferences(spec: SandboxSpec, { Config }: ContainerDetails)
 const RUNTIME_MOUNTS =
   /^(?:\/|\/proc(?:\/.*)?|\/sys(?:\/.*)?|\/dev(?:\/(?:pts|mqueue|shm|console))?|\/etc\/(?:resolv\.conf|hostname|hosts)|(?:\/usr)?\/sbin\/docker-init|\/dev\/init|\/run\/\.containerenv|\/run\/podman-init)$/;
 
+// Below /proc and /sys only the kernel’s own file systems and the masks over them have any business.
+const KERNEL_TYPES = new Set(['proc', 'sysfs', 'tmpfs', 'devtmpfs', 'cgroup', 'cgroup2']);
+
+function isRuntimeMount({ target, type }: KernelMount): boolean {
+  return RUNTIME_MOUNTS.test(target) && (!/^\/(?:proc|sys)/.test(target) || KERNEL_TYPES.has(type));
+}
+
 function kernelMountDifferences(spec: SandboxSpec, view: KernelView): Difference[] {
   const differences = spec.mounts.flatMap(mount => plannedMountDifferences(mount, view));
   const planned = new Set([...spec.mounts, ...spec.tmpfs].map(({ target }) => target));
   for (const mount of view.mounts) {
-    if (!planned.has(mount.target) && !RUNTIME_MOUNTS.test(mount.target))
+    if (!planned.has(mount.target) && !isRuntimeMount(mount))
       differences.push(mounted(`${mount.target} is mounted and was not asked for`));
   }
   differences.push(...spec.tmpfs.flatMap(tmpfs => tmpfsDifferences(tmpfs, last(view.mounts, tmpfs.target))));

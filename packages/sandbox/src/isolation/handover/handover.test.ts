@@ -204,5 +204,6 @@ describe('parseClaim', () => {
   it('does not believe nonsense', () => {
     expect(parseClaim('exit')).toBeNull();
     expect(parseClaim('exit 12345')).toBeNull();
+    expect(parseClaim('exit 999')).toBeNull();
   });
 });

@@ -25,6 +25,7 @@ export class StatusScanner {
   #held: Buffer = Buffer.alloc(0);
   #line: Buffer | null = null;
   #claim: Claim | null = null;
+  #passed = false;
 
   constructor(nonce: string, pass: (data: Buffer) => void) {
     this.#marker = statusMarker(nonce);
@@ -34,6 +35,11 @@ export class StatusScanner {
   /** The claim, once its line has been seen. What comes after it is not output of the command any more. */
   get claim(): Claim | null {
     return this.#claim;
+  }
+
+  /** Whether any output came before. */
+  get passed(): boolean {
+    return this.#passed;
   }
 
   /** Takes the next bytes of the stream. */
@@ -65,7 +71,9 @@ export class StatusScanner {
   }
 
   #emit(data: Buffer): void {
-    if (data.length > 0) this.#pass(data);
+    if (data.length === 0) return;
+    this.#passed = true;
+    this.#pass(data);
   }
 
   #readLine(chunk: Buffer): void {
@@ -89,7 +97,9 @@ function tailThatMayBegin(data: Buffer, marker: Buffer): number {
 export function parseClaim(line: string): Claim | null {
   if (line === 'cwd' || line === 'missing' || line === 'forbidden') return { kind: line };
   const match = /^exit (\d{1,3})(;.*)?$/.exec(line);
-  return match ? { kind: 'exit', exitCode: Number(match[1]), counters: parseCounters(match[2] ?? '') } : null;
+  return match && Number(match[1]) < 256
+    ? { kind: 'exit', exitCode: Number(match[1]), counters: parseCounters(match[2] ?? '') }
+    : null;
 }
 
 function parseCounters(text: string): Counters {

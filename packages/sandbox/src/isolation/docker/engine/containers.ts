@@ -29,7 +29,7 @@ export interface PendingExit {
 }
 
 /** `next-exit` also counts for a container that has not been started; `not-running` is true at once for such a one. */
-export type WaitCondition = 'next-exit' | 'not-running';
+export type WaitCondition = 'next-exit' | 'not-running' | 'removed';
 
 /** Which streams of a container to attach to. */
 export interface AttachOptions {
@@ -148,7 +148,18 @@ export class Containers {
     try {
       await this.#connection.empty(call);
     } catch (error) {
-      if (!isGoneOrGoing(error)) throw error;
+      if (isNotFound(error)) return;
+      if (!isGoing(error)) throw error;
+      await this.#untilGone(id, termsOf(options, defaultDeadlineMs));
+    }
+  }
+
+  // Somebody else removes it already, perhaps ourselves a moment ago; gone is only what the engine says is gone.
+  async #untilGone(id: string, terms: { readonly signal: AbortSignal; readonly deadlineMs: number }): Promise<void> {
+    try {
+      await this.wait(id, 'removed', terms);
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
     }
   }
 
@@ -193,8 +204,7 @@ export class Containers {
   }
 }
 
-function isGoneOrGoing(error: unknown): boolean {
-  if (isNotFound(error)) return true;
+function isGoing(error: unknown): boolean {
   return (
     error instanceof EngineError &&
     error.status === 409 &&

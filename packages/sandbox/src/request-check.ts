@@ -1,0 +1,66 @@
+// Checks a command and its request before anything is done with them: strictly, so that nothing is ever ignored.
+
+import { Readable } from 'node:stream';
+import { z } from 'zod';
+import { AcodeError } from './contract/errors.ts';
+import type { Command, RunRequest } from './contract/command.ts';
+import { RISKS } from './contract/levels.ts';
+import { WORKSPACE_TARGET } from './isolation/plan.ts';
+import { checkEnvironment } from './policy/environment.ts';
+import { workdirFor } from './workspace/locate.ts';
+
+// The kernel’s own limit on one word; what is longer could never be started.
+const LONGEST_WORD = 128 * 1024 - 1;
+const LARGEST_COMMAND = 1024 ** 2;
+
+const word = z.string().max(LONGEST_WORD, `is longer than the kernel’s ${LONGEST_WORD} bytes`);
+const commandSchema = z.union([word, z.array(word)]);
+
+const requestSchema = z.strictObject({
+  policy: z.unknown().optional(),
+  cwd: z.string().optional(),
+  env: z.record(z.string(), word).optional(),
+  stdin: z
+    .custom(
+      value => typeof value === 'string' || value instanceof Uint8Array || value instanceof Readable,
+      'is not text, bytes or a stream',
+    )
+    .optional(),
+  risk: z.enum(RISKS).optional(),
+  sessionId: z.string().optional(),
+  taskId: z.string().optional(),
+  artifacts: z.array(z.unknown()).optional(),
+  signal: z.instanceof(AbortSignal).optional(),
+  onStdout: z.custom(value => typeof value === 'function', 'is not a function').optional(),
+  onStderr: z.custom(value => typeof value === 'function', 'is not a function').optional(),
+});
+
+/** Throws at the first thing that is wrong with a request. */
+export function checkRequest(command: Command, request: RunRequest): void {
+  hold(commandSchema.safeParse(command), 'command');
+  hold(requestSchema.safeParse(request), '');
+  const words = typeof command === 'string' ? [command] : command;
+  if (words.length === 0 || words[0] === '') throw invalid('command', 'is empty');
+  if (words.some(text => text.includes('\0'))) throw invalid('command', 'holds a NUL character');
+  if (words.reduce((sum, text) => sum + text.length, 0) > LARGEST_COMMAND)
+    throw invalid('command', 'is larger than 1 MiB; pass large input on standard input');
+  if ((request.artifacts?.length ?? 0) > 0) {
+    throw new AcodeError('ACODE-SBX-016', {
+      what: 'artifacts',
+      instead: 'Write what you want to keep into the workspace.',
+    });
+  }
+  checkEnvironment(request.env ?? {});
+  workdirFor(request.cwd, WORKSPACE_TARGET);
+}
+
+function hold(parsed: z.ZodSafeParseResult<unknown>, field: string): void {
+  const issue = parsed.error?.issues[0];
+  if (!issue) return;
+  if (issue.code === 'unrecognized_keys') throw invalid(issue.keys[0] ?? '', 'is not a known field of a request');
+  throw invalid([field, ...issue.path].filter(part => part !== '').join('.'), issue.message);
+}
+
+function invalid(field: string, reason: string): AcodeError {
+  return new AcodeError('ACODE-SBX-017', { field, reason });
+}
