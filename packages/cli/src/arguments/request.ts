@@ -37,7 +37,12 @@ export function requestCommand(name: string) {
     .addOption(new Option('--pull <when>', 'when to pull the image').choices(['missing', 'always', 'never'] as const))
     .addOption(new Option('--level <level>', 'isolation level').choices(['auto', ...LEVELS] as const))
     .addOption(
-      new Option('--risk <risk>', 'how dangerous you believe the command to be').choices(RISKS).argParser(risk),
+      new Option(
+        '--risk <risk>',
+        'how dangerous you believe the command to be; recorded, high and critical need docker or stronger',
+      )
+        .choices(RISKS)
+        .argParser(risk),
     )
     .option('--session <id>', 'session the sandbox is labelled with')
     .option('--task <id>', 'task the sandbox is labelled and named with');

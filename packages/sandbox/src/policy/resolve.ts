@@ -178,8 +178,12 @@ function configuredLimits(user: LoadedConfig): Partial<Record<keyof Limits, numb
 function clamp(name: string, asked: Sourced<number>, ceiling: number, warnings: string[]): Sourced<number> {
   if (asked.value <= ceiling) return asked;
   // A built-in default above what a small machine has is nobody’s mistake and needs no warning.
-  if (asked.layer !== 'built-in')
-    warnings.push(`${name} was lowered from ${asked.value} to ${ceiling}, the most that is allowed here.`);
+  if (asked.layer !== 'built-in') {
+    const shown = name.endsWith('Bytes') ? formatBytes : String;
+    const what = asked.layer === 'request' ? name : asked.where;
+    const change = `${shown(asked.value)} to ${shown(ceiling)}`;
+    warnings.push(`${what} was lowered from ${change}, the most that is allowed here.`);
+  }
   return { ...asked, value: ceiling };
 }
 
