@@ -65,8 +65,8 @@ describe.skipIf(withoutEngines).each(engines)('acode sandbox exec on $name', eng
     });
 
     it('says that the processes ran out', async () => {
-      const { stderr } = await bench.exec(['--pids', '5', 'for i in 1 2 3 4 5 6 7 8; do sleep 1 & done; wait']);
-      expect(stderr).toMatch(/acode: ACODE-SBX-004: .*process limit of 5, set by --pids.*--pids 10/);
+      const { stderr } = await bench.exec(['--pids', '8', 'for i in 1 2 3 4 5 6 7 8 9; do sleep 1 & done; wait']);
+      expect(stderr).toMatch(/acode: ACODE-SBX-004: .*process limit of 8, set by --pids.*--pids 16/);
     });
 
     it('says how much output it left out', async () => {
