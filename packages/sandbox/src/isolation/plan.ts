@@ -57,7 +57,7 @@ function limitValues(policy: EffectivePolicy): Limits {
 }
 
 function imageSpec(image: ImageFacts): ImageSpec {
-  const name = (variable: string): string => variable.split('=', 1)[0] ?? '';
+  const name = (variable: string): string => variable.replace(/=.*$/s, '');
   // PATH is dangerous from a caller and needed from the image: it says where the image’s own programs are.
   const kept = (variable: string): boolean => name(variable) === 'PATH' || !isDangerous(name(variable));
   return {
