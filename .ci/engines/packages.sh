@@ -8,13 +8,21 @@ SUITE=bookworm # Debian 12: Docker 20.10
 NEW_SUITE=forky # Docker 28
 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# The mirror this machine is set up to use, else Debian's own.
+# The mirror this machine is set up to use: as apt knows it, or, before the first update, as its sources say.
 mirror() {
   local uri
   # shellcheck disable=SC2016 # apt's own $(…) placeholders
   uri=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null |
     awk '$2 !~ /-/ && !n++ { print $1 }')
-  echo "${uri:-http://deb.debian.org/debian/}"
+  [[ -n $uri ]] || uri=$(written_mirrors | sed -n 1p)
+  [[ -n $uri ]] || die 'the apt sources of this machine name no Debian mirror'
+  echo "$uri"
+}
+
+written_mirrors() {
+  find /etc/apt/sources.list /etc/apt/sources.list.d -type f \( -name '*.list' -o -name '*.sources' \) -print0 2>/dev/null |
+    xargs -0 -r sed -nE 's/^URIs:[[:space:]]*([^[:space:]]+).*/\1/p; s/^deb[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+).*/\2/p' |
+    sed -nE '/\/debian\/?$/p'
 }
 
 install_tools() {
