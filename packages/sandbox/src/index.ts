@@ -20,9 +20,29 @@ export type {
 } from './contract/host.ts';
 export { LEVELS, RISKS, isAtLeast } from './contract/levels.ts';
 export type { Level, Risk } from './contract/levels.ts';
-export type { EffectivePolicy, Layer, Limits, PolicyInput, PortRequest, Sourced, UserId } from './contract/policy.ts';
+export type {
+  EffectivePolicy,
+  ImageTrust,
+  Layer,
+  Limits,
+  MountRequest,
+  NetworkMode,
+  PolicyInput,
+  PortRequest,
+  Sourced,
+  UserId,
+} from './contract/policy.ts';
 export type { Clock, LogFields, Logger, MetricLabels, Metrics } from './contract/ports.ts';
-export type { Denial, LimitName, RiskyChange, RunResult, RunningCommand, Usage } from './contract/result.ts';
+export type {
+  Denial,
+  LimitName,
+  PublishedPort,
+  RiskyChange,
+  RiskyKind,
+  RunResult,
+  RunningCommand,
+  Usage,
+} from './contract/result.ts';
 export type { FileIdentity, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from './contract/spec.ts';
 export type { AcodeOptions } from './options.ts';
 export { TerminalSanitiser } from './output/terminal.ts';

@@ -19,6 +19,7 @@ import type { Planned, RunningParts } from './running.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { locateWorkspace, validateWorkspace, workdirFor } from './workspace/locate.ts';
+import { planMounts } from './workspace/mounts.ts';
 
 /** What a plan is made for. */
 interface PlanFor {
@@ -47,7 +48,17 @@ async function plan(host: Host, request: RunRequest, of: PlanFor, signal: AbortS
       specHash,
       ...of,
     });
-  return { policy, spec: planSandbox(policy, { level, image, workspace }, identify) };
+  const { mounts, notes } = await planMounts({
+    workspace,
+    target: WORKSPACE_TARGET,
+    readOnly: policy.workspace.value === 'readonly',
+    additional: policy.mounts.value,
+    hostRoots: policy.hostRoots.value,
+    directories: host.directories,
+    engineSocket: backend.socket,
+    uid: host.uid,
+  });
+  return { policy, spec: planSandbox(policy, { level, image, mounts }, identify), notes };
 }
 
 /** What a command would come to. */
@@ -58,7 +69,7 @@ export async function explain(
   signal: AbortSignal,
 ): Promise<Explanation> {
   checkRequest(command, request);
-  const { policy, spec } = await plan(host, request, { correlationId: '', preview: true }, signal);
+  const { policy, spec, notes } = await plan(host, request, { correlationId: '', preview: true }, signal);
   const backend = await host.backend();
   return {
     command,
@@ -66,7 +77,7 @@ export async function explain(
     level: spec.level,
     spec,
     engineRequest: backend.describe(spec),
-    notes: notesOn(policy, spec),
+    notes: [...notes, ...notesOn(policy, spec)],
   };
 }
 

@@ -21,6 +21,8 @@ import { redact, redactArguments } from './telemetry/redact.ts';
 export interface Planned {
   readonly policy: EffectivePolicy;
   readonly spec: SandboxSpec;
+  /** What a reader of the plan should know besides. */
+  readonly notes: readonly string[];
 }
 
 /** What a run is made of once its sandbox waits. */
@@ -49,6 +51,7 @@ export class Running implements RunningCommand {
   readonly stdout: AsyncIterable<Uint8Array>;
   readonly stderr: AsyncIterable<Uint8Array>;
   readonly result: Promise<RunResult>;
+  readonly ports: RunningCommand['ports'];
   readonly #parts: RunningParts;
   readonly #execution: Execution;
   readonly #handedOver: number;
@@ -57,6 +60,7 @@ export class Running implements RunningCommand {
   private constructor(parts: RunningParts, execution: Execution) {
     this.#parts = parts;
     this.#execution = execution;
+    this.ports = parts.sandbox.ports;
     this.#handedOver = parts.host.telemetry.clock.monotonic();
     this.stdout = { [Symbol.asyncIterator]: () => parts.captures.stdout.follow() };
     this.stderr = { [Symbol.asyncIterator]: () => parts.captures.stderr.follow() };

@@ -25,6 +25,20 @@ const result: RunResult = {
 const builtIn = { layer: 'built-in', where: 'default' } as const;
 const flag = (where: string) => ({ layer: 'request', where: `policy.${where}` }) as const;
 const policy: EffectivePolicy = {
+  mode: { value: 'local-only', ...builtIn },
+  runtime: { value: null, ...builtIn },
+  imageTrust: {
+    repositories: { value: [], ...builtIn },
+    machineRepositories: null,
+    anywhere: { value: false, ...builtIn },
+    requireDigest: { value: false, ...builtIn },
+  },
+  networkTimeoutMs: { value: null, ...builtIn },
+  dns: { value: [], ...builtIn },
+  ports: { value: [], ...builtIn },
+  mounts: { value: [], ...builtIn },
+  hostRoots: { value: [], ...builtIn },
+  denials: [],
   profile: { value: 'exec', ...builtIn },
   level: { value: 'auto', ...builtIn },
   image: { value: 'busybox', ...builtIn },

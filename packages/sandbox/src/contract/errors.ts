@@ -27,13 +27,25 @@ export type SecurityViolation =
   | 'PrivilegedUser'
   | 'DangerousEnvironment'
   | 'DangerousImage'
+  | 'UnverifiedImage'
+  | 'UnknownRuntime'
   | 'SpecMismatch'
   | 'MountMismatch'
   | 'KernelMismatch'
   | 'NestedWritableMount';
 
 /** Which rule about mounts was broken. */
-export type MountViolation = 'Missing' | 'NotADirectory' | 'ForbiddenPath' | 'HostPathEscape' | 'SensitivePathAccess';
+export type MountViolation =
+  | 'Missing'
+  | 'NotADirectory'
+  | 'ForbiddenPath'
+  | 'HostPathEscape'
+  | 'SensitivePathAccess'
+  | 'DockerSocketMounted'
+  | 'OutsideAllowedRoots'
+  | 'ProtectedPath'
+  | 'ForbiddenTarget'
+  | 'DuplicateTarget';
 
 const ROWS = {
   'ACODE-SBX-001': entry<{ name: string; reason: string }>({
@@ -43,10 +55,10 @@ const ROWS = {
     exit: 125,
     example: { name: 'acode-a1b2c3d4-run-001', reason: 'no space left on device' },
   }),
-  'ACODE-SBX-003': entry<{ path: string; violation: MountViolation; reason: string }>({
+  'ACODE-SBX-003': entry<{ path: string; violation: MountViolation; reason: string; remedy?: string }>({
     title: 'mount refused',
     message: c => `${c.path} may not be given to a sandbox: ${c.reason} (${c.violation}).`,
-    hint: () => 'Work in a project directory of its own and name it with --workspace.',
+    hint: c => c.remedy ?? 'Work in a project directory of its own and name it with --workspace.',
     exit: 125,
     example: { path: '/', violation: 'ForbiddenPath', reason: 'it is the root of the file system' },
   }),
@@ -56,6 +68,18 @@ const ROWS = {
     hint: c => `Use less, or raise it: ${c.raise}.`,
     exit: 125,
     example: { limit: 'memory', value: '64 MiB', setBy: 'the request', raise: '--memory 128' },
+  }),
+  'ACODE-SBX-005': entry<{ network: string; rule: string; setBy: string; remedy: string }>({
+    title: 'network denied by policy',
+    message: c => `The network ${c.network} is denied: ${c.rule} (set by ${c.setBy}).`,
+    hint: c => c.remedy,
+    exit: 125,
+    example: {
+      network: 'bridge',
+      rule: 'a bridge reaches services of this host, so it needs your consent',
+      setBy: 'the built-in default',
+      remedy: 'Add `sandbox: { network: { allow_bridge: true } }` to your own configuration file, if you accept that.',
+    },
   }),
   'ACODE-SBX-006': entry<{ name: string; reason: string }>({
     title: 'sandbox did not start',
@@ -171,6 +195,25 @@ const ROWS = {
     hint: () => 'Open a new Acode; a closed one cannot be used again.',
     exit: 125,
     example: { operation: 'run' },
+  }),
+  'ACODE-SBX-020': entry<{ key: string; where: string; rule: string; remedy: string }>({
+    title: 'repository setting refused',
+    message: c => `The repository’s own configuration may not set \`${c.key}\` (${c.where}): ${c.rule}.`,
+    hint: c => c.remedy,
+    exit: 125,
+    example: {
+      key: 'sandbox.network.mode',
+      where: '.agent/config.yml:4:5',
+      rule: 'it would loosen the policy, and this file is not trusted',
+      remedy: 'Read the file; if you agree with all of it, run `acode trust`. Otherwise take the line out.',
+    },
+  }),
+  'ACODE-SBX-021': entry<{ port: number; reason: string }>({
+    title: 'port not available',
+    message: c => `Port ${c.port} of this host cannot be published: ${c.reason}.`,
+    hint: c => `Choose another host port than ${c.port}, or leave it out: a free one is taken then.`,
+    exit: 125,
+    example: { port: 8080, reason: 'something else listens on it' },
   }),
   'ACODE-CTN-001': entry<{ name: string; reason: string }>({
     title: 'container creation failed',

@@ -3,6 +3,7 @@
 import { z } from 'zod';
 import { LEVELS } from './levels.ts';
 import type { Level } from './levels.ts';
+import type { Denial } from './result.ts';
 
 const bytes = z.int().positive();
 
@@ -66,14 +67,23 @@ export type PolicyInput = z.input<typeof policyInputSchema>;
 /** A port of the sandbox to be reached from the host’s loopback. */
 export type PortRequest = z.input<typeof portRequest>;
 
-/** The layers a value can come from, weakest voice first. */
-export type Layer = 'built-in' | 'user' | 'request';
+/** A directory of the host that a sandbox is given besides its workspace; read-only unless told otherwise. */
+export type MountRequest = z.input<typeof mountRequest>;
+
+/**
+ * The layers a value can come from, weakest voice first. `machine` sets ceilings only; `repository` is untrusted and may
+ * tighten, unless the user trusted that very content.
+ */
+export type Layer = 'built-in' | 'machine' | 'user' | 'repository' | 'request';
+
+/** The network of a sandbox: none, the managed bridge, or a network that the user declared by name. */
+export type NetworkMode = 'none' | 'bridge' | { readonly name: string };
 
 /** A value and who set it. */
 export interface Sourced<Value> {
   readonly value: Value;
   readonly layer: Layer;
-  /** Where in that layer, e.g. a file and key. */
+  /** Where in that layer: a field of the request, or file, line, column and key. */
   readonly where: string;
 }
 
@@ -96,15 +106,41 @@ export interface UserId {
 
 /** The policy that counts: every layer merged, clamped by every ceiling, each value with its source. */
 export interface EffectivePolicy {
-  readonly profile: Sourced<'exec' | 'task'>;
+  /** `airgapped` beats everything that would enable a network. */
+  readonly mode: Sourced<'local-only' | 'airgapped'>;
+  readonly profile: Sourced<'exec' | 'task' | 'swarm'>;
   readonly level: Sourced<Level | 'auto'>;
+  /** The engine’s runtime by name; null for its default. */
+  readonly runtime: Sourced<string | null>;
   readonly image: Sourced<string>;
+  readonly imageTrust: ImageTrust;
   readonly pull: Sourced<'missing' | 'never'>;
   readonly limits: { readonly [Name in keyof Limits]: Sourced<Limits[Name]> };
   readonly timeoutMs: Sourced<number>;
-  readonly network: Sourced<'none'>;
+  readonly network: Sourced<NetworkMode>;
+  /** How long the network stays connected; null for as long as the command runs. */
+  readonly networkTimeoutMs: Sourced<number | null>;
+  readonly dns: Sourced<readonly string[]>;
+  readonly ports: Sourced<readonly PortRequest[]>;
   readonly workspace: Sourced<'direct' | 'readonly'>;
+  readonly mounts: Sourced<readonly MountRequest[]>;
+  /** Directories outside the workspace that mounts may come from. Only the user’s own configuration names them. */
+  readonly hostRoots: Sourced<readonly string[]>;
   readonly user: Sourced<UserId>;
-  /** What was lowered to a ceiling, in sentences. */
+  /** What was lowered to a ceiling, and old keys that were understood, in sentences. */
   readonly warnings: readonly string[];
+  /** What was asked for and is denied without ending the run, such as a network in air-gapped mode. */
+  readonly denials: readonly Denial[];
+}
+
+/** Which images may be run. */
+export interface ImageTrust {
+  /** Repositories with their registry, a trailing `*` for everything below: `docker.io/library/*`. */
+  readonly repositories: Sourced<readonly string[]>;
+  /** A list of the machine’s own that an image must be in as well; null where there is none. */
+  readonly machineRepositories: Sourced<readonly string[]> | null;
+  /** Whether images from anywhere may be run. */
+  readonly anywhere: Sourced<boolean>;
+  /** Whether a reference must name a digest. */
+  readonly requireDigest: Sourced<boolean>;
 }

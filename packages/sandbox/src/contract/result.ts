@@ -8,7 +8,7 @@ export type LimitName = 'memory' | 'pids' | 'time' | 'output';
 /** Something the sandbox would not let the command do, with the rule behind it and the way on. */
 export interface Denial {
   readonly rule: string;
-  /** The layer of configuration that set the rule. */
+  /** The layer of configuration that set the rule, and where in it. */
   readonly setBy: string;
   readonly remedy: string;
   readonly detail?: string;
@@ -16,9 +16,34 @@ export interface Denial {
 
 /** Something a run left in the workspace that a tool on the host might execute or follow. */
 export interface RiskyChange {
+  /** Relative to the workspace. */
   readonly path: string;
-  readonly kind: string;
+  readonly kind: RiskyKind;
   readonly reason: string;
+}
+
+/** Why a change is risky. `scan-incomplete` says that the workspace was too large to look at everything. */
+export type RiskyKind =
+  | 'git-repository'
+  | 'git-settings'
+  | 'symlink-out'
+  | 'privileged-file'
+  | 'special-file'
+  | 'package-scripts'
+  | 'build-file'
+  | 'ci-file'
+  | 'editor-config'
+  | 'agent-config'
+  | 'shell-startup'
+  | 'shadowed-program'
+  | 'scan-incomplete';
+
+/** A published port, as it came out. */
+export interface PublishedPort {
+  readonly container: number;
+  /** On 127.0.0.1. */
+  readonly host: number;
+  readonly protocol: 'tcp' | 'udp';
 }
 
 /** What a run used. */
@@ -58,6 +83,8 @@ export interface RunResult {
   warm: boolean;
   usage?: Usage;
   riskyChanges: RiskyChange[];
+  /** Ports that were reachable from the host’s loopback while the command ran. */
+  ports?: PublishedPort[];
   /** Ties the result to the log lines of its run. */
   correlationId: string;
   auditSequence?: number;
@@ -65,6 +92,8 @@ export interface RunResult {
 
 /** A command that runs, with its streams as they come. */
 export interface RunningCommand extends AsyncDisposable {
+  /** Ports of the command that can be reached on 127.0.0.1, as long as it runs. */
+  readonly ports: readonly PublishedPort[];
   /** What the command prints, from its first byte on, up to the output limit; a slow reader loses nothing. */
   readonly stdout: AsyncIterable<Uint8Array>;
   /** What the command prints, from its first byte on, up to the output limit; a slow reader loses nothing. */

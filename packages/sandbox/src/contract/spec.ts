@@ -1,7 +1,7 @@
 // The plan of one sandbox, engine-neutral: what isolation/ makes of an effective policy and what verification holds the engine to.
 
 import type { Level } from './levels.ts';
-import type { Limits, UserId } from './policy.ts';
+import type { Limits, NetworkMode, PortRequest, UserId } from './policy.ts';
 
 /** Which object of the file system a path was when it was validated. */
 export interface FileIdentity {
@@ -9,12 +9,14 @@ export interface FileIdentity {
   readonly inode: number;
 }
 
-/** A directory of the host inside the sandbox. */
+/** A directory or file of the host inside the sandbox. */
 export interface MountSpec {
+  /** Why it is there. `protected` covers a part of the workspace that host tools trust; `worktree` is the repository of a git worktree. */
+  readonly purpose: 'workspace' | 'protected' | 'worktree' | 'additional';
   readonly source: string;
   readonly target: string;
   readonly readOnly: boolean;
-  /** The directory that was validated; another one found at start is an attack. */
+  /** The object that was validated; another one found at start is an attack. */
   readonly identity: FileIdentity;
 }
 
@@ -55,6 +57,8 @@ export interface ImageFacts {
   readonly environment: readonly string[];
   /** Paths the image declares as volumes: the engine would give each a writable one of its own. */
   readonly volumes: readonly string[];
+  /** `repository@digest` for each registry the image came from; none for one that was made or loaded here. */
+  readonly repositoryDigests: readonly string[];
 }
 
 /** The plan of one sandbox. */
@@ -64,7 +68,11 @@ export interface SandboxSpec {
   readonly image: ImageSpec;
   readonly user: UserId;
   readonly limits: Limits;
-  readonly network: 'none';
+  /** The engine’s runtime by name; null for its default. */
+  readonly runtime: string | null;
+  readonly network: NetworkMode;
+  readonly dns: readonly string[];
+  readonly ports: readonly PortRequest[];
   readonly workdir: string;
   readonly home: string;
   readonly mounts: readonly MountSpec[];

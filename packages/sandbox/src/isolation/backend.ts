@@ -3,7 +3,7 @@
 import type { SandboxDetails, SandboxInfo, Status } from '../contract/host.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
-import type { Usage } from '../contract/result.ts';
+import type { PublishedPort, Usage } from '../contract/result.ts';
 import type { ImageFacts, SandboxSpec } from '../contract/spec.ts';
 import type { Handover } from './handover/script.ts';
 
@@ -18,6 +18,8 @@ export interface Capability {
 /** A place where commands run. */
 export interface Backend {
   readonly level: Level;
+  /** Where it is reached: never to be given to a sandbox. */
+  readonly socket: string;
   /** Does the thing rather than asking whether it could be done. */
   probe(signal: AbortSignal): Promise<Capability>;
   /** Resolves what the policy names to what cannot move any more. */
@@ -40,6 +42,8 @@ export interface WaitingSandbox extends AsyncDisposable {
   /** The backend’s own id of it. */
   readonly id: string;
   readonly specHash: string;
+  /** Ports that can be reached on the host’s loopback; known once it was verified. */
+  readonly ports: readonly PublishedPort[];
   /** Holds engine and kernel against the spec; throws a security error at the first difference. */
   verify(signal: AbortSignal): Promise<void>;
   /** Hands over the one command it will ever run. */

@@ -3,6 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { PolicyInput } from '../contract/policy.ts';
+import type { MountSpec } from '../contract/spec.ts';
 import { CEILINGS } from '../policy/profiles.ts';
 import { resolvePolicy } from '../policy/resolve.ts';
 import { containerEnvironment, createRequest } from './docker/request.ts';
@@ -11,6 +12,14 @@ import type { PlanFacts } from './plan.ts';
 
 const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
 const MIB = 1024 ** 2;
+const workspaceMount = (source: string, inode: number): MountSpec => ({
+  purpose: 'workspace',
+  source,
+  target: '/workspace',
+  readOnly: false,
+  identity: { device: 1, inode },
+});
+const engine = { network: 'none', seccomp: '{}' };
 const facts: PlanFacts = {
   level: 'docker',
   image: {
@@ -19,8 +28,9 @@ const facts: PlanFacts = {
     digest: 'sha256:bb',
     environment: ['PATH=/bin', 'LD_PRELOAD=/x.so', 'LANG=C', 'NODE_OPTIONS=--inspect', 'EMPTY'],
     volumes: ['/data', '/data/', '/tmp/', '/workspace'],
+    repositoryDigests: [],
   },
-  workspace: { root: '/w:x,source=/etc', identity: { device: 1, inode: 2 } },
+  mounts: [workspaceMount('/w:x,source=/etc', 2)],
 };
 const policy = (input: PolicyInput = {}) =>
   resolvePolicy(input, { config: {}, source: 'user' }, { caller: { uid: 1001, gid: 1002 }, cpus: 2 });
@@ -38,13 +48,6 @@ describe('planSandbox', () => {
       environment: ['PATH=/bin', 'LANG=C', 'EMPTY'],
       removed: ['LD_PRELOAD', 'NODE_OPTIONS'],
     });
-  });
-
-  it('mounts the workspace and nothing else, writable or not as the policy says', () => {
-    expect(plan().mounts).toEqual([
-      { source: '/w:x,source=/etc', target: '/workspace', readOnly: false, identity: { device: 1, inode: 2 } },
-    ]);
-    expect(plan({ workspace: 'readonly' }).mounts[0]?.readOnly).toBe(true);
   });
 
   it('covers the image’s volumes with memory, each path once', () => {
@@ -81,10 +84,10 @@ describe('planSandbox', () => {
     expect(one.identity.labels['acode.spec']).toBe(one.hash);
     const changes = [
       plan({ limits: { pids: 9 } }),
-      plan({ workspace: 'readonly' }),
+      plan({ timeoutMs: 5, limits: { pids: 10 } }),
       plan({ user: '5:5' }),
       plan({}, { image: { ...facts.image, id: 'sha256:cc' } }),
-      plan({}, { workspace: { root: '/w', identity: { device: 1, inode: 3 } } }),
+      plan({}, { mounts: [workspaceMount('/w', 3)] }),
     ];
     expect(new Set([one, ...changes].map(({ hash }) => hash)).size).toBe(6);
   });
@@ -92,7 +95,7 @@ describe('planSandbox', () => {
 
 describe('createRequest', () => {
   it('is exactly this, field by field', () => {
-    expect(createRequest(plan())).toEqual({
+    expect(createRequest(plan(), engine)).toEqual({
       Image: 'sha256:aa',
       Hostname: 'sandbox',
       User: '1001:1002',
@@ -101,6 +104,7 @@ describe('createRequest', () => {
       Cmd: [],
       Env: ['HOME=/home/sandbox', 'TINI_KILL_PROCESS_GROUP=1', 'LD_PRELOAD', 'NODE_OPTIONS'],
       Labels: { 'acode.spec': expect.stringMatching(/^[0-9a-f]{64}$/) },
+      ExposedPorts: {},
       Healthcheck: { Test: ['NONE'] },
       StopSignal: 'SIGTERM',
       AttachStdin: true,
@@ -113,7 +117,7 @@ describe('createRequest', () => {
         Privileged: false,
         CapAdd: [],
         CapDrop: ['ALL'],
-        SecurityOpt: ['no-new-privileges'],
+        SecurityOpt: ['no-new-privileges', 'seccomp={}'],
         ReadonlyRootfs: true,
         NetworkMode: 'none',
         IpcMode: 'private',
@@ -165,19 +169,19 @@ describe('createRequest', () => {
   });
 
   it('has swap only where it was asked for, and never the engine’s “unlimited”', () => {
-    expect(createRequest(plan({ limits: { swapBytes: MIB } }))).toMatchObject({
+    expect(createRequest(plan({ limits: { swapBytes: MIB } }), engine)).toMatchObject({
       HostConfig: { MemorySwap: 513 * MIB },
     });
   });
 
   it('never has shared memory above the memory limit', () => {
-    expect(createRequest(plan({ limits: { memoryBytes: 32 * MIB } }))).toMatchObject({
+    expect(createRequest(plan({ limits: { memoryBytes: 32 * MIB } }), engine)).toMatchObject({
       HostConfig: { ShmSize: 32 * MIB },
     });
   });
 
   it('never has CpuQuota or CpuPeriod beside NanoCpus, which the engine would refuse', () => {
-    expect(Object.keys(createRequest(plan())['HostConfig'] as object)).not.toEqual(
+    expect(Object.keys(createRequest(plan(), engine)['HostConfig'] as object)).not.toEqual(
       expect.arrayContaining(['CpuQuota']),
     );
   });
@@ -217,7 +221,7 @@ describe('createRequest', () => {
       fc.property(input, fc.array(fc.string()), (generated, volumes) => {
         let request;
         try {
-          request = createRequest(plan(generated as PolicyInput, { image: { ...facts.image, volumes } })) as {
+          request = createRequest(plan(generated as PolicyInput, { image: { ...facts.image, volumes } }), engine) as {
             User: string;
             HostConfig: Record<string, number>;
           };
@@ -232,7 +236,7 @@ describe('createRequest', () => {
             CapDrop: ['ALL'],
             NetworkMode: 'none',
             ReadonlyRootfs: true,
-            SecurityOpt: ['no-new-privileges'],
+            SecurityOpt: ['no-new-privileges', 'seccomp={}'],
           },
         });
         expect(request.User).not.toMatch(/^0:|:0$/);

@@ -7,7 +7,6 @@ import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy, Limits } from '../contract/policy.ts';
 import type { ImageFacts, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from '../contract/spec.ts';
 import { isDangerous } from '../policy/environment.ts';
-import type { Workspace } from '../workspace/locate.ts';
 
 /** Where the workspace is inside every sandbox. */
 export const WORKSPACE_TARGET = '/workspace';
@@ -19,7 +18,8 @@ const RUN_BYTES = 16 * 1024 ** 2;
 export interface PlanFacts {
   readonly level: Level;
   readonly image: ImageFacts;
-  readonly workspace: Workspace;
+  /** The workspace and everything else of the host that the sandbox gets, validated, in the order it is mounted. */
+  readonly mounts: readonly MountSpec[];
 }
 
 /** Plans a sandbox; `identify` names it once its hash is known. */
@@ -33,10 +33,13 @@ export function planSandbox(
     image: imageSpec(facts.image),
     user: policy.user.value,
     limits: limitValues(policy),
+    runtime: policy.runtime.value,
     network: policy.network.value,
+    dns: policy.dns.value,
+    ports: policy.ports.value,
     workdir: WORKSPACE_TARGET,
     home: HOME,
-    mounts: [workspaceMount(facts.workspace, policy.workspace.value === 'readonly')],
+    mounts: facts.mounts,
     tmpfs: tmpfsSpecs(policy.limits.tmpBytes.value, facts.image.volumes),
   };
   const hash = createHash('sha256').update(JSON.stringify(body)).digest('hex');
@@ -67,10 +70,6 @@ function imageSpec(image: ImageFacts): ImageSpec {
     environment: image.environment.filter(kept),
     removed: image.environment.filter(variable => !kept(variable)).map(name),
   };
-}
-
-function workspaceMount(workspace: Workspace, readOnly: boolean): MountSpec {
-  return { source: workspace.root, target: WORKSPACE_TARGET, readOnly, identity: workspace.identity };
 }
 
 // A volume of the image would be writable as root and left on the engine; memory of a known size covers it.

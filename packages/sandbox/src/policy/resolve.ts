@@ -26,6 +26,20 @@ export function resolvePolicy(input: PolicyInput, user: LoadedConfig, host: Reso
   const profile = pick('profile', available.profile, undefined, 'exec' as const);
   const warnings: string[] = [];
   return {
+    mode: { value: 'local-only', layer: 'built-in', where: 'default' },
+    runtime: { value: null, layer: 'built-in', where: 'default' },
+    imageTrust: {
+      repositories: { value: ['docker.io/library/*'], layer: 'built-in', where: 'default' },
+      machineRepositories: null,
+      anywhere: { value: false, layer: 'built-in', where: 'default' },
+      requireDigest: { value: false, layer: 'built-in', where: 'default' },
+    },
+    networkTimeoutMs: { value: null, layer: 'built-in', where: 'default' },
+    dns: { value: [], layer: 'built-in', where: 'default' },
+    ports: { value: [], layer: 'built-in', where: 'default' },
+    mounts: { value: [], layer: 'built-in', where: 'default' },
+    hostRoots: { value: [], layer: 'built-in', where: 'default' },
+    denials: [],
     profile,
     level: pick('level', request.level, undefined, 'auto' as const),
     image: checkedImage(

@@ -9,7 +9,7 @@ import { MANAGED } from '../../lifecycle/labels.ts';
 import type { Backend, Capability, WaitingSandbox } from '../backend.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { Creation, startFailure } from './creation.ts';
-import type { Created, CreationOptions, RequestBuilder } from './creation.ts';
+import type { Created, CreationOptions } from './creation.ts';
 import { DirectContainer } from './direct.ts';
 import { isNotFound } from './engine/error.ts';
 import type { Engine } from './engine/index.ts';
@@ -17,14 +17,13 @@ import { engineFailure, reasonOf, unavailable } from './failure.ts';
 import type { EngineInfo } from './engine/system.ts';
 import { engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
 import { createRequest } from './request.ts';
+import type { EngineFacts } from './request.ts';
 import { WaitingContainer } from './waiting.ts';
 
 /** How a backend should behave. */
 export interface DockerBackendOptions extends CreationOptions {
   /** How the engine was found. */
   readonly source: string;
-  /** Builds the engine request; verification does not trust it. */
-  readonly buildRequest?: RequestBuilder;
 }
 
 const CALL_MS = 10_000;
@@ -37,14 +36,16 @@ export class DockerBackend implements Backend {
   readonly #options: DockerBackendOptions;
   readonly #engine: Engine;
   readonly #creation: Creation;
-  readonly #buildRequest: RequestBuilder;
   readonly #shells = new Map<string, boolean>();
 
   constructor(options: DockerBackendOptions) {
     this.#options = options;
     this.#engine = options.engine;
     this.#creation = new Creation(options);
-    this.#buildRequest = options.buildRequest ?? createRequest;
+  }
+
+  get socket(): string {
+    return this.#engine.connection.socketPath;
   }
 
   async probe(signal: AbortSignal): Promise<Capability> {
@@ -71,6 +72,7 @@ export class DockerBackend implements Backend {
         digest: image.repoDigests[0]?.split('@')[1] ?? image.id,
         environment: image.config.Env ?? [],
         volumes: Object.keys(image.config.Volumes ?? {}),
+        repositoryDigests: image.repoDigests,
       };
     } catch (error) {
       if (!isNotFound(error)) throw engineFailure(error, signal);
@@ -83,14 +85,15 @@ export class DockerBackend implements Backend {
   }
 
   describe(spec: SandboxSpec): unknown {
-    return createRequest(spec);
+    return createRequest(spec, { network: networkName(spec), seccomp: null });
   }
 
   async prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox> {
-    if (this.#shells.get(spec.image.id) === false) return this.#direct(spec);
-    const created = await this.#creation.create(spec, this.#buildRequest, signal);
+    const facts = await this.#facts(spec, signal);
+    if (this.#shells.get(spec.image.id) === false) return this.#direct(spec, facts);
+    const created = await this.#creation.create(spec, own => createRequest(own, facts), signal);
     try {
-      return await this.#start(created, signal);
+      return await this.#start(created, facts, signal);
     } catch (error) {
       const removed = this.#creation.remove(created.spec, created.id);
       if (!signal.aborted) await removed;
@@ -143,7 +146,12 @@ export class DockerBackend implements Backend {
     }
   }
 
-  async #start({ id, spec }: Created, signal: AbortSignal): Promise<WaitingSandbox> {
+  async #facts(spec: SandboxSpec, signal: AbortSignal): Promise<EngineFacts> {
+    signal.throwIfAborted();
+    return { network: networkName(spec), seccomp: null };
+  }
+
+  async #start({ id, spec }: Created, facts: EngineFacts, signal: AbortSignal): Promise<WaitingSandbox> {
     const [connected, hasShell] = await Promise.all([
       this.#creation.connect(id, signal),
       this.#hasShell(spec, id, signal),
@@ -151,18 +159,19 @@ export class DockerBackend implements Backend {
     if (!hasShell) {
       connected.stream.destroy();
       await this.#creation.remove(spec, id);
-      return this.#direct(spec);
+      return this.#direct(spec, facts);
     }
     const container = await this.#creation.start(spec, id, connected, signal);
-    return new WaitingContainer(spec, container, () => this.#creation.remove(spec, id));
+    return new WaitingContainer(spec, facts, container, () => this.#creation.remove(spec, id));
   }
 
-  #direct(spec: SandboxSpec): WaitingSandbox {
+  #direct(spec: SandboxSpec, facts: EngineFacts): WaitingSandbox {
     return new DirectContainer({
       spec,
+      facts,
       engine: this.#engine,
       creation: this.#creation,
-      buildRequest: this.#buildRequest,
+      buildRequest: own => createRequest(own, facts),
     });
   }
 
@@ -174,4 +183,8 @@ export class DockerBackend implements Backend {
     this.#shells.set(spec.image.id, found);
     return found;
   }
+}
+
+function networkName({ network }: SandboxSpec): string {
+  return typeof network === 'string' ? network : network.name;
 }

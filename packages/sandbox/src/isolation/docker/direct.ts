@@ -4,6 +4,7 @@
 // That is why no mount source may lie below anything another sandbox can write.
 
 import { AcodeError } from '../../contract/errors.ts';
+import type { PublishedPort } from '../../contract/result.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import type { CommandIo, Execution, WaitingSandbox } from '../backend.ts';
 import type { Handover } from '../handover/script.ts';
@@ -12,10 +13,12 @@ import type { Created, Creation, RequestBuilder } from './creation.ts';
 import type { Engine } from './engine/index.ts';
 import { ContainerExecution } from './execution.ts';
 import { inspectCreated } from './inspection.ts';
+import type { EngineFacts } from './request.ts';
 
 /** What a direct start needs. */
 export interface DirectParts {
   readonly spec: SandboxSpec;
+  readonly facts: EngineFacts;
   readonly engine: Engine;
   readonly creation: Creation;
   readonly buildRequest: RequestBuilder;
@@ -24,6 +27,7 @@ export interface DirectParts {
 /** A sandbox whose container is made when its command is known. */
 export class DirectContainer implements WaitingSandbox {
   readonly specHash: string;
+  readonly ports: readonly PublishedPort[] = [];
   readonly #parts: DirectParts;
   #created: Created | null = null;
   #used = false;
@@ -44,12 +48,12 @@ export class DirectContainer implements WaitingSandbox {
     if (this.#used) throw new AcodeError('ACODE-SBX-019', { operation: 'execute' });
     this.#used = true;
     const argv = directCommand(this.#parts.spec, handover);
-    const { engine, creation, buildRequest } = this.#parts;
+    const { engine, creation, buildRequest, facts } = this.#parts;
     const build: RequestBuilder = own => ({ ...buildRequest(own), Entrypoint: argv });
     this.#created = await creation.create(this.#parts.spec, build, signal);
     const { id, spec } = this.#created;
     try {
-      await inspectCreated(engine, id, spec, argv, signal);
+      await inspectCreated(engine, id, { spec, facts }, argv, signal);
       const connected = await creation.connect(id, signal);
       const container = await creation.start(spec, id, connected, signal);
       return new ContainerExecution(container, { nonce: handover.nonce, line: null }, io, signal);

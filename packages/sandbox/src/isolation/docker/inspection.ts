@@ -8,44 +8,51 @@ import type { ContainerDetails, ContainerSummary } from './engine/containers.ts'
 import type { Engine } from './engine/index.ts';
 import { engineFailure } from './failure.ts';
 import { readKernelView } from './kernel.ts';
+import type { EngineFacts } from './request.ts';
 import { compareWithEngine, compareWithKernel } from './verify.ts';
 import type { Difference } from './verify.ts';
 
 const CALL_MS = 10_000;
 
+/** What a container is held against. */
+export interface Expected {
+  readonly spec: SandboxSpec;
+  readonly facts: EngineFacts;
+}
+
 /** Compares a container that runs and waits. Gives its state back where it does not run. */
 export async function inspectRunning(
   engine: Engine,
   id: string,
-  spec: SandboxSpec,
+  { spec, facts }: Expected,
   signal: AbortSignal,
-): Promise<ContainerDetails['State']> {
+): Promise<ContainerDetails> {
   const [details, others] = await ask(engine, id, signal);
   const view = await readKernelView(details.State.Pid, id, spec);
-  if (!details.State.Running) return details.State;
+  if (!details.State.Running) return details;
   // A process that ended while it was looked at has no view either.
   if (view === null) {
     const [again] = await ask(engine, id, signal);
-    if (!again.State.Running) return again.State;
+    if (!again.State.Running) return again;
   }
   refuse([
-    ...compareWithEngine(spec, details),
+    ...compareWithEngine(spec, facts, details),
     ...(view ? compareWithKernel(spec, view) : []),
     ...nestedMounts(id, spec, others),
   ]);
-  return details.State;
+  return details;
 }
 
 /** Compares a container that was created to run `argv` and was not started. */
 export async function inspectCreated(
   engine: Engine,
   id: string,
-  spec: SandboxSpec,
+  { spec, facts }: Expected,
   argv: readonly string[],
   signal: AbortSignal,
 ): Promise<void> {
   const [details, others] = await ask(engine, id, signal);
-  refuse([...compareWithEngine(spec, details, argv), ...nestedMounts(id, spec, others)]);
+  refuse([...compareWithEngine(spec, facts, details, argv), ...nestedMounts(id, spec, others)]);
 }
 
 async function ask(engine: Engine, id: string, signal: AbortSignal): Promise<[ContainerDetails, ContainerSummary[]]> {

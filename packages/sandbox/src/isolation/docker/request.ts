@@ -1,5 +1,6 @@
 // The engine request for a sandbox, written field by field from nothing: no object of a caller is ever merged into it.
 
+import type { PortRequest } from '../../contract/policy.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 
@@ -9,8 +10,16 @@ const BYTES_PER_INODE = 1024;
 // The name every sandbox has for itself: it says nothing about the host or the task.
 const HOSTNAME = 'sandbox';
 
+/** What a request needs to know besides the plan: what only the engine at hand decides. */
+export interface EngineFacts {
+  /** `none`, or the id of the network: names are not unique. */
+  readonly network: string;
+  /** The system call filter as JSON text; null where the runtime has a kernel of its own and does not apply one. */
+  readonly seccomp: string | null;
+}
+
 /** The body of `POST /containers/create` for a sandbox that waits. */
-export function createRequest(spec: SandboxSpec): Record<string, unknown> {
+export function createRequest(spec: SandboxSpec, facts: EngineFacts): Record<string, unknown> {
   return {
     Image: spec.image.id,
     Hostname: HOSTNAME,
@@ -29,7 +38,8 @@ export function createRequest(spec: SandboxSpec): Record<string, unknown> {
     OpenStdin: true,
     StdinOnce: true,
     Tty: false,
-    HostConfig: hostConfig(spec),
+    ExposedPorts: Object.fromEntries(spec.ports.map(port => [portKey(port), {}])),
+    HostConfig: hostConfig(spec, facts),
   };
 }
 
@@ -39,21 +49,32 @@ export function containerEnvironment(spec: SandboxSpec): string[] {
   return [`HOME=${spec.home}`, 'TINI_KILL_PROCESS_GROUP=1', ...spec.image.removed];
 }
 
-function hostConfig(spec: SandboxSpec): Record<string, unknown> {
+/** The options that stand for the system call filter and against gaining privileges. */
+export function securityOptions({ seccomp }: EngineFacts): string[] {
+  return ['no-new-privileges', ...(seccomp === null ? [] : [`seccomp=${seccomp}`])];
+}
+
+/** A port as the engine writes it: `80/tcp`. */
+export function portKey({ container, protocol }: PortRequest): string {
+  return `${container}/${protocol ?? 'tcp'}`;
+}
+
+function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unknown> {
   const { limits } = spec;
   return {
     Privileged: false,
     CapAdd: [],
     CapDrop: ['ALL'],
-    SecurityOpt: ['no-new-privileges'],
+    SecurityOpt: securityOptions(facts),
     ReadonlyRootfs: true,
-    NetworkMode: spec.network,
+    NetworkMode: facts.network,
     IpcMode: 'private',
     CgroupnsMode: 'private',
     PidMode: '',
     UTSMode: '',
     UsernsMode: '',
     Init: true,
+    ...(spec.runtime === null ? {} : { Runtime: spec.runtime }),
     Mounts: spec.mounts.map(mountRequest),
     Tmpfs: Object.fromEntries(spec.tmpfs.map(tmpfs => [tmpfs.target, tmpfsOptions(tmpfs, spec.user)])),
     ShmSize: Math.min(SHM_BYTES, limits.memoryBytes),
@@ -73,12 +94,15 @@ function hostConfig(spec: SandboxSpec): Record<string, unknown> {
     RestartPolicy: { Name: 'no', MaximumRetryCount: 0 },
     AutoRemove: false,
     PublishAllPorts: false,
-    PortBindings: {},
+    // On the loopback alone: any other address would offer the sandbox to the whole network of the host.
+    PortBindings: Object.fromEntries(
+      spec.ports.map(port => [portKey(port), [{ HostIp: '127.0.0.1', HostPort: String(port.host ?? '') }]]),
+    ),
     Devices: [],
     DeviceRequests: [],
     DeviceCgroupRules: [],
     GroupAdd: [],
-    Dns: [],
+    Dns: [...spec.dns],
     ExtraHosts: [],
     Sysctls: {},
   };

@@ -16,15 +16,29 @@ const image = {
   digest: 'sha256:aa',
   environment: ['PATH=/bin', 'LD_PRELOAD=/x'],
   volumes: [],
+  repositoryDigests: [],
 };
+const facts = { network: 'none', seccomp: '{}' };
 const spec = planSandbox(
   policy,
-  { level: 'docker', image, workspace: { root: '/w', identity: { device: 1, inode: 2 } } },
+  {
+    level: 'docker',
+    image,
+    mounts: [
+      {
+        purpose: 'workspace',
+        source: '/w',
+        target: '/workspace',
+        readOnly: false,
+        identity: { device: 1, inode: 2 },
+      },
+    ],
+  },
   () => ({ sandboxId: 'i', name: 'n', labels: { 'acode.managed': 'true' }, correlationId: 'c' }),
 );
 
 function details(): ContainerDetails {
-  const request = createRequest(spec);
+  const request = createRequest(spec, facts);
   return {
     Id: 'c',
     Name: '/n',
@@ -82,7 +96,7 @@ function view(): KernelView {
 
 describe('compareWithEngine', () => {
   it('finds nothing in what was planned', () => {
-    expect(compareWithEngine(spec, details())).toEqual([]);
+    expect(compareWithEngine(spec, facts, details())).toEqual([]);
   });
 
   const hostConfig: [string, unknown][] = [
@@ -129,7 +143,7 @@ describe('compareWithEngine', () => {
   it.each(hostConfig)('finds %s = %j', (key, value) => {
     const changed = details();
     changed.HostConfig[key] = value;
-    expect(compareWithEngine(spec, changed)).toHaveLength(1);
+    expect(compareWithEngine(spec, facts, changed)).toHaveLength(1);
   });
 
   const config: [string, unknown][] = [
@@ -152,17 +166,17 @@ describe('compareWithEngine', () => {
   it.each(config)('finds %s = %j', (key, value) => {
     const changed = details();
     (changed.Config as Record<string, unknown>)[key] = value;
-    expect(compareWithEngine(spec, changed)).toHaveLength(1);
+    expect(compareWithEngine(spec, facts, changed)).toHaveLength(1);
   });
 
   it('never repeats the value of a variable', () => {
     const changed = details();
     changed.Config.Env = ['SECRET=hunter2'];
-    expect(JSON.stringify(compareWithEngine(spec, changed))).not.toContain('hunter2');
+    expect(JSON.stringify(compareWithEngine(spec, facts, changed))).not.toContain('hunter2');
   });
 
   it('finds another image and every kind of wrong mount', () => {
-    expect(compareWithEngine(spec, { ...details(), Image: 'sha256:other' })).toHaveLength(1);
+    expect(compareWithEngine(spec, facts, { ...details(), Image: 'sha256:other' })).toHaveLength(1);
     const [mount] = details().Mounts;
     for (const Mounts of [
       [],
@@ -172,9 +186,9 @@ describe('compareWithEngine', () => {
       [{ ...mount, Propagation: 'rshared' }],
       [{ ...mount, Type: 'volume' }],
     ]) {
-      expect(compareWithEngine(spec, { ...details(), Mounts: Mounts as ContainerDetails['Mounts'] })).toMatchObject([
-        { violation: 'MountMismatch' },
-      ]);
+      expect(
+        compareWithEngine(spec, facts, { ...details(), Mounts: Mounts as ContainerDetails['Mounts'] }),
+      ).toMatchObject([{ violation: 'MountMismatch' }]);
     }
   });
 
@@ -195,7 +209,7 @@ describe('compareWithEngine', () => {
     sparse.Config.Cmd = null;
     sparse.Config.Healthcheck = null;
     delete sparse.Config.Tty;
-    expect(compareWithEngine(spec, sparse)).toEqual([]);
+    expect(compareWithEngine(spec, facts, sparse)).toEqual([]);
   });
 });
 

@@ -6,6 +6,7 @@
 import type { SecurityViolation } from '../../contract/errors.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
+import type { EngineFacts } from './request.ts';
 import type { ContainerDetails } from './engine/containers.ts';
 import type { KernelMount, KernelView } from './kernel.ts';
 
@@ -20,12 +21,14 @@ type Check = readonly [what: string, actual: unknown, expected: unknown];
 /** Everything in the engine’s account that is not as planned. */
 export function compareWithEngine(
   spec: SandboxSpec,
+  facts: EngineFacts,
   details: ContainerDetails,
   entrypoint: readonly string[] = WAITING_COMMAND,
 ): Difference[] {
   const checks = [
     ...configChecks(spec, details, entrypoint),
-    ...namespaceChecks(spec, details.HostConfig),
+    ...namespaceChecks(facts, details.HostConfig),
+    ...networkChecks(spec, facts, details.HostConfig),
     ...limitChecks(spec, details.HostConfig),
   ];
   const differences = checks
@@ -66,14 +69,28 @@ function configChecks(spec: SandboxSpec, { Image, Config }: ContainerDetails, en
   ];
 }
 
-function namespaceChecks(spec: SandboxSpec, host: Record<string, unknown>): Check[] {
+function networkChecks(spec: SandboxSpec, facts: EngineFacts, host: Record<string, unknown>): Check[] {
+  const ports = Object.fromEntries(
+    spec.ports.map(({ container, host: wanted, protocol }) => [
+      `${container}/${protocol ?? 'tcp'}`,
+      [{ HostIp: '127.0.0.1', HostPort: wanted === undefined ? '' : String(wanted) }],
+    ]),
+  );
+  return [
+    ['network', host['NetworkMode'], facts.network],
+    ['name service', [list(host['Dns']), list(host['ExtraHosts'])], [spec.dns, []]],
+    ['published ports', [host['PortBindings'] ?? {}, host['PublishAllPorts']], [ports, false]],
+  ];
+}
+
+function namespaceChecks(facts: EngineFacts, host: Record<string, unknown>): Check[] {
+  const filter = facts.seccomp === null ? [] : [`seccomp=${facts.seccomp}`];
   return [
     ['privileged mode', host['Privileged'], false],
     ['added capabilities', host['CapAdd'] ?? [], []],
     ['dropped capabilities', host['CapDrop'], ['ALL']],
-    ['security options', host['SecurityOpt'], ['no-new-privileges']],
+    ['security options', host['SecurityOpt'], ['no-new-privileges', ...filter]],
     ['read-only root', host['ReadonlyRootfs'], true],
-    ['network', host['NetworkMode'], spec.network],
     ['ipc namespace', host['IpcMode'], 'private'],
     ['cgroup namespace', host['CgroupnsMode'], 'private'],
     ['pid namespace', host['PidMode'] ?? '', ''],
@@ -84,8 +101,6 @@ function namespaceChecks(spec: SandboxSpec, host: Record<string, unknown>): Chec
     ['bind strings', list(host['Binds']), []],
     ['volumes of others', list(host['VolumesFrom']), []],
     ['added groups', list(host['GroupAdd']), []],
-    ['name service', [list(host['Dns']), list(host['ExtraHosts'])], [[], []]],
-    ['published ports', [host['PortBindings'] ?? {}, host['PublishAllPorts']], [{}, false]],
     ['kernel parameters', host['Sysctls'] ?? {}, {}],
     ['control group parent', host['CgroupParent'] ?? '', ''],
     ['log driver', field(host['LogConfig'], 'Type'), 'none'],

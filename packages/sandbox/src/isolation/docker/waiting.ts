@@ -1,6 +1,7 @@
 // A container that was started and waits: verified, then given its one command, or removed unused.
 
 import { AcodeError } from '../../contract/errors.ts';
+import type { PublishedPort } from '../../contract/result.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import type { CommandIo, Execution, WaitingSandbox } from '../backend.ts';
 import { handoverLine } from '../handover/script.ts';
@@ -8,26 +9,31 @@ import type { Handover } from '../handover/script.ts';
 import { ContainerExecution } from './execution.ts';
 import type { StartedContainer } from './execution.ts';
 import { inspectRunning } from './inspection.ts';
+import type { EngineFacts } from './request.ts';
 
 /** A container that waits for its command. */
 export class WaitingContainer implements WaitingSandbox {
   readonly id: string;
   readonly specHash: string;
+  readonly ports: readonly PublishedPort[] = [];
   readonly #spec: SandboxSpec;
+  readonly #facts: EngineFacts;
   readonly #container: StartedContainer;
   readonly #remove: () => Promise<void>;
   #used = false;
 
-  constructor(spec: SandboxSpec, container: StartedContainer, remove: () => Promise<void>) {
+  constructor(spec: SandboxSpec, facts: EngineFacts, container: StartedContainer, remove: () => Promise<void>) {
     this.id = container.id;
     this.specHash = spec.hash;
     this.#spec = spec;
+    this.#facts = facts;
     this.#container = container;
     this.#remove = remove;
   }
 
   async verify(signal: AbortSignal): Promise<void> {
-    const state = await inspectRunning(this.#container.engine, this.id, this.#spec, signal);
+    const expected = { spec: this.#spec, facts: this.#facts };
+    const { State: state } = await inspectRunning(this.#container.engine, this.id, expected, signal);
     if (state.Running) return;
     const reason = state.Error ? state.Error : `its first process ended at once with status ${state.ExitCode}`;
     throw new AcodeError('ACODE-SBX-006', { name: this.#spec.identity.name, reason });
