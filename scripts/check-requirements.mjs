@@ -151,7 +151,7 @@ function findTitles(tokens) {
  */
 function beginsTest(tokens, index) {
   const [before, word, , modifier] = [-1, 0, 1, 2].map(step => tokens[index + step]?.value ?? '');
-  const named = tokens[index]?.kind === 'word' && (word === 'it' || word === 'test') && before !== '.';
+  const named = tokens[index]?.kind === 'word' && (word === 'it' || word === 'itWhere' || word === 'test') && before !== '.';
   return named && !/^(?:skip|todo|fails)$/.test(modifier ?? '');
 }
 

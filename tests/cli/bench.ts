@@ -53,11 +53,21 @@ export class Bench implements AsyncDisposable {
     await mkdir(join(bench.#top, 'config', 'acode'), { recursive: true });
     await mkdir(join(bench.workspace, 'sub'), { recursive: true });
     await mkdir(join(bench.workspace, '.git'));
-    await writeFile(
-      join(bench.#top, 'config', 'acode', 'config.yml'),
-      `sandbox:\n  images:\n    default: ${images.busybox}\n`,
-    );
+    await bench.configure({});
     return bench;
+  }
+
+  /** The user’s configuration from now on: these sections of `sandbox`, and the image of the tests. */
+  async configure(sandbox: Readonly<Record<string, unknown>>): Promise<void> {
+    const sections = { images: { default: images.busybox }, ...sandbox };
+    const lines = Object.entries(sections).map(([name, section]) => `  ${name}: ${JSON.stringify(section)}`);
+    await writeFile(join(this.#top, 'config', 'acode', 'config.yml'), `sandbox:\n${lines.join('\n')}\n`);
+  }
+
+  /** The configuration that comes with the code in the workspace. */
+  async repositoryFile(text: string): Promise<void> {
+    await mkdir(join(this.workspace, '.agent'), { recursive: true });
+    await writeFile(join(this.workspace, '.agent', 'config.yml'), text);
   }
 
   /** The environment of a call: nothing of the machine’s own configuration is seen. */

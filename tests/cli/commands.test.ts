@@ -99,15 +99,39 @@ describe.skipIf(withoutEngines).each(engines)('the commands on $name', engine =>
     expect(status).toBe(0);
     const text = stdout.toString();
     expect(text).toMatch(/memory +64 MiB +this call +--memory/);
-    expect(text).toMatch(/image +\S+ +user +\S+config\.yml \(sandbox\.images\.default\)/);
+    expect(text).toMatch(/image +\S+ +user +\S+config\.yml:2:\d+ \(sandbox\.images\.default\)/);
     expect(text).toMatch(/time +300 s +built-in/);
-    expect(text).toContain(`${bench.workspace} → /workspace (writable)`);
+    expect(text).toContain(`${bench.workspace} → /workspace (workspace, writable)`);
+    expect(text).toContain(`${bench.workspace}/.git → /workspace/.git (protected, read-only)`);
     expect(text).not.toContain('HostConfig');
+    for (const name of ['mode', 'runtime', 'network time', 'dns', 'ports', 'mounts', 'host roots', 'trusted images'])
+      expect(text).toMatch(new RegExp(`^${name} +\\S`, 'm'));
     const object = json(await bench.call(['explain', '--json', '--', 'touch', 'ran']));
     expect(object).toMatchObject({ schema: 'acode.explain/1', level: 'docker', command: ['touch', 'ran'] });
     expect(JSON.stringify(object['engineRequest'])).toContain('"HostConfig"');
     const { stdout: files } = await bench.exec(['ls']);
     expect(files.toString()).not.toContain('ran');
+  });
+
+  it('explain shows the engine request with --verbose, the filter abbreviated, and whole in JSON', async () => {
+    const { stdout } = await bench.call(['explain', '--verbose', '--', 'true']);
+    expect(stdout.toString()).toMatch(
+      /Engine request\n\{[^]*"HostConfig"[^]*"seccomp=\{.{1,80}… \(\d+ characters; whole in --json\)"/,
+    );
+    const { engineRequest } = json(await bench.call(['explain', '--json', '--', 'true'])) as {
+      engineRequest: { body?: unknown };
+    };
+    const filter = /"seccomp=(\{.*?\})"[,\]]/.exec(JSON.stringify(engineRequest))?.[1] ?? '';
+    expect(JSON.parse(JSON.parse(`"${filter}"`) as string)).toMatchObject({ defaultAction: expect.any(String) });
+  });
+
+  it('explain stays readable in 60 columns', async () => {
+    const { stdout } = await bench.call(['explain', '--memory', '64', '--', 'true'], { env: { COLUMNS: '60' } });
+    const [, policy = ''] = stdout.toString().split('\n\n');
+    expect(policy).not.toContain('…');
+    expect(policy).toMatch(/^memory +64 MiB\n +this call, --memory\n/m);
+    // Only a path may be longer, since half of one is of no use.
+    for (const line of policy.split('\n')) if (!line.includes('/var/tmp/')) expect(line.length).toBeLessThanOrEqual(60);
   });
 
   it('a result in JSON has bytes where the output is not text', async () => {
@@ -131,6 +155,7 @@ describe.skipIf(withoutEngines).each(engines)('the commands on $name', engine =>
 it.skipIf(withoutEngines)('the examples in the help texts work', async () => {
   await using bench = await Bench.at(mainEngine);
   await writeFile(join(bench.workspace, 'build.sh'), 'echo built\n');
+  await bench.repositoryFile('sandbox:\n  defaults:\n    memory_mb: 256\n');
   const all = [...new Set(Object.values(EXAMPLES).flatMap(list => list.map(({ type }) => type)))];
   const failed: string[] = [];
   for (let at = 0; at < all.length; at += 4) {

@@ -1,7 +1,8 @@
 // The command inside another program: `runCli` touches nothing of the process it was not given.
 
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { Readable, Writable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runCli } from '../../packages/cli/src/cli.ts';
@@ -76,5 +77,55 @@ describe.skipIf(withoutEngines)('runCli', () => {
       status: 0,
       stdout: expect.stringMatching(/workspace +readonly +this call +--readonly/),
     });
+  });
+
+  it('explains everything with --verbose, also where the terminal is narrow', async () => {
+    const stdout = new Recorder(true, 60);
+    const argv = words('explain', '--verbose', '--no-color', '--image', images.busybox, '--tmp', '1m', '--', 'ls');
+    await expect(runCli(argv, testIo({ stdout, cwd: () => workspace }))).resolves.toBe(0);
+    expect(stdout.text).toMatch(/temporary files +1 MiB\n +this call, --tmp\n/);
+    expect(stdout.text).toMatch(/Engine request\n\{[^]*whole in --json/);
+  });
+
+  it('tells what was denied and what was left behind, on standard error alone', async () => {
+    const { status, stdout, stderr } = await run([
+      '--profile',
+      'task',
+      '--swap',
+      '0',
+      'ln -s /etc/passwd out; mkdir /x; wget -q http://example.invalid/',
+    ]);
+    expect(status).not.toBe(0);
+    expect(stdout).toBe('');
+    expect(stderr).toMatch(/acode: denied: the sandbox has no network.*--network bridge/);
+    expect(stderr).toMatch(/acode: denied: the sandbox’s own file system is read-only.*--image/);
+    expect(stderr).toMatch(/symlink-out \(.*\): out\n/);
+  });
+
+  it('names options where a request is refused', async () => {
+    await expect(run(['--publish', '3000', 'true'])).resolves.toMatchObject({
+      status: 125,
+      stderr: expect.stringMatching(/^acode: --publish: needs a network[^]*hint: Correct --publish/),
+    });
+    await expect(run(['--mount', '/usr/share:/data', 'true'])).resolves.toMatchObject({
+      status: 125,
+      stderr: expect.stringMatching(/ACODE-SBX-003/),
+    });
+    await expect(run(['--runtime', 'none-such', 'true'])).resolves.toMatchObject({
+      status: 125,
+      stderr: expect.stringContaining('none-such'),
+    });
+  });
+
+  it('tells where published ports are', async () => {
+    const file = join(workspace, '..', `${task}.yml`);
+    await writeFile(file, 'sandbox:\n  network:\n    allow_bridge: true\n');
+    const asked = ['--config', file, '--network', 'bridge', '--publish', '3000', 'echo ran'];
+    await expect(run(asked)).resolves.toEqual({
+      status: 0,
+      stdout: 'ran\n',
+      stderr: expect.stringMatching(/^acode: port 3000\/tcp is at 127\.0\.0\.1:\d+\.\n$/),
+    });
+    await rm(file);
   });
 });

@@ -6,11 +6,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { TestHost, images } from '../support/engines.ts';
 import type { Target } from './targets.ts';
 
-export function commandBehaviours({ engine }: Target): void {
+export function commandBehaviours({ engine, level, options }: Target): void {
   describe('a command', () => {
     let host: TestHost;
     beforeAll(async () => {
-      host = await TestHost.open(engine);
+      host = await TestHost.open(engine, options);
     });
     afterAll(() => host[Symbol.asyncDispose]());
 
@@ -22,7 +22,7 @@ export function commandBehaviours({ engine }: Target): void {
         stderr: '',
         timedOut: false,
         oomKilled: false,
-        level: 'docker',
+        level,
       });
       expect(result.containerId).toMatch(/^[0-9a-f]{64}$/);
       expect(result.durationMs).toBeGreaterThan(0);

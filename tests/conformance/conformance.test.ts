@@ -7,6 +7,7 @@ import { hardeningBehaviours } from './hardening.ts';
 import { lifecycleBehaviours } from './lifecycle.ts';
 import { limitBehaviours } from './limits.ts';
 import { outputBehaviours } from './output.ts';
+import { ownKernelBehaviours } from './own-kernel.ts';
 import { targets } from './targets.ts';
 
 describe.skipIf(withoutEngines).each(targets)('$name', target => {
@@ -15,4 +16,5 @@ describe.skipIf(withoutEngines).each(targets)('$name', target => {
   limitBehaviours(target);
   hardeningBehaviours(target);
   lifecycleBehaviours(target);
+  ownKernelBehaviours(target);
 });

@@ -6,11 +6,11 @@ import type { AcodeError } from '@acode/sandbox';
 import { TestHost, images } from '../support/engines.ts';
 import type { Target } from './targets.ts';
 
-export function lifecycleBehaviours({ engine }: Target): void {
+export function lifecycleBehaviours({ engine, level, options }: Target): void {
   describe('a sandbox', () => {
     let host: TestHost;
     beforeAll(async () => {
-      host = await TestHost.open(engine);
+      host = await TestHost.open(engine, options);
     });
     afterAll(() => host[Symbol.asyncDispose]());
 
@@ -19,13 +19,13 @@ export function lifecycleBehaviours({ engine }: Target): void {
       const mine = (await host.acode.list()).find(
         ({ sessionId, taskId }) => sessionId === host.session && taskId === 'Build_42',
       );
-      expect(mine).toMatchObject({ state: 'running', level: 'docker' });
+      expect(mine).toMatchObject({ state: 'running', level });
       expect(mine?.name).toMatch(/^acode-[a-z0-9]{8}-build-42-001$/);
       expect(mine?.labels).toMatchObject({
         'acode.managed': 'true',
         'acode.uid': String(process.getuid?.()),
         'acode.profile': 'exec',
-        'acode.level': 'docker',
+        'acode.level': level,
       });
       expect(
         Object.keys(mine?.labels ?? {})

@@ -6,11 +6,11 @@ import type { Target } from './targets.ts';
 
 const MIB = 1024 ** 2;
 
-export function outputBehaviours({ engine }: Target): void {
+export function outputBehaviours({ engine, options }: Target): void {
   describe('output', () => {
     let host: TestHost;
     beforeAll(async () => {
-      host = await TestHost.open(engine);
+      host = await TestHost.open(engine, options);
     });
     afterAll(() => host[Symbol.asyncDispose]());
 

@@ -11,7 +11,14 @@ const LIST = '/run/acode-engines/engines.json';
 
 const listSchema = z.looseObject({
   engines: z.array(
-    z.looseObject({ name: z.string(), socket: z.string(), api: z.string(), version: z.string(), pidfile: z.string() }),
+    z.looseObject({
+      name: z.string(),
+      socket: z.string(),
+      api: z.string(),
+      version: z.string(),
+      pidfile: z.string(),
+      runtimes: z.array(z.string()).optional(),
+    }),
   ),
   images: z.looseObject({ busybox: z.string(), debian: z.string(), noshell: z.string(), hostile: z.string() }),
 });
@@ -64,7 +71,7 @@ export class TestHost implements AsyncDisposable {
   static async open(engine: TestEngine, options: AcodeOptions = {}): Promise<TestHost> {
     const workspace = options.workspace ?? makeWorkspace();
     const session = `test-${process.pid}-${Math.random().toString(36).slice(2, 10)}`;
-    const config = { sandbox: { images: { default: images.busybox }, ...options.config?.sandbox } };
+    const config = { ...options.config, sandbox: { images: { default: images.busybox }, ...options.config?.sandbox } };
     const acode = await Acode.open({
       engine: { socket: engine.socket },
       sessionId: session,

@@ -52,6 +52,18 @@ const BREAKS: readonly Break[] = [
   ['it runs as root', body => (body['User'] = '0:0'), 'id -u', /^0$/m],
   ['it runs as another user', body => (body['User'] = '4242:4242'), 'id -u', /4242/],
   ['it has a network', body => (body.HostConfig['NetworkMode'] = 'bridge'), 'ls /sys/class/net', /eth0/],
+  [
+    'a network is added beside none, which the mode does not show',
+    body => (body['NetworkingConfig'] = { EndpointsConfig: { bridge: {} } }),
+    'ls /sys/class/net',
+    /eth0/,
+  ],
+  [
+    'it is on the host’s own network',
+    body => (body.HostConfig['NetworkMode'] = 'host'),
+    'ls /sys/class/net',
+    /docker0/,
+  ],
   ['it shares the pid namespace', body => (body.HostConfig['PidMode'] = 'host'), 'ls /proc | grep -c "^[0-9]"', /\d\d/],
   ['it shares the ipc namespace', body => (body.HostConfig['IpcMode'] = 'host'), 'echo ran', /ran/],
   ['memory is not limited', body => (body.HostConfig['Memory'] = body.HostConfig['MemorySwap'] = 0), 'echo ran', /ran/],

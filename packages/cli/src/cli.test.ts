@@ -1,6 +1,6 @@
 // The command from words to exit status, in this process and without an engine.
 
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -12,7 +12,7 @@ import { Recorder, call, testIo } from './test-process.ts';
 let top = '';
 
 beforeAll(() => {
-  top = mkdtempSync(join(tmpdir(), 'acode-cli-'));
+  top = realpathSync(mkdtempSync(join(tmpdir(), 'acode-cli-')));
   for (const name of ['XDG_CONFIG_HOME', 'XDG_STATE_HOME', 'XDG_RUNTIME_DIR']) vi.stubEnv(name, join(top, name));
 });
 
@@ -25,7 +25,7 @@ describe('help', () => {
   it('lists the commands and examples, and ends with 0', async () => {
     const { status, stdout, stderr } = await call(['--help']);
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
-    for (const word of ['sandbox', 'run', 'explain', 'docker', 'completion', '--json', 'Examples:'])
+    for (const word of ['sandbox', 'run', 'explain', 'trust', 'docker', 'completion', '--json', 'Examples:'])
       expect(stdout).toContain(word);
   });
 
@@ -33,6 +33,15 @@ describe('help', () => {
     const { stdout } = await call([...called.split(' ').slice(1), '--help']);
     for (const { type } of EXAMPLES[called] ?? []) expect(stdout).toContain(type);
   });
+
+  it.each(['', 'run', 'explain', 'sandbox', 'sandbox exec', 'trust', 'completion'])(
+    'of `acode %s` stays within 100 columns',
+    async words => {
+      const { status, stdout } = await call([...words.split(' ').filter(Boolean), '--help']);
+      expect(status).toBe(0);
+      for (const line of stdout.split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
+    },
+  );
 
   it('is one object with --json', async () => {
     const { stdout } = await call(['--json', 'sandbox', 'exec', '--help']);
@@ -76,6 +85,16 @@ describe('a mistake in the call', () => {
     [['sandbox', 'exec', '--memory'], /--help/],
     [['sandbox', 'exec', '--env', 'HOME', 'ls'], /--env HOME="\$HOME"/],
     [['sandbox', 'exec', '--level', 'strong', 'ls'], /docker/],
+    [['run', '--runtmie', 'runsc', 'ls'], /Did you mean --runtime/],
+    [['explain', '--pubish', '80', 'ls'], /Did you mean --publish/],
+    [['run', '--mount', '/a', 'ls'], /\.\/data:\/data/],
+    [['run', '--publish', '0.0.0.0:80:80', 'ls'], /8080:3000.*127\.0\.0\.1 only/],
+    [['run', '--dns', 'dns.example', 'ls'], /1\.1\.1\.1/],
+    [['run', '--profile', 'huge', 'ls'], /exec, task, swarm/],
+    [['run', '--open-files', '0', 'ls'], /whole number/],
+    [['run', '--tmp', 'big', 'ls'], /512m/],
+    [['run', '--swap', '-1', 'ls'], /512m/],
+    [['run', '--network', 'a b', 'ls'], /none, bridge/],
     [['sandbox', 'exec', 'echo', 'hi'], /acode sandbox exec -- echo hi/],
     [['sandbox', 'exec', 'ls', '--network', 'none'], /acode sandbox exec --network none ls/],
     [['sandbox', 'exec'], /acode sandbox exec -- echo hi/],
@@ -83,6 +102,10 @@ describe('a mistake in the call', () => {
     [['sandbox', 'list', 'extra'], /--help/],
     [['sandbox', 'list', '--', 'x'], /--help/],
     [['sandbox', 'inspect'], /--help/],
+    [['trsut'], /Did you mean trust/],
+    [['trust', '--rovoke'], /Did you mean --revoke/],
+    [['trust', '--show', '--revoke'], /--help/],
+    [['trust', 'it'], /--help/],
     [['completion', 'tcsh'], /bash/],
     [['docker', 'exec', 'ls'], /--help/],
   ])('%j ends with 2, a short message and the way on', async (argv, hint) => {
@@ -156,6 +179,68 @@ it('logs lists nothing where nothing was kept', async () => {
   await expect(call(['sandbox', 'logs'])).resolves.toMatchObject({
     status: 0,
     stdout: 'The output of no run is kept.\n',
+  });
+});
+
+describe('trust', () => {
+  const file = () => join(top, 'project', '.agent', 'config.yml');
+  const trust = (...argv: string[]) => call(['trust', ...argv], { cwd: () => join(top, 'project') });
+  const write = (content: string) => {
+    mkdirSync(join(top, 'project', '.agent'), { recursive: true });
+    writeFileSync(file(), content);
+  };
+
+  it('says so with 1 where there is no file, and changes nothing', async () => {
+    mkdirSync(join(top, 'project', '.git'), { recursive: true });
+    for (const argv of [[], ['--show'], ['--revoke']]) {
+      const { status, stdout, stderr } = await trust(...argv);
+      expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
+      expect(stderr).toMatch(/project has no \.agent\/config\.yml[^]*hint: /);
+    }
+    const { status, stdout } = await trust('--json');
+    expect(status).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({ schema: 'acode.trust/1', file: null, trusted: false });
+  });
+
+  it('shows what the file asks for, and grants only when it is told to', async () => {
+    write('sandbox:\n  network:\n    mode: bridge\n');
+    for (let look = 0; look < 2; look += 1) {
+      const { status, stdout } = await trust('--show');
+      expect(status).toBe(0);
+      expect(stdout).toMatch(/^Not trusted\n/);
+      expect(stdout).toMatch(/File +\S+project\/\.agent\/config\.yml\n/);
+      expect(stdout).toMatch(/Content +sha256:[0-9a-f]{64}\n/);
+      expect(stdout).toMatch(/sandbox\.network\.mode: .?bridge.?\n +\S*config\.yml:3:5/);
+    }
+  });
+
+  it('lasts until the content changes, or is revoked', async () => {
+    write('sandbox:\n  network:\n    mode: bridge\n');
+    expect((await trust()).stdout).toMatch(/^Trusted until its content changes\n[^]*--revoke/);
+    expect(JSON.parse((await trust('--show', '--json')).stdout)).toMatchObject({
+      schema: 'acode.trust/1',
+      file: file(),
+      trusted: true,
+      needsTrust: [{ key: 'sandbox.network.mode', value: expect.stringContaining('bridge') }],
+    });
+    write('sandbox:\n  network:\n    mode: bridge \n');
+    expect((await trust('--show')).stdout).toMatch(/^Not trusted\n/);
+    write('sandbox:\n  network:\n    mode: bridge\n');
+    expect((await trust('--show')).stdout).toMatch(/^Trusted /);
+    expect((await trust('--revoke')).stdout).toMatch(/^Not trusted\n[^]*The trust was ended/);
+    expect((await trust('--show')).stdout).toMatch(/^Not trusted\n/);
+  });
+
+  it('says that a file which only tightens needs none', async () => {
+    write('sandbox:\n  defaults:\n    memory_mb: 64\n');
+    expect((await trust('--show')).stdout).toContain('no need to trust it');
+  });
+
+  it('of a file that is wrong is an error with its place', async () => {
+    write('sandbox:\n  netwrok: {}\n');
+    const { status, stderr } = await trust();
+    expect(status).toBe(125);
+    expect(stderr).toMatch(/config\.yml:2:3[^]*ACODE-SBX-013/);
   });
 });
 

@@ -17,17 +17,27 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   'acode sandbox exec': [
     { type: 'acode sandbox exec "ls | wc -l"', for: 'a line for the shell of the image' },
     { type: 'acode sandbox exec -- echo hi', for: 'a program and its arguments, no shell' },
-    { type: 'acode sandbox exec --memory 256 --timeout 30 -- sh ./build.sh', for: 'options stand first' },
+    { type: 'acode sandbox exec --timeout 30 -- sh ./build.sh', for: 'options stand first' },
     { type: 'acode sandbox exec --readonly --env CI=1 -- env', for: 'nothing can be changed, one variable' },
     { type: 'acode sandbox exec --json -- echo hi', for: 'the result as one JSON object' },
   ],
   'acode run': [
     { type: 'acode run "ls | wc -l"', for: 'a line for the shell of the image' },
     { type: 'acode run --risk high -- sh ./build.sh', for: 'a program you do not trust' },
+    { type: 'acode run --tmp 256 --open-files 4096 "ls /tmp"', for: 'limits, one by one' },
   ],
   'acode explain': [
     { type: 'acode explain -- sh ./build.sh', for: 'which limits, and who set them' },
     { type: 'acode explain --json --memory 1g "make"', for: 'with the exact request to the engine' },
+  ],
+  'acode doctor': [
+    { type: 'acode doctor', for: 'is this host fit for sandboxes?' },
+    { type: 'acode doctor --json', for: 'the same for a program' },
+  ],
+  'acode trust': [
+    { type: 'acode trust --show', for: 'what does the repository’s file ask for?' },
+    { type: 'acode trust', for: 'agree with exactly this content' },
+    { type: 'acode trust --revoke', for: 'take it back' },
   ],
   'acode sandbox cleanup': [
     { type: 'acode sandbox cleanup --dry-run', for: 'look first' },

@@ -1,13 +1,16 @@
 // Which log lines are wanted, and what is said where none were asked for.
 
 import type { LogFields, Logger } from '@acode/sandbox';
-import { inOptions } from './arguments/request.ts';
+import { inOptions } from './arguments/option-names.ts';
 import { UsageError } from './failure/usage.ts';
 import type { Look } from './terminal/look.ts';
 import type { Output } from './terminal/output.ts';
 import { oneLine } from './terminal/text.ts';
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+
+// What tells a warning about a limit, a denial, or a risky change.
+const SAID_AT_THE_END = ['limit', 'rule', 'riskyChanges'];
 
 /** How much is logged. */
 export type LogLevel = (typeof LEVELS)[number];
@@ -25,8 +28,8 @@ export function logLevel(verbose: boolean, variable: string | undefined): LogLev
 export function noticesOnly(output: Output, look: Look): Logger {
   const silent = (): void => undefined;
   const warn = (fields: LogFields, message: string): void => {
-    // The closing lines of a run say this one better.
-    if ('limit' in fields) return;
+    // The closing lines of a run say these better.
+    if (SAID_AT_THE_END.some(name => name in fields)) return;
     void output.write(`${look.colours.yellow('acode: warning:')} ${oneLine(inOptions(message))}\n`);
   };
   return { debug: silent, info: silent, error: silent, warn };

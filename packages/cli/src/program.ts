@@ -6,9 +6,11 @@ import { addCommonOptions } from './arguments/common.ts';
 import type { Perform } from './call.ts';
 import { completionCommand } from './commands/completion.ts';
 import { dockerCommands } from './commands/docker.ts';
+import { doctorCommand } from './commands/doctor.ts';
 import { explainCommand } from './commands/explain.ts';
 import { runCommand } from './commands/run.ts';
 import { sandboxCommands } from './commands/sandbox.ts';
+import { trustCommand } from './commands/trust.ts';
 import { exampleText } from './examples.ts';
 import { usageErrorFor } from './failure/parse-failure.ts';
 import { ownVersion } from './version.ts';
@@ -32,6 +34,8 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .addCommand(sandboxCommands(perform))
     .addCommand(runCommand(perform))
     .addCommand(explainCommand(perform))
+    .addCommand(trustCommand(perform))
+    .addCommand(doctorCommand(perform))
     .addCommand(dockerCommands(perform))
     .addCommand(completionCommand(perform))
     .helpCommand('help [command]', 'Show the help of a command');

@@ -8,6 +8,8 @@ export interface Place {
   readonly root: string;
   /** Relative to the root; `.` where the user stands elsewhere. */
   readonly inside: string;
+  /** The directory the user stands in, wherever that is. */
+  readonly here: string;
 }
 
 /** The workspace for a current directory: the one that was named, else the nearest project around it. */
@@ -16,7 +18,7 @@ export async function placeOf(cwd: string, named?: string): Promise<Place> {
   const root = named === undefined ? await projectAround(here) : await real(resolve(cwd, named));
   const way = relative(root, here);
   const outside = way === '..' || way.startsWith(`..${sep}`);
-  return { root, inside: way === '' || outside ? '.' : way };
+  return { root, here, inside: way === '' || outside ? '.' : way };
 }
 
 async function projectAround(start: string): Promise<string> {

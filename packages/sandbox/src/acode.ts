@@ -2,8 +2,10 @@
 
 import { homedir, userInfo } from 'node:os';
 import { join } from 'node:path';
-import { checkConfig, loadUserConfig, readAllowRoot } from './config/load.ts';
-import type { LoadedConfig } from './config/load.ts';
+import { checkConfig } from './config/check.ts';
+import type { LoadedConfig } from './config/check.ts';
+import { loadUserConfig, readAllowRoot } from './config/load.ts';
+import { loadMachinePolicy } from './config/machine.ts';
 import { directoriesOf, ensurePrivateDirectory } from './config/directories.ts';
 import type { Directories } from './config/directories.ts';
 import type { Command, RunRequest } from './contract/command.ts';
@@ -23,15 +25,20 @@ import type { RunResult, RunningCommand } from './contract/result.ts';
 import { composeHost } from './compose.ts';
 import type { OpenHost } from './compose.ts';
 import { cleanup, statusOf } from './inventory.ts';
+import type { OpenFurther } from './attack.ts';
+import type { AttackOptions, AttackReport, DoctorReport } from './doctor/report.ts';
 import type { AcodeOptions } from './options.ts';
 import { assertNotRoot } from './policy/guard.ts';
+import { trustOf } from './repository.ts';
+import type { Trust } from './repository.ts';
 import { explain, start } from './run.ts';
 import { cancelled } from './running.ts';
 import { systemClock } from './telemetry/clock.ts';
 import type { Operation } from './telemetry/operation.ts';
 
 /** A host that can be looked at and runs nothing. */
-export type Observer = Pick<Acode, 'status' | 'list' | 'inspect' | 'logs' | 'close'> & AsyncDisposable;
+export type Observer = Pick<Acode, 'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'doctor' | 'close'> &
+  AsyncDisposable;
 
 /** The output of past runs that was kept. */
 export interface Logs {
@@ -54,13 +61,18 @@ export class Acode implements AsyncDisposable {
   readonly events: EventBus;
   /** The output of past runs that was kept. */
   readonly logs: Logs;
+  /** The user’s trust in the configuration that came with the code. */
+  readonly trust: Trust;
   readonly #host: OpenHost;
+  readonly #options: AcodeOptions;
   #closed: Promise<void> | null = null;
 
-  private constructor(host: OpenHost) {
+  private constructor(host: OpenHost, options: AcodeOptions) {
     this.#host = host;
+    this.#options = options;
     this.events = host.bus;
     this.logs = savedLogs(host);
+    this.trust = trustOf(host);
   }
 
   /** Opens the host. Refuses root before anything else; the engine is contacted at first use. */
@@ -70,18 +82,21 @@ export class Acode implements AsyncDisposable {
     assertNotRoot(uid, uid === 0 && (await readAllowRoot(join(userInfo().homedir, '.config', 'acode'), uid)));
     const host = await open(options, directories, uid);
     if (uid === 0) host.telemetry.log('warn', 'opened by root, as allow_root in root’s own configuration says', {});
-    return new Acode(host);
+    return new Acode(host, options);
   }
 
   /** Opens the host to look at it. Works for root too, since nothing can be run through it. */
   static async observe(options: AcodeOptions = {}): Promise<Observer> {
     const uid = currentUid();
-    const acode = new Acode(await open(options, directoriesOf({ env: process.env, home: homedir(), uid }), uid));
+    const directories = directoriesOf({ env: process.env, home: homedir(), uid });
+    const acode = new Acode(await open(options, directories, uid), options);
     return {
       status: () => acode.status(),
       list: () => acode.list(),
       inspect: reference => acode.inspect(reference),
       logs: acode.logs,
+      trust: acode.trust,
+      doctor: () => acode.doctor(),
       close: () => acode.close(),
       [Symbol.asyncDispose]: () => acode.close(),
     };
@@ -125,6 +140,15 @@ export class Acode implements AsyncDisposable {
     return statusOf(this.#host, this.#host.closing);
   }
 
+  /**
+   * Looks at engine, machine and workspace, with a remedy for each problem. Takes less than two seconds, runs nothing and
+   * never rejects because of what it finds.
+   */
+  async doctor(): Promise<DoctorReport> {
+    this.#assertOpen('doctor');
+    return this.#operation('doctor', async () => (await import('./examine.ts')).examineHost(this.#host));
+  }
+
   /** The sandboxes that exist on the engine, asked now. */
   async list(): Promise<SandboxInfo[]> {
     this.#assertOpen('list');
@@ -140,6 +164,26 @@ export class Acode implements AsyncDisposable {
       if (!found) throw new AcodeError('ACODE-CTN-012', { reference, what: 'sandbox' });
       return found;
     });
+  }
+
+  /**
+   * Attacks sandboxes of this host’s own with the corpus of docs/doctor.md, each attempt with its control, and writes a
+   * report card. Takes up to a minute, works in a scratch directory and leaves nothing.
+   *
+   * @example
+   * const { grade, probes } = await acode.attack();
+   * for (const { id, observed } of probes.filter(({ verdict }) => verdict === 'fail')) console.error(id, observed);
+   */
+  async attack(options: AttackOptions = {}): Promise<AttackReport> {
+    this.#assertOpen('attack');
+    const further: OpenFurther = ({ workspace, socket }) => openFurther(this.#options, workspace, socket);
+    return this.#tracked(
+      this.#operation(
+        'attack',
+        async () => (await import('./attack.ts')).attackHost(this.#host, further, options),
+        options.signal,
+      ),
+    );
   }
 
   /** Removes this user’s sandboxes that were left behind. */
@@ -198,16 +242,31 @@ async function open(options: AcodeOptions, directories: Directories, uid: number
       what: 'AcodeOptions.pool',
       instead: 'Leave it out: every sandbox is made when it is needed.',
     });
+  const machine = await loadMachinePolicy();
   const config = await configOf(options, directories);
   await ensurePrivateDirectory(directories.runtime, uid);
-  return composeHost({ options, config, directories, uid, clock: options.clock ?? systemClock });
+  return composeHost({ options, config, machine, directories, uid, clock: options.clock ?? systemClock });
+}
+
+/** A host beside another: the same configuration, another workspace, and nobody who listens. */
+export async function openFurther(options: AcodeOptions, workspace: string, socket: string): Promise<OpenHost> {
+  const uid = currentUid();
+  const { config, configFile, clock } = options;
+  const own: AcodeOptions = {
+    workspace,
+    engine: { socket },
+    ...(config ? { config } : {}),
+    ...(configFile === undefined ? {} : { configFile }),
+    ...(clock ? { clock } : {}),
+  };
+  return open(own, directoriesOf({ env: process.env, home: homedir(), uid }), uid);
 }
 
 async function configOf(options: AcodeOptions, directories: Directories): Promise<LoadedConfig> {
   if (!options.config && options.configFile === undefined) return loadUserConfig(directories.config);
   const source = options.configFile ?? 'AcodeOptions.config';
   const loaded = options.config
-    ? { config: checkConfig(options.config, source), source }
+    ? checkConfig(options.config, source)
     : await loadUserConfig(directories.config, options.configFile);
   if (loaded.config.allow_root === undefined) return loaded;
   // Anybody can name a file; only the user’s own says whether they may be root.

@@ -1,7 +1,8 @@
 // The composition root: puts one host together from its parts, each with what it needs and nothing else.
 
 import type { Directories } from './config/directories.ts';
-import type { LoadedConfig } from './config/load.ts';
+import type { LoadedConfig } from './config/check.ts';
+import type { LoadedMachine } from './config/machine.ts';
 import { settingsOf } from './config/settings.ts';
 import type { Settings } from './config/settings.ts';
 import { AcodeError } from './contract/errors.ts';
@@ -18,6 +19,8 @@ import { Session } from './lifecycle/session.ts';
 import { Slots } from './lifecycle/slots.ts';
 import type { AcodeOptions } from './options.ts';
 import { SavedLogs } from './output/saved.ts';
+import { environmentMode } from './policy/layers.ts';
+import { TrustStore } from './policy/trust.ts';
 import { Bus } from './telemetry/bus.ts';
 import { ContainerReports } from './telemetry/containers.ts';
 import { Telemetry } from './telemetry/operation.ts';
@@ -31,6 +34,7 @@ export interface OpenHost extends Host {
 export interface Composition {
   readonly options: AcodeOptions;
   readonly config: LoadedConfig;
+  readonly machine: LoadedMachine | null;
   readonly directories: Directories;
   readonly uid: number;
   readonly clock: Clock;
@@ -41,7 +45,14 @@ const MOST_CONCURRENT = 16;
 const NOT_ROOT: UserId = { uid: 1000, gid: 1000 };
 
 /** Puts a host together. Contacts nothing. */
-export async function composeHost({ options, config, directories, uid, clock }: Composition): Promise<OpenHost> {
+export async function composeHost({
+  options,
+  config,
+  machine,
+  directories,
+  uid,
+  clock,
+}: Composition): Promise<OpenHost> {
   const settings = settingsOf(config.config);
   const identity = await hostIdentity(directories.runtime);
   const session = new Session({ id: options.sessionId, host: identity, uid, settings, now: () => clock.now() });
@@ -61,6 +72,9 @@ export async function composeHost({ options, config, directories, uid, clock }: 
   });
   return {
     config,
+    machine,
+    environmentMode: environmentMode(process.env),
+    trust: new TrustStore(directories.state, uid),
     settings,
     directories,
     uid,
@@ -106,7 +120,8 @@ export async function composeHost({ options, config, directories, uid, clock }: 
     stop.abort(new AcodeError('ACODE-SBX-014', {}));
     await background.settled();
     await removals.settled();
-    await lazy.close();
+    for (const { id, reason } of await lazy.close())
+      telemetry.log('warn', 'network could not be removed', { networkId: id, reason });
   }
 }
 

@@ -1,20 +1,29 @@
 // Everything the steps of the pipe share on one opened host: composed once, in compose.ts.
 
 import type { Directories } from './config/directories.ts';
-import type { LoadedConfig } from './config/load.ts';
+import type { LoadedConfig } from './config/check.ts';
+import type { LoadedMachine } from './config/machine.ts';
 import type { Settings } from './config/settings.ts';
 import type { UserId } from './contract/policy.ts';
 import type { Backend, Capability } from './isolation/backend.ts';
 import type { Session } from './lifecycle/session.ts';
 import type { Slots } from './lifecycle/slots.ts';
 import type { SavedLogs } from './output/saved.ts';
+import type { Mode } from './policy/layers.ts';
+import type { TrustStore } from './policy/trust.ts';
 import type { Bus } from './telemetry/bus.ts';
 import type { ContainerReports } from './telemetry/containers.ts';
 import type { Telemetry } from './telemetry/operation.ts';
 
 /** One opened host. */
 export interface Host {
+  /** The user’s own configuration. */
   readonly config: LoadedConfig;
+  /** The machine’s policy; null where there is none. */
+  readonly machine: LoadedMachine | null;
+  /** What the environment asks for. */
+  readonly environmentMode: Mode | null;
+  readonly trust: TrustStore;
   readonly settings: Settings;
   readonly directories: Directories;
   /** The user of this process. */

@@ -44,6 +44,18 @@ export type {
   Usage,
 } from './contract/result.ts';
 export type { FileIdentity, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from './contract/spec.ts';
+export type {
+  AttackOptions,
+  AttackReport,
+  Check,
+  CheckStatus,
+  DoctorReport,
+  Grade,
+  Probe,
+  ProbeVerdict,
+} from './doctor/report.ts';
 export type { AcodeOptions } from './options.ts';
+export type { TrustKey } from './policy/repository.ts';
+export type { Trust, TrustReport } from './repository.ts';
 export { TerminalSanitiser } from './output/terminal.ts';
 export { formatBytes, parseBytes } from './config/units.ts';

@@ -1,19 +1,21 @@
 // What exists on this host: its status, and the removal of what was left behind.
 
 import type { CleanupOptions, CleanupReport, SandboxInfo, Status } from './contract/host.ts';
-import type { EffectivePolicy } from './contract/policy.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { Host } from './host.ts';
+import { NO_LAYERS } from './policy/layers.ts';
 import { resolvePolicy } from './policy/resolve.ts';
+import { layersFor, workspaceOf } from './repository.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
-import { locateWorkspace } from './workspace/locate.ts';
 
 /** The state of the host; an engine that cannot be had is a status and not an error. */
 export async function statusOf(host: Host, signal: AbortSignal): Promise<Status> {
-  const workspace = host.workspaceNamed ? host.workspace : await locateWorkspace(host.workspace);
-  const base = { defaultImage: defaultImage(host).value, workspace };
+  const workspace = await workspaceOf(host);
+  const { image, problem } = await defaultImage(host, workspace);
+  const base = { defaultImage: image, workspace };
   try {
+    if (problem) throw problem;
     const backend = await host.backend();
     const [engine, capability, sandboxes] = await Promise.all([
       backend.engine(signal),
@@ -91,6 +93,13 @@ function hasEnded({ state }: SandboxInfo): boolean {
   return state === 'exited' || state === 'dead';
 }
 
-function defaultImage(host: Host): EffectivePolicy['image'] {
-  return resolvePolicy({}, host.config, { caller: { uid: 1, gid: 1 }, cpus: 1 }).image;
+// A repository whose configuration is refused has no runs, and the reason is what a reader needs to know.
+async function defaultImage(host: Host, workspace: string): Promise<{ image: string; problem?: Error }> {
+  const about = { caller: { uid: 1, gid: 1 }, cpus: 1 };
+  try {
+    return { image: resolvePolicy({}, await layersFor(host, workspace), about).image.value };
+  } catch (error) {
+    if (!(error instanceof AcodeError)) throw error;
+    return { image: resolvePolicy({}, NO_LAYERS, about).image.value, problem: error };
+  }
 }

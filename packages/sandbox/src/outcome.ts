@@ -1,6 +1,6 @@
 // Step 7 of the pipe: the result, made of how the command ended and what was captured. Pure.
 
-import type { LimitName, RunResult } from './contract/result.ts';
+import type { LimitName, PublishedPort, RunResult } from './contract/result.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import type { Ending } from './isolation/backend.ts';
 import type { Capture } from './output/capture.ts';
@@ -13,6 +13,7 @@ export interface OutcomeParts {
   readonly correlationId: string;
   readonly captures: { readonly stdout: Capture; readonly stderr: Capture };
   readonly timings: RunResult['timings'];
+  readonly ports: readonly PublishedPort[];
 }
 
 /** The result of a command that ended; `timedOut` where we ended it. */
@@ -29,7 +30,7 @@ export function resultOf(parts: OutcomeParts, ending: Ending, timedOut: boolean)
 }
 
 /** What there is of a result when a command was cancelled. */
-export function partialResult({ spec, containerId, correlationId, captures, timings }: OutcomeParts): RunResult {
+export function partialResult({ spec, containerId, correlationId, captures, timings, ports }: OutcomeParts): RunResult {
   const stdout = decodeOutput(captures.stdout.bytes(), captures.stdout.dropped > 0);
   const stderr = decodeOutput(captures.stderr.bytes(), captures.stderr.dropped > 0);
   return {
@@ -45,11 +46,13 @@ export function partialResult({ spec, containerId, correlationId, captures, timi
     sandboxId: spec.identity.sandboxId,
     containerId,
     level: spec.level,
+    ...(spec.runtime === null ? {} : { runtime: spec.runtime }),
     image: { reference: spec.image.reference, digest: spec.image.digest },
     durationMs: timings.runMs,
     timings,
     warm: false,
     riskyChanges: [],
+    ...(ports.length > 0 ? { ports: [...ports] } : {}),
     correlationId,
   };
 }

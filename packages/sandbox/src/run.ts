@@ -2,6 +2,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { AcodeError } from './contract/errors.ts';
+import { isAtLeast } from './contract/levels.ts';
 import type { Command, RunRequest } from './contract/command.ts';
 import type { Explanation } from './contract/host.ts';
 import type { EffectivePolicy } from './contract/policy.ts';
@@ -11,14 +12,16 @@ import type { Host } from './host.ts';
 import type { WaitingSandbox } from './isolation/backend.ts';
 import { WORKSPACE_TARGET, planSandbox } from './isolation/plan.ts';
 import { Capture } from './output/capture.ts';
-import { decideLevel } from './policy/decide.ts';
+import { decideImage } from './policy/images.ts';
 import { resolvePolicy } from './policy/resolve.ts';
+import { decideRuntime } from './policy/runtime.ts';
+import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './request-check.ts';
 import { Running, cancelled, printable } from './running.ts';
 import type { Planned, RunningParts } from './running.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
-import { locateWorkspace, validateWorkspace, workdirFor } from './workspace/locate.ts';
+import { validateWorkspace, workdirFor } from './workspace/locate.ts';
 import { planMounts } from './workspace/mounts.ts';
 
 /** What a plan is made for. */
@@ -32,13 +35,13 @@ interface PlanFor {
 async function plan(host: Host, request: RunRequest, of: PlanFor, signal: AbortSignal): Promise<Planned> {
   const backend = await host.backend();
   const capability = await host.capability();
-  const policy = resolvePolicy(request.policy ?? {}, host.config, { caller: host.caller, cpus: capability.cpus });
-  const level = decideLevel(policy.level.value, capability.available ? [capability.level] : []);
-  const root = host.workspaceNamed ? host.workspace : await locateWorkspace(host.workspace);
-  const [image, workspace] = await Promise.all([
-    backend.resolveImage(policy, signal),
-    validateWorkspace(root, host.directories),
-  ]);
+  const workspace = await validateWorkspace(await workspaceOf(host), host.directories);
+  const layers = await layersFor(host, workspace.root);
+  const resolved = resolvePolicy(request.policy ?? {}, layers, { caller: host.caller, cpus: capability.cpus });
+  const { level, runtime } = decideRuntime(resolved, capability);
+  const policy = { ...resolved, runtime: { ...resolved.runtime, value: runtime } };
+  const image = await backend.resolveImage(policy, signal);
+  decideImage(policy.image.value, image, policy.imageTrust);
   const identify = (specHash: string) =>
     host.session.identify({
       task: request.taskId,
@@ -130,6 +133,7 @@ export async function start(
     release();
     host.telemetry.gauge(METRICS.active, host.slots.taken);
     const failure = signal.aborted ? cancelled(error) : error;
+    if (failure instanceof AcodeError && failure.is('ACODE-SBX-005')) host.telemetry.increment(METRICS.networkDenied);
     operation.fail(failure);
     throw failure;
   }
@@ -208,6 +212,7 @@ function report(operation: Operation, { policy, spec }: Planned): void {
     container: spec.identity.name,
     image: spec.image.reference,
     isolation: spec.level,
+    network: typeof spec.network === 'string' ? spec.network : spec.network.name,
   });
   operation.step('debug', `limits: memory=${limits.memoryBytes}, cpus=${limits.cpus}, pids=${limits.pids}`, {
     limits,
@@ -228,6 +233,10 @@ function notesOn(policy: EffectivePolicy, spec: SandboxSpec): string[] {
   notes.push(
     'Before the command is handed over, engine and kernel are compared with this plan; any difference removes the sandbox.',
   );
+  if (isAtLeast(spec.level, 'gvisor'))
+    notes.push(
+      'The runtime has a kernel of its own: it does not apply the system call filter, and is proven to be what its name says before the first sandbox of it is used.',
+    );
   notes.push(
     'Where the kernel’s view cannot be read (an engine in a virtual machine), the engine’s account alone is compared.',
   );

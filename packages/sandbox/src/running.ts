@@ -6,8 +6,11 @@ import type { Command, RunRequest } from './contract/command.ts';
 import type { EffectivePolicy } from './contract/policy.ts';
 import type { RunResult, RunningCommand } from './contract/result.ts';
 import type { SandboxSpec } from './contract/spec.ts';
+import { denialsOf } from './denials.ts';
 import type { Host } from './host.ts';
 import type { Ending, Execution, WaitingSandbox } from './isolation/backend.ts';
+import { limitNetwork } from './isolation/network-limit.ts';
+import type { NetworkLimit } from './isolation/network-limit.ts';
 import { supervise } from './isolation/supervise.ts';
 import type { Supervised } from './isolation/supervise.ts';
 import type { Capture } from './output/capture.ts';
@@ -16,6 +19,7 @@ import type { OutcomeParts } from './outcome.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { redact, redactArguments } from './telemetry/redact.ts';
+import { changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
 
 /** Everything that was decided before a sandbox exists. */
 export interface Planned {
@@ -46,6 +50,9 @@ export interface RunningParts {
   readonly nonce: string;
 }
 
+// As many as a reader of the log looks at; all of them are in the result.
+const SHOWN_CHANGES = 20;
+
 /** A command under way. */
 export class Running implements RunningCommand {
   readonly stdout: AsyncIterable<Uint8Array>;
@@ -55,13 +62,20 @@ export class Running implements RunningCommand {
   readonly #parts: RunningParts;
   readonly #execution: Execution;
   readonly #handedOver: number;
+  readonly #sinceMs: number;
+  readonly #networkLimit: NetworkLimit;
   #removed: Promise<void> = Promise.resolve();
 
-  private constructor(parts: RunningParts, execution: Execution) {
+  private constructor(parts: RunningParts, execution: Execution, sinceMs: number) {
     this.#parts = parts;
+    this.#sinceMs = sinceMs;
     this.#execution = execution;
     this.ports = parts.sandbox.ports;
-    this.#handedOver = parts.host.telemetry.clock.monotonic();
+    const { clock } = parts.host.telemetry;
+    this.#handedOver = clock.monotonic();
+    const { policy, spec } = parts.planned;
+    const networkMs = spec.network === 'none' ? null : policy.networkTimeoutMs.value;
+    this.#networkLimit = limitNetwork(execution, networkMs, clock);
     this.stdout = { [Symbol.asyncIterator]: () => parts.captures.stdout.follow() };
     this.stderr = { [Symbol.asyncIterator]: () => parts.captures.stderr.follow() };
     this.result = this.#finish();
@@ -80,7 +94,9 @@ export class Running implements RunningCommand {
       stdout: (data: Buffer) => captures.stdout.push(data),
       stderr: (data: Buffer) => captures.stderr.push(data),
     };
-    return new Running(parts, await sandbox.execute(handover, io, signal));
+    // Not the clock of the host program: files are stamped by the kernel’s.
+    const sinceMs = Date.now();
+    return new Running(parts, await sandbox.execute(handover, io, signal), sinceMs);
   }
 
   async write(data: Uint8Array | string): Promise<void> {
@@ -107,6 +123,8 @@ export class Running implements RunningCommand {
       const { ending, timedOut } = await this.#supervised();
       if (ending.neverStarted) throw this.#neverStarted(ending.neverStarted);
       const result = resultOf(this.#outcome(), ending, timedOut);
+      this.#deny(result, ending);
+      await this.#lookForRisk(result);
       this.#observe(result);
       return result;
     } catch (error) {
@@ -130,6 +148,7 @@ export class Running implements RunningCommand {
   #end(): void {
     const { host, sandbox, operation, planned, release } = this.#parts;
     const { sandboxId } = planned.spec.identity;
+    this.#networkLimit.stop();
     this.#parts.captures.stdout.end();
     this.#parts.captures.stderr.end();
     this.#removed = sandbox[Symbol.asyncDispose]().finally(() => {
@@ -153,7 +172,50 @@ export class Running implements RunningCommand {
       correlationId: operation.correlationId,
       captures,
       timings: { ...timings, runMs },
+      ports: this.ports,
     };
+  }
+
+  // What was denied goes into the result, each with the way on, and into the log.
+  #deny(result: RunResult, { oomKilled, pidsRefused }: Ending): void {
+    const { host, operation, planned, cwd } = this.#parts;
+    const { sandboxId, exitCode, stderr, timedOut } = result;
+    const { network, other } = denialsOf({
+      policy: planned.policy,
+      spec: planned.spec,
+      cwd,
+      exitCode,
+      stderr,
+      timedOut,
+      oomKilled,
+      pidsRefused,
+      droppedBytes: result.dropped.stdout + result.dropped.stderr,
+      networkCut: this.#networkLimit.cut,
+    });
+    result.denials = [...network, ...other];
+    for (const denial of result.denials) operation.step('warn', `denied: ${denial.rule}`, { sandboxId, ...denial });
+    for (const { rule, detail } of network) {
+      host.telemetry.increment(METRICS.networkDenied);
+      host.bus.emit('NetworkDenied', operation.correlationId, new Date(host.telemetry.clock.now()), {
+        sandboxId,
+        rule,
+        ...(detail === undefined ? {} : { detail }),
+      });
+    }
+  }
+
+  // The removal has begun and kills what the command left running, so the wait for the end of it all is short.
+  async #lookForRisk(result: RunResult): Promise<void> {
+    const { host, operation, planned } = this.#parts;
+    const ended = { mounts: planned.spec.mounts, sinceMs: this.#sinceMs, dead: this.#execution.dead };
+    const changes = await changesOfRun(ended, host.telemetry.clock);
+    result.riskyChanges = changes;
+    if (changes.length === 0) return;
+    operation.step('warn', 'the run left things in the workspace that programs on this host might execute or follow', {
+      sandboxId: result.sandboxId,
+      count: changes.length,
+      riskyChanges: changes.slice(0, SHOWN_CHANGES),
+    });
   }
 
   #observe(result: RunResult): void {
@@ -180,6 +242,8 @@ export class Running implements RunningCommand {
       limitExceeded,
       runMs: result.durationMs,
       dropped: result.dropped,
+      denials: result.denials.map(({ rule }) => rule),
+      riskyChanges: result.riskyChanges.length,
     });
     if (!host.savedLogs) return;
     const text = printable(command);
@@ -203,7 +267,9 @@ export class Running implements RunningCommand {
 
   #withPartialResult(error: unknown): AcodeError {
     const { cause } = cancelled(error);
-    return new AcodeError('ACODE-SBX-014', { result: partialResult(this.#outcome()) }, { cause });
+    const result = partialResult(this.#outcome());
+    result.riskyChanges = changesOfCancelledRun(this.#parts.planned.spec.mounts);
+    return new AcodeError('ACODE-SBX-014', { result }, { cause });
   }
 
   #neverStarted(why: NonNullable<Ending['neverStarted']>): AcodeError {

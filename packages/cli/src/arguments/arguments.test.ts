@@ -3,11 +3,15 @@
 import { InvalidArgumentError } from '@commander-js/extra-typings';
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../failure/usage.ts';
+import { address } from './address.ts';
 import { commandOf, quoted } from './command-words.ts';
 import { count } from './count.ts';
 import { cpus } from './cpus.ts';
+import { mount } from './mount.ts';
 import { network } from './network.ts';
-import { inOptions, requestCommand, requestOf } from './request.ts';
+import { POLICY_OPTIONS, inOptions } from './option-names.ts';
+import { port } from './port.ts';
+import { requestCommand, requestOf } from './request.ts';
 import { risk } from './risk.ts';
 import { seconds } from './seconds.ts';
 import { size } from './size.ts';
@@ -30,12 +34,31 @@ describe('an argument is read as', () => {
     ['a risk in capitals', risk, 'HIGH', 'high'],
     ['a variable', variable, 'A=b=c', { A: 'b=c' }],
     ['an empty variable', variable, 'A=', { A: '' }],
+    ['no swap', size, '0', 0],
+    ['a mount', mount, '/a:/b', [{ source: '/a', target: '/b', readOnly: true }]],
+    ['a mount that says what it is anyway', mount, '/a:/b:ro', [{ source: '/a', target: '/b', readOnly: true }]],
+    ['a writable mount', mount, './a:/b:rw', [{ source: './a', target: '/b', readOnly: false }]],
+    ['a mount with `:` in its source', mount, '/a:b:c:/d:rw', [{ source: '/a:b:c', target: '/d', readOnly: false }]],
+    ['a mount of a drive', mount, 'C:\\a:/d', [{ source: 'C:\\a', target: '/d', readOnly: true }]],
+    ['a mount whose source ends like a mode', mount, '/a:rw:/d', [{ source: '/a:rw', target: '/d', readOnly: true }]],
+    ['a port', port, '3000', [{ container: 3000 }]],
+    ['a port at a port', port, '8080:3000', [{ container: 3000, host: 8080 }]],
+    ['a port of UDP', port, '53/udp', [{ container: 53, protocol: 'udp' }]],
+    ['a port of TCP, which is usual', port, '1:65535/tcp', [{ container: 65_535, host: 1 }]],
+    ['a name server', address, '1.1.1.1', ['1.1.1.1']],
+    ['a name server of IPv6', address, '2606:4700::1111', ['2606:4700::1111']],
   ])('%s', (_, read, text, value) => {
     expect(read(text)).toEqual(value);
   });
 
   it('several variables, the last of a name winning', () => {
     expect(variable('B=3', variable('B=2', variable('A=1')))).toEqual({ A: '1', B: '3' });
+  });
+
+  it('several mounts, ports and name servers, in their order', () => {
+    expect(mount('/c:/d', mount('/a:/b')).map(({ source }) => source)).toEqual(['/a', '/c']);
+    expect(port('2', port('1'))).toEqual([{ container: 1 }, { container: 2 }]);
+    expect(address('::1', address('1.1.1.1'))).toEqual(['1.1.1.1', '::1']);
   });
 
   it('a variable whose name is a trap for objects', () => {
@@ -60,6 +83,23 @@ describe('an argument is refused', () => {
     ['a risk nobody knows', risk, 'huge'],
     ['a variable that would be inherited', variable, 'HOME'],
     ['a variable without a name', variable, '=x'],
+    ['a mount without target', mount, '/a'],
+    ['a mount to a relative target', mount, '/a:b'],
+    ['a mount of nothing', mount, ':/b'],
+    ['a mount with a mode nobody knows', mount, '/a:/b:rx'],
+    ['a mount with no more than a mode', mount, '/a:rw'],
+    ['a mount as another tool writes it', mount, 'type=bind,source=/a,target=/b'],
+    ['port 0', port, '0'],
+    ['a port that is too large', port, '65536'],
+    ['a port at one that is too large', port, '70000:80'],
+    ['a port on an address', port, '0.0.0.0:80:80'],
+    ['a range of ports', port, '80-90'],
+    ['a port of an unknown protocol', port, '80/sctp'],
+    ['a name server by name', address, 'dns.example'],
+    ['a name server that cannot be', address, '1.1.1.256'],
+    ['half a name server', address, '1.1.1'],
+    ['a name server of bad IPv6', address, '1::2::3'],
+    ['a name server with a port', address, '[::1]:53'],
   ])('%s', (_, read, text) => {
     expect(() => read(text)).toThrow(InvalidArgumentError);
   });
@@ -102,21 +142,44 @@ describe('the options of a run', () => {
   const parse = (...argv: string[]) => {
     const command = requestCommand('run');
     command.parse(argv, { from: 'user' });
-    return requestOf(command.opts(), 'sub');
+    return requestOf(command.opts(), { root: '/w', inside: 'sub', here: '/w/sub' });
   };
 
   it('become a request, and what was not said stays absent', () => {
     expect(parse('ls')).toEqual({ policy: { limits: {} }, cwd: 'sub' });
   });
 
+  it('refuse a port on an address of this machine with the reason', () => {
+    expect(() => port('0.0.0.0:80:80')).toThrow(/127\.0\.0\.1 only/);
+  });
+
   it('each reach their field', () => {
     const options = '--image i --memory 64 --cpus 0.5 --pids 9 --timeout 2 --max-output 1k --network none --readonly';
     const more =
-      '--user 5:6 --env A=1 --env B=2 --workdir x --pull never --level docker --risk low --session s --task t ls';
-    expect(parse(...`${options} ${more}`.split(' '))).toEqual({
+      '--user 5:6 --env A=1 --env B=2 --workdir x --pull never --level docker --risk low --session s --task t';
+    const newer =
+      '--runtime runsc --profile task --swap 0 --open-files 64 --tmp 1m --dns 1.1.1.1 --publish 80 --mount ../d:/d --mount /e:/e:rw ls';
+    expect(parse(...`${options} ${more} ${newer}`.split(' '))).toEqual({
       policy: {
         image: 'i',
-        limits: { memoryBytes: 64 * 1024 ** 2, cpus: 0.5, pids: 9, outputBytes: 1024 },
+        profile: 'task',
+        runtime: 'runsc',
+        limits: {
+          memoryBytes: 64 * 1024 ** 2,
+          swapBytes: 0,
+          cpus: 0.5,
+          pids: 9,
+          openFiles: 64,
+          tmpBytes: 1024 ** 2,
+          outputBytes: 1024,
+        },
+        dns: ['1.1.1.1'],
+        ports: [{ container: 80 }],
+        // A relative source begins where the user stands.
+        mounts: [
+          { source: '/w/d', target: '/d', readOnly: true },
+          { source: '/e', target: '/e', readOnly: false },
+        ],
         timeoutMs: 2000,
         network: 'none',
         workspace: 'readonly',
@@ -132,9 +195,21 @@ describe('the options of a run', () => {
     });
   });
 
-  it('are what a sentence of the library is put into', () => {
-    expect(inOptions('policy.limits.memoryBytes: must be at least 6 MiB; limits.pids too, the image not.')).toBe(
-      '--memory: must be at least 6 MiB; --pids too, the image not.',
-    );
+  it.each([
+    ['policy.limits.memoryBytes: must be at least 6 MiB.', '--memory: must be at least 6 MiB.'],
+    ['limits.pids too, the image and the network not.', '--pids too, the image and the network not.'],
+    ['Set policy.network.', 'Set --network.'],
+    ['policy.ports.0.host: is taken', '--publish: is taken'],
+    ['policy.mounts.12: is missing', '--mount: is missing'],
+    ['policy.networkTimeoutMs and policy.imageTrust stay', 'policy.networkTimeoutMs and policy.imageTrust stay'],
+    ['sandbox.limits.cpus and my-policy.image stay', 'sandbox.limits.cpus and my-policy.image stay'],
+  ])('are what the sentence %j is put into', (sentence, expected) => {
+    expect(inOptions(sentence)).toBe(expected);
+  });
+
+  it('have a name for every field they set', () => {
+    const command = requestCommand('run');
+    const known = command.options.map(({ long }) => long);
+    for (const option of Object.values(POLICY_OPTIONS)) expect(known).toContain(option);
   });
 });

@@ -1,16 +1,21 @@
 // The options that `exec`, `run` and `explain` share: everything that can be said about one run.
 
+import { resolve } from 'node:path';
 import { LEVELS, RISKS } from '@acode/sandbox';
 import type { PolicyInput, RunRequest } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
+import { address } from './address.ts';
 import { count } from './count.ts';
 import { cpus } from './cpus.ts';
+import { mount } from './mount.ts';
 import { network } from './network.ts';
+import { port } from './port.ts';
 import { risk } from './risk.ts';
 import { seconds } from './seconds.ts';
 import { size } from './size.ts';
 import { user } from './user.ts';
 import { variable } from './variable.ts';
+import type { Place } from '../workspace.ts';
 
 /** A command that takes a command to run, with all options of a run. They stand before it. */
 export function requestCommand(name: string) {
@@ -20,21 +25,38 @@ export function requestCommand(name: string) {
     .passThroughOptions()
     .optionsGroup('Sandbox options:')
     .option('--image <reference>', 'image of the sandbox')
+    .addOption(
+      new Option('--profile <profile>', 'built-in limits to begin with').choices(['exec', 'task', 'swarm'] as const),
+    )
     .addOption(new Option('--memory <size>', 'memory limit: MB, or 512m, 1.5g').argParser(size))
+    .addOption(new Option('--swap <size>', 'swap beyond the memory: MB, or 512m; none unless you say').argParser(size))
     .addOption(new Option('--cpus <number>', 'CPU limit, such as 0.5').argParser(cpus))
     .addOption(new Option('--pids <number>', 'most processes at once').argParser(count))
+    .addOption(new Option('--open-files <number>', 'most open files of each process').argParser(count))
+    .addOption(new Option('--tmp <size>', 'size of /tmp and home, in memory: MB, or 512m').argParser(size))
     .addOption(new Option('--timeout <seconds>', 'time limit, such as 30 or 0.5').argParser(seconds))
     .addOption(new Option('--max-output <size>', 'most output kept of each stream: MB, or 512k').argParser(size))
     .addOption(new Option('--network <network>', 'network: none, bridge or a name').argParser(network))
+    .addOption(
+      new Option('--publish <port>', 'port to reach on 127.0.0.1: 3000, 8080:3000, 53/udp; repeatable').argParser(port),
+    )
+    .addOption(
+      new Option('--dns <address>', 'name server of the sandbox, such as 1.1.1.1; repeatable').argParser(address),
+    )
     .option('--readonly', 'the workspace cannot be written')
+    .addOption(
+      new Option(
+        '--mount <source:target>',
+        'one more directory, read-only: ./data:/data; writable: ./out:/out:rw; repeatable',
+      ).argParser(mount),
+    )
     .addOption(new Option('--user <uid:gid>', 'user and group inside the sandbox').argParser(user))
     .addOption(
-      new Option('--env <NAME=value>', 'environment variable; may be repeated, nothing is inherited').argParser(
-        variable,
-      ),
+      new Option('--env <NAME=value>', 'environment variable; repeatable, nothing is inherited').argParser(variable),
     )
     .option('--workdir <directory>', 'working directory, relative to the workspace')
     .addOption(new Option('--pull <when>', 'when to pull the image').choices(['missing', 'always', 'never'] as const))
+    .option('--runtime <name>', 'runtime of the engine, such as runsc for gVisor')
     .addOption(new Option('--level <level>', 'isolation level').choices(['auto', ...LEVELS] as const))
     .addOption(
       new Option(
@@ -51,54 +73,36 @@ export function requestCommand(name: string) {
 /** The values of those options. */
 export type RequestOptions = ReturnType<ReturnType<typeof requestCommand>['opts']>;
 
-/** Which option sets which field of the policy. */
-export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
-  'policy.image': '--image',
-  'policy.limits.memoryBytes': '--memory',
-  'policy.limits.cpus': '--cpus',
-  'policy.limits.pids': '--pids',
-  'policy.limits.outputBytes': '--max-output',
-  'policy.timeoutMs': '--timeout',
-  'policy.network': '--network',
-  'policy.workspace': '--readonly',
-  'policy.user': '--user',
-  'policy.pull': '--pull',
-  'policy.level': '--level',
-};
-
-/** A sentence of the library about fields of the policy, in the words of the command line. */
-export function inOptions(text: string): string {
-  let out = text;
-  for (const [field, option] of Object.entries(POLICY_OPTIONS)) {
-    out = out.replaceAll(field, option);
-    const short = field.slice('policy.'.length);
-    // Shorter names are ordinary words too.
-    if (/[A-Z.]/.test(short)) out = out.replaceAll(short, option);
-  }
-  return out;
-}
-
-/** The request that the options describe. `inside` is where the user stands in the workspace. */
-export function requestOf(options: RequestOptions, inside: string): RunRequest {
+/** The request that the options describe, called from a place. */
+export function requestOf(options: RequestOptions, place: Place): RunRequest {
   return {
-    policy: policyOf(options),
-    cwd: options.workdir ?? inside,
+    policy: policyOf(options, place.here),
+    cwd: options.workdir ?? place.inside,
     ...present({ env: options.env, risk: options.risk, sessionId: options.session, taskId: options.task }),
   };
 }
 
-function policyOf(options: RequestOptions): PolicyInput {
+function policyOf(options: RequestOptions, here: string): PolicyInput {
   const limits = present({
     memoryBytes: options.memory,
+    swapBytes: options.swap,
     cpus: options.cpus,
     pids: options.pids,
+    openFiles: options.openFiles,
+    tmpBytes: options.tmp,
     outputBytes: options.maxOutput,
   });
   return {
     ...present({
+      profile: options.profile,
       image: options.image,
+      runtime: options.runtime,
       timeoutMs: options.timeout,
       network: options.network,
+      ports: options.publish,
+      dns: options.dns,
+      // As in a shell, a relative path begins where the user stands.
+      mounts: options.mount?.map(({ source, ...rest }) => ({ source: resolve(here, source), ...rest })),
       user: options.user,
       pull: options.pull,
       level: options.level,

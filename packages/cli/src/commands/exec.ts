@@ -15,7 +15,8 @@ export function execCommand(perform: Perform) {
 /** What the exit statuses of `exec` and `run` mean. */
 export const EXIT_STATUSES = `
 Exit status: the command’s own; 124 time limit, 125 refused or failed, 126 not executable,
-127 not found, 129/130/131/143 stopped by SIGHUP/SIGINT/SIGQUIT/SIGTERM, 141 nobody reads the output, 2 usage.
+127 not found, 129/130/131/143 stopped by SIGHUP/SIGINT/SIGQUIT/SIGTERM,
+141 nobody reads the output, 2 usage.
 Standard input is passed on unless it is a terminal.`;
 
 /** The long options of a command. */

@@ -2,17 +2,23 @@
 
 import { posix } from 'node:path';
 import { formatBytes } from '@acode/sandbox';
-import type { EffectivePolicy, Explanation, Sourced } from '@acode/sandbox';
+import type { Explanation, MountSpec, SandboxSpec } from '@acode/sandbox';
+import { quoted } from '../arguments/command-words.ts';
+import { inOptions } from '../arguments/option-names.ts';
 import { requestCommand, requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
-import { quoted } from '../arguments/command-words.ts';
 import type { Call, Perform } from '../call.ts';
-import { setBy } from '../execution/closing-lines.ts';
+import { denialLine } from '../execution/closing-lines.ts';
 import { commandIn } from '../execution/execute.ts';
 import type { Look } from '../terminal/look.ts';
-import { fields, table } from '../terminal/table.ts';
-import { harmless, oneLine } from '../terminal/text.ts';
+import { fields } from '../terminal/table.ts';
+import { harmless, oneLine, wrapped } from '../terminal/text.ts';
 import { flagsOf } from './exec.ts';
+import { policyTable } from './policy-table.ts';
+
+// The system call filter is thousands of lines that nobody reads on a terminal.
+const LONGEST_TEXT = 200;
+const SHOWN_TEXT = 60;
 
 /** The command. */
 export function explainCommand(perform: Perform) {
@@ -28,7 +34,7 @@ async function explain(
   flags: readonly string[],
 ): Promise<number> {
   const command = commandIn(call, words, flags);
-  const request = requestOf(options, (await call.place()).inside);
+  const request = requestOf(options, await call.place());
   const { signal } = call.interruption;
   const explanation = await call.withHost(acode =>
     call.progress.during('Asking the engine…', acode.explain(command, { ...request, signal })),
@@ -43,60 +49,46 @@ async function explain(
 /** An explanation for a person, of a command run in `cwd`; with `verbose`, also the request the engine would get. */
 export function renderExplanation(explanation: Explanation, cwd: string, look: Look, verbose: boolean): string {
   const { command, level, policy, spec, notes } = explanation;
-  const { bold } = look.colours;
+  const { bold, dim } = look.colours;
   const line = typeof command === 'string' ? command : command.map(quoted).join(' ');
   const sections = [
     `${bold('Command')}  ${oneLine(line)}\n`,
-    table(['POLICY', 'VALUE', 'SET BY', 'WHERE'], policyRows(policy), look),
-    fields(
-      [
-        ['Level', level],
-        ['Image', `${spec.image.reference} (${spec.image.id})`],
-        ['User', `${spec.user.uid}:${spec.user.gid}`],
-        ['Directory', posix.join(spec.workdir, cwd)],
-        ...spec.mounts.map(
-          ({ source, target, readOnly }) =>
-            ['Mount', `${source} → ${target} (${readOnly ? 'read-only' : 'writable'})`] as const,
-        ),
-        ...spec.tmpfs.map(({ target, bytes }) => ['In memory', `${target} (${formatBytes(bytes)})`] as const),
-        ['Plan', spec.hash],
-      ],
-      look,
-    ),
-    ...(verbose
-      ? [`${bold('Engine request')}\n${harmless(JSON.stringify(explanation.engineRequest, null, 2))}\n`]
-      : []),
-    `${bold('Notes')}\n${notes.map(note => `  - ${oneLine(note)}\n`).join('')}`,
+    policyTable(policy, look),
+    fields(planFields(level, spec, cwd), look),
+    ...(policy.denials.length > 0 ? [`${bold('Denied')}\n${bullets(policy.denials.map(denialLine), look)}`] : []),
+    ...(notes.length > 0 ? [`${bold('Notes')}\n${bullets(notes, look)}`] : []),
+    verbose
+      ? `${bold('Engine request')}\n${harmless(requestText(explanation.engineRequest))}\n`
+      : `${dim('The exact engine request is shown with --verbose, and is whole in --json.')}\n`,
   ];
   return sections.join('\n');
 }
 
-function policyRows(policy: EffectivePolicy): string[][] {
-  const { limits } = policy;
+function planFields(level: string, spec: SandboxSpec, cwd: string): (readonly [label: string, value: string])[] {
   return [
-    row('profile', policy.profile, String),
-    row('level', policy.level, String),
-    row('image', policy.image, String),
-    row('pull', policy.pull, String),
-    row('memory', limits.memoryBytes, formatBytes),
-    row('swap', limits.swapBytes, formatBytes),
-    row('cpus', limits.cpus, String),
-    row('processes', limits.pids, String),
-    row('open files', limits.openFiles, String),
-    row('temporary files', limits.tmpBytes, formatBytes),
-    row('output', limits.outputBytes, formatBytes),
-    row('time', policy.timeoutMs, ms => `${ms / 1000} s`),
-    row('network', policy.network, String),
-    row('workspace', policy.workspace, String),
-    row('user', policy.user, ({ uid, gid }) => `${uid}:${gid}`),
+    ['Level', level],
+    ['Image', `${spec.image.reference} (${spec.image.id})`],
+    ['User', `${spec.user.uid}:${spec.user.gid}`],
+    ['Directory', posix.join(spec.workdir, cwd)],
+    ...spec.mounts.map(mountField),
+    ...spec.tmpfs.map(({ target, bytes }) => ['In memory', `${target} (${formatBytes(bytes)})`] as const),
+    ['Plan', spec.hash],
   ];
 }
 
-function row<Value>(name: string, sourced: Sourced<Value>, shown: (value: Value) => string): string[] {
-  return [
-    name,
-    shown(sourced.value),
-    sourced.layer === 'request' ? 'this call' : sourced.layer,
-    sourced.layer === 'built-in' ? '' : setBy(sourced),
-  ];
+function mountField({ purpose, source, target, readOnly }: MountSpec): readonly [label: string, value: string] {
+  return ['Mount', `${source} → ${target} (${purpose}, ${readOnly ? 'read-only' : 'writable'})`];
+}
+
+function bullets(items: readonly string[], look: Look): string {
+  const room = look.width === null ? null : look.width - 4;
+  return items.map(item => `  - ${wrapped(oneLine(inOptions(item)), room).join('\n    ')}\n`).join('');
+}
+
+function requestText(request: unknown): string {
+  const abbreviated = (_key: string, value: unknown): unknown =>
+    typeof value === 'string' && value.length > LONGEST_TEXT
+      ? `${value.slice(0, SHOWN_TEXT)}… (${value.length} characters; whole in --json)`
+      : value;
+  return JSON.stringify(request, abbreviated, 2);
 }

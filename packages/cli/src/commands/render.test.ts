@@ -11,6 +11,7 @@ import { renderSandbox } from './inspect.ts';
 import { renderList } from './list.ts';
 import { renderLogs } from './logs.ts';
 import { renderStatus } from './status.ts';
+import { renderTrust } from './trust.ts';
 
 const look = lookOf(new Output(new Recorder()), { env: {}, now: () => Date.parse('2026-01-02T03:04:05Z') }, false);
 
@@ -128,6 +129,15 @@ it('inspect shows limits, user and mounts', () => {
     expect(text).toContain(part);
 });
 
+it('trust cuts nothing of what the user agrees to, and drives no terminal with it', () => {
+  const value = `"${'x'.repeat(90)}\u001b[2J"`;
+  const needsTrust = [{ key: 'sandbox.network.mode', where: '.agent/config.yml:4:5', value }];
+  const report = { workspace: '/w', file: '/w/.agent/config.yml', hash: 'sha256:0', trusted: false, needsTrust };
+  const text = renderTrust(report, 'shown', { ...look, width: 40 });
+  expect(text).toContain(`sandbox.network.mode: "${'x'.repeat(90)}␛[2J"\n    .agent/config.yml:4:5\n`);
+  expect(text).toMatch(/^Not trusted\n[^]*`acode trust`\.\n$/);
+});
+
 describe('explain', () => {
   const builtIn = { layer: 'built-in', where: 'default' } as const;
   const limit = { value: 1024, ...builtIn };
@@ -193,7 +203,7 @@ describe('explain', () => {
       hash: 'h',
     },
     engineRequest: { HostConfig: {} },
-    notes: ['A note.'],
+    notes: ['A note about policy.limits.memoryBytes.'],
   };
 
   it('tells each value, who set it and where', () => {
@@ -202,13 +212,86 @@ describe('explain', () => {
     expect(text).toMatch(/image +busybox +user +\/c\.yml/);
     expect(text).toMatch(/time +1\.5 s +built-in\n/);
     expect(text).toContain("sh -c 'a b'");
-    expect(text).toContain('/w → /workspace (writable)');
+    expect(text).toContain('/w → /workspace (workspace, writable)');
     expect(text).toMatch(/Directory +\/workspace\/a\/b\n/);
-    expect(text).toContain('- A note.');
+    expect(text).toContain('- A note about --memory.');
     expect(text).not.toContain('HostConfig');
+    expect(text).toContain('--verbose');
   });
 
-  it('shows the engine request to who wants to know everything', () => {
-    expect(renderExplanation(explanation, '.', look, true)).toContain('"HostConfig"');
+  it('has a row for every field of the policy', () => {
+    const text = renderExplanation(explanation, '.', look, false);
+    const rows = text.split('\n').filter(line => / (?:built-in|this call|user|machine|repository)(?: |$)/.test(line));
+    const { limits, imageTrust, warnings: _, denials: __, ...others } = explanation.policy;
+    const trust = Object.values(imageTrust).filter(value => value !== null);
+    expect(rows).toHaveLength(Object.keys(others).length + Object.keys(limits).length + trust.length);
+  });
+
+  it('tells networks, ports, mounts and trust in words', () => {
+    const where = { layer: 'user', where: '/c.yml:3:5 (k)' } as const;
+    const policy: Explanation['policy'] = {
+      ...explanation.policy,
+      runtime: { value: 'runsc', ...where },
+      network: { value: { name: 'build-net' }, ...where },
+      networkTimeoutMs: { value: 30_000, ...where },
+      dns: { value: ['1.1.1.1', '::1'], ...where },
+      ports: { value: [{ container: 80 }, { container: 53, host: 5353, protocol: 'udp' }], ...where },
+      mounts: {
+        value: [
+          { source: '/a', target: '/b' },
+          { source: '/c', target: '/d', readOnly: false },
+        ],
+        ...where,
+      },
+      imageTrust: {
+        ...explanation.policy.imageTrust,
+        machineRepositories: { value: ['r/*'], ...where, layer: 'machine' },
+      },
+      denials: [{ rule: 'mode: airgapped', setBy: '/etc/acode/policy.yml:1:1', remedy: 'Leave policy.network out.' }],
+    };
+    const text = renderExplanation({ ...explanation, policy }, '.', look, false);
+    for (const row of [
+      /^runtime +runsc +user +\/c\.yml:3:5 \(k\)$/m,
+      /^network +build-net +user/m,
+      /^network time +30 s +user/m,
+      /^dns +1\.1\.1\.1, ::1 +user/m,
+      /^ports +127\.0\.0\.1:any → 80\/tcp, 127\.0\.0\.1:5353 → 53\/udp +user/m,
+      /^mounts +\/a → \/b \(read-only\), \/c → \/d \(writable\) +user/m,
+      /^machine images +r\/\* +machine/m,
+      /Denied\n {2}- .*mode: airgapped.*\/etc\/acode\/policy\.yml:1:1.*Leave --network out\./,
+    ])
+      expect(text).toMatch(row);
+  });
+
+  it.each([60, 44])('cuts nothing in a terminal of %i columns, and breaks lines between words', width => {
+    const where = '/home/someone/.config/acode/config.yml:12:5 (sandbox.images.default)';
+    const policy = { ...explanation.policy, image: { value: `r/${'x'.repeat(15)}`, layer: 'user', where } as const };
+    const notes = ['A rather long note about what a reader should know, which is wrapped.'];
+    const text = renderExplanation({ ...explanation, policy, notes }, '.', { ...look, width }, false);
+    expect(text).not.toContain('…');
+    for (const part of ['/home/someone/.config/acode/config.yml:12:5', '(sandbox.images.default)', 'x'.repeat(15)])
+      expect(text).toContain(part);
+    const [, policyPart = ''] = text.split('\n\n');
+    const withoutPath = policyPart.split('\n').filter(line => !line.includes('/home/'));
+    for (const line of [...withoutPath, ...(text.split('Notes\n')[1]?.split('\n\n')[0]?.split('\n') ?? [])])
+      expect(line.length).toBeLessThanOrEqual(width);
+  });
+
+  it('shows the engine request to who wants to know everything, a long filter abbreviated', () => {
+    const engineRequest = { HostConfig: { SecurityOpt: [`seccomp={${'"a":1,'.repeat(500)}}`] } };
+    const text = renderExplanation({ ...explanation, engineRequest }, '.', look, true);
+    expect(text).toMatch(/"seccomp=\{[^]{1,80}… \(3010 characters; whole in --json\)"/);
+    expect(text).toContain('"HostConfig"');
+    expect(text).not.toContain('is shown with --verbose');
+  });
+
+  it('drives no terminal with what a file or a path holds', () => {
+    const where = '/c\u001b]0;x\u0007.yml';
+    const policy = { ...explanation.policy, image: { value: 'i\u001b[2J', layer: 'user', where } as const };
+    for (const width of [null, 60])
+      // eslint-disable-next-line no-control-regex
+      expect(renderExplanation({ ...explanation, policy }, '.', { ...look, width }, true)).not.toMatch(
+        /[\u001b\u0007]/,
+      );
   });
 });

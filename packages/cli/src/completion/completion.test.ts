@@ -17,6 +17,15 @@ describe('completion in bash', () => {
     [['acode', 'sand'], ['sandbox']],
     [['acode', 'sandbox', 'st'], ['status']],
     [['acode', 'sandbox', 'exec', '--mem'], ['--memory']],
+    [['acode', 'run', '--network', 'b'], ['bridge']],
+    [['acode', 'explain', '--pub'], ['--publish']],
+    [['acode', 'tr'], ['trust']],
+    [['acode', 'trust', '--re'], ['--revoke']],
+    [
+      ['acode', 'run', '--profile', ''],
+      ['exec', 'task', 'swarm'],
+    ],
+    [['acode', 'run', '--mount', './a:/a', '--runtime', 'runs'], ['runsc']],
     [
       ['acode', 'run', '--risk', ''],
       ['low', 'medium', 'high', 'critical'],
@@ -40,7 +49,18 @@ describe('completion', () => {
   it.each(['bash', 'zsh', 'fish'])('for %s knows every command', async shell => {
     const { status, stdout } = await call(['completion', shell]);
     expect(status).toBe(0);
-    for (const word of ['sandbox', 'status', 'exec', 'cleanup', 'inspect', 'logs', 'explain', 'max-output'])
+    for (const word of [
+      'sandbox',
+      'status',
+      'exec',
+      'cleanup',
+      'inspect',
+      'logs',
+      'explain',
+      'max-output',
+      'open-files',
+      'mount',
+    ])
       expect(stdout).toContain(word);
   });
 

@@ -29,8 +29,11 @@ const PATHS: Readonly<Record<string, Value>> = {
   '--socket': 'file',
   '--workspace': 'directory',
   '--workdir': 'directory',
+  // Its first half.
+  '--mount': 'directory',
 };
-const SUGGESTED: Readonly<Record<string, Value>> = { '--network': ['none', 'bridge'] };
+// What else there is only the engine knows.
+const SUGGESTED: Readonly<Record<string, Value>> = { '--network': ['none', 'bridge'], '--runtime': ['runc', 'runsc'] };
 
 /** Every command below a root, the root first. */
 export function vocabularyOf(command: CommandUnknownOpts, path: readonly string[] = []): Completable[] {

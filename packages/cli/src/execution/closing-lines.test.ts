@@ -1,6 +1,6 @@
-// The lines after a run name the limit, its value, who set it and how to raise it.
+// The lines after a run name the rule, its value, who set it and the way on, in the words of the command line.
 
-import type { EffectivePolicy, RunResult } from '@acode/sandbox';
+import type { Denial, RunResult } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
 import { closingLines } from './closing-lines.ts';
 
@@ -22,82 +22,85 @@ const result: RunResult = {
   correlationId: 'c',
 };
 
-const builtIn = { layer: 'built-in', where: 'default' } as const;
-const flag = (where: string) => ({ layer: 'request', where: `policy.${where}` }) as const;
-const policy: EffectivePolicy = {
-  mode: { value: 'local-only', ...builtIn },
-  runtime: { value: null, ...builtIn },
-  imageTrust: {
-    repositories: { value: [], ...builtIn },
-    machineRepositories: null,
-    anywhere: { value: false, ...builtIn },
-    requireDigest: { value: false, ...builtIn },
-  },
-  networkTimeoutMs: { value: null, ...builtIn },
-  dns: { value: [], ...builtIn },
-  ports: { value: [], ...builtIn },
-  mounts: { value: [], ...builtIn },
-  hostRoots: { value: [], ...builtIn },
-  denials: [],
-  profile: { value: 'exec', ...builtIn },
-  level: { value: 'auto', ...builtIn },
-  image: { value: 'busybox', ...builtIn },
-  pull: { value: 'missing', ...builtIn },
-  limits: {
-    memoryBytes: { value: 64 * 1024 ** 2, ...flag('limits.memoryBytes') },
-    swapBytes: { value: 0, ...builtIn },
-    cpus: { value: 1, ...builtIn },
-    pids: { value: 8, layer: 'user', where: '/home/u/config.yml (sandbox.defaults.pids_limit)' },
-    openFiles: { value: 1024, ...builtIn },
-    tmpBytes: { value: 1, ...builtIn },
-    outputBytes: { value: 10 * 1024 ** 2, ...builtIn },
-  },
-  timeoutMs: { value: 2000, ...flag('timeoutMs') },
-  network: { value: 'none', ...builtIn },
-  workspace: { value: 'direct', ...builtIn },
-  user: { value: { uid: 1, gid: 1 }, ...builtIn },
-  warnings: [],
-};
+const linesOf = (denial: Denial): string[] => closingLines({ ...result, denials: [denial] }, ['x'], false);
 
 describe('the lines after a run', () => {
   it('are none where nothing was hit', () => {
-    expect(closingLines(result, policy, 'true')).toEqual([]);
+    expect(closingLines(result, 'true', false)).toEqual([]);
   });
 
-  it.each<[string, Partial<RunResult>, string[]]>([
-    ['time', { timedOut: true, limitExceeded: 'time', exitCode: null }, ['ACODE-SBX-007', '2 s', '--timeout']],
+  it.each<[string, Denial, string]>([
     [
-      'memory, also with exit status 0',
-      { oomKilled: true, limitExceeded: 'memory' },
-      ['ACODE-SBX-004', 'memory', '64 MiB', 'set by --memory', '--memory 128'],
+      'a limit that an option set',
+      {
+        rule: 'memory limit of 64 MiB',
+        setBy: 'the request, policy.limits.memoryBytes',
+        remedy:
+          'Use less, or ask for more: policy.limits.memoryBytes (on the command line --memory 128). A ceiling of the user or the machine still counts.',
+        detail: 'a process was killed for want of memory',
+      },
+      'ACODE-SBX-004: memory limit of 64 MiB, set by --memory. Use less, or ask for --memory 128. A ceiling of the user or the machine still counts. [a process was killed for want of memory]',
     ],
-    ['processes', { limitExceeded: 'pids' }, ['ACODE-SBX-004', 'limit of 8', 'pids_limit', '--pids 16']],
     [
-      'output',
-      { dropped: { stdout: 7, stderr: 3 }, limitExceeded: 'output' },
-      ['ACODE-SBX-004', '10 MiB', 'the built-in default', '--max-output 20', '7 bytes', '3 bytes'],
+      'time that a file limits',
+      {
+        rule: 'time limit of 2 s',
+        setBy: 'your configuration, /home/u/config.yml:3:5 (sandbox.defaults.timeout_seconds)',
+        remedy: 'Use less, or ask for more: policy.timeoutMs (on the command line --timeout 4).',
+      },
+      'ACODE-SBX-007: time limit of 2 s, set by your configuration, /home/u/config.yml:3:5 (sandbox.defaults.timeout_seconds). Use less, or ask for --timeout 4.',
     ],
-  ])('tell about %s', (_, hit, parts) => {
-    const lines = closingLines({ ...result, ...hit }, policy, ['x']);
-    expect(lines).toHaveLength(1);
-    for (const part of parts) expect(lines[0]).toContain(part);
+    [
+      'a network that seems to have been wanted',
+      {
+        rule: 'the sandbox has no network',
+        setBy: 'the built-in default',
+        remedy:
+          'Trying again cannot help. Put it into the image; or ask for policy.network: bridge (on the command line --network bridge), which needs consent.',
+      },
+      'denied: the sandbox has no network, set by the built-in default. Trying again cannot help. Put it into the image; or ask for --network bridge, which needs consent.',
+    ],
+    [
+      'a workspace that is read-only',
+      {
+        rule: 'the workspace is read-only',
+        setBy: 'the request, policy.workspace',
+        remedy: 'Write to /tmp; or ask for policy.workspace: direct (on the command line, leave --readonly out).',
+      },
+      'denied: the workspace is read-only, set by --readonly. Write to /tmp; or leave --readonly out.',
+    ],
+    [
+      'a root that is read-only',
+      {
+        rule: 'the sandbox’s own file system is read-only',
+        setBy: 'the built-in rules',
+        remedy: 'Choose an image that has it with policy.image (on the command line --image).',
+      },
+      'denied: the sandbox’s own file system is read-only, set by the built-in rules. Choose an image that has it with --image.',
+    ],
+    [
+      'a rule in the words of fields alone',
+      {
+        rule: 'policy.dns is not allowed',
+        setBy: 'the machine’s policy, /etc/acode/policy.yml:1:1',
+        remedy: 'Leave policy.dns out.',
+      },
+      'denied: --dns is not allowed, set by the machine’s policy, /etc/acode/policy.yml:1:1. Leave --dns out.',
+    ],
+  ])('tell about %s', (_, denial, line) => {
+    expect(linesOf(denial)).toEqual([line]);
   });
 
-  it('tell about each limit that was hit', () => {
-    const hit = { timedOut: true, oomKilled: true, dropped: { stdout: 1, stderr: 0 } };
-    expect(closingLines({ ...result, ...hit }, policy, 'x')).toHaveLength(3);
-  });
-
-  it('tell the limit also where its value could not be asked for', () => {
-    const hit = { timedOut: true, oomKilled: true };
-    expect(closingLines({ ...result, ...hit }, null, 'x').map(line => line.slice(0, 13))).toEqual([
-      'ACODE-SBX-007',
-      'ACODE-SBX-004',
-    ]);
+  it('tell about each denial, and then about what was left behind', () => {
+    const denial = { rule: 'r', setBy: 's', remedy: 'm' };
+    const riskyChanges = [{ path: 'p', kind: 'ci-file', reason: 'why' } as const];
+    const lines = closingLines({ ...result, denials: [denial, denial], riskyChanges }, 'x', false);
+    expect(lines).toHaveLength(4);
+    expect(lines[3]).toContain('ci-file');
   });
 
   it('tell a shell line that ended with 127 what that means, and say nothing to a program that did', () => {
-    expect(closingLines({ ...result, exitCode: 127 }, null, 'gti')[0]).toContain('busybox may not have it');
-    expect(closingLines({ ...result, exitCode: 127 }, null, ['gti'])).toEqual([]);
+    expect(closingLines({ ...result, exitCode: 127 }, 'gti', false)[0]).toContain('busybox may not have it');
+    expect(closingLines({ ...result, exitCode: 127 }, ['gti'], false)).toEqual([]);
   });
 });

@@ -1,7 +1,7 @@
 // Runs one command and lets its output, its input and its end pass through as if it ran here.
 
 import { AcodeError } from '@acode/sandbox';
-import type { Acode, Command, EffectivePolicy, RunRequest, RunResult } from '@acode/sandbox';
+import type { Acode, Command, PublishedPort, RunRequest, RunResult } from '@acode/sandbox';
 import { commandOf } from '../arguments/command-words.ts';
 import { requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
@@ -15,7 +15,6 @@ const TIMED_OUT = 124;
 const FAILED = 125;
 /** What a shell reports for a program that was ended by SIGPIPE. */
 export const NOBODY_READS = 141;
-const LOOK_UP_MS = 2000;
 
 /** The command that the words of a call mean. */
 export function commandIn(call: Call, words: readonly string[], flags: readonly string[]): Command {
@@ -30,12 +29,12 @@ export async function execute(
   flags: readonly string[],
 ): Promise<number> {
   const command = commandIn(call, words, flags);
-  const request = requestOf(options, (await call.place()).inside);
+  const request = requestOf(options, await call.place());
   return call.withHost(async acode => {
     const result = await run(call, acode, command, request);
     if (result === null) return NOBODY_READS;
     if (call.options.json) await call.printJson('acode.run/1', result);
-    await sayClosingLines(call, acode, { command, request, result });
+    await sayClosingLines(call, command, result);
     return result.timedOut ? TIMED_OUT : (result.exitCode ?? FAILED);
   });
 }
@@ -50,6 +49,7 @@ async function run(call: Call, acode: Acode, command: Command, request: RunReque
       'Preparing the sandbox…',
       acode.spawn(command, { ...request, stdin: stdin.source, signal }),
     );
+    await sayPorts(call, running.ports);
     if (call.options.json) return await running.result;
     const passOn = async (source: AsyncIterable<Uint8Array>, output: Call['stdout']): Promise<void> => {
       await pump(source, output, signal);
@@ -66,6 +66,11 @@ async function run(call: Call, acode: Acode, command: Command, request: RunReque
   }
 }
 
+async function sayPorts(call: Call, ports: readonly PublishedPort[]): Promise<void> {
+  for (const { container, host, protocol } of ports)
+    await call.say(`${call.errorLook.colours.cyan('acode:')} port ${container}/${protocol} is at 127.0.0.1:${host}.\n`);
+}
+
 function withValue(result: RunResult): () => RunResult {
   return () => result;
 }
@@ -76,25 +81,8 @@ function withError(error: unknown): () => never {
   };
 }
 
-interface Ended {
-  readonly command: Command;
-  readonly request: RunRequest;
-  readonly result: RunResult;
-}
-
-async function sayClosingLines(call: Call, acode: Acode, { command, request, result }: Ended): Promise<void> {
-  const hitLimit = result.limitExceeded !== undefined || result.timedOut || result.oomKilled;
-  const policy = hitLimit ? await policyOf(acode, command, request) : null;
+async function sayClosingLines(call: Call, command: Command, result: RunResult): Promise<void> {
   const { yellow } = call.errorLook.colours;
-  for (const line of closingLines(result, policy, command)) await call.say(`${yellow('acode:')} ${oneLine(line)}\n`);
-}
-
-// The result does not say what the limits were; an engine that has become slow may not keep the caller waiting for it.
-async function policyOf(acode: Acode, command: Command, request: RunRequest): Promise<EffectivePolicy | null> {
-  try {
-    const { policy } = await acode.explain(command, { ...request, signal: AbortSignal.timeout(LOOK_UP_MS) });
-    return policy;
-  } catch {
-    return null;
-  }
+  for (const line of closingLines(result, command, call.options.verbose))
+    await call.say(`${yellow('acode:')} ${oneLine(line)}\n`);
 }

@@ -1,6 +1,6 @@
 // A failure for a person: what happened, the details, and the way on. Never a stack trace.
 
-import { inOptions } from '../arguments/request.ts';
+import { inOptions } from '../arguments/option-names.ts';
 import type { Look } from '../terminal/look.ts';
 import { oneLine } from '../terminal/text.ts';
 import type { FailureReport } from './report.ts';

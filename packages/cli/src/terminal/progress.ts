@@ -20,8 +20,8 @@ export class Progress {
     this.#enabled = enabled && output.isTerminal;
   }
 
-  /** Waits for work; the line is gone again before the result is returned. */
-  async during<Value>(text: string, work: Promise<Value>): Promise<Value> {
+  /** Waits for work; the line is gone again before the result is returned. The text may change meanwhile. */
+  async during<Value>(text: string | (() => string), work: Promise<Value>): Promise<Value> {
     if (!this.#enabled) return work;
     const began = Date.now();
     let frame = 0;
@@ -29,7 +29,9 @@ export class Progress {
       const waited = Date.now() - began;
       if (waited < PATIENCE_MS) return;
       const mark = this.#look.colours.cyan(FRAMES[frame++ % FRAMES.length] ?? '');
-      this.#output.control(`${ERASE_LINE}${mark} ${text} ${Math.floor(waited / 1000)} s`);
+      this.#output.control(
+        `${ERASE_LINE}${mark} ${typeof text === 'string' ? text : text()} ${Math.floor(waited / 1000)} s`,
+      );
     };
     const timer = setInterval(draw, FRAME_MS);
     try {

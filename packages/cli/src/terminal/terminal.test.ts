@@ -11,7 +11,7 @@ import { Output } from './output.ts';
 import { Progress } from './progress.ts';
 import { pump } from './pump.ts';
 import { fields, table } from './table.ts';
-import { cut, oneLine, widthOf } from './text.ts';
+import { cut, oneLine, widthOf, wrapped } from './text.ts';
 
 const never = new AbortController().signal;
 
@@ -34,6 +34,13 @@ describe('text', () => {
     expect(cut('abcdef', 4)).toBe('abc…');
     expect(cut('abcd', 4)).toBe('abcd');
     expect(cut('abcd', 0)).toBe('');
+  });
+
+  it('is wrapped at spaces, and never inside a word', () => {
+    expect(wrapped('a bc def /a/long/path x', 6)).toEqual(['a bc', 'def', '/a/long/path', 'x']);
+    expect(wrapped('日本 語', 5)).toEqual(['日本', '語']);
+    expect(wrapped('a b', null)).toEqual(['a b']);
+    expect(wrapped('', 3)).toEqual(['']);
   });
 
   it('from an untrusted place becomes one harmless line', () => {

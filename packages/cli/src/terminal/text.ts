@@ -35,6 +35,18 @@ export function pad(text: string, width: number): string {
   return text + ' '.repeat(Math.max(0, width - widthOf(text)));
 }
 
+/** The text in lines of a width, broken at spaces only: half a path is of no use, and a terminal breaks it itself. */
+export function wrapped(text: string, width: number | null): string[] {
+  if (width === null) return [text];
+  const lines: string[] = [];
+  for (const word of text.split(' ')) {
+    const last = lines.at(-1);
+    if (last !== undefined && widthOf(last) + 1 + widthOf(word) <= width) lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(word);
+  }
+  return lines;
+}
+
 /** One line that drives no terminal, whatever the text holds: names and commands come from untrusted places. */
 export function oneLine(text: string): string {
   // eslint-disable-next-line no-control-regex

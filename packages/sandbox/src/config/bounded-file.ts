@@ -6,6 +6,8 @@ import { open } from 'node:fs/promises';
 /** What a bounded read found. */
 export interface BoundedFile {
   readonly text: string;
+  /** The bytes as they are, where text could hide a difference. */
+  readonly bytes: Buffer;
   readonly size: number;
   readonly uid: number;
   readonly mode: number;
@@ -19,7 +21,8 @@ export async function readBoundedFile(path: string, most: number, flags = 0): Pr
     const found = await file.stat();
     if (!found.isFile()) throw new Error(`${path} is not an ordinary file`);
     const { buffer, bytesRead } = await file.read(Buffer.alloc(Math.min(most, found.size)), 0);
-    return { text: buffer.toString('utf8', 0, bytesRead), size: found.size, uid: found.uid, mode: found.mode };
+    const bytes = buffer.subarray(0, bytesRead);
+    return { text: bytes.toString('utf8'), bytes, size: found.size, uid: found.uid, mode: found.mode };
   } finally {
     await file.close();
   }

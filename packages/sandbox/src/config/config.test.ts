@@ -6,9 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { directoriesOf, ensurePrivateDirectory } from './directories.ts';
-import { checkConfig, loadUserConfig, parseConfig, readAllowRoot } from './load.ts';
+import { checkConfig, parseConfig } from './check.ts';
+import { loadUserConfig, readAllowRoot } from './load.ts';
 
-const parse = (text: string) => parseConfig(text, 'config.yml');
+const parse = (text: string) => parseConfig(text, 'config.yml').config;
 const refused = (code: string, part: string) =>
   expect.objectContaining({ code, message: expect.stringContaining(part) });
 
@@ -44,11 +45,14 @@ describe('parseConfig', () => {
   });
 
   it('refuses a key that is planned and has no effect, in words of its own', () => {
-    expect(() => parse('sandbox:\n  security:\n    seccomp_profile: unconfined\n')).toThrow(
-      refused('ACODE-SBX-016', 'sandbox.security'),
+    expect(() => parse('sandbox:\n  cache_volumes:\n    enabled: true\n')).toThrow(
+      refused('ACODE-SBX-016', 'sandbox.cache_volumes (config.yml:2:3)'),
     );
-    expect(() => parse('sandbox: { defaults: { network: true } }')).toThrow(
-      refused('ACODE-SBX-016', 'sandbox.defaults.network'),
+    expect(() => parse('sandbox: { images: { node: "node:20" } }')).toThrow(
+      refused('ACODE-SBX-016', 'sandbox.images.node'),
+    );
+    expect(() => parse('sandbox: { images: { pull_policy: always } }')).toThrow(
+      refused('ACODE-SBX-016', 'sandbox.images.pull_policy: always'),
     );
   });
 
@@ -73,7 +77,7 @@ describe('checkConfig', () => {
     expect(() => checkConfig({ sandbox: { nonsense: 1 } }, 'AcodeOptions.config')).toThrow(
       refused('ACODE-SBX-013', 'AcodeOptions.config: `sandbox.nonsense`'),
     );
-    expect(checkConfig(undefined, 'x')).toEqual({});
+    expect(checkConfig(undefined, 'x').config).toEqual({});
   });
 });
 

@@ -1,77 +1,189 @@
-// The schema of the configuration file: every key, strict, in the words of the file.
+// The schema of the configuration file: every key, strict, in the words of the file. Editors get it as JSON Schema.
 
 import { z } from 'zod';
-import { parseBytes } from './units.ts';
+import { LEVELS } from '../contract/levels.ts';
+import {
+  absolutePath,
+  address,
+  cpus,
+  imagePattern,
+  megabytes,
+  mount,
+  networkName,
+  port,
+  processes,
+  runtimeName,
+  seconds,
+  size,
+  LEAST_MEMORY,
+} from './values.ts';
 
-const seconds = z.number().positive().max(86_400);
-const megabytes = z.number().positive();
+const LEAST_TMPFS = 65_536;
 
-/** A number of megabytes, or text with a unit such as `512m` or `1.5g`. */
-const memory = z.union([megabytes, z.string()]).transform((value, context) => {
-  const bytes = typeof value === 'number' ? Math.round(value * 1024 ** 2) : parseBytes(value);
-  if (bytes !== null) return bytes;
-  context.addIssue({ code: 'custom', message: 'expected a size such as 512 (MB), 512m or 1.5g' });
-  return z.NEVER;
+const docker = z.strictObject({
+  host: z.string().optional().describe('The engine’s unix socket, as unix:///path or an absolute path.'),
 });
 
 const defaults = z.strictObject({
-  cpu_limit: z.number().min(0.01).optional(),
-  memory_mb: memory.optional(),
-  memory_swap_mb: z.int().nonnegative().optional(),
-  pids_limit: z.int().min(8).optional(),
-  open_files: z.int().positive().optional(),
-  timeout_seconds: seconds.optional(),
-  user: z.union([z.literal('host'), z.string().regex(/^\d+:\d+$/, 'expected uid:gid or host')]).optional(),
+  cpu_limit: cpus.optional().describe('CPUs of a sandbox.'),
+  memory_mb: size(LEAST_MEMORY).optional().describe('Memory of a sandbox: megabytes, or text such as 512m or 1.5g.'),
+  memory_swap_mb: megabytes.optional().describe('Swap beyond the memory, in megabytes.'),
+  pids_limit: processes.optional().describe('Processes and threads at once.'),
+  open_files: z.int().positive().optional().describe('Open files of each process.'),
+  timeout_seconds: seconds.optional().describe('Time limit of a command.'),
+  network: z.boolean().optional().describe('true is sandbox.network.mode: bridge, false is none.'),
+  user: z
+    .union([z.literal('host'), z.string().regex(/^\d+:\d+$/, 'expected uid:gid or host')])
+    .optional()
+    .describe('The user inside: host is the calling user, else "uid:gid". Never root.'),
 });
 
-const sandbox = z.strictObject({
-  docker: z.strictObject({ host: z.string().optional() }).optional(),
-  defaults: defaults.optional(),
-  images: z.strictObject({ default: z.string().min(1).optional() }).optional(),
-  mounts: z
-    .strictObject({
-      workspace_mode: z.enum(['rw', 'ro']).optional(),
-      tmpfs_size: memory.refine(bytes => bytes >= 65_536, 'expected at least 64k').optional(),
-    })
-    .optional(),
-  containers: z
-    .strictObject({
-      name_prefix: z
-        .string()
-        .regex(
-          /^[a-z0-9](?:[a-z0-9-]{0,18}[a-z0-9])?$/,
-          'expected up to 20 lower-case letters, digits and inner hyphens',
-        )
-        .optional(),
-      labels: z.record(z.string(), z.string()).optional(),
-      create_timeout_seconds: seconds.optional(),
-      stop_timeout_seconds: z.number().nonnegative().max(10).optional(),
-      max_concurrent: z.int().min(1).max(16).optional(),
-      on_limit: z.enum(['queue', 'reject']).optional(),
-      queue_timeout_seconds: seconds.optional(),
-    })
-    .optional(),
-  cleanup: z.strictObject({ timeout_seconds: seconds.optional() }).optional(),
-  retry: z
-    .strictObject({
-      attempts: z.int().min(0).max(10).optional(),
-      base_ms: z.int().positive().max(10_000).optional(),
-      factor: z.number().min(1).max(10).optional(),
-    })
-    .optional(),
-  output: z
-    .strictObject({
-      max_bytes: z.int().nonnegative().optional(),
-      save: z.boolean().optional(),
-      retention_days: z.int().positive().max(365).optional(),
-    })
-    .optional(),
+const network = z.strictObject({
+  mode: z
+    .union([z.enum(['none', 'bridge']), networkName])
+    .optional()
+    .describe('none, bridge, or the name of a network from allowed_networks.'),
+  dns_servers: z
+    .array(address)
+    .max(3)
+    .optional()
+    .describe('Addresses of up to 3 name servers, where there is a network.'),
+  ports: z.array(port).max(16).optional().describe('Ports published on 127.0.0.1, where there is a network.'),
+  allowed_networks: z.array(networkName).optional().describe('Networks of the engine that sandboxes may join.'),
+  timeout_seconds: seconds.optional().describe('How long the network stays connected.'),
+  allow_bridge: z
+    .boolean()
+    .optional()
+    .describe('Your consent to bridge: a sandbox on it reaches services of this host and the internet.'),
 });
+
+const images = z.strictObject({
+  default: z.string().min(1).optional().describe('The image when a request names none.'),
+  pull_policy: z.enum(['missing', 'never']).optional().describe('Whether an absent image may be pulled.'),
+});
+
+const mounts = z.strictObject({
+  workspace_mode: z.enum(['rw', 'ro']).optional().describe('Whether a command can write the workspace.'),
+  tmpfs_size: size(LEAST_TMPFS).optional().describe('Size of /tmp and of the home directory, which are in memory.'),
+  additional: z.array(mount).optional().describe('Further directories of the host.'),
+  allowed_host_roots: z
+    .array(absolutePath)
+    .optional()
+    .describe('Directories outside the workspace that mounts may come from.'),
+});
+
+const containers = z.strictObject({
+  name_prefix: z
+    .string()
+    .regex(/^[a-z0-9](?:[a-z0-9-]{0,18}[a-z0-9])?$/, 'expected up to 20 lower-case letters, digits and inner hyphens')
+    .optional()
+    .describe('Beginning of container names.'),
+  labels: z.record(z.string(), z.string()).optional().describe('Labels of your own on every container.'),
+  create_timeout_seconds: seconds.optional().describe('How long the engine may take to create a container.'),
+  stop_timeout_seconds: z
+    .number()
+    .nonnegative()
+    .max(10)
+    .optional()
+    .describe('How long a command has between SIGTERM and SIGKILL at its time limit.'),
+  max_concurrent: z.int().min(1).max(16).optional().describe('Sandboxes of one host at once.'),
+  on_limit: z.enum(['queue', 'reject']).optional().describe('What happens to a run when all places are taken.'),
+  queue_timeout_seconds: seconds.optional().describe('How long a run waits for a place.'),
+});
+
+const security = z.strictObject({
+  trusted_images: z
+    .array(imagePattern)
+    .optional()
+    .describe('Repositories whose images may be run, besides the built-in ones: ghcr.io/me/* for everything below.'),
+  allow_untrusted_registries: z.boolean().optional().describe('Lets images from anywhere run.'),
+  require_digest: z.boolean().optional().describe('Refuses images that are not named by digest.'),
+  allowed_runtimes: z.array(runtimeName).optional().describe('Further runtimes of the engine that may be named.'),
+  no_new_privileges: z.literal(true).optional().describe('Fixed: always true.'),
+  capabilities_drop: z
+    .tuple([z.literal('ALL')])
+    .optional()
+    .describe('Fixed: always [ALL].'),
+  capabilities_add: z.array(z.never()).max(0).optional().describe('Fixed: always empty.'),
+  seccomp_profile: z.literal('default').optional().describe('Fixed: acode’s own strict profile.'),
+  readonly_rootfs: z.literal(true).optional().describe('Fixed: always true.'),
+});
+
+const ceilings = z.strictObject({
+  cpu_limit: cpus.optional().describe('Most CPUs.'),
+  memory_mb: size(LEAST_MEMORY).optional().describe('Most memory.'),
+  memory_swap_mb: megabytes.optional().describe('Most swap, in megabytes.'),
+  pids_limit: processes.optional().describe('Most processes and threads.'),
+  open_files: z.int().positive().optional().describe('Most open files.'),
+  timeout_seconds: seconds.optional().describe('Longest time of a command, and of its network.'),
+  tmpfs_size: size(LEAST_TMPFS).optional().describe('Largest /tmp and home.'),
+  output_bytes: z.int().nonnegative().optional().describe('Most bytes of each stream.'),
+});
+
+const mode = z
+  .enum(['local-only', 'airgapped'])
+  .optional()
+  .describe('airgapped: no sandbox has a network, whatever else is set.');
+const level = z
+  .enum([...LEVELS, 'auto'])
+  .optional()
+  .describe('The isolation level; auto is the strongest there is.');
+
+const sandbox = z
+  .strictObject({
+    level,
+    runtime: runtimeName.optional().describe('The engine’s runtime by name, such as runsc; its default unless named.'),
+    docker: docker.optional(),
+    defaults: defaults.optional(),
+    network: network.optional(),
+    images: images.optional(),
+    mounts: mounts.optional(),
+    containers: containers.optional(),
+    cleanup: z
+      .strictObject({ timeout_seconds: seconds.optional().describe('How long the removal of one container is tried.') })
+      .optional(),
+    retry: z
+      .strictObject({
+        attempts: z.int().min(0).max(10).optional(),
+        base_ms: z.int().positive().max(10_000).optional(),
+        factor: z.number().min(1).max(10).optional(),
+      })
+      .optional(),
+    output: z
+      .strictObject({
+        max_bytes: z.int().nonnegative().optional().describe('How much of each stream is kept and passed on.'),
+        save: z.boolean().optional().describe('Whether the output of runs is kept.'),
+        retention_days: z.int().positive().max(365).optional().describe('After how many days it is removed.'),
+      })
+      .optional(),
+    security: security.optional(),
+    ceilings: ceilings.optional().describe('The most that anybody, a repository or a request, may ask for.'),
+  })
+  .refine(
+    ({ defaults: { network: enabled } = {}, network: { mode: named } = {} }) =>
+      enabled === undefined || named === undefined || enabled === (named !== 'none'),
+    { path: ['network', 'mode'], message: 'contradicts sandbox.defaults.network' },
+  );
 
 /** The whole file. */
 export const configSchema = z.strictObject({
-  allow_root: z.boolean().optional(),
+  allow_root: z.boolean().optional().describe('Lets acode run as root; only in your own file.'),
+  mode,
   sandbox: sandbox.optional(),
+});
+
+/** The machine’s policy: what can narrow, and nothing else. */
+export const machineSchema = z.strictObject({
+  mode,
+  sandbox: z
+    .strictObject({
+      level,
+      ceilings: ceilings.optional(),
+      network: network.pick({ allow_bridge: true, allowed_networks: true }).optional(),
+      mounts: mounts.pick({ allowed_host_roots: true }).optional(),
+      security: security.pick({ trusted_images: true, require_digest: true, allowed_runtimes: true }).optional(),
+    })
+    .optional(),
 });
 
 /**
@@ -85,43 +197,5 @@ export type ConfigInput = z.input<typeof configSchema>;
 /** Configuration after parsing: sizes in bytes. */
 export type Config = z.output<typeof configSchema>;
 
-// Keys of the planned configuration that nothing honours yet. A file that sets one is refused with a reason of its own:
-// silence would let a user believe in a protection that is not there.
-const PLANNED = new Set([
-  'mode',
-  'swarm',
-  'sandbox.enabled',
-  'sandbox.level',
-  'sandbox.require_for',
-  'sandbox.fallback',
-  'sandbox.docker.api_version',
-  'sandbox.docker.allow_remote',
-  'sandbox.defaults.network',
-  'sandbox.defaults.nproc_ulimit',
-  'sandbox.defaults.blkio',
-  'sandbox.defaults.bandwidth',
-  'sandbox.network',
-  'sandbox.images.dotnet',
-  'sandbox.images.node',
-  'sandbox.images.python',
-  'sandbox.images.combined',
-  'sandbox.images.pull_policy',
-  'sandbox.images.offline',
-  'sandbox.mounts.workspace_path',
-  'sandbox.mounts.additional',
-  'sandbox.mounts.allowed_host_roots',
-  'sandbox.mounts.tmpfs',
-  'sandbox.cache_volumes',
-  'sandbox.containers.cleanup_orphans',
-  'sandbox.containers.pull_timeout_seconds',
-  'sandbox.cleanup.on_task_complete',
-  'sandbox.cleanup.on_agent_exit',
-  'sandbox.cleanup.match_names',
-  'sandbox.cleanup.background_interval_seconds',
-  'sandbox.security',
-]);
-
-/** Whether a key is known but has no effect in this version. */
-export function isPlanned(key: string): boolean {
-  return PLANNED.has(key);
-}
+/** The machine’s policy after parsing. */
+export type MachinePolicy = z.output<typeof machineSchema>;

@@ -29,6 +29,7 @@ export type SecurityViolation =
   | 'DangerousImage'
   | 'UnverifiedImage'
   | 'UnknownRuntime'
+  | 'ReadOnlyNotHeld'
   | 'SpecMismatch'
   | 'MountMismatch'
   | 'KernelMismatch'
@@ -110,15 +111,18 @@ const ROWS = {
     exit: 125,
     example: { image: 'node:20-alpine' },
   }),
-  'ACODE-SBX-010': entry<{ violation: SecurityViolation; detail: string }>({
+  'ACODE-SBX-010': entry<{ violation: SecurityViolation; detail: string; remedy?: string }>({
     title: 'security policy violation',
     message: c => `Refused for safety (${c.violation}): ${c.detail}.`,
     hint: c =>
-      c.violation === 'PrivilegedUser' || c.violation === 'DangerousEnvironment'
+      c.remedy ??
+      (c.violation === 'PrivilegedUser' || c.violation === 'DangerousEnvironment'
         ? 'Leave the option out; the safe value is the default.'
         : c.violation === 'DangerousImage'
           ? 'Use another image, or rebuild this one without that volume.'
-          : 'Nothing of the command ran. If you did not change the engine or the directory yourself, treat this as an attack and look at what else writes there.',
+          : c.violation === 'UnknownRuntime'
+            ? 'Choose a runtime that `acode sandbox status` lists, or install it and register it with the engine.'
+            : 'Nothing of the command ran. If you did not change the engine or the directory yourself, treat this as an attack and look at what else writes there.'),
     exit: 125,
     example: { violation: 'MountMismatch', detail: '/workspace is not the directory that was checked' },
   }),
@@ -249,6 +253,13 @@ const ROWS = {
     hint: () => 'Start Docker and check with `acode sandbox status`.',
     exit: 125,
     example: { socket: '/var/run/docker.sock', reason: 'connection refused' },
+  }),
+  'ACODE-CTN-007': entry<{ limit: string; reason: string }>({
+    title: 'resource limit invalid',
+    message: c => `The limit ${c.limit} makes no sense: ${c.reason}.`,
+    hint: () => 'docs/configuration.md lists what each limit may be.',
+    exit: 125,
+    example: { limit: 'policy.limits.memoryBytes', reason: 'must be at least 6 MiB' },
   }),
   'ACODE-CTN-009': entry<{ limit: number; waitedMs: number }>({
     title: 'too many sandboxes at once',

@@ -13,6 +13,7 @@ export interface AcodeEvents {
   ContainerExited: { sandboxId: string; containerId: string; exitCode: number | null };
   ContainerRemoved: { sandboxId: string; containerId: string; durationMs: number };
   LimitExceeded: { sandboxId: string; limit: LimitName };
+  NetworkDenied: { sandboxId: string; rule: string; detail?: string };
   SecurityViolation: { sandboxId: string; containerId?: string; violation: SecurityViolation; detail: string };
 }
 

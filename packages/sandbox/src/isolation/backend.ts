@@ -13,7 +13,51 @@ export interface Capability {
   readonly available: boolean;
   readonly reason?: string;
   readonly cpus: number;
+  /** Every runtime the engine lists, with the level it is for. */
+  readonly runtimes: Readonly<Record<string, Level>>;
+  /** The runtime of a sandbox that names none. */
+  readonly standardRuntime: string;
 }
+
+/**
+ * A protection that the doctor’s controls take away from a sandbox of their own, to see that a probe works where it is
+ * missing. Not part of any policy: nothing a caller or a file says can name one.
+ */
+export type Weakening =
+  | 'seccomp'
+  | 'no-new-privileges'
+  | 'read-only-root'
+  | 'protected-paths'
+  | 'network'
+  | 'pids'
+  | 'memory'
+  | 'tmpfs-size'
+  | 'open-files'
+  | 'environment'
+  | 'verification';
+
+/** What the engine says about itself and its host, for the doctor. */
+export interface Diagnosis {
+  readonly engine: NonNullable<Status['engine']>;
+  readonly kernel: string;
+  readonly architecture: string;
+  /** The engine’s parts, such as its runtime, and their versions. */
+  readonly components: readonly { readonly name: string; readonly version: string }[];
+  /** Where the engine keeps its images and containers. */
+  readonly rootDirectory: string;
+  /** Which limits its kernel can hold a sandbox to. */
+  readonly limits: { readonly memory: boolean; readonly swap: boolean; readonly pids: boolean; readonly cpu: boolean };
+  /** The engine’s own clock. */
+  readonly systemTime: string;
+  readonly warnings: readonly string[];
+  readonly sandboxes: readonly SandboxInfo[];
+  readonly networks: readonly { readonly name: string; readonly labels: Readonly<Record<string, string>> }[];
+  /** Whether the image that was asked about is there. */
+  readonly imagePresent: boolean;
+}
+
+/** A backend whose sandboxes lack something. Disposing of it leaves the backend it came from open. */
+export interface WeakenedBackend extends Backend, AsyncDisposable {}
 
 /** A place where commands run. */
 export interface Backend {
@@ -34,6 +78,15 @@ export interface Backend {
   /** The engine behind the backend. */
   engine(signal: AbortSignal): Promise<NonNullable<Status['engine']>>;
   remove(id: string, signal: AbortSignal): Promise<void>;
+  /** Everything about the engine that the doctor judges, and whether it has an image. */
+  diagnose(image: string, signal: AbortSignal): Promise<Diagnosis>;
+  /**
+   * The same backend without some protections, for the doctor’s controls. `beforeCreate` is called when everything was
+   * validated and no container is made yet: where an attacker would exchange what was validated.
+   */
+  weakened(weakenings: readonly Weakening[], beforeCreate?: () => Promise<void>): WeakenedBackend;
+  /** Removes what sandboxes shared, once the last of them is gone; what could not be removed comes back. */
+  release(): Promise<readonly { readonly id: string; readonly reason: string }[]>;
   close(): void;
 }
 
@@ -63,8 +116,12 @@ export interface Execution {
   closeStdin(): Promise<void>;
   /** Sends a signal to every process of the command. One that has ended already is no error. */
   kill(signal: string): Promise<void>;
+  /** Takes the command’s network away while it goes on; without one, nothing. */
+  disconnect(): Promise<void>;
   /** Settles once, when the command has ended and all its output was passed on. */
   readonly ended: Promise<Ending>;
+  /** Settles when no process of the sandbox is left; rejects where that cannot be known. A command may end before. */
+  readonly dead: Promise<unknown>;
 }
 
 /** How a command ended. */

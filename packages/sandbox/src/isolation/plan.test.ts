@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import type { PolicyInput } from '../contract/policy.ts';
 import type { MountSpec } from '../contract/spec.ts';
 import { CEILINGS } from '../policy/profiles.ts';
+import { NO_LAYERS } from '../policy/layers.ts';
 import { resolvePolicy } from '../policy/resolve.ts';
 import { containerEnvironment, createRequest } from './docker/request.ts';
 import { planSandbox } from './plan.ts';
@@ -19,7 +20,7 @@ const workspaceMount = (source: string, inode: number): MountSpec => ({
   readOnly: false,
   identity: { device: 1, inode },
 });
-const engine = { network: 'none', seccomp: '{}' };
+const engine = { network: 'none', runtime: 'runc', seccomp: '{}' };
 const facts: PlanFacts = {
   level: 'docker',
   image: {
@@ -33,7 +34,7 @@ const facts: PlanFacts = {
   mounts: [workspaceMount('/w:x,source=/etc', 2)],
 };
 const policy = (input: PolicyInput = {}) =>
-  resolvePolicy(input, { config: {}, source: 'user' }, { caller: { uid: 1001, gid: 1002 }, cpus: 2 });
+  resolvePolicy(input, NO_LAYERS, { caller: { uid: 1001, gid: 1002 }, cpus: 2 });
 const plan = (input: PolicyInput = {}, more: Partial<PlanFacts> = {}) =>
   planSandbox(policy(input), { ...facts, ...more }, hash => ({
     sandboxId: 'id',
@@ -151,6 +152,7 @@ describe('createRequest', () => {
         Ulimits: [
           { Name: 'nofile', Soft: 1024, Hard: 1024 },
           { Name: 'core', Soft: 0, Hard: 0 },
+          { Name: 'fsize', Soft: 64 * 1024 ** 3, Hard: 64 * 1024 ** 3 },
         ],
         LogConfig: { Type: 'none', Config: {} },
         RestartPolicy: { Name: 'no', MaximumRetryCount: 0 },

@@ -40,7 +40,7 @@ export function planSandbox(
     workdir: WORKSPACE_TARGET,
     home: HOME,
     mounts: facts.mounts,
-    tmpfs: tmpfsSpecs(policy.limits.tmpBytes.value, facts.image.volumes),
+    tmpfs: tmpfsSpecs(policy.limits.tmpBytes.value, facts),
   };
   const hash = createHash('sha256').update(JSON.stringify(body)).digest('hex');
   return { identity: identify(hash), ...body, hash };
@@ -73,26 +73,27 @@ function imageSpec(image: ImageFacts): ImageSpec {
 }
 
 // A volume of the image would be writable as root and left on the engine; memory of a known size covers it.
-function tmpfsSpecs(bytes: number, volumes: readonly string[]): TmpfsSpec[] {
+function tmpfsSpecs(bytes: number, { image: { volumes }, mounts }: PlanFacts): TmpfsSpec[] {
   const own: TmpfsSpec[] = [
     { target: '/tmp', bytes, mode: '1777' },
     { target: '/run', bytes: Math.min(bytes, RUN_BYTES), mode: '0755' },
     { target: HOME, bytes, mode: '0700' },
   ];
-  const taken = new Set([...own.map(({ target }) => target), WORKSPACE_TARGET]);
-  const wanted = new Set(volumes.map(volumeTarget));
+  const mounted = [WORKSPACE_TARGET, ...mounts.map(({ target }) => target)];
+  const taken = new Set([...own.map(({ target }) => target), ...mounted]);
+  const wanted = new Set(volumes.map(volume => volumeTarget(volume, mounted)));
   const masks = [...wanted].filter(target => !taken.has(target)).map(target => ({ target, bytes, mode: '0755' }));
   return [...own, ...masks];
 }
 
-// A mount over the kernel’s own file systems is how runtimes were broken out of, and one inside the workspace would make
-// directories on the host, as root. An image has no business asking for either.
-function volumeTarget(volume: string): string {
+// A mount over the kernel’s own file systems is how runtimes were broken out of, and one inside the workspace, or another
+// mount, would make directories on the host, as root. An image has no business asking for either.
+function volumeTarget(volume: string, mounted: readonly string[]): string {
   const target = posix.resolve('/', volume);
-  if (target === WORKSPACE_TARGET) return target;
+  if (mounted.includes(target)) return target;
   if (
     target !== '/' &&
-    !['/proc', '/sys', '/dev', WORKSPACE_TARGET].some(tree => target === tree || target.startsWith(`${tree}/`))
+    !['/proc', '/sys', '/dev', ...mounted].some(tree => target === tree || target.startsWith(`${tree}/`))
   )
     return target;
   throw new AcodeError('ACODE-SBX-010', {

@@ -34,9 +34,11 @@ export class LazyBackend {
     return this.#capability;
   }
 
-  /** Closes it if it was ever connected. */
-  async close(): Promise<void> {
+  /** Gives back what sandboxes shared and closes the backend, if it was ever connected; says what could not be removed. */
+  async close(): Promise<readonly { readonly id: string; readonly reason: string }[]> {
     const backend = await this.#backend?.catch(() => null);
+    const left = await backend?.release();
     backend?.close();
+    return left ?? [];
   }
 }

@@ -1,21 +1,21 @@
 // The effective policy: who wins, what is clamped, what is refused.
 
 import { describe, expect, it } from 'vitest';
-import type { LoadedConfig } from '../config/load.ts';
-import { checkConfig } from '../config/load.ts';
+import { checkConfig } from '../config/check.ts';
 import type { ConfigInput } from '../config/schema.ts';
 import type { PolicyInput } from '../contract/policy.ts';
 import { decideLevel } from './decide.ts';
 import { checkEnvironment, isDangerous } from './environment.ts';
 import { assertNotRoot } from './guard.ts';
+import { NO_LAYERS } from './layers.ts';
+import type { Layers } from './layers.ts';
 import { resolvePolicy } from './resolve.ts';
 import { formatBytes, parseBytes } from '../config/units.ts';
 
 const MIB = 1024 ** 2;
 const host = { caller: { uid: 1001, gid: 1002 }, cpus: 2 };
-const none: LoadedConfig = { config: {}, source: 'user.yml' };
-const user = (config: ConfigInput): LoadedConfig => ({ config: checkConfig(config, 'user.yml'), source: 'user.yml' });
-const resolve = (input: PolicyInput, config = none) => resolvePolicy(input, config, host);
+const user = (config: ConfigInput): Layers => ({ ...NO_LAYERS, user: checkConfig(config, 'user.yml') });
+const resolve = (input: PolicyInput, layers = NO_LAYERS) => resolvePolicy(input, layers, host);
 
 describe('resolvePolicy', () => {
   it('gives every value a built-in default and says so', () => {
@@ -83,10 +83,20 @@ describe('resolvePolicy', () => {
     ).toMatchObject({ workspace: { value: 'direct' }, user: { value: host.caller } });
   });
 
-  it('has a profile for tasks', () => {
+  it('has a profile for tasks and one for swarms', () => {
     expect(resolve({ profile: 'task' })).toMatchObject({
       profile: { value: 'task' },
       limits: { cpus: { value: 0.5 } },
+    });
+    expect(resolve({ profile: 'swarm' })).toMatchObject({
+      limits: {
+        memoryBytes: { value: 4096 * MIB },
+        swapBytes: { value: 4096 * MIB },
+        cpus: { value: 2 },
+        pids: { value: 1000 },
+      },
+      timeoutMs: { value: 4 * 3600 * 1000 },
+      network: { value: 'none' },
     });
   });
 
@@ -106,23 +116,16 @@ describe('resolvePolicy', () => {
   });
 
   it('lowers a default to a small machine without a word', () => {
-    expect(resolvePolicy({}, none, { ...host, cpus: 0.5 })).toMatchObject({
+    expect(resolvePolicy({}, NO_LAYERS, { ...host, cpus: 0.5 })).toMatchObject({
       limits: { cpus: { value: 0.5 } },
       warnings: [],
     });
   });
 
   it.each<[string, PolicyInput]>([
-    ['profile', { profile: 'swarm' }],
-    ['runtime', { runtime: 'runsc' }],
     ['pull', { pull: 'always' }],
-    ['network', { network: 'bridge' }],
-    ['network', { network: { name: 'x' } }],
     ['network', { network: { allow: ['x'] } }],
-    ['ports', { ports: [{ container: 80 }] }],
-    ['dns', { dns: ['1.1.1.1'] }],
     ['workspace', { workspace: 'fork' }],
-    ['mounts', { mounts: [{ source: '/x', target: '/y' }] }],
     ['caches', { caches: ['npm'] }],
   ])('refuses %s that has no effect yet, and never ignores it', (field, input) => {
     expect(() => resolve(input)).toThrow(

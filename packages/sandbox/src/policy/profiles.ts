@@ -1,48 +1,45 @@
 // The built-in values: what a sandbox gets when nobody says anything, and the most anybody can ask for.
 
-import type { Limits } from '../contract/policy.ts';
+import type { EffectivePolicy, Limits } from '../contract/policy.ts';
 
 const MIB = 1024 ** 2;
+const GIB = 1024 ** 3;
+
+/** What a sandbox is made for. */
+export type Profile = EffectivePolicy['profile']['value'];
+
+const exec: Limits = {
+  memoryBytes: 512 * MIB,
+  swapBytes: 0,
+  cpus: 1,
+  pids: 256,
+  openFiles: 1024,
+  tmpBytes: 64 * MIB,
+  outputBytes: 10 * MIB,
+};
 
 /** The limits of each profile. */
-export const PROFILES: Readonly<Record<'exec' | 'task', Limits>> = {
-  exec: {
-    memoryBytes: 512 * MIB,
-    swapBytes: 0,
-    cpus: 1,
-    pids: 256,
-    openFiles: 1024,
-    tmpBytes: 64 * MIB,
-    outputBytes: 10 * MIB,
-  },
-  task: {
-    memoryBytes: 512 * MIB,
-    swapBytes: 0,
-    cpus: 0.5,
-    pids: 256,
-    openFiles: 1024,
-    tmpBytes: 64 * MIB,
-    outputBytes: 10 * MIB,
-  },
+export const PROFILES: Readonly<Record<Profile, Limits & { timeoutMs: number }>> = {
+  exec: { ...exec, timeoutMs: 300_000 },
+  task: { ...exec, cpus: 0.5, timeoutMs: 300_000 },
+  // A swarm’s agent builds and tests a whole project: limits and time only, the isolation is the same.
+  swarm: { ...exec, memoryBytes: 4 * GIB, swapBytes: 4 * GIB, cpus: 2, pids: 1000, timeoutMs: 4 * 3600 * 1000 },
 };
 
 /** The most that any layer may ask for. */
 export const CEILINGS: Readonly<Limits & { timeoutMs: number }> = {
-  memoryBytes: 8 * 1024 * MIB,
-  swapBytes: 8 * 1024 * MIB,
+  memoryBytes: 8 * GIB,
+  swapBytes: 8 * GIB,
   cpus: 4,
   pids: 2048,
   openFiles: 10_000,
-  tmpBytes: 4 * 1024 * MIB,
+  tmpBytes: 4 * GIB,
   outputBytes: 256 * MIB,
   timeoutMs: 24 * 3600 * 1000,
 };
 
-/** Below this the engine refuses to start anything. */
-export const LEAST_MEMORY = 6 * MIB;
-
-/** How long a command may run when nobody says. */
-export const TIMEOUT_MS = 300_000;
-
 /** The image when nobody names one. */
 export const DEFAULT_IMAGE = 'ubuntu:22.04';
+
+/** Repositories whose images may be run by anybody: official ones, whose names nobody else can take. */
+export const TRUSTED_REPOSITORIES: readonly string[] = ['docker.io/library/*', 'mcr.microsoft.com/dotnet/*'];

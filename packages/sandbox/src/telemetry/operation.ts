@@ -14,6 +14,7 @@ export const METRICS = {
   operations: 'acode_container_ops_total',
   limits: 'acode_limit_exceeded_total',
   oom: 'acode_oom_total',
+  networkDenied: 'acode_network_denied_total',
   cleanupFailures: 'acode_cleanup_failures_total',
 } as const;
 

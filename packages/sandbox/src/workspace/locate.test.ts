@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Directories } from '../config/directories.ts';
-import { isWithin, locateWorkspace, validateWorkspace, workdirFor } from './locate.ts';
+import { locateWorkspace, validateWorkspace, workdirFor } from './locate.ts';
+import { isWithin } from './places.ts';
 
 let base: string;
 let own: Directories;

@@ -1,9 +1,18 @@
 // What of the host a sandbox gets: the workspace, its protected parts over it, and further directories, each validated.
 
+import { basename, dirname } from 'node:path';
 import type { Directories } from '../config/directories.ts';
 import type { MountRequest } from '../contract/policy.ts';
 import type { MountSpec } from '../contract/spec.ts';
 import type { Workspace } from './locate.ts';
+import { isWithin, knownPlaces, nearestReal, trespass } from './places.ts';
+import type { Places } from './places.ts';
+import { protectPart, protectParts, protectedPaths } from './protected-paths.ts';
+import { refusal } from './refusal.ts';
+import { refuseSockets, validateSource } from './source.ts';
+import type { SourceRules } from './source.ts';
+import { refuseOverlap, validateTarget } from './target.ts';
+import { findWorktree } from './worktree.ts';
 
 /** What mounts are planned from. */
 export interface MountFacts {
@@ -19,6 +28,8 @@ export interface MountFacts {
   /** The engine’s socket. */
   readonly engineSocket: string;
   readonly uid: number;
+  /** Where to look for the sockets of agents; this process’s own environment unless told otherwise. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
 }
 
 /** The mounts of a sandbox, in the order they are made. */
@@ -31,8 +42,76 @@ export interface MountPlan {
 /** Validates everything a sandbox is to be given; throws ACODE-SBX-003 at the first thing it may not have. */
 export async function planMounts(facts: MountFacts): Promise<MountPlan> {
   const { workspace, target, readOnly } = facts;
+  const { directories, engineSocket, environment = process.env } = facts;
+  const [places, roots] = await Promise.all([
+    knownPlaces({ directories, engineSocket, environment }),
+    Promise.all(facts.hostRoots.map(nearestReal)),
+  ]);
+  await checkWorkspace(workspace.root, places);
+  const { root } = workspace;
+  const protecting = readOnly ? [] : await protectParts(root, target);
+  const additional = await planAdditional(facts, { places, workspace: root, roots });
+  const git = await planGit(facts, places, roots, additional);
+  const own: MountSpec = { purpose: 'workspace', source: root, target, readOnly, identity: workspace.identity };
+  return { mounts: [own, ...protecting, ...git.mounts, ...additional], notes: git.notes };
+}
+
+async function checkWorkspace(root: string, places: Places): Promise<void> {
+  const broken = trespass(root, places);
+  if (broken) throw refusal(root, broken.violation, broken.reason);
+  await refuseSockets(root);
+}
+
+async function planGit(
+  { workspace: { root }, target, readOnly, hostRoots, uid }: MountFacts,
+  places: Places,
+  roots: readonly string[],
+  additional: readonly MountSpec[],
+): Promise<MountPlan> {
+  const found = await findWorktree({ root, target, uid, places, roots: [...hostRoots, ...roots] });
+  if (!found) return { mounts: [], notes: [] };
+  if ('note' in found) return { mounts: [], notes: [found.note] };
+  if ('inside' in found) return readOnly ? { mounts: [], notes: [] } : protectInside(found.inside, root, target);
+  const { mount } = found;
+  const met = additional.find(other => isWithin(mount.target, other.target) || isWithin(other.target, mount.target));
+  if (!met) return { mounts: [mount], notes: [] };
+  return { mounts: [], notes: [`The repository of this worktree is not mounted: ${met.target} is in its place.`] };
+}
+
+// A git directory under another name, in the workspace itself: what git on the host trusts is there and not in `.git`.
+async function protectInside(gitdir: string, root: string, target: string): Promise<MountPlan> {
+  if (protectedPaths(root).includes(gitdir)) return { mounts: [], notes: [] };
+  const mount = dirname(gitdir) === root ? await protectPart(root, target, basename(gitdir)) : null;
+  if (mount) return { mounts: [mount], notes: [] };
   return {
-    mounts: [{ purpose: 'workspace', source: workspace.root, target, readOnly, identity: workspace.identity }],
-    notes: [],
+    mounts: [],
+    notes: [
+      `The repository ${gitdir} cannot be protected where it is: the command can change what git on the host runs.`,
+    ],
   };
+}
+
+async function planAdditional(facts: MountFacts, rules: SourceRules): Promise<MountSpec[]> {
+  const planned: MountSpec[] = [];
+  const targets: string[] = [];
+  for (const request of facts.additional) {
+    const source = await validateSource(request.source, rules);
+    const target = validateTarget(request.target, facts.target);
+    refuseOverlap(target, targets);
+    const readOnly = request.readOnly ?? true;
+    if (!readOnly) refuseWayRound(source.path, facts.workspace.root);
+    targets.push(target);
+    planned.push({ purpose: 'additional', source: source.path, target, readOnly, identity: source.identity });
+    // Another project that may be written is trusted by the host in the same places.
+    if (!readOnly && source.isDirectory) planned.push(...(await protectParts(source.path, target)));
+  }
+  return planned;
+}
+
+// What is read-only in the workspace would be writable through the other mount.
+function refuseWayRound(source: string, root: string): void {
+  const remedy = 'Mount it read-only.';
+  if (isWithin(root, source)) throw refusal(source, 'ProtectedPath', 'it is, or contains, the workspace', { remedy });
+  const met = protectedPaths(root).find(path => isWithin(source, path));
+  if (met) throw refusal(source, 'ProtectedPath', `it is a part of ${met}, which is read-only inside`, { remedy });
 }

@@ -6,24 +6,32 @@ import type { Level } from '../../contract/levels.ts';
 import type { EffectivePolicy } from '../../contract/policy.ts';
 import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
 import { MANAGED } from '../../lifecycle/labels.ts';
-import type { Backend, Capability, WaitingSandbox } from '../backend.ts';
+import type { Capability, Diagnosis, WaitingSandbox, WeakenedBackend, Weakening } from '../backend.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { Creation, startFailure } from './creation.ts';
-import type { Created, CreationOptions } from './creation.ts';
+import type { Created, CreationOptions, RequestBuilder } from './creation.ts';
+import { diagnoseEngine } from './diagnose.ts';
 import { DirectContainer } from './direct.ts';
 import { isNotFound } from './engine/error.ts';
 import type { Engine } from './engine/index.ts';
 import { engineFailure, reasonOf, unavailable } from './failure.ts';
 import type { EngineInfo } from './engine/system.ts';
 import { engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
+import { SandboxNetworks } from './networks.ts';
+import type { NetworkLeft } from './networks.ts';
 import { createRequest } from './request.ts';
 import type { EngineFacts } from './request.ts';
+import { Runtimes } from './runtime.ts';
+import { architectureOf } from './seccomp/profile.ts';
 import { WaitingContainer } from './waiting.ts';
+import { UnverifiedSandbox, Weakness } from './weaken.ts';
 
 /** How a backend should behave. */
 export interface DockerBackendOptions extends CreationOptions {
   /** How the engine was found. */
   readonly source: string;
+  /** What its sandboxes lack, where they are controls of the doctor’s. */
+  readonly weakness?: Weakness;
 }
 
 const CALL_MS = 10_000;
@@ -31,17 +39,21 @@ const INFO_MS = 4000;
 const SHELL = WAITING_COMMAND[0] ?? '/bin/sh';
 
 /** The Docker backend. */
-export class DockerBackend implements Backend {
+export class DockerBackend implements WeakenedBackend {
   readonly level: Level = 'docker';
   readonly #options: DockerBackendOptions;
   readonly #engine: Engine;
   readonly #creation: Creation;
+  readonly #networks: SandboxNetworks;
+  readonly #runtimes: Runtimes;
   readonly #shells = new Map<string, boolean>();
 
   constructor(options: DockerBackendOptions) {
     this.#options = options;
     this.#engine = options.engine;
     this.#creation = new Creation(options);
+    this.#networks = new SandboxNetworks(options);
+    this.#runtimes = new Runtimes(options.engine);
   }
 
   get socket(): string {
@@ -54,11 +66,16 @@ export class DockerBackend implements Backend {
     const filtered = (info.SecurityOptions ?? []).some(
       option => option.startsWith('name=seccomp') && !option.includes('profile=unconfined'),
     );
+    const known = architectureOf(info.Architecture) !== null;
+    this.#runtimes.learn(info);
     return {
       level: this.level,
-      available: filtered,
+      available: filtered && known,
       cpus: info.NCPU,
+      runtimes: this.#runtimes.levels,
+      standardRuntime: this.#runtimes.standard,
       ...(filtered ? {} : { reason: 'the engine runs containers without a seccomp filter' }),
+      ...(known ? {} : { reason: `there is no system call filter for ${info.Architecture}` }),
     };
   }
 
@@ -85,15 +102,16 @@ export class DockerBackend implements Backend {
   }
 
   describe(spec: SandboxSpec): unknown {
-    return createRequest(spec, { network: networkName(spec), seccomp: null });
+    return createRequest(spec, { network: networkName(spec), ...this.#runtimes.facts(spec) });
   }
 
   async prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox> {
     const facts = await this.#facts(spec, signal);
     if (this.#shells.get(spec.image.id) === false) return this.#direct(spec, facts);
-    const created = await this.#creation.create(spec, own => createRequest(own, facts), signal);
+    const created = await this.#creation.create(spec, await this.#builder(spec, facts), signal);
     try {
-      return await this.#start(created, facts, signal);
+      const sandbox = await this.#start(created, facts, signal);
+      return (this.#options.weakness?.verified ?? true) ? sandbox : new UnverifiedSandbox(sandbox);
     } catch (error) {
       const removed = this.#creation.remove(created.spec, created.id);
       if (!signal.aborted) await removed;
@@ -133,9 +151,33 @@ export class DockerBackend implements Backend {
     await this.#engine.containers.remove(id, { force: true, volumes: true, signal });
   }
 
+  async release(): Promise<NetworkLeft[]> {
+    return this.#networks.release();
+  }
+
+  async diagnose(image: string, signal: AbortSignal): Promise<Diagnosis> {
+    return diagnoseEngine(this.#engine, this.#options.source, image, signal);
+  }
+
+  weakened(weakenings: readonly Weakening[], beforeCreate?: () => Promise<void>): WeakenedBackend {
+    return new DockerBackend({ ...this.#options, weakness: new Weakness(this.#engine, weakenings, beforeCreate) });
+  }
+
   close(): void {
     this.#creation.oomWatch.close();
-    this.#engine.close();
+    // A weakened backend has the engine of the one it came from.
+    if (!this.#options.weakness) this.#engine.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+    await this.#options.weakness?.[Symbol.asyncDispose]();
+    this.close();
+  }
+
+  async #builder(spec: SandboxSpec, facts: EngineFacts): Promise<RequestBuilder> {
+    const build: RequestBuilder = own => createRequest(own, facts);
+    return this.#options.weakness ? this.#options.weakness.apply(build, spec) : build;
   }
 
   async #info(signal: AbortSignal): Promise<EngineInfo> {
@@ -147,8 +189,9 @@ export class DockerBackend implements Backend {
   }
 
   async #facts(spec: SandboxSpec, signal: AbortSignal): Promise<EngineFacts> {
-    signal.throwIfAborted();
-    return { network: networkName(spec), seccomp: null };
+    const runtime = await this.#runtimes.choose(spec, signal);
+    const network = await this.#networks.choose(spec, signal);
+    return { network: network.id, networkName: network.name, ...runtime };
   }
 
   async #start({ id, spec }: Created, facts: EngineFacts, signal: AbortSignal): Promise<WaitingSandbox> {
@@ -162,10 +205,17 @@ export class DockerBackend implements Backend {
       return this.#direct(spec, facts);
     }
     const container = await this.#creation.start(spec, id, connected, signal);
+    try {
+      await this.#runtimes.prove(facts.runtime, id, signal);
+    } catch (error) {
+      container.stream.destroy();
+      throw error;
+    }
     return new WaitingContainer(spec, facts, container, () => this.#creation.remove(spec, id));
   }
 
   #direct(spec: SandboxSpec, facts: EngineFacts): WaitingSandbox {
+    this.#runtimes.requireProven(facts.runtime, spec.image.reference);
     return new DirectContainer({
       spec,
       facts,

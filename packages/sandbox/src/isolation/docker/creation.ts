@@ -11,6 +11,7 @@ import type { Engine } from './engine/index.ts';
 import type { StartedContainer } from './execution.ts';
 import { engineFailure, reasonOf } from './failure.ts';
 import { OomWatch } from './oom-watch.ts';
+import { portFailure } from './ports.ts';
 
 /** What happens to a container, for whoever keeps logs. */
 export interface ContainerObserver {
@@ -192,6 +193,8 @@ export class Creation {
 /** Why a container did not start, as an error of the contract. */
 export function startFailure(spec: SandboxSpec, error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted || !(error instanceof EngineError)) return engineFailure(error, signal);
+  const clash = portFailure(spec, error);
+  if (clash) return clash;
   const { name } = spec.identity;
   const reason = reasonOf(error);
   const cause = new AcodeError('ACODE-CTN-002', { name, reason }, { cause: error });

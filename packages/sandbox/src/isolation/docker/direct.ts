@@ -12,7 +12,8 @@ import { startFailure } from './creation.ts';
 import type { Created, Creation, RequestBuilder } from './creation.ts';
 import type { Engine } from './engine/index.ts';
 import { ContainerExecution } from './execution.ts';
-import { inspectCreated } from './inspection.ts';
+import { inspectCreated, inspectStarted } from './inspection.ts';
+import { publishedPorts } from './ports.ts';
 import type { EngineFacts } from './request.ts';
 
 /** What a direct start needs. */
@@ -27,10 +28,10 @@ export interface DirectParts {
 /** A sandbox whose container is made when its command is known. */
 export class DirectContainer implements WaitingSandbox {
   readonly specHash: string;
-  readonly ports: readonly PublishedPort[] = [];
   readonly #parts: DirectParts;
   #created: Created | null = null;
   #used = false;
+  #ports: readonly PublishedPort[] = [];
 
   constructor(parts: DirectParts) {
     this.specHash = parts.spec.hash;
@@ -39,6 +40,10 @@ export class DirectContainer implements WaitingSandbox {
 
   get id(): string {
     return this.#created?.id ?? '';
+  }
+
+  get ports(): readonly PublishedPort[] {
+    return this.#ports;
   }
 
   // There is nothing to look at yet: `execute` compares what it makes before it starts it.
@@ -56,7 +61,10 @@ export class DirectContainer implements WaitingSandbox {
       await inspectCreated(engine, id, { spec, facts }, argv, signal);
       const connected = await creation.connect(id, signal);
       const container = await creation.start(spec, id, connected, signal);
-      return new ContainerExecution(container, { nonce: handover.nonce, line: null }, io, signal);
+      const given = { nonce: handover.nonce, line: null, network: facts.network };
+      const execution = new ContainerExecution(container, given, io, signal);
+      if (spec.ports.length > 0) this.#ports = publishedPorts(spec, await inspectStarted(engine, id, signal));
+      return execution;
     } catch (error) {
       throw startFailure(spec, error, signal);
     }

@@ -2,10 +2,9 @@
 
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
-import type { Usage } from '../../contract/result.ts';
 import type { CommandIo, Ending, Execution } from '../backend.ts';
 import { StatusScanner } from '../handover/status.ts';
-import type { Claim, Counters } from '../handover/status.ts';
+import type { Claim } from '../handover/status.ts';
 import type { ContainerExit } from './engine/containers.ts';
 import { demultiplex } from './engine/demultiplex.ts';
 import { EngineError } from './engine/error.ts';
@@ -13,7 +12,7 @@ import type { HijackedStream } from './engine/hijack.ts';
 import type { Engine } from './engine/index.ts';
 import { engineFailure } from './failure.ts';
 import type { OomWatch } from './oom-watch.ts';
-import { UsageSampler } from './usage.ts';
+import { UsageSampler, usageFrom } from './usage.ts';
 
 /** The parts of a started container that an execution takes over. */
 export interface StartedContainer {
@@ -40,17 +39,19 @@ export class ContainerExecution implements Execution {
   readonly #signal: AbortSignal;
   readonly #sampler: UsageSampler;
   readonly #scanners: { readonly stdout: StatusScanner; readonly stderr: StatusScanner };
+  readonly #network: string;
   #bothClaimed: () => void = () => undefined;
 
-  /** `line` hands the command over; null where the container was started with it. */
+  /** `line` hands the command over; null where the container was started with it. `network` is an id, or `none`. */
   constructor(
     container: StartedContainer,
-    { nonce, line }: { nonce: string; line: string | null },
+    { nonce, line, network }: { nonce: string; line: string | null; network: string },
     io: CommandIo,
     signal: AbortSignal,
   ) {
     this.#container = container;
     this.#signal = signal;
+    this.#network = network;
     this.#sampler = new UsageSampler(container.engine, container.id, container.clock);
     this.#scanners = {
       stdout: new StatusScanner(nonce, data => io.stdout(data)),
@@ -59,6 +60,10 @@ export class ContainerExecution implements Execution {
     this.ended = this.#run(line);
     // Whoever asks for the ending gets its error; a caller that was cancelled may never ask.
     this.ended.catch(() => undefined);
+  }
+
+  get dead(): Promise<unknown> {
+    return this.#container.exit;
   }
 
   write(data: Uint8Array | string): Promise<void> {
@@ -79,6 +84,18 @@ export class ContainerExecution implements Execution {
       // 409: it has ended meanwhile. 404: it is gone.
       if (!(error instanceof EngineError && (error.status === 409 || error.status === 404)))
         throw engineFailure(error, this.#signal);
+    }
+  }
+
+  async disconnect(): Promise<void> {
+    if (this.#network === 'none') return;
+    const { engine, id } = this.#container;
+    // With the interface go its counters, so they are read first.
+    await this.#sampler.sampleNow();
+    try {
+      await engine.networks.disconnect(this.#network, id, { signal: this.#signal, deadlineMs: CALL_MS });
+    } catch (error) {
+      throw engineFailure(error, this.#signal);
     }
   }
 
@@ -151,22 +168,13 @@ export class ContainerExecution implements Execution {
 
   #report(exitCode: number, oomKilled: boolean, claim: Claim | null): Ending {
     const counters = claim?.kind === 'exit' ? claim.counters : undefined;
-    const usage = usageFrom(counters) ?? this.#sampler.latest;
+    const usage = usageFrom(counters, this.#sampler.latest, this.#network !== 'none');
     return { exitCode, oomKilled, pidsRefused: (counters?.pidsRefused ?? 0) > 0, ...(usage ? { usage } : {}) };
   }
 }
 
 function neverStarted(why: NonNullable<Ending['neverStarted']>): Ending {
   return { exitCode: NEVER_STARTED[why], neverStarted: why, oomKilled: false, pidsRefused: false };
-}
-
-function usageFrom(counters: Counters | undefined): Usage | undefined {
-  if (counters?.peakMemoryBytes === undefined) return undefined;
-  return {
-    peakMemoryBytes: counters.peakMemoryBytes,
-    cpuMs: counters.cpuMs ?? 0,
-    throttledMs: counters.throttledMs ?? 0,
-  };
 }
 
 function delay(ms: number): Promise<undefined> {

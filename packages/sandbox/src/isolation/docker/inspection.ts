@@ -1,14 +1,16 @@
 // Step 5, the doing part: asks engine and kernel about a container and throws at the first difference from its plan.
 
+import { dirname } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { MANAGED } from '../../lifecycle/labels.ts';
-import { isWithin } from '../../workspace/locate.ts';
+import { isWithin } from '../../workspace/places.ts';
 import type { ContainerDetails, ContainerSummary } from './engine/containers.ts';
 import type { Engine } from './engine/index.ts';
 import { engineFailure } from './failure.ts';
 import { readKernelView } from './kernel.ts';
 import type { EngineFacts } from './request.ts';
+import { runtimeKind } from './runtime.ts';
 import { compareWithEngine, compareWithKernel } from './verify.ts';
 import type { Difference } from './verify.ts';
 
@@ -28,10 +30,12 @@ export async function inspectRunning(
   signal: AbortSignal,
 ): Promise<ContainerDetails> {
   const [details, others] = await ask(engine, id, signal);
-  const view = await readKernelView(details.State.Pid, id, spec);
+  // Under a kernel of its own the host’s sees the runtime’s process there, and nothing of the sandbox.
+  const { hostKernel } = runtimeKind(facts.runtime);
+  const view = hostKernel ? await readKernelView(details.State.Pid, id, spec) : null;
   if (!details.State.Running) return details;
   // A process that ended while it was looked at has no view either.
-  if (view === null) {
+  if (view === null && hostKernel) {
     const [again] = await ask(engine, id, signal);
     if (!again.State.Running) return again;
   }
@@ -55,6 +59,15 @@ export async function inspectCreated(
   refuse([...compareWithEngine(spec, facts, details, argv), ...nestedMounts(id, spec, others)]);
 }
 
+/** What the engine says of a container that was started for its command. */
+export async function inspectStarted(engine: Engine, id: string, signal: AbortSignal): Promise<ContainerDetails> {
+  try {
+    return await engine.containers.inspect(id, { signal, deadlineMs: CALL_MS });
+  } catch (error) {
+    throw engineFailure(error, signal);
+  }
+}
+
 async function ask(engine: Engine, id: string, signal: AbortSignal): Promise<[ContainerDetails, ContainerSummary[]]> {
   try {
     return await Promise.all([
@@ -66,11 +79,11 @@ async function ask(engine: Engine, id: string, signal: AbortSignal): Promise<[Co
   }
 }
 
-// Below a directory that another sandbox can write, everything may be swapped at any moment: checking it proves nothing.
-function nestedMounts(id: string, spec: SandboxSpec, others: readonly ContainerSummary[]): Difference[] {
-  const writable = others.filter(other => other.id !== id).flatMap(other => other.writableSources);
+/** Below a directory that another sandbox can write, everything may be swapped at any moment: checking it proves nothing. */
+export function nestedMounts(id: string, spec: SandboxSpec, others: readonly ContainerSummary[]): Difference[] {
+  const running = others.filter(other => other.id !== id);
   return spec.mounts.flatMap(({ source }) => {
-    const above = writable.find(directory => directory !== source && isWithin(source, directory));
+    const above = running.flatMap(other => swappableFrom(source, other))[0];
     return above
       ? [
           {
@@ -80,6 +93,12 @@ function nestedMounts(id: string, spec: SandboxSpec, others: readonly ContainerS
         ]
       : [];
   });
+}
+
+// A mount point cannot be renamed by those who have it. What lies deeper could be, by renaming a directory between the two.
+function swappableFrom(source: string, { writableSources, readOnlySources }: ContainerSummary): string[] {
+  const above = writableSources.filter(directory => directory !== source && isWithin(source, directory));
+  return above.filter(directory => !(readOnlySources.includes(source) && dirname(source) === directory));
 }
 
 function refuse(differences: readonly Difference[]): void {

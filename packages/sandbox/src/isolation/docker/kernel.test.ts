@@ -13,6 +13,8 @@ describe('parseMountinfo', () => {
       ),
     ).toEqual([
       {
+        id: '175',
+        parent: '157',
         device: '254:0',
         root: '/var/my dir',
         target: '/workspace',
@@ -22,6 +24,8 @@ describe('parseMountinfo', () => {
         superOptions: ['rw'],
       },
       {
+        id: '176',
+        parent: '157',
         device: '0:51',
         root: '/',
         target: '/tmp',
@@ -37,10 +41,11 @@ describe('parseMountinfo', () => {
 describe('parseStatus', () => {
   it('reads ids, capabilities, privileges and the filter', () => {
     const status =
-      'Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t5\t5\t5\nCapInh:\t0\nCapPrm:\t0\nCapEff:\t01\nCapBnd:\t0\nCapAmb:\t0\nNoNewPrivs:\t1\nSeccomp:\t2\n';
+      'Name:\tx\nUid:\t1\t2\t3\t4\nGid:\t5\t5\t5\t5\nGroups:\t5 7 \nCapInh:\t0\nCapPrm:\t0\nCapEff:\t01\nCapBnd:\t0\nCapAmb:\t0\nNoNewPrivs:\t1\nSeccomp:\t2\n';
     expect(parseStatus(status)).toEqual({
       uids: [1, 2, 3, 4],
       gids: [5, 5, 5, 5],
+      groups: [5, 7],
       capabilities: { CapInh: '0', CapPrm: '0', CapEff: '01', CapBnd: '0', CapAmb: '0' },
       noNewPrivileges: true,
       seccompFilter: true,

@@ -1,12 +1,15 @@
 // What the kernel says about a sandbox’s first process: read from /proc, because what an engine reports is only what it was asked for.
 
-import { readFile, readlink, stat } from 'node:fs/promises';
+import { lstat, readFile, readlink } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import type { FileIdentity, SandboxSpec } from '../../contract/spec.ts';
-import { isWithin } from '../../workspace/locate.ts';
+import { isWithin } from '../../workspace/places.ts';
 
 /** One line of mountinfo. */
 export interface KernelMount {
+  readonly id: string;
+  /** The mount it is made on. */
+  readonly parent: string;
   readonly device: string;
   /** The directory of that device which is mounted. */
   readonly root: string;
@@ -23,6 +26,8 @@ export interface KernelMount {
 export interface KernelView {
   readonly uids: readonly number[];
   readonly gids: readonly number[];
+  /** Supplementary groups. An image could name one of the host’s for the user. */
+  readonly groups: readonly number[];
   readonly capabilities: Readonly<Record<string, string>>;
   readonly noNewPrivileges: boolean;
   readonly seccompFilter: boolean;
@@ -33,6 +38,8 @@ export interface KernelView {
   readonly sources: ReadonlyMap<string, { readonly device: string; readonly root: string }>;
   /** Namespaces that the sandbox shares with us; none, if it is one. Null where they cannot be read. */
   readonly sharedNamespaces: readonly string[] | null;
+  /** Network interfaces with an address, the loopback left out. Null where they cannot be read. */
+  readonly interfaces: readonly string[] | null;
 }
 
 const NAMESPACES = ['mnt', 'pid', 'net', 'ipc', 'uts', 'cgroup'];
@@ -51,9 +58,10 @@ export async function readKernelView(pid: number, containerId: string, spec: San
   ]);
   if (groups === null || status === null || mountinfo === null || own === null || !groups.includes(containerId))
     return null;
-  const [identities, sharedNamespaces] = await Promise.all([
+  const [identities, sharedNamespaces, interfaces] = await Promise.all([
     readIdentities(directory, spec),
     readSharedNamespaces(directory),
+    readInterfaces(directory),
   ]);
   const ours = parseMountinfo(own);
   return {
@@ -62,6 +70,7 @@ export async function readKernelView(pid: number, containerId: string, spec: San
     identities,
     sources: new Map(spec.mounts.map(({ source }) => [source, locate(source, ours)])),
     sharedNamespaces,
+    interfaces,
   };
 }
 
@@ -72,24 +81,30 @@ export function parseMountinfo(content: string): KernelMount[] {
     .filter(line => line !== '')
     .map(line => {
       const [before = '', after = ''] = line.split(' - ');
-      const [type, , superOptions = ''] = after.split(' ');
-      const [, , device = '', root = '', target = '', options = '', ...optional] = before.split(' ');
+      const [type, , superOptions] = after.split(' ');
+      const [id, parent, device, root, target, options, ...optional] = before.split(' ');
       return {
-        device,
-        root: unescape(root),
-        target: unescape(target),
-        options: options.split(','),
-        shared: optional.some(field => field.startsWith('shared:') || field.startsWith('master:')),
-        type: type ?? '',
-        superOptions: superOptions.split(','),
+        id: field(id),
+        parent: field(parent),
+        device: field(device),
+        root: unescape(field(root)),
+        target: unescape(field(target)),
+        options: field(options).split(','),
+        shared: optional.some(name => /^(?:shared|master):/.test(name)),
+        type: field(type),
+        superOptions: field(superOptions).split(','),
       };
     });
+}
+
+function field(value: string | undefined): string {
+  return value ?? '';
 }
 
 /** Reads the fields of a status file that say what a process may do. */
 export function parseStatus(
   content: string,
-): Pick<KernelView, 'uids' | 'gids' | 'capabilities' | 'noNewPrivileges' | 'seccompFilter'> {
+): Pick<KernelView, 'uids' | 'gids' | 'groups' | 'capabilities' | 'noNewPrivileges' | 'seccompFilter'> {
   const fields = new Map(
     content.split('\n').map(line => {
       const colon = line.indexOf(':');
@@ -103,6 +118,7 @@ export function parseStatus(
   return {
     uids: numbers('Uid'),
     gids: numbers('Gid'),
+    groups: (fields.get('Groups') ?? '').split(/\s+/).filter(Boolean).map(Number),
     capabilities: Object.fromEntries(capabilities),
     noNewPrivileges: fields.get('NoNewPrivs') === '1',
     seccompFilter: fields.get('Seccomp') === '2',
@@ -124,7 +140,8 @@ async function readIdentities(directory: string, spec: SandboxSpec): Promise<Map
   const identities = new Map<string, FileIdentity>();
   for (const { target } of spec.mounts) {
     try {
-      const found = await stat(`${directory}/root${target}`);
+      // Not followed: a mount point is never a link, and a link would be resolved from our root instead of the sandbox’s.
+      const found = await lstat(`${directory}/root${target}`);
       identities.set(target, { device: found.dev, inode: found.ino });
     } catch {
       // Another uid, or a process that may not be looked into: the mount table alone decides then.
@@ -146,6 +163,32 @@ async function readSharedNamespaces(directory: string): Promise<string[] | null>
   }
 }
 
+// A kernel makes tunnel devices in every network namespace; they reach nothing without an address, and so without a route.
+async function readInterfaces(directory: string): Promise<string[] | null> {
+  const [routes, addresses] = await Promise.all([
+    text(`${directory}/net/route`),
+    // Absent where the kernel has no IPv6.
+    text(`${directory}/net/if_inet6`),
+  ]);
+  return routes === null ? null : parseInterfaces(routes, addresses ?? '');
+}
+
+/** The interfaces, other than the loopback, that have a route of IPv4 or an address of IPv6. */
+export function parseInterfaces(routes: string, addresses: string): string[] {
+  const rows = (content: string): string[][] =>
+    content
+      .split('\n')
+      .map(line => line.trim().split(/\s+/))
+      .filter(([first]) => first !== undefined && first !== '');
+  const names = [
+    ...rows(routes)
+      .slice(1)
+      .map(row => row[0] ?? ''),
+    ...rows(addresses).map(row => row.at(-1) ?? ''),
+  ];
+  return [...new Set(names)].filter(name => name !== 'lo').sort();
+}
+
 async function text(path: string): Promise<string | null> {
   try {
     return await readFile(path, 'utf8');
@@ -155,6 +198,6 @@ async function text(path: string): Promise<string | null> {
 }
 
 // mountinfo writes space, tab, newline and backslash as octal.
-function unescape(field: string): string {
-  return field.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+function unescape(value: string): string {
+  return value.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }

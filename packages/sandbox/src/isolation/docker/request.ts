@@ -6,6 +6,8 @@ import { WAITING_COMMAND } from '../handover/script.ts';
 
 const SHM_BYTES = 64 * 1024 ** 2;
 const BYTES_PER_INODE = 1024;
+// A file with holes costs nothing to make and everything to whoever copies or backs up the workspace.
+const FILE_BYTES = 64 * 1024 ** 3;
 
 // The name every sandbox has for itself: it says nothing about the host or the task.
 const HOSTNAME = 'sandbox';
@@ -14,6 +16,10 @@ const HOSTNAME = 'sandbox';
 export interface EngineFacts {
   /** `none`, or the id of the network: names are not unique. */
   readonly network: string;
+  /** Its name, by which an engine knows it before a container starts. */
+  readonly networkName?: string;
+  /** The runtime by name: the one that was asked for, else the engine’s default. */
+  readonly runtime: string;
   /** The system call filter as JSON text; null where the runtime has a kernel of its own and does not apply one. */
   readonly seccomp: string | null;
 }
@@ -49,8 +55,8 @@ export function containerEnvironment(spec: SandboxSpec): string[] {
   return [`HOME=${spec.home}`, 'TINI_KILL_PROCESS_GROUP=1', ...spec.image.removed];
 }
 
-/** The options that stand for the system call filter and against gaining privileges. */
-export function securityOptions({ seccomp }: EngineFacts): string[] {
+// The options that stand for the system call filter and against gaining privileges.
+function securityOptions({ seccomp }: EngineFacts): string[] {
   return ['no-new-privileges', ...(seccomp === null ? [] : [`seccomp=${seccomp}`])];
 }
 
@@ -89,6 +95,7 @@ function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unkno
     Ulimits: [
       { Name: 'nofile', Soft: limits.openFiles, Hard: limits.openFiles },
       { Name: 'core', Soft: 0, Hard: 0 },
+      { Name: 'fsize', Soft: FILE_BYTES, Hard: FILE_BYTES },
     ],
     LogConfig: { Type: 'none', Config: {} },
     RestartPolicy: { Name: 'no', MaximumRetryCount: 0 },

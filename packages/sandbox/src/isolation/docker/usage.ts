@@ -2,12 +2,15 @@
 
 import type { Clock } from '../../contract/ports.ts';
 import type { Usage } from '../../contract/result.ts';
+import type { Counters } from '../handover/status.ts';
 import type { ContainerStats } from './engine/containers.ts';
 import type { Engine } from './engine/index.ts';
 
 const FIRST_MS = 250;
 const EVERY_MS = 1000;
 const DEADLINE_MS = 2000;
+// A sample before something else that must not wait for it.
+const HURRIED_MS = 500;
 
 /** Follows one container with a sample a second; short runs are never sampled and cost nothing. */
 export class UsageSampler {
@@ -30,6 +33,11 @@ export class UsageSampler {
     return this.#latest;
   }
 
+  /** One sample out of turn; it never rejects and is given up soon. */
+  async sampleNow(): Promise<void> {
+    await this.#take(HURRIED_MS);
+  }
+
   stop(): void {
     this.#cancel();
     this.#stop.abort();
@@ -40,17 +48,48 @@ export class UsageSampler {
   }
 
   async #sample(): Promise<void> {
+    await this.#take(DEADLINE_MS);
+    if (!this.#stop.signal.aborted) this.#schedule(EVERY_MS);
+  }
+
+  async #take(deadlineMs: number): Promise<void> {
     try {
-      const stats = await this.#engine.containers.stats(this.#id, {
-        signal: this.#stop.signal,
-        deadlineMs: DEADLINE_MS,
-      });
+      const stats = await this.#engine.containers.stats(this.#id, { signal: this.#stop.signal, deadlineMs });
       this.#latest = merge(this.#latest, usageOf(stats));
     } catch {
       // A sample that cannot be had is left out; whether the run itself is well is known from its own connection.
     }
-    if (!this.#stop.signal.aborted) this.#schedule(EVERY_MS);
   }
+}
+
+/**
+ * What a run used: by the sandbox’s own account where it gave one, else by the samples. Of the network the engine’s
+ * samples are the least that counts, since the sandbox could claim less; without a network nothing is said of it.
+ */
+export function usageFrom(
+  counters: Counters | undefined,
+  sampled: Usage | undefined,
+  networked: boolean,
+): Usage | undefined {
+  const usage = claimedUsage(counters) ?? sampled;
+  if (!usage) return undefined;
+  const { peakMemoryBytes, cpuMs, throttledMs } = usage;
+  const used = { peakMemoryBytes, cpuMs, throttledMs };
+  return networked ? { ...used, ...traffic(counters, sampled) } : used;
+}
+
+function claimedUsage(counters: Counters | undefined): Usage | undefined {
+  if (counters?.peakMemoryBytes === undefined) return undefined;
+  const { peakMemoryBytes, cpuMs = 0, throttledMs = 0 } = counters;
+  return { peakMemoryBytes, cpuMs, throttledMs };
+}
+
+function traffic(
+  counters: Counters | undefined,
+  sampled: Usage | undefined,
+): Required<Pick<Usage, 'rxBytes' | 'txBytes'>> {
+  const most = (name: 'rxBytes' | 'txBytes'): number => Math.max(counters?.[name] ?? 0, sampled?.[name] ?? 0);
+  return { rxBytes: most('rxBytes'), txBytes: most('txBytes') };
 }
 
 /** Reads one sample; null where the container had no control group any more. */
@@ -63,12 +102,21 @@ export function usageOf(stats: ContainerStats): Usage | null {
     peakMemoryBytes: used,
     cpuMs: cpu / 1e6,
     throttledMs: (numberAt(stats.cpu_stats ?? {}, 'throttling_data', 'throttled_time') ?? 0) / 1e6,
+    ...trafficOf(stats),
   };
+}
+
+function trafficOf({ networks }: ContainerStats): Pick<Usage, 'rxBytes' | 'txBytes'> {
+  const interfaces = Object.values(networks ?? {});
+  if (interfaces.length === 0) return {};
+  const sum = (key: string): number => interfaces.reduce((total, one) => total + (numberAt(one, key) ?? 0), 0);
+  return { rxBytes: sum('rx_bytes'), txBytes: sum('tx_bytes') };
 }
 
 function merge(before: Usage | undefined, now: Usage | null): Usage | undefined {
   if (!now) return before;
-  return { ...now, peakMemoryBytes: Math.max(before?.peakMemoryBytes ?? 0, now.peakMemoryBytes) };
+  // An interface that is gone takes its counters with it; what was counted before stays true.
+  return { ...before, ...now, peakMemoryBytes: Math.max(before?.peakMemoryBytes ?? 0, now.peakMemoryBytes) };
 }
 
 function numberAt(record: Readonly<Record<string, unknown>>, ...way: readonly string[]): number | undefined {

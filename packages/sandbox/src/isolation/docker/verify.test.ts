@@ -1,6 +1,7 @@
 // Every single difference from the plan is found: each field the engine or the kernel reports is changed in turn.
 
 import { describe, expect, it } from 'vitest';
+import { NO_LAYERS } from '../../policy/layers.ts';
 import { resolvePolicy } from '../../policy/resolve.ts';
 import { planSandbox } from '../plan.ts';
 import type { ContainerDetails } from './engine/containers.ts';
@@ -9,7 +10,7 @@ import { parseMountinfo } from './kernel.ts';
 import { createRequest } from './request.ts';
 import { compareWithEngine, compareWithKernel } from './verify.ts';
 
-const policy = resolvePolicy({}, { config: {}, source: 'user' }, { caller: { uid: 1001, gid: 1001 }, cpus: 2 });
+const policy = resolvePolicy({}, NO_LAYERS, { caller: { uid: 1001, gid: 1001 }, cpus: 2 });
 const image = {
   reference: 'x',
   id: 'sha256:aa',
@@ -18,7 +19,7 @@ const image = {
   volumes: [],
   repositoryDigests: [],
 };
-const facts = { network: 'none', seccomp: '{}' };
+const facts = { network: 'none', runtime: 'runc', seccomp: '{}' };
 const spec = planSandbox(
   policy,
   {
@@ -60,11 +61,13 @@ function details(): ContainerDetails {
     } as unknown as ContainerDetails['Config'],
     HostConfig: {
       ...(request['HostConfig'] as object),
+      // The engine reports its default where none was asked for.
+      Runtime: 'runc',
       MaskedPaths: ['/proc/kcore', '/proc/keys', '/sys/firmware'],
       ReadonlyPaths: ['/proc/sys', '/proc/sysrq-trigger'],
     },
     Mounts: [{ Type: 'bind', Source: '/w', Destination: '/workspace', RW: true, Propagation: 'rprivate' }],
-    NetworkSettings: {},
+    NetworkSettings: { Networks: { none: {} } },
   };
 }
 
@@ -76,6 +79,7 @@ function view(): KernelView {
   return {
     uids: [1001, 1001, 1001, 1001],
     gids: [1001, 1001, 1001, 1001],
+    groups: [1001],
     capabilities: { CapEff: '0000', CapBnd: '0000' },
     noNewPrivileges: true,
     seccompFilter: true,
@@ -91,6 +95,7 @@ function view(): KernelView {
     identities: new Map([['/workspace', { device: 1, inode: 2 }]]),
     sources: new Map([['/w', { device: '8:1', root: '/w' }]]),
     sharedNamespaces: [],
+    interfaces: [],
   };
 }
 
@@ -106,6 +111,10 @@ describe('compareWithEngine', () => {
     ['CapDrop', undefined],
     ['SecurityOpt', ['no-new-privileges', 'no-new-privileges=false']],
     ['SecurityOpt', null],
+    ['SecurityOpt', ['no-new-privileges']],
+    ['SecurityOpt', ['no-new-privileges', 'seccomp=unconfined']],
+    ['Runtime', 'runsc'],
+    ['Runtime', undefined],
     ['ReadonlyRootfs', false],
     ['NetworkMode', 'bridge'],
     ['IpcMode', 'host'],
@@ -227,6 +236,7 @@ describe('compareWithKernel', () => {
     ['no filter', { seccompFilter: false }],
     ['another user', { uids: [1001, 0, 1001, 1001] }],
     ['another group', { gids: [0, 1001, 1001, 1001] }],
+    ['a group besides', { groups: [1001, 998] }],
     ['a shared namespace', { sharedNamespaces: ['net'] }],
     ['another directory by inode', { identities: new Map([['/workspace', { device: 1, inode: 3 }]]) }],
     ['another device by inode', { identities: new Map([['/workspace', { device: 9, inode: 2 }]]) }],
@@ -274,6 +284,47 @@ describe('compareWithKernel', () => {
     ],
   ])('finds %s', (_, change) => {
     expect(compareWithKernel(spec, { ...view(), ...change })).toHaveLength(1);
+  });
+
+  describe('a mount over a part of another', () => {
+    const part = { purpose: 'protected', source: '/w/.git', target: '/workspace/.git', readOnly: true } as const;
+    const nested = { ...spec, mounts: [...spec.mounts, { ...part, identity: { device: 1, inode: 3 } }] };
+    const seen = (line: string): KernelView => ({
+      ...view(),
+      mounts: [...view().mounts, ...parseMountinfo(line)],
+      identities: new Map([...view().identities, ['/workspace/.git', { device: 1, inode: 3 }]]),
+      sources: new Map([...view().sources, ['/w/.git', { device: '8:1', root: '/w/.git' }]]),
+    });
+
+    it('is as planned, by its inode and by the mount table', () => {
+      const right = seen('5 4 8:1 /w/.git /workspace/.git ro - ext4 d rw');
+      expect(compareWithKernel(nested, right)).toEqual([]);
+      expect(compareWithKernel(nested, { ...right, identities: new Map() })).toEqual([]);
+    });
+
+    it.each([
+      ['is writable', '5 4 8:1 /w/.git /workspace/.git rw - ext4 d rw'],
+      ['was made before the other and is covered by it', '5 1 8:1 /w/.git /workspace/.git ro - ext4 d rw'],
+    ])('is found where it %s', (_, line) => {
+      expect(compareWithKernel(nested, seen(line))).toMatchObject([{ violation: 'MountMismatch' }]);
+    });
+
+    it('is found where it is missing', () => {
+      expect(compareWithKernel(nested, view())).toMatchObject([{ violation: 'MountMismatch' }]);
+    });
+
+    it('is found in whatever order the engine lists mounts', () => {
+      const [first] = details().Mounts;
+      const second = {
+        Type: 'bind',
+        Source: '/w/.git',
+        Destination: '/workspace/.git',
+        RW: false,
+        Propagation: 'rprivate',
+      };
+      const listed = { ...details(), Mounts: [second, ...(first ? [first] : [])] };
+      expect(compareWithEngine(nested, facts, listed)).toEqual([]);
+    });
   });
 
   it('finds a read-only workspace that is writable', () => {

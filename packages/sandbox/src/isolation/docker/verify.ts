@@ -5,10 +5,12 @@
 
 import type { SecurityViolation } from '../../contract/errors.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
+import { isWithin } from '../../workspace/places.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import type { EngineFacts } from './request.ts';
 import type { ContainerDetails } from './engine/containers.ts';
 import type { KernelMount, KernelView } from './kernel.ts';
+import { connectionDifferences, interfaceDifferences } from './verify-network.ts';
 
 /** One difference between plan and reality. */
 export interface Difference {
@@ -34,7 +36,12 @@ export function compareWithEngine(
   const differences = checks
     .filter(([, actual, expected]) => !same(actual, expected))
     .map(([what, actual, expected]) => mismatch(what, actual, expected));
-  return [...differences, ...mountDifferences(spec, details), ...environmentDifferences(spec, details)];
+  return [
+    ...differences,
+    ...connectionDifferences(facts, details),
+    ...mountDifferences(spec, details),
+    ...environmentDifferences(spec, details),
+  ];
 }
 
 /** Everything in the kernel’s account that is not as planned. */
@@ -49,9 +56,11 @@ export function compareWithKernel(spec: SandboxSpec, view: KernelView): Differen
     wrong(`the process runs as uid ${view.uids.join(', ')} instead of ${spec.user.uid}`);
   if (view.gids.some(gid => gid !== spec.user.gid))
     wrong(`the process runs as gid ${view.gids.join(', ')} instead of ${spec.user.gid}`);
+  const foreign = view.groups.filter(group => group !== spec.user.gid);
+  if (foreign.length > 0) wrong(`the process is in the groups ${foreign.join(', ')}`);
   if (view.sharedNamespaces && view.sharedNamespaces.length > 0)
     wrong(`it shares namespaces with the host: ${view.sharedNamespaces.join(', ')}`);
-  return [...found, ...kernelMountDifferences(spec, view)];
+  return [...found, ...interfaceDifferences(spec, view), ...kernelMountDifferences(spec, view)];
 }
 
 function configChecks(spec: SandboxSpec, { Image, Config }: ContainerDetails, entrypoint: readonly string[]): Check[] {
@@ -89,6 +98,7 @@ function namespaceChecks(facts: EngineFacts, host: Record<string, unknown>): Che
     ['privileged mode', host['Privileged'], false],
     ['added capabilities', host['CapAdd'] ?? [], []],
     ['dropped capabilities', host['CapDrop'], ['ALL']],
+    ['runtime', host['Runtime'], facts.runtime],
     ['security options', host['SecurityOpt'], ['no-new-privileges', ...filter]],
     ['read-only root', host['ReadonlyRootfs'], true],
     ['ipc namespace', host['IpcMode'], 'private'],
@@ -123,13 +133,14 @@ function limitChecks({ limits }: SandboxSpec, host: Record<string, unknown>): Ch
     ['cpu limit', host['NanoCpus'], Math.max(1e7, Math.round(limits.cpus * 1e9))],
     ['process limit', host['PidsLimit'], limits.pids],
     ['shared memory', host['ShmSize'], Math.min(limits.memoryBytes, 64 * 1024 ** 2)],
-    ['out-of-memory killer', host['OomKillDisable'] ?? false, false],
+    ['out-of-memory killer', [host['OomKillDisable'] ?? false, host['OomScoreAdj']], [false, 500]],
     [
-      'open files and core size',
+      'open files, core size and file size',
       ulimits,
       [
         ['nofile', limits.openFiles, limits.openFiles],
         ['core', 0, 0],
+        ['fsize', 64 * 1024 ** 3, 64 * 1024 ** 3],
       ],
     ],
   ];
@@ -152,7 +163,9 @@ function mountDifferences(spec: SandboxSpec, details: ContainerDetails): Differe
   }));
   const tmpfs = Object.keys(details.HostConfig['Tmpfs'] ?? {}).sort();
   const differences: Difference[] = [];
-  if (!same(mounts, wanted)) differences.push({ ...mismatch('mounts', mounts, wanted), violation: 'MountMismatch' });
+  // Engines list mounts in any order.
+  if (!same(byTarget(mounts), byTarget(wanted)))
+    differences.push({ ...mismatch('mounts', mounts, wanted), violation: 'MountMismatch' });
   if (!same(tmpfs, spec.tmpfs.map(({ target }) => target).sort()))
     differences.push(
       mismatch(
@@ -200,7 +213,10 @@ function isRuntimeMount({ target, type }: KernelMount): boolean {
 }
 
 function kernelMountDifferences(spec: SandboxSpec, view: KernelView): Difference[] {
-  const differences = spec.mounts.flatMap(mount => plannedMountDifferences(mount, view));
+  const differences = spec.mounts.flatMap(mount => [
+    ...plannedMountDifferences(mount, view),
+    ...coveredDifferences(mount, spec, view),
+  ]);
   const planned = new Set([...spec.mounts, ...spec.tmpfs].map(({ target }) => target));
   for (const mount of view.mounts) {
     if (!planned.has(mount.target) && !isRuntimeMount(mount))
@@ -232,11 +248,26 @@ function plannedMountDifferences(mount: MountSpec, view: KernelView): Difference
   const swapped = identity
     ? identity.device !== mount.identity.device || identity.inode !== mount.identity.inode
     : found.device !== source?.device || found.root !== source.root;
-  if (swapped) differences.push(mounted(`${mount.target} is not the directory that was checked, but ${found.root}`));
+  if (swapped) differences.push(mounted(`${mount.target} is not what was checked, but ${found.root}`));
   if (found.options.includes('ro') !== mount.readOnly)
     differences.push(mounted(`${mount.target} is ${mount.readOnly ? 'writable' : 'read-only'}`));
   if (found.shared) differences.push(mounted(`mounts of the host would appear below ${mount.target}`));
   return differences;
+}
+
+// A mount that lies over another counts only if it was made on that one: made before it, it is covered and protects nothing,
+// although the table still shows it.
+function coveredDifferences({ target }: MountSpec, spec: SandboxSpec, view: KernelView): Difference[] {
+  const around = spec.mounts.filter(other => other.target !== target && isWithin(target, other.target));
+  const innermost = around.sort((one, other) => other.target.length - one.target.length)[0];
+  if (!innermost) return [];
+  const below = last(view.mounts, innermost.target);
+  const found = last(view.mounts, target);
+  return found && found.parent !== below?.id ? [mounted(`${target} is covered by another mount`)] : [];
+}
+
+function byTarget<Mount extends { readonly target: string }>(mounts: readonly Mount[]): Mount[] {
+  return [...mounts].sort((one, other) => (one.target < other.target ? -1 : 1));
 }
 
 function last(mounts: readonly KernelMount[], target: string): KernelMount | undefined {

@@ -9,18 +9,19 @@ import type { Handover } from '../handover/script.ts';
 import { ContainerExecution } from './execution.ts';
 import type { StartedContainer } from './execution.ts';
 import { inspectRunning } from './inspection.ts';
+import { publishedPorts } from './ports.ts';
 import type { EngineFacts } from './request.ts';
 
 /** A container that waits for its command. */
 export class WaitingContainer implements WaitingSandbox {
   readonly id: string;
   readonly specHash: string;
-  readonly ports: readonly PublishedPort[] = [];
   readonly #spec: SandboxSpec;
   readonly #facts: EngineFacts;
   readonly #container: StartedContainer;
   readonly #remove: () => Promise<void>;
   #used = false;
+  #ports: readonly PublishedPort[] = [];
 
   constructor(spec: SandboxSpec, facts: EngineFacts, container: StartedContainer, remove: () => Promise<void>) {
     this.id = container.id;
@@ -31,10 +32,18 @@ export class WaitingContainer implements WaitingSandbox {
     this.#remove = remove;
   }
 
+  get ports(): readonly PublishedPort[] {
+    return this.#ports;
+  }
+
   async verify(signal: AbortSignal): Promise<void> {
     const expected = { spec: this.#spec, facts: this.#facts };
-    const { State: state } = await inspectRunning(this.#container.engine, this.id, expected, signal);
-    if (state.Running) return;
+    const details = await inspectRunning(this.#container.engine, this.id, expected, signal);
+    const { State: state } = details;
+    if (state.Running) {
+      this.#ports = publishedPorts(this.#spec, details);
+      return;
+    }
     const reason = state.Error ? state.Error : `its first process ended at once with status ${state.ExitCode}`;
     throw new AcodeError('ACODE-SBX-006', { name: this.#spec.identity.name, reason });
   }
@@ -43,7 +52,8 @@ export class WaitingContainer implements WaitingSandbox {
     if (this.#used) throw new AcodeError('ACODE-SBX-019', { operation: 'execute' });
     this.#used = true;
     signal.throwIfAborted();
-    return new ContainerExecution(this.#container, { nonce: handover.nonce, line: handoverLine(handover) }, io, signal);
+    const given = { nonce: handover.nonce, line: handoverLine(handover), network: this.#facts.network };
+    return new ContainerExecution(this.#container, given, io, signal);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -201,6 +201,18 @@ describe('parseClaim', () => {
     });
   });
 
+  it('reads what passed the interfaces, the loopback left out, and takes nonsense for nothing', () => {
+    const net = (...lines: string[]): unknown => {
+      const claim = parseClaim(`exit 0;net|Inter-|   Receive |  Transmit| face |bytes packets|${lines.join('|')}`);
+      return claim?.kind === 'exit' ? [claim.counters.rxBytes, claim.counters.txBytes] : claim;
+    };
+    const row = (name: string, rx: string, tx: string): string => `${name}: ${rx} 1 0 0 0 0 0 0 ${tx} 2 0 0 0 0 0 0`;
+    expect(net(row('lo', '5', '5'))).toEqual([undefined, undefined]);
+    expect(net(row('lo', '5', '5'), row('eth0', '100', '7'), row('eth1', '1', '1'))).toEqual([101, 8]);
+    expect(net(row('eth0', '9'.repeat(20), '7'))).toEqual([undefined, 7]);
+    expect(net(row('eth0', '-1', '7'), 'eth0: 1 2', 'eth0:', row('eth0', '1e9', '1'))).toEqual([undefined, undefined]);
+  });
+
   it('does not believe nonsense', () => {
     expect(parseClaim('exit')).toBeNull();
     expect(parseClaim('exit 12345')).toBeNull();

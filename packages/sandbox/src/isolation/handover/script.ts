@@ -41,6 +41,9 @@ const COUNTERS = [
   'cpu.stat',
 ];
 
+// What passed each network interface of the sandbox. The lines are of the kernel’s own form, read as they are.
+const TRAFFIC = '/proc/net/dev';
+
 /** The line that hands a command over. */
 export function handoverLine(handover: Handover): string {
   const argv = typeof handover.command === 'string' ? ['/bin/sh', '-c', handover.command] : handover.command;
@@ -65,6 +68,7 @@ export function handoverLine(handover: Handover): string {
     '_acode_s=$?',
     '_acode_u=',
     `for _acode_p in ${COUNTERS.join(' ')}; do if [ -r "/sys/fs/cgroup/$_acode_p" ]; then _acode_u="$_acode_u;$_acode_p"; while read -r _acode_r; do _acode_u="$_acode_u|$_acode_r"; done <"/sys/fs/cgroup/$_acode_p"; fi; done`,
+    `if [ -r ${TRAFFIC} ]; then _acode_u="$_acode_u;net"; while read -r _acode_r; do _acode_u="$_acode_u|$_acode_r"; done <${TRAFFIC}; fi`,
     '_acode_f "exit $_acode_s$_acode_u"',
     'exit $_acode_s',
   ].join('; ')}\n`;

@@ -14,6 +14,10 @@ export interface Counters {
   readonly peakMemoryBytes: number | undefined;
   readonly cpuMs: number | undefined;
   readonly throttledMs: number | undefined;
+  /** What came in through interfaces other than the loopback. */
+  readonly rxBytes: number | undefined;
+  /** What went out through them. */
+  readonly txBytes: number | undefined;
 }
 
 const LONGEST_LINE = 16 * 1024;
@@ -104,8 +108,10 @@ export function parseClaim(line: string): Claim | null {
 
 function parseCounters(text: string): Counters {
   const files = new Map<string, Map<string, number>>();
+  let traffic: readonly Traffic[] = [];
   for (const part of text.split(';').slice(1)) {
     const [name = '', ...lines] = part.split('|');
+    if (name === 'net') traffic = lines.flatMap(readInterface);
     files.set(name, new Map(lines.map(readCounter)));
   }
   // The places of one counter in the two versions of control groups, each with what turns it into our unit.
@@ -122,7 +128,28 @@ function parseCounters(text: string): Counters {
     peakMemoryBytes: read(['memory/memory.max_usage_in_bytes', ''], ['memory.peak', '']),
     cpuMs: read(['cpuacct/cpuacct.usage', '', 1e6], ['cpu.stat', 'usage_usec', 1e3]),
     throttledMs: read(['cpu/cpu.stat', 'throttled_time', 1e6], ['cpu.stat', 'throttled_usec', 1e3]),
+    rxBytes: total(traffic.map(({ rx }) => rx)),
+    txBytes: total(traffic.map(({ tx }) => tx)),
   };
+}
+
+interface Traffic {
+  readonly rx: number;
+  readonly tx: number;
+}
+
+// `eth0: received packets … sent packets …`: eight numbers for each direction. The two lines above them are no interface.
+function readInterface(line: string): Traffic[] {
+  const match = /^\s*([^\s:]{1,32}):\s*(\d{1,20}(?:\s+\d{1,20}){8,15})\s*$/.exec(line);
+  if (!match || match[1] === 'lo') return [];
+  const numbers = (match[2] ?? '').split(/\s+/).map(Number);
+  return [{ rx: numbers[0] ?? 0, tx: numbers[8] ?? 0 }];
+}
+
+// A claim beyond what a number can hold is no number.
+function total(numbers: readonly number[]): number | undefined {
+  const sum = numbers.reduce((before, number) => before + number, 0);
+  return numbers.length === 0 || !Number.isSafeInteger(sum) ? undefined : sum;
 }
 
 // `key value`, or a lone value under the empty key.

@@ -26,6 +26,20 @@ describe('replies', () => {
     });
   });
 
+  it('a mount counts as writable unless the engine says that it is not', () => {
+    const reply = { Id: 'a', Image: 'i', ImageID: 's', Created: 1, State: 'running', Status: 'Up' };
+    const Mounts = [
+      { Type: 'bind', Source: '/w', RW: true },
+      { Type: 'bind', Source: '/w/.git', RW: false },
+      { Type: 'bind', Source: '/unknown' },
+      { Type: 'volume', Source: '/v', RW: true },
+    ];
+    expect(summaryOf(summaryReply.parse({ ...reply, Mounts }))).toMatchObject({
+      writableSources: ['/w', '/unknown'],
+      readOnlySources: ['/w/.git'],
+    });
+  });
+
   it('details keep every key, since a verifier compares what it does not expect too', () => {
     const details = {
       Id: 'a',

@@ -52,7 +52,12 @@ export const detailsReply = z.lazy(() =>
         Propagation: z.string().optional(),
       }),
     ),
-    NetworkSettings: z.looseObject({ Networks: z.record(z.string(), record()).nullish() }),
+    NetworkSettings: z.looseObject({
+      Networks: z.record(z.string(), record()).nullish(),
+      Ports: z
+        .record(z.string(), z.array(z.looseObject({ HostIp: z.string(), HostPort: z.string() })).nullish())
+        .nullish(),
+    }),
   }),
 );
 
@@ -90,6 +95,8 @@ export interface ContainerSummary {
   readonly labels: Readonly<Record<string, string>>;
   /** Directories of the host that it can write. */
   readonly writableSources: readonly string[];
+  /** Files and directories of the host that it has and cannot write. */
+  readonly readOnlySources: readonly string[];
 }
 
 /** The answer to a wait. */
@@ -137,8 +144,14 @@ export function summaryOf(reply: z.infer<typeof summaryReply>): ContainerSummary
     state: reply.State,
     status: reply.Status,
     labels: reply.Labels ?? {},
-    writableSources: (reply.Mounts ?? []).flatMap(({ Type, Source, RW }) =>
-      Type === 'bind' && RW && Source ? [Source] : [],
-    ),
+    writableSources: sources(reply, true),
+    readOnlySources: sources(reply, false),
   };
+}
+
+// What the engine leaves open counts as writable.
+function sources({ Mounts }: z.infer<typeof summaryReply>, writable: boolean): string[] {
+  return (Mounts ?? []).flatMap(({ Type, Source, RW }) =>
+    Type === 'bind' && (RW ?? true) === writable && Source ? [Source] : [],
+  );
 }

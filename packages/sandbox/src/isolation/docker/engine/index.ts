@@ -5,6 +5,7 @@ import { Containers } from './containers.ts';
 import { Events } from './events.ts';
 import { Exec } from './exec.ts';
 import { Images } from './images.ts';
+import { Networks } from './networks.ts';
 import { System } from './system.ts';
 
 /**
@@ -18,6 +19,7 @@ export class Engine implements Disposable {
   readonly connection: EngineConnection;
   readonly containers: Containers;
   readonly images: Images;
+  readonly networks: Networks;
   readonly exec: Exec;
   readonly archive: Archive;
   readonly events: Events;
@@ -27,6 +29,7 @@ export class Engine implements Disposable {
     this.connection = connection;
     this.containers = new Containers(connection);
     this.images = new Images(connection);
+    this.networks = new Networks(connection);
     this.exec = new Exec(connection);
     this.archive = new Archive(connection);
     this.events = new Events(connection);

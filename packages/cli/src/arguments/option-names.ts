@@ -1,0 +1,56 @@
+// Which option says what a field of a request says: the library speaks of fields, the command line of options.
+
+/** Which option sets which field of the policy. */
+export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
+  'policy.image': '--image',
+  'policy.runtime': '--runtime',
+  'policy.profile': '--profile',
+  'policy.limits.memoryBytes': '--memory',
+  'policy.limits.swapBytes': '--swap',
+  'policy.limits.cpus': '--cpus',
+  'policy.limits.pids': '--pids',
+  'policy.limits.openFiles': '--open-files',
+  'policy.limits.tmpBytes': '--tmp',
+  'policy.limits.outputBytes': '--max-output',
+  'policy.timeoutMs': '--timeout',
+  'policy.network': '--network',
+  'policy.dns': '--dns',
+  'policy.ports': '--publish',
+  'policy.mounts': '--mount',
+  'policy.workspace': '--readonly',
+  'policy.user': '--user',
+  'policy.pull': '--pull',
+  'policy.level': '--level',
+};
+
+// A field by its whole name with what follows it in a list (`policy.ports.0.host`); without `policy.` only where the rest
+// is no ordinary word. A longer name (`policy.networkTimeoutMs`) is another field.
+const FIELD = new RegExp(
+  `(?<![\\w.-])(?:${Object.keys(POLICY_OPTIONS).map(pattern).join('|')})(?:\\.\\d+(?:\\.[A-Za-z]+)*)?(?![\\w]|\\.[A-Za-z])`,
+  'g',
+);
+
+// Where a field and an option are not said alike, the library says both: `ask for X (on the command line Y)`.
+const ASKED_TWICE = /\bask for [^;()]{1,200} \(on the command line(,?) ([^()]{1,200})\)/g;
+const FIELD_TWICE = /\bpolicy\.[\w.]{1,60} \(on the command line ([^()]{1,200})\)/g;
+
+/** A sentence of the library about fields of the policy, in the words of the command line. */
+export function inOptions(text: string): string {
+  return shortened(text).replaceAll(FIELD, found => {
+    const name = found.replace(/^policy\./, '').replace(/\.\d.*$/, '');
+    return POLICY_OPTIONS[`policy.${name}`] ?? found;
+  });
+}
+
+function shortened(text: string): string {
+  return text
+    .replaceAll(ASKED_TWICE, (_all, comma: string, option: string) => (comma === '' ? `ask for ${option}` : option))
+    .replaceAll(FIELD_TWICE, '$1')
+    .replaceAll(/\bthe request, (?=policy\.)/g, '');
+}
+
+function pattern(field: string): string {
+  const short = field.slice('policy.'.length);
+  const prefix = /[A-Z.]/.test(short) ? String.raw`(?:policy\.)?` : String.raw`policy\.`;
+  return prefix + short.replaceAll('.', String.raw`\.`);
+}

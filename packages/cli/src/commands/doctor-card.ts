@@ -1,0 +1,82 @@
+// How the doctor’s findings look: a list of checks, and a report card that fits 80 columns and a security review.
+
+import type { AttackReport, Check, DoctorReport, Probe } from '@acode/sandbox';
+import type { Look } from '../terminal/look.ts';
+import { cut, oneLine, pad, widthOf } from '../terminal/text.ts';
+
+const WIDTH = 80;
+const TITLE_WIDTH = 22;
+const GROUPS: Readonly<Record<string, string>> = {
+  A: 'Escape',
+  B: 'Mounts',
+  C: 'Execution on the host afterwards',
+  D: 'Network',
+  E: 'Resources',
+  F: 'Secrets, policy, supply chain',
+};
+
+/** The checks for a person. */
+export function renderDoctor(report: DoctorReport, look: Look): string {
+  const { bold, green, red, yellow } = look.colours;
+  const count = (status: Check['status']): number => report.checks.filter(check => check.status === status).length;
+  const [failed, warned] = [count('fail'), count('warn')];
+  const total = `${report.checks.length} checks, ${warned} to look at, ${failed} failed (${report.durationMs} ms)`;
+  const colour = failed > 0 ? red : warned > 0 ? yellow : green;
+  return `${report.checks.map(check => checkLines(check, look)).join('')}\n${colour(bold(total))}\n`;
+}
+
+function checkLines({ status, title, seen, remedy }: Check, look: Look): string {
+  const { cyan, dim, green, red, yellow } = look.colours;
+  const mark = { ok: green('✔'), warn: yellow('!'), fail: red('✘') }[status];
+  const hint = remedy === undefined ? '' : `  ${dim('╰▶')} ${cyan('remedy:')} ${oneLine(remedy)}\n`;
+  return `${mark} ${pad(title, TITLE_WIDTH)}${oneLine(seen)}\n${hint}`;
+}
+
+/** The report card for a person. */
+export function renderCard(report: AttackReport, look: Look): string {
+  const { backend, image, grade, probes, durationMs } = report;
+  const { bold, green, red } = look.colours;
+  const count = (verdict: Probe['verdict']): number => probes.filter(probe => probe.verdict === verdict).length;
+  const failed = count('fail');
+  const line = '─'.repeat(WIDTH);
+  const about = [
+    `Engine   ${backend.engine} ${backend.version}, runtime ${backend.runtime}, level ${backend.level}`,
+    `Kernel   ${backend.kernel}`,
+    `Image    ${image}`,
+  ].map(text => `${cut(oneLine(text), WIDTH)}\n`);
+  const groups = Object.entries(GROUPS).map(([letter, title]) => {
+    const own = probes.filter(({ id }) => id.startsWith(letter));
+    return own.length === 0
+      ? ''
+      : `\n${bold(`${letter}  ${title}`)}\n${own.map(probe => probeLines(probe, look)).join('')}`;
+  });
+  const totals = `${count('pass')} passed, ${failed} failed, ${count('not-applicable')} not applicable, ${(durationMs / 1000).toFixed(1)} s`;
+  const colour = failed > 0 ? red : green;
+  return `${bold('acode: attacks on a live sandbox')}\n${about.join('')}${line}${groups.join('')}${line}\n${colour(bold(`Grade ${grade}`))}   ${totals}\n`;
+}
+
+// Two lines: what was tried and what was seen; then what showed that the attempt works.
+function probeLines({ id, title, verdict, observed, control }: Probe, look: Look): string {
+  const { dim, green, red, yellow } = look.colours;
+  const mark = { pass: green('✔'), fail: red('✘'), 'not-applicable': yellow('–') }[verdict];
+  const head = `${mark} ${pad(id, 5)}${cut(oneLine(title), 46)}`;
+  const room = WIDTH - 7;
+  const width = WIDTH - (2 + 5 + Math.min(46, widthOf(title))) - 2;
+  const fits = widthOf(observed) <= width;
+  const seen = fits ? `  ${dim(oneLine(observed))}\n` : `\n${wrapped(observed, room, verdict === 'fail' ? red : dim)}`;
+  const shown = verdict === 'not-applicable' ? '' : wrapped(`control: ${control}`, room, dim);
+  return `${head}${seen}${shown}`;
+}
+
+function wrapped(text: string, width: number, colour: (line: string) => string): string {
+  const lines: string[] = [];
+  let line = '';
+  for (const word of oneLine(text).split(' ')) {
+    if (line !== '' && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = '';
+    }
+    line = line === '' ? word : `${line} ${word}`;
+  }
+  return [...lines, line].map(one => `       ${colour(cut(one, width))}\n`).join('');
+}

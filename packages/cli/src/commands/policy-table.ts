@@ -1,0 +1,107 @@
+// The policy of a sandbox as a table in which every value says who set it, also where the terminal is narrow.
+
+import { formatBytes } from '@acode/sandbox';
+import type { EffectivePolicy, MountRequest, NetworkMode, PortRequest, Sourced } from '@acode/sandbox';
+import { POLICY_OPTIONS } from '../arguments/option-names.ts';
+import type { Look } from '../terminal/look.ts';
+import { table } from '../terminal/table.ts';
+import { oneLine, pad, widthOf, wrapped } from '../terminal/text.ts';
+
+const TITLES = ['POLICY', 'VALUE', 'SET BY', 'WHERE'] as const;
+// Side by side, less than this per line would cut what a reader came for: the file and the line.
+const GAPS = 6;
+
+type Row = readonly [name: string, value: string, layer: string, where: string];
+
+/** The whole policy for a person. Values and places are never cut: where they do not fit side by side, they stand below each other. */
+export function policyTable(policy: EffectivePolicy, look: Look): string {
+  const rows = policyRows(policy);
+  const widths = TITLES.map((title, column) =>
+    Math.max(...[title, ...rows.map(cells => cells[column] ?? '')].map(widthOf)),
+  );
+  const needed = widths.reduce((sum, width) => sum + width, GAPS);
+  return look.width === null || needed <= look.width ? table(TITLES, rows, look) : stacked(rows, look);
+}
+
+function stacked(rows: readonly Row[], look: Look): string {
+  const left = Math.max(...rows.map(([name]) => widthOf(name))) + 2;
+  const room = Math.max(1, (look.width ?? 0) - left);
+  const title = look.colours.bold(`${pad(TITLES[0], left)}${TITLES.slice(1).join(', ')}`);
+  const lines = rows.flatMap(([name, value, layer, where]) => {
+    const origin = where === '' ? layer : `${layer}, ${where}`;
+    const [first = '', ...more] = wrapped(oneLine(value), room);
+    return [
+      pad(name, left) + first,
+      ...[...more, ...wrapped(oneLine(origin), room).map(look.colours.dim)].map(line => ' '.repeat(left) + line),
+    ];
+  });
+  return [title, ...lines, ''].join('\n');
+}
+
+function policyRows(policy: EffectivePolicy): Row[] {
+  const { limits } = policy;
+  return [
+    row('mode', policy.mode, String),
+    row('profile', policy.profile, String),
+    row('level', policy.level, String),
+    row('runtime', policy.runtime, name => name ?? 'the engine’s default'),
+    row('image', policy.image, String),
+    row('pull', policy.pull, String),
+    ...imageTrustRows(policy.imageTrust),
+    row('memory', limits.memoryBytes, formatBytes),
+    row('swap', limits.swapBytes, formatBytes),
+    row('cpus', limits.cpus, String),
+    row('processes', limits.pids, String),
+    row('open files', limits.openFiles, String),
+    row('temporary files', limits.tmpBytes, formatBytes),
+    row('output', limits.outputBytes, formatBytes),
+    row('time', policy.timeoutMs, seconds),
+    row('network', policy.network, networkName),
+    row('network time', policy.networkTimeoutMs, ms => (ms === null ? 'as long as the command' : seconds(ms))),
+    row('dns', policy.dns, listed),
+    row('ports', policy.ports, ports => listed(ports.map(portText))),
+    row('workspace', policy.workspace, String),
+    row('mounts', policy.mounts, mounts => listed(mounts.map(mountText))),
+    row('host roots', policy.hostRoots, listed),
+    row('user', policy.user, ({ uid, gid }) => `${uid}:${gid}`),
+  ];
+}
+
+function imageTrustRows(trust: EffectivePolicy['imageTrust']): Row[] {
+  return [
+    row('trusted images', trust.repositories, listed),
+    ...(trust.machineRepositories === null ? [] : [row('machine images', trust.machineRepositories, listed)]),
+    row('any image', trust.anywhere, yesOrNo),
+    row('digest needed', trust.requireDigest, yesOrNo),
+  ];
+}
+
+function row<Value>(name: string, sourced: Sourced<Value>, shown: (value: Value) => string): Row {
+  const { layer, where, value } = sourced;
+  const place = layer === 'request' ? (POLICY_OPTIONS[where] ?? where) : where;
+  return [name, shown(value), layer === 'request' ? 'this call' : layer, layer === 'built-in' ? '' : place];
+}
+
+function seconds(milliseconds: number): string {
+  return `${milliseconds / 1000} s`;
+}
+
+function yesOrNo(value: boolean): string {
+  return value ? 'yes' : 'no';
+}
+
+function listed(items: readonly string[]): string {
+  return items.length === 0 ? 'none' : items.join(', ');
+}
+
+function networkName(network: NetworkMode): string {
+  return typeof network === 'string' ? network : network.name;
+}
+
+function portText({ container, host, protocol }: PortRequest): string {
+  return `127.0.0.1:${host ?? 'any'} → ${container}/${protocol ?? 'tcp'}`;
+}
+
+function mountText({ source, target, readOnly }: MountRequest): string {
+  return `${source} → ${target} (${readOnly === false ? 'writable' : 'read-only'})`;
+}

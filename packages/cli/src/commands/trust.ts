@@ -1,0 +1,85 @@
+// `acode trust`: lets the repository’s own configuration loosen the policy, for exactly the content it has now.
+
+import type { Trust, TrustReport } from '@acode/sandbox';
+import { Command, Option } from '@commander-js/extra-typings';
+import type { Call, Perform } from '../call.ts';
+import type { Look } from '../terminal/look.ts';
+import { fields } from '../terminal/table.ts';
+import { oneLine } from '../terminal/text.ts';
+
+const NO_FILE = 1;
+
+/** What is done about the file. */
+type Deed = 'granted' | 'revoked' | 'shown';
+
+/** The command. */
+export function trustCommand(perform: Perform) {
+  return new Command('trust')
+    .description('Trust the repository’s .agent/config.yml as it is now')
+    .addOption(new Option('--show', 'change nothing, only show what the file asks for').conflicts('revoke'))
+    .option('--revoke', 'end the trust')
+    .action((options, command) => perform(command, call => trust(call, deedOf(options))));
+}
+
+function deedOf({ show, revoke }: { show?: true | undefined; revoke?: true | undefined }): Deed {
+  if (show) return 'shown';
+  return revoke ? 'revoked' : 'granted';
+}
+
+async function trust(call: Call, deed: Deed): Promise<number> {
+  const report = await call.withObserver(observer => done(observer.trust, deed));
+  if (report.file === null) return sayNoFile(call, report);
+  await call.print('acode.trust/1', report, look => renderTrust(report, deed, look));
+  return 0;
+}
+
+async function done(client: Trust, deed: Deed): Promise<TrustReport> {
+  if (deed === 'revoked') return client.revoke();
+  const shown = await client.show();
+  // The content that is shown is the content that is trusted: one that changed in between is refused.
+  return deed === 'shown' || shown.hash === null ? shown : client.grant(shown.hash);
+}
+
+async function sayNoFile(call: Call, report: TrustReport): Promise<number> {
+  const { cyan, dim, red } = call.errorLook.colours;
+  if (call.options.json) await call.printJson('acode.trust/1', report);
+  else
+    await call.say(
+      `${red('acode:')} ${oneLine(report.workspace)} has no .agent/config.yml, so there is nothing to trust.\n` +
+        `${dim('╰▶')} ${cyan('hint:')} Go into the project, or name it with --workspace <directory>.\n`,
+    );
+  return NO_FILE;
+}
+
+/** The trust in a repository’s file, for a person. */
+export function renderTrust(report: TrustReport, deed: Deed, look: Look): string {
+  const { bold, green, yellow } = look.colours;
+  const { trusted, needsTrust } = report;
+  const headline = trusted ? green(bold('Trusted until its content changes')) : yellow(bold('Not trusted'));
+  const about = fields(
+    [
+      ['File', report.file ?? 'none'],
+      ['Content', report.hash ?? 'none'],
+      ['Workspace', report.workspace],
+    ],
+    look,
+  );
+  const asked =
+    needsTrust.length === 0
+      ? 'It asks for nothing that an untrusted file may not have.\n'
+      : `${bold('It asks for what an untrusted file may not have:')}\n${needsTrust.map(keyText).join('')}`;
+  return `${headline}\n${about}\n${asked}\n${wayOn(report, deed)}\n`;
+}
+
+// Keys stand below each other and are never cut: this is what the user agrees to.
+function keyText({ key, where, value }: TrustReport['needsTrust'][number]): string {
+  return `  ${oneLine(key)}: ${oneLine(value)}\n    ${oneLine(where)}\n`;
+}
+
+function wayOn({ trusted, needsTrust }: TrustReport, deed: Deed): string {
+  if (deed === 'revoked') return 'The trust was ended. `acode trust` gives it again.';
+  if (trusted) return '`acode trust --revoke` ends the trust; so does any change of the file.';
+  return needsTrust.length === 0
+    ? 'It counts as it is; there is no need to trust it.'
+    : 'Commands here are refused as long as it asks for this. Read the file; if you agree with all of it: `acode trust`.';
+}

@@ -1,0 +1,57 @@
+// The lines about what a run left behind: short, grouped, and nothing that a path could do to a reader.
+
+import type { RiskyChange } from '@acode/sandbox';
+import { describe, expect, it } from 'vitest';
+import { riskyLines } from './risky-lines.ts';
+
+const change = (path: string, kind: RiskyChange['kind'] = 'package-scripts', reason = 'npm runs it.'): RiskyChange => ({
+  path,
+  kind,
+  reason,
+});
+
+describe('the lines about risky changes', () => {
+  it('are none where there are none', () => {
+    expect(riskyLines([], true)).toEqual([]);
+  });
+
+  it('group paths by kind and reason', () => {
+    const lines = riskyLines(
+      [change('package.json'), change('x', 'symlink-out', 'points at /etc'), change('a b')],
+      false,
+    );
+    expect(lines.slice(1)).toEqual([
+      "  package-scripts (npm runs it): package.json, 'a b'",
+      '  symlink-out (points at /etc): x',
+    ]);
+  });
+
+  it('are at most ten changes, and say how many there are besides', () => {
+    const many = Array.from({ length: 25 }, (_, index) => change(`p${index}`));
+    const lines = riskyLines(many, false);
+    expect(lines).toHaveLength(3);
+    expect(lines[1]?.match(/p\d+/g)).toHaveLength(10);
+    expect(lines[2]).toBe('  and 15 more; --json has all.');
+  });
+
+  it('show one of each kind, however many there are of another', () => {
+    const many = Array.from({ length: 1000 }, (_, index) => change(`p${index}`));
+    const lines = riskyLines([...many, change('sub/.git', 'git-repository', 'git reads it')], false);
+    expect(lines.join('\n')).toContain('git-repository (git reads it): sub/.git');
+    expect(lines.at(-1)).toBe('  and 991 more; --json has all.');
+  });
+
+  it('tell that the scan was not complete only when asked for everything', () => {
+    const incomplete = change('.', 'scan-incomplete', 'too many files');
+    expect(riskyLines([incomplete], false)).toEqual([]);
+    expect(riskyLines([incomplete], true)[1]).toContain('scan-incomplete (too many files)');
+    expect(riskyLines([incomplete, change('x')], false).join('\n')).not.toContain('scan-incomplete');
+  });
+
+  it('are driven by no path: not the terminal, not the line, not the length', () => {
+    const [, line = ''] = riskyLines([change(`a\n\u001b[2J\u202e${'x'.repeat(500)}`)], false);
+    expect(line).not.toMatch(/[\n\u001b\u202e]/);
+    expect(line).toContain('a⏎␛[2J');
+    expect(line.length).toBeLessThan(200);
+  });
+});

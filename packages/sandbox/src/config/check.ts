@@ -1,0 +1,109 @@
+// Holds a configuration to its schema, whoever wrote it: a mistake is an error with its place, and nothing is ignored.
+
+import type { z } from 'zod';
+import { AcodeError } from '../contract/errors.ts';
+import { renameOldKeys } from './aliases.ts';
+import { parseDocument } from './document.ts';
+import type { Path } from './document.ts';
+import { PLANNED_VALUES, isPlanned, keysOf, nearestKey } from './keys.ts';
+import { configSchema } from './schema.ts';
+import type { Config } from './schema.ts';
+import { shapeFault } from './shape.ts';
+
+/** A configuration and where it came from. */
+export interface Loaded<Value> {
+  readonly config: Value;
+  /** A path, or `AcodeOptions.config`. */
+  readonly source: string;
+  /** The place of a key, given with dots: file, line and column where there is a file. */
+  readonly where: (key: string) => string;
+  /** Old names that were understood, in sentences. */
+  readonly warnings: readonly string[];
+}
+
+/** A user’s or a repository’s configuration. */
+export type LoadedConfig = Loaded<Config>;
+
+/** What a file or an object holds, before any schema. */
+export interface RawConfig {
+  readonly value: unknown;
+  readonly source: string;
+  readonly where: (path: Path) => string;
+}
+
+/** Refuses keys that the writer of this configuration may not set; sees the value before any schema. */
+export type KeyGuard = (value: unknown, where: (key: string) => string) => void;
+
+/** Parses the text of a configuration file. */
+export function parseConfig(text: string, source: string): LoadedConfig {
+  return holdTo(configSchema, rawConfig(text, source));
+}
+
+/** Checks a configuration that was given as an object. */
+export function checkConfig(value: unknown, source: string): LoadedConfig {
+  return holdTo(configSchema, { value, source, where: () => source });
+}
+
+/** The text of a file as a value with places. */
+export function rawConfig(text: string, source: string): RawConfig {
+  return { ...parseDocument(text, source), source };
+}
+
+/** Holds a raw configuration to a schema. */
+export function holdTo<Value>(
+  schema: z.ZodType<Value>,
+  { value: raw, source, where: placeOf }: RawConfig,
+  guard?: KeyGuard,
+): Loaded<Value> {
+  const fault = shapeFault(raw);
+  if (fault) throw invalid(placeOf(fault.path), fault.path.join('.'), fault.reason);
+  const { value, written, warnings } = renameOldKeys(raw ?? {}, placeOf);
+  const whereOf = (path: Path): string => placeOf(written.get(path.join('.')) ?? path);
+  const where = (key: string): string => whereOf(key.split('.'));
+  guard?.(value, where);
+  refusePlannedValues(value, where);
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return { config: parsed.data, source, where, warnings };
+  const issue = parsed.error.issues[0];
+  throw issue ? issueError(schema, issue, whereOf) : invalid(source, '', 'is not valid');
+}
+
+/** The value of a key, given with dots, in a value of any shape. */
+export function valueAt(value: unknown, key: string): unknown {
+  let here: unknown = value;
+  for (const step of key.split('.')) {
+    if (typeof here !== 'object' || here === null || !Object.hasOwn(here, step)) return undefined;
+    here = Object.getOwnPropertyDescriptor(here, step)?.value;
+  }
+  return here;
+}
+
+function refusePlannedValues(value: unknown, where: (key: string) => string): void {
+  const found = PLANNED_VALUES.find(planned => valueAt(value, planned.key) === planned.value);
+  if (found) throw later(`${found.key}: ${String(found.value)}`, where(found.key));
+}
+
+function issueError(schema: z.ZodType, issue: z.core.$ZodIssue, where: (path: Path) => string): AcodeError {
+  if (issue.code !== 'unrecognized_keys') return invalid(where(issue.path), issue.path.join('.'), lower(issue.message));
+  const path = [...issue.path, issue.keys[0] ?? ''];
+  const key = path.join('.');
+  if (isPlanned(key)) return later(key, where(path));
+  const near = nearestKey(key, keysOf(schema));
+  return invalid(where(path), shortened(key), `is not a known key${near === null ? '' : ` (did you mean ${near}?)`}`);
+}
+
+function later(key: string, where: string): AcodeError {
+  return new AcodeError('ACODE-SBX-016', { what: `The key ${key} (${where})`, instead: 'Take the line out for now.' });
+}
+
+function shortened(key: string): string {
+  return key.length > 120 ? `${key.slice(0, 120)}…` : key;
+}
+
+function lower(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1);
+}
+
+function invalid(source: string, key: string, reason: string): AcodeError {
+  return new AcodeError('ACODE-SBX-013', { source, key, reason });
+}

@@ -1,0 +1,154 @@
+// Which keys there are, which are still to come, and which of them a repository may set.
+
+import { isDeepStrictEqual } from 'node:util';
+import { z } from 'zod';
+
+// Keys of the planned configuration that nothing honours yet. A file that sets one is refused with a reason of its own:
+// silence would let a user believe in a protection that is not there.
+const PLANNED = new Set([
+  'swarm',
+  'sandbox.enabled',
+  'sandbox.require_for',
+  'sandbox.fallback',
+  'sandbox.docker.api_version',
+  'sandbox.docker.allow_remote',
+  'sandbox.defaults.nproc_ulimit',
+  'sandbox.defaults.blkio',
+  'sandbox.defaults.bandwidth',
+  'sandbox.images.dotnet',
+  'sandbox.images.node',
+  'sandbox.images.python',
+  'sandbox.images.combined',
+  'sandbox.images.offline',
+  'sandbox.mounts.workspace_path',
+  'sandbox.mounts.tmpfs',
+  'sandbox.cache_volumes',
+  'sandbox.containers.cleanup_orphans',
+  'sandbox.containers.pull_timeout_seconds',
+  'sandbox.cleanup.on_task_complete',
+  'sandbox.cleanup.on_agent_exit',
+  'sandbox.cleanup.match_names',
+  'sandbox.cleanup.background_interval_seconds',
+  'sandbox.output.log_dir',
+  'sandbox.docker_image',
+  'sandbox.memory_limit',
+  'sandbox.cpu_limit',
+  'sandbox.max_file_size_mb',
+  'sandbox.max_cpu_seconds',
+  'sandbox.max_virtual_memory',
+]);
+
+/** Whether a key is known but has no effect in this version. */
+export function isPlanned(key: string): boolean {
+  return PLANNED.has(key);
+}
+
+/** Values that are known but have no effect in this version. */
+export const PLANNED_VALUES: readonly { readonly key: string; readonly value: unknown }[] = [
+  { key: 'sandbox.images.pull_policy', value: 'always' },
+];
+
+/**
+ * What a repository may do with a key: set it freely; set it below the ceilings; only tighten it; loosen it once the user
+ * trusted the file; only repeat the fixed value; never; or not yet, where a host takes it once and a repository each run.
+ */
+export type RepositoryRule = 'free' | 'capped' | 'tighten' | 'trusted' | 'fixed' | 'never' | 'later';
+
+const REPOSITORY: Readonly<Record<string, RepositoryRule>> = {
+  mode: 'tighten',
+  'sandbox.level': 'tighten',
+  'sandbox.runtime': 'tighten',
+  'sandbox.defaults.cpu_limit': 'capped',
+  'sandbox.defaults.memory_mb': 'capped',
+  'sandbox.defaults.memory_swap_mb': 'capped',
+  'sandbox.defaults.pids_limit': 'capped',
+  'sandbox.defaults.open_files': 'capped',
+  'sandbox.defaults.timeout_seconds': 'capped',
+  'sandbox.defaults.network': 'trusted',
+  'sandbox.defaults.user': 'trusted',
+  'sandbox.network.mode': 'trusted',
+  'sandbox.network.dns_servers': 'trusted',
+  'sandbox.network.ports': 'trusted',
+  'sandbox.network.timeout_seconds': 'capped',
+  'sandbox.images.default': 'free',
+  'sandbox.images.pull_policy': 'tighten',
+  'sandbox.mounts.workspace_mode': 'tighten',
+  'sandbox.mounts.tmpfs_size': 'capped',
+  'sandbox.mounts.additional': 'free',
+  'sandbox.containers.labels': 'later',
+  'sandbox.containers.create_timeout_seconds': 'later',
+  'sandbox.containers.stop_timeout_seconds': 'later',
+  'sandbox.containers.max_concurrent': 'later',
+  'sandbox.containers.on_limit': 'later',
+  'sandbox.containers.queue_timeout_seconds': 'later',
+  'sandbox.retry.attempts': 'later',
+  'sandbox.retry.base_ms': 'later',
+  'sandbox.retry.factor': 'later',
+  'sandbox.output.max_bytes': 'capped',
+  'sandbox.security.require_digest': 'tighten',
+  'sandbox.security.no_new_privileges': 'fixed',
+  'sandbox.security.capabilities_drop': 'fixed',
+  'sandbox.security.capabilities_add': 'fixed',
+  'sandbox.security.seccomp_profile': 'fixed',
+  'sandbox.security.readonly_rootfs': 'fixed',
+};
+
+const FIXED: Readonly<Record<string, unknown>> = {
+  'sandbox.security.no_new_privileges': true,
+  'sandbox.security.capabilities_drop': ['ALL'],
+  'sandbox.security.capabilities_add': [],
+  'sandbox.security.seccomp_profile': 'default',
+  'sandbox.security.readonly_rootfs': true,
+};
+
+/** Whether a value is the one that a fixed key has anyway. */
+export function isFixedValue(key: string, value: unknown): boolean {
+  return isDeepStrictEqual(FIXED[key], value);
+}
+
+/** What a repository may do with a key. What is not listed, it may not touch. */
+export function repositoryRule(key: string): RepositoryRule {
+  return Object.hasOwn(REPOSITORY, key) ? (REPOSITORY[key] ?? 'never') : 'never';
+}
+
+/** Every key of a schema that holds a value, with dots. */
+export function keysOf(schema: z.ZodType, prefix = ''): string[] {
+  const bare: unknown = schema instanceof z.ZodOptional ? schema.unwrap() : schema;
+  if (!(bare instanceof z.ZodObject)) return [prefix];
+  const shape: Readonly<Record<string, unknown>> = bare.shape;
+  return Object.entries(shape).flatMap(([name, child]) => {
+    const key = prefix === '' ? name : `${prefix}.${name}`;
+    return child instanceof z.ZodType ? keysOf(child, key) : [key];
+  });
+}
+
+/** The known key that somebody probably meant; null where none is near. */
+export function nearestKey(key: string, known: readonly string[]): string | null {
+  if (key.length > 120) return null;
+  const last = key.slice(key.lastIndexOf('.') + 1);
+  // The right word in the wrong place is nearer than another word in the right one.
+  const moved = known.filter(one => one === last || one.endsWith(`.${last}`));
+  if (moved.length === 1 && moved[0] !== undefined) return moved[0];
+  const sections = known.flatMap(one => one.split('.').map((_, index, words) => words.slice(0, index + 1).join('.')));
+  const furthest = Math.max(2, Math.floor(last.length / 3));
+  let best: { key: string; distance: number } | null = null;
+  for (const candidate of new Set([...known, ...sections])) {
+    if (Math.abs(candidate.length - key.length) > furthest) continue;
+    const distance = editDistance(key, candidate);
+    if (best === null || distance < best.distance) best = { key: candidate, distance };
+  }
+  return best !== null && best.distance <= furthest ? best.key : null;
+}
+
+function editDistance(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= one.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= other.length; j += 1) {
+      const same = one[i - 1] === other[j - 1] ? 0 : 1;
+      next.push(Math.min((row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, (row[j - 1] ?? 0) + same));
+    }
+    row = next;
+  }
+  return row[other.length] ?? 0;
+}

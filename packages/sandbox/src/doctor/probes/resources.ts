@@ -1,0 +1,204 @@
+// Group E: using up what the host has, each against a sandbox without that limit.
+
+import type { RunResult } from '../../contract/result.ts';
+import { refusalOf } from '../bench.ts';
+import type { Bench, RunOptions } from '../bench.ts';
+import { answersIn, probingProgram } from '../program.ts';
+import { answerName } from '../system-calls.ts';
+import type { Outcome, Trial } from '../trial.ts';
+
+const MEBIBYTE = 1024 ** 2;
+
+const FORKS = 120;
+const FORK_LIMIT = 32;
+const FORK = `i=0; while [ $i -lt ${FORKS} ]; do sleep 1 & echo s; i=$((i+1)); done; wait`;
+
+/** More processes than allowed. */
+export const processes: Trial = {
+  about: 'processes',
+  needsShell: true,
+  attacks: [{ id: 'E1', title: 'fork bomb' }],
+  async run(bench) {
+    const policy = { limits: { pids: FORK_LIMIT } };
+    const [inside, open] = await Promise.all([forks(bench, { policy }), forks(bench, { policy, without: 'pids' })]);
+    return {
+      E1: {
+        stopped: inside.count < FORKS,
+        observed: `stopped after ${inside.count} processes${inside.ended}`,
+        controlled: open.count === FORKS,
+        control: `${open.count} processes without the limit`,
+      },
+    };
+  },
+};
+
+// A runtime with a kernel of its own may end as a whole at the limit, which stops the bomb as well.
+async function forks(bench: Bench, options: RunOptions): Promise<{ count: number; ended: string }> {
+  let text = '';
+  const onStdout = (chunk: Uint8Array): void => void (text += Buffer.from(chunk).toString('latin1'));
+  const run = bench.run(FORK, { ...options, request: { onStdout } });
+  const code = await refusalOf(run);
+  const limit = code === null ? (await run).limitExceeded : undefined;
+  const count = [...text.matchAll(/^s$/gm)].length;
+  return { count, ended: code === null ? (limit ? `, ${limit} limit reported` : '') : ', the sandbox ended with them' };
+}
+
+const ALLOCATION = 192 * MEBIBYTE;
+const MEMORY_LIMIT = 64 * MEBIBYTE;
+// Read and write; private, anonymous, every page at once.
+const ALLOCATE = { call: 'mmap', args: [0, ALLOCATION, 3, 0x8022, -1, 0] } as const;
+
+/** More memory than allowed, in a child whose parent ends well. */
+export const memory: Trial = {
+  about: 'memory',
+  needsShell: true,
+  attacks: [{ id: 'E2', title: 'memory bomb in a child' }],
+  async run(bench) {
+    if (bench.processor === null) return { E2: { untried: `there is no probing program for ${process.arch}` } };
+    const files = { probe: probingProgram(bench.processor, [ALLOCATE]) };
+    const script = 'cat probe > /tmp/probe && chmod 755 /tmp/probe && /tmp/probe; exit 0';
+    const policy = { limits: { memoryBytes: MEMORY_LIMIT } };
+    const [inside, open] = await Promise.all([
+      bench.run(script, { workspace: await bench.workspace(files), policy }),
+      bench.run(script, { workspace: await bench.workspace(files), policy, without: 'memory' }),
+    ]);
+    const [answer] = answersIn(inside.stdout);
+    const [without] = answersIn(open.stdout);
+    // Either the kernel ended the child and the result says so, or it would not give the memory at all.
+    const ended = answer === undefined && (inside.oomKilled || inside.exitCode !== 0);
+    return {
+      E2: {
+        stopped: ended || (answer !== undefined && answer < 0n),
+        observed: `${answerName(answer)}; oomKilled ${inside.oomKilled}, exit ${inside.exitCode ?? 'none'}`,
+        controlled: without !== undefined && without > 0n,
+        control: `${answerName(without)} with 512 MiB`,
+      },
+    };
+  },
+};
+
+const TMP_LIMIT = MEBIBYTE;
+const FILL = 8 * MEBIBYTE;
+const FILL_SHARED = 96 * MEBIBYTE;
+const FILES = 1500;
+const FILL_UP = `
+head -c ${FILL} /dev/zero > /tmp/fill 2>/dev/null; printf 'tmp '; wc -c < /tmp/fill
+n=0; while [ $n -lt ${FILES} ]; do true 2>/dev/null > "$HOME/i$n" || break; n=$((n+1)); done; echo "inodes $n"
+head -c ${FILL_SHARED} /dev/zero > /dev/shm/fill 2>/dev/null; printf 'shm '; wc -c < /dev/shm/fill
+true`;
+
+/** File systems in memory. */
+export const memoryFiles: Trial = {
+  about: 'file systems in memory',
+  needsShell: true,
+  attacks: [
+    { id: 'E3', title: 'fill /tmp' },
+    { id: 'E4', title: 'use up inodes' },
+    { id: 'E5', title: 'fill /dev/shm' },
+  ],
+  async run(bench) {
+    const policy = { limits: { tmpBytes: TMP_LIMIT, memoryBytes: 256 * MEBIBYTE } };
+    const [inside, open] = await Promise.all([
+      bench.run(FILL_UP, { policy }),
+      bench.run(FILL_UP, { policy, without: 'tmpfs-size' }),
+    ]);
+    const outcome = (name: string, asked: number, unit: (count: number) => string): Outcome => {
+      const count = ({ stdout }: RunResult): number =>
+        Number(new RegExp(`^${name} +(\\d+)`, 'm').exec(stdout)?.[1] ?? Number.NaN);
+      return {
+        stopped: count(inside) < asked,
+        observed: `stopped at ${unit(count(inside))}`,
+        controlled: count(open) === asked,
+        control: `${unit(count(open))} in a larger one`,
+      };
+    };
+    const bytes = (count: number): string => `${Math.round((count / MEBIBYTE) * 10) / 10} MiB`;
+    return {
+      E3: outcome('tmp', FILL, bytes),
+      E4: bench.contact.ownKernel
+        ? { untried: 'the sandbox’s own kernel counts no inodes; its memory limit (E2) bounds them' }
+        : outcome('inodes', FILES, count => `${count} files`),
+      E5: outcome('shm', FILL_SHARED, bytes),
+    };
+  },
+};
+
+const OUTPUT = 16 * MEBIBYTE;
+const OUTPUT_LIMIT = 65_536;
+
+/** More output than is kept. */
+export const output: Trial = {
+  about: 'output',
+  needsShell: true,
+  attacks: [{ id: 'E7', title: 'endless output' }],
+  async run(bench) {
+    const result = await bench.run(`head -c ${OUTPUT} /dev/zero`, {
+      policy: { limits: { outputBytes: OUTPUT_LIMIT } },
+    });
+    const kept = result.stdoutBytes?.length ?? Buffer.byteLength(result.stdout);
+    return {
+      E7: {
+        stopped: kept <= OUTPUT_LIMIT,
+        observed: `${kept} bytes kept, ${result.dropped.stdout} drained`,
+        controlled: kept + result.dropped.stdout === OUTPUT,
+        control: `all ${OUTPUT / MEBIBYTE} MiB were printed`,
+      },
+    };
+  },
+};
+
+/** More open files than allowed. */
+export const openFiles: Trial = {
+  about: 'open files',
+  needsShell: true,
+  attacks: [{ id: 'E8', title: 'descriptors' }],
+  async run(bench) {
+    if (bench.processor === null) return { E8: { untried: `there is no probing program for ${process.arch}` } };
+    const program = probingProgram(bench.processor, [
+      { call: 'dup3', args: [1, 20, 0] },
+      { call: 'dup3', args: [1, 200, 0] },
+    ]);
+    const script = 'cat probe > /tmp/probe && chmod 755 /tmp/probe && /tmp/probe';
+    const policy = { limits: { openFiles: 64 } };
+    const [inside, open] = await Promise.all([
+      bench.run(script, { workspace: await bench.workspace({ probe: program }), policy }),
+      bench.run(script, { workspace: await bench.workspace({ probe: program }), policy, without: 'open-files' }),
+    ]);
+    const [low, high] = answersIn(inside.stdout);
+    const [, without] = answersIn(open.stdout);
+    return {
+      E8: {
+        stopped: high !== undefined && high < 0n,
+        observed: `${answerName(high)} beyond the limit of 64`,
+        controlled: low === 20n && without === 200n,
+        control: `${answerName(without)} with 1024`,
+      },
+    };
+  },
+};
+
+const TIME_LIMIT_MS = 700;
+// The time limit and the longest grace between the two signals, on a busy machine.
+const DEAD_MS = 12_000;
+
+/** A program that ignores the first signal. */
+export const stubborn: Trial = {
+  about: 'time',
+  needsShell: true,
+  attacks: [{ id: 'E9', title: 'ignores SIGTERM' }],
+  async run(bench) {
+    const result = await bench.run(
+      `trap '' TERM; (sleep 30; true) & echo begun; kill -TERM $$; echo survived; while true; do sleep 1; done`,
+      { policy: { timeoutMs: TIME_LIMIT_MS } },
+    );
+    const ms = Math.round(result.durationMs);
+    return {
+      E9: {
+        stopped: result.timedOut && ms < DEAD_MS,
+        observed: `dead after ${ms} ms`,
+        controlled: result.stdout.includes('survived'),
+        control: 'it survived a SIGTERM of its own',
+      },
+    };
+  },
+};

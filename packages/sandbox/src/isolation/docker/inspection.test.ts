@@ -1,0 +1,37 @@
+// Which sources another sandbox could exchange under our eyes, and which it cannot.
+
+import { describe, expect, it } from 'vitest';
+import type { SandboxSpec } from '../../contract/spec.ts';
+import type { ContainerSummary } from './engine/containers.ts';
+import { nestedMounts } from './inspection.ts';
+
+const spec = (...sources: string[]) => ({ mounts: sources.map(source => ({ source })) }) as unknown as SandboxSpec;
+const other = (writableSources: string[], readOnlySources: string[] = [], id = 'other') =>
+  ({ id, writableSources, readOnlySources }) as unknown as ContainerSummary;
+
+describe('nestedMounts', () => {
+  it.each<[string, SandboxSpec, ContainerSummary]>([
+    ['the same workspace', spec('/p'), other(['/p'])],
+    ['a protected part that the other has read-only too', spec('/p', '/p/.git'), other(['/p'], ['/p/.git'])],
+    ['a sibling by prefix', spec('/p-evil'), other(['/p'])],
+    ['a directory above', spec('/p'), other(['/p/sub'])],
+    ['the sandbox itself', spec('/p', '/p/.git'), other(['/p'], [], 'self')],
+    ['a read-only mount of another', spec('/p/sub'), other([], ['/p'])],
+  ])('allows %s', (_, planned, running) => {
+    expect(nestedMounts('self', planned, [running])).toEqual([]);
+  });
+
+  it.each<[string, SandboxSpec, readonly ContainerSummary[]]>([
+    ['a directory below', spec('/p/sub'), [other(['/p'])]],
+    ['a protected part that the other can rename', spec('/p', '/p/.git'), [other(['/p'])]],
+    ['a part deeper down, since the directory between can be renamed', spec('/p/a/b'), [other(['/p'], ['/p/a/b'])]],
+    ['a part that only one of two has read-only', spec('/p/.git'), [other(['/p'], ['/p/.git']), other(['/p'])]],
+    [
+      'a part of a directory that is writable further up as well',
+      spec('/p/q/.git'),
+      [other(['/p', '/p/q'], ['/p/q/.git'])],
+    ],
+  ])('refuses %s', (_, planned, running) => {
+    expect(nestedMounts('self', planned, running)).toMatchObject([{ violation: 'NestedWritableMount' }]);
+  });
+});

@@ -1,0 +1,266 @@
+// OCI runtimes by name: how strongly each isolates, what it applies, and the proof that it is what its name says.
+
+import { readFile } from 'node:fs/promises';
+import { release } from 'node:os';
+import { AcodeError } from '../../contract/errors.ts';
+import type { Level } from '../../contract/levels.ts';
+import type { SandboxSpec } from '../../contract/spec.ts';
+import { demultiplex } from './engine/demultiplex.ts';
+import type { Engine } from './engine/index.ts';
+import type { EngineInfo } from './engine/system.ts';
+import { engineFailure } from './failure.ts';
+import type { EngineFacts } from './request.ts';
+import { architectureOf, seccompProfile } from './seccomp/profile.ts';
+
+/** What a sandbox of a runtime shows of the kernel it runs on. */
+export interface Seen {
+  /** The text of /proc/version. */
+  readonly version: string;
+  readonly release: string;
+  readonly bootId: string;
+  readonly uidMap: string;
+  /** The kernel’s log, as far as it may be read. */
+  readonly log: string;
+}
+
+/** The kernel that the engine itself runs on. */
+export interface HostKernel {
+  readonly release: string;
+  /** Null where the engine is not on this host, so that its boot id is not ours to read. */
+  readonly bootId: string | null;
+}
+
+/** A family of runtimes. */
+export interface RuntimeKind {
+  readonly level: Level;
+  /**
+   * Whether its sandboxes run on the host’s kernel: then the filter applies, and the kernel’s account of a sandbox’s
+   * first process is about the sandbox and not about the runtime.
+   */
+  readonly hostKernel: boolean;
+  /** What a sandbox of it must show; null where nothing more than the usual verification is needed. */
+  readonly proof: ((seen: Seen, host: HostKernel) => boolean) | null;
+  /** The argument without which read-only mounts do not hold; null where they do. */
+  readonly readOnlyNeeds: string | null;
+  /** What the proof is about, in words. */
+  readonly claim: string;
+}
+
+const ORDINARY: RuntimeKind = { level: 'docker', hostKernel: true, proof: null, claim: '', readOnlyNeeds: null };
+
+const KINDS: readonly (readonly [names: RegExp, kind: RuntimeKind])[] = [
+  [
+    /^(?:runsc|io\.containerd\.runsc)/,
+    {
+      level: 'gvisor',
+      hostKernel: false,
+      proof: isGvisor,
+      claim: 'the kernel inside is gVisor’s',
+      // With its direct access to the host’s files, opening one for truncation is refused inside and empties it outside.
+      readOnlyNeeds: '--directfs=false',
+    },
+  ],
+  [
+    /^(?:kata|io\.containerd\.kata)/,
+    {
+      level: 'microvm',
+      hostKernel: false,
+      proof: isOtherKernel,
+      claim: 'the kernel inside is another than the host’s',
+      readOnlyNeeds: null,
+    },
+  ],
+  [
+    /^sysbox/,
+    {
+      level: 'docker',
+      hostKernel: true,
+      proof: hasMappedUsers,
+      claim: 'users inside are others on the host',
+      readOnlyNeeds: null,
+    },
+  ],
+];
+
+const CALL_MS = 10_000;
+const PROOF_MS = 20_000;
+const MOST_OUTPUT = 64 * 1024;
+
+// Only what every shell has by itself; the kernel’s log is extra and needs a program that few images lack.
+const LOOK = `for f in version sys/kernel/random/boot_id self/uid_map; do
+  l=; [ -r /proc/$f ] && IFS= read -r l </proc/$f; printf '%s\\n' "$l"
+done; dmesg 2>/dev/null; exit 0`;
+
+/** The family a runtime belongs to by its name. */
+export function runtimeKind(name: string): RuntimeKind {
+  return KINDS.find(([names]) => names.test(name))?.[1] ?? ORDINARY;
+}
+
+/** The runtimes of one engine: chosen by name, and each proven once before anything is handed to a sandbox of it. */
+export class Runtimes {
+  readonly #engine: Engine;
+  readonly #proven = new Set<string>();
+  #info: EngineInfo | null = null;
+
+  constructor(engine: Engine) {
+    this.#engine = engine;
+  }
+
+  /** Takes in what the engine said about itself. */
+  learn(info: EngineInfo): void {
+    this.#info = info;
+  }
+
+  /** Every runtime the engine lists, with the level it is for. */
+  get levels(): Readonly<Record<string, Level>> {
+    return Object.fromEntries(this.#names().map(name => [name, runtimeKind(name).level]));
+  }
+
+  /** The runtime of a sandbox that names none. */
+  get standard(): string {
+    return this.#info?.DefaultRuntime ?? 'runc';
+  }
+
+  /** What is known before the engine is asked again: the runtime’s name, and the filter where it applies one. */
+  facts(spec: SandboxSpec): Pick<EngineFacts, 'runtime' | 'seccomp'> {
+    const runtime = spec.runtime ?? this.standard;
+    return { runtime, seccomp: runtimeKind(runtime).hostKernel ? this.#filter() : null };
+  }
+
+  /** As {@link facts}, for a sandbox that is about to be made: refused where the engine does not list the runtime. */
+  async choose(spec: SandboxSpec, signal: AbortSignal): Promise<Pick<EngineFacts, 'runtime' | 'seccomp'>> {
+    try {
+      this.#info ??= await this.#engine.system.info({ signal, deadlineMs: CALL_MS });
+    } catch (error) {
+      throw engineFailure(error, signal);
+    }
+    const facts = this.facts(spec);
+    if (!this.#names().includes(facts.runtime))
+      throw unknown(`the engine has no runtime ${facts.runtime}; it has ${this.#names().join(', ')}`);
+    this.#holdReadOnly(facts.runtime, spec);
+    return facts;
+  }
+
+  // What is mounted read-only must stay as it is, or the protected parts of a workspace are not protected.
+  #holdReadOnly(runtime: string, spec: SandboxSpec): void {
+    const needed = runtimeKind(runtime).readOnlyNeeds;
+    if (needed === null || !spec.mounts.some(({ readOnly }) => readOnly)) return;
+    if (argumentsOf(this.#info, runtime).includes(needed)) return;
+    throw new AcodeError('ACODE-SBX-010', {
+      violation: 'ReadOnlyNotHeld',
+      detail: `with ${runtime} as the engine starts it, a command can empty files that are mounted read-only, such as those in .git`,
+      remedy: `Add \`${needed}\` to the runtimeArgs of ${runtime} in the engine’s daemon.json and reload the engine.`,
+    });
+  }
+
+  /** Proves the runtime of a container that runs and waits, unless another one of it did before. */
+  async prove(runtime: string, containerId: string, signal: AbortSignal): Promise<void> {
+    const { proof, claim } = runtimeKind(runtime);
+    if (proof === null || this.#proven.has(runtime)) return;
+    const seen = await this.#look(containerId, signal);
+    const host = await hostKernel(this.#info?.KernelVersion ?? '');
+    if (proof(seen, host)) {
+      this.#proven.add(runtime);
+      return;
+    }
+    // One that has ended shows nothing; it is verified next, and refused for that.
+    if (await this.#runs(containerId, signal)) throw unknown(notProven(runtime, claim, seen, host));
+  }
+
+  /** For an image without a shell, in which nothing can look: its runtime must have been proven by another. */
+  requireProven(runtime: string, image: string): void {
+    if (runtimeKind(runtime).proof === null || this.#proven.has(runtime)) return;
+    throw unknown(
+      `${image} has no shell to show what ${runtime} really is; run any command with an image that has /bin/sh first`,
+    );
+  }
+
+  async #runs(containerId: string, signal: AbortSignal): Promise<boolean> {
+    try {
+      return (await this.#engine.containers.inspect(containerId, { signal, deadlineMs: CALL_MS })).State.Running;
+    } catch (error) {
+      throw engineFailure(error, signal);
+    }
+  }
+
+  #names(): string[] {
+    return Object.keys(this.#info?.Runtimes ?? {}).sort();
+  }
+
+  #filter(): string {
+    const name = this.#info?.Architecture ?? '';
+    const architecture = architectureOf(name);
+    if (architecture === null)
+      throw new AcodeError('ACODE-SBX-012', {
+        required: 'docker',
+        available: `none (there is no system call filter for ${name === '' ? 'an unknown architecture' : name})`,
+      });
+    return seccompProfile(architecture);
+  }
+
+  async #look(containerId: string, signal: AbortSignal): Promise<Seen> {
+    const within = AbortSignal.any([signal, AbortSignal.timeout(PROOF_MS)]);
+    const { exec } = this.#engine;
+    try {
+      const argv = ['/bin/sh', '-c', LOOK];
+      const id = await exec.create(containerId, { argv }, { signal: within, deadlineMs: CALL_MS });
+      const stream = await exec.start(id, { signal: within, deadlineMs: CALL_MS });
+      let text = '';
+      const stdout = (data: Buffer): void => {
+        if (text.length < MOST_OUTPUT) text += data.toString('utf8');
+      };
+      await demultiplex(stream, { stdout, stderr: () => undefined });
+      return parseSeen(text);
+    } catch (error) {
+      throw engineFailure(error, signal);
+    }
+  }
+}
+
+/** Reads what a sandbox printed about its kernel. */
+export function parseSeen(text: string): Seen {
+  const [version = '', bootId = '', uidMap = '', ...log] = text.split('\n').map(line => line.trim());
+  // “Linux version 6.1.0 (…”: gVisor has no file with the release alone.
+  const kernel = /^Linux version (\S+)/.exec(version)?.[1] ?? '';
+  return { version, release: kernel, bootId, uidMap: uidMap.replaceAll(/\s+/g, ' '), log: log.join('\n') };
+}
+
+// gVisor’s kernel says so in its log. Where that cannot be read, the version it pretends to be has no host name of a
+// builder in it and is not the host’s.
+function isGvisor({ version, release: inside, log }: Seen, host: HostKernel): boolean {
+  if (/gvisor/i.test(log) || /gvisor/i.test(version)) return true;
+  return inside !== '' && inside !== host.release && version.startsWith('Linux version 4.4.0 #1 SMP ');
+}
+
+function isOtherKernel({ release: inside, bootId }: Seen, host: HostKernel): boolean {
+  if (inside !== '' && inside !== host.release) return true;
+  return bootId !== '' && host.bootId !== null && bootId !== host.bootId;
+}
+
+function hasMappedUsers({ uidMap }: Seen): boolean {
+  return uidMap !== '' && !uidMap.startsWith('0 0 ');
+}
+
+async function hostKernel(engineRelease: string): Promise<HostKernel> {
+  if (engineRelease !== release()) return { release: engineRelease, bootId: null };
+  const bootId = await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(() => null);
+  return { release: engineRelease, bootId: bootId?.trim() ?? null };
+}
+
+function notProven(runtime: string, claim: string, seen: Seen, host: HostKernel): string {
+  const inside = seen.version === '' ? 'nothing' : seen.version.slice(0, 120);
+  return (
+    `${runtime} is registered with the engine but does not behave like it: nothing shows that ${claim} ` +
+    `(seen inside: ${inside}, uid map ${seen.uidMap || 'empty'}; the host’s kernel is ${host.release})`
+  );
+}
+
+function argumentsOf(info: EngineInfo | null, runtime: string): unknown[] {
+  const entry = info?.Runtimes?.[runtime];
+  if (typeof entry !== 'object' || entry === null || !('runtimeArgs' in entry)) return [];
+  return Array.isArray(entry.runtimeArgs) ? entry.runtimeArgs : [];
+}
+
+function unknown(detail: string): AcodeError {
+  return new AcodeError('ACODE-SBX-010', { violation: 'UnknownRuntime', detail });
+}

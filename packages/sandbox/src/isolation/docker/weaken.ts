@@ -1,0 +1,172 @@
+// Takes one protection away from a finished request, so that a probe can be seen to work where the protection is missing.
+//
+// Only the doctor’s controls come here. No policy, request or configuration can name a weakening, and none of them makes a
+// container privileged, root, or part of the host’s own namespaces.
+
+import { randomBytes } from 'node:crypto';
+import type { SandboxSpec } from '../../contract/spec.ts';
+import { MANAGED } from '../../lifecycle/labels.ts';
+import type { CommandIo, Execution, WaitingSandbox, Weakening } from '../backend.ts';
+import type { Handover } from '../handover/script.ts';
+import type { RequestBuilder } from './creation.ts';
+import type { Engine } from './engine/index.ts';
+
+type Fields = Record<string, unknown>;
+type Edit = (request: Fields, host: Fields, spec: SandboxSpec) => void;
+
+const CALL_MS = 10_000;
+const REMOVAL_ATTEMPTS = 8;
+const REMOVAL_PAUSE_MS = 150;
+const MEBIBYTE = 1024 ** 2;
+const OWNERSHIP = ['acode.session', 'acode.owner', 'acode.host', 'acode.uid', 'acode.created', 'acode.expires'];
+
+// What is raised stays bounded: a control must not be able to hurt the host it runs on.
+const EDITS: Readonly<Record<Exclude<Weakening, 'network' | 'verification'>, Edit>> = {
+  seccomp: (_, host) => {
+    host['SecurityOpt'] = [...options(host).filter(option => !option.startsWith('seccomp=')), 'seccomp=unconfined'];
+  },
+  'no-new-privileges': (_, host) => {
+    host['SecurityOpt'] = options(host).filter(option => !option.startsWith('no-new-privileges'));
+  },
+  'read-only-root': (_, host) => {
+    host['ReadonlyRootfs'] = false;
+  },
+  'protected-paths': (_, host, spec) => {
+    const covers = new Set(spec.mounts.filter(({ purpose }) => purpose === 'protected').map(({ target }) => target));
+    const isCover = (mount: unknown): boolean =>
+      typeof mount === 'object' && mount !== null && 'Target' in mount && covers.has(String(mount.Target));
+    host['Mounts'] = list(host['Mounts']).filter(mount => !isCover(mount));
+  },
+  pids: (_, host) => {
+    host['PidsLimit'] = 512;
+  },
+  memory: (_, host) => {
+    host['Memory'] = 512 * MEBIBYTE;
+    host['MemorySwap'] = 512 * MEBIBYTE;
+  },
+  'tmpfs-size': (_, host) => {
+    const sized = Object.entries(host['Tmpfs'] ?? {}).map(([target, text]) => [
+      target,
+      String(text).replace(/size=\d+,nr_inodes=\d+/, `size=${64 * MEBIBYTE},nr_inodes=65536`),
+    ]);
+    host['Tmpfs'] = Object.fromEntries(sized);
+    host['ShmSize'] = 160 * MEBIBYTE;
+  },
+  'open-files': (_, host) => {
+    const isOpenFiles = (limit: unknown): boolean =>
+      typeof limit === 'object' && limit !== null && 'Name' in limit && limit.Name === 'nofile';
+    const others = list(host['Ulimits']).filter(limit => !isOpenFiles(limit));
+    host['Ulimits'] = [...others, { Name: 'nofile', Soft: 1024, Hard: 1024 }];
+  },
+  environment: request => {
+    request['Env'] = [...list(request['Env']), 'ACODE_DOCTOR_LEAK=1', 'HTTP_PROXY=http://user:secret@proxy.invalid:1'];
+  },
+};
+
+/** The protections that are missing from the sandboxes of one backend. */
+export class Weakness implements AsyncDisposable {
+  readonly #engine: Engine;
+  readonly #weakenings: readonly Weakening[];
+  readonly #beforeCreate: () => Promise<void>;
+  #network: Promise<string> | null = null;
+
+  constructor(engine: Engine, weakenings: readonly Weakening[], beforeCreate = async (): Promise<void> => {}) {
+    this.#engine = engine;
+    this.#beforeCreate = beforeCreate;
+    this.#weakenings = weakenings;
+  }
+
+  /** Whether a sandbox is still compared with its plan. */
+  get verified(): boolean {
+    return !this.#weakenings.includes('verification');
+  }
+
+  /** A builder of requests that lack the protections. */
+  async apply(build: RequestBuilder, spec: SandboxSpec): Promise<RequestBuilder> {
+    const network = this.#weakenings.includes('network') ? await (this.#network ??= this.#makeNetwork(spec)) : null;
+    await this.#beforeCreate();
+    return own => {
+      const request = build(own);
+      const host = record(request['HostConfig']);
+      for (const weakening of this.#weakenings)
+        if (weakening !== 'network' && weakening !== 'verification') EDITS[weakening](request, host, own);
+      if (network !== null) host['NetworkMode'] = network;
+      return { ...request, HostConfig: host };
+    };
+  }
+
+  /** Removes the network, if one was made. Sandboxes go first. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    const id = await this.#network?.catch(() => null);
+    this.#network = null;
+    if (!id) return;
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        await this.#engine.networks.remove(id, { signal: AbortSignal.timeout(CALL_MS), deadlineMs: CALL_MS });
+        return;
+      } catch (error) {
+        // A container that is being removed still holds the network for a moment.
+        if (attempt >= REMOVAL_ATTEMPTS) throw error;
+      }
+      await new Promise(resolve => setTimeout(resolve, REMOVAL_PAUSE_MS * attempt));
+    }
+  }
+
+  // Internal: what a control sends stays between its own sandboxes and this host.
+  #makeNetwork({ identity }: SandboxSpec): Promise<string> {
+    const labels = Object.fromEntries(OWNERSHIP.map(label => [label, identity.labels[label] ?? '']));
+    const body = {
+      Name: `acode-doctor-${randomBytes(6).toString('hex')}`,
+      CheckDuplicate: true,
+      Driver: 'bridge',
+      Internal: true,
+      Attachable: false,
+      EnableIPv6: false,
+      Labels: { ...labels, [MANAGED]: 'true' },
+    };
+    return this.#engine.networks.create(body, { signal: AbortSignal.timeout(CALL_MS), deadlineMs: CALL_MS });
+  }
+}
+
+/** A sandbox that is handed its command without having been compared with its plan. */
+export class UnverifiedSandbox implements WaitingSandbox {
+  readonly #sandbox: WaitingSandbox;
+
+  constructor(sandbox: WaitingSandbox) {
+    this.#sandbox = sandbox;
+  }
+
+  get id(): string {
+    return this.#sandbox.id;
+  }
+
+  get specHash(): string {
+    return this.#sandbox.specHash;
+  }
+
+  get ports(): WaitingSandbox['ports'] {
+    return this.#sandbox.ports;
+  }
+
+  async verify(): Promise<void> {}
+
+  execute(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<Execution> {
+    return this.#sandbox.execute(handover, io, signal);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#sandbox[Symbol.asyncDispose]();
+  }
+}
+
+function options(host: Fields): string[] {
+  return list(host['SecurityOpt']).map(String);
+}
+
+function list(value: unknown): unknown[] {
+  return Array.isArray(value) ? [...(value as unknown[])] : [];
+}
+
+function record(value: unknown): Fields {
+  return typeof value === 'object' && value !== null ? { ...value } : {};
+}

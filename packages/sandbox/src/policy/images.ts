@@ -1,0 +1,144 @@
+// Which images may be run: what a reference means, and whether what the engine has under it can be trusted. Pure.
+
+import { AcodeError } from '../contract/errors.ts';
+import type { ImageTrust, Sourced } from '../contract/policy.ts';
+import type { ImageFacts } from '../contract/spec.ts';
+import { setBy } from './layers.ts';
+
+/** An image reference, taken apart. */
+export interface ImageReference {
+  /** Registry and path, `docker.io/library/node`; null where the image is named by its id. */
+  readonly repository: string | null;
+  readonly tag: string | null;
+  /** A digest, or the id. */
+  readonly digest: string | null;
+}
+
+const LONGEST = 512;
+const LONGEST_PATH = 255;
+const HOST =
+  /^(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*)(?::[0-9]{1,5})?$/;
+const PART = /^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$/;
+const TAG = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$/;
+const DIGEST = /^sha256:[0-9a-f]{64}$/;
+
+/** Takes a reference apart and fills in what engines assume; null where it is none. */
+export function parseReference(text: string): ImageReference | null {
+  if (text.length > LONGEST) return null;
+  if (DIGEST.test(text)) return { repository: null, tag: null, digest: text };
+  const at = text.indexOf('@');
+  const digest = at === -1 ? null : text.slice(at + 1);
+  if (digest !== null && !DIGEST.test(digest)) return null;
+  const { name, tag } = splitTag(at === -1 ? text : text.slice(0, at));
+  const repository = tag === null || TAG.test(tag) ? normalised(name) : null;
+  return repository === null ? null : { repository, tag, digest };
+}
+
+function splitTag(named: string): { name: string; tag: string | null } {
+  const colon = named.lastIndexOf(':');
+  // A colon before the last slash belongs to the port of the registry.
+  if (colon <= named.lastIndexOf('/')) return { name: named, tag: null };
+  return { name: named.slice(0, colon), tag: named.slice(colon + 1) };
+}
+
+function normalised(name: string): string | null {
+  const [first = '', ...rest] = name.split('/');
+  const host = rest.length > 0 && isHost(first) ? first : null;
+  const path = host === null ? [first, ...rest] : rest;
+  if ((host !== null && !HOST.test(host)) || !isPath(path)) return null;
+  return inRegistry((host ?? 'docker.io').toLowerCase(), path).join('/');
+}
+
+// Docker Hub has two names, and a folder for its own images that nobody else writes.
+function inRegistry(host: string, path: readonly string[]): string[] {
+  if (host !== 'docker.io' && host !== 'index.docker.io') return [host, ...path];
+  return ['docker.io', ...(path.length === 1 ? ['library'] : []), ...path];
+}
+
+function isPath(parts: readonly string[]): boolean {
+  return parts.every(part => PART.test(part)) && parts.join('/').length <= LONGEST_PATH;
+}
+
+function isHost(part: string): boolean {
+  return part.includes('.') || part.includes(':') || part === 'localhost';
+}
+
+/** Refuses text that is not an image reference, before it reaches an engine. */
+export function checkReference(image: Sourced<string>): Sourced<string> {
+  if (parseReference(image.value)) return image;
+  throw new AcodeError('ACODE-SBX-017', {
+    field: image.where,
+    reason: `${JSON.stringify(image.value.slice(0, 80))} is not an image reference`,
+  });
+}
+
+/** Whether a repository is one of a list, by path segments: `docker.io/library/*` never means `docker.io/library-evil`. */
+export function isListed(repository: string, patterns: readonly string[]): boolean {
+  const parts = repository.split('/');
+  return patterns.some(pattern => {
+    const wanted = pattern.split('/');
+    const below = wanted.at(-1) === '*';
+    if (below) wanted.pop();
+    return (
+      (below ? parts.length > wanted.length : parts.length === wanted.length) &&
+      wanted.every((part, n) => part === parts[n])
+    );
+  });
+}
+
+/**
+ * Decides whether what the engine has under a reference may be run; throws ACODE-SBX-010 otherwise. Where an image came from
+ * is read from the engine, not from its name: anybody can give any image any name.
+ */
+export function decideImage(reference: string, facts: ImageFacts, trust: ImageTrust): void {
+  const parsed = parseReference(reference);
+  if (!parsed) throw new AcodeError('ACODE-SBX-017', { field: 'policy.image', reason: 'is not an image reference' });
+  assertDigest(reference, parsed, facts, trust);
+  const origins = facts.repositoryDigests.flatMap(text => parseReference(text)?.repository ?? []);
+  const fromRegistry = facts.repositoryDigests.length > 0;
+  const trusted =
+    trust.anywhere.value || !fromRegistry ? origins : origins.filter(one => isListed(one, trust.repositories.value));
+  if (fromRegistry && !trust.anywhere.value && trusted.length === 0) throw untrusted(reference, origins, trust);
+  assertMachine(reference, fromRegistry ? trusted : parsed.repository === null ? [] : [parsed.repository], trust);
+}
+
+function assertDigest(reference: string, parsed: ImageReference, facts: ImageFacts, trust: ImageTrust): void {
+  if (parsed.digest === null) {
+    if (!trust.requireDigest.value) return;
+    throw unverified(
+      `${reference} names no digest, and one is required (${setBy(trust.requireDigest)})`,
+      `Name it as ${pinned(reference, facts)}.`,
+    );
+  }
+  const known = [facts.id, ...facts.repositoryDigests.map(text => text.slice(text.indexOf('@') + 1))];
+  if (known.includes(parsed.digest)) return;
+  throw unverified(
+    `the engine’s image for ${reference} has another digest (built-in rule)`,
+    'Compare the digest with the one its publisher names; pull the image again by digest if it is right.',
+  );
+}
+
+function pinned(reference: string, facts: ImageFacts): string {
+  return facts.repositoryDigests[0] ?? (facts.id === '' ? `${reference}@sha256:…` : facts.id);
+}
+
+function assertMachine(reference: string, repositories: readonly string[], trust: ImageTrust): void {
+  const machine = trust.machineRepositories;
+  if (!machine || repositories.some(one => isListed(one, machine.value))) return;
+  throw unverified(
+    `${reference} is in no repository that this machine allows (${setBy(machine)})`,
+    `Use an image of ${machine.value.join(', ') || 'nothing: the list is empty'}, or ask whoever looks after this machine.`,
+  );
+}
+
+function untrusted(reference: string, origins: readonly string[], { repositories }: ImageTrust): AcodeError {
+  const [origin = 'another registry'] = origins;
+  return unverified(
+    `${reference} came from ${origin}, which is not trusted (${setBy(repositories)}: ${repositories.value.join(', ')})`,
+    `If you trust it, add ${origin} to sandbox.security.trusted_images in your own configuration file.`,
+  );
+}
+
+function unverified(detail: string, remedy: string): AcodeError {
+  return new AcodeError('ACODE-SBX-010', { violation: 'UnverifiedImage', detail, remedy });
+}

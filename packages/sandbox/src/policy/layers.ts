@@ -1,0 +1,100 @@
+// The layers a policy is made of, and the order in which they are heard.
+
+import { checkConfig } from '../config/check.ts';
+import type { LoadedConfig } from '../config/check.ts';
+import type { LoadedMachine } from '../config/machine.ts';
+import type { RepositoryConfig } from '../config/repository.ts';
+import type { Config } from '../config/schema.ts';
+import { AcodeError } from '../contract/errors.ts';
+import type { EffectivePolicy, Sourced } from '../contract/policy.ts';
+
+/** Whether networks may be had at all. */
+export type Mode = EffectivePolicy['mode']['value'];
+
+/** A repository’s configuration, and whether the user trusted that very content. */
+export interface RepositoryLayer extends RepositoryConfig {
+  readonly trusted: boolean;
+}
+
+/** Everything that has a voice besides the request. */
+export interface Layers {
+  readonly machine: LoadedMachine | null;
+  readonly user: LoadedConfig;
+  readonly repository: RepositoryLayer | null;
+  /** `ACODE_MODE`. It can only tighten. */
+  readonly environmentMode: Mode | null;
+}
+
+/** Nobody said anything. */
+export const NO_LAYERS: Layers = {
+  machine: null,
+  user: checkConfig({}, 'AcodeOptions.config'),
+  repository: null,
+  environmentMode: null,
+};
+
+/** The mode that the environment asks for. A value that is no mode is an error: it was meant to protect. */
+export function environmentMode(env: NodeJS.ProcessEnv): Mode | null {
+  const value = env['ACODE_MODE'];
+  if (value === undefined || value === '') return null;
+  if (value === 'airgapped' || value === 'local-only') return value;
+  throw new AcodeError('ACODE-SBX-013', {
+    source: 'environment',
+    key: 'ACODE_MODE',
+    reason: 'expected airgapped or local-only',
+  });
+}
+
+/** One value that layers may set. */
+export interface Choice<Value> {
+  /** The field of the request. */
+  readonly field: string;
+  readonly request: Value | undefined;
+  /** The key of the configuration. */
+  readonly key: string;
+  readonly read: (config: Config) => Value | undefined;
+  readonly builtIn: Value;
+}
+
+/** The strongest voice’s value: the request, the repository, the user, the built-in one. */
+export function pick<Value>(layers: Layers, choice: Choice<Value>): Sourced<Value> {
+  const { field, request, key, read, builtIn } = choice;
+  if (request !== undefined) return { value: request, layer: 'request', where: `policy.${field}` };
+  const { repository, user } = layers;
+  const asked = repository ? read(repository.config) : undefined;
+  if (repository && asked !== undefined) return { value: asked, layer: 'repository', where: placeOf(repository, key) };
+  const own = read(user.config);
+  if (own !== undefined) return { value: own, layer: 'user', where: placeOf(user, key) };
+  return builtInValue(builtIn);
+}
+
+/** A value that nobody set. */
+export function builtInValue<Value>(value: Value): Sourced<Value> {
+  return { value, layer: 'built-in', where: 'default' };
+}
+
+/** Where a key was set, for people. */
+export function placeOf(layer: { readonly where: (key: string) => string }, key: string): string {
+  return `${layer.where(key)} (${key})`;
+}
+
+/** Who set a value, for people. */
+export function setBy({ layer, where }: Pick<Sourced<unknown>, 'layer' | 'where'>): string {
+  if (layer === 'built-in') return 'the built-in default';
+  if (layer === 'machine') return `the machine’s policy, ${where}`;
+  if (layer === 'user') return `your configuration, ${where}`;
+  return layer === 'repository' ? `the repository, ${where}` : `the request, ${where}`;
+}
+
+/** The mode: air-gapped as soon as anybody says so, since it can only protect. */
+export function resolveMode(layers: Layers): Sourced<Mode> {
+  const { machine, user, repository, environmentMode: environment } = layers;
+  if (machine?.config.mode === 'airgapped')
+    return { value: 'airgapped', layer: 'machine', where: placeOf(machine, 'mode') };
+  if (environment === 'airgapped') return { value: 'airgapped', layer: 'request', where: 'ACODE_MODE' };
+  if (user.config.mode === 'airgapped') return { value: 'airgapped', layer: 'user', where: placeOf(user, 'mode') };
+  if (repository?.config.mode === 'airgapped')
+    return { value: 'airgapped', layer: 'repository', where: placeOf(repository, 'mode') };
+  if (user.config.mode !== undefined) return { value: 'local-only', layer: 'user', where: placeOf(user, 'mode') };
+  return builtInValue('local-only');
+}

@@ -1,0 +1,134 @@
+// Limits: what was asked for, lowered to the strictest ceiling anybody set.
+
+import type { Config } from '../config/schema.ts';
+import { formatBytes } from '../config/units.ts';
+import type { EffectivePolicy, Limits, PolicyInput, Sourced } from '../contract/policy.ts';
+import { builtInValue, pick, placeOf } from './layers.ts';
+import type { Layers } from './layers.ts';
+import { CEILINGS, PROFILES } from './profiles.ts';
+import type { Profile } from './profiles.ts';
+
+type Sandbox = NonNullable<Config['sandbox']>;
+type Ceilings = NonNullable<Sandbox['ceilings']>;
+
+/** A limit, and its two keys. */
+interface LimitKeys {
+  readonly key: string;
+  readonly read: (sandbox: Sandbox) => number | undefined;
+  readonly ceiling: keyof Ceilings;
+}
+
+const LIMITS: Readonly<Record<keyof Limits, LimitKeys>> = {
+  memoryBytes: { key: 'sandbox.defaults.memory_mb', read: s => s.defaults?.memory_mb, ceiling: 'memory_mb' },
+  swapBytes: {
+    key: 'sandbox.defaults.memory_swap_mb',
+    read: s => s.defaults?.memory_swap_mb,
+    ceiling: 'memory_swap_mb',
+  },
+  cpus: { key: 'sandbox.defaults.cpu_limit', read: s => s.defaults?.cpu_limit, ceiling: 'cpu_limit' },
+  pids: { key: 'sandbox.defaults.pids_limit', read: s => s.defaults?.pids_limit, ceiling: 'pids_limit' },
+  openFiles: { key: 'sandbox.defaults.open_files', read: s => s.defaults?.open_files, ceiling: 'open_files' },
+  tmpBytes: { key: 'sandbox.mounts.tmpfs_size', read: s => s.mounts?.tmpfs_size, ceiling: 'tmpfs_size' },
+  outputBytes: { key: 'sandbox.output.max_bytes', read: s => s.output?.max_bytes, ceiling: 'output_bytes' },
+};
+
+/** What limits are resolved for. */
+export interface LimitsFor {
+  readonly request: PolicyInput;
+  readonly profile: Profile;
+  /** CPUs the engine has; it refuses more. */
+  readonly cpus: number;
+}
+
+/** Every limit, clamped; what was lowered goes into `warnings`. */
+export function resolveLimits(layers: Layers, of: LimitsFor, warnings: string[]): EffectivePolicy['limits'] {
+  const one = (name: keyof Limits): Sourced<number> => {
+    const { key, read, ceiling } = LIMITS[name];
+    const asked = pick(layers, {
+      field: `limits.${name}`,
+      request: of.request.limits?.[name],
+      key,
+      read: ({ sandbox }) => (sandbox ? read(sandbox) : undefined),
+      builtIn: PROFILES[of.profile][name],
+    });
+    const engine = name === 'cpus' ? [builtInValue(of.cpus)] : [];
+    return clamp(`limits.${name}`, asked, [...engine, ...ceilingsOf(layers, ceiling, CEILINGS[name])], warnings);
+  };
+  return {
+    memoryBytes: one('memoryBytes'),
+    swapBytes: one('swapBytes'),
+    cpus: one('cpus'),
+    pids: one('pids'),
+    openFiles: one('openFiles'),
+    tmpBytes: one('tmpBytes'),
+    outputBytes: one('outputBytes'),
+  };
+}
+
+/** The time limit of a command, clamped. */
+export function resolveTimeout(layers: Layers, of: LimitsFor, warnings: string[]): Sourced<number> {
+  const asked = pick(layers, {
+    field: 'timeoutMs',
+    request: of.request.timeoutMs,
+    key: 'sandbox.defaults.timeout_seconds',
+    read: ({ sandbox }) => milliseconds(sandbox?.defaults?.timeout_seconds),
+    builtIn: PROFILES[of.profile].timeoutMs,
+  });
+  return clamp('timeoutMs', asked, timeCeilings(layers), warnings);
+}
+
+/** How long the network stays connected, clamped like the time limit; null for as long as the command runs. */
+export function resolveNetworkTimeout(layers: Layers, warnings: string[]): Sourced<number | null> {
+  const asked = pick<number | null>(layers, {
+    field: 'network',
+    request: undefined,
+    key: 'sandbox.network.timeout_seconds',
+    read: ({ sandbox }) => milliseconds(sandbox?.network?.timeout_seconds),
+    builtIn: null,
+  });
+  const { value } = asked;
+  return value === null ? asked : clamp('networkTimeoutMs', { ...asked, value }, timeCeilings(layers), warnings);
+}
+
+function timeCeilings(layers: Layers): Sourced<number>[] {
+  return ceilingsOf(layers, 'timeout_seconds', CEILINGS.timeoutMs).map(ceiling =>
+    ceiling.layer === 'built-in' ? ceiling : { ...ceiling, value: Math.round(ceiling.value * 1000) },
+  );
+}
+
+function ceilingsOf({ machine, user }: Layers, name: keyof Ceilings, builtIn: number): Sourced<number>[] {
+  const key = `sandbox.ceilings.${name}`;
+  const machines = machine?.config.sandbox?.ceilings?.[name];
+  const users = user.config.sandbox?.ceilings?.[name];
+  return [
+    builtInValue(builtIn),
+    ...(machine && machines !== undefined
+      ? [{ value: machines, layer: 'machine' as const, where: placeOf(machine, key) }]
+      : []),
+    ...(users === undefined ? [] : [{ value: users, layer: 'user' as const, where: placeOf(user, key) }]),
+  ];
+}
+
+// A value lowered by somebody’s ceiling is theirs from then on: whoever wants more has to change the ceiling.
+function clamp(
+  name: string,
+  asked: Sourced<number>,
+  ceilings: readonly Sourced<number>[],
+  warnings: string[],
+): Sourced<number> {
+  const ceiling = ceilings.reduce((least, one) => (one.value < least.value ? one : least));
+  if (asked.value <= ceiling.value) return asked;
+  // A built-in default above what a small machine has is nobody’s mistake and needs no warning.
+  if (asked.layer !== 'built-in') {
+    const shown = name.endsWith('Bytes') ? formatBytes : String;
+    const what = asked.layer === 'request' ? name : asked.where;
+    const limit =
+      ceiling.layer === 'built-in' ? 'the most that is allowed here' : `the ceiling set by ${ceiling.where}`;
+    warnings.push(`${what} was lowered from ${shown(asked.value)} to ${shown(ceiling.value)}, ${limit}.`);
+  }
+  return ceiling.layer === 'built-in' ? { ...asked, value: ceiling.value } : ceiling;
+}
+
+function milliseconds(seconds: number | undefined): number | undefined {
+  return seconds === undefined ? undefined : Math.round(seconds * 1000);
+}

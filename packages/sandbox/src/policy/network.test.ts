@@ -1,0 +1,191 @@
+// The network: none unless somebody asks, and then only with the consent that its kind needs.
+
+import { describe, expect, it } from 'vitest';
+import { holdTo, parseConfig, rawConfig } from '../config/check.ts';
+import { machineSchema } from '../config/schema.ts';
+import type { PolicyInput } from '../contract/policy.ts';
+import { NO_LAYERS } from './layers.ts';
+import type { Layers } from './layers.ts';
+import { resolvePolicy } from './resolve.ts';
+
+const host = { caller: { uid: 1001, gid: 1002 }, cpus: 2 };
+const layers = (user = '', machine?: string): Layers => ({
+  ...NO_LAYERS,
+  user: parseConfig(user, 'user.yml'),
+  machine: machine === undefined ? null : holdTo(machineSchema, rawConfig(machine, '/etc/acode/policy.yml')),
+});
+const resolve = (input: PolicyInput, user?: string, machine?: string) =>
+  resolvePolicy(input, layers(user, machine), host);
+const denied = (rule: string, setBy: string, remedy: string) =>
+  expect.objectContaining({
+    code: 'ACODE-SBX-005',
+    context: expect.objectContaining({
+      rule: expect.stringContaining(rule) as string,
+      setBy: expect.stringContaining(setBy) as string,
+      remedy: expect.stringContaining(remedy) as string,
+    }) as unknown,
+  });
+const invalid = (part: string) =>
+  expect.objectContaining({ code: 'ACODE-SBX-017', message: expect.stringContaining(part) as string });
+
+const CONSENT = 'sandbox: { network: { allow_bridge: true } }';
+
+describe('bridge', () => {
+  it('needs the user’s own consent', () => {
+    expect(() => resolve({ network: 'bridge' })).toThrow(
+      denied('needs your consent', 'the built-in default', 'allow_bridge: true'),
+    );
+    expect(() => resolve({ network: 'bridge' }, 'sandbox: { network: { allow_bridge: false } }')).toThrow(
+      denied('needs your consent', 'your configuration, user.yml:1:23', 'allow_bridge'),
+    );
+    expect(resolve({ network: 'bridge' }, CONSENT).network).toMatchObject({ value: 'bridge', layer: 'request' });
+  });
+
+  it('consent alone gives none', () => {
+    expect(resolve({}, CONSENT).network).toEqual({ value: 'none', layer: 'built-in', where: 'default' });
+  });
+
+  it('can be forbidden by the machine', () => {
+    expect(() => resolve({ network: 'bridge' }, CONSENT, 'sandbox: { network: { allow_bridge: false } }')).toThrow(
+      denied('this machine allows no bridge', '/etc/acode/policy.yml:1:23', 'ask whoever'),
+    );
+    // The machine cannot consent for the user.
+    expect(() => resolve({ network: 'bridge' }, '', 'sandbox: { network: { allow_bridge: true } }')).toThrow(
+      denied('needs your consent', '', ''),
+    );
+  });
+
+  it.each([
+    [
+      'sandbox: { defaults: { network: true }, network: { allow_bridge: true } }',
+      'user.yml:1:24 (sandbox.defaults.network)',
+    ],
+    ['sandbox: { network: { mode: bridge, allow_bridge: true } }', 'user.yml:1:23 (sandbox.network.mode)'],
+  ])('can be the user’s own default: %s', (user, where) => {
+    expect(resolve({}, user).network).toEqual({ value: 'bridge', layer: 'user', where });
+    expect(resolve({ network: 'none' }, user).network.value).toBe('none');
+  });
+});
+
+describe('a network by name', () => {
+  const user = 'sandbox: { network: { allowed_networks: [db, HOST, host, bridge, default] } }';
+
+  it('is one that the user declared', () => {
+    expect(resolve({ network: { name: 'db' } }, user).network.value).toEqual({ name: 'db' });
+    expect(() => resolve({ network: { name: 'db' } })).toThrow(
+      denied('does not list it', 'built-in', 'allowed_networks'),
+    );
+    expect(() => resolve({ network: { name: 'other' } }, user)).toThrow(
+      denied('does not list it', 'user.yml:1:23', ''),
+    );
+  });
+
+  it.each(['host', 'HOST', 'none', 'default', 'bridge', 'ingress', 'container:x', 'container'])('is never %s', name => {
+    expect(() => resolve({ network: { name } }, user)).toThrow(denied('no network of its own', '', ''));
+  });
+
+  it('is in the machine’s list as well', () => {
+    const machine = 'sandbox: { network: { allowed_networks: [other] } }';
+    expect(() => resolve({ network: { name: 'db' } }, user, machine)).toThrow(
+      denied('this machine does not list it', '/etc/acode/policy.yml', ''),
+    );
+  });
+});
+
+describe('name servers and ports', () => {
+  it('need a network', () => {
+    expect(() => resolve({ dns: ['1.1.1.1'] })).toThrow(invalid('policy.dns: needs a network'));
+    expect(() => resolve({ ports: [{ container: 80 }] })).toThrow(invalid('policy.ports: needs a network'));
+    expect(() => resolve({ dns: [], ports: [] })).not.toThrow();
+    const asked = resolve(
+      { network: 'bridge', dns: ['1.1.1.1', '::1'], ports: [{ container: 80, host: 8080 }] },
+      CONSENT,
+    );
+    expect(asked).toMatchObject({
+      dns: { value: ['1.1.1.1', '::1'] },
+      ports: { value: [{ container: 80, host: 8080 }] },
+    });
+  });
+
+  it('of a file are for the runs that have one', () => {
+    const user = 'sandbox: { network: { allow_bridge: true, dns_servers: [9.9.9.9], ports: [{ container: 80 }] } }';
+    expect(resolve({}, user)).toMatchObject({ dns: { value: [] }, ports: { value: [] } });
+    expect(resolve({ network: 'bridge' }, user)).toMatchObject({
+      dns: { value: ['9.9.9.9'], layer: 'user' },
+      ports: { value: [{ container: 80 }], layer: 'user' },
+    });
+    expect(resolve({ network: 'bridge', dns: [] }, user).dns).toMatchObject({ value: [], layer: 'request' });
+  });
+
+  it.each<[string, PolicyInput, string]>([
+    ['a name for an address', { dns: ['dns.example.org'] }, '"dns.example.org" is not an IP address'],
+    ['an address with a port', { dns: ['1.1.1.1:53'] }, 'not an IP address'],
+    ['an option', { dns: ['-x'] }, 'not an IP address'],
+    ['four servers', { dns: ['1.1.1.1', '1.1.1.2', '1.1.1.3', '1.1.1.4'] }, 'more than 3'],
+    ['a port twice', { ports: [{ container: 80 }, { container: 80, host: 5 }] }, '80/tcp of the sandbox twice'],
+    [
+      'a host port twice',
+      {
+        ports: [
+          { container: 1, host: 5 },
+          { container: 2, host: 5 },
+        ],
+      },
+      '5/tcp of the host twice',
+    ],
+    ['17 ports', { ports: Array.from({ length: 17 }, (_, n) => ({ container: n + 1 })) }, 'more than 16'],
+  ])('are refused for %s', (_, input, part) => {
+    expect(() => resolve({ network: 'bridge', ...input }, CONSENT)).toThrow(invalid(part));
+  });
+
+  it('may share a number between tcp and udp', () => {
+    const ports = [{ container: 53 }, { container: 53, protocol: 'udp' as const }];
+    expect(() => resolve({ network: 'bridge', ports }, CONSENT)).not.toThrow();
+  });
+});
+
+describe('an allow-list of hosts', () => {
+  it('is refused until there is one', () => {
+    expect(() => resolve({ network: { allow: ['x'] } }, CONSENT)).toThrow(
+      expect.objectContaining({ code: 'ACODE-SBX-016' }),
+    );
+  });
+});
+
+describe('air-gapped mode', () => {
+  const everything =
+    'sandbox: { network: { allow_bridge: true, allowed_networks: [db], mode: bridge, dns_servers: [1.1.1.1] } }';
+
+  it.each<[string, PolicyInput, string | undefined]>([
+    ['a bridge', { network: 'bridge' }, undefined],
+    ['a bridge with consent', { network: 'bridge' }, everything],
+    ['a named network', { network: { name: 'db' } }, everything],
+    ['even host', { network: { name: 'host' } }, undefined],
+    ['the user’s default', {}, everything],
+    ['ports and servers', { dns: ['1.1.1.1'], ports: [{ container: 80 }] }, undefined],
+  ])('beats %s, and says so without ending the run', (_, input, user = '') => {
+    for (const [said, setBy] of [
+      [layers(`mode: airgapped\n${user}`), 'your configuration, user.yml:1:1 (mode)'],
+      [layers(user, 'mode: airgapped'), 'the machine’s policy, /etc/acode/policy.yml:1:1 (mode)'],
+      [{ ...layers(user), environmentMode: 'airgapped' as const }, 'the request, ACODE_MODE'],
+    ] as const) {
+      const policy = resolvePolicy(input, said, host);
+      expect(policy).toMatchObject({ network: { value: 'none' }, dns: { value: [] }, ports: { value: [] } });
+      expect(policy.denials).toEqual([
+        {
+          rule: expect.stringContaining('air-gapped') as string,
+          setBy,
+          remedy: expect.stringMatching(/without a network/) as string,
+          detail: expect.stringContaining('was asked for by') as string,
+        },
+      ]);
+    }
+  });
+
+  it('denies nothing where nothing was asked for', () => {
+    expect(resolve({}, 'mode: airgapped').denials).toEqual([]);
+    expect(
+      resolve({ network: 'none' }, 'mode: airgapped\nsandbox: { network: { dns_servers: [1.1.1.1] } }').denials,
+    ).toEqual([]);
+  });
+});

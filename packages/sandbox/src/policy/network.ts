@@ -1,0 +1,192 @@
+// Which network a sandbox gets: none unless somebody asks, and then only with the consent that kind needs.
+
+import type { Config } from '../config/schema.ts';
+import { address } from '../config/values.ts';
+import { AcodeError } from '../contract/errors.ts';
+import type { EffectivePolicy, NetworkMode, PolicyInput, PortRequest, Sourced } from '../contract/policy.ts';
+import type { Denial } from '../contract/result.ts';
+import { builtInValue, pick, placeOf, setBy } from './layers.ts';
+import type { Layers, Mode } from './layers.ts';
+
+/** The part of a policy that is about the network. */
+export type NetworkPolicy = Pick<EffectivePolicy, 'network' | 'dns' | 'ports' | 'denials'>;
+
+const MOST_SERVERS = 3;
+const MOST_PORTS = 16;
+// Names that mean something else to an engine than a network of the user’s.
+const RESERVED = /^(?:host|none|default|bridge|ingress|nat|container(?::.*)?)$/i;
+
+/** Decides about the network. Air-gapped mode wins over everything, and says what it denied. */
+export function resolveNetwork(request: PolicyInput, layers: Layers, mode: Sourced<Mode>): NetworkPolicy {
+  const network = askedNetwork(request, layers);
+  const dns = pick<readonly string[]>(layers, {
+    field: 'dns',
+    request: request.dns,
+    key: 'sandbox.network.dns_servers',
+    read: ({ sandbox }) => sandbox?.network?.dns_servers,
+    builtIn: [],
+  });
+  const ports = pick<readonly PortRequest[]>(layers, {
+    field: 'ports',
+    request: request.ports,
+    key: 'sandbox.network.ports',
+    read: ({ sandbox }) => sandbox?.network?.ports,
+    builtIn: [],
+  });
+  checkServers(dns);
+  checkPorts(ports);
+  if (mode.value === 'airgapped') return airgapped({ network, dns, ports }, mode);
+  assertAllowed(network, layers);
+  if (network.value !== 'none') return { network, dns, ports, denials: [] };
+  // What a file says about servers and ports is for the runs that have a network; a request means this one.
+  for (const [field, asked] of [
+    ['dns', dns],
+    ['ports', ports],
+  ] as const) {
+    if (asked.layer !== 'request' || asked.value.length === 0) continue;
+    throw new AcodeError('ACODE-SBX-017', { field: `policy.${field}`, reason: 'needs a network, and there is none' });
+  }
+  return { network, dns: builtInValue([]), ports: builtInValue([]), denials: [] };
+}
+
+function askedNetwork(request: PolicyInput, layers: Layers): Sourced<NetworkMode> {
+  const asked = request.network;
+  if (typeof asked === 'object' && 'allow' in asked) {
+    throw new AcodeError('ACODE-SBX-016', {
+      what: 'policy.network with an allow-list',
+      instead: 'Leave it out: the sandbox then has no network.',
+    });
+  }
+  const mode = pick<NetworkMode | undefined>(layers, {
+    field: 'network',
+    request: asked,
+    key: 'sandbox.network.mode',
+    read: configuredNetwork,
+    builtIn: undefined,
+  });
+  if (mode.value === undefined) return builtInValue('none');
+  const layer = mode.layer === 'repository' ? layers.repository : mode.layer === 'user' ? layers.user : null;
+  const shorthand = layer !== null && layer.config.sandbox?.network?.mode === undefined;
+  const where = shorthand ? placeOf(layer, 'sandbox.defaults.network') : mode.where;
+  return { value: mode.value, layer: mode.layer, where };
+}
+
+function configuredNetwork({ sandbox }: Config): NetworkMode | undefined {
+  const named = sandbox?.network?.mode;
+  if (named !== undefined) return named === 'none' || named === 'bridge' ? named : { name: named };
+  const enabled = sandbox?.defaults?.network;
+  return enabled === undefined ? undefined : enabled ? 'bridge' : 'none';
+}
+
+function assertAllowed(network: Sourced<NetworkMode>, layers: Layers): void {
+  if (network.value === 'none') return;
+  if (network.value === 'bridge') assertBridge(layers);
+  else assertNamed(network.value.name, layers);
+}
+
+function assertBridge({ machine, user }: Layers): void {
+  const key = 'sandbox.network.allow_bridge';
+  if (machine?.config.sandbox?.network?.allow_bridge === false) {
+    throw denied('bridge', 'this machine allows no bridge', { layer: 'machine', where: placeOf(machine, key) }, ASK);
+  }
+  const consent = user.config.sandbox?.network?.allow_bridge;
+  if (consent === true) return;
+  throw denied(
+    'bridge',
+    'a bridge reaches services of this host, so it needs your consent',
+    consent === false ? { layer: 'user', where: placeOf(user, key) } : builtInValue(false),
+    'Add `sandbox: { network: { allow_bridge: true } }` to your own configuration file, if you accept that.',
+  );
+}
+
+function assertNamed(name: string, { machine, user }: Layers): void {
+  if (RESERVED.test(name)) {
+    const remedy = 'Use none, bridge, or the name of a network that you made yourself.';
+    throw denied(name, 'it is no network of its own', builtInValue(null), remedy);
+  }
+  const machines = machine?.config.sandbox?.network?.allowed_networks;
+  if (machine && machines && !machines.includes(name)) {
+    throw denied(name, 'this machine does not list it', { layer: 'machine', where: placeOf(machine, NAMES) }, ASK);
+  }
+  assertListed(name, user);
+}
+
+function assertListed(name: string, user: Layers['user']): void {
+  const allowed = user.config.sandbox?.network?.allowed_networks;
+  if (allowed?.includes(name)) return;
+  throw denied(
+    name,
+    'your configuration does not list it',
+    allowed ? { layer: 'user', where: placeOf(user, NAMES) } : builtInValue([]),
+    `Add it to ${NAMES} in your own configuration file, if sandboxes may reach what is on it.`,
+  );
+}
+
+const NAMES = 'sandbox.network.allowed_networks';
+const ASK = 'Run without a network, or ask whoever looks after this machine.';
+
+function denied(
+  network: string,
+  rule: string,
+  by: Pick<Sourced<unknown>, 'layer' | 'where'>,
+  remedy: string,
+): AcodeError {
+  return new AcodeError('ACODE-SBX-005', { network: network.slice(0, 128), rule, setBy: setBy(by), remedy });
+}
+
+function airgapped({ network, dns, ports }: Omit<NetworkPolicy, 'denials'>, mode: Sourced<Mode>): NetworkPolicy {
+  const { layer, where } = mode;
+  const none = <Value>(value: Value): Sourced<Value> => ({ value, layer, where });
+  const asked =
+    network.value === 'none'
+      ? [dns, ports].find(({ value, layer: by }) => by === 'request' && value.length > 0)
+      : network;
+  const denials: Denial[] = asked
+    ? [
+        {
+          rule: 'air-gapped mode: no sandbox has a network',
+          setBy: setBy(mode),
+          remedy: remedyFor(mode),
+          detail: `${networkText(network.value)} was asked for by ${setBy(asked)}`,
+        },
+      ]
+    : [];
+  return { network: none('none'), dns: none([]), ports: none([]), denials };
+}
+
+function remedyFor({ layer, where }: Sourced<Mode>): string {
+  if (layer === 'machine') return ASK;
+  if (layer === 'request') return `Work without a network, or unset ${where} if the task really needs one.`;
+  return `Work without a network, or take mode: airgapped out of ${where} if the task really needs one.`;
+}
+
+function networkText(network: NetworkMode): string {
+  if (network === 'none') return 'a port or a name server';
+  return network === 'bridge' ? 'the network bridge' : `the network ${network.name}`;
+}
+
+function checkServers({ value, where }: Sourced<readonly string[]>): void {
+  if (value.length > MOST_SERVERS) throw invalid(where, `has more than ${MOST_SERVERS} name servers`);
+  for (const server of value) {
+    if (!address.safeParse(server).success)
+      throw invalid(where, `${JSON.stringify(server.slice(0, 80))} is not an IP address`);
+  }
+}
+
+function checkPorts({ value, where }: Sourced<readonly PortRequest[]>): void {
+  if (value.length > MOST_PORTS) throw invalid(where, `has more than ${MOST_PORTS} ports`);
+  const seen = new Set<string>();
+  for (const { container, host, protocol = 'tcp' } of value) {
+    for (const port of [
+      `${container}/${protocol} of the sandbox`,
+      ...(host ? [`${host}/${protocol} of the host`] : []),
+    ]) {
+      if (seen.has(port)) throw invalid(where, `names port ${port} twice`);
+      seen.add(port);
+    }
+  }
+}
+
+function invalid(field: string, reason: string): AcodeError {
+  return new AcodeError('ACODE-SBX-017', { field, reason });
+}

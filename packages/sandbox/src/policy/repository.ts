@@ -1,0 +1,147 @@
+// What a repository’s own configuration may do: tighten, ask within the ceilings, and loosen only what the user trusted it with.
+
+import { isAbsolute, relative, resolve, sep } from 'node:path';
+import { repositoryRule } from '../config/keys.ts';
+import type { RepositoryConfig } from '../config/repository.ts';
+import type { Config } from '../config/schema.ts';
+import { AcodeError } from '../contract/errors.ts';
+import { isAtLeast } from '../contract/levels.ts';
+import type { Layers } from './layers.ts';
+import { resolveMode } from './layers.ts';
+import { runtimeStrength } from './named-runtime.ts';
+
+/** A key of a repository’s file that counts only once the user trusted the file. */
+export interface TrustKey {
+  readonly key: string;
+  readonly where: string;
+  readonly value: string;
+}
+
+/** Refuses a repository’s file as a whole at the first key that goes too far. */
+export function checkRepository(layers: Layers): void {
+  const { repository } = layers;
+  if (!repository) return;
+  const [untrusted] = repository.trusted ? [] : keysThatNeedTrust(repository);
+  if (untrusted) {
+    throw refused(
+      repository,
+      untrusted.key,
+      'it would loosen the policy, and this file is not trusted',
+      'Read the file; if you agree with all of it, run `acode trust`. Otherwise take the line out.',
+    );
+  }
+  for (const { key, loosens } of TIGHTEN) {
+    const reason = loosens(repository.config, layers);
+    if (reason !== null) throw refused(repository, key, `it may only be tightened, and ${reason}`, TIGHTEN_REMEDY);
+  }
+  checkMounts(repository);
+}
+
+/** The keys of a file that loosen the policy in a way that the user’s trust can allow. */
+export function keysThatNeedTrust(repository: RepositoryConfig): TrustKey[] {
+  return LOOSENING.flatMap(({ key, read }) => {
+    const value = read(repository.config);
+    if (value === undefined || repositoryRule(key) !== 'trusted') return [];
+    return [{ key, where: repository.where(key), value: JSON.stringify(value) }];
+  });
+}
+
+const TIGHTEN_REMEDY =
+  'Take the line out of the repository’s file; if you want it, set it in your own configuration file or for one run.';
+
+// Values that loosen: `network: false` in a repository is nothing to be afraid of.
+const LOOSENING: readonly { readonly key: string; readonly read: (config: Config) => unknown }[] = [
+  { key: 'sandbox.defaults.network', read: c => c.sandbox?.defaults?.network || undefined },
+  { key: 'sandbox.defaults.user', read: c => unless('host', c.sandbox?.defaults?.user) },
+  { key: 'sandbox.network.mode', read: c => unless('none', c.sandbox?.network?.mode) },
+  { key: 'sandbox.network.dns_servers', read: c => unlessEmpty(c.sandbox?.network?.dns_servers) },
+  { key: 'sandbox.network.ports', read: c => unlessEmpty(c.sandbox?.network?.ports) },
+];
+
+/** Why a value is looser than what would hold without the repository; null where it is not. */
+type Loosens = (asked: Config, without: Layers) => string | null;
+
+const TIGHTEN: readonly { readonly key: string; readonly loosens: Loosens }[] = [
+  {
+    key: 'mode',
+    loosens: (asked, without) =>
+      asked.mode === 'local-only' && resolveMode({ ...without, repository: null }).value === 'airgapped'
+        ? 'the mode is airgapped'
+        : null,
+  },
+  { key: 'sandbox.level', loosens: levelLoosens },
+  { key: 'sandbox.runtime', loosens: runtimeLoosens },
+  {
+    key: 'sandbox.images.pull_policy',
+    loosens: (asked, { user }) =>
+      asked.sandbox?.images?.pull_policy === 'missing' && user.config.sandbox?.images?.pull_policy === 'never'
+        ? 'yours is never'
+        : null,
+  },
+  {
+    key: 'sandbox.mounts.workspace_mode',
+    loosens: (asked, { user }) =>
+      asked.sandbox?.mounts?.workspace_mode === 'rw' && user.config.sandbox?.mounts?.workspace_mode === 'ro'
+        ? 'yours is ro'
+        : null,
+  },
+  {
+    key: 'sandbox.security.require_digest',
+    loosens: (asked, { user, machine }) =>
+      asked.sandbox?.security?.require_digest === false &&
+      [user, machine].some(layer => layer?.config.sandbox?.security?.require_digest === true)
+        ? 'a digest is required here'
+        : null,
+  },
+];
+
+function levelLoosens(asked: Config, { user }: Layers): string | null {
+  const level = asked.sandbox?.level;
+  if (level === undefined) return null;
+  const own = user.config.sandbox?.level ?? 'auto';
+  if (level === 'auto') return own === 'auto' ? null : `yours is ${own}`;
+  // What `auto` promises is docker at least.
+  return isAtLeast(level, own === 'auto' ? 'docker' : own) ? null : `yours is ${own}`;
+}
+
+function runtimeLoosens(asked: Config, { user }: Layers): string | null {
+  const runtime = asked.sandbox?.runtime;
+  const own = user.config.sandbox?.runtime ?? null;
+  if (runtime === undefined || runtime === own) return null;
+  const strength = runtimeStrength(runtime);
+  if (strength === 0) return 'only runsc and kata are stronger than an engine’s default';
+  return strength >= runtimeStrength(own) ? null : `yours is ${own ?? 'the default'}`;
+}
+
+// A writable mount would be a second way to what is protected in the workspace, or read-only as a whole.
+function checkMounts(repository: RepositoryConfig): void {
+  const mounts = repository.config.sandbox?.mounts?.additional ?? [];
+  for (const [index, { source, readonly = true }] of mounts.entries()) {
+    const key = `sandbox.mounts.additional.${index}`;
+    if (!isInside(source, repository.root)) {
+      throw refused(repository, key, 'its source is not inside the repository', MOUNT_REMEDY);
+    }
+    if (!readonly) throw refused(repository, key, 'a repository may add read-only mounts only', MOUNT_REMEDY);
+  }
+}
+
+const MOUNT_REMEDY =
+  'Take the mount out of the repository’s file; if you want it, set it in your own configuration file.';
+
+function isInside(source: string, root: string): boolean {
+  if (source.includes('\0') || source.includes('\\')) return false;
+  const way = relative(root, resolve(root, source));
+  return way === '' || (way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way));
+}
+
+function refused(repository: RepositoryConfig, key: string, rule: string, remedy: string): AcodeError {
+  return new AcodeError('ACODE-SBX-020', { key, where: repository.where(key), rule, remedy });
+}
+
+function unless<Value>(safe: Value, value: Value | undefined): Value | undefined {
+  return value === safe ? undefined : value;
+}
+
+function unlessEmpty<Value>(list: readonly Value[] | undefined): readonly Value[] | undefined {
+  return list && list.length > 0 ? list : undefined;
+}

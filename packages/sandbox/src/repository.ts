@@ -1,0 +1,88 @@
+// The repository’s side of an opened host: its configuration, read anew for each run, and the user’s trust in it.
+
+import { loadRepositoryConfig } from './config/repository.ts';
+import { AcodeError } from './contract/errors.ts';
+import type { Host } from './host.ts';
+import type { Layers } from './policy/layers.ts';
+import { keysThatNeedTrust } from './policy/repository.ts';
+import type { TrustKey } from './policy/repository.ts';
+import { locateWorkspace, validateWorkspace } from './workspace/locate.ts';
+
+/** What the user’s trust in a repository’s configuration comes to. */
+export interface TrustReport {
+  readonly workspace: string;
+  /** The repository’s configuration file; null where it has none. */
+  readonly file: string | null;
+  /** Hash of its exact content. */
+  readonly hash: string | null;
+  /** Whether exactly this content is trusted for exactly this workspace. */
+  readonly trusted: boolean;
+  /** What in the file counts only once it is trusted. */
+  readonly needsTrust: readonly TrustKey[];
+}
+
+/** The user’s trust in the configuration of the workspace’s repository. Works without an engine. */
+export interface Trust {
+  /** Whether the file is trusted, and what in it needs that. */
+  show(): Promise<TrustReport>;
+  /**
+   * Trusts the file as it is now; any change ends the trust. With `hash`, only if it is still what was shown.
+   *
+   * @example
+   * const { hash, needsTrust } = await acode.trust.show();
+   * if (hash !== null && needsTrust.every(({ key }) => key === 'sandbox.network.mode')) await acode.trust.grant(hash);
+   */
+  grant(hash?: string): Promise<TrustReport>;
+  /** Ends the trust. */
+  revoke(): Promise<TrustReport>;
+}
+
+/** Everything that has a voice in a run in this workspace. */
+export async function layersFor(host: Host, root: string): Promise<Layers> {
+  const repository = await loadRepositoryConfig(root);
+  const { machine, config: user, environmentMode } = host;
+  if (!repository) return { machine, user, repository: null, environmentMode };
+  const trusted = await host.trust.isTrusted(repository.root, repository.hash);
+  return { machine, user, repository: { ...repository, trusted }, environmentMode };
+}
+
+/** The directory that the caller named, or the project they stand in. */
+export async function workspaceOf(host: Host): Promise<string> {
+  return host.workspaceNamed ? host.workspace : locateWorkspace(host.workspace);
+}
+
+/** The trust client of a host. */
+export function trustOf(host: Host): Trust {
+  return { show: () => report(host), grant: hash => grant(host, hash), revoke: () => revoke(host) };
+}
+
+async function report(host: Host): Promise<TrustReport> {
+  // Validated like a workspace that is to be run in: trust is never kept inside what it is about.
+  const { root } = await validateWorkspace(await workspaceOf(host), host.directories);
+  const { repository } = await layersFor(host, root);
+  if (!repository) return { workspace: root, file: null, hash: null, trusted: false, needsTrust: [] };
+  const { file, hash, trusted } = repository;
+  return { workspace: root, file, hash, trusted, needsTrust: keysThatNeedTrust(repository) };
+}
+
+async function grant(host: Host, expected: string | undefined): Promise<TrustReport> {
+  const now = await report(host);
+  if (now.file === null || now.hash === null) {
+    throw new AcodeError('ACODE-SBX-013', {
+      source: now.workspace,
+      key: '',
+      reason: 'has no .agent/config.yml that could be trusted',
+    });
+  }
+  if (expected !== undefined && expected !== now.hash) {
+    throw new AcodeError('ACODE-SBX-013', { source: now.file, key: '', reason: 'has changed since it was shown' });
+  }
+  await host.trust.grant(now.workspace, now.hash, new Date(host.telemetry.clock.now()));
+  return { ...now, trusted: true };
+}
+
+async function revoke(host: Host): Promise<TrustReport> {
+  const { root } = await validateWorkspace(await workspaceOf(host), host.directories);
+  await host.trust.revoke(root);
+  return report(host);
+}

@@ -1,0 +1,94 @@
+// Looks into directories that untrusted code has filled: no link is followed, nothing but directories is opened.
+//
+// Paths and names are byte strings (latin1), because names on Linux are bytes and need not be text.
+
+import { closeSync, constants, fstatSync, lstatSync, openSync, opendirSync, readlinkSync } from 'node:fs';
+import type { Dir, Dirent, Stats } from 'node:fs';
+
+/** Why a directory could not be looked into. */
+export type Unseen = 'gone' | 'unreadable' | 'elsewhere';
+
+const LINUX = process.platform === 'linux';
+const BUFFERED_ENTRIES = 128;
+const FLAGS = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+
+/** A directory that is held open, so that what is asked of it is asked of this one whatever becomes of its path. */
+export class DirectoryLook implements Disposable {
+  readonly stats: Stats;
+  readonly #descriptor: number;
+  readonly #path: string;
+  #entries: Dir | null = null;
+
+  private constructor(descriptor: number, path: string) {
+    this.#descriptor = descriptor;
+    this.#path = path;
+    this.stats = fstatSync(descriptor);
+  }
+
+  /** Opens the directory that really is at a path. */
+  static open(path: string): DirectoryLook | Unseen {
+    let descriptor: number;
+    try {
+      descriptor = openSync(bytes(path), FLAGS);
+    } catch (error) {
+      return codeOf(error) === 'ENOENT' ? 'gone' : 'unreadable';
+    }
+    const held = LINUX ? `/proc/self/fd/${descriptor}` : path;
+    try {
+      // A link in the middle of the path would have led here too.
+      if (LINUX && readlinkSync(held, 'latin1') !== path) throw new Error('the path leads through a link');
+      return new DirectoryLook(descriptor, held);
+    } catch {
+      closeSync(descriptor);
+      return 'elsewhere';
+    }
+  }
+
+  /** The next entry, in the order of the file system; null after the last. */
+  next(): Dirent | null | 'unreadable' {
+    try {
+      this.#entries ??= opendirSync(bytes(this.#path), { encoding: 'latin1', bufferSize: BUFFERED_ENTRIES });
+      return this.#entries.readSync();
+    } catch {
+      return 'unreadable';
+    }
+  }
+
+  /** An entry as it is, never what it leads to; null for one that is gone. */
+  lstat(name: string): Stats | null {
+    return lstat(`${this.#path}/${name}`);
+  }
+
+  [Symbol.dispose](): void {
+    this.#entries?.closeSync();
+    closeSync(this.#descriptor);
+  }
+}
+
+/** What is at a path, never what it leads to; null for what is gone or cannot be reached. */
+export function lstat(path: string): Stats | null {
+  try {
+    return lstatSync(bytes(path));
+  } catch {
+    return null;
+  }
+}
+
+/** A byte string as the file system takes it. */
+export function bytes(path: string): Buffer {
+  return Buffer.from(path, 'latin1');
+}
+
+/** Text as a byte string. */
+export function fromText(text: string): string {
+  return Buffer.from(text, 'utf8').toString('latin1');
+}
+
+/** A byte string as text. */
+export function toText(path: string): string {
+  return bytes(path).toString('utf8');
+}
+
+function codeOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined;
+}

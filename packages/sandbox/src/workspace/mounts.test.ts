@@ -1,0 +1,370 @@
+// What a sandbox may be given of the host, named after the attacks it refuses; each refusal beside the legitimate thing.
+
+import { execFileSync } from 'node:child_process';
+import { linkSync, lstatSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { validateWorkspace } from './locate.ts';
+import { planMounts } from './mounts.ts';
+import type { MountFacts } from './mounts.ts';
+
+let base: string;
+let home: string;
+let project: string;
+let shared: string;
+const uid = process.getuid?.() ?? 0;
+
+beforeEach(() => {
+  base = realpathSync(mkdtempSync(join(tmpdir(), 'acode-mounts-')));
+  home = join(base, 'home');
+  project = join(home, 'project');
+  shared = join(home, 'shared');
+  for (const directory of [join(project, 'sub'), join(shared, 'data'), join(home, '.ssh'), join(base, 'engine')])
+    mkdirSync(directory, { recursive: true });
+  writeFileSync(join(home, '.npmrc'), '');
+  writeFileSync(join(shared, 'file'), '');
+});
+afterEach(() => rmSync(base, { recursive: true, force: true }));
+
+async function plan(change: Partial<MountFacts> = {}) {
+  const directories = {
+    home,
+    config: join(home, '.config/acode'),
+    state: join(home, '.local/state/acode'),
+    runtime: join(base, 'run/acode'),
+  };
+  return planMounts({
+    workspace: await validateWorkspace(project, directories),
+    target: '/workspace',
+    readOnly: false,
+    additional: [],
+    hostRoots: [shared],
+    directories,
+    engineSocket: join(base, 'engine/docker.sock'),
+    uid,
+    environment: {},
+    ...change,
+  });
+}
+
+function mount(source: string, more: { target?: string; readOnly?: boolean } = {}, change: Partial<MountFacts> = {}) {
+  return plan({ additional: [{ source, target: '/mnt/data', ...more }], ...change });
+}
+
+const refused = (violation: string) => ({ code: 'ACODE-SBX-003', context: { violation } });
+
+async function listening<Value>(path: string, use: () => Promise<Value>): Promise<Value> {
+  const server = createServer();
+  await new Promise<void>(resolve => server.listen(path, resolve));
+  try {
+    return await use();
+  } finally {
+    server.close();
+  }
+}
+
+describe('an additional mount', () => {
+  it('is read-only unless told otherwise, a directory or a file, inside the workspace or an allowed root', async () => {
+    const { mounts } = await plan({
+      additional: [
+        { source: join(shared, 'data'), target: '/mnt/data' },
+        { source: join(shared, 'file'), target: '/mnt/file', readOnly: false },
+        { source: 'sub', target: '/mnt/sub' },
+      ],
+    });
+    const { dev, ino } = lstatSync(join(shared, 'data'));
+    expect(mounts.slice(1)).toMatchObject([
+      { source: join(shared, 'data'), readOnly: true, identity: { device: dev, inode: ino } },
+      { source: join(shared, 'file'), readOnly: false },
+      { source: join(project, 'sub'), readOnly: true },
+    ]);
+  });
+
+  it('B1: the root, the system and what leads there are refused', async () => {
+    for (const source of ['/', '/tmp/..', '/proc/self/root', '/etc', '/usr/bin', '/var/run', '../../../../../..'])
+      await expect(mount(source, {}, { hostRoots: ['/'] })).rejects.toMatchObject(refused('ForbiddenPath'));
+  });
+
+  it('B2: a sibling whose name only begins like an allowed root is outside', async () => {
+    mkdirSync(`${shared}-evil`);
+    await expect(mount(`${shared}-evil`)).rejects.toMatchObject(refused('OutsideAllowedRoots'));
+    await expect(mount(`${shared}-evil`)).rejects.toThrow(
+      expect.objectContaining({ hint: expect.stringContaining('allowed_host_roots') }),
+    );
+    await expect(mount(shared)).resolves.toBeDefined();
+  });
+
+  it('B3: a link is judged by where it leads', async () => {
+    symlinkSync(join(home, '.ssh'), join(shared, 'keys'));
+    await expect(mount(join(shared, 'keys'))).rejects.toMatchObject(refused('SensitivePathAccess'));
+    symlinkSync(join(base, 'engine'), join(shared, 'out'));
+    await expect(mount(join(shared, 'out'))).rejects.toMatchObject(refused('DockerSocketMounted'));
+    symlinkSync(join(shared, 'data'), join(project, 'link'));
+    expect((await mount('link')).mounts[1]).toMatchObject({ source: join(shared, 'data') });
+  });
+
+  it('B3: a credential store that is itself a link is known by both its names', async () => {
+    mkdirSync(join(shared, 'aws'));
+    await expect(mount(join(shared, 'aws'))).resolves.toBeDefined();
+    symlinkSync(join(shared, 'aws'), join(home, '.aws'));
+    await expect(mount(join(shared, 'aws'))).rejects.toMatchObject(refused('SensitivePathAccess'));
+  });
+
+  it('B6: a socket is refused under whatever name, a hard link of it too', async () => {
+    const socket = join(base, 'engine/docker.sock');
+    await listening(socket, async () => {
+      linkSync(socket, join(shared, 'innocent'));
+      await expect(mount(join(shared, 'innocent'))).rejects.toMatchObject(refused('DockerSocketMounted'));
+      await expect(mount(shared)).rejects.toMatchObject(refused('DockerSocketMounted'));
+      rmSync(join(shared, 'innocent'));
+      await expect(mount(shared)).resolves.toBeDefined();
+    });
+  });
+
+  it('B7: the directory of the engine’s socket, or one above it, is refused even while nothing listens', async () => {
+    for (const source of [join(base, 'engine'), join(base, 'engine/docker.sock')]) {
+      mkdirSync(join(base, 'engine/docker.sock'), { recursive: true });
+      await expect(mount(source, {}, { hostRoots: [base] })).rejects.toMatchObject(refused('DockerSocketMounted'));
+    }
+  });
+
+  it('B8: sockets and directories of agents are refused', async () => {
+    const environment = {
+      SSH_AUTH_SOCK: join(shared, 'agent/socket'),
+      GNUPGHOME: join(shared, 'gpg'),
+      XDG_RUNTIME_DIR: join(shared, 'run'),
+    };
+    for (const name of ['agent', 'gpg', 'run']) {
+      mkdirSync(join(shared, name));
+      await expect(mount(join(shared, name))).resolves.toBeDefined();
+      await expect(mount(join(shared, name), {}, { environment })).rejects.toMatchObject(
+        refused('SensitivePathAccess'),
+      );
+    }
+  });
+
+  it('B9: credentials and the directories above them are refused, whatever is allowed', async () => {
+    mkdirSync(join(home, '.config/gcloud'), { recursive: true });
+    for (const [source, violation] of [
+      ['.ssh', 'SensitivePathAccess'],
+      ['.npmrc', 'SensitivePathAccess'],
+      ['.config/gcloud', 'SensitivePathAccess'],
+      ['.config', 'ForbiddenPath'],
+      ['.', 'ForbiddenPath'],
+    ] as const)
+      await expect(mount(join(home, source), {}, { hostRoots: [home] })).rejects.toMatchObject(refused(violation));
+    mkdirSync(join(home, '.ssh-notes'));
+    await expect(mount(join(home, '.ssh-notes'), {}, { hostRoots: [home] })).resolves.toBeDefined();
+  });
+
+  it('B11: commas and colons are part of a name', async () => {
+    mkdirSync(join(shared, 'p,source=/etc'.replaceAll('/', '_')));
+    mkdirSync(join(shared, 'a:b'));
+    expect((await mount(join(shared, 'a:b'))).mounts[1]).toMatchObject({ source: join(shared, 'a:b') });
+    await expect(mount(join(shared, 'p,source=_etc'))).resolves.toBeDefined();
+  });
+
+  it('B12: what does not exist is an error, and is not made', async () => {
+    await expect(mount(join(shared, 'none'))).rejects.toMatchObject(refused('Missing'));
+    expect(lstatSync(join(shared, 'none'), { throwIfNoEntry: false })).toBeUndefined();
+  });
+
+  it('FIFOs and paths written for another system are refused', async () => {
+    execFileSync('mkfifo', [join(shared, 'fifo')]);
+    await expect(mount(join(shared, 'fifo'))).rejects.toMatchObject(refused('ForbiddenPath'));
+    for (const source of [String.raw`..\..\Windows`, 'C:/Windows', 'C:', 'a\0b'])
+      await expect(mount(source)).rejects.toMatchObject(refused('HostPathEscape'));
+  });
+
+  it('acode’s own directories are neither mounted nor inside a mount', async () => {
+    for (const source of ['.config/acode', '.local/state', '.local/state/acode'])
+      mkdirSync(join(home, source), { recursive: true });
+    for (const source of ['.config/acode', '.local/state', '.local/state/acode'])
+      await expect(mount(join(home, source), {}, { hostRoots: [home] })).rejects.toMatchObject(
+        refused('ForbiddenPath'),
+      );
+  });
+
+  it('is no way round what is read-only in the workspace', async () => {
+    mkdirSync(join(project, '.git/hooks'), { recursive: true });
+    for (const source of ['.', '.git', '.git/hooks']) {
+      await expect(mount(source, { readOnly: false })).rejects.toMatchObject(refused('ProtectedPath'));
+      await expect(mount(source)).resolves.toBeDefined();
+    }
+    await expect(mount('sub', { readOnly: false })).resolves.toBeDefined();
+  });
+
+  it('protects the same parts of another project that may be written', async () => {
+    mkdirSync(join(shared, '.git'));
+    const { mounts } = await mount(shared, { readOnly: false });
+    expect(mounts[2]).toMatchObject({ purpose: 'protected', target: '/mnt/data/.git', readOnly: true });
+  });
+});
+
+describe('the target of a mount', () => {
+  it.each([
+    ['/'],
+    ['/proc'],
+    ['/proc/self'],
+    ['/sys/fs'],
+    ['/dev/shm'],
+    ['/workspace'],
+    ['/workspace/x'],
+    ['/home/sandbox'],
+    ['/home'],
+    ['/home/sandbox/.ssh'],
+    ['/tmp'],
+    ['/tmp/x'],
+    ['/run/x'],
+    ['/bin'],
+    ['/usr/local/bin'],
+    ['/etc/ssl'],
+    ['/lib64'],
+    ['/libexec/x'],
+    ['/boot'],
+    ['/mnt/../etc'],
+    ['relative'],
+    ['//usr//bin/'],
+    ['/var/run/x'],
+  ])('A20: %s is refused', async target => {
+    await expect(mount(shared, { target })).rejects.toMatchObject(refused('ForbiddenTarget'));
+  });
+
+  it.each(
+    ['/mnt/x', '/data', '/home/other', '/opt/tools', '/library', '//srv//x/'].filter(name => name !== '/library'),
+  )('%s is fine', async target => {
+    await expect(mount(shared, { target })).resolves.toBeDefined();
+  });
+
+  it('B13: is used once, and lies in no other', async () => {
+    const two = (one: string, other: string) =>
+      plan({
+        additional: [
+          { source: shared, target: one },
+          { source: 'sub', target: other },
+        ],
+      });
+    await expect(two('/mnt/a', '/mnt/a/')).rejects.toMatchObject(refused('DuplicateTarget'));
+    await expect(two('/mnt/a', '/mnt/a/b')).rejects.toMatchObject(refused('ForbiddenTarget'));
+    await expect(two('/mnt/a', '/mnt/ab')).resolves.toBeDefined();
+  });
+});
+
+describe('the workspace', () => {
+  it('B7: is refused with a socket in it, and fine without', async () => {
+    await listening(join(project, 'x.sock'), () =>
+      expect(plan()).rejects.toMatchObject(refused('DockerSocketMounted')),
+    );
+    rmSync(join(project, 'x.sock'), { force: true });
+    await expect(plan()).resolves.toBeDefined();
+  });
+
+  it('has every existing part that the host trusts read-only over it, and nothing made for the others', async () => {
+    for (const name of ['.git', '.vscode', '.agent']) mkdirSync(join(project, name));
+    writeFileSync(join(project, '.mcp.json'), '{}');
+    const { mounts, notes } = await plan();
+    expect(mounts.map(({ purpose, target, readOnly }) => [purpose, target, readOnly])).toEqual([
+      ['workspace', '/workspace', false],
+      ['protected', '/workspace/.git', true],
+      ['protected', '/workspace/.agent', true],
+      ['protected', '/workspace/.vscode', true],
+      ['protected', '/workspace/.mcp.json', true],
+    ]);
+    expect(notes).toEqual([]);
+    expect(lstatSync(join(project, '.claude'), { throwIfNoEntry: false })).toBeUndefined();
+    expect((await plan({ readOnly: true })).mounts).toMatchObject([{ purpose: 'workspace', readOnly: true }]);
+  });
+
+  it('B5: is refused where a protected part is a link, a FIFO, or a file with a second name', async () => {
+    symlinkSync('/etc', join(project, '.git'));
+    await expect(plan()).rejects.toMatchObject(refused('ProtectedPath'));
+    await expect(plan({ readOnly: true })).resolves.toBeDefined();
+    rmSync(join(project, '.git'));
+    execFileSync('mkfifo', [join(project, '.mcp.json')]);
+    await expect(plan()).rejects.toMatchObject(refused('ProtectedPath'));
+    rmSync(join(project, '.mcp.json'));
+    writeFileSync(join(project, 'x'), '');
+    linkSync(join(project, 'x'), join(project, '.mcp.json'));
+    await expect(plan()).rejects.toMatchObject(refused('ProtectedPath'));
+    rmSync(join(project, 'x'));
+    await expect(plan()).resolves.toBeDefined();
+  });
+});
+
+describe('a git worktree', () => {
+  const git = (cwd: string, ...args: string[]) =>
+    execFileSync('git', ['-c', 'user.name=t', '-c', 'user.email=t@t', ...args], { cwd, stdio: 'pipe' });
+  const worktreeOf = async (change: Partial<MountFacts> = {}) => {
+    const found = await plan(change);
+    return { worktree: found.mounts.filter(({ purpose }) => purpose === 'worktree'), ...found };
+  };
+  beforeEach(() => {
+    git(shared, 'init', '-q', 'repo');
+    git(join(shared, 'repo'), 'commit', '-q', '--allow-empty', '-m', 'x');
+    rmSync(project, { recursive: true });
+    git(join(shared, 'repo'), 'worktree', 'add', '-q', project);
+  });
+
+  it('gets its repository read-only at its own path, and its .git protected', async () => {
+    const common = join(shared, 'repo/.git');
+    const { worktree, mounts, notes } = await worktreeOf();
+    expect(worktree).toMatchObject([{ source: common, target: common, readOnly: true }]);
+    expect(mounts).toContainEqual(expect.objectContaining({ purpose: 'protected', target: '/workspace/.git' }));
+    expect(notes).toEqual([]);
+  });
+
+  const rewrite = (path: string, content: string): undefined => {
+    writeFileSync(path, content);
+  };
+  const cases: [string, () => Partial<MountFacts> | undefined, RegExp][] = [
+    ['is in no allowed root', () => ({ hostRoots: [] }), /outside the directories you allow.*allowed_host_roots/],
+    ['names a secret', () => rewrite(join(project, '.git'), `gitdir: ${home}/.ssh\n`), /outside/],
+    [
+      'names the worktree of another directory',
+      () => rewrite(join(shared, 'repo/.git/worktrees/project/gitdir'), `${shared}/.git\n`),
+      /another directory/,
+    ],
+    [
+      'names what is no worktree',
+      () => rewrite(join(project, '.git'), `gitdir: ${shared}/repo/.git\n`),
+      /not the directory of a worktree/,
+    ],
+    ['belongs to another user', () => ({ uid: uid + 1 }), /another user/],
+    [
+      'has another common directory',
+      () => rewrite(join(shared, 'repo/.git/worktrees/project/commondir'), '/\n'),
+      /another repository/,
+    ],
+    ['is too long', () => rewrite(join(project, '.git'), `gitdir: ${'x'.repeat(5000)}`), /longer/],
+    ['is no pointer', () => rewrite(join(project, '.git'), 'hello'), /does not say/],
+  ];
+  it.each(cases)('B14: is not followed where it %s', async (_, change, note) => {
+    const { worktree, mounts, notes } = await worktreeOf(change() ?? {});
+    expect(worktree).toEqual([]);
+    expect(notes).toEqual([expect.stringMatching(note)]);
+    expect(mounts).toContainEqual(expect.objectContaining({ purpose: 'protected', target: '/workspace/.git' }));
+  });
+
+  it('B14: a secret that looks like a repository is still a secret', async () => {
+    const fake = join(home, '.ssh/worktrees/w');
+    for (const name of ['objects', 'refs', 'worktrees/w']) mkdirSync(join(home, '.ssh', name), { recursive: true });
+    writeFileSync(join(home, '.ssh/HEAD'), '');
+    writeFileSync(join(fake, 'commondir'), '../..\n');
+    writeFileSync(join(fake, 'gitdir'), `${project}/.git\n`);
+    writeFileSync(join(project, '.git'), `gitdir: ${fake}\n`);
+    const { worktree, notes } = await worktreeOf({ hostRoots: [home] });
+    expect(worktree).toEqual([]);
+    expect(notes[0]).toMatch(/holds credentials/);
+  });
+
+  it('a git directory under another name in the workspace is protected in its place', async () => {
+    rmSync(join(project, '.git'));
+    git(project, 'init', '-q', '--bare', '.bare');
+    writeFileSync(join(project, '.git'), 'gitdir: ./.bare\n');
+    expect((await plan()).mounts).toContainEqual(
+      expect.objectContaining({ target: '/workspace/.bare', readOnly: true }),
+    );
+  });
+});

@@ -1,0 +1,248 @@
+// The places of the host that no sandbox is ever given: the system, homes, credentials, sockets, acode’s own files.
+
+import { lstatSync } from 'node:fs';
+import { realpath } from 'node:fs/promises';
+import { userInfo } from 'node:os';
+import { dirname, isAbsolute, join, relative, sep } from 'node:path';
+import type { MountViolation } from '../contract/errors.ts';
+import type { Directories } from '../config/directories.ts';
+
+/** Why a path may not be given to a sandbox. */
+export interface Trespass {
+  readonly violation: MountViolation;
+  readonly reason: string;
+}
+
+/** A place that may be neither given, nor lie in what is given, nor hold it. */
+interface Place extends Trespass {
+  readonly path: string;
+}
+
+/** What is known of the host, every path both as it is written and as it really is. */
+export interface Places {
+  readonly homes: readonly string[];
+  readonly closed: readonly Place[];
+}
+
+// The system’s own directories: any of them would hand a sandbox the host.
+const SYSTEM = new Set([
+  '/',
+  '/bin',
+  '/boot',
+  '/dev',
+  '/etc',
+  '/home',
+  '/lib',
+  '/lib32',
+  '/lib64',
+  '/media',
+  '/mnt',
+  '/opt',
+  '/proc',
+  '/root',
+  '/run',
+  '/sbin',
+  '/srv',
+  '/sys',
+  '/tmp',
+  '/usr',
+  '/var',
+  '/var/lib',
+  '/var/run',
+  '/var/tmp',
+  '/Users',
+  '/System',
+  '/Library',
+  '/private',
+]);
+// Nothing below these is ever a project.
+const SYSTEM_TREES = [
+  '/bin',
+  '/boot',
+  '/dev',
+  '/etc',
+  '/lib',
+  '/lib32',
+  '/lib64',
+  '/proc',
+  '/run',
+  '/sbin',
+  '/sys',
+  '/usr',
+  '/var/lib/containerd',
+  '/var/lib/containers',
+  '/var/lib/docker',
+  '/var/lib/kubelet',
+  '/var/log',
+  '/var/run',
+  '/System',
+];
+
+// Of every home: what opens other machines, accounts, wallets or the browser’s sessions.
+const CREDENTIALS = [
+  '.ssh',
+  '.aws',
+  '.kube',
+  '.gnupg',
+  '.docker',
+  '.azure',
+  '.netrc',
+  '.npmrc',
+  '.yarnrc.yml',
+  '.pypirc',
+  '.git-credentials',
+  '.password-store',
+  '.pgpass',
+  '.vault-token',
+  '.terraform.d',
+  '.config/gcloud',
+  '.config/gh',
+  '.config/git/credentials',
+  '.config/containers',
+  '.config/rclone',
+  '.config/op',
+  '.config/acode',
+  '.local/share/keyrings',
+  '.local/share/containers',
+  '.cargo/credentials.toml',
+  '.gem/credentials',
+  '.m2/settings.xml',
+  '.gradle/gradle.properties',
+  '.mozilla',
+  '.thunderbird',
+  '.config/google-chrome',
+  '.config/chromium',
+  '.config/BraveSoftware',
+  '.config/microsoft-edge',
+  '.config/vivaldi',
+  'snap/firefox',
+  'snap/chromium',
+  '.var/app/org.mozilla.firefox',
+  'Library/Keychains',
+  'Library/Application Support/Google/Chrome',
+  'Library/Application Support/Firefox',
+];
+
+const ENGINE_SOCKETS = [
+  '/var/run/docker.sock',
+  '/run/docker.sock',
+  '/run/podman/podman.sock',
+  '/var/run/podman/podman.sock',
+  '/run/containerd/containerd.sock',
+  '/var/run/containerd/containerd.sock',
+  '/run/crio/crio.sock',
+  '/run/buildkit/buildkitd.sock',
+];
+
+/** What the places of a host are found from. */
+export interface PlaceFacts {
+  readonly directories: Directories;
+  readonly engineSocket?: string;
+  /** Says where agents and runtime directories are. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+}
+
+/** Finds the places of this host. A link leads to a place as surely as its name does, so each counts both ways. */
+export async function knownPlaces({ directories, engineSocket, environment }: PlaceFacts): Promise<Places> {
+  // HOME is whatever the environment says; the home of the account is what it is.
+  const named = [...new Set([directories.home, userInfo().homedir])];
+  const homes = (await bothWays(named.map(path => ({ path })))).map(({ path }) => path);
+  const [own, others] = await Promise.all([
+    bothWays([...ownPlaces(directories), ...(engineSocket ? [engine(engineSocket)] : [])]),
+    bothWaysIfThere([
+      ...homes.flatMap(credentials),
+      ...agents(environment),
+      ...[...ENGINE_SOCKETS, ...rootless(environment)].map(engine),
+    ]),
+  ]);
+  return { homes, closed: [...own, ...others] };
+}
+
+/** The first rule that a resolved path breaks, or null. */
+export function trespass(path: string, { homes, closed }: Places): Trespass | null {
+  if (SYSTEM.has(path) || SYSTEM_TREES.some(tree => isWithin(path, tree))) {
+    return { violation: 'ForbiddenPath', reason: 'it is a directory of the system' };
+  }
+  if (homes.some(home => isWithin(home, path))) {
+    return { violation: 'ForbiddenPath', reason: 'it is, or contains, your home directory' };
+  }
+  const met = closed.find(place => isWithin(path, place.path) || isWithin(place.path, path));
+  return met ? { violation: met.violation, reason: met.reason } : null;
+}
+
+/** Whether `path` is `root` or lies below it, by path segments. */
+export function isWithin(path: string, root: string): boolean {
+  const way = relative(root, path);
+  return way === '' || (way !== '..' && !way.startsWith(`..${sep}`) && !way.startsWith(sep));
+}
+
+/** The real path of what exists, with the rest of the name after it. */
+export async function nearestReal(path: string): Promise<string> {
+  try {
+    return await realpath(path);
+  } catch {
+    const parent = dirname(path);
+    return parent === path ? path : join(await nearestReal(parent), relative(parent, path));
+  }
+}
+
+function ownPlaces({ config, state, runtime }: Directories): Place[] {
+  return [config, state, runtime].map(path => ({
+    path,
+    violation: 'ForbiddenPath',
+    reason: `acode keeps its own files in ${path}`,
+  }));
+}
+
+function credentials(home: string): Place[] {
+  return CREDENTIALS.map(name => sensitive(join(home, name), `${name} holds credentials`));
+}
+
+function engine(path: string): Place {
+  return { path, violation: 'DockerSocketMounted', reason: `the engine’s socket ${path} is as good as root` };
+}
+
+function agents(environment: PlaceFacts['environment']): Place[] {
+  const { SSH_AUTH_SOCK: ssh, GNUPGHOME: gnupg, XDG_RUNTIME_DIR: runtime } = environment;
+  const found: Place[] = [];
+  if (isNamed(ssh)) found.push(sensitive(ssh, 'the SSH agent listens there'));
+  if (isNamed(gnupg)) found.push(sensitive(gnupg, 'GnuPG keeps its keys there'));
+  if (isNamed(runtime)) found.push(sensitive(runtime, 'sockets of your session are there'));
+  return found;
+}
+
+function rootless({ XDG_RUNTIME_DIR: runtime, DOCKER_HOST: host }: PlaceFacts['environment']): string[] {
+  const named = host?.startsWith('unix://') ? host.slice('unix://'.length) : undefined;
+  return [
+    ...(isNamed(runtime) ? ['docker.sock', 'podman/podman.sock'].map(name => join(runtime, name)) : []),
+    ...(isNamed(named) ? [named] : []),
+  ];
+}
+
+function isNamed(path: string | undefined): path is string {
+  return path !== undefined && isAbsolute(path);
+}
+
+function sensitive(path: string, reason: string): Place {
+  return { path, violation: 'SensitivePathAccess', reason };
+}
+
+// Most credentials of the list do not exist, and what does not exist leads nowhere; asking costs less than resolving.
+async function bothWaysIfThere(items: readonly Place[]): Promise<Place[]> {
+  const there = items.filter(({ path }) => exists(path));
+  return [...items, ...(await bothWays(there)).slice(there.length)];
+}
+
+function exists(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch {
+    // Behind a directory that may not be entered: it is resolved as far as it can be.
+    return true;
+  }
+}
+
+async function bothWays<Item extends { readonly path: string }>(items: readonly Item[]): Promise<Item[]> {
+  const real = await Promise.all(items.map(async item => ({ ...item, path: await nearestReal(item.path) })));
+  return [...items, ...real.filter(({ path }, index) => path !== items[index]?.path)];
+}

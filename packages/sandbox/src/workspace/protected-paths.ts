@@ -1,0 +1,77 @@
+// The parts of a writable workspace that programs on the host trust: they are read-only inside, each as a whole.
+
+import type { Stats } from 'node:fs';
+import { lstat } from 'node:fs/promises';
+import { join, posix } from 'node:path';
+import type { MountSpec } from '../contract/spec.ts';
+import { refusal } from './refusal.ts';
+import { identityOf } from './source.ts';
+
+// All of them at the top of the workspace, whose own directory a sandbox cannot rename. Something deeper could be
+// exchanged by renaming a directory above it.
+const PROTECTED: Readonly<Record<string, string>> = {
+  '.git': 'git on the host runs its hooks, filters and monitors',
+  '.agent': 'acode’s own configuration and tasks are there',
+  'agent-config.yml': 'agents take their configuration from it',
+  '.vscode': 'the editor runs its tasks and settings',
+  '.idea': 'the editor runs its run configurations',
+  '.cursor': 'the editor’s agent runs its tools and rules',
+  '.claude': 'the agent runs its hooks and settings',
+  '.zed': 'the editor runs its tasks and settings',
+  '.devcontainer': 'the editor runs its commands on the host',
+  '.mcp.json': 'agents start the servers it names',
+  '.codex': 'the agent runs its tools and settings',
+  '.gemini': 'the agent runs its tools and settings',
+  '.windsurf': 'the editor’s agent runs its tools and rules',
+  '.aider.conf.yml': 'the agent runs the commands it names',
+  '.husky': 'git on the host runs its hooks',
+};
+
+/** A part of a workspace that is, or would be, protected: by its name at the top of the workspace. */
+export function protectedPaths(root: string): string[] {
+  return Object.keys(PROTECTED).map(name => join(root, name));
+}
+
+/** The read-only mounts over a writable directory. What does not exist is not mounted: that would leave a stub on the host. */
+export async function protectParts(root: string, target: string): Promise<MountSpec[]> {
+  const mounts = await Promise.all(Object.keys(PROTECTED).map(name => protectPart(root, target, name)));
+  return mounts.filter(mount => mount !== null);
+}
+
+/** The read-only mount over one part of a writable directory, or null where there is none. */
+export async function protectPart(root: string, target: string, name: string): Promise<MountSpec | null> {
+  const source = join(root, name);
+  const found = await lstatIfThere(source);
+  if (!found) return null;
+  refuseTricks(source, name, found);
+  return {
+    purpose: 'protected',
+    source,
+    target: posix.join(target, name),
+    readOnly: true,
+    identity: identityOf(found),
+  };
+}
+
+// A mount follows a link to whatever it names, and a second name of a file is a way round the first.
+function refuseTricks(path: string, name: string, found: Stats): void {
+  const why = PROTECTED[name] ?? 'git on the host trusts it';
+  const remedy = `Make ${name} an ordinary file or directory, or run with a read-only workspace.`;
+  if (found.isSymbolicLink())
+    throw refusal(path, 'ProtectedPath', `it is a link, and cannot be protected although ${why}`, { remedy });
+  if (!found.isFile() && !found.isDirectory())
+    throw refusal(path, 'ProtectedPath', `it is neither a file nor a directory, although ${why}`, { remedy });
+  if (found.isFile() && found.nlink > 1)
+    throw refusal(path, 'ProtectedPath', `it has a second name (hard link) to be changed by, although ${why}`, {
+      remedy,
+    });
+}
+
+async function lstatIfThere(path: string): Promise<Stats | null> {
+  try {
+    return await lstat(path);
+  } catch (cause) {
+    if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return null;
+    throw refusal(path, 'ProtectedPath', 'it cannot be looked at, and so not be protected', { cause });
+  }
+}

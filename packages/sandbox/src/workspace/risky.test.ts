@@ -1,0 +1,236 @@
+// What a run can leave for host tools to trip over, named after the attacks; what was there before is never reported.
+
+import { execFileSync } from 'node:child_process';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { changesOfCancelledRun, changesOfRun } from './after-run.ts';
+import { findRiskyChanges } from './risky.ts';
+
+let root: string;
+let since: number;
+
+function put(path: string, content = ''): void {
+  mkdirSync(dirname(join(root, path)), { recursive: true });
+  writeFileSync(join(root, path), content);
+}
+
+// What was there before the run, and the moment it began.
+async function before(make: () => void): Promise<void> {
+  make();
+  await delay(80);
+  since = Date.now();
+}
+
+async function found(...rest: [Parameters<typeof findRiskyChanges>[2]?, Parameters<typeof findRiskyChanges>[3]?]) {
+  return (await findRiskyChanges(root, since, ...rest)).map(({ kind, path }) => `${kind} ${path}`);
+}
+
+beforeEach(async () => {
+  root = realpathSync(mkdtempSync(join(tmpdir(), 'acode-risky-')));
+  since = Date.now();
+});
+afterEach(() => {
+  execFileSync('chmod', ['-R', 'u+rwX', root]);
+  rmSync(root, { recursive: true, force: true });
+});
+
+describe('findRiskyChanges', () => {
+  it('finds nothing in ordinary work, nor in what was there before', async () => {
+    await before(() => {
+      for (const path of ['package.json', '.git/config', 'sub/.git/config', '.vscode/tasks.json', 'Makefile'])
+        put(path);
+      symlinkSync('/etc/passwd', join(root, 'old'));
+      chmodSync(join(root, 'Makefile'), 0o4755);
+    });
+    put('src/index.ts');
+    put('README.md');
+    symlinkSync('src/index.ts', join(root, 'inside'));
+    expect(await found()).toEqual([]);
+  });
+
+  it.each<[string, string, string]>([
+    ['C5', 'sub/.git/config', 'git-repository sub/.git'],
+    ['C5', 'sub/.git', 'git-repository sub/.git'],
+    ['C7', '.git/hooks/pre-commit', 'git-repository .git'],
+    ['C8', 'a/.gitattributes', 'git-settings a/.gitattributes'],
+    ['C8', '.gitmodules', 'git-settings .gitmodules'],
+    ['C8', '.vscode/tasks.json', 'editor-config .vscode/tasks.json'],
+    ['C8', '.idea/runConfigurations/x.xml', 'editor-config .idea/runConfigurations/x.xml'],
+    ['C8', '.envrc', 'shell-startup .envrc'],
+    ['C8', 'Makefile', 'build-file Makefile'],
+    ['C8', 'sub/conftest.py', 'build-file sub/conftest.py'],
+    ['C8', 'sub/package.json', 'package-scripts sub/package.json'],
+    ['C8', '.mcp.json', 'agent-config .mcp.json'],
+    ['C8', '.claude/settings.json', 'agent-config .claude/settings.json'],
+    ['C8', 'AGENTS.md', 'agent-config AGENTS.md'],
+    ['C8', '.bashrc', 'shell-startup .bashrc'],
+    ['C8', '.github/workflows/x.yml', 'ci-file .github/workflows/x.yml'],
+    ['C8', '.gitlab-ci.yml', 'ci-file .gitlab-ci.yml'],
+    ['C9', 'node_modules/.bin/docker', 'shadowed-program node_modules/.bin/docker'],
+    ['C10', '.npmrc', 'package-scripts .npmrc'],
+  ])('%s: %s is reported when it is made, and when it is changed in place', async (_, path, expected) => {
+    put(path);
+    expect(await found()).toEqual([expected]);
+    await before(() => undefined);
+    expect(await found()).toEqual([]);
+    writeFileSync(join(root, path), 'changed');
+    // Times that programs can set say nothing.
+    utimesSync(join(root, path), 0, 0);
+    expect(await found()).toEqual([expected]);
+  });
+
+  it('C6: a bare repository is reported, a folder with only some of its names is not', async () => {
+    put('b/HEAD');
+    expect(await found()).toEqual([]);
+    put('b/config');
+    expect(await found()).toEqual(['git-repository b']);
+  });
+
+  it('what a package manager installed is not listed by name', async () => {
+    put('node_modules/x/package.json');
+    put('node_modules/.bin/eslint');
+    put('node_modules/x/.git/config');
+    expect(await found()).toEqual(['git-repository node_modules/x/.git']);
+  });
+
+  it('C11: links out are reported, also through older links and by steps upwards; links inside are not', async () => {
+    await before(() => {
+      mkdirSync(join(root, 'a/b'), { recursive: true });
+      symlinkSync('/etc', join(root, 'old'));
+    });
+    symlinkSync('/etc/passwd', join(root, 'absolute'));
+    symlinkSync('../../..', join(root, 'a/b/up'));
+    symlinkSync('old/passwd', join(root, 'through'));
+    symlinkSync('loop', join(root, 'loop'));
+    symlinkSync('../../a/b', join(root, 'a/b/fine'));
+    symlinkSync(join(root, 'a'), join(root, 'fine'));
+    symlinkSync('missing', join(root, 'dangling'));
+    expect(await found()).toEqual(['a/b/up', 'absolute', 'loop', 'through'].map(path => `symlink-out ${path}`));
+  });
+
+  it('C12: setuid and setgid are reported, also on a file that was there', async () => {
+    await before(() => put('tool'));
+    chmodSync(join(root, 'tool'), 0o4755);
+    put('other');
+    chmodSync(join(root, 'other'), 0o2755);
+    expect(await found()).toEqual(['privileged-file other', 'privileged-file tool']);
+  });
+
+  it('C13: a FIFO and a socket are reported and never opened', async () => {
+    execFileSync('mkfifo', [join(root, '.env')]);
+    execFileSync('mkfifo', [join(root, 'package.json')]);
+    const server = createServer();
+    await new Promise<void>(resolve => server.listen(join(root, 's'), resolve));
+    expect(await found()).toEqual([
+      'special-file .env',
+      'package-scripts package.json',
+      'special-file package.json',
+      'special-file s',
+    ]);
+    server.close();
+  });
+
+  it('C14: 200-deep directories and long names are survived, and what was not looked at is said', async () => {
+    put(`${Array.from({ length: 200 }, () => 'd').join('/')}/package.json`);
+    put(`${'n'.repeat(255)}/package.json`);
+    const changes = await found();
+    expect(changes).toContain(`package-scripts ${'n'.repeat(255)}/package.json`);
+    expect(changes.at(-1)).toBe('scan-incomplete .');
+    expect(await found({ depth: 300 })).toHaveLength(2);
+  });
+
+  it('names that are no text are looked into like others', async () => {
+    const odd = Buffer.concat([Buffer.from(root), Buffer.from('/\xff', 'latin1')]);
+    mkdirSync(odd);
+    mkdirSync(Buffer.concat([odd, Buffer.from('/.git')]));
+    expect(await found()).toEqual(['git-repository \ufffd/.git']);
+  });
+
+  it('a directory that was closed to the look is said to be', async () => {
+    if (process.getuid?.() === 0) return;
+    await before(() => {
+      mkdirSync(join(root, 'old'), 0o000);
+    });
+    expect(await found()).toEqual([]);
+    put('hidden/.git/config');
+    chmodSync(join(root, 'hidden'), 0o000);
+    expect(await findRiskyChanges(root, since)).toEqual([
+      { path: '.', kind: 'scan-incomplete', reason: 'hidden could not be looked into' },
+    ]);
+  });
+
+  it.each([
+    [{ entries: 10 }, /only 10 entries/],
+    [{ directories: 3 }, /only 3 directories/],
+    [{ milliseconds: 0 }, /only what 0 ms/],
+  ])('ends at its budget %j and says so once', async (budget, reason) => {
+    for (let n = 0; n < 40; n += 1) put(`d${n}/file`);
+    const changes = await findRiskyChanges(root, since, budget);
+    expect(changes).toEqual([{ path: '.', kind: 'scan-incomplete', reason: expect.stringMatching(reason) }]);
+  });
+
+  it('lists at most 200, and a flood of one kind does not hide another', async () => {
+    for (let n = 0; n < 300; n += 1) put(`a${n}/package.json`);
+    put('z/z/z/.git/config');
+    const changes = await found();
+    expect(changes).toHaveLength(200);
+    expect(changes).toContain('git-repository z/z/z/.git');
+    expect(changes.at(-1)).toBe('scan-incomplete .');
+  });
+
+  it('leaves out what the run could not change', async () => {
+    put('.git/config');
+    put('sub/.git/config');
+    expect(await found({}, new Set(['.git']))).toEqual(['git-repository sub/.git']);
+  });
+});
+
+describe('changesOfRun', () => {
+  const mounts = (readOnly: boolean) => [
+    { purpose: 'workspace' as const, source: root, target: '/workspace', readOnly, identity: { device: 0, inode: 0 } },
+    {
+      purpose: 'protected' as const,
+      source: join(root, '.git'),
+      target: '/workspace/.git',
+      readOnly: true,
+      identity: { device: 0, inode: 0 },
+    },
+  ];
+  const clock = {
+    now: () => 0,
+    monotonic: () => 0,
+    after: (_: number, action: () => void) => (action(), () => undefined),
+  };
+  const patient = { ...clock, after: () => () => undefined };
+
+  it('looks when everything is dead, and only at what could be written', async () => {
+    put('.git/config');
+    put('package.json');
+    const run = { sinceMs: since, dead: delay(50).then(() => put('Makefile')) };
+    expect(await changesOfRun({ ...run, mounts: mounts(false) }, patient)).toMatchObject([
+      { path: 'Makefile' },
+      { path: 'package.json' },
+    ]);
+    expect(await changesOfRun({ ...run, mounts: mounts(true) }, patient)).toEqual([]);
+  });
+
+  it('says when the end was not seen, or nobody waited for a look', async () => {
+    const forever = { mounts: mounts(false), sinceMs: since, dead: new Promise(() => undefined) };
+    expect(await changesOfRun(forever, clock)).toMatchObject([{ kind: 'scan-incomplete' }]);
+    expect(changesOfCancelledRun(mounts(false))).toMatchObject([{ kind: 'scan-incomplete' }]);
+    expect(changesOfCancelledRun(mounts(true))).toEqual([]);
+  });
+});

@@ -1,0 +1,279 @@
+// What a run left in a directly mounted workspace that programs on the host might execute or follow.
+//
+// Nothing is remembered from before the run: whether something changed is told by its change time, which only the kernel
+// sets. Budgets bound the look, so that its cost does not grow with the workspace; what they left out is said.
+
+import type { Dirent, Stats } from 'node:fs';
+import { setImmediate } from 'node:timers/promises';
+import type { RiskyChange, RiskyKind } from '../contract/result.ts';
+import { DirectoryLook, fromText, lstat, toText } from './directory-look.ts';
+import type { Unseen } from './directory-look.ts';
+import { leadsOut } from './links-out.ts';
+import { BARE_REPOSITORY, riskOfDirectory, riskOfFile, riskOfProgram } from './risky-names.ts';
+import type { Risk, RiskyDirectory } from './risky-names.ts';
+
+/** How much is looked at, at most. */
+export interface LookBudget {
+  readonly entries: number;
+  readonly directories: number;
+  readonly depth: number;
+  readonly milliseconds: number;
+}
+
+const BUDGET: LookBudget = { entries: 20_000, directories: 4000, depth: 64, milliseconds: 500 };
+// The kernel stamps files by a clock that lags behind the one we read by up to a tick.
+const CLOCK_LAG_MS = 20;
+const SLICE_MS = 6;
+const MOST_CHANGES = 200;
+// Of a repository: what only holds content, and may be huge.
+const CONTENT = new Set(['objects', 'refs', 'logs', 'lfs']);
+
+interface Region extends RiskyDirectory {
+  readonly path: string;
+  reported: boolean;
+}
+
+interface Visit {
+  /** Relative to the root; empty for the root itself. */
+  readonly path: string;
+  readonly name: string;
+  readonly depth: number;
+  /** The risky directory it lies in. */
+  readonly region: Region | null;
+  /** Whether it holds what a package manager installed: names mean nothing there, since all of it is executed anyway. */
+  readonly installed: boolean;
+}
+
+// What is gathered of one directory.
+interface Seen {
+  readonly directory: DirectoryLook;
+  /** Whether something was made, renamed or removed in it. */
+  readonly changed: boolean;
+  /** Names that a bare repository is known by. */
+  readonly parts: Set<string>;
+  readonly below: string[];
+}
+
+/**
+ * Finds risky changes since a time, shallow ones first.
+ *
+ * @param skipped names at the top that the run could not change.
+ */
+export async function findRiskyChanges(
+  root: string,
+  sinceMs: number,
+  budget: Partial<LookBudget> = {},
+  skipped: ReadonlySet<string> = new Set(),
+): Promise<RiskyChange[]> {
+  const look = new Look(fromText(root), sinceMs - CLOCK_LAG_MS, { ...BUDGET, ...budget }, skipped);
+  await look.run();
+  return look.changes();
+}
+
+/** What is reported where the workspace was not looked at. */
+export function notLookedAt(reason: string): RiskyChange {
+  return { path: '.', kind: 'scan-incomplete', reason };
+}
+
+class Look {
+  readonly #root: string;
+  readonly #since: number;
+  readonly #budget: LookBudget;
+  readonly #skipped: ReadonlySet<string>;
+  readonly #found = new Map<RiskyKind, RiskyChange[]>();
+  readonly #unseen = new Set<string>();
+  // What was installed comes last: there is much of it, and little in it that is not expected.
+  readonly #queues: [Visit[], Visit[]] = [[], []];
+  readonly #began = performance.now();
+  #slice = performance.now();
+  #entries = 0;
+  #directories = 0;
+  #device = 0;
+  #more = 0;
+
+  constructor(root: string, since: number, budget: LookBudget, skipped: ReadonlySet<string>) {
+    this.#root = root;
+    this.#since = since;
+    this.#budget = budget;
+    this.#skipped = skipped;
+  }
+
+  async run(): Promise<void> {
+    this.#queues[0].push({ path: '', name: '', depth: 0, region: null, installed: false });
+    for (const queue of this.#queues) {
+      for (let next = 0; next < queue.length; next += 1) {
+        if (this.#isSpent()) return;
+        if (this.#isSliceOver()) await this.#pause();
+        const visit = queue[next];
+        if (visit) await this.#visit(visit);
+      }
+    }
+  }
+
+  /** At most so many, each kind in turn: a thousand harmless ones must not hide the one that matters. */
+  changes(): RiskyChange[] {
+    const kinds = [...this.#found.values()];
+    const total = kinds.reduce((sum, { length }) => sum + length, 0);
+    if (total + this.#more > MOST_CHANGES - 1)
+      this.#unseen.add(`there are ${total + this.#more} risky changes, of which ${MOST_CHANGES - 1} are listed`);
+    const picked: RiskyChange[] = [];
+    for (let round = 0; round < MOST_CHANGES && picked.length < Math.min(total, MOST_CHANGES - 1); round += 1) {
+      const turn = kinds.flatMap(list => list.slice(round, round + 1));
+      picked.push(...turn.slice(0, MOST_CHANGES - 1 - picked.length));
+    }
+    picked.sort(byPath);
+    return this.#unseen.size === 0 ? picked : [...picked, notLookedAt([...this.#unseen].join('; '))];
+  }
+
+  async #visit(visit: Visit): Promise<void> {
+    if (visit.region?.reported) return;
+    const opened = DirectoryLook.open(visit.path === '' ? this.#root : `${this.#root}/${visit.path}`);
+    if (typeof opened === 'string') return this.#missed(visit, opened);
+    using directory = opened;
+    // Mounts of the host below the workspace are not in the sandbox.
+    if (visit.path === '') this.#device = directory.stats.dev;
+    else if (directory.stats.dev !== this.#device) return;
+    this.#directories += 1;
+    await this.#entriesOf(visit, directory);
+  }
+
+  async #entriesOf(visit: Visit, directory: DirectoryLook): Promise<void> {
+    const changed = this.#isChanged(directory.stats);
+    if (changed && visit.region?.whole) return this.#report(visit.region);
+    const seen: Seen = { directory, changed, parts: new Set(), below: [] };
+    for (let entry = directory.next(); entry !== null; entry = directory.next()) {
+      if (entry === 'unreadable') return this.#missed(visit, entry);
+      if (this.#isSpent()) return;
+      this.#entries += 1;
+      if (visit.path !== '' || !this.#skipped.has(entry.name)) this.#take(visit, entry, seen);
+      if (this.#isSliceOver()) await this.#pause();
+    }
+    this.#descend(visit, seen.below, this.#bareRegion(visit, seen));
+  }
+
+  #take(visit: Visit, entry: Dirent, seen: Seen): void {
+    const { name } = entry;
+    if (BARE_PARTS.has(name)) seen.parts.add(name);
+    if (entry.isDirectory()) {
+      seen.below.push(name);
+      return;
+    }
+    const named = this.#riskOf(visit, name);
+    // A link or special file cannot be changed, only made, and making it changes its directory.
+    if (!named && !entry.isFile() && !seen.changed) return;
+    const stats = seen.directory.lstat(name);
+    if (!stats && seen.changed) this.#missed(visit, 'unreadable');
+    if (stats && this.#isChanged(stats)) this.#judge(visit, name, stats, named);
+  }
+
+  // A region is judged by everything in it; elsewhere only names and kinds of files count.
+  #judge(visit: Visit, name: string, stats: Stats, named: Risk | null): void {
+    if (visit.region?.whole) return this.#report(visit.region);
+    const path = below(visit, name);
+    if (named) this.#add(path, named);
+    const kind = riskOfKind(stats);
+    if (kind) this.#add(path, kind);
+    if (stats.isSymbolicLink() && leadsOut(this.#root, path)) this.#add(path, LINK);
+  }
+
+  #riskOf({ name: parent, region, installed }: Visit, name: string): Risk | null {
+    if (region) return region;
+    if (installed) return parent === '.bin' ? riskOfProgram(name) : name === '.git' ? riskOfFile(name) : null;
+    return riskOfFile(name);
+  }
+
+  #bareRegion(visit: Visit, { directory, changed, parts }: Seen): Region | null {
+    const isBare = parts.has('HEAD') && parts.size > 1;
+    if (visit.region || !isBare) return visit.region;
+    const region = { ...BARE_REPOSITORY, path: visit.path === '' ? '.' : visit.path, reported: false };
+    const trusted = ['HEAD', 'config', 'hooks'].map(name => directory.lstat(name));
+    if (changed || trusted.some(stats => stats && this.#isChanged(stats))) this.#report(region);
+    return region;
+  }
+
+  #descend(visit: Visit, names: readonly string[], region: Region | null): void {
+    if (names.length > 0 && visit.depth >= this.#budget.depth) {
+      this.#unseen.add(`directories deeper than ${this.#budget.depth} were not looked at`);
+      return;
+    }
+    const wanted = region?.whole ? names.filter(name => !CONTENT.has(name)) : names;
+    for (const name of wanted) {
+      const installed = visit.installed || name === 'node_modules';
+      const own = region ?? regionAt(visit, name, installed);
+      const next = { path: below(visit, name), name, depth: visit.depth + 1, region: own, installed };
+      this.#queues[installed ? 1 : 0].push(next);
+    }
+  }
+
+  #missed({ path, depth }: Visit, why: Unseen): void {
+    // What may not be read and was not touched was so before: the run could not enter it either.
+    const stats = lstat(`${this.#root}/${path}`);
+    if (why === 'gone' || (stats && !this.#isChanged(stats))) return;
+    const shown = depth > 8 ? `a directory ${depth} deep` : path === '' ? 'the workspace' : toText(path);
+    if (this.#unseen.size < 5) this.#unseen.add(`${shown} could not be looked into`);
+  }
+
+  #report(region: Region): void {
+    if (region.reported) return;
+    region.reported = true;
+    this.#add(region.path, region);
+  }
+
+  #add(path: string, { kind, reason }: Risk): void {
+    const list = this.#found.get(kind) ?? [];
+    this.#found.set(kind, list);
+    if (list.length < MOST_CHANGES) list.push({ path: toText(path), kind, reason });
+    else this.#more += 1;
+  }
+
+  #isChanged({ ctimeMs }: Stats): boolean {
+    return ctimeMs >= this.#since;
+  }
+
+  #isSpent(): boolean {
+    const { entries, directories, milliseconds } = this.#budget;
+    if (this.#entries >= entries) this.#unseen.add(`only ${entries} entries were looked at`);
+    else if (this.#directories >= directories) this.#unseen.add(`only ${directories} directories were looked at`);
+    else if (performance.now() - this.#began > milliseconds)
+      this.#unseen.add(`only what ${milliseconds} ms allowed was looked at`);
+    else return false;
+    return true;
+  }
+
+  #isSliceOver(): boolean {
+    return performance.now() - this.#slice > SLICE_MS;
+  }
+
+  // Others get their turn: a look must not hold up the streams of another sandbox.
+  async #pause(): Promise<void> {
+    await setImmediate();
+    this.#slice = performance.now();
+  }
+}
+
+function below({ path }: Visit, name: string): string {
+  return path === '' ? name : `${path}/${name}`;
+}
+
+function regionAt(visit: Visit, name: string, installed: boolean): Region | null {
+  const risk = installed && name !== '.git' ? null : riskOfDirectory(name, visit.name);
+  return risk && { ...risk, path: below(visit, name), reported: false };
+}
+
+const BARE_PARTS = new Set(['HEAD', 'config', 'objects', 'refs']);
+const LINK: Risk = {
+  kind: 'symlink-out',
+  reason: 'it leads out of the workspace: whoever reads or writes it, does so elsewhere',
+};
+
+function riskOfKind(stats: Stats): Risk | null {
+  if (stats.isFile() && (stats.mode & 0o6000) !== 0)
+    return { kind: 'privileged-file', reason: 'who executes it becomes its owner or group' };
+  if (stats.isFile() || stats.isDirectory() || stats.isSymbolicLink()) return null;
+  const what = stats.isFIFO() ? 'a FIFO' : stats.isSocket() ? 'a socket' : 'a device';
+  return { kind: 'special-file', reason: `it is ${what}: programs that open it wait or talk to somebody` };
+}
+
+function byPath(one: RiskyChange, other: RiskyChange): number {
+  return one.path === other.path ? (one.kind < other.kind ? -1 : 1) : one.path < other.path ? -1 : 1;
+}

@@ -1,0 +1,92 @@
+// Validates what of the host is mounted: by what it really is and where it really lies, never by how its name begins.
+
+import type { Stats } from 'node:fs';
+import { lstat, opendir, realpath } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import type { FileIdentity } from '../contract/spec.ts';
+import { isWithin, trespass } from './places.ts';
+import type { Places } from './places.ts';
+import { refusal } from './refusal.ts';
+
+/** A source that was checked, and which file or directory it was. */
+export interface Source {
+  readonly path: string;
+  readonly identity: FileIdentity;
+  readonly isDirectory: boolean;
+}
+
+/** What sources are judged by. */
+export interface SourceRules {
+  readonly places: Places;
+  readonly workspace: string;
+  /** Directories outside the workspace that mounts may come from, resolved. */
+  readonly roots: readonly string[];
+}
+
+const REMEDY = 'Leave the mount out, or name a directory that holds nothing but what the command needs.';
+// How much of a directory is looked at for sockets: more than any has that a person made.
+const MOST_ENTRIES = 4096;
+
+/** Resolves a source, relative to the workspace, and refuses it unless the sandbox may have it. */
+export async function validateSource(source: string, rules: SourceRules): Promise<Source> {
+  refuseForeignNotation(source);
+  const path = await resolved(source, rules.workspace);
+  const found = await lstat(path);
+  refuseSpecial(path, found);
+  const broken = trespass(path, rules.places);
+  if (broken) throw refusal(path, broken.violation, broken.reason, { remedy: REMEDY });
+  if (![rules.workspace, ...rules.roots].some(root => isWithin(path, root))) {
+    throw refusal(path, 'OutsideAllowedRoots', 'it lies outside the workspace and every directory you allow', {
+      remedy: `Add a directory that holds it to sandbox.mounts.allowed_host_roots in your own configuration, if you want sandboxes to have it.`,
+    });
+  }
+  if (found.isDirectory()) await refuseSockets(path);
+  return { path, identity: identityOf(found), isDirectory: found.isDirectory() };
+}
+
+/** Refuses a directory with a socket in it: whoever listens there would be within reach, under whatever name. */
+export async function refuseSockets(directory: string): Promise<void> {
+  let looked = 0;
+  for await (const entry of await opendir(directory, { bufferSize: 256 })) {
+    if (entry.isSocket()) {
+      throw refusal(directory, 'DockerSocketMounted', `it holds the socket ${entry.name}`, {
+        remedy: `Remove ${join(directory, entry.name)} if nothing uses it, or move it out of the directory.`,
+      });
+    }
+    looked += 1;
+    if (looked >= MOST_ENTRIES) return;
+  }
+}
+
+/** Which object of the file system was found. */
+export function identityOf({ dev, ino }: Stats): FileIdentity {
+  return { device: dev, inode: ino };
+}
+
+// On this system they would be ordinary characters of a name; whoever writes them means a path of another.
+function refuseForeignNotation(source: string): void {
+  if (source.includes('\0')) throw refusal(source, 'HostPathEscape', 'it holds a NUL character', { remedy: REMEDY });
+  if (process.platform === 'win32') return;
+  if (source.includes('\\') || /^[A-Za-z]:(?:\/|$)/.test(source)) {
+    throw refusal(source, 'HostPathEscape', 'it is written as a path of another system', {
+      remedy: 'Write it with slashes and without a drive letter.',
+    });
+  }
+}
+
+async function resolved(source: string, workspace: string): Promise<string> {
+  try {
+    return await realpath(resolve(workspace, source));
+  } catch (cause) {
+    throw refusal(source, 'Missing', 'it does not exist or cannot be reached', {
+      remedy: 'Make it first; acode never makes anything on the host for a mount.',
+      cause,
+    });
+  }
+}
+
+function refuseSpecial(path: string, found: Stats): void {
+  if (found.isFile() || found.isDirectory()) return;
+  if (found.isSocket()) throw refusal(path, 'DockerSocketMounted', 'it is a socket', { remedy: REMEDY });
+  throw refusal(path, 'ForbiddenPath', 'it is neither a file nor a directory', { remedy: REMEDY });
+}

@@ -1,0 +1,368 @@
+// The protections, each with the smallest edit that takes it out and the attack tests that must then go red.
+// @ts-check
+
+/**
+ * One textual edit: `find` must occur exactly once in the file.
+ *
+ * @typedef {{ file: string, find: string, put: string }} Edit
+ *
+ * A protection. `tests` is a file below tests/attacks and a pattern of test names. `layers` says what had to go: where
+ * verification would refuse what the request no longer has, both were taken out. `command`: the built command is tested.
+ *
+ * @typedef {{ name: string, layers: string, edits: Edit[], tests: [file: string, pattern: string][], command?: true, deadlineMs?: number }} Protection
+ */
+
+const SRC = 'packages/sandbox/src';
+const DOCKER = `${SRC}/isolation/docker`;
+const REQUEST = `${DOCKER}/request.ts`;
+const ESCAPE = 'escape.test.ts';
+const MOUNTS = 'mounts.test.ts';
+const HOST = 'host-execution.test.ts';
+const NETWORK = 'network.test.ts';
+const RESOURCES = 'resources.test.ts';
+const POLICY = 'secrets-and-policy.test.ts';
+const REPOSITORY = 'hostile-repository.test.ts';
+
+/** @type {Edit[]} */
+const VERIFICATION = [
+  { file: `${DOCKER}/inspection.ts`, find: '    ...compareWithEngine(spec, facts, details),\n', put: '' },
+  { file: `${DOCKER}/inspection.ts`, find: '    ...(view ? compareWithKernel(spec, view) : []),\n', put: '' },
+];
+
+/**
+ * A protection of one layer.
+ *
+ * @param {string} name
+ * @param {[file: string, find: string, put: string] | [file: string, find: string, put: string][]} edits
+ * @param {[file: string, pattern: string][]} tests
+ * @returns {Protection}
+ */
+function one(name, edits, tests) {
+  const list = /** @type {[string, string, string][]} */ (Array.isArray(edits[0]) ? edits : [edits]);
+  return { name, layers: 'one', edits: list.map(([file, find, put]) => ({ file, find, put })), tests };
+}
+
+/**
+ * A field of the request, and with it the verification that would notice.
+ *
+ * @param {string} name
+ * @param {[file: string, find: string, put: string]} edit
+ * @param {[file: string, pattern: string][]} tests
+ * @returns {Protection}
+ */
+function requested(name, edit, tests) {
+  const plain = one(name, edit, tests);
+  return { ...plain, layers: 'request + verification', edits: [...plain.edits, ...VERIFICATION] };
+}
+
+/** @type {Protection[]} */
+export const PROTECTIONS = [
+  requested(
+    'the system call filter is dropped',
+    [REQUEST, '...(seccomp === null ? [] : [`seccomp=${seccomp}`])', "'seccomp=unconfined'"],
+    [[ESCAPE, 'A5 |A7 |A8 |A9 |A10 ']],
+  ),
+  one(
+    'the filter allows AF_VSOCK',
+    [
+      `${DOCKER}/seccomp/conditions.ts`,
+      '      [equal(0, NETLINK), equal(2, ROUTE)],',
+      '      [equal(0, NETLINK), equal(2, ROUTE)], [equal(0, 40)],',
+    ],
+    [[ESCAPE, 'A8 ']],
+  ),
+  one(
+    'the filter allows every socket family',
+    [`${DOCKER}/seccomp/conditions.ts`, '      [equal(0, NETLINK), equal(2, ROUTE)],', '      [],'],
+    [[ESCAPE, 'A8 |A10 ']],
+  ),
+  one(
+    'the filter allows io_uring',
+    [
+      `${DOCKER}/seccomp/groups.ts`,
+      "...['io_setup', 'io_destroy',",
+      "...['io_uring_setup', 'io_uring_enter', 'io_uring_register', 'io_setup', 'io_destroy',",
+    ],
+    [[ESCAPE, 'A7 ']],
+  ),
+  one(
+    'the filter allows sub-architectures',
+    [
+      `${DOCKER}/seccomp/profile.ts`,
+      'architectures: [ENGINE_NAMES[architecture]],',
+      "architectures: [ENGINE_NAMES[architecture], 'SCMP_ARCH_X86', 'SCMP_ARCH_X32'],",
+    ],
+    [[ESCAPE, 'A9 ']],
+  ),
+  one(
+    'the filter allows new namespaces',
+    [`${DOCKER}/seccomp/conditions.ts`, 'alternatives: [[clear(0, NAMESPACES)]],', 'alternatives: [[]],'],
+    [[ESCAPE, 'A4 ']],
+  ),
+  requested('capabilities are not dropped', [REQUEST, "    CapDrop: ['ALL'],\n", ''], [[ESCAPE, 'A17 ']]),
+  requested('privileges may be gained', [REQUEST, "return ['no-new-privileges', ", 'return ['], [[ESCAPE, 'A17 ']]),
+  requested(
+    'the root file system is writable',
+    [REQUEST, 'ReadonlyRootfs: true', 'ReadonlyRootfs: false'],
+    [[RESOURCES, 'E3 ']],
+  ),
+  requested('no limit on processes', [REQUEST, 'PidsLimit: limits.pids', 'PidsLimit: 0'], [[RESOURCES, 'E1 ']]),
+  requested('no limit on memory', [REQUEST, '    Memory: limits.memoryBytes,\n', ''], [[RESOURCES, 'E2 ']]),
+  requested(
+    'no limit on swap',
+    [REQUEST, 'MemorySwap: limits.memoryBytes + limits.swapBytes', 'MemorySwap: -1'],
+    [[RESOURCES, 'E2 ']],
+  ),
+  requested('tmpfs without a size', [REQUEST, 'size=${bytes},nr_inodes=${inodes},', ''], [[RESOURCES, 'E3 |E4 ']]),
+  requested(
+    'tmpfs without a number of inodes',
+    [REQUEST, 'nr_inodes=${inodes},', 'nr_inodes=0,'],
+    [[RESOURCES, 'E4 ']],
+  ),
+  requested(
+    '/dev/shm of any size',
+    [REQUEST, 'ShmSize: Math.min(SHM_BYTES, limits.memoryBytes)', 'ShmSize: 1024 ** 3'],
+    [[RESOURCES, 'E5 ']],
+  ),
+  requested(
+    'no limit on open files',
+    [REQUEST, "      { Name: 'nofile', Soft: limits.openFiles, Hard: limits.openFiles },\n", ''],
+    [[RESOURCES, 'E8 ']],
+  ),
+  requested(
+    'the engine logs on disk',
+    [REQUEST, "LogConfig: { Type: 'none', Config: {} }", "LogConfig: { Type: 'json-file', Config: {} }"],
+    [[RESOURCES, 'E7 ']],
+  ),
+  requested(
+    'the image’s entrypoint is kept',
+    [REQUEST, '    Entrypoint: [...WAITING_COMMAND],\n', ''],
+    [[POLICY, 'F9 ']],
+  ),
+  requested(
+    'the image’s health check is kept',
+    [REQUEST, "    Healthcheck: { Test: ['NONE'] },\n", ''],
+    [[POLICY, 'F9 ']],
+  ),
+  requested(
+    'the image’s volumes are kept',
+    [`${SRC}/isolation/plan.ts`, 'const wanted = new Set(volumes.map(', 'const wanted = new Set([].map('],
+    [[RESOURCES, 'E14 ']],
+  ),
+  one(
+    'the image’s variables are kept',
+    [
+      `${SRC}/isolation/plan.ts`,
+      "const kept = (variable: string): boolean => name(variable) === 'PATH' || !isDangerous(name(variable));",
+      'const kept = (_: string): boolean => true;',
+    ],
+    [[POLICY, 'F8 ']],
+  ),
+  one(
+    'dangerous variables are accepted',
+    [`${SRC}/policy/environment.ts`, '    if (isDangerous(name)) {', '    if (name === "") {'],
+    [[POLICY, 'F8 ']],
+  ),
+  requested(
+    'mounts take what is mounted below along',
+    [REQUEST, 'NonRecursive: true', 'NonRecursive: false'],
+    [[MOUNTS, 'B10 ']],
+  ),
+  one(
+    '.git is writable',
+    [
+      `${SRC}/workspace/mounts.ts`,
+      'const protecting = readOnly ? [] : await protectParts(root, target);',
+      'const protecting: MountSpec[] = [];',
+    ],
+    [[HOST, 'C1 |C2 |C3 |C4 ']],
+  ),
+  one(
+    'only .git/hooks is protected',
+    [`${SRC}/workspace/protected-paths.ts`, "  '.git': '", "  '.git/hooks': '"],
+    [[HOST, 'C2 |C3 |C4 ']],
+  ),
+  one(
+    'a link in a protected place is followed',
+    [
+      `${SRC}/workspace/protected-paths.ts`,
+      'return await lstat(path);',
+      "return await (await import('node:fs/promises')).stat(path);",
+    ],
+    [[MOUNTS, 'B5 ']],
+  ),
+  one(
+    'mount sources are not checked against the places of the host',
+    [
+      `${SRC}/workspace/source.ts`,
+      '  const broken = trespass(path, rules.places);',
+      '  const broken = null as ReturnType<typeof trespass>;',
+    ],
+    [[MOUNTS, 'B9 ']],
+  ),
+  one(
+    'allowed roots are compared as text',
+    [`${SRC}/workspace/source.ts`, 'some(root => isWithin(path, root))', 'some(root => path.startsWith(root))'],
+    [[MOUNTS, 'B2 ']],
+  ),
+  one(
+    'links to a workspace are not resolved',
+    [`${SRC}/workspace/locate.ts`, 'return await realpath(resolve(path));', 'return resolve(path);'],
+    [[MOUNTS, 'B3 ']],
+  ),
+  one(
+    'sockets are not looked for',
+    [
+      [`${SRC}/workspace/source.ts`, '    if (entry.isSocket()) {', '    if (entry.name === "") {'],
+      [
+        `${SRC}/workspace/source.ts`,
+        '  if (found.isFile() || found.isDirectory()) return;',
+        '  if (found.isFile() || found.isDirectory() || found.isSocket()) return;',
+      ],
+    ],
+    [[MOUNTS, 'B6 |B7 |B8 ']],
+  ),
+  one(
+    'mount targets are not checked',
+    [
+      `${SRC}/workspace/target.ts`,
+      "  if (reason) throw refusal(target, 'ForbiddenTarget', reason, { remedy: REMEDY });\n",
+      '',
+    ],
+    [[ESCAPE, 'A20 ']],
+  ),
+  one(
+    'the working directory may be anywhere',
+    [`${SRC}/workspace/locate.ts`, '  if (!isWithin(inside, target)) {', '  if (inside === "") {'],
+    [[ESCAPE, 'A18 ']],
+  ),
+  one(
+    'verification does not compare which directory was mounted',
+    [`${DOCKER}/verify.ts`, '  if (swapped) differences.push(', '  if (found.root === "") differences.push('],
+    [[MOUNTS, 'B4 ']],
+  ),
+  {
+    name: 'no verification at all',
+    layers: 'verification',
+    edits: VERIFICATION,
+    tests: [
+      [MOUNTS, 'B4 '],
+      [POLICY, 'F12 |F20 '],
+    ],
+  },
+  one(
+    'nothing is reported after a run',
+    [`${SRC}/workspace/after-run.ts`, '  if (!workspace) return [];\n', '  return [];\n'],
+    [[HOST, 'C5 |C6 |C8 |C11 |C13 ']],
+  ),
+  one(
+    'an untrusted file of the repository may loosen',
+    [
+      `${SRC}/policy/repository.ts`,
+      'const [untrusted] = repository.trusted ? [] : keysThatNeedTrust(repository);',
+      'const [untrusted] = repository.trusted ? [] : keysThatNeedTrust(repository).slice(99);',
+    ],
+    [
+      [POLICY, 'F5 '],
+      [REPOSITORY, 'once it is trusted'],
+    ],
+  ),
+  one(
+    'the repository may set what only the user may',
+    [
+      `${SRC}/config/repository.ts`,
+      "    if (rule === 'never' || (rule === 'fixed' && !isFixedValue(key, found))) {",
+      "    if (key === '') {",
+    ],
+    [[POLICY, 'F5 ']],
+  ),
+  {
+    ...one(
+      'names that reach a prototype are accepted',
+      [
+        [`${SRC}/config/shape.ts`, '      if (PROTOTYPE_KEYS.has(key)) return', "      if (key === '') return"],
+        [
+          `${SRC}/contract/policy.ts`,
+          'export const policyInputSchema = z.strictObject({',
+          'export const policyInputSchema = z.looseObject({',
+        ],
+      ],
+      [[POLICY, 'F6 ']],
+    ),
+    layers: 'shape + schema',
+  },
+  {
+    ...one(
+      'YAML is not bounded',
+      [
+        [`${SRC}/config/document.ts`, 'const MOST_LEXEMES = 20_000;', 'const MOST_LEXEMES = 1e9;'],
+        [`${SRC}/config/document.ts`, 'const MOST_ALIASES = 20;', 'const MOST_ALIASES = Infinity;'],
+        [`${SRC}/config/document.ts`, 'const MOST_ITEMS = 500;', 'const MOST_ITEMS = 1e9;'],
+        [`${SRC}/config/shape.ts`, 'const MOST_VALUES = 20_000;', 'const MOST_VALUES = 1e15;'],
+        [`${SRC}/config/shape.ts`, 'export const DEEPEST = 32;', 'export const DEEPEST = 1e9;'],
+      ],
+      [[POLICY, 'F7 ']],
+    ),
+    layers: 'text + shape',
+    // An unbounded file keeps the process busy for ever: what never ends is red as well.
+    deadlineMs: 60_000,
+  },
+  one(
+    'images from anywhere run',
+    [
+      `${SRC}/policy/images.ts`,
+      'export function decideImage(',
+      'export function decideImage(..._: unknown[]): void {}\nexport function formerlyDecideImage(',
+    ],
+    [[POLICY, 'F13 ']],
+  ),
+  one(
+    'image references are not checked',
+    [
+      `${SRC}/policy/images.ts`,
+      'export function checkReference(image: Sourced<string>): Sourced<string> {',
+      'export function checkReference(image: Sourced<string>): Sourced<string> {\n  if (image.where !== "") return image;',
+    ],
+    [[POLICY, 'F10 ']],
+  ),
+  one(
+    'images run by their tag',
+    [REQUEST, 'Image: spec.image.id,', 'Image: spec.image.reference,'],
+    [[POLICY, 'F12 ']],
+  ),
+  requested(
+    'ports are published on every address',
+    [REQUEST, "HostIp: '127.0.0.1'", "HostIp: '0.0.0.0'"],
+    [[NETWORK, 'D5 ']],
+  ),
+  one(
+    'containers on the bridge reach each other',
+    [
+      [`${DOCKER}/networks.ts`, "Options: { [ICC]: 'false' },", "Options: { [ICC]: 'true' },"],
+      [`${DOCKER}/networks.ts`, "[Options?.[ICC] === 'false', ", '[Options !== undefined, '],
+    ],
+    [[NETWORK, 'D5 ']],
+  ),
+  one(
+    'air-gapped mode is ignored',
+    [`${SRC}/policy/network.ts`, "if (mode.value === 'airgapped') return", "if (mode.where === '') return"],
+    [[NETWORK, 'D3 ']],
+  ),
+  one(
+    'a bridge needs no consent',
+    [`${SRC}/policy/network.ts`, '  if (consent === true) return;', '  if (consent !== false) return;'],
+    [[NETWORK, 'D3 ']],
+  ),
+  {
+    ...one(
+      'output reaches a terminal as it is',
+      [
+        `${SRC}/output/terminal.ts`,
+        "out += colour ?? safe(text[at] ?? '', text[at + 1]);",
+        "out += colour ?? (text[at] ?? '');",
+      ],
+      [[HOST, 'C16 ']],
+    ),
+    command: true,
+  },
+];

@@ -1,0 +1,269 @@
+// Takes each protection out in turn, in a copy of the tree, and sees that an attack test goes red. Writes docs/results/protections.md.
+//
+// Usage: node scripts/remove-protections.mjs [--only <text>] [--fresh]
+// What was shown before is kept in --state (a file outside the tree) and not run again unless --fresh is given or the
+// edit has changed. Needs the test engines, and root or the test user.
+// @ts-check
+
+import { execFileSync, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { PROTECTIONS } from './protections.mjs';
+
+/** @typedef {import('./protections.mjs').Protection} Protection */
+/** @typedef {{ name: string, key: string, red: string[], green: number, seconds: number, problem?: string }} Shown */
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const TABLE = join(ROOT, 'docs', 'results', 'protections.md');
+const DEADLINE_MS = 240_000;
+const AS_USER = join(ROOT, '.ci', 'engines', 'as-user');
+
+const { values: options } = parseArgs({
+  options: {
+    only: { type: 'string' },
+    fresh: { type: 'boolean', default: false },
+    state: { type: 'string', default: '/var/tmp/acode-protections.json' },
+  },
+});
+
+/** Only what is tracked, or would be: what a clone would have. */
+function copyTree() {
+  const copy = mkdtempSync('/var/tmp/acode-protections-');
+  const names = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], { cwd: ROOT });
+  const archive = execFileSync('tar', ['--null', '--ignore-failed-read', '-T', '-', '-cf', '-'], {
+    cwd: ROOT,
+    input: names,
+    maxBuffer: 1024 ** 3,
+    stdio: ['pipe', 'pipe', 'ignore'],
+  });
+  execFileSync('tar', ['-xf', '-'], { cwd: copy, input: archive });
+  symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'));
+  execFileSync('chmod', ['-R', 'a+rX', copy]);
+  return copy;
+}
+
+/**
+ * @param {string} copy
+ * @param {Protection} protection
+ */
+function apply(copy, { name, edits }) {
+  const originals = new Map();
+  for (const { file, find, put } of edits) {
+    const path = join(copy, file);
+    const text = readFileSync(path, 'utf8');
+    if (!originals.has(path)) originals.set(path, text);
+    const count = text.split(find).length - 1;
+    if (count !== 1) {
+      undo(originals);
+      throw new Error(`“${name}” does not apply any more: ${count} places in ${file} read ${JSON.stringify(find)}`);
+    }
+    // A function, since `$` means something in a replacement text.
+    writeFileSync(
+      path,
+      text.replace(find, () => put),
+    );
+  }
+  return originals;
+}
+
+/** @param {Map<string, string>} originals */
+function undo(originals) {
+  for (const [path, text] of originals) writeFileSync(path, text);
+}
+
+/** @param {string} copy */
+function bundle(copy) {
+  execFileSync(process.execPath, [join(copy, 'scripts', 'bundle-cli.mjs')], { cwd: copy, stdio: 'ignore' });
+  execFileSync('chmod', ['-R', 'a+rX', join(copy, 'packages', 'cli', 'bin')]);
+}
+
+/**
+ * Runs tests in the copy as the test user, and gives what failed and how much passed.
+ *
+ * @param {string} copy
+ * @param {[file: string, pattern: string][]} tests
+ * @param {number} deadlineMs
+ * @returns {Promise<{ red: string[], green: number }>}
+ */
+async function run(copy, tests, deadlineMs) {
+  const red = [];
+  let green = 0;
+  const end = Date.now() + deadlineMs;
+  for (const [file, pattern] of tests) {
+    const report = join(
+      '/var/tmp',
+      `acode-protections-report-${process.pid}-${Math.random().toString(36).slice(2)}.json`,
+    );
+    const named = `(?:^| )(?:${pattern.replaceAll(/ *\| */g, '|').trim()})(?: |$)`;
+    const vitest = [
+      join(copy, 'node_modules', 'vitest', 'vitest.mjs'),
+      'run',
+      '--project',
+      'real',
+      `tests/attacks/${file}`,
+      '-t',
+      named,
+      '--reporter=json',
+      `--outputFile=${report}`,
+    ];
+    const words =
+      process.getuid?.() === 0 ? [AS_USER, '--', process.execPath, ...vitest] : [process.execPath, ...vitest];
+    const late = await finished(words, copy, end - Date.now());
+    if (existsSync(report)) {
+      const results = JSON.parse(readFileSync(report, 'utf8')).testResults;
+      const all = results.flatMap(result => result.assertionResults);
+      red.push(...all.filter(({ status }) => status === 'failed').map(({ title }) => title));
+      green += all.filter(({ status }) => status === 'passed').length;
+      // A suite that could not even be set up has no failed test of its own.
+      if (all.every(({ status }) => status !== 'failed') && results.some(({ status }) => status === 'failed'))
+        red.push(`${file}: could not be set up`);
+      rmSync(report, { force: true });
+    }
+    // A test that never ends is not green: with the protection each of them takes seconds.
+    if (late) return { red: [...red, `${pattern.trim()}: did not end in time`], green };
+  }
+  return { red, green };
+}
+
+/**
+ * What is red although nothing was taken out: it shows nothing about a protection.
+ *
+ * @param {string} copy
+ * @param {Protection[]} protections
+ */
+async function redAnyway(copy, protections) {
+  const files = [...new Set(protections.flatMap(({ tests }) => tests.map(([file]) => file)))];
+  const { red } = await run(
+    copy,
+    files.map(file => [file, '[A-F][0-9]+|trusted,']),
+    files.length * DEADLINE_MS,
+  );
+  return new Set(red);
+}
+
+/**
+ * @param {string[]} words
+ * @param {string} cwd
+ * @param {number} deadlineMs
+ * @returns {Promise<boolean>} whether it had to be stopped
+ */
+function finished([program = '', ...words], cwd, deadlineMs) {
+  return new Promise((resolve, reject) => {
+    const env = { ...process.env, ACODE_TEST_ENGINES: 'docker28' };
+    const child = spawn(program, words, { cwd, env, stdio: 'ignore', detached: true });
+    let late = false;
+    const timer = setTimeout(
+      () => {
+        late = true;
+        // Its own process group, so that workers that hang go with it.
+        if (child.pid) process.kill(-child.pid, 'SIGKILL');
+      },
+      Math.max(1000, deadlineMs),
+    );
+    child.once('error', reject);
+    child.once('close', () => {
+      clearTimeout(timer);
+      resolve(late);
+    });
+  });
+}
+
+/** @param {Protection} protection */
+function keyOf(protection) {
+  return createHash('sha256').update(JSON.stringify(protection)).digest('hex');
+}
+
+/** @returns {Map<string, Shown>} */
+function earlier() {
+  if (options.fresh || !existsSync(options.state)) return new Map();
+  return new Map(JSON.parse(readFileSync(options.state, 'utf8')).map(shown => [shown.key, shown]));
+}
+
+/**
+ * @param {string} copy
+ * @param {Protection} protection
+ * @param {Set<string>} before
+ * @returns {Promise<Shown>}
+ */
+async function show(copy, protection, before) {
+  const { name, tests, command, deadlineMs = DEADLINE_MS } = protection;
+  const began = Date.now();
+  const originals = apply(copy, protection);
+  try {
+    if (command) bundle(copy);
+    const { red: all, green } = await run(copy, tests, deadlineMs);
+    const red = all.filter(title => !before.has(title));
+    const seconds = Math.round((Date.now() - began) / 1000);
+    const problem = red.length > 0 ? undefined : `${green} tests stayed green`;
+    return { name, key: keyOf(protection), red, green, seconds, ...(problem ? { problem } : {}) };
+  } finally {
+    undo(originals);
+    if (command) bundle(copy);
+  }
+}
+
+/** @param {Shown[]} all */
+function table(all) {
+  const rows = PROTECTIONS.map(protection => {
+    const shown = all.find(({ key }) => key === keyOf(protection));
+    const files = [...new Set(protection.edits.map(({ file }) => file.replace('packages/sandbox/src/', '')))];
+    const outcome = shown ? (shown.problem ?? shown.red.join('; ')) : 'not run';
+    return `| ${protection.name} | ${protection.layers} | ${files.map(file => `\`${file}\``).join(', ')} | ${outcome.replaceAll('|', '\\|')} | ${shown?.seconds ?? ''} |`;
+  });
+  return [
+    '# Each protection removed in turn',
+    '',
+    'Written by `node scripts/remove-protections.mjs`: each edit of `scripts/protections.mjs` is made in a copy of the tree, and',
+    'the attack tests named there run on Docker 28 with runc. Where two layers protect (the engine request, and the verification',
+    'that compares engine and kernel with the plan), both were taken out.',
+    '',
+    `${all.filter(({ problem }) => !problem).length} of ${PROTECTIONS.length} turned at least one attack test red.`,
+    '',
+    '| what was removed | layers | edited | attack tests that went red | s |',
+    '| --- | --- | --- | --- | --- |',
+    ...rows,
+    '',
+  ].join('\n');
+}
+
+const known = earlier();
+const wanted = PROTECTIONS.filter(({ name }) => options.only === undefined || name.includes(options.only));
+const waiting = wanted.filter(
+  protection =>
+    options.only !== undefined ||
+    known.get(keyOf(protection))?.red.length === undefined ||
+    known.get(keyOf(protection))?.problem,
+);
+const copy = waiting.length > 0 ? copyTree() : null;
+let failed = 0;
+try {
+  if (copy) bundle(copy);
+  const before = copy ? await redAnyway(copy, waiting) : new Set();
+  for (const title of before) console.log(`red without any edit, so not counted: ${title}`);
+  for (const protection of waiting) {
+    try {
+      const shown = await show(/** @type {string} */ (copy), protection, before);
+      known.set(shown.key, shown);
+      writeFileSync(options.state, JSON.stringify([...known.values()]));
+      console.log(
+        `${shown.problem ? 'GREEN' : 'red  '} ${shown.seconds} s  ${shown.name}: ${shown.problem ?? shown.red.join('; ')}`,
+      );
+    } catch (error) {
+      failed += 1;
+      console.error(`ERROR ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+} finally {
+  if (copy) rmSync(copy, { recursive: true, force: true });
+}
+const current = PROTECTIONS.map(protection => known.get(keyOf(protection))).filter(shown => shown !== undefined);
+writeFileSync(TABLE, table(current));
+const green = current.filter(({ problem }) => problem);
+console.log(
+  `${current.length - green.length} of ${PROTECTIONS.length} protections shown, ${green.length} without a red test, ${failed} errors`,
+);
+process.exitCode =
+  failed > 0 || green.length > 0 || (options.only === undefined && current.length < PROTECTIONS.length) ? 1 : 0;

@@ -1,0 +1,232 @@
+// Group A: ways out of the sandbox into the kernel and the host.
+
+import { mkdirSync, readFileSync } from 'node:fs';
+import { release, version } from 'node:os';
+import { afterAll, beforeAll, describe, expect } from 'vitest';
+import { images, withEngine, withoutEngines } from '../support/engines.ts';
+import { Arena } from './arena.ts';
+import { attack } from './attack.ts';
+import type { Finding } from './attack.ts';
+import { probeAsUser, probeSandbox, probeUnprotected } from './probes.ts';
+import type { Answers } from './probes.ts';
+import { refusal } from './refusal.ts';
+import { TARGETS, TOOLS } from './targets.ts';
+import { bind, runWeakened } from './weakened.ts';
+
+const soon = () => AbortSignal.timeout(20_000);
+
+describe.skipIf(withoutEngines).each(TARGETS)('escape, on $name', target => {
+  let arena: Arena;
+  let inside: Answers;
+  let without: Answers;
+  const gvisor = target.runtime === 'runsc';
+
+  beforeAll(async () => {
+    arena = await Arena.open(target);
+    [inside, without] = await Promise.all([probeSandbox(arena), probeUnprotected(target.engine)]);
+  }, 120_000);
+  afterAll(() => arena[Symbol.asyncDispose]());
+
+  const shown = (answers: Answers, names: readonly string[]) =>
+    names.map(name => `${name}: ${answers[name]?.[1].split('\n')[0] ?? 'not tried'}`).join(', ');
+
+  /**
+   * Each probe must be refused inside, with one of these errors under our own filter; gVisor’s kernel has its own errors.
+   * The control must get past that refusal: by success, or by an error the kernel gives only after the permission.
+   */
+  const stopped = (names: readonly string[], errors: readonly string[] = ['EPERM']): Finding => {
+    for (const name of names) {
+      expect([name, inside[name]?.[0]]).not.toEqual([name, 'done']);
+      expect([name, inside[name]?.[0]]).not.toEqual([name, 'broken']);
+      if (!gvisor) expect([name, errors]).toEqual([name, expect.arrayContaining([inside[name]?.[1]])]);
+      expect([name, without[name]?.[0], without[name]?.[1]]).not.toEqual([name, inside[name]?.[0], inside[name]?.[1]]);
+    }
+    return { observed: shown(inside, names), control: shown(without, names) };
+  };
+  const worked = (...names: readonly string[]): void => {
+    for (const name of names) expect([name, inside[name]?.[0]]).toEqual([name, 'done']);
+  };
+
+  attack(target, 'A1', 'kernel settings cannot be written, and can be read', async () => {
+    expect((await arena.sh('cat /proc/version')).stdout).toContain('Linux version');
+    return stopped(['core_pattern'], ['EACCES', 'EROFS', 'EPERM']);
+  });
+
+  attack(target, 'A2', 'no control group can be made or written', async () =>
+    stopped(['cgroup', 'release_agent'], ['EROFS', 'EACCES', 'EPERM']),
+  );
+
+  attack(target, 'A3', 'what the kernel runs on events cannot be set', async () =>
+    stopped(['uevent_helper'], ['EROFS', 'EACCES']),
+  );
+
+  attack(target, 'A4', 'none can be made, and ordinary processes can', async () => {
+    const names = ['unshare(NEWUSER)', 'clone(NEWUSER)', 'clone3(NEWUSER)'];
+    expect((await arena.sh('(echo child) & wait')).stdout).toBe('child\n');
+    if (!gvisor) return stopped(names, ['EPERM', 'ENOSYS']);
+    // gVisor makes one in its own kernel, which is what the host’s is protected by.
+    expect(inside['kernel']?.[1]).not.toContain(release());
+    expect(inside['kernel']?.[1]).not.toContain(version());
+    return { observed: `in gVisor’s own kernel (${inside['kernel']?.[1]})`, control: shown(without, names) };
+  });
+
+  attack(target, 'A5', 'the kernel’s keyrings are out of reach', async () =>
+    stopped(['add_key', 'keyctl'], ['EPERM', 'ENOSYS']),
+  );
+  attack(target, 'A6', 'page faults cannot be handled outside the kernel', async () =>
+    stopped(['userfaultfd'], ['EPERM', 'ENOSYS']),
+  );
+  attack(target, 'A7', 'no ring can be set up', async () => stopped(['io_uring'], ['EPERM', 'ENOSYS']));
+
+  attack(target, 'A8', 'no socket, while ordinary ones can be made', async () => {
+    worked('family unix', 'family inet', 'family inet6', 'family netlink');
+    return stopped(['vsock'], ['EPERM']);
+  });
+
+  attack(target, 'A9', 'the 32-bit call ends the program', async () => {
+    if (!gvisor) expect(inside['vsock-i386']).toEqual(['killed', 'SIGSYS']);
+    return stopped(['vsock-i386'], ['SIGSYS']);
+  });
+
+  attack(target, 'A10', 'no socket of a family that no program here needs', async () => {
+    worked('family unix', 'family inet', 'family inet6', 'family netlink');
+    const families = Object.keys(inside).filter(name => /^family \d+$/.test(name));
+    expect(families.length).toBeGreaterThan(15);
+    // Families the kernel lacks are refused by it as well: the filter must have spoken first.
+    if (gvisor)
+      return {
+        ...stopped(['family 17', 'family 44']),
+        observed: shown(inside, ['family 17', 'family 38', 'family 44']),
+      };
+    return stopped(families);
+  });
+
+  attack(target, 'A11', 'neither program nor counter gets into the kernel', async () =>
+    stopped(['bpf', 'perf_event_open']),
+  );
+  attack(target, 'A12', 'mounts and namespaces stay as they are', async () =>
+    stopped(['mount', 'umount2', 'fsopen', 'open_tree', 'move_mount', 'pivot_root', 'setns'], ['EPERM', 'ENOSYS']),
+  );
+
+  attack(target, 'A13', 'none can be made, and a pipe can', async () => {
+    expect(
+      (await arena.sh('mkfifo /workspace/pipe && test -p /workspace/pipe && rm /workspace/pipe && echo made')).stdout,
+    ).toBe('made\n');
+    return stopped(['mknod']);
+  });
+
+  attack(target, 'A14', 'no file by its handle', async () =>
+    stopped(['open_by_handle_at', 'open_by_handle_at (forged)']),
+  );
+  attack(target, 'A15', 'the kernel cannot be changed or restarted', async () =>
+    // The twins are calls with arguments that cannot work: nothing is loaded or restarted in the control either.
+    stopped(['init_module', 'finit_module', 'delete_module', 'kexec_load', 'reboot'], ['EPERM', 'ENOSYS']),
+  );
+
+  attack(target, 'A16', 'another sandbox’s process is not there', async () => {
+    await using victim = await arena.spawn(['sh', '-c', 'echo up; exec sleep 987654']);
+    for await (const chunk of victim.stdout) if (Buffer.from(chunk).includes('up')) break;
+    const [mine = ''] = await arena.running();
+    const look = 'cat /proc/[0-9]*/cmdline | tr "\\0" " " | grep -o "sleep [9]87654"; true';
+    expect((await arena.sh(look)).stdout).toBe('');
+    const own = await arena.sh(`sleep 987654 & sleep 0.2; ${look}; kill $!`);
+    expect(own.stdout).toContain('sleep 987654');
+    const seen = gvisor
+      ? { stdout: own.stdout }
+      : await runWeakened(target.engine, { command: ['sh', '-c', look], host: { PidMode: `container:${mine}` } });
+    expect(seen.stdout).toContain('sleep 987654');
+    await victim.kill('SIGKILL');
+    await victim.result;
+    return { observed: 'not visible, so not traceable', control: 'in the same pid namespace its command line is seen' };
+  });
+
+  attack(target, 'A17', 'neither a system call nor a setuid program gives root', async () => {
+    const { stdout } = await arena.sh('grep -E "NoNewPrivs|CapBnd" /proc/self/status; id -u');
+    if (!gvisor) expect(stdout).toMatch(/NoNewPrivs:\s+1/);
+    // What a setuid program could gain at most: nothing.
+    expect(stdout).toMatch(/CapBnd:\s+0{16}/);
+    expect(stdout.trim().split('\n').at(-1)).toBe(String(process.getuid?.()));
+    // The control for the setuid program is an ordinary user who may gain privileges.
+    const gains = await probeAsUser(target.engine, 'setuid program');
+    expect(gains['setuid program']).toEqual(['done', 'effective uid 0']);
+    return stopped(['setuid(0)', 'setgid(0)', 'setuid program']);
+  });
+
+  attack(target, 'A18', 'no working directory below /proc, from a caller or from an image', async () => {
+    const error = await refusal(arena.run(['pwd'], { cwd: '/proc/self/fd/7' }));
+    expect(error).toMatchObject({ code: 'ACODE-SBX-003', context: { violation: 'HostPathEscape' } });
+    mkdirSync(`${arena.workspace}/sub`, { recursive: true });
+    expect((await arena.run(['pwd'], { cwd: 'sub' })).stdout).toBe('/workspace/sub\n');
+    // The image asks for /proc/self/fd/7.
+    expect((await arena.run(['pwd'], { policy: { image: images.hostile } })).stdout).toBe('/workspace\n');
+    const accepted = await runWeakened(target.engine, { command: ['pwd'], config: { WorkingDir: '/proc/self' } });
+    expect(accepted.stdout).toMatch(/^\/proc\//);
+    return {
+      observed: `${error.code} HostPathEscape; the image’s is replaced`,
+      control: 'the engine takes /proc/self',
+    };
+  });
+
+  attack(target, 'A19', 'a process that the engine adds cannot be written to', async () => {
+    // Opens the program file of every process it meets and, when that has ended, tries to write to it.
+    const hunt = readFileSync(new URL('fixtures/overwrite.py', import.meta.url), 'utf8');
+    await using hunter = await arena.spawn(['python3', '-c', hunt, '2'], { policy: { image: TOOLS } });
+    let text = '';
+    const [mine = ''] = await arena.running();
+    await withEngine(target.engine, async engine => {
+      for (let round = 0; round < 4; round += 1) {
+        const exec = await engine.exec.create(mine, { argv: ['/bin/true'] }, { signal: soon() });
+        const stream = await engine.exec.start(exec, { signal: soon() });
+        for await (const _ of stream) void _;
+      }
+    });
+    for await (const chunk of hunter.stdout) text += Buffer.from(chunk).toString();
+    await hunter.result;
+    const found = JSON.parse(text) as { met: number; written: string[] };
+    expect(found.met).toBeGreaterThan(0);
+    expect(found.written).toEqual([]);
+    // The same hunt takes a program that belongs to the hunter.
+    const control = await runWeakened(target.engine, { image: TOOLS, command: ['python3', '-c', hunt, '1', 'bait'] });
+    const taken = JSON.parse(control.stdout) as { written: string[] };
+    expect(taken.written).toContain('/tmp/bait');
+    return {
+      observed: `${found.met} program files met, none writable`,
+      control: `${taken.written.length} overwritten`,
+    };
+  });
+
+  attack(target, 'A20', 'refused as targets, and a target of its own works', async () => {
+    mkdirSync(`${arena.workspace}/data`, { recursive: true });
+    const source = `${arena.workspace}/data`;
+    for (const to of ['/proc/x', '/sys/x', '/dev/x', '/dev/../proc/x', '/proc', '/', '/etc/passwd/../../dev']) {
+      const error = await refusal(arena.run(['true'], { policy: { mounts: [{ source, target: to }] } }));
+      expect([to, error]).toMatchObject([to, { code: 'ACODE-SBX-003', context: { violation: 'ForbiddenTarget' } }]);
+      expect(error.hint).not.toBe('');
+    }
+    const fine = await arena.run(['ls', '-d', '/data'], { policy: { mounts: [{ source, target: '/data' }] } });
+    expect(fine.stdout).toBe('/data\n');
+    const accepted = await runWeakened(target.engine, {
+      command: ['ls', '-d', '/dev/acode-canary'],
+      host: { Mounts: [bind(source, '/dev/acode-canary', { ReadOnly: true })] },
+    });
+    expect(accepted.stdout).toBe('/dev/acode-canary\n');
+    return { observed: 'ACODE-SBX-003 ForbiddenTarget', control: 'the engine mounts below /dev' };
+  });
+
+  attack(target, 'A21', 'cannot be read', async () => {
+    if (!gvisor) return stopped(['syslog']);
+    // gVisor has a log of its own making, with nothing of the host in it.
+    expect(inside['syslog']?.[1]).toMatch(/gVisor/);
+    expect(without['syslog']?.[1]).not.toMatch(/gVisor/);
+    return { observed: 'gVisor’s own log, nothing of the host', control: 'the host’s log was read' };
+  });
+
+  attack(target, 'A22', 'empty or absent', async () => {
+    expect((await arena.sh('cat /proc/self/comm')).stdout).toBe('cat\n');
+    return stopped(['/proc/keys', '/proc/timer_list', '/sys/firmware'], ['ENODATA', 'ENOENT', 'EACCES']);
+  });
+
+  attack(target, 'A23', 'there is no terminal to type into', async () =>
+    stopped(['TIOCSTI', 'TIOCSTI on standard streams'], ['ENXIO', 'ENOTTY', 'EPERM']),
+  );
+});

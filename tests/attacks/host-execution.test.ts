@@ -1,0 +1,397 @@
+// Group C: leaving something in the workspace that the host executes, follows or trips over afterwards.
+
+import { execFileSync, spawnSync } from 'node:child_process';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect } from 'vitest';
+import type { LogFields, RiskyChange } from '@acode/sandbox';
+import { withoutEngines } from '../support/engines.ts';
+import { Arena } from './arena.ts';
+import { attack } from './attack.ts';
+import { commandAtTerminal, runCommand } from './command.ts';
+import { HostRepository } from './git-host.ts';
+import { Scratch } from './scratch.ts';
+import { TARGETS } from './targets.ts';
+import { bind, runWeakened } from './weakened.ts';
+
+const HOOK = '#!/bin/sh\ntouch "$(git rev-parse --show-toplevel)/PWNED"\n';
+const ESCAPES = String.raw`printf '\033]52;c;cHduZWQ=\007\033]0;title\007\033[2J\033[1;1Hover\rwritten \342\200\256cba \033[31mred'`;
+
+describe.skipIf(withoutEngines).each(TARGETS)('host execution, on $name', target => {
+  let scratch: Scratch;
+  beforeAll(() => {
+    scratch = new Scratch();
+  });
+  afterAll(() => scratch[Symbol.dispose]());
+
+  const repository = (name: string): HostRepository =>
+    HostRepository.make(scratch.directory(`${name}-${target.runtime}`));
+  /** The same script with the workspace mounted by the engine alone. */
+  const unprotected = async (root: string, script: string) =>
+    runWeakened(target.engine, {
+      command: ['sh', '-c', script],
+      host: { Mounts: [bind(root, '/workspace')] },
+      config: { User: `${process.getuid?.()}:${process.getgid?.()}`, WorkingDir: '/workspace' },
+    });
+  const inSandbox = async (root: string, script: string) => {
+    await using arena = await Arena.open(target, { workspace: root });
+    return await arena.sh(script);
+  };
+  const found = (changes: readonly RiskyChange[], kind: RiskyChange['kind'], path: RegExp): RiskyChange => {
+    const change = changes.find(one => one.kind === kind && path.test(one.path));
+    expect([kind, String(path), changes.map(one => `${one.kind} ${one.path}`)]).toEqual([
+      kind,
+      String(path),
+      change ? expect.anything() : 'to hold it',
+    ]);
+    expect(change?.reason).not.toBe('');
+    return change as RiskyChange;
+  };
+
+  attack(target, 'C1', 'none can be planted, and a commit on the host runs nothing', async () => {
+    const plant = `printf '${HOOK.replaceAll('\n', '\\n')}' > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit && echo planted; echo work > file`;
+    const repo = repository('hooks');
+    const { stdout, stderr } = await inSandbox(repo.root, plant);
+    expect(stdout).not.toContain('planted');
+    expect(stderr).toMatch(/Read-only file system/);
+    repo.git('add', 'file');
+    repo.commit();
+    expect(repo.hasRun).toBe(false);
+    expect(readFileSync(join(repo.root, 'file'), 'utf8')).toBe('work\n');
+    const weak = repository('hooks-control');
+    expect((await unprotected(weak.root, plant)).stdout).toContain('planted');
+    weak.commit();
+    expect(weak.hasRun).toBe(true);
+    return { observed: 'EROFS; a commit ran nothing', control: 'planted, and a commit on the host ran it' };
+  });
+
+  attack(target, 'C2', 'the settings of git stay as they are', async () => {
+    const plant = `printf '[core]\\n\\tfsmonitor = touch PWNED; false\\n\\tsshCommand = touch PWNED\\n' >> .git/config && echo planted`;
+    const repo = repository('config');
+    const { stdout, stderr } = await inSandbox(repo.root, plant);
+    expect(stdout).not.toContain('planted');
+    expect(stderr).toMatch(/Read-only file system/);
+    repo.git('status');
+    expect(repo.hasRun).toBe(false);
+    const weak = repository('config-control');
+    expect((await unprotected(weak.root, plant)).stdout).toContain('planted');
+    weak.git('status');
+    expect(weak.hasRun).toBe(true);
+    return { observed: 'EROFS; git status ran nothing', control: 'planted, and git status on the host ran it' };
+  });
+
+  attack(target, 'C3', 'the protected directory cannot be moved away', async () => {
+    const swap =
+      'mv .git .g && mkdir -p .git/hooks && echo moved; rm -rf .git && echo removed; mv file other && echo renamed';
+    const repo = repository('rename');
+    writeFileSync(join(repo.root, 'file'), 'x');
+    const head = readFileSync(join(repo.root, '.git/HEAD'), 'utf8');
+    const { stdout, stderr } = await inSandbox(repo.root, swap);
+    expect(stdout).toBe('renamed\n');
+    expect(stderr).toMatch(/busy|Read-only|not permitted|Permission denied|cross-device/i);
+    expect(readFileSync(join(repo.root, '.git/HEAD'), 'utf8')).toBe(head);
+    repo.commit();
+    const weak = repository('rename-control');
+    writeFileSync(join(weak.root, 'file'), 'x');
+    expect((await unprotected(weak.root, swap)).stdout).toContain('moved\n');
+    expect(existsSync(join(weak.root, '.g/HEAD'))).toBe(true);
+    return { observed: /busy/i.test(stderr) ? 'EBUSY' : (stderr.split('\n')[0] ?? ''), control: 'moved and replaced' };
+  });
+
+  attack(target, 'C4', 'nothing below .git can be written', async () => {
+    const names = [
+      'commondir',
+      'config.worktree',
+      'modules/m/config',
+      'info/attributes',
+      'info/exclude',
+      'HEAD',
+      'objects/x',
+      'worktrees/w/gitdir',
+    ];
+    const write = names
+      .map(name => `mkdir -p .git/${name.replace(/[^/]*$/, '')}; echo x >> .git/${name} && echo wrote ${name}`)
+      .join('; ');
+    const repo = repository('parts');
+    const { stdout, stderr } = await inSandbox(repo.root, write);
+    expect(stdout).toBe('');
+    expect(stderr.match(/Read-only file system/g)?.length).toBeGreaterThanOrEqual(names.length);
+    expect(repo.git('status', '--porcelain')).toBe('');
+    const weak = repository('parts-control');
+    expect((await unprotected(weak.root, write)).stdout.trim().split('\n')).toHaveLength(names.length);
+    return { observed: `EROFS for ${names.length} of ${names.length}`, control: 'each was written' };
+  });
+
+  const reported = (
+    id: string,
+    what: string,
+    script: string,
+    wanted: readonly (readonly [RiskyChange['kind'], RegExp])[],
+    harmless: string,
+  ): void =>
+    attack(target, id, what, async () => {
+      const root = scratch.directory(`${id}-${target.runtime}`);
+      mkdirSync(join(root, 'sub'), { recursive: true });
+      const { riskyChanges, exitCode, stderr } = await inSandbox(root, script);
+      expect([exitCode, stderr]).toEqual([0, '']);
+      for (const [kind, path] of wanted) found(riskyChanges, kind, path);
+      const calm = scratch.directory(`${id}-${target.runtime}-calm`);
+      expect((await inSandbox(calm, harmless)).riskyChanges).toEqual([]);
+      return {
+        observed: `reported: ${wanted
+          .map(([kind]) => kind)
+          .filter((kind, at, all) => all.indexOf(kind) === at)
+          .join(', ')}`,
+        control: 'a run that leaves ordinary files reports nothing',
+      };
+    });
+
+  reported(
+    'C5',
+    'reported',
+    'mkdir -p sub/.git/hooks sub/deep/er/.git; echo "[core]" > sub/.git/config; echo ref: x > sub/.git/HEAD; echo ref: x > sub/deep/er/.git/HEAD; echo "[core]" > sub/deep/er/.git/config',
+    [['git-repository', /^sub\/\.git/]],
+    'mkdir -p sub/git; echo x > sub/git/config',
+  );
+  reported(
+    'C6',
+    'reported',
+    'mkdir -p b/objects b/refs; echo "ref: refs/heads/main" > b/HEAD; printf "[core]\\n\\tbare = true\\n\\tfsmonitor = touch PWNED\\n" > b/config',
+    [['git-repository', /^b(?:\/|$)/]],
+    'mkdir -p b; echo x > b/notes',
+  );
+
+  attack(target, 'C7', 'a new one is reported, and none is left by protection itself', async () => {
+    const root = scratch.directory(`no-git-${target.runtime}`);
+    const calm = await inSandbox(root, 'echo x > file');
+    expect(calm.riskyChanges).toEqual([]);
+    expect(readdirSync(root)).toEqual(['file']);
+    const { riskyChanges } = await inSandbox(
+      root,
+      `mkdir -p .git/hooks && printf '#!/bin/sh' > .git/hooks/pre-commit; echo "ref: x" > .git/HEAD; echo "[core]" > .git/config`,
+    );
+    found(riskyChanges, 'git-repository', /^\.git/);
+    // It is there now, so from the next run on it is protected.
+    expect((await inSandbox(root, 'echo x >> .git/config')).stderr).toMatch(/Read-only file system/);
+    return { observed: 'reported; no stub on the host', control: 'a run that makes none reports none' };
+  });
+
+  reported(
+    'C8',
+    'each is reported by its kind',
+    [
+      'mkdir -p sub/.vscode sub/.idea sub/.claude .github/workflows sub/.cursor',
+      'for f in .gitattributes .gitmodules sub/.vscode/tasks.json sub/.idea/workspace.xml .envrc Makefile sub/Makefile .mcp.json sub/.claude/settings.json AGENTS.md .bashrc .github/workflows/ci.yml .gitlab-ci.yml; do echo x > $f; done',
+      `echo '{"scripts":{"postinstall":"touch PWNED"}}' > package.json`,
+    ].join('; '),
+    [
+      ['git-settings', /^\.gitattributes$/],
+      ['git-settings', /^\.gitmodules$/],
+      ['editor-config', /^sub\/\.vscode/],
+      ['editor-config', /^sub\/\.idea/],
+      ['shell-startup', /^\.envrc$/],
+      ['build-file', /^Makefile$/],
+      ['package-scripts', /^package\.json$/],
+      ['agent-config', /^\.mcp\.json$/],
+      ['agent-config', /^sub\/\.claude/],
+      ['agent-config', /^AGENTS\.md$/],
+      ['shell-startup', /^\.bashrc$/],
+      ['ci-file', /^\.github\/workflows/],
+      ['ci-file', /^\.gitlab-ci\.yml$/],
+    ],
+    'mkdir src; echo "int main;" > src/a.c; echo hi > README.md',
+  );
+
+  attack(target, 'C9', 'acode runs none of them', async () => {
+    using project = new Scratch();
+    for (const name of ['docker', 'git', 'node', 'sh', 'tar', 'ls', 'runsc', 'bash', 'script'])
+      project.file(`project/node_modules/.bin/${name}`, `#!/bin/bash -p\ntouch ${project.path('PWNED')}\n`, 0o755);
+    HostRepository.make(project.path('project'));
+    const PATH = `${project.path('project/node_modules/.bin')}:/usr/bin:/bin`;
+    for (const words of [
+      ['run', 'echo fine'],
+      ['sandbox', 'status'],
+      ['sandbox', 'list'],
+      ['explain', '--', 'true'],
+      ['doctor'],
+    ]) {
+      const { status, stderr } = await runCommand(target, project, words, { PATH });
+      expect([words, status === null ? stderr : existsSync(project.path('PWNED'))]).toEqual([words, false]);
+    }
+    const { stdout } = await runCommand(target, project, ['run', 'echo fine'], { PATH });
+    expect(stdout).toBe('fine\n');
+    spawnSync('docker', ['version'], { env: { PATH }, cwd: project.path('project') });
+    expect(existsSync(project.path('PWNED'))).toBe(true);
+    return { observed: 'nothing planted ran in 6 calls', control: 'a lookup through PATH runs the planted docker' };
+  });
+
+  attack(target, 'C10', 'the doctor warns of it', async () => {
+    using project = new Scratch();
+    project.file('project/evil.cjs', `require("fs").writeFileSync(${JSON.stringify(project.path('PWNED'))}, "");`);
+    project.file('project/.npmrc', `node-options=--require ${project.path('project/evil.cjs')}\n`);
+    project.file('project/package.json', '{"name":"p","version":"1.0.0"}');
+    const { stdout, stderr } = await runCommand(target, project, ['doctor'], {});
+    expect(stdout + stderr).toMatch(/\.npmrc[^]*node-options/);
+    expect(existsSync(project.path('PWNED'))).toBe(false);
+    using calm = new Scratch();
+    calm.file('project/.npmrc', 'fund=false\n');
+    expect((await runCommand(target, calm, ['doctor'], {})).stdout).not.toMatch(/node-options/);
+    execFileSync('/usr/bin/npm', ['exec', '--offline', '-c', 'node -e 0'], {
+      cwd: project.path('project'),
+      env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin', HOME: project.root },
+      stdio: 'ignore',
+      timeout: 30_000,
+    });
+    expect(existsSync(project.path('PWNED'))).toBe(true);
+    return { observed: 'named by the doctor, with the file', control: 'npm exec on the host ran the planted code' };
+  });
+
+  attack(target, 'C11', 'reported, and never followed by acode itself', async () => {
+    using host = new Scratch();
+    host.file('home/.ssh/id', 'canary');
+    const root = host.directory('project');
+    const { riskyChanges } = await inSandbox(
+      root,
+      `ln -s ${host.path('home/.ssh/id')} x; mkdir d; ln -s ../../home d/up; ln -s file inside; echo y > file`,
+    );
+    found(riskyChanges, 'symlink-out', /^x$/);
+    found(riskyChanges, 'symlink-out', /^d\/up$/);
+    expect(riskyChanges.filter(({ path }) => path === 'inside')).toEqual([]);
+    expect(readFileSync(join(root, 'x'), 'utf8')).toBe('canary');
+    // A configuration of the repository that is such a link is not read.
+    mkdirSync(join(root, '.agent'));
+    host.file('home/secret.yml', 'sandbox:\n  canary_key: 1\n');
+    symlinkSync(host.path('home/secret.yml'), join(root, '.agent/config.yml'));
+    const outcome = await inSandbox(root, 'true').then(
+      () => 'ignored',
+      (error: unknown) => String(error),
+    );
+    expect(outcome).not.toContain('canary');
+    return {
+      observed: 'reported as symlink-out; not opened',
+      control: 'a reader on the host follows it to the secret',
+    };
+  });
+
+  attack(target, 'C12', 'refused, or reported', async () => {
+    const root = scratch.directory(`setuid-${target.runtime}`);
+    const make =
+      'cp /bin/busybox tool && chmod 4755 tool; cp /bin/busybox group && chmod 2755 group; chmod 755 tool; cp /bin/busybox again; chmod 4755 again; stat -c %a again';
+    const { riskyChanges, stdout } = await inSandbox(root, make);
+    const left = (statSync(join(root, 'again')).mode & 0o6000) !== 0;
+    if (left) found(riskyChanges, 'privileged-file', /^again$/);
+    const calm = scratch.directory(`setuid-calm-${target.runtime}`);
+    expect((await inSandbox(calm, 'echo x > s; chmod 755 s')).riskyChanges).toEqual([]);
+    expect(statSync(join(calm, 's')).mode & 0o777).toBe(0o755);
+    const weak = scratch.directory(`setuid-control-${target.runtime}`);
+    await unprotected(weak, make);
+    expect(statSync(join(weak, 'again')).mode & 0o4000).toBe(0o4000);
+    return {
+      observed: left ? `made (${stdout.trim()}) and reported` : 'chmod refused',
+      control: 'made, and nobody is told',
+    };
+  });
+
+  attack(target, 'C13', 'the scan does not hang on it', async () => {
+    const root = scratch.directory(`fifo-${target.runtime}`);
+    const before = performance.now();
+    const { riskyChanges } = await inSandbox(
+      root,
+      'mkfifo .env .envrc package.json .gitattributes; mkdir .github; mkfifo .github/workflows',
+    );
+    found(riskyChanges, 'special-file', /^\.env(?:rc)?$/);
+    expect(lstatSync(join(root, '.env')).isFIFO()).toBe(true);
+    expect(performance.now() - before).toBeLessThan(10_000);
+    // A program that opens it waits for a writer for ever.
+    const reader = spawnSync('/bin/cat', [join(root, '.env')], { timeout: 700 });
+    expect(reader.error).toMatchObject({ code: 'ETIMEDOUT' });
+    // And the next run still works.
+    expect((await inSandbox(root, 'echo again')).stdout).toBe('again\n');
+    return { observed: 'reported, and the scan went on', control: 'a plain reader hangs on it' };
+  });
+
+  attack(target, 'C14', 'scan and cleanup survive', async () => {
+    using project = new Scratch();
+    const root = project.directory('project');
+    const name = 'n'.repeat(200);
+    // Relative steps: the whole path is longer than any system call takes.
+    const deep = `import os\nfor i in range(200):\n  os.mkdir('${name}'); os.chdir('${name}')\nprint(i + 1)\nos.mkdir('.git'); open('.git/config', 'w').close()`;
+    const before = performance.now();
+    await using arena = await Arena.open(target, { workspace: root });
+    const { stdout, riskyChanges } = await arena.python(deep);
+    expect(stdout).toBe('200\n');
+    expect(performance.now() - before).toBeLessThan(20_000);
+    expect(() => readdirSync(join(root, ...Array.from({ length: 200 }, () => name)))).toThrow(/ENAMETOOLONG/);
+    expect(await inSandbox(root, 'echo again')).toMatchObject({ stdout: 'again\n' });
+    project.remove('project');
+    expect(existsSync(root)).toBe(false);
+    return {
+      observed: `200 levels; ${riskyChanges.map(({ kind }) => kind).join(', ') || 'nothing risky in reach'}`,
+      control: 'a path that long cannot even be named on the host',
+    };
+  });
+
+  attack(target, 'C15', 'stopped by a limit on file size, and ordinary files are not', async () => {
+    const root = scratch.directory(`sparse-${target.runtime}`);
+    const make = 'truncate -s 1099511627776 big; stat -c %s big; head -c 5000000 /dev/zero > fine && echo fine';
+    const { stdout } = await inSandbox(root, make);
+    expect(stdout).toContain('fine\n');
+    expect(statSync(join(root, 'big'), { throwIfNoEntry: false })?.size ?? 0).toBeLessThan(1024 ** 4);
+    const weak = scratch.directory(`sparse-control-${target.runtime}`);
+    await unprotected(weak, make);
+    expect(statSync(join(weak, 'big')).size).toBe(1024 ** 4);
+    return { observed: 'EFBIG', control: 'a file of 1 TB appears on the host' };
+  });
+
+  attack(target, 'C16', 'neutral on a terminal, raw for a program', async () => {
+    using project = new Scratch();
+    project.directory('project');
+    const text = await commandAtTerminal(target, project, ['run', ESCAPES]);
+    for (const bad of ['\u001b]52', '\u001b]0;', '\u001b[2J', '\u001b[1;1H', '\u202e', '\u0007'])
+      expect([bad, text.includes(bad)]).toEqual([bad, false]);
+    // acode’s own progress line has carriage returns; the command’s are line ends.
+    expect(text).not.toContain('over\rwritten');
+    expect(text).toContain('\u001b[31mred');
+    await using arena = await Arena.open(target, { workspace: project.path('project') });
+    const { stdout } = await arena.sh(ESCAPES);
+    expect(stdout).toContain('\u001b]52;c;cHduZWQ=\u0007');
+    return { observed: 'made visible; colours kept', control: 'the API has the bytes as they were printed' };
+  });
+
+  attack(target, 'C17', 'one record, whatever the words say', async () => {
+    const records: string[] = [];
+    const keep = (fields: LogFields, message: string): void =>
+      void records.push(JSON.stringify({ ...fields, message }));
+    using project = new Scratch();
+    const evil = 'x\n{"level":"error","message":"forged","correlationId":"1"}\r\n';
+    await using arena = await Arena.open(target, {
+      workspace: project.directory('project'),
+      logger: { debug: keep, info: keep, warn: keep, error: keep },
+    });
+    const result = await arena.run(['printf', '%s', evil], { taskId: 'one' });
+    expect(result.stdout).toBe(evil);
+    expect(records.length).toBeGreaterThan(0);
+    for (const line of records) expect(line).not.toContain('\n');
+    const { stderr } = await runCommand(target, project, ['run', '--', 'printf', '%s', evil], {
+      ACODE_LOG_LEVEL: 'debug',
+    });
+    const lines = stderr.trimEnd().split('\n');
+    for (const line of lines) expect(() => JSON.parse(line) as unknown).not.toThrow();
+    const forged = lines.filter(line => (JSON.parse(line) as { msg?: string; message?: string }).message === 'forged');
+    expect(forged).toEqual([]);
+    expect(evil.split('\n').some(line => line.startsWith('{"level"'))).toBe(true);
+    return {
+      observed: `${lines.length} records, none of them forged`,
+      control: 'written as it is, a line of it is a record',
+    };
+  });
+});

@@ -1,0 +1,173 @@
+// The attack corpus as a registry: each row, and where it is shown. Nothing may be missing from it, and nothing is waived silently.
+
+/** The groups of the corpus; each has a test file of its own. */
+export type Group = 'escape' | 'mounts' | 'host-execution' | 'network' | 'resources' | 'secrets-and-policy';
+
+/** Where a row is shown. */
+export type Showing =
+  | {
+      readonly by: 'test';
+      /** Whether the outcome can depend on the engine or its runtime: such rows run on every engine, always. */
+      readonly engineSensitive: boolean;
+      /** Whether gVisor can face it here; where it cannot, why. */
+      readonly gvisor: true | string;
+    }
+  | { readonly by: 'pending'; readonly subject: string }
+  | { readonly by: 'other level'; readonly reason: string };
+
+/** One attack. */
+export interface Row {
+  readonly id: string;
+  readonly title: string;
+  readonly group: Group;
+  readonly showing: Showing;
+}
+
+const GROUPS: Readonly<Record<string, Group>> = {
+  A: 'escape',
+  B: 'mounts',
+  C: 'host-execution',
+  D: 'network',
+  E: 'resources',
+  F: 'secrets-and-policy',
+};
+
+const BEFORE_ENGINE = 'decided before an engine is asked: the runtime has no part in it';
+const NO_INTERFACE = 'gVisor has no network interface on the test machines';
+
+/** Depends on engine and runtime. */
+const everywhere: Showing = { by: 'test', engineSensitive: true, gvisor: true };
+/** Depends on the engine; the reason why gVisor does not face it. */
+const engines = (gvisor: string): Showing => ({ by: 'test', engineSensitive: true, gvisor });
+/** Decided on our side of the engine, or by the kernel of the host alone. */
+const once = (gvisor: true | string = BEFORE_ENGINE): Showing => ({ by: 'test', engineSensitive: false, gvisor });
+const pending = (subject: string): Showing => ({ by: 'pending', subject });
+const otherLevel = (reason: string): Showing => ({ by: 'other level', reason });
+
+const EGRESS = 'the allow-list proxy for egress';
+const ARTIFACTS = 'artifacts brought out of a sandbox';
+const OWNERSHIP = 'owners, the reaper and orphans';
+const AUDIT = 'the audit log';
+
+const TABLE: readonly (readonly [id: string, title: string, showing: Showing])[] = [
+  ['A1', 'core_pattern, sysrq', everywhere],
+  ['A2', 'cgroup release_agent', everywhere],
+  ['A3', 'uevent_helper', everywhere],
+  ['A4', 'new user namespace', everywhere],
+  ['A5', 'keyctl, add_key', everywhere],
+  ['A6', 'userfaultfd', everywhere],
+  ['A7', 'io_uring', everywhere],
+  ['A8', 'vsock', everywhere],
+  ['A9', 'vsock through i386', everywhere],
+  ['A10', 'AF_ALG and other rare families', everywhere],
+  ['A11', 'bpf, perf_event_open', everywhere],
+  ['A12', 'mount, fsopen, pivot_root, setns', everywhere],
+  ['A13', 'block device in the workspace', everywhere],
+  ['A14', 'open_by_handle_at', everywhere],
+  ['A15', 'modules, kexec, reboot', everywhere],
+  ['A16', 'ptrace', everywhere],
+  ['A17', 'setuid gain', everywhere],
+  ['A18', 'leaked descriptors', everywhere],
+  ['A19', 'runtime overwritten through exec', engines('runsc has no process of its own inside the sandbox')],
+  ['A20', 'mount targets below /dev, /proc, /sys', engines(BEFORE_ENGINE)],
+  ['A21', 'kernel log', everywhere],
+  ['A22', 'masked paths', everywhere],
+  ['A23', 'TIOCSTI', everywhere],
+  ['B1', 'the root of the host as workspace', once()],
+  ['B2', 'sibling prefix', once()],
+  ['B3', 'workspace is a symlink', once()],
+  ['B4', 'swap after validation', engines('the kernel of the host shows a gVisor sandbox only in part')],
+  ['B5', 'protected path is a symlink', once()],
+  ['B6', 'engine socket under another name', once()],
+  ['B7', 'directory that holds an engine socket', once()],
+  ['B8', 'podman, containerd, ssh-agent, gpg sockets', once()],
+  ['B9', 'credential directories and their ancestors', once()],
+  ['B10', 'nested mount under a read-only mount', everywhere],
+  ['B11', 'colon and comma in a path', once(true)],
+  ['B12', 'missing source', engines(BEFORE_ENGINE)],
+  ['B13', 'two mounts on one target', once()],
+  ['B14', 'gitdir file pointing at a secret', once(true)],
+  ['C1', 'git hooks', everywhere],
+  ['C2', 'fsmonitor, sshCommand', once(true)],
+  ['C3', 'rename the parent', everywhere],
+  ['C4', 'commondir, config.worktree, modules, info/attributes', once(true)],
+  ['C5', 'nested repository', once(true)],
+  ['C6', 'bare repository in a folder', once(true)],
+  ['C7', 'workspace without .git', once(true)],
+  ['C8', 'files that host tools execute or follow', once(true)],
+  ['C9', 'planted programs on the PATH', once()],
+  ['C10', '.npmrc node-options', once()],
+  ['C11', 'symlink out', once(true)],
+  ['C12', 'setuid file left behind', once(true)],
+  ['C13', 'FIFO named .env', once(true)],
+  ['C14', 'deep directories, long names', once(true)],
+  ['C15', 'sparse 1 TB file', everywhere],
+  ['C16', 'escape sequences in output', once(true)],
+  ['C17', 'log injection', once()],
+  ['D1', 'egress, DNS, IPv6 with network none', everywhere],
+  ['D2', 'abstract unix sockets of the host', everywhere],
+  ['D3', 'host services through the bridge gateway', engines(NO_INTERFACE)],
+  ['D4', 'host services through an internal network', engines(NO_INTERFACE)],
+  ['D5', 'other containers', engines(NO_INTERFACE)],
+  ['D6', 'allowed name that resolves to a private address', pending(EGRESS)],
+  ['D7', 'NUL, CR, space in a host name', pending(EGRESS)],
+  ['D8', 'CONNECT to an address in odd forms', pending(EGRESS)],
+  ['D9', 'rebinding', pending(EGRESS)],
+  ['D10', 'SNI, Host and CONNECT differ', pending(EGRESS)],
+  ['D11', 'suffix tricks', pending(EGRESS)],
+  ['D12', 'program that ignores proxy variables', pending(EGRESS)],
+  ['D13', 'DNS tunnel', pending(EGRESS)],
+  ['E1', 'fork bomb', everywhere],
+  ['E2', 'memory bomb, also in a child', everywhere],
+  ['E3', 'fill tmpfs', everywhere],
+  ['E4', 'inodes', engines('gVisor keeps its own files in memory, which the memory limit counts')],
+  ['E5', '/dev/shm', engines('gVisor keeps its own files in memory, which the memory limit counts')],
+  ['E6', 'fill the workspace disk', pending('the disk cap of a workspace')],
+  ['E7', '1 GB of output', everywhere],
+  ['E8', 'descriptors', everywhere],
+  ['E9', 'ignores SIGTERM', once(true)],
+  ['E10', 'setsid survivor', otherLevel('a container ends with all its processes; the levels ulimit and none face it')],
+  ['E11', 'nproc as root', otherLevel('the level ulimit faces it; a container is never root and has a pids cgroup')],
+  ['E12', 'hostile tar as artifact', pending(ARTIFACTS)],
+  ['E13', 'bomb archive', pending(ARTIFACTS)],
+  ['E14', 'VOLUME in the image', everywhere],
+  ['F1', 'environment leak', everywhere],
+  ['F2', 'proxy credentials of the docker command line', once(true)],
+  ['F3', 'secrets in labels, names, inspect', engines(BEFORE_ENGINE)],
+  ['F4', 'secrets in argv in the audit log', pending(AUDIT)],
+  ['F5', 'repository config loosens policy', once()],
+  ['F6', '__proto__ in YAML or JSON', once()],
+  ['F7', 'YAML alias bomb, 10 MB config', once()],
+  ['F8', 'LD_PRELOAD, NODE_OPTIONS, image ENV', everywhere],
+  ['F9', 'hostile ENTRYPOINT, HEALTHCHECK, ONBUILD', everywhere],
+  ['F10', 'odd image references', once()],
+  ['F11', 'shell injection through limits, names, env', once()],
+  ['F12', 'tag moved between check and use', engines(BEFORE_ENGINE)],
+  ['F13', 'look-alike repository', once()],
+  ['F14', 'client killed with -9', pending(OWNERSHIP)],
+  ['F15', 'reaper against a live peer session', pending(OWNERSHIP)],
+  ['F16', 'another user’s sandboxes on the same engine', pending(OWNERSHIP)],
+  ['F17', 'audit edited, cut, reordered, truncated', pending(AUDIT)],
+  ['F18', '8 processes writing the audit at once', pending(AUDIT)],
+  ['F19', 'no backend, hung daemon, half-open socket', once()],
+  [
+    'F20',
+    'seccomp={}, misspelt HostConfig key',
+    engines('the same request and the same check; runsc applies no filter of ours'),
+  ],
+];
+
+/** Every row of the corpus, in its order. */
+export const ROWS: readonly Row[] = TABLE.map(([id, title, showing]) => ({
+  id,
+  title,
+  group: GROUPS[id.charAt(0)] ?? 'escape',
+  showing,
+}));
+
+/** The row with this id; an unknown one is a mistake in a test. */
+export function rowOf(id: string): Row {
+  const row = ROWS.find(one => one.id === id);
+  if (!row) throw new Error(`${id} is no row of the corpus`);
+  return row;
+}

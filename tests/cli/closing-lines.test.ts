@@ -1,0 +1,132 @@
+// What is said after a run: what it was denied and the way on, what it left behind; never on standard output.
+
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { engines, withoutEngines } from '../support/engines.ts';
+import { Bench } from './bench.ts';
+
+describe.skipIf(withoutEngines).each(engines)('after a run on $name', engine => {
+  let bench: Bench;
+
+  beforeAll(async () => {
+    bench = await Bench.at(engine);
+    await writeFile(join(bench.workspace, '.git', 'config'), '[core]\n');
+  });
+
+  afterAll(async () => {
+    await bench[Symbol.asyncDispose]();
+  });
+
+  it('a network that seems to have been wanted is told with the option', async () => {
+    const { status, stdout, stderr } = await bench.exec(['wget -q http://example.invalid/ && echo got']);
+    expect(status).not.toBe(0);
+    expect(stdout.toString()).toBe('');
+    expect(stderr).toMatch(
+      /acode: denied: the sandbox has no network, set by the built-in default\..*--network bridge/,
+    );
+    expect(stderr).not.toContain('policy.');
+  });
+
+  it('a protected path is told, and the program elsewhere in the workspace is not', async () => {
+    const { stderr } = await bench.exec(['echo x >> .git/config; echo fine > other']);
+    expect(stderr).toMatch(/acode: denied: \/workspace\/\.git is protected/);
+    expect((await bench.exec(['echo fine > other'])).stderr).toBe('');
+  });
+
+  it('a workspace that is read-only is told with the option that made it so', async () => {
+    const { stderr } = await bench.exec(['--readonly', 'echo x > ./made']);
+    expect(stderr).toMatch(/acode: denied: the workspace is read-only, set by --readonly\..*leave --readonly out/);
+  });
+
+  it('a full /tmp is told with its limit', async () => {
+    const { stderr } = await bench.exec(['--tmp', '1m', 'dd if=/dev/zero of=/tmp/x bs=1M count=3']);
+    expect(stderr).toMatch(/acode: ACODE-SBX-004: temporary storage limit of 1 MiB, set by --tmp\..*--tmp 2/);
+  });
+
+  it('what was left behind is listed by kind, drives no terminal, and is whole in JSON', async () => {
+    const leave = String.raw`mkdir -p "$1" && cd "$1" && ln -s /etc/passwd out && printf '{"scripts":{"postinstall":"x"}}' > package.json && mkfifo "$(printf 'a\033[2J.env')" .env`;
+    const { status, stdout, stderr } = await bench.exec(['--', 'sh', '-c', leave, 'sh', 'left']);
+    expect({ status, stdout: stdout.toString() }).toEqual({ status: 0, stdout: '' });
+    expect(stderr).toMatch(/^acode: look before you use the workspace/);
+    expect(stderr).toMatch(/symlink-out \(.*\): left\/out/);
+    expect(stderr).toMatch(/package-scripts \(.*\): left\/package\.json/);
+    expect(stderr).not.toContain('\u001b');
+    const json = await bench.exec(['--json', '--', 'sh', '-c', leave, 'sh', 'left-again']);
+    const { schema, riskyChanges } = JSON.parse(json.stdout.toString()) as {
+      schema: string;
+      riskyChanges: { path: string; kind: string }[];
+    };
+    expect(schema).toBe('acode.run/1');
+    expect(riskyChanges).toContainEqual(expect.objectContaining({ path: 'left-again/out', kind: 'symlink-out' }));
+    expect((await bench.exec(['touch harmless'])).stderr).toBe('');
+  });
+
+  it('many are at most ten, and the rest is counted', async () => {
+    const many = 'mkdir many && cd many && for i in $(seq 25); do ln -s /etc/passwd l$i; done';
+    const { stderr } = await bench.exec([many]);
+    expect(stderr.match(/many\/l\d+/g)).toHaveLength(10);
+    expect(stderr).toMatch(/and 15 more; --json has all\./);
+  });
+
+  it('has left nothing on the engine', async () => {
+    expect(await bench.left()).toEqual([]);
+  });
+});
+
+describe.skipIf(withoutEngines)('a repository that asks for more', () => {
+  let bench: Bench;
+
+  beforeAll(async () => {
+    bench = await Bench.at(engines[0] ?? { socket: '' });
+    await mkdir(join(bench.workspace, '.agent'), { recursive: true });
+  });
+
+  afterAll(async () => {
+    await bench[Symbol.asyncDispose]();
+  });
+
+  const FILE = 'sandbox:\n  defaults:\n    memory_mb: 96\n  network:\n    mode: bridge\n';
+
+  it('is refused with key, place and `acode trust`, until it is trusted', async () => {
+    await bench.configure({ network: { allow_bridge: true } });
+    await bench.repositoryFile(FILE);
+    const refused = await bench.exec(['echo ran']);
+    expect({ status: refused.status, stdout: refused.stdout.length }).toEqual({ status: 125, stdout: 0 });
+    expect(refused.stderr).toMatch(/sandbox\.network\.mode[^]*config\.yml:5:5[^]*ACODE-SBX-020[^]*hint: .*acode trust/);
+
+    const shown = await bench.call(['trust', '--show', '--json']);
+    expect(JSON.parse(shown.stdout.toString())).toMatchObject({ schema: 'acode.trust/1', trusted: false });
+    expect((await bench.exec(['echo ran'])).status).toBe(125);
+
+    const granted = await bench.call(['trust']);
+    expect(granted.status).toBe(0);
+    expect(granted.stdout.toString()).toMatch(/^Trusted until its content changes\n[^]*sandbox\.network\.mode/);
+    const { status, stdout } = await bench.exec(['ls /sys/class/net']);
+    expect({ status, net: stdout.toString() }).toEqual({ status: 0, net: expect.stringContaining('eth0') });
+  });
+
+  it('is shown by explain with its layer, file and line', async () => {
+    const { stdout } = await bench.call(['explain', '--', 'true']);
+    expect(stdout.toString()).toMatch(/memory +96 MiB +repository +\S*config\.yml:3:5/);
+    expect(stdout.toString()).toMatch(/network +bridge +repository +\S*config\.yml:5:5/);
+  });
+
+  it('is refused again when its content changed, and after --revoke', async () => {
+    await bench.repositoryFile(`${FILE}# changed\n`);
+    expect((await bench.exec(['true'])).status).toBe(125);
+    await bench.repositoryFile(FILE);
+    expect((await bench.exec(['true'])).status).toBe(0);
+    expect((await bench.call(['trust', '--revoke'])).status).toBe(0);
+    expect((await bench.exec(['true'])).status).toBe(125);
+  });
+
+  it('tightens without trust', async () => {
+    await bench.repositoryFile('sandbox:\n  defaults:\n    pids_limit: 32\n');
+    const { status, stdout } = await bench.call(['explain', '--json', '--', 'true']);
+    expect(status).toBe(0);
+    expect(JSON.parse(stdout.toString())).toMatchObject({
+      policy: { limits: { pids: { value: 32, layer: 'repository' } } },
+    });
+  });
+});

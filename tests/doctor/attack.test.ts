@@ -1,0 +1,182 @@
+// `acode doctor --attack` on real engines: a green card with every control seen to work, and a red one where a protection is missing.
+
+import { readdirSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { Acode } from '@acode/sandbox';
+import type { AcodeOptions, AttackReport, Probe } from '@acode/sandbox';
+import { openFurther } from '../../packages/sandbox/src/acode.ts';
+import { attackHost } from '../../packages/sandbox/src/attack.ts';
+import { probingProgram } from '../../packages/sandbox/src/doctor/program.ts';
+import { gradeOf } from '../../packages/sandbox/src/doctor/report.ts';
+import type { Weakening } from '../../packages/sandbox/src/isolation/backend.ts';
+import { Bench } from '../cli/bench.ts';
+import { engines, images, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
+import type { TestEngine } from '../support/engines.ts';
+
+const LONGEST_MS = 60_000;
+const LEAST = 45;
+
+function optionsFor(engine: TestEngine, image = images.busybox): AcodeOptions {
+  return { engine: { socket: engine.socket }, config: { sandbox: { images: { default: image } } } };
+}
+
+function failures({ probes }: AttackReport): string[] {
+  return probes
+    .filter(({ verdict }) => verdict === 'fail')
+    .map(({ id, observed, control }) => `${id}: ${observed} | ${control}`);
+}
+
+function scratchLeft(): string[] {
+  return readdirSync('/var/tmp').filter(name => name.startsWith('acode-doctor-'));
+}
+
+async function networksLeft(engine: TestEngine): Promise<number> {
+  return withEngine(engine, async ({ networks }) => {
+    const found = await networks.list({ labels: ['acode.managed=true'], signal: AbortSignal.timeout(10_000) });
+    return found.filter(({ Name }) => Name.startsWith('acode-doctor-')).length;
+  });
+}
+
+const runtimes = engines.flatMap(engine => {
+  const names = Array.isArray(engine['runtimes']) ? engine['runtimes'].map(String) : ['runc'];
+  return names.map(runtime => ({ engine, name: engine.name, runtime }));
+});
+
+describe.skipIf(withoutEngines)('the attack', () => {
+  it.each(runtimes)(
+    'finds nothing open on $name with $runtime, in under a minute, and leaves nothing',
+    async ({ engine, runtime }) => {
+      const seen: number[] = [];
+      await using acode = await Acode.open(optionsFor(engine));
+      const report = await acode.attack({ runtime, onProgress: ({ done }) => seen.push(done) });
+      expect(failures(report)).toEqual([]);
+      const tried = report.probes.filter(({ verdict }) => verdict === 'pass');
+      expect(tried.length).toBeGreaterThanOrEqual(LEAST);
+      for (const { id, control } of tried)
+        expect(control, id).not.toMatch(/^$|^none was made|^not made|did not behave/);
+      expect(report.backend).toMatchObject({ engine: 'docker', runtime });
+      expect(report.backend.version).toContain(engine.version);
+      expect(report.grade).toMatch(/^A/);
+      expect(report.durationMs).toBeLessThan(LONGEST_MS);
+      for (const probe of report.probes)
+        expect(Object.keys(probe).sort()).toEqual(['control', 'id', 'observed', 'title', 'verdict']);
+      expect(seen.at(-1)).toBe(report.probes.length);
+      expect(scratchLeft()).toEqual([]);
+      expect(await networksLeft(engine)).toBe(0);
+    },
+    3 * LONGEST_MS,
+  );
+
+  it(
+    'prints a card that fits 80 columns, and the same as one JSON object',
+    async () => {
+      await using bench = await Bench.at(mainEngine);
+      const card = await bench.call(['doctor', '--attack']);
+      const text = card.stdout.toString();
+      expect([card.status, text]).toEqual([0, expect.stringMatching(/^Grade A/m)]);
+      for (const line of text.split('\n')) expect(line.length, line).toBeLessThanOrEqual(80);
+      expect(text).toMatch(/^✔ A7 +io_uring +EPERM\n +control: /m);
+      const json = await bench.call(['doctor', '--attack', '--image', images.noshell, '--json']);
+      expect(JSON.parse(json.stdout.toString())).toMatchObject({
+        schema: 'acode.attack/1',
+        image: images.noshell,
+        grade: 'B',
+      });
+    },
+    2 * LONGEST_MS,
+  );
+
+  it(
+    'says which probes an image without a shell cannot run',
+    async () => {
+      await using acode = await Acode.open(optionsFor(mainEngine, images.noshell));
+      const report = await acode.attack();
+      expect(failures(report)).toEqual([]);
+      const untried = report.probes.filter(({ verdict }) => verdict === 'not-applicable');
+      expect(untried.find(({ id }) => id === 'A7')?.observed).toContain('no shell');
+      expect(report.probes.find(({ id }) => id === 'B1')?.verdict).toBe('pass');
+      expect(report.grade).toBe('B');
+    },
+    LONGEST_MS,
+  );
+
+  it(
+    'ends early and leaves nothing when it is cancelled',
+    async () => {
+      const stop = new AbortController();
+      await using acode = await Acode.open(optionsFor(mainEngine));
+      const attack = acode.attack({ signal: stop.signal, onProgress: () => setTimeout(() => stop.abort(), 1500) });
+      await expect(attack).rejects.toMatchObject({ code: 'ACODE-SBX-014' });
+      await acode.close();
+      expect(scratchLeft()).toEqual([]);
+      expect(await networksLeft(mainEngine)).toBe(0);
+    },
+    LONGEST_MS,
+  );
+});
+
+// What must turn red where a protection is missing from every sandbox: a probe that stays green then proves nothing.
+const RED: readonly { readonly without: Weakening; readonly red: readonly string[] }[] = [
+  { without: 'seccomp', red: ['A4', 'A5', 'A6', 'A7', 'A8', 'A9', 'A10', 'A11', 'A12'] },
+  { without: 'protected-paths', red: ['C1', 'C2', 'C3', 'C4'] },
+  { without: 'no-new-privileges', red: ['A17b'] },
+  { without: 'read-only-root', red: ['E14'] },
+  { without: 'network', red: ['D1', 'D3', 'D5'] },
+  { without: 'pids', red: ['E1'] },
+  { without: 'memory', red: ['E2'] },
+  { without: 'tmpfs-size', red: ['E3', 'E4', 'E5'] },
+  { without: 'open-files', red: ['E8'] },
+  { without: 'environment', red: ['F1', 'F2'] },
+  { without: 'verification', red: ['B4', 'B4b', 'F20b'] },
+];
+
+describe.skipIf(withoutEngines)('the card turns red', () => {
+  it.each(RED)(
+    'without $without: $red',
+    async ({ without, red }) => {
+      const options = optionsFor(mainEngine);
+      const workspace = '/var/tmp';
+      const host = await openFurther(options, workspace, mainEngine.socket);
+      try {
+        const open: Parameters<typeof attackHost>[1] = asked => openFurther(options, asked.workspace, asked.socket);
+        const report = await attackHost(host, open, {}, { against: [without], only: red });
+        const failed = new Set(report.probes.filter(({ verdict }) => verdict === 'fail').map(({ id }) => id));
+        expect(red.filter(id => !failed.has(id))).toEqual([]);
+        expect(report.grade).not.toMatch(/^[AB]/);
+      } finally {
+        await host.close();
+      }
+    },
+    2 * LONGEST_MS,
+  );
+});
+
+describe('the grade', () => {
+  const probes = (count: number, ...failed: string[]): Probe[] =>
+    [
+      ...Array.from({ length: count }, (_, index) => [`A${index + 1}`, 'pass'] as const),
+      ...failed.map(id => [id, 'fail'] as const),
+    ].map(([id, verdict]) => ({ id, title: '', verdict, observed: '', control: '' }));
+
+  it.each([
+    [probes(60), 'A+'],
+    [probes(10), 'B'],
+    [probes(60, 'A9'), 'F'],
+    [probes(60, 'B1'), 'F'],
+    [probes(60, 'C1'), 'D'],
+    [probes(60, 'F1'), 'D'],
+    [probes(60, 'D3b'), 'C'],
+    [probes(60, 'E1'), 'C'],
+    [[...probes(60), ...probes(10).map(probe => ({ ...probe, verdict: 'not-applicable' as const }))], 'A'],
+  ])('follows the documented rule (%#)', (list, grade) => {
+    expect(gradeOf(list)).toBe(grade);
+  });
+});
+
+it('writes a program for both processors', () => {
+  for (const processor of ['x86_64', 'aarch64'] as const) {
+    const program = probingProgram(processor, [{ call: 'getpid', args: [] }]);
+    expect(program.subarray(0, 4).toString('latin1')).toBe('\u007fELF');
+    expect(program.readUInt16LE(18)).toBe(processor === 'x86_64' ? 62 : 183);
+  }
+});

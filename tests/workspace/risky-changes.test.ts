@@ -1,0 +1,61 @@
+// What a command leaves for host tools to execute is in its result, in the log, and complete: looked for after its end.
+
+import { statSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { LogFields } from '@acode/sandbox';
+import { TestHost, engines, images, withoutEngines } from '../support/engines.ts';
+
+describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
+  let host: TestHost;
+  const lines: [string, LogFields][] = [];
+  beforeEach(async () => {
+    lines.length = 0;
+    const write = (fields: LogFields, message: string) => void lines.push([message, fields]);
+    host = await TestHost.open(engine, { logger: { debug: write, info: write, warn: write, error: write } });
+  });
+  afterEach(() => host[Symbol.asyncDispose]());
+
+  it('C5–C13: traps are reported, and ordinary work is not', async () => {
+    expect(await host.acode.run(['sh', '-c', 'echo x > notes.txt'])).toMatchObject({ riskyChanges: [] });
+    const { riskyChanges, correlationId } = await host.acode.run([
+      'sh',
+      '-c',
+      'mkdir -p sub/.git .git && echo x > sub/.git/config && ln -s /home/x/.ssh/id link && mkfifo .env && echo {} > package.json && cp /bin/sh sh; chmod 4755 sh',
+    ]);
+    expect(riskyChanges.map(({ kind, path }) => `${kind} ${path}`)).toEqual(
+      expect.arrayContaining([
+        'special-file .env',
+        'git-repository .git',
+        'symlink-out link',
+        'package-scripts package.json',
+        'git-repository sub/.git',
+      ]),
+    );
+    // The filter on system calls may refuse it already; what got through is reported.
+    const privileged = (statSync(host.file('sh')).mode & 0o6000) !== 0;
+    expect(riskyChanges.some(({ kind }) => kind === 'privileged-file')).toBe(privileged);
+    const ended = lines.find(([message, fields]) => message === 'run ok' && fields['correlationId'] === correlationId);
+    expect(ended?.[1]['riskyChanges']).toBe(riskyChanges.length);
+    expect(
+      lines.some(([message, fields]) => message.includes('left things') && fields['count'] === riskyChanges.length),
+    ).toBe(true);
+  });
+
+  it('what a background process would write after the end is not missed: it is dead before the look', async () => {
+    const { riskyChanges } = await host.acode.run([
+      'sh',
+      '-c',
+      '(for n in 1 2 3 4 5 6 7 8 9; do sleep 0.05; mkdir -p late$n/.git; done) >/dev/null 2>&1 & sleep 0.12',
+    ]);
+    const { riskyChanges: later } = await host.acode.run(['sh', '-c', 'sleep 0.6; ls -d late*/ | wc -l > count']);
+    const { stdout } = await host.acode.run(['cat', 'count']);
+    expect(riskyChanges).toHaveLength(Number(stdout));
+    expect(riskyChanges.length).toBeGreaterThan(0);
+    expect(later).toEqual([]);
+  });
+
+  it('a read-only workspace has nothing to report, in an image without a shell neither', async () => {
+    expect(await host.acode.run(['true'], { policy: { workspace: 'readonly' } })).toMatchObject({ riskyChanges: [] });
+    expect(await host.acode.run(['/true'], { policy: { image: images.noshell } })).toMatchObject({ riskyChanges: [] });
+  });
+});
