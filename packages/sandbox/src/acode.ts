@@ -68,7 +68,7 @@ export class Acode implements AsyncDisposable {
     const uid = currentUid();
     const directories = directoriesOf({ env: process.env, home: homedir(), uid });
     assertNotRoot(uid, uid === 0 && (await readAllowRoot(join(userInfo().homedir, '.config', 'acode'), uid)));
-    const host = await open(options, directories, uid);
+    const host = await open(options, directories, uid, true);
     if (uid === 0) host.telemetry.log('warn', 'opened by root, as allow_root in root’s own configuration says', {});
     return new Acode(host);
   }
@@ -76,7 +76,7 @@ export class Acode implements AsyncDisposable {
   /** Opens the host to look at it. Works for root too, since nothing can be run through it. */
   static async observe(options: AcodeOptions = {}): Promise<Observer> {
     const uid = currentUid();
-    const acode = new Acode(await open(options, directoriesOf({ env: process.env, home: homedir(), uid }), uid));
+    const acode = new Acode(await open(options, directoriesOf({ env: process.env, home: homedir(), uid }), uid, false));
     return {
       status: () => acode.status(),
       list: () => acode.list(),
@@ -192,7 +192,7 @@ export class Acode implements AsyncDisposable {
   }
 }
 
-async function open(options: AcodeOptions, directories: Directories, uid: number): Promise<OpenHost> {
+async function open(options: AcodeOptions, directories: Directories, uid: number, owns: boolean): Promise<OpenHost> {
   if (options.pool)
     throw new AcodeError('ACODE-SBX-016', {
       what: 'AcodeOptions.pool',
@@ -200,7 +200,7 @@ async function open(options: AcodeOptions, directories: Directories, uid: number
     });
   const config = await configOf(options, directories);
   await ensurePrivateDirectory(directories.runtime, uid);
-  return composeHost({ options, config, directories, uid, clock: options.clock ?? systemClock });
+  return composeHost({ options, config, directories, uid, clock: options.clock ?? systemClock, owns });
 }
 
 async function configOf(options: AcodeOptions, directories: Directories): Promise<LoadedConfig> {

@@ -13,6 +13,8 @@ import { DockerBackend } from './isolation/docker/backend.ts';
 import { connectEngine } from './isolation/docker/connect.ts';
 import { LazyBackend } from './isolation/select.ts';
 import { hostIdentity } from './lifecycle/host.ts';
+import { OwnerSocket } from './lifecycle/ownership.ts';
+import { Reaper } from './lifecycle/reaper.ts';
 import { Removals } from './lifecycle/removal.ts';
 import { Session } from './lifecycle/session.ts';
 import { Slots } from './lifecycle/slots.ts';
@@ -34,6 +36,8 @@ export interface Composition {
   readonly directories: Directories;
   readonly uid: number;
   readonly clock: Clock;
+  /** Whether it will own sandboxes; one that only looks owns nothing. */
+  readonly owns: boolean;
 }
 
 const MOST_CONCURRENT = 16;
@@ -41,14 +45,16 @@ const MOST_CONCURRENT = 16;
 const NOT_ROOT: UserId = { uid: 1000, gid: 1000 };
 
 /** Puts a host together. Contacts nothing. */
-export async function composeHost({ options, config, directories, uid, clock }: Composition): Promise<OpenHost> {
+export async function composeHost({ options, config, directories, uid, clock, owns }: Composition): Promise<OpenHost> {
   const settings = settingsOf(config.config);
   const identity = await hostIdentity(directories.runtime);
   const session = new Session({ id: options.sessionId, host: identity, uid, settings, now: () => clock.now() });
   const telemetry = new Telemetry({ clock, logger: options.logger, metrics: options.metrics, session: session.id });
   const bus = new Bus(error => telemetry.log('error', 'an event listener failed', { reason: String(error) }));
   const reports = new ContainerReports(telemetry, bus);
+  const ownership = owns ? await OwnerSocket.listen(directories.runtime, session.owner) : null;
   const background = new Background();
+  let reaper: Reaper | null = null;
   const stop = new AbortController();
   const lazy = new LazyBackend(connect, stop.signal);
   const removals = new Removals({
@@ -85,6 +91,11 @@ export async function composeHost({ options, config, directories, uid, clock }: 
     const { engine, source } = await connectEngine(options.engine?.socket ?? settings.engineSocket, signal);
     const { socketPath, apiVersion } = engine.connection;
     telemetry.log('debug', 'engine found', { socket: socketPath, source, apiVersion });
+    // Before anything can be made: from here on, whatever becomes of this process, somebody cleans up.
+    if (ownership) {
+      const { owner } = session;
+      reaper ??= Reaper.start({ engineSocket: socketPath, owner, uid, host: identity, ownerSocket: ownership.path });
+    }
     return new DockerBackend({
       engine,
       source,
@@ -107,6 +118,10 @@ export async function composeHost({ options, config, directories, uid, clock }: 
     await background.settled();
     await removals.settled();
     await lazy.close();
+    // What could not be removed is left to the reaper, which takes it up when nobody tells it otherwise.
+    if (removals.left.length === 0) reaper?.dismiss();
+    else reaper?.release();
+    await ownership?.close();
   }
 }
 
