@@ -27,6 +27,7 @@ import type { AcodeOptions } from './options.ts';
 import { assertNotRoot } from './policy/guard.ts';
 import { explain, start } from './run.ts';
 import { cancelled } from './running.ts';
+import { sweep } from './sweep.ts';
 import { systemClock } from './telemetry/clock.ts';
 import type { Operation } from './telemetry/operation.ts';
 
@@ -55,6 +56,7 @@ export class Acode implements AsyncDisposable {
   /** The output of past runs that was kept. */
   readonly logs: Logs;
   readonly #host: OpenHost;
+  #swept = false;
   #closed: Promise<void> | null = null;
 
   private constructor(host: OpenHost) {
@@ -169,7 +171,16 @@ export class Acode implements AsyncDisposable {
   // Closing waits for what is still being started: it may be about to make a sandbox.
   #tracked<Value>(work: Promise<Value>): Promise<Value> {
     this.#host.keep(work);
+    const begin = (): void => this.#sweepOnce();
+    work.then(begin, begin);
     return work;
+  }
+
+  // When the first command is under way, so that it never waits for the remains of others.
+  #sweepOnce(): void {
+    if (this.#swept) return;
+    this.#swept = true;
+    this.#host.keep(sweep(this.#host));
   }
 
   async #operation<Value>(

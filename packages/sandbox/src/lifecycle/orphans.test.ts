@@ -73,7 +73,13 @@ describe('judge', () => {
   });
 
   it('never touches what is its own, even expired', () => {
-    const labels = { 'acode.managed': 'true', 'acode.uid': '1000', 'acode.owner': 'me', 'acode.expires': '2000-01-01' };
+    const labels = {
+      'acode.managed': 'true',
+      'acode.uid': '1000',
+      'acode.host': 'here',
+      'acode.owner': 'me',
+      'acode.expires': '2000-01-01',
+    };
     expect(judge(labels, 'dead', asking)).toEqual({ remove: false, because: 'mine' });
   });
 

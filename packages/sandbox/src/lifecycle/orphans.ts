@@ -31,9 +31,10 @@ export function judge(labels: Labels, owner: OwnerState, asking: Asking): Verdic
   const left = (because: (Verdict & { remove: false })['because']): Verdict => ({ remove: false, because });
   if (labels['acode.managed'] !== 'true') return left('not ours');
   if (labels['acode.uid'] !== String(asking.uid)) return left('another user');
-  if (labels['acode.owner'] === asking.owner) return left('mine');
+  const here = labels['acode.host'] === asking.host;
+  if (here && labels['acode.owner'] === asking.owner) return left('mine');
   if (isExpired(labels, asking.now)) return { remove: true, because: 'expired' };
-  if (labels['acode.host'] !== asking.host) return left('another host');
+  if (!here) return left('another host');
   if (labels['acode.keep'] === 'true') return left('kept');
   if (owner === 'dead') return { remove: true, because: 'orphaned' };
   return left(owner === 'alive' ? 'owner lives' : 'owner unknown');
