@@ -1,6 +1,6 @@
 // Bundles the acode command into packages/cli/bin: one package without dependencies, commands loaded when they are used.
 
-import { chmod, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -26,10 +26,22 @@ const englishOnly = {
   },
 };
 
+// The program that a reaper becomes is a file of its own, started by a shell: it goes beside the bundle.
+const reaperBeside = {
+  name: 'reaper-beside',
+  setup({ onLoad }) {
+    onLoad({ filter: /lifecycle\/reaper-program\.ts$/ }, () => ({
+      contents:
+        "import { fileURLToPath } from 'node:url'; export function reaperProgram() { return fileURLToPath(new URL('./reaper.mjs', import.meta.url)); }",
+      loader: 'js',
+    }));
+  },
+};
+
 await rm(bin, { recursive: true, force: true });
 const { metafile } = await build({
   absWorkingDir: root,
-  plugins: [libraryByNeed(join(root, 'packages', 'sandbox', 'src', 'index.ts')), englishOnly],
+  plugins: [libraryByNeed(join(root, 'packages', 'sandbox', 'src', 'index.ts')), englishOnly, reaperBeside],
   entryPoints: { acode: join(cli, 'src', 'main.ts') },
   outdir: bin,
   bundle: true,
@@ -45,6 +57,7 @@ const { metafile } = await build({
 });
 
 assertQuickStart(metafile);
+await copyFile(join(root, 'packages', 'sandbox', 'reaper', 'reaper.mjs'), join(bin, 'reaper.mjs'));
 const entry = join(bin, 'acode.js');
 await writeFile(entry, `#!/usr/bin/env node\n${await readFile(entry, 'utf8')}`);
 await chmod(entry, 0o755);

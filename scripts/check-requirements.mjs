@@ -7,10 +7,19 @@ import { fileURLToPath } from 'node:url';
 const ROOT = new URL('..', import.meta.url);
 const PAGE = 'docs/requirements.md';
 const IDS = 'docs/requirements.ids';
-const ID = /^(?:FR|NFR|AC)-\d{3}[A-Z]?-\d{2,3}$/;
+// A requirement, or a decision (A) or list (B) that changes what requirements say.
+const ID = /^(?:(?:FR|NFR|AC)-\d{3}[A-Z]?-\d{2,3}|A-\d{3}|B-\d{1,2})$/;
 
 /** What is not built yet, by its one name. */
-const PENDING = ['ownership and reaper', 'images', 'audit', 'long-lived sandboxes'];
+const PENDING = [
+  'ownership and reaper',
+  'images and caches',
+  'audit',
+  'levels and governance',
+  'long-lived sandboxes',
+  'disk limits',
+  'workspace path',
+];
 
 /** @typedef {{ line: number, ids: readonly string[], requirement: string, shownBy: readonly string[] }} Row */
 /** @typedef {'shown' | 'superseded' | 'pending'} Standing */
@@ -151,7 +160,8 @@ function findTitles(tokens) {
  */
 function beginsTest(tokens, index) {
   const [before, word, , modifier] = [-1, 0, 1, 2].map(step => tokens[index + step]?.value ?? '');
-  const named = tokens[index]?.kind === 'word' && (word === 'it' || word === 'itWhere' || word === 'test') && before !== '.';
+  const named =
+    tokens[index]?.kind === 'word' && (word === 'it' || word === 'itWhere' || word === 'test') && before !== '.';
   return named && !/^(?:skip|todo|fails)$/.test(modifier ?? '');
 }
 

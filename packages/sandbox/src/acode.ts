@@ -33,6 +33,7 @@ import { trustOf } from './repository.ts';
 import type { Trust } from './repository.ts';
 import { explain, start } from './run.ts';
 import { cancelled } from './running.ts';
+import { sweep } from './sweep.ts';
 import { systemClock } from './telemetry/clock.ts';
 import type { Operation } from './telemetry/operation.ts';
 
@@ -65,6 +66,7 @@ export class Acode implements AsyncDisposable {
   readonly trust: Trust;
   readonly #host: OpenHost;
   readonly #options: AcodeOptions;
+  #swept = false;
   #closed: Promise<void> | null = null;
 
   private constructor(host: OpenHost, options: AcodeOptions) {
@@ -80,7 +82,7 @@ export class Acode implements AsyncDisposable {
     const uid = currentUid();
     const directories = directoriesOf({ env: process.env, home: homedir(), uid });
     assertNotRoot(uid, uid === 0 && (await readAllowRoot(join(userInfo().homedir, '.config', 'acode'), uid)));
-    const host = await open(options, directories, uid);
+    const host = await open(options, directories, uid, true);
     if (uid === 0) host.telemetry.log('warn', 'opened by root, as allow_root in root’s own configuration says', {});
     return new Acode(host, options);
   }
@@ -89,7 +91,7 @@ export class Acode implements AsyncDisposable {
   static async observe(options: AcodeOptions = {}): Promise<Observer> {
     const uid = currentUid();
     const directories = directoriesOf({ env: process.env, home: homedir(), uid });
-    const acode = new Acode(await open(options, directories, uid), options);
+    const acode = new Acode(await open(options, directories, uid, false), options);
     return {
       status: () => acode.status(),
       list: () => acode.list(),
@@ -213,7 +215,16 @@ export class Acode implements AsyncDisposable {
   // Closing waits for what is still being started: it may be about to make a sandbox.
   #tracked<Value>(work: Promise<Value>): Promise<Value> {
     this.#host.keep(work);
+    const begin = (): void => this.#sweepOnce();
+    work.then(begin, begin);
     return work;
+  }
+
+  // When the first command is under way, so that it never waits for the remains of others.
+  #sweepOnce(): void {
+    if (this.#swept) return;
+    this.#swept = true;
+    this.#host.keep(sweep(this.#host));
   }
 
   async #operation<Value>(
@@ -236,7 +247,7 @@ export class Acode implements AsyncDisposable {
   }
 }
 
-async function open(options: AcodeOptions, directories: Directories, uid: number): Promise<OpenHost> {
+async function open(options: AcodeOptions, directories: Directories, uid: number, owns: boolean): Promise<OpenHost> {
   if (options.pool)
     throw new AcodeError('ACODE-SBX-016', {
       what: 'AcodeOptions.pool',
@@ -245,7 +256,7 @@ async function open(options: AcodeOptions, directories: Directories, uid: number
   const machine = await loadMachinePolicy();
   const config = await configOf(options, directories);
   await ensurePrivateDirectory(directories.runtime, uid);
-  return composeHost({ options, config, machine, directories, uid, clock: options.clock ?? systemClock });
+  return composeHost({ options, config, machine, directories, uid, clock: options.clock ?? systemClock, owns });
 }
 
 /** A host beside another: the same configuration, another workspace, and nobody who listens. */
@@ -259,7 +270,7 @@ export async function openFurther(options: AcodeOptions, workspace: string, sock
     ...(configFile === undefined ? {} : { configFile }),
     ...(clock ? { clock } : {}),
   };
-  return open(own, directoriesOf({ env: process.env, home: homedir(), uid }), uid);
+  return open(own, directoriesOf({ env: process.env, home: homedir(), uid }), uid, true);
 }
 
 async function configOf(options: AcodeOptions, directories: Directories): Promise<LoadedConfig> {

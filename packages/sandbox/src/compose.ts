@@ -14,6 +14,8 @@ import { DockerBackend } from './isolation/docker/backend.ts';
 import { connectEngine } from './isolation/docker/connect.ts';
 import { LazyBackend } from './isolation/select.ts';
 import { hostIdentity } from './lifecycle/host.ts';
+import { OwnerSocket } from './lifecycle/ownership.ts';
+import { Reaper } from './lifecycle/reaper.ts';
 import { Removals } from './lifecycle/removal.ts';
 import { Session } from './lifecycle/session.ts';
 import { Slots } from './lifecycle/slots.ts';
@@ -38,6 +40,8 @@ export interface Composition {
   readonly directories: Directories;
   readonly uid: number;
   readonly clock: Clock;
+  /** Whether it will own sandboxes; one that only looks owns nothing. */
+  readonly owns: boolean;
 }
 
 const MOST_CONCURRENT = 16;
@@ -52,6 +56,7 @@ export async function composeHost({
   directories,
   uid,
   clock,
+  owns,
 }: Composition): Promise<OpenHost> {
   const settings = settingsOf(config.config);
   const identity = await hostIdentity(directories.runtime);
@@ -59,7 +64,9 @@ export async function composeHost({
   const telemetry = new Telemetry({ clock, logger: options.logger, metrics: options.metrics, session: session.id });
   const bus = new Bus(error => telemetry.log('error', 'an event listener failed', { reason: String(error) }));
   const reports = new ContainerReports(telemetry, bus);
+  const ownership = owns ? await OwnerSocket.listen(directories.runtime, session.owner) : null;
   const background = new Background();
+  let reaper: Reaper | null = null;
   const stop = new AbortController();
   const lazy = new LazyBackend(connect, stop.signal);
   const removals = new Removals({
@@ -99,6 +106,11 @@ export async function composeHost({
     const { engine, source } = await connectEngine(options.engine?.socket ?? settings.engineSocket, signal);
     const { socketPath, apiVersion } = engine.connection;
     telemetry.log('debug', 'engine found', { socket: socketPath, source, apiVersion });
+    // Before anything can be made: from here on, whatever becomes of this process, somebody cleans up.
+    if (ownership) {
+      const { owner } = session;
+      reaper ??= Reaper.start({ engineSocket: socketPath, owner, uid, host: identity, ownerSocket: ownership.path });
+    }
     return new DockerBackend({
       engine,
       source,
@@ -120,8 +132,13 @@ export async function composeHost({
     stop.abort(new AcodeError('ACODE-SBX-014', {}));
     await background.settled();
     await removals.settled();
-    for (const { id, reason } of await lazy.close())
+    const networks = await lazy.close();
+    for (const { id, reason } of networks)
       telemetry.log('warn', 'network could not be removed', { networkId: id, reason });
+    // What could not be removed is left to the reaper, which takes it up when nobody tells it otherwise.
+    if (removals.left.length + networks.length === 0) reaper?.dismiss();
+    else reaper?.release();
+    await ownership?.close();
   }
 }
 

@@ -6,7 +6,9 @@ import type { Host } from './host.ts';
 import { NO_LAYERS } from './policy/layers.ts';
 import { resolvePolicy } from './policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
-import { METRICS } from './telemetry/operation.ts';
+import { removeAgainJudged, survey } from './sweep.ts';
+import type { Judged } from './sweep.ts';
+import type { Verdict } from './lifecycle/orphans.ts';
 import type { Operation } from './telemetry/operation.ts';
 
 /** The state of the host; an engine that cannot be had is a status and not an error. */
@@ -48,45 +50,39 @@ export async function statusOf(host: Host, signal: AbortSignal): Promise<Status>
   }
 }
 
-/** Removes this user’s sandboxes of this host that have ended; with `force`, also those that run. */
+/**
+ * Removes what was left behind: orphans, what is past its hard maximum, and this user’s sandboxes that have ended. With
+ * `force` also those that run; sandboxes of another session that lives only with `allSessions`.
+ */
 export async function cleanup(
   host: Host,
   options: CleanupOptions,
   operation: Operation,
   signal: AbortSignal,
 ): Promise<CleanupReport> {
-  const backend = await host.backend();
-  const mine = (await backend.list(signal)).filter(sandbox => isMine(host, sandbox));
-  const doomed = mine.filter(sandbox => options.force || hasEnded(sandbox));
-  const kept = mine.filter(sandbox => !doomed.includes(sandbox));
+  const may = (one: Judged): boolean => mayGo(one, options);
+  const mine = (await survey(host, signal)).filter(({ verdict }) => !FOREIGN.has(verdict.because));
+  const doomed = mine.filter(may).map(({ sandbox }) => sandbox);
+  const kept = mine.filter(one => !may(one)).map(({ sandbox }) => sandbox);
   if (options.dryRun) return { removed: doomed, failed: [], kept, dryRun: true };
   const removed: SandboxInfo[] = [];
   const failed: { sandbox: SandboxInfo; reason: string }[] = [];
   for (const sandbox of doomed) {
-    // Looked at again by id: between the list and now it may have become somebody else’s, or begun to run.
-    const now = await backend.inspect(sandbox.containerId, signal);
-    if (!now) continue;
-    if (!isMine(host, now) || !(options.force || hasEnded(now))) {
-      kept.push(now);
-      continue;
-    }
-    const { containerId, name, sandboxId } = sandbox;
-    const before = host.telemetry.clock.monotonic();
-    try {
-      await backend.remove(containerId, signal);
-      removed.push(sandbox);
-      const durationMs = host.telemetry.clock.monotonic() - before;
-      host.telemetry.observe(METRICS.cleanup, durationMs);
-      operation.step('debug', 'container removed', { sandboxId, containerId, name, durationMs });
-    } catch (error) {
-      failed.push({ sandbox, reason: error instanceof Error ? error.message : String(error) });
-    }
+    const outcome = await removeAgainJudged(host, sandbox, may, operation, signal);
+    if (outcome === 'removed') removed.push(sandbox);
+    else if (outcome === 'spared') kept.push(sandbox);
+    else if (outcome !== 'gone') failed.push({ sandbox, reason: outcome.failed });
   }
   return { removed, failed, kept, dryRun: false };
 }
 
-function isMine(host: Host, sandbox: SandboxInfo): boolean {
-  return sandbox.labels['acode.uid'] === String(host.uid) && sandbox.labels['acode.host'] === host.identity;
+const FOREIGN: ReadonlySet<Verdict['because']> = new Set(['not ours', 'another user', 'another host']);
+
+function mayGo({ sandbox, verdict }: Judged, { force, allSessions }: CleanupOptions): boolean {
+  if (verdict.remove) return true;
+  if (FOREIGN.has(verdict.because)) return false;
+  if (verdict.because === 'owner lives' && !allSessions) return false;
+  return force === true || (verdict.because !== 'kept' && hasEnded(sandbox));
 }
 
 function hasEnded({ state }: SandboxInfo): boolean {

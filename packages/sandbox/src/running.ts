@@ -241,6 +241,7 @@ export class Running implements RunningCommand {
       oomKilled: result.oomKilled,
       limitExceeded,
       runMs: result.durationMs,
+      usage: result.usage,
       dropped: result.dropped,
       denials: result.denials.map(({ rule }) => rule),
       riskyChanges: result.riskyChanges.length,

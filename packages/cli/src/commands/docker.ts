@@ -10,7 +10,7 @@ import { logsCommand } from './logs.ts';
 /** The group. */
 export function dockerCommands(perform: Perform) {
   return new Command('docker')
-    .description('The same as `sandbox`, by the names Docker users know')
+    .description('`list`, `inspect`, `logs` and `cleanup` of `sandbox`, for Docker users')
     .addCommand(listCommand(perform))
     .addCommand(inspectCommand(perform))
     .addCommand(logsCommand(perform))

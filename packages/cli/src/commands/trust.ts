@@ -77,9 +77,9 @@ function keyText({ key, where, value }: TrustReport['needsTrust'][number]): stri
 }
 
 function wayOn({ trusted, needsTrust }: TrustReport, deed: Deed): string {
-  if (deed === 'revoked') return 'The trust was ended. `acode trust` gives it again.';
+  if (deed === 'revoked') return 'The trust was ended, if there was any. `acode trust` trusts the file as it is now.';
   if (trusted) return '`acode trust --revoke` ends the trust; so does any change of the file.';
   return needsTrust.length === 0
-    ? 'It counts as it is; there is no need to trust it.'
+    ? 'There is no need to trust it; each run judges what it asks for.'
     : 'Commands here are refused as long as it asks for this. Read the file; if you agree with all of it: `acode trust`.';
 }

@@ -59,10 +59,12 @@ export interface Status {
   readonly workspace: string | null;
 }
 
-/** What `Acode.cleanup` should remove. Without options: this user’s stopped sandboxes. */
+/** What `Acode.cleanup` should remove. Without options: orphans, and this user’s sandboxes that have ended. */
 export interface CleanupOptions {
-  /** Removes this user’s running sandboxes too. */
+  /** Removes this user’s running and kept sandboxes too, but not those of another session that lives. */
   force?: boolean;
+  /** Does not spare this user’s other sessions that live. */
+  allSessions?: boolean;
   /** Removes nothing and reports what would be. */
   dryRun?: boolean;
   signal?: AbortSignal;

@@ -33,14 +33,7 @@ export class Session {
 
   constructor(options: SessionOptions) {
     this.id = checkId(options.id ?? randomUUID(), 'sessionId');
-    for (const name of Object.keys(options.settings.labels)) {
-      if (name.startsWith(RESERVED))
-        throw new AcodeError('ACODE-SBX-013', {
-          source: 'configuration',
-          key: `sandbox.containers.labels.${name}`,
-          reason: 'begins with acode., which is reserved',
-        });
-    }
+    for (const [name, value] of Object.entries(options.settings.labels)) checkLabel(name, value);
     this.#options = options;
   }
 
@@ -83,6 +76,20 @@ export class Session {
       correlationId: of.correlationId,
     };
   }
+}
+
+// A label can be read by anybody who may ask the engine, like an id.
+function checkLabel(name: string, value: string): void {
+  const said = `${name}=${value}`;
+  const isSecret = redact(said) !== said;
+  if (!isSecret && !name.startsWith(RESERVED)) return;
+  throw new AcodeError('ACODE-SBX-013', {
+    source: 'configuration',
+    key: `sandbox.containers.labels.${name}`,
+    reason: isSecret
+      ? 'looks like a secret, and labels can be read by others'
+      : 'begins with acode., which is reserved',
+  });
 }
 
 function checkId(id: string, field: string): string {

@@ -11,6 +11,7 @@ export const METRICS = {
   execute: 'acode_container_exec_ms',
   cleanup: 'acode_container_cleanup_ms',
   active: 'acode_containers_active',
+  orphaned: 'acode_containers_orphaned',
   operations: 'acode_container_ops_total',
   limits: 'acode_limit_exceeded_total',
   oom: 'acode_oom_total',

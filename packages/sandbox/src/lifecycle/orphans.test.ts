@@ -1,0 +1,98 @@
+// Orphan decisions, every combination: no false hit and no miss.
+
+import { describe, expect, it } from 'vitest';
+import { judge } from './orphans.ts';
+import type { Verdict } from './orphans.ts';
+import type { OwnerState } from './ownership.ts';
+
+const NOW = Date.parse('2030-01-01T00:00:00Z');
+const asking = { uid: 1000, host: 'here', owner: 'me', now: NOW };
+
+const MANAGED = [['managed', { 'acode.managed': 'true' }] as const, ['unlabelled', {}] as const];
+const FOREIGN = [
+  ['with labels of somebody else', { 'com.docker.compose.project': 'x' }] as const,
+  ['plain', {}] as const,
+];
+const USERS = [['mine', '1000'] as const, ['another user’s', '1001'] as const, ['nobody’s', undefined] as const];
+const HOSTS = [
+  ['here', 'here'] as const,
+  ['same boot, other runtime directory', 'there'] as const,
+  ['unknown', undefined] as const,
+];
+const OWNERS: readonly OwnerState[] = ['alive', 'dead', 'unknown'];
+const EXPIRES = [
+  ['not expired', '2031-01-01T00:00:00Z'] as const,
+  ['expired', '2029-01-01T00:00:00Z'] as const,
+  ['with an unreadable expiry', 'soon'] as const,
+  ['without an expiry', undefined] as const,
+];
+const KEEP = [['not kept', undefined] as const, ['kept', 'true'] as const];
+
+interface Case {
+  readonly name: string;
+  readonly labels: Record<string, string>;
+  readonly owner: OwnerState;
+  readonly remove: boolean;
+}
+
+function cases(): Case[] {
+  const all: Case[] = [];
+  for (const [managed, managedLabels] of MANAGED)
+    for (const [foreign, foreignLabels] of FOREIGN)
+      for (const [user, uid] of USERS)
+        for (const [host, hostLabel] of HOSTS)
+          for (const owner of OWNERS)
+            for (const [expiry, expires] of EXPIRES)
+              for (const [keep, kept] of KEEP) {
+                const labels: Record<string, string> = { ...managedLabels, ...foreignLabels, 'acode.owner': 'other' };
+                const set = (name: string, value: string | undefined): void => {
+                  if (value !== undefined) labels[name] = value;
+                };
+                set('acode.uid', uid);
+                set('acode.host', hostLabel);
+                set('acode.expires', expires);
+                set('acode.keep', kept);
+                const mine = managed === 'managed' && user === 'mine';
+                const orphaned = host === 'here' && owner === 'dead' && kept === undefined;
+                all.push({
+                  name: [managed, foreign, user, host, `owner ${owner}`, expiry, keep].join(', '),
+                  labels,
+                  owner,
+                  remove: mine && (expiry === 'expired' || orphaned),
+                });
+              }
+  return all;
+}
+
+describe('judge', () => {
+  it('is right about every combination', () => {
+    const wrong = cases().filter(({ labels, owner, remove }) => judge(labels, owner, asking).remove !== remove);
+    expect(wrong.map(({ name }) => name)).toEqual([]);
+    expect(cases()).toHaveLength(2 * 2 * 3 * 3 * 3 * 4 * 2);
+    expect(cases().filter(({ remove }) => remove).length).toBeGreaterThan(20);
+  });
+
+  it('never touches what is its own, even expired', () => {
+    const labels = {
+      'acode.managed': 'true',
+      'acode.uid': '1000',
+      'acode.host': 'here',
+      'acode.owner': 'me',
+      'acode.expires': '2000-01-01',
+    };
+    expect(judge(labels, 'dead', asking)).toEqual({ remove: false, because: 'mine' });
+  });
+
+  it.each<[Record<string, string>, OwnerState, Verdict['because']]>([
+    [{}, 'dead', 'not ours'],
+    [{ 'acode.managed': 'true', 'acode.uid': '5' }, 'dead', 'another user'],
+    [{ 'acode.managed': 'true', 'acode.uid': '1000', 'acode.host': 'x' }, 'dead', 'another host'],
+    [{ 'acode.managed': 'true', 'acode.uid': '1000', 'acode.host': 'here', 'acode.keep': 'true' }, 'dead', 'kept'],
+    [{ 'acode.managed': 'true', 'acode.uid': '1000', 'acode.host': 'here' }, 'alive', 'owner lives'],
+    [{ 'acode.managed': 'true', 'acode.uid': '1000', 'acode.host': 'here' }, 'unknown', 'owner unknown'],
+    [{ 'acode.managed': 'true', 'acode.uid': '1000', 'acode.host': 'here' }, 'dead', 'orphaned'],
+    [{ 'acode.managed': 'true', 'acode.uid': '1000', 'acode.expires': '2000-01-01' }, 'alive', 'expired'],
+  ])('says why: %o with an owner that is %s: %s', (labels, owner, because) => {
+    expect(judge(labels, owner, asking).because).toBe(because);
+  });
+});

@@ -1,0 +1,187 @@
+// Whatever becomes of the client, its sandboxes go, and nobody else’s do.
+
+import { execFileSync } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Bench } from '../cli/bench.ts';
+import { engines, images, withEngine, withoutEngines } from '../support/engines.ts';
+import type { TestEngine } from '../support/engines.ts';
+
+const ROUNDS = Number(process.env['ACODE_KILL_ROUNDS'] ?? 10);
+const soon = () => AbortSignal.timeout(20_000);
+
+describe.skipIf(withoutEngines).each(engines)('when a client on $name is killed', engine => {
+  let bench: Bench;
+  beforeEach(async () => {
+    bench = await Bench.at(engine);
+  });
+  afterEach(() => bench[Symbol.asyncDispose]());
+
+  it('its sandbox is gone within a second, with no other acode process running', { timeout: 300_000 }, async () => {
+    const times: number[] = [];
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const { child, id } = await sleeping(bench, engine, `kill-${round}`);
+      const before = performance.now();
+      child.kill('SIGKILL');
+      await gone(engine, id, 10_000);
+      times.push(performance.now() - before);
+    }
+    times.sort((a, b) => a - b);
+    const p95 = times[Math.ceil(times.length * 0.95) - 1] ?? Infinity;
+    process.stdout.write(
+      `FIGURE killed client to sandbox gone, ${engine.name}: p50 ${Math.round(times[Math.floor(times.length / 2)] ?? 0)} ms, p95 ${Math.round(p95)} ms over ${ROUNDS}\n`,
+    );
+    expect(p95).toBeLessThan(1000);
+  });
+
+  it('the reaper that waits is small, and it ends when its work is done', async () => {
+    const { child, id } = await sleeping(bench, engine, 'small');
+    const [reaper] = reapersOf(bench);
+    expect(reaper).toBeDefined();
+    expect(residentKiB(reaper ?? 0)).toBeLessThan(5 * 1024);
+    child.kill('SIGKILL');
+    await gone(engine, id, 10_000);
+    await until(() => reapersOf(bench).length === 0, 20_000);
+    expect(sockets(bench)).toEqual([]);
+  });
+
+  it('nothing is started to clean up after a command that ended by itself', async () => {
+    const { status } = await bench.call(['run', '--', 'true']);
+    expect(status).toBe(0);
+    await until(() => reapersOf(bench).length === 0, 2000);
+    expect(sockets(bench)).toEqual([]);
+  });
+
+  it('together with its reaper, the next command removes the rest', async () => {
+    const { child, ended, id } = await sleeping(bench, engine, 'both');
+    for (const pid of reapersOf(bench)) process.kill(pid, 'SIGKILL');
+    child.kill('SIGKILL');
+    await ended;
+    // The control: with both gone, nobody removes it.
+    await new Promise(resolve => setTimeout(resolve, 1500));
+    expect(await exists(engine, id)).toBe(true);
+    expect((await bench.call(['run', '--', 'true'])).status).toBe(0);
+    expect(await exists(engine, id)).toBe(false);
+    expect(sockets(bench)).toEqual([]);
+  });
+
+  it('the sandboxes of another session that lives are not touched, not even by its sweep', async () => {
+    const peer = await sleeping(bench, engine, 'peer');
+    const victim = await sleeping(bench, engine, 'victim');
+    victim.child.kill('SIGKILL');
+    await gone(engine, victim.id, 10_000);
+    expect((await bench.call(['run', '--', 'true'])).status).toBe(0);
+    expect((await bench.call(['sandbox', 'cleanup', '--force'])).status).toBe(0);
+    expect(await exists(engine, peer.id)).toBe(true);
+    expect(peer.child.exitCode).toBeNull();
+    peer.child.kill('SIGTERM');
+    await peer.ended;
+    expect(await exists(engine, peer.id)).toBe(false);
+  });
+
+  it('what is past its hard maximum goes at the next sweep; another user’s and another host’s stay', async () => {
+    const { child, ended, id } = await sleeping(bench, engine, 'labels');
+    const labels = await withEngine(
+      engine,
+      async direct => (await direct.containers.inspect(id, { signal: soon() })).Config.Labels ?? {},
+    );
+    const dead = { ...labels, 'acode.owner': '00000000-0000-4000-8000-000000000000' };
+    const past = { 'acode.expires': '2020-01-01T00:00:00Z' };
+    const expired = await leftover(engine, { ...dead, ...past, 'acode.keep': 'true' });
+    const kept = await leftover(engine, { ...dead, 'acode.keep': 'true' });
+    const orphan = await leftover(engine, dead);
+    const others = await leftover(engine, { ...dead, ...past, 'acode.uid': '4242' });
+    const elsewhere = await leftover(engine, { ...dead, 'acode.host': 'another' });
+    try {
+      expect((await bench.call(['run', '--', 'true'])).status).toBe(0);
+      const left = await Promise.all([expired, orphan, kept, others, elsewhere].map(one => exists(engine, one)));
+      expect(left).toEqual([false, false, true, true, true]);
+    } finally {
+      child.kill('SIGTERM');
+      await withEngine(engine, async direct => {
+        for (const one of [expired, orphan, kept, others, elsewhere])
+          await direct.containers.remove(one, { force: true, signal: soon() });
+      });
+      await ended;
+    }
+  });
+});
+
+interface Sleeping {
+  readonly child: ChildProcess;
+  readonly ended: Promise<unknown>;
+  readonly id: string;
+}
+
+async function sleeping(bench: Bench, engine: TestEngine, task: string): Promise<Sleeping> {
+  const { child, ended } = bench.start(['run', '--task', task, '--', 'sh', '-c', 'echo up; exec sleep 600'], {});
+  await once(child.stdout ?? child, 'data');
+  const labels = [`acode.task=${task}`];
+  const id = await withEngine(engine, async direct => {
+    const found = await direct.containers.list({ labels, signal: soon() });
+    return found.find(({ labels: own }) => own['acode.uid'] === String(process.getuid?.()))?.id ?? '';
+  });
+  expect(id).not.toBe('');
+  return { child, ended, id };
+}
+
+async function leftover(engine: TestEngine, labels: Record<string, string>): Promise<string> {
+  return withEngine(engine, async direct => {
+    const body = { Image: images.busybox, Cmd: ['true'], Labels: labels, HostConfig: { NetworkMode: 'none' } };
+    return (await direct.containers.create(body, { signal: soon() })).id;
+  });
+}
+
+async function exists(engine: TestEngine, id: string): Promise<boolean> {
+  return withEngine(engine, async direct =>
+    (await direct.containers.list({ labels: ['acode.managed=true'], all: true, signal: soon() })).some(
+      one => one.id === id,
+    ),
+  );
+}
+
+async function gone(engine: TestEngine, id: string, withinMs: number): Promise<void> {
+  await withEngine(engine, async direct => {
+    const deadline = performance.now() + withinMs;
+    for (;;) {
+      const all = await direct.containers.list({ labels: ['acode.managed=true'], all: true, signal: soon() });
+      if (!all.some(one => one.id === id)) return;
+      if (performance.now() > deadline) throw new Error(`${id} is still there`);
+      await new Promise(resolve => setTimeout(resolve, 10));
+    }
+  });
+}
+
+async function until(holds: () => boolean, withinMs: number): Promise<void> {
+  const deadline = performance.now() + withinMs;
+  while (!holds()) {
+    if (performance.now() > deadline) throw new Error('it did not come to that in time');
+    await new Promise(resolve => setTimeout(resolve, 50));
+  }
+}
+
+// A reaper carries the socket of its owner, which lies in the bench’s own directory.
+function reapersOf(bench: Bench): number[] {
+  const runtime = bench.env['XDG_RUNTIME_DIR'] ?? 'none';
+  return readdirSync('/proc').flatMap(name => {
+    if (!/^\d+$/.test(name)) return [];
+    try {
+      const words = readFileSync(`/proc/${name}/cmdline`, 'utf8');
+      return words.includes('reaper.mjs') && words.includes(runtime) ? [Number(name)] : [];
+    } catch {
+      return [];
+    }
+  });
+}
+
+function residentKiB(pid: number): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? Infinity);
+}
+
+function sockets(bench: Bench): string[] {
+  const directory = join(bench.env['XDG_RUNTIME_DIR'] ?? '', 'acode', 'owners');
+  return execFileSync('find', [directory, '-type', 's'], { encoding: 'utf8' }).split('\n').filter(Boolean);
+}
