@@ -94,8 +94,8 @@ describe.skipIf(withoutEngines).each(TARGETS)('network, on $name', target => {
   });
 
   const reach = async (request: RunRequest, ...hosts: string[]): Promise<Record<string, string>> => {
-    const { stdout, stderr } = await arena.python(REACH, request, port, ...hosts);
-    return parse(stdout, stderr);
+    const { stdout, stderr, exitCode, timedOut } = await arena.python(REACH, request, port, ...hosts);
+    return parse(stdout, `${stderr} (exit ${exitCode}${timedOut ? ', out of time' : ''})`);
   };
   const reachWeakened = async (
     network: string,

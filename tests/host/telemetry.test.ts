@@ -82,6 +82,7 @@ describe.skipIf(withoutEngines)('a run', () => {
       'acode_container_exec_ms',
       'acode_container_ops_total',
       'acode_containers_active',
+      'acode_containers_orphaned',
       'acode_limit_exceeded_total',
     ]);
   });

@@ -22,6 +22,8 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   'sandbox logs': [[], 'acode.logs/1', 'schema items'],
   run: [['true'], 'acode.run/1', `${RUN} ${MORE}`],
   explain: [['--', 'true'], 'acode.explain/1', 'schema command policy level spec engineRequest notes'],
+  trust: [['--show'], 'acode.trust/1', 'schema workspace file hash trusted needsTrust'],
+  doctor: [[], 'acode.doctor/1', 'schema checks ok durationMs'],
   'docker list': [[], 'acode.list/1', 'schema items'],
   'docker inspect': [['none'], 'acode.error/1', 'schema code message hint context correlationId'],
   'docker cleanup': [['--dry-run'], 'acode.cleanup/1', 'schema removed failed kept dryRun'],

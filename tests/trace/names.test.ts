@@ -1,4 +1,4 @@
-// A name can be read by anybody who may ask the engine, so it says session and task and nothing else.
+// Names and labels can be read by anybody who may ask the engine, so they say session and task and nothing secret.
 
 import { userInfo } from 'node:os';
 import { basename } from 'node:path';
@@ -30,5 +30,37 @@ describe.skipIf(withoutEngines)('a name', () => {
     await expect(TestHost.open(mainEngine, { sessionId: secret, workspace: host.workspace })).rejects.toMatchObject({
       code: 'ACODE-SBX-017',
     });
+  });
+});
+
+describe.skipIf(withoutEngines)('a label', () => {
+  const labelled = (labels: Readonly<Record<string, string>>) => ({
+    config: { sandbox: { images: { default: images.busybox }, containers: { labels } } },
+  });
+
+  it('holds nothing of the command, its environment or its input, as the engine has it', async () => {
+    await using host = await TestHost.open(mainEngine, labelled({ team: 'blue' }));
+    await using command = await host.acode.spawn(['sh', '-c', 'echo "$SECRET"; cat', 'hunter1'], {
+      env: { SECRET: 'hunter2' },
+    });
+    await command.write('hunter3\n');
+    const labels = (await host.acode.list()).find(({ sessionId }) => sessionId === host.session)?.labels;
+    expect(labels).toMatchObject({ team: 'blue', 'acode.session': host.session });
+    expect(JSON.stringify(labels)).not.toContain('hunter');
+    await command.closeStdin();
+    expect((await command.result).stdout).toBe('hunter2\nhunter3\n');
+  });
+
+  it.each([
+    ['a known token', { ci: `ghp_${'a1B2'.repeat(9)}` }],
+    ['a name that says so', { 'deploy-token': 'hunter2' }],
+    ['an address with a password', { mirror: 'https://me:hunter2@example.invalid/' }],
+  ])('of one’s own that looks like a secret is refused and not repeated: %s', async (_, labels) => {
+    const [[name, secret] = ['', '']] = Object.entries(labels);
+    await using other = await TestHost.open(mainEngine);
+    const opening = TestHost.open(mainEngine, { ...labelled(labels), workspace: other.workspace });
+    const refused = await opening.catch((error: unknown) => error);
+    expect(refused).toMatchObject({ code: 'ACODE-SBX-013', context: { key: `sandbox.containers.labels.${name}` } });
+    expect(String(refused)).not.toContain(secret);
   });
 });

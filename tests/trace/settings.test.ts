@@ -41,6 +41,21 @@ describe.skipIf(withoutEngines)('a setting', () => {
     rmSync(workspace, { recursive: true });
   });
 
+  it.each([
+    ['disk throughput', 'defaults: { blkio: { weight: 10 } }'],
+    ['bandwidth', 'defaults: { bandwidth: 1m }'],
+    ['another path for the workspace', 'mounts: { workspace_path: /src }'],
+    ['cache volumes', 'cache_volumes: { enabled: true }'],
+    ['no sandbox at all', 'enabled: false'],
+  ])('that has no effect yet, %s, is refused and never ignored', async (_, text) => {
+    const file = join(directory, 'mine.yml');
+    writeFileSync(file, `sandbox:\n  ${text}\n`);
+    await expect(Acode.open({ configFile: file, workspace: directory })).rejects.toMatchObject({
+      code: 'ACODE-SBX-016',
+      message: expect.stringContaining('mine.yml:2:'),
+    });
+  });
+
   it('of the grace period decides how long a command that will not end may go on', async () => {
     const overrun = async (seconds: number): Promise<number> => {
       await using host = await TestHost.open(mainEngine, configured({ containers: { stop_timeout_seconds: seconds } }));

@@ -121,10 +121,11 @@ export class Running implements RunningCommand {
     const { operation, signal } = this.#parts;
     try {
       const { ending, timedOut } = await this.#supervised();
-      if (ending.neverStarted) throw this.#neverStarted(ending.neverStarted);
       const result = resultOf(this.#outcome(), ending, timedOut);
-      this.#deny(result, ending);
       await this.#lookForRisk(result);
+      // That a command never started is the sandbox’s own claim, and a command can make it. What it left shows that it did.
+      if (ending.neverStarted && !leftSomething(result)) throw this.#neverStarted(ending.neverStarted);
+      this.#deny(result, ending);
       this.#observe(result);
       return result;
     } catch (error) {
@@ -318,6 +319,10 @@ export function cancelled(error: unknown): AcodeError {
 /** A command as logs may show it. */
 export function printable(command: Command): string | string[] {
   return typeof command === 'string' ? redact(command) : redactArguments(command);
+}
+
+function leftSomething({ riskyChanges }: RunResult): boolean {
+  return riskyChanges.some(({ kind }) => kind !== 'scan-incomplete');
 }
 
 function noop(): void {}

@@ -14,17 +14,25 @@ const FAILED = 125;
 export function cleanupCommand(perform: Perform) {
   return new Command('cleanup')
     .description('Remove your sandboxes that were left behind')
-    .option('--force', 'remove running ones too')
+    .option('--force', 'remove running ones too, but not those of another session that lives')
+    .option('--all-sessions', 'do not spare your other sessions that live')
     .option('--dry-run', 'remove nothing, show what would be')
     .action((options, command) => perform(command, call => cleanUp(call, options)));
 }
 
-async function cleanUp(call: Call, options: { force?: true | undefined; dryRun?: true | undefined }): Promise<number> {
+interface CleanupFlags {
+  readonly force?: true | undefined;
+  readonly allSessions?: true | undefined;
+  readonly dryRun?: true | undefined;
+}
+
+async function cleanUp(call: Call, options: CleanupFlags): Promise<number> {
   const report = await call.withHost(acode =>
     call.progress.during(
       'Removing sandboxes…',
       acode.cleanup({
         force: options.force === true,
+        allSessions: options.allSessions === true,
         dryRun: options.dryRun === true,
         signal: call.interruption.signal,
       }),
@@ -49,7 +57,7 @@ export function renderCleanup(report: CleanupReport, look: Look): string {
 function summary({ removed, failed, kept, dryRun }: CleanupReport): string {
   const parts = [dryRun ? `Would remove ${sandboxes(removed.length)}` : `Removed ${sandboxes(removed.length)}`];
   if (failed.length > 0) parts.push(`${failed.length} could not be removed`);
-  if (kept.length > 0) parts.push(`${kept.length} left alone (--force removes running ones too)`);
+  if (kept.length > 0) parts.push(`${kept.length} left alone (--force removes running ones too, --all-sessions those of your other sessions)`);
   return oneLine(`${parts.join(', ')}.`);
 }
 

@@ -98,7 +98,7 @@ describe('cleanup', () => {
       look,
     );
     expect(text).toContain(
-      'Removed 1 sandbox, 1 could not be removed, 1 left alone (--force removes running ones too).',
+      'Removed 1 sandbox, 1 could not be removed, 1 left alone (--force removes running ones too, --all-sessions those of your other sessions).',
     );
     expect(text).toContain('failed: busy');
   });

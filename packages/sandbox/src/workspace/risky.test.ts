@@ -6,6 +6,7 @@ import {
   mkdirSync,
   mkdtempSync,
   realpathSync,
+  renameSync,
   rmSync,
   symlinkSync,
   utimesSync,
@@ -48,6 +49,30 @@ afterEach(() => {
 });
 
 describe('findRiskyChanges', () => {
+  it('finds what a renamed directory brought along, although nothing in it has changed', async () => {
+    await before(() => {
+      for (const path of ['a/workflows/x.yml', 'b/settings.json', 'c/sub/package.json', 'd/.bin/git', 'e/HEAD'])
+        put(`docs/${path}`);
+      put('docs/e/config');
+      for (const path of ['untouched/package.json', 'work/package.json']) put(path);
+    });
+    const to = { a: '.github', b: '.claude', c: 'app', d: 'node_modules', e: 'x' };
+    for (const [from, name] of Object.entries(to)) renameSync(join(root, 'docs', from), join(root, name));
+    expect(await found()).toEqual([
+      'agent-config .claude/settings.json',
+      'ci-file .github/workflows/x.yml',
+      'package-scripts app/sub/package.json',
+      'shadowed-program node_modules/.bin/git',
+      'git-repository x',
+    ]);
+  });
+
+  it('does not take a directory for a renamed one because something was made in it alone', async () => {
+    await before(() => put('work/app/package.json'));
+    put('work/app/dist/index.js');
+    expect(await found()).toEqual([]);
+  });
+
   it('finds nothing in ordinary work, nor in what was there before', async () => {
     await before(() => {
       for (const path of ['package.json', '.git/config', 'sub/.git/config', '.vscode/tasks.json', 'Makefile'])

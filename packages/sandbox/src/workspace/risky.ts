@@ -42,6 +42,10 @@ interface Visit {
   readonly region: Region | null;
   /** Whether it holds what a package manager installed: names mean nothing there, since all of it is executed anyway. */
   readonly installed: boolean;
+  /** Whether something was made, renamed or removed in the directory it lies in: it may have come from elsewhere. */
+  readonly inChanged: boolean;
+  /** Whether it lies in what may have come from elsewhere: nothing in it shows that by a time of its own. */
+  readonly moved: boolean;
 }
 
 // What is gathered of one directory.
@@ -49,6 +53,8 @@ interface Seen {
   readonly directory: DirectoryLook;
   /** Whether something was made, renamed or removed in it. */
   readonly changed: boolean;
+  /** Whether it, or a directory around it, may have been renamed to where it is. */
+  readonly moved: boolean;
   /** Names that a bare repository is known by. */
   readonly parts: Set<string>;
   readonly below: string[];
@@ -99,7 +105,8 @@ class Look {
   }
 
   async run(): Promise<void> {
-    this.#queues[0].push({ path: '', name: '', depth: 0, region: null, installed: false });
+    const root = { path: '', name: '', depth: 0, region: null, installed: false, inChanged: false, moved: false };
+    this.#queues[0].push(root);
     for (const queue of this.#queues) {
       for (let next = 0; next < queue.length; next += 1) {
         if (this.#isSpent()) return;
@@ -130,17 +137,19 @@ class Look {
     const opened = DirectoryLook.open(visit.path === '' ? this.#root : `${this.#root}/${visit.path}`);
     if (typeof opened === 'string') return this.#missed(visit, opened);
     using directory = opened;
-    // Mounts of the host below the workspace are not in the sandbox.
+    // Mounts of the host below the workspace are not in the sandbox; a subvolume that was made there is, and looks the same.
     if (visit.path === '') this.#device = directory.stats.dev;
-    else if (directory.stats.dev !== this.#device) return;
+    else if (directory.stats.dev !== this.#device) return this.#missed(visit, 'elsewhere');
     this.#directories += 1;
     await this.#entriesOf(visit, directory);
   }
 
   async #entriesOf(visit: Visit, directory: DirectoryLook): Promise<void> {
-    const changed = this.#isChanged(directory.stats);
+    const changed = visit.moved || this.#isChanged(directory.stats);
     if (changed && visit.region?.whole) return this.#report(visit.region);
-    const seen: Seen = { directory, changed, parts: new Set(), below: [] };
+    // Renaming a directory leaves the times of all that is in it as they were, and stamps the directory and the one around it.
+    const moved = visit.moved || (visit.inChanged && changed);
+    const seen: Seen = { directory, changed, moved, parts: new Set(), below: [] };
     for (let entry = directory.next(); entry !== null; entry = directory.next()) {
       if (entry === 'unreadable') return this.#missed(visit, entry);
       if (this.#isSpent()) return;
@@ -148,7 +157,7 @@ class Look {
       if (visit.path !== '' || !this.#skipped.has(entry.name)) this.#take(visit, entry, seen);
       if (this.#isSliceOver()) await this.#pause();
     }
-    this.#descend(visit, seen.below, this.#bareRegion(visit, seen));
+    this.#descend(visit, seen, this.#bareRegion(visit, seen));
   }
 
   #take(visit: Visit, entry: Dirent, seen: Seen): void {
@@ -163,7 +172,7 @@ class Look {
     if (!named && !entry.isFile() && !seen.changed) return;
     const stats = seen.directory.lstat(name);
     if (!stats && seen.changed) this.#missed(visit, 'unreadable');
-    if (stats && this.#isChanged(stats)) this.#judge(visit, name, stats, named);
+    if (stats && (seen.moved || this.#isChanged(stats))) this.#judge(visit, name, stats, named);
   }
 
   // A region is judged by everything in it; elsewhere only names and kinds of files count.
@@ -191,7 +200,7 @@ class Look {
     return region;
   }
 
-  #descend(visit: Visit, names: readonly string[], region: Region | null): void {
+  #descend(visit: Visit, { below: names, changed: inChanged, moved }: Seen, region: Region | null): void {
     if (names.length > 0 && visit.depth >= this.#budget.depth) {
       this.#unseen.add(`directories deeper than ${this.#budget.depth} were not looked at`);
       return;
@@ -200,7 +209,8 @@ class Look {
     for (const name of wanted) {
       const installed = visit.installed || name === 'node_modules';
       const own = region ?? regionAt(visit, name, installed);
-      const next = { path: below(visit, name), name, depth: visit.depth + 1, region: own, installed };
+      const place = { path: below(visit, name), name, depth: visit.depth + 1 };
+      const next = { ...place, region: own, installed, inChanged, moved };
       this.#queues[installed ? 1 : 0].push(next);
     }
   }

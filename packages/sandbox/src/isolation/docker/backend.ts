@@ -17,11 +17,12 @@ import type { Engine } from './engine/index.ts';
 import { engineFailure, reasonOf, unavailable } from './failure.ts';
 import type { EngineInfo } from './engine/system.ts';
 import { engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
+import { assertNoNeighbour, assertSources } from './inspection.ts';
 import { SandboxNetworks } from './networks.ts';
 import type { NetworkLeft } from './networks.ts';
 import { createRequest } from './request.ts';
 import type { EngineFacts } from './request.ts';
-import { Runtimes } from './runtime.ts';
+import { Runtimes, runtimeKind } from './runtime.ts';
 import { architectureOf } from './seccomp/profile.ts';
 import { WaitingContainer } from './waiting.ts';
 import { UnverifiedSandbox, Weakness } from './weaken.ts';
@@ -107,6 +108,7 @@ export class DockerBackend implements WeakenedBackend {
 
   async prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox> {
     const facts = await this.#facts(spec, signal);
+    if (!runtimeKind(facts.runtime).hostKernel) await assertNoNeighbour(this.#engine, spec, signal);
     if (this.#shells.get(spec.image.id) === false) return this.#direct(spec, facts);
     const created = await this.#creation.create(spec, await this.#builder(spec, facts), signal);
     try {
@@ -229,7 +231,14 @@ export class DockerBackend implements WeakenedBackend {
   async #hasShell(spec: SandboxSpec, id: string, signal: AbortSignal): Promise<boolean> {
     const known = this.#shells.get(spec.image.id);
     if (known !== undefined) return known;
-    const found = await this.#engine.archive.exists(id, SHELL, { signal, deadlineMs: CALL_MS });
+    const look = (): Promise<boolean> => this.#engine.archive.exists(id, SHELL, { signal, deadlineMs: CALL_MS });
+    // An engine gives the same answer while a mount source is missing. Believed, it would take the verification from
+    // every further sandbox of an image that has a shell, so it counts only if it is given twice and with the sources there.
+    let found = await look();
+    if (!found) {
+      await assertSources(spec);
+      found = await look();
+    }
     this.#shells.set(spec.image.id, found);
     return found;
   }

@@ -1,9 +1,12 @@
-// Which sources another sandbox could exchange under our eyes, and which it cannot.
+// Which sources another sandbox could exchange under our eyes, which it cannot, and which were exchanged.
 
-import { describe, expect, it } from 'vitest';
+import { lstatSync, mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import type { ContainerSummary } from './engine/containers.ts';
-import { nestedMounts } from './inspection.ts';
+import { assertSources, nestedMounts, swappedSources } from './inspection.ts';
 
 const spec = (...sources: string[]) => ({ mounts: sources.map(source => ({ source })) }) as unknown as SandboxSpec;
 const other = (writableSources: string[], readOnlySources: string[] = [], id = 'other') =>
@@ -33,5 +36,38 @@ describe('nestedMounts', () => {
     ],
   ])('refuses %s', (_, planned, running) => {
     expect(nestedMounts('self', planned, running)).toMatchObject([{ violation: 'NestedWritableMount' }]);
+  });
+});
+
+describe('swappedSources', () => {
+  let root: string;
+  let source: string;
+
+  beforeEach(() => {
+    root = mkdtempSync(join(tmpdir(), 'acode-sources-'));
+    source = join(root, 'data');
+    mkdirSync(source);
+  });
+  afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+  function planned(): SandboxSpec {
+    const { dev: device, ino: inode } = lstatSync(source);
+    return { mounts: [{ source, identity: { device, inode } }] } as unknown as SandboxSpec;
+  }
+
+  it('finds nothing where every source is what was checked', async () => {
+    expect(await swappedSources(planned())).toEqual([]);
+  });
+
+  it.each<[string, () => void]>([
+    ['a link', () => symlinkSync('/etc', source)],
+    ['another directory', () => mkdirSync(source)],
+    ['nothing', () => undefined],
+  ])('finds a source that was swapped for %s', async (_, swap) => {
+    const spec = planned();
+    renameSync(source, join(root, 'aside'));
+    swap();
+    expect(await swappedSources(spec)).toMatchObject([{ violation: 'MountMismatch' }]);
+    await expect(assertSources(spec)).rejects.toMatchObject({ code: 'ACODE-SBX-010' });
   });
 });

@@ -1,5 +1,6 @@
 // Step 5, the doing part: asks engine and kernel about a container and throws at the first difference from its plan.
 
+import { lstat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
@@ -41,7 +42,7 @@ export async function inspectRunning(
   }
   refuse([
     ...compareWithEngine(spec, facts, details),
-    ...(view ? compareWithKernel(spec, view) : []),
+    ...(view ? compareWithKernel(spec, view) : await swappedSources(spec)),
     ...nestedMounts(id, spec, others),
   ]);
   return details;
@@ -56,7 +57,9 @@ export async function inspectCreated(
   signal: AbortSignal,
 ): Promise<void> {
   const [details, others] = await ask(engine, id, signal);
-  refuse([...compareWithEngine(spec, facts, details, argv), ...nestedMounts(id, spec, others)]);
+  const differences = [...compareWithEngine(spec, facts, details, argv), ...nestedMounts(id, spec, others)];
+  // Last, when no other sandbox is left that could exchange a source after this look.
+  refuse([...differences, ...(await swappedSources(spec))]);
 }
 
 /** What the engine says of a container that was started for its command. */
@@ -68,15 +71,48 @@ export async function inspectStarted(engine: Engine, id: string, signal: AbortSi
   }
 }
 
+/**
+ * Refuses a plan whose mounts another sandbox could exchange, before its container is made. Where the kernel does not show
+ * what was mounted, a look afterwards is too late: the other may have put everything back, and ended.
+ */
+export async function assertNoNeighbour(engine: Engine, spec: SandboxSpec, signal: AbortSignal): Promise<void> {
+  try {
+    refuse(nestedMounts('', spec, await neighbours(engine, signal)));
+  } catch (error) {
+    throw engineFailure(error, signal);
+  }
+}
+
+/** Refuses a plan of which a mount source is not there any more, or is another than was checked. */
+export async function assertSources(spec: SandboxSpec): Promise<void> {
+  refuse(await swappedSources(spec));
+}
+
+/** The sources that are not what was checked: all that can be seen of a swap where the kernel does not show the mounts. */
+export async function swappedSources({ mounts }: SandboxSpec): Promise<Difference[]> {
+  const found = await Promise.all(
+    mounts.map(async ({ source, identity }): Promise<Difference[]> => {
+      const now = await lstat(source).catch(() => null);
+      if (now?.dev === identity.device && now.ino === identity.inode) return [];
+      return [{ violation: 'MountMismatch', detail: `${source} is not what was checked` }];
+    }),
+  );
+  return found.flat();
+}
+
 async function ask(engine: Engine, id: string, signal: AbortSignal): Promise<[ContainerDetails, ContainerSummary[]]> {
   try {
     return await Promise.all([
       engine.containers.inspect(id, { signal, deadlineMs: CALL_MS }),
-      engine.containers.list({ labels: [`${MANAGED}=true`], signal, deadlineMs: CALL_MS }),
+      neighbours(engine, signal),
     ]);
   } catch (error) {
     throw engineFailure(error, signal);
   }
+}
+
+function neighbours(engine: Engine, signal: AbortSignal): Promise<ContainerSummary[]> {
+  return engine.containers.list({ labels: [`${MANAGED}=true`], signal, deadlineMs: CALL_MS });
 }
 
 /** Below a directory that another sandbox can write, everything may be swapped at any moment: checking it proves nothing. */
