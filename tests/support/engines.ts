@@ -46,6 +46,12 @@ export const mainEngine = engines.at(-1) ?? {
   pidfile: '',
 };
 
+/**
+ * The engines for what takes long and hardly depends on the engine: all of them in the longer proof (`npm run ci:long`
+ * sets ACODE_EVERYWHERE), the main one otherwise.
+ */
+export const patientEngines: readonly TestEngine[] = process.env['ACODE_EVERYWHERE'] ? engines : [mainEngine];
+
 /** Images that every engine has. */
 export const images = list?.images ?? { busybox: '', debian: '', noshell: '', hostile: '' };
 

@@ -1,6 +1,6 @@
 // What a command leaves for host tools to execute is in its result, in the log, and complete: looked for after its end.
 
-import { statSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { LogFields } from '@acode/sandbox';
 import { TestHost, engines, images, withoutEngines } from '../support/engines.ts';
@@ -52,6 +52,30 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
     expect(riskyChanges).toHaveLength(Number(stdout));
     expect(riskyChanges.length).toBeGreaterThan(0);
     expect(later).toEqual([]);
+  });
+
+  // The frame of the status line can be read from the memory of the shell that waits for the command.
+  const FORGED = `
+    open(my $maps, '<', '/proc/' . getppid() . '/maps'); open(my $memory, '<:raw', '/proc/' . getppid() . '/mem');
+    my %found;
+    for (<$maps>) {
+      next unless /^([0-9a-f]+)-([0-9a-f]+) rw/ && hex($2) - hex($1) < 8 << 20;
+      seek($memory, hex $1, 0); read($memory, my $data, hex($2) - hex($1)) or next;
+      $found{$1}++ while $data =~ /([0-9a-f]{32})/g;
+    }
+    my ($nonce) = sort { $found{$b} <=> $found{$a} } keys %found;
+    open(my $trap, '>', '.envrc'); print $trap 'trap'; close $trap;
+    open(my $control, '>', 'control'); print $control $nonce; close $control;
+    syswrite(STDOUT, "\\x1e$nonce missing\\n"); syswrite(STDERR, "\\x1e$nonce missing\\n");
+    exit 127;`;
+
+  it('a command that claims never to have started is not believed when it left something', async () => {
+    const result = await host.acode.run(['perl', '-e', FORGED], { policy: { image: images.debian } });
+    expect(readFileSync(host.file('control'), 'utf8')).toMatch(/^[0-9a-f]{32}$/);
+    expect(result).toMatchObject({ exitCode: 127, stdout: '', riskyChanges: [{ path: '.envrc' }] });
+    await expect(host.acode.run(['no-such-program'], { policy: { image: images.debian } })).rejects.toMatchObject({
+      code: 'ACODE-SBX-015',
+    });
   });
 
   it('a read-only workspace has nothing to report, in an image without a shell neither', async () => {

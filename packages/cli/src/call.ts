@@ -83,7 +83,8 @@ export class Call {
 
   /** Says something on standard error, on a line of its own. */
   async say(text: string): Promise<void> {
-    const shared = this.stdout.isTerminal && this.stderr.isTerminal && this.stdout.midLine;
+    const together = (this.stdout.isTerminal && this.stderr.isTerminal) || this.io.outputsAreOne;
+    const shared = together && this.stdout.midLine;
     await this.stderr.write(this.stderr.midLine || shared ? `\n${text}` : text);
   }
 

@@ -92,6 +92,8 @@ describe('a mistake in the call', () => {
     [['run', '--dns', 'dns.example', 'ls'], /1\.1\.1\.1/],
     [['run', '--profile', 'huge', 'ls'], /exec, task, swarm/],
     [['run', '--open-files', '0', 'ls'], /whole number/],
+    [['run', '--memory', '0', 'ls'], /above zero/],
+    [['run', '--tmp', '0k', 'ls'], /above zero/],
     [['run', '--tmp', 'big', 'ls'], /512m/],
     [['run', '--swap', '-1', 'ls'], /512m/],
     [['run', '--network', 'a b', 'ls'], /none, bridge/],
@@ -159,6 +161,7 @@ describe('status without an engine', () => {
     expect(status).toBe(1);
     expect(stdout).toMatch(/^Sandbox Unavailable: .*\/nonexistent\/docker\.sock/);
     expect(stdout).toContain('╰▶ hint: Start Docker');
+    expect(stdout).not.toMatch(/fail-closed|nothing was run/);
   });
 
   it('says so in one object with --json', async () => {
@@ -224,7 +227,7 @@ describe('trust', () => {
       needsTrust: [{ key: 'sandbox.network.mode', value: expect.stringContaining('bridge') }],
     });
     write('sandbox:\n  network:\n    mode: bridge \n');
-    expect((await trust('--show')).stdout).toMatch(/^Not trusted\n/);
+    expect((await trust('--show')).stdout).toMatch(/^Not trusted: changed since you trusted it\n/);
     write('sandbox:\n  network:\n    mode: bridge\n');
     expect((await trust('--show')).stdout).toMatch(/^Trusted /);
     expect((await trust('--revoke')).stdout).toMatch(/^Not trusted\n[^]*The trust was ended/);
@@ -236,12 +239,53 @@ describe('trust', () => {
     expect((await trust('--show')).stdout).toContain('no need to trust it');
   });
 
+  it('says that a file which is refused anyway is, before and after it is trusted', async () => {
+    write('sandbox:\n  mounts:\n    additional:\n      - { source: /etc, target: /data }\n');
+    for (const argv of [['--show'], [], ['--show']]) {
+      const { status, stdout } = await trust(...argv);
+      expect(status).toBe(0);
+      expect(stdout).toMatch(/It is refused, trusted or not:\n.*not inside the repository\n.*config\.yml:4:9/);
+    }
+    write('sandbox:\n  docker:\n    host: unix:///x\n');
+    const { status, stderr } = await trust('--show');
+    expect(status).toBe(125);
+    expect(stderr).toMatch(/may not set `sandbox\.docker\.host`.*only your own configuration may set it/);
+  });
+
   it('of a file that is wrong is an error with its place', async () => {
     write('sandbox:\n  netwrok: {}\n');
     const { status, stderr } = await trust();
     expect(status).toBe(125);
     expect(stderr).toMatch(/config\.yml:2:3[^]*ACODE-SBX-013/);
   });
+});
+
+it('kept output is read whatever becomes of new runs', async () => {
+  const state = join(top, 'state-with-logs');
+  const before = process.env['XDG_STATE_HOME'];
+  vi.stubEnv('XDG_STATE_HOME', state);
+  try {
+    const logs = join(state, 'acode', 'logs');
+    mkdirSync(logs, { recursive: true, mode: 0o700 });
+    const header = {
+      name: 'acode-1-old-001',
+      sandboxId: 'abcdef12',
+      command: 'ls',
+      endedAt: '2026-01-01',
+      exitCode: 0,
+    };
+    const body = { stdout: 'kept\n', stderr: '', dropped: { stdout: 0, stderr: 0 } };
+    writeFileSync(
+      join(logs, '000001700000000-abcdef12.log.json'),
+      `${JSON.stringify(header)}\n${JSON.stringify(body)}\n`,
+    );
+    const config = join(state, 'config.yml');
+    writeFileSync(config, 'sandbox: { output: { save: false } }\n');
+    expect((await call(['sandbox', 'logs', '--config', config])).stdout).toContain('acode-1-old-001');
+    expect((await call(['sandbox', 'logs', '--config', config, 'abcdef12'])).stdout).toBe('kept\n');
+  } finally {
+    vi.stubEnv('XDG_STATE_HOME', before);
+  }
 });
 
 it('a run that is not there is an error with its code', async () => {

@@ -21,6 +21,8 @@ export interface Io {
   readonly stderr: OutputStream;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signals: SignalSource;
+  /** Whether both outputs end in the same place though neither is a terminal, as after `2>&1`. */
+  readonly outputsAreOne: boolean;
   /** The current directory; throws where it was removed meanwhile. */
   cwd(): string;
   /** Milliseconds since the epoch. */

@@ -1,10 +1,20 @@
 // The entry: gives the command this process.
 
+import { fstatSync } from 'node:fs';
 import { runCli } from './cli.ts';
 import { reportOn } from './failure/report.ts';
 import type { Io } from './io.ts';
 
 const FAILED = 125;
+
+function outputsAreOne(): boolean {
+  try {
+    const [out, err] = [fstatSync(1), fstatSync(2)];
+    return out.dev === err.dev && out.ino === err.ino;
+  } catch {
+    return false;
+  }
+}
 
 const io: Io = {
   get stdin() {
@@ -14,6 +24,7 @@ const io: Io = {
   stderr: process.stderr,
   env: process.env,
   signals: process,
+  outputsAreOne: outputsAreOne(),
   cwd: () => process.cwd(),
   now: () => Date.now(),
   leave: status => process.exit(status),

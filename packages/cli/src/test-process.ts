@@ -39,6 +39,7 @@ export function testIo(given: Partial<Io> = {}): Io & { readonly signals: EventE
     stdout: new Recorder(),
     stderr: new Recorder(),
     env: {},
+    outputsAreOne: false,
     cwd: () => process.cwd(),
     now: () => Date.parse('2026-01-02T03:04:05Z'),
     leave: () => undefined,

@@ -295,9 +295,9 @@ function currentUid(): number {
 
 function savedLogs(host: OpenHost): Logs {
   return {
-    list: async () => (await host.savedLogs?.list()) ?? [],
+    list: () => host.pastLogs.list(),
     find: async reference => {
-      const log = await host.savedLogs?.find(reference);
+      const log = await host.pastLogs.find(reference);
       if (!log) throw new AcodeError('ACODE-CTN-012', { reference, what: 'saved log' });
       return log;
     },

@@ -66,6 +66,7 @@ export async function composeHost({
   const reports = new ContainerReports(telemetry, bus);
   const ownership = owns ? await OwnerSocket.listen(directories.runtime, session.owner) : null;
   const background = new Background();
+  const logs = new SavedLogs(directories.state, uid, settings.keepOutputDays ?? 0);
   let reaper: Reaper | null = null;
   const stop = new AbortController();
   const lazy = new LazyBackend(connect, stop.signal);
@@ -94,7 +95,8 @@ export async function composeHost({
     reports,
     session,
     slots: new Slots(concurrency(options, settings), clock),
-    savedLogs: settings.keepOutputDays === null ? null : new SavedLogs(directories.state, uid, settings.keepOutputDays),
+    pastLogs: logs,
+    savedLogs: settings.keepOutputDays === null ? null : logs,
     keep: work => background.keep(work),
     closing: stop.signal,
     backend: () => lazy.get(),

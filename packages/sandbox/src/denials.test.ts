@@ -57,6 +57,15 @@ const all = (facts: Partial<DenialFacts>) => {
   return [...network, ...other];
 };
 
+describe('output that was left out', () => {
+  it.each([
+    [1, '1 byte was left out; the command went on'],
+    [2, '2 bytes were left out; the command went on'],
+  ])('of %i is counted in words that fit', (droppedBytes, detail) => {
+    expect(all({ droppedBytes, exitCode: 0 })).toMatchObject([{ detail }]);
+  });
+});
+
 describe('a suspected use of the network', () => {
   const SIGNS = [
     'wget: bad address ‘example.test’',

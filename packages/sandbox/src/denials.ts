@@ -170,7 +170,7 @@ function limitsHit(facts: DenialFacts): Denial[] {
   if (facts.droppedBytes > 0)
     hit.push(
       limit('output', limits.outputBytes, formatBytes, 'policy.limits.outputBytes', size('--max-output'), {
-        detail: `${facts.droppedBytes} bytes were left out; the command went on`,
+        detail: `${facts.droppedBytes === 1 ? '1 byte was' : `${facts.droppedBytes} bytes were`} left out; the command went on`,
       }),
     );
   return hit;

@@ -40,6 +40,9 @@ export interface Host {
   readonly reports: ContainerReports;
   readonly session: Session;
   readonly slots: Slots;
+  /** What was kept of past runs, to be read; whatever becomes of this one. */
+  readonly pastLogs: Pick<SavedLogs, 'list' | 'find'>;
+  /** Where the output of this host’s runs is kept; null where the user wants none kept. */
   readonly savedLogs: SavedLogs | null;
   /** Remembers work that may outlive its caller, so that `close` waits for it. */
   keep(work: Promise<unknown>): void;

@@ -56,6 +56,6 @@ export type {
 } from './doctor/report.ts';
 export type { AcodeOptions } from './options.ts';
 export type { TrustKey } from './policy/repository.ts';
-export type { Trust, TrustReport } from './repository.ts';
+export type { RefusedKey, Trust, TrustReport } from './repository.ts';
 export { TerminalSanitiser } from './output/terminal.ts';
 export { formatBytes, parseBytes } from './config/units.ts';

@@ -99,7 +99,7 @@ const limits = {
   memory_mb: mostly(megabytes),
   memory_swap_mb: mostly(fc.integer({ min: 0, max: 20_000 })),
   pids_limit: mostly(fc.integer({ min: 8, max: 10_000 })),
-  open_files: mostly(fc.integer({ min: 1, max: 100_000 })),
+  open_files: mostly(fc.integer({ min: 32, max: 100_000 })),
   timeout_seconds: mostly(fc.integer({ min: 1, max: 80_000 })),
 };
 const networkName = biased(['mine', 'theirs'], ['host', 'container:x', 'default', 'evil']);
@@ -245,7 +245,7 @@ const request = some({
     swapBytes: mostly(fc.integer({ min: 0, max: 2 ** 36 })),
     cpus: mostly(fc.double({ min: 0.01, max: 1e6, noNaN: true })),
     pids: mostly(fc.integer({ min: 7, max: 1e7 })),
-    openFiles: mostly(fc.integer({ min: 1, max: 1e7 })),
+    openFiles: mostly(fc.integer({ min: 32, max: 1e7 })),
     tmpBytes: mostly(fc.integer({ min: 60_000, max: 2 ** 36 })),
     outputBytes: mostly(fc.integer({ min: 0, max: 2 ** 36 })),
   }),
@@ -339,6 +339,8 @@ interface Outcome {
   readonly layers: Layers;
   readonly mounts: readonly MountSpec[];
   readonly body: Body;
+  /** Whether the request named a runtime. */
+  readonly runtimeAsked: boolean;
 }
 
 interface Body {
@@ -384,7 +386,7 @@ async function throughThePipe(input: Generated): Promise<Outcome | null> {
     // The request is written field by field from the plan; its shape is what is under test.
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion
     const body = createRequest(spec, { network: name, runtime: 'runc', seccomp: SECCOMP }) as unknown as Body;
-    return { layers, mounts, body };
+    return { layers, mounts, body, runtimeAsked: input.request.runtime !== undefined };
   } catch (error) {
     if (error instanceof AcodeError) return null;
     throw error;
@@ -481,10 +483,15 @@ function checkNetwork({ body, layers }: Outcome): void {
   if (machines) expect(machines).toContain(mode);
 }
 
-function checkRuntime({ body, layers }: Outcome): void {
+function checkRuntime({ body, layers, runtimeAsked }: Outcome): void {
   const name = body.HostConfig['Runtime'];
   if (typeof name !== 'string' || BUILT_IN_RUNTIMES.test(name)) return;
-  expect(layers.user.config.sandbox?.security?.allowed_runtimes).toContain(name);
+  // Where nobody named one, the machine’s first stands in for a default that it might not allow.
+  const [machines] = layers.machine?.config.sandbox?.security?.allowed_runtimes ?? [];
+  const users = layers.user.config.sandbox?.security?.allowed_runtimes ?? [];
+  const asked =
+    runtimeAsked || [layers.user, layers.repository].some(layer => layer?.config.sandbox?.runtime !== undefined);
+  expect(asked || machines === undefined ? users : [...users, machines]).toContain(name);
 }
 
 function within(path: string, root: string): boolean {

@@ -2,6 +2,7 @@
 
 import type { CleanupOptions, CleanupReport, SandboxInfo, Status } from './contract/host.ts';
 import { AcodeError } from './contract/errors.ts';
+import { unavailableReason } from './contract/unavailable.ts';
 import type { Host } from './host.ts';
 import { NO_LAYERS } from './policy/layers.ts';
 import { resolvePolicy } from './policy/resolve.ts';
@@ -42,7 +43,7 @@ export async function statusOf(host: Host, signal: AbortSignal): Promise<Status>
     return {
       ...base,
       available: false,
-      unavailableReason: error.message,
+      unavailableReason: unavailableReason(error),
       hint: error.hint,
       sandboxes: { running: 0, total: 0 },
       level: null,

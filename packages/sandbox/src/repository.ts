@@ -4,7 +4,7 @@ import { loadRepositoryConfig } from './config/repository.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { Host } from './host.ts';
 import type { Layers } from './policy/layers.ts';
-import { keysThatNeedTrust } from './policy/repository.ts';
+import { checkRepository, keysThatNeedTrust } from './policy/repository.ts';
 import type { TrustKey } from './policy/repository.ts';
 import { locateWorkspace, validateWorkspace } from './workspace/locate.ts';
 
@@ -17,8 +17,20 @@ export interface TrustReport {
   readonly hash: string | null;
   /** Whether exactly this content is trusted for exactly this workspace. */
   readonly trusted: boolean;
+  /** Whether other content was trusted for this workspace, and the file has changed since. */
+  readonly changed: boolean;
   /** What in the file counts only once it is trusted. */
   readonly needsTrust: readonly TrustKey[];
+  /** Why commands are refused because of this file whether it is trusted or not; null where they are not. */
+  readonly refused: RefusedKey | null;
+}
+
+/** What in a repository’s file no trust can allow. */
+export interface RefusedKey {
+  readonly key: string;
+  readonly where: string;
+  readonly rule: string;
+  readonly remedy: string;
 }
 
 /** The user’s trust in the configuration of the workspace’s repository. Works without an engine. */
@@ -59,10 +71,25 @@ export function trustOf(host: Host): Trust {
 async function report(host: Host): Promise<TrustReport> {
   // Validated like a workspace that is to be run in: trust is never kept inside what it is about.
   const { root } = await validateWorkspace(await workspaceOf(host), host.directories);
-  const { repository } = await layersFor(host, root);
-  if (!repository) return { workspace: root, file: null, hash: null, trusted: false, needsTrust: [] };
+  const layers = await layersFor(host, root);
+  const { repository } = layers;
+  if (!repository)
+    return { workspace: root, file: null, hash: null, trusted: false, changed: false, needsTrust: [], refused: null };
   const { file, hash, trusted } = repository;
-  return { workspace: root, file, hash, trusted, needsTrust: keysThatNeedTrust(repository) };
+  const before = await host.trust.trustedHash(repository.root);
+  const changed = before !== null && before !== hash;
+  const refused = refusedAnyway({ ...layers, repository: { ...repository, trusted: true } });
+  return { workspace: root, file, hash, trusted, changed, needsTrust: keysThatNeedTrust(repository), refused };
+}
+
+function refusedAnyway(layers: Layers): RefusedKey | null {
+  try {
+    checkRepository(layers);
+    return null;
+  } catch (error) {
+    if (error instanceof AcodeError && error.is('ACODE-SBX-020')) return error.context;
+    throw error;
+  }
 }
 
 async function grant(host: Host, expected: string | undefined): Promise<TrustReport> {
@@ -78,7 +105,7 @@ async function grant(host: Host, expected: string | undefined): Promise<TrustRep
     throw new AcodeError('ACODE-SBX-013', { source: now.file, key: '', reason: 'has changed since it was shown' });
   }
   await host.trust.grant(now.workspace, now.hash, new Date(host.telemetry.clock.now()));
-  return { ...now, trusted: true };
+  return { ...now, trusted: true, changed: false };
 }
 
 async function revoke(host: Host): Promise<TrustReport> {

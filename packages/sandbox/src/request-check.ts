@@ -2,6 +2,7 @@
 
 import { Readable } from 'node:stream';
 import { z } from 'zod';
+import { issueText } from './config/issue-text.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { Command, RunRequest } from './contract/command.ts';
 import { RISKS } from './contract/levels.ts';
@@ -37,8 +38,8 @@ const requestSchema = z.strictObject({
 
 /** Throws at the first thing that is wrong with a request. */
 export function checkRequest(command: Command, request: RunRequest): void {
-  hold(commandSchema.safeParse(command), 'command');
-  hold(requestSchema.safeParse(request), '');
+  hold(commandSchema.safeParse(command, { error: issueText }), 'command');
+  hold(requestSchema.safeParse(request, { error: issueText }), '');
   const words = typeof command === 'string' ? [command] : command;
   if (words.length === 0 || words[0] === '') throw invalid('command', 'is empty');
   if (words.some(text => text.includes('\0'))) throw invalid('command', 'holds a NUL character');

@@ -205,7 +205,8 @@ function reportViolation(
   });
 }
 
-function report(operation: Operation, { policy, spec }: Planned): void {
+/** Tells the log what a run will be, and its reader what they should know of it: each thing once. */
+export function report(operation: Pick<Operation, 'note' | 'step'>, { policy, spec, notes }: Planned): void {
   const { limits } = spec;
   operation.note({
     sandboxId: spec.identity.sandboxId,
@@ -218,7 +219,7 @@ function report(operation: Operation, { policy, spec }: Planned): void {
     limits,
     timeoutMs: policy.timeoutMs.value,
   });
-  for (const warning of policy.warnings) operation.step('warn', warning);
+  for (const warning of new Set([...policy.warnings, ...notes])) operation.step('warn', warning);
 }
 
 function captures(policy: EffectivePolicy, request: RunRequest): { stdout: Capture; stderr: Capture } {

@@ -14,7 +14,7 @@ import { port } from './port.ts';
 import { requestCommand, requestOf } from './request.ts';
 import { risk } from './risk.ts';
 import { seconds } from './seconds.ts';
-import { size } from './size.ts';
+import { size, someSize } from './size.ts';
 import { user } from './user.ts';
 import { variable } from './variable.ts';
 
@@ -35,6 +35,7 @@ describe('an argument is read as', () => {
     ['a variable', variable, 'A=b=c', { A: 'b=c' }],
     ['an empty variable', variable, 'A=', { A: '' }],
     ['no swap', size, '0', 0],
+    ['some memory', someSize, '6m', 6 * 1024 ** 2],
     ['a mount', mount, '/a:/b', [{ source: '/a', target: '/b', readOnly: true }]],
     ['a mount that says what it is anyway', mount, '/a:/b:ro', [{ source: '/a', target: '/b', readOnly: true }]],
     ['a writable mount', mount, './a:/b:rw', [{ source: './a', target: '/b', readOnly: false }]],
@@ -70,6 +71,8 @@ describe('an argument is refused', () => {
   it.each<[string, (text: string) => unknown, string]>([
     ['a size in words', size, 'lots'],
     ['a negative size', size, '-5'],
+    ['no memory', someSize, '0'],
+    ['no memory in small units', someSize, '0k'],
     ['no time', seconds, '0'],
     ['time with a unit', seconds, '5s'],
     ['endless time', seconds, '1e99'],
@@ -200,6 +203,13 @@ describe('the options of a run', () => {
     ['limits.pids too, the image and the network not.', '--pids too, the image and the network not.'],
     ['Set policy.network.', 'Set --network.'],
     ['policy.ports.0.host: is taken', '--publish: is taken'],
+    ['cwd: sub is not a directory', '--workdir: sub is not a directory'],
+    ['Correct cwd; `acode explain` shows more.', 'Correct --workdir; `acode explain` shows more.'],
+    ['Leave cwd out, or use another image.', 'Leave --workdir out, or use another image.'],
+    ['sessionId: must be short.', '--session: must be short.'],
+    ['taskId: looks like a secret', '--task: looks like a secret'],
+    ['the file taskId: and cwd; stay', 'the file taskId: and cwd; stay'],
+    ['asked for by the request, policy.network', 'asked for by --network'],
     ['policy.mounts.12: is missing', '--mount: is missing'],
     ['policy.networkTimeoutMs and policy.imageTrust stay', 'policy.networkTimeoutMs and policy.imageTrust stay'],
     ['sandbox.limits.cpus and my-policy.image stay', 'sandbox.limits.cpus and my-policy.image stay'],

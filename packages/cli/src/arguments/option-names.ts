@@ -30,16 +30,26 @@ const FIELD = new RegExp(
   'g',
 );
 
+// Fields of a request whose names are also ordinary words are known by where the library puts them.
+const REQUEST_OPTIONS: Readonly<Record<string, string>> = {
+  cwd: '--workdir',
+  sessionId: '--session',
+  taskId: '--task',
+};
+const REQUEST_FIELD = /^(?:cwd|sessionId|taskId)(?=: )|(?<=^(?:Correct|Leave) )(?:cwd|sessionId|taskId)(?=; | out)/g;
+
 // Where a field and an option are not said alike, the library says both: `ask for X (on the command line Y)`.
 const ASKED_TWICE = /\bask for [^;()]{1,200} \(on the command line(,?) ([^()]{1,200})\)/g;
 const FIELD_TWICE = /\bpolicy\.[\w.]{1,60} \(on the command line ([^()]{1,200})\)/g;
 
 /** A sentence of the library about fields of the policy, in the words of the command line. */
 export function inOptions(text: string): string {
-  return shortened(text).replaceAll(FIELD, found => {
-    const name = found.replace(/^policy\./, '').replace(/\.\d.*$/, '');
-    return POLICY_OPTIONS[`policy.${name}`] ?? found;
-  });
+  return shortened(text)
+    .replaceAll(REQUEST_FIELD, found => REQUEST_OPTIONS[found] ?? found)
+    .replaceAll(FIELD, found => {
+      const name = found.replace(/^policy\./, '').replace(/\.\d.*$/, '');
+      return POLICY_OPTIONS[`policy.${name}`] ?? found;
+    });
 }
 
 function shortened(text: string): string {

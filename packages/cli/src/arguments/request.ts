@@ -12,7 +12,7 @@ import { network } from './network.ts';
 import { port } from './port.ts';
 import { risk } from './risk.ts';
 import { seconds } from './seconds.ts';
-import { size } from './size.ts';
+import { size, someSize } from './size.ts';
 import { user } from './user.ts';
 import { variable } from './variable.ts';
 import type { Place } from '../workspace.ts';
@@ -28,12 +28,12 @@ export function requestCommand(name: string) {
     .addOption(
       new Option('--profile <profile>', 'built-in limits to begin with').choices(['exec', 'task', 'swarm'] as const),
     )
-    .addOption(new Option('--memory <size>', 'memory limit: MB, or 512m, 1.5g').argParser(size))
+    .addOption(new Option('--memory <size>', 'memory limit: MB, or 512m, 1.5g').argParser(someSize))
     .addOption(new Option('--swap <size>', 'swap beyond the memory: MB, or 512m; none unless you say').argParser(size))
     .addOption(new Option('--cpus <number>', 'CPU limit, such as 0.5').argParser(cpus))
     .addOption(new Option('--pids <number>', 'most processes at once').argParser(count))
     .addOption(new Option('--open-files <number>', 'most open files of each process').argParser(count))
-    .addOption(new Option('--tmp <size>', 'size of /tmp and home, in memory: MB, or 512m').argParser(size))
+    .addOption(new Option('--tmp <size>', 'size of /tmp and home, in memory: MB, or 512m').argParser(someSize))
     .addOption(new Option('--timeout <seconds>', 'time limit, such as 30 or 0.5').argParser(seconds))
     .addOption(new Option('--max-output <size>', 'most output kept of each stream: MB, or 512k').argParser(size))
     .addOption(new Option('--network <network>', 'network: none, bridge or a name').argParser(network))

@@ -9,3 +9,10 @@ export function size(text: string): number {
   if (bytes === null) throw new InvalidArgumentError('Expected a size: 512 (MB), 512m or 1.5g.');
   return bytes;
 }
+
+/** The same, for what must not be nothing. */
+export function someSize(text: string): number {
+  const bytes = size(text);
+  if (bytes === 0) throw new InvalidArgumentError('Expected a size above zero: 512 (MB), 512m or 1.5g.');
+  return bytes;
+}

@@ -57,7 +57,10 @@ export function renderCleanup(report: CleanupReport, look: Look): string {
 function summary({ removed, failed, kept, dryRun }: CleanupReport): string {
   const parts = [dryRun ? `Would remove ${sandboxes(removed.length)}` : `Removed ${sandboxes(removed.length)}`];
   if (failed.length > 0) parts.push(`${failed.length} could not be removed`);
-  if (kept.length > 0) parts.push(`${kept.length} left alone (--force removes running ones too, --all-sessions those of your other sessions)`);
+  if (kept.length > 0)
+    parts.push(
+      `${kept.length} left alone (--force removes running ones too, --all-sessions those of your other sessions)`,
+    );
   return oneLine(`${parts.join(', ')}.`);
 }
 

@@ -2,7 +2,7 @@
 
 import type { AttackReport, Check, DoctorReport, Probe } from '@acode/sandbox';
 import type { Look } from '../terminal/look.ts';
-import { cut, oneLine, pad, widthOf } from '../terminal/text.ts';
+import { cut, wrapped as inLines, oneLine, pad, widthOf } from '../terminal/text.ts';
 
 const WIDTH = 80;
 const TITLE_WIDTH = 22;
@@ -28,8 +28,11 @@ export function renderDoctor(report: DoctorReport, look: Look): string {
 function checkLines({ status, title, seen, remedy }: Check, look: Look): string {
   const { cyan, dim, green, red, yellow } = look.colours;
   const mark = { ok: green('✔'), warn: yellow('!'), fail: red('✘') }[status];
-  const hint = remedy === undefined ? '' : `  ${dim('╰▶')} ${cyan('remedy:')} ${oneLine(remedy)}\n`;
-  return `${mark} ${pad(title, TITLE_WIDTH)}${oneLine(seen)}\n${hint}`;
+  const below = (text: string, indent: number): string =>
+    inLines(oneLine(text), look.width === null ? null : look.width - indent).join(`\n${' '.repeat(indent)}`);
+  const hint =
+    remedy === undefined ? '' : `  ${dim('╰▶')} ${cyan('remedy:')} ${below(remedy, '  ╰▶ remedy: '.length)}\n`;
+  return `${mark} ${pad(title, TITLE_WIDTH)}${below(seen, TITLE_WIDTH + 2)}\n${hint}`;
 }
 
 /** The report card for a person. */

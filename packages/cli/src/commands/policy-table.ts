@@ -79,7 +79,8 @@ function imageTrustRows(trust: EffectivePolicy['imageTrust']): Row[] {
 function row<Value>(name: string, sourced: Sourced<Value>, shown: (value: Value) => string): Row {
   const { layer, where, value } = sourced;
   const place = layer === 'request' ? (POLICY_OPTIONS[where] ?? where) : where;
-  return [name, shown(value), layer === 'request' ? 'this call' : layer, layer === 'built-in' ? '' : place];
+  const by = layer !== 'request' ? layer : where === 'ACODE_MODE' ? 'environment' : 'this call';
+  return [name, shown(value), by, layer === 'built-in' ? '' : place];
 }
 
 function seconds(milliseconds: number): string {

@@ -4,8 +4,10 @@ import type { CleanupReport, Explanation, SandboxDetails, SandboxInfo, Status } 
 import { describe, expect, it } from 'vitest';
 import { lookOf } from '../terminal/look.ts';
 import { Output } from '../terminal/output.ts';
+import { widthOf } from '../terminal/text.ts';
 import { Recorder } from '../test-process.ts';
 import { renderCleanup } from './cleanup.ts';
+import { renderDoctor } from './doctor-card.ts';
 import { renderExplanation } from './explain.ts';
 import { renderSandbox } from './inspect.ts';
 import { renderList } from './list.ts';
@@ -129,13 +131,46 @@ it('inspect shows limits, user and mounts', () => {
     expect(text).toContain(part);
 });
 
+const unchanged = { changed: false, refused: null };
+
 it('trust cuts nothing of what the user agrees to, and drives no terminal with it', () => {
   const value = `"${'x'.repeat(90)}\u001b[2J"`;
   const needsTrust = [{ key: 'sandbox.network.mode', where: '.agent/config.yml:4:5', value }];
-  const report = { workspace: '/w', file: '/w/.agent/config.yml', hash: 'sha256:0', trusted: false, needsTrust };
+  const report = {
+    workspace: '/w',
+    file: '/w/.agent/config.yml',
+    hash: 'sha256:0',
+    trusted: false,
+    needsTrust,
+    ...unchanged,
+  };
   const text = renderTrust(report, 'shown', { ...look, width: 40 });
   expect(text).toContain(`sandbox.network.mode: "${'x'.repeat(90)}␛[2J"\n    .agent/config.yml:4:5\n`);
   expect(text).toMatch(/^Not trusted\n[^]*`acode trust`\.\n$/);
+});
+
+it('trust says that a file is refused and why, trusted or not', () => {
+  const refused = {
+    key: 'sandbox.mounts.additional.0',
+    where: '.agent/config.yml:4:9',
+    rule: 'its source is not inside the repository',
+    remedy: 'Take the mount out.',
+  };
+  for (const trusted of [true, false]) {
+    const report = { workspace: '/w', file: '/w/f', hash: 'h', trusted, changed: false, needsTrust: [], refused };
+    const text = renderTrust(report, 'shown', look);
+    expect(text).toMatch(/refused, trusted or not:\n {2}sandbox\.mounts\.additional\.0: its source is not inside/);
+    expect(text).toMatch(/Commands here are refused .* Take the mount out\.\n$/);
+  }
+});
+
+it('the doctor’s checks stay within the terminal', () => {
+  const seen = 'a word after another '.repeat(8).trim();
+  const checks = [{ id: 'x', title: 'Socket permissions', status: 'fail', seen, remedy: seen } as const];
+  const text = renderDoctor({ checks, ok: false, durationMs: 1 }, { ...look, width: 60 });
+  for (const line of text.split('\n')) expect(widthOf(line)).toBeLessThanOrEqual(60);
+  expect(text.replaceAll(/\s+/g, ' ')).toContain(`remedy: ${seen}`);
+  expect(renderDoctor({ checks, ok: false, durationMs: 1 }, { ...look, width: null })).toContain(`remedy: ${seen}\n`);
 });
 
 describe('explain', () => {

@@ -55,7 +55,7 @@ async function sayNoFile(call: Call, report: TrustReport): Promise<number> {
 export function renderTrust(report: TrustReport, deed: Deed, look: Look): string {
   const { bold, green, yellow } = look.colours;
   const { trusted, needsTrust } = report;
-  const headline = trusted ? green(bold('Trusted until its content changes')) : yellow(bold('Not trusted'));
+  const headline = trusted ? green(bold('Trusted until its content changes')) : yellow(bold(untrusted(report, deed)));
   const about = fields(
     [
       ['File', report.file ?? 'none'],
@@ -68,7 +68,18 @@ export function renderTrust(report: TrustReport, deed: Deed, look: Look): string
     needsTrust.length === 0
       ? 'It asks for nothing that an untrusted file may not have.\n'
       : `${bold('It asks for what an untrusted file may not have:')}\n${needsTrust.map(keyText).join('')}`;
-  return `${headline}\n${about}\n${asked}\n${wayOn(report, deed)}\n`;
+  return `${headline}\n${about}\n${asked}${refusedText(report, look)}\n${wayOn(report, deed)}\n`;
+}
+
+function untrusted({ changed }: TrustReport, deed: Deed): string {
+  return changed && deed !== 'revoked' ? 'Not trusted: changed since you trusted it' : 'Not trusted';
+}
+
+function refusedText({ refused }: TrustReport, look: Look): string {
+  if (!refused) return '';
+  const { bold, red } = look.colours;
+  const { key, where, rule } = refused;
+  return `${red(bold('It is refused, trusted or not:'))}\n  ${oneLine(key)}: ${oneLine(rule)}\n    ${oneLine(where)}\n`;
 }
 
 // Keys stand below each other and are never cut: this is what the user agrees to.
@@ -76,8 +87,9 @@ function keyText({ key, where, value }: TrustReport['needsTrust'][number]): stri
   return `  ${oneLine(key)}: ${oneLine(value)}\n    ${oneLine(where)}\n`;
 }
 
-function wayOn({ trusted, needsTrust }: TrustReport, deed: Deed): string {
+function wayOn({ trusted, needsTrust, refused }: TrustReport, deed: Deed): string {
   if (deed === 'revoked') return 'The trust was ended, if there was any. `acode trust` trusts the file as it is now.';
+  if (refused) return `Commands here are refused as long as it says this. ${oneLine(refused.remedy)}`;
   if (trusted) return '`acode trust --revoke` ends the trust; so does any change of the file.';
   return needsTrust.length === 0
     ? 'There is no need to trust it; each run judges what it asks for.'

@@ -61,6 +61,21 @@ describe('the lines after a run', () => {
       'denied: the sandbox has no network, set by the built-in default. Trying again cannot help. Put it into the image; or ask for --network bridge, which needs consent.',
     ],
     [
+      'a network that no air-gapped sandbox has',
+      {
+        rule: 'air-gapped mode: no sandbox has a network',
+        setBy: 'the environment, ACODE_MODE',
+        remedy: 'Work without.',
+        detail: 'the network bridge was asked for by the request, policy.network',
+      },
+      'denied: air-gapped mode: no sandbox has a network, set by the environment, ACODE_MODE. Work without. [the network bridge was asked for by --network]',
+    ],
+    [
+      'what a program printed, in its own words',
+      { rule: 'r', setBy: 's', remedy: 'm', detail: 'suspected use of the network: policy.network' },
+      'denied: r, set by s. m [suspected use of the network: policy.network]',
+    ],
+    [
       'a workspace that is read-only',
       {
         rule: 'the workspace is read-only',

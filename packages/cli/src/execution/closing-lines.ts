@@ -18,7 +18,7 @@ export function closingLines(result: RunResult, command: Command, verbose: boole
 /** What was denied, who said so, and the way on, in the words of the command line. */
 export function denialLine({ rule, setBy, remedy, detail }: Denial): string {
   // The detail may quote what the command printed: it stands last, where it can pass for nothing of ours.
-  const seen = detail === undefined ? '' : ` [${detail}]`;
+  const seen = detail === undefined ? '' : ` [${detail.startsWith('suspected') ? detail : inOptions(detail)}]`;
   return `${codeOf(rule)}: ${inOptions(rule)}, set by ${inOptions(setBy)}. ${inOptions(remedy)}${seen}`;
 }
 

@@ -2,10 +2,13 @@
 
 import type { Look } from './look.ts';
 import type { Output } from './output.ts';
+import { cut, oneLine } from './text.ts';
 
 const PATIENCE_MS = 1000;
 const FRAME_MS = 120;
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+// The frame and the space after it.
+const MARK = 2;
 const ERASE_LINE = '\r\u001b[2K';
 
 /** Shows waiting on one stream. */
@@ -29,8 +32,9 @@ export class Progress {
       const waited = Date.now() - began;
       if (waited < PATIENCE_MS) return;
       const mark = this.#look.colours.cyan(FRAMES[frame++ % FRAMES.length] ?? '');
+      const time = ` ${Math.floor(waited / 1000)} s`;
       this.#output.control(
-        `${ERASE_LINE}${mark} ${typeof text === 'string' ? text : text()} ${Math.floor(waited / 1000)} s`,
+        `${ERASE_LINE}${mark} ${this.#fitted(typeof text === 'string' ? text : text(), time.length)}${time}`,
       );
     };
     const timer = setInterval(draw, FRAME_MS);
@@ -40,5 +44,12 @@ export class Progress {
       clearInterval(timer);
       if (frame > 0) this.#output.control(ERASE_LINE);
     }
+  }
+
+  // A line that goes on into the next is erased only in part, and each frame would leave its beginning behind.
+  #fitted(text: string, taken: number): string {
+    const { width } = this.#look;
+    const line = oneLine(text);
+    return width === null ? line : cut(line, Math.max(0, width - MARK - taken - 1));
   }
 }

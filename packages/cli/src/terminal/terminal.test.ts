@@ -211,4 +211,17 @@ describe('progress', () => {
     expect(stream.text).toContain('Waiting… 1 s');
     expect(stream.text.endsWith('\r\u001b[2K')).toBe(true);
   });
+
+  it('stays on one line, and keeps the seconds', async () => {
+    const stream = new Recorder(true);
+    const work = new Promise(resolve => setTimeout(resolve, 1300));
+    await new Progress(new Output(stream), plain(30), true).during('Attacking: 1 of 60, now what is long…\n', work);
+    // eslint-disable-next-line no-control-regex
+    const frames = stream.text.split('\r\u001b[2K').filter(frame => frame !== '');
+    expect(frames.length).toBeGreaterThan(0);
+    for (const frame of frames) {
+      expect(frame).toMatch(/… 1 s$/);
+      expect(widthOf(frame)).toBeLessThan(30);
+    }
+  });
 });

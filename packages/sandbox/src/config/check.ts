@@ -5,6 +5,7 @@ import { AcodeError } from '../contract/errors.ts';
 import { renameOldKeys } from './aliases.ts';
 import { parseDocument } from './document.ts';
 import type { Path } from './document.ts';
+import { issueText, kindOf } from './issue-text.ts';
 import { PLANNED_VALUES, isPlanned, keysOf, nearestKey } from './keys.ts';
 import { configSchema } from './schema.ts';
 import type { Config } from './schema.ts';
@@ -55,6 +56,8 @@ export function holdTo<Value>(
   { value: raw, source, where: placeOf }: RawConfig,
   guard?: KeyGuard,
 ): Loaded<Value> {
+  if (raw !== null && raw !== undefined && (typeof raw !== 'object' || Array.isArray(raw)))
+    throw invalid(placeOf([]), '', `holds ${kindOf(raw)} at its top; expected keys such as \`sandbox:\``);
   const fault = shapeFault(raw);
   if (fault) throw invalid(placeOf(fault.path), fault.path.join('.'), fault.reason);
   const { value, written, warnings } = renameOldKeys(raw ?? {}, placeOf);
@@ -62,7 +65,7 @@ export function holdTo<Value>(
   const where = (key: string): string => whereOf(key.split('.'));
   guard?.(value, where);
   refusePlannedValues(value, where);
-  const parsed = schema.safeParse(value);
+  const parsed = schema.safeParse(value, { error: issueText });
   if (parsed.success) return { config: parsed.data, source, where, warnings };
   const issue = parsed.error.issues[0];
   throw issue ? issueError(schema, issue, whereOf) : invalid(source, '', 'is not valid');
@@ -84,7 +87,7 @@ function refusePlannedValues(value: unknown, where: (key: string) => string): vo
 }
 
 function issueError(schema: z.ZodType, issue: z.core.$ZodIssue, where: (path: Path) => string): AcodeError {
-  if (issue.code !== 'unrecognized_keys') return invalid(where(issue.path), issue.path.join('.'), lower(issue.message));
+  if (issue.code !== 'unrecognized_keys') return invalid(where(issue.path), issue.path.join('.'), issue.message);
   const path = [...issue.path, issue.keys[0] ?? ''];
   const key = path.join('.');
   if (isPlanned(key)) return later(key, where(path));
@@ -98,10 +101,6 @@ function later(key: string, where: string): AcodeError {
 
 function shortened(key: string): string {
   return key.length > 120 ? `${key.slice(0, 120)}…` : key;
-}
-
-function lower(text: string): string {
-  return text.charAt(0).toLowerCase() + text.slice(1);
 }
 
 function invalid(source: string, key: string, reason: string): AcodeError {

@@ -123,7 +123,7 @@ function plainValue(document: YamlDocument.Parsed, source: string): unknown {
 // A key is reported at the key itself, an entry of a list at its value; what is not written out (an alias) at its nearest parent.
 function place(document: YamlDocument.Parsed, path: Path, source: string, at: (offset: number) => string): string {
   let node: unknown = document.contents;
-  let offset: number | undefined;
+  let offset = path.length === 0 ? startOf(node) : undefined;
   for (const step of path) {
     const found = childOf(node, step);
     if (!found) break;

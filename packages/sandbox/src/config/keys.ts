@@ -140,6 +140,16 @@ export function nearestKey(key: string, known: readonly string[]): string | null
   return best !== null && best.distance <= furthest ? best.key : null;
 }
 
+/** The word that somebody probably meant; null where none is near. Short words are near only by one letter. */
+export function nearestWord(word: string, known: readonly string[]): string | null {
+  if (word.length > 120) return null;
+  const near = known
+    .map(one => ({ one, distance: editDistance(word.toLowerCase(), one) }))
+    .filter(({ one, distance }) => distance <= Math.max(1, Math.floor(one.length / 3)))
+    .sort((a, b) => a.distance - b.distance);
+  return near[0]?.one ?? null;
+}
+
 function editDistance(one: string, other: string): number {
   let row = Array.from({ length: other.length + 1 }, (_, index) => index);
   for (let i = 1; i <= one.length; i += 1) {

@@ -19,6 +19,7 @@ export function parseBytes(text: string): number | null {
 
 /** A number of bytes for a person: `512 MiB`. */
 export function formatBytes(bytes: number): string {
+  if (bytes === 1) return '1 byte';
   const names = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
   let value = bytes;
   let unit = 0;

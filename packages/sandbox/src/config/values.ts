@@ -41,6 +41,9 @@ export const cpus = z.number().min(0.01).max(4096);
 /** Processes: init, the shell that waits, and the command with a few of its own. */
 export const processes = z.int().min(8);
 
+/** Open files: the engine itself needs some to start a container. */
+export const openFiles = z.int().min(32);
+
 /** The name of a network, as engines take them. */
 export const networkName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/, 'expected the name of a network');
 

@@ -35,6 +35,8 @@ describe('AcodeError', () => {
     const context = { command: 'x', image: 'y' };
     expect(new AcodeError('ACODE-SBX-015', { ...context, reason: 'not found' }).exitStatus).toBe(127);
     expect(new AcodeError('ACODE-SBX-015', { ...context, reason: 'not executable' }).exitStatus).toBe(126);
+    const noShell = new AcodeError('ACODE-SBX-015', { ...context, command: '/bin/sh', reason: 'not found' });
+    expect(noShell.hint).toMatch(/has no shell.*-- \/path\/to\/program.*--image/);
   });
 
   it('says other things about a refused option than about an attack', () => {

@@ -79,7 +79,7 @@ const ROWS = {
       network: 'bridge',
       rule: 'a bridge reaches services of this host, so it needs your consent',
       setBy: 'the built-in default',
-      remedy: 'Add `sandbox: { network: { allow_bridge: true } }` to your own configuration file, if you accept that.',
+      remedy: 'Set `sandbox.network.allow_bridge: true` in ~/.config/acode/config.yml, if you accept that.',
     },
   }),
   'ACODE-SBX-006': entry<{ name: string; reason: string }>({
@@ -96,10 +96,11 @@ const ROWS = {
     exit: 124,
     example: { timeoutMs: 2000, setBy: 'the request' },
   }),
-  'ACODE-SBX-008': entry<{ socket: string; reason: string }>({
+  'ACODE-SBX-008': entry<{ socket: string; reason: string; remedy?: string }>({
     title: 'engine not available',
     message: c => `fail-closed: no Docker Engine answered at ${c.socket} (${c.reason}), so nothing was run.`,
-    hint: () =>
+    hint: c =>
+      c.remedy ??
       'Start Docker, or point acode at an engine with DOCKER_HOST=unix:///path/to/docker.sock; check with `acode sandbox status`.',
     exit: 125,
     example: { socket: '/var/run/docker.sock', reason: 'nothing listens there' },
@@ -164,7 +165,9 @@ const ROWS = {
     message: c => `${c.command}: ${c.reason} in ${c.image}.`,
     hint: c =>
       c.reason === 'not found'
-        ? 'Check the spelling, or choose an image that has the command with --image. A line for the shell goes in quotes: acode sandbox exec "a | b".'
+        ? c.command === '/bin/sh'
+          ? `${c.image} has no shell, so it takes no line for one. Name a program of the image by its full path: acode sandbox exec -- /path/to/program arguments; or choose another image with --image.`
+          : 'Check the spelling, or choose an image that has the command with --image. A line for the shell goes in quotes: acode sandbox exec "a | b".'
         : 'Make the file executable (chmod +x), or name its interpreter: acode sandbox exec -- sh ./script.',
     exit: 127,
     // Shells tell the two apart: 127 is “not found”, 126 “found but not executable”.
@@ -178,10 +181,10 @@ const ROWS = {
     exit: 125,
     example: { what: 'policy.network: bridge', instead: 'Leave it out: the sandbox then has no network.' },
   }),
-  'ACODE-SBX-017': entry<{ field: string; reason: string }>({
+  'ACODE-SBX-017': entry<{ field: string; reason: string; remedy?: string }>({
     title: 'invalid request',
     message: c => `${c.field}: ${c.reason}.`,
-    hint: c => `Correct ${c.field}; \`acode explain\` shows what a request comes to before anything runs.`,
+    hint: c => c.remedy ?? `Correct ${c.field}; \`acode explain\` shows what a request comes to before anything runs.`,
     exit: 125,
     example: { field: 'policy.limits.memoryBytes', reason: 'must be at least 6 MiB' },
   }),

@@ -35,7 +35,8 @@ export const policyInputSchema = z.strictObject({
       cpus: z.number().min(0.01).optional(),
       // Init, the shell that waits, and the command with a few of its own.
       pids: z.int().min(8).optional(),
-      openFiles: z.int().positive().optional(),
+      // The engine itself needs some to start a container.
+      openFiles: z.int().min(32).optional(),
       tmpBytes: z.int().min(65_536).optional(),
       outputBytes: z.int().nonnegative().optional(),
     })

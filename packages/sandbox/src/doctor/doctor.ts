@@ -3,6 +3,7 @@
 import { performance } from 'node:perf_hooks';
 import type { Directories } from '../config/directories.ts';
 import { AcodeError } from '../contract/errors.ts';
+import { unavailableReason } from '../contract/unavailable.ts';
 import type { Diagnosis } from '../isolation/backend.ts';
 import { fail } from './checks/check.ts';
 import { engineChecks, noEngine } from './checks/engine.ts';
@@ -50,24 +51,44 @@ export async function examine(patient: Patient): Promise<DoctorReport> {
   };
 }
 
-type Asked = Diagnosis | { readonly reason: string; readonly remedy: string };
+/** An engine that could not be asked, and its socket where there was one to try. */
+interface Unasked {
+  readonly reason: string;
+  readonly remedy: string;
+  readonly socket: string | null;
+}
+
+type Asked = Diagnosis | Unasked;
 
 async function withEngine(patient: Patient): Promise<Asked> {
-  const slow = {
+  const slow: Unasked = {
+    socket: null,
     reason: `no answer within ${ENGINE_MS} ms`,
     remedy: 'Look at the engine’s own log; restart it if it hangs.',
   };
   const asked = patient.diagnose(AbortSignal.timeout(ENGINE_MS)).catch((error: unknown) => {
-    if (error instanceof AcodeError) return { reason: error.message, remedy: error.hint };
+    if (error instanceof AcodeError)
+      return { reason: unavailableReason(error), remedy: error.hint, socket: socketTried(error) };
     return { ...slow, reason: error instanceof Error ? error.message : String(error) };
   });
   return within(ENGINE_MS, asked, slow);
 }
 
+// Of several places the first is the one that an engine has unless told otherwise; another transport has no file to look at.
+function socketTried(error: Error): string | null {
+  const socket =
+    error instanceof AcodeError && error.is('ACODE-SBX-008') ? error.context.socket.split(', ')[0] : undefined;
+  return socket?.startsWith('/') ? socket : null;
+}
+
 async function engineSection(patient: Patient, asked: Promise<Asked>): Promise<Check[]> {
   const [diagnosis, appArmor] = await Promise.all([asked, within(LOOK_MS, kernelHasAppArmor(), null)]);
-  if ('reason' in diagnosis) return [noEngine(diagnosis.reason, diagnosis.remedy)];
   const { uid, identity, image } = patient;
+  if ('reason' in diagnosis) {
+    const { reason, remedy, socket } = diagnosis;
+    const seen = socket === null ? [] : [await looked('socket', 'Socket permissions', socketCheck(socket, uid))];
+    return [noEngine(reason, remedy), ...seen];
+  }
   return [
     ...engineChecks(diagnosis, { image, uid, identity, appArmor, now: Date.now() }),
     await looked('socket', 'Socket permissions', socketCheck(diagnosis.engine.socket, uid)),

@@ -16,6 +16,8 @@ export interface RepositoryLayer extends RepositoryConfig {
   readonly trusted: boolean;
 }
 
+const ENVIRONMENT_MODE = 'ACODE_MODE';
+
 /** Everything that has a voice besides the request. */
 export interface Layers {
   readonly machine: LoadedMachine | null;
@@ -35,12 +37,12 @@ export const NO_LAYERS: Layers = {
 
 /** The mode that the environment asks for. A value that is no mode is an error: it was meant to protect. */
 export function environmentMode(env: NodeJS.ProcessEnv): Mode | null {
-  const value = env['ACODE_MODE'];
+  const value = env[ENVIRONMENT_MODE];
   if (value === undefined || value === '') return null;
   if (value === 'airgapped' || value === 'local-only') return value;
   throw new AcodeError('ACODE-SBX-013', {
     source: 'environment',
-    key: 'ACODE_MODE',
+    key: ENVIRONMENT_MODE,
     reason: 'expected airgapped or local-only',
   });
 }
@@ -81,6 +83,7 @@ export function placeOf(layer: { readonly where: (key: string) => string }, key:
 /** Who set a value, for people. */
 export function setBy({ layer, where }: Pick<Sourced<unknown>, 'layer' | 'where'>): string {
   if (layer === 'built-in') return 'the built-in default';
+  if (where === ENVIRONMENT_MODE) return `the environment, ${where}`;
   if (layer === 'machine') return `the machine’s policy, ${where}`;
   if (layer === 'user') return `your configuration, ${where}`;
   return layer === 'repository' ? `the repository, ${where}` : `the request, ${where}`;
@@ -91,7 +94,7 @@ export function resolveMode(layers: Layers): Sourced<Mode> {
   const { machine, user, repository, environmentMode: environment } = layers;
   if (machine?.config.mode === 'airgapped')
     return { value: 'airgapped', layer: 'machine', where: placeOf(machine, 'mode') };
-  if (environment === 'airgapped') return { value: 'airgapped', layer: 'request', where: 'ACODE_MODE' };
+  if (environment === 'airgapped') return { value: 'airgapped', layer: 'request', where: ENVIRONMENT_MODE };
   if (user.config.mode === 'airgapped') return { value: 'airgapped', layer: 'user', where: placeOf(user, 'mode') };
   if (repository?.config.mode === 'airgapped')
     return { value: 'airgapped', layer: 'repository', where: placeOf(repository, 'mode') };

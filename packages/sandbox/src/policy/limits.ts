@@ -120,13 +120,17 @@ function clamp(
   if (asked.value <= ceiling.value) return asked;
   // A built-in default above what a small machine has is nobody’s mistake and needs no warning.
   if (asked.layer !== 'built-in') {
-    const shown = name.endsWith('Bytes') ? formatBytes : String;
+    const shown = name.endsWith('Bytes') ? formatBytes : name.endsWith('Ms') ? inSeconds : String;
     const what = asked.layer === 'request' ? name : asked.where;
     const limit =
       ceiling.layer === 'built-in' ? 'the most that is allowed here' : `the ceiling set by ${ceiling.where}`;
     warnings.push(`${what} was lowered from ${shown(asked.value)} to ${shown(ceiling.value)}, ${limit}.`);
   }
   return ceiling.layer === 'built-in' ? { ...asked, value: ceiling.value } : ceiling;
+}
+
+function inSeconds(value: number): string {
+  return `${value / 1000} s`;
 }
 
 function milliseconds(seconds: number | undefined): number | undefined {

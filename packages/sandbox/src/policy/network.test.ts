@@ -33,7 +33,7 @@ const CONSENT = 'sandbox: { network: { allow_bridge: true } }';
 describe('bridge', () => {
   it('needs the user’s own consent', () => {
     expect(() => resolve({ network: 'bridge' })).toThrow(
-      denied('needs your consent', 'the built-in default', 'allow_bridge: true'),
+      denied('needs your consent', 'the built-in default', 'Set `sandbox.network.allow_bridge: true` in user.yml'),
     );
     expect(() => resolve({ network: 'bridge' }, 'sandbox: { network: { allow_bridge: false } }')).toThrow(
       denied('needs your consent', 'your configuration, user.yml:1:23', 'allow_bridge'),
@@ -92,10 +92,40 @@ describe('a network by name', () => {
   });
 });
 
+describe('a network that is misspelt', () => {
+  const wrong = (place: string, meant: string) =>
+    expect.objectContaining({
+      code: 'ACODE-SBX-013',
+      message: expect.stringMatching(new RegExp(`^${place}: .*did you mean ${meant}\\?`)) as string,
+    });
+
+  it.each([
+    ['sandbox:\n  network:\n    mode: brige\n', 'user.yml:3:5', 'bridge'],
+    ['sandbox:\n  network: { mode: non }\n', 'user.yml:2:14', 'none'],
+  ])('in a file is told with its place: %j', (file, place, meant) => {
+    expect(() => resolve({}, file)).toThrow(wrong(place, meant));
+  });
+
+  it('in a request is told with what was meant, and one that is listed is none', () => {
+    expect(() => resolve({ network: { name: 'brige' } })).toThrow(
+      denied('does not list it', '', 'Did you mean bridge?'),
+    );
+    const listed = 'sandbox: { network: { allowed_networks: [brige], mode: brige } }';
+    expect(resolve({}, listed).network.value).toEqual({ name: 'brige' });
+    expect(() => resolve({}, 'sandbox: { network: { mode: db } }')).toThrow(
+      denied('does not list it', '', 'Add it to'),
+    );
+  });
+});
+
 describe('name servers and ports', () => {
   it('need a network', () => {
     expect(() => resolve({ dns: ['1.1.1.1'] })).toThrow(invalid('policy.dns: needs a network'));
     expect(() => resolve({ ports: [{ container: 80 }] })).toThrow(invalid('policy.ports: needs a network'));
+    for (const asked of [{ dns: ['1.1.1.1'] }, { ports: [{ container: 80 }] }])
+      expect(() => resolve(asked)).toThrow(
+        expect.objectContaining({ hint: expect.stringMatching(/--network bridge.*allow_bridge: true` in user\.yml/) }),
+      );
     expect(() => resolve({ dns: [], ports: [] })).not.toThrow();
     const asked = resolve(
       { network: 'bridge', dns: ['1.1.1.1', '::1'], ports: [{ container: 80, host: 8080 }] },
@@ -167,7 +197,7 @@ describe('air-gapped mode', () => {
     for (const [said, setBy] of [
       [layers(`mode: airgapped\n${user}`), 'your configuration, user.yml:1:1 (mode)'],
       [layers(user, 'mode: airgapped'), 'the machine’s policy, /etc/acode/policy.yml:1:1 (mode)'],
-      [{ ...layers(user), environmentMode: 'airgapped' as const }, 'the request, ACODE_MODE'],
+      [{ ...layers(user), environmentMode: 'airgapped' as const }, 'the environment, ACODE_MODE'],
     ] as const) {
       const policy = resolvePolicy(input, said, host);
       expect(policy).toMatchObject({ network: { value: 'none' }, dns: { value: [] }, ports: { value: [] } });

@@ -1,5 +1,7 @@
 // Which network a sandbox gets: none unless somebody asks, and then only with the consent that kind needs.
 
+import type { LoadedConfig } from '../config/check.ts';
+import { nearestWord } from '../config/keys.ts';
 import type { Config } from '../config/schema.ts';
 import { address } from '../config/values.ts';
 import { AcodeError } from '../contract/errors.ts';
@@ -44,7 +46,11 @@ export function resolveNetwork(request: PolicyInput, layers: Layers, mode: Sourc
     ['ports', ports],
   ] as const) {
     if (asked.layer !== 'request' || asked.value.length === 0) continue;
-    throw new AcodeError('ACODE-SBX-017', { field: `policy.${field}`, reason: 'needs a network, and there is none' });
+    throw new AcodeError('ACODE-SBX-017', {
+      field: `policy.${field}`,
+      reason: 'needs a network, and there is none',
+      remedy: `Leave it out, or also ask for policy.network: bridge (on the command line --network bridge), which needs \`${CONSENT}: true\` in ${layers.user.source}.`,
+    });
   }
   return { network, dns: builtInValue([]), ports: builtInValue([]), denials: [] };
 }
@@ -81,25 +87,30 @@ function configuredNetwork({ sandbox }: Config): NetworkMode | undefined {
 function assertAllowed(network: Sourced<NetworkMode>, layers: Layers): void {
   if (network.value === 'none') return;
   if (network.value === 'bridge') assertBridge(layers);
-  else assertNamed(network.value.name, layers);
+  else assertNamed({ ...network, value: network.value.name }, layers);
 }
 
 function assertBridge({ machine, user }: Layers): void {
-  const key = 'sandbox.network.allow_bridge';
   if (machine?.config.sandbox?.network?.allow_bridge === false) {
-    throw denied('bridge', 'this machine allows no bridge', { layer: 'machine', where: placeOf(machine, key) }, ASK);
+    throw denied(
+      'bridge',
+      'this machine allows no bridge',
+      { layer: 'machine', where: placeOf(machine, CONSENT) },
+      ASK,
+    );
   }
   const consent = user.config.sandbox?.network?.allow_bridge;
   if (consent === true) return;
   throw denied(
     'bridge',
     'a bridge reaches services of this host, so it needs your consent',
-    consent === false ? { layer: 'user', where: placeOf(user, key) } : builtInValue(false),
-    'Add `sandbox: { network: { allow_bridge: true } }` to your own configuration file, if you accept that.',
+    consent === false ? { layer: 'user', where: placeOf(user, CONSENT) } : builtInValue(false),
+    `Set \`${CONSENT}: true\` in ${user.source}, if you accept that.`,
   );
 }
 
-function assertNamed(name: string, { machine, user }: Layers): void {
+function assertNamed(network: Sourced<string>, { machine, user, repository }: Layers): void {
+  const name = network.value;
   if (RESERVED.test(name)) {
     const remedy = 'Use none, bridge, or the name of a network that you made yourself.';
     throw denied(name, 'it is no network of its own', builtInValue(null), remedy);
@@ -108,20 +119,28 @@ function assertNamed(name: string, { machine, user }: Layers): void {
   if (machine && machines && !machines.includes(name)) {
     throw denied(name, 'this machine does not list it', { layer: 'machine', where: placeOf(machine, NAMES) }, ASK);
   }
-  assertListed(name, user);
+  assertListed(network, user, network.layer === 'repository' ? repository : network.layer === 'user' ? user : null);
 }
 
-function assertListed(name: string, user: Layers['user']): void {
+// In a file a name that is nearly one of ours is a slip of the pen, and the place of it is what the writer needs.
+function assertListed({ value: name }: Sourced<string>, user: LoadedConfig, file: LoadedConfig | null): void {
   const allowed = user.config.sandbox?.network?.allowed_networks;
   if (allowed?.includes(name)) return;
+  const meant = nearestWord(name, ['none', 'bridge']);
+  if (meant !== null && file) {
+    const key = 'sandbox.network.mode';
+    const reason = `is ${name}, which ${NAMES} does not list (did you mean ${meant}?)`;
+    throw new AcodeError('ACODE-SBX-013', { source: file.where(key), key, reason });
+  }
   throw denied(
     name,
     'your configuration does not list it',
     allowed ? { layer: 'user', where: placeOf(user, NAMES) } : builtInValue([]),
-    `Add it to ${NAMES} in your own configuration file, if sandboxes may reach what is on it.`,
+    `${meant === null ? 'Add' : `Did you mean ${meant}? Otherwise add`} it to \`${NAMES}\` in ${user.source}, if sandboxes may reach what is on it.`,
   );
 }
 
+const CONSENT = 'sandbox.network.allow_bridge';
 const NAMES = 'sandbox.network.allowed_networks';
 const ASK = 'Run without a network, or ask whoever looks after this machine.';
 

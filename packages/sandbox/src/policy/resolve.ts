@@ -2,6 +2,7 @@
 
 import { isAbsolute, relative, sep } from 'node:path';
 import type { z } from 'zod';
+import { issueText } from '../config/issue-text.ts';
 import { LEAST_MEMORY, NONSENSE_BYTES } from '../config/values.ts';
 import { shapeFault } from '../config/shape.ts';
 import { formatBytes } from '../config/units.ts';
@@ -11,7 +12,7 @@ import { policyInputSchema } from '../contract/policy.ts';
 import type { EffectivePolicy, MountRequest, PolicyInput, Sourced, UserId } from '../contract/policy.ts';
 import { resolveImageTrust } from './image-trust.ts';
 import { checkReference } from './images.ts';
-import { builtInValue, pick, placeOf, resolveMode } from './layers.ts';
+import { builtInValue, pick, placeOf, resolveMode, setBy } from './layers.ts';
 import type { Layers } from './layers.ts';
 import { resolveLimits, resolveNetworkTimeout, resolveTimeout } from './limits.ts';
 import { resolveNetwork } from './network.ts';
@@ -77,7 +78,7 @@ const LIMIT_FIELDS = new Set<PropertyKey>(['limits', 'timeoutMs']);
 function checked(input: PolicyInput): PolicyInput {
   const fault = shapeFault(input);
   if (fault) throw invalid(['policy', ...fault.path].join('.'), fault.reason);
-  const parsed = policyInputSchema.safeParse(input);
+  const parsed = policyInputSchema.safeParse(input, { error: issueText });
   if (!parsed.success) throw issueError(parsed.error.issues[0]);
   checkSizes(parsed.data);
   return parsed.data;
@@ -204,7 +205,7 @@ function resolveUser(request: PolicyInput, layers: Layers, caller: UserId): Sour
   if (value.uid === 0 || value.gid === 0) {
     throw new AcodeError('ACODE-SBX-010', {
       violation: 'PrivilegedUser',
-      detail: `a sandbox never runs as root (${layer}: ${where})`,
+      detail: `a sandbox never runs as root (set by ${setBy(asked)})`,
     });
   }
   return { value, layer, where };

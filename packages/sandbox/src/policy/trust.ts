@@ -24,14 +24,19 @@ export class TrustStore {
 
   /** Whether exactly this content was trusted for exactly this workspace. What cannot be read was not. */
   async isTrusted(root: string, hash: string): Promise<boolean> {
+    return (await this.trustedHash(root)) === hash;
+  }
+
+  /** The hash of what was trusted for this workspace; null where nothing was. */
+  async trustedHash(root: string): Promise<string | null> {
     try {
       const file = await readBoundedFile(this.#fileFor(root), LARGEST, constants.O_NOFOLLOW);
       // A record that somebody else wrote, or could have, is nobody’s trust.
-      if (file.uid !== this.#uid || (file.mode & 0o077) !== 0 || file.size > LARGEST) return false;
+      if (file.uid !== this.#uid || (file.mode & 0o077) !== 0 || file.size > LARGEST) return null;
       const record = recordSchema.safeParse(JSON.parse(file.text));
-      return record.success && record.data.path === root && record.data.hash === hash;
+      return record.success && record.data.path === root ? record.data.hash : null;
     } catch {
-      return false;
+      return null;
     }
   }
 

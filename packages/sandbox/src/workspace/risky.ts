@@ -145,11 +145,8 @@ class Look {
   }
 
   async #entriesOf(visit: Visit, directory: DirectoryLook): Promise<void> {
-    const changed = visit.moved || this.#isChanged(directory.stats);
-    if (changed && visit.region?.whole) return this.#report(visit.region);
-    // Renaming a directory leaves the times of all that is in it as they were, and stamps the directory and the one around it.
-    const moved = visit.moved || (visit.inChanged && changed);
-    const seen: Seen = { directory, changed, moved, parts: new Set(), below: [] };
+    const seen = this.#begin(visit, directory);
+    if (seen.changed && visit.region?.whole) return this.#report(visit.region);
     for (let entry = directory.next(); entry !== null; entry = directory.next()) {
       if (entry === 'unreadable') return this.#missed(visit, entry);
       if (this.#isSpent()) return;
@@ -158,6 +155,12 @@ class Look {
       if (this.#isSliceOver()) await this.#pause();
     }
     this.#descend(visit, seen, this.#bareRegion(visit, seen));
+  }
+
+  // Renaming a directory leaves the times of all that is in it as they were, and stamps the directory and the one around it.
+  #begin({ moved: around, inChanged }: Visit, directory: DirectoryLook): Seen {
+    const changed = around || this.#isChanged(directory.stats);
+    return { directory, changed, moved: around || (inChanged && changed), parts: new Set(), below: [] };
   }
 
   #take(visit: Visit, entry: Dirent, seen: Seen): void {
@@ -172,7 +175,7 @@ class Look {
     if (!named && !entry.isFile() && !seen.changed) return;
     const stats = seen.directory.lstat(name);
     if (!stats && seen.changed) this.#missed(visit, 'unreadable');
-    if (stats && (seen.moved || this.#isChanged(stats))) this.#judge(visit, name, stats, named);
+    if (stats && this.#isNew(stats, seen)) this.#judge(visit, name, stats, named);
   }
 
   // A region is judged by everything in it; elsewhere only names and kinds of files count.
@@ -234,6 +237,10 @@ class Look {
     this.#found.set(kind, list);
     if (list.length < MOST_CHANGES) list.push({ path: toText(path), kind, reason });
     else this.#more += 1;
+  }
+
+  #isNew(stats: Stats, { moved }: Seen): boolean {
+    return moved || this.#isChanged(stats);
   }
 
   #isChanged({ ctimeMs }: Stats): boolean {

@@ -5,6 +5,7 @@ import { release } from 'node:os';
 import { dirname } from 'node:path';
 import type { Directories } from '../../config/directories.ts';
 import { formatBytes } from '../../config/units.ts';
+import { accessRemedy, socketGroup } from '../../isolation/socket-group.ts';
 import type { Check } from '../report.ts';
 import { fail, ok, warn } from './check.ts';
 
@@ -67,7 +68,11 @@ export async function kernelHasAppArmor(): Promise<boolean | null> {
 /** Who may use the engine’s socket. */
 export async function socketCheck(socket: string, uid: number): Promise<Check> {
   const title = 'Socket permissions';
-  const found = await stat(socket).catch(() => null);
+  const found = await stat(socket).catch((error: unknown) => {
+    const code = error instanceof Error && 'code' in error ? error.code : '';
+    return code === 'EACCES' ? ('closed' as const) : null;
+  });
+  if (found === 'closed') return fail('socket', title, `you may not look at ${socket}`, accessRemedy(socket, null));
   if (!found)
     return fail('socket', title, `${socket} does not exist`, 'Start the engine, or name its socket with DOCKER_HOST.');
   const mode = (found.mode & 0o777).toString(8);
@@ -78,12 +83,7 @@ export async function socketCheck(socket: string, uid: number): Promise<Check> {
     () => false,
   );
   if (!usable)
-    return fail(
-      'socket',
-      title,
-      `you may not use it (mode ${mode})`,
-      'Join the engine’s group: usermod -aG docker <user>, then log in again.',
-    );
+    return fail('socket', title, `you may not use it (mode ${mode})`, accessRemedy(socket, await socketGroup(socket)));
   if (uid !== 0 && found.uid === uid) return ok('socket', title, `yours alone (mode ${mode})`);
   return warn(
     'socket',

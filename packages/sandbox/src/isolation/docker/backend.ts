@@ -186,7 +186,9 @@ export class DockerBackend implements WeakenedBackend {
     try {
       return await this.#engine.system.info({ signal, deadlineMs: INFO_MS });
     } catch (error) {
-      throw signal.aborted ? signal.reason : unavailable(this.#engine.connection.socketPath, reasonOf(error), error);
+      throw signal.aborted
+        ? signal.reason
+        : unavailable(this.#engine.connection.socketPath, reasonOf(error), undefined, error);
     }
   }
 

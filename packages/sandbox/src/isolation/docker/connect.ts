@@ -1,9 +1,11 @@
 // Finds the engine, once per session: what was found first stays, and a choice of the user is never replaced by another engine.
 
+import { accessRemedy, socketGroup } from '../socket-group.ts';
 import { unavailable, reasonOf } from './failure.ts';
+import { EngineError } from './engine/error.ts';
 import { Engine } from './engine/index.ts';
 import { locateEngine } from './engine/locate.ts';
-import type { EngineCandidate, EngineRefusal } from './engine/locate.ts';
+import type { EngineCandidate, EngineRefusal, EngineSource } from './engine/locate.ts';
 import { thisHost } from './engine/locate-host.ts';
 
 /** An engine and how it was found. */
@@ -21,11 +23,41 @@ const REFUSALS: Readonly<Record<EngineRefusal['reason'], string>> = {
   unreadable: 'the docker configuration cannot be read',
 };
 
+const CHOICES: Readonly<Record<EngineSource, string>> = {
+  option: '--socket or sandbox.docker.host',
+  DOCKER_HOST: 'DOCKER_HOST',
+  context: 'the docker context (DOCKER_CONTEXT, `docker context use default`)',
+  system: 'the socket',
+  rootless: 'the socket',
+  desktop: 'the socket',
+  podman: 'the socket',
+};
+
+const BUSY_REMEDY = 'Something is there and does not answer as an engine does: look at its own log, and restart it.';
+
+/** What to do about a choice that cannot be followed. Starting an engine would not help: nothing else is tried. */
+export function refusalRemedy({ source, reason }: EngineRefusal): string {
+  const chosen = CHOICES[source];
+  if (reason === 'context-missing') return `Name a context that \`docker context ls\` lists, or change ${chosen}.`;
+  if (reason === 'unreadable') return 'Mend that file or its permissions, or name the socket with --socket.';
+  const form = 'unix:///path/to/docker.sock';
+  return reason === 'not-absolute'
+    ? `Write the whole path in ${chosen}: ${form}.`
+    : `Engines on other machines (tcp, ssh) are not supported: what a sandbox is given must be on this one. Unset ${chosen}, or set it to a local socket: ${form}.`;
+}
+
+/** What to do about a socket that did not serve; undefined where the engine is simply to be started. */
+export async function failureRemedy(socket: string, error: unknown): Promise<string | undefined> {
+  if (!(error instanceof EngineError) || error.kind === 'unreachable') return undefined;
+  return error.kind === 'refused' ? accessRemedy(socket, await socketGroup(socket)) : BUSY_REMEDY;
+}
+
 /** Connects to the engine; throws ACODE-SBX-008 where there is none. */
 export async function connectEngine(socket: string | undefined, signal: AbortSignal): Promise<FoundEngine> {
   const search = locateEngine(thisHost(), socket);
   if (search.kind === 'refused') {
-    throw unavailable(search.refusal.subject, `${REFUSALS[search.refusal.reason]} (${search.refusal.source})`);
+    const { subject, reason, source } = search.refusal;
+    throw unavailable(subject, `${REFUSALS[reason]} (${source})`, refusalRemedy(search.refusal));
   }
   if (search.candidates.length === 0) {
     throw unavailable(search.kind === 'known-places' ? search.searched.join(', ') : '', 'no engine socket exists');
@@ -40,7 +72,7 @@ async function firstThatAnswers(candidates: readonly EngineCandidate[], signal: 
       return { engine: await Engine.open({ socketPath: socket, signal, deadlineMs: FIRST_CONTACT_MS }), source };
     } catch (error) {
       signal.throwIfAborted();
-      failure ??= unavailable(socket, reasonOf(error), error);
+      failure ??= unavailable(socket, reasonOf(error), await failureRemedy(socket, error), error);
       // Something is there and does not answer: going on to another engine would be a choice nobody made.
       if (!(error instanceof Error && 'kind' in error && error.kind === 'unreachable')) throw failure;
     }

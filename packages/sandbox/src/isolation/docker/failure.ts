@@ -10,10 +10,10 @@ export function reasonOf(error: unknown): string {
 }
 
 /** An engine that cannot be reached at all. */
-export function unavailable(socket: string, reason: string, cause?: unknown): AcodeError {
+export function unavailable(socket: string, reason: string, remedy?: string, cause?: unknown): AcodeError {
   return new AcodeError(
     'ACODE-SBX-008',
-    { socket, reason },
+    { socket, reason, ...(remedy === undefined ? {} : { remedy }) },
     { cause: new AcodeError('ACODE-CTN-008', { socket, reason }, { cause }) },
   );
 }

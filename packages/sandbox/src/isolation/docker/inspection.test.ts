@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import type { ContainerSummary } from './engine/containers.ts';
-import { assertSources, nestedMounts, swappedSources } from './inspection.ts';
+import { assertSources, mountsFromWorkspace, nestedMounts, swappedSources } from './inspection.ts';
 
 const spec = (...sources: string[]) => ({ mounts: sources.map(source => ({ source })) }) as unknown as SandboxSpec;
 const other = (writableSources: string[], readOnlySources: string[] = [], id = 'other') =>
@@ -64,10 +64,24 @@ describe('swappedSources', () => {
     ['another directory', () => mkdirSync(source)],
     ['nothing', () => undefined],
   ])('finds a source that was swapped for %s', async (_, swap) => {
-    const spec = planned();
+    const checked = planned();
     renameSync(source, join(root, 'aside'));
     swap();
-    expect(await swappedSources(spec)).toMatchObject([{ violation: 'MountMismatch' }]);
-    await expect(assertSources(spec)).rejects.toMatchObject({ code: 'ACODE-SBX-010' });
+    expect(await swappedSources(checked)).toMatchObject([{ violation: 'MountMismatch' }]);
+    await expect(assertSources(checked)).rejects.toMatchObject({ code: 'ACODE-SBX-010' });
+  });
+});
+
+describe('mountsFromWorkspace', () => {
+  it('finds a further mount of what the workspace holds, and neither its protected parts nor what lies elsewhere', () => {
+    const mounts = [
+      { purpose: 'workspace', source: '/p' },
+      { purpose: 'protected', source: '/p/.git' },
+      { purpose: 'additional', source: '/p-other' },
+      { purpose: 'additional', source: '/p/data' },
+    ];
+    expect(mountsFromWorkspace({ mounts } as unknown as SandboxSpec)).toEqual([
+      { violation: 'NestedWritableMount', detail: expect.stringMatching(/^\/p\/data lies in the workspace/) },
+    ]);
   });
 });

@@ -77,10 +77,24 @@ export async function inspectStarted(engine: Engine, id: string, signal: AbortSi
  */
 export async function assertNoNeighbour(engine: Engine, spec: SandboxSpec, signal: AbortSignal): Promise<void> {
   try {
-    refuse(nestedMounts('', spec, await neighbours(engine, signal)));
+    refuse([...mountsFromWorkspace(spec), ...nestedMounts('', spec, await neighbours(engine, signal))]);
   } catch (error) {
     throw engineFailure(error, signal);
   }
+}
+
+/**
+ * Further mounts of what the workspace holds. Any sandbox of that workspace can exchange them, even one that begins and ends
+ * between two looks; the protected parts it cannot, since it has them read-only itself.
+ */
+export function mountsFromWorkspace({ mounts }: SandboxSpec): Difference[] {
+  const workspace = mounts.find(({ purpose }) => purpose === 'workspace')?.source;
+  return mounts
+    .filter(({ purpose, source }) => purpose === 'additional' && workspace !== undefined && isWithin(source, workspace))
+    .map(({ source }) => ({
+      violation: 'NestedWritableMount',
+      detail: `${source} lies in the workspace, where another sandbox could exchange it unseen by this runtime`,
+    }));
 }
 
 /** Refuses a plan of which a mount source is not there any more, or is another than was checked. */

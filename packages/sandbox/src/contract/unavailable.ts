@@ -1,0 +1,9 @@
+// Why no sandbox can be had, for somebody who asked and did not want to run anything.
+
+import { AcodeError } from './errors.ts';
+
+/** The reason alone: that nothing was run is news only to who wanted to run something. */
+export function unavailableReason(error: Error): string {
+  if (!(error instanceof AcodeError && error.is('ACODE-SBX-008'))) return error.message;
+  return `no Docker Engine answered at ${error.context.socket} (${error.context.reason}).`;
+}

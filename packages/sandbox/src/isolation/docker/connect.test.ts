@@ -1,0 +1,39 @@
+// The way on fits the reason for which an engine cannot be used.
+
+import { describe, expect, it } from 'vitest';
+import { connectEngine, failureRemedy, refusalRemedy } from './connect.ts';
+import { EngineError } from './engine/error.ts';
+
+const failure = (kind: 'refused' | 'unreachable' | 'timeout') =>
+  new EngineError({ kind, operation: 'GET /_ping', detail: 'no' });
+
+describe('the remedy', () => {
+  it('for another machine is a local socket, and not to start anything', async () => {
+    const asked = connectEngine('tcp://127.0.0.1:2375', AbortSignal.timeout(1000));
+    await expect(asked).rejects.toMatchObject({
+      code: 'ACODE-SBX-008',
+      hint: expect.stringMatching(/^Engines on other machines .* not supported.*unix:\/\//),
+    });
+    expect(refusalRemedy({ source: 'DOCKER_HOST', reason: 'not-a-unix-socket', subject: 'x' })).toContain(
+      'Unset DOCKER_HOST',
+    );
+  });
+
+  it.each(['not-absolute', 'context-missing', 'unreadable'] as const)('for %s names what to correct', reason => {
+    expect(refusalRemedy({ source: 'context', reason, subject: 'x' })).not.toContain('Start Docker');
+  });
+
+  it('for a socket without permission is its group', async () => {
+    expect(await failureRemedy('/dev/null/none', failure('refused'))).toContain('usermod -aG docker');
+  });
+
+  it('for a socket where nobody listens is to start Docker', async () => {
+    expect(await failureRemedy('/x', failure('unreachable'))).toBeUndefined();
+    const asked = connectEngine('/nonexistent/docker.sock', AbortSignal.timeout(1000));
+    await expect(asked).rejects.toMatchObject({ hint: expect.stringMatching(/^Start Docker/) });
+  });
+
+  it('for something that hangs is its log', async () => {
+    expect(await failureRemedy('/x', failure('timeout'))).toContain('log');
+  });
+});
