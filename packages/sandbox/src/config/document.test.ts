@@ -42,6 +42,7 @@ describe('parseDocument', () => {
     ['maps in maps in maps', `${'{a: '.repeat(40)}1${'}'.repeat(40)}`, 'nested more than 32 deep'],
     ['dashes', `${'- '.repeat(40)}1`, 'nested more than 32 deep'],
     ['many entries', `[${'1,'.repeat(600)}]`, 'more than 500 entries'],
+    ['an alias as a key', '&k a: 1\n*k : 2', 'has a YAML alias as a key'],
     ['many aliases', `a: &a 1\nb: [${'*a,'.repeat(30)}]`, 'too many YAML aliases'],
   ])('refuses %s', (_, text, part) => {
     expect(() => parseDocument(text, 'f.yml')).toThrow(refused(part));

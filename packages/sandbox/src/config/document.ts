@@ -66,12 +66,20 @@ function checkTokens(tokens: readonly CST.Token[], source: string, at: (offset: 
     const refused = REFUSED[token.type];
     if (refused !== undefined && 'offset' in token) throw invalid(at(token.offset), refused);
     if (token.type === 'alias') aliases += 1;
+    refuseAliasKeys(token, at);
     if (aliases > MOST_ALIASES) throw invalid(source, 'uses too many YAML aliases');
     if (depth > DEEPEST)
       throw invalid('offset' in token ? at(token.offset) : source, `is nested more than ${DEEPEST} deep`);
     for (const part of partsOf(token, source))
       waiting.push({ token: part, depth: depth + (isCollection(token) ? 1 : 0) });
   }
+}
+
+// A key under another name would not be seen to be there twice.
+function refuseAliasKeys(token: CST.Token, at: (offset: number) => string): void {
+  if (!('items' in token)) return;
+  const key = token.items.find(item => item.key?.type === 'alias')?.key;
+  if (key) throw invalid(at(key.offset), 'has a YAML alias as a key');
 }
 
 const REFUSED: Readonly<Record<string, string>> = {

@@ -31,7 +31,10 @@ const MOST_ENTRIES = 4096;
 export async function validateSource(source: string, rules: SourceRules): Promise<Source> {
   refuseForeignNotation(source);
   const path = await resolved(source, rules.workspace);
-  const found = await lstat(path);
+  const found = await lstat(path).catch((cause: unknown) => {
+    // Gone, or swapped, since it was resolved.
+    throw refusal(source, 'Missing', 'it does not exist or cannot be reached', { remedy: REMEDY, cause });
+  });
   refuseSpecial(path, found);
   const broken = trespass(path, rules.places);
   if (broken) throw refusal(path, broken.violation, broken.reason, { remedy: REMEDY });

@@ -13,6 +13,7 @@ import type { Created, CreationOptions, RequestBuilder } from './creation.ts';
 import { diagnoseEngine } from './diagnose.ts';
 import { DirectContainer } from './direct.ts';
 import { isNotFound } from './engine/error.ts';
+import { splitReference } from './engine/reference.ts';
 import type { Engine } from './engine/index.ts';
 import { engineFailure, reasonOf, unavailable } from './failure.ts';
 import type { EngineInfo } from './engine/system.ts';
@@ -83,7 +84,7 @@ export class DockerBackend implements WeakenedBackend {
   async resolveImage(policy: EffectivePolicy, signal: AbortSignal): Promise<ImageFacts> {
     const reference = policy.image.value;
     try {
-      const image = await this.#engine.images.inspect(reference, { signal, deadlineMs: CALL_MS });
+      const image = await this.#engine.images.inspect(fullReference(reference), { signal, deadlineMs: CALL_MS });
       return {
         reference,
         id: image.id,
@@ -244,6 +245,13 @@ export class DockerBackend implements WeakenedBackend {
     this.#shells.set(spec.image.id, found);
     return found;
   }
+}
+
+// Never without a tag or a digest: to an engine a bare name is the beginning of an id too, and so perhaps another image.
+function fullReference(reference: string): string {
+  if (/^sha256:[0-9a-f]{64}$/.test(reference)) return reference;
+  const { name, version } = splitReference(reference);
+  return `${name}${version.startsWith('sha256:') ? '@' : ':'}${version}`;
 }
 
 function networkName({ network }: SandboxSpec): string {
