@@ -1,6 +1,7 @@
 // What a command leaves for host tools to execute is in its result, in the log, and complete: looked for after its end.
 
-import { readFileSync, statSync } from 'node:fs';
+import { linkSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { LogFields } from '@acode/sandbox';
 import { TestHost, engines, images, withoutEngines } from '../support/engines.ts';
@@ -8,9 +9,14 @@ import { TestHost, engines, images, withoutEngines } from '../support/engines.ts
 describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
   let host: TestHost;
   const lines: [string, LogFields][] = [];
+  let onLine: (message: string) => void = () => undefined;
   beforeEach(async () => {
     lines.length = 0;
-    const write = (fields: LogFields, message: string) => void lines.push([message, fields]);
+    onLine = () => undefined;
+    const write = (fields: LogFields, message: string) => {
+      lines.push([message, fields]);
+      onLine(message);
+    };
     host = await TestHost.open(engine, { logger: { debug: write, info: write, warn: write, error: write } });
   });
   afterEach(() => host[Symbol.asyncDispose]());
@@ -47,11 +53,49 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
       '-c',
       '(for n in 1 2 3 4 5 6 7 8 9; do sleep 0.05; mkdir -p late$n/.git; done) >/dev/null 2>&1 & sleep 0.12',
     ]);
+    // The kernel’s clock is given some leeway: what was written just before a run would be taken for its own.
+    await delay(100);
     const { riskyChanges: later } = await host.acode.run(['sh', '-c', 'sleep 0.6; ls -d late*/ | wc -l > count']);
     const { stdout } = await host.acode.run(['cat', 'count']);
     expect(riskyChanges).toHaveLength(Number(stdout));
     expect(riskyChanges.length).toBeGreaterThan(0);
     expect(later).toEqual([]);
+  });
+
+  it('what is written while the sandbox is made is not missed: the shell that waits in it is the image’s', async () => {
+    onLine = message => {
+      if (message.startsWith('limits:')) writeFileSync(host.file('Makefile'), '');
+    };
+    const { riskyChanges, timings } = await host.acode.run(['true']);
+    // Long enough for a look that begins at the hand-over to miss it.
+    expect(timings.obtainMs).toBeGreaterThan(50);
+    expect(riskyChanges).toMatchObject([{ kind: 'build-file', path: 'Makefile' }]);
+  });
+
+  it('what is hidden in a directory that cannot be listed, behind 30,000 files, or under another name is found', async () => {
+    writeFileSync(host.file('notes.txt'), '');
+    mkdirSync(host.file('kept'));
+    linkSync(host.file('notes.txt'), host.file('kept/trusted'));
+    await delay(100);
+    const { riskyChanges } = await host.acode.run([
+      'sh',
+      '-c',
+      'echo x >> notes.txt; mkdir -p sub/.git .husky; chmod 311 sub; echo x > .husky/pre-commit; echo {} > package.json; seq 30000 | xargs touch',
+    ]);
+    expect(riskyChanges.map(({ kind, path }) => `${kind} ${path}`)).toEqual(
+      expect.arrayContaining(['git-settings .husky/pre-commit', 'package-scripts package.json', 'scan-incomplete .']),
+    );
+    await host.acode.run(['sh', '-c', 'seq 30000 | xargs rm']);
+    await delay(100);
+    const { riskyChanges: again } = await host.acode.run(['sh', '-c', 'echo x >> notes.txt; touch sub/.git/config']);
+    expect(again.map(({ kind, path }) => `${kind} ${path}`)).toEqual([
+      'hard-link kept/trusted',
+      'hard-link notes.txt',
+      'git-repository sub/.git',
+      'scan-incomplete .',
+    ]);
+    expect(again.at(-1)?.reason).toBe('sub could not be looked into');
+    await host.acode.run(['chmod', '755', 'sub']);
   });
 
   // The frame of the status line can be read from the memory of the shell that waits for the command.

@@ -109,6 +109,9 @@ export async function start(
     host.telemetry.gauge(METRICS.active, host.slots.taken);
     const queued = clock.monotonic();
     const planned = await plan(host, request, { correlationId: operation.correlationId, preview: false }, signal);
+    // Before the sandbox is made: the shell that waits in it is the image’s, and may write long before the hand-over. Not by
+    // the clock of the host program, since files are stamped by the kernel’s.
+    const sinceMs = Date.now();
     report(operation, planned);
     const sandbox = await obtain(host, planned.spec, operation, signal);
     const obtained = clock.monotonic();
@@ -124,6 +127,7 @@ export async function start(
       request,
       stdinStaysOpen,
       timings,
+      sinceMs,
       release,
       captures: captures(planned.policy, request),
       cwd: workdirFor(request.cwd, WORKSPACE_TARGET),

@@ -43,6 +43,8 @@ export interface RunningParts {
   /** Whether the caller writes to standard input itself. */
   readonly stdinStaysOpen: boolean;
   readonly timings: { readonly queueMs: number; readonly obtainMs: number };
+  /** When nothing of the sandbox existed yet, by the clock of the kernel: from here on, changes are taken for the run’s. */
+  readonly sinceMs: number;
   /** Gives the place in the queue back. */
   readonly release: () => void;
   readonly captures: { readonly stdout: Capture; readonly stderr: Capture };
@@ -62,13 +64,11 @@ export class Running implements RunningCommand {
   readonly #parts: RunningParts;
   readonly #execution: Execution;
   readonly #handedOver: number;
-  readonly #sinceMs: number;
   readonly #networkLimit: NetworkLimit;
   #removed: Promise<void> = Promise.resolve();
 
-  private constructor(parts: RunningParts, execution: Execution, sinceMs: number) {
+  private constructor(parts: RunningParts, execution: Execution) {
     this.#parts = parts;
-    this.#sinceMs = sinceMs;
     this.#execution = execution;
     this.ports = parts.sandbox.ports;
     const { clock } = parts.host.telemetry;
@@ -94,9 +94,7 @@ export class Running implements RunningCommand {
       stdout: (data: Buffer) => captures.stdout.push(data),
       stderr: (data: Buffer) => captures.stderr.push(data),
     };
-    // Not the clock of the host program: files are stamped by the kernel’s.
-    const sinceMs = Date.now();
-    return new Running(parts, await sandbox.execute(handover, io, signal), sinceMs);
+    return new Running(parts, await sandbox.execute(handover, io, signal));
   }
 
   async write(data: Uint8Array | string): Promise<void> {
@@ -207,8 +205,8 @@ export class Running implements RunningCommand {
 
   // The removal has begun and kills what the command left running, so the wait for the end of it all is short.
   async #lookForRisk(result: RunResult): Promise<void> {
-    const { host, operation, planned } = this.#parts;
-    const ended = { mounts: planned.spec.mounts, sinceMs: this.#sinceMs, dead: this.#execution.dead };
+    const { host, operation, planned, sinceMs } = this.#parts;
+    const ended = { mounts: planned.spec.mounts, sinceMs, dead: this.#execution.dead };
     const changes = await changesOfRun(ended, host.telemetry.clock);
     result.riskyChanges = changes;
     if (changes.length === 0) return;

@@ -22,11 +22,11 @@ const result: RunResult = {
   correlationId: 'c',
 };
 
-const linesOf = (denial: Denial): string[] => closingLines({ ...result, denials: [denial] }, ['x'], false);
+const linesOf = (denial: Denial): string[] => closingLines({ ...result, denials: [denial] }, ['x']);
 
 describe('the lines after a run', () => {
   it('are none where nothing was hit', () => {
-    expect(closingLines(result, 'true', false)).toEqual([]);
+    expect(closingLines(result, 'true')).toEqual([]);
   });
 
   it.each<[string, Denial, string]>([
@@ -109,13 +109,13 @@ describe('the lines after a run', () => {
   it('tell about each denial, and then about what was left behind', () => {
     const denial = { rule: 'r', setBy: 's', remedy: 'm' };
     const riskyChanges = [{ path: 'p', kind: 'ci-file', reason: 'why' } as const];
-    const lines = closingLines({ ...result, denials: [denial, denial], riskyChanges }, 'x', false);
+    const lines = closingLines({ ...result, denials: [denial, denial], riskyChanges }, 'x');
     expect(lines).toHaveLength(4);
     expect(lines[3]).toContain('ci-file');
   });
 
   it('tell a shell line that ended with 127 what that means, and say nothing to a program that did', () => {
-    expect(closingLines({ ...result, exitCode: 127 }, 'gti', false)[0]).toContain('busybox may not have it');
-    expect(closingLines({ ...result, exitCode: 127 }, ['gti'], false)).toEqual([]);
+    expect(closingLines({ ...result, exitCode: 127 }, 'gti')[0]).toContain('busybox may not have it');
+    expect(closingLines({ ...result, exitCode: 127 }, ['gti'])).toEqual([]);
   });
 });

@@ -6,12 +6,12 @@ import { riskyLines } from './risky-lines.ts';
 
 const NOT_FOUND = 127;
 
-/** The lines about a run, without line ends; none for a run that hit nothing. With `verbose`, also what is rarely news. */
-export function closingLines(result: RunResult, command: Command, verbose: boolean): string[] {
+/** The lines about a run, without line ends; none for a run that hit nothing. */
+export function closingLines(result: RunResult, command: Command): string[] {
   return [
     ...result.denials.map(denialLine),
     ...(typeof command === 'string' && result.exitCode === NOT_FOUND ? [missingLine(result)] : []),
-    ...riskyLines(result.riskyChanges, verbose),
+    ...riskyLines(result.riskyChanges),
   ];
 }
 

@@ -83,6 +83,5 @@ function withError(error: unknown): () => never {
 
 async function sayClosingLines(call: Call, command: Command, result: RunResult): Promise<void> {
   const { yellow } = call.errorLook.colours;
-  for (const line of closingLines(result, command, call.options.verbose))
-    await call.say(`${yellow('acode:')} ${oneLine(line)}\n`);
+  for (const line of closingLines(result, command)) await call.say(`${yellow('acode:')} ${oneLine(line)}\n`);
 }

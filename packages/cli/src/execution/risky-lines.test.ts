@@ -12,14 +12,11 @@ const change = (path: string, kind: RiskyChange['kind'] = 'package-scripts', rea
 
 describe('the lines about risky changes', () => {
   it('are none where there are none', () => {
-    expect(riskyLines([], true)).toEqual([]);
+    expect(riskyLines([])).toEqual([]);
   });
 
   it('group paths by kind and reason', () => {
-    const lines = riskyLines(
-      [change('package.json'), change('x', 'symlink-out', 'points at /etc'), change('a b')],
-      false,
-    );
+    const lines = riskyLines([change('package.json'), change('x', 'symlink-out', 'points at /etc'), change('a b')]);
     expect(lines.slice(1)).toEqual([
       "  package-scripts (npm runs it): package.json, 'a b'",
       '  symlink-out (points at /etc): x',
@@ -28,7 +25,7 @@ describe('the lines about risky changes', () => {
 
   it('are at most ten changes, and say how many there are besides', () => {
     const many = Array.from({ length: 25 }, (_, index) => change(`p${index}`));
-    const lines = riskyLines(many, false);
+    const lines = riskyLines(many);
     expect(lines).toHaveLength(3);
     expect(lines[1]?.match(/p\d+/g)).toHaveLength(10);
     expect(lines[2]).toBe('  and 15 more; --json has all.');
@@ -36,20 +33,32 @@ describe('the lines about risky changes', () => {
 
   it('show one of each kind, however many there are of another', () => {
     const many = Array.from({ length: 1000 }, (_, index) => change(`p${index}`));
-    const lines = riskyLines([...many, change('sub/.git', 'git-repository', 'git reads it')], false);
+    const lines = riskyLines([...many, change('sub/.git', 'git-repository', 'git reads it')]);
     expect(lines.join('\n')).toContain('git-repository (git reads it): sub/.git');
     expect(lines.at(-1)).toBe('  and 991 more; --json has all.');
   });
 
-  it('tell that the scan was not complete only when asked for everything', () => {
-    const incomplete = change('.', 'scan-incomplete', 'too many files');
-    expect(riskyLines([incomplete], false)).toEqual([]);
-    expect(riskyLines([incomplete], true)[1]).toContain('scan-incomplete (too many files)');
-    expect(riskyLines([incomplete, change('x')], false).join('\n')).not.toContain('scan-incomplete');
+  it('always tell in one line that not everything was looked at, and why', () => {
+    const incomplete = change('.', 'scan-incomplete', 'sub could not be looked into');
+    const line = 'not everything was looked at: sub could not be looked into';
+    expect(riskyLines([incomplete])).toEqual([line]);
+    expect(riskyLines([incomplete, change('x')])).toEqual([expect.any(String), expect.stringContaining(': x'), line]);
+    const late = change('.', 'scan-incomplete', `a\n\u001b[2J${'x'.repeat(5000)}`);
+    const [both = '', ...more] = riskyLines([incomplete, late]);
+    expect(both).toMatch(/^not everything .* looked into; a⏎␛\[2Jx+…$/);
+    expect(both.length).toBeLessThan(700);
+    expect(more).toEqual([]);
+  });
+
+  it('do not let it take the place of a change', () => {
+    const many = Array.from({ length: 10 }, (_, index) => change(`p${index}`));
+    const lines = riskyLines([change('.', 'scan-incomplete', 'too much'), ...many]);
+    expect(lines[1]?.match(/p\d+/g)).toHaveLength(10);
+    expect(lines.slice(2)).toEqual(['not everything was looked at: too much']);
   });
 
   it('are driven by no path: not the terminal, not the line, not the length', () => {
-    const [, line = ''] = riskyLines([change(`a\n\u001b[2J\u202e${'x'.repeat(500)}`)], false);
+    const [, line = ''] = riskyLines([change(`a\n\u001b[2J\u202e${'x'.repeat(500)}`)]);
     expect(line).not.toMatch(/[\n\u001b\u202e]/);
     expect(line).toContain('a⏎␛[2J');
     expect(line.length).toBeLessThan(200);

@@ -6,11 +6,15 @@ import { cut, oneLine } from '../terminal/text.ts';
 
 const MOST_SHOWN = 10;
 const LONGEST_PATH = 100;
+const LONGEST_REASON = 600;
 
-/** The lines about risky changes, grouped by what is risky about them; none where there are none. */
-export function riskyLines(changes: readonly RiskyChange[], verbose: boolean): string[] {
-  // That a large workspace was not looked at as a whole is no news after each run in it.
-  const found = changes.filter(({ kind }) => verbose || kind !== 'scan-incomplete');
+/** The lines about risky changes, grouped by what is risky about them, and one about what was not looked at. */
+export function riskyLines(changes: readonly RiskyChange[]): string[] {
+  const found = changes.filter(({ kind }) => kind !== 'scan-incomplete');
+  return [...foundLines(found), ...incompleteLine(changes)];
+}
+
+function foundLines(found: readonly RiskyChange[]): string[] {
   if (found.length === 0) return [];
   const hidden = found.length - MOST_SHOWN;
   return [
@@ -18,6 +22,13 @@ export function riskyLines(changes: readonly RiskyChange[], verbose: boolean): s
     ...shownOf(grouped(found)).map(([group, paths]) => `  ${group}: ${paths.map(shown).join(', ')}`),
     ...(hidden > 0 ? [`  and ${hidden} more; --json has all.`] : []),
   ];
+}
+
+// Always said: a command that hides something would do it where the look did not reach.
+function incompleteLine(changes: readonly RiskyChange[]): string[] {
+  const reasons = changes.flatMap(({ kind, reason }) => (kind === 'scan-incomplete' ? [oneLine(reason)] : []));
+  if (reasons.length === 0) return [];
+  return [`not everything was looked at: ${cut(reasons.join('; '), LONGEST_REASON)}`];
 }
 
 type Groups = readonly (readonly [group: string, paths: readonly string[]])[];

@@ -22,11 +22,12 @@ export interface RiskyChange {
   readonly reason: string;
 }
 
-/** Why a change is risky. `scan-incomplete` says that the workspace was too large to look at everything. */
+/** Why a change is risky. `scan-incomplete` says that not everything was looked at: too much of it, or closed to the look. */
 export type RiskyKind =
   | 'git-repository'
   | 'git-settings'
   | 'symlink-out'
+  | 'hard-link'
   | 'privileged-file'
   | 'special-file'
   | 'package-scripts'

@@ -9,7 +9,7 @@ import { findRiskyChanges, notLookedAt } from './risky.ts';
 /** What is known of a run that has ended. */
 export interface EndedRun {
   readonly mounts: readonly MountSpec[];
-  /** When the command was handed over, by the clock of the kernel: a caller’s own clock says nothing about files. */
+  /** When its sandbox did not exist yet, by the clock of the kernel: a caller’s own clock says nothing about files. */
   readonly sinceMs: number;
   /** Settles when no process of the sandbox is left. */
   readonly dead: Promise<unknown>;

@@ -11,6 +11,8 @@ export type Unseen = 'gone' | 'unreadable' | 'elsewhere';
 const LINUX = process.platform === 'linux';
 const BUFFERED_ENTRIES = 128;
 const FLAGS = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+// Linux’s O_PATH, which Node.js does not name: needs no right to read, and gives none.
+const PATH_ONLY = 0o10000000 | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
 /** A directory that is held open, so that what is asked of it is asked of this one whatever becomes of its path. */
 export class DirectoryLook implements Disposable {
@@ -25,11 +27,11 @@ export class DirectoryLook implements Disposable {
     this.stats = fstatSync(descriptor);
   }
 
-  /** Opens the directory that really is at a path. */
+  /** Opens the directory that really is at a path. One that may not be read has entries that can be asked for by name. */
   static open(path: string): DirectoryLook | Unseen {
     let descriptor: number;
     try {
-      descriptor = openSync(bytes(path), FLAGS);
+      descriptor = openDirectory(path);
     } catch (error) {
       return codeOf(error) === 'ENOENT' ? 'gone' : 'unreadable';
     }
@@ -54,6 +56,11 @@ export class DirectoryLook implements Disposable {
     }
   }
 
+  /** Whether what is in it can be reached by whoever knows its name. */
+  get isEnterable(): boolean {
+    return this.lstat('.') !== null;
+  }
+
   /** An entry as it is, never what it leads to; null for one that is gone. */
   lstat(name: string): Stats | null {
     return lstat(`${this.#path}/${name}`);
@@ -65,10 +72,20 @@ export class DirectoryLook implements Disposable {
   }
 }
 
+function openDirectory(path: string): number {
+  try {
+    return openSync(bytes(path), FLAGS);
+  } catch (error) {
+    if (!LINUX || codeOf(error) !== 'EACCES') throw error;
+    return openSync(bytes(path), PATH_ONLY);
+  }
+}
+
 /** What is at a path, never what it leads to; null for what is gone or cannot be reached. */
 export function lstat(path: string): Stats | null {
   try {
-    return lstatSync(bytes(path));
+    // Most names that are asked for are not there, and an exception for each would cost more than the question.
+    return lstatSync(bytes(path), { throwIfNoEntry: false }) ?? null;
   } catch {
     return null;
   }

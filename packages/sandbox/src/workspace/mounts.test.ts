@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { linkSync, lstatSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { validateWorkspace } from './locate.ts';
 import { planMounts } from './mounts.ts';
@@ -290,6 +290,41 @@ describe('the workspace', () => {
     await expect(plan()).rejects.toMatchObject(refused('ProtectedPath'));
     rmSync(join(project, 'x'));
     await expect(plan()).resolves.toBeDefined();
+  });
+});
+
+describe('what git on the host trusts', () => {
+  it.each(['config', 'config.worktree', 'info/attributes', 'hooks/pre-commit'])(
+    'is refused with a second name of .git/%s, unless nothing can be written',
+    async name => {
+      const path = join(project, '.git', name);
+      mkdirSync(dirname(path), { recursive: true });
+      writeFileSync(path, '');
+      await expect(plan()).resolves.toBeDefined();
+      linkSync(path, join(project, 'notes.txt'));
+      await expect(plan()).rejects.toMatchObject({
+        ...refused('ProtectedPath'),
+        context: { violation: 'ProtectedPath', path, remedy: expect.stringContaining('cp -p x x.new && mv x.new x') },
+      });
+      await expect(plan({ readOnly: true })).resolves.toBeDefined();
+      // The remedy, as it is told.
+      execFileSync('sh', ['-c', 'cp -p "$0" "$0.new" && mv "$0.new" "$0"', path]);
+      await expect(plan()).resolves.toBeDefined();
+    },
+  );
+
+  it('is looked at in a repository of another name, and in a further directory that may be written', async () => {
+    mkdirSync(join(project, 'repository'));
+    writeFileSync(join(project, '.git'), 'gitdir: repository\n');
+    writeFileSync(join(project, 'repository/config'), '');
+    mkdirSync(join(shared, '.git'));
+    writeFileSync(join(shared, '.git/config'), '');
+    await expect(mount(shared, { readOnly: false })).resolves.toBeDefined();
+    linkSync(join(shared, '.git/config'), join(shared, 'notes'));
+    await expect(mount(shared, { readOnly: false })).rejects.toMatchObject(refused('ProtectedPath'));
+    await expect(mount(shared)).resolves.toBeDefined();
+    linkSync(join(project, 'repository/config'), join(project, 'notes'));
+    await expect(plan()).rejects.toMatchObject(refused('ProtectedPath'));
   });
 });
 

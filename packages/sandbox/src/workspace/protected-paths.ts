@@ -1,7 +1,7 @@
 // The parts of a writable workspace that programs on the host trust: they are read-only inside, each as a whole.
 
 import type { Stats } from 'node:fs';
-import { lstat } from 'node:fs/promises';
+import { lstat, opendir } from 'node:fs/promises';
 import { join, posix } from 'node:path';
 import type { MountSpec } from '../contract/spec.ts';
 import { refusal } from './refusal.ts';
@@ -27,6 +27,11 @@ const PROTECTED: Readonly<Record<string, string>> = {
   '.husky': 'git on the host runs its hooks',
 };
 
+// What of a repository git on the host executes or takes commands from. Read-only as it is, a second name of such a file
+// elsewhere in the workspace would still change it.
+const TRUSTED_OF_GIT = ['config', 'config.worktree', 'info/attributes'];
+const MOST_HOOKS = 64;
+
 /** A part of a workspace that is, or would be, protected: by its name at the top of the workspace. */
 export function protectedPaths(root: string): string[] {
   return Object.keys(PROTECTED).map(name => join(root, name));
@@ -44,6 +49,8 @@ export async function protectPart(root: string, target: string, name: string): P
   const found = await lstatIfThere(source);
   if (!found) return null;
   refuseTricks(source, name, found);
+  // Under another name than the listed ones, it is the directory of a repository that `.git` leads to.
+  if (found.isDirectory() && (name === '.git' || !(name in PROTECTED))) await refuseSecondNames(source);
   return {
     purpose: 'protected',
     source,
@@ -61,17 +68,47 @@ function refuseTricks(path: string, name: string, found: Stats): void {
     throw refusal(path, 'ProtectedPath', `it is a link, and cannot be protected although ${why}`, { remedy });
   if (!found.isFile() && !found.isDirectory())
     throw refusal(path, 'ProtectedPath', `it is neither a file nor a directory, although ${why}`, { remedy });
-  if (found.isFile() && found.nlink > 1)
-    throw refusal(path, 'ProtectedPath', `it has a second name (hard link) to be changed by, although ${why}`, {
-      remedy,
-    });
+  refuseSecondName(path, found, why);
+}
+
+function refuseSecondName(path: string, found: Stats, why: string): void {
+  if (!found.isFile() || found.nlink <= 1) return;
+  throw refusal(path, 'ProtectedPath', `it has a second name (hard link) to be changed by, although ${why}`, {
+    remedy:
+      'Copy the file over itself, so that it has one name (`cp -p x x.new && mv x.new x`, with its path for x), or run with a read-only workspace.',
+  });
+}
+
+async function refuseSecondNames(repository: string): Promise<void> {
+  const hooks = await someNames(join(repository, 'hooks'));
+  for (const name of [...TRUSTED_OF_GIT, ...hooks.map(hook => join('hooks', hook))]) {
+    const path = join(repository, name);
+    const found = await lstatIfThere(path);
+    if (found) refuseSecondName(path, found, 'git on the host executes it or what it names');
+  }
+}
+
+// As many as a person has; a directory of more is not looked through before each run.
+async function someNames(directory: string): Promise<string[]> {
+  const found = await lstatIfThere(directory);
+  const names: string[] = [];
+  if (!found?.isDirectory()) return names;
+  try {
+    for await (const { name } of await opendir(directory, { bufferSize: MOST_HOOKS })) {
+      names.push(name);
+      if (names.length >= MOST_HOOKS) break;
+    }
+  } catch (cause) {
+    throw refusal(directory, 'ProtectedPath', 'it cannot be looked into, and so not be protected', { cause });
+  }
+  return names;
 }
 
 async function lstatIfThere(path: string): Promise<Stats | null> {
   try {
     return await lstat(path);
   } catch (cause) {
-    if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return null;
+    if (cause instanceof Error && 'code' in cause && (cause.code === 'ENOENT' || cause.code === 'ENOTDIR')) return null;
     throw refusal(path, 'ProtectedPath', 'it cannot be looked at, and so not be protected', { cause });
   }
 }

@@ -23,38 +23,67 @@ export const BARE_REPOSITORY: RiskyDirectory = {
   whole: true,
 };
 
-const FILES: readonly (readonly [kind: RiskyKind, reason: string, names: string])[] = [
-  ['git-settings', 'git takes filters, submodules or settings from it', '.gitattributes .gitmodules .gitconfig'],
+const ENVIRONMENT: RiskyDirectory = {
+  kind: 'shadowed-program',
+  reason: 'its programs come first in the search path wherever the environment is active',
+  whole: true,
+};
+const PACKAGES: Risk = { kind: 'package-scripts', reason: 'package managers execute or obey it' };
+const BUILD: Risk = { kind: 'build-file', reason: 'build tools and test runners execute it' };
+const EDITOR: Risk = { kind: 'editor-config', reason: 'editors execute or obey it' };
+
+// Spelled as the tools look for them, so that they can be asked for where a directory cannot be listed.
+const FILES: readonly (readonly [risk: Risk, names: string])[] = [
   [
-    'package-scripts',
-    'package managers execute or obey it',
-    'package.json .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pnpmfile.mjs .pnp.cjs .pnp.loader.mjs pnpm-workspace.yaml bunfig.toml composer.json .pypirc pip.conf gemfile',
+    { kind: 'git-settings', reason: 'git takes filters, submodules or settings from it' },
+    '.gitattributes .gitmodules .gitconfig',
   ],
   [
-    'build-file',
-    'build tools and test runners execute it',
-    'makefile gnumakefile justfile .justfile rakefile taskfile.yml taskfile.yaml cmakelists.txt cmakepresets.json meson.build sconstruct wscript build.gradle build.gradle.kts settings.gradle settings.gradle.kts init.gradle gradlew mvnw pom.xml build.xml build.sbt build.rs build.zig dune-project setup.py setup.cfg conftest.py noxfile.py tox.ini pyproject.toml sitecustomize.py usercustomize.py directory.build.props directory.build.targets gruntfile.js gulpfile.js dockerfile docker-compose.yml docker-compose.yaml compose.yml compose.yaml vagrantfile tiltfile .pre-commit-config.yaml lefthook.yml .lefthook.yml .tool-versions mise.toml .mise.toml',
+    { kind: 'git-settings', reason: 'git hooks execute the commands it names' },
+    '.pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml lefthook.yml lefthook.yaml lefthook.toml lefthook.json .lefthook.yml .lefthook.yaml .lefthook.toml .lefthook.json lefthook-local.yml .overcommit.yml .huskyrc .simple-git-hooks.json',
+  ],
+  [{ kind: 'git-settings', reason: 'Mercurial executes the hooks and extensions it names' }, 'hgrc .hgrc'],
+  [
+    PACKAGES,
+    'package.json package.json5 package.yaml .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pnpmfile.mjs pnpmfile.js .pnp.cjs .pnp.js .pnp.loader.mjs pnpm-workspace.yaml bunfig.toml deno.json deno.jsonc composer.json .pypirc pip.conf Gemfile gems.rb Podfile Brewfile',
   ],
   [
-    'ci-file',
-    'continuous integration executes it with its secrets',
-    '.gitlab-ci.yml .gitlab-ci.yaml jenkinsfile azure-pipelines.yml azure-pipelines.yaml bitbucket-pipelines.yml .travis.yml .drone.yml .woodpecker.yml appveyor.yml .appveyor.yml cloudbuild.yaml buildspec.yml .cirrus.yml',
+    BUILD,
+    'Makefile GNUmakefile justfile .justfile Rakefile rakefile.rb Taskfile.yml Taskfile.yaml CMakeLists.txt CMakePresets.json CMakeUserPresets.json meson.build SConstruct wscript build.gradle build.gradle.kts settings.gradle settings.gradle.kts init.gradle gradle.properties gradlew mvnw pom.xml build.xml build.sbt build.sc build.mill build.rs build.zig dune-project setup.py setup.cfg conftest.py pytest.ini noxfile.py tox.ini pyproject.toml sitecustomize.py usercustomize.py Snakefile Directory.Build.props Directory.Build.targets Directory.Packages.props nuget.config Gruntfile.js Gulpfile.js gulpfile.mjs gulpfile.ts karma.conf.js Dockerfile Containerfile docker-compose.yml docker-compose.yaml docker-compose.override.yml compose.yml compose.yaml compose.override.yml docker-bake.hcl Vagrantfile Tiltfile Earthfile Procfile Guardfile Fastfile .rspec flake.nix shell.nix default.nix devenv.nix Cargo.toml rust-toolchain rust-toolchain.toml go.work Package.swift mix.exs rebar.config project.clj deps.edn MODULE.bazel WORKSPACE.bazel BUILD.bazel .bazelrc gatsby-config.js gatsby-node.js turbo.json nx.json',
   ],
   [
-    'editor-config',
-    'editors execute or obey it',
-    '.exrc .vimrc .nvimrc .nvim.lua .dir-locals.el .ycm_extra_conf.py .lldbinit .gdbinit',
+    { kind: 'ci-file', reason: 'continuous integration executes it with its secrets' },
+    '.gitlab-ci.yml .gitlab-ci.yaml Jenkinsfile azure-pipelines.yml azure-pipelines.yaml bitbucket-pipelines.yml .travis.yml .drone.yml .woodpecker.yml appveyor.yml .appveyor.yml cloudbuild.yaml buildspec.yml .cirrus.yml',
+  ],
+  [EDITOR, '.exrc .vimrc .nvimrc .nvim.lua .dir-locals.el .ycm_extra_conf.py .lldbinit .gdbinit .devcontainer.json'],
+  [
+    { kind: 'agent-config', reason: 'coding agents obey it or start what it names' },
+    '.mcp.json mcp.json AGENTS.md AGENT.md CLAUDE.md CLAUDE.local.md GEMINI.md QWEN.md copilot-instructions.md .cursorrules .windsurfrules .clinerules .roorules .roomodes .goosehints opencode.json opencode.jsonc crush.json .crush.json .aider.conf.yml agent-config.yml',
   ],
   [
-    'agent-config',
-    'coding agents obey it or start what it names',
-    '.mcp.json mcp.json agents.md claude.md claude.local.md gemini.md copilot-instructions.md .cursorrules .windsurfrules .clinerules .roomodes .aider.conf.yml agent-config.yml',
+    { kind: 'shell-startup', reason: 'shells execute it when they start or enter the directory' },
+    '.envrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc .inputrc .pythonrc .pythonstartup .irbrc .pryrc .tool-versions mise.toml .mise.toml mise.local.toml .mise.local.toml',
   ],
-  [
-    'shell-startup',
-    'shells execute it when they start or enter the directory',
-    '.envrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc .inputrc .pythonrc .pythonstartup .irbrc',
-  ],
+];
+
+// Configuration that is a program, or names programs and plugins: `<tool>.config.<extension>` and `.<tool>rc`.
+const CONFIGURED =
+  'eslint vite vitest jest webpack rollup rolldown rspack rsbuild babel postcss tailwind next nuxt svelte astro playwright prettier stylelint commitlint cypress tsup tsdown vue metro drizzle lint-staged release uno knip remix react-router'.split(
+    ' ',
+  );
+const CONFIG_EXTENSIONS = ['js', 'mjs', 'cjs', 'ts', 'mts', 'cts'];
+const RC_FILES = 'eslint babel prettier stylelint postcss commitlint lintstaged mocha nyc release'
+  .split(' ')
+  .map(tool => `.${tool}rc`);
+const RC_ENDINGS = ['', '.js', '.cjs', '.mjs', '.json', '.yml', '.yaml'];
+
+const PATTERNS: readonly (readonly [risk: Risk, pattern: RegExp])[] = [
+  [BUILD, new RegExp(`^(?:${CONFIGURED.join('|')})\\.(?:config|workspace)\\.[cm]?[jt]sx?$`)],
+  [BUILD, new RegExp(`^(?:${RC_FILES.join('|').replaceAll('.', '\\.')})(?:\\.|$)`)],
+  [BUILD, /^(?:docker-)?compose(?:[._-].*)?\.ya?ml$/],
+  [BUILD, /^(?:docker|container)file\.|\.dockerfile$/],
+  [BUILD, /\.(?:csproj|fsproj|vbproj|vcxproj|proj|sln|slnx|gemspec|cabal)$/],
+  [EDITOR, /\.(?:code-workspace|sublime-project)$/],
 ];
 
 const DIRECTORIES: ReadonlyMap<string, RiskyDirectory> = new Map(
@@ -71,6 +100,17 @@ const DIRECTORIES: ReadonlyMap<string, RiskyDirectory> = new Map(
     '.codex': within('agent-config', 'the agent obeys its settings and starts its servers'),
     '.gemini': within('agent-config', 'the agent obeys its settings and starts its servers'),
     '.windsurf': within('agent-config', 'the agent obeys its rules and starts its servers'),
+    '.opencode': within('agent-config', 'the agent obeys its settings and starts its servers'),
+    '.kiro': within('agent-config', 'the agent executes its hooks and starts its servers'),
+    '.continue': within('agent-config', 'the agent obeys its rules and starts its servers'),
+    '.roo': within('agent-config', 'the agent obeys its rules and starts its servers'),
+    '.clinerules': within('agent-config', 'the agent obeys its rules and executes its hooks'),
+    '.amazonq': within('agent-config', 'the agent obeys its rules and starts its servers'),
+    '.junie': within('agent-config', 'the agent obeys its rules and starts its servers'),
+    '.qwen': within('agent-config', 'the agent obeys its settings and starts its servers'),
+    '.github/agents': within('agent-config', 'coding agents obey it or start what it names'),
+    '.github/instructions': within('agent-config', 'coding agents obey it'),
+    '.github/prompts': within('agent-config', 'coding agents obey it'),
     '.husky': within('git-settings', 'git executes its hooks'),
     '.githooks': within('git-settings', 'git may be set to execute its hooks'),
     '.circleci': within('ci-file', 'continuous integration executes it with its secrets'),
@@ -80,6 +120,11 @@ const DIRECTORIES: ReadonlyMap<string, RiskyDirectory> = new Map(
     '.gitlab/ci': within('ci-file', 'continuous integration executes it with its secrets'),
     '.cargo': within('build-file', 'cargo executes the programs its config names'),
     '.mvn': within('build-file', 'the build tool obeys it'),
+    '.yarn/releases': within('package-scripts', 'the package manager is executed from it'),
+    '.yarn/plugins': within('package-scripts', 'the package manager executes it'),
+    '.venv/bin': ENVIRONMENT,
+    'venv/bin': ENVIRONMENT,
+    '.mise': within('shell-startup', 'shells that enter the directory obey it'),
   }),
 );
 
@@ -91,12 +136,37 @@ const PROGRAMS = new Set(
 );
 
 const BY_NAME: ReadonlyMap<string, Risk> = new Map(
-  FILES.flatMap(([kind, reason, names]) => names.split(' ').map(name => [name, { kind, reason }] as const)),
+  FILES.flatMap(([risk, names]) => names.split(' ').map(name => [name.toLowerCase(), risk] as const)),
 );
+
+/** Names of which at least two, HEAD among them, make git take a directory for a bare repository. */
+export const BARE_PARTS: ReadonlySet<string> = new Set(['HEAD', 'config', 'objects', 'refs']);
+
+/** Directories in which only some parts are risky: what is put beside those must not keep them from being seen. */
+export const WITH_KNOWN_PARTS: ReadonlySet<string> = new Set([
+  '.hg',
+  ...[...DIRECTORIES.keys()].filter(key => key.includes('/')).map(key => key.slice(0, key.indexOf('/'))),
+]);
+
+/** Names to ask for where a directory cannot be listed, or is too full to be: those that can be foretold. */
+export const FORETOLD: readonly string[] = [
+  ...new Set([
+    ...[...DIRECTORIES.keys()].flatMap(key => key.split('/')),
+    ...FILES.flatMap(([, names]) => names.split(' ')).flatMap(name => [name, name.toLowerCase()]),
+    ...WITH_KNOWN_PARTS,
+    '.bin',
+    'node_modules',
+    ...BARE_PARTS,
+    ...CONFIGURED.flatMap(tool => CONFIG_EXTENSIONS.map(extension => `${tool}.config.${extension}`)),
+    ...RC_FILES.flatMap(name => RC_ENDINGS.map(ending => `${name}${ending}`)),
+  ]),
+];
 
 /** The risk of a file by its name. Letter case does not matter to file systems of some hosts, so it does not here. */
 export function riskOfFile(name: string): Risk | null {
-  return name === '.git' ? GIT : (BY_NAME.get(name.toLowerCase()) ?? null);
+  const key = name.toLowerCase();
+  if (key === '.git') return GIT;
+  return BY_NAME.get(key) ?? PATTERNS.find(([, pattern]) => pattern.test(key))?.[0] ?? null;
 }
 
 /** The risk of everything in a directory by its name, or by that of the directory it is in as well. */

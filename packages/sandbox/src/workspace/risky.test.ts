@@ -3,6 +3,7 @@
 import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
+  linkSync,
   mkdirSync,
   mkdtempSync,
   realpathSync,
@@ -117,6 +118,90 @@ describe('findRiskyChanges', () => {
     expect(await found()).toEqual([expected]);
   });
 
+  it.each<[string, string]>([
+    ['eslint.config.js', 'build-file'],
+    ['.eslintrc.cjs', 'build-file'],
+    ['.eslintrc', 'build-file'],
+    ['vite.config.mts', 'build-file'],
+    ['vitest.config.ts', 'build-file'],
+    ['vitest.workspace.ts', 'build-file'],
+    ['jest.config.mjs', 'build-file'],
+    ['webpack.config.js', 'build-file'],
+    ['rollup.config.js', 'build-file'],
+    ['babel.config.cjs', 'build-file'],
+    ['.babelrc.js', 'build-file'],
+    ['postcss.config.js', 'build-file'],
+    ['tailwind.config.ts', 'build-file'],
+    ['next.config.js', 'build-file'],
+    ['nuxt.config.ts', 'build-file'],
+    ['svelte.config.js', 'build-file'],
+    ['astro.config.mjs', 'build-file'],
+    ['playwright.config.ts', 'build-file'],
+    ['x.code-workspace', 'editor-config'],
+    ['App.csproj', 'build-file'],
+    ['App.sln', 'build-file'],
+    ['Directory.Build.props', 'build-file'],
+    ['.hg/hgrc', 'git-settings'],
+    ['.yarn/releases/yarn.cjs', 'package-scripts'],
+    ['.yarnrc.yml', 'package-scripts'],
+    ['.pnp.cjs', 'package-scripts'],
+    ['flake.nix', 'build-file'],
+    ['shell.nix', 'build-file'],
+    ['default.nix', 'build-file'],
+    ['Cargo.toml', 'build-file'],
+    ['build.rs', 'build-file'],
+    ['.cargo/config.toml', 'build-file'],
+    ['go.work', 'build-file'],
+    ['.opencode/x.json', 'agent-config'],
+    ['.kiro/hooks/x', 'agent-config'],
+    ['.continue/x.json', 'agent-config'],
+    ['.roo/mcp.json', 'agent-config'],
+    ['.clinerules/x.md', 'agent-config'],
+    ['.clinerules', 'agent-config'],
+    ['.github/copilot-instructions.md', 'agent-config'],
+    ['.pre-commit-config.yaml', 'git-settings'],
+    ['lefthook.yml', 'git-settings'],
+    ['tox.ini', 'build-file'],
+    ['noxfile.py', 'build-file'],
+    ['pyproject.toml', 'build-file'],
+    ['Rakefile', 'build-file'],
+    ['Gemfile', 'package-scripts'],
+    ['Vagrantfile', 'build-file'],
+    ['Dockerfile', 'build-file'],
+    ['Dockerfile.dev', 'build-file'],
+    ['docker-compose.prod.yml', 'build-file'],
+    ['compose.override.yaml', 'build-file'],
+    ['.tool-versions', 'shell-startup'],
+    ['mise.toml', 'shell-startup'],
+    ['ESLINT.CONFIG.JS', 'build-file'],
+  ])('C8: %s is reported wherever it is, as %s', async (path, kind) => {
+    put(path);
+    put(`deep/er/${path}`);
+    expect((await found()).toSorted()).toEqual([`${kind} ${path}`, `${kind} deep/er/${path}`].toSorted());
+  });
+
+  it('C9: the programs of an environment are reported as one', async () => {
+    put('.venv/bin/python');
+    put('.venv/bin/pip');
+    put('a/venv/bin/python');
+    put('venv/lib/x.py');
+    expect(await found()).toEqual(['shadowed-program .venv/bin', 'shadowed-program a/venv/bin']);
+  });
+
+  it('names that only look like those are not reported', async () => {
+    for (const name of [
+      'config.js',
+      'my.eslint.config.json',
+      'eslintrc',
+      'composer.yml',
+      'dockerfiles',
+      'x.slnf',
+      'bin/x',
+    ])
+      put(name);
+    expect(await found()).toEqual([]);
+  });
+
   it('C6: a bare repository is reported, a folder with only some of its names is not', async () => {
     put('b/HEAD');
     expect(await found()).toEqual([]);
@@ -152,6 +237,19 @@ describe('findRiskyChanges', () => {
     put('other');
     chmodSync(join(root, 'other'), 0o2755);
     expect(await found()).toEqual(['privileged-file other', 'privileged-file tool']);
+  });
+
+  it('a changed file with a second name is reported, an unchanged one and a single one are not', async () => {
+    await before(() => {
+      for (const name of ['.git/config', 'other', 'single']) put(name);
+      linkSync(join(root, '.git/config'), join(root, 'notes.txt'));
+      linkSync(join(root, 'other'), join(root, 'another'));
+    });
+    writeFileSync(join(root, 'notes.txt'), 'x');
+    writeFileSync(join(root, 'single'), 'x');
+    expect(await findRiskyChanges(root, since, {}, new Set(['.git']))).toEqual([
+      { path: 'notes.txt', kind: 'hard-link', reason: expect.stringContaining('another name that changed with it') },
+    ]);
   });
 
   it('C13: a FIFO and a socket are reported and never opened', async () => {
@@ -195,6 +293,73 @@ describe('findRiskyChanges', () => {
     expect(await findRiskyChanges(root, since)).toEqual([
       { path: '.', kind: 'scan-incomplete', reason: 'hidden could not be looked into' },
     ]);
+  });
+
+  // Whoever knows a name in such a directory can follow it, and git knows the one of `.git`.
+  it.runIf(process.getuid?.() !== 0)('what is in a directory that cannot be listed is asked for by name', async () => {
+    mkdirSync(join(root, 'sub/.git'), { recursive: true });
+    for (const path of [
+      'sub/Makefile',
+      'sub/eslint.config.mjs',
+      'sub/.vscode/tasks.json',
+      'sub/a/.git/config',
+      'sub/x',
+    ])
+      put(path);
+    chmodSync(join(root, 'sub'), 0o311);
+    const changes = await findRiskyChanges(root, since);
+    expect(changes.map(({ kind, path }) => `${kind} ${path}`)).toEqual([
+      'git-repository sub/.git',
+      'editor-config sub/.vscode/tasks.json',
+      'build-file sub/Makefile',
+      'build-file sub/eslint.config.mjs',
+      'scan-incomplete .',
+    ]);
+    expect(changes.at(-1)?.reason).toBe('sub could not be looked into');
+  });
+
+  it.runIf(process.getuid?.() !== 0)('such a directory is named although only something below it changed', async () => {
+    await before(() => {
+      put('sub/a/file');
+      chmodSync(join(root, 'sub'), 0o311);
+      mkdirSync(join(root, 'shut'), 0o000);
+    });
+    put('sub/a/.git/config');
+    expect(await findRiskyChanges(root, since)).toEqual([
+      { path: '.', kind: 'scan-incomplete', reason: 'sub could not be looked into' },
+    ]);
+  });
+
+  it.runIf(process.getuid?.() !== 0)(
+    'a root that cannot be listed is asked too, and a closed risky directory reported',
+    async () => {
+      put('package.json');
+      put('.vscode/tasks.json');
+      chmodSync(join(root, '.vscode'), 0o311);
+      chmodSync(root, 0o311);
+      expect(await found()).toEqual(['editor-config .vscode', 'package-scripts package.json', 'scan-incomplete .']);
+    },
+  );
+
+  it.runIf(process.getuid?.() !== 0)('many closed directories are counted where they are not named', async () => {
+    for (let n = 0; n < 8; n += 1) mkdirSync(join(root, `d${n}`), 0o000);
+    const [change] = await findRiskyChanges(root, since);
+    expect(change?.reason.match(/d\d could not/g)).toHaveLength(5);
+    expect(change?.reason).toMatch(/; nor could 3 other directories$/);
+  });
+
+  it('however full a directory is, what is known to matter there is seen', async () => {
+    for (let n = 0; n < 60; n += 1) for (const place of ['', '.github/', 'venv/']) put(`${place}0decoy${n}`);
+    const expected = [
+      'ci-file .github/workflows/x.yml',
+      'git-settings .husky/pre-commit',
+      'build-file Makefile',
+      'package-scripts package.json',
+      'shadowed-program venv/bin',
+    ];
+    for (const path of expected) put(path.replace(/^\S+ /, '').replace('venv/bin', 'venv/bin/python'));
+    expect(await found({ entries: 30 })).toEqual([...expected, 'scan-incomplete .']);
+    expect(await found()).toEqual(expected);
   });
 
   it.each([

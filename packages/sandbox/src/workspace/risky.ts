@@ -9,8 +9,19 @@ import type { RiskyChange, RiskyKind } from '../contract/result.ts';
 import { DirectoryLook, fromText, lstat, toText } from './directory-look.ts';
 import type { Unseen } from './directory-look.ts';
 import { leadsOut } from './links-out.ts';
-import { BARE_REPOSITORY, riskOfDirectory, riskOfFile, riskOfProgram } from './risky-names.ts';
-import type { Risk, RiskyDirectory } from './risky-names.ts';
+import { HARD_LINK, LINK_OUT, riskOfKind } from './risky-files.ts';
+import {
+  BARE_PARTS,
+  BARE_REPOSITORY,
+  FORETOLD,
+  WITH_KNOWN_PARTS,
+  riskOfDirectory,
+  riskOfFile,
+  riskOfProgram,
+} from './risky-names.ts';
+import type { Risk } from './risky-names.ts';
+import { Visits } from './visits.ts';
+import type { Region, Visit } from './visits.ts';
 
 /** How much is looked at, at most. */
 export interface LookBudget {
@@ -25,28 +36,12 @@ const BUDGET: LookBudget = { entries: 20_000, directories: 4000, depth: 64, mill
 const CLOCK_LAG_MS = 20;
 const SLICE_MS = 6;
 const MOST_CHANGES = 200;
+const MOST_CLOSED = 5;
+const LONGEST_SHOWN = 300;
 // Of a repository: what only holds content, and may be huge.
 const CONTENT = new Set(['objects', 'refs', 'logs', 'lfs']);
 
-interface Region extends RiskyDirectory {
-  readonly path: string;
-  reported: boolean;
-}
-
-interface Visit {
-  /** Relative to the root; empty for the root itself. */
-  readonly path: string;
-  readonly name: string;
-  readonly depth: number;
-  /** The risky directory it lies in. */
-  readonly region: Region | null;
-  /** Whether it holds what a package manager installed: names mean nothing there, since all of it is executed anyway. */
-  readonly installed: boolean;
-  /** Whether something was made, renamed or removed in the directory it lies in: it may have come from elsewhere. */
-  readonly inChanged: boolean;
-  /** Whether it lies in what may have come from elsewhere: nothing in it shows that by a time of its own. */
-  readonly moved: boolean;
-}
+type Entry = Pick<Dirent, 'name' | 'isDirectory' | 'isFile'>;
 
 // What is gathered of one directory.
 interface Seen {
@@ -87,9 +82,10 @@ class Look {
   readonly #budget: LookBudget;
   readonly #skipped: ReadonlySet<string>;
   readonly #found = new Map<RiskyKind, RiskyChange[]>();
+  readonly #known = new Set<string>();
   readonly #unseen = new Set<string>();
-  // What was installed comes last: there is much of it, and little in it that is not expected.
-  readonly #queues: [Visit[], Visit[]] = [[], []];
+  readonly #closed = new Set<string>();
+  readonly #visits = new Visits();
   readonly #began = performance.now();
   #slice = performance.now();
   #entries = 0;
@@ -106,14 +102,11 @@ class Look {
 
   async run(): Promise<void> {
     const root = { path: '', name: '', depth: 0, region: null, installed: false, inChanged: false, moved: false };
-    this.#queues[0].push(root);
-    for (const queue of this.#queues) {
-      for (let next = 0; next < queue.length; next += 1) {
-        if (this.#isSpent()) return;
-        if (this.#isSliceOver()) await this.#pause();
-        const visit = queue[next];
-        if (visit) await this.#visit(visit);
-      }
+    await this.#visit({ ...root, asked: false });
+    for (let visit = this.#visits.next(); visit; visit = this.#visits.next()) {
+      if (this.#isSpent()) return;
+      if (this.#isSliceOver()) await this.#pause();
+      await this.#visit(visit);
     }
   }
 
@@ -123,6 +116,7 @@ class Look {
     const total = kinds.reduce((sum, { length }) => sum + length, 0);
     if (total + this.#more > MOST_CHANGES - 1)
       this.#unseen.add(`there are ${total + this.#more} risky changes, of which ${MOST_CHANGES - 1} are listed`);
+    this.#sayClosed();
     const picked: RiskyChange[] = [];
     for (let round = 0; round < MOST_CHANGES && picked.length < Math.min(total, MOST_CHANGES - 1); round += 1) {
       const turn = kinds.flatMap(list => list.slice(round, round + 1));
@@ -147,14 +141,45 @@ class Look {
   async #entriesOf(visit: Visit, directory: DirectoryLook): Promise<void> {
     const seen = this.#begin(visit, directory);
     if (seen.changed && visit.region?.whole) return this.#report(visit.region);
+    if (isAskedFirst(visit)) return this.#askFirst(visit, seen);
     for (let entry = directory.next(); entry !== null; entry = directory.next()) {
-      if (entry === 'unreadable') return this.#missed(visit, entry);
+      if (entry === 'unreadable') {
+        this.#askClosed(visit, seen);
+        break;
+      }
       if (this.#isSpent()) return;
       this.#entries += 1;
-      if (visit.path !== '' || !this.#skipped.has(entry.name)) this.#take(visit, entry, seen);
+      if (!this.#isSkipped(visit, entry.name)) this.#take(visit, entry, seen);
       if (this.#isSliceOver()) await this.#pause();
     }
     this.#descend(visit, seen, this.#bareRegion(visit, seen));
+  }
+
+  // However full a directory is made, that cannot use up the budget before what is known to matter there was seen.
+  #askFirst(visit: Visit, seen: Seen): void {
+    this.#ask(visit, seen);
+    this.#descend(visit, seen, this.#bareRegion(visit, seen));
+    this.#visits.putAgain({ ...visit, asked: true });
+  }
+
+  // Whoever may enter a directory but not list it, like git, finds what it knows the name of. So does the look.
+  #askClosed(visit: Visit, seen: Seen): void {
+    this.#missed(visit, 'unreadable', seen.directory.isEnterable);
+    if (visit.region && seen.changed) this.#report(visit.region);
+    if (!visit.asked) this.#ask(visit, seen);
+  }
+
+  #ask(visit: Visit, seen: Seen): void {
+    // On file systems that ignore letter case, one entry answers to several spellings.
+    const answered = new Set<string>();
+    for (const name of FORETOLD) {
+      const stats = seen.directory.lstat(name);
+      if (!stats || this.#isSkipped(visit, name)) continue;
+      const key = `${stats.ino} ${name.toLowerCase()}`;
+      if (answered.has(key)) continue;
+      answered.add(key);
+      this.#take(visit, { name, isDirectory: () => stats.isDirectory(), isFile: () => stats.isFile() }, seen);
+    }
   }
 
   // Renaming a directory leaves the times of all that is in it as they were, and stamps the directory and the one around it.
@@ -163,7 +188,7 @@ class Look {
     return { directory, changed, moved: around || (inChanged && changed), parts: new Set(), below: [] };
   }
 
-  #take(visit: Visit, entry: Dirent, seen: Seen): void {
+  #take(visit: Visit, entry: Entry, seen: Seen): void {
     const { name } = entry;
     if (BARE_PARTS.has(name)) seen.parts.add(name);
     if (entry.isDirectory()) {
@@ -185,7 +210,8 @@ class Look {
     if (named) this.#add(path, named);
     const kind = riskOfKind(stats);
     if (kind) this.#add(path, kind);
-    if (stats.isSymbolicLink() && leadsOut(this.#root, path)) this.#add(path, LINK);
+    if (stats.isSymbolicLink() && leadsOut(this.#root, path)) this.#add(path, LINK_OUT);
+    if (stats.isFile() && stats.nlink > 1 && this.#isChanged(stats)) this.#add(path, HARD_LINK);
   }
 
   #riskOf({ name: parent, region, installed }: Visit, name: string): Risk | null {
@@ -213,17 +239,22 @@ class Look {
       const installed = visit.installed || name === 'node_modules';
       const own = region ?? regionAt(visit, name, installed);
       const place = { path: below(visit, name), name, depth: visit.depth + 1 };
-      const next = { ...place, region: own, installed, inChanged, moved };
-      this.#queues[installed ? 1 : 0].push(next);
+      this.#visits.put({ ...place, region: own, installed, inChanged, moved, asked: false });
     }
   }
 
-  #missed({ path, depth }: Visit, why: Unseen): void {
-    // What may not be read and was not touched was so before: the run could not enter it either.
+  #missed({ path, depth }: Visit, why: Unseen, isEnterable = false): void {
+    // What may neither be read nor entered and was not touched was so before: the run could not enter it either.
     const stats = lstat(`${this.#root}/${path}`);
-    if (why === 'gone' || (stats && !this.#isChanged(stats))) return;
-    const shown = depth > 8 ? `a directory ${depth} deep` : path === '' ? 'the workspace' : toText(path);
-    if (this.#unseen.size < 5) this.#unseen.add(`${shown} could not be looked into`);
+    if (why === 'gone' || (stats && !isEnterable && !this.#isChanged(stats))) return;
+    const shown = path.length > LONGEST_SHOWN ? `a directory ${depth} deep` : toText(path);
+    this.#closed.add(path === '' ? 'the workspace' : shown);
+  }
+
+  #sayClosed(): void {
+    const all = [...this.#closed];
+    for (const shown of all.slice(0, MOST_CLOSED)) this.#unseen.add(`${shown} could not be looked into`);
+    if (all.length > MOST_CLOSED) this.#unseen.add(`nor could ${all.length - MOST_CLOSED} other directories`);
   }
 
   #report(region: Region): void {
@@ -233,10 +264,17 @@ class Look {
   }
 
   #add(path: string, { kind, reason }: Risk): void {
+    const key = `${kind} ${path}`;
+    if (this.#known.has(key)) return;
+    this.#known.add(key);
     const list = this.#found.get(kind) ?? [];
     this.#found.set(kind, list);
     if (list.length < MOST_CHANGES) list.push({ path: toText(path), kind, reason });
     else this.#more += 1;
+  }
+
+  #isSkipped({ path }: Visit, name: string): boolean {
+    return path === '' && this.#skipped.has(name);
   }
 
   #isNew(stats: Stats, { moved }: Seen): boolean {
@@ -268,6 +306,10 @@ class Look {
   }
 }
 
+function isAskedFirst({ path, name, installed, asked }: Visit): boolean {
+  return !asked && !installed && (path === '' || WITH_KNOWN_PARTS.has(name.toLowerCase()));
+}
+
 function below({ path }: Visit, name: string): string {
   return path === '' ? name : `${path}/${name}`;
 }
@@ -275,20 +317,6 @@ function below({ path }: Visit, name: string): string {
 function regionAt(visit: Visit, name: string, installed: boolean): Region | null {
   const risk = installed && name !== '.git' ? null : riskOfDirectory(name, visit.name);
   return risk && { ...risk, path: below(visit, name), reported: false };
-}
-
-const BARE_PARTS = new Set(['HEAD', 'config', 'objects', 'refs']);
-const LINK: Risk = {
-  kind: 'symlink-out',
-  reason: 'it leads out of the workspace: whoever reads or writes it, does so elsewhere',
-};
-
-function riskOfKind(stats: Stats): Risk | null {
-  if (stats.isFile() && (stats.mode & 0o6000) !== 0)
-    return { kind: 'privileged-file', reason: 'who executes it becomes its owner or group' };
-  if (stats.isFile() || stats.isDirectory() || stats.isSymbolicLink()) return null;
-  const what = stats.isFIFO() ? 'a FIFO' : stats.isSocket() ? 'a socket' : 'a device';
-  return { kind: 'special-file', reason: `it is ${what}: programs that open it wait or talk to somebody` };
 }
 
 function byPath(one: RiskyChange, other: RiskyChange): number {
