@@ -107,7 +107,7 @@ const TABLE: readonly (readonly [id: string, title: string, showing: Showing])[]
   ['D1', 'egress, DNS, IPv6 with network none', everywhere],
   ['D2', 'abstract unix sockets of the host', everywhere],
   ['D3', 'host services through the bridge gateway', engines(NO_INTERFACE)],
-  ['D4', 'host services through an internal network', engines(NO_INTERFACE)],
+  ['D4', 'host services through an internal network', once(NO_INTERFACE)],
   ['D5', 'other containers', engines(NO_INTERFACE)],
   ['D6', 'allowed name that resolves to a private address', pending(EGRESS)],
   ['D7', 'NUL, CR, space in a host name', pending(EGRESS)],

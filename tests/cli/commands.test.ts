@@ -5,7 +5,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EXAMPLES } from '../../packages/cli/src/examples.ts';
-import { engines, images, mainEngine, withoutEngines } from '../support/engines.ts';
+import { patientEngines, images, mainEngine, withoutEngines } from '../support/engines.ts';
 import { Bench } from './bench.ts';
 import type { Ended } from './bench.ts';
 
@@ -15,7 +15,7 @@ function json({ stdout }: Ended): Record<string, unknown> {
   return JSON.parse(text) as Record<string, unknown>;
 }
 
-describe.skipIf(withoutEngines).each(engines)('the commands on $name', engine => {
+describe.skipIf(withoutEngines).each(patientEngines)('the commands on $name', engine => {
   let bench: Bench;
 
   beforeAll(async () => {
@@ -64,9 +64,12 @@ describe.skipIf(withoutEngines).each(engines)('the commands on $name', engine =>
 
     const kept = json(await bench.call(['sandbox', 'cleanup', '--json']));
     expect(kept).toMatchObject({ schema: 'acode.cleanup/1', removed: [], dryRun: false, kept: [{ name }] });
-    const wouldBe = await bench.call(['docker', 'cleanup', '--force', '--dry-run']);
+    const spared = await bench.call(['sandbox', 'cleanup', '--force']);
+    expect(spared.stdout.toString()).toContain('Removed 0 sandboxes, 1 left alone');
+    const every = ['--force', '--all-sessions'];
+    const wouldBe = await bench.call(['docker', 'cleanup', ...every, '--dry-run']);
     expect(wouldBe.stdout.toString()).toContain('Would remove 1 sandbox.');
-    const removed = await bench.call(['sandbox', 'cleanup', '--force']);
+    const removed = await bench.call(['sandbox', 'cleanup', ...every]);
     expect(removed.stdout.toString()).toContain('Removed 1 sandbox.');
     await running.ended;
     expect(await bench.left()).toEqual([]);

@@ -3,12 +3,12 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { engines, images, withoutEngines } from '../support/engines.ts';
+import { patientEngines, images, withoutEngines } from '../support/engines.ts';
 import { Bench } from './bench.ts';
 
 const HOG = 'sh -c "a=x; while :; do a=\\$a\\$a; done"';
 
-describe.skipIf(withoutEngines).each(engines)('acode sandbox exec on $name', engine => {
+describe.skipIf(withoutEngines).each(patientEngines)('acode sandbox exec on $name', engine => {
   let bench: Bench;
 
   beforeAll(async () => {

@@ -1,10 +1,10 @@
 // Signals: the run is stopped, its sandbox removed, and the exit status says why.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { engines, withoutEngines } from '../support/engines.ts';
+import { patientEngines, withoutEngines } from '../support/engines.ts';
 import { Bench } from './bench.ts';
 
-describe.skipIf(withoutEngines).each(engines)('a signal to acode on $name', engine => {
+describe.skipIf(withoutEngines).each(patientEngines)('a signal to acode on $name', engine => {
   let bench: Bench;
 
   beforeAll(async () => {
