@@ -105,7 +105,7 @@ describe.skipIf(withoutEngines)('runCli', () => {
   it('names options where a request is refused', async () => {
     await expect(run(['--publish', '3000', 'true'])).resolves.toMatchObject({
       status: 125,
-      stderr: expect.stringMatching(/^acode: --publish: needs a network[^]*hint: Correct --publish/),
+      stderr: expect.stringMatching(/^acode: --publish: needs a network[^]*hint: .*--network bridge/),
     });
     await expect(run(['--mount', '/usr/share:/data', 'true'])).resolves.toMatchObject({
       status: 125,

@@ -109,12 +109,13 @@ export class DockerBackend implements WeakenedBackend {
 
   async prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox> {
     const facts = await this.#facts(spec, signal);
-    if (!runtimeKind(facts.runtime).hostKernel) await assertNoNeighbour(this.#engine, spec, signal);
+    const verified = this.#options.weakness?.verified ?? true;
+    if (verified && !runtimeKind(facts.runtime).hostKernel) await assertNoNeighbour(this.#engine, spec, signal);
     if (this.#shells.get(spec.image.id) === false) return this.#direct(spec, facts);
     const created = await this.#creation.create(spec, await this.#builder(spec, facts), signal);
     try {
       const sandbox = await this.#start(created, facts, signal);
-      return (this.#options.weakness?.verified ?? true) ? sandbox : new UnverifiedSandbox(sandbox);
+      return verified ? sandbox : new UnverifiedSandbox(sandbox);
     } catch (error) {
       const removed = this.#creation.remove(created.spec, created.id);
       if (!signal.aborted) await removed;

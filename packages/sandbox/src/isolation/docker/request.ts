@@ -20,6 +20,8 @@ export interface EngineFacts {
   readonly networkName?: string;
   /** The runtime by name: the one that was asked for, else the engine’s default. */
   readonly runtime: string;
+  /** Threads of the runtime itself that the engine counts with those of the command. */
+  readonly ownTasks?: number;
   /** The system call filter as JSON text; null where the runtime has a kernel of its own and does not apply one. */
   readonly seccomp: string | null;
 }
@@ -88,7 +90,7 @@ function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unkno
     // The engine reads an absent or zero value as “as much swap again as memory”.
     MemorySwap: limits.memoryBytes + limits.swapBytes,
     NanoCpus: Math.round(limits.cpus * 1e9),
-    PidsLimit: limits.pids,
+    PidsLimit: limits.pids + (facts.ownTasks ?? 0),
     OomKillDisable: false,
     // If the host itself runs out of memory, a sandbox goes before anything else does.
     OomScoreAdj: 500,

@@ -82,6 +82,9 @@ const KINDS: readonly (readonly [names: RegExp, kind: RuntimeKind])[] = [
   ],
 ];
 
+// A runtime with a kernel of its own has threads of its own in the sandbox’s control group. Without room for them gVisor
+// does not fail: it hangs while it starts, and the engine with it.
+const OWN_TASKS = 64;
 const CALL_MS = 10_000;
 const PROOF_MS = 20_000;
 const MOST_OUTPUT = 64 * 1024;
@@ -122,13 +125,14 @@ export class Runtimes {
   }
 
   /** What is known before the engine is asked again: the runtime’s name, and the filter where it applies one. */
-  facts(spec: SandboxSpec): Pick<EngineFacts, 'runtime' | 'seccomp'> {
+  facts(spec: SandboxSpec): Pick<EngineFacts, 'runtime' | 'seccomp' | 'ownTasks'> {
     const runtime = spec.runtime ?? this.standard;
-    return { runtime, seccomp: runtimeKind(runtime).hostKernel ? this.#filter() : null };
+    const { hostKernel } = runtimeKind(runtime);
+    return { runtime, seccomp: hostKernel ? this.#filter() : null, ownTasks: hostKernel ? 0 : OWN_TASKS };
   }
 
   /** As {@link facts}, for a sandbox that is about to be made: refused where the engine does not list the runtime. */
-  async choose(spec: SandboxSpec, signal: AbortSignal): Promise<Pick<EngineFacts, 'runtime' | 'seccomp'>> {
+  async choose(spec: SandboxSpec, signal: AbortSignal): Promise<Pick<EngineFacts, 'runtime' | 'seccomp' | 'ownTasks'>> {
     try {
       this.#info ??= await this.#engine.system.info({ signal, deadlineMs: CALL_MS });
     } catch (error) {

@@ -31,7 +31,7 @@ export function compareWithEngine(
     ...configChecks(spec, details, entrypoint),
     ...namespaceChecks(facts, details.HostConfig),
     ...networkChecks(spec, facts, details.HostConfig),
-    ...limitChecks(spec, details.HostConfig),
+    ...limitChecks(spec, facts, details.HostConfig),
   ];
   const differences = checks
     .filter(([, actual, expected]) => !same(actual, expected))
@@ -121,7 +121,7 @@ function namespaceChecks(facts: EngineFacts, host: Record<string, unknown>): Che
   ];
 }
 
-function limitChecks({ limits }: SandboxSpec, host: Record<string, unknown>): Check[] {
+function limitChecks({ limits }: SandboxSpec, { ownTasks = 0 }: EngineFacts, host: Record<string, unknown>): Check[] {
   const ulimits = list(host['Ulimits']).map(limit => [
     field(limit, 'Name'),
     field(limit, 'Soft'),
@@ -131,7 +131,7 @@ function limitChecks({ limits }: SandboxSpec, host: Record<string, unknown>): Ch
     ['memory limit', host['Memory'], limits.memoryBytes],
     ['swap limit', host['MemorySwap'], limits.memoryBytes + limits.swapBytes],
     ['cpu limit', host['NanoCpus'], Math.max(1e7, Math.round(limits.cpus * 1e9))],
-    ['process limit', host['PidsLimit'], limits.pids],
+    ['process limit', host['PidsLimit'], limits.pids + ownTasks],
     ['shared memory', host['ShmSize'], Math.min(limits.memoryBytes, 64 * 1024 ** 2)],
     ['out-of-memory killer', [host['OomKillDisable'] ?? false, host['OomScoreAdj']], [false, 500]],
     [
