@@ -127,8 +127,8 @@ export class Runtimes {
   /** What is known before the engine is asked again: the runtime’s name, and the filter where it applies one. */
   facts(spec: SandboxSpec): Pick<EngineFacts, 'runtime' | 'seccomp' | 'ownTasks'> {
     const runtime = spec.runtime ?? this.standard;
-    const { hostKernel } = runtimeKind(runtime);
-    return { runtime, seccomp: hostKernel ? this.#filter() : null, ownTasks: hostKernel ? 0 : OWN_TASKS };
+    const shared = runtimeKind(runtime).hostKernel;
+    return { runtime, seccomp: shared ? this.#filter() : null, ownTasks: shared ? 0 : OWN_TASKS };
   }
 
   /** As {@link facts}, for a sandbox that is about to be made: refused where the engine does not list the runtime. */
