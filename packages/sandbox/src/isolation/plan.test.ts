@@ -170,6 +170,29 @@ describe('createRequest', () => {
     });
   });
 
+  it('publishes ports on the loopback alone, and asks for the network, name servers and runtime of the plan', () => {
+    const spec = {
+      ...plan(),
+      runtime: 'runsc',
+      dns: ['10.0.0.1'],
+      ports: [{ container: 80 }, { container: 53, host: 5353, protocol: 'udp' as const }],
+    };
+    expect(createRequest(spec, { network: 'id', runtime: 'runsc', seccomp: null, ownTasks: 64 })).toMatchObject({
+      ExposedPorts: { '80/tcp': {}, '53/udp': {} },
+      HostConfig: {
+        NetworkMode: 'id',
+        Runtime: 'runsc',
+        Dns: ['10.0.0.1'],
+        SecurityOpt: ['no-new-privileges'],
+        PidsLimit: 256 + 64,
+        PortBindings: {
+          '80/tcp': [{ HostIp: '127.0.0.1', HostPort: '' }],
+          '53/udp': [{ HostIp: '127.0.0.1', HostPort: '5353' }],
+        },
+      },
+    });
+  });
+
   it('has swap only where it was asked for, and never the engine’s “unlimited”', () => {
     expect(createRequest(plan({ limits: { swapBytes: MIB } }), engine)).toMatchObject({
       HostConfig: { MemorySwap: 513 * MIB },
