@@ -24,6 +24,7 @@ const TOP = [
   'options.ts',
   'outcome.ts',
   'repository.ts',
+  'record.ts',
   'request-check.ts',
   'run.ts',
   'running.ts',
@@ -42,7 +43,7 @@ const COMPOSITION_ROOT = 'compose.ts';
 const ROOMS = {
   contract: [],
   config: ['contract'],
-  policy: ['contract', 'config'],
+  policy: ['contract', 'config', 'workspace/within.ts'],
   workspace: ['contract', 'config'],
   // What looks like a secret is the same in an id as in a log.
   lifecycle: ['contract', 'telemetry/redact.ts'],

@@ -26,7 +26,11 @@ const REPOSITORY = 'hostile-repository.test.ts';
 /** @type {Edit[]} */
 const VERIFICATION = [
   { file: `${DOCKER}/inspection.ts`, find: '    ...compareWithEngine(spec, facts, details),\n', put: '' },
-  { file: `${DOCKER}/inspection.ts`, find: '    ...(view ? compareWithKernel(spec, view) : []),\n', put: '' },
+  {
+    file: `${DOCKER}/inspection.ts`,
+    find: '    ...(view ? compareWithKernel(spec, view) : await swappedSources(spec)),\n',
+    put: '',
+  },
 ];
 
 /**
@@ -80,8 +84,8 @@ export const PROTECTIONS = [
     'the filter allows io_uring',
     [
       `${DOCKER}/seccomp/groups.ts`,
-      "...['io_setup', 'io_destroy',",
-      "...['io_uring_setup', 'io_uring_enter', 'io_uring_register', 'io_setup', 'io_destroy',",
+      "...'inotify_init1 inotify_add_watch inotify_rm_watch'.split(' '),",
+      "...'inotify_init1 inotify_add_watch inotify_rm_watch io_uring_setup io_uring_enter io_uring_register'.split(' '),",
     ],
     [[ESCAPE, 'A7 ']],
   ),

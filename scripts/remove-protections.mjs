@@ -1,6 +1,7 @@
 // Takes each protection out in turn, in a copy of the tree, and sees that an attack test goes red. Writes docs/results/protections.md.
 //
-// Usage: node scripts/remove-protections.mjs [--only <text>] [--fresh]
+// Usage: node scripts/remove-protections.mjs [--only <text>] [--fresh] [--check]
+// With --check nothing is run: it only sees that every edit still applies, so that a protection which was rewritten is noticed.
 // What was shown before is kept in --state (a file outside the tree) and not run again unless --fresh is given or the
 // edit has changed. Needs the test engines, and root or the test user.
 // @ts-check
@@ -25,6 +26,7 @@ const { values: options } = parseArgs({
   options: {
     only: { type: 'string' },
     fresh: { type: 'boolean', default: false },
+    check: { type: 'boolean', default: false },
     state: { type: 'string', default: '/var/tmp/acode-protections.json' },
   },
 });
@@ -227,6 +229,22 @@ function table(all) {
     ...rows,
     '',
   ].join('\n');
+}
+
+/** The edits that fit the tree no longer. */
+function misfits() {
+  return PROTECTIONS.flatMap(({ name, edits }) =>
+    edits
+      .filter(({ file, find }) => readFileSync(join(ROOT, file), 'utf8').split(find).length !== 2)
+      .map(({ file, find }) => `“${name}” does not apply any more to ${file}: ${JSON.stringify(find)}`),
+  );
+}
+
+if (options.check) {
+  const found = misfits();
+  for (const misfit of found) console.error(misfit);
+  console.log(`${PROTECTIONS.length} protections, ${found.length} edits that do not apply`);
+  process.exit(found.length === 0 ? 0 : 1);
 }
 
 const known = earlier();

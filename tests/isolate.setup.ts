@@ -2,8 +2,9 @@
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { afterAll } from 'vitest';
 
 const home = mkdtempSync('/var/tmp/acode-test-home-');
 process.env['XDG_CONFIG_HOME'] = join(home, 'config');
 process.env['XDG_STATE_HOME'] = join(home, 'state');
-process.on('exit', () => rmSync(home, { recursive: true, force: true }));
+afterAll(() => rmSync(home, { recursive: true, force: true }));

@@ -82,7 +82,7 @@ export class Acode implements AsyncDisposable {
     const uid = currentUid();
     const directories = directoriesOf({ env: process.env, home: homedir(), uid });
     assertNotRoot(uid, uid === 0 && (await readAllowRoot(join(userInfo().homedir, '.config', 'acode'), uid)));
-    const host = await open(options, directories, uid, true);
+    const host = await open(options, directories, uid);
     if (uid === 0) host.telemetry.log('warn', 'opened by root, as allow_root in root’s own configuration says', {});
     return new Acode(host, options);
   }
@@ -91,7 +91,7 @@ export class Acode implements AsyncDisposable {
   static async observe(options: AcodeOptions = {}): Promise<Observer> {
     const uid = currentUid();
     const directories = directoriesOf({ env: process.env, home: homedir(), uid });
-    const acode = new Acode(await open(options, directories, uid, false), options);
+    const acode = new Acode(await open(options, directories, uid), options);
     return {
       status: () => acode.status(),
       list: () => acode.list(),
@@ -247,7 +247,7 @@ export class Acode implements AsyncDisposable {
   }
 }
 
-async function open(options: AcodeOptions, directories: Directories, uid: number, owns: boolean): Promise<OpenHost> {
+async function open(options: AcodeOptions, directories: Directories, uid: number): Promise<OpenHost> {
   if (options.pool)
     throw new AcodeError('ACODE-SBX-016', {
       what: 'AcodeOptions.pool',
@@ -256,7 +256,7 @@ async function open(options: AcodeOptions, directories: Directories, uid: number
   const machine = await loadMachinePolicy();
   const config = await configOf(options, directories);
   await ensurePrivateDirectory(directories.runtime, uid);
-  return composeHost({ options, config, machine, directories, uid, clock: options.clock ?? systemClock, owns });
+  return composeHost({ options, config, machine, directories, uid, clock: options.clock ?? systemClock });
 }
 
 /** A host beside another: the same configuration, another workspace, and nobody who listens. */
@@ -270,7 +270,7 @@ export async function openFurther(options: AcodeOptions, workspace: string, sock
     ...(configFile === undefined ? {} : { configFile }),
     ...(clock ? { clock } : {}),
   };
-  return open(own, directoriesOf({ env: process.env, home: homedir(), uid }), uid, true);
+  return open(own, directoriesOf({ env: process.env, home: homedir(), uid }), uid);
 }
 
 async function configOf(options: AcodeOptions, directories: Directories): Promise<LoadedConfig> {

@@ -13,9 +13,8 @@ import type { Backend } from './isolation/backend.ts';
 import { DockerBackend } from './isolation/docker/backend.ts';
 import { connectEngine } from './isolation/docker/connect.ts';
 import { LazyBackend } from './isolation/select.ts';
+import { Claim } from './lifecycle/claim.ts';
 import { hostIdentity } from './lifecycle/host.ts';
-import { OwnerSocket } from './lifecycle/ownership.ts';
-import { Reaper } from './lifecycle/reaper.ts';
 import { Removals } from './lifecycle/removal.ts';
 import { Session } from './lifecycle/session.ts';
 import { Slots } from './lifecycle/slots.ts';
@@ -40,8 +39,6 @@ export interface Composition {
   readonly directories: Directories;
   readonly uid: number;
   readonly clock: Clock;
-  /** Whether it will own sandboxes; one that only looks owns nothing. */
-  readonly owns: boolean;
 }
 
 const MOST_CONCURRENT = 16;
@@ -56,7 +53,6 @@ export async function composeHost({
   directories,
   uid,
   clock,
-  owns,
 }: Composition): Promise<OpenHost> {
   const settings = settingsOf(config.config);
   const identity = await hostIdentity(directories.runtime);
@@ -64,10 +60,9 @@ export async function composeHost({
   const telemetry = new Telemetry({ clock, logger: options.logger, metrics: options.metrics, session: session.id });
   const bus = new Bus(error => telemetry.log('error', 'an event listener failed', { reason: String(error) }));
   const reports = new ContainerReports(telemetry, bus);
-  const ownership = owns ? await OwnerSocket.listen(directories.runtime, session.owner) : null;
+  const claim = new Claim({ runtimeDirectory: directories.runtime, owner: session.owner, uid, host: identity });
   const background = new Background();
   const logs = new SavedLogs(directories.state, uid, settings.keepOutputDays ?? 0);
-  let reaper: Reaper | null = null;
   const stop = new AbortController();
   const lazy = new LazyBackend(connect, stop.signal);
   const removals = new Removals({
@@ -101,6 +96,7 @@ export async function composeHost({
     closing: stop.signal,
     backend: () => lazy.get(),
     capability: () => lazy.capability(),
+    claim: async () => claim.take((await lazy.get()).socket),
     close,
   };
 
@@ -108,11 +104,6 @@ export async function composeHost({
     const { engine, source } = await connectEngine(options.engine?.socket ?? settings.engineSocket, signal);
     const { socketPath, apiVersion } = engine.connection;
     telemetry.log('debug', 'engine found', { socket: socketPath, source, apiVersion });
-    // Before anything can be made: from here on, whatever becomes of this process, somebody cleans up.
-    if (ownership) {
-      const { owner } = session;
-      reaper ??= Reaper.start({ engineSocket: socketPath, owner, uid, host: identity, ownerSocket: ownership.path });
-    }
     return new DockerBackend({
       engine,
       source,
@@ -137,10 +128,7 @@ export async function composeHost({
     const networks = await lazy.close();
     for (const { id, reason } of networks)
       telemetry.log('warn', 'network could not be removed', { networkId: id, reason });
-    // What could not be removed is left to the reaper, which takes it up when nobody tells it otherwise.
-    if (removals.left.length + networks.length === 0) reaper?.dismiss();
-    else reaper?.release();
-    await ownership?.close();
+    await claim.giveUp(removals.left.length + networks.length > 0);
   }
 }
 

@@ -50,6 +50,8 @@ export interface Host {
   readonly closing: AbortSignal;
   /** The backend, connected at first use. */
   backend(): Promise<Backend>;
+  /** Makes this session the owner of what it makes; before its first sandbox, and once. */
+  claim(): Promise<void>;
   /** What the backend can do, asked once. */
   capability(): Promise<Capability>;
 }

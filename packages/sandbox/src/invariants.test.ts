@@ -355,17 +355,14 @@ async function throughThePipe(input: Generated): Promise<Outcome | null> {
   try {
     const layers = layersOf(input);
     const policy = resolvePolicy(input.request, layers, { caller: { uid: 1001, gid: 1001 }, cpus: 2 });
-    const workspace = await validateWorkspace(tree.project, tree.directories);
+    const workspace = await validateWorkspace(tree.project, tree.directories, { engineSocket: '/var/run/docker.sock' });
     const { mounts } = await planMounts({
       workspace,
       target: WORKSPACE_TARGET,
       readOnly: policy.workspace.value === 'readonly',
       additional: policy.mounts.value,
       hostRoots: policy.hostRoots.value,
-      directories: tree.directories,
-      engineSocket: '/var/run/docker.sock',
       uid: process.getuid?.() ?? 0,
-      environment: {},
     });
     const facts = {
       reference: policy.image.value,

@@ -17,7 +17,8 @@ import { resolvePolicy } from './policy/resolve.ts';
 import { decideRuntime } from './policy/runtime.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './request-check.ts';
-import { Running, cancelled, printable } from './running.ts';
+import { printable } from './record.ts';
+import { Running, cancelled } from './running.ts';
 import type { Planned, RunningParts } from './running.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
@@ -35,7 +36,8 @@ interface PlanFor {
 async function plan(host: Host, request: RunRequest, of: PlanFor, signal: AbortSignal): Promise<Planned> {
   const backend = await host.backend();
   const capability = await host.capability();
-  const workspace = await validateWorkspace(await workspaceOf(host), host.directories);
+  const around = { engineSocket: backend.socket, environment: process.env };
+  const workspace = await validateWorkspace(await workspaceOf(host), host.directories, around);
   const layers = await layersFor(host, workspace.root);
   const resolved = resolvePolicy(request.policy ?? {}, layers, { caller: host.caller, cpus: capability.cpus });
   const { level, runtime } = decideRuntime(resolved, capability);
@@ -57,8 +59,6 @@ async function plan(host: Host, request: RunRequest, of: PlanFor, signal: AbortS
     readOnly: policy.workspace.value === 'readonly',
     additional: policy.mounts.value,
     hostRoots: policy.hostRoots.value,
-    directories: host.directories,
-    engineSocket: backend.socket,
     uid: host.uid,
   });
   return { policy, spec: planSandbox(policy, { level, image, mounts }, identify), notes };
@@ -162,6 +162,7 @@ async function obtain(
   signal: AbortSignal,
 ): Promise<WaitingSandbox> {
   const backend = await host.backend();
+  await host.claim();
   const sandbox = await backend.prepare(spec, signal);
   try {
     await sandbox.verify(signal);

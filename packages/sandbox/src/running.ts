@@ -16,9 +16,9 @@ import type { Supervised } from './isolation/supervise.ts';
 import type { Capture } from './output/capture.ts';
 import { partialResult, resultOf } from './outcome.ts';
 import type { OutcomeParts } from './outcome.ts';
+import { recordDenials, recordResult } from './record.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
-import { redact, redactArguments } from './telemetry/redact.ts';
 import { changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
 
 /** Everything that was decided before a sandbox exists. */
@@ -51,9 +51,6 @@ export interface RunningParts {
   readonly cwd: string;
   readonly nonce: string;
 }
-
-// As many as a reader of the log looks at; all of them are in the result.
-const SHOWN_CHANGES = 20;
 
 /** A command under way. */
 export class Running implements RunningCommand {
@@ -124,7 +121,7 @@ export class Running implements RunningCommand {
       // That a command never started is the sandbox’s own claim, and a command can make it. What it left shows that it did.
       if (ending.neverStarted && !leftSomething(result)) throw this.#neverStarted(ending.neverStarted);
       this.#deny(result, ending);
-      this.#observe(result);
+      recordResult(this.#parts, result);
       return result;
     } catch (error) {
       const failure = signal.aborted ? this.#withPartialResult(error) : error;
@@ -175,11 +172,11 @@ export class Running implements RunningCommand {
     };
   }
 
-  // What was denied goes into the result, each with the way on, and into the log.
+  // What was denied goes into the result, each with the way on.
   #deny(result: RunResult, { oomKilled, pidsRefused }: Ending): void {
-    const { host, operation, planned, cwd } = this.#parts;
-    const { sandboxId, exitCode, stderr, timedOut } = result;
-    const { network, other } = denialsOf({
+    const { planned, cwd } = this.#parts;
+    const { exitCode, stderr, timedOut } = result;
+    const denials = denialsOf({
       policy: planned.policy,
       spec: planned.spec,
       cwd,
@@ -191,78 +188,15 @@ export class Running implements RunningCommand {
       droppedBytes: result.dropped.stdout + result.dropped.stderr,
       networkCut: this.#networkLimit.cut,
     });
-    result.denials = [...network, ...other];
-    for (const denial of result.denials) operation.step('warn', `denied: ${denial.rule}`, { sandboxId, ...denial });
-    for (const { rule, detail } of network) {
-      host.telemetry.increment(METRICS.networkDenied);
-      host.bus.emit('NetworkDenied', operation.correlationId, new Date(host.telemetry.clock.now()), {
-        sandboxId,
-        rule,
-        ...(detail === undefined ? {} : { detail }),
-      });
-    }
+    result.denials = [...denials.network, ...denials.other];
+    recordDenials(this.#parts, result.sandboxId, denials);
   }
 
   // The removal has begun and kills what the command left running, so the wait for the end of it all is short.
   async #lookForRisk(result: RunResult): Promise<void> {
-    const { host, operation, planned, sinceMs } = this.#parts;
+    const { host, planned, sinceMs } = this.#parts;
     const ended = { mounts: planned.spec.mounts, sinceMs, dead: this.#execution.dead };
-    const changes = await changesOfRun(ended, host.telemetry.clock);
-    result.riskyChanges = changes;
-    if (changes.length === 0) return;
-    operation.step('warn', 'the run left things in the workspace that programs on this host might execute or follow', {
-      sandboxId: result.sandboxId,
-      count: changes.length,
-      riskyChanges: changes.slice(0, SHOWN_CHANGES),
-    });
-  }
-
-  #observe(result: RunResult): void {
-    const { host, operation, command, planned } = this.#parts;
-    const now = host.telemetry.clock.now();
-    host.telemetry.observe(METRICS.execute, result.durationMs);
-    if (result.oomKilled) host.telemetry.increment(METRICS.oom);
-    const { sandboxId, limitExceeded, exitCode } = result;
-    if (limitExceeded) {
-      host.telemetry.increment(METRICS.limits, { limit: limitExceeded });
-      operation.step('warn', `limit exceeded: ${limitExceeded}`, { sandboxId, limit: limitExceeded });
-      host.bus.emit('LimitExceeded', operation.correlationId, new Date(now), { sandboxId, limit: limitExceeded });
-    }
-    host.bus.emit('ContainerExited', operation.correlationId, new Date(now), {
-      sandboxId,
-      containerId: result.containerId ?? '',
-      exitCode,
-    });
-    operation.step('info', 'container stopped', { sandboxId, containerId: result.containerId, exitCode });
-    operation.succeed({
-      exitCode,
-      timedOut: result.timedOut,
-      oomKilled: result.oomKilled,
-      limitExceeded,
-      runMs: result.durationMs,
-      usage: result.usage,
-      dropped: result.dropped,
-      denials: result.denials.map(({ rule }) => rule),
-      riskyChanges: result.riskyChanges.length,
-    });
-    if (!host.savedLogs) return;
-    const text = printable(command);
-    const log = {
-      name: planned.spec.identity.name,
-      sandboxId,
-      command: typeof text === 'string' ? text : text.join(' '),
-      endedAt: new Date(now).toISOString(),
-      exitCode,
-      stdout: result.stdout,
-      stderr: result.stderr,
-      dropped: result.dropped,
-    };
-    const saving = host.savedLogs
-      .save(log, now)
-      .catch((error: unknown) =>
-        operation.step('warn', 'the output of the run could not be kept', { reason: String(error) }),
-      );
-    host.keep(saving);
+    result.riskyChanges = await changesOfRun(ended, host.telemetry.clock);
   }
 
   #withPartialResult(error: unknown): AcodeError {
@@ -312,11 +246,6 @@ export class Running implements RunningCommand {
 export function cancelled(error: unknown): AcodeError {
   const known = error instanceof AcodeError && error.is('ACODE-SBX-014');
   return known ? error : new AcodeError('ACODE-SBX-014', {}, { cause: error });
-}
-
-/** A command as logs may show it. */
-export function printable(command: Command): string | string[] {
-  return typeof command === 'string' ? redact(command) : redactArguments(command);
 }
 
 function leftSomething({ riskyChanges }: RunResult): boolean {

@@ -1,6 +1,6 @@
 // What a repository’s own configuration may do: tighten, ask within the ceilings, and loosen only what the user trusted it with.
 
-import { isAbsolute, relative, resolve, sep } from 'node:path';
+import { resolve } from 'node:path';
 import { repositoryRule } from '../config/keys.ts';
 import type { RepositoryConfig } from '../config/repository.ts';
 import type { Config } from '../config/schema.ts';
@@ -9,6 +9,7 @@ import { isAtLeast } from '../contract/levels.ts';
 import type { Layers } from './layers.ts';
 import { resolveMode } from './layers.ts';
 import { runtimeStrength } from './named-runtime.ts';
+import { isWithin } from '../workspace/within.ts';
 
 /** A key of a repository’s file that counts only once the user trusted the file. */
 export interface TrustKey {
@@ -130,8 +131,7 @@ const MOUNT_REMEDY =
 
 function isInside(source: string, root: string): boolean {
   if (source.includes('\0') || source.includes('\\')) return false;
-  const way = relative(root, resolve(root, source));
-  return way === '' || (way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way));
+  return isWithin(resolve(root, source), root);
 }
 
 function refused(repository: RepositoryConfig, key: string, rule: string, remedy: string): AcodeError {

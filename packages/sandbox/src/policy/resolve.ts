@@ -1,6 +1,5 @@
 // Step 1 of the pipe: the layers and the request become one effective policy in which every value knows who set it.
 
-import { isAbsolute, relative, sep } from 'node:path';
 import type { z } from 'zod';
 import { issueText } from '../config/issue-text.ts';
 import { LEAST_MEMORY, NONSENSE_BYTES } from '../config/values.ts';
@@ -19,6 +18,7 @@ import { resolveNetwork } from './network.ts';
 import { DEFAULT_IMAGE } from './profiles.ts';
 import { checkRepository } from './repository.ts';
 import { resolveRuntime } from './named-runtime.ts';
+import { isWithin } from '../workspace/within.ts';
 
 /** What resolving needs to know about the caller and the machine. */
 export interface ResolveHost {
@@ -185,11 +185,6 @@ function resolveHostRoots({ machine, user }: Layers, mounts: Sourced<unknown>): 
     limit.flatMap(outer => (isWithin(root, outer) ? [root] : isWithin(outer, root) ? [outer] : [])),
   );
   return { value: [...new Set(value)], layer: 'machine', where: placeOf(machine, key) };
-}
-
-function isWithin(path: string, root: string): boolean {
-  const way = relative(root, path);
-  return way === '' || (way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way));
 }
 
 function resolveUser(request: PolicyInput, layers: Layers, caller: UserId): Sourced<UserId> {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Directories } from '../config/directories.ts';
 import { locateWorkspace, validateWorkspace, workdirFor } from './locate.ts';
-import { isWithin } from './places.ts';
+import { isWithin } from './within.ts';
 
 let base: string;
 let own: Directories;

@@ -6,12 +6,16 @@ import { AcodeError } from '../contract/errors.ts';
 import type { MountViolation } from '../contract/errors.ts';
 import type { FileIdentity } from '../contract/spec.ts';
 import type { Directories } from '../config/directories.ts';
-import { isWithin, knownPlaces, trespass } from './places.ts';
+import { knownPlaces, trespass } from './places.ts';
+import type { PlaceFacts, Places } from './places.ts';
+import { isWithin } from './within.ts';
 
 /** A directory that was checked, and which one it was. */
 export interface Workspace {
   readonly root: string;
   readonly identity: FileIdentity;
+  /** The places of the host it was held against; whatever else is mounted is held against the same. */
+  readonly places: Places;
 }
 
 /** The nearest ancestor of `from` that holds `.agent/config.yml` or `.git`, else `from` itself. */
@@ -24,15 +28,23 @@ export async function locateWorkspace(from: string): Promise<string> {
   }
 }
 
-/** Resolves a workspace to the real directory and refuses one that would give a sandbox more than a project. */
-export async function validateWorkspace(path: string, own: Directories): Promise<Workspace> {
-  const root = await real(path);
+/**
+ * Resolves a workspace to the real directory and refuses one that would give a sandbox more than a project.
+ *
+ * @param more the engine’s socket, and the environment that says where agents listen.
+ */
+export async function validateWorkspace(
+  path: string,
+  directories: Directories,
+  more: Partial<Omit<PlaceFacts, 'directories'>> = {},
+): Promise<Workspace> {
+  const [root, places] = await Promise.all([real(path), knownPlaces({ environment: {}, ...more, directories })]);
   // Not followed: a link that has taken the place of the directory since it was resolved must not lend it its identity.
   const found = await lstat(root);
   if (!found.isDirectory()) throw refuse(path, 'NotADirectory', 'it is not a directory');
-  const broken = trespass(root, await knownPlaces({ directories: own, environment: {} }));
+  const broken = trespass(root, places);
   if (broken) throw refuse(root, broken.violation, broken.reason);
-  return { root, identity: { device: found.dev, inode: found.ino } };
+  return { root, identity: { device: found.dev, inode: found.ino }, places };
 }
 
 /** The directory inside the sandbox for a `cwd` relative to the workspace. */
@@ -61,7 +73,8 @@ async function real(path: string): Promise<string> {
   }
 }
 
-async function exists(path: string): Promise<boolean> {
+/** Whether there is anything at a path, be it a link that leads nowhere. */
+export async function exists(path: string): Promise<boolean> {
   try {
     await lstat(path);
     return true;

@@ -28,28 +28,28 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(base, { recursive: true, force: true }));
 
-async function plan(change: Partial<MountFacts> = {}) {
+type Change = Partial<MountFacts> & { readonly environment?: Record<string, string> };
+
+async function plan({ environment = {}, ...change }: Change = {}) {
   const directories = {
     home,
     config: join(home, '.config/acode'),
     state: join(home, '.local/state/acode'),
     runtime: join(base, 'run/acode'),
   };
+  const engineSocket = join(base, 'engine/docker.sock');
   return planMounts({
-    workspace: await validateWorkspace(project, directories),
+    workspace: await validateWorkspace(project, directories, { engineSocket, environment }),
     target: '/workspace',
     readOnly: false,
     additional: [],
     hostRoots: [shared],
-    directories,
-    engineSocket: join(base, 'engine/docker.sock'),
     uid,
-    environment: {},
     ...change,
   });
 }
 
-function mount(source: string, more: { target?: string; readOnly?: boolean } = {}, change: Partial<MountFacts> = {}) {
+function mount(source: string, more: { target?: string; readOnly?: boolean } = {}, change: Change = {}) {
   return plan({ additional: [{ source, target: '/mnt/data', ...more }], ...change });
 }
 

@@ -1,17 +1,16 @@
 // What of the host a sandbox gets: the workspace, its protected parts over it, and further directories, each validated.
 
 import { basename, dirname } from 'node:path';
-import type { Directories } from '../config/directories.ts';
 import type { MountRequest } from '../contract/policy.ts';
 import type { MountSpec } from '../contract/spec.ts';
 import type { Workspace } from './locate.ts';
-import { isWithin, knownPlaces, nearestReal, trespass } from './places.ts';
-import type { Places } from './places.ts';
+import { nearestReal } from './places.ts';
 import { protectPart, protectParts, protectedPaths } from './protected-paths.ts';
 import { refusal } from './refusal.ts';
 import { refuseSockets, validateSource } from './source.ts';
 import type { SourceRules } from './source.ts';
 import { refuseOverlap, validateTarget } from './target.ts';
+import { isWithin } from './within.ts';
 import { findWorktree } from './worktree.ts';
 
 /** What mounts are planned from. */
@@ -23,13 +22,7 @@ export interface MountFacts {
   readonly additional: readonly MountRequest[];
   /** Directories outside the workspace that the user allows mounts from. */
   readonly hostRoots: readonly string[];
-  /** acode’s own directories. */
-  readonly directories: Directories;
-  /** The engine’s socket. */
-  readonly engineSocket: string;
   readonly uid: number;
-  /** Where to look for the sockets of agents; this process’s own environment unless told otherwise. */
-  readonly environment?: Readonly<Record<string, string | undefined>>;
 }
 
 /** The mounts of a sandbox, in the order they are made. */
@@ -42,29 +35,18 @@ export interface MountPlan {
 /** Validates everything a sandbox is to be given; throws ACODE-SBX-003 at the first thing it may not have. */
 export async function planMounts(facts: MountFacts): Promise<MountPlan> {
   const { workspace, target, readOnly } = facts;
-  const { directories, engineSocket, environment = process.env } = facts;
-  const [places, roots] = await Promise.all([
-    knownPlaces({ directories, engineSocket, environment }),
-    Promise.all(facts.hostRoots.map(nearestReal)),
-  ]);
-  await checkWorkspace(workspace.root, places);
-  const { root } = workspace;
+  const { root, places } = workspace;
+  const roots = await Promise.all(facts.hostRoots.map(nearestReal));
+  await refuseSockets(root);
   const protecting = readOnly ? [] : await protectParts(root, target);
   const additional = await planAdditional(facts, { places, workspace: root, roots });
-  const git = await planGit(facts, places, roots, additional);
+  const git = await planGit(facts, roots, additional);
   const own: MountSpec = { purpose: 'workspace', source: root, target, readOnly, identity: workspace.identity };
   return { mounts: [own, ...protecting, ...git.mounts, ...additional], notes: git.notes };
 }
 
-async function checkWorkspace(root: string, places: Places): Promise<void> {
-  const broken = trespass(root, places);
-  if (broken) throw refusal(root, broken.violation, broken.reason);
-  await refuseSockets(root);
-}
-
 async function planGit(
-  { workspace: { root }, target, readOnly, hostRoots, uid }: MountFacts,
-  places: Places,
+  { workspace: { root, places }, target, readOnly, hostRoots, uid }: MountFacts,
   roots: readonly string[],
   additional: readonly MountSpec[],
 ): Promise<MountPlan> {

@@ -3,9 +3,10 @@
 import { lstatSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
 import { userInfo } from 'node:os';
-import { dirname, isAbsolute, join, relative, sep } from 'node:path';
+import { dirname, isAbsolute, join, relative } from 'node:path';
 import type { MountViolation } from '../contract/errors.ts';
 import type { Directories } from '../config/directories.ts';
+import { isWithin } from './within.ts';
 
 /** Why a path may not be given to a sandbox. */
 export interface Trespass {
@@ -168,12 +169,6 @@ export function trespass(path: string, { homes, closed }: Places): Trespass | nu
   }
   const met = closed.find(place => isWithin(path, place.path) || isWithin(place.path, path));
   return met ? { violation: met.violation, reason: met.reason } : null;
-}
-
-/** Whether `path` is `root` or lies below it, by path segments. */
-export function isWithin(path: string, root: string): boolean {
-  const way = relative(root, path);
-  return way === '' || (way !== '..' && !way.startsWith(`..${sep}`) && !way.startsWith(sep));
 }
 
 /** The real path of what exists, with the rest of the name after it. */

@@ -4,9 +4,10 @@ import type { Stats } from 'node:fs';
 import { lstat, opendir, realpath } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { FileIdentity } from '../contract/spec.ts';
-import { isWithin, trespass } from './places.ts';
+import { trespass } from './places.ts';
 import type { Places } from './places.ts';
 import { refusal } from './refusal.ts';
+import { isWithin } from './within.ts';
 
 /** A source that was checked, and which file or directory it was. */
 export interface Source {

@@ -1,8 +1,8 @@
 // Where mounts may appear inside a sandbox: never over what the runtime, the image or acode itself relies on.
 
 import { posix } from 'node:path';
-import { isWithin } from './places.ts';
 import { refusal } from './refusal.ts';
+import { isWithin } from './within.ts';
 
 // A mount over the kernel’s own file systems is how runtimes were broken out of.
 const KERNEL = ['/proc', '/sys', '/dev'];

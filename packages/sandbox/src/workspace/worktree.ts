@@ -6,10 +6,11 @@ import type { Stats } from 'node:fs';
 import { lstat, open, realpath } from 'node:fs/promises';
 import { basename, dirname, join, posix, resolve } from 'node:path';
 import type { MountSpec } from '../contract/spec.ts';
-import { isWithin, trespass } from './places.ts';
+import { trespass } from './places.ts';
 import type { Places } from './places.ts';
 import { identityOf } from './source.ts';
 import { repositoryTargetProblem } from './target.ts';
+import { isWithin } from './within.ts';
 
 /** What a worktree is judged by. */
 export interface WorktreeFacts {

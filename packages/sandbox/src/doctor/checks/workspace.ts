@@ -29,15 +29,13 @@ export async function workspaceChecks(facts: WorkspaceFacts): Promise<Check[]> {
 async function accepted({ path, directories, socket, uid }: WorkspaceFacts): Promise<Check> {
   const title = 'Workspace';
   try {
-    const workspace = await validateWorkspace(path, directories);
+    const workspace = await validateWorkspace(path, directories, { engineSocket: socket, environment: process.env });
     const { notes } = await planMounts({
       workspace,
       target: '/workspace',
       readOnly: false,
       additional: [],
       hostRoots: [],
-      directories,
-      engineSocket: socket,
       uid,
     });
     if (notes.length === 0) return ok('workspace', title, workspace.root);

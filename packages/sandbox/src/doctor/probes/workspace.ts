@@ -1,10 +1,11 @@
 // Group C: what a command can leave in the workspace for tools on the host to run or follow.
 
-import { lstat, readFile, stat } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { RunResult } from '../../contract/result.ts';
 import { TerminalSanitiser } from '../../output/terminal.ts';
+import { exists } from '../../workspace/locate.ts';
 import type { Outcome, Trial } from '../trial.ts';
 
 const REPOSITORY = {
@@ -211,15 +212,6 @@ export const hostileOutput: Trial = {
     };
   },
 };
-
-async function exists(path: string): Promise<boolean> {
-  try {
-    await lstat(path);
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 async function hasSetuid(path: string): Promise<boolean> {
   try {

@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { MANAGED } from '../../lifecycle/labels.ts';
-import { isWithin } from '../../workspace/places.ts';
+import { isWithin } from '../../workspace/within.ts';
 import type { ContainerDetails, ContainerSummary } from './engine/containers.ts';
 import type { Engine } from './engine/index.ts';
 import { engineFailure } from './failure.ts';

@@ -3,7 +3,7 @@
 import { lstat, readFile, readlink } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import type { FileIdentity, SandboxSpec } from '../../contract/spec.ts';
-import { isWithin } from '../../workspace/places.ts';
+import { isWithin } from '../../workspace/within.ts';
 
 /** One line of mountinfo. */
 export interface KernelMount {

@@ -164,18 +164,10 @@ export class SandboxNetworks {
     return found.map(({ Id }) => Id);
   }
 
-  // A container that is being removed still holds the network for a moment.
   async #remove(id: string, attempts: number): Promise<NetworkLeft | null> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        await this.#engine.networks.remove(id, { signal: AbortSignal.timeout(CALL_MS), deadlineMs: CALL_MS });
-        this.#made.delete(id);
-        return null;
-      } catch (error) {
-        if (attempt >= attempts) return { id, reason: reasonOf(error) };
-      }
-      await this.#pause(REMOVAL_PAUSE_MS * 2 ** attempt);
-    }
+    const left = await removeNetwork(this.#engine, id, attempts, ms => this.#pause(ms));
+    if (left === null) this.#made.delete(id);
+    return left;
   }
 
   #pause(ms: number): Promise<void> {
@@ -192,6 +184,24 @@ export class SandboxNetworks {
       throw new AcodeError('ACODE-SBX-005', { network: name, rule, setBy: 'the built-in rules', remedy });
     }
     return { id: network?.Id ?? '', name };
+  }
+}
+
+/** Removes a network; what could not be removed comes back. A container that is being removed still holds it for a moment. */
+export async function removeNetwork(
+  engine: Engine,
+  id: string,
+  attempts: number,
+  pause: (ms: number) => Promise<void>,
+): Promise<NetworkLeft | null> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await engine.networks.remove(id, { signal: AbortSignal.timeout(CALL_MS), deadlineMs: CALL_MS });
+      return null;
+    } catch (error) {
+      if (attempt >= attempts) return { id, reason: reasonOf(error) };
+    }
+    await pause(REMOVAL_PAUSE_MS * 2 ** attempt);
   }
 }
 
@@ -262,7 +272,8 @@ export function assertManaged(network: NetworkDetails, spec: SandboxSpec): void 
   });
 }
 
-function ownership({ identity }: SandboxSpec): Record<string, string> {
+/** The labels that say whose a network is. */
+export function ownership({ identity }: SandboxSpec): Record<string, string> {
   return {
     [MANAGED]: 'true',
     ...Object.fromEntries(OWNERSHIP.map(label => [label, identity.labels[label] ?? ''])),

@@ -5,7 +5,7 @@
 
 import type { SecurityViolation } from '../../contract/errors.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
-import { isWithin } from '../../workspace/places.ts';
+import { isWithin } from '../../workspace/within.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import type { EngineFacts } from './request.ts';
 import type { ContainerDetails } from './engine/containers.ts';

@@ -5,20 +5,18 @@
 
 import { randomBytes } from 'node:crypto';
 import type { SandboxSpec } from '../../contract/spec.ts';
-import { MANAGED } from '../../lifecycle/labels.ts';
 import type { CommandIo, Execution, WaitingSandbox, Weakening } from '../backend.ts';
 import type { Handover } from '../handover/script.ts';
 import type { RequestBuilder } from './creation.ts';
 import type { Engine } from './engine/index.ts';
+import { ownership, removeNetwork } from './networks.ts';
 
 type Fields = Record<string, unknown>;
 type Edit = (request: Fields, host: Fields, spec: SandboxSpec) => void;
 
 const CALL_MS = 10_000;
-const REMOVAL_ATTEMPTS = 8;
-const REMOVAL_PAUSE_MS = 150;
+const REMOVAL_ATTEMPTS = 6;
 const MEBIBYTE = 1024 ** 2;
-const OWNERSHIP = ['acode.session', 'acode.owner', 'acode.host', 'acode.uid', 'acode.created', 'acode.expires'];
 
 // What is raised stays bounded: a control must not be able to hurt the host it runs on.
 const EDITS: Readonly<Record<Exclude<Weakening, 'network' | 'verification'>, Edit>> = {
@@ -100,21 +98,12 @@ export class Weakness implements AsyncDisposable {
     const id = await this.#network?.catch(() => null);
     this.#network = null;
     if (!id) return;
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        await this.#engine.networks.remove(id, { signal: AbortSignal.timeout(CALL_MS), deadlineMs: CALL_MS });
-        return;
-      } catch (error) {
-        // A container that is being removed still holds the network for a moment.
-        if (attempt >= REMOVAL_ATTEMPTS) throw error;
-      }
-      await new Promise(resolve => setTimeout(resolve, REMOVAL_PAUSE_MS * attempt));
-    }
+    // One that is left is found by its labels, like every other.
+    await removeNetwork(this.#engine, id, REMOVAL_ATTEMPTS, ms => new Promise(resolve => setTimeout(resolve, ms)));
   }
 
   // Internal: what a control sends stays between its own sandboxes and this host.
-  #makeNetwork({ identity }: SandboxSpec): Promise<string> {
-    const labels = Object.fromEntries(OWNERSHIP.map(label => [label, identity.labels[label] ?? '']));
+  #makeNetwork(spec: SandboxSpec): Promise<string> {
     const body = {
       Name: `acode-doctor-${randomBytes(6).toString('hex')}`,
       CheckDuplicate: true,
@@ -122,7 +111,7 @@ export class Weakness implements AsyncDisposable {
       Internal: true,
       Attachable: false,
       EnableIPv6: false,
-      Labels: { ...labels, [MANAGED]: 'true' },
+      Labels: ownership(spec),
     };
     return this.#engine.networks.create(body, { signal: AbortSignal.timeout(CALL_MS), deadlineMs: CALL_MS });
   }

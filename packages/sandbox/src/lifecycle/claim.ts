@@ -1,0 +1,44 @@
+// The claim of a session on what it makes: taken before its first sandbox, given up when the last one is gone.
+
+import { OwnerSocket } from './ownership.ts';
+import { Reaper } from './reaper.ts';
+import type { ReaperTask } from './reaper.ts';
+
+/** Whose claim it is. */
+export interface ClaimOptions extends Pick<ReaperTask, 'owner' | 'uid' | 'host'> {
+  readonly runtimeDirectory: string;
+}
+
+/** The claim of one session. A host that makes nothing never takes it, and costs neither a socket nor a process. */
+export class Claim {
+  readonly #options: ClaimOptions;
+  #taken: Promise<{ readonly socket: OwnerSocket; readonly reaper: Reaper }> | null = null;
+
+  constructor(options: ClaimOptions) {
+    this.#options = options;
+  }
+
+  /** Shows that the owner lives and sees to it that somebody cleans up after it, whatever becomes of this process. */
+  async take(engineSocket: string): Promise<void> {
+    this.#taken ??= this.#take(engineSocket).catch((error: unknown) => {
+      this.#taken = null;
+      throw error;
+    });
+    await this.#taken;
+  }
+
+  /** Gives the claim up. What is left of the session, if anything, is the reaper’s from now on. */
+  async giveUp(isAnythingLeft: boolean): Promise<void> {
+    const taken = await this.#taken?.catch(() => null);
+    if (!taken) return;
+    if (isAnythingLeft) taken.reaper.release();
+    else taken.reaper.dismiss();
+    await taken.socket.close();
+  }
+
+  async #take(engineSocket: string): Promise<{ socket: OwnerSocket; reaper: Reaper }> {
+    const { runtimeDirectory, ...whose } = this.#options;
+    const socket = await OwnerSocket.listen(runtimeDirectory, whose.owner);
+    return { socket, reaper: Reaper.start({ ...whose, engineSocket, ownerSocket: socket.path }) };
+  }
+}

@@ -1,0 +1,93 @@
+// Step 9 of the pipe: what became of a run, for the log, the metrics, those who listen, and whoever reads its output later.
+
+import type { Command } from './contract/command.ts';
+import type { RunResult } from './contract/result.ts';
+import type { Denials } from './denials.ts';
+import type { RunningParts } from './running.ts';
+import { METRICS } from './telemetry/operation.ts';
+import { redact, redactArguments } from './telemetry/redact.ts';
+
+// As many as a reader of the log looks at; all of them are in the result.
+const SHOWN_CHANGES = 20;
+
+/** Tells what was denied, the network apart because it is counted apart. */
+export function recordDenials({ host, operation }: RunningParts, sandboxId: string, { network, other }: Denials): void {
+  for (const denial of [...network, ...other])
+    operation.step('warn', `denied: ${denial.rule}`, { sandboxId, ...denial });
+  for (const { rule, detail } of network) {
+    host.telemetry.increment(METRICS.networkDenied);
+    host.bus.emit('NetworkDenied', operation.correlationId, new Date(host.telemetry.clock.now()), {
+      sandboxId,
+      rule,
+      ...(detail === undefined ? {} : { detail }),
+    });
+  }
+}
+
+/** Tells how a command ended, in one canonical event, and keeps what it printed. */
+export function recordResult(parts: RunningParts, result: RunResult): void {
+  const { host, operation } = parts;
+  const at = new Date(host.telemetry.clock.now());
+  host.telemetry.observe(METRICS.execute, result.durationMs);
+  if (result.oomKilled) host.telemetry.increment(METRICS.oom);
+  const { sandboxId, limitExceeded, exitCode } = result;
+  if (limitExceeded) {
+    host.telemetry.increment(METRICS.limits, { limit: limitExceeded });
+    operation.step('warn', `limit exceeded: ${limitExceeded}`, { sandboxId, limit: limitExceeded });
+    host.bus.emit('LimitExceeded', operation.correlationId, at, { sandboxId, limit: limitExceeded });
+  }
+  recordRisk(parts, result);
+  host.bus.emit('ContainerExited', operation.correlationId, at, {
+    sandboxId,
+    containerId: result.containerId ?? '',
+    exitCode,
+  });
+  operation.step('info', 'container stopped', { sandboxId, containerId: result.containerId, exitCode });
+  operation.succeed({
+    exitCode,
+    timedOut: result.timedOut,
+    oomKilled: result.oomKilled,
+    limitExceeded,
+    runMs: result.durationMs,
+    usage: result.usage,
+    dropped: result.dropped,
+    denials: result.denials.map(({ rule }) => rule),
+    riskyChanges: result.riskyChanges.length,
+  });
+  keepOutput(parts, result, at);
+}
+
+/** A command as logs may show it. */
+export function printable(command: Command): string | string[] {
+  return typeof command === 'string' ? redact(command) : redactArguments(command);
+}
+
+function recordRisk({ operation }: RunningParts, { sandboxId, riskyChanges }: RunResult): void {
+  if (riskyChanges.length === 0) return;
+  operation.step('warn', 'the run left things in the workspace that programs on this host might execute or follow', {
+    sandboxId,
+    count: riskyChanges.length,
+    riskyChanges: riskyChanges.slice(0, SHOWN_CHANGES),
+  });
+}
+
+function keepOutput({ host, operation, command, planned }: RunningParts, result: RunResult, at: Date): void {
+  if (!host.savedLogs) return;
+  const text = printable(command);
+  const log = {
+    name: planned.spec.identity.name,
+    sandboxId: result.sandboxId,
+    command: typeof text === 'string' ? text : text.join(' '),
+    endedAt: at.toISOString(),
+    exitCode: result.exitCode,
+    stdout: result.stdout,
+    stderr: result.stderr,
+    dropped: result.dropped,
+  };
+  const saving = host.savedLogs
+    .save(log, at.getTime())
+    .catch((error: unknown) =>
+      operation.step('warn', 'the output of the run could not be kept', { reason: String(error) }),
+    );
+  host.keep(saving);
+}
