@@ -3,6 +3,21 @@ import { defineConfig } from 'vitest/config';
 // Tests of the library run on its sources, so that coverage is of them; tests/packaging runs what is really published.
 const alias = { '@acode/sandbox': new URL('packages/sandbox/src/index.ts', import.meta.url).pathname };
 
+// These measure time or memory, or break things on purpose: nothing else may run beside them.
+const ALONE = [
+  'tests/{engine-client,engine-trouble,exits,faults,ownership}/**/*.test.ts',
+  'tests/{attacks/resources,cli/streams,cli/engine-faults}.test.ts',
+];
+
+// What needs an engine.
+const real = {
+  include: ['tests/**/*.test.ts'],
+  testTimeout: 60_000,
+  hookTimeout: 60_000,
+  globalSetup: ['tests/engines.setup.ts'],
+  setupFiles: ['tests/isolate.setup.ts'],
+};
+
 export default defineConfig({
   resolve: { alias },
   test: {
@@ -11,18 +26,11 @@ export default defineConfig({
         extends: true,
         test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], globalSetup: ['tests/temporary.setup.ts'] },
       },
+      // Two files at a time: most of a test’s time is the engine’s.
+      { extends: true, test: { ...real, name: 'real', maxWorkers: 2, exclude: ALONE, sequence: { groupOrder: 1 } } },
       {
         extends: true,
-        test: {
-          name: 'real',
-          include: ['tests/**/*.test.ts'],
-          // One file at a time: they share the engines and the cores, and some measure time.
-          fileParallelism: false,
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
-          globalSetup: ['tests/engines.setup.ts'],
-          setupFiles: ['tests/isolate.setup.ts'],
-        },
+        test: { ...real, name: 'alone', include: ALONE, fileParallelism: false, sequence: { groupOrder: 2 } },
       },
     ],
     coverage: {

@@ -29,6 +29,7 @@ const TOP = [
   'run.ts',
   'running.ts',
   'sweep.ts',
+  'uninstall.ts',
 ];
 
 /** The one file that may name a level: everybody else knows the Backend interface only. */

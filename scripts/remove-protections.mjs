@@ -103,8 +103,6 @@ async function run(copy, tests, deadlineMs) {
     const vitest = [
       join(copy, 'node_modules', 'vitest', 'vitest.mjs'),
       'run',
-      '--project',
-      'real',
       `tests/attacks/${file}`,
       '-t',
       named,

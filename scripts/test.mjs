@@ -16,14 +16,14 @@ function obstacle() {
 }
 
 /**
- * Runs one project of vitest.config.ts; arguments of `npm test -- …` reach it.
+ * Runs projects of vitest.config.ts; arguments of `npm test -- …` reach it.
  *
- * @param {string} project
+ * @param {...string} projects
  */
-function run(project) {
+function run(...projects) {
   const { status, error } = spawnSync(
     process.execPath,
-    [VITEST, 'run', '--project', project, ...process.argv.slice(2)],
+    [VITEST, 'run', ...projects.flatMap(project => ['--project', project]), ...process.argv.slice(2)],
     { stdio: 'inherit' },
   );
   if (error) throw error;
@@ -33,6 +33,6 @@ function run(project) {
 
 const skipped = obstacle();
 const statuses = [run('unit')];
-if (skipped === null) statuses.push(run('real'));
+if (skipped === null) statuses.push(run('real', 'alone'));
 else console.error(`\nSKIPPED every test in tests/, which needs a real engine: ${skipped}.`);
 process.exitCode = Math.max(...statuses);

@@ -7,6 +7,9 @@ GROUP=acode-engines
 TEST_USER=acode-test
 OTHER_USER=acode-other
 DOCKER_ENGINES=(docker20 docker28)
+TROUBLE=trouble # an engine to be restarted, stopped and filled up by tests; none that just want an engine see it
+TROUBLE_SIZE=400m
+NEW_SUITE=forky # Docker 28
 IMAGES=(busybox debian noshell hostile)
 REGISTRY_ADDRESS=127.0.0.1:5000
 PKG=$CACHE/packages/root # Debian 12 packages, unpacked and never installed (see packages.sh)
@@ -29,6 +32,11 @@ netns_of() { echo "acode-$1"; }
 socket_of() { echo "$RUN/$1/docker.sock"; }
 pidfile_of() { echo "$RUN/$1/dockerd.pid"; }
 cgroup_of() { echo "/acode-engines/$1"; }
+control_of() { echo "$RUN/$1/control.sock"; }
+# The system that an engine is part of.
+root_of() { if [[ $1 == docker20 ]]; then echo /; else echo "$CACHE/roots/$NEW_SUITE"; fi; }
+# The images that an engine is to have.
+images_for() { if [[ $1 == "$TROUBLE" ]]; then echo busybox; else printf '%s\n' "${IMAGES[@]}"; fi; }
 
 # /run may be a plain disk directory: after a reboot the file is still there, but no namespace is mounted on it.
 netns_exists() { nsenter --net="/run/netns/$1" true 2>/dev/null; }
@@ -61,16 +69,22 @@ pid_if() {
 
 daemon_pid() { pid_if "$(pidfile_of "$1")" "--data-root $CACHE/$1/data "; }
 registry_pid() { pid_if "$RUN/registry/$1.pid" "docker-registry serve $RUN/registry/$1.yml"; }
+control_pid() { pid_if "$RUN/$1/control.pid" "control.mjs --socket $(control_of "$1") "; }
 
 engine_healthy() {
   daemon_pid "$1" >/dev/null && [[ $(api "$1" GET /_ping --max-time 5 2>/dev/null) == OK ]]
+}
+
+# The engine for trouble counts only together with the way to make some.
+trouble_healthy() {
+  engine_healthy "$TROUBLE" && control_pid "$TROUBLE" >/dev/null && [[ -S $(control_of "$TROUBLE") ]]
 }
 
 # The names of the test images that the engine has, in exactly the version of the cache.
 images_of() {
   local have image
   have=$(api "$1" GET /images/json | jq -r '.[] | .Id as $id | .RepoTags // [] | .[] | "\(.) \($id)"')
-  for image in "${IMAGES[@]}"; do
+  for image in $(images_for "$1"); do
     [[ -e $CACHE/images/$image.id ]] || continue
     if grep -qxF "acode-test/$image:1 $(<"$CACHE/images/$image.id")" <<<"$have"; then echo "$image"; fi
   done
@@ -119,30 +133,38 @@ with_descendants() {
     }'
 }
 
+# What programs are told about an engine that is up.
+describe_engine() {
+  local name=$1
+  jq -cn --arg name "$name" --arg socket "$(socket_of "$name")" --arg netns "$(netns_of "$name")" \
+    --arg pidfile "$(pidfile_of "$name")" --argjson version "$(api "$name" GET /version)" \
+    --argjson info "$(api "$name" GET /info)" \
+    '{name: $name, socket: $socket, api: $version.ApiVersion, version: ($version.Version | split("+")[0]),
+      runtimes: [$info.Runtimes | keys[] | select(startswith("io.containerd.") | not)], netns: $netns, pidfile: $pidfile}'
+}
+
 # What is up, and nothing else. Readers may be ordinary users, and never see half a file.
 write_engines_json() {
-  local name engines='[]' registries='[]' images='{}'
+  local name engines='[]' registries='[]' images='{}' trouble=null
   for name in "${DOCKER_ENGINES[@]}"; do
     registry_healthy "$name" && registries=$(jq -c --arg a "$REGISTRY_ADDRESS" --arg n "$(netns_of "$name")" \
       '. + [{address: $a, netns: $n}]' <<<"$registries")
     engine_healthy "$name" || continue
-    engines=$(jq -c --arg name "$name" --arg socket "$(socket_of "$name")" --arg netns "$(netns_of "$name")" \
-      --arg pidfile "$(pidfile_of "$name")" --argjson version "$(api "$name" GET /version)" \
-      --argjson info "$(api "$name" GET /info)" \
-      '. + [{name: $name, socket: $socket, api: $version.ApiVersion, version: ($version.Version | split("+")[0]),
-             runtimes: [$info.Runtimes | keys[] | select(startswith("io.containerd.") | not)],
-             netns: $netns, pidfile: $pidfile}]' <<<"$engines")
+    engines=$(jq -c --argjson engine "$(describe_engine "$name")" '. + [$engine]' <<<"$engines")
     images=$(images_of "$name" | jq -cR --argjson images "$images" \
       'reduce (., inputs) as $i ($images; .[$i] = "acode-test/\($i):1")')
   done
-  if [[ $engines == '[]' && $registries == '[]' ]]; then
+  if trouble_healthy; then
+    trouble=$(describe_engine "$TROUBLE" | jq -c --arg control "$(control_of "$TROUBLE")" '. + {control: $control}')
+  fi
+  if [[ $engines == '[]' && $registries == '[]' && $trouble == null ]]; then
     rm -f "$RUN/engines.json"
     return
   fi
   jq -n --argjson engines "$engines" --argjson images "$images" --argjson registries "$registries" \
-    --arg user "$TEST_USER" --arg other "$OTHER_USER" \
+    --argjson trouble "$trouble" --arg user "$TEST_USER" --arg other "$OTHER_USER" \
     '{engines: $engines, images: $images, registry: $registries[0], registries: $registries,
-      user: $user, otherUser: $other}' >"$RUN/engines.json.new"
+      trouble: $trouble, user: $user, otherUser: $other}' >"$RUN/engines.json.new"
   chmod 0644 "$RUN/engines.json.new"
   mv "$RUN/engines.json.new" "$RUN/engines.json"
 }

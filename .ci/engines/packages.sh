@@ -5,7 +5,6 @@
 # would enable a system service. Only ordinary tools and libraries without a service are installed.
 
 SUITE=bookworm # Debian 12: Docker 20.10
-NEW_SUITE=forky # Docker 28
 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 
 # The mirror this machine is set up to use: as apt knows it, or, before the first update, as its sources say.

@@ -10,6 +10,7 @@ import { EngineProxy } from '../support/proxy.ts';
 import { Arena } from './arena.ts';
 import { attack } from './attack.ts';
 import { runCommand } from './command.ts';
+import { clientKilled, livePeer, otherUser } from './ownership.ts';
 import { refusal } from './refusal.ts';
 import { Scratch, greeting } from './scratch.ts';
 import { TARGETS } from './targets.ts';
@@ -426,6 +427,12 @@ describe.skipIf(withoutEngines).each(TARGETS)('secrets and policy, on $name', ta
       control: 'where its registry is listed, the same image is accepted',
     };
   });
+
+  attack(target, 'F14', 'its sandbox is gone within a second', () => clientKilled(target.engine));
+
+  attack(target, 'F15', 'the peer is not touched', () => livePeer(target.engine));
+
+  attack(target, 'F16', 'they are not touched', () => otherUser(target.engine));
 
   attack(target, 'F19', 'a refusal with a code, in bounded time', async () => {
     using scratch = new Scratch();

@@ -116,7 +116,8 @@ export class Bench implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await rm(this.#top, { recursive: true, force: true });
+    // A reaper may be about to write down what it removed.
+    await rm(this.#top, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
   }
 
   async #hostLabel(): Promise<string> {

@@ -84,6 +84,7 @@ describe.skipIf(withoutEngines)('a run', () => {
       'acode_containers_active',
       'acode_containers_orphaned',
       'acode_limit_exceeded_total',
+      'acode_removals_total',
     ]);
   });
 

@@ -43,9 +43,10 @@ export class BackendHost implements AsyncDisposable {
       source: 'test',
       owner: randomUUID(),
       clock: systemClock,
-      observer: { created: () => undefined, started: () => undefined },
+      observer: { created: () => undefined, started: () => undefined, networkRemoved: () => undefined },
       createTimeoutMs: 20_000,
       retry: { attempts: 1, baseMs: 10, factor: 2 },
+      closing: new AbortController().signal,
       keep: work => void kept.push(work.catch(() => undefined)),
       remove: (_, id) =>
         engine.containers.remove(id, { force: true, volumes: true, signal: AbortSignal.timeout(20_000) }),

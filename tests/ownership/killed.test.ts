@@ -1,14 +1,10 @@
 // Whatever becomes of the client, its sandboxes go, and nobody else’s do.
 
-import { execFileSync } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { readFileSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdirSync, rmSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Bench } from '../cli/bench.ts';
-import { engines, images, withEngine, withoutEngines } from '../support/engines.ts';
-import type { TestEngine } from '../support/engines.ts';
+import { engines, withEngine, withoutEngines } from '../support/engines.ts';
+import { exists, gone, leftover, reapersOf, residentKiB, sleeping, sockets, until } from './victims.ts';
 
 const ROUNDS = Number(process.env['ACODE_KILL_ROUNDS'] ?? 10);
 const soon = () => AbortSignal.timeout(20_000);
@@ -82,6 +78,18 @@ describe.skipIf(withoutEngines).each(engines)('when a client on $name is killed'
     expect(await exists(engine, peer.id)).toBe(false);
   });
 
+  it('a session that lives is not taken for dead because its runtime directory was made anew', async () => {
+    const peer = await sleeping(bench, engine, 'peer');
+    const runtime = bench.env['XDG_RUNTIME_DIR'] ?? '';
+    rmSync(runtime, { recursive: true });
+    mkdirSync(runtime);
+    expect((await bench.call(['run', '--', 'true'])).status).toBe(0);
+    expect((await bench.call(['sandbox', 'cleanup', '--force'])).status).toBe(0);
+    expect(await exists(engine, peer.id)).toBe(true);
+    peer.child.kill('SIGKILL');
+    await gone(engine, peer.id, 10_000);
+  });
+
   it('what is past its hard maximum goes at the next sweep; another user’s and another host’s stay', async () => {
     const { child, ended, id } = await sleeping(bench, engine, 'labels');
     const labels = await withEngine(
@@ -109,79 +117,3 @@ describe.skipIf(withoutEngines).each(engines)('when a client on $name is killed'
     }
   });
 });
-
-interface Sleeping {
-  readonly child: ChildProcess;
-  readonly ended: Promise<unknown>;
-  readonly id: string;
-}
-
-async function sleeping(bench: Bench, engine: TestEngine, task: string): Promise<Sleeping> {
-  const { child, ended } = bench.start(['run', '--task', task, '--', 'sh', '-c', 'echo up; exec sleep 600'], {});
-  await once(child.stdout ?? child, 'data');
-  const labels = [`acode.task=${task}`];
-  const id = await withEngine(engine, async direct => {
-    const found = await direct.containers.list({ labels, signal: soon() });
-    return found.find(({ labels: own }) => own['acode.uid'] === String(process.getuid?.()))?.id ?? '';
-  });
-  expect(id).not.toBe('');
-  return { child, ended, id };
-}
-
-async function leftover(engine: TestEngine, labels: Record<string, string>): Promise<string> {
-  return withEngine(engine, async direct => {
-    const body = { Image: images.busybox, Cmd: ['true'], Labels: labels, HostConfig: { NetworkMode: 'none' } };
-    return (await direct.containers.create(body, { signal: soon() })).id;
-  });
-}
-
-async function exists(engine: TestEngine, id: string): Promise<boolean> {
-  return withEngine(engine, async direct =>
-    (await direct.containers.list({ labels: ['acode.managed=true'], all: true, signal: soon() })).some(
-      one => one.id === id,
-    ),
-  );
-}
-
-async function gone(engine: TestEngine, id: string, withinMs: number): Promise<void> {
-  await withEngine(engine, async direct => {
-    const deadline = performance.now() + withinMs;
-    for (;;) {
-      const all = await direct.containers.list({ labels: ['acode.managed=true'], all: true, signal: soon() });
-      if (!all.some(one => one.id === id)) return;
-      if (performance.now() > deadline) throw new Error(`${id} is still there`);
-      await new Promise(resolve => setTimeout(resolve, 10));
-    }
-  });
-}
-
-async function until(holds: () => boolean, withinMs: number): Promise<void> {
-  const deadline = performance.now() + withinMs;
-  while (!holds()) {
-    if (performance.now() > deadline) throw new Error('it did not come to that in time');
-    await new Promise(resolve => setTimeout(resolve, 50));
-  }
-}
-
-// A reaper carries the socket of its owner, which lies in the bench’s own directory.
-function reapersOf(bench: Bench): number[] {
-  const runtime = bench.env['XDG_RUNTIME_DIR'] ?? 'none';
-  return readdirSync('/proc').flatMap(name => {
-    if (!/^\d+$/.test(name)) return [];
-    try {
-      const words = readFileSync(`/proc/${name}/cmdline`, 'utf8');
-      return words.includes('reaper.mjs') && words.includes(runtime) ? [Number(name)] : [];
-    } catch {
-      return [];
-    }
-  });
-}
-
-function residentKiB(pid: number): number {
-  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? Infinity);
-}
-
-function sockets(bench: Bench): string[] {
-  const directory = join(bench.env['XDG_RUNTIME_DIR'] ?? '', 'acode', 'owners');
-  return execFileSync('find', [directory, '-type', 's'], { encoding: 'utf8' }).split('\n').filter(Boolean);
-}

@@ -14,8 +14,17 @@ import { join } from 'node:path';
  * - `'drop-reply'`: the engine does it, and the connection is cut when its answer begins
  * - `'drop-body'`: the headers of the answer pass, and the connection is cut at once after them
  * - `{ head }`: it passes with another head (request line and headers, without the empty line)
+ * - `{ status }`: the client gets this status and message, and the engine has done nothing (`before`) or all of it (`after`)
  */
-export type RequestFate = undefined | Buffer | 'hang' | 'drop' | 'drop-reply' | 'drop-body' | { readonly head: string };
+export type RequestFate =
+  undefined | Buffer | 'hang' | 'drop' | 'drop-reply' | 'drop-body' | { readonly head: string } | FalseAnswer;
+
+/** An answer that is not the engine’s. */
+export interface FalseAnswer {
+  readonly status: number;
+  readonly message: string;
+  readonly when: 'before' | 'after';
+}
 
 /** Sees each request in order; wait in it to delay one. */
 export type RequestHook = (
@@ -132,6 +141,7 @@ interface ParsedRequest extends SeenRequest {
   readonly last: boolean;
 }
 
+const PROBE_MS = 50;
 const headEnd = Buffer.from('\r\n\r\n');
 
 /** The first request in `bytes`, if all of it is there. */
@@ -156,7 +166,7 @@ class Relay {
   #raw = false;
   #paused = true;
   #work = Promise.resolve();
-  #onReply: 'pass' | 'drop' | 'drop-after-head' = 'pass';
+  #onReply: 'pass' | 'drop' | 'drop-after-head' | Buffer = 'pass';
 
   constructor(client: Socket, engine: Socket, decide: (request: ParsedRequest) => Promise<RequestFate>) {
     this.#client = client;
@@ -194,8 +204,14 @@ class Relay {
 
   /** Only an upgraded connection knows half a close; on any other the client has left. */
   #clientEnded(): void {
-    if (this.#raw) this.#queue(async () => void this.#engine.end());
-    else this.drop();
+    if (!this.#raw) {
+      this.drop();
+      return;
+    }
+    this.#queue(async () => void this.#engine.end());
+    // Half a close and a whole one look the same to a reader. A writer is told of the whole one, even if it writes nothing.
+    const probe = setInterval(() => void this.#client.write(''), PROBE_MS).unref();
+    this.#client.once('close', () => clearInterval(probe));
   }
 
   #queue(step: () => Promise<void>): void {
@@ -232,6 +248,13 @@ class Relay {
     }
     if (fate === 'drop-reply') this.#onReply = 'drop';
     if (fate === 'drop-body') this.#onReply = 'drop-after-head';
+    if (isFalseAnswer(fate)) {
+      this.#onReply = falseAnswer(request, fate);
+      if (fate.when === 'before') {
+        this.#answerFalsely(this.#onReply);
+        return;
+      }
+    }
     this.#toEngine(changed(request, fate));
   }
 
@@ -248,16 +271,40 @@ class Relay {
       this.drop();
       return;
     }
+    if (Buffer.isBuffer(this.#onReply)) {
+      this.#answerFalsely(this.#onReply);
+      return;
+    }
     const end = chunk.indexOf(headEnd);
     this.#client.end(chunk.subarray(0, end === -1 ? chunk.length : end + headEnd.length), () => this.drop());
   }
+
+  // What the engine says besides, now or later, is nobody’s any more.
+  #answerFalsely(answer: Buffer): void {
+    if (!this.#client.writableEnded) this.#client.end(answer, () => this.drop());
+  }
+}
+
+function isFalseAnswer(fate: RequestFate): fate is FalseAnswer {
+  return typeof fate === 'object' && 'status' in fate;
+}
+
+function falseAnswer({ method }: ParsedRequest, { status, message }: FalseAnswer): Buffer {
+  const body = Buffer.from(JSON.stringify({ message }));
+  const lines = [
+    `HTTP/1.1 ${status} Injected`,
+    'Content-Type: application/json',
+    `Content-Length: ${body.length}`,
+    'Connection: close',
+  ];
+  return onTheWire(lines.join('\r\n'), method === 'HEAD' ? Buffer.alloc(0) : body);
 }
 
 function changed({ head, body }: ParsedRequest, fate: RequestFate): Buffer {
   if (Buffer.isBuffer(fate)) {
     return onTheWire(head.replace(/^content-length: *\d+/im, `Content-Length: ${fate.length}`), fate);
   }
-  return typeof fate === 'object' ? onTheWire(fate.head, body) : onTheWire(head, body);
+  return typeof fate === 'object' && 'head' in fate ? onTheWire(fate.head, body) : onTheWire(head, body);
 }
 
 function onTheWire(head: string, body: Buffer): Buffer {

@@ -18,7 +18,7 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   'sandbox exec': [['--', 'true'], 'acode.run/1', `${RUN} ${MORE}`],
   'sandbox list': [[], 'acode.list/1', 'schema items'],
   'sandbox inspect': [['none'], 'acode.error/1', 'schema code message hint context correlationId'],
-  'sandbox cleanup': [['--dry-run'], 'acode.cleanup/1', 'schema removed failed kept dryRun'],
+  'sandbox cleanup': [['--dry-run'], 'acode.cleanup/1', 'schema removed failed kept belongings dryRun'],
   'sandbox logs': [[], 'acode.logs/1', 'schema items'],
   run: [['true'], 'acode.run/1', `${RUN} ${MORE}`],
   explain: [['--', 'true'], 'acode.explain/1', 'schema command policy level spec engineRequest notes'],
@@ -26,8 +26,9 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   doctor: [[], 'acode.doctor/1', 'schema checks ok durationMs'],
   'docker list': [[], 'acode.list/1', 'schema items'],
   'docker inspect': [['none'], 'acode.error/1', 'schema code message hint context correlationId'],
-  'docker cleanup': [['--dry-run'], 'acode.cleanup/1', 'schema removed failed kept dryRun'],
+  'docker cleanup': [['--dry-run'], 'acode.cleanup/1', 'schema removed failed kept belongings dryRun'],
   'docker logs': [[], 'acode.logs/1', 'schema items'],
+  uninstall: [[], 'acode.uninstall/1', 'schema engine engineProblem sessions directories purged'],
   completion: [['bash'], 'acode.completion/1', 'schema shell script'],
 };
 

@@ -83,7 +83,7 @@ describe.skipIf(withoutEngines).each(patientEngines)('a sandbox on $name', engin
     await host.acode.cleanup({ force: true });
     const end = lines.find(({ message }) => message === 'cleanup ok');
     expect(lines.filter(({ message }) => message === 'container removed')).toMatchObject([
-      { level: 'debug', fields: { containerId: id, correlationId: end?.fields['correlationId'] } },
+      { level: 'info', fields: { containerId: id, reason: 'asked', correlationId: end?.fields['correlationId'] } },
     ]);
     expect(measured).toEqual(['acode_container_cleanup_ms']);
   });

@@ -42,7 +42,9 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   'acode sandbox cleanup': [
     { type: 'acode sandbox cleanup --dry-run', for: 'look first' },
     { type: 'acode sandbox cleanup --force', for: 'running ones too' },
+    { type: 'acode sandbox cleanup --volumes', for: 'and the caches' },
   ],
+  'acode uninstall': [{ type: 'acode uninstall', for: 'look first; --purge removes it' }],
   'acode sandbox logs': [{ type: 'acode sandbox logs', for: 'the runs whose output is kept' }],
   'acode completion': [
     { type: 'acode completion bash', for: 'add to ~/.bashrc: source <(acode completion bash)' },

@@ -1,11 +1,21 @@
 // The entry: gives the command this process.
 
-import { fstatSync } from 'node:fs';
+import { closeSync, fstatSync } from 'node:fs';
+import { isatty } from 'node:tty';
 import { runCli } from './cli.ts';
 import { reportOn } from './failure/report.ts';
 import type { Io } from './io.ts';
 
 const FAILED = 125;
+const STREAMS = [0, 1, 2];
+const terminals = STREAMS.filter(stream => isatty(stream));
+
+// Node gives a terminal back the mode it had, and aborts where it cannot, as on one that was closed meanwhile. So what is no
+// terminal any more is closed here first.
+function leave(status: number): void {
+  for (const stream of terminals) if (!isatty(stream)) closeSync(stream);
+  process.exit(status);
+}
 
 function outputsAreOne(): boolean {
   try {
@@ -27,13 +37,13 @@ const io: Io = {
   outputsAreOne: outputsAreOne(),
   cwd: () => process.cwd(),
   now: () => Date.now(),
-  leave: status => process.exit(status),
+  leave,
 };
 
 // Whatever nobody caught ends in one sentence, never in a stack trace.
 process.on('uncaughtException', error => {
-  process.stderr.write(`acode: ${reportOn(error).message}\n`, () => process.exit(FAILED));
+  process.stderr.write(`acode: ${reportOn(error).message}\n`, () => leave(FAILED));
 });
 
 // All output is with its reader; an input that never ends, or a connection that lingers, does not keep the process.
-process.exit(await runCli(process.argv.slice(2), io));
+leave(await runCli(process.argv.slice(2), io));

@@ -11,6 +11,7 @@ import { explainCommand } from './commands/explain.ts';
 import { runCommand } from './commands/run.ts';
 import { sandboxCommands } from './commands/sandbox.ts';
 import { trustCommand } from './commands/trust.ts';
+import { uninstallCommand } from './commands/uninstall.ts';
 import { exampleText } from './examples.ts';
 import { usageErrorFor } from './failure/parse-failure.ts';
 import { ownVersion } from './version.ts';
@@ -38,6 +39,7 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .addCommand(doctorCommand(perform))
     .addCommand(dockerCommands(perform))
     .addCommand(completionCommand(perform))
+    .addCommand(uninstallCommand(perform))
     .helpCommand('help [command]', 'Show the help of a command');
   prepare(program, printed);
   return program;

@@ -20,6 +20,8 @@ import type {
   SavedLog,
   SavedLogInfo,
   Status,
+  UninstallOptions,
+  UninstallReport,
 } from './contract/host.ts';
 import type { RunResult, RunningCommand } from './contract/result.ts';
 import { composeHost } from './compose.ts';
@@ -34,6 +36,7 @@ import type { Trust } from './repository.ts';
 import { explain, start } from './run.ts';
 import { cancelled } from './running.ts';
 import { sweep } from './sweep.ts';
+import { removeDirectories, uninstallFromEngine } from './uninstall.ts';
 import { systemClock } from './telemetry/clock.ts';
 import type { Operation } from './telemetry/operation.ts';
 
@@ -198,6 +201,24 @@ export class Acode implements AsyncDisposable {
     );
   }
 
+  /**
+   * Reports every trace of acode on engine and disk; with `purge`, removes it too and closes the host. What is in
+   * repositories, such as `.agent/config.yml`, is not acode’s and stays.
+   */
+  async uninstall(options: UninstallOptions = {}): Promise<UninstallReport> {
+    this.#assertOpen('uninstall');
+    const report = await this.#operation(
+      'uninstall',
+      (signal, operation) => uninstallFromEngine(this.#host, options, operation, signal),
+      options.signal,
+    );
+    if (!report.purged) return report;
+    // Last, since a host that is still open may write to its directories.
+    await this.close();
+    await removeDirectories(report.directories);
+    return report;
+  }
+
   /** Stops what runs, removes every sandbox of this host and lets go of the engine. A second call waits for the first. */
   async close(): Promise<void> {
     this.#closed ??= this.#host.close();
@@ -222,7 +243,7 @@ export class Acode implements AsyncDisposable {
 
   // When the first command is under way, so that it never waits for the remains of others.
   #sweepOnce(): void {
-    if (this.#swept) return;
+    if (this.#swept || !this.#host.settings.sweepsOrphans) return;
     this.#swept = true;
     this.#host.keep(sweep(this.#host));
   }

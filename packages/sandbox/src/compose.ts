@@ -42,6 +42,8 @@ export interface Composition {
 }
 
 const MOST_CONCURRENT = 16;
+// How long closing waits for the engine to remove everything. What is not gone by then is left to the reaper.
+const CLOSING_MS = 10_000;
 // The first user of most systems, for a caller who is root by their own configuration: sandboxes are never root.
 const NOT_ROOT: UserId = { uid: 1000, gid: 1000 };
 
@@ -60,7 +62,12 @@ export async function composeHost({
   const telemetry = new Telemetry({ clock, logger: options.logger, metrics: options.metrics, session: session.id });
   const bus = new Bus(error => telemetry.log('error', 'an event listener failed', { reason: String(error) }));
   const reports = new ContainerReports(telemetry, bus);
-  const claim = new Claim({ runtimeDirectory: directories.runtime, owner: session.owner, uid, host: identity });
+  const claim = new Claim({
+    runtimeDirectory: directories.runtime,
+    owner: session.owner,
+    uid,
+    host: identity,
+  });
   const background = new Background();
   const logs = new SavedLogs(directories.state, uid, settings.keepOutputDays ?? 0);
   const stop = new AbortController();
@@ -112,6 +119,7 @@ export async function composeHost({
       observer: reports,
       createTimeoutMs: settings.createTimeoutMs,
       retry: settings.retry,
+      closing: stop.signal,
       keep: work => background.keep(work),
       remove: (spec, id) => {
         reports.leaving(spec, id);
@@ -123,12 +131,24 @@ export async function composeHost({
   async function close(): Promise<void> {
     // Cancelled commands give their sandboxes up; the backend stays open until the last one is gone.
     stop.abort(new AcodeError('ACODE-SBX-014', {}));
+    let cancel: () => void = () => undefined;
+    const tooLong = new Promise<null>(resolve => (cancel = clock.after(CLOSING_MS, () => resolve(null))));
+    const left = await Promise.race([letGo(), tooLong]);
+    cancel();
+    if (left === null) {
+      telemetry.log('warn', 'the engine takes too long: what is left is removed in the background', {});
+      await lazy.abandon();
+    }
+    await claim.giveUp(left === null || left > 0);
+  }
+
+  /** Waits until everything is removed; says how much is left because it could not be. */
+  async function letGo(): Promise<number> {
     await background.settled();
     await removals.settled();
-    const networks = await lazy.close();
-    for (const { id, reason } of networks)
-      telemetry.log('warn', 'network could not be removed', { networkId: id, reason });
-    await claim.giveUp(removals.left.length + networks.length > 0);
+    const belongings = await lazy.close();
+    for (const { id, reason } of belongings) telemetry.log('warn', 'could not be removed', { id, reason });
+    return removals.left.length + belongings.length;
   }
 }
 

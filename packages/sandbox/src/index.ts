@@ -6,17 +6,22 @@ export type { ConfigInput } from './config/schema.ts';
 export type { ArtifactRequest, Command, RunRequest } from './contract/command.ts';
 export { AcodeError, ERRORS } from './contract/errors.ts';
 export type { ErrorCode, ErrorContexts, ErrorEntry, MountViolation, SecurityViolation } from './contract/errors.ts';
-export type { AcodeEvent, AcodeEventType, AcodeEvents, EventBus } from './contract/events.ts';
+export type { AcodeEvent, AcodeEventType, AcodeEvents, EventBus, RemovalReason } from './contract/events.ts';
 export type {
+  Belonging,
   CleanupOptions,
   CleanupReport,
   Explanation,
+  OwnDirectory,
+  SandboxCounts,
   SandboxDetails,
   SandboxInfo,
   SandboxState,
   SavedLog,
   SavedLogInfo,
   Status,
+  UninstallOptions,
+  UninstallReport,
 } from './contract/host.ts';
 export { LEVELS, RISKS, isAtLeast } from './contract/levels.ts';
 export type { Level, Risk } from './contract/levels.ts';

@@ -1,15 +1,15 @@
 // What exists on this host: its status, and the removal of what was left behind.
 
-import type { CleanupOptions, CleanupReport, SandboxInfo, Status } from './contract/host.ts';
+import type { Belonging, CleanupOptions, CleanupReport, SandboxCounts, SandboxInfo, Status } from './contract/host.ts';
 import { AcodeError } from './contract/errors.ts';
 import { unavailableReason } from './contract/unavailable.ts';
 import type { Host } from './host.ts';
 import { NO_LAYERS } from './policy/layers.ts';
 import { resolvePolicy } from './policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
-import { removeAgainJudged, survey } from './sweep.ts';
-import type { Judged } from './sweep.ts';
-import type { Verdict } from './lifecycle/orphans.ts';
+import { removeBelonging, removeSandbox, survey, surveySandboxes } from './sweep.ts';
+import type { Judged, Removal, Sweeping } from './sweep.ts';
+import { isForeign, mayGo } from './lifecycle/orphans.ts';
 import type { Operation } from './telemetry/operation.ts';
 
 /** The state of the host; an engine that cannot be had is a status and not an error. */
@@ -23,10 +23,9 @@ export async function statusOf(host: Host, signal: AbortSignal): Promise<Status>
     const [engine, capability, sandboxes] = await Promise.all([
       backend.engine(signal),
       host.capability(),
-      backend.list(signal),
+      surveySandboxes(host, signal),
     ]);
-    const running = sandboxes.filter(({ state }) => state === 'running').length;
-    const counts = { running, total: sandboxes.length };
+    const counts = countsOf(sandboxes);
     if (!capability.available) {
       return {
         ...base,
@@ -45,7 +44,7 @@ export async function statusOf(host: Host, signal: AbortSignal): Promise<Status>
       available: false,
       unavailableReason: unavailableReason(error),
       hint: error.hint,
-      sandboxes: { running: 0, total: 0 },
+      sandboxes: countsOf([]),
       level: null,
     };
   }
@@ -61,33 +60,76 @@ export async function cleanup(
   operation: Operation,
   signal: AbortSignal,
 ): Promise<CleanupReport> {
-  const may = (one: Judged): boolean => mayGo(one, options);
-  const mine = (await survey(host, signal)).filter(({ verdict }) => !FOREIGN.has(verdict.because));
-  const doomed = mine.filter(may).map(({ sandbox }) => sandbox);
-  const kept = mine.filter(one => !may(one)).map(({ sandbox }) => sandbox);
-  if (options.dryRun) return { removed: doomed, failed: [], kept, dryRun: true };
-  const removed: SandboxInfo[] = [];
-  const failed: { sandbox: SandboxInfo; reason: string }[] = [];
-  for (const sandbox of doomed) {
-    const outcome = await removeAgainJudged(host, sandbox, may, operation, signal);
-    if (outcome === 'removed') removed.push(sandbox);
-    else if (outcome === 'spared') kept.push(sandbox);
-    else if (outcome !== 'gone') failed.push({ sandbox, reason: outcome.failed });
+  const found = await survey(host, signal);
+  const sandboxes: Sweeping<SandboxInfo> = {
+    may: ({ thing, verdict }) => mayGo(verdict, thing.state, options),
+    operation,
+    signal,
+  };
+  const belongings: Sweeping<Belonging> = { may: one => belongingMayGo(one, options), operation, signal };
+  const remove = options.dryRun ? async (): Promise<Removal> => 'removed' : null;
+  // Containers go first: the engine keeps what one of them still uses.
+  const { removed, failed, kept } = await cleaned(
+    found.sandboxes,
+    sandboxes.may,
+    remove ?? (one => removeSandbox(host, one, sandboxes)),
+  );
+  const others = await cleaned(
+    found.belongings,
+    belongings.may,
+    remove ?? (one => removeBelonging(host, one, belongings)),
+  );
+  return {
+    removed,
+    failed: failed.map(({ thing, reason }) => ({ sandbox: thing, reason })),
+    kept,
+    belongings: { ...others, failed: others.failed.map(({ thing, reason }) => ({ belonging: thing, reason })) },
+    dryRun: options.dryRun === true,
+  };
+}
+
+interface Cleaned<Thing> {
+  readonly removed: Thing[];
+  readonly failed: { readonly thing: Thing; readonly reason: string }[];
+  readonly kept: Thing[];
+}
+
+async function cleaned<Thing>(
+  judged: readonly Judged<Thing>[],
+  may: (one: Judged<Thing>) => boolean,
+  remove: (thing: Thing) => Promise<Removal>,
+): Promise<Cleaned<Thing>> {
+  const report: Cleaned<Thing> = { removed: [], failed: [], kept: [] };
+  for (const one of judged.filter(({ verdict }) => !isForeign(verdict))) {
+    const outcome = may(one) ? await remove(one.thing) : 'spared';
+    if (outcome === 'removed') report.removed.push(one.thing);
+    else if (outcome === 'spared') report.kept.push(one.thing);
+    else if (outcome !== 'gone') report.failed.push({ thing: one.thing, reason: outcome.failed });
   }
-  return { removed, failed, kept, dryRun: false };
+  return report;
 }
 
-const FOREIGN: ReadonlySet<Verdict['because']> = new Set(['not ours', 'another user', 'another host']);
-
-function mayGo({ sandbox, verdict }: Judged, { force, allSessions }: CleanupOptions): boolean {
+// What a session shares goes with the session; what is kept for the next one only when somebody says so.
+function belongingMayGo({ thing, verdict }: Judged<Belonging>, options: CleanupOptions): boolean {
   if (verdict.remove) return true;
-  if (FOREIGN.has(verdict.because)) return false;
-  if (verdict.because === 'owner lives' && !allSessions) return false;
-  return force === true || (verdict.because !== 'kept' && hasEnded(sandbox));
+  if (isForeign(verdict) || verdict.because === 'mine') return false;
+  if (verdict.because === 'owner lives') return options.allSessions === true && options.force === true;
+  return thing.kind === 'volume' ? options.volumes === true : options.force === true;
 }
 
-function hasEnded({ state }: SandboxInfo): boolean {
-  return state === 'exited' || state === 'dead';
+function countsOf(judged: readonly Judged[]): SandboxCounts {
+  const verdicts = judged.map(({ verdict }) => verdict);
+  const because = (...reasons: readonly (typeof verdicts)[number]['because'][]): number =>
+    verdicts.filter(verdict => reasons.includes(verdict.because)).length;
+  return {
+    running: judged.filter(({ thing }) => thing.state === 'running').length,
+    total: judged.length,
+    owned: because('mine', 'owner lives', 'owner unknown'),
+    orphaned: because('orphaned'),
+    expired: because('expired'),
+    kept: because('kept'),
+    foreign: verdicts.filter(isForeign).length,
+  };
 }
 
 // A repository whose configuration is refused has no runs, and the reason is what a reader needs to know.

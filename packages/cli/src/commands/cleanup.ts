@@ -16,6 +16,7 @@ export function cleanupCommand(perform: Perform) {
     .description('Remove your sandboxes that were left behind')
     .option('--force', 'remove running ones too, but not those of another session that lives')
     .option('--all-sessions', 'do not spare your other sessions that live')
+    .option('--volumes', 'remove volumes too that are kept from one sandbox to the next, such as caches')
     .option('--dry-run', 'remove nothing, show what would be')
     .action((options, command) => perform(command, call => cleanUp(call, options)));
 }
@@ -23,6 +24,7 @@ export function cleanupCommand(perform: Perform) {
 interface CleanupFlags {
   readonly force?: true | undefined;
   readonly allSessions?: true | undefined;
+  readonly volumes?: true | undefined;
   readonly dryRun?: true | undefined;
 }
 
@@ -33,37 +35,50 @@ async function cleanUp(call: Call, options: CleanupFlags): Promise<number> {
       acode.cleanup({
         force: options.force === true,
         allSessions: options.allSessions === true,
+        volumes: options.volumes === true,
         dryRun: options.dryRun === true,
         signal: call.interruption.signal,
       }),
     ),
   );
   await call.print('acode.cleanup/1', report, look => renderCleanup(report, look));
-  return report.failed.length > 0 ? FAILED : 0;
+  return report.failed.length + report.belongings.failed.length > 0 ? FAILED : 0;
 }
 
 /** What was removed, for a person. */
 export function renderCleanup(report: CleanupReport, look: Look): string {
-  const { removed, failed, kept, dryRun } = report;
+  const { removed, failed, kept, belongings, dryRun } = report;
+  const gone = dryRun ? 'would be removed' : 'removed';
   const rows = [
-    ...removed.map(({ name, image, state }) => [name, shortId(image), state, dryRun ? 'would be removed' : 'removed']),
+    ...removed.map(({ name, image, state }) => [name, shortId(image), state, gone]),
     ...failed.map(({ sandbox, reason }) => [sandbox.name, shortId(sandbox.image), sandbox.state, `failed: ${reason}`]),
     ...kept.map(({ name, image, state }) => [name, shortId(image), state, 'kept']),
+    ...belongings.removed.map(({ name, kind }) => [name, '', kind, gone]),
+    ...belongings.failed.map(({ belonging, reason }) => [belonging.name, '', belonging.kind, `failed: ${reason}`]),
+    ...belongings.kept.map(({ name, kind }) => [name, '', kind, 'kept']),
   ];
   const listed = rows.length > 0 ? table(['NAME', 'IMAGE', 'STATE', 'RESULT'], rows, look) : '';
   return `${listed}${summary(report)}\n`;
 }
 
-function summary({ removed, failed, kept, dryRun }: CleanupReport): string {
-  const parts = [dryRun ? `Would remove ${sandboxes(removed.length)}` : `Removed ${sandboxes(removed.length)}`];
-  if (failed.length > 0) parts.push(`${failed.length} could not be removed`);
+function summary({ removed, failed, kept, belongings, dryRun }: CleanupReport): string {
+  const others = ['network', 'volume'].flatMap(kind => {
+    const count = belongings.removed.filter(one => one.kind === kind).length;
+    return count > 0 ? [plural(count, kind)] : [];
+  });
+  const doomed = [plural(removed.length, 'sandbox'), ...others].join(' and ');
+  const parts = [`${dryRun ? 'Would remove' : 'Removed'} ${doomed}`];
+  const notRemoved = failed.length + belongings.failed.length;
+  if (notRemoved > 0) parts.push(`${notRemoved} could not be removed`);
   if (kept.length > 0)
     parts.push(
       `${kept.length} left alone (--force removes running ones too, --all-sessions those of your other sessions)`,
     );
+  const volumes = belongings.kept.filter(({ kind }) => kind === 'volume').length;
+  if (volumes > 0) parts.push(`${plural(volumes, 'volume')} kept (--volumes removes them)`);
   return oneLine(`${parts.join(', ')}.`);
 }
 
-function sandboxes(count: number): string {
-  return `${count} ${count === 1 ? 'sandbox' : 'sandboxes'}`;
+function plural(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : noun.endsWith('x') ? 'es' : 's'}`;
 }

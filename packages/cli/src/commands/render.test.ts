@@ -1,6 +1,6 @@
 // What each command shows a person.
 
-import type { CleanupReport, Explanation, SandboxDetails, SandboxInfo, Status } from '@acode/sandbox';
+import type { CleanupReport, Explanation, SandboxDetails, SandboxInfo, Status, UninstallReport } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
 import { lookOf } from '../terminal/look.ts';
 import { Output } from '../terminal/output.ts';
@@ -14,6 +14,7 @@ import { renderList } from './list.ts';
 import { renderLogs } from './logs.ts';
 import { renderStatus } from './status.ts';
 import { renderTrust } from './trust.ts';
+import { renderUninstall } from './uninstall.ts';
 
 const look = lookOf(new Output(new Recorder()), { env: {}, now: () => Date.parse('2026-01-02T03:04:05Z') }, false);
 
@@ -45,7 +46,7 @@ const status: Status = {
     cgroupVersion: '2',
     securityOptions: [],
   },
-  sandboxes: { running: 1, total: 2 },
+  sandboxes: { running: 1, total: 4, owned: 1, orphaned: 2, expired: 0, kept: 1, foreign: 0 },
   level: 'docker',
   defaultImage: 'ubuntu:22.04',
   workspace: '/w',
@@ -60,7 +61,7 @@ describe('status', () => {
       '1.51',
       '1 GiB',
       'runc (default), runsc',
-      '1 running, 2 in total',
+      '1 running, 4 in total: 1 owned by a session, 2 orphaned (the next run removes them), 1 kept',
     ])
       expect(text).toContain(part);
   });
@@ -92,7 +93,10 @@ describe('lists', () => {
 });
 
 describe('cleanup', () => {
-  const report: CleanupReport = { removed: [], failed: [], kept: [], dryRun: false };
+  const none = { removed: [], failed: [], kept: [] };
+  const report: CleanupReport = { ...none, belongings: none, dryRun: false };
+  const network = { kind: 'network', id: 'n1', name: 'acode-x-bridge', labels: {} } as const;
+  const volume = { kind: 'volume', id: 'v', name: 'acode-cache-npm', labels: {} } as const;
 
   it('says what it removed, what it left and what failed', () => {
     const text = renderCleanup(
@@ -111,8 +115,45 @@ describe('cleanup', () => {
     );
   });
 
+  it('names networks and volumes, and how to remove what is kept', () => {
+    const belongings = { removed: [network], failed: [{ belonging: network, reason: 'in use' }], kept: [volume] };
+    const text = renderCleanup({ ...report, belongings }, look);
+    for (const part of ['acode-x-bridge', 'failed: in use', 'acode-cache-npm']) expect(text).toContain(part);
+    expect(text).toMatch(
+      /Removed 0 sandboxes and 1 network, 1 could not be removed, 1 volume kept \(--volumes removes them\)\.\n$/,
+    );
+  });
+
   it('says so when there was nothing', () => {
     expect(renderCleanup(report, look)).toBe('Removed 0 sandboxes.\n');
+  });
+});
+
+describe('uninstall', () => {
+  const none = { removed: [], failed: [], kept: [] };
+  const engine = { ...none, belongings: none, dryRun: true };
+  const directories = [{ what: 'config', path: '/home/u/.config/acode', files: 1, bytes: 2048 }] as const;
+  const report: UninstallReport = { engine, engineProblem: null, sessions: 0, directories, purged: false };
+
+  it('lists every trace, and how to be rid of it', () => {
+    const text = renderUninstall({ ...report, engine: { ...engine, removed: [sandbox] }, sessions: 2 }, false, look);
+    for (const part of [sandbox.name, '/home/u/.config/acode', 'your configuration: 1 file, 2 KiB']) {
+      expect(text).toContain(part);
+    }
+    expect(text).toContain('Nothing was removed. 2 of your sessions still live: it would need --force.\n');
+    expect(text).toContain('`acode uninstall --purge`');
+  });
+
+  it('says what became of it', () => {
+    expect(renderUninstall({ ...report, purged: true }, true, look)).toContain('Removed.\n');
+    const failed = { ...engine, failed: [{ sandbox, reason: 'busy' }] };
+    expect(renderUninstall({ ...report, engine: failed }, true, look)).toMatch(/failed: busy[^]*Not everything/);
+    const alone = { ...report, engine: null, engineProblem: 'no engine\nanswered', purged: true };
+    expect(renderUninstall(alone, true, look)).toContain('The engine was not asked: no engine⏎answered\n');
+  });
+
+  it('says so when there is nothing', () => {
+    expect(renderUninstall({ ...report, directories: [] }, false, look)).toBe('There is no trace of acode here.\n');
   });
 });
 

@@ -32,7 +32,7 @@ export function renderStatus(status: Status, look: Look): string {
     [
       ...(engine ? engineFields(engine) : []),
       ['Isolation level', status.level ?? 'none'],
-      ...(engine ? [['Sandboxes', `${sandboxes.running} running, ${sandboxes.total} in total`] as const] : []),
+      ...(engine ? [['Sandboxes', countsText(sandboxes)] as const] : []),
       ['Default image', status.defaultImage],
       ['Workspace', status.workspace ?? 'none'],
     ],
@@ -53,4 +53,17 @@ function engineFields(engine: NonNullable<Status['engine']>): (readonly [string,
     ['Runtimes', runtimes.join(', ')],
     ['Cgroups', `version ${engine.cgroupVersion}`],
   ];
+}
+
+// What needs nobody’s attention is not mentioned while there is none of it.
+function countsText({ running, total, owned, orphaned, expired, kept, foreign }: Status['sandboxes']): string {
+  const whose = [
+    [owned, 'owned by a session'],
+    [orphaned, 'orphaned (the next run removes them)'],
+    [expired, 'expired (the next run removes them)'],
+    [kept, 'kept'],
+    [foreign, 'of other users or hosts'],
+  ] as const;
+  const parts = whose.flatMap(([count, what]) => (count > 0 ? [`${count} ${what}`] : []));
+  return `${running} running, ${total} in total${parts.length > 0 ? `: ${parts.join(', ')}` : ''}`;
 }

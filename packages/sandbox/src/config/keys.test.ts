@@ -25,6 +25,7 @@ describe('keys', () => {
       'sandbox.ceilings.timeout_seconds',
       'sandbox.ceilings.tmpfs_size',
       'sandbox.cleanup.timeout_seconds',
+      'sandbox.containers.cleanup_orphans',
       'sandbox.containers.name_prefix',
       'sandbox.docker.host',
       'sandbox.mounts.allowed_host_roots',

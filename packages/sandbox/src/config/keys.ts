@@ -23,7 +23,6 @@ const PLANNED = new Set([
   'sandbox.mounts.workspace_path',
   'sandbox.mounts.tmpfs',
   'sandbox.cache_volumes',
-  'sandbox.containers.cleanup_orphans',
   'sandbox.containers.pull_timeout_seconds',
   'sandbox.cleanup.on_task_complete',
   'sandbox.cleanup.on_agent_exit',

@@ -90,6 +90,10 @@ const containers = z.strictObject({
   max_concurrent: z.int().min(1).max(16).optional().describe('Sandboxes of one host at once.'),
   on_limit: z.enum(['queue', 'reject']).optional().describe('What happens to a run when all places are taken.'),
   queue_timeout_seconds: seconds.optional().describe('How long a run waits for a place.'),
+  cleanup_orphans: z
+    .boolean()
+    .optional()
+    .describe('Whether the first command of a session removes what dead sessions left behind.'),
 });
 
 const security = z.strictObject({

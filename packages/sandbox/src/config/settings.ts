@@ -14,6 +14,8 @@ export interface Settings {
   /** How long a run waits for a place; 0 where the user wants no queue. */
   readonly queueMs: number;
   readonly cleanupMs: number;
+  /** Whether what dead sessions left behind is removed when a session begins. */
+  readonly sweepsOrphans: boolean;
   readonly retry: { readonly attempts: number; readonly baseMs: number; readonly factor: number };
   /** How many days output is kept; null where it is not. */
   readonly keepOutputDays: number | null;
@@ -39,13 +41,17 @@ function retrySettings({ attempts = 3, base_ms = 100, factor = 2 }: Section<'ret
 
 function containerSettings(
   containers: Section<'containers'>,
-): Pick<Settings, 'namePrefix' | 'labels' | 'createTimeoutMs' | 'graceMs' | 'maxConcurrent' | 'queueMs'> {
+): Pick<
+  Settings,
+  'namePrefix' | 'labels' | 'createTimeoutMs' | 'graceMs' | 'maxConcurrent' | 'queueMs' | 'sweepsOrphans'
+> {
   return {
     namePrefix: containers.name_prefix ?? 'acode',
     labels: containers.labels ?? {},
     createTimeoutMs: (containers.create_timeout_seconds ?? 30) * 1000,
     graceMs: (containers.stop_timeout_seconds ?? 2) * 1000,
     maxConcurrent: containers.max_concurrent ?? 4,
+    sweepsOrphans: containers.cleanup_orphans ?? true,
     queueMs: containers.on_limit === 'reject' ? 0 : (containers.queue_timeout_seconds ?? 60) * 1000,
   };
 }

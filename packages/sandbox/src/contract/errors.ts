@@ -222,6 +222,14 @@ const ROWS = {
     exit: 125,
     example: { port: 8080, reason: 'something else listens on it' },
   }),
+  'ACODE-SBX-022': entry<{ sessions: number }>({
+    title: 'sessions still live',
+    message: c =>
+      c.sessions === 1 ? 'A session of yours still lives.' : `${c.sessions} sessions of yours still live.`,
+    hint: () => 'Let them end, or add --force: their sandboxes are then removed under them.',
+    exit: 125,
+    example: { sessions: 2 },
+  }),
   'ACODE-CTN-001': entry<{ name: string; reason: string }>({
     title: 'container creation failed',
     message: c => `The engine refused to create ${c.name}: ${c.reason}.`,

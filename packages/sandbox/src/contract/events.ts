@@ -4,6 +4,17 @@ import type { SecurityViolation } from './errors.ts';
 import type { Level } from './levels.ts';
 import type { LimitName } from './result.ts';
 
+/**
+ * Why something of ours was removed.
+ *
+ * - `finished`: its own session was done with it
+ * - `orphaned`: its session was gone, and another one removed it
+ * - `expired`: it was past the time it may exist
+ * - `asked`: somebody cleaned up by hand
+ * - `reaped`: its session was gone, and the session’s reaper removed it; told by the next session
+ */
+export type RemovalReason = 'finished' | 'orphaned' | 'expired' | 'asked' | 'reaped';
+
 /** Every event, by type. */
 export interface AcodeEvents {
   SandboxProvisioned: { sandboxId: string; backend: 'docker'; isolationLevel: 'strict'; level: Level };
@@ -11,7 +22,9 @@ export interface AcodeEvents {
   ContainerCreated: { sandboxId: string; containerId: string; name: string; durationMs: number };
   ContainerStarted: { sandboxId: string; containerId: string; name: string };
   ContainerExited: { sandboxId: string; containerId: string; exitCode: number | null };
-  ContainerRemoved: { sandboxId: string; containerId: string; durationMs: number };
+  ContainerRemoved: { sandboxId: string; containerId: string; reason: RemovalReason; durationMs?: number };
+  NetworkRemoved: { networkId: string; name: string; reason: RemovalReason };
+  VolumeRemoved: { name: string; reason: RemovalReason };
   LimitExceeded: { sandboxId: string; limit: LimitName };
   NetworkDenied: { sandboxId: string; rule: string; detail?: string };
   SecurityViolation: { sandboxId: string; containerId?: string; violation: SecurityViolation; detail: string };

@@ -22,6 +22,30 @@ export interface SandboxInfo {
   readonly labels: Readonly<Record<string, string>>;
 }
 
+/** What is on the engine for sandboxes besides themselves. A volume’s id is its name. */
+export interface Belonging {
+  readonly kind: 'network' | 'volume';
+  readonly id: string;
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+/** Sandboxes on the engine, by what is known about their owners. */
+export interface SandboxCounts {
+  readonly running: number;
+  readonly total: number;
+  /** Those of a session of this user that lives, or may live. */
+  readonly owned: number;
+  /** Those whose session is gone: the next command removes them. */
+  readonly orphaned: number;
+  /** Those past the time they may exist: the next command removes them. */
+  readonly expired: number;
+  /** Those that were kept on purpose. */
+  readonly kept: number;
+  /** Those of other users and other hosts on the same engine, which acode never touches. */
+  readonly foreign: number;
+}
+
 /** One sandbox, looked at closely. */
 export interface SandboxDetails extends SandboxInfo {
   readonly imageId: string;
@@ -53,7 +77,7 @@ export interface Status {
     readonly cgroupVersion: string;
     readonly securityOptions: readonly string[];
   };
-  readonly sandboxes: { readonly running: number; readonly total: number };
+  readonly sandboxes: SandboxCounts;
   readonly level: Level | null;
   readonly defaultImage: string;
   readonly workspace: string | null;
@@ -65,6 +89,8 @@ export interface CleanupOptions {
   force?: boolean;
   /** Does not spare this user’s other sessions that live. */
   allSessions?: boolean;
+  /** Removes volumes too that are kept from one sandbox to the next, such as caches. */
+  volumes?: boolean;
   /** Removes nothing and reports what would be. */
   dryRun?: boolean;
   signal?: AbortSignal;
@@ -76,7 +102,43 @@ export interface CleanupReport {
   readonly failed: readonly { readonly sandbox: SandboxInfo; readonly reason: string }[];
   /** What was left alone, because it has not ended. */
   readonly kept: readonly SandboxInfo[];
+  /** The same for networks and volumes. */
+  readonly belongings: {
+    readonly removed: readonly Belonging[];
+    readonly failed: readonly { readonly belonging: Belonging; readonly reason: string }[];
+    readonly kept: readonly Belonging[];
+  };
   readonly dryRun: boolean;
+}
+
+/** What `Acode.uninstall` should do. Without options it removes nothing and reports what there is. */
+export interface UninstallOptions {
+  /** Removes everything that is reported. */
+  purge?: boolean;
+  /** Does not spare sessions that live, and goes on without an engine. */
+  force?: boolean;
+  signal?: AbortSignal;
+}
+
+/** A directory of acode’s own. */
+export interface OwnDirectory {
+  readonly what: 'config' | 'state' | 'runtime';
+  readonly path: string;
+  readonly files: number;
+  readonly bytes: number;
+}
+
+/** Every trace of acode, and whether it is gone. */
+export interface UninstallReport {
+  /** What is, or was, on the engine; null where there is none to ask. */
+  readonly engine: CleanupReport | null;
+  /** Why the engine could not be asked. */
+  readonly engineProblem: string | null;
+  /** Sessions of this user that live. */
+  readonly sessions: number;
+  readonly directories: readonly OwnDirectory[];
+  /** Whether it was all removed. */
+  readonly purged: boolean;
 }
 
 /** What a command would come to, without running it. */

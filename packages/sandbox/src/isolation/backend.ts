@@ -1,6 +1,6 @@
 // The one interface that every isolation level implements. The state of a sandbox is its type.
 
-import type { SandboxDetails, SandboxInfo, Status } from '../contract/host.ts';
+import type { Belonging, SandboxDetails, SandboxInfo, Status } from '../contract/host.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { PublishedPort, Usage } from '../contract/result.ts';
@@ -78,6 +78,11 @@ export interface Backend {
   /** The engine behind the backend. */
   engine(signal: AbortSignal): Promise<NonNullable<Status['engine']>>;
   remove(id: string, signal: AbortSignal): Promise<void>;
+  /** The networks and volumes of ours on the engine, whoever made them. */
+  belongings(signal: AbortSignal): Promise<Belonging[]>;
+  /** One of them as it is now; null where there is none any more. */
+  belonging(of: Pick<Belonging, 'kind' | 'id'>, signal: AbortSignal): Promise<Belonging | null>;
+  removeBelonging(of: Pick<Belonging, 'kind' | 'id'>, signal: AbortSignal): Promise<void>;
   /** Everything about the engine that the doctor judges, and whether it has an image. */
   diagnose(image: string, signal: AbortSignal): Promise<Diagnosis>;
   /**

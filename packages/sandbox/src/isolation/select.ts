@@ -41,4 +41,10 @@ export class LazyBackend {
     backend?.close();
     return left ?? [];
   }
+
+  /** Lets go of the backend as it is: an engine that does not answer is not waited for any longer. */
+  async abandon(): Promise<void> {
+    const backend = await this.#backend?.catch(() => null);
+    backend?.close();
+  }
 }

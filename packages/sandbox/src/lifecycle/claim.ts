@@ -1,6 +1,7 @@
 // The claim of a session on what it makes: taken before its first sandbox, given up when the last one is gone.
 
 import { OwnerSocket } from './ownership.ts';
+import { reapedPath } from './reaped.ts';
 import { Reaper } from './reaper.ts';
 import type { ReaperTask } from './reaper.ts';
 
@@ -39,6 +40,7 @@ export class Claim {
   async #take(engineSocket: string): Promise<{ socket: OwnerSocket; reaper: Reaper }> {
     const { runtimeDirectory, ...whose } = this.#options;
     const socket = await OwnerSocket.listen(runtimeDirectory, whose.owner);
-    return { socket, reaper: Reaper.start({ ...whose, engineSocket, ownerSocket: socket.path }) };
+    const journal = reapedPath(runtimeDirectory);
+    return { socket, reaper: Reaper.start({ ...whose, engineSocket, ownerSocket: socket.path, journal }) };
   }
 }

@@ -1,14 +1,59 @@
 // The identity of this host: boot and runtime directory together, since containers and WSL distributions share the first.
 
-import { createHash } from 'node:crypto';
-import { readFile, stat } from 'node:fs/promises';
+import { createHash, randomBytes } from 'node:crypto';
+import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
+import { join } from 'node:path';
 
-/** A hash that is the same for every process of this host that shares `runtimeDirectory`. */
+const TOKEN = /^[0-9a-f]{32}\n$/;
+
+/** A hash that is the same for every process of this host that shares `runtimeDirectory`, and never again after it is gone. */
 export async function hostIdentity(runtimeDirectory: string): Promise<string> {
-  const directory = await stat(runtimeDirectory, { bigint: true });
-  const boot = await bootId();
-  return createHash('sha256').update(`${boot}\n${directory.dev}:${directory.ino}`).digest('hex').slice(0, 32);
+  const path = tokenPath(runtimeDirectory);
+  const token = (await readToken(path)) ?? (await makeToken(path));
+  return identityOf(token);
+}
+
+/**
+ * Whether the runtime directory is still the one of an identity. Where it was removed or replaced, the sockets of owners are
+ * gone with it, and that says nothing about the owners.
+ */
+export async function isStillHost(runtimeDirectory: string, identity: string): Promise<boolean> {
+  const token = await readToken(tokenPath(runtimeDirectory));
+  return token !== null && (await identityOf(token)) === identity;
+}
+
+// A token and not the number of the inode: file systems give those to the next directory, a login later or a moment.
+function tokenPath(runtimeDirectory: string): string {
+  return join(runtimeDirectory, 'host');
+}
+
+async function identityOf(token: string): Promise<string> {
+  return createHash('sha256')
+    .update(`${await bootId()}\n${token}`)
+    .digest('hex')
+    .slice(0, 32);
+}
+
+async function readToken(path: string): Promise<string | null> {
+  const token = await readFile(path, 'utf8').catch(() => '');
+  return TOKEN.test(token) ? token : null;
+}
+
+// Of two who make it at once, both use the one that was there first.
+async function makeToken(path: string): Promise<string> {
+  const draft = `${path}.${randomBytes(8).toString('hex')}`;
+  await writeFile(draft, `${randomBytes(16).toString('hex')}\n`, { mode: 0o600 });
+  try {
+    await link(draft, path);
+  } catch (error) {
+    const made = await readToken(path);
+    if (made === null) throw error;
+    return made;
+  } finally {
+    await rm(draft, { force: true });
+  }
+  return readFile(path, 'utf8');
 }
 
 // Only Linux has a boot id; elsewhere the host name is the nearest thing that does not change while sandboxes live.

@@ -1,11 +1,11 @@
 // Who owns a sandbox, and how it goes: labels, sessions, host identity, removal.
 
-import { mkdtempSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { AcodeError } from '../contract/errors.ts';
-import { hostIdentity } from './host.ts';
+import { hostIdentity, isStillHost } from './host.ts';
 import { Removals } from './removal.ts';
 import { Session } from './session.ts';
 
@@ -89,6 +89,24 @@ describe('hostIdentity', () => {
     const [one, two] = [mkdtempSync(join(tmpdir(), 'acode-run-')), mkdtempSync(join(tmpdir(), 'acode-run-'))];
     expect(await hostIdentity(one)).toBe(await hostIdentity(one));
     expect(await hostIdentity(one)).not.toBe(await hostIdentity(two));
+  });
+
+  it('is agreed on by those who ask for it first at the same time', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'acode-run-'));
+    const all = await Promise.all(Array.from({ length: 20 }, () => hostIdentity(directory)));
+    expect(new Set(all).size).toBe(1);
+    expect(readdirSync(directory)).toEqual(['host']);
+  });
+
+  it('is another one when the directory was removed and made again, whatever its inode', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'acode-run-'));
+    const before = await hostIdentity(directory);
+    expect(await isStillHost(directory, before)).toBe(true);
+    rmSync(directory, { recursive: true });
+    expect(await isStillHost(directory, before)).toBe(false);
+    mkdirSync(directory);
+    expect(await hostIdentity(directory)).not.toBe(before);
+    expect(await isStillHost(directory, before)).toBe(false);
   });
 });
 

@@ -1,7 +1,8 @@
 // Orphan decisions, every combination: no false hit and no miss.
 
 import { describe, expect, it } from 'vitest';
-import { judge } from './orphans.ts';
+import type { SandboxState } from '../contract/host.ts';
+import { judge, mayGo } from './orphans.ts';
 import type { Verdict } from './orphans.ts';
 import type { OwnerState } from './ownership.ts';
 
@@ -66,7 +67,7 @@ function cases(): Case[] {
 
 describe('judge', () => {
   it('is right about every combination', () => {
-    const wrong = cases().filter(({ labels, owner, remove }) => judge(labels, owner, asking).remove !== remove);
+    const wrong = cases().filter(({ labels, owner, remove }) => judge(labels, owner, asking, null).remove !== remove);
     expect(wrong.map(({ name }) => name)).toEqual([]);
     expect(cases()).toHaveLength(2 * 2 * 3 * 3 * 3 * 4 * 2);
     expect(cases().filter(({ remove }) => remove).length).toBeGreaterThan(20);
@@ -80,7 +81,7 @@ describe('judge', () => {
       'acode.owner': 'me',
       'acode.expires': '2000-01-01',
     };
-    expect(judge(labels, 'dead', asking)).toEqual({ remove: false, because: 'mine' });
+    expect(judge(labels, 'dead', asking, null)).toEqual({ remove: false, because: 'mine' });
   });
 
   it.each<[Record<string, string>, OwnerState, Verdict['because']]>([
@@ -93,6 +94,50 @@ describe('judge', () => {
     [{ 'acode.managed': 'true', 'acode.uid': '1000', 'acode.host': 'here' }, 'dead', 'orphaned'],
     [{ 'acode.managed': 'true', 'acode.uid': '1000', 'acode.expires': '2000-01-01' }, 'alive', 'expired'],
   ])('says why: %o with an owner that is %s: %s', (labels, owner, because) => {
-    expect(judge(labels, owner, asking).because).toBe(because);
+    expect(judge(labels, owner, asking, null).because).toBe(because);
+  });
+
+  it.each<[number | null, Verdict['because']]>([
+    [null, 'kept'],
+    [NOW + 1, 'kept'],
+    [NOW - 1, 'expired'],
+  ])('holds what was kept to its lease: %s', (lease, because) => {
+    const labels = { 'acode.managed': 'true', 'acode.uid': '1000', 'acode.host': 'here', 'acode.keep': 'true' };
+    expect(judge(labels, 'dead', asking, lease).because).toBe(because);
+  });
+
+  it('holds no sandbox of a live owner to a lease', () => {
+    const labels = { 'acode.managed': 'true', 'acode.uid': '1000', 'acode.host': 'here' };
+    expect(judge(labels, 'alive', asking, NOW - 1).because).toBe('owner lives');
+  });
+});
+
+describe('cleaning up by hand', () => {
+  const STATES: readonly SandboxState[] = [
+    'created',
+    'running',
+    'paused',
+    'restarting',
+    'removing',
+    'exited',
+    'dead',
+    'unknown',
+  ];
+  const ENDED: ReadonlySet<SandboxState> = new Set(['exited', 'dead']);
+  const WANTED = [{}, { force: true }, { allSessions: true }, { force: true, allSessions: true }];
+
+  it.each(STATES)('is right about every verdict and option for a sandbox that is %s', state => {
+    for (const wanted of WANTED) {
+      const { force = false, allSessions = false } = wanted;
+      const ended = ENDED.has(state);
+      for (const because of ['orphaned', 'expired'] as const)
+        expect(mayGo({ remove: true, because }, state, wanted)).toBe(true);
+      for (const because of ['not ours', 'another user', 'another host'] as const)
+        expect(mayGo({ remove: false, because }, state, wanted)).toBe(false);
+      for (const because of ['mine', 'owner unknown'] as const)
+        expect(mayGo({ remove: false, because }, state, wanted)).toBe(force || ended);
+      expect(mayGo({ remove: false, because: 'kept' }, state, wanted)).toBe(force);
+      expect(mayGo({ remove: false, because: 'owner lives' }, state, wanted)).toBe(allSessions && (force || ended));
+    }
   });
 });

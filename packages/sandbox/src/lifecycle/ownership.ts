@@ -63,16 +63,22 @@ export async function ownerState(runtimeDirectory: string, owner: string | undef
 
 /** Removes the sockets of dead owners, which a killed process leaves behind. */
 export async function removeDeadSockets(runtimeDirectory: string): Promise<number> {
+  const dead = (await owners(runtimeDirectory)).filter(({ state }) => state === 'dead');
+  await Promise.all(dead.map(({ path }) => rm(path, { force: true })));
+  return dead.length;
+}
+
+/** How many owners live here, or may live. */
+export async function liveOwners(runtimeDirectory: string): Promise<number> {
+  return (await owners(runtimeDirectory)).filter(({ state }) => state !== 'dead').length;
+}
+
+async function owners(runtimeDirectory: string): Promise<{ path: string; state: OwnerState }[]> {
   const directory = join(runtimeDirectory, 'owners');
-  const names = await readdir(directory).catch(() => []);
-  let removed = 0;
-  for (const name of names) {
-    const path = join(directory, name);
-    if (!/^[0-9a-f]{32}$/.test(name) || (await socketState(path)) !== 'dead') continue;
-    await rm(path, { force: true });
-    removed += 1;
-  }
-  return removed;
+  const names = (await readdir(directory).catch(() => [])).filter(name => /^[0-9a-f]{32}$/.test(name));
+  return Promise.all(
+    names.map(async name => ({ path: join(directory, name), state: await socketState(join(directory, name)) })),
+  );
 }
 
 async function socketState(path: string): Promise<OwnerState> {

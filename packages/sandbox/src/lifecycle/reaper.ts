@@ -15,6 +15,8 @@ export interface ReaperTask {
   readonly host: string;
   /** The owner’s own socket, which goes last. */
   readonly ownerSocket: string;
+  /** Where it writes down what it removed. */
+  readonly journal: string;
 }
 
 const SHELL = '/bin/sh';

@@ -1,11 +1,28 @@
 // The life of containers in logs, metrics and events, each step under the operation it belongs to.
 
+import { randomUUID } from 'node:crypto';
 import type { AcodeError } from '../contract/errors.ts';
+import type { RemovalReason } from '../contract/events.ts';
 import type { LogFields } from '../contract/ports.ts';
 import type { SandboxIdentity, SandboxSpec } from '../contract/spec.ts';
 import type { Bus } from './bus.ts';
 import { METRICS } from './operation.ts';
 import type { Telemetry } from './operation.ts';
+
+/** Something that is not on the engine any more; only a container has a sandbox. */
+export interface Gone {
+  readonly kind: 'container' | 'network' | 'volume';
+  readonly id: string;
+  readonly name: string;
+  readonly sandboxId: string;
+}
+
+/** In the course of what it was removed. */
+export interface AboutRemoval {
+  readonly correlationId: string;
+  readonly operation: string;
+  readonly durationMs?: number;
+}
 
 /** Tells what happens to the containers of one host. */
 export class ContainerReports {
@@ -37,14 +54,41 @@ export class ContainerReports {
     this.#leaving.set(containerId, identity);
   }
 
+  /** A container of this host is gone, because it was done with it. */
   removed(containerId: string, durationMs: number): void {
     const identity = this.#leaving.get(containerId);
-    this.#telemetry.observe(METRICS.cleanup, durationMs);
     if (!identity) return;
-    const { sandboxId, correlationId } = identity;
-    this.#log('debug', 'container removed', identity, { containerId, durationMs });
-    this.#bus.emit('ContainerRemoved', correlationId, this.#now(), { sandboxId, containerId, durationMs });
+    const { sandboxId, correlationId, name } = identity;
     this.#leaving.delete(containerId);
+    const thing = { kind: 'container', id: containerId, name, sandboxId } as const;
+    this.gone(thing, 'finished', { correlationId, operation: 'run', durationMs });
+  }
+
+  /** Something of ours is gone from the engine: the one event for it, whoever removed it and why. */
+  gone(thing: Gone, reason: RemovalReason, about: AboutRemoval): void {
+    const { kind, id, name, sandboxId } = thing;
+    const { correlationId, operation, durationMs } = about;
+    this.#telemetry.increment(METRICS.removals, { kind, reason });
+    if (kind === 'container' && durationMs !== undefined) this.#telemetry.observe(METRICS.cleanup, durationMs);
+    const level = reason === 'finished' ? 'debug' : 'info';
+    const known = kind === 'container' ? { sandboxId, containerId: id } : { id };
+    this.#telemetry.log(level, `${kind} removed`, { correlationId, operation, name, ...known, reason, durationMs });
+    if (kind === 'network')
+      this.#bus.emit('NetworkRemoved', correlationId, this.#now(), { networkId: id, name, reason });
+    else if (kind === 'volume') this.#bus.emit('VolumeRemoved', correlationId, this.#now(), { name, reason });
+    else
+      this.#bus.emit('ContainerRemoved', correlationId, this.#now(), {
+        sandboxId,
+        containerId: id,
+        reason,
+        ...(durationMs === undefined ? {} : { durationMs }),
+      });
+  }
+
+  /** A network of this host is gone, because it was done with it. */
+  networkRemoved(id: string, name: string): void {
+    const about = { correlationId: randomUUID(), operation: 'close' };
+    this.gone({ kind: 'network', id, name, sandboxId: '' }, 'finished', about);
   }
 
   notRemoved(containerId: string, error: AcodeError): void {

@@ -17,6 +17,7 @@ export const METRICS = {
   oom: 'acode_oom_total',
   networkDenied: 'acode_network_denied_total',
   cleanupFailures: 'acode_cleanup_failures_total',
+  removals: 'acode_removals_total',
 } as const;
 
 /** The logger and metrics of a host, and the operations they are told about. */
@@ -60,13 +61,13 @@ export class Telemetry {
 export class Operation {
   readonly correlationId = randomUUID();
   readonly #telemetry: Telemetry;
-  readonly #name: string;
+  readonly name: string;
   readonly #fields: Record<string, unknown>;
   readonly #began: number;
 
   constructor(telemetry: Telemetry, name: string, fields: LogFields) {
     this.#telemetry = telemetry;
-    this.#name = name;
+    this.name = name;
     this.#fields = { ...fields };
     this.#began = telemetry.clock.monotonic();
   }
@@ -78,7 +79,7 @@ export class Operation {
 
   /** Writes a line about one step. */
   step(level: keyof Logger, message: string, fields: LogFields = {}): void {
-    this.#telemetry.log(level, message, { correlationId: this.correlationId, operation: this.#name, ...fields });
+    this.#telemetry.log(level, message, { correlationId: this.correlationId, operation: this.name, ...fields });
   }
 
   /** The canonical event of an operation that went well. */
@@ -99,7 +100,7 @@ export class Operation {
 
   #end(level: keyof Logger, outcome: string, fields: LogFields): void {
     const durationMs = Math.round((this.#telemetry.clock.monotonic() - this.#began) * 10) / 10;
-    this.#telemetry.increment(METRICS.operations, { op: this.#name, outcome });
-    this.step(level, `${this.#name} ${outcome}`, { ...this.#fields, ...fields, outcome, durationMs });
+    this.#telemetry.increment(METRICS.operations, { op: this.name, outcome });
+    this.step(level, `${this.name} ${outcome}`, { ...this.#fields, ...fields, outcome, durationMs });
   }
 }

@@ -1,13 +1,14 @@
 // Level docker: sandboxes as containers of a Docker Engine.
 
 import { AcodeError } from '../../contract/errors.ts';
-import type { SandboxDetails, SandboxInfo, Status } from '../../contract/host.ts';
+import type { Belonging, SandboxDetails, SandboxInfo, Status } from '../../contract/host.ts';
 import type { Level } from '../../contract/levels.ts';
 import type { EffectivePolicy } from '../../contract/policy.ts';
 import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
 import { MANAGED } from '../../lifecycle/labels.ts';
 import type { Capability, Diagnosis, WaitingSandbox, WeakenedBackend, Weakening } from '../backend.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
+import { inspectBelonging, listBelongings, removeBelonging } from './belongings.ts';
 import { Creation, startFailure } from './creation.ts';
 import type { Created, CreationOptions, RequestBuilder } from './creation.ts';
 import { diagnoseEngine } from './diagnose.ts';
@@ -19,8 +20,9 @@ import { engineFailure, reasonOf, unavailable } from './failure.ts';
 import type { EngineInfo } from './engine/system.ts';
 import { engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
 import { assertNoNeighbour, assertSources } from './inspection.ts';
-import { SandboxNetworks } from './networks.ts';
+import { SandboxNetworks, UNANSWERED } from './networks.ts';
 import type { NetworkLeft } from './networks.ts';
+import { whenItAnswers } from './persist.ts';
 import { createRequest } from './request.ts';
 import type { EngineFacts } from './request.ts';
 import { Runtimes, runtimeKind } from './runtime.ts';
@@ -38,6 +40,8 @@ export interface DockerBackendOptions extends CreationOptions {
 
 const CALL_MS = 10_000;
 const INFO_MS = 4000;
+// Of the first thing every run asks, so that an engine that hangs is noticed in time.
+const FIRST_ANSWER_MS = 5000;
 const SHELL = WAITING_COMMAND[0] ?? '/bin/sh';
 
 /** The Docker backend. */
@@ -84,7 +88,8 @@ export class DockerBackend implements WeakenedBackend {
   async resolveImage(policy: EffectivePolicy, signal: AbortSignal): Promise<ImageFacts> {
     const reference = policy.image.value;
     try {
-      const image = await this.#engine.images.inspect(fullReference(reference), { signal, deadlineMs: CALL_MS });
+      const terms = { signal, deadlineMs: FIRST_ANSWER_MS };
+      const image = await this.#engine.images.inspect(fullReference(reference), terms);
       return {
         reference,
         id: image.id,
@@ -124,17 +129,8 @@ export class DockerBackend implements WeakenedBackend {
   }
 
   async list(signal: AbortSignal): Promise<SandboxInfo[]> {
-    try {
-      const found = await this.#engine.containers.list({
-        labels: [`${MANAGED}=true`],
-        all: true,
-        signal,
-        deadlineMs: CALL_MS,
-      });
-      return found.map(sandboxInfo);
-    } catch (error) {
-      throw engineFailure(error, signal);
-    }
+    const terms = { labels: [`${MANAGED}=true`], all: true, signal, deadlineMs: CALL_MS };
+    return asked(async () => (await this.#engine.containers.list(terms)).map(sandboxInfo), signal);
   }
 
   async inspect(reference: string, signal: AbortSignal): Promise<SandboxDetails | null> {
@@ -152,11 +148,27 @@ export class DockerBackend implements WeakenedBackend {
   }
 
   async remove(id: string, signal: AbortSignal): Promise<void> {
-    await this.#engine.containers.remove(id, { force: true, volumes: true, signal });
+    const { clock, closing } = this.#options;
+    const isOver = (): boolean => signal.aborted || closing.aborted;
+    const remove = (): Promise<void> => this.#engine.containers.remove(id, { force: true, volumes: true, signal });
+    await whenItAnswers(remove, { clock, isOver });
+  }
+
+  async belongings(signal: AbortSignal): Promise<Belonging[]> {
+    return asked(() => listBelongings(this.#engine, signal), signal);
+  }
+
+  async belonging(of: Pick<Belonging, 'kind' | 'id'>, signal: AbortSignal): Promise<Belonging | null> {
+    return asked(() => inspectBelonging(this.#engine, of, signal), signal);
+  }
+
+  async removeBelonging(of: Pick<Belonging, 'kind' | 'id'>, signal: AbortSignal): Promise<void> {
+    return asked(() => removeBelonging(this.#engine, of, signal), signal);
   }
 
   async release(): Promise<NetworkLeft[]> {
-    return this.#networks.release();
+    const containers = this.#creation.unanswered.map(nonce => ({ id: nonce, reason: UNANSWERED }));
+    return [...containers, ...(await this.#networks.release())];
   }
 
   async diagnose(image: string, signal: AbortSignal): Promise<Diagnosis> {
@@ -201,16 +213,12 @@ export class DockerBackend implements WeakenedBackend {
   }
 
   async #start({ id, spec }: Created, facts: EngineFacts, signal: AbortSignal): Promise<WaitingSandbox> {
-    const [connected, hasShell] = await Promise.all([
-      this.#creation.connect(id, signal),
-      this.#hasShell(spec, id, signal),
-    ]);
+    const [exit, hasShell] = await Promise.all([this.#creation.watch(id, signal), this.#hasShell(spec, id, signal)]);
     if (!hasShell) {
-      connected.stream.destroy();
       await this.#creation.remove(spec, id);
       return this.#direct(spec, facts);
     }
-    const container = await this.#creation.start(spec, id, connected, signal);
+    const container = await this.#creation.start(spec, id, exit, signal);
     try {
       await this.#runtimes.prove(facts.runtime, id, signal);
     } catch (error) {
@@ -231,7 +239,7 @@ export class DockerBackend implements WeakenedBackend {
     });
   }
 
-  // Asked once per image, beside the attach: without a shell there is nobody to wait for a command.
+  // Asked once per image: without a shell there is nobody to wait for a command.
   async #hasShell(spec: SandboxSpec, id: string, signal: AbortSignal): Promise<boolean> {
     const known = this.#shells.get(spec.image.id);
     if (known !== undefined) return known;
@@ -245,6 +253,14 @@ export class DockerBackend implements WeakenedBackend {
     }
     this.#shells.set(spec.image.id, found);
     return found;
+  }
+}
+
+async function asked<Value>(call: () => Promise<Value>, signal: AbortSignal): Promise<Value> {
+  try {
+    return await call();
+  } catch (error) {
+    throw engineFailure(error, signal);
   }
 }
 

@@ -5,11 +5,12 @@ import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
-import { EngineError, isTransient } from './engine/error.ts';
-import type { HijackedStream } from './engine/hijack.ts';
+import type { PendingExit } from './engine/containers.ts';
+import { EngineError, isTransient, mayHaveBeenDone } from './engine/error.ts';
 import type { Engine } from './engine/index.ts';
 import type { StartedContainer } from './execution.ts';
 import { engineFailure, reasonOf } from './failure.ts';
+import { LateLooks } from './late-looks.ts';
 import { OomWatch } from './oom-watch.ts';
 import { portFailure } from './ports.ts';
 
@@ -17,6 +18,7 @@ import { portFailure } from './ports.ts';
 export interface ContainerObserver {
   created(spec: SandboxSpec, containerId: string, durationMs: number): void;
   started(spec: SandboxSpec, containerId: string): void;
+  networkRemoved(id: string, name: string): void;
 }
 
 /** How containers are made. */
@@ -28,16 +30,12 @@ export interface CreationOptions {
   readonly observer: ContainerObserver;
   readonly createTimeoutMs: number;
   readonly retry: { readonly attempts: number; readonly baseMs: number; readonly factor: number };
+  /** Fires when the session ends: from then on the reaper does what an engine that is away keeps from being done. */
+  readonly closing: AbortSignal;
   /** Keeps work that outlives its caller, so that closing waits for it. */
   readonly keep: (work: Promise<unknown>) => void;
   /** Removes a container off the caller’s path and never forgets it. */
   readonly remove: (spec: SandboxSpec, containerId: string) => Promise<void>;
-}
-
-/** The streams and the end of a container that was not started yet. */
-export interface Connected {
-  readonly stream: HijackedStream;
-  readonly exit: StartedContainer['exit'];
 }
 
 const CALL_MS = 10_000;
@@ -45,8 +43,8 @@ const START_MS = 30_000;
 // Longer than any command may run: the command’s own deadline comes first.
 const EXIT_MS = 25 * 3600 * 1000;
 const LONGEST_BACKOFF_MS = 5000;
-// When to look again for a container whose creation was not answered.
-const LATE_MS = [500, 1500];
+// How long a caller waits while what a lost create has made is looked for; after that it is looked for behind their back.
+const LOOK_MS = 2000;
 
 /** A container that was created, and the plan it was created by. */
 export interface Created {
@@ -62,19 +60,31 @@ export class Creation {
   readonly oomWatch: OomWatch;
   readonly #options: CreationOptions;
   readonly #engine: Engine;
+  readonly #lateLooks: LateLooks;
 
   constructor(options: CreationOptions) {
     this.#options = options;
     this.#engine = options.engine;
+    this.#lateLooks = new LateLooks(options);
     this.oomWatch = new OomWatch(options.engine, `acode.owner=${options.owner}`);
+  }
+
+  /** The nonces of creates of which the engine, gone in the middle, has not said whether they made a container. */
+  get unanswered(): readonly string[] {
+    return this.#lateLooks.unanswered;
   }
 
   /** Creates a container; the plan that comes back carries the nonce of the attempt that made it. */
   async create(spec: SandboxSpec, build: RequestBuilder, signal: AbortSignal): Promise<Created> {
     const { attempts, baseMs, factor } = this.#options.retry;
     const backoff = new ExponentialBackoff({ initialDelay: baseMs, exponent: factor, maxDelay: LONGEST_BACKOFF_MS });
-    const policy = retry(handleWhen(isTransient), { maxAttempts: attempts, backoff });
     const before = this.#options.clock.monotonic();
+    // What took all the time there is for it is not tried again: an engine that hangs would hang as often.
+    const inTime = (): boolean => this.#options.clock.monotonic() - before < this.#options.createTimeoutMs;
+    const policy = retry(
+      handleWhen(error => isTransient(error) && inTime()),
+      { maxAttempts: attempts, backoff },
+    );
     try {
       const created = await policy.execute(({ attempt }) => {
         // Each attempt has a nonce of its own, or cleaning up after one would take the next one with it.
@@ -88,36 +98,25 @@ export class Creation {
     }
   }
 
-  /** Attaches to a container before it starts, so that neither its first byte nor its end can be missed. */
-  async connect(id: string, signal: AbortSignal): Promise<Connected> {
-    const { containers } = this.#engine;
-    const attaching = containers.attach(id, { stdin: true, stdout: true, stderr: true, signal, deadlineMs: CALL_MS });
-    try {
-      const [stream, { exit }] = await Promise.all([
-        attaching,
-        containers.expectExit(id, 'next-exit', { signal, deadlineMs: EXIT_MS }),
-        this.oomWatch.follow(id),
-      ]);
-      return { stream, exit };
-    } catch (error) {
-      // The attach may have worked: to a container that never starts it would stay open until the host closes.
-      attaching.then(
-        stream => stream.destroy(),
-        () => undefined,
-      );
-      throw error;
-    }
+  /** Begins to watch a container before it starts, so that its end cannot be missed. */
+  async watch(id: string, signal: AbortSignal): Promise<PendingExit> {
+    const [pending] = await Promise.all([
+      this.#engine.containers.expectExit(id, 'next-exit', { signal, deadlineMs: EXIT_MS }),
+      this.oomWatch.follow(id),
+    ]);
+    return pending;
   }
 
-  /** Starts a container that is connected. */
-  async start(
-    spec: SandboxSpec,
-    id: string,
-    { stream, exit }: Connected,
-    signal: AbortSignal,
-  ): Promise<StartedContainer> {
+  /**
+   * Starts a container that is watched, with its streams attached before its first byte. The attach is the last call before
+   * the start: engines never let go of the connection of one to a container that is removed without having been started.
+   */
+  async start(spec: SandboxSpec, id: string, { exit }: PendingExit, signal: AbortSignal): Promise<StartedContainer> {
+    const { containers } = this.#engine;
+    const streams = { stdin: true, stdout: true, stderr: true };
+    const stream = await containers.attach(id, { ...streams, signal, deadlineMs: CALL_MS });
     try {
-      await this.#engine.containers.start(id, { signal, deadlineMs: START_MS });
+      await containers.start(id, { signal, deadlineMs: START_MS });
     } catch (error) {
       stream.destroy();
       throw error;
@@ -162,31 +161,20 @@ export class Creation {
     } catch (error) {
       // The reply may have been lost and not the request: what this attempt made is found by its nonce and removed, now
       // or, if the engine is still at it, a little later.
-      if (mayHaveBeenMade(error)) {
-        await this.#removeByNonce(spec);
-        this.#options.keep(this.#removeLateByNonce(spec));
+      if (mayHaveBeenDone(error)) {
+        await this.#removeByNonce(spec, LOOK_MS).catch(() => undefined);
+        this.#options.keep(this.#lateLooks.follow(nonceOf(spec), () => this.#removeByNonce(spec, CALL_MS)));
       }
       throw error;
     }
   }
 
-  async #removeLateByNonce(spec: SandboxSpec): Promise<void> {
-    for (const ms of LATE_MS) {
-      await new Promise<void>(resolve => void this.#options.clock.after(ms, resolve));
-      await this.#removeByNonce(spec);
-    }
-  }
-
-  async #removeByNonce(spec: SandboxSpec): Promise<void> {
-    // Its own signal: a caller who has given up must not leave a container behind.
-    const signal = AbortSignal.timeout(CALL_MS);
-    const label = `acode.nonce=${spec.identity.labels['acode.nonce'] ?? ''}`;
-    try {
-      const made = await this.#engine.containers.list({ labels: [label], all: true, signal });
-      await Promise.all(made.map(({ id }) => this.#options.remove(spec, id)));
-    } catch {
-      // The engine does not answer: the container, if there is one, carries its owner and expiry for a later sweep.
-    }
+  async #removeByNonce(spec: SandboxSpec, deadlineMs: number): Promise<void> {
+    // Its own signal, which never fires: a caller who has given up must not leave a container behind.
+    const { signal } = new AbortController();
+    const labels = [`acode.nonce=${nonceOf(spec)}`];
+    const made = await this.#engine.containers.list({ labels, all: true, signal, deadlineMs });
+    await Promise.all(made.map(({ id }) => this.#options.remove(spec, id)));
   }
 }
 
@@ -201,13 +189,13 @@ export function startFailure(spec: SandboxSpec, error: unknown, signal: AbortSig
   return new AcodeError('ACODE-SBX-006', { name, reason }, { cause });
 }
 
+function nonceOf({ identity }: SandboxSpec): string {
+  return identity.labels['acode.nonce'] ?? '';
+}
+
 function withFreshNonce(spec: SandboxSpec): SandboxSpec {
   const labels = { ...spec.identity.labels, 'acode.nonce': randomUUID() };
   return { ...spec, identity: { ...spec.identity, labels } };
-}
-
-function mayHaveBeenMade(error: unknown): boolean {
-  return error instanceof EngineError && ['timeout', 'disconnected', 'aborted', 'protocol'].includes(error.kind);
 }
 
 function creationFailure(spec: SandboxSpec, error: unknown, signal: AbortSignal): unknown {

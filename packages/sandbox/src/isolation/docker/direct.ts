@@ -59,8 +59,8 @@ export class DirectContainer implements WaitingSandbox {
     const { id, spec } = this.#created;
     try {
       await inspectCreated(engine, id, { spec, facts }, argv, signal);
-      const connected = await creation.connect(id, signal);
-      const container = await creation.start(spec, id, connected, signal);
+      const exit = await creation.watch(id, signal);
+      const container = await creation.start(spec, id, exit, signal);
       const given = { nonce: handover.nonce, line: null, network: facts.network };
       const execution = new ContainerExecution(container, given, io, signal);
       if (spec.ports.length > 0) this.#ports = publishedPorts(spec, await inspectStarted(engine, id, signal));
@@ -72,7 +72,9 @@ export class DirectContainer implements WaitingSandbox {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#used = true;
-    if (this.#created) await this.#parts.creation.remove(this.#created.spec, this.#created.id);
+    if (!this.#created) return;
+    this.#parts.creation.oomWatch.forget(this.#created.id);
+    await this.#parts.creation.remove(this.#created.spec, this.#created.id);
   }
 }
 

@@ -29,6 +29,8 @@ export interface StartedContainer {
 const DRAIN_MS = 5000;
 const VERDICT_MS = 5000;
 const CALL_MS = 10_000;
+// A shell’s status of a command that was ended by a signal is this and the signal’s number.
+const BY_SIGNAL = 128;
 // The status with which the waiting shell ends when it could not start the command.
 const NEVER_STARTED = { cwd: 125, missing: 127, forbidden: 126 } as const;
 
@@ -143,7 +145,10 @@ export class ContainerExecution implements Execution {
 
   async #exited(claim: Claim & { kind: 'exit' }): Promise<Ending> {
     const claimedOom = claim.counters.oomKills > 0;
-    if (!claimedOom && !this.#engineMayKnowMore()) return this.#report(claim.exitCode, false, claim);
+    // An engine that shuts down ends every command with a signal first, and its sandbox still lives to tell: that would look
+    // like the command’s own end. So whoever was ended by a signal has an engine that goes on, or it is the engine’s failure.
+    const bySignal = claim.exitCode > BY_SIGNAL;
+    if (!claimedOom && !bySignal && !this.#engineMayKnowMore()) return this.#report(claim.exitCode, false, claim);
     // The sandbox’s own word does not count where the engine may know more.
     const verdict = await this.#verdict();
     return this.#report(verdict.exitCode, verdict.oomKilled || claimedOom, claim);

@@ -7,7 +7,8 @@ import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { MANAGED } from '../../lifecycle/labels.ts';
-import { EngineError, isNotFound } from './engine/error.ts';
+import { EngineError, isNotFound, mayHaveBeenDone } from './engine/error.ts';
+import { LateLooks } from './late-looks.ts';
 import type { Engine } from './engine/index.ts';
 import type { NetworkDetails } from './engine/networks.ts';
 import { engineFailure, reasonOf } from './failure.ts';
@@ -23,9 +24,14 @@ export interface ChosenNetwork {
 export interface NetworksOptions {
   readonly engine: Engine;
   readonly clock: Clock;
+  readonly closing: AbortSignal;
   /** Keeps work that outlives its caller, so that closing waits for it. */
   readonly keep: (work: Promise<unknown>) => void;
+  readonly observer: { networkRemoved(id: string, name: string): void };
 }
+
+/** Why a create that was never answered counts as something left. */
+export const UNANSWERED = 'the engine did not say whether it was made';
 
 /** A network that could not be removed. */
 export interface NetworkLeft {
@@ -41,8 +47,6 @@ const CALL_MS = 10_000;
 // A network is marked with the end of the sandbox it was made for. After an hour a new one is made, so that the mark of a
 // network is never reached while a command that was started on it may still run.
 const FRESH_MS = 3600 * 1000;
-// When to look again for a network whose creation was not answered.
-const LATE_MS = [500, 1500];
 const REMOVAL_ATTEMPTS = 6;
 const REMOVAL_PAUSE_MS = 100;
 const ICC = 'com.docker.network.bridge.enable_icc';
@@ -56,11 +60,14 @@ export class SandboxNetworks {
   readonly #engine: Engine;
   /** The present network of each session, while it is made too, so that it is made once. */
   readonly #current = new Map<string, Promise<Managed>>();
-  readonly #made = new Set<string>();
+  /** The names of those that were made, by id. */
+  readonly #made = new Map<string, string>();
+  readonly #lateLooks: LateLooks;
 
   constructor(options: NetworksOptions) {
     this.#options = options;
     this.#engine = options.engine;
+    this.#lateLooks = new LateLooks(options);
   }
 
   /** The network of a plan: made at its first use, looked at again at every further one. */
@@ -80,8 +87,9 @@ export class SandboxNetworks {
   async release(): Promise<NetworkLeft[]> {
     await Promise.allSettled(this.#current.values());
     this.#current.clear();
-    const left = await Promise.all([...this.#made].map(id => this.#remove(id, REMOVAL_ATTEMPTS)));
-    return left.filter(one => one !== null);
+    const left = await Promise.all([...this.#made.keys()].map(id => this.#remove(id, REMOVAL_ATTEMPTS)));
+    const { unanswered } = this.#lateLooks;
+    return [...left.filter(one => one !== null), ...unanswered.map(nonce => ({ id: nonce, reason: UNANSWERED }))];
   }
 
   async #bridge(spec: SandboxSpec, signal: AbortSignal): Promise<ChosenNetwork> {
@@ -125,7 +133,7 @@ export class SandboxNetworks {
     const body = bridgeRequest(spec, name, nonce);
     const signal = AbortSignal.timeout(3 * CALL_MS);
     const id = await this.#createOrAdopt(body, nonce, signal);
-    this.#made.add(id);
+    this.#made.set(id, name);
     try {
       assertManaged(await this.#engine.networks.inspect(id, { signal, deadlineMs: CALL_MS }), spec);
     } catch (error) {
@@ -140,34 +148,37 @@ export class SandboxNetworks {
       return await this.#engine.networks.create(body, { signal, deadlineMs: CALL_MS });
     } catch (error) {
       if (!(error instanceof EngineError)) throw error;
-      if (error.kind === 'status')
-        throw new AcodeError('ACODE-SBX-001', { name: 'network', reason: reasonOf(error) }, { cause: error });
+      const refusal =
+        error.kind === 'status'
+          ? new AcodeError('ACODE-SBX-001', { name: 'network', reason: reasonOf(error) }, { cause: error })
+          : error;
+      if (!mayHaveBeenDone(error)) throw refusal;
       // The reply may have been lost and not the request: what was made is found by its nonce.
       const [made] = await this.#madeWith(nonce).catch(() => []);
       if (made) return made;
-      this.#options.keep(this.#removeLate(nonce));
-      throw error;
+      this.#options.keep(this.#lateLooks.follow(nonce, () => this.#removeLate(nonce)));
+      throw refusal;
     }
   }
 
   async #removeLate(nonce: string): Promise<void> {
-    for (const ms of LATE_MS) {
-      await this.#pause(ms);
-      const late = await this.#madeWith(nonce).catch(() => []);
-      await Promise.all(late.map(id => this.#remove(id, REMOVAL_ATTEMPTS)));
-    }
+    const late = await this.#madeWith(nonce);
+    await Promise.all(late.map(id => this.#remove(id, REMOVAL_ATTEMPTS)));
   }
 
   async #madeWith(nonce: string): Promise<string[]> {
-    const signal = AbortSignal.timeout(CALL_MS);
-    const found = await this.#engine.networks.list({ labels: [`acode.nonce=${nonce}`], signal });
+    // A signal that never fires: nobody who has given up may leave a network behind.
+    const { signal } = new AbortController();
+    const found = await this.#engine.networks.list({ labels: [`acode.nonce=${nonce}`], signal, deadlineMs: CALL_MS });
     return found.map(({ Id }) => Id);
   }
 
   async #remove(id: string, attempts: number): Promise<NetworkLeft | null> {
     const left = await removeNetwork(this.#engine, id, attempts, ms => this.#pause(ms));
-    if (left === null) this.#made.delete(id);
-    return left;
+    if (left !== null) return left;
+    this.#options.observer.networkRemoved(id, this.#made.get(id) ?? '');
+    this.#made.delete(id);
+    return null;
   }
 
   #pause(ms: number): Promise<void> {

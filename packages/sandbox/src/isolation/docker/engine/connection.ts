@@ -115,10 +115,15 @@ export class EngineConnection implements Disposable {
     return reply;
   }
 
-  /** As `json`, for an answer whose headers say that the engine has begun and whose body comes when it is done. One deadline covers both. */
-  async pending<T>(call: EngineCall, schema: z.ZodType<T>): Promise<PendingReply<T>> {
+  /**
+   * As `json`, for an answer whose headers say that the engine has begun and whose body comes when it is done. One deadline
+   * covers both, unless `bodyMs` is given: then the call’s is for the headers, and this one for the body.
+   */
+  async pending<T>(call: EngineCall, schema: z.ZodType<T>, bodyMs?: number): Promise<PendingReply<T>> {
     const operation = operationOf(call);
-    const body = await requireBody(await this.#perform(call, false), call);
+    const answer = await this.#perform(call, false);
+    const body = await requireBody(answer, call);
+    if (bodyMs !== undefined) answer.lifetime.restart(bodyMs);
     const reply = readAll(body, replyCap, operation).then(text => parseJson(text, schema, operation));
     // Whoever awaits it gets the error; one that nobody awaits yet must not end the process.
     reply.catch(() => undefined);

@@ -21,6 +21,7 @@ import { path } from './path.ts';
 export type { ContainerDetails, ContainerExit, ContainerStats, ContainerSummary } from './container-replies.ts';
 
 const defaultDeadlineMs = 30_000;
+const watchDeadlineMs = 10_000;
 
 /** An exit that the engine has promised to report: what happens from now on cannot be missed. */
 export interface PendingExit {
@@ -105,8 +106,16 @@ export class Containers {
     { signal, deadlineMs }: CallOptions & { readonly deadlineMs: number },
   ): Promise<PendingExit> {
     const { reply } = await this.#connection.pending(
-      { method: 'POST', path: path`/containers/${id}/wait`, query: { condition }, signal, deadlineMs },
+      {
+        method: 'POST',
+        path: path`/containers/${id}/wait`,
+        query: { condition },
+        signal,
+        // An exit may be far away; that it is waited for the engine says at once.
+        deadlineMs: Math.min(deadlineMs, watchDeadlineMs),
+      },
       exitReply,
+      deadlineMs,
     );
     const exit = reply.then(exitOf);
     exit.catch(() => undefined);

@@ -55,6 +55,13 @@ export function isTransient(error: unknown): boolean {
   return error.kind === 'unreachable' || error.kind === 'timeout' || error.kind === 'disconnected';
 }
 
+/** Whether the engine may have done what it was asked although it did not say so: an error of its own can come after the work. */
+export function mayHaveBeenDone(error: unknown): boolean {
+  if (!(error instanceof EngineError)) return false;
+  if (error.kind === 'status') return error.status !== undefined && error.status >= 500;
+  return error.kind !== 'unreachable' && error.kind !== 'refused';
+}
+
 /** Whether the engine said that the thing asked about does not exist. */
 export function isNotFound(error: unknown): boolean {
   return error instanceof EngineError && error.status === 404;

@@ -7,6 +7,7 @@ import { Exec } from './exec.ts';
 import { Images } from './images.ts';
 import { Networks } from './networks.ts';
 import { System } from './system.ts';
+import { Volumes } from './volumes.ts';
 
 /**
  * One engine.
@@ -20,6 +21,7 @@ export class Engine implements Disposable {
   readonly containers: Containers;
   readonly images: Images;
   readonly networks: Networks;
+  readonly volumes: Volumes;
   readonly exec: Exec;
   readonly archive: Archive;
   readonly events: Events;
@@ -30,6 +32,7 @@ export class Engine implements Disposable {
     this.containers = new Containers(connection);
     this.images = new Images(connection);
     this.networks = new Networks(connection);
+    this.volumes = new Volumes(connection);
     this.exec = new Exec(connection);
     this.archive = new Archive(connection);
     this.events = new Events(connection);

@@ -18,19 +18,22 @@ export class CallLifetime {
   /** What to end when time is up; replaced when the call moves from its request to its response. */
   giveUp: (error: EngineError) => void;
   readonly #terms: LifetimeTerms;
-  readonly #timer: NodeJS.Timeout;
+  #timer: NodeJS.Timeout;
+  #deadlineMs: number;
+  #over = false;
 
   constructor(terms: LifetimeTerms) {
     this.#terms = terms;
     this.giveUp = terms.giveUp;
-    this.#timer = setTimeout(() => this.end('timeout'), Math.min(terms.deadlineMs, longestTimerMs));
+    this.#deadlineMs = terms.deadlineMs;
+    this.#timer = this.#timed();
     terms.liveCalls.add(terms.signal, this);
   }
 
   /** Gives the call up now. */
   end(kind: 'timeout' | 'aborted', cause?: unknown): void {
     this.release();
-    const detail = kind === 'timeout' ? `no answer within ${this.#terms.deadlineMs} ms` : 'given up by the caller';
+    const detail = kind === 'timeout' ? `no answer within ${this.#deadlineMs} ms` : 'given up by the caller';
     this.giveUp(new EngineError({ kind, operation: this.#terms.operation, detail, cause }));
   }
 
@@ -39,10 +42,23 @@ export class CallLifetime {
     clearTimeout(this.#timer);
   }
 
+  /** Gives the call this much time, from now on. */
+  restart(deadlineMs: number): void {
+    if (this.#over) return;
+    clearTimeout(this.#timer);
+    this.#deadlineMs = deadlineMs;
+    this.#timer = this.#timed();
+  }
+
   /** The call is over. */
   release(): void {
+    this.#over = true;
     clearTimeout(this.#timer);
     this.#terms.liveCalls.delete(this.#terms.signal, this);
+  }
+
+  #timed(): NodeJS.Timeout {
+    return setTimeout(() => this.end('timeout'), Math.min(this.#deadlineMs, longestTimerMs));
   }
 }
 

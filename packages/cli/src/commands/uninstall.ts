@@ -1,0 +1,82 @@
+// `acode uninstall`: shows every trace of acode on engine and disk, and removes it when told to.
+
+import { formatBytes } from '@acode/sandbox';
+import type { OwnDirectory, UninstallReport } from '@acode/sandbox';
+import { Command } from '@commander-js/extra-typings';
+import type { Call, Perform } from '../call.ts';
+import type { Look } from '../terminal/look.ts';
+import { table } from '../terminal/table.ts';
+import { oneLine } from '../terminal/text.ts';
+
+const FAILED = 125;
+const ABOUT: Readonly<Record<OwnDirectory['what'], string>> = {
+  config: 'your configuration',
+  state: 'kept output, trust, leases',
+  runtime: 'sockets of sessions',
+};
+
+/** The command. */
+export function uninstallCommand(perform: Perform) {
+  return new Command('uninstall')
+    .description('Show every trace of acode on engine and disk; with --purge, remove it')
+    .option('--purge', 'remove everything that is shown')
+    .option('--force', 'do not spare sessions that live, and go on without an engine')
+    .action((options, command) => perform(command, call => uninstall(call, options)));
+}
+
+interface UninstallFlags {
+  readonly purge?: true | undefined;
+  readonly force?: true | undefined;
+}
+
+async function uninstall(call: Call, { purge, force }: UninstallFlags): Promise<number> {
+  const { signal } = call.interruption;
+  const report = await call.withHost(acode =>
+    call.progress.during(
+      purge ? 'Removing every trace…' : 'Looking for traces…',
+      acode.uninstall({ purge: purge === true, force: force === true, signal }),
+    ),
+  );
+  await call.print('acode.uninstall/1', report, look => renderUninstall(report, purge === true, look));
+  return purge === true && !report.purged ? FAILED : 0;
+}
+
+/** Every trace, for a person. */
+export function renderUninstall(report: UninstallReport, purge: boolean, look: Look): string {
+  const rows = [...engineRows(report, report.purged), ...diskRows(report)];
+  const listed = rows.length > 0 ? table(['KIND', 'NAME', 'ABOUT'], rows, look) : '';
+  const problem = report.engineProblem === null ? '' : `The engine was not asked: ${oneLine(report.engineProblem)}\n`;
+  return `${listed}${problem}${closing(report, purge, look)}`;
+}
+
+function engineRows({ engine }: UninstallReport, purged: boolean): string[][] {
+  if (!engine) return [];
+  const { removed, failed, belongings } = engine;
+  return [
+    ...removed.map(({ name, state }) => ['sandbox', name, purged ? 'removed' : state]),
+    ...failed.map(({ sandbox, reason }) => ['sandbox', sandbox.name, `failed: ${reason}`]),
+    ...belongings.removed.map(({ kind, name }) => [kind, name, purged ? 'removed' : '']),
+    ...belongings.failed.map(({ belonging, reason }) => [belonging.kind, belonging.name, `failed: ${reason}`]),
+  ];
+}
+
+function diskRows({ directories }: UninstallReport): string[][] {
+  return directories.map(({ what, path, files, bytes }) => [
+    'directory',
+    path,
+    `${ABOUT[what]}: ${files} ${files === 1 ? 'file' : 'files'}, ${formatBytes(bytes)}`,
+  ]);
+}
+
+function closing({ purged, sessions, engine, directories }: UninstallReport, purge: boolean, look: Look): string {
+  const { bold, cyan, dim } = look.colours;
+  const hint = (text: string): string => `${dim('╰▶')} ${cyan('hint:')} ${text}\n`;
+  if (purged) return `${bold('Removed.')}\n${hint('`npm uninstall -g @acode/cli` removes the command itself.')}`;
+  if (purge)
+    return `${bold('Not everything could be removed, so the directories were left.')}\n${hint('Run it again when the engine is well.')}`;
+  const { removed = [], belongings } = engine ?? {};
+  if (removed.length + (belongings?.removed.length ?? 0) + directories.length === 0)
+    return 'There is no trace of acode here.\n';
+  const live = sessions > 0 ? ` ${sessions} of your sessions still live: it would need --force.` : '';
+  return `Nothing was removed.${live}\n${hint('`acode uninstall --purge` removes all of it.')}`;
+}

@@ -1,0 +1,213 @@
+// `npm run chaos`: three sessions at once on an engine in trouble, their clients killed at random moments. Afterwards nothing of
+// theirs may be left, nothing of a live one may have been removed, and every run that completed must have been right.
+// Usage: node chaos.mjs [--runs N] [--seed S] [--socket PATH] [--control PATH]
+// @ts-check
+
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { WatchedEngine, pause } from './chaos/engine.mjs';
+import { live } from './chaos/life.mjs';
+import { planOf } from './chaos/plan.mjs';
+
+/** @typedef {import('./chaos/life.mjs').Lived} Lived */
+/** @typedef {import('./chaos/life.mjs').Outcome} Outcome */
+
+const ENGINES = '/run/acode-engines/engines.json';
+const IMAGE = 'acode-test/busybox:1';
+const GONE_MS = 2000;
+// A run that began just before the engine was well can have met it while it was not.
+const NEAR_MS = 500;
+
+const { values } = parseArgs({
+  options: {
+    runs: { type: 'string', default: '100' },
+    seed: { type: 'string', default: String(Math.floor(Math.random() * 1e9)) },
+    socket: { type: 'string' },
+    control: { type: 'string' },
+  },
+});
+const runs = Number(values.runs);
+const seed = Number(values.seed);
+const { socket, control } = engineOf();
+const replay = `npm run chaos -- --runs ${runs} --seed ${seed}`;
+console.log(`chaos: ${runs} runs, seed ${seed} (again: ${replay})`);
+
+const top = mkdtempSync('/var/tmp/acode-chaos-');
+const runtime = join(top, 'runtime');
+const workspace = join(top, 'workspace');
+const config = { sandbox: { images: { default: IMAGE }, network: { allow_bridge: true } } };
+mkdirSync(join(top, 'config', 'acode'), { recursive: true });
+mkdirSync(join(workspace, '.git'), { recursive: true });
+writeFileSync(join(top, 'config', 'acode', 'config.yml'), JSON.stringify(config));
+const env = {
+  PATH: process.env['PATH'],
+  HOME: join(top, 'home'),
+  XDG_CONFIG_HOME: join(top, 'config'),
+  XDG_STATE_HOME: join(top, 'state'),
+  XDG_RUNTIME_DIR: runtime,
+  DOCKER_HOST: `unix://${socket}`,
+};
+
+const engine = new WatchedEngine(socket, control);
+const before = total(await engine.remains());
+if (before > 0) fail([`${before} things of acode are on the engine already`]);
+
+const began = Date.now();
+engine.watch();
+const { lives, troubles } = planOf(seed, runs);
+// Counts the runs that are over; when all sessions are, there is nothing left to make trouble for.
+const progress = { finished: 0, over: false };
+/** @type {string[]} */
+const complaints = [];
+const place = { socket, workspace, config, env };
+const sessions = lives.map(async own => {
+  /** @type {Lived[]} */
+  const lived = [];
+  for (const life of own) lived.push(await live(life, place, () => (progress.finished += 1)));
+  return lived;
+});
+const trouble = makeTrouble();
+const lived = (await Promise.all(sessions)).flat();
+progress.over = true;
+await trouble;
+const cleaned = await untilGone();
+await engine.stop();
+const tookMs = Date.now() - began;
+rmSync(top, { recursive: true, force: true });
+report();
+
+function engineOf() {
+  if (process.getuid?.() === 0) fail(['acode never runs as root; use `.ci/engines/as-user -- npm run chaos`']);
+  const { socket: named, control: by } = values;
+  const found = named && by ? { socket: named, control: by } : JSON.parse(readFileSync(ENGINES, 'utf8')).trouble;
+  return found ?? fail(['the engine for trouble is not up; `npm run engines:up` starts it']);
+}
+
+async function makeTrouble() {
+  for (const one of troubles) {
+    while (progress.finished < one.after && !progress.over) await pause(20);
+    if (progress.over) return;
+    await engine.trouble(one).catch(error => complaints.push(`the engine could not be troubled: ${error}`));
+  }
+}
+
+/** Waits until everything is gone; says how long that took, by kind, from the last kill, end or answer on. */
+async function untilGone() {
+  const last = Math.max(...lived.map(({ killedAt, endedAt }) => killedAt ?? endedAt));
+  const since = engine.wellSince(last, Date.now());
+  /** @type {Record<string, number>} */
+  const goneAfter = {};
+  /** @type {Record<string, number>} */
+  let left = {};
+  for (;;) {
+    left = { ...(await engine.remains()), processes: processes().length, sockets: sockets().length };
+    const ms = Date.now() - since;
+    for (const [kind, count] of Object.entries(left)) {
+      if (count > 0) delete goneAfter[kind];
+      else goneAfter[kind] ??= ms;
+    }
+    // A little longer than allowed, to say by how much; and never less, since a create under way may still appear.
+    if (ms > GONE_MS && (total(left) === 0 || ms > 5 * GONE_MS)) return { left, goneAfter };
+    await pause(20);
+  }
+}
+
+/** The clients and reapers that are there: a reaper knows the runtime directory, a client its session. */
+function processes() {
+  return readdirSync('/proc').flatMap(name => {
+    if (!/^\d+$/.test(name) || Number(name) === process.pid) return [];
+    try {
+      const words = readFileSync(`/proc/${name}/cmdline`, 'utf8');
+      return words.includes(`${top}/`) || words.includes(`chaos-${seed}-`) ? [words.replaceAll('\0', ' ')] : [];
+    } catch {
+      return [];
+    }
+  });
+}
+
+function sockets() {
+  return execFileSync('find', [top, '-type', 's'], { encoding: 'utf8' }).split('\n').filter(Boolean);
+}
+
+/** @param {Record<string, number>} counts */
+function total(counts) {
+  return Object.values(counts).reduce((sum, count) => sum + count, 0);
+}
+
+/** @param {Lived} life */
+function* violationsOf({ life, outcomes, killedAt, stuck, complaint }) {
+  const { session, client } = life;
+  const told = new Set(outcomes.map(({ run }) => run.id));
+  if (stuck) yield `${session} (${client}) hung`;
+  else if (killedAt === null)
+    for (const { id } of life.runs)
+      if (!told.has(id)) yield `${session} (${client}): nothing was told of run ${id}: ${complaint.slice(-600)}`;
+  for (const outcome of outcomes) {
+    const why = wrong(outcome);
+    if (why !== null) yield `${session} (${client}), run ${outcome.run.id}: ${why}`;
+  }
+}
+
+/** @param {Outcome} outcome */
+function wrong({ run, from, until, stdout, exitCode, code, hint, message }) {
+  if (code !== undefined) {
+    if (!code.startsWith('ACODE-') || !hint) return `an error without a code or a hint: ${code} ${message}`;
+    return engine.inTrouble(from, until, NEAR_MS) ? null : `${code} without any trouble: ${message}`;
+  }
+  if (exitCode !== run.exitCode) return `exit code ${exitCode}, not ${run.exitCode}`;
+  return stdout === run.stdout ? null : `printed ${JSON.stringify(stdout?.slice(-200))}`;
+}
+
+/** How long after a kill each of its containers was last seen, the engine being well; and how late one appeared. */
+function cleanups() {
+  const killed = new Map(lived.flatMap(({ life, killedAt }) => (killedAt === null ? [] : [[life.session, killedAt]])));
+  return [...engine.containers.values()].flatMap(({ id, session, firstSeen, lastSeen }) => {
+    const at = killed.get(session);
+    if (at === undefined || lastSeen < at) return [];
+    const ms = lastSeen - engine.wellSince(at, lastSeen);
+    return [{ id, session, at, ms, lateMs: Math.max(0, firstSeen - at) }];
+  });
+}
+
+function report() {
+  const cleaning = cleanups();
+  const violations = [
+    ...complaints,
+    ...lived.flatMap(one => [...violationsOf(one)]),
+    ...cleaning
+      .filter(({ ms }) => ms > GONE_MS)
+      .map(
+        ({ id, session, at, ms }) =>
+          `${session}: ${id} was still there ${ms} ms after its client was killed (${engine.troubleAround(at)})`,
+      ),
+    ...Object.entries(cleaned.left).flatMap(([kind, count]) => (count > 0 ? [`${count} ${kind} left`] : [])),
+    ...Object.entries(cleaned.goneAfter).flatMap(([kind, ms]) =>
+      ms > GONE_MS ? [`the last ${kind} went only after ${ms} ms`] : [],
+    ),
+  ];
+  const outcomes = lived.flatMap(one => one.outcomes);
+  const failed = outcomes.filter(({ code }) => code !== undefined);
+  const times = cleaning.map(({ ms }) => ms).sort((a, b) => a - b);
+  /** @param {string} what */
+  const count = what => engine.windows.filter(window => window.what === what).length;
+  console.log(
+    `FIGURE ${runs} runs in ${Math.round(tookMs / 1000)} s: ${outcomes.length - failed.length} right, ` +
+      `${failed.length} ended by trouble with a code, ${lived.filter(one => one.killedAt !== null).length} clients killed, ` +
+      `${count('restart')} restarts, ${count('kill')} engine kills, ${count('pause')} freezes; ` +
+      `slowest cleanup ${times.at(-1) ?? 0} ms (median ${times[Math.floor(times.length / 2)] ?? 0}), ` +
+      `latest container ${Math.max(0, ...cleaning.map(({ lateMs }) => lateMs))} ms after its client’s death, ` +
+      `last process gone after ${cleaned.goneAfter.processes} ms; ${violations.length} violations; seed ${seed}`,
+  );
+  if (violations.length > 0) fail(violations);
+}
+
+/**
+ * @param {string[]} why
+ * @returns {never}
+ */
+function fail(why) {
+  for (const line of why) console.error(`violation (seed ${seed}): ${line}`);
+  process.exit(1);
+}

@@ -1,0 +1,89 @@
+// `acode uninstall --purge` leaves no trace on engine or disk, and says before what it will remove.
+
+import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Bench } from '../cli/bench.ts';
+import { mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
+import { exists, leftover, sleeping } from './victims.ts';
+
+const soon = () => AbortSignal.timeout(20_000);
+
+describe.skipIf(withoutEngines)('uninstall', () => {
+  let bench: Bench;
+  beforeEach(async () => {
+    bench = await Bench.at(mainEngine);
+    // A first command, so that there are traces.
+    await bench.call(['run', '--', 'true']);
+  });
+  afterEach(() => bench[Symbol.asyncDispose]());
+
+  it('shows first and removes nothing; with --purge nothing is left', async () => {
+    const own = directories();
+    const { child, ended, id } = await sleeping(bench, mainEngine, 'labels');
+    const labels = await withEngine(
+      mainEngine,
+      async direct => (await direct.containers.inspect(id, { signal: soon() })).Config.Labels ?? {},
+    );
+    const kept = await leftover(mainEngine, { ...labels, 'acode.owner': 'x', 'acode.keep': 'true' });
+    const others = await leftover(mainEngine, { ...labels, 'acode.uid': '4242' });
+    try {
+      const shown = await bench.call(['uninstall']);
+      expect(shown.status).toBe(0);
+      for (const path of own) expect(shown.stdout.toString()).toContain(path);
+      expect(shown.stdout.toString()).toContain('Nothing was removed. 1 of your sessions still live');
+      expect(await exists(mainEngine, kept)).toBe(true);
+
+      const refused = await bench.call(['uninstall', '--purge', '--json']);
+      expect(refused.status).toBe(125);
+      expect(JSON.parse(refused.stdout.toString())).toMatchObject({ code: 'ACODE-SBX-022', context: { sessions: 1 } });
+      expect(own.every(existsSync)).toBe(true);
+      expect(await exists(mainEngine, id)).toBe(true);
+
+      child.kill('SIGTERM');
+      await ended;
+      expect(new Set(await bench.left())).toEqual(new Set([kept, others]));
+      const purged = await bench.call(['uninstall', '--purge', '--json']);
+      expect(purged.status).toBe(0);
+      expect(JSON.parse(purged.stdout.toString())).toMatchObject({ purged: true, sessions: 0 });
+      expect(await exists(mainEngine, kept)).toBe(false);
+      expect(await exists(mainEngine, others)).toBe(true);
+      expect(own.filter(existsSync)).toEqual([]);
+      expect(await bench.left()).toEqual([others]);
+    } finally {
+      child.kill('SIGTERM');
+      await withEngine(mainEngine, async direct => {
+        for (const one of [kept, others]) await direct.containers.remove(one, { force: true, signal: soon() });
+      });
+    }
+  });
+
+  it('removes a link to the configuration, and not what it leads to', async () => {
+    const [config = ''] = directories();
+    const elsewhere = join(dirname(dirname(config)), 'dotfiles');
+    mkdirSync(elsewhere);
+    writeFileSync(join(elsewhere, 'config.yml'), '{}');
+    rmSync(config, { recursive: true });
+    symlinkSync(elsewhere, config);
+    expect((await bench.call(['uninstall', '--purge'])).status).toBe(0);
+    expect(existsSync(config)).toBe(false);
+    expect(readdirSync(elsewhere)).toEqual(['config.yml']);
+  });
+
+  it('without an engine refuses, and with --force clears the disk and says so', async () => {
+    const nowhere = { env: { DOCKER_HOST: 'unix:///var/tmp/acode-no-such.sock' } };
+    const refused = await bench.call(['uninstall', '--purge'], nowhere);
+    expect(refused.status).toBe(125);
+    expect(refused.stderr).toContain('ACODE-SBX-008');
+    expect(directories().every(existsSync)).toBe(true);
+    const forced = await bench.call(['uninstall', '--purge', '--force'], nowhere);
+    expect(forced.status).toBe(0);
+    expect(forced.stdout.toString()).toContain('The engine was not asked');
+    expect(directories().filter(existsSync)).toEqual([]);
+  });
+
+  function directories(): string[] {
+    const { env } = bench;
+    return ['XDG_CONFIG_HOME', 'XDG_STATE_HOME', 'XDG_RUNTIME_DIR'].map(name => join(env[name] ?? '', 'acode'));
+  }
+});

@@ -1,0 +1,90 @@
+// Clients that are killed, and what they leave: what the tests of ownership look at.
+
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import type { Bench } from '../cli/bench.ts';
+import { images, withEngine } from '../support/engines.ts';
+import type { TestEngine } from '../support/engines.ts';
+import { ownerSocketsIn, reapersIn } from '../support/remains.ts';
+
+const soon = () => AbortSignal.timeout(20_000);
+
+/** A client whose command sleeps. */
+export interface Sleeping {
+  readonly child: ChildProcess;
+  readonly ended: Promise<unknown>;
+  readonly id: string;
+}
+
+/** Starts a client, and waits until its command runs. */
+export async function sleeping(
+  bench: Bench,
+  engine: TestEngine,
+  task: string,
+  flags: readonly string[] = [],
+): Promise<Sleeping> {
+  const { child, ended } = bench.start(['run', ...flags, '--task', task, '--', 'sh', '-c', 'echo up; exec sleep 600']);
+  await once(child.stdout ?? child, 'data');
+  const labels = [`acode.task=${task}`];
+  const id = await withEngine(engine, async direct => {
+    const found = await direct.containers.list({ labels, signal: soon() });
+    return found.find(({ labels: own }) => own['acode.uid'] === String(process.getuid?.()))?.id ?? '';
+  });
+  if (id === '') throw new Error(`there is no sandbox for ${task}`);
+  return { child, ended, id };
+}
+
+/** A container with these labels, as a dead session leaves it. */
+export async function leftover(engine: TestEngine, labels: Record<string, string>): Promise<string> {
+  return withEngine(engine, async direct => {
+    const body = { Image: images.busybox, Cmd: ['true'], Labels: labels, HostConfig: { NetworkMode: 'none' } };
+    return (await direct.containers.create(body, { signal: soon() })).id;
+  });
+}
+
+/** Whether a container is still on the engine. */
+export async function exists(engine: TestEngine, id: string): Promise<boolean> {
+  return withEngine(engine, async direct =>
+    (await direct.containers.list({ labels: ['acode.managed=true'], all: true, signal: soon() })).some(
+      one => one.id === id,
+    ),
+  );
+}
+
+/** Waits until a container is gone. */
+export async function gone(engine: TestEngine, id: string, withinMs: number): Promise<void> {
+  await withEngine(engine, async direct => {
+    const deadline = performance.now() + withinMs;
+    for (;;) {
+      const all = await direct.containers.list({ labels: ['acode.managed=true'], all: true, signal: soon() });
+      if (!all.some(one => one.id === id)) return;
+      if (performance.now() > deadline) throw new Error(`${id} is still there`);
+      await new Promise(resolve => setTimeout(resolve, 10));
+    }
+  });
+}
+
+/** Waits until something holds. */
+export async function until(holds: () => boolean, withinMs: number): Promise<void> {
+  const deadline = performance.now() + withinMs;
+  while (!holds()) {
+    if (performance.now() > deadline) throw new Error('it did not come to that in time');
+    await new Promise(resolve => setTimeout(resolve, 50));
+  }
+}
+
+/** The reapers of a bench. */
+export function reapersOf(bench: Bench): number[] {
+  return reapersIn(bench.env['XDG_RUNTIME_DIR'] ?? 'none');
+}
+
+/** The memory of a process. */
+export function residentKiB(pid: number): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? Infinity);
+}
+
+/** The sockets of owners that are there. */
+export function sockets(bench: Bench): string[] {
+  return ownerSocketsIn(bench.env['XDG_RUNTIME_DIR'] ?? 'none');
+}
