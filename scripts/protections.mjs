@@ -369,4 +369,36 @@ export const PROTECTIONS = [
     ),
     command: true,
   },
+  {
+    ...one(
+      'nobody waits for the death of a client',
+      [
+        `${SRC}/lifecycle/reaper.ts`,
+        `const WAIT = 'IFS= read -r word && exit 0; exec "$@"';`,
+        "const WAIT = 'exit 0';",
+      ],
+      [[POLICY, 'F14 ']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
+      'an owner that lives is taken for dead',
+      [`${SRC}/lifecycle/orphans.ts`, "if (owner === 'dead') return", "if (owner !== 'unknown') return"],
+      [[POLICY, 'F15 ']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
+      'the user of a sandbox is not looked at',
+      [
+        `${SRC}/lifecycle/orphans.ts`,
+        "if (labels['acode.uid'] !== String(asking.uid)) return left('another user');",
+        '',
+      ],
+      [[POLICY, 'F16 ']],
+    ),
+    command: true,
+  },
 ];

@@ -8,6 +8,7 @@ import type { RunRequest, RunResult } from '@acode/sandbox';
 import { Bench } from '../cli/bench.ts';
 import { TestHost, images, withEngine } from '../support/engines.ts';
 import { heal, make, makeRuntimeDirectory, remains, settles, trouble, withoutTrouble } from '../support/trouble.ts';
+import { EngineProxy } from '../support/proxy.ts';
 import { reapersIn } from '../support/remains.ts';
 
 /** How soon everything is gone once the engine answers. */
@@ -242,12 +243,18 @@ describe.skipIf(withoutTrouble)('the command, on an engine in trouble', { timeou
   });
 
   it('frozen while it cleans up: the status of the command, in bounded time', async () => {
-    const { child, ended } = await printing('echo up; sleep 0.5; echo end; exit 6');
-    await once(child.stdout ?? child, 'data');
-    await make('pause');
-    const { status, ms } = await ended;
+    await using proxy = await EngineProxy.start(trouble.socket);
+    proxy.onRequest(async method => {
+      if (method === 'DELETE') await make('pause');
+      return undefined;
+    });
+    const env = { DOCKER_HOST: `unix://${proxy.socket}` };
+    const { status, ms } = await bench.call(['run', '--', 'sh', '-c', 'echo end; exit 6'], { env });
     expect(status).toBe(6);
     expect(ms).toBeLessThan(15_000);
+    // The control: it had to wait for the engine.
+    expect(ms).toBeGreaterThan(5000);
+    proxy.onRequest(undefined);
     await make('resume');
     await settles('nothing is left', GONE_MS, left, found => found.length === 0);
   });

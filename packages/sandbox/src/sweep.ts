@@ -39,6 +39,8 @@ export interface Sweeping<Thing> {
 }
 
 const SWEEP_MS = 20_000;
+const MOST_AT_ONCE = 8;
+const MOST_NAMED = 5;
 
 /** Looks at every sandbox, network and volume of ours. */
 export async function survey(host: Host, signal: AbortSignal): Promise<Survey> {
@@ -89,10 +91,10 @@ export async function sweep(host: Host): Promise<void> {
     const { sandboxes, belongings } = await survey(host, signal);
     const orphans = sandboxes.filter(sweeping.may);
     host.telemetry.gauge(METRICS.orphaned, orphans.length);
-    const outcomes = await Promise.all(orphans.map(({ thing }) => removeSandbox(host, thing, sweeping)));
+    const outcomes = await fewAtOnce(orphans, ({ thing }) => removeSandbox(host, thing, sweeping));
     // Containers go first: the engine keeps what one of them still uses.
     const left = belongings.filter(sweeping.may);
-    outcomes.push(...(await Promise.all(left.map(({ thing }) => removeBelonging(host, thing, sweeping)))));
+    outcomes.push(...(await fewAtOnce(left, ({ thing }) => removeBelonging(host, thing, sweeping))));
     await removeDeadSockets(host.directories.runtime);
     await new Leases(host.directories.state).prune(new Set(sandboxes.map(({ thing }) => thing.sandboxId)));
     const things = [...orphans, ...left].map(({ thing }) => thing);
@@ -108,7 +110,20 @@ function warnOf(removed: readonly { readonly name: string; readonly labels: Labe
   const names = removed.map(({ name }) => name);
   const sessions = [...new Set(removed.map(({ labels }) => labels['acode.session'] ?? ''))];
   const what = names.length === 1 ? 'one thing that a dead session' : `${names.length} things that dead sessions`;
-  operation.step('warn', `removed ${what} had left: ${names.join(', ')}`, { removed: names.length, names, sessions });
+  const some = names.slice(0, MOST_NAMED).join(', ');
+  const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : '';
+  operation.step('warn', `removed ${what} had left: ${some}${more}`, { removed: names.length, names, sessions });
+}
+
+// Somebody may have left thousands, and the engine has other things to do.
+async function fewAtOnce<Item, Value>(items: readonly Item[], work: (item: Item) => Promise<Value>): Promise<Value[]> {
+  const values: Value[] = [];
+  const queue = items.entries();
+  const worker = async (): Promise<void> => {
+    for (const [at, item] of queue) values[at] = await work(item);
+  };
+  await Promise.all(Array.from({ length: MOST_AT_ONCE }, worker));
+  return values;
 }
 
 interface Access<Thing> {
