@@ -139,16 +139,19 @@ export class Creation {
   ): Promise<Created> {
     signal.throwIfAborted();
     const creating = this.#createOnce(spec, body);
+    let leave: () => void = () => undefined;
     const aborted = new Promise<never>((_, reject) => {
-      signal.addEventListener('abort', () => reject(new AcodeError('ACODE-SBX-014', {}, { cause: signal.reason })), {
-        once: true,
-      });
+      leave = () => reject(new AcodeError('ACODE-SBX-014', {}, { cause: signal.reason }));
+      signal.addEventListener('abort', leave, { once: true });
     });
     try {
       return { id: await Promise.race([creating, aborted]), spec };
     } catch (error) {
       if (signal.aborted) this.#options.keep(creating.then(id => this.#options.remove(spec, id)));
       throw error;
+    } finally {
+      // A listener that stays keeps its signal, and all that hangs on it, for as long as the session lasts.
+      signal.removeEventListener('abort', leave);
     }
   }
 
