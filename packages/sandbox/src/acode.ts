@@ -36,7 +36,6 @@ import type { Trust } from './repository.ts';
 import { explain, start } from './run.ts';
 import { cancelled } from './running.ts';
 import { sweep } from './sweep.ts';
-import { removeDirectories, uninstallFromEngine } from './uninstall.ts';
 import { systemClock } from './telemetry/clock.ts';
 import type { Operation } from './telemetry/operation.ts';
 
@@ -207,6 +206,7 @@ export class Acode implements AsyncDisposable {
    */
   async uninstall(options: UninstallOptions = {}): Promise<UninstallReport> {
     this.#assertOpen('uninstall');
+    const { removeDirectories, uninstallFromEngine } = await import('./uninstall.ts');
     const report = await this.#operation(
       'uninstall',
       (signal, operation) => uninstallFromEngine(this.#host, options, operation, signal),

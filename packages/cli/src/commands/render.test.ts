@@ -146,8 +146,10 @@ describe('uninstall', () => {
 
   it('says what became of it', () => {
     expect(renderUninstall({ ...report, purged: true }, true, look)).toContain('Removed.\n');
-    const failed = { ...engine, failed: [{ sandbox, reason: 'busy' }] };
-    expect(renderUninstall({ ...report, engine: failed }, true, look)).toMatch(/failed: busy[^]*Not everything/);
+    const failed = { ...engine, dryRun: false, removed: [sandbox], failed: [{ sandbox, reason: 'busy' }] };
+    expect(renderUninstall({ ...report, engine: failed }, true, look)).toMatch(
+      / removed\n[^]*failed: busy[^]*Not everything/,
+    );
     const alone = { ...report, engine: null, engineProblem: 'no engine\nanswered', purged: true };
     expect(renderUninstall(alone, true, look)).toContain('The engine was not asked: no engine⏎answered\n');
   });

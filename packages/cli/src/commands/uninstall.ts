@@ -43,19 +43,19 @@ async function uninstall(call: Call, { purge, force }: UninstallFlags): Promise<
 
 /** Every trace, for a person. */
 export function renderUninstall(report: UninstallReport, purge: boolean, look: Look): string {
-  const rows = [...engineRows(report, report.purged), ...diskRows(report)];
+  const rows = [...engineRows(report), ...diskRows(report)];
   const listed = rows.length > 0 ? table(['KIND', 'NAME', 'ABOUT'], rows, look) : '';
   const problem = report.engineProblem === null ? '' : `The engine was not asked: ${oneLine(report.engineProblem)}\n`;
   return `${listed}${problem}${closing(report, purge, look)}`;
 }
 
-function engineRows({ engine }: UninstallReport, purged: boolean): string[][] {
+function engineRows({ engine }: UninstallReport): string[][] {
   if (!engine) return [];
-  const { removed, failed, belongings } = engine;
+  const { removed, failed, belongings, dryRun } = engine;
   return [
-    ...removed.map(({ name, state }) => ['sandbox', name, purged ? 'removed' : state]),
+    ...removed.map(({ name, state }) => ['sandbox', name, dryRun ? state : 'removed']),
     ...failed.map(({ sandbox, reason }) => ['sandbox', sandbox.name, `failed: ${reason}`]),
-    ...belongings.removed.map(({ kind, name }) => [kind, name, purged ? 'removed' : '']),
+    ...belongings.removed.map(({ kind, name }) => [kind, name, dryRun ? '' : 'removed']),
     ...belongings.failed.map(({ belonging, reason }) => [belonging.kind, belonging.name, `failed: ${reason}`]),
   ];
 }

@@ -1,7 +1,7 @@
 // The identity of this host: boot and runtime directory together, since containers and WSL distributions share the first.
 
 import { createHash, randomBytes } from 'node:crypto';
-import { link, readFile, rm, writeFile } from 'node:fs/promises';
+import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 
@@ -46,10 +46,9 @@ async function makeToken(path: string): Promise<string> {
   await writeFile(draft, `${randomBytes(16).toString('hex')}\n`, { mode: 0o600 });
   try {
     await link(draft, path);
-  } catch (error) {
-    const made = await readToken(path);
-    if (made === null) throw error;
-    return made;
+  } catch {
+    // Somebody was first. Or what is there cannot be understood, or the file system has no links: then ours takes its place.
+    if ((await readToken(path)) === null) await rename(draft, path);
   } finally {
     await rm(draft, { force: true });
   }

@@ -1,6 +1,6 @@
 // Who owns a sandbox, and how it goes: labels, sessions, host identity, removal.
 
-import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -95,6 +95,14 @@ describe('hostIdentity', () => {
     const directory = mkdtempSync(join(tmpdir(), 'acode-run-'));
     const all = await Promise.all(Array.from({ length: 20 }, () => hostIdentity(directory)));
     expect(new Set(all).size).toBe(1);
+    expect(readdirSync(directory)).toEqual(['host']);
+  });
+
+  it('is made anew where what stands for it cannot be understood', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'acode-run-'));
+    writeFileSync(join(directory, 'host'), '');
+    const made = await hostIdentity(directory);
+    expect(await hostIdentity(directory)).toBe(made);
     expect(readdirSync(directory)).toEqual(['host']);
   });
 

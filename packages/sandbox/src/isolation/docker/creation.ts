@@ -13,6 +13,7 @@ import { engineFailure, reasonOf } from './failure.ts';
 import { LateLooks } from './late-looks.ts';
 import { OomWatch } from './oom-watch.ts';
 import { portFailure } from './ports.ts';
+import { unlessCancelled } from './unless-cancelled.ts';
 
 /** What happens to a container, for whoever keeps logs. */
 export interface ContainerObserver {
@@ -139,19 +140,11 @@ export class Creation {
   ): Promise<Created> {
     signal.throwIfAborted();
     const creating = this.#createOnce(spec, body);
-    let leave: () => void = () => undefined;
-    const aborted = new Promise<never>((_, reject) => {
-      leave = () => reject(new AcodeError('ACODE-SBX-014', {}, { cause: signal.reason }));
-      signal.addEventListener('abort', leave, { once: true });
-    });
     try {
-      return { id: await Promise.race([creating, aborted]), spec };
+      return { id: await unlessCancelled(creating, signal), spec };
     } catch (error) {
       if (signal.aborted) this.#options.keep(creating.then(id => this.#options.remove(spec, id)));
       throw error;
-    } finally {
-      // A listener that stays keeps its signal, and all that hangs on it, for as long as the session lasts.
-      signal.removeEventListener('abort', leave);
     }
   }
 

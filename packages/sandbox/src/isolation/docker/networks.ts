@@ -12,6 +12,7 @@ import { LateLooks } from './late-looks.ts';
 import type { Engine } from './engine/index.ts';
 import type { NetworkDetails } from './engine/networks.ts';
 import { engineFailure, reasonOf } from './failure.ts';
+import { unlessCancelled } from './unless-cancelled.ts';
 
 /** A network as a container is connected to it. */
 export interface ChosenNetwork {
@@ -96,7 +97,7 @@ export class SandboxNetworks {
     const session = spec.identity.labels['acode.session'] ?? '';
     const known = this.#current.get(session);
     if (known) {
-      const usable = await this.#stillUsable(await shared(known, signal), spec, signal);
+      const usable = await this.#stillUsable(await unlessCancelled(known, signal), spec, signal);
       if (usable) return usable;
       // Only the first who finds it unusable replaces it; the others find its successor.
       if (this.#current.get(session) !== known) return this.#bridge(spec, signal);
@@ -107,7 +108,7 @@ export class SandboxNetworks {
       if (this.#current.get(session) === making) this.#current.delete(session);
     });
     this.#options.keep(making);
-    return shared(making, signal);
+    return unlessCancelled(making, signal);
   }
 
   async #stillUsable(network: Managed, spec: SandboxSpec, signal: AbortSignal): Promise<Managed | null> {
@@ -297,19 +298,4 @@ function bridgeName({ identity }: SandboxSpec): string {
     .update(identity.labels['acode.session'] ?? '')
     .digest('hex');
   return `acode-${session.slice(0, 8)}-bridge-${randomBytes(4).toString('hex')}`;
-}
-
-// Waits for what others wait for too; a caller who is cancelled leaves at once.
-async function shared<Value>(work: Promise<Value>, signal: AbortSignal): Promise<Value> {
-  signal.throwIfAborted();
-  let leave: () => void = () => undefined;
-  const aborted = new Promise<never>((_, reject) => {
-    leave = () => reject(new AcodeError('ACODE-SBX-014', {}, { cause: signal.reason }));
-    signal.addEventListener('abort', leave, { once: true });
-  });
-  try {
-    return await Promise.race([work, aborted]);
-  } finally {
-    signal.removeEventListener('abort', leave);
-  }
 }
