@@ -71,7 +71,8 @@ function diskRows({ directories }: UninstallReport): string[][] {
 function closing({ purged, sessions, engine, directories }: UninstallReport, purge: boolean, look: Look): string {
   const { bold, cyan, dim } = look.colours;
   const hint = (text: string): string => `${dim('╰▶')} ${cyan('hint:')} ${text}\n`;
-  if (purged) return `${bold('Removed.')}\n${hint('`npm uninstall -g @acode/cli` removes the command itself.')}`;
+  if (purged)
+    return `${bold('Removed.')}\n${hint('Where npm installed it, `npm uninstall -g acode` removes the command itself.')}`;
   if (purge)
     return `${bold('Not everything could be removed, so the directories were left.')}\n${hint('Run it again when the engine is well.')}`;
   const { removed = [], belongings } = engine ?? {};
