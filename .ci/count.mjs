@@ -10,7 +10,10 @@ import { relative } from 'node:path';
 
 const [mode, ...rest] = process.argv[2]?.startsWith('--') ? process.argv.slice(2) : ['', ...process.argv.slice(2)];
 const names = rest.filter(name => existsSync(name));
-const files = names.flatMap(name => JSON.parse(readFileSync(name, 'utf8')).testResults);
+const reports = names.map(name => JSON.parse(readFileSync(name, 'utf8')));
+const files = reports.flatMap(({ testResults }) => testResults ?? []);
+// Checks that are no tests of vitest’s give their number alone.
+const others = reports.filter(({ testResults }) => !testResults);
 const tests = files.flatMap(({ name, assertionResults }) =>
   assertionResults.map(result => ({ ...result, file: relative(process.cwd(), name) })),
 );
@@ -23,7 +26,9 @@ const modes = {
       assertionResults.every(({ status }) => status !== 'failed'),
     );
     const failed = tests.filter(({ status }) => status === 'failed').length + broken.length;
-    console.log(`${tests.filter(({ status }) => status === 'passed').length} ${failed}`);
+    const passed = tests.filter(({ status }) => status === 'passed').length;
+    const sum = key => others.reduce((total, report) => total + (report[key] ?? 0), 0);
+    console.log(`${passed + sum('numPassedTests')} ${failed + sum('numFailedTests')}`);
   },
   '--no-skips': () => {
     const skipped = tests.filter(({ status }) => status !== 'passed' && status !== 'failed');

@@ -1,0 +1,5 @@
+// The conformance suite on gVisor as a runtime of Docker.
+
+import { conformance } from './suite.ts';
+
+conformance(({ level }) => level === 'gvisor');
