@@ -1,4 +1,4 @@
-// Asks an engine what is left on it: containers of ours, volumes, networks beyond its own three.
+// Asks an engine what is left on it: containers of ours, volumes, networks beyond its own.
 
 import { request } from 'node:http';
 
@@ -18,7 +18,7 @@ const get = path =>
 
 const containers = await get('/containers/json?all=true');
 const { Volumes: volumes } = await get('/volumes');
-const networks = (await get('/networks')).filter(({ Name }) => !['bridge', 'host', 'none'].includes(Name));
+const networks = (await get('/networks')).filter(({ Name }) => !['bridge', 'host', 'none', 'podman'].includes(Name));
 for (const { Names, Labels } of containers) console.log(`left: container ${Names?.[0]} ${JSON.stringify(Labels)}`);
 for (const { Name } of volumes ?? []) console.log(`left: volume ${Name}`);
 for (const { Name } of networks) console.log(`left: network ${Name}`);

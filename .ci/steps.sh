@@ -28,7 +28,7 @@ engines_empty() {
   local list=/run/acode-engines/engines.json socket
   while read -r socket; do
     node "$here/leftovers.mjs" "$socket" || return 1
-  done < <(node -e 'const { engines, trouble } = JSON.parse(require("fs").readFileSync(process.argv[1])); for (const e of [...engines, trouble]) if (e) console.log(e.socket)' "$list")
+  done < <(node -e 'const { engines, trouble, podman } = JSON.parse(require("fs").readFileSync(process.argv[1])); for (const e of [...engines, trouble, podman]) if (e) console.log(e.socket)' "$list")
 }
 
 # After everything is down: no process, namespace, mount or socket of the test engines.

@@ -1,9 +1,9 @@
 // Bundles the acode command into packages/cli/bin: one package without dependencies, commands loaded when they are used.
 
-import { chmod, copyFile, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { chmod, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
+import { build, transform } from 'esbuild';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const cli = join(root, 'packages', 'cli');
@@ -26,22 +26,22 @@ const englishOnly = {
   },
 };
 
-// The program that a reaper becomes is a file of its own, started by a shell: it goes beside the bundle.
-const reaperBeside = {
-  name: 'reaper-beside',
+// The program that a reaper becomes is handed over as text: here it is a part of the bundle, and no file at all.
+const reaperInside = {
+  name: 'reaper-inside',
   setup({ onLoad }) {
-    onLoad({ filter: /lifecycle\/reaper-program\.ts$/ }, () => ({
-      contents:
-        "import { fileURLToPath } from 'node:url'; export function reaperProgram() { return fileURLToPath(new URL('./reaper.mjs', import.meta.url)); }",
-      loader: 'js',
-    }));
+    onLoad({ filter: /lifecycle\/reaper-program\.ts$/ }, async () => {
+      const program = await readFile(join(root, 'packages', 'sandbox', 'reaper', 'reaper.mjs'), 'utf8');
+      const { code } = await transform(program, { loader: 'js', format: 'esm', target: 'node20', minify: true });
+      return { contents: `export async function reaperProgram() { return ${JSON.stringify(code)}; }`, loader: 'js' };
+    });
   },
 };
 
 await rm(bin, { recursive: true, force: true });
 const { metafile } = await build({
   absWorkingDir: root,
-  plugins: [libraryByNeed(join(root, 'packages', 'sandbox', 'src', 'index.ts')), englishOnly, reaperBeside],
+  plugins: [libraryByNeed(join(root, 'packages', 'sandbox', 'src', 'index.ts')), englishOnly, reaperInside],
   entryPoints: { acode: join(cli, 'src', 'main.ts') },
   outdir: bin,
   bundle: true,
@@ -57,7 +57,6 @@ const { metafile } = await build({
 });
 
 assertQuickStart(metafile);
-await copyFile(join(root, 'packages', 'sandbox', 'reaper', 'reaper.mjs'), join(bin, 'reaper.mjs'));
 const entry = join(bin, 'acode.js');
 await writeFile(entry, `#!/usr/bin/env node\n${await readFile(entry, 'utf8')}`);
 await chmod(entry, 0o755);

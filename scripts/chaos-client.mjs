@@ -10,8 +10,8 @@ const { socket, workspace, session, config } = JSON.parse(process.argv[2] ?? '{}
 /** @param {Record<string, unknown>} told */
 const tell = told => process.stdout.write(`${JSON.stringify(told)}\n`);
 
-/** @type {(fields: unknown, message: string) => void} */
-const log = (_, message) => void tell({ step: message });
+/** @type {(fields: Readonly<Record<string, unknown>>, message: string) => void} */
+const log = ({ containerId, reason }, message) => void tell({ step: message, containerId, reason });
 const logger = { debug: log, info: log, warn: log, error: log };
 
 const acode = await Acode.open({ engine: { socket }, workspace, sessionId: session, config, logger });

@@ -72,6 +72,7 @@ const trouble = makeTrouble();
 const lived = (await Promise.all(sessions)).flat();
 progress.over = true;
 await trouble;
+await nextCommand();
 const cleaned = await untilGone();
 await engine.stop();
 const tookMs = Date.now() - began;
@@ -91,6 +92,14 @@ async function makeTrouble() {
     if (progress.over) return;
     await engine.trouble(one).catch(error => complaints.push(`the engine could not be troubled: ${error}`));
   }
+}
+
+/** What a client left whose reaper was killed too is for the next command, so there is one after the last. */
+async function nextCommand() {
+  if (!lived.some(({ reaperKilled }) => reaperKilled)) return;
+  const run = { id: -1, command: 'true', stdout: '', exitCode: 0, network: /** @type {const} */ ('none') };
+  const life = { session: `chaos-${seed}-next`, client: /** @type {const} */ ('command'), runs: [run], kill: null };
+  lived.push(await live(life, place, () => undefined));
 }
 
 /** Waits until everything is gone; says how long that took, by kind, from the last kill, end or answer on. */
@@ -162,7 +171,8 @@ function wrong({ run, from, until, stdout, exitCode, code, hint, message }) {
 
 /** How long after a kill each of its containers was last seen, the engine being well; and how late one appeared. */
 function cleanups() {
-  const killed = new Map(lived.flatMap(({ life, killedAt }) => (killedAt === null ? [] : [[life.session, killedAt]])));
+  const reaped = lived.filter(({ reaperKilled }) => !reaperKilled);
+  const killed = new Map(reaped.flatMap(({ life, killedAt }) => (killedAt === null ? [] : [[life.session, killedAt]])));
   return [...engine.containers.values()].flatMap(({ id, session, firstSeen, lastSeen }) => {
     const at = killed.get(session);
     if (at === undefined || lastSeen < at) return [];
@@ -171,10 +181,29 @@ function cleanups() {
   });
 }
 
+/** Containers that somebody else removed while their session lived, whatever else was wrong at the time. */
+function takenFromTheLiving() {
+  const over = new Map(lived.map(({ life, killedAt, endedAt }) => [life.session, killedAt ?? endedAt]));
+  return lived.flatMap(({ life, cleared }) =>
+    cleared.flatMap(({ id, reason, at }) => {
+      const session = engine.containers.get(id)?.session ?? '';
+      const until = over.get(session) ?? 0;
+      return at < until
+        ? [`${life.session} removed ${id} (${reason}) ${until - at} ms before the end of ${session}`]
+        : [];
+    }),
+  );
+}
+
+function countCleared() {
+  return lived.reduce((sum, one) => sum + one.cleared.length, 0);
+}
+
 function report() {
   const cleaning = cleanups();
   const violations = [
     ...complaints,
+    ...takenFromTheLiving(),
     ...lived.flatMap(one => [...violationsOf(one)]),
     ...cleaning
       .filter(({ ms }) => ms > GONE_MS)
@@ -194,7 +223,8 @@ function report() {
   const count = what => engine.windows.filter(window => window.what === what).length;
   console.log(
     `FIGURE ${runs} runs in ${Math.round(tookMs / 1000)} s: ${outcomes.length - failed.length} right, ` +
-      `${failed.length} ended by trouble with a code, ${lived.filter(one => one.killedAt !== null).length} clients killed, ` +
+      `${failed.length} ended by trouble with a code, ${lived.filter(one => one.killedAt !== null).length} clients killed ` +
+      `(${lived.filter(one => one.reaperKilled).length} with their reapers), ${countCleared()} containers cleared away by others, ` +
       `${count('restart')} restarts, ${count('kill')} engine kills, ${count('pause')} freezes; ` +
       `slowest cleanup ${times.at(-1) ?? 0} ms (median ${times[Math.floor(times.length / 2)] ?? 0}), ` +
       `latest container ${Math.max(0, ...cleaning.map(({ lateMs }) => lateMs))} ms after its client’s death, ` +

@@ -16,21 +16,28 @@ const TOP = [
   'index.ts',
   'acode.ts',
   'attack.ts',
+  'capabilities.ts',
   'compose.ts',
   'denials.ts',
   'examine.ts',
   'host.ts',
   'inventory.ts',
+  'level.ts',
   'options.ts',
   'outcome.ts',
+  'planning.ts',
   'repository.ts',
   'record.ts',
   'request-check.ts',
   'run.ts',
   'running.ts',
   'sweep.ts',
+  'trail.ts',
   'uninstall.ts',
 ];
+
+/** The rooms of isolation/ that are no level: what several levels are made of. */
+const SHARED = ['isolation/handover', 'isolation/seccomp', 'isolation/process'];
 
 /** The one file that may name a level: everybody else knows the Backend interface only. */
 const COMPOSITION_ROOT = 'compose.ts';
@@ -50,11 +57,35 @@ const ROOMS = {
   lifecycle: ['contract', 'telemetry/redact.ts'],
   output: ['contract', 'config'],
   telemetry: ['contract'],
+  // What looks like a secret is the same in a record as in a log line.
+  audit: ['contract', 'config/directories.ts', 'telemetry/redact.ts'],
   // It attacks and examines through what the top hands it; of a level it knows the interface only.
   doctor: ['contract', 'config', 'workspace', 'isolation', 'output/terminal.ts'],
   isolation: ['contract', 'policy', 'workspace', 'isolation/handover'],
   'isolation/handover': ['contract'],
-  'isolation/docker': ['contract', 'workspace', 'isolation', 'isolation/handover', ENGINE, 'lifecycle/labels.ts'],
+  // The system call filter, in the form of the engine and in that of the kernel.
+  'isolation/seccomp': [],
+  // What levels share whose sandboxes are processes of this host.
+  'isolation/process': ['contract', 'isolation', 'isolation/handover'],
+  'isolation/docker': [
+    'contract',
+    'workspace',
+    'isolation',
+    'isolation/handover',
+    'isolation/seccomp',
+    ENGINE,
+    'lifecycle/labels.ts',
+  ],
+  'isolation/bubblewrap': [
+    'contract',
+    'workspace',
+    'isolation',
+    'isolation/handover',
+    'isolation/seccomp',
+    'isolation/process',
+  ],
+  'isolation/ulimit': ['contract', 'workspace', 'isolation', 'isolation/handover', 'isolation/process'],
+  'isolation/none': ['contract', 'workspace', 'isolation', 'isolation/handover', 'isolation/process'],
   // The client of the engine knows the Engine API and nothing of sandboxes.
   [ENGINE]: [],
 };
@@ -130,7 +161,7 @@ function roomOf(file) {
 
 /** @param {string} room */
 function isLevel(room) {
-  return room.startsWith('isolation/') && room !== 'isolation/handover';
+  return room.startsWith('isolation/') && !SHARED.includes(room);
 }
 
 /**

@@ -6,7 +6,7 @@
  *
  * @typedef {{ file: string, find: string, put: string }} Edit
  *
- * A protection. `tests` is a file below tests/attacks and a pattern of test names. `layers` says what had to go: where
+ * A protection. `tests` is a file below tests/attacks (or, with a directory, below tests) and a pattern of test names. `layers` says what had to go: where
  * verification would refuse what the request no longer has, both were taken out. `command`: the built command is tested.
  *
  * @typedef {{ name: string, layers: string, edits: Edit[], tests: [file: string, pattern: string][], command?: true, deadlineMs?: number }} Protection
@@ -14,6 +14,7 @@
 
 const SRC = 'packages/sandbox/src';
 const DOCKER = `${SRC}/isolation/docker`;
+const SECCOMP = `${SRC}/isolation/seccomp`;
 const REQUEST = `${DOCKER}/request.ts`;
 const ESCAPE = 'escape.test.ts';
 const MOUNTS = 'mounts.test.ts';
@@ -22,13 +23,19 @@ const NETWORK = 'network.test.ts';
 const RESOURCES = 'resources.test.ts';
 const POLICY = 'secrets-and-policy.test.ts';
 const REPOSITORY = 'hostile-repository.test.ts';
+const ORPHANS = `${SRC}/lifecycle/orphans.ts`;
+const REAPER = 'packages/sandbox/reaper/reaper.mjs';
+const IMAGES = 'ownership/images.test.ts';
+const REAPS = 'ownership/reaper.test.ts';
+const STUCK = 'ownership/stuck.test.ts';
+const LONG = 'ownership/long-lived.test.ts';
 
 /** @type {Edit[]} */
 const VERIFICATION = [
-  { file: `${DOCKER}/inspection.ts`, find: '    ...compareWithEngine(spec, facts, details),\n', put: '' },
+  { file: `${DOCKER}/inspection.ts`, find: '    ...compareWithEngine(spec, facts, seen.details),\n', put: '' },
   {
     file: `${DOCKER}/inspection.ts`,
-    find: '    ...(view ? compareWithKernel(spec, view) : await swappedSources(spec)),\n',
+    find: '    ...(seen.view ? compareWithKernel(spec, seen.view) : await swappedSources(spec)),\n',
     put: '',
   },
 ];
@@ -69,7 +76,7 @@ export const PROTECTIONS = [
   one(
     'the filter allows AF_VSOCK',
     [
-      `${DOCKER}/seccomp/conditions.ts`,
+      `${SECCOMP}/conditions.ts`,
       '      [equal(0, NETLINK), equal(2, ROUTE)],',
       '      [equal(0, NETLINK), equal(2, ROUTE)], [equal(0, 40)],',
     ],
@@ -77,13 +84,13 @@ export const PROTECTIONS = [
   ),
   one(
     'the filter allows every socket family',
-    [`${DOCKER}/seccomp/conditions.ts`, '      [equal(0, NETLINK), equal(2, ROUTE)],', '      [],'],
+    [`${SECCOMP}/conditions.ts`, '      [equal(0, NETLINK), equal(2, ROUTE)],', '      [],'],
     [[ESCAPE, 'A8 |A10 ']],
   ),
   one(
     'the filter allows io_uring',
     [
-      `${DOCKER}/seccomp/groups.ts`,
+      `${SECCOMP}/groups.ts`,
       "...'inotify_init1 inotify_add_watch inotify_rm_watch'.split(' '),",
       "...'inotify_init1 inotify_add_watch inotify_rm_watch io_uring_setup io_uring_enter io_uring_register'.split(' '),",
     ],
@@ -92,7 +99,7 @@ export const PROTECTIONS = [
   one(
     'the filter allows sub-architectures',
     [
-      `${DOCKER}/seccomp/profile.ts`,
+      `${SECCOMP}/profile.ts`,
       'architectures: [ENGINE_NAMES[architecture]],',
       "architectures: [ENGINE_NAMES[architecture], 'SCMP_ARCH_X86', 'SCMP_ARCH_X32'],",
     ],
@@ -100,7 +107,7 @@ export const PROTECTIONS = [
   ),
   one(
     'the filter allows new namespaces',
-    [`${DOCKER}/seccomp/conditions.ts`, 'alternatives: [[clear(0, NAMESPACES)]],', 'alternatives: [[]],'],
+    [`${SECCOMP}/conditions.ts`, 'alternatives: [[clear(0, NAMESPACES)]],', 'alternatives: [[]],'],
     [[ESCAPE, 'A4 ']],
   ),
   requested('capabilities are not dropped', [REQUEST, "    CapDrop: ['ALL'],\n", ''], [[ESCAPE, 'A17 ']]),
@@ -342,8 +349,8 @@ export const PROTECTIONS = [
   one(
     'containers on the bridge reach each other',
     [
-      [`${DOCKER}/networks.ts`, "Options: { [ICC]: 'false' },", "Options: { [ICC]: 'true' },"],
-      [`${DOCKER}/networks.ts`, "[Options?.[ICC] === 'false', ", '[Options !== undefined, '],
+      [`${DOCKER}/network-rules.ts`, "Options: { [ICC]: 'false' },", "Options: { [ICC]: 'true' },"],
+      [`${DOCKER}/network-rules.ts`, "[Options?.[ICC] === 'false', ", '[Options !== undefined, '],
     ],
     [[NETWORK, 'D5 ']],
   ),
@@ -374,7 +381,7 @@ export const PROTECTIONS = [
       'nobody waits for the death of a client',
       [
         `${SRC}/lifecycle/reaper.ts`,
-        `const WAIT = 'IFS= read -r word && exit 0; exec "$@"';`,
+        `const WAIT = 'while IFS= read -r word; do [ "$word" = done ] && exit 0; making=$word; done; exec "$@" "$making"';`,
         "const WAIT = 'exit 0';",
       ],
       [[POLICY, 'F14 ']],
@@ -401,4 +408,134 @@ export const PROTECTIONS = [
     ),
     command: true,
   },
+  ...[
+    one(
+      'uninstall removes whatever is in its directories',
+      [`${SRC}/uninstall.ts`, 'names.filter(one => own.test(one))', 'names.filter(one => own.test(one) || true)'],
+      [['ownership/uninstall.test.ts', 'removes only what acode put there,']],
+    ),
+    one(
+      'uninstall forgets what other hosts have left',
+      [`${SRC}/uninstall.ts`, 'purge && isClean(engine, elsewhere)', 'purge && isClean(engine, [])'],
+      [['ownership/uninstall.test.ts', 'says what another host']],
+    ),
+    one(
+      'an image may carry labels of acode’s own',
+      [`${DOCKER}/image-facts.ts`, '  if (own.length === 0) return;', '  if (own.length >= 0) return;'],
+      [[IMAGES, 'of acode’s own is refused']],
+    ),
+    one(
+      'a container is ours by labels that an image can have',
+      [
+        [
+          ORPHANS,
+          '(containerName === undefined || labels[NAME] === containerName)',
+          '(containerName === undefined || labels[NAME] !== undefined)',
+        ],
+        [REAPER, "    (kind !== 'container' || labels['acode.name'] === nameOf(thing)) &&\n", ''],
+      ],
+      [[IMAGES, 'made of a sandbox does not make an orphan']],
+    ),
+    one(
+      'acode in the workspace is writable',
+      [
+        `${SRC}/workspace/mounts.ts`,
+        'const own = readOnly ? null : await protectInstallation(root, target, installation);',
+        'const own = null as MountSpec | null;',
+      ],
+      [['ownership/installed.test.ts', 'is read-only to the sandbox;']],
+    ),
+    one(
+      'the reaper does not know what is being made',
+      [REAPER, 'const isExpecting = () => making.size > 0 &&', 'const isExpecting = () => making.size < 0 &&'],
+      [['ownership/slow-create.test.ts', 'leaves nothing of a client']],
+    ),
+    one(
+      'the reaper takes what was kept',
+      [REAPER, "    labels['acode.keep'] !== 'true'\n", "    labels['acode.keep'] !== ''\n"],
+      [[REAPS, 'spares what was kept,']],
+    ),
+    one(
+      'the reaper does not look at the user',
+      [REAPER, "    labels['acode.uid'] === String(task.uid) &&\n", ''],
+      [[REAPS, 'spares what was kept,']],
+    ),
+    one(
+      'the reaper does not look at the host',
+      [REAPER, "    labels['acode.host'] === task.host &&\n", ''],
+      [[REAPS, 'spares what was kept,']],
+    ),
+    one(
+      'the reaper’s round ends at the first thing it cannot remove',
+      [
+        [
+          REAPER,
+          'await Promise.allSettled(things.map(remove))',
+          "(await Promise.all(things.map(remove))).map(value => ({ status: 'fulfilled', value }))",
+        ],
+        [REAPER, '      failures.push(error);', '      throw error;'],
+      ],
+      [[REAPS, 'goes on with everything else']],
+    ),
+  ].map(protection => ({ ...protection, command: /** @type {const} */ (true) })),
+  one(
+    'a removal has no deadline of its own',
+    [
+      `${SRC}/sweep.ts`,
+      'withDeadline({ clock, ms, signal, reason }',
+      'withDeadline({ clock, ms: 1e8, signal, reason }',
+    ],
+    [[STUCK, 'is a failure that cleanup reports']],
+  ),
+  one(
+    'the sweep holds up the end of a session',
+    [`${SRC}/sweep.ts`, 'cancel = clock.after(CLOSING_MS, tooLong);', 'cancel = clock.after(SWEEP_MS, tooLong);'],
+    [[STUCK, 'holds up no command:']],
+  ),
+  one(
+    'the sweep does not judge again what it looks at again',
+    [`${SRC}/sweep.ts`, "      if (!may(now)) return 'spared';\n", ''],
+    [['ownership/second-look.test.ts', 'stays where its owner']],
+  ),
+  one(
+    'a runtime directory that was replaced says who is dead',
+    [
+      `${SRC}/sweep.ts`,
+      "return state === 'dead' && !(await isStillHost(directories.runtime, identity)) ? 'unknown' : state;",
+      'return identity === isStillHost.name ? "unknown" : state;',
+    ],
+    [['ownership/second-look.test.ts', 'stays where the runtime directory']],
+  ),
+  one(
+    'a caller’s logger may stop a run',
+    [
+      `${SRC}/telemetry/operation.ts`,
+      'harmless(() => this.#logger',
+      '((tell: () => unknown): void => void tell())(() => this.#logger',
+    ],
+    [['ownership/callers.test.ts', 'a caller’s']],
+  ),
+  one(
+    'what was given up is not tried again',
+    [
+      `${SRC}/lifecycle/removal.ts`,
+      'if (!busy.has(id)) void this.begin(id);',
+      'if (busy.has("")) void this.begin(id);',
+    ],
+    [[LONG, 'removes what it had given up']],
+  ),
+  one(
+    'nobody looks after the socket of an owner',
+    [`${SRC}/lifecycle/claim.ts`, '    await socket.ensure();\n', '    socket.path.at(0);\n'],
+    [[LONG, 'is not taken for dead']],
+  ),
+  one(
+    'bridges are kept for every session there was',
+    [
+      `${DOCKER}/networks.ts`,
+      'if (at >= idle.length - MOST_IDLE && now - shared.idleSince <= LONGEST_IDLE_MS) continue;',
+      'if (at >= 0 && now - shared.idleSince <= LONGEST_IDLE_MS) continue;',
+    ],
+    [[LONG, 'keeps no bridge']],
+  ),
 ];

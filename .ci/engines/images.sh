@@ -125,7 +125,7 @@ load_images() {
 # An engine starts with nothing of an earlier run, but loading the big image again takes up to 25 s. So its image store
 # is kept as hard links: an engine replaces these files and never writes into them, so that both sides stay whole.
 keep_store() {
-  local name=$1 store=$CACHE/stores/$1 ids
+  local name=$1 store=$CACHE/stores/$1 ids parts
   if [[ $name == "$TROUBLE" ]]; then return; fi # its small image takes no time, and its disk takes no hard links
   ids=$(cat "$CACHE"/images/*.id)
   if [[ -e $store/ids && $(<"$store/ids") == "$ids" ]]; then return; fi
@@ -135,7 +135,8 @@ keep_store() {
   rm -rf "$store" "$store.new"
   mkdir -p "$store.new"
   # Someone may be using the engine already, and a file may vanish under cp.
-  if ! cp -al "$CACHE/$name/data/"{image,overlay2} "$store.new/" 2>/dev/null; then
+  mapfile -t parts < <(store_parts "$name")
+  if ! cp -al "${parts[@]/#/$CACHE/$name/data/}" "$store.new/" 2>/dev/null; then
     rm -rf "$store.new"
     return
   fi
@@ -143,9 +144,15 @@ keep_store() {
   mv "$store.new" "$store"
 }
 
+# Where an engine keeps its images.
+store_parts() {
+  if [[ $1 == "$PODMAN" ]]; then printf '%s\n' overlay overlay-images overlay-layers; else printf '%s\n' image overlay2; fi
+}
+
 restore_store() {
-  local data=$CACHE/$1/data store=$CACHE/stores/$1
+  local data=$CACHE/$1/data store=$CACHE/stores/$1 parts
   [[ -e $store/ids && ! -e $data ]] || return 0
   mkdir -p "$data"
-  cp -al "$store/"{image,overlay2} "$data/"
+  mapfile -t parts < <(store_parts "$1")
+  cp -al "${parts[@]/#/$store/}" "$data/"
 }

@@ -9,10 +9,12 @@ OTHER_USER=acode-other
 DOCKER_ENGINES=(docker20 docker28)
 TROUBLE=trouble # an engine to be restarted, stopped and filled up by tests; none that just want an engine see it
 TROUBLE_SIZE=400m
+PODMAN=podman # Podman's Docker-compatible socket; only tests that mean Podman see it
 NEW_SUITE=forky # Docker 28
 IMAGES=(busybox debian noshell hostile)
 REGISTRY_ADDRESS=127.0.0.1:5000
 PKG=$CACHE/packages/root # Debian 12 packages, unpacked and never installed (see packages.sh)
+PODMAN_PKG=$CACHE/podman-packages/root
 
 say() { printf '%s\n' "$*" >&2; }
 die() {
@@ -34,7 +36,7 @@ pidfile_of() { echo "$RUN/$1/dockerd.pid"; }
 cgroup_of() { echo "/acode-engines/$1"; }
 control_of() { echo "$RUN/$1/control.sock"; }
 # The system that an engine is part of.
-root_of() { if [[ $1 == docker20 ]]; then echo /; else echo "$CACHE/roots/$NEW_SUITE"; fi; }
+root_of() { if [[ $1 == docker20 || $1 == "$PODMAN" ]]; then echo /; else echo "$CACHE/roots/$NEW_SUITE"; fi; }
 # The images that an engine is to have.
 images_for() { if [[ $1 == "$TROUBLE" ]]; then echo busybox; else printf '%s\n' "${IMAGES[@]}"; fi; }
 
@@ -67,7 +69,8 @@ pid_if() {
   [[ $(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") == *"$2"* ]] && echo "$pid"
 }
 
-daemon_pid() { pid_if "$(pidfile_of "$1")" "--data-root $CACHE/$1/data "; }
+# `--data-root` of Docker, `--root` of Podman.
+daemon_pid() { pid_if "$(pidfile_of "$1")" "root $CACHE/$1/data "; }
 registry_pid() { pid_if "$RUN/registry/$1.pid" "docker-registry serve $RUN/registry/$1.yml"; }
 control_pid() { pid_if "$RUN/$1/control.pid" "control.mjs --socket $(control_of "$1") "; }
 
@@ -80,10 +83,11 @@ trouble_healthy() {
   engine_healthy "$TROUBLE" && control_pid "$TROUBLE" >/dev/null && [[ -S $(control_of "$TROUBLE") ]]
 }
 
-# The names of the test images that the engine has, in exactly the version of the cache.
+# The names of the test images that the engine has, in exactly the version of the cache. Podman says `localhost/` before
+# a name without a registry.
 images_of() {
   local have image
-  have=$(api "$1" GET /images/json | jq -r '.[] | .Id as $id | .RepoTags // [] | .[] | "\(.) \($id)"')
+  have=$(api "$1" GET /images/json | jq -r '.[] | .Id as $id | .RepoTags // [] | .[] | ltrimstr("localhost/") | "\(.) \($id)"')
   for image in $(images_for "$1"); do
     [[ -e $CACHE/images/$image.id ]] || continue
     if grep -qxF "acode-test/$image:1 $(<"$CACHE/images/$image.id")" <<<"$have"; then echo "$image"; fi
@@ -109,7 +113,7 @@ engine_pids() {
       args=$(tr '\0' ' ' 2>/dev/null <"$dir/cmdline") || continue
       argv0=${args%% *}
       case ${argv0##*/} in
-        dockerd | containerd | containerd-shim* | docker-proxy | runc | runsc | runsc-*) ;;
+        dockerd | containerd | containerd-shim* | docker-proxy | podman | conmon | netavark | aardvark-dns | runc | runsc | runsc-*) ;;
         *) continue ;;
       esac
       if [[ "$args " =~ ($RUN|$CACHE)/$name[/\ ] || $(stat -Lc %i "$dir/ns/net" 2>/dev/null) == "$ours" ]]; then
@@ -145,7 +149,7 @@ describe_engine() {
 
 # What is up, and nothing else. Readers may be ordinary users, and never see half a file.
 write_engines_json() {
-  local name engines='[]' registries='[]' images='{}' trouble=null
+  local name engines='[]' registries='[]' images='{}' trouble=null podman=null
   for name in "${DOCKER_ENGINES[@]}"; do
     registry_healthy "$name" && registries=$(jq -c --arg a "$REGISTRY_ADDRESS" --arg n "$(netns_of "$name")" \
       '. + [{address: $a, netns: $n}]' <<<"$registries")
@@ -157,14 +161,16 @@ write_engines_json() {
   if trouble_healthy; then
     trouble=$(describe_engine "$TROUBLE" | jq -c --arg control "$(control_of "$TROUBLE")" '. + {control: $control}')
   fi
-  if [[ $engines == '[]' && $registries == '[]' && $trouble == null ]]; then
+  # Podman names every runtime whose usual place it knows, whether there is one or not.
+  if engine_healthy "$PODMAN"; then podman=$(describe_engine "$PODMAN" | jq -c '. + {runtimes: ["runc"]}'); fi
+  if [[ $engines == '[]' && $registries == '[]' && $trouble == null && $podman == null ]]; then
     rm -f "$RUN/engines.json"
     return
   fi
   jq -n --argjson engines "$engines" --argjson images "$images" --argjson registries "$registries" \
-    --argjson trouble "$trouble" --arg user "$TEST_USER" --arg other "$OTHER_USER" \
+    --argjson trouble "$trouble" --argjson podman "$podman" --arg user "$TEST_USER" --arg other "$OTHER_USER" \
     '{engines: $engines, images: $images, registry: $registries[0], registries: $registries,
-      trouble: $trouble, user: $user, otherUser: $other}' >"$RUN/engines.json.new"
+      trouble: $trouble, podman: $podman, user: $user, otherUser: $other}' >"$RUN/engines.json.new"
   chmod 0644 "$RUN/engines.json.new"
   mv "$RUN/engines.json.new" "$RUN/engines.json"
 }

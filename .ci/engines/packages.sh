@@ -26,8 +26,8 @@ written_mirrors() {
 
 install_tools() {
   local missing=() package
-  for package in ca-certificates curl debian-archive-keyring iproute2 iptables jq libdevmapper1.02.1 libseccomp2 \
-    libsystemd0 mmdebstrap util-linux xz-utils; do
+  for package in bubblewrap ca-certificates curl debian-archive-keyring iproute2 iptables jq libdevmapper1.02.1 libgpgme11 \
+    libseccomp2 libsubid4 libsystemd0 mmdebstrap util-linux xz-utils; do
     [[ $(dpkg-query -Wf '${db:Status-Abbrev}' "$package" 2>/dev/null) == ii* ]] || missing+=("$package")
   done
   ((${#missing[@]})) || return 0
@@ -41,31 +41,42 @@ install_tools() {
 
 # apt with lists and sources of its own: the machine's apt configuration stays as it is.
 private_apt() {
-  local dir=$CACHE/packages/apt tool=$1
-  shift
+  local dir=$1 tool=$2
+  shift 2
   "$tool" -qq -o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null \
     -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
     -o Dir::State="$dir/state" -o Dir::State::status="$dir/status" -o Dir::Cache="$dir/cache" \
     -o APT::Sandbox::User=root -o Acquire::Check-Valid-Until=false "$@"
 }
 
-fetch_packages() {
-  local dir=$CACHE/packages/apt deb uri
-  [[ -e $CACHE/packages/complete ]] && return
-  say "fetching Docker 20.10, runsc, the registry and busybox"
-  rm -rf "$CACHE/packages"
-  mkdir -p "$dir/state/lists/partial" "$dir/cache/archives/partial" "$dir/debs" "$PKG"
+# unpack ROOT PACKAGE…: fetches packages and unpacks them into a directory, once.
+unpack() {
+  local root=$1 dir=${1%/*}/apt deb uri
+  shift
+  [[ -e ${root%/*}/complete ]] && return
+  say "fetching $*"
+  rm -rf "${root%/*}"
+  mkdir -p "$dir/state/lists/partial" "$dir/cache/archives/partial" "$dir/debs" "$root"
   : >"$dir/status"
   uri=$(mirror)
   printf 'deb [signed-by=%s] %s %s main\n' "$KEYRING" "$uri" "$SUITE" "$KEYRING" "$uri" "$SUITE-backports" \
     >"$dir/sources.list"
-  private_apt apt-get update >&2
-  # Debian 12's own runsc is of 2022 and does not know systrap.
-  (cd "$dir/debs" && private_apt apt-get download docker.io containerd runc tini docker-registry busybox-static \
-    "runsc/$SUITE-backports" >&2)
-  for deb in "$dir"/debs/*.deb; do dpkg -x "$deb" "$PKG"; done
+  private_apt "$dir" apt-get update >&2
+  (cd "$dir/debs" && private_apt "$dir" apt-get download "$@" >&2)
+  for deb in "$dir"/debs/*.deb; do dpkg -x "$deb" "$root"; done
   rm -rf "$dir"
-  touch "$CACHE/packages/complete"
+  touch "${root%/*}/complete"
+}
+
+# Debian 12's own runsc is of 2022 and does not know systrap.
+fetch_packages() {
+  unpack "$PKG" docker.io containerd runc tini docker-registry busybox-static "runsc/$SUITE-backports"
+}
+
+# Its runtime is Docker's runc: crun, which Debian prefers, refuses a machine with both versions of control groups.
+fetch_podman() {
+  unpack "$PODMAN_PKG" podman conmon catatonit golang-github-containers-common golang-github-containers-image netavark \
+    aardvark-dns
 }
 
 # A whole system for Docker 28: its libraries are newer than this machine's.

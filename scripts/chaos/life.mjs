@@ -3,6 +3,7 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync, readdirSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
@@ -10,7 +11,8 @@ import { fileURLToPath } from 'node:url';
  * @typedef {{ run: import('./plan.mjs').Run, from: number, until: number, stdout?: string, exitCode?: number | null,
  *   code?: string, hint?: string, message?: string }} Outcome of a run that told what became of it
  * @typedef {{ life: import('./plan.mjs').Life, outcomes: Outcome[], killedAt: number | null, endedAt: number,
- *   stuck: boolean, complaint: string }} Lived
+ *   stuck: boolean, complaint: string, reaperKilled: boolean, cleared: Cleared[] }} Lived
+ * @typedef {{ id: string, reason: string, at: number }} Cleared a container that was removed for another reason than its end
  * @typedef {{ socket: string, workspace: string, config: object, env: NodeJS.ProcessEnv }} Place
  */
 
@@ -38,6 +40,7 @@ export async function live(life, place, finished) {
 class Client {
   #place;
   #kill = () => false;
+  #pid = 0;
   /** @type {Lived} */
   lived;
 
@@ -47,7 +50,8 @@ class Client {
    */
   constructor(life, place) {
     this.#place = place;
-    this.lived = { life, outcomes: [], killedAt: null, endedAt: 0, stuck: false, complaint: '' };
+    const untouched = { killedAt: null, endedAt: 0, stuck: false, complaint: '', reaperKilled: false };
+    this.lived = { life, outcomes: [], cleared: [], ...untouched };
   }
 
   giveUp() {
@@ -70,7 +74,10 @@ class Client {
     let printed = '';
     child.stdout.setEncoding('utf8').on('data', chunk => (printed += chunk));
     this.#killInTime();
-    lines(child.stderr, line => this.#step(line.msg));
+    lines(child.stderr, line => {
+      this.#heard(line.msg, line);
+      this.#step(line.msg);
+    });
     await ended;
     const [said] = printed.split('\n').filter(Boolean).flatMap(parsed);
     if (said) this.lived.outcomes.push({ run, from, until: Date.now(), ...said });
@@ -96,6 +103,7 @@ class Client {
       if (waiting.length === 1) this.#killInTime();
     };
     lines(child.stdout, line => {
+      this.#heard(line.step, line);
       if (waiting.length <= 1) this.#step(line.step);
       const [run] = waiting;
       if (!run || line.id !== run.id) return;
@@ -114,6 +122,7 @@ class Client {
     const { env, workspace } = this.#place;
     const child = spawn(process.execPath, argv, { env, cwd: workspace, stdio: ['pipe', 'pipe', 'pipe'] });
     this.#kill = () => child.kill('SIGKILL');
+    this.#pid = child.pid ?? 0;
     child.stdin.on('error', () => undefined);
     child.stderr.on('data', chunk => (this.lived.complaint = `${this.lived.complaint}${chunk}`.slice(-4000)));
     const ended = once(child, 'close').then(() => void (this.lived.endedAt = Date.now()));
@@ -132,12 +141,44 @@ class Client {
       this.#killAfter(kill.delayMs);
   }
 
+  /**
+   * What a client says it cleared away of others: whether it might, the end of the run tells.
+   *
+   * @param {unknown} message
+   * @param {{ containerId?: unknown, reason?: unknown }} fields
+   */
+  #heard(message, { containerId: id, reason }) {
+    if (message !== 'container removed' || reason === 'finished') return;
+    if (typeof id === 'string' && typeof reason === 'string') this.lived.cleared.push({ id, reason, at: Date.now() });
+  }
+
   /** @param {number} ms */
   #killAfter(ms) {
     setTimeout(() => {
-      if (this.lived.endedAt === 0 && this.#kill()) this.lived.killedAt ??= Date.now();
+      if (this.lived.endedAt !== 0) return;
+      // First, or it would begin its work in between.
+      if (this.lived.life.kill?.reaper) this.lived.reaperKilled = killReapersOf(this.#pid);
+      if (this.#kill()) this.lived.killedAt ??= Date.now();
     }, ms);
   }
+}
+
+/**
+ * Kills whoever waits for the death of a client; says whether there was one.
+ *
+ * @param {number} client
+ */
+function killReapersOf(client) {
+  const reapers = readdirSync('/proc').filter(name => {
+    try {
+      const isChild = /^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${name}/status`, 'utf8'))?.[1] === String(client);
+      return isChild && readFileSync(`/proc/${name}/cmdline`, 'utf8').includes('acode-reaper');
+    } catch {
+      return false;
+    }
+  });
+  for (const pid of reapers) process.kill(Number(pid), 'SIGKILL');
+  return reapers.length > 0;
 }
 
 /**

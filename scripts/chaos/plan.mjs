@@ -3,7 +3,8 @@
 
 /**
  * @typedef {{ id: number, command: string, stdout: string, exitCode: number, network: 'none' | 'bridge' }} Run
- * @typedef {{ step: string | null, delayMs: number }} Kill after a step of the last run was told, or of its beginning
+ * @typedef {{ step: string | null, delayMs: number, reaper: boolean }} Kill after a step of the last run was told, or of its
+ *   beginning; with `reaper`, whoever would clean up is killed too, and the next command has to
  * @typedef {{ session: string, client: 'command' | 'library', runs: Run[], kill: Kill | null }} Life
  * @typedef {{ after: number, what: 'restart' | 'kill' | 'pause', live: boolean, ms: number }} Trouble
  * @typedef {{ lives: Life[][], troubles: Trouble[] }} Plan
@@ -12,6 +13,7 @@
 const SESSIONS = 3;
 const RUNS_PER_TROUBLE = 25;
 const LONGEST_LIFE = 6;
+const REAPERS_TOO = 0.2;
 // What the log says at each step: about to create, created, started, ended and about to be removed, removed.
 const STEPS = ['limits: ', 'container created', 'container started', 'container stopped', 'container removed'];
 
@@ -62,7 +64,8 @@ export function planOf(seed, count) {
     const length = client === 'command' ? 1 : Math.min(1 + integer(LONGEST_LIFE), count - id);
     const runs = Array.from({ length }, (_, index) => run(id + index));
     const byStep = { step: one(STEPS), delayMs: integer(40) };
-    const kill = draw() < 0.6 ? one([byStep, { step: null, delayMs: integer(800) }]) : null;
+    const reaper = draw() < REAPERS_TOO;
+    const kill = draw() < 0.6 ? { ...one([byStep, { step: null, delayMs: integer(800) }]), reaper } : null;
     lives[born % SESSIONS]?.push({ session: `chaos-${seed}-${born}`, client, runs, kill });
     id += length;
   }

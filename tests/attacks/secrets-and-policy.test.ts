@@ -10,6 +10,7 @@ import { EngineProxy } from '../support/proxy.ts';
 import { Arena } from './arena.ts';
 import { attack } from './attack.ts';
 import { runCommand } from './command.ts';
+import { manyWriters, secretsInArguments, tamperedWith } from './audit.ts';
 import { clientKilled, livePeer, otherUser } from './ownership.ts';
 import { refusal } from './refusal.ts';
 import { Scratch, greeting } from './scratch.ts';
@@ -102,6 +103,8 @@ describe.skipIf(withoutEngines).each(TARGETS)('secrets and policy, on $name', ta
       control: 'the same variable is inside',
     };
   });
+
+  attack(target, 'F4', 'masked', () => secretsInArguments(target));
 
   attack(target, 'F5', 'each key is refused by name, layer and line', async () => {
     using scratch = new Scratch();
@@ -433,6 +436,10 @@ describe.skipIf(withoutEngines).each(TARGETS)('secrets and policy, on $name', ta
   attack(target, 'F15', 'the peer is not touched', () => livePeer(target.engine));
 
   attack(target, 'F16', 'they are not touched', () => otherUser(target.engine));
+
+  attack(target, 'F17', 'found, with the record', () => tamperedWith(target));
+
+  attack(target, 'F18', 'one unbroken chain', () => manyWriters(target));
 
   attack(target, 'F19', 'a refusal with a code, in bounded time', async () => {
     using scratch = new Scratch();

@@ -8,6 +8,7 @@ import { lifecycleBehaviours } from './lifecycle.ts';
 import { limitBehaviours } from './limits.ts';
 import { outputBehaviours } from './output.ts';
 import { ownKernelBehaviours } from './own-kernel.ts';
+import { podmanBehaviours } from './podman-alone.ts';
 import { targets } from './targets.ts';
 import type { Target } from './targets.ts';
 
@@ -20,5 +21,6 @@ export function conformance(means: (target: Target) => boolean): void {
     hardeningBehaviours(target);
     lifecycleBehaviours(target);
     ownKernelBehaviours(target);
+    podmanBehaviours(target);
   });
 }

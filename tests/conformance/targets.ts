@@ -2,7 +2,7 @@
 
 import type { AcodeOptions, Level } from '@acode/sandbox';
 import { it } from 'vitest';
-import { engines } from '../support/engines.ts';
+import { engines, podman } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 
 /** One backend on one engine. */
@@ -15,6 +15,8 @@ export interface Target {
    * processes, and own-kernel.ts says what holds instead.
    */
   readonly ownKernel: boolean;
+  /** Whether the engine is Podman, which says less of a container than Docker does; podman-alone.ts says what holds instead. */
+  readonly isPodman?: boolean;
   readonly options: AcodeOptions;
 }
 
@@ -40,4 +42,12 @@ export const targets: readonly Target[] = [
       ownKernel: true,
       options: { config: { sandbox: { runtime: 'runsc' } } },
     })),
+  ...[podman ?? []].flat().map((engine): Target => ({
+    name: `podman/runc on ${engine.name} ${engine.version}`,
+    engine,
+    level: 'docker',
+    ownKernel: false,
+    isPodman: true,
+    options: {},
+  })),
 ];

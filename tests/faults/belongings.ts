@@ -47,10 +47,12 @@ export class Belongings {
   /** Makes a container as a session of this host makes them, of an owner that nobody answers for. */
   async leave(session: string): Promise<string> {
     const now = Date.now();
+    const name = `acode-left-${randomUUID()}`;
     const labels = sandboxLabels({
       session,
       task: 'run',
       sandboxId: randomUUID(),
+      name,
       owner: randomUUID(),
       host: this.#host,
       uid: process.getuid?.() ?? 1000,
@@ -62,7 +64,10 @@ export class Belongings {
       expiresAt: new Date(now + 3_600_000),
     });
     const body = { Image: images.busybox, Cmd: ['true'], Labels: labels, HostConfig: { NetworkMode: 'none' } };
-    return withEngine(this.#engine, async engine => (await engine.containers.create(body, { signal: soon() })).id);
+    return withEngine(
+      this.#engine,
+      async engine => (await engine.containers.create(body, { name, signal: soon() })).id,
+    );
   }
 
   async #found(engine: Engine): Promise<{ containers: string[]; networks: string[]; volumes: string[] }> {

@@ -18,13 +18,14 @@ describe.skipIf(withoutEngines).each(engines)('the inventory of $name', engine =
   const leftover = (labels: Record<string, string>, command: string[], started: boolean) =>
     withEngine(engine, async direct => {
       const signal = AbortSignal.timeout(20_000);
+      const name = `acode-left-${randomUUID()}`;
       const body = {
         Image: images.busybox,
         Cmd: command,
-        Labels: { ...labels, 'acode.test.mark': mark },
+        Labels: { ...labels, ...(labels['acode.name'] ? { 'acode.name': name } : {}), 'acode.test.mark': mark },
         HostConfig: { NetworkMode: 'none' },
       };
-      const { id } = await direct.containers.create(body, { signal });
+      const { id } = await direct.containers.create(body, { name, signal });
       if (started) {
         const { exit } = await direct.containers.expectExit(id, 'next-exit', { signal, deadlineMs: 20_000 });
         await direct.containers.start(id, { signal });

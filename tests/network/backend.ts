@@ -41,6 +41,7 @@ export class BackendHost implements AsyncDisposable {
     const backend = new DockerBackend({
       engine,
       source: 'test',
+      fileDirectory: '/var/tmp',
       owner: randomUUID(),
       clock: systemClock,
       observer: { created: () => undefined, started: () => undefined, networkRemoved: () => undefined },
@@ -48,6 +49,7 @@ export class BackendHost implements AsyncDisposable {
       retry: { attempts: 1, baseMs: 10, factor: 2 },
       closing: new AbortController().signal,
       keep: work => void kept.push(work.catch(() => undefined)),
+      making: (_, make) => make(),
       remove: (_, id) =>
         engine.containers.remove(id, { force: true, volumes: true, signal: AbortSignal.timeout(20_000) }),
     });
@@ -72,10 +74,12 @@ export class BackendHost implements AsyncDisposable {
     };
     const nonce = randomUUID();
     const now = Date.now();
+    const name = `acode-test-${nonce}`;
     const labels = sandboxLabels({
       session: this.session,
       task: 'network',
       sandboxId: nonce,
+      name,
       owner: this.session,
       host: 'test',
       uid: process.getuid?.() ?? 1000,
@@ -87,7 +91,7 @@ export class BackendHost implements AsyncDisposable {
       expiresAt: new Date(now + 3600_000),
     });
     return {
-      identity: { sandboxId: nonce, name: `acode-test-${nonce}`, labels, correlationId: nonce },
+      identity: { sandboxId: nonce, name, labels, correlationId: nonce },
       level: 'docker',
       image: { ...image, removed: [] },
       user: { uid: process.getuid?.() ?? 1000, gid: process.getgid?.() ?? 1000 },

@@ -1,10 +1,11 @@
 // `acode uninstall --purge` leaves no trace on engine or disk, and says before what it will remove.
 
-import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Bench } from '../cli/bench.ts';
 import { mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
+import { EngineProxy } from '../support/proxy.ts';
 import { exists, leftover, sleeping } from './victims.ts';
 
 const soon = () => AbortSignal.timeout(20_000);
@@ -69,6 +70,79 @@ describe.skipIf(withoutEngines)('uninstall', () => {
     expect(existsSync(config)).toBe(false);
     expect(readdirSync(elsewhere)).toEqual(['config.yml']);
   });
+
+  it('removes only what acode put there, and names the rest', async () => {
+    const [config = '', state = '', runtime = ''] = directories();
+    const notes = [config, state].map(directory => join(directory, 'notes.txt'));
+    for (const path of notes) writeFileSync(path, 'mine');
+    mkdirSync(join(state, 'src'));
+    writeFileSync(join(state, 'src', 'main.ts'), 'mine');
+    mkdirSync(join(state, 'audit'), { recursive: true });
+    const { status, stdout } = await bench.call(['uninstall', '--purge', '--json']);
+    expect(status).toBe(125);
+    const report: unknown = JSON.parse(stdout.toString());
+    expect(report).toMatchObject({ purged: false, left: expect.arrayContaining([...notes, join(state, 'src')]) });
+    expect(readdirSync(config)).toEqual(['notes.txt']);
+    expect(readdirSync(state).sort()).toEqual(['notes.txt', 'src']);
+    expect(readFileSync(join(state, 'src', 'main.ts'), 'utf8')).toBe('mine');
+    expect(existsSync(runtime)).toBe(false);
+    // For people too; and once that is gone, nothing is left.
+    await bench.configure({});
+    const told = (await bench.call(['uninstall', '--purge'])).stdout.toString();
+    for (const path of notes) expect(told).toContain(path);
+    for (const path of [...notes, join(state, 'src')]) rmSync(path, { recursive: true });
+    expect((await bench.call(['uninstall', '--purge'])).status).toBe(0);
+    expect([config, state, runtime].filter(existsSync)).toEqual([]);
+  });
+
+  it('says what another host of this user’s, or this one before a restart, has left, and removes it with --force', async () => {
+    const { child, ended, id } = await sleeping(bench, mainEngine, 'labels');
+    const labels = await withEngine(
+      mainEngine,
+      async direct => (await direct.containers.inspect(id, { signal: soon() })).Config.Labels ?? {},
+    );
+    const before = await leftover(mainEngine, { ...labels, 'acode.host': 'before-the-restart' });
+    try {
+      child.kill('SIGTERM');
+      await ended;
+      const name = await nameOf(before);
+      expect((await bench.call(['uninstall'])).stdout.toString()).toContain(name);
+      const spared = await bench.call(['uninstall', '--purge', '--json']);
+      expect(spared.status).toBe(125);
+      expect(JSON.parse(spared.stdout.toString())).toMatchObject({
+        purged: false,
+        elsewhere: expect.arrayContaining([{ kind: 'container', name }]),
+      });
+      expect(await exists(mainEngine, before)).toBe(true);
+      expect(directories().every(existsSync)).toBe(true);
+      expect((await bench.call(['uninstall', '--purge'])).stdout.toString()).toContain('--force');
+
+      // Whoever else works on this engine is of another host too, and must not feel this.
+      await using proxy = await EngineProxy.start(mainEngine.socket);
+      proxy.onRequest((method, path) =>
+        method === 'DELETE' && !path.includes(before)
+          ? { status: 404, message: 'none of this test’s', when: 'before' }
+          : undefined,
+      );
+      const env = { DOCKER_HOST: `unix://${proxy.socket}` };
+      const purged = await bench.call(['uninstall', '--purge', '--force', '--json'], { env });
+      expect(await exists(mainEngine, before)).toBe(false);
+      const report: unknown = JSON.parse(purged.stdout.toString());
+      expect(report).toMatchObject({
+        engine: { removed: expect.arrayContaining([expect.objectContaining({ name })]) },
+        elsewhere: expect.not.arrayContaining([{ kind: 'container', name }]),
+      });
+    } finally {
+      child.kill('SIGTERM');
+      await withEngine(mainEngine, direct => direct.containers.remove(before, { force: true, signal: soon() }));
+    }
+  });
+
+  async function nameOf(id: string): Promise<string> {
+    return withEngine(mainEngine, async direct =>
+      (await direct.containers.inspect(id, { signal: soon() })).Name.replace(/^\//, ''),
+    );
+  }
 
   it('without an engine refuses, and with --force clears the disk and says so', async () => {
     const nowhere = { env: { DOCKER_HOST: 'unix:///var/tmp/acode-no-such.sock' } };

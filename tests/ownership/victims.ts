@@ -1,6 +1,7 @@
 // Clients that are killed, and what they leave: what the tests of ownership look at.
 
 import type { ChildProcess } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import type { Bench } from '../cli/bench.ts';
@@ -35,11 +36,13 @@ export async function sleeping(
   return { child, ended, id };
 }
 
-/** A container with these labels, as a dead session leaves it. */
+/** A container with these labels, as a dead session leaves it: with the name that its labels say. */
 export async function leftover(engine: TestEngine, labels: Record<string, string>): Promise<string> {
   return withEngine(engine, async direct => {
-    const body = { Image: images.busybox, Cmd: ['true'], Labels: labels, HostConfig: { NetworkMode: 'none' } };
-    return (await direct.containers.create(body, { signal: soon() })).id;
+    const name = `acode-left-${randomUUID()}`;
+    const own = { ...labels, 'acode.name': name };
+    const body = { Image: images.busybox, Cmd: ['true'], Labels: own, HostConfig: { NetworkMode: 'none' } };
+    return (await direct.containers.create(body, { name, signal: soon() })).id;
   });
 }
 

@@ -9,17 +9,18 @@ import { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index
 
 const LIST = '/run/acode-engines/engines.json';
 
+const engineSchema = z.looseObject({
+  name: z.string(),
+  socket: z.string(),
+  api: z.string(),
+  version: z.string(),
+  pidfile: z.string(),
+  runtimes: z.array(z.string()).optional(),
+});
+
 const listSchema = z.looseObject({
-  engines: z.array(
-    z.looseObject({
-      name: z.string(),
-      socket: z.string(),
-      api: z.string(),
-      version: z.string(),
-      pidfile: z.string(),
-      runtimes: z.array(z.string()).optional(),
-    }),
-  ),
+  engines: z.array(engineSchema),
+  podman: engineSchema.nullish(),
   images: z.looseObject({ busybox: z.string(), debian: z.string(), noshell: z.string(), hostile: z.string() }),
 });
 
@@ -27,12 +28,16 @@ const list = existsSync(LIST) ? listSchema.parse(JSON.parse(readFileSync(LIST, '
 const wanted = process.env['ACODE_TEST_ENGINES']?.split(',');
 
 /** An engine that is up. */
-export type TestEngine = z.infer<typeof listSchema>['engines'][number];
+export type TestEngine = z.infer<typeof engineSchema>;
 
 /** The engines that are up and asked for; with none there is a placeholder, so that skipped tests are seen and not missing. */
 export const engines: readonly TestEngine[] = list?.engines.filter(({ name }) => !wanted || wanted.includes(name)) ?? [
   { name: 'no engine', socket: '/nonexistent', api: '', version: '', pidfile: '' },
 ];
+
+/** Podman, where it is up and asked for: not among {@link engines}, since it is Docker in its answers alone. */
+export const podman: TestEngine | null =
+  list?.podman && (!wanted || wanted.includes(list.podman.name)) ? list.podman : null;
 
 /** Whether this machine has no engines, or this process may not use a sandbox on them. */
 export const withoutEngines = list === null || process.getuid?.() === 0;

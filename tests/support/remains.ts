@@ -9,7 +9,7 @@ export function reapersIn(runtime: string): number[] {
     if (!/^\d+$/.test(name)) return [];
     try {
       const words = readFileSync(`/proc/${name}/cmdline`, 'utf8');
-      return words.includes('reaper.mjs') && words.includes(`${runtime}/`) ? [Number(name)] : [];
+      return words.includes('acode-reaper') && words.includes(`${runtime}/`) ? [Number(name)] : [];
     } catch {
       return [];
     }

@@ -39,6 +39,14 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode trust', for: 'agree with exactly this content' },
     { type: 'acode trust --revoke', for: 'take it back' },
   ],
+  'acode audit tail': [
+    { type: 'acode audit tail', for: 'the newest records' },
+    { type: 'acode audit tail -n 5', for: 'a few of them' },
+  ],
+  'acode audit verify': [
+    { type: 'acode audit verify', for: 'was anything changed? prints the head to keep elsewhere' },
+  ],
+  'acode audit export': [{ type: 'acode audit export --from 100 --to 200', for: 'the lines as they are' }],
   'acode sandbox cleanup': [
     { type: 'acode sandbox cleanup --dry-run', for: 'look first' },
     { type: 'acode sandbox cleanup --force', for: 'running ones too' },

@@ -4,6 +4,7 @@ import { Command } from '@commander-js/extra-typings';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { addCommonOptions } from './arguments/common.ts';
 import type { Perform } from './call.ts';
+import { auditCommands } from './commands/audit.ts';
 import { completionCommand } from './commands/completion.ts';
 import { dockerCommands } from './commands/docker.ts';
 import { doctorCommand } from './commands/doctor.ts';
@@ -36,6 +37,7 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .addCommand(runCommand(perform))
     .addCommand(explainCommand(perform))
     .addCommand(trustCommand(perform))
+    .addCommand(auditCommands(perform))
     .addCommand(doctorCommand(perform))
     .addCommand(dockerCommands(perform))
     .addCommand(completionCommand(perform))

@@ -1,5 +1,6 @@
 // What a reaper becomes when its session is gone: removes everything on the engine that the session owned, lists again
-// until nothing more appears, and ends. Stands alone: it is started when there is nobody left to load a library.
+// until nothing more appears, and ends. Stands alone: its text is given to Node when there is nobody left to load a library,
+// so that nothing of an installation is read which a sandbox could have changed by then.
 // @ts-check
 
 import { appendFile, rm, stat } from 'node:fs/promises';
@@ -14,13 +15,17 @@ const QUIET_PER_ANSWER = 8;
 // An engine that is down may come back.
 const GIVE_UP_MS = 15 * 60 * 1000;
 const SLOWEST_MS = 500;
+// What the engine does not remove is asked for ever less often.
+const STUCK_MS = 2000;
 
-/** @typedef {{ engineSocket: string, owner: string, uid: number, host: string, ownerSocket: string, journal: string }} Task */
+/** @typedef {{ engineSocket: string, owner: string, uid: number, host: string, ownerSocket: string, journal: string, createMs: number }} Task */
 /** @typedef {{ Id?: string, Name?: string, Names?: string[], Labels?: Record<string, string> | null }} Thing */
 /** @typedef {{ kind: 'container' | 'network' | 'volume', id: string, name: string, sandboxId: string }} Removed */
 
 /** @type {Task} */
 const task = JSON.parse(process.argv[2] ?? '');
+/** The nonces of what was being made when the session died, until it appears. */
+const making = new Set((process.argv[3] ?? '').split(',').filter(Boolean));
 const MOST_JOURNAL_BYTES = 1024 * 1024;
 
 /** @type {Removed['kind'][]} */
@@ -72,7 +77,8 @@ async function owned(kind) {
   const reply = JSON.parse(body);
   /** @type {Thing[]} */
   const things = (kind === 'volume' ? reply.Volumes : reply) ?? [];
-  return things.filter(({ Labels: labels }) => isMine(labels ?? {})).map(thing => described(kind, thing));
+  for (const { Labels: labels } of things) making.delete(labels?.['acode.nonce'] ?? '');
+  return things.filter(thing => isMine(kind, thing)).map(thing => described(kind, thing));
 }
 
 /**
@@ -80,15 +86,27 @@ async function owned(kind) {
  * @param {Thing} thing
  * @returns {Removed}
  */
-function described(kind, { Id: id, Name: name, Names: names, Labels: labels }) {
-  const called = name ?? names?.[0]?.replace(/^\//, '') ?? '';
-  return { kind, id: id ?? called, name: called, sandboxId: labels?.['acode.sandbox'] ?? '' };
+function described(kind, thing) {
+  const name = nameOf(thing);
+  return { kind, id: thing.Id ?? name, name, sandboxId: thing.Labels?.['acode.sandbox'] ?? '' };
 }
 
-/** @param {Record<string, string>} labels */
-function isMine(labels) {
+/** @param {Thing} thing */
+function nameOf({ Name: name, Names: names }) {
+  return name ?? names?.[0]?.replace(/^\//, '') ?? '';
+}
+
+/**
+ * A container that runs from an image of a sandbox has its labels too, but not its name.
+ *
+ * @param {Removed['kind']} kind
+ * @param {Thing} thing
+ */
+function isMine(kind, thing) {
+  const labels = thing.Labels ?? {};
   return (
     labels['acode.managed'] === 'true' &&
+    (kind !== 'container' || labels['acode.name'] === nameOf(thing)) &&
     labels['acode.owner'] === task.owner &&
     labels['acode.uid'] === String(task.uid) &&
     labels['acode.host'] === task.host &&
@@ -97,35 +115,49 @@ function isMine(labels) {
 }
 
 /**
- * Removes things of one kind; says which of them are gone by it.
+ * Removes one thing; says whether it is gone by that.
+ *
+ * @param {Removed} thing
+ */
+async function remove(thing) {
+  const { status, body } = await call('DELETE', REMOVALS[thing.kind](thing.id));
+  // Somebody else removes it already, or a container that is being removed still uses it: the next round will tell.
+  if (status === 404 || status === 409 || (thing.kind === 'network' && status === 403)) return false;
+  if (status >= 300) throw new Error(`${status} ${body}`);
+  return true;
+}
+
+/**
+ * Removes things of one kind, each on its own: one that cannot be removed must not keep the others.
  *
  * @param {Removed['kind']} kind
  */
 async function removeAll(kind) {
   const things = await owned(kind);
-  const removed = await Promise.all(
-    things.map(async thing => {
-      const { status, body } = await call('DELETE', REMOVALS[kind](thing.id));
-      // Somebody else removes it already, or a container that is being removed still uses it: the next round will tell.
-      if (status === 404 || status === 409 || (kind === 'network' && status === 403)) return null;
-      if (status >= 300) throw new Error(`${status} ${body}`);
-      return thing;
-    }),
-  );
-  return { found: things.length, removed: removed.filter(thing => thing !== null) };
+  const outcomes = await Promise.allSettled(things.map(remove));
+  const removed = things.filter((_, at) => outcomes[at]?.status === 'fulfilled' && outcomes[at].value);
+  await writeDown(removed);
+  return { found: things.length, removed: removed.length };
 }
 
-/** Removes what there is; says how much that was. */
+/** Removes what there is; says how much that was, and how much of it is gone. */
 async function round() {
-  let found = 0;
+  const all = { found: 0, removed: 0 };
+  /** @type {unknown[]} */
+  const failures = [];
   slowest = 0;
   // Containers go first: the engine keeps what one of them still uses.
   for (const kind of KINDS) {
-    const done = await removeAll(kind);
-    found += done.found;
-    await writeDown(done.removed);
+    try {
+      const { found, removed } = await removeAll(kind);
+      all.found += found;
+      all.removed += removed;
+    } catch (error) {
+      failures.push(error);
+    }
   }
-  return found;
+  if (failures.length > 0) throw failures[0];
+  return all;
 }
 
 /**
@@ -147,18 +179,34 @@ async function writeDown(removed) {
 /** @param {number} ms */
 const pause = ms => new Promise(resolve => void setTimeout(resolve, ms));
 
+/**
+ * Whether the engine was gone in between: what it was making then has ended with it.
+ *
+ * @param {unknown} error
+ */
+function wasGone(error) {
+  const { code } = /** @type {{ code?: unknown }} */ (error);
+  return code === 'ECONNREFUSED' || code === 'ECONNRESET' || code === 'ENOENT';
+}
+
 const began = Date.now();
-let last = began;
+/** Since when the engine says that there is nothing; null while there is something, or it does not say. @type {number | null} */
+let quietSince = null;
 let wait = 50;
 const quiet = () => Math.min(Math.max(QUIET_MS, QUIET_PER_ANSWER * slowest), LONGEST_QUIET_MS);
-while (Date.now() - last < quiet() && Date.now() - began < GIVE_UP_MS) {
+const isExpecting = () => making.size > 0 && Date.now() - began < task.createMs;
+const isQuiet = () => quietSince !== null && Date.now() - quietSince >= quiet() && !isExpecting();
+while (!isQuiet() && Date.now() - began < GIVE_UP_MS) {
   try {
-    if ((await round()) > 0) last = Date.now();
-    wait = Date.now() - last < 500 ? 50 : 250;
-  } catch {
+    const { found, removed } = await round();
+    quietSince = found > 0 ? null : (quietSince ?? Date.now());
+    if (found > 0) wait = removed > 0 ? 50 : Math.min(wait * 2, STUCK_MS);
+    else wait = Date.now() - (quietSince ?? 0) < 500 ? 50 : 250;
+  } catch (error) {
     // The engine does not answer: quiet is only what it says itself.
-    last = Date.now();
+    quietSince = null;
     wait = Math.min(wait * 2, SLOWEST_MS);
+    if (wasGone(error)) making.clear();
   }
   await pause(wait);
 }

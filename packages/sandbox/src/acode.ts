@@ -1,5 +1,6 @@
 // Acode, the host: opens what the pipe needs, and is the one place where it is all put together.
 
+import { realpath } from 'node:fs/promises';
 import { homedir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { checkConfig } from './config/check.ts';
@@ -8,6 +9,8 @@ import { loadUserConfig, readAllowRoot } from './config/load.ts';
 import { loadMachinePolicy } from './config/machine.ts';
 import { directoriesOf, ensurePrivateDirectory } from './config/directories.ts';
 import type { Directories } from './config/directories.ts';
+import { auditIn } from './audit/read.ts';
+import type { Audit } from './contract/audit.ts';
 import type { Command, RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { EventBus } from './contract/events.ts';
@@ -15,6 +18,7 @@ import type {
   CleanupOptions,
   CleanupReport,
   Explanation,
+  KpiReport,
   SandboxDetails,
   SandboxInfo,
   SavedLog,
@@ -31,16 +35,19 @@ import type { OpenFurther } from './attack.ts';
 import type { AttackOptions, AttackReport, DoctorReport } from './doctor/report.ts';
 import type { AcodeOptions } from './options.ts';
 import { assertNotRoot } from './policy/guard.ts';
-import { trustOf } from './repository.ts';
+import { trustOf, workspaceOf } from './repository.ts';
 import type { Trust } from './repository.ts';
-import { explain, start } from './run.ts';
+import { explain } from './planning.ts';
+import { start } from './run.ts';
 import { cancelled } from './running.ts';
 import { sweep } from './sweep.ts';
 import { systemClock } from './telemetry/clock.ts';
 import type { Operation } from './telemetry/operation.ts';
+import { installationRoot } from './workspace/installation.ts';
+import { isWithin } from './workspace/within.ts';
 
 /** A host that can be looked at and runs nothing. */
-export type Observer = Pick<Acode, 'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'doctor' | 'close'> &
+export type Observer = Pick<Acode, 'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'audit' | 'doctor' | 'close'> &
   AsyncDisposable;
 
 /** The output of past runs that was kept. */
@@ -66,6 +73,8 @@ export class Acode implements AsyncDisposable {
   readonly logs: Logs;
   /** The user’s trust in the configuration that came with the code. */
   readonly trust: Trust;
+  /** What was run and refused, in a log that shows when it was changed. */
+  readonly audit: Audit;
   readonly #host: OpenHost;
   readonly #options: AcodeOptions;
   #swept = false;
@@ -77,6 +86,7 @@ export class Acode implements AsyncDisposable {
     this.events = host.bus;
     this.logs = savedLogs(host);
     this.trust = trustOf(host);
+    this.audit = auditIn(join(host.directories.state, 'audit'));
   }
 
   /** Opens the host. Refuses root before anything else; the engine is contacted at first use. */
@@ -85,7 +95,8 @@ export class Acode implements AsyncDisposable {
     const directories = directoriesOf({ env: process.env, home: homedir(), uid });
     assertNotRoot(uid, uid === 0 && (await readAllowRoot(join(userInfo().homedir, '.config', 'acode'), uid)));
     const host = await open(options, directories, uid);
-    if (uid === 0) host.telemetry.log('warn', 'opened by root, as allow_root in root’s own configuration says', {});
+    if (uid === 0) await recordRoot(host);
+    await loadAhead(host);
     return new Acode(host, options);
   }
 
@@ -100,6 +111,7 @@ export class Acode implements AsyncDisposable {
       inspect: reference => acode.inspect(reference),
       logs: acode.logs,
       trust: acode.trust,
+      audit: acode.audit,
       doctor: () => acode.doctor(),
       close: () => acode.close(),
       [Symbol.asyncDispose]: () => acode.close(),
@@ -153,10 +165,15 @@ export class Acode implements AsyncDisposable {
     return this.#operation('doctor', async () => (await import('./examine.ts')).examineHost(this.#host));
   }
 
+  /** Key figures since this host was opened, such as how long sandboxes took to be ready. */
+  kpis(): KpiReport {
+    return this.#host.telemetry.kpis.report();
+  }
+
   /** The sandboxes that exist on the engine, asked now. */
   async list(): Promise<SandboxInfo[]> {
     this.#assertOpen('list');
-    return this.#operation('list', async () => (await this.#host.backend()).list(this.#host.closing));
+    return this.#operation('list', async () => (await this.#host.engine()).list(this.#host.closing));
   }
 
   /** One sandbox by name or container id. */
@@ -164,7 +181,7 @@ export class Acode implements AsyncDisposable {
     this.#assertOpen('inspect');
     return this.#operation('inspect', async () => {
       const known = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/.test(reference);
-      const found = known ? await (await this.#host.backend()).inspect(reference, this.#host.closing) : null;
+      const found = known ? await (await this.#host.engine()).inspect(reference, this.#host.closing) : null;
       if (!found) throw new AcodeError('ACODE-CTN-012', { reference, what: 'sandbox' });
       return found;
     });
@@ -215,8 +232,8 @@ export class Acode implements AsyncDisposable {
     if (!report.purged) return report;
     // Last, since a host that is still open may write to its directories.
     await this.close();
-    await removeDirectories(report.directories);
-    return report;
+    const left = await removeDirectories(report.directories);
+    return { ...report, left, purged: left.length === 0 };
   }
 
   /** Stops what runs, removes every sandbox of this host and lets go of the engine. A second call waits for the first. */
@@ -268,6 +285,13 @@ export class Acode implements AsyncDisposable {
   }
 }
 
+// Written down at each start, or there is none.
+async function recordRoot(host: OpenHost): Promise<void> {
+  const event = 'opened by root, as allow_root in root’s own configuration says';
+  host.telemetry.log('warn', event, {});
+  await host.audit.append({ kind: 'event', operation: 'open', correlationId: host.session.owner, event });
+}
+
 async function open(options: AcodeOptions, directories: Directories, uid: number): Promise<OpenHost> {
   if (options.pool)
     throw new AcodeError('ACODE-SBX-016', {
@@ -307,6 +331,15 @@ async function configOf(options: AcodeOptions, directories: Directories): Promis
     key: 'allow_root',
     reason: 'counts only in the user’s own configuration file',
   });
+}
+
+// Where acode is installed in the workspace, what is otherwise loaded when it is needed is loaded now: later a sandbox may
+// have put something else in its place.
+async function loadAhead(host: OpenHost): Promise<void> {
+  const workspace = await workspaceOf(host);
+  const root = await realpath(workspace).catch(() => workspace);
+  if (!isWithin(await installationRoot(), root)) return;
+  await Promise.all([import('./attack.ts'), import('./examine.ts'), import('./uninstall.ts')]);
 }
 
 // Windows has no uids; what runs there talks to an engine in a virtual machine whose ordinary user is 1000.

@@ -7,7 +7,8 @@ import type { AttackOptions, AttackReport } from './doctor/report.ts';
 import type { Host } from './host.ts';
 import type { WeakenedBackend, Weakening } from './isolation/backend.ts';
 import { resolvePolicy } from './policy/resolve.ts';
-import { explain, start } from './run.ts';
+import { explain } from './planning.ts';
+import { start } from './run.ts';
 
 /** How a further host is opened. */
 export type OpenFurther = (options: { readonly workspace: string; readonly socket: string }) => Promise<OpenHost>;
@@ -26,29 +27,38 @@ export async function attackHost(
   options: AttackOptions,
   rehearsal?: Rehearsal,
 ): Promise<AttackReport> {
-  const [backend, { level, cpus }] = await Promise.all([host.backend(), host.capability()]);
+  const [backend, { level, cpus }] = await Promise.all([host.engine(), host.capability()]);
   const { machine, config: user, environmentMode, caller } = host;
   // A repository has no say in how the host is attacked.
   const policy = resolvePolicy({}, { machine, user, repository: null, environmentMode }, { caller, cpus });
   const image = policy.image.value;
+  await host.audit.append({
+    kind: 'event',
+    operation: 'run',
+    correlationId: '',
+    event: 'attack on sandboxes of this host’s own',
+  });
   const diagnosis = await backend.diagnose(options.image ?? image, host.closing);
   const open = (ground: GroundOptions): Promise<Ground> => openGround(openFurther, backend.socket, ground);
   const runtime = policy.runtime.value;
   return attackBackend({ open, diagnosis, image, runtime, level, signal: host.closing, ...rehearsal }, options);
 }
 
+// Never a place in the chain.
+const UNRECORDED: Host['audit'] = { append: async () => ({ seq: 0, hash: '' }) };
+
 async function openGround(openFurther: OpenFurther, socket: string, options: GroundOptions): Promise<Ground> {
   const opened = await openFurther({ workspace: options.workspace, socket: options.socket ?? socket });
   const { weakenings, beforeCreate } = options;
   let weakened: WeakenedBackend | null = null;
-  const backend: Host['backend'] = async () => {
-    const whole = await opened.backend();
-    if (weakenings.length === 0 && !beforeCreate) return whole;
+  const backend: Host['backend'] = async level => {
+    const whole = await opened.backend(level);
+    if (!whole || (weakenings.length === 0 && !beforeCreate)) return whole;
     weakened ??= whole.weakened(weakenings, beforeCreate);
     return weakened;
   };
-  // What an attack prints is nobody’s to keep.
-  const host: Host = { ...opened, backend, savedLogs: null };
+  // What an attack prints is nobody’s to keep, and what it runs is written down as one attack.
+  const host: Host = { ...opened, backend, savedLogs: null, audit: UNRECORDED };
   return {
     run: async (command, request) => {
       const running = start(host, command, request, false);

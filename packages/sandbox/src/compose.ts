@@ -1,5 +1,7 @@
 // The composition root: puts one host together from its parts, each with what it needs and nothing else.
 
+import { join } from 'node:path';
+import { AuditLog } from './audit/log.ts';
 import type { Directories } from './config/directories.ts';
 import type { LoadedConfig } from './config/check.ts';
 import type { LoadedMachine } from './config/machine.ts';
@@ -9,10 +11,11 @@ import { AcodeError } from './contract/errors.ts';
 import type { UserId } from './contract/policy.ts';
 import type { Clock } from './contract/ports.ts';
 import type { Host } from './host.ts';
-import type { Backend } from './isolation/backend.ts';
+import type { EngineBackend } from './isolation/backend.ts';
 import { DockerBackend } from './isolation/docker/backend.ts';
 import { connectEngine } from './isolation/docker/connect.ts';
-import { LazyBackend } from './isolation/select.ts';
+import { Backends } from './isolation/select.ts';
+import type { BackendSources } from './isolation/select.ts';
 import { Claim } from './lifecycle/claim.ts';
 import { hostIdentity } from './lifecycle/host.ts';
 import { Removals } from './lifecycle/removal.ts';
@@ -67,13 +70,15 @@ export async function composeHost({
     owner: session.owner,
     uid,
     host: identity,
+    createMs: settings.createTimeoutMs,
   });
+  const audit = new AuditLog({ directory: join(directories.state, 'audit'), uid, clock });
   const background = new Background();
   const logs = new SavedLogs(directories.state, uid, settings.keepOutputDays ?? 0);
   const stop = new AbortController();
-  const lazy = new LazyBackend(connect, stop.signal);
+  const backends = new Backends({ connect, local: localLevels(), closing: stop.signal });
   const removals = new Removals({
-    remove: async (id, signal) => (await lazy.get()).remove(id, signal),
+    remove: async (id, signal) => (await backends.engine()).remove(id, signal),
     removed: (id, durationMs) => reports.removed(id, durationMs),
     failed: (id, error) => reports.notRemoved(id, error),
     attempts: settings.retry.attempts,
@@ -92,6 +97,7 @@ export async function composeHost({
     caller: uid === 0 ? NOT_ROOT : { uid, gid: process.getgid?.() ?? uid },
     workspace: options.workspace ?? process.cwd(),
     workspaceNamed: options.workspace !== undefined,
+    audit,
     telemetry,
     bus,
     reports,
@@ -101,19 +107,56 @@ export async function composeHost({
     savedLogs: settings.keepOutputDays === null ? null : logs,
     keep: work => background.keep(work),
     closing: stop.signal,
-    backend: () => lazy.get(),
-    capability: () => lazy.capability(),
-    claim: async () => claim.take((await lazy.get()).socket),
+    engineNamed: engineNamedBy(options, settings),
+    engine: () => backends.engine(),
+    capability: () => backends.capability(),
+    backend: level => backends.at(level),
+    localCapabilities: () => backends.local(),
+    localCapability: level => backends.localCapability(level),
+    claim: async () => {
+      removals.again();
+      await claim.take((await backends.engine()).socket);
+    },
     close,
   };
 
-  async function connect(signal: AbortSignal): Promise<Backend> {
+  // Loaded when they are asked for: most hosts never do.
+  function localLevels(): BackendSources['local'] {
+    const common = { clock, closing: stop.signal, keep: (work: Promise<unknown>) => background.keep(work) };
+    const { acceptsProcessLimits: acceptProcessLimits, ulimit } = settings;
+    return [
+      [
+        'bubblewrap',
+        async () => {
+          const { BubblewrapBackend } = await import('./isolation/bubblewrap/backend.ts');
+          return new BubblewrapBackend({ ...common, acceptProcessLimits });
+        },
+      ],
+      [
+        'ulimit',
+        async () => {
+          const { UlimitBackend } = await import('./isolation/ulimit/backend.ts');
+          return new UlimitBackend({ ...common, ...ulimit });
+        },
+      ],
+      [
+        'none',
+        async () => {
+          const { NoneBackend } = await import('./isolation/none/backend.ts');
+          return new NoneBackend(common);
+        },
+      ],
+    ];
+  }
+
+  async function connect(signal: AbortSignal): Promise<EngineBackend> {
     const { engine, source } = await connectEngine(options.engine?.socket ?? settings.engineSocket, signal);
     const { socketPath, apiVersion } = engine.connection;
     telemetry.log('debug', 'engine found', { socket: socketPath, source, apiVersion });
     return new DockerBackend({
       engine,
       source,
+      fileDirectory: directories.runtime,
       owner: session.owner,
       clock,
       observer: reports,
@@ -121,6 +164,7 @@ export async function composeHost({
       retry: settings.retry,
       closing: stop.signal,
       keep: work => background.keep(work),
+      making: (nonce, make) => claim.during(nonce, make),
       remove: (spec, id) => {
         reports.leaving(spec, id);
         return removals.begin(id);
@@ -133,20 +177,30 @@ export async function composeHost({
     stop.abort(new AcodeError('ACODE-SBX-014', {}));
     let cancel: () => void = () => undefined;
     const tooLong = new Promise<null>(resolve => (cancel = clock.after(CLOSING_MS, () => resolve(null))));
-    const left = await Promise.race([letGo(), tooLong]);
+    const left = await Promise.race([letGo().catch(notLetGo), tooLong]);
     cancel();
     if (left === null) {
       telemetry.log('warn', 'the engine takes too long: what is left is removed in the background', {});
-      await lazy.abandon();
+      await backends.abandon();
     }
-    await claim.giveUp(left === null || left > 0);
+    try {
+      await audit.close();
+    } finally {
+      await claim.giveUp(left === null || left > 0);
+    }
+  }
+
+  // Whatever went wrong on the way, something may be left: the reaper looks.
+  function notLetGo(error: unknown): null {
+    telemetry.log('error', 'closing failed', { reason: String(error) });
+    return null;
   }
 
   /** Waits until everything is removed; says how much is left because it could not be. */
   async function letGo(): Promise<number> {
     await background.settled();
     await removals.settled();
-    const belongings = await lazy.close();
+    const belongings = await backends.close();
     for (const { id, reason } of belongings) telemetry.log('warn', 'could not be removed', { id, reason });
     return removals.left.length + belongings.length;
   }
@@ -165,6 +219,11 @@ class Background {
   async settled(): Promise<void> {
     while (this.#work.size > 0) await Promise.allSettled(this.#work);
   }
+}
+
+// In the order in which the engine is looked for.
+function engineNamedBy(options: AcodeOptions, settings: Settings): string | null {
+  return options.engine?.socket ?? settings.engineSocket ?? process.env['DOCKER_HOST'] ?? null;
 }
 
 function concurrency(options: AcodeOptions, settings: Settings): number {

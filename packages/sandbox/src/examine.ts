@@ -18,7 +18,7 @@ export async function examineHost(host: Host): Promise<DoctorReport> {
     image,
     workspace: await workspaceOf(host),
     diagnose: async signal => {
-      const backend = await host.backend();
+      const backend = await host.engine();
       return backend.diagnose(image, AbortSignal.any([signal, host.closing]));
     },
   });

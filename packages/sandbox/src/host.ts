@@ -1,11 +1,13 @@
 // Everything the steps of the pipe share on one opened host: composed once, in compose.ts.
 
+import type { AuditLog } from './audit/log.ts';
 import type { Directories } from './config/directories.ts';
 import type { LoadedConfig } from './config/check.ts';
 import type { LoadedMachine } from './config/machine.ts';
 import type { Settings } from './config/settings.ts';
 import type { UserId } from './contract/policy.ts';
-import type { Backend, Capability } from './isolation/backend.ts';
+import type { Level } from './contract/levels.ts';
+import type { Backend, Capability, EngineBackend } from './isolation/backend.ts';
 import type { Session } from './lifecycle/session.ts';
 import type { Slots } from './lifecycle/slots.ts';
 import type { SavedLogs } from './output/saved.ts';
@@ -35,6 +37,8 @@ export interface Host {
   /** The directory the caller named, or stood in. */
   readonly workspace: string;
   readonly workspaceNamed: boolean;
+  /** Where what runs is written down before it runs. */
+  readonly audit: Pick<AuditLog, 'append'>;
   readonly telemetry: Telemetry;
   readonly bus: Bus;
   readonly reports: ContainerReports;
@@ -48,10 +52,18 @@ export interface Host {
   keep(work: Promise<unknown>): void;
   /** Aborted by `close`. */
   readonly closing: AbortSignal;
-  /** The backend, connected at first use. */
-  backend(): Promise<Backend>;
+  /** The engine that somebody named; null where it is looked for. */
+  readonly engineNamed: string | null;
+  /** The engine’s backend, connected at first use. */
+  engine(): Promise<EngineBackend>;
   /** Makes this session the owner of what it makes; before its first sandbox, and once. */
   claim(): Promise<void>;
-  /** What the backend can do, asked once. */
+  /** What the engine’s backend can do, asked once. */
   capability(): Promise<Capability>;
+  /** The backend for a level; null where this host has none for it. */
+  backend(level: Level): Promise<Backend | null>;
+  /** What the levels that need no engine can do here, strongest first. */
+  localCapabilities(): Promise<Capability[]>;
+  /** What one of them can do; null where this host has no such level. */
+  localCapability(level: Level): Promise<Capability | null>;
 }

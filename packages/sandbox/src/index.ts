@@ -3,6 +3,15 @@
 export { Acode } from './acode.ts';
 export type { Logs, Observer } from './acode.ts';
 export type { ConfigInput } from './config/schema.ts';
+export type {
+  Audit,
+  AuditFault,
+  AuditHead,
+  AuditKind,
+  AuditProblem,
+  AuditRecord,
+  AuditVerification,
+} from './contract/audit.ts';
 export type { ArtifactRequest, Command, RunRequest } from './contract/command.ts';
 export { AcodeError, ERRORS } from './contract/errors.ts';
 export type { ErrorCode, ErrorContexts, ErrorEntry, MountViolation, SecurityViolation } from './contract/errors.ts';
@@ -13,6 +22,10 @@ export type {
   CleanupReport,
   Explanation,
   OwnDirectory,
+  Remote,
+  KpiEvent,
+  KpiReport,
+  LevelStatus,
   SandboxCounts,
   SandboxDetails,
   SandboxInfo,

@@ -13,7 +13,7 @@ import { machineSchema } from './config/schema.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { MountSpec } from './contract/spec.ts';
 import { createRequest } from './isolation/docker/request.ts';
-import { seccompProfile } from './isolation/docker/seccomp/profile.ts';
+import { seccompProfile } from './isolation/seccomp/profile.ts';
 import { WORKSPACE_TARGET, planSandbox } from './isolation/plan.ts';
 import type { Layers, RepositoryLayer } from './policy/layers.ts';
 import { CEILINGS } from './policy/profiles.ts';

@@ -3,51 +3,57 @@
 import type { Belonging, CleanupOptions, CleanupReport, SandboxCounts, SandboxInfo, Status } from './contract/host.ts';
 import { AcodeError } from './contract/errors.ts';
 import { unavailableReason } from './contract/unavailable.ts';
+import { capabilityMatrix, inTime } from './capabilities.ts';
 import type { Host } from './host.ts';
 import { NO_LAYERS } from './policy/layers.ts';
 import { resolvePolicy } from './policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
-import { removeBelonging, removeSandbox, survey, surveySandboxes } from './sweep.ts';
+import { fewAtOnce, removeBelonging, removeSandbox, survey, surveySandboxes } from './sweep.ts';
 import type { Judged, Removal, Sweeping } from './sweep.ts';
-import { isForeign, mayGo } from './lifecycle/orphans.ts';
+import { isForeign, isWantedElsewhere, mayGo, mayLive } from './lifecycle/orphans.ts';
+import type { Wanted } from './lifecycle/orphans.ts';
 import type { Operation } from './telemetry/operation.ts';
+
+// A person waits for a status, and an engine that has not answered by then is said to be one that does not.
+const STATUS_MS = 1500;
 
 /** The state of the host; an engine that cannot be had is a status and not an error. */
 export async function statusOf(host: Host, signal: AbortSignal): Promise<Status> {
   const workspace = await workspaceOf(host);
   const { image, problem } = await defaultImage(host, workspace);
-  const base = { defaultImage: image, workspace };
+  const [levels, state] = await Promise.all([capabilityMatrix(host, STATUS_MS), engineState(host, problem, signal)]);
+  return { defaultImage: image, workspace, levels, ...state };
+}
+
+type EngineState = Omit<Status, 'defaultImage' | 'workspace' | 'levels'>;
+
+async function engineState(host: Host, problem: Error | undefined, signal: AbortSignal): Promise<EngineState> {
   try {
     if (problem) throw problem;
-    const backend = await host.backend();
-    const [engine, capability, sandboxes] = await Promise.all([
-      backend.engine(signal),
-      host.capability(),
-      surveySandboxes(host, signal),
-    ]);
-    const counts = countsOf(sandboxes);
-    if (!capability.available) {
-      return {
-        ...base,
-        available: false,
-        unavailableReason: capability.reason ?? 'unknown',
-        engine,
-        sandboxes: counts,
-        level: null,
-      };
-    }
-    return { ...base, available: true, engine, sandboxes: counts, level: capability.level };
+    return await inTime(host, askEngine(host, signal), STATUS_MS);
   } catch (error) {
     if (!(error instanceof AcodeError)) throw error;
+    const unavailableBecause = unavailableReason(error);
     return {
-      ...base,
       available: false,
-      unavailableReason: unavailableReason(error),
+      unavailableReason: unavailableBecause,
       hint: error.hint,
       sandboxes: countsOf([]),
       level: null,
     };
   }
+}
+
+async function askEngine(host: Host, signal: AbortSignal): Promise<EngineState> {
+  const backend = await host.engine();
+  const [engine, capability, sandboxes] = await Promise.all([
+    backend.engine(signal),
+    host.capability(),
+    surveySandboxes(host, signal),
+  ]);
+  const { available, level, reason = 'unknown' } = capability;
+  const found = { engine, sandboxes: countsOf(sandboxes) };
+  return available ? { ...found, available, level } : { ...found, available, level: null, unavailableReason: reason };
 }
 
 /**
@@ -56,7 +62,7 @@ export async function statusOf(host: Host, signal: AbortSignal): Promise<Status>
  */
 export async function cleanup(
   host: Host,
-  options: CleanupOptions,
+  options: CleanupOptions & Pick<Wanted, 'everyHost'>,
   operation: Operation,
   signal: AbortSignal,
 ): Promise<CleanupReport> {
@@ -100,20 +106,25 @@ async function cleaned<Thing>(
   remove: (thing: Thing) => Promise<Removal>,
 ): Promise<Cleaned<Thing>> {
   const report: Cleaned<Thing> = { removed: [], failed: [], kept: [] };
-  for (const one of judged.filter(({ verdict }) => !isForeign(verdict))) {
-    const outcome = may(one) ? await remove(one.thing) : 'spared';
-    if (outcome === 'removed') report.removed.push(one.thing);
-    else if (outcome === 'spared') report.kept.push(one.thing);
-    else if (outcome !== 'gone') report.failed.push({ thing: one.thing, reason: outcome.failed });
+  const own = judged.filter(one => !isForeign(one.verdict) || may(one));
+  const outcomes = await fewAtOnce(own, async one => (may(one) ? remove(one.thing) : 'spared'));
+  for (const [at, { thing }] of own.entries()) {
+    const outcome = outcomes[at] ?? 'gone';
+    if (outcome === 'removed') report.removed.push(thing);
+    else if (outcome === 'spared') report.kept.push(thing);
+    else if (outcome !== 'gone') report.failed.push({ thing, reason: outcome.failed });
   }
   return report;
 }
 
 // What a session shares goes with the session; what is kept for the next one only when somebody says so.
-function belongingMayGo({ thing, verdict }: Judged<Belonging>, options: CleanupOptions): boolean {
-  if (verdict.remove) return true;
+function belongingMayGo(
+  { thing, verdict }: Judged<Belonging>,
+  options: CleanupOptions & Pick<Wanted, 'everyHost'>,
+): boolean {
+  if (verdict.remove || isWantedElsewhere(verdict, options)) return true;
   if (isForeign(verdict) || verdict.because === 'mine') return false;
-  if (verdict.because === 'owner lives') return options.allSessions === true && options.force === true;
+  if (mayLive(verdict)) return options.allSessions === true && options.force === true;
   return thing.kind === 'volume' ? options.volumes === true : options.force === true;
 }
 

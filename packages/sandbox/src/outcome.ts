@@ -1,5 +1,6 @@
 // Step 7 of the pipe: the result, made of how the command ended and what was captured. Pure.
 
+import { usesEngine } from './contract/levels.ts';
 import type { LimitName, PublishedPort, RunResult } from './contract/result.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import type { Ending } from './isolation/backend.ts';
@@ -11,6 +12,7 @@ export interface OutcomeParts {
   readonly spec: SandboxSpec;
   readonly containerId: string;
   readonly correlationId: string;
+  readonly auditSequence: number;
   readonly captures: { readonly stdout: Capture; readonly stderr: Capture };
   readonly timings: RunResult['timings'];
   readonly ports: readonly PublishedPort[];
@@ -30,7 +32,8 @@ export function resultOf(parts: OutcomeParts, ending: Ending, timedOut: boolean)
 }
 
 /** What there is of a result when a command was cancelled. */
-export function partialResult({ spec, containerId, correlationId, captures, timings, ports }: OutcomeParts): RunResult {
+export function partialResult(parts: OutcomeParts): RunResult {
+  const { spec, containerId, correlationId, auditSequence, captures, timings, ports } = parts;
   const stdout = decodeOutput(captures.stdout.bytes(), captures.stdout.dropped > 0);
   const stderr = decodeOutput(captures.stderr.bytes(), captures.stderr.dropped > 0);
   return {
@@ -44,16 +47,17 @@ export function partialResult({ spec, containerId, correlationId, captures, timi
     oomKilled: false,
     denials: [],
     sandboxId: spec.identity.sandboxId,
-    containerId,
+    ...(usesEngine(spec.level) ? { containerId } : {}),
     level: spec.level,
     ...(spec.runtime === null ? {} : { runtime: spec.runtime }),
-    image: { reference: spec.image.reference, digest: spec.image.digest },
+    ...(usesEngine(spec.level) ? { image: { reference: spec.image.reference, digest: spec.image.digest } } : {}),
     durationMs: timings.runMs,
     timings,
     warm: false,
     riskyChanges: [],
     ...(ports.length > 0 ? { ports: [...ports] } : {}),
     correlationId,
+    auditSequence,
   };
 }
 

@@ -24,6 +24,15 @@ export function recordDenials({ host, operation }: RunningParts, sandboxId: stri
   }
 }
 
+/** Tells that a command has ended: before its sandbox is removed, which is told too. */
+export function recordExit({ host, operation, planned, sandbox }: RunningParts, exitCode: number | null): void {
+  host.bus.emit('ContainerExited', operation.correlationId, new Date(host.telemetry.clock.now()), {
+    sandboxId: planned.spec.identity.sandboxId,
+    containerId: sandbox.id,
+    exitCode,
+  });
+}
+
 /** Tells how a command ended, in one canonical event, and keeps what it printed. */
 export function recordResult(parts: RunningParts, result: RunResult): void {
   const { host, operation } = parts;
@@ -37,11 +46,6 @@ export function recordResult(parts: RunningParts, result: RunResult): void {
     host.bus.emit('LimitExceeded', operation.correlationId, at, { sandboxId, limit: limitExceeded });
   }
   recordRisk(parts, result);
-  host.bus.emit('ContainerExited', operation.correlationId, at, {
-    sandboxId,
-    containerId: result.containerId ?? '',
-    exitCode,
-  });
   operation.step('info', 'container stopped', { sandboxId, containerId: result.containerId, exitCode });
   operation.succeed({
     exitCode,

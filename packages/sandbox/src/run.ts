@@ -1,88 +1,27 @@
 // The way of one command through the pipe: resolve, decide, plan, obtain, verify, execute, observe, dispose, record.
 
 import { randomBytes } from 'node:crypto';
+import type { AuditHead } from './contract/audit.ts';
 import { AcodeError } from './contract/errors.ts';
-import { isAtLeast } from './contract/levels.ts';
+import { backendOf, isAtLeast, usesEngine } from './contract/levels.ts';
 import type { Command, RunRequest } from './contract/command.ts';
-import type { Explanation } from './contract/host.ts';
 import type { EffectivePolicy } from './contract/policy.ts';
 import type { RunningCommand } from './contract/result.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import type { WaitingSandbox } from './isolation/backend.ts';
-import { WORKSPACE_TARGET, planSandbox } from './isolation/plan.ts';
+import { WORKSPACE_TARGET } from './isolation/plan.ts';
+import { plan } from './planning.ts';
 import { Capture } from './output/capture.ts';
-import { decideImage } from './policy/images.ts';
-import { resolvePolicy } from './policy/resolve.ts';
-import { decideRuntime } from './policy/runtime.ts';
-import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './request-check.ts';
 import { printable } from './record.ts';
 import { Running, cancelled } from './running.ts';
 import type { Planned, RunningParts } from './running.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
-import { validateWorkspace, workdirFor } from './workspace/locate.ts';
-import { planMounts } from './workspace/mounts.ts';
-
-/** What a plan is made for. */
-interface PlanFor {
-  readonly correlationId: string;
-  /** Whether it is only to be shown. */
-  readonly preview: boolean;
-}
-
-// Steps 1 to 3: what the command may do, at which level, and the plan of its sandbox.
-async function plan(host: Host, request: RunRequest, of: PlanFor, signal: AbortSignal): Promise<Planned> {
-  const backend = await host.backend();
-  const capability = await host.capability();
-  const around = { engineSocket: backend.socket, environment: process.env };
-  const workspace = await validateWorkspace(await workspaceOf(host), host.directories, around);
-  const layers = await layersFor(host, workspace.root);
-  const resolved = resolvePolicy(request.policy ?? {}, layers, { caller: host.caller, cpus: capability.cpus });
-  const { level, runtime } = decideRuntime(resolved, capability);
-  const policy = { ...resolved, runtime: { ...resolved.runtime, value: runtime } };
-  const image = await backend.resolveImage(policy, signal);
-  decideImage(policy.image.value, image, policy.imageTrust);
-  const identify = (specHash: string) =>
-    host.session.identify({
-      task: request.taskId,
-      session: request.sessionId,
-      profile: policy.profile.value,
-      level,
-      specHash,
-      ...of,
-    });
-  const { mounts, notes } = await planMounts({
-    workspace,
-    target: WORKSPACE_TARGET,
-    readOnly: policy.workspace.value === 'readonly',
-    additional: policy.mounts.value,
-    hostRoots: policy.hostRoots.value,
-    uid: host.uid,
-  });
-  return { policy, spec: planSandbox(policy, { level, image, mounts }, identify), notes };
-}
-
-/** What a command would come to. */
-export async function explain(
-  host: Host,
-  command: Command,
-  request: RunRequest,
-  signal: AbortSignal,
-): Promise<Explanation> {
-  checkRequest(command, request);
-  const { policy, spec, notes } = await plan(host, request, { correlationId: '', preview: true }, signal);
-  const backend = await host.backend();
-  return {
-    command,
-    policy,
-    level: spec.level,
-    spec,
-    engineRequest: backend.describe(spec),
-    notes: [...notes, ...notesOn(policy, spec)],
-  };
-}
+import { recordIntent, recordRefusal } from './trail.ts';
+import type { Recorded } from './trail.ts';
+import { workdirFor } from './workspace/locate.ts';
 
 /** Runs a command up to the point where it is under way. */
 export async function start(
@@ -108,12 +47,13 @@ export async function start(
     release = await host.slots.take(host.settings.queueMs, signal);
     host.telemetry.gauge(METRICS.active, host.slots.taken);
     const queued = clock.monotonic();
-    const planned = await plan(host, request, { correlationId: operation.correlationId, preview: false }, signal);
+    const of = { correlationId: operation.correlationId, preview: false };
+    const planned = await plan(host, { command, request }, of, signal);
     // Before the sandbox is made: the shell that waits in it is the image’s, and may write long before the hand-over. Not by
     // the clock of the host program, since files are stamped by the kernel’s.
     const sinceMs = Date.now();
     report(operation, planned);
-    const sandbox = await obtain(host, planned.spec, operation, signal);
+    const { sandbox, intent } = await obtainRecorded({ host, operation, command, request }, planned, signal);
     const obtained = clock.monotonic();
     const timings = { queueMs: queued - began, obtainMs: obtained - queued };
     return await handOver({
@@ -121,6 +61,7 @@ export async function start(
       operation,
       planned,
       sandbox,
+      intent,
       signal,
       stop,
       command,
@@ -138,6 +79,7 @@ export async function start(
     host.telemetry.gauge(METRICS.active, host.slots.taken);
     const failure = signal.aborted ? cancelled(error) : error;
     if (failure instanceof AcodeError && failure.is('ACODE-SBX-005')) host.telemetry.increment(METRICS.networkDenied);
+    recordRefusal({ host, operation, command, request }, failure);
     operation.fail(failure);
     throw failure;
   }
@@ -154,15 +96,35 @@ async function handOver(parts: RunningParts): Promise<RunningCommand> {
   }
 }
 
+// The record is written while the sandbox is made, so it costs no time; nothing is handed over before both are there.
+async function obtainRecorded(
+  run: Recorded,
+  planned: Planned,
+  signal: AbortSignal,
+): Promise<{ sandbox: WaitingSandbox; intent: AuditHead }> {
+  const writing = recordIntent(run, planned, signal);
+  writing.catch(() => undefined);
+  const sandbox = await obtain(run.host, planned, run.operation, signal);
+  try {
+    return { sandbox, intent: await writing };
+  } catch (error) {
+    await giveUp(sandbox, run.host, signal);
+    throw error;
+  }
+}
+
 // Steps 4 and 5. A sandbox that is not what was planned is removed before anything was handed to it.
 async function obtain(
   host: Host,
-  spec: SandboxSpec,
+  { spec }: Planned,
   operation: Operation,
   signal: AbortSignal,
 ): Promise<WaitingSandbox> {
-  const backend = await host.backend();
-  await host.claim();
+  const backend = await host.backend(spec.level);
+  if (!backend) throw new AcodeError('ACODE-SBX-012', { required: spec.level, available: 'none' });
+  // What runs on this host itself ends with this process; what is on an engine would outlive it.
+  if (usesEngine(spec.level)) await host.claim();
+  const began = host.telemetry.clock.monotonic();
   const sandbox = await backend.prepare(spec, signal);
   try {
     await sandbox.verify(signal);
@@ -171,10 +133,14 @@ async function obtain(
     reportViolation(host, spec, operation, sandbox.id, error);
     throw error;
   }
-  host.bus.emit('SandboxProvisioned', operation.correlationId, new Date(host.telemetry.clock.now()), {
+  const at = new Date(host.telemetry.clock.now());
+  const provisionMs = host.telemetry.clock.monotonic() - began;
+  host.telemetry.observe(METRICS.provision, provisionMs);
+  host.telemetry.kpis.provisioned(spec.identity.sandboxId, provisionMs, at);
+  host.bus.emit('SandboxProvisioned', operation.correlationId, at, {
     sandboxId: spec.identity.sandboxId,
-    backend: 'docker',
-    isolationLevel: 'strict',
+    backend: backendOf(spec.level),
+    isolationLevel: isAtLeast(spec.level, 'bubblewrap') ? 'strict' : 'reduced',
     level: spec.level,
   });
   return sandbox;
@@ -230,21 +196,4 @@ export function report(operation: Pick<Operation, 'note' | 'step'>, { policy, sp
 function captures(policy: EffectivePolicy, request: RunRequest): { stdout: Capture; stderr: Capture } {
   const limit = policy.limits.outputBytes.value;
   return { stdout: new Capture(limit, request.onStdout), stderr: new Capture(limit, request.onStderr) };
-}
-
-function notesOn(policy: EffectivePolicy, spec: SandboxSpec): string[] {
-  const notes = [...policy.warnings];
-  if (spec.image.removed.length > 0)
-    notes.push(`Removed from the image’s environment: ${spec.image.removed.join(', ')}.`);
-  notes.push(
-    'Before the command is handed over, engine and kernel are compared with this plan; any difference removes the sandbox.',
-  );
-  if (isAtLeast(spec.level, 'gvisor'))
-    notes.push(
-      'The runtime has a kernel of its own: it does not apply the system call filter, and is proven to be what its name says before the first sandbox of it is used.',
-    );
-  notes.push(
-    'Where the kernel’s view cannot be read (an engine in a virtual machine), the engine’s account alone is compared.',
-  );
-  return notes;
 }

@@ -1,14 +1,16 @@
 // A command under way: its streams, its input, its end, and the result that comes of it.
 
 import { Readable } from 'node:stream';
+import type { AuditHead } from './contract/audit.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { Command, RunRequest } from './contract/command.ts';
+import { backendOf } from './contract/levels.ts';
 import type { EffectivePolicy } from './contract/policy.ts';
 import type { RunResult, RunningCommand } from './contract/result.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import { denialsOf } from './denials.ts';
 import type { Host } from './host.ts';
-import type { Ending, Execution, WaitingSandbox } from './isolation/backend.ts';
+import type { Backend, Ending, Execution, WaitingSandbox } from './isolation/backend.ts';
 import { limitNetwork } from './isolation/network-limit.ts';
 import type { NetworkLimit } from './isolation/network-limit.ts';
 import { supervise } from './isolation/supervise.ts';
@@ -16,7 +18,8 @@ import type { Supervised } from './isolation/supervise.ts';
 import type { Capture } from './output/capture.ts';
 import { partialResult, resultOf } from './outcome.ts';
 import type { OutcomeParts } from './outcome.ts';
-import { recordDenials, recordResult } from './record.ts';
+import { recordDenials, recordExit, recordResult } from './record.ts';
+import { recordOutcome } from './trail.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
@@ -25,6 +28,7 @@ import { changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
 export interface Planned {
   readonly policy: EffectivePolicy;
   readonly spec: SandboxSpec;
+  readonly backend: Backend;
   /** What a reader of the plan should know besides. */
   readonly notes: readonly string[];
 }
@@ -35,6 +39,8 @@ export interface RunningParts {
   readonly operation: Operation;
   readonly planned: Planned;
   readonly sandbox: WaitingSandbox;
+  /** The record that says what was about to run. */
+  readonly intent: AuditHead;
   readonly signal: AbortSignal;
   /** Gives the run up; `signal` follows it. */
   readonly stop: AbortController;
@@ -120,21 +126,32 @@ export class Running implements RunningCommand {
       await this.#lookForRisk(result);
       // That a command never started is the sandbox’s own claim, and a command can make it. What it left shows that it did.
       if (ending.neverStarted && !leftSomething(result)) throw this.#neverStarted(ending.neverStarted);
+      if (ending.neverStarted) recordExit(this.#parts, result.exitCode);
       this.#deny(result, ending);
       recordResult(this.#parts, result);
+      this.#recordOutcome({ result });
       return result;
     } catch (error) {
       const failure = signal.aborted ? this.#withPartialResult(error) : error;
+      this.#recordOutcome({ error: failure });
       operation.fail(failure);
       throw failure;
     }
+  }
+
+  #recordOutcome(ended: { result?: RunResult; error?: unknown }): void {
+    const { intent, host } = this.#parts;
+    recordOutcome(this.#parts, intent, { ...ended, durationMs: host.telemetry.clock.monotonic() - this.#handedOver });
   }
 
   async #supervised(): Promise<Supervised> {
     const { host, planned } = this.#parts;
     const limits = { timeoutMs: planned.policy.timeoutMs.value, graceMs: host.settings.graceMs };
     try {
-      return await supervise(this.#execution, limits, host.telemetry.clock);
+      const supervised = await supervise(this.#execution, limits, host.telemetry.clock);
+      const { ending, timedOut } = supervised;
+      if (!ending.neverStarted) recordExit(this.#parts, timedOut ? null : ending.exitCode);
+      return supervised;
     } finally {
       this.#end();
     }
@@ -152,7 +169,7 @@ export class Running implements RunningCommand {
       host.telemetry.gauge(METRICS.active, host.slots.taken);
       host.bus.emit('SandboxTeardown', operation.correlationId, new Date(host.telemetry.clock.now()), {
         sandboxId,
-        backend: 'docker',
+        backend: backendOf(planned.spec.level),
         reason: 'the command has ended',
       });
     });
@@ -160,12 +177,13 @@ export class Running implements RunningCommand {
   }
 
   #outcome(): OutcomeParts {
-    const { host, operation, planned, sandbox, captures, timings } = this.#parts;
+    const { host, operation, planned, sandbox, captures, timings, intent } = this.#parts;
     const runMs = host.telemetry.clock.monotonic() - this.#handedOver;
     return {
       spec: planned.spec,
       containerId: sandbox.id,
       correlationId: operation.correlationId,
+      auditSequence: intent.seq,
       captures,
       timings: { ...timings, runMs },
       ports: this.ports,

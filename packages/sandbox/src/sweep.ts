@@ -1,9 +1,11 @@
 // Finds what dead sessions left on the engine and removes it: the second net, behind the reaper.
 
+import { AcodeError } from './contract/errors.ts';
 import type { Belonging, SandboxInfo } from './contract/host.ts';
 import type { RemovalReason } from './contract/events.ts';
 import type { Host } from './host.ts';
-import type { Backend } from './isolation/backend.ts';
+import type { EngineBackend } from './isolation/backend.ts';
+import { withDeadline } from './lifecycle/deadline.ts';
 import { isStillHost } from './lifecycle/host.ts';
 import { Leases } from './lifecycle/leases.ts';
 import { judge } from './lifecycle/orphans.ts';
@@ -39,19 +41,21 @@ export interface Sweeping<Thing> {
 }
 
 const SWEEP_MS = 20_000;
+// What a session that closes still gives it; the rest is the next session’s.
+const CLOSING_MS = 1500;
 const MOST_AT_ONCE = 8;
 const MOST_NAMED = 5;
 
 /** Looks at every sandbox, network and volume of ours. */
 export async function survey(host: Host, signal: AbortSignal): Promise<Survey> {
-  const backend = await host.backend();
+  const backend = await host.engine();
   const [sandboxes, belongings] = await Promise.all([surveySandboxes(host, signal), backend.belongings(signal)]);
   return { sandboxes, belongings: await Promise.all(belongings.map(judging(host))) };
 }
 
 /** Looks at every sandbox of ours. */
 export async function surveySandboxes(host: Host, signal: AbortSignal): Promise<Judged[]> {
-  const sandboxes = await (await host.backend()).list(signal);
+  const sandboxes = await (await host.engine()).list(signal);
   return Promise.all(sandboxes.map(judging(host)));
 }
 
@@ -83,27 +87,54 @@ export async function removeBelonging(
 /** Removes every orphan and whatever is past its time. Never rejects: a sweep that fails is repeated by the next session. */
 export async function sweep(host: Host): Promise<void> {
   const operation = host.telemetry.begin('sweep');
-  // Its own deadline and not the host’s end: a short command must not keep the sweep from ever finishing.
-  const signal = AbortSignal.timeout(SWEEP_MS);
-  const sweeping = { may: ({ verdict }: { verdict: Verdict }) => verdict.remove, operation, signal };
+  const { signal, over } = timeToSweep(host);
   try {
     await tellReaped(host, operation);
     const { sandboxes, belongings } = await survey(host, signal);
-    const orphans = sandboxes.filter(sweeping.may);
+    const orphans = sandboxes.filter(isSwept);
     host.telemetry.gauge(METRICS.orphaned, orphans.length);
+    const sweeping = { may: isSwept, operation, signal };
     const outcomes = await fewAtOnce(orphans, ({ thing }) => removeSandbox(host, thing, sweeping));
     // Containers go first: the engine keeps what one of them still uses.
-    const left = belongings.filter(sweeping.may);
-    outcomes.push(...(await fewAtOnce(left, ({ thing }) => removeBelonging(host, thing, sweeping))));
+    const left = belongings.filter(({ verdict }) => verdict.remove);
+    const others = { may: ({ verdict }: Judged<Belonging>) => verdict.remove, operation, signal };
+    outcomes.push(...(await fewAtOnce(left, ({ thing }) => removeBelonging(host, thing, others))));
     await removeDeadSockets(host.directories.runtime);
-    await new Leases(host.directories.state).prune(new Set(sandboxes.map(({ thing }) => thing.sandboxId)));
+    const existing = new Set(sandboxes.map(({ thing }) => thing.sandboxId));
+    await new Leases(host.directories.state).prune(existing, host.telemetry.clock.now());
     const things = [...orphans, ...left].map(({ thing }) => thing);
     const removed = things.filter((_, at) => outcomes[at] === 'removed');
     if (removed.length > 0) warnOf(removed, operation);
     operation.succeed({ found: things.length, removed: removed.length });
   } catch (error) {
     operation.fail(error);
+  } finally {
+    over();
   }
+}
+
+// What the engine is removing already goes without us, or is stuck: waiting for it would hold every command up.
+function isSwept({ thing, verdict }: Judged): boolean {
+  return verdict.remove && thing.state !== 'removing';
+}
+
+// Its own deadline and not the host’s end: a short command must not keep the sweep from ever finishing. Nor may the sweep
+// keep a command from ending, so once the host closes there is little time left.
+function timeToSweep({ telemetry: { clock }, closing }: Host): { signal: AbortSignal; over: () => void } {
+  const own = new AbortController();
+  const tooLong = (): void => own.abort(new AcodeError('ACODE-SBX-014', {}));
+  let cancel = clock.after(SWEEP_MS, tooLong);
+  const hurry = (): void => {
+    cancel();
+    cancel = clock.after(CLOSING_MS, tooLong);
+  };
+  if (closing.aborted) hurry();
+  else closing.addEventListener('abort', hurry, { once: true });
+  const over = (): void => {
+    cancel();
+    closing.removeEventListener('abort', hurry);
+  };
+  return { signal: own.signal, over };
 }
 
 function warnOf(removed: readonly { readonly name: string; readonly labels: Labels }[], operation: Operation): void {
@@ -115,8 +146,11 @@ function warnOf(removed: readonly { readonly name: string; readonly labels: Labe
   operation.step('warn', `removed ${what} had left: ${some}${more}`, { removed: names.length, names, sessions });
 }
 
-// Somebody may have left thousands, and the engine has other things to do.
-async function fewAtOnce<Item, Value>(items: readonly Item[], work: (item: Item) => Promise<Value>): Promise<Value[]> {
+/** Does the same for many, a few at a time: somebody may have left thousands, and the engine has other things to do. */
+export async function fewAtOnce<Item, Value>(
+  items: readonly Item[],
+  work: (item: Item) => Promise<Value>,
+): Promise<Value[]> {
   const values: Value[] = [];
   const queue = items.entries();
   const worker = async (): Promise<void> => {
@@ -127,27 +161,33 @@ async function fewAtOnce<Item, Value>(items: readonly Item[], work: (item: Item)
 }
 
 interface Access<Thing> {
-  readonly inspect: (backend: Backend, signal: AbortSignal) => Promise<Thing | null>;
-  readonly remove: (backend: Backend, signal: AbortSignal) => Promise<void>;
+  readonly inspect: (backend: EngineBackend, signal: AbortSignal) => Promise<Thing | null>;
+  readonly remove: (backend: EngineBackend, signal: AbortSignal) => Promise<void>;
 }
 
-async function removeAgainJudged<Thing extends { readonly labels: Labels }>(
+async function removeAgainJudged<Thing extends Look>(
   host: Host,
   gone: Gone,
   { may, operation, signal }: Sweeping<Thing>,
   { inspect, remove }: Access<Thing>,
 ): Promise<Removal> {
-  const backend = await host.backend();
+  const backend = await host.engine();
+  const { clock } = host.telemetry;
+  const ms = host.settings.cleanupMs;
+  const reason = (): AcodeError =>
+    new AcodeError('ACODE-CTN-004', { id: gone.id, reason: `it was not gone after ${ms / 1000} seconds` });
   try {
-    const thing = await inspect(backend, signal);
-    if (!thing) return 'gone';
-    const now = await judging(host)(thing);
-    if (!may(now)) return 'spared';
-    const before = host.telemetry.clock.monotonic();
-    await remove(backend, signal);
-    const durationMs = host.telemetry.clock.monotonic() - before;
-    tell(host, gone, reasonOf(now.verdict), operation, durationMs);
-    return 'removed';
+    // An engine may say for ever that it is at it: whoever cleans up hears in bounded time what could not be removed.
+    return await withDeadline({ clock, ms, signal, reason }, async bounded => {
+      const thing = await inspect(backend, bounded);
+      if (!thing) return 'gone';
+      const now = await judging(host)(thing);
+      if (!may(now)) return 'spared';
+      const before = clock.monotonic();
+      await remove(backend, bounded);
+      tell(host, gone, reasonOf(now.verdict), operation, clock.monotonic() - before);
+      return 'removed';
+    });
   } catch (error) {
     host.telemetry.increment(METRICS.cleanupFailures);
     return { failed: error instanceof Error ? error.message : String(error) };
@@ -173,8 +213,10 @@ function reasonOf({ because }: Verdict): RemovalReason {
   return because === 'orphaned' || because === 'expired' ? because : 'asked';
 }
 
+type Look = Pick<SandboxInfo, 'labels'> & Partial<Pick<SandboxInfo, 'containerId' | 'name'>>;
+
 // Judges things, asking each owner once.
-function judging(host: Host): <Thing extends { readonly labels: Labels }>(thing: Thing) => Promise<Judged<Thing>> {
+function judging(host: Host): <Thing extends Look>(thing: Thing) => Promise<Judged<Thing>> {
   const owners = new Map<string, Promise<OwnerState>>();
   const leases = new Leases(host.directories.state);
   const asking = { uid: host.uid, host: host.identity, owner: host.session.owner, now: host.telemetry.clock.now() };
@@ -184,7 +226,8 @@ function judging(host: Host): <Thing extends { readonly labels: Labels }>(thing:
     const asked = owners.get(owner) ?? stateOf(host, owner);
     owners.set(owner, asked);
     const lease = labels['acode.keep'] === 'true' ? await leases.read(labels['acode.sandbox'] ?? '') : null;
-    return { thing, verdict: judge(labels, await asked, asking, lease) };
+    const found = thing.containerId === undefined ? { labels } : { labels, containerName: thing.name ?? '' };
+    return { thing, verdict: judge(found, await asked, asking, lease) };
   };
 }
 

@@ -1,13 +1,23 @@
 // Takes every trace of acode off engine and disk, after looking at what there is.
 
-import { lstat, readdir, rm } from 'node:fs/promises';
+import { lstat, readdir, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AcodeError } from './contract/errors.ts';
-import type { OwnDirectory, UninstallOptions, UninstallReport } from './contract/host.ts';
+import type { CleanupReport, OwnDirectory, Remote, UninstallOptions, UninstallReport } from './contract/host.ts';
 import type { Host } from './host.ts';
 import { cleanup } from './inventory.ts';
 import { liveOwners } from './lifecycle/ownership.ts';
+import { survey } from './sweep.ts';
 import type { Operation } from './telemetry/operation.ts';
+
+// What acode itself puts into its directories. Whatever else is there is somebody’s: an environment variable may lead
+// anywhere, and a directory of that name may be anything.
+const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
+  config: /^config\.yml$/,
+  state: /^(?:leases|trust|logs|audit)$/,
+  runtime:
+    /^(?:owners|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
+};
 
 /** What is on the engine, and what becomes of it; the disk is looked at and left as it is. */
 export async function uninstallFromEngine(
@@ -18,26 +28,75 @@ export async function uninstallFromEngine(
 ): Promise<UninstallReport> {
   const { purge = false, force = false } = options;
   const sessions = await liveOwners(host.directories.runtime);
-  if (sessions > 0 && purge && !force) throw new AcodeError('ACODE-SBX-022', { sessions });
-  const wanted = { force: true, allSessions: force || !purge, volumes: true, dryRun: !purge };
-  const directories = await ownDirectories(host);
-  const found = await cleanup(host, wanted, operation, signal).catch((error: unknown) => {
+  const spares = purge && !force;
+  if (sessions > 0 && spares) throw new AcodeError('ACODE-SBX-022', { sessions });
+  const about = { sessions, directories: await ownDirectories(host), left: [] };
+  try {
+    const { engine, elsewhere } = await clearEngine(host, { purge, force }, operation, signal);
+    return { ...about, engine, elsewhere, engineProblem: null, purged: purge && isClean(engine, elsewhere) };
+  } catch (error) {
     // Who has no engine any more still wants the disk clean, but must have said so: sandboxes may be left on it.
-    if (signal.aborted || (purge && !force)) throw error;
-    return error instanceof Error ? error.message : String(error);
-  });
-  return typeof found === 'string'
-    ? { engine: null, engineProblem: found, sessions, directories, purged: purge }
-    : { engine: found, engineProblem: null, sessions, directories, purged: purge && isClean(found) };
+    if (signal.aborted || spares) throw error;
+    return { ...about, engine: null, elsewhere: [], engineProblem: reasonOf(error), purged: purge };
+  }
 }
 
-/** Removes acode’s own directories. A symbolic link is removed, and what it leads to is not. */
-export async function removeDirectories(directories: readonly OwnDirectory[]): Promise<void> {
-  for (const { path } of directories) await rm(path, { recursive: true, force: true });
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
-function isClean({ failed, belongings }: NonNullable<UninstallReport['engine']>): boolean {
-  return failed.length === 0 && belongings.failed.length === 0;
+async function clearEngine(
+  host: Host,
+  { purge, force }: { readonly purge: boolean; readonly force: boolean },
+  operation: Operation,
+  signal: AbortSignal,
+): Promise<{ engine: CleanupReport; elsewhere: Remote[] }> {
+  const reach = { allSessions: force || !purge, everyHost: purge && force };
+  const engine = await cleanup(host, { ...reach, force: true, volumes: true, dryRun: !purge }, operation, signal);
+  return { engine, elsewhere: await ofOtherHosts(host, signal) };
+}
+
+/**
+ * Removes what is acode’s from its own directories, and those that are empty then; what is left comes back. Of a directory
+ * that is a symbolic link the link is removed, and what it leads to is not.
+ */
+export async function removeDirectories(directories: readonly OwnDirectory[]): Promise<string[]> {
+  const left: string[] = [];
+  for (const { what, path } of directories) left.push(...(await removeOwn(path, OWN_ENTRIES[what])));
+  return left;
+}
+
+async function removeOwn(directory: string, own: RegExp): Promise<string[]> {
+  const found = await lstat(directory).catch(() => null);
+  if (!found?.isDirectory()) {
+    await rm(directory, { force: true });
+    return [];
+  }
+  const names = await readdir(directory);
+  for (const name of names.filter(one => own.test(one)))
+    await rm(join(directory, name), { recursive: true, force: true });
+  try {
+    await rmdir(directory);
+    return [];
+  } catch {
+    const left = await readdir(directory).catch(() => []);
+    return left.length > 0 ? left.map(name => join(directory, name)) : [directory];
+  }
+}
+
+// Things of this user’s whose runtime directory is not this one: from before a restart of the machine, or of another
+// machine that uses the same engine. Nobody can tell the two apart.
+async function ofOtherHosts(host: Host, signal: AbortSignal): Promise<Remote[]> {
+  const { sandboxes, belongings } = await survey(host, signal);
+  const remote = [
+    ...sandboxes.map(({ thing: { name }, verdict }) => ({ kind: 'container' as const, name, verdict })),
+    ...belongings.map(({ thing: { kind, name }, verdict }) => ({ kind, name, verdict })),
+  ];
+  return remote.filter(({ verdict }) => verdict.because === 'another host').map(({ kind, name }) => ({ kind, name }));
+}
+
+function isClean({ failed, kept, belongings }: CleanupReport, elsewhere: readonly Remote[]): boolean {
+  return [failed, kept, belongings.failed, belongings.kept, elsewhere].every(({ length }) => length === 0);
 }
 
 async function ownDirectories({ directories }: Host): Promise<OwnDirectory[]> {

@@ -1,7 +1,7 @@
 // `acode explain`: what a command would come to, without running it.
 
 import { posix } from 'node:path';
-import { formatBytes } from '@acode/sandbox';
+import { formatBytes, isAtLeast } from '@acode/sandbox';
 import type { Explanation, MountSpec, SandboxSpec } from '@acode/sandbox';
 import { quoted } from '../arguments/command-words.ts';
 import { inOptions } from '../arguments/option-names.ts';
@@ -67,7 +67,7 @@ export function renderExplanation(explanation: Explanation, cwd: string, look: L
 function planFields(level: string, spec: SandboxSpec, cwd: string): (readonly [label: string, value: string])[] {
   return [
     ['Level', level],
-    ['Image', `${spec.image.reference} (${spec.image.id})`],
+    ...(isAtLeast(spec.level, 'docker') ? [['Image', `${spec.image.reference} (${spec.image.id})`] as const] : []),
     ['User', `${spec.user.uid}:${spec.user.gid}`],
     ['Directory', posix.join(spec.workdir, cwd)],
     ...spec.mounts.map(mountField),

@@ -48,6 +48,11 @@ const status: Status = {
   },
   sandboxes: { running: 1, total: 4, owned: 1, orphaned: 2, expired: 0, kept: 1, foreign: 0 },
   level: 'docker',
+  levels: [
+    { level: 'gvisor', state: 'available', by: 'runsc' },
+    { level: 'docker', state: 'available', by: 'runc' },
+    { level: 'bubblewrap', state: 'unavailable', by: 'bwrap', reason: 'bwrap is not installed' },
+  ],
   defaultImage: 'ubuntu:22.04',
   workspace: '/w',
 };
@@ -61,6 +66,8 @@ describe('status', () => {
       '1.51',
       '1 GiB',
       'runc (default), runsc',
+      'available (runc)',
+      'unavailable: bwrap is not installed',
       '1 running, 4 in total: 1 owned by a session, 2 orphaned (the next run removes them), 1 kept',
     ])
       expect(text).toContain(part);
@@ -133,7 +140,8 @@ describe('uninstall', () => {
   const none = { removed: [], failed: [], kept: [] };
   const engine = { ...none, belongings: none, dryRun: true };
   const directories = [{ what: 'config', path: '/home/u/.config/acode', files: 1, bytes: 2048 }] as const;
-  const report: UninstallReport = { engine, engineProblem: null, sessions: 0, directories, purged: false };
+  const found = { engine, engineProblem: null, sessions: 0, directories, left: [], elsewhere: [] };
+  const report: UninstallReport = { ...found, purged: false };
 
   it('lists every trace, and how to be rid of it', () => {
     const text = renderUninstall({ ...report, engine: { ...engine, removed: [sandbox] }, sessions: 2 }, false, look);
@@ -152,6 +160,13 @@ describe('uninstall', () => {
     );
     const alone = { ...report, engine: null, engineProblem: 'no engine\nanswered', purged: true };
     expect(renderUninstall(alone, true, look)).toContain('The engine was not asked: no engine⏎answered\n');
+  });
+
+  it('names what acode did not put there, and what another host may still use', () => {
+    const left = renderUninstall({ ...report, left: ['/home/u/.config/acode/notes\n.txt'] }, true, look);
+    expect(left).toContain('Removed, except for what acode did not put there:\n  /home/u/.config/acode/notes⏎.txt\n');
+    const elsewhere = [{ kind: 'container', name: 'acode-1-run-001' }] as const;
+    expect(renderUninstall({ ...report, elsewhere }, true, look)).toMatch(/acode-1-run-001[^]*--purge --force/);
   });
 
   it('says so when there is nothing', () => {
@@ -224,6 +239,10 @@ describe('explain', () => {
     level: 'docker',
     policy: {
       mode: { value: 'local-only', ...builtIn },
+      risk: { value: 'low', ...builtIn },
+      riskReasons: [],
+      required: { value: 'docker', ...builtIn },
+      fallback: { value: 'refuse', ...builtIn },
       runtime: { value: null, ...builtIn },
       imageTrust: {
         repositories: { value: [], ...builtIn },
@@ -300,7 +319,7 @@ describe('explain', () => {
   it('has a row for every field of the policy', () => {
     const text = renderExplanation(explanation, '.', look, false);
     const rows = text.split('\n').filter(line => / (?:built-in|this call|user|machine|repository)(?: |$)/.test(line));
-    const { limits, imageTrust, warnings: _, denials: __, ...others } = explanation.policy;
+    const { limits, imageTrust, warnings: _, denials: __, riskReasons: ___, ...others } = explanation.policy;
     const trust = Object.values(imageTrust).filter(value => value !== null);
     expect(rows).toHaveLength(Object.keys(others).length + Object.keys(limits).length + trust.length);
   });

@@ -1,7 +1,7 @@
 // `acode sandbox status`: whether sandboxes can be had here.
 
 import { formatBytes } from '@acode/sandbox';
-import type { Status } from '@acode/sandbox';
+import type { LevelStatus, Status } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import type { Look } from '../terminal/look.ts';
@@ -38,8 +38,14 @@ export function renderStatus(status: Status, look: Look): string {
     ],
     look,
   );
+  const levels = `${bold('Levels, strongest first')}\n${fields(status.levels.map(levelField), look)}`;
   const hint = status.hint === undefined ? '' : `${dim('╰▶')} ${cyan('hint:')} ${oneLine(status.hint)}\n`;
-  return `${headline}\n${about}${hint}`;
+  return `${headline}\n${about}${levels}${hint}`;
+}
+
+function levelField({ level, state, by, reason }: LevelStatus): readonly [string, string] {
+  const how = state === 'available' ? `available (${by})` : state;
+  return [level, reason === undefined ? how : `${how}: ${reason}`];
 }
 
 function engineFields(engine: NonNullable<Status['engine']>): (readonly [string, string])[] {

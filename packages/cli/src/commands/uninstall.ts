@@ -20,7 +20,10 @@ export function uninstallCommand(perform: Perform) {
   return new Command('uninstall')
     .description('Show every trace of acode on engine and disk; with --purge, remove it')
     .option('--purge', 'remove everything that is shown')
-    .option('--force', 'do not spare sessions that live, and go on without an engine')
+    .option(
+      '--force',
+      'do not spare sessions that live nor what other hosts of yours made, and go on without an engine',
+    )
     .action((options, command) => perform(command, call => uninstall(call, options)));
 }
 
@@ -43,7 +46,7 @@ async function uninstall(call: Call, { purge, force }: UninstallFlags): Promise<
 
 /** Every trace, for a person. */
 export function renderUninstall(report: UninstallReport, purge: boolean, look: Look): string {
-  const rows = [...engineRows(report), ...diskRows(report)];
+  const rows = [...engineRows(report), ...elsewhereRows(report), ...diskRows(report)];
   const listed = rows.length > 0 ? table(['KIND', 'NAME', 'ABOUT'], rows, look) : '';
   const problem = report.engineProblem === null ? '' : `The engine was not asked: ${oneLine(report.engineProblem)}\n`;
   return `${listed}${problem}${closing(report, purge, look)}`;
@@ -60,6 +63,11 @@ function engineRows({ engine }: UninstallReport): string[][] {
   ];
 }
 
+function elsewhereRows({ elsewhere }: UninstallReport): string[][] {
+  const called = (kind: string): string => (kind === 'container' ? 'sandbox' : kind);
+  return elsewhere.map(({ kind, name }) => [called(kind), name, 'of another host, or from before a restart']);
+}
+
 function diskRows({ directories }: UninstallReport): string[][] {
   return directories.map(({ what, path, files, bytes }) => [
     'directory',
@@ -68,16 +76,35 @@ function diskRows({ directories }: UninstallReport): string[][] {
   ]);
 }
 
-function closing({ purged, sessions, engine, directories }: UninstallReport, purge: boolean, look: Look): string {
+function closing(report: UninstallReport, purge: boolean, look: Look): string {
+  const { purged, sessions, engine, directories, elsewhere } = report;
   const { bold, cyan, dim } = look.colours;
   const hint = (text: string): string => `${dim('╰▶')} ${cyan('hint:')} ${text}\n`;
   if (purged)
     return `${bold('Removed.')}\n${hint('Where npm installed it, `npm uninstall -g acode` removes the command itself.')}`;
-  if (purge)
-    return `${bold('Not everything could be removed, so the directories were left.')}\n${hint('Run it again when the engine is well.')}`;
+  if (purge) return notPurged(report, bold, hint);
   const { removed = [], belongings } = engine ?? {};
-  if (removed.length + (belongings?.removed.length ?? 0) + directories.length === 0)
+  if (removed.length + (belongings?.removed.length ?? 0) + elsewhere.length + directories.length === 0)
     return 'There is no trace of acode here.\n';
   const live = sessions > 0 ? ` ${sessions} of your sessions still live: it would need --force.` : '';
   return `Nothing was removed.${live}\n${hint('`acode uninstall --purge` removes all of it.')}`;
+}
+
+type Say = (text: string) => string;
+
+function notPurged(report: UninstallReport, bold: Say, hint: Say): string {
+  if (report.left.length > 0) {
+    const names = report.left.map(path => `  ${oneLine(path)}\n`).join('');
+    return `${bold('Removed, except for what acode did not put there:')}\n${names}`;
+  }
+  const how = wasSpared(report)
+    ? 'What other hosts or sessions of yours may still use was spared: `acode uninstall --purge --force` removes that too.'
+    : 'Run it again when the engine is well.';
+  return `${bold('Not everything could be removed, so the directories were left.')}\n${hint(how)}`;
+}
+
+function wasSpared({ elsewhere, engine }: UninstallReport): boolean {
+  if (!engine) return false;
+  const { failed, kept, belongings } = engine;
+  return failed.length + belongings.failed.length === 0 && elsewhere.length + kept.length + belongings.kept.length > 0;
 }

@@ -16,6 +16,7 @@ describe('keys', () => {
     expect(known.length).toBeGreaterThan(55);
     expect(known.filter(key => repositoryRule(key) === 'never').sort()).toEqual([
       'allow_root',
+      'sandbox.bubblewrap.accept_process_limits',
       'sandbox.ceilings.cpu_limit',
       'sandbox.ceilings.memory_mb',
       'sandbox.ceilings.memory_swap_mb',
@@ -28,6 +29,10 @@ describe('keys', () => {
       'sandbox.containers.cleanup_orphans',
       'sandbox.containers.name_prefix',
       'sandbox.docker.host',
+      'sandbox.fallback',
+      'sandbox.max_cpu_seconds',
+      'sandbox.max_file_size_mb',
+      'sandbox.max_virtual_memory',
       'sandbox.mounts.allowed_host_roots',
       'sandbox.network.allow_bridge',
       'sandbox.network.allowed_networks',

@@ -8,8 +8,6 @@ import { z } from 'zod';
 const PLANNED = new Set([
   'swarm',
   'sandbox.enabled',
-  'sandbox.require_for',
-  'sandbox.fallback',
   'sandbox.docker.api_version',
   'sandbox.docker.allow_remote',
   'sandbox.defaults.nproc_ulimit',
@@ -29,12 +27,6 @@ const PLANNED = new Set([
   'sandbox.cleanup.match_names',
   'sandbox.cleanup.background_interval_seconds',
   'sandbox.output.log_dir',
-  'sandbox.docker_image',
-  'sandbox.memory_limit',
-  'sandbox.cpu_limit',
-  'sandbox.max_file_size_mb',
-  'sandbox.max_cpu_seconds',
-  'sandbox.max_virtual_memory',
 ]);
 
 /** Whether a key is known but has no effect in this version. */
@@ -56,6 +48,8 @@ export type RepositoryRule = 'free' | 'capped' | 'tighten' | 'trusted' | 'fixed'
 const REPOSITORY: Readonly<Record<string, RepositoryRule>> = {
   mode: 'tighten',
   'sandbox.level': 'tighten',
+  'sandbox.require_for': 'free',
+  'sandbox.risk_rules': 'free',
   'sandbox.runtime': 'tighten',
   'sandbox.defaults.cpu_limit': 'capped',
   'sandbox.defaults.memory_mb': 'capped',

@@ -1,7 +1,7 @@
 // The schema of the configuration file: every key, strict, in the words of the file. Editors get it as JSON Schema.
 
 import { z } from 'zod';
-import { LEVELS } from '../contract/levels.ts';
+import { LEVELS, RISKS } from '../contract/levels.ts';
 import {
   absolutePath,
   address,
@@ -134,9 +134,46 @@ const level = z
   .optional()
   .describe('The isolation level; auto is the strongest there is.');
 
+const requireFor = z
+  .array(z.enum(RISKS))
+  .refine(risks => risks.includes('critical'), { message: 'critical cannot be left out' })
+  .optional()
+  .describe('The risks that need docker or stronger. What is left out may run at a weaker level; critical never.');
+
+const riskRules = z
+  .array(
+    z.strictObject({
+      match: z.string().min(1).max(1000).describe('The text of a command, with * for anything.'),
+      risk: z.enum(RISKS).describe('The risk of what matches.'),
+    }),
+  )
+  .max(200)
+  .optional()
+  .describe('Commands that are riskier than they look. A rule only raises the risk.');
+
 const sandbox = z
   .strictObject({
     level,
+    require_for: requireFor,
+    fallback: z
+      .enum(['refuse', 'warn'])
+      .optional()
+      .describe('warn: bubblewrap stands in where there is no engine at all, for risks that require_for leaves out.'),
+    risk_rules: riskRules,
+    bubblewrap: z
+      .strictObject({
+        accept_process_limits: z
+          .boolean()
+          .optional()
+          .describe('Lets bubblewrap run where memory can be limited for each process only, and not for all together.'),
+      })
+      .optional(),
+    max_file_size_mb: z.int().positive().max(1_048_576).optional().describe('Largest file at level ulimit.'),
+    max_cpu_seconds: z.int().positive().max(86_400).optional().describe('CPU time of each process at level ulimit.'),
+    max_virtual_memory: z
+      .union([z.literal('unlimited'), size(LEAST_MEMORY)])
+      .optional()
+      .describe('Address space of each process at level ulimit: a size, or unlimited.'),
     runtime: runtimeName.optional().describe('The engine’s runtime by name, such as runsc; its default unless named.'),
     docker: docker.optional(),
     defaults: defaults.optional(),
@@ -183,6 +220,8 @@ export const machineSchema = z.strictObject({
   sandbox: z
     .strictObject({
       level,
+      require_for: requireFor,
+      risk_rules: riskRules,
       ceilings: ceilings.optional(),
       network: network.pick({ allow_bridge: true, allowed_networks: true }).optional(),
       mounts: mounts.pick({ allowed_host_roots: true }).optional(),

@@ -2,6 +2,14 @@
 
 import type { Config } from './schema.ts';
 
+/** What level ulimit holds each process to. */
+interface UlimitSettings {
+  readonly fileBytes: number;
+  readonly cpuSeconds: number;
+  /** Null where the address space is not limited; absent where it is to be as large as the memory. */
+  readonly virtualMemoryBytes?: number | null;
+}
+
 /** How a host behaves, apart from the policy of its sandboxes. */
 export interface Settings {
   readonly engineSocket: string | undefined;
@@ -17,6 +25,10 @@ export interface Settings {
   /** Whether what dead sessions left behind is removed when a session begins. */
   readonly sweepsOrphans: boolean;
   readonly retry: { readonly attempts: number; readonly baseMs: number; readonly factor: number };
+  /** Whether bubblewrap may run where memory is limited for each process only. */
+  readonly acceptsProcessLimits: boolean;
+  /** What level ulimit holds each process to. */
+  readonly ulimit: UlimitSettings;
   /** How many days output is kept; null where it is not. */
   readonly keepOutputDays: number | null;
 }
@@ -31,7 +43,22 @@ export function settingsOf({ sandbox = {} }: Config): Settings {
     ...containerSettings(containers),
     cleanupMs: (sandbox.cleanup?.timeout_seconds ?? 30) * 1000,
     retry: retrySettings(sandbox.retry ?? {}),
+    ...levelSettings(sandbox),
     keepOutputDays: output.save === false ? null : (output.retention_days ?? 7),
+  };
+}
+
+function levelSettings(sandbox: NonNullable<Config['sandbox']>): Pick<Settings, 'acceptsProcessLimits' | 'ulimit'> {
+  const acceptsProcessLimits = sandbox.bubblewrap?.accept_process_limits ?? false;
+  return { acceptsProcessLimits, ulimit: ulimitSettings(sandbox) };
+}
+
+function ulimitSettings(sandbox: NonNullable<Config['sandbox']>): UlimitSettings {
+  const virtual = sandbox.max_virtual_memory;
+  return {
+    fileBytes: (sandbox.max_file_size_mb ?? 100) * 1024 ** 2,
+    cpuSeconds: sandbox.max_cpu_seconds ?? 300,
+    ...(virtual === undefined ? {} : { virtualMemoryBytes: virtual === 'unlimited' ? null : virtual }),
   };
 }
 

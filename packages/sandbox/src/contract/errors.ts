@@ -96,9 +96,20 @@ const ROWS = {
     exit: 124,
     example: { timeoutMs: 2000, setBy: 'the request' },
   }),
-  'ACODE-SBX-008': entry<{ socket: string; reason: string; remedy?: string }>({
+  'ACODE-SBX-008': entry<{
+    socket: string;
+    reason: string;
+    remedy?: string;
+    /** Whether there is no engine at all, rather than one that does not answer. */
+    absent?: boolean;
+    required?: string;
+    available?: string;
+  }>({
     title: 'engine not available',
-    message: c => `fail-closed: no Docker Engine answered at ${c.socket} (${c.reason}), so nothing was run.`,
+    message: c => {
+      const need = c.required === undefined ? '' : `; required: ${c.required}, available: ${c.available ?? 'none'}`;
+      return `fail-closed: no Docker Engine answered at ${c.socket} (${c.reason}), so nothing was run${need}.`;
+    },
     hint: c =>
       c.remedy ??
       'Start Docker, or point acode at an engine with DOCKER_HOST=unix:///path/to/docker.sock; check with `acode sandbox status`.',
@@ -135,10 +146,10 @@ const ROWS = {
     exit: 125,
     example: { uid: 0 },
   }),
-  'ACODE-SBX-012': entry<{ required: string; available: string }>({
+  'ACODE-SBX-012': entry<{ required: string; available: string; remedy?: string }>({
     title: 'isolation level too low',
     message: c => `fail-closed: task requires ${c.required} isolation but only ${c.available} available.`,
-    hint: () => 'Ask for a level that `acode sandbox status` lists, or install what the stronger one needs.',
+    hint: c => c.remedy ?? 'Ask for a level that `acode sandbox status` lists, or install what the stronger one needs.',
     exit: 125,
     example: { required: 'gvisor', available: 'docker' },
   }),
@@ -295,6 +306,43 @@ const ROWS = {
         : '`acode sandbox logs` without a name lists the runs whose output was kept.',
     exit: 125,
     example: { reference: 'acode-a1b2c3d4-run-001', what: 'sandbox' },
+  }),
+  'ACODE-AUD-001': entry<{ file: string; reason: string; remedy?: string }>({
+    title: 'audit record not written',
+    message: c => `fail-closed: the audit record could not be written to ${c.file} (${c.reason}).`,
+    hint: c =>
+      c.remedy ??
+      'Nothing runs without its record. Make the directory your own and writable, with room on its disk, and try again.',
+    exit: 125,
+    example: { file: '~/.local/state/acode/audit/000000000001.jsonl', reason: 'no space left on the disk' },
+  }),
+  'ACODE-AUD-002': entry<{ file: string; line: number; seq: number; fault: string; detail: string }>({
+    title: 'audit log changed',
+    message: c => `The audit log was changed: record ${c.seq} (${c.file}:${c.line}) is ${c.fault}: ${c.detail}.`,
+    hint: () =>
+      'Everything before that record still stands. Keep the directory as it is for whoever looks into it, and move it away to begin a new log.',
+    exit: 125,
+    example: {
+      file: '~/.local/state/acode/audit/000000000001.jsonl',
+      line: 42,
+      seq: 42,
+      fault: 'edited',
+      detail: 'its content is not what its hash says',
+    },
+  }),
+  'ACODE-AUD-003': entry<{ reference: string }>({
+    title: 'no such audit record',
+    message: c => `There is no audit record for ${c.reference}.`,
+    hint: () => '`acode audit tail` shows the newest; a record is found by its number or by a correlation id.',
+    exit: 125,
+    example: { reference: '4711' },
+  }),
+  'ACODE-AUD-004': entry<{ file: string; reason: string }>({
+    title: 'audit log not readable',
+    message: c => `The audit log could not be read at ${c.file}: ${c.reason}.`,
+    hint: () => 'Each user has a log of their own: read it as the user it belongs to.',
+    exit: 125,
+    example: { file: '~/.local/state/acode/audit', reason: 'permission denied' },
   }),
 } as const;
 

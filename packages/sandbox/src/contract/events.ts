@@ -1,7 +1,7 @@
 // What happens, as events that a host program can listen to.
 
 import type { SecurityViolation } from './errors.ts';
-import type { Level } from './levels.ts';
+import type { BackendName, Level } from './levels.ts';
 import type { LimitName } from './result.ts';
 
 /**
@@ -17,8 +17,14 @@ export type RemovalReason = 'finished' | 'orphaned' | 'expired' | 'asked' | 'rea
 
 /** Every event, by type. */
 export interface AcodeEvents {
-  SandboxProvisioned: { sandboxId: string; backend: 'docker'; isolationLevel: 'strict'; level: Level };
-  SandboxTeardown: { sandboxId: string; backend: 'docker'; reason: string };
+  SandboxProvisioned: {
+    sandboxId: string;
+    backend: BackendName;
+    /** `reduced` where the level is no security boundary. */
+    isolationLevel: 'strict' | 'reduced';
+    level: Level;
+  };
+  SandboxTeardown: { sandboxId: string; backend: BackendName; reason: string };
   ContainerCreated: { sandboxId: string; containerId: string; name: string; durationMs: number };
   ContainerStarted: { sandboxId: string; containerId: string; name: string };
   ContainerExited: { sandboxId: string; containerId: string; exitCode: number | null };

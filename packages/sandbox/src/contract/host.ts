@@ -56,6 +56,17 @@ export interface SandboxDetails extends SandboxInfo {
   readonly mounts: readonly { readonly source: string; readonly target: string; readonly readOnly: boolean }[];
 }
 
+/** Whether a level can be had on this host, found out by doing what it needs. */
+export interface LevelStatus {
+  readonly level: Level;
+  /** `unknown`: it did not answer in time, which is never a reason to use a weaker one. */
+  readonly state: 'available' | 'unavailable' | 'unknown';
+  /** What makes its sandboxes, such as the engine’s runtime. */
+  readonly by: string;
+  /** Why not, or what a reader should know; and what to do about it. */
+  readonly reason?: string;
+}
+
 /** What `Acode.status` reports. */
 export interface Status {
   readonly available: boolean;
@@ -79,6 +90,8 @@ export interface Status {
   };
   readonly sandboxes: SandboxCounts;
   readonly level: Level | null;
+  /** Every level, strongest first. */
+  readonly levels: readonly LevelStatus[];
   readonly defaultImage: string;
   readonly workspace: string | null;
 }
@@ -115,7 +128,7 @@ export interface CleanupReport {
 export interface UninstallOptions {
   /** Removes everything that is reported. */
   purge?: boolean;
-  /** Does not spare sessions that live, and goes on without an engine. */
+  /** Does not spare sessions that live nor what other hosts of this user made, and goes on without an engine. */
   force?: boolean;
   signal?: AbortSignal;
 }
@@ -128,6 +141,12 @@ export interface OwnDirectory {
   readonly bytes: number;
 }
 
+/** A thing of this user’s on the engine that another host made, or this one before its last restart. */
+export interface Remote {
+  readonly kind: 'container' | 'network' | 'volume';
+  readonly name: string;
+}
+
 /** Every trace of acode, and whether it is gone. */
 export interface UninstallReport {
   /** What is, or was, on the engine; null where there is none to ask. */
@@ -137,8 +156,29 @@ export interface UninstallReport {
   /** Sessions of this user that live. */
   readonly sessions: number;
   readonly directories: readonly OwnDirectory[];
+  /** What is still in those directories after they were cleared, because acode did not put it there. */
+  readonly left: readonly string[];
+  /** What other hosts have on the engine, and may still use: removed only with `force`. */
+  readonly elsewhere: readonly Remote[];
   /** Whether it was all removed. */
   readonly purged: boolean;
+}
+
+/** How long one sandbox took to be ready. */
+export interface KpiEvent {
+  readonly phase: 'sandbox_provision';
+  readonly sandboxId: string;
+  readonly sandbox_provisioning_ms: number;
+  readonly at: string;
+}
+
+/** Key figures of a host since it was opened. */
+export interface KpiReport {
+  /** The 95th percentile of how long sandboxes took to be ready; null before the first. */
+  readonly sandbox_provision_latency_ms: number | null;
+  readonly sandbox_provision_median_ms: number | null;
+  /** One for each sandbox, the last thousand. */
+  readonly kpi_events: readonly KpiEvent[];
 }
 
 /** What a command would come to, without running it. */

@@ -12,6 +12,19 @@ export const RISKS = ['low', 'medium', 'high', 'critical'] as const;
 /** One of {@link RISKS}. */
 export type Risk = (typeof RISKS)[number];
 
+/** What makes the sandboxes of a level. */
+export type BackendName = 'docker' | 'bubblewrap' | 'ulimit' | 'none';
+
+/** What makes the sandboxes of a level: every one from docker on is an engine’s. */
+export function backendOf(level: Level): BackendName {
+  return level === 'none' || level === 'ulimit' || level === 'bubblewrap' ? level : 'docker';
+}
+
+/** Whether sandboxes of a level are made by an engine. */
+export function usesEngine(level: Level): boolean {
+  return isAtLeast(level, 'docker');
+}
+
 /**
  * Whether `level` is at least as strong as `floor`.
  *

@@ -2,7 +2,7 @@
 
 import { z } from 'zod';
 import { LEVELS } from './levels.ts';
-import type { Level } from './levels.ts';
+import type { Level, Risk } from './levels.ts';
 import type { Denial } from './result.ts';
 
 const bytes = z.int().positive();
@@ -111,6 +111,14 @@ export interface EffectivePolicy {
   readonly mode: Sourced<'local-only' | 'airgapped'>;
   readonly profile: Sourced<'exec' | 'task' | 'swarm'>;
   readonly level: Sourced<Level | 'auto'>;
+  /** How dangerous the command is: what its caller said, raised by rules. */
+  readonly risk: Sourced<Risk>;
+  /** The rules that raised it. */
+  readonly riskReasons: readonly string[];
+  /** The least level that this risk needs here. */
+  readonly required: Sourced<Level>;
+  /** Whether bubblewrap may stand in where there is no engine at all. */
+  readonly fallback: Sourced<'refuse' | 'warn'>;
   /** The engine’s runtime by name; null for its default. */
   readonly runtime: Sourced<string | null>;
   readonly image: Sourced<string>;

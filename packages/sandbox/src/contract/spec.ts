@@ -59,6 +59,8 @@ export interface ImageFacts {
   readonly volumes: readonly string[];
   /** `repository@digest` for each registry the image came from; none for one that was made or loaded here. */
   readonly repositoryDigests: readonly string[];
+  /** Set where the engine makes those of the image’s names, which anybody who may use it can give: then each counts. */
+  readonly namedOnly?: boolean;
 }
 
 /** The plan of one sandbox. */

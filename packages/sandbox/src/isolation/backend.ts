@@ -62,16 +62,30 @@ export interface WeakenedBackend extends Backend, AsyncDisposable {}
 /** A place where commands run. */
 export interface Backend {
   readonly level: Level;
-  /** Where it is reached: never to be given to a sandbox. */
-  readonly socket: string;
+  /** What everybody who uses the level should know. */
+  readonly notes: readonly string[];
   /** Does the thing rather than asking whether it could be done. */
   probe(signal: AbortSignal): Promise<Capability>;
-  /** Resolves what the policy names to what cannot move any more. */
+  /** Resolves what the policy names to what cannot move any more; for levels without images, what stands for one. */
   resolveImage(policy: EffectivePolicy, signal: AbortSignal): Promise<ImageFacts>;
   /** The request this backend would make for a spec, for people to read. */
   describe(spec: SandboxSpec): unknown;
   /** Created, started, waiting; nothing untrusted has run. */
   prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox>;
+  /**
+   * The same backend without some protections, for the doctor’s controls. `beforeCreate` is called when everything was
+   * validated and nothing is made yet: where an attacker would exchange what was validated.
+   */
+  weakened(weakenings: readonly Weakening[], beforeCreate?: () => Promise<void>): WeakenedBackend;
+  /** Removes what sandboxes shared, once the last of them is gone; what could not be removed comes back. */
+  release(): Promise<readonly { readonly id: string; readonly reason: string }[]>;
+  close(): void;
+}
+
+/** A backend whose sandboxes are on an engine that outlives us: the truth about what exists is asked of it. */
+export interface EngineBackend extends Backend {
+  /** Where it is reached: never to be given to a sandbox. */
+  readonly socket: string;
   list(signal: AbortSignal): Promise<SandboxInfo[]>;
   /** One of our sandboxes by name or id, as it is now; null where there is none. */
   inspect(reference: string, signal: AbortSignal): Promise<SandboxDetails | null>;
@@ -85,14 +99,6 @@ export interface Backend {
   removeBelonging(of: Pick<Belonging, 'kind' | 'id'>, signal: AbortSignal): Promise<void>;
   /** Everything about the engine that the doctor judges, and whether it has an image. */
   diagnose(image: string, signal: AbortSignal): Promise<Diagnosis>;
-  /**
-   * The same backend without some protections, for the doctor’s controls. `beforeCreate` is called when everything was
-   * validated and no container is made yet: where an attacker would exchange what was validated.
-   */
-  weakened(weakenings: readonly Weakening[], beforeCreate?: () => Promise<void>): WeakenedBackend;
-  /** Removes what sandboxes shared, once the last of them is gone; what could not be removed comes back. */
-  release(): Promise<readonly { readonly id: string; readonly reason: string }[]>;
-  close(): void;
 }
 
 /** A sandbox that has run nothing yet. Disposing of it removes it. */

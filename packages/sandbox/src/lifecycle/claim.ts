@@ -2,18 +2,21 @@
 
 import { OwnerSocket } from './ownership.ts';
 import { reapedPath } from './reaped.ts';
+import { reaperProgram } from './reaper-program.ts';
 import { Reaper } from './reaper.ts';
 import type { ReaperTask } from './reaper.ts';
 
 /** Whose claim it is. */
-export interface ClaimOptions extends Pick<ReaperTask, 'owner' | 'uid' | 'host'> {
+export interface ClaimOptions extends Pick<ReaperTask, 'owner' | 'uid' | 'host' | 'createMs'> {
   readonly runtimeDirectory: string;
 }
 
 /** The claim of one session. A host that makes nothing never takes it, and costs neither a socket nor a process. */
 export class Claim {
   readonly #options: ClaimOptions;
+  readonly #creating = new Set<string>();
   #taken: Promise<{ readonly socket: OwnerSocket; readonly reaper: Reaper }> | null = null;
+  #reaper: Reaper | null = null;
 
   constructor(options: ClaimOptions) {
     this.#options = options;
@@ -25,7 +28,21 @@ export class Claim {
       this.#taken = null;
       throw error;
     });
-    await this.#taken;
+    const { socket } = await this.#taken;
+    // Whoever tidies the runtime directory may have taken it for rubbish; without it this session would count as dead.
+    await socket.ensure();
+  }
+
+  /** Tells the reaper for as long as something is being made, since it may still appear when this process is gone. */
+  async during<Value>(nonce: string, making: () => Promise<Value>): Promise<Value> {
+    this.#creating.add(nonce);
+    this.#reaper?.expect([...this.#creating]);
+    try {
+      return await making();
+    } finally {
+      this.#creating.delete(nonce);
+      this.#reaper?.expect([...this.#creating]);
+    }
   }
 
   /** Gives the claim up. What is left of the session, if anything, is the reaper’s from now on. */
@@ -39,8 +56,12 @@ export class Claim {
 
   async #take(engineSocket: string): Promise<{ socket: OwnerSocket; reaper: Reaper }> {
     const { runtimeDirectory, ...whose } = this.#options;
+    // Read before there is a sandbox that could write where acode is installed.
+    const program = await reaperProgram();
     const socket = await OwnerSocket.listen(runtimeDirectory, whose.owner);
     const journal = reapedPath(runtimeDirectory);
-    return { socket, reaper: Reaper.start({ ...whose, engineSocket, ownerSocket: socket.path, journal }) };
+    const reaper = Reaper.start({ ...whose, engineSocket, ownerSocket: socket.path, journal }, program);
+    this.#reaper = reaper;
+    return { socket, reaper };
   }
 }

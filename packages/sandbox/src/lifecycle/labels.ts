@@ -5,6 +5,8 @@ export interface LabelFacts {
   readonly session: string;
   readonly task: string;
   readonly sandboxId: string;
+  /** The name of its container. */
+  readonly name: string;
   /** The session’s owner: a random id per opened host, no process id (those are reused). */
   readonly owner: string;
   readonly host: string;
@@ -24,6 +26,12 @@ export const RESERVED = 'acode.';
 /** The label that proves a container is ours. */
 export const MANAGED = 'acode.managed';
 
+/** The label that says whether a thing outlives its session. Always set: where it is not, an image could set it. */
+export const KEEP = 'acode.keep';
+
+/** The label that binds the others to the container they were written for: what runs from a copy of it has another name. */
+export const NAME = 'acode.name';
+
 /** The labels of a sandbox; `extra` may add to them, never replace one. */
 export function sandboxLabels(facts: LabelFacts, extra: Readonly<Record<string, string>> = {}): Record<string, string> {
   return {
@@ -32,6 +40,8 @@ export function sandboxLabels(facts: LabelFacts, extra: Readonly<Record<string, 
     'acode.session': facts.session,
     'acode.task': facts.task,
     'acode.sandbox': facts.sandboxId,
+    [NAME]: facts.name,
+    [KEEP]: 'false',
     'acode.owner': facts.owner,
     'acode.host': facts.host,
     'acode.uid': String(facts.uid),

@@ -38,11 +38,16 @@ it('that cannot be understood is none', async () => {
   expect(await leases.read(id)).toBeNull();
 });
 
-it('ends with its sandbox', async () => {
-  const leases = new Leases(state());
-  const [gone, there] = [randomUUID(), randomUUID()];
-  await leases.grant(gone, new Date(1000));
-  await leases.grant(there, new Date(1000));
-  await leases.prune(new Set([there]));
-  expect([await leases.read(gone), await leases.read(there)]).toEqual([null, 1000]);
+it('is dropped when its sandbox is gone and past any time it could have had, and not because it is on another engine', async () => {
+  const directory = state();
+  const leases = new Leases(directory);
+  const [gone, there, elsewhere, strange] = [randomUUID(), randomUUID(), randomUUID(), randomUUID()];
+  const now = Date.parse('2030-01-10');
+  const [old, recent] = [new Date(now - 26 * 3600_000), new Date(now - 3600_000)];
+  await leases.grant(gone, old);
+  await leases.grant(there, old);
+  await leases.grant(elsewhere, recent);
+  writeFileSync(join(directory, 'leases', strange), 'soon');
+  await leases.prune(new Set([there]), now);
+  expect(new Set(readdirSync(join(directory, 'leases')))).toEqual(new Set([there, elsewhere]));
 });

@@ -3,6 +3,9 @@
 import { mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
+/** The hard maximum of a sandbox’s life, which its labels carry. */
+export const HARD_MAXIMUM_MS = 25 * 3600 * 1000;
+
 const SANDBOX = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 /** The leases of one user. A lease never reaches beyond the hard maximum in the labels, whatever it says. */
@@ -34,10 +37,16 @@ export class Leases {
     await rename(draft, path);
   }
 
-  /** Ends the leases of sandboxes that are not among those that exist. */
-  async prune(existing: ReadonlySet<string>): Promise<void> {
+  /**
+   * Drops the leases that say nothing any more. That a sandbox is not on this engine is not enough: a user may have several,
+   * and a lease too few would let a kept sandbox on another one live longer. Once it is past the hard maximum, its labels say
+   * the same.
+   */
+  async prune(existing: ReadonlySet<string>, now: number): Promise<void> {
     const names = await readdir(this.#directory).catch(() => []);
-    const over = names.filter(name => SANDBOX.test(name) && !existing.has(name));
-    await Promise.all(over.map(name => rm(join(this.#directory, name), { force: true })));
+    for (const name of names.filter(one => SANDBOX.test(one) && !existing.has(one))) {
+      const until = await this.read(name);
+      if (until === null || until + HARD_MAXIMUM_MS < now) await rm(join(this.#directory, name), { force: true });
+    }
   }
 }

@@ -39,6 +39,8 @@ describe('Session', () => {
       'acode.session': 'my-session',
       'acode.task': long,
       'acode.sandbox': sandboxId,
+      'acode.name': name,
+      'acode.keep': 'false',
       'acode.owner': mine.owner,
       'acode.host': 'h',
       'acode.uid': '7',
@@ -67,6 +69,17 @@ describe('Session', () => {
   it('does not use a number up for a preview', () => {
     const mine = session();
     expect(mine.identify({ ...of, preview: true }).name).toBe(mine.identify(of).name);
+  });
+
+  it('counts no more tasks than there is room for, and forgets the longest unused', () => {
+    const mine = session({ id: 's' });
+    for (let task = 0; task < 5000; task += 1) {
+      mine.identify({ ...of, task: `t${task}` });
+      mine.identify({ ...of, task: 'used' });
+    }
+    expect(mine.identify({ ...of, task: 't0' }).name).toMatch(/-001$/);
+    expect(mine.identify({ ...of, task: 't4999' }).name).toMatch(/-002$/);
+    expect(mine.identify({ ...of, task: 'used' }).name).toMatch(/-5001$/);
   });
 
   it('does not let anybody set a reserved label', () => {
@@ -157,6 +170,38 @@ describe('Removals', () => {
     broken = false;
     await made.removals.settled();
     expect([made.removals.left, removed]).toEqual([[], ['a']]);
+  });
+
+  it.each(['another removal succeeds', 'a sandbox is about to be made'])(
+    'tries again what was given up when %s',
+    async when => {
+      let broken = true;
+      const { removed, ...made } = removals(async id => {
+        if (broken && id === 'a') throw new Error('busy');
+      });
+      await made.removals.begin('a');
+      expect(made.removals.left).toEqual(['a']);
+      broken = false;
+      if (when.startsWith('another')) await made.removals.begin('b');
+      else made.removals.again();
+      await expect.poll(() => made.removals.left).toEqual([]);
+      expect(removed).toContain('a');
+    },
+  );
+
+  it('does not try for ever what cannot be removed while others can', async () => {
+    let calls = 0;
+    const { removals: made } = removals(async id => {
+      if (id !== 'stuck') return;
+      calls += 1;
+      throw new Error('busy');
+    });
+    await made.begin('stuck');
+    const once = calls;
+    for (const id of ['a', 'b', 'c']) await made.begin(id);
+    await made.settled();
+    expect(made.left).toEqual(['stuck']);
+    expect(calls).toBeLessThanOrEqual(5 * once);
   });
 
   it('removes one container once at a time', async () => {

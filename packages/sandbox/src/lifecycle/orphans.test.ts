@@ -27,7 +27,7 @@ const EXPIRES = [
   ['with an unreadable expiry', 'soon'] as const,
   ['without an expiry', undefined] as const,
 ];
-const KEEP = [['not kept', undefined] as const, ['kept', 'true'] as const];
+const KEEP = [['not kept', 'false'] as const, ['kept', 'true'] as const];
 
 interface Case {
   readonly name: string;
@@ -54,7 +54,7 @@ function cases(): Case[] {
                 set('acode.expires', expires);
                 set('acode.keep', kept);
                 const mine = managed === 'managed' && user === 'mine';
-                const orphaned = host === 'here' && owner === 'dead' && kept === undefined;
+                const orphaned = host === 'here' && owner === 'dead' && kept === 'false';
                 all.push({
                   name: [managed, foreign, user, host, `owner ${owner}`, expiry, keep].join(', '),
                   labels,
@@ -67,7 +67,9 @@ function cases(): Case[] {
 
 describe('judge', () => {
   it('is right about every combination', () => {
-    const wrong = cases().filter(({ labels, owner, remove }) => judge(labels, owner, asking, null).remove !== remove);
+    const wrong = cases().filter(
+      ({ labels, owner, remove }) => judge({ labels }, owner, asking, null).remove !== remove,
+    );
     expect(wrong.map(({ name }) => name)).toEqual([]);
     expect(cases()).toHaveLength(2 * 2 * 3 * 3 * 3 * 4 * 2);
     expect(cases().filter(({ remove }) => remove).length).toBeGreaterThan(20);
@@ -81,7 +83,7 @@ describe('judge', () => {
       'acode.owner': 'me',
       'acode.expires': '2000-01-01',
     };
-    expect(judge(labels, 'dead', asking, null)).toEqual({ remove: false, because: 'mine' });
+    expect(judge({ labels }, 'dead', asking, null)).toEqual({ remove: false, because: 'mine' });
   });
 
   it.each<[Record<string, string>, OwnerState, Verdict['because']]>([
@@ -94,7 +96,7 @@ describe('judge', () => {
     [{ 'acode.managed': 'true', 'acode.uid': '1000', 'acode.host': 'here' }, 'dead', 'orphaned'],
     [{ 'acode.managed': 'true', 'acode.uid': '1000', 'acode.expires': '2000-01-01' }, 'alive', 'expired'],
   ])('says why: %o with an owner that is %s: %s', (labels, owner, because) => {
-    expect(judge(labels, owner, asking, null).because).toBe(because);
+    expect(judge({ labels }, owner, asking, null).because).toBe(because);
   });
 
   it.each<[number | null, Verdict['because']]>([
@@ -103,12 +105,30 @@ describe('judge', () => {
     [NOW - 1, 'expired'],
   ])('holds what was kept to its lease: %s', (lease, because) => {
     const labels = { 'acode.managed': 'true', 'acode.uid': '1000', 'acode.host': 'here', 'acode.keep': 'true' };
-    expect(judge(labels, 'dead', asking, lease).because).toBe(because);
+    expect(judge({ labels }, 'dead', asking, lease).because).toBe(because);
+  });
+
+  it.each<[string | undefined, Verdict['because']]>([
+    ['acode-a1b2c3d4-run-001', 'orphaned'],
+    ['focused_turing', 'not ours'],
+    ['', 'not ours'],
+  ])('takes a container for ours only under the name its labels say: %s', (containerName, because) => {
+    const mine = { 'acode.managed': 'true', 'acode.uid': '1000', 'acode.host': 'here' };
+    const labels = { ...mine, 'acode.name': 'acode-a1b2c3d4-run-001' };
+    const past = { 'acode.expires': '2000-01-01' };
+    const found = containerName === undefined ? { labels } : { labels, containerName };
+    expect(judge(found, 'dead', asking, null).because).toBe(because);
+    const expired = judge({ ...found, labels: { ...labels, ...past } }, 'alive', asking, null);
+    expect(expired.remove).toBe(because === 'orphaned');
+    // An image’s own labels need not have a name at all.
+    expect(judge({ labels: { ...mine, ...past }, containerName: 'web' }, 'dead', asking, null).because).toBe(
+      'not ours',
+    );
   });
 
   it('holds no sandbox of a live owner to a lease', () => {
     const labels = { 'acode.managed': 'true', 'acode.uid': '1000', 'acode.host': 'here' };
-    expect(judge(labels, 'alive', asking, NOW - 1).because).toBe('owner lives');
+    expect(judge({ labels }, 'alive', asking, NOW - 1).because).toBe('owner lives');
   });
 });
 
@@ -134,10 +154,11 @@ describe('cleaning up by hand', () => {
         expect(mayGo({ remove: true, because }, state, wanted)).toBe(true);
       for (const because of ['not ours', 'another user', 'another host'] as const)
         expect(mayGo({ remove: false, because }, state, wanted)).toBe(false);
-      for (const because of ['mine', 'owner unknown'] as const)
-        expect(mayGo({ remove: false, because }, state, wanted)).toBe(force || ended);
+      expect(mayGo({ remove: false, because: 'mine' }, state, wanted)).toBe(force || ended);
       expect(mayGo({ remove: false, because: 'kept' }, state, wanted)).toBe(force);
-      expect(mayGo({ remove: false, because: 'owner lives' }, state, wanted)).toBe(allSessions && (force || ended));
+      // Of whom nothing is known may live.
+      for (const because of ['owner lives', 'owner unknown'] as const)
+        expect(mayGo({ remove: false, because }, state, wanted)).toBe(allSessions && (force || ended));
     }
   });
 });

@@ -1,10 +1,18 @@
 // Whose a sandbox is and whether it may be removed: decided from its labels and the state of its owner. Pure.
 
 import type { SandboxState } from '../contract/host.ts';
+import { KEEP, MANAGED, NAME } from './labels.ts';
 import type { OwnerState } from './ownership.ts';
 
 /** What stands in the labels of a container, network or volume. */
 export type Labels = Readonly<Record<string, string>>;
+
+/** A thing on the engine. */
+export interface Found {
+  readonly labels: Labels;
+  /** What the engine calls it, where it is a container. */
+  readonly containerName?: string;
+}
 
 /** Who asks. */
 export interface Asking {
@@ -28,9 +36,10 @@ export type Verdict =
  * Judges one thing. Only what belongs to a dead owner of the same host and user, or is past its hard maximum, may go:
  * whatever is unknown is taken for alive. What was kept on purpose stays until its `lease` ends.
  */
-export function judge(labels: Labels, owner: OwnerState, asking: Asking, lease: number | null): Verdict {
+export function judge(found: Found, owner: OwnerState, asking: Asking, lease: number | null): Verdict {
+  const { labels } = found;
   const left = (because: (Verdict & { remove: false })['because']): Verdict => ({ remove: false, because });
-  if (labels['acode.managed'] !== 'true') return left('not ours');
+  if (!isOurs(found)) return left('not ours');
   if (labels['acode.uid'] !== String(asking.uid)) return left('another user');
   const here = labels['acode.host'] === asking.host;
   if (here && labels['acode.owner'] === asking.owner) return left('mine');
@@ -45,19 +54,38 @@ export function judge(labels: Labels, owner: OwnerState, asking: Asking, lease: 
 export interface Wanted {
   readonly force?: boolean;
   readonly allSessions?: boolean;
+  /** Also what this user has on the engine from another host, whose sessions nobody here can ask. */
+  readonly everyHost?: boolean;
 }
 
-/** Whether a sandbox in some state goes when somebody cleans up by hand. Another user’s or host’s never does. */
-export function mayGo(verdict: Verdict, state: SandboxState, { force, allSessions }: Wanted): boolean {
-  if (verdict.remove) return true;
+/** Whether a sandbox in some state goes when somebody cleans up by hand. Another user’s never does. */
+export function mayGo(verdict: Verdict, state: SandboxState, wanted: Wanted): boolean {
+  const { force, allSessions } = wanted;
+  if (verdict.remove || isWantedElsewhere(verdict, wanted)) return true;
   if (isForeign(verdict)) return false;
-  if (verdict.because === 'owner lives' && !allSessions) return false;
+  if (mayLive(verdict) && !allSessions) return false;
   return force === true || (verdict.because !== 'kept' && (state === 'exited' || state === 'dead'));
 }
 
 /** Whether a thing belongs to somebody who is not asking, and is none of their business. */
 export function isForeign({ because }: Verdict): boolean {
   return because === 'not ours' || because === 'another user' || because === 'another host';
+}
+
+/** Whether a thing is another host’s, and wanted gone all the same. */
+export function isWantedElsewhere({ because }: Verdict, { everyHost }: Pick<Wanted, 'everyHost'>): boolean {
+  return because === 'another host' && everyHost === true;
+}
+
+/** Whether its owner lives, or cannot be known to be dead, which counts the same. */
+export function mayLive({ because }: Verdict): boolean {
+  return because === 'owner lives' || because === 'owner unknown';
+}
+
+// A container has the labels of its image too: what runs from an image that was made of a sandbox looks like that sandbox.
+// Only its name it cannot have.
+function isOurs({ labels, containerName }: Found): boolean {
+  return labels[MANAGED] === 'true' && (containerName === undefined || labels[NAME] === containerName);
 }
 
 // Past its hard maximum, or past the lease of what was kept on this host. A label that cannot be read says nothing.
@@ -67,5 +95,5 @@ function isExpired(labels: Labels, now: number, lease: number | null): boolean {
 }
 
 function isKept(labels: Labels): boolean {
-  return labels['acode.keep'] === 'true';
+  return labels[KEEP] === 'true';
 }

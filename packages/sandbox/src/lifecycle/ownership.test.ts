@@ -2,7 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -43,6 +43,47 @@ describe('an owner', () => {
       expect(existsSync(path)).toBe(false);
     },
   );
+
+  it('listens again, and is alive, where its socket was taken away', async () => {
+    const socket = await OwnerSocket.listen(directory, OWNER);
+    await socket.ensure();
+    const { ino } = lstatSync(socket.path);
+    rmSync(socket.path);
+    expect(await ownerState(directory, OWNER)).toBe('dead');
+    await Promise.all([socket.ensure(), socket.ensure()]);
+    expect(await ownerState(directory, OWNER)).toBe('alive');
+    rmSync(directory, { recursive: true });
+    await socket.ensure();
+    expect(await ownerState(directory, OWNER)).toBe('alive');
+    // The control: while it is there, it is left as it is.
+    const again = lstatSync(socket.path).ino;
+    await socket.ensure();
+    expect(lstatSync(socket.path).ino).toBe(again);
+    expect(ino).toBeGreaterThan(0);
+    await socket.close();
+    expect(readdirSync(join(directory, 'owners'))).toEqual([]);
+  });
+
+  it('is never seen before it answers', async () => {
+    const removing = (async () => {
+      for (let round = 0; round < 50; round += 1) await removeDeadSockets(directory);
+    })();
+    const owners = Array.from({ length: 20 }, (_, at) => OWNER.replace(/cd$/, String(10 + at)));
+    const sockets = await Promise.all(owners.map(owner => OwnerSocket.listen(directory, owner)));
+    await removing;
+    const states = await Promise.all(owners.map(owner => ownerState(directory, owner)));
+    expect(new Set(states)).toEqual(new Set(['alive']));
+    await Promise.all(sockets.map(socket => socket.close()));
+  });
+
+  it('that died before its socket had its name leaves nothing for long', async () => {
+    mkdirSync(join(directory, 'owners'));
+    const [old, young] = ['a', 'b'].map(name => join(directory, 'owners', `${name.repeat(32)}~`));
+    for (const path of [old, young]) writeFileSync(path ?? '', '');
+    utimesSync(old ?? '', 0, 0);
+    await removeDeadSockets(directory);
+    expect([old, young].map(path => existsSync(path ?? ''))).toEqual([false, true]);
+  });
 
   it('is unknown, and so alive, where the id is none', async () => {
     expect(await ownerState(directory, undefined)).toBe('unknown');

@@ -1,10 +1,10 @@
 // A session proves that it is alive by a unix socket it listens on: the kernel answers for it, however busy it is, and
 // stops answering the moment the process is gone. No process id, which would be reused, and no heartbeat, which would lie.
 
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { createConnection, createServer } from 'node:net';
 import type { Server } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
 
 /** What is known about the owner of a sandbox. Unknown counts as alive. */
@@ -13,6 +13,9 @@ export type OwnerState = 'alive' | 'dead' | 'unknown';
 // The kernel’s limit on the path of a socket, without the closing NUL.
 const LONGEST_PATH = 107;
 const CONNECT_MS = 1000;
+// What a socket is called until it answers.
+const DRAFT = '~';
+const LONGEST_DRAFT_MS = 60_000;
 const OWNER = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 /** Where the owner of a session listens. */
@@ -23,36 +26,77 @@ export function ownerSocketPath(runtimeDirectory: string, owner: string): string
 /** A session’s proof of life, from `listen` to `close`. */
 export class OwnerSocket {
   readonly path: string;
-  readonly #server: Server;
+  #listening: Listening;
+  #renewal: Promise<void> | null = null;
 
-  private constructor(path: string, server: Server) {
+  private constructor(path: string, listening: Listening) {
     this.path = path;
-    this.#server = server;
+    this.#listening = listening;
   }
 
   /** Begins to listen. The socket never keeps the process running. */
   static async listen(runtimeDirectory: string, owner: string): Promise<OwnerSocket> {
     const path = ownerSocketPath(runtimeDirectory, owner);
-    if (Buffer.byteLength(path) > LONGEST_PATH) {
+    if (Buffer.byteLength(path) + DRAFT.length > LONGEST_PATH) {
       const reason = `is too long a path for a socket: use a shorter XDG_RUNTIME_DIR`;
       throw new AcodeError('ACODE-SBX-013', { source: runtimeDirectory, key: '', reason });
     }
-    await mkdir(join(runtimeDirectory, 'owners'), { recursive: true, mode: 0o700 });
-    // Whoever connects only wants to know that somebody listens.
-    const server = createServer(connection => connection.destroy()).unref();
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject);
-      server.listen(path, resolve);
-    });
-    server.on('error', () => undefined);
-    return new OwnerSocket(path, server);
+    return new OwnerSocket(path, await listenAt(path));
+  }
+
+  /** Listens again where the socket was taken away: whoever tidies up temporary files does not know what it is. */
+  async ensure(): Promise<void> {
+    this.#renewal ??= this.#renew().finally(() => (this.#renewal = null));
+    await this.#renewal;
   }
 
   /** Stops listening and takes the socket away. */
   async close(): Promise<void> {
-    await new Promise<void>(resolve => this.#server.close(() => resolve()));
+    await this.#renewal?.catch(() => undefined);
+    await stop(this.#listening.server);
     await rm(this.path, { force: true });
   }
+
+  async #renew(): Promise<void> {
+    const found = await lstat(this.path).catch(() => null);
+    if (found?.ino === this.#listening.inode) return;
+    const before = this.#listening.server;
+    this.#listening = await listenAt(this.path);
+    await stop(before);
+  }
+}
+
+interface Listening {
+  readonly server: Server;
+  /** Which socket it is: another one in its place does not lead here. */
+  readonly inode: number;
+}
+
+// Under another name first: between its making and its first answer a socket looks like that of a dead owner, and whoever
+// saw it then would remove it.
+async function listenAt(path: string): Promise<Listening> {
+  const draft = `${path}${DRAFT}`;
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await rm(draft, { force: true });
+  // Whoever connects only wants to know that somebody listens.
+  const server = createServer(connection => connection.destroy()).unref();
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(draft, resolve);
+  });
+  server.on('error', () => undefined);
+  try {
+    const { ino: inode } = await lstat(draft);
+    await rename(draft, path);
+    return { server, inode };
+  } catch (error) {
+    await stop(server);
+    throw error;
+  }
+}
+
+async function stop(server: Server): Promise<void> {
+  await new Promise<void>(resolve => void server.close(() => resolve()));
 }
 
 /** Whether the owner of a sandbox lives, by connecting to it. */
@@ -64,8 +108,18 @@ export async function ownerState(runtimeDirectory: string, owner: string | undef
 /** Removes the sockets of dead owners, which a killed process leaves behind. */
 export async function removeDeadSockets(runtimeDirectory: string): Promise<number> {
   const dead = (await owners(runtimeDirectory)).filter(({ state }) => state === 'dead');
-  await Promise.all(dead.map(({ path }) => rm(path, { force: true })));
+  await Promise.all([...dead.map(({ path }) => rm(path, { force: true })), removeDrafts(runtimeDirectory)]);
   return dead.length;
+}
+
+// Those of processes that were killed before theirs had its name.
+async function removeDrafts(runtimeDirectory: string): Promise<void> {
+  const directory = join(runtimeDirectory, 'owners');
+  const names = (await readdir(directory).catch(() => [])).filter(name => name.endsWith(DRAFT));
+  for (const name of names) {
+    const found = await lstat(join(directory, name)).catch(() => null);
+    if (found && Date.now() - found.mtimeMs > LONGEST_DRAFT_MS) await rm(join(directory, name), { force: true });
+  }
 }
 
 /** How many owners live here, or may live. */

@@ -4,7 +4,6 @@
 
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import { reaperProgram } from './reaper-program.ts';
 
 /** What a reaper cleans up when its session is gone. */
 export interface ReaperTask {
@@ -17,11 +16,15 @@ export interface ReaperTask {
   readonly ownerSocket: string;
   /** Where it writes down what it removed. */
   readonly journal: string;
+  /** How long an engine may take for a create that was under way. */
+  readonly createMs: number;
 }
 
 const SHELL = '/bin/sh';
-// One line says that there is nothing to do; end of file says that nobody is left to say so.
-const WAIT = 'IFS= read -r word && exit 0; exec "$@"';
+const NAME = 'acode-reaper';
+// Each line says what is being made now, the last one that there is nothing to do; end of file says that nobody is left to
+// say so.
+const WAIT = 'while IFS= read -r word; do [ "$word" = done ] && exit 0; making=$word; done; exec "$@" "$making"';
 
 /** A reaper that waits. */
 export class Reaper {
@@ -31,10 +34,13 @@ export class Reaper {
     this.#shell = shell;
   }
 
-  /** Starts one. It outlives the terminal and this process, and holds nothing of either. */
-  static start(task: ReaperTask): Reaper {
-    const program = [process.execPath, reaperProgram(), JSON.stringify(task)];
-    const shell = spawn(SHELL, ['-c', WAIT, 'acode-reaper', ...program], {
+  /**
+   * Starts one, with the text of its program: nothing but Node itself is read from disk when it is needed. It outlives the
+   * terminal and this process, and holds nothing of either.
+   */
+  static start(task: ReaperTask, program: string): Reaper {
+    const words = [process.execPath, '--input-type=module', '-e', program, NAME, JSON.stringify(task)];
+    const shell = spawn(SHELL, ['-c', WAIT, NAME, ...words], {
       detached: true,
       cwd: '/',
       env: { PATH: '/usr/bin:/bin', ELECTRON_RUN_AS_NODE: '1' },
@@ -53,6 +59,12 @@ export class Reaper {
   /** The process that waits; undefined where none could be started. */
   get pid(): number | undefined {
     return this.#shell.pid;
+  }
+
+  /** Tells it the nonces of what is being made now. */
+  expect(nonces: readonly string[]): void {
+    const { stdin } = this.#shell;
+    if (stdin?.writable) stdin.write(`${nonces.join(',')}\n`);
   }
 
   /** Lets it do its work now. */

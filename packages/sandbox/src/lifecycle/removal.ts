@@ -19,7 +19,7 @@ export interface RemovalOptions {
 export class Removals {
   readonly #options: RemovalOptions;
   readonly #serial = new Serial();
-  readonly #underWay = new Set<Promise<void>>();
+  readonly #underWay = new Map<Promise<void>, string>();
   readonly #left = new Set<string>();
 
   constructor(options: RemovalOptions) {
@@ -34,14 +34,29 @@ export class Removals {
   /** Begins to remove a container. The promise resolves when it is gone or given up for now; it never rejects. */
   begin(id: string): Promise<void> {
     const removal = this.#serial.run(id, () => this.#remove(id));
-    this.#underWay.add(removal);
+    this.#underWay.set(removal, id);
     return removal.finally(() => this.#underWay.delete(removal));
+  }
+
+  /**
+   * Begins once more what had been given up. Called where there is reason to hope: the engine has just removed something
+   * else, or is about to be asked for a new sandbox.
+   */
+  again(): void {
+    const busy = new Set(this.#underWay.values());
+    for (const id of this.left) if (!busy.has(id)) void this.begin(id);
   }
 
   /** Waits for every removal that was begun, and tries once more what had failed. */
   async settled(): Promise<void> {
-    await Promise.all(this.#underWay);
+    await this.#quiet();
     await Promise.all(this.left.map(id => this.begin(id)));
+    await this.#quiet();
+  }
+
+  // What ends may have begun something else meanwhile.
+  async #quiet(): Promise<void> {
+    while (this.#underWay.size > 0) await Promise.all(this.#underWay.keys());
   }
 
   async #remove(id: string): Promise<void> {
@@ -53,12 +68,14 @@ export class Removals {
     const signal = AbortSignal.timeout(this.#options.deadlineMs);
     try {
       await policy.execute(() => this.#options.remove(id, signal), signal);
-      this.#left.delete(id);
-      this.#options.removed(id, this.#options.monotonic() - before);
     } catch (cause) {
       this.#left.add(id);
       const reason = cause instanceof Error ? cause.message : String(cause);
       this.#options.failed(id, new AcodeError('ACODE-CTN-004', { id, reason }, { cause }));
+      return;
     }
+    this.#left.delete(id);
+    this.#options.removed(id, this.#options.monotonic() - before);
+    this.again();
   }
 }

@@ -6,6 +6,7 @@ import type { Level } from '../contract/levels.ts';
 import type { SandboxIdentity } from '../contract/spec.ts';
 import { redact } from '../telemetry/redact.ts';
 import { RESERVED, sandboxLabels } from './labels.ts';
+import { HARD_MAXIMUM_MS } from './leases.ts';
 import { containerName } from './names.ts';
 
 /** What is known about the owner of a session. */
@@ -17,8 +18,8 @@ export interface SessionOptions {
   readonly now: () => number;
 }
 
-// The hard maximum of a sandbox’s life, written where whoever cleans up will find it.
-const HARD_MAXIMUM_MS = 25 * 3600 * 1000;
+// How many tasks are counted at once. A host that lives for weeks has more, one after the other.
+const MOST_SEQUENCES = 4096;
 
 // What an id may look like: it becomes part of labels and names, which anybody may read who can ask the engine.
 const ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
@@ -52,13 +53,15 @@ export class Session {
     const session = checkId(of.session ?? this.id, 'sessionId');
     const key = `${session}\n${task}`;
     const sequence = (this.#sequences.get(key) ?? 0) + 1;
-    if (!of.preview) this.#sequences.set(key, sequence);
+    if (!of.preview) this.#count(key, sequence);
     const sandboxId = randomUUID();
+    const name = containerName({ session, task, sequence, prefix: settings.namePrefix });
     const createdAt = new Date(now());
     const facts = {
       session,
       task,
       sandboxId,
+      name,
       owner: this.owner,
       host,
       uid,
@@ -71,10 +74,18 @@ export class Session {
     };
     return {
       sandboxId,
-      name: containerName({ session, task, sequence, prefix: settings.namePrefix }),
+      name,
       labels: sandboxLabels(facts, settings.labels),
       correlationId: of.correlationId,
     };
+  }
+
+  // The longest unused is forgotten: by then its sandboxes are gone, and their numbers are free again.
+  #count(key: string, sequence: number): void {
+    this.#sequences.delete(key);
+    this.#sequences.set(key, sequence);
+    const [oldest] = this.#sequences.keys();
+    if (this.#sequences.size > MOST_SEQUENCES && oldest !== undefined) this.#sequences.delete(oldest);
   }
 }
 

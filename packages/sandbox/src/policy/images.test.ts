@@ -115,6 +115,13 @@ describe('decideImage', () => {
     expect(() => decideImage('x', facts(['what is this']), trust())).toThrow(unverified('another registry'));
   });
 
+  it('does not trust an image for a second name, where the engine knows names alone', () => {
+    const twice = facts([`node@${A}`, `evil.io/x@${A}`]);
+    expect(() => decideImage('node:20', { ...twice, namedOnly: true }, trust())).toThrow(unverified('evil.io/x'));
+    expect(() => decideImage('node:20', { ...facts([`node@${A}`]), namedOnly: true }, trust())).not.toThrow();
+    expect(() => decideImage('node:20', twice, trust())).not.toThrow();
+  });
+
   it('runs it where the user listed it, or lets images from anywhere run', () => {
     const listed = trust({ repositories: { value: ['evil.io/x'], layer: 'user', where: 'f' } });
     expect(() => decideImage('x', facts([`evil.io/x@${A}`]), listed)).not.toThrow();

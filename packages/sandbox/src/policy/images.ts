@@ -96,10 +96,15 @@ export function decideImage(reference: string, facts: ImageFacts, trust: ImageTr
   assertDigest(reference, parsed, facts, trust);
   const origins = facts.repositoryDigests.flatMap(text => parseReference(text)?.repository ?? []);
   const fromRegistry = facts.repositoryDigests.length > 0;
-  const trusted =
-    trust.anywhere.value || !fromRegistry ? origins : origins.filter(one => isListed(one, trust.repositories.value));
+  const trusted = trust.anywhere.value || !fromRegistry ? origins : trustedOf(origins, facts, trust);
   if (fromRegistry && !trust.anywhere.value && trusted.length === 0) throw untrusted(reference, origins, trust);
   assertMachine(reference, fromRegistry ? trusted : parsed.repository === null ? [] : [parsed.repository], trust);
+}
+
+// A further name must not make an image trusted that came from elsewhere.
+function trustedOf(origins: readonly string[], { namedOnly }: ImageFacts, trust: ImageTrust): readonly string[] {
+  const trusted = origins.filter(one => isListed(one, trust.repositories.value));
+  return namedOnly && trusted.length < origins.length ? [] : trusted;
 }
 
 function assertDigest(reference: string, parsed: ImageReference, facts: ImageFacts, trust: ImageTrust): void {
@@ -132,7 +137,7 @@ function assertMachine(reference: string, repositories: readonly string[], trust
 }
 
 function untrusted(reference: string, origins: readonly string[], { repositories }: ImageTrust): AcodeError {
-  const [origin = 'another registry'] = origins;
+  const origin = origins.find(one => !isListed(one, repositories.value)) ?? 'another registry';
   return unverified(
     `${reference} came from ${origin}, which is not trusted (${setBy(repositories)}: ${repositories.value.join(', ')})`,
     `If you trust it, add ${origin} to sandbox.security.trusted_images in your own configuration file.`,

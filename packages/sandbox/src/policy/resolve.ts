@@ -9,6 +9,8 @@ import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
 import { policyInputSchema } from '../contract/policy.ts';
 import type { EffectivePolicy, MountRequest, PolicyInput, Sourced, UserId } from '../contract/policy.ts';
+import { govern } from './governance.ts';
+import type { Task } from './governance.ts';
 import { resolveImageTrust } from './image-trust.ts';
 import { checkReference } from './images.ts';
 import { builtInValue, pick, placeOf, resolveMode, setBy } from './layers.ts';
@@ -26,7 +28,11 @@ export interface ResolveHost {
   readonly caller: UserId;
   /** CPUs the engine has; it refuses more. */
   readonly cpus: number;
+  /** The command that the policy is for, where there is one. */
+  readonly task?: Task;
 }
+
+const NO_TASK: Task = { command: [] };
 
 /** Merges every layer and the request, and clamps them by every ceiling. Pure. */
 export function resolvePolicy(input: PolicyInput, layers: Layers, host: ResolveHost): EffectivePolicy {
@@ -45,6 +51,7 @@ export function resolvePolicy(input: PolicyInput, layers: Layers, host: ResolveH
     mode,
     profile,
     level: resolveLevel(request, layers, warnings),
+    ...govern(host.task ?? NO_TASK, layers),
     runtime: resolveRuntime(request, layers),
     image: resolveImage(request, layers),
     imageTrust: resolveImageTrust(layers),

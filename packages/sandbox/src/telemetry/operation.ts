@@ -3,11 +3,13 @@
 import { randomUUID } from 'node:crypto';
 import { AcodeError } from '../contract/errors.ts';
 import type { Clock, LogFields, Logger, MetricLabels, Metrics } from '../contract/ports.ts';
+import { Kpis } from './kpi.ts';
 import { redactFields } from './redact.ts';
 
 /** What is measured, by name. */
 export const METRICS = {
   create: 'acode_container_create_ms',
+  provision: 'acode_sandbox_provision_ms',
   execute: 'acode_container_exec_ms',
   cleanup: 'acode_container_cleanup_ms',
   active: 'acode_containers_active',
@@ -23,6 +25,7 @@ export const METRICS = {
 /** The logger and metrics of a host, and the operations they are told about. */
 export class Telemetry {
   readonly clock: Clock;
+  readonly kpis = new Kpis();
   readonly #logger: Logger | undefined;
   readonly #metrics: Metrics | undefined;
   readonly #session: string;
@@ -41,19 +44,19 @@ export class Telemetry {
 
   /** Writes one line. */
   log(level: keyof Logger, message: string, fields: LogFields): void {
-    this.#logger?.[level](redactFields({ session: this.#session, ...fields }), message);
+    harmless(() => this.#logger?.[level](redactFields({ session: this.#session, ...fields }), message));
   }
 
   increment(name: string, labels?: MetricLabels): void {
-    this.#metrics?.increment(name, labels);
+    harmless(() => this.#metrics?.increment(name, labels));
   }
 
   observe(name: string, value: number, labels?: MetricLabels): void {
-    this.#metrics?.observe(name, value, labels);
+    harmless(() => this.#metrics?.observe(name, value, labels));
   }
 
   gauge(name: string, value: number): void {
-    this.#metrics?.gauge(name, value);
+    harmless(() => this.#metrics?.gauge(name, value));
   }
 }
 
@@ -102,5 +105,15 @@ export class Operation {
     const durationMs = Math.round((this.#telemetry.clock.monotonic() - this.#began) * 10) / 10;
     this.#telemetry.increment(METRICS.operations, { op: this.name, outcome });
     this.step(level, `${this.name} ${outcome}`, { ...this.#fields, ...fields, outcome, durationMs });
+  }
+}
+
+// A logger or metrics of the caller’s that fails must not keep a sandbox from being removed; and there is nobody to tell.
+function harmless(tell: () => unknown): void {
+  try {
+    const told = tell();
+    if (told instanceof Promise) told.catch(() => undefined);
+  } catch {
+    // As if nobody listened.
   }
 }

@@ -12,6 +12,15 @@ describe('redact', () => {
     ['a flag with =', 'curl --password=hunter2', 'hunter2'],
     ['a flag with a space', 'mysql --password hunter2', 'hunter2'],
     ['JSON', '{"client_secret": "hunter2"}', 'hunter2'],
+    ['JSON with a quote in it', String.raw`{"client_secret": "a\"hunter2"}`, 'hunter2'],
+    ['a quoted value of several words', 'export DB_PASS="two hunter2 words"; make', 'hunter2'],
+    ['a flag with a quoted value', "tool --passphrase 'two hunter2 words' x", 'hunter2'],
+    ['a short name', 'MYSQL_PWD=hunter2 mysql', 'hunter2'],
+    ['a header without a scheme', 'curl -H "Authorization: hunter2" x', 'hunter2'],
+    ['a header with another scheme', "curl -H 'Proxy-Authorization: Token token_is=hunter2'", 'hunter2'],
+    ['a cookie', 'curl -H "Cookie: session=hunter2; a=b" x', 'hunter2'],
+    ['the password of curl', 'curl -u me:hunter2 https://example.org', 'hunter2'],
+    ['a token as the user of a URL', `git clone https://${'hunter2'.repeat(4)}@example.org/x`, 'hunter2'],
     ['a bearer header', 'Authorization: Bearer abcdef123456', 'abcdef'],
     ['user info in a URL', 'git clone https://me:hunter2@example.org/x', 'hunter2'],
     ['a private key', '-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----', 'MIIE'],
@@ -21,12 +30,19 @@ describe('redact', () => {
     expect(redact(text)).toContain('[redacted]');
   });
 
-  it.each(['npm test -- --watch=false', 'echo token', 'git clone https://example.org/x', 'cat secrets.md', 'sk-1'])(
-    'keeps %s',
-    text => {
-      expect(redact(text)).toBe(text);
-    },
-  );
+  it.each([
+    'npm test -- --watch=false',
+    'echo token',
+    'git clone https://example.org/x',
+    'git clone ssh://git@example.org/x',
+    'cat secrets.md',
+    'sk-1',
+    'PWD=/home/me compass=north bypass=1',
+    'docker run --user 1000:1000 -u 0:0 x',
+    'the cookie jar',
+  ])('keeps %s', text => {
+    expect(redact(text)).toBe(text);
+  });
 });
 
 describe('redaction of long text', () => {
@@ -43,6 +59,14 @@ describe('redaction of long text', () => {
     ['almost a key', '-----BEGIN PRIVATE KEY-----'],
     ['almost an address', 'a://b:'],
     ['bearers', 'bearer '],
+    ['passes', 'pass'],
+    ['headers', 'authorization: '],
+    ['cookies', 'cookie:a'],
+    ['flags for users', '-u a:'],
+    ['quotes', 'token="'],
+    ['quotes and backslashes', 'token="\\'],
+    ['spaces after names', 'token          '],
+    ['users of addresses', 'a://bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb'],
   ])('takes time in proportion to its length: %s', (_, unit) => {
     const before = performance.now();
     redact(unit.repeat(200_000));
@@ -66,6 +90,21 @@ describe('redactArguments', () => {
       '--verbose',
       'x',
     ]);
+  });
+});
+
+describe('a word that is an assignment as a whole', () => {
+  it.each([
+    ['--password=two hunter2 words', '--password=[redacted]'],
+    ['API_TOKEN=hunter2;hunter2&hunter2', 'API_TOKEN=[redacted]'],
+    ['-Dpassword=hunter2', '-Dpassword=[redacted]'],
+  ])('loses its whole value: %s', (word, shown) => {
+    expect(redactArguments(['tool', word])).toEqual(['tool', shown]);
+  });
+
+  it('and the pair after --user loses its second half, unless it is two numbers', () => {
+    expect(redactArguments(['curl', '-u', 'me:hunter2 x'])).toEqual(['curl', '-u', 'me:[redacted]']);
+    expect(redactArguments(['docker', '--user', '1000:1000'])).toEqual(['docker', '--user', '1000:1000']);
   });
 });
 

@@ -13,14 +13,28 @@ const SHAPES: readonly RegExp[] = [
   /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g,
 ];
 
+// What makes a name that of a secret. Short words count only where they stand alone: a compass is no password.
+const WORD = String.raw`(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential|(?<![a-z])pass(?![a-z])|[_-]pwd(?![a-z]))`;
 // Bounded on both sides: an unbounded run before the word would make long arguments quadratic to search.
-const NAME = String.raw`[A-Za-z0-9_.-]{0,40}(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)[A-Za-z0-9_.-]{0,40}`;
-// A value given to a name that says it is secret: `--token x`, `TOKEN=x`, `"token": "x"`.
-const ASSIGNED = new RegExp(String.raw`(${NAME}["']?\s*[=:]\s*["']?)([^\s"',;&]+)`, 'gi');
-const FLAG_VALUE = new RegExp(String.raw`(--?${NAME}\s+)([^\s"']+)`, 'gi');
+const NAME = String.raw`[A-Za-z0-9_.-]{0,40}${WORD}[A-Za-z0-9_.-]{0,40}`;
+// A value given to a name that says it is secret: `--token x`, `TOKEN=x`, `"token": "x"`, `PASS='x y'`. What stands before
+// the word is kept anyhow, so that it need not be searched for.
+const VALUE = String.raw`(?:"(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s"',;&]+)`;
+const ASSIGNED = new RegExp(String.raw`(${WORD}[A-Za-z0-9_.-]{0,40}["']?\s{0,20}[=:]\s{0,20})${VALUE}`, 'gi');
+const FLAG_VALUE = new RegExp(String.raw`((?<![A-Za-z0-9_.-])--?${NAME}\s{1,20})${VALUE}`, 'gi');
 const FLAG = new RegExp(String.raw`^--?${NAME}$`, 'i');
+// One word that is all assignment, `--token=x y` or `TOKEN=x,y`: whatever its value holds.
+const ASSIGNMENT = new RegExp(String.raw`^(--?)?${NAME}=`, 'i');
 const AUTHORIZATION = /(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{6,}/gi;
+// Headers that are nothing but a secret, to the end of the line or the quotes around them.
+const HEADER = /(\b(?:proxy-)?(?:authorization|cookie)["']?\s{0,20}:\s{0,20}["']?)[^\s"'][^"'\r\n]{0,4000}/gi;
+// `curl --user me:x`; two numbers are a user and a group.
+const USER_FLAG = /^(?:-u|--user|--proxy-user)$/;
+const USER_VALUE = /((?<![^\s"'])(?:-u|--user|--proxy-user)[\s=]["']?[^\s"':]{0,200}:)(?!\d+(?:["'\s]|$))[^\s"']+/g;
+const USER_PAIR = /^([^:]{0,200}:)(?!\d+$).+/s;
 const USERINFO = /((?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}:\/\/[^\s/:@]{0,200}:)[^\s/@]{1,500}(@)/gi;
+// A user name that long is a token.
+const LONE_USERINFO = /((?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}:\/\/)[^\s/:@]{20,500}(@)/gi;
 const SECRET_KEY = new RegExp(`^${NAME}$`, 'i');
 
 // What is logged of a text at most: searching is linear, and still nobody reads more.
@@ -33,8 +47,11 @@ export function redact(text: string): string {
   let out = text.slice(0, LONGEST);
   for (const shape of SHAPES) out = out.replaceAll(shape, MASK);
   out = out
+    .replaceAll(HEADER, `$1${MASK}`)
     .replaceAll(AUTHORIZATION, `$1${MASK}`)
     .replaceAll(USERINFO, `$1${MASK}$2`)
+    .replaceAll(LONE_USERINFO, `$1${MASK}$2`)
+    .replaceAll(USER_VALUE, `$1${MASK}`)
     .replaceAll(ASSIGNED, `$1${MASK}`)
     .replaceAll(FLAG_VALUE, `$1${MASK}`);
   return out.length <= SHOWN ? out : `${out.slice(0, SHOWN)}… (${text.length} characters)`;
@@ -42,10 +59,15 @@ export function redact(text: string): string {
 
 /** An argument vector with secrets replaced, also those that stand in the argument after their flag. */
 export function redactArguments(argv: readonly string[]): string[] {
-  const shown = argv
-    .slice(0, MOST_WORDS)
-    .map((argument, index) => (index > 0 && FLAG.test(argv[index - 1] ?? '') ? MASK : redact(argument)));
+  const shown = argv.slice(0, MOST_WORDS).map((word, index) => redactWord(word, argv[index - 1] ?? ''));
   return argv.length <= MOST_WORDS ? shown : [...shown, `… (${argv.length} words)`];
+}
+
+function redactWord(word: string, before: string): string {
+  if (FLAG.test(before)) return MASK;
+  if (USER_FLAG.test(before) && USER_PAIR.test(word)) return word.slice(0, LONGEST).replace(USER_PAIR, `$1${MASK}`);
+  const assignment = ASSIGNMENT.exec(word.slice(0, SHOWN));
+  return assignment ? assignment[0] + MASK : redact(word);
 }
 
 /** Log fields with every string in them redacted, and every value under a secret-looking key replaced. */

@@ -277,6 +277,30 @@ describe('the workspace', () => {
     expect((await plan({ readOnly: true })).mounts).toMatchObject([{ purpose: 'workspace', readOnly: true }]);
   });
 
+  it('has acode’s own installation read-only over it, and says so; elsewhere it is no concern', async () => {
+    const installation = join(project, 'node_modules', '@acode', 'sandbox');
+    mkdirSync(installation, { recursive: true });
+    const cover = { purpose: 'protected', target: '/workspace/node_modules/@acode/sandbox', readOnly: true };
+    const inside = await plan({ installation });
+    expect(inside.mounts).toMatchObject([{ purpose: 'workspace' }, { ...cover, source: installation }]);
+    expect(inside.notes).toEqual([expect.stringContaining('installed inside the workspace')]);
+    expect((await plan({ installation, readOnly: true })).mounts).toHaveLength(1);
+    const outside = await plan({ installation: join(base, 'elsewhere') });
+    expect([outside.mounts.length, outside.notes]).toEqual([1, []]);
+    // Nor is it writable by another way in.
+    const further = [{ source: join(project, 'node_modules'), target: '/mnt/data', readOnly: false }];
+    expect((await plan({ installation, additional: further })).mounts).toContainEqual(
+      expect.objectContaining({ target: '/mnt/data/@acode/sandbox', readOnly: true }),
+    );
+    const itself = [{ source: installation, target: '/mnt/data', readOnly: false }];
+    await expect(plan({ installation, additional: itself })).rejects.toMatchObject(refused('ProtectedPath'));
+  });
+
+  it('is refused where acode runs from the workspace itself, unless nothing can be written', async () => {
+    await expect(plan({ installation: project })).rejects.toMatchObject(refused('ProtectedPath'));
+    await expect(plan({ installation: project, readOnly: true })).resolves.toBeDefined();
+  });
+
   it('B5: is refused where a protected part is a link, a FIFO, or a file with a second name', async () => {
     symlinkSync('/etc', join(project, '.git'));
     await expect(plan()).rejects.toMatchObject(refused('ProtectedPath'));

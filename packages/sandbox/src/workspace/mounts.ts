@@ -3,9 +3,10 @@
 import { basename, dirname } from 'node:path';
 import type { MountRequest } from '../contract/policy.ts';
 import type { MountSpec } from '../contract/spec.ts';
+import { installationRoot } from './installation.ts';
 import type { Workspace } from './locate.ts';
 import { nearestReal } from './places.ts';
-import { protectPart, protectParts, protectedPaths } from './protected-paths.ts';
+import { protectInstallation, protectPart, protectParts, protectedPaths } from './protected-paths.ts';
 import { refusal } from './refusal.ts';
 import { refuseSockets, validateSource } from './source.ts';
 import type { SourceRules } from './source.ts';
@@ -23,6 +24,8 @@ export interface MountFacts {
   /** Directories outside the workspace that the user allows mounts from. */
   readonly hostRoots: readonly string[];
   readonly uid: number;
+  /** Where acode itself is; found out where it is not given. */
+  readonly installation?: string;
 }
 
 /** The mounts of a sandbox, in the order they are made. */
@@ -32,17 +35,23 @@ export interface MountPlan {
   readonly notes: readonly string[];
 }
 
+const INSTALLED_INSIDE =
+  'acode is installed inside the workspace, where it is read-only to the command. What lies around it is not, such as what starts it: an installation outside of the workspace is safer.';
+
 /** Validates everything a sandbox is to be given; throws ACODE-SBX-003 at the first thing it may not have. */
 export async function planMounts(facts: MountFacts): Promise<MountPlan> {
   const { workspace, target, readOnly } = facts;
   const { root, places } = workspace;
   const roots = await Promise.all(facts.hostRoots.map(nearestReal));
   await refuseSockets(root);
+  const installation = facts.installation ?? (await installationRoot());
   const protecting = readOnly ? [] : await protectParts(root, target);
-  const additional = await planAdditional(facts, { places, workspace: root, roots });
+  const own = readOnly ? null : await protectInstallation(root, target, installation);
+  const additional = await planAdditional({ ...facts, installation }, { places, workspace: root, roots });
   const git = await planGit(facts, roots, additional);
-  const own: MountSpec = { purpose: 'workspace', source: root, target, readOnly, identity: workspace.identity };
-  return { mounts: [own, ...protecting, ...git.mounts, ...additional], notes: git.notes };
+  const whole: MountSpec = { purpose: 'workspace', source: root, target, readOnly, identity: workspace.identity };
+  const mounts = [whole, ...protecting, ...(own ? [own] : []), ...git.mounts, ...additional];
+  return { mounts, notes: [...(own ? [INSTALLED_INSIDE] : []), ...git.notes] };
 }
 
 async function planGit(
@@ -73,7 +82,7 @@ async function protectInside(gitdir: string, root: string, target: string): Prom
   };
 }
 
-async function planAdditional(facts: MountFacts, rules: SourceRules): Promise<MountSpec[]> {
+async function planAdditional(facts: MountFacts & { installation: string }, rules: SourceRules): Promise<MountSpec[]> {
   const planned: MountSpec[] = [];
   const targets: string[] = [];
   for (const request of facts.additional) {
@@ -81,19 +90,21 @@ async function planAdditional(facts: MountFacts, rules: SourceRules): Promise<Mo
     const target = validateTarget(request.target, facts.target);
     refuseOverlap(target, targets);
     const readOnly = request.readOnly ?? true;
-    if (!readOnly) refuseWayRound(source.path, facts.workspace.root);
+    if (!readOnly) refuseWayRound(source.path, facts.workspace.root, facts.installation);
     targets.push(target);
     planned.push({ purpose: 'additional', source: source.path, target, readOnly, identity: source.identity });
     // Another project that may be written is trusted by the host in the same places.
-    if (!readOnly && source.isDirectory) planned.push(...(await protectParts(source.path, target)));
+    if (readOnly || !source.isDirectory) continue;
+    const own = await protectInstallation(source.path, target, facts.installation);
+    planned.push(...(await protectParts(source.path, target)), ...(own ? [own] : []));
   }
   return planned;
 }
 
 // What is read-only in the workspace would be writable through the other mount.
-function refuseWayRound(source: string, root: string): void {
+function refuseWayRound(source: string, root: string, installation: string): void {
   const remedy = 'Mount it read-only.';
   if (isWithin(root, source)) throw refusal(source, 'ProtectedPath', 'it is, or contains, the workspace', { remedy });
-  const met = protectedPaths(root).find(path => isWithin(source, path));
+  const met = [...protectedPaths(root), installation].find(path => isWithin(source, path));
   if (met) throw refusal(source, 'ProtectedPath', `it is a part of ${met}, which is read-only inside`, { remedy });
 }

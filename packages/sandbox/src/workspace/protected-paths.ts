@@ -2,10 +2,11 @@
 
 import type { Stats } from 'node:fs';
 import { lstat, opendir } from 'node:fs/promises';
-import { join, posix } from 'node:path';
+import { join, posix, relative, sep } from 'node:path';
 import type { MountSpec } from '../contract/spec.ts';
 import { refusal } from './refusal.ts';
 import { identityOf } from './source.ts';
+import { isWithin } from './within.ts';
 
 // All of them at the top of the workspace, whose own directory a sandbox cannot rename. Something deeper could be
 // exchanged by renaming a directory above it.
@@ -58,6 +59,28 @@ export async function protectPart(root: string, target: string, name: string): P
     readOnly: true,
     identity: identityOf(found),
   };
+}
+
+/**
+ * The read-only mount over acode’s own installation in a writable directory, or null where it is elsewhere. It lies deeper
+ * than the others, so a sandbox can rename a directory above it. That makes no difference to this session, which has loaded
+ * what it needs; the next one would load what it finds, and whoever reads the plan is told.
+ */
+export async function protectInstallation(
+  root: string,
+  target: string,
+  installation: string,
+): Promise<MountSpec | null> {
+  if (!isWithin(installation, root)) return null;
+  const found = await lstatIfThere(installation);
+  if (installation === root || !found?.isDirectory()) {
+    const remedy = 'Install acode outside of this directory, or run with a read-only workspace.';
+    throw refusal(installation, 'ProtectedPath', 'acode itself runs from there, and it cannot be protected', {
+      remedy,
+    });
+  }
+  const inside = posix.join(target, ...relative(root, installation).split(sep));
+  return { purpose: 'protected', source: installation, target: inside, readOnly: true, identity: identityOf(found) };
 }
 
 // A mount follows a link to whatever it names, and a second name of a file is a way round the first.

@@ -6,7 +6,7 @@ import type { Level } from '../../contract/levels.ts';
 import type { EffectivePolicy } from '../../contract/policy.ts';
 import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
 import { MANAGED } from '../../lifecycle/labels.ts';
-import type { Capability, Diagnosis, WaitingSandbox, WeakenedBackend, Weakening } from '../backend.ts';
+import type { Capability, Diagnosis, EngineBackend, WaitingSandbox, WeakenedBackend, Weakening } from '../backend.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { inspectBelonging, listBelongings, removeBelonging } from './belongings.ts';
 import { Creation, startFailure } from './creation.ts';
@@ -19,14 +19,18 @@ import type { Engine } from './engine/index.ts';
 import { engineFailure, reasonOf, unavailable } from './failure.ts';
 import type { EngineInfo } from './engine/system.ts';
 import { engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
+import { imageFacts } from './image-facts.ts';
 import { assertNoNeighbour, assertSources } from './inspection.ts';
 import { SandboxNetworks, UNANSWERED } from './networks.ts';
 import type { NetworkLeft } from './networks.ts';
 import { whenItAnswers } from './persist.ts';
+import { planForPodman, podmanRequest } from './podman.ts';
+import { podmanFacts, refuseDirectOnPodman, refuseOnPodman, writeFilter } from './podman-facts.ts';
+import type { PodmanFacts } from './podman.ts';
 import { createRequest } from './request.ts';
 import type { EngineFacts } from './request.ts';
 import { Runtimes, runtimeKind } from './runtime.ts';
-import { architectureOf } from './seccomp/profile.ts';
+import { architectureOf } from '../seccomp/profile.ts';
 import { WaitingContainer } from './waiting.ts';
 import { UnverifiedSandbox, Weakness } from './weaken.ts';
 
@@ -34,6 +38,8 @@ import { UnverifiedSandbox, Weakness } from './weaken.ts';
 export interface DockerBackendOptions extends CreationOptions {
   /** How the engine was found. */
   readonly source: string;
+  /** A directory that is the user’s alone, for files that an engine takes in place of text. */
+  readonly fileDirectory: string;
   /** What its sandboxes lack, where they are controls of the doctor’s. */
   readonly weakness?: Weakness;
 }
@@ -45,8 +51,9 @@ const FIRST_ANSWER_MS = 5000;
 const SHELL = WAITING_COMMAND[0] ?? '/bin/sh';
 
 /** The Docker backend. */
-export class DockerBackend implements WeakenedBackend {
+export class DockerBackend implements EngineBackend, WeakenedBackend {
   readonly level: Level = 'docker';
+  readonly notes = [];
   readonly #options: DockerBackendOptions;
   readonly #engine: Engine;
   readonly #creation: Creation;
@@ -57,8 +64,8 @@ export class DockerBackend implements WeakenedBackend {
   constructor(options: DockerBackendOptions) {
     this.#options = options;
     this.#engine = options.engine;
-    this.#creation = new Creation(options);
     this.#networks = new SandboxNetworks(options);
+    this.#creation = new Creation(options);
     this.#runtimes = new Runtimes(options.engine);
   }
 
@@ -89,15 +96,7 @@ export class DockerBackend implements WeakenedBackend {
     const reference = policy.image.value;
     try {
       const terms = { signal, deadlineMs: FIRST_ANSWER_MS };
-      const image = await this.#engine.images.inspect(fullReference(reference), terms);
-      return {
-        reference,
-        id: image.id,
-        digest: image.repoDigests[0]?.split('@')[1] ?? image.id,
-        environment: image.config.Env ?? [],
-        volumes: Object.keys(image.config.Volumes ?? {}),
-        repositoryDigests: image.repoDigests,
-      };
+      return imageFacts(reference, await this.#engine.images.inspect(fullReference(reference), terms), this.#isPodman);
     } catch (error) {
       if (!isNotFound(error)) throw engineFailure(error, signal);
       throw new AcodeError(
@@ -109,10 +108,22 @@ export class DockerBackend implements WeakenedBackend {
   }
 
   describe(spec: SandboxSpec): unknown {
-    return createRequest(spec, { network: networkName(spec), ...this.#runtimes.facts(spec) });
+    const facts = { network: networkName(spec), ...this.#runtimes.facts(spec) };
+    if (!this.#isPodman) return createRequest(spec, facts);
+    const planned = planForPodman(spec);
+    return podmanRequest(createRequest(planned, facts), planned, this.#podmanFacts(facts));
   }
 
   async prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox> {
+    try {
+      return await this.#prepare(this.#isPodman ? planForPodman(spec) : spec, signal);
+    } catch (error) {
+      this.#networks.leave(spec);
+      throw error;
+    }
+  }
+
+  async #prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox> {
     const facts = await this.#facts(spec, signal);
     const verified = this.#options.weakness?.verified ?? true;
     if (verified && !runtimeKind(facts.runtime).hostKernel) await assertNoNeighbour(this.#engine, spec, signal);
@@ -191,9 +202,26 @@ export class DockerBackend implements WeakenedBackend {
     this.close();
   }
 
+  get #isPodman(): boolean {
+    return this.#engine.connection.isPodman;
+  }
+
+  #podmanFacts({ seccomp }: Pick<EngineFacts, 'seccomp'>): PodmanFacts {
+    return podmanFacts(this.#options.fileDirectory, seccomp);
+  }
+
+  async #removeOwn(spec: SandboxSpec, id: string): Promise<void> {
+    await this.#creation.remove(spec, id);
+    this.#networks.leave(spec);
+  }
+
   async #builder(spec: SandboxSpec, facts: EngineFacts): Promise<RequestBuilder> {
     const build: RequestBuilder = own => createRequest(own, facts);
-    return this.#options.weakness ? this.#options.weakness.apply(build, spec) : build;
+    const { weakness } = this.#options;
+    const whole = weakness ? await weakness.apply(build, spec) : build;
+    const { podman } = facts;
+    // Last, since it says what there is in other words.
+    return podman ? own => podmanRequest(whole(own), own, podman) : whole;
   }
 
   async #info(signal: AbortSignal): Promise<EngineInfo> {
@@ -207,9 +235,14 @@ export class DockerBackend implements WeakenedBackend {
   }
 
   async #facts(spec: SandboxSpec, signal: AbortSignal): Promise<EngineFacts> {
+    if (this.#isPodman) refuseOnPodman(spec);
     const runtime = await this.#runtimes.choose(spec, signal);
     const network = await this.#networks.choose(spec, signal);
-    return { network: network.id, networkName: network.name, ...runtime };
+    const facts = { network: network.id, networkName: network.name, ...runtime };
+    if (!this.#isPodman) return facts;
+    const podman = this.#podmanFacts(facts);
+    await writeFilter(podman.filterFile, facts.seccomp, spec);
+    return { ...facts, podman };
   }
 
   async #start({ id, spec }: Created, facts: EngineFacts, signal: AbortSignal): Promise<WaitingSandbox> {
@@ -225,10 +258,11 @@ export class DockerBackend implements WeakenedBackend {
       container.stream.destroy();
       throw error;
     }
-    return new WaitingContainer(spec, facts, container, () => this.#creation.remove(spec, id));
+    return new WaitingContainer(spec, facts, container, () => this.#removeOwn(spec, id));
   }
 
   #direct(spec: SandboxSpec, facts: EngineFacts): WaitingSandbox {
+    if (facts.podman) refuseDirectOnPodman(spec);
     this.#runtimes.requireProven(facts.runtime, spec.image.reference);
     return new DirectContainer({
       spec,
@@ -236,6 +270,7 @@ export class DockerBackend implements WeakenedBackend {
       engine: this.#engine,
       creation: this.#creation,
       buildRequest: own => createRequest(own, facts),
+      over: () => this.#networks.leave(spec),
     });
   }
 

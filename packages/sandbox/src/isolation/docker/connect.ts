@@ -1,7 +1,7 @@
 // Finds the engine, once per session: what was found first stays, and a choice of the user is never replaced by another engine.
 
 import { accessRemedy, socketGroup } from '../socket-group.ts';
-import { unavailable, reasonOf } from './failure.ts';
+import { absent, unavailable, reasonOf } from './failure.ts';
 import { EngineError } from './engine/error.ts';
 import { Engine } from './engine/index.ts';
 import { locateEngine } from './engine/locate.ts';
@@ -60,7 +60,7 @@ export async function connectEngine(socket: string | undefined, signal: AbortSig
     throw unavailable(subject, `${REFUSALS[reason]} (${source})`, refusalRemedy(search.refusal));
   }
   if (search.candidates.length === 0) {
-    throw unavailable(search.kind === 'known-places' ? search.searched.join(', ') : '', 'no engine socket exists');
+    throw absent(search.kind === 'known-places' ? search.searched.join(', ') : '');
   }
   return firstThatAnswers(search.candidates, signal);
 }

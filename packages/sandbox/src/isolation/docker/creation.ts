@@ -35,6 +35,8 @@ export interface CreationOptions {
   readonly closing: AbortSignal;
   /** Keeps work that outlives its caller, so that closing waits for it. */
   readonly keep: (work: Promise<unknown>) => void;
+  /** Does what makes something, in the knowledge of whoever cleans up if this process dies in the middle of it. */
+  readonly making: <Value>(nonce: string, make: () => Promise<Value>) => Promise<Value>;
   /** Removes a container off the caller’s path and never forgets it. */
   readonly remove: (spec: SandboxSpec, containerId: string) => Promise<void>;
 }
@@ -78,6 +80,7 @@ export class Creation {
   /** Creates a container; the plan that comes back carries the nonce of the attempt that made it. */
   async create(spec: SandboxSpec, build: RequestBuilder, signal: AbortSignal): Promise<Created> {
     const { attempts, baseMs, factor } = this.#options.retry;
+    this.#options.keep(this.#lateLooks.again());
     const backoff = new ExponentialBackoff({ initialDelay: baseMs, exponent: factor, maxDelay: LONGEST_BACKOFF_MS });
     const before = this.#options.clock.monotonic();
     // What took all the time there is for it is not tried again: an engine that hangs would hang as often.
@@ -152,14 +155,19 @@ export class Creation {
     const deadlineMs = this.#options.createTimeoutMs;
     try {
       const signal = AbortSignal.timeout(deadlineMs + CALL_MS);
-      const { id } = await this.#engine.containers.create(body, { name: spec.identity.name, signal, deadlineMs });
+      const create = () => this.#engine.containers.create(body, { name: spec.identity.name, signal, deadlineMs });
+      const { id } = await this.#options.making(nonceOf(spec), create);
       return id;
     } catch (error) {
       // The reply may have been lost and not the request: what this attempt made is found by its nonce and removed, now
       // or, if the engine is still at it, a little later.
       if (mayHaveBeenDone(error)) {
         await this.#removeByNonce(spec, LOOK_MS).catch(() => undefined);
-        this.#options.keep(this.#lateLooks.follow(nonceOf(spec), () => this.#removeByNonce(spec, CALL_MS)));
+        const following = (): Promise<void> =>
+          this.#lateLooks.follow(nonceOf(spec), () => this.#removeByNonce(spec, CALL_MS));
+        // An engine that only takes its time is still at it; one whose connection broke has ended, and the create with it.
+        const isSlow = error instanceof EngineError && error.kind === 'timeout';
+        this.#options.keep(isSlow ? this.#options.making(nonceOf(spec), following) : following());
       }
       throw error;
     }

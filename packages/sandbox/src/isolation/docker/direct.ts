@@ -23,6 +23,8 @@ export interface DirectParts {
   readonly engine: Engine;
   readonly creation: Creation;
   readonly buildRequest: RequestBuilder;
+  /** Called when it is gone, or will never be made. */
+  readonly over: () => void;
 }
 
 /** A sandbox whose container is made when its command is known. */
@@ -72,9 +74,11 @@ export class DirectContainer implements WaitingSandbox {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#used = true;
-    if (!this.#created) return;
-    this.#parts.creation.oomWatch.forget(this.#created.id);
-    await this.#parts.creation.remove(this.#created.spec, this.#created.id);
+    if (this.#created) {
+      this.#parts.creation.oomWatch.forget(this.#created.id);
+      await this.#parts.creation.remove(this.#created.spec, this.#created.id);
+    }
+    this.#parts.over();
   }
 }
 

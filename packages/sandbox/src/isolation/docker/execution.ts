@@ -12,6 +12,7 @@ import type { HijackedStream } from './engine/hijack.ts';
 import type { Engine } from './engine/index.ts';
 import { engineFailure } from './failure.ts';
 import type { OomWatch } from './oom-watch.ts';
+import { signalInside } from './podman-signal.ts';
 import { UsageSampler, usageFrom } from './usage.ts';
 
 /** The parts of a started container that an execution takes over. */
@@ -77,16 +78,25 @@ export class ContainerExecution implements Execution {
   }
 
   async kill(signalName: string): Promise<void> {
+    if (await this.#signalledInside(signalName)) return;
     try {
       await this.#container.engine.containers.kill(this.#container.id, signalName, {
         signal: this.#signal,
         deadlineMs: CALL_MS,
       });
     } catch (error) {
-      // 409: it has ended meanwhile. 404: it is gone.
-      if (!(error instanceof EngineError && (error.status === 409 || error.status === 404)))
-        throw engineFailure(error, this.#signal);
+      if (!hasEnded(error)) throw engineFailure(error, this.#signal);
     }
+  }
+
+  // Where there was no room for another process inside, or none is left, the engine is asked as everywhere else.
+  async #signalledInside(signalName: string): Promise<boolean> {
+    const { engine, id } = this.#container;
+    if (!engine.connection.isPodman || signalName === 'SIGKILL') return false;
+    return signalInside(engine, id, signalName, this.#signal).then(
+      () => true,
+      () => false,
+    );
   }
 
   async disconnect(): Promise<void> {
@@ -176,6 +186,13 @@ export class ContainerExecution implements Execution {
     const usage = usageFrom(counters, this.#sampler.latest, this.#network !== 'none');
     return { exitCode, oomKilled, pidsRefused: (counters?.pidsRefused ?? 0) > 0, ...(usage ? { usage } : {}) };
   }
+}
+
+// 409: it has ended meanwhile. 404: it is gone. Podman also says either with 500, where that happens while it looks.
+function hasEnded(error: unknown): boolean {
+  if (!(error instanceof EngineError)) return false;
+  if (error.status === 409 || error.status === 404) return true;
+  return error.status === 500 && /no such container|container state improper/.test(error.engineMessage ?? '');
 }
 
 function neverStarted(why: NonNullable<Ending['neverStarted']>): Ending {

@@ -18,6 +18,13 @@ export function unavailable(socket: string, reason: string, remedy?: string, cau
   );
 }
 
+/** No engine at all: nobody named one, and there is none in the known places. */
+export function absent(searched: string): AcodeError {
+  const reason = 'no engine socket exists';
+  const cause = new AcodeError('ACODE-CTN-008', { socket: searched, reason });
+  return new AcodeError('ACODE-SBX-008', { socket: searched, reason, absent: true }, { cause });
+}
+
 /** A failure in the middle of something: what was cancelled stays cancelled, what has a code keeps it. */
 export function engineFailure(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;

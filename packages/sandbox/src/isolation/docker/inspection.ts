@@ -3,19 +3,24 @@
 import { lstat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
-import type { SandboxSpec } from '../../contract/spec.ts';
+import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
 import { MANAGED } from '../../lifecycle/labels.ts';
 import { isWithin } from '../../workspace/within.ts';
 import type { ContainerDetails, ContainerSummary } from './engine/containers.ts';
 import type { Engine } from './engine/index.ts';
 import { engineFailure } from './failure.ts';
-import { readKernelView } from './kernel.ts';
+import { readKernelView } from '../kernel.ts';
+import type { KernelView } from '../kernel.ts';
+import { podmanAccount, podmanKernelView } from './podman.ts';
+import { absentPaths } from './podman-facts.ts';
 import type { EngineFacts } from './request.ts';
 import { runtimeKind } from './runtime.ts';
 import { compareWithEngine, compareWithKernel } from './verify.ts';
 import type { Difference } from './verify.ts';
 
 const CALL_MS = 10_000;
+const MOST_LOOKS = 8;
+const BETWEEN_LOOKS_MS = 25;
 
 /** What a container is held against. */
 export interface Expected {
@@ -30,22 +35,51 @@ export async function inspectRunning(
   { spec, facts }: Expected,
   signal: AbortSignal,
 ): Promise<ContainerDetails> {
+  for (let looks = 1; ; looks += 1) {
+    const { details, differences } = await look(engine, id, { spec, facts }, signal);
+    // Podman says that a container runs a moment before its first process is what it is going to be.
+    const settled = differences.length === 0 || !facts.podman || looks >= MOST_LOOKS;
+    if (settled) refuse(differences);
+    if (settled) return details;
+    await new Promise(resolve => void setTimeout(resolve, BETWEEN_LOOKS_MS));
+    signal.throwIfAborted();
+  }
+}
+
+// No differences are looked for where it does not run.
+async function look(
+  engine: Engine,
+  id: string,
+  { spec, facts }: Expected,
+  signal: AbortSignal,
+): Promise<{ details: ContainerDetails; differences: readonly Difference[] }> {
   const [details, others] = await ask(engine, id, signal);
   // Under a kernel of its own the host’s sees the runtime’s process there, and nothing of the sandbox.
   const { hostKernel } = runtimeKind(facts.runtime);
   const view = hostKernel ? await readKernelView(details.State.Pid, id, spec) : null;
-  if (!details.State.Running) return details;
+  if (!details.State.Running) return { details, differences: [] };
   // A process that ended while it was looked at has no view either.
   if (view === null && hostKernel) {
     const [again] = await ask(engine, id, signal);
-    if (!again.State.Running) return again;
+    if (!again.State.Running) return { details: again, differences: [] };
   }
-  refuse([
-    ...compareWithEngine(spec, facts, details),
-    ...(view ? compareWithKernel(spec, view) : await swappedSources(spec)),
+  const seen = await inDockersWords(details, view, { spec, facts });
+  const differences = [
+    ...compareWithEngine(spec, facts, seen.details),
+    ...(seen.view ? compareWithKernel(spec, seen.view) : await swappedSources(spec)),
     ...nestedMounts(id, spec, others),
-  ]);
-  return details;
+  ];
+  return { details, differences };
+}
+
+async function inDockersWords(
+  details: ContainerDetails,
+  view: KernelView | null,
+  { spec, facts: { runtime, seccomp, podman } }: Expected,
+): Promise<{ details: ContainerDetails; view: KernelView | null }> {
+  if (!podman) return { details, view };
+  const reading = { spec, facts: { runtime, seccomp, podman }, view, absent: await absentPaths() };
+  return { details: podmanAccount(details, reading), view: view && podmanKernelView(view, details.Id) };
 }
 
 /** Compares a container that was created to run `argv` and was not started. */
@@ -132,7 +166,8 @@ function neighbours(engine: Engine, signal: AbortSignal): Promise<ContainerSumma
 /** Below a directory that another sandbox can write, everything may be swapped at any moment: checking it proves nothing. */
 export function nestedMounts(id: string, spec: SandboxSpec, others: readonly ContainerSummary[]): Difference[] {
   const running = others.filter(other => other.id !== id);
-  return spec.mounts.flatMap(({ source }) => {
+  const exposing = spec.mounts.filter(mount => !isDeepCover(mount, spec));
+  return exposing.flatMap(({ source }) => {
     const above = running.flatMap(other => swappableFrom(source, other))[0];
     return above
       ? [
@@ -143,6 +178,12 @@ export function nestedMounts(id: string, spec: SandboxSpec, others: readonly Con
         ]
       : [];
   });
+}
+
+// What only makes a part of another mount read-only shows nothing that the other one does not; at the top of it that part
+// is held to be what was checked, and deeper it is compared when it is mounted.
+function isDeepCover({ purpose, source }: MountSpec, { mounts }: SandboxSpec): boolean {
+  return purpose === 'protected' && !mounts.some(other => other.source === dirname(source));
 }
 
 // A mount point cannot be renamed by those who have it. What lies deeper could be, by renaming a directory between the two.

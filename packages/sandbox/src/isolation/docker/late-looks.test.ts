@@ -44,6 +44,20 @@ describe('a create that was not answered', () => {
     expect(now()).toBeLessThan(70_000);
   });
 
+  it('is looked for again before something else is made, where it had been given up', async () => {
+    const { looks } = fast();
+    let isAway = true;
+    const look = async (): Promise<void> => {
+      if (isAway) throw away;
+    };
+    await expect(looks.follow('a', look)).rejects.toBe(away);
+    await looks.again();
+    expect(looks.unanswered).toEqual(['a']);
+    isAway = false;
+    await looks.again();
+    expect(looks.unanswered).toEqual([]);
+  });
+
   it('stays open where the session closes first, and is given up at once then', async () => {
     const { looks, close, now } = fast();
     close();

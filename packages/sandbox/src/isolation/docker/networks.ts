@@ -2,16 +2,15 @@
 //
 // A network is always used by its id. Names are not unique on an engine, and anybody who may use it can make a second one.
 
-import { createHash, randomBytes, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
-import { MANAGED } from '../../lifecycle/labels.ts';
 import { EngineError, isNotFound, mayHaveBeenDone } from './engine/error.ts';
 import { LateLooks } from './late-looks.ts';
 import type { Engine } from './engine/index.ts';
-import type { NetworkDetails } from './engine/networks.ts';
 import { engineFailure, reasonOf } from './failure.ts';
+import { SEVERAL, assertManaged, bridgeName, bridgeRequest, faultOf } from './network-rules.ts';
 import { unlessCancelled } from './unless-cancelled.ts';
 
 /** A network as a container is connected to it. */
@@ -28,6 +27,8 @@ export interface NetworksOptions {
   readonly closing: AbortSignal;
   /** Keeps work that outlives its caller, so that closing waits for it. */
   readonly keep: (work: Promise<unknown>) => void;
+  /** Does what makes something, in the knowledge of whoever cleans up if this process dies in the middle of it. */
+  readonly making: <Value>(nonce: string, make: () => Promise<Value>) => Promise<Value>;
   readonly observer: { networkRemoved(id: string, name: string): void };
 }
 
@@ -44,23 +45,33 @@ interface Managed extends ChosenNetwork {
   readonly madeAt: number;
 }
 
+/** The network of a session, while it is made too, so that it is made once. */
+interface Shared {
+  readonly making: Promise<Managed>;
+  /** The sandboxes that are on it, or are about to be. */
+  readonly users: Set<string>;
+  idleSince: number;
+}
+
 const CALL_MS = 10_000;
 // A network is marked with the end of the sandbox it was made for. After an hour a new one is made, so that the mark of a
 // network is never reached while a command that was started on it may still run.
 const FRESH_MS = 3600 * 1000;
+// A host that works for many sessions has a bridge for each. Engines have room for some thirty, so few are kept for sessions
+// that have nothing running.
+const MOST_IDLE = 4;
+const LONGEST_IDLE_MS = 5 * 60 * 1000;
 const REMOVAL_ATTEMPTS = 6;
 const REMOVAL_PAUSE_MS = 100;
-const ICC = 'com.docker.network.bridge.enable_icc';
-const DEFAULT_BRIDGE = 'com.docker.network.bridge.default_bridge';
-// Whose a network is and how long it may live: what whoever cleans up after a dead session needs to know.
-const OWNERSHIP = ['acode.session', 'acode.owner', 'acode.host', 'acode.uid', 'acode.created', 'acode.expires'];
 
 /** The networks of one backend. */
 export class SandboxNetworks {
   readonly #options: NetworksOptions;
   readonly #engine: Engine;
-  /** The present network of each session, while it is made too, so that it is made once. */
-  readonly #current = new Map<string, Promise<Managed>>();
+  /** The present network of each session. */
+  readonly #current = new Map<string, Shared>();
+  /** Those that nobody is given any more, and that go with their last sandbox. */
+  readonly #retired = new Set<Shared>();
   /** The names of those that were made, by id. */
   readonly #made = new Map<string, string>();
   readonly #lateLooks: LateLooks;
@@ -80,13 +91,21 @@ export class SandboxNetworks {
         ? await this.#bridge(spec, signal)
         : await this.#named(spec.network.name, signal);
     } catch (error) {
+      this.leave(spec);
       throw engineFailure(error, signal);
     }
   }
 
+  /** A sandbox is gone, or was never made: its network is one user poorer. */
+  leave({ identity: { sandboxId } }: SandboxSpec): void {
+    for (const shared of [...this.#current.values(), ...this.#retired])
+      if (shared.users.delete(sandboxId) && shared.users.size === 0) shared.idleSince = this.#options.clock.monotonic();
+    this.#tidy();
+  }
+
   /** Removes every network that was made here; what could not be removed comes back. Containers go first. */
   async release(): Promise<NetworkLeft[]> {
-    await Promise.allSettled(this.#current.values());
+    await Promise.allSettled([...this.#current.values()].map(({ making }) => making));
     this.#current.clear();
     const left = await Promise.all([...this.#made.keys()].map(id => this.#remove(id, REMOVAL_ATTEMPTS)));
     const { unanswered } = this.#lateLooks;
@@ -95,28 +114,31 @@ export class SandboxNetworks {
 
   async #bridge(spec: SandboxSpec, signal: AbortSignal): Promise<ChosenNetwork> {
     const session = spec.identity.labels['acode.session'] ?? '';
+    const user = spec.identity.sandboxId;
     const known = this.#current.get(session);
     if (known) {
-      const usable = await this.#stillUsable(await unlessCancelled(known, signal), spec, signal);
+      // Before anything is waited for: one that somebody is about to use is not idle.
+      known.users.add(user);
+      const usable = await this.#stillUsable(await unlessCancelled(known.making, signal), spec, signal);
       if (usable) return usable;
+      known.users.delete(user);
       // Only the first who finds it unusable replaces it; the others find its successor.
       if (this.#current.get(session) !== known) return this.#bridge(spec, signal);
+      this.#retired.add(known);
     }
-    const making = this.#make(spec);
-    this.#current.set(session, making);
-    making.catch(() => {
-      if (this.#current.get(session) === making) this.#current.delete(session);
+    const shared: Shared = { making: this.#make(spec), users: new Set([user]), idleSince: 0 };
+    this.#current.set(session, shared);
+    shared.making.catch(() => {
+      if (this.#current.get(session) === shared) this.#current.delete(session);
     });
-    this.#options.keep(making);
-    return unlessCancelled(making, signal);
+    this.#options.keep(shared.making);
+    this.#tidy();
+    return unlessCancelled(shared.making, signal);
   }
 
+  // The network itself where it can be used once more; null where a new one has to be made.
   async #stillUsable(network: Managed, spec: SandboxSpec, signal: AbortSignal): Promise<Managed | null> {
-    if (this.#options.clock.monotonic() - network.madeAt > FRESH_MS) {
-      // One that is still used is refused by the engine now and removed when the session closes.
-      this.#options.keep(this.#remove(network.id, 1));
-      return null;
-    }
+    if (this.#options.clock.monotonic() - network.madeAt > FRESH_MS) return null;
     try {
       assertManaged(await this.#engine.networks.inspect(network.id, { signal, deadlineMs: CALL_MS }), spec);
       return network;
@@ -125,6 +147,29 @@ export class SandboxNetworks {
       this.#made.delete(network.id);
       return null;
     }
+  }
+
+  // Gives back what nobody is on: those that were replaced, those idle for long, and the longest idle where there are many.
+  #tidy(): void {
+    const now = this.#options.clock.monotonic();
+    const idle = [...this.#current].filter(([, { users }]) => users.size === 0);
+    idle.sort(([, one], [, other]) => one.idleSince - other.idleSince);
+    for (const [at, [session, shared]] of idle.entries()) {
+      if (at >= idle.length - MOST_IDLE && now - shared.idleSince <= LONGEST_IDLE_MS) continue;
+      this.#current.delete(session);
+      this.#retired.add(shared);
+    }
+    for (const shared of this.#retired) {
+      if (shared.users.size > 0) continue;
+      this.#retired.delete(shared);
+      this.#options.keep(this.#giveBack(shared));
+    }
+  }
+
+  // What the engine does not remove now it is asked for again when the session closes.
+  async #giveBack({ making }: Shared): Promise<void> {
+    const { id } = await making;
+    if (this.#made.has(id)) await this.#remove(id, REMOVAL_ATTEMPTS);
   }
 
   // Without the caller’s signal: others may wait for the same network, and a create under way cannot be taken back.
@@ -146,7 +191,8 @@ export class SandboxNetworks {
 
   async #createOrAdopt(body: object, nonce: string, signal: AbortSignal): Promise<string> {
     try {
-      return await this.#engine.networks.create(body, { signal, deadlineMs: CALL_MS });
+      const create = () => this.#engine.networks.create(body, { signal, deadlineMs: CALL_MS });
+      return await this.#options.making(nonce, create);
     } catch (error) {
       if (!(error instanceof EngineError)) throw error;
       const refusal =
@@ -215,87 +261,4 @@ export async function removeNetwork(
     }
     await pause(REMOVAL_PAUSE_MS * 2 ** attempt);
   }
-}
-
-type Fault = readonly [rule: string, remedy: string];
-
-const SEVERAL: Fault = [
-  'more than one network has that name, so nobody can tell which is meant',
-  'Remove or rename the others; `docker network ls` lists them.',
-];
-
-/** Why sandboxes may not be connected to a network that was named; null where they may. */
-export function faultOf(network: NetworkDetails | undefined): Fault | null {
-  if (!network)
-    return [
-      'the engine has no network of that name',
-      'Make it with `docker network create <name>`, or choose one that exists; trying again without that cannot help.',
-    ];
-  if (network.Labels?.[MANAGED] !== undefined)
-    return [
-      'it is the managed network of a session, which is not to be shared',
-      'Ask for the network `bridge`, or make one of your own with `docker network create <name>`.',
-    ];
-  if (network.Driver !== 'bridge' || network.Scope !== 'local' || network.ConfigOnly === true)
-    return [
-      `its driver is ${network.Driver} (${network.Scope}), and only local bridge networks keep a sandbox off the host’s own interfaces`,
-      'Make a bridge network with `docker network create <name>` and declare that one.',
-    ];
-  if (network.Options?.[DEFAULT_BRIDGE] === 'true')
-    return [
-      'it is the engine’s default network, on which every container reaches every other',
-      'Ask for the network `bridge`, which acode makes for the session, or make one with `docker network create <name>`.',
-    ];
-  return null;
-}
-
-/** The body of `POST /networks/create` for the bridge of a session. */
-export function bridgeRequest(spec: SandboxSpec, name: string, nonce: string): Record<string, unknown> {
-  return {
-    Name: name,
-    CheckDuplicate: true,
-    Driver: 'bridge',
-    Internal: false,
-    Attachable: false,
-    Ingress: false,
-    EnableIPv6: false,
-    // No container on it reaches another; between networks the engine keeps them apart anyway.
-    Options: { [ICC]: 'false' },
-    Labels: { ...ownership(spec), 'acode.nonce': nonce },
-  };
-}
-
-/** Refuses a network that is not what a managed one must be. */
-export function assertManaged(network: NetworkDetails, spec: SandboxSpec): void {
-  const { 'acode.created': _, 'acode.expires': __, ...owner } = ownership(spec);
-  const { Driver, Scope, Options, Labels, EnableIPv6, Internal, Attachable, Ingress } = network;
-  const expectations: readonly (readonly [met: boolean, otherwise: string])[] = [
-    [Driver === 'bridge' && Scope === 'local', `its driver is ${Driver} (${Scope})`],
-    [Options?.[ICC] === 'false', 'containers on it may reach each other'],
-    [!EnableIPv6, 'IPv6 is on'],
-    [[Internal, Attachable, Ingress ?? false].every(one => !one), 'it is of another kind'],
-    [Object.entries(owner).every(([label, value]) => Labels?.[label] === value), 'its owner is another'],
-  ];
-  const wrong = expectations.flatMap(([met, otherwise]) => (met ? [] : [otherwise]));
-  if (wrong.length === 0) return;
-  throw new AcodeError('ACODE-SBX-010', {
-    violation: 'SpecMismatch',
-    detail: `the network ${network.Name} is not as planned: ${wrong.join('; ')}`,
-  });
-}
-
-/** The labels that say whose a network is. */
-export function ownership({ identity }: SandboxSpec): Record<string, string> {
-  return {
-    [MANAGED]: 'true',
-    ...Object.fromEntries(OWNERSHIP.map(label => [label, identity.labels[label] ?? ''])),
-  };
-}
-
-// The random end keeps two hosts of one session apart.
-function bridgeName({ identity }: SandboxSpec): string {
-  const session = createHash('sha256')
-    .update(identity.labels['acode.session'] ?? '')
-    .digest('hex');
-  return `acode-${session.slice(0, 8)}-bridge-${randomBytes(4).toString('hex')}`;
 }

@@ -3,6 +3,7 @@
 import type { PortRequest } from '../../contract/policy.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
+import type { PodmanFacts } from './podman.ts';
 
 const SHM_BYTES = 64 * 1024 ** 2;
 const BYTES_PER_INODE = 1024;
@@ -24,6 +25,8 @@ export interface EngineFacts {
   readonly ownTasks?: number;
   /** The system call filter as JSON text; null where the runtime has a kernel of its own and does not apply one. */
   readonly seccomp: string | null;
+  /** Set where the engine is Podman. */
+  readonly podman?: PodmanFacts;
 }
 
 /** The body of `POST /containers/create` for a sandbox that waits. */

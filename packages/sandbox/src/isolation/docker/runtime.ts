@@ -10,7 +10,7 @@ import type { Engine } from './engine/index.ts';
 import type { EngineInfo } from './engine/system.ts';
 import { engineFailure } from './failure.ts';
 import type { EngineFacts } from './request.ts';
-import { architectureOf, seccompProfile } from './seccomp/profile.ts';
+import { architectureOf, seccompProfile } from '../seccomp/profile.ts';
 
 /** What a sandbox of a runtime shows of the kernel it runs on. */
 export interface Seen {
@@ -121,7 +121,9 @@ export class Runtimes {
 
   /** The runtime of a sandbox that names none. */
   get standard(): string {
-    return this.#info?.DefaultRuntime ?? 'runc';
+    const name = this.#info?.DefaultRuntime ?? 'runc';
+    // Podman may say where it is.
+    return this.#isPodman ? (name.split('/').at(-1) ?? name) : name;
   }
 
   /** What is known before the engine is asked again: the runtime’s name, and the filter where it applies one. */
@@ -179,6 +181,10 @@ export class Runtimes {
     );
   }
 
+  get #isPodman(): boolean {
+    return this.#engine.connection.isPodman;
+  }
+
   async #runs(containerId: string, signal: AbortSignal): Promise<boolean> {
     try {
       return (await this.#engine.containers.inspect(containerId, { signal, deadlineMs: CALL_MS })).State.Running;
@@ -188,6 +194,8 @@ export class Runtimes {
   }
 
   #names(): string[] {
+    // Podman names every runtime it has heard of, there or not, and cannot be asked for another than its default.
+    if (this.#isPodman) return this.#info === null ? [] : [this.standard];
     return Object.keys(this.#info?.Runtimes ?? {}).sort();
   }
 

@@ -3,8 +3,8 @@
 import { describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import type { ContainerDetails } from './engine/containers.ts';
-import { parseInterfaces } from './kernel.ts';
-import type { KernelView } from './kernel.ts';
+import { parseInterfaces } from '../kernel.ts';
+import type { KernelView } from '../kernel.ts';
 import { connectionDifferences, interfaceDifferences } from './verify-network.ts';
 
 const NONE = { network: 'none', networkName: 'none', runtime: 'runc', seccomp: null };

@@ -5,7 +5,7 @@
 
 import type { SandboxSpec } from '../../contract/spec.ts';
 import type { ContainerDetails } from './engine/containers.ts';
-import type { KernelView } from './kernel.ts';
+import type { KernelView } from '../kernel.ts';
 import type { EngineFacts } from './request.ts';
 import type { Difference } from './verify.ts';
 

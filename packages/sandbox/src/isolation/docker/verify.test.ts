@@ -5,8 +5,8 @@ import { NO_LAYERS } from '../../policy/layers.ts';
 import { resolvePolicy } from '../../policy/resolve.ts';
 import { planSandbox } from '../plan.ts';
 import type { ContainerDetails } from './engine/containers.ts';
-import type { KernelView } from './kernel.ts';
-import { parseMountinfo } from './kernel.ts';
+import type { KernelView } from '../kernel.ts';
+import { parseMountinfo } from '../kernel.ts';
 import { createRequest } from './request.ts';
 import { compareWithEngine, compareWithKernel } from './verify.ts';
 
@@ -102,6 +102,20 @@ function view(): KernelView {
 describe('compareWithEngine', () => {
   it('finds nothing in what was planned', () => {
     expect(compareWithEngine(spec, facts, details())).toEqual([]);
+  });
+
+  it('finds labels that speak for acode and were not planned, and minds no others', () => {
+    const found = (labels: Record<string, string>): ContainerDetails => {
+      const made = details();
+      return { ...made, Config: { ...made.Config, Labels: { ...made.Config.Labels, ...labels } } };
+    };
+    expect(compareWithEngine(spec, facts, found({ 'org.example': 'x' }))).toEqual([]);
+    for (const labels of [{ 'acode.keep': 'true' }, { 'acode.managed': 'false' }])
+      expect(compareWithEngine(spec, facts, found(labels))).toMatchObject([{ violation: 'SpecMismatch' }]);
+    const without = details();
+    expect(compareWithEngine(spec, facts, { ...without, Config: { ...without.Config, Labels: {} } })).toMatchObject([
+      { violation: 'SpecMismatch' },
+    ]);
   });
 
   const hostConfig: [string, unknown][] = [

@@ -5,11 +5,12 @@
 
 import type { SecurityViolation } from '../../contract/errors.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
+import { RESERVED } from '../../lifecycle/labels.ts';
 import { isWithin } from '../../workspace/within.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import type { EngineFacts } from './request.ts';
 import type { ContainerDetails } from './engine/containers.ts';
-import type { KernelMount, KernelView } from './kernel.ts';
+import type { KernelMount, KernelView } from '../kernel.ts';
 import { connectionDifferences, interfaceDifferences } from './verify-network.ts';
 
 /** One difference between plan and reality. */
@@ -74,7 +75,7 @@ function configChecks(spec: SandboxSpec, { Image, Config }: ContainerDetails, en
     ['host name', Config.Hostname, 'sandbox'],
     ['terminal', Config.Tty ?? false, false],
     ['standard input', [Config.OpenStdin, Config.StdinOnce], [true, true]],
-    ['labels', pick(Config.Labels ?? {}, Object.keys(spec.identity.labels)), spec.identity.labels],
+    ['labels', ownLabels(Config.Labels ?? {}, spec.identity.labels), spec.identity.labels],
   ];
 }
 
@@ -309,8 +310,10 @@ function field(value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null ? new Map(Object.entries(value)).get(name) : undefined;
 }
 
-function pick(record: Readonly<Record<string, string>>, keys: readonly string[]): Record<string, string | undefined> {
-  return Object.fromEntries(keys.map(key => [key, record[key]]));
+// Those that were planned, and every other one that would say something about a sandbox: an engine adds the image’s own.
+function ownLabels(found: Readonly<Record<string, string>>, planned: Readonly<Record<string, string>>): object {
+  const counts = ([name]: [string, string]): boolean => name in planned || name.startsWith(RESERVED);
+  return Object.fromEntries(Object.entries(found).filter(counts));
 }
 
 function hasAll(value: unknown, wanted: readonly string[]): boolean {

@@ -9,6 +9,7 @@ import type { Handover } from '../handover/script.ts';
 import { ContainerExecution } from './execution.ts';
 import type { StartedContainer } from './execution.ts';
 import { inspectRunning } from './inspection.ts';
+import { podmanVariables } from './podman.ts';
 import { publishedPorts } from './ports.ts';
 import type { EngineFacts } from './request.ts';
 
@@ -52,7 +53,9 @@ export class WaitingContainer implements WaitingSandbox {
     if (this.#used) throw new AcodeError('ACODE-SBX-019', { operation: 'execute' });
     this.#used = true;
     signal.throwIfAborted();
-    const given = { nonce: handover.nonce, line: handoverLine(handover), network: this.#facts.network };
+    const unset = this.#facts.podman ? podmanVariables(this.#spec) : [];
+    const line = handoverLine({ ...handover, unset });
+    const given = { nonce: handover.nonce, line, network: this.#facts.network };
     return new ContainerExecution(this.#container, given, io, signal);
   }
 

@@ -9,7 +9,8 @@ import type { CommandIo, Execution, WaitingSandbox, Weakening } from '../backend
 import type { Handover } from '../handover/script.ts';
 import type { RequestBuilder } from './creation.ts';
 import type { Engine } from './engine/index.ts';
-import { ownership, removeNetwork } from './networks.ts';
+import { ownership } from './network-rules.ts';
+import { removeNetwork } from './networks.ts';
 
 type Fields = Record<string, unknown>;
 type Edit = (request: Fields, host: Fields, spec: SandboxSpec) => void;

@@ -12,6 +12,8 @@ export interface Handover {
   readonly env: Readonly<Record<string, string>>;
   /** Frames the status line. Unguessable, so that no program prints it by chance. */
   readonly nonce: string;
+  /** Variables that the sandbox has and the command must not see. */
+  readonly unset?: readonly string[];
 }
 
 /** What begins a status line. */
@@ -51,7 +53,7 @@ export function handoverLine(handover: Handover): string {
   const exports = Object.entries(handover.env).map(([name, value]) => `export ${name}=${quote(value)}`);
   const inner = [
     'exec 2>&3 3>&-',
-    'unset TINI_KILL_PROCESS_GROUP OLDPWD SHLVL',
+    ['unset TINI_KILL_PROCESS_GROUP OLDPWD SHLVL', ...(handover.unset ?? [])].join(' '),
     ...exports,
     `exec ${argv.map(quote).join(' ')}`,
   ];

@@ -74,13 +74,16 @@ export class EngineConnection implements Disposable {
   readonly socketPath: string;
   /** The version that both sides speak, such as `1.41`. */
   readonly apiVersion: ApiVersion;
+  /** Whether this is Podman, which answers as Docker does but not everywhere the same. */
+  readonly isPodman: boolean;
   readonly #agent: Agent;
   readonly #liveCalls: LiveCalls;
   #closed = false;
 
-  private constructor(socketPath: string, apiVersion: ApiVersion, agent: Agent, liveCalls: LiveCalls) {
+  private constructor(socketPath: string, offered: Offered, agent: Agent, liveCalls: LiveCalls) {
     this.socketPath = socketPath;
-    this.apiVersion = apiVersion;
+    this.apiVersion = offered.apiVersion;
+    this.isPodman = offered.isPodman;
     this.#agent = agent;
     this.#liveCalls = liveCalls;
   }
@@ -101,7 +104,9 @@ export class EngineConnection implements Disposable {
     const liveCalls = new LiveCalls();
     const reply = await perform({ call, socketPath, agent, liveCalls, prefix: '', upgrade: false });
     await readAll(await requireBody(reply, call), pingReplyCap, operation);
-    return new EngineConnection(socketPath, negotiate(reply.headers['api-version'], operation), agent, liveCalls);
+    const apiVersion = negotiate(reply.headers['api-version'], operation);
+    const isPodman = reply.headers['libpod-api-version'] !== undefined;
+    return new EngineConnection(socketPath, { apiVersion, isPodman }, agent, liveCalls);
   }
 
   /** Whether the negotiated version is at least this one. */
@@ -184,6 +189,12 @@ export function termsOf(
   defaultDeadlineMs: number,
 ): { readonly signal: AbortSignal; readonly deadlineMs: number } {
   return { signal, deadlineMs: deadlineMs ?? defaultDeadlineMs };
+}
+
+// What the first answer says of the engine.
+interface Offered {
+  readonly apiVersion: ApiVersion;
+  readonly isPodman: boolean;
 }
 
 interface Attempt {

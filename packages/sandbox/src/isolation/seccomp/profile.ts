@@ -38,9 +38,12 @@ export function seccompProfile(architecture: Architecture): string {
   });
 }
 
-/** The architecture by the engine’s name for it; null where there is no filter for it. */
+// Docker has the kernel’s names, Podman those of Go.
+const OTHER_NAMES: Readonly<Record<Architecture, string>> = { x86_64: 'amd64', aarch64: 'arm64' };
+
+/** The architecture by an engine’s name for it; null where there is no filter for it. */
 export function architectureOf(name: string): Architecture | null {
-  return ARCHITECTURES.find(known => known === name) ?? null;
+  return ARCHITECTURES.find(known => known === name || OTHER_NAMES[known] === name) ?? null;
 }
 
 function rules(architecture: Architecture): Rule[] {

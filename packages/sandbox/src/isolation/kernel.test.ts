@@ -2,7 +2,7 @@
 
 import { realpathSync, statSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import type { SandboxSpec } from '../../contract/spec.ts';
+import type { SandboxSpec } from '../contract/spec.ts';
 import { locate, parseMountinfo, parseStatus, readKernelView } from './kernel.ts';
 
 describe('parseMountinfo', () => {

@@ -1,9 +1,9 @@
-// What the kernel says about a sandbox’s first process: read from /proc, because what an engine reports is only what it was asked for.
+// What the kernel says about a sandbox’s process: read from /proc, because what an engine reports is only what it was asked for.
 
 import { lstat, readFile, readlink } from 'node:fs/promises';
 import { join, relative } from 'node:path';
-import type { FileIdentity, SandboxSpec } from '../../contract/spec.ts';
-import { isWithin } from '../../workspace/within.ts';
+import type { FileIdentity, SandboxSpec } from '../contract/spec.ts';
+import { isWithin } from '../workspace/within.ts';
 
 /** One line of mountinfo. */
 export interface KernelMount {
@@ -46,9 +46,14 @@ const NAMESPACES = ['mnt', 'pid', 'net', 'ipc', 'uts', 'cgroup'];
 
 /**
  * Reads the kernel’s view, or null where it cannot be had: the engine is in a virtual machine, on another host, or in
- * another pid namespace, so that the number it gives is no process of ours to look at.
+ * another pid namespace, so that the number it gives is no process of ours to look at. `containerId` is what its control
+ * group must name; empty where the process is known to be the sandbox’s.
  */
-export async function readKernelView(pid: number, containerId: string, spec: SandboxSpec): Promise<KernelView | null> {
+export async function readKernelView(
+  pid: number,
+  containerId: string,
+  spec: Pick<SandboxSpec, 'mounts'>,
+): Promise<KernelView | null> {
   const directory = `/proc/${pid}`;
   const [groups, status, mountinfo, own] = await Promise.all([
     text(`${directory}/cgroup`),
@@ -136,7 +141,10 @@ export function locate(path: string, mounts: readonly KernelMount[]): { device: 
     : { device: '', root: '' };
 }
 
-async function readIdentities(directory: string, spec: SandboxSpec): Promise<Map<string, FileIdentity>> {
+async function readIdentities(
+  directory: string,
+  spec: Pick<SandboxSpec, 'mounts'>,
+): Promise<Map<string, FileIdentity>> {
   const identities = new Map<string, FileIdentity>();
   for (const { target } of spec.mounts) {
     try {

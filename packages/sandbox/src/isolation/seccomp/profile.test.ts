@@ -168,5 +168,6 @@ describe('anyBut', () => {
 describe('architectureOf', () => {
   it('knows what there is a filter for', () => {
     expect(['x86_64', 'aarch64', 'riscv64', ''].map(architectureOf)).toEqual(['x86_64', 'aarch64', null, null]);
+    expect(['amd64', 'arm64', 'constructor'].map(architectureOf)).toEqual(['x86_64', 'aarch64', null]);
   });
 });

@@ -1,0 +1,19 @@
+// `acode audit show`: everything that was recorded about one run.
+
+import { Command } from '@commander-js/extra-typings';
+import type { Call, Perform } from '../call.ts';
+import { renderRecord } from './audit-record.ts';
+
+/** The command. */
+export function auditShowCommand(perform: Perform) {
+  return new Command('show')
+    .description('Show a record by its number, or all records with a correlation id')
+    .argument('<ref>', 'number of a record, or a correlation id')
+    .action((reference, _options, command) => perform(command, call => showRecords(call, reference)));
+}
+
+async function showRecords(call: Call, reference: string): Promise<number> {
+  const items = await call.withObserver(({ audit }) => audit.find(reference));
+  await call.print('acode.audit/1', { items }, look => items.map(record => renderRecord(record, look)).join('\n'));
+  return 0;
+}

@@ -1,0 +1,46 @@
+// What of an entry reaches the log: no secret, no value of a variable, and never more than a line that can be read.
+
+import type { AuditEntry } from '../contract/audit.ts';
+import { redactFields } from '../telemetry/redact.ts';
+import { canonicalJson } from './canonical.ts';
+
+/** The most bytes that the content of a record takes; what stands around it is added. */
+export const LARGEST_CONTENT = 64 * 1024;
+
+// Tried in this order: a record keeps as much as fits.
+const SHORTER = [4096, 1024, 256, 64, 16] as const;
+const MOST_ITEMS = 256;
+
+/** Fields that can be written. */
+export type Content = Readonly<Record<string, unknown>>;
+
+/** The fields of an entry as they are written. */
+export function contentOf(entry: AuditEntry): Content {
+  const fields: Record<string, unknown> = { ...entry };
+  // A caller who hands over `NAME=value` still gets only the name written.
+  if ('env' in entry && entry.env) fields['env'] = entry.env.map(name => name.split('=', 1)[0] ?? '');
+  const safe = redactFields(fields);
+  if (fits(safe)) return safe;
+  for (const most of SHORTER) {
+    const shorter = Object.fromEntries(Object.entries(safe).map(([key, item]) => [key, shortened(item, most)]));
+    if (fits(shorter)) return { ...shorter, cut: true };
+  }
+  throw new TypeError('an audit record is too large, however much of it is left out');
+}
+
+function fits(content: Content): boolean {
+  // What is added when it is cut, and quotes and keys, stay within what readers expect by a wide margin.
+  return Buffer.byteLength(canonicalJson(content)) <= LARGEST_CONTENT - 64;
+}
+
+function shortened(value: unknown, most: number): unknown {
+  if (typeof value === 'string')
+    return value.length <= most ? value : `${value.slice(0, most)}… (${value.length} characters)`;
+  if (Array.isArray(value)) {
+    const kept = value.slice(0, MOST_ITEMS).map(item => shortened(item, most));
+    return value.length <= MOST_ITEMS ? kept : [...kept, `… (${value.length} items)`];
+  }
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).slice(0, MOST_ITEMS);
+  return Object.fromEntries(entries.map(([key, item]) => [key, shortened(item, most)]));
+}

@@ -1,0 +1,217 @@
+// The audit log as its readers and writers see it: what a record says, and what can be asked of the chain.
+
+import type { RemovalReason } from './events.ts';
+import type { Level, Risk } from './levels.ts';
+
+/** What a record is about. */
+export const AUDIT_KINDS = ['intent', 'outcome', 'refusal', 'removal', 'event', 'checkpoint'] as const;
+
+/** One of {@link AUDIT_KINDS}. */
+export type AuditKind = (typeof AUDIT_KINDS)[number];
+
+/** What was done, or was about to be. */
+export type AuditOperation =
+  | 'open'
+  | 'run'
+  | 'create'
+  | 'start'
+  | 'exec'
+  | 'stop'
+  | 'kill'
+  | 'remove'
+  | 'pull'
+  | 'prune'
+  | 'cleanup'
+  | 'uninstall'
+  | 'deny';
+
+/** What every entry says: which operation it belongs to. */
+export interface AuditContext {
+  readonly correlationId: string;
+  readonly operation: AuditOperation;
+  readonly sessionId?: string;
+  readonly taskId?: string;
+}
+
+/** What is known about a sandbox, as far as it is known. Secrets are taken out of every text before it is written. */
+export interface AuditSandbox {
+  readonly sandboxId?: string;
+  readonly sandbox_level?: Level;
+  readonly profile?: string;
+  readonly runtime?: string | null;
+  readonly containerId?: string;
+  readonly containerName?: string;
+  readonly image?: string;
+  readonly imageDigest?: string;
+  readonly command?: readonly string[];
+  /** The names of the variables that are set; a value is never written. */
+  readonly env?: readonly string[];
+  readonly network?: string;
+  readonly limits?: Readonly<Record<string, number>>;
+  readonly mounts?: readonly { readonly target: string; readonly mode: 'ro' | 'rw' }[];
+  readonly user?: string;
+  readonly risk?: Risk;
+  readonly riskReasons?: readonly string[];
+  readonly requiredLevel?: Level;
+  /** Hash of the effective policy. */
+  readonly policyHash?: string;
+  /** Hash of what the sandbox is to be. */
+  readonly specHash?: string;
+  /** Hash of the exact request to the engine. */
+  readonly requestHash?: string;
+  readonly workspace?: string;
+}
+
+/** Written before a command is handed over: what will run, and why it may. */
+export interface AuditIntent extends AuditContext, AuditSandbox {
+  readonly kind: 'intent';
+  readonly sandbox_level: Level;
+  readonly command: readonly string[];
+  readonly policyHash: string;
+  /** Why the level is what it is: `allowed`, or the weaker level that the user’s own configuration accepted. */
+  readonly decision: string;
+}
+
+/** Written after it: what became of an intent. */
+export interface AuditOutcome extends AuditContext {
+  readonly kind: 'outcome';
+  /** The sequence number of the intent. */
+  readonly intent: number;
+  readonly exitCode: number | null;
+  readonly durationMs: number;
+  readonly oomKilled?: boolean;
+  readonly timedOut?: boolean;
+  readonly errorCode?: string;
+  readonly containerId?: string;
+}
+
+/** Something that was asked for and not done. */
+export interface AuditRefusal extends AuditContext, AuditSandbox {
+  readonly kind: 'refusal';
+  readonly errorCode: string;
+  readonly message: string;
+}
+
+/** Something of ours that was removed. */
+export interface AuditRemoval extends AuditContext {
+  readonly kind: 'removal';
+  readonly what: 'container' | 'network' | 'volume';
+  readonly id: string;
+  readonly name?: string;
+  readonly reason: RemovalReason;
+}
+
+/** Something else worth keeping: a protection that was broken, a host opened by root, a choice of the user’s. */
+export interface AuditEvent extends AuditContext {
+  readonly kind: 'event';
+  readonly event: string;
+  readonly detail?: Readonly<Record<string, string | number | boolean | null>>;
+}
+
+/** What can be written to the audit log. */
+export type AuditEntry = AuditIntent | AuditOutcome | AuditRefusal | AuditRemoval | AuditEvent;
+
+/** A place in the chain: a record, and through its hash every record before it. */
+export interface AuditHead {
+  readonly seq: number;
+  readonly hash: string;
+}
+
+/** One record as it was read. Fields that a later version adds are kept. */
+export interface AuditRecord {
+  readonly v: 1;
+  readonly seq: number;
+  readonly ts: string;
+  /** Hash of the record before; zeros for the first. */
+  readonly prev: string;
+  readonly kind: AuditKind;
+  readonly hash: string;
+  readonly correlationId?: string | undefined;
+  readonly operation?: string | undefined;
+  readonly [field: string]: unknown;
+}
+
+/**
+ * What is wrong with a record, or a line that should be one.
+ *
+ * - `unreadable`: the file is none of this log’s: a link, a directory, or not to be opened
+ * - `incomplete`: the last line does not end, and nobody is writing it
+ * - `not-json`, `not-canonical`: no record, or not written as a record is
+ * - `edited`: the content is not what the hash in it says
+ * - `missing`: records are left out before it
+ * - `out-of-order`: the record that should stand here stands further on
+ * - `inserted`: it was there before, or belongs nowhere
+ * - `broken-chain`: it does not continue the record before it: one of the two was written anew
+ * - `bad-signature`: a checkpoint that the key did not sign
+ * - `truncated`, `rewritten`: a head that was kept elsewhere is not in the chain any more
+ */
+export type AuditFault =
+  | 'unreadable'
+  | 'incomplete'
+  | 'not-json'
+  | 'not-canonical'
+  | 'edited'
+  | 'missing'
+  | 'out-of-order'
+  | 'inserted'
+  | 'broken-chain'
+  | 'bad-signature'
+  | 'truncated'
+  | 'rewritten';
+
+/** The first thing that is wrong with a log. */
+export interface AuditProblem {
+  readonly fault: AuditFault;
+  readonly file: string;
+  /** The line in the file, from 1; 0 where it is about the file as a whole. */
+  readonly line: number;
+  /** The sequence number that stands, or should stand, there. */
+  readonly seq: number;
+  /** What was found, in a sentence without its full stop. */
+  readonly detail: string;
+}
+
+/** What verifying found. */
+export interface AuditVerification {
+  /** Whether every record is what it was when it was written, as far as the log itself can show. */
+  readonly ok: boolean;
+  /** How many records are good, from the first one on. */
+  readonly records: number;
+  readonly files: number;
+  /** The last good record. Kept elsewhere, it shows whether the log is cut or written anew later. */
+  readonly head: AuditHead | null;
+  readonly checkpoints: number;
+  /** Fingerprint of the key that signed the checkpoints; null where there is no key yet. */
+  readonly key: string | null;
+  /** How many of the given heads are in the chain. */
+  readonly headsFound: number;
+  /** Whether the last line is just being written, or was by a process that is gone. */
+  readonly unfinished: boolean;
+  readonly problem: AuditProblem | null;
+}
+
+/** The audit log of this user, to be read. Works without an engine, and never waits for a writer. */
+export interface Audit {
+  /** The newest records, oldest of them first. */
+  tail(options?: { count?: number }): Promise<AuditRecord[]>;
+  /**
+   * Records as they are written, after a sequence number or from now on, until the signal.
+   *
+   * @example
+   * for await (const record of acode.audit.follow({ signal: AbortSignal.timeout(60_000) })) console.log(record.kind);
+   */
+  follow(options?: { after?: number; signal?: AbortSignal }): AsyncIterable<AuditRecord>;
+  /** The record with a sequence number, or every record with a correlation id. */
+  find(reference: string): Promise<AuditRecord[]>;
+  /**
+   * Reads the whole chain and says whether it was changed. Against somebody with the rights of the user themselves only a
+   * head that was kept elsewhere proves anything.
+   *
+   * @example
+   * const { ok, head, problem } = await acode.audit.verify();
+   * console.log(ok ? `keep ${head?.seq}:${head?.hash}` : problem?.detail);
+   */
+  verify(options?: { heads?: readonly AuditHead[]; signal?: AbortSignal }): Promise<AuditVerification>;
+  /** The lines of the log as they are, each with its newline. */
+  export(options?: { from?: number; to?: number; signal?: AbortSignal }): AsyncIterable<string>;
+}

@@ -1,0 +1,158 @@
+// Step 5 of the pipe: holds what the kernel says about a sandbox against its plan. Pure.
+//
+// The expectations are written from the plan on their own and not taken from bubblewrap’s words: a mistake in the words must
+// not be its own excuse.
+
+import type { SecurityViolation } from '../../contract/errors.ts';
+import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
+import { isWithin } from '../../workspace/within.ts';
+import type { KernelMount, KernelView } from '../kernel.ts';
+import type { HostView } from './host-view.ts';
+
+/** One difference between plan and reality. */
+export interface Difference {
+  readonly violation: SecurityViolation;
+  readonly detail: string;
+}
+
+/** What the kernel says of a sandbox: of the shell that waits, and of the process it is a child of. */
+export interface SandboxView {
+  readonly shell: KernelView;
+  /** The first process inside, by its status alone. */
+  readonly first: Pick<KernelView, 'capabilities' | 'noNewPrivileges' | 'seccompFilter' | 'uids' | 'gids'>;
+  /** Whether the user namespace is shared with us. */
+  readonly sharesUsers: boolean;
+  /** The users and groups of the host that exist inside, as the kernel lists them. */
+  readonly userMap: string;
+  readonly groupMap: string;
+  /** What the shell holds open besides its three streams. */
+  readonly descriptors: readonly string[];
+}
+
+// Devices that are nobody’s, and what belongs to terminals of the sandbox’s own.
+const DEVICES = /^\/dev(?:\/(?:null|zero|full|random|urandom|tty|pts|console|shm))?$/;
+
+/** Everything in the kernel’s account that is not as planned. */
+export function compareWithKernel(spec: SandboxSpec, host: HostView, view: SandboxView): Difference[] {
+  return [
+    ...privilegeDifferences(spec, view.shell, 'the shell'),
+    ...privilegeDifferences(spec, view.first, 'the first process'),
+    ...namespaceDifferences(spec, view),
+    ...mountDifferences(spec, host, view.shell),
+  ];
+}
+
+function privilegeDifferences(spec: SandboxSpec, process: SandboxView['first'], who: string): Difference[] {
+  const found: Difference[] = [];
+  const wrong = (detail: string): void => void found.push({ violation: 'KernelMismatch', detail });
+  for (const [set, value] of Object.entries(process.capabilities))
+    if (!/^0+$/.test(value)) wrong(`${who} has capabilities (${set} ${value})`);
+  if (!process.noNewPrivileges) wrong(`${who} may gain privileges`);
+  if (!process.seccompFilter) wrong(`no system call filter is active for ${who}`);
+  if (process.uids.some(uid => uid !== spec.user.uid))
+    wrong(`${who} runs as uid ${process.uids.join(', ')} instead of ${spec.user.uid}`);
+  if (process.gids.some(gid => gid !== spec.user.gid))
+    wrong(`${who} runs as gid ${process.gids.join(', ')} instead of ${spec.user.gid}`);
+  return found;
+}
+
+// Supplementary groups stay, since nobody but root can drop them: they open no more than files that are mounted, and inside
+// they have no number.
+function namespaceDifferences(spec: SandboxSpec, view: SandboxView): Difference[] {
+  const found: Difference[] = [];
+  const wrong = (detail: string): void => void found.push({ violation: 'KernelMismatch', detail });
+  const { sharedNamespaces, interfaces } = view.shell;
+  if (sharedNamespaces === null) wrong('its namespaces cannot be read');
+  else if (sharedNamespaces.length > 0) wrong(`it shares namespaces with the host: ${sharedNamespaces.join(', ')}`);
+  if (view.sharesUsers) wrong('it shares the user namespace with the host');
+  if (!mapsOnly(view.userMap, spec.user.uid)) wrong(`other users of the host exist inside: ${view.userMap.trim()}`);
+  if (!mapsOnly(view.groupMap, spec.user.gid)) wrong(`other groups of the host exist inside: ${view.groupMap.trim()}`);
+  // What this process was started with and would pass on is replaced by the device that is nothing.
+  const open = view.descriptors.filter(path => path !== '/dev/null');
+  if (open.length > 0) wrong(`it holds open what is not its own: ${open.join(', ')}`);
+  if (interfaces === null) wrong('its network cannot be read');
+  else if (interfaces.length > 0) wrong(`it has the network interfaces ${interfaces.join(', ')}`);
+  return found;
+}
+
+function mapsOnly(map: string, id: number): boolean {
+  return map.trim().split(/\s+/).join(' ') === `${id} ${id} 1`;
+}
+
+function mountDifferences(spec: SandboxSpec, host: HostView, view: KernelView): Difference[] {
+  const differences = spec.mounts.flatMap(mount => [
+    ...plannedMountDifferences(mount, view),
+    ...coveredDifferences(mount, spec, view),
+  ]);
+  differences.push(...spec.tmpfs.flatMap(tmpfs => tmpfsDifferences(tmpfs, last(view.mounts, tmpfs.target))));
+  differences.push(...view.mounts.flatMap(mount => strangerDifferences(mount, spec, host)));
+  for (const target of ['/', '/dev'])
+    if (!last(view.mounts, target)?.options.includes('ro')) differences.push(mounted(`${target} is writable`));
+  for (const { path } of host.masked) if (!last(view.mounts, path)) differences.push(mounted(`${path} is not masked`));
+  return differences;
+}
+
+// What was not planned: the system’s own parts are there read-only, and below /proc nothing but the covers.
+function strangerDifferences(mount: KernelMount, spec: SandboxSpec, host: HostView): Difference[] {
+  const { target, options } = mount;
+  const expected = [...spec.mounts, ...spec.tmpfs, ...host.masked.map(({ path }) => ({ target: path }))];
+  if (expected.some(planned => planned.target === target)) return [];
+  if (isOwn(mount)) return [];
+  const shown = host.system.some(({ kind, path }) => kind !== 'link' && isWithin(target, path));
+  if (shown) return options.includes('ro') ? [] : [mounted(`${target} is writable`)];
+  const around = spec.mounts.find(planned => isWithin(target, planned.target));
+  const why = around
+    ? `is a mount of its own below ${around.source}, which this level cannot leave out`
+    : 'is mounted and was not asked for';
+  return [mounted(`${target} ${why}`)];
+}
+
+// What every sandbox has of its own.
+function isOwn({ target, type }: KernelMount): boolean {
+  return (target === '/' && type === 'tmpfs') || (target === '/proc' && type === 'proc') || DEVICES.test(target);
+}
+
+function tmpfsDifferences({ target, bytes }: TmpfsSpec, found: KernelMount | undefined): Difference[] {
+  if (found?.type !== 'tmpfs') return [mounted(`${target} is not a file system in memory`)];
+  const differences: Difference[] = [];
+  if (!['nosuid', 'nodev'].every(option => found.options.includes(option)))
+    differences.push(mounted(`${target} allows setuid programs or devices`));
+  // The kernel counts in pages and reports in KiB.
+  const size = `size=${Math.ceil(bytes / 4096) * 4}k`;
+  if (!found.superOptions.includes(size)) differences.push(mounted(`${target} is not limited to ${size}`));
+  return differences;
+}
+
+function plannedMountDifferences(mount: MountSpec, view: KernelView): Difference[] {
+  const found = last(view.mounts, mount.target);
+  if (!found) return [mounted(`${mount.target} is not mounted`)];
+  const differences: Difference[] = [];
+  const identity = view.identities.get(mount.target);
+  if (identity?.device !== mount.identity.device || identity.inode !== mount.identity.inode)
+    differences.push(mounted(`${mount.target} is not what was checked, but ${found.root}`));
+  if (found.options.includes('ro') !== mount.readOnly)
+    differences.push(mounted(`${mount.target} is ${mount.readOnly ? 'writable' : 'read-only'}`));
+  if (!['nosuid', 'nodev'].every(option => found.options.includes(option)))
+    differences.push(mounted(`${mount.target} allows setuid programs or devices`));
+  if (found.shared) differences.push(mounted(`mounts of the host would appear below ${mount.target}`));
+  return differences;
+}
+
+// A mount that lies over another counts only if it was made on that one: made before it, it is covered and protects nothing,
+// although the table still shows it.
+function coveredDifferences({ target }: MountSpec, spec: SandboxSpec, view: KernelView): Difference[] {
+  const around = spec.mounts.filter(other => other.target !== target && isWithin(target, other.target));
+  const innermost = around.sort((one, other) => other.target.length - one.target.length)[0];
+  if (!innermost) return [];
+  const below = last(view.mounts, innermost.target);
+  const found = last(view.mounts, target);
+  return found && found.parent !== below?.id ? [mounted(`${target} is covered by another mount`)] : [];
+}
+
+function last(mounts: readonly KernelMount[], target: string): KernelMount | undefined {
+  return mounts.findLast(mount => mount.target === target);
+}
+
+function mounted(detail: string): Difference {
+  return { violation: 'MountMismatch', detail };
+}

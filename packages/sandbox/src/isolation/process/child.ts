@@ -1,0 +1,182 @@
+// A program of this host that a level starts: by its absolute path, with words and never a line for a shell.
+
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync } from 'node:fs';
+import { constants } from 'node:os';
+import { Readable, Writable } from 'node:stream';
+import { inheritedDescriptors } from './inherited.ts';
+
+/** How a program is started. */
+export interface ChildOptions {
+  /** Absolute, and outside every workspace: a name would be looked for in directories that others may write. */
+  readonly program: string;
+  readonly argv: readonly string[];
+  /** Everything the program gets; nothing of our own environment is passed on. */
+  readonly environment: Readonly<Record<string, string>>;
+  readonly cwd: string;
+  /** Where its further descriptors begin; 3 unless told otherwise. */
+  readonly first?: number;
+  /** How many descriptors from there on it may write to. */
+  readonly outputs?: number;
+  /** What it reads from the descriptors after those, each to its end. */
+  readonly inputs?: readonly (Uint8Array | string)[];
+}
+
+/** How a program ended. */
+export interface ChildExit {
+  /** As a shell gives it: 128 and the signal’s number, where it was ended by one. */
+  readonly exitCode: number;
+}
+
+const FIRST_EXTRA = 3;
+const BY_SIGNAL = 128;
+
+/** A program that was started, with its streams. */
+export class Child {
+  readonly pid: number;
+  readonly stdout: Readable;
+  readonly stderr: Readable;
+  /** Settles when the program itself has ended, whoever still holds its streams. */
+  readonly exit: Promise<ChildExit>;
+  readonly #process: ChildProcess;
+  readonly #stdin: Writable;
+  readonly #outputs: readonly Readable[];
+  #ended = false;
+
+  private constructor(child: ChildProcess, outputs: readonly Readable[]) {
+    this.#process = child;
+    this.pid = child.pid ?? 0;
+    this.stdout = readable(child.stdout);
+    this.stderr = readable(child.stderr);
+    this.#stdin = writable(child.stdin);
+    this.#outputs = outputs;
+    this.exit = new Promise(resolve => {
+      child.once('exit', (code, signal) => {
+        this.#ended = true;
+        resolve({ exitCode: code ?? BY_SIGNAL + (signal === null ? 0 : constants.signals[signal]) });
+      });
+    });
+    // Node throws away what nobody has read when a program ends; with somebody who listens it waits for a reader.
+    for (const stream of [this.stdout, this.stderr]) stream.on('readable', () => undefined);
+    // A program that ends without reading its input is no error; that it ended is seen in its exit.
+    this.#stdin.on('error', () => undefined);
+    for (const stream of [this.stdout, this.stderr, ...outputs]) stream.on('error', () => undefined);
+  }
+
+  /** Starts a program in a session and process group of its own; rejects where it cannot be started. */
+  static async start(options: ChildOptions): Promise<Child> {
+    const { first = FIRST_EXTRA, outputs = 0, inputs = [] } = options;
+    const nothing = openSync('/dev/null', 'r');
+    const child = spawnWith(options, { first, last: first + outputs + inputs.length, nothing });
+    closeSync(nothing);
+    // Rejects where the program cannot be started; there may be no streams then.
+    await once(child, 'spawn');
+    // From here on an error is of a signal that could not be sent, and whoever sent it sees that.
+    child.on('error', () => undefined);
+    const streams = child.stdio.slice(first);
+    inputs.forEach((content, index) => feed(writable(streams[outputs + index]), content));
+    return new Child(child, streams.slice(0, outputs).map(readable));
+  }
+
+  /** Whether the program itself has ended. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** What the program writes to one of its further descriptors. */
+  output(index: number): Readable {
+    return this.#outputs[index] ?? Readable.from([]);
+  }
+
+  /** Resolves when the bytes are with the operating system, so awaiting each write is back-pressure. */
+  write(data: Uint8Array | string): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const closed = (): void => resolve();
+      this.#stdin.once('close', closed);
+      this.#stdin.write(data, error => {
+        this.#stdin.off('close', closed);
+        if (error && !hasNoReader(error)) reject(error);
+        else resolve();
+      });
+    });
+  }
+
+  /** Ends the program’s standard input; its output goes on. */
+  closeStdin(): Promise<void> {
+    return new Promise(resolve => {
+      if (this.#stdin.destroyed) {
+        resolve();
+        return;
+      }
+      this.#stdin.once('close', () => resolve());
+      this.#stdin.end(() => resolve());
+    });
+  }
+
+  /** Sends the program itself a signal; safe at any time, since it is ours to bury and its number is not used again before. */
+  kill(signal: NodeJS.Signals): void {
+    this.#process.kill(signal);
+  }
+
+  /** Lets go of the streams: a process that outlived the program may hold their other ends for ever. */
+  release(): void {
+    for (const stream of [this.#stdin, this.stdout, this.stderr, ...this.#outputs]) stream.destroy();
+  }
+}
+
+interface Spawning {
+  /** The first of the further descriptors that are pipes to us, and the one after the last. */
+  readonly first: number;
+  readonly last: number;
+  /** What stands in place of every other one that would be passed on. */
+  readonly nothing: number;
+}
+
+function spawnWith(
+  { program, argv, environment, cwd }: ChildOptions,
+  { first, last, nothing }: Spawning,
+): ChildProcess {
+  const isPipe = (descriptor: number): boolean => descriptor < FIRST_EXTRA || descriptor >= first;
+  const stdio: ('pipe' | 'ignore' | number)[] = Array.from({ length: last }, (_, descriptor) =>
+    isPipe(descriptor) ? 'pipe' : 'ignore',
+  );
+  for (const descriptor of inheritedDescriptors(FIRST_EXTRA)) {
+    if (descriptor >= first && descriptor < last) continue;
+    while (stdio.length < descriptor) stdio.push('ignore');
+    stdio[descriptor] = nothing;
+  }
+  return spawn(program, [...argv], { detached: true, shell: false, cwd, env: { ...environment }, stdio });
+}
+
+/** A signal by its name; null where this system has none of that name. */
+export function signalNamed(name: string): NodeJS.Signals | null {
+  const full = name.startsWith('SIG') ? name : `SIG${name}`;
+  return isSignal(full) ? full : null;
+}
+
+function isSignal(name: string): name is NodeJS.Signals {
+  return Object.hasOwn(constants.signals, name);
+}
+
+function hasNoReader(error: Error): boolean {
+  return (
+    'code' in error &&
+    ['EPIPE', 'ECONNRESET', 'ERR_STREAM_DESTROYED', 'ERR_STREAM_WRITE_AFTER_END'].includes(String(error.code))
+  );
+}
+
+// A program that stops before it has read everything says why in its own way.
+function feed(stream: Writable, data: Uint8Array | string): void {
+  stream.on('error', () => undefined);
+  stream.end(data);
+}
+
+function readable(stream: Readable | Writable | null | undefined): Readable {
+  return stream instanceof Readable ? stream : Readable.from([]);
+}
+
+function writable(stream: Readable | Writable | null | undefined): Writable {
+  return stream instanceof Writable ? stream : new Writable({ write: (_chunk, _encoding, done) => done() });
+}

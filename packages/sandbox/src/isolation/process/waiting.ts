@@ -1,0 +1,61 @@
+// A sandbox of processes that were started and wait: verified, then given its one command, or ended unused.
+
+import { AcodeError } from '../../contract/errors.ts';
+import type { SandboxSpec } from '../../contract/spec.ts';
+import type { CommandIo, Execution, WaitingSandbox } from '../backend.ts';
+import { handoverLine } from '../handover/script.ts';
+import type { Handover } from '../handover/script.ts';
+import { ProcessExecution } from './execution.ts';
+import type { SandboxProcesses } from './execution.ts';
+
+/** What a waiting sandbox is made of. */
+export interface WaitingParts {
+  readonly spec: SandboxSpec;
+  readonly processes: SandboxProcesses;
+  /** Compares it with its plan; throws at the first difference. */
+  readonly verify: (signal: AbortSignal) => Promise<void>;
+  /** The hand-over in the words of this level, such as its own paths. */
+  readonly translate?: (handover: Handover) => Promise<Handover>;
+  /** Ends what is left of it and takes away what it used. */
+  readonly remove: () => Promise<void>;
+}
+
+/** Processes that wait for their command. */
+export class WaitingProcesses implements WaitingSandbox {
+  readonly id: string;
+  readonly specHash: string;
+  readonly ports = [];
+  readonly #parts: WaitingParts;
+  #used = false;
+  #removed: Promise<void> | null = null;
+
+  constructor(parts: WaitingParts) {
+    this.id = parts.spec.identity.name;
+    this.specHash = parts.spec.hash;
+    this.#parts = parts;
+  }
+
+  async verify(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    const { processes, spec, verify } = this.#parts;
+    if (!processes.child.ended) await verify(signal);
+    if (!processes.child.ended) return;
+    const { exitCode } = await processes.child.exit;
+    const reason = `its first process ended at once with status ${exitCode}`;
+    throw new AcodeError('ACODE-SBX-006', { name: spec.identity.name, reason });
+  }
+
+  async execute(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<Execution> {
+    if (this.#used) throw new AcodeError('ACODE-SBX-019', { operation: 'execute' });
+    this.#used = true;
+    const own = (await this.#parts.translate?.(handover)) ?? handover;
+    signal.throwIfAborted();
+    return new ProcessExecution(this.#parts.processes, { nonce: own.nonce, line: handoverLine(own) }, io, signal);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#used = true;
+    this.#removed ??= this.#parts.remove();
+    return this.#removed;
+  }
+}

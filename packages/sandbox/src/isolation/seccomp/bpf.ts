@@ -1,0 +1,127 @@
+// The system call filter as the kernel wants it: a classic BPF program, made from groups.ts and conditions.ts.
+//
+// For levels that hand the filter to the kernel themselves. The engine’s JSON and this come from one source, and say the same.
+
+import { Assembler, assemble } from './assembler.ts';
+import type { Label } from './assembler.ts';
+import { CONDITIONALS } from './conditions.ts';
+import type { Test } from './conditions.ts';
+import { GROUPS, UNIMPLEMENTED } from './groups.ts';
+import { SYSTEM_CALLS } from './numbers.ts';
+import type { Architecture } from './profile.ts';
+
+// linux/audit.h: the machine, 64 bits, little endian.
+const AUDIT_NAMES: Readonly<Record<Architecture, number>> = { x86_64: 0xc000_003e, aarch64: 0xc000_00b7 };
+
+// linux/seccomp.h.
+const KILL_PROCESS = 0x8000_0000;
+const ALLOW = 0x7fff_0000;
+const ERRNO = 0x0005_0000;
+const EPERM = 1;
+const ENOSYS = 38;
+
+// struct seccomp_data: the number, the architecture, the instruction’s address, and six arguments of 64 bits each.
+const NUMBER_OFFSET = 0;
+const ARCHITECTURE_OFFSET = 4;
+const ARGUMENTS_OFFSET = 16;
+
+// The calls of x32 come under the name of x86_64, with this bit in their number.
+const X32_BIT = 0x4000_0000;
+// What a tracer sets to have a call left out; not a call of x32.
+const LEFT_OUT = 0xffff_ffff;
+
+const ALL_BITS = 0xffff_ffff;
+
+/** The filter for an architecture, as the bytes of an array of `struct sock_filter`. */
+export function seccompProgram(architecture: Architecture): Buffer {
+  const code = new Assembler();
+  // Written from the end: every jump of a filter goes forward, so what it leads to is known by then.
+  const kill = code.answer(KILL_PROCESS);
+  const allow = code.answer(ALLOW);
+  const missing = code.answer(ERRNO | ENOSYS);
+  const deny = code.answer(ERRNO | EPERM);
+  const verdicts = verdictsOf(architecture, { allow, missing, conditional: tests => anyOf(code, tests, allow, deny) });
+  search(code, rangesOf(verdicts, deny));
+  if (architecture === 'x86_64') refuseX32(code, { kill, deny });
+  code.load(NUMBER_OFFSET);
+  code.branch('equal', AUDIT_NAMES[architecture], code.here, kill);
+  code.load(ARCHITECTURE_OFFSET);
+  return assemble(code);
+}
+
+/** A filter that lets everything through, for controls of the doctor’s that lack this protection and no other. */
+export function openProgram(): Buffer {
+  const code = new Assembler();
+  code.answer(ALLOW);
+  return assemble(code);
+}
+
+function refuseX32(code: Assembler, { kill, deny }: { kill: Label; deny: Label }): void {
+  const ordinary = code.here;
+  const leftOut = code.branch('equal', LEFT_OUT, deny, kill);
+  code.branch('atLeast', X32_BIT, leftOut, ordinary);
+}
+
+interface Answers {
+  readonly allow: Label;
+  readonly missing: Label;
+  readonly conditional: (alternatives: readonly (readonly Test[])[]) => Label;
+}
+
+// What becomes of each number. A name without a number is one that this architecture never had.
+function verdictsOf(architecture: Architecture, { allow, missing, conditional }: Answers): Map<number, Label> {
+  const old = architecture === 'x86_64';
+  const verdicts = new Map<number, Label>();
+  const set = (names: readonly string[], label: Label): void => {
+    for (const name of names) {
+      const number = SYSTEM_CALLS[architecture].get(name);
+      if (number !== undefined) verdicts.set(number, label);
+    }
+  };
+  set(UNIMPLEMENTED, missing);
+  for (const { calls, alternatives, x86_64 } of CONDITIONALS) if (old || !x86_64) set(calls, conditional(alternatives));
+  for (const { calls, x86_64 = [] } of GROUPS) set(old ? [...calls, ...x86_64] : calls, allow);
+  return verdicts;
+}
+
+// Allows where every test of at least one alternative holds. Only the lower half of an argument is looked at, as in
+// conditions.ts, and that is all the kernel looks at too.
+function anyOf(code: Assembler, alternatives: readonly (readonly Test[])[], allow: Label, deny: Label): Label {
+  let otherwise = deny;
+  for (const tests of [...alternatives].reverse()) {
+    let next = allow;
+    for (const { argument, mask, value } of [...tests].reverse()) {
+      next = code.branch('equal', value, next, otherwise);
+      if (mask !== ALL_BITS) next = code.mask(mask);
+      next = code.load(ARGUMENTS_OFFSET + 8 * argument);
+    }
+    otherwise = next;
+  }
+  return otherwise;
+}
+
+interface Range {
+  readonly from: number;
+  readonly answer: Label;
+}
+
+// Neighbours with the same answer are one range; what is between and behind them is denied.
+function rangesOf(verdicts: ReadonlyMap<number, Label>, deny: Label): Range[] {
+  const ranges: Range[] = [{ from: 0, answer: deny }];
+  const highest = Math.max(...verdicts.keys());
+  for (let number = 0; number <= highest + 1; number++) {
+    const answer = verdicts.get(number) ?? deny;
+    if (ranges.at(-1)?.answer !== answer) ranges.push({ from: number, answer });
+  }
+  return ranges[1]?.from === 0 ? ranges.slice(1) : ranges;
+}
+
+// A tree over the ranges: about eight comparisons for any call.
+function search(code: Assembler, ranges: readonly Range[]): Label {
+  const [first] = ranges;
+  if (!first || ranges.length === 1) return first ? first.answer : code.here;
+  const middle = Math.ceil(ranges.length / 2);
+  const above = search(code, ranges.slice(middle));
+  const below = search(code, ranges.slice(0, middle));
+  return code.branch('atLeast', ranges[middle]?.from ?? 0, above, below);
+}

@@ -1,0 +1,97 @@
+// Step 2 of the pipe, the doing part: asks only the backends that could serve, and takes the level or refuses. Never a
+// weaker level than the policy requires, and never one because the engine was slow, busy or broken.
+
+import { AcodeError } from './contract/errors.ts';
+import { isAtLeast, usesEngine } from './contract/levels.ts';
+import type { Level } from './contract/levels.ts';
+import type { EffectivePolicy } from './contract/policy.ts';
+import type { Host } from './host.ts';
+import type { Backend, Capability } from './isolation/backend.ts';
+import { setBy } from './policy/layers.ts';
+import { decideRuntime } from './policy/runtime.ts';
+
+/** Where a run takes place. */
+export interface Chosen {
+  readonly backend: Backend;
+  readonly capability: Capability;
+  readonly level: Level;
+  /** The engine’s runtime; null for its default, and where there is no engine. */
+  readonly runtime: string | null;
+  /** What its caller should know about the choice. */
+  readonly notes: readonly string[];
+}
+
+type Asked = Pick<EffectivePolicy, 'level' | 'runtime' | 'required' | 'fallback' | 'risk' | 'riskReasons' | 'mode'>;
+
+/** Chooses level and backend for a run. */
+export async function chooseLevel(host: Host, policy: Asked): Promise<Chosen> {
+  const asked = policy.level.value;
+  if (asked !== 'auto' && !isAtLeast(asked, policy.required.value)) throw tooWeak(asked, policy);
+  if (asked !== 'auto' && !usesEngine(asked)) return locally(host, asked, policy, []);
+  try {
+    const backend = await host.engine();
+    const capability = await host.capability();
+    return { backend, capability, ...decideRuntime(policy, capability), notes: [] };
+  } catch (error) {
+    const stand = asked === 'auto' ? await standIn(host, policy, error) : null;
+    if (stand) return stand;
+    throw await withNeed(host, policy, error);
+  }
+}
+
+// Only where the user’s own file says so, and only where there is no engine at all: one that does not answer may be back
+// in a moment, and then a weaker level would have been chosen by accident.
+async function standIn(host: Host, policy: Asked, error: unknown): Promise<Chosen | null> {
+  const { fallback, required, mode } = policy;
+  if (!(error instanceof AcodeError && error.is('ACODE-SBX-008')) || error.context.absent !== true) return null;
+  if (fallback.value !== 'warn' || mode.value === 'airgapped' || !isAtLeast('bubblewrap', required.value)) return null;
+  if (!(await host.localCapability('bubblewrap'))?.available) return null;
+  const note = `There is no engine, so this runs in bubblewrap, which is weaker: ${setBy(fallback)} allows it.`;
+  return locally(host, 'bubblewrap', policy, [note]);
+}
+
+async function locally(host: Host, level: Level, policy: Asked, notes: readonly string[]): Promise<Chosen> {
+  const capability = await host.localCapability(level);
+  const backend = await host.backend(level);
+  if (!backend || !capability?.available) {
+    throw new AcodeError('ACODE-SBX-012', {
+      required: `${level} (${setBy(policy.level)})`,
+      available: await availableHere(host, level),
+      ...(capability?.reason === undefined ? {} : { remedy: capability.reason }),
+    });
+  }
+  return { backend, capability, level, runtime: null, notes };
+}
+
+function tooWeak(asked: Level, policy: Asked): AcodeError {
+  const { required, risk, riskReasons } = policy;
+  const why = riskReasons.length > 0 ? `; ${riskReasons.join('; ')}` : '';
+  return new AcodeError('ACODE-SBX-012', {
+    required: `${required.value} (risk ${risk.value}, ${setBy(required)}${why})`,
+    available: `${asked}, as ${setBy(policy.level)} says, is`,
+    remedy: weakerRemedy(policy),
+  });
+}
+
+function weakerRemedy({ risk }: Asked): string {
+  return risk.value === 'critical'
+    ? 'Critical commands always need docker or stronger: leave the level out.'
+    : `Leave the level out, or allow less for such commands in your own configuration file with sandbox.require_for; docs/levels.md says what that gives up.`;
+}
+
+// An engine that is missing is said together with what was needed, so that nobody looks for a level that would not do.
+async function withNeed(host: Host, { required, risk }: Asked, error: unknown): Promise<unknown> {
+  if (!(error instanceof AcodeError && error.is('ACODE-SBX-008'))) return error;
+  const available = await availableHere(host, 'none');
+  return new AcodeError(
+    'ACODE-SBX-008',
+    { ...error.context, required: `${required.value} (risk ${risk.value}, ${setBy(required)})`, available },
+    { cause: error.cause },
+  );
+}
+
+async function availableHere(host: Host, except: Level): Promise<string> {
+  const found = (await host.localCapabilities()).filter(({ available, level }) => available && level !== except);
+  const real = found.filter(({ level }) => level === 'bubblewrap').map(({ level }) => level);
+  return real.length > 0 ? real.join(', ') : 'none';
+}

@@ -1,0 +1,126 @@
+// Steps 1 to 3 of the pipe: what a command may do, at which level, and the plan of its sandbox.
+
+import { realpath } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import type { Command, RunRequest } from './contract/command.ts';
+import { AcodeError } from './contract/errors.ts';
+import type { Explanation } from './contract/host.ts';
+import { isAtLeast, usesEngine } from './contract/levels.ts';
+import type { Level } from './contract/levels.ts';
+import type { EffectivePolicy } from './contract/policy.ts';
+import type { ImageFacts, SandboxSpec } from './contract/spec.ts';
+import type { Host } from './host.ts';
+import { WORKSPACE_TARGET, planSandbox } from './isolation/plan.ts';
+import { chooseLevel } from './level.ts';
+import type { Chosen } from './level.ts';
+import { decideImage } from './policy/images.ts';
+import { resolvePolicy } from './policy/resolve.ts';
+import { layersFor, workspaceOf } from './repository.ts';
+import { checkRequest } from './request-check.ts';
+import type { Planned } from './running.ts';
+import { validateWorkspace } from './workspace/locate.ts';
+import { planMounts } from './workspace/mounts.ts';
+
+/** What a plan is made for. */
+interface PlanFor {
+  readonly correlationId: string;
+  /** Whether it is only to be shown. */
+  readonly preview: boolean;
+}
+
+/** Plans a run. */
+export async function plan(
+  host: Host,
+  { command, request }: { readonly command: Command; readonly request: RunRequest },
+  of: PlanFor,
+  signal: AbortSignal,
+): Promise<Planned> {
+  const found = await workspaceOf(host);
+  const layers = await layersFor(host, await realpath(found).catch(() => found));
+  const task = { command, risk: request.risk };
+  const about = { caller: host.caller, cpus: availableParallelism(), task };
+  const first = resolvePolicy(request.policy ?? {}, layers, about);
+  const chosen = await chooseLevel(host, first);
+  const { level, runtime, capability } = chosen;
+  const around = { environment: process.env, ...(await engineSocketOf(host, level)) };
+  const workspace = await validateWorkspace(found, host.directories, around);
+  // The engine may have other CPUs than this process sees, and refuses more than it has.
+  const { cpus } = capability;
+  const resolved = cpus === about.cpus ? first : resolvePolicy(request.policy ?? {}, layers, { ...about, cpus });
+  const policy = { ...resolved, runtime: { ...resolved.runtime, value: runtime } };
+  const image = await imageFor(chosen, policy, signal);
+  const identify = (specHash: string) =>
+    host.session.identify({
+      task: request.taskId,
+      session: request.sessionId,
+      profile: policy.profile.value,
+      level,
+      specHash,
+      ...of,
+    });
+  const { mounts, notes } = await planMounts({
+    workspace,
+    target: WORKSPACE_TARGET,
+    readOnly: policy.workspace.value === 'readonly',
+    additional: policy.mounts.value,
+    hostRoots: policy.hostRoots.value,
+    uid: host.uid,
+  });
+  const spec = planSandbox(policy, { level, image, mounts }, identify);
+  return { policy, spec, backend: chosen.backend, notes: [...chosen.backend.notes, ...chosen.notes, ...notes] };
+}
+
+// An engine’s socket is never given to a sandbox. Without an engine the known places of sockets are refused all the same.
+async function engineSocketOf(host: Host, level: Level): Promise<{ engineSocket?: string }> {
+  return usesEngine(level) ? { engineSocket: (await host.engine()).socket } : {};
+}
+
+async function imageFor({ backend, level }: Chosen, policy: EffectivePolicy, signal: AbortSignal): Promise<ImageFacts> {
+  if (!usesEngine(level) && policy.image.layer === 'request') {
+    throw new AcodeError('ACODE-SBX-016', {
+      what: `policy.image at level ${level}`,
+      instead: 'Leave it out: this level has no images and runs the programs of this host.',
+    });
+  }
+  const image = await backend.resolveImage(policy, signal);
+  if (usesEngine(level)) decideImage(policy.image.value, image, policy.imageTrust);
+  return image;
+}
+
+/** What a command would come to. */
+export async function explain(
+  host: Host,
+  command: Command,
+  request: RunRequest,
+  signal: AbortSignal,
+): Promise<Explanation> {
+  checkRequest(command, request);
+  const of = { correlationId: '', preview: true };
+  const { policy, spec, notes, backend } = await plan(host, { command, request }, of, signal);
+  return {
+    command,
+    policy,
+    level: spec.level,
+    spec,
+    engineRequest: backend.describe(spec),
+    notes: [...notes, ...notesOn(policy, spec)],
+  };
+}
+
+const COMPARED =
+  'Before the command is handed over, engine and kernel are compared with this plan; any difference removes the sandbox.';
+const OWN_KERNEL =
+  'The runtime has a kernel of its own: it does not apply the system call filter, and is proven to be what its name says before the first sandbox of it is used.';
+const NOT_SEEN =
+  'Where the kernel’s view cannot be read (an engine in a virtual machine), the engine’s account alone is compared.';
+
+function notesOn(policy: EffectivePolicy, spec: SandboxSpec): string[] {
+  const { removed } = spec.image;
+  return [
+    ...policy.warnings,
+    ...(removed.length > 0 ? [`Removed from the image’s environment: ${removed.join(', ')}.`] : []),
+    ...(usesEngine(spec.level) ? [COMPARED] : []),
+    ...(isAtLeast(spec.level, 'gvisor') ? [OWN_KERNEL] : []),
+    ...(usesEngine(spec.level) ? [NOT_SEEN] : []),
+  ];
+}

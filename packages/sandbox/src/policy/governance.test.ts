@@ -1,0 +1,116 @@
+// Risk × configuration: the least isolation a command gets.
+
+import { describe, expect, it } from 'vitest';
+import { checkConfig } from '../config/check.ts';
+import type { ConfigInput } from '../config/schema.ts';
+import { LEVELS, RISKS, isAtLeast } from '../contract/levels.ts';
+import type { Level, Risk } from '../contract/levels.ts';
+import { govern } from './governance.ts';
+import { NO_LAYERS } from './layers.ts';
+import type { Layers } from './layers.ts';
+
+type Sandbox = NonNullable<ConfigInput['sandbox']>;
+
+function layers(user: Sandbox, further: Partial<Layers> = {}): Layers {
+  return { ...NO_LAYERS, user: checkConfig({ sandbox: user }, 'config.yml'), ...further };
+}
+
+const required = (risk: Risk, of: Layers): Level => govern({ command: ['true'], risk }, of).required.value;
+const all = (of: Layers): Level[] => RISKS.map(risk => required(risk, of));
+
+describe('what each risk requires', () => {
+  it.each<[string, Sandbox, Level[]]>([
+    ['nothing was configured', {}, ['docker', 'docker', 'docker', 'docker']],
+    ['level: docker', { level: 'docker' }, ['docker', 'docker', 'docker', 'docker']],
+    ['level: bubblewrap', { level: 'bubblewrap' }, ['bubblewrap', 'bubblewrap', 'docker', 'docker']],
+    ['level: ulimit', { level: 'ulimit' }, ['ulimit', 'ulimit', 'docker', 'docker']],
+    ['level: none', { level: 'none' }, ['none', 'none', 'docker', 'docker']],
+    ['fallback: warn', { fallback: 'warn' }, ['bubblewrap', 'bubblewrap', 'docker', 'docker']],
+    ['require_for: [critical]', { require_for: ['critical'] }, ['none', 'none', 'ulimit', 'docker']],
+    ['the seed’s own list', { require_for: ['high', 'critical'] }, ['none', 'none', 'docker', 'docker']],
+    ['every risk', { require_for: [...RISKS], level: 'none' }, ['docker', 'docker', 'docker', 'docker']],
+    ['only medium', { require_for: ['medium', 'critical'] }, ['none', 'docker', 'ulimit', 'docker']],
+  ])('%s', (_, user, expected) => {
+    expect(all(layers(user))).toEqual(expected);
+  });
+
+  it('never lets anybody take docker from critical', () => {
+    expect(() => checkConfig({ sandbox: { require_for: ['high'] } }, 'config.yml')).toThrow(
+      expect.objectContaining({ code: 'ACODE-SBX-013' }),
+    );
+    for (const level of LEVELS)
+      expect(
+        isAtLeast(required('critical', layers({ level, fallback: 'warn', require_for: ['critical'] })), 'docker'),
+      ).toBe(true);
+  });
+
+  it('lets a repository and the machine only add', () => {
+    const of = layers({ require_for: ['critical'] });
+    const where = (): string => 'somewhere';
+    const repository = {
+      ...of.user,
+      where,
+      root: '/p',
+      trusted: false,
+      config: { sandbox: { require_for: ['medium', 'critical'] } },
+    };
+    expect(all({ ...of, repository: repository as unknown as Layers['repository'] })).toEqual([
+      'none',
+      'docker',
+      'ulimit',
+      'docker',
+    ]);
+    const machine = {
+      ...of.user,
+      where,
+      config: { sandbox: { require_for: ['low', 'critical'], level: 'bubblewrap' } },
+    };
+    expect(all({ ...of, machine: machine as unknown as Layers['machine'] })).toEqual([
+      'docker',
+      'bubblewrap',
+      'bubblewrap',
+      'docker',
+    ]);
+  });
+
+  it('says who requires it', () => {
+    expect(govern({ command: ['true'], risk: 'high' }, layers({})).required).toEqual({
+      value: 'docker',
+      layer: 'built-in',
+      where: 'default',
+    });
+    expect(govern({ command: ['true'], risk: 'low' }, layers({ level: 'none' })).required).toMatchObject({
+      layer: 'user',
+    });
+  });
+});
+
+describe('levels', () => {
+  it('are known by name, and another one is an error', () => {
+    for (const level of [...LEVELS, 'auto'] as const)
+      expect(() => checkConfig({ sandbox: { level } }, 'c')).not.toThrow();
+    for (const level of ['dockr', 'DOCKER', '', 3, null])
+      expect(() => checkConfig({ sandbox: { level: level as Level } }, 'c')).toThrow(
+        expect.objectContaining({ code: 'ACODE-SBX-013' }),
+      );
+  });
+});
+
+describe('risk', () => {
+  it('is what the caller gave', () => {
+    expect(govern({ command: ['true'], risk: 'medium' }, NO_LAYERS).risk).toEqual({
+      value: 'medium',
+      layer: 'request',
+      where: 'risk',
+    });
+  });
+
+  it('is raised by rules of every layer, and says so', () => {
+    const of = layers({ risk_rules: [{ match: 'make deploy*', risk: 'critical' }] });
+    expect(govern({ command: 'make deploy', risk: 'low' }, of)).toMatchObject({
+      risk: { value: 'critical', where: 'rules' },
+      riskReasons: ['critical: matches "make deploy*"'],
+      required: { value: 'docker' },
+    });
+  });
+});

@@ -1,0 +1,136 @@
+// Step 9 of the pipe, the part that must not fail: what will run is written down before it is handed over, and what became of it after.
+
+import { createHash } from 'node:crypto';
+import type { AuditHead, AuditIntent, AuditOutcome } from './contract/audit.ts';
+import type { Command, RunRequest } from './contract/command.ts';
+import { AcodeError } from './contract/errors.ts';
+import { isAtLeast, usesEngine } from './contract/levels.ts';
+import type { RunResult } from './contract/result.ts';
+import type { Host } from './host.ts';
+import { setBy } from './policy/layers.ts';
+import type { Planned } from './running.ts';
+import type { Operation } from './telemetry/operation.ts';
+
+/** One run, as its records name it. */
+export interface Recorded {
+  readonly host: Host;
+  readonly operation: Operation;
+  readonly command: Command;
+  readonly request: RunRequest;
+}
+
+/** Writes down what is about to run. Without this record nothing is handed over. */
+export async function recordIntent(run: Recorded, planned: Planned, signal: AbortSignal): Promise<AuditHead> {
+  return run.host.audit.append(intentOf(run, planned), signal);
+}
+
+/** Writes down what became of it, off the caller’s path: the command has run by then, whatever can be written. */
+export function recordOutcome(
+  run: Recorded,
+  intent: AuditHead,
+  ended: { readonly result?: RunResult | undefined; readonly error?: unknown; readonly durationMs: number },
+): void {
+  const { result, error, durationMs } = ended;
+  const entry: AuditOutcome = {
+    ...contextOf(run),
+    kind: 'outcome',
+    operation: 'run',
+    intent: intent.seq,
+    exitCode: result?.exitCode ?? null,
+    durationMs: Math.round(durationMs),
+    ...(result ? { oomKilled: result.oomKilled, timedOut: result.timedOut } : {}),
+    ...(result?.containerId === undefined ? {} : { containerId: result.containerId }),
+    ...(error === undefined ? {} : { errorCode: codeOf(error) }),
+  };
+  inBackground(run, run.host.audit.append(entry));
+}
+
+/** Writes down that something was asked for and refused before there was anything to hand over. */
+export function recordRefusal(run: Recorded, error: unknown): void {
+  // What could not be written down is not written down again.
+  if (error instanceof AcodeError && error.is('ACODE-AUD-001')) return;
+  const { request, command } = run;
+  const message = error instanceof Error ? error.message : String(error);
+  const writing = run.host.audit.append({
+    ...contextOf(run),
+    kind: 'refusal',
+    operation: 'deny',
+    command: wordsOf(command),
+    ...(request.risk === undefined ? {} : { risk: request.risk }),
+    errorCode: codeOf(error),
+    message,
+  });
+  inBackground(run, writing);
+}
+
+function inBackground({ host, operation }: Recorded, writing: Promise<unknown>): void {
+  host.keep(
+    writing.catch((error: unknown) =>
+      operation.step('error', 'the audit log could not be written', { reason: String(error) }),
+    ),
+  );
+}
+
+function intentOf(run: Recorded, { policy, spec, backend }: Planned): AuditIntent {
+  const { command, request } = run;
+  const engine = usesEngine(spec.level);
+  return {
+    ...contextOf(run),
+    kind: 'intent',
+    operation: 'run',
+    sandboxId: spec.identity.sandboxId,
+    sandbox_level: spec.level,
+    profile: policy.profile.value,
+    runtime: spec.runtime,
+    containerName: spec.identity.name,
+    ...(engine ? { image: spec.image.reference, imageDigest: spec.image.digest } : {}),
+    command: wordsOf(command),
+    env: Object.keys(request.env ?? {}),
+    network: typeof spec.network === 'string' ? spec.network : spec.network.name,
+    limits: { ...spec.limits, timeoutMs: policy.timeoutMs.value },
+    mounts: spec.mounts.map(({ target, readOnly }) => ({ target, mode: readOnly ? 'ro' : 'rw' })),
+    user: `${spec.user.uid}:${spec.user.gid}`,
+    risk: policy.risk.value,
+    riskReasons: policy.riskReasons,
+    requiredLevel: policy.required.value,
+    policyHash: hashOf(policy),
+    specHash: spec.hash,
+    requestHash: hashOf(backend.describe(spec)),
+    ...workspaceOf(spec),
+    decision: decisionOf(policy, spec),
+  };
+}
+
+function workspaceOf({ mounts }: Planned['spec']): { workspace?: string } {
+  const workspace = mounts.find(({ purpose }) => purpose === 'workspace')?.source;
+  return workspace === undefined ? {} : { workspace };
+}
+
+function decisionOf({ required }: Planned['policy'], { level }: Planned['spec']): string {
+  if (isAtLeast(level, 'docker')) return 'allowed';
+  return `allowed at ${level}, which is weaker than docker: ${setBy(required)}`;
+}
+
+function contextOf({
+  host,
+  operation,
+  request,
+}: Recorded): Pick<AuditIntent, 'correlationId' | 'sessionId' | 'taskId'> {
+  return {
+    correlationId: operation.correlationId,
+    sessionId: request.sessionId ?? host.session.id,
+    ...(request.taskId === undefined ? {} : { taskId: request.taskId }),
+  };
+}
+
+function wordsOf(command: Command): readonly string[] {
+  return typeof command === 'string' ? ['/bin/sh', '-c', command] : command;
+}
+
+function hashOf(value: unknown): string {
+  return createHash('sha256').update(JSON.stringify(value)).digest('hex');
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof AcodeError ? String(error.code) : 'unexpected';
+}

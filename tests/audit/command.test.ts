@@ -1,0 +1,198 @@
+// `acode audit`, from words to exit status.
+
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import { runCli } from '../../packages/cli/src/cli.ts';
+import { Recorder, call, testIo } from '../../packages/cli/src/test-process.ts';
+import { AuditLog } from '../../packages/sandbox/src/audit/log.ts';
+import { systemClock } from '../../packages/sandbox/src/telemetry/clock.ts';
+import { Bench } from '../cli/bench.ts';
+import { event, uid } from './log.ts';
+
+const directory = join(process.env['XDG_STATE_HOME'] ?? '', 'acode', 'audit');
+const file = join(directory, '000000000001.jsonl');
+
+function open(): AuditLog {
+  return new AuditLog({ directory, uid, clock: systemClock });
+}
+
+beforeEach(async () => {
+  await rm(directory, { recursive: true, force: true });
+  const log = open();
+  const context = { correlationId: 'run-1', operation: 'run' } as const;
+  const { seq } = await log.append({
+    ...context,
+    kind: 'intent',
+    sandbox_level: 'docker',
+    command: ['echo', 'hi\u001b]0;owned\u0007\nthere'],
+    policyHash: 'p',
+    decision: 'allowed',
+  });
+  await log.append({ ...context, kind: 'outcome', intent: seq, exitCode: 3, durationMs: 1500, timedOut: true });
+  await log.append({
+    ...context,
+    kind: 'refusal',
+    operation: 'deny',
+    correlationId: 'run-2',
+    errorCode: 'ACODE-SBX-012',
+    message: 'no',
+  });
+  await log.append({
+    kind: 'removal',
+    operation: 'remove',
+    correlationId: 'run-1',
+    what: 'container',
+    id: 'abc',
+    reason: 'finished',
+  });
+  await log.append(event('run-3'));
+  await log.close();
+});
+afterAll(async () => rm(directory, { recursive: true, force: true }));
+
+describe('acode audit tail', () => {
+  it('shows the newest records as a table in which nothing drives the terminal', async () => {
+    const { status, stdout, stderr } = await call(['audit', 'tail']);
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(stdout).toMatch(/^RECORD +WHEN +KIND +WHAT\n1 .* intent +docker echo hi␛\]0;owned␇⏎there\n/);
+    expect(stdout).toMatch(
+      /\n2 .* outcome +of 1: exit 3, timed out, 1\.5 s\n3 .* refusal +ACODE-SBX-012 no\n4 .* removal +container abc finished\n5 .* event +tested\n$/,
+    );
+    expect(stdout).not.toContain('\u001b');
+  });
+
+  it('shows as many as asked for, and fits the terminal', async () => {
+    const stdout = new Recorder(true, 40);
+    await runCli(['audit', 'tail', '-n', '2'], testIo({ stdout }));
+    const lines = stdout.text.trimEnd().split('\n');
+    expect(lines).toHaveLength(3);
+    for (const line of lines) expect(line.replaceAll(/\u001b\[\d+m/g, '').length).toBeLessThanOrEqual(40);
+  });
+
+  it('is one object with --json', async () => {
+    const { stdout } = await call(['audit', 'tail', '-n', '2', '--json']);
+    expect(JSON.parse(stdout)).toMatchObject({ schema: 'acode.audit/1', items: [{ seq: 4 }, { seq: 5 }] });
+  });
+
+  it('says so where nothing was recorded', async () => {
+    await rm(directory, { recursive: true });
+    expect(await call(['audit', 'tail'])).toMatchObject({ status: 0, stdout: 'Nothing was recorded yet.\n' });
+    expect(await call(['audit', 'verify'])).toMatchObject({ status: 0, stdout: 'Nothing was recorded yet.\n' });
+  });
+
+  it('follows until a signal, and not as JSON, which would never end', async () => {
+    const stdout = new Recorder();
+    const io = testIo({ stdout });
+    const running = runCli(['audit', 'tail', '-n', '1', '-f'], io);
+    await expect.poll(() => stdout.text, { timeout: 5000 }).toMatch(/^5 .*tested\n$/);
+    const log = open();
+    await log.append(event('later'));
+    await log.close();
+    await expect.poll(() => stdout.text, { timeout: 5000 }).toMatch(/\n6 .*tested\n$/);
+    io.signals.emit('SIGINT');
+    expect(await Promise.race([running, wait(5000, 'never')])).toBe(130);
+    expect(await call(['audit', 'tail', '-f', '--json'])).toMatchObject({ status: 2 });
+  });
+});
+
+describe('acode audit show', () => {
+  it('shows every field of a record, or of all with a correlation id', async () => {
+    const one = await call(['audit', 'show', '1']);
+    expect(one.stdout).toMatch(
+      /^Record 1\n[^]*kind +intent[^]*command +echo hi␛\]0;owned␇⏎there[^]*policyHash +p[^]*prev +0{64}\n +hash +[0-9a-f]{64}\n$/,
+    );
+    const all = await call(['audit', 'show', 'run-1', '--json']);
+    expect(JSON.parse(all.stdout)).toMatchObject({ items: [{ seq: 1 }, { seq: 2 }, { seq: 4 }] });
+  });
+
+  it('says where there is none', async () => {
+    const { status, stderr } = await call(['audit', 'show', '4711']);
+    expect(status).toBe(125);
+    expect(stderr).toMatch(/no audit record for 4711[^]*ACODE-AUD-003[^]*acode audit tail/);
+  });
+});
+
+describe('acode audit verify', () => {
+  it('ends with 0, and prints the head that it takes again', async () => {
+    const { status, stdout } = await call(['audit', 'verify']);
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/^No record was changed\n +Records +5 in 1 file\n/);
+    const [head = ''] = /5:[0-9a-f]{64}/.exec(stdout) ?? [];
+    const again = await call(['audit', 'verify', '--head', head, '--json']);
+    expect(JSON.parse(again.stdout)).toMatchObject({ schema: 'acode.audit-verify/1', ok: true, headsFound: 1 });
+  });
+
+  it('ends with 125 and names the record that was changed', async () => {
+    await writeFile(file, (await readFile(file, 'utf8')).replace('"exitCode":3', '"exitCode":0'));
+    const { status, stdout, stderr } = await call(['audit', 'verify']);
+    expect({ status, stdout }).toEqual({ status: 125, stdout: '' });
+    expect(stderr).toMatch(/audit log was changed: record 2 \(.*000000000001\.jsonl:2\) is edited[^]*ACODE-AUD-002/);
+    const json = await call(['audit', 'verify', '--json']);
+    expect(JSON.parse(json.stdout)).toMatchObject({
+      schema: 'acode.error/1',
+      code: 'ACODE-AUD-002',
+      context: { fault: 'edited', seq: 2, line: 2 },
+    });
+  });
+
+  it('finds with a head that the log was cut, and without one cannot', async () => {
+    const { stdout } = await call(['audit', 'verify']);
+    const [head = ''] = /5:[0-9a-f]{64}/.exec(stdout) ?? [];
+    const lines = (await readFile(file, 'utf8')).split('\n');
+    await writeFile(file, `${lines.slice(0, 3).join('\n')}\n`);
+    expect(await call(['audit', 'verify'])).toMatchObject({ status: 0 });
+    const cut = await call(['audit', 'verify', '--head', head]);
+    expect(cut.status).toBe(125);
+    expect(cut.stderr).toMatch(/record 4 .* is truncated/);
+  });
+
+  it.each(['5', '5:xyz', `five:${'0'.repeat(64)}`])('takes no head like %s', async head => {
+    expect(await call(['audit', 'verify', '--head', head])).toMatchObject({ status: 2 });
+  });
+});
+
+describe('acode audit export', () => {
+  it('prints the lines as they are, or one object', async () => {
+    const text = await readFile(file, 'utf8');
+    expect((await call(['audit', 'export'])).stdout).toBe(text);
+    const some = await call(['audit', 'export', '--from', '2', '--to', '3']);
+    expect(some.stdout).toBe(`${text.split('\n').slice(1, 3).join('\n')}\n`);
+    await writeFile(file, `${text}damaged\n`);
+    const { items } = JSON.parse((await call(['audit', 'export', '--json'])).stdout) as { items: object[] };
+    expect(items).toHaveLength(6);
+    expect(items.at(-1)).toEqual({ damaged: 'damaged' });
+  });
+});
+
+describe('on a terminal', () => {
+  it('nothing of an export drives it', async () => {
+    const log = open();
+    await log.append(event('c1-\u009b31m-end'));
+    await log.close();
+    const stdout = new Recorder(true, 80);
+    expect(await runCli(['audit', 'export'], testIo({ stdout }))).toBe(0);
+    expect(stdout.text).toContain('c1-');
+    expect(stdout.text).not.toMatch(/[\u0080-\u009f]/);
+    // The control: a program gets it as it is.
+    expect((await call(['audit', 'export'])).stdout).toMatch(/[\u0080-\u009f]/);
+  });
+});
+
+describe('the built command', () => {
+  it('verifies a log and finds what was changed, without an engine', async () => {
+    await using bench = await Bench.at({ socket: '/nowhere/docker.sock' });
+    const own = join(bench.env['XDG_STATE_HOME'] ?? '', 'acode', 'audit');
+    const log = new AuditLog({ directory: own, uid, clock: systemClock });
+    for (const id of ['a', 'b', 'c']) await log.append(event(id));
+    await log.close();
+    expect(await bench.call(['audit', 'verify'])).toMatchObject({ status: 0, stderr: '' });
+    const path = join(own, '000000000001.jsonl');
+    const lines = (await readFile(path, 'utf8')).split('\n');
+    await writeFile(path, lines.toSpliced(1, 1).join('\n'));
+    const { status, stderr } = await bench.call(['audit', 'verify']);
+    expect(status).toBe(125);
+    expect(stderr).toMatch(/record 2 .* is missing/);
+  });
+});

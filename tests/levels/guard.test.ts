@@ -1,0 +1,58 @@
+// The guard of a sandbox, alone: what it does when its client is killed, and that it does nothing otherwise.
+
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { goneWithin, livesWithin, oddSeconds, processesOf, processesWith } from './host-processes.ts';
+
+const GUARD = new URL('../../packages/sandbox/dist/isolation/process/guard.js', import.meta.url).href;
+
+let directory: string;
+beforeEach(() => {
+  directory = mkdtempSync('/var/tmp/acode-test-guard-');
+  mkdirSync(join(directory, 'group'));
+  mkdirSync(join(directory, 'home/deep'), { recursive: true });
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+// Starts a process that nothing else ties to the client, guards it, and waits for its own end.
+function client(seconds: string, sign: '' | '-', ending: string): ReturnType<typeof spawn> {
+  const program = `
+    import { spawn } from 'node:child_process';
+    import { Guard } from ${JSON.stringify(GUARD)};
+    const child = spawn('/bin/sleep', [process.argv[1]], { detached: true, stdio: 'ignore' });
+    child.unref();
+    const guard = Guard.start({
+      target: ${sign}child.pid,
+      controlGroups: [process.argv[2] + '/group'],
+      directory: process.argv[2] + '/home',
+    });
+    ${ending}`;
+  return spawn(process.execPath, ['--input-type=module', '-e', program, seconds, directory], { stdio: 'inherit' });
+}
+
+it.each([
+  ['a process', ''],
+  ['a process group', '-'],
+] as const)('ends %s, and takes away what it used, when its client is killed with SIGKILL', async (_, sign) => {
+  const seconds = oddSeconds();
+  const killed = client(seconds, sign, 'setInterval(() => {}, 1000);');
+  expect(await livesWithin(`/bin/sleep ${seconds}`, 10_000)).toBe(true);
+  await expect.poll(() => processesWith(directory).length).toBeGreaterThan(1);
+  killed.kill('SIGKILL');
+  expect(await goneWithin(`/bin/sleep ${seconds}`, 1000)).not.toBeNull();
+  await expect.poll(() => existsSync(join(directory, 'group')) || existsSync(join(directory, 'home'))).toBe(false);
+  expect(await goneWithin(directory, 2000)).not.toBeNull();
+});
+
+it('does nothing when it is sent home', async () => {
+  const seconds = oddSeconds();
+  const done = client(seconds, '', 'guard.dismiss();');
+  await new Promise(resolve => void done.once('exit', resolve));
+  expect(await goneWithin(directory, 5000)).not.toBeNull();
+  const [left] = processesOf(`/bin/sleep ${seconds}`);
+  expect(left).toBeDefined();
+  if (left) process.kill(left, 'SIGKILL');
+  expect(existsSync(join(directory, 'group')) && existsSync(join(directory, 'home/deep'))).toBe(true);
+});
