@@ -55,7 +55,7 @@ export async function inTime<Value>(host: Host, answer: Promise<Value>, ms: numb
 const SLOW = 'Something is there and does not answer: look at the engine’s own log, and restart it.';
 
 /** Which levels an engine offers by its runtimes. A runtime counts as there; whether it is what it says, its first start proves. */
-export function levelsOfEngine(levels: readonly Level[], capability: Capability): LevelStatus[] {
+function levelsOfEngine(levels: readonly Level[], capability: Capability): LevelStatus[] {
   return levels.map(level => {
     const runtimes = Object.entries(capability.runtimes).flatMap(([name, its]) => (its === level ? [name] : []));
     const by = runtimes.length > 0 ? runtimes.join(', ') : 'engine';
