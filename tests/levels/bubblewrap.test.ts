@@ -244,6 +244,7 @@ os.execv(sys.argv[1], sys.argv[1:])`;
 
 describeWhere(!delegated)('a bubblewrap sandbox without a control group', () => {
   it('says what is missing where no control group was given to the user, and what would help', async () => {
+    const bench = new LevelBench(new BubblewrapBackend({ ...OPTIONS, acceptProcessLimits: true }));
     const strict = new BubblewrapBackend({ ...OPTIONS, acceptProcessLimits: false });
     const { available, reason } = await strict.probe(AbortSignal.timeout(10_000));
     expect(available).toBe(false);
@@ -253,6 +254,7 @@ describeWhere(!delegated)('a bubblewrap sandbox without a control group', () => 
     await expect(strict.prepare(await bench.spec(), AbortSignal.timeout(5000))).rejects.toMatchObject({
       code: 'ACODE-SBX-012',
     });
+    await bench[Symbol.asyncDispose]();
   });
 });
 
