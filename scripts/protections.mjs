@@ -538,4 +538,72 @@ export const PROTECTIONS = [
     ],
     [[LONG, 'keeps no bridge']],
   ),
+  {
+    name: 'less than what is required may be asked for',
+    layers: 'one',
+    edits: [
+      {
+        file: `${SRC}/level.ts`,
+        find: "  if (asked !== 'auto' && !isAtLeast(asked, policy.required.value)) throw tooWeak(asked, policy);\n",
+        put: '  void tooWeak;\n',
+      },
+    ],
+    tests: [['governance/levels.test.ts', 'docker that is required and absent']],
+    command: true,
+  },
+  {
+    name: 'critical commands need no more than others',
+    layers: 'one',
+    edits: [
+      {
+        file: `${SRC}/policy/governance.ts`,
+        find: "  if (risk === 'critical') return { value: 'docker', layer: 'built-in', where: 'critical' };\n",
+        put: "  if (risk === 'critical') return null;\n",
+      },
+      {
+        file: `${SRC}/policy/governance.ts`,
+        find: "const REQUIRED_FOR: readonly Risk[] = ['high', 'critical'];",
+        put: "const REQUIRED_FOR: readonly Risk[] = ['high'];",
+      },
+    ],
+    tests: [['governance/levels.test.ts', 'docker that is required and absent']],
+    command: true,
+  },
+  {
+    name: 'a weaker level stands in for an engine that refuses',
+    layers: 'one',
+    edits: [
+      { file: `${SRC}/level.ts`, find: ' || error.context.absent !== true) return null;', put: ') return null;' },
+    ],
+    tests: [['governance/fail-closed.test.ts', 'refuses where nobody listens']],
+    command: true,
+  },
+  {
+    name: 'a run without its record',
+    layers: 'one',
+    edits: [
+      {
+        file: `${SRC}/run.ts`,
+        find: 'intent: await writing }',
+        put: "intent: await writing.catch(() => ({ seq: 0, hash: '' })) }",
+      },
+    ],
+    tests: [['governance/fail-closed.test.ts', 'audit log cannot be written']],
+    command: true,
+  },
+  one(
+    'a bubblewrap sandbox may make user namespaces',
+    [`${SRC}/isolation/bubblewrap/arguments.ts`, "    '--disable-userns',\n    '--assert-userns-disabled',\n", ''],
+    [['levels/bubblewrap-attacks.test.ts', 'A4: no user namespace']],
+  ),
+  one(
+    'a bubblewrap sandbox has the host’s network',
+    [`${SRC}/isolation/bubblewrap/arguments.ts`, "...(hostNetwork ? [] : ['--unshare-net']),", ''],
+    [['levels/bubblewrap-attacks.test.ts', 'D1, D2, D12: no server']],
+  ),
+  one(
+    'a bubblewrap sandbox has the caller’s environment',
+    [`${SRC}/isolation/bubblewrap/arguments.ts`, "'--clearenv', ", ''],
+    [['levels/bubblewrap-attacks.test.ts', 'F1: the environment']],
+  ),
 ];
