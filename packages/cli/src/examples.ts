@@ -41,7 +41,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   ],
   'acode audit tail': [
     { type: 'acode audit tail', for: 'the newest records' },
-    { type: 'acode audit tail -n 5', for: 'a few of them' },
+    { type: 'acode audit tail --lines 5', for: 'a few of them' },
   ],
   'acode audit verify': [
     { type: 'acode audit verify', for: 'was anything changed? prints the head to keep elsewhere' },
