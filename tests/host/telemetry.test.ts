@@ -85,6 +85,7 @@ describe.skipIf(withoutEngines)('a run', () => {
       'acode_containers_orphaned',
       'acode_limit_exceeded_total',
       'acode_removals_total',
+      'acode_sandbox_provision_ms',
     ]);
   });
 

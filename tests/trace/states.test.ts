@@ -1,5 +1,6 @@
 // The state of a sandbox is what the engine says now, and in every state it can be removed.
 
+import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { LogFields } from '@acode/sandbox';
@@ -92,13 +93,17 @@ describe.skipIf(withoutEngines).each(patientEngines)('a sandbox on $name', engin
 /** A container with the labels of this host’s sandboxes that nobody has an eye on any more. */
 async function leftBehind(host: TestHost, command: string[]): Promise<string> {
   const { spec } = await host.acode.explain(['true']);
+  const name = `${spec.identity.name}-${randomBytes(4).toString('hex')}`;
   const body = {
     Image: images.busybox,
     Cmd: command,
-    Labels: spec.identity.labels,
+    Labels: { ...spec.identity.labels, 'acode.name': name },
     HostConfig: { NetworkMode: 'none', LogConfig: { Type: 'none' } },
   };
-  return withEngine(host.engine, async ({ containers }) => (await containers.create(body, { signal: soon() })).id);
+  return withEngine(
+    host.engine,
+    async ({ containers }) => (await containers.create(body, { name, signal: soon() })).id,
+  );
 }
 
 async function pause(engine: TestEngine, id: string): Promise<void> {
