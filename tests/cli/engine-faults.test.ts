@@ -65,7 +65,12 @@ describe.skipIf(withoutEngines)('without an engine that answers', () => {
       code: 'ACODE-SBX-008',
       message: expect.any(String),
       hint: expect.any(String),
-      context: { socket: dead, reason: expect.any(String) },
+      context: {
+        socket: dead,
+        reason: expect.any(String),
+        required: expect.stringContaining('docker'),
+        available: expect.any(String),
+      },
       correlationId: expect.any(String),
     });
   });
