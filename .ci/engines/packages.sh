@@ -26,8 +26,9 @@ written_mirrors() {
 
 install_tools() {
   local missing=() package
-  for package in bubblewrap ca-certificates curl debian-archive-keyring iproute2 iptables jq libdevmapper1.02.1 libgpgme11 \
-    libseccomp2 libsubid4 libsystemd0 mmdebstrap util-linux xz-utils; do
+  # gcc, git and python3: what commands of levels without images find is the host's.
+  for package in bubblewrap ca-certificates curl debian-archive-keyring gcc git iproute2 iptables jq libc6-dev \
+    libdevmapper1.02.1 libgpgme11 libseccomp2 libsubid4 libsystemd0 mmdebstrap python3 util-linux xz-utils; do
     [[ $(dpkg-query -Wf '${db:Status-Abbrev}' "$package" 2>/dev/null) == ii* ]] || missing+=("$package")
   done
   ((${#missing[@]})) || return 0

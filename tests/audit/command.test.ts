@@ -28,6 +28,9 @@ beforeEach(async () => {
     sandbox_level: 'docker',
     command: ['echo', 'hi\u001b]0;owned\u0007\nthere'],
     policyHash: 'p',
+    commandHash: 'c',
+    cwd: '.',
+    stdin: 'none',
     decision: 'allowed',
   });
   await log.append({ ...context, kind: 'outcome', intent: seq, exitCode: 3, durationMs: 1500, timedOut: true });

@@ -21,6 +21,9 @@ const intent: AuditIntent = {
   imageDigest: `sha256:${'a'.repeat(64)}`,
   command: ['npm', 'test', '--', '--watch=false'],
   env: ['CI', 'HOME', 'PATH'],
+  cwd: '.',
+  stdin: 'none',
+  commandHash: 'c'.repeat(64),
   network: 'none',
   limits: { memoryBytes: 536_870_912, cpus: 1, pids: 256, openFiles: 1024, tmpBytes: 67_108_864 },
   mounts: [

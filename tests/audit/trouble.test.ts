@@ -178,6 +178,9 @@ describe('an entry', () => {
       correlationId: 'c',
       sandbox_level: 'docker',
       policyHash: 'p',
+      commandHash: 'c',
+      cwd: '.',
+      stdin: 'none',
       decision: 'allowed',
       env: ['API_TOKEN=hunter2', 'CI'],
       command: [

@@ -3,14 +3,18 @@
 import { mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { TestHost, images } from '../support/engines.ts';
+import { images } from '../support/engines.ts';
+import { openHost } from './host.ts';
+import type { ConformanceHost } from './host.ts';
+import { itWhere } from './targets.ts';
 import type { Target } from './targets.ts';
 
-export function commandBehaviours({ engine, level, options }: Target): void {
+export function commandBehaviours(target: Target): void {
+  const { level, variables } = target;
   describe('a command', () => {
-    let host: TestHost;
+    let host: ConformanceHost;
     beforeAll(async () => {
-      host = await TestHost.open(engine, options);
+      host = await openHost(target);
     });
     afterAll(() => host[Symbol.asyncDispose]());
 
@@ -24,8 +28,12 @@ export function commandBehaviours({ engine, level, options }: Target): void {
         oomKilled: false,
         level,
       });
-      expect(result.containerId).toMatch(/^[0-9a-f]{64}$/);
       expect(result.durationMs).toBeGreaterThan(0);
+    });
+
+    itWhere(target, 'engine')('says in which container of which image it ran', async () => {
+      const result = await host.acode.run(['true']);
+      expect(result.containerId).toMatch(/^[0-9a-f]{64}$/);
       expect(result.image?.reference).toBe(images.busybox);
     });
 
@@ -56,14 +64,15 @@ export function commandBehaviours({ engine, level, options }: Target): void {
       const { stdout } = await host.acode.run(['env'], { env: { A: '1', B: "it's\n2" } });
       delete process.env['HOST_SECRET'];
       const names = stdout.split('\n').flatMap(line => /^([A-Za-z_]+)=/.exec(line)?.[1] ?? []);
-      expect(new Set(names)).toEqual(new Set(['A', 'B', 'HOME', 'HOSTNAME', 'PATH', 'PWD']));
+      expect(new Set(names)).toEqual(new Set(['A', 'B', ...variables]));
       expect(stdout).toContain("B=it's\n2\n");
     });
 
-    it('has no environment of its own in what the engine tells everybody', async () => {
+    itWhere(target, 'engine')('has no environment of its own in what the engine tells everybody', async () => {
       await using command = await host.acode.spawn(['cat'], { env: { API_TOKEN: 'hunter2' } });
-      const [mine] = (await host.containers()).filter(({ state }) => state === 'running');
-      const details = JSON.stringify(await host.acode.inspect(mine?.id ?? ''));
+      const mine = (await host.acode.list()).find(({ sessionId }) => sessionId === host.session);
+      const details = JSON.stringify(await host.acode.inspect(mine?.containerId ?? ''));
+      expect(details).toContain(host.session);
       expect(details).not.toContain('hunter2');
       await command.closeStdin();
     });
@@ -76,8 +85,8 @@ export function commandBehaviours({ engine, level, options }: Target): void {
 
     it('starts in the workspace, or in a directory of it', async () => {
       mkdirSync(host.file('sub dir'));
-      expect((await host.acode.run(['pwd'])).stdout).toBe('/workspace\n');
-      expect((await host.acode.run(['pwd'], { cwd: 'sub dir' })).stdout).toBe('/workspace/sub dir\n');
+      expect((await host.acode.run(['pwd'])).stdout).toBe(`${host.inside}\n`);
+      expect((await host.acode.run(['pwd'], { cwd: 'sub dir' })).stdout).toBe(`${host.inside}/sub dir\n`);
     });
 
     it('refuses a directory that is missing or leads out of the workspace', async () => {
@@ -121,7 +130,7 @@ export function commandBehaviours({ engine, level, options }: Target): void {
       }
     });
 
-    it('cannot change a workspace that is read-only, and can read it', async () => {
+    itWhere(target, 'walls')('cannot change a workspace that is read-only, and can read it', async () => {
       writeFileSync(host.file('kept'), 'here');
       const result = await host.acode.run(['sh', '-c', 'cat kept; echo no > kept'], {
         policy: { workspace: 'readonly' },
@@ -131,7 +140,13 @@ export function commandBehaviours({ engine, level, options }: Target): void {
       expect((await host.acode.run(['cat', 'kept'])).stdout).toBe('here');
     });
 
-    it('is fresh each time: what was outside the workspace is gone', async () => {
+    it('has a home of its own, which is gone with it', async () => {
+      const first = await host.acode.run('echo mine > "$HOME/marker"; cat "$HOME/marker"');
+      expect(first).toMatchObject({ exitCode: 0, stdout: 'mine\n' });
+      expect((await host.acode.run('cat "$HOME/marker"')).exitCode).not.toBe(0);
+    });
+
+    itWhere(target, 'walls')('is fresh each time: what was outside the workspace is gone', async () => {
       expect((await host.acode.run(['touch', '/tmp/marker'])).exitCode).toBe(0);
       expect((await host.acode.run(['ls', '/tmp/marker'])).exitCode).not.toBe(0);
     });

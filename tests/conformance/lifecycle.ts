@@ -3,18 +3,30 @@
 import { existsSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcodeError } from '@acode/sandbox';
-import { TestHost, images } from '../support/engines.ts';
+import { openHost } from './host.ts';
+import type { ConformanceHost } from './host.ts';
+import { itWhere } from './targets.ts';
 import type { Target } from './targets.ts';
 
-export function lifecycleBehaviours({ engine, level, options }: Target): void {
+export function lifecycleBehaviours(target: Target): void {
+  const { level } = target;
   describe('a sandbox', () => {
-    let host: TestHost;
+    let host: ConformanceHost;
     beforeAll(async () => {
-      host = await TestHost.open(engine, options);
+      host = await openHost(target);
     });
     afterAll(() => host[Symbol.asyncDispose]());
 
-    it('is listed with its name and labels while it runs, and is gone afterwards', async () => {
+    it('is seen from outside while it runs, and nothing of it afterwards', async () => {
+      const command = await host.acode.spawn(['cat']);
+      expect(await host.remains()).not.toEqual([]);
+      await command.closeStdin();
+      expect(await command.result).toMatchObject({ exitCode: 0, level });
+      await command[Symbol.asyncDispose]();
+      await expect.poll(() => host.remains(), { timeout: 5000 }).toEqual([]);
+    });
+
+    itWhere(target, 'engine')('is listed with its name and labels while it runs, and is gone afterwards', async () => {
       const command = await host.acode.spawn(['cat'], { taskId: 'Build_42' });
       const mine = (await host.acode.list()).find(
         ({ sessionId, taskId }) => sessionId === host.session && taskId === 'Build_42',
@@ -54,7 +66,7 @@ export function lifecycleBehaviours({ engine, level, options }: Target): void {
       const result = await command.result;
       expect(result.sandboxId).toBe(mine?.sandboxId);
       await command[Symbol.asyncDispose]();
-      expect(await host.containers()).toEqual([]);
+      expect(await host.remains()).toEqual([]);
     });
 
     it('is removed after success, failure, a signal and a crash of everything in it', async () => {
@@ -63,7 +75,13 @@ export function lifecycleBehaviours({ engine, level, options }: Target): void {
         await host.acode.run(['sh', '-c', script]);
         expect(performance.now() - before).toBeLessThan(10_000);
       }
-      await expect.poll(() => host.containers(), { timeout: 5000 }).toEqual([]);
+      await expect.poll(() => host.remains(), { timeout: 5000 }).toEqual([]);
+    });
+
+    it('ends with everything that the command left, in a session of its own too', async () => {
+      const result = await host.acode.run('setsid sleep 300 >/dev/null 2>&1 & sleep 0.3; echo done');
+      expect(result).toMatchObject({ exitCode: 0, stdout: 'done\n' });
+      await expect.poll(() => host.remains(), { timeout: 5000 }).toEqual([]);
     });
 
     it('passes signals to the command', async () => {
@@ -87,12 +105,13 @@ export function lifecycleBehaviours({ engine, level, options }: Target): void {
     });
 
     it('is cancelled before it starts, and nothing is made', async () => {
+      await expect.poll(() => host.remains(), { timeout: 5000 }).toEqual([]);
       const error: AcodeError = (await host.acode
         .run(['touch', 'ran'], { signal: AbortSignal.abort() })
         .catch((caught: AcodeError) => caught)) as AcodeError;
       expect(error.code).toBe('ACODE-SBX-014');
       expect(existsSync(host.file('ran'))).toBe(false);
-      expect(await host.containers()).toEqual([]);
+      expect(await host.remains()).toEqual([]);
     });
 
     it('is cancelled at any moment, and nothing is left', { timeout: 120_000 }, async () => {
@@ -101,7 +120,7 @@ export function lifecycleBehaviours({ engine, level, options }: Target): void {
           code: 'ACODE-SBX-014',
         });
       }
-      await expect.poll(() => host.containers(), { timeout: 10_000 }).toEqual([]);
+      await expect.poll(() => host.remains(), { timeout: 10_000 }).toEqual([]);
     });
 
     it('that is cancelled while it runs gives back what it had printed', async () => {
@@ -116,17 +135,23 @@ export function lifecycleBehaviours({ engine, level, options }: Target): void {
     });
 
     it('is explained without being made', async () => {
-      await expect.poll(() => host.containers(), { timeout: 10_000 }).toEqual([]);
+      await expect.poll(() => host.remains(), { timeout: 10_000 }).toEqual([]);
       const explanation = await host.acode.explain(['echo', 'hi'], {
         policy: { limits: { memoryBytes: 64 * 1024 ** 2 } },
       });
       expect(explanation.policy.limits.memoryBytes).toMatchObject({ value: 64 * 1024 ** 2, layer: 'request' });
       expect(explanation.policy.limits.pids).toMatchObject({ value: 256, layer: 'built-in' });
-      expect(explanation.engineRequest).toMatchObject({ HostConfig: { Memory: 64 * 1024 ** 2, CapDrop: ['ALL'] } });
-      expect(await host.containers()).toEqual([]);
+      expect(await host.remains()).toEqual([]);
     });
 
-    it('needs an image that is there', async () => {
+    itWhere(target, 'engine')('is explained with the request that the engine would get', async () => {
+      const { engineRequest } = await host.acode.explain(['echo', 'hi'], {
+        policy: { limits: { memoryBytes: 64 * 1024 ** 2 } },
+      });
+      expect(engineRequest).toMatchObject({ HostConfig: { Memory: 64 * 1024 ** 2, CapDrop: ['ALL'] } });
+    });
+
+    itWhere(target, 'images')('needs an image that is there', async () => {
       await expect(host.acode.run(['true'], { policy: { image: 'acode-test/none:1' } })).rejects.toMatchObject({
         code: 'ACODE-SBX-009',
         context: { image: 'acode-test/none:1' },
@@ -134,7 +159,18 @@ export function lifecycleBehaviours({ engine, level, options }: Target): void {
       });
     });
 
-    it('tells about its life in events, in order, under one correlation id', async () => {
+    it('tells that it was provided and that it was torn down, under one correlation id', async () => {
+      const seen: { type: string; correlationId: string }[] = [];
+      const types = ['SandboxProvisioned', 'SandboxTeardown'] as const;
+      const subscriptions = types.map(type => host.acode.events.on(type, event => seen.push(event)));
+      const command = await host.acode.spawn(['true']);
+      const { correlationId } = await command.result;
+      await command[Symbol.asyncDispose]();
+      subscriptions.forEach(subscription => subscription[Symbol.dispose]());
+      expect(seen.filter(event => event.correlationId === correlationId).map(({ type }) => type)).toEqual([...types]);
+    });
+
+    itWhere(target, 'engine')('tells about its life in events, in order, under one correlation id', async () => {
       const seen: { type: string; correlationId: string }[] = [];
       const types = [
         'ContainerCreated',
@@ -145,7 +181,7 @@ export function lifecycleBehaviours({ engine, level, options }: Target): void {
         'SandboxTeardown',
       ] as const;
       const subscriptions = types.map(type => host.acode.events.on(type, event => seen.push(event)));
-      const command = await host.acode.spawn(['true'], { policy: { image: images.busybox } });
+      const command = await host.acode.spawn(['true']);
       const { correlationId } = await command.result;
       await command[Symbol.asyncDispose]();
       subscriptions.forEach(subscription => subscription[Symbol.dispose]());

@@ -1,17 +1,19 @@
 // Limits hold, and what was hit is reported by name.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { TestHost, images } from '../support/engines.ts';
+import { images } from '../support/engines.ts';
+import { openHost } from './host.ts';
+import type { ConformanceHost } from './host.ts';
 import { itWhere } from './targets.ts';
 import type { Target } from './targets.ts';
 
 const MIB = 1024 ** 2;
 
-export function limitBehaviours({ engine, options, ownKernel }: Target): void {
+export function limitBehaviours(target: Target): void {
   describe('a limit', () => {
-    let host: TestHost;
+    let host: ConformanceHost;
     beforeAll(async () => {
-      host = await TestHost.open(engine, options);
+      host = await openHost(target);
     });
     afterAll(() => host[Symbol.asyncDispose]());
 
@@ -35,15 +37,29 @@ export function limitBehaviours({ engine, options, ownKernel }: Target): void {
       expect(performance.now() - before).toBeLessThan(8000);
     });
 
-    itWhere(!ownKernel)('on memory is reported although only a child died and the exit status is 0', async () => {
-      const hog = "sh -c 'a=xxxxxxxxxxxxxxxx; while :; do a=$a$a; done'; echo survived; exit 0";
-      const result = await host.acode.run(['sh', '-c', hog], { policy: { limits: { memoryBytes: 64 * MIB } } });
-      expect(result).toMatchObject({ exitCode: 0, oomKilled: true, limitExceeded: 'memory', stdout: 'survived\n' });
+    itWhere(target, 'host counters')(
+      'on memory is reported although only a child died and the exit status is 0',
+      async () => {
+        const hog = "sh -c 'a=xxxxxxxxxxxxxxxx; while :; do a=$a$a; done'; echo survived; exit 0";
+        const result = await host.acode.run(['sh', '-c', hog], { policy: { limits: { memoryBytes: 64 * MIB } } });
+        expect(result).toMatchObject({ exitCode: 0, oomKilled: true, limitExceeded: 'memory', stdout: 'survived\n' });
+      },
+    );
+
+    itWhere(target, 'memory limit')('on memory holds, and below it there is room', async () => {
+      const take = (bytes: string) =>
+        host.acode.run(['python3', '-c', `x = bytearray(${bytes}); print(len(x) > 0)`], {
+          policy: { ...host.image(images.debian), limits: { memoryBytes: 128 * MIB } },
+        });
+      expect(await take('10**7')).toMatchObject({ exitCode: 0, stdout: 'True\n' });
+      const beyond = await take('10**9');
+      expect(beyond.stdout).toBe('');
+      expect(beyond.exitCode).not.toBe(0);
     });
 
-    it('on memory is reported when the command itself died', async () => {
+    itWhere(target, 'control group')('on memory is reported when the command itself died', async () => {
       const result = await host.acode.run(['python3', '-c', 'x = bytearray(10**9)'], {
-        policy: { image: images.debian, limits: { memoryBytes: 64 * MIB } },
+        policy: { ...host.image(images.debian), limits: { memoryBytes: 64 * MIB } },
       });
       expect(result).toMatchObject({ exitCode: 137, oomKilled: true, limitExceeded: 'memory' });
     });
@@ -52,25 +68,43 @@ export function limitBehaviours({ engine, options, ownKernel }: Target): void {
       expect(await host.acode.run(['sh', '-c', 'exit 137'])).toMatchObject({ exitCode: 137, oomKilled: false });
     });
 
-    itWhere(!ownKernel)('on processes stops a fork bomb', async () => {
+    itWhere(target, 'host counters')('on processes stops a fork bomb', async () => {
       const bomb = 'i=0; while [ $i -lt 100 ]; do sleep 5 & i=$((i+1)); done 2>/dev/null; echo end';
       const result = await host.acode.run(['sh', '-c', bomb], { policy: { limits: { pids: 20 } } });
       expect(result.limitExceeded).toBe('pids');
     });
 
-    itWhere(!ownKernel)('on memory, swap, processes and open files is what the kernel says inside', async () => {
-      const { stdout } = await host.acode.run(
-        [
-          'sh',
-          '-c',
-          'cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; ulimit -n; cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null',
-        ],
-        { policy: { limits: { memoryBytes: 100 * MIB, openFiles: 99, pids: 33 } } },
-      );
-      expect(stdout.trim().split('\n')).toEqual([String(100 * MIB), '99', '33']);
+    itWhere(target, 'process limit')('on processes holds, and below it they can be started', async () => {
+      const started = async (pids: number) => {
+        const script = 'i=0; while [ $i -lt 60 ]; do sleep 5 & i=$((i+1)); echo $i; done 2>/dev/null';
+        const { stdout } = await host.acode.run(['sh', '-c', script], { policy: { limits: { pids } } });
+        return Number(stdout.trim().split('\n').at(-1));
+      };
+      expect(await started(120)).toBe(60);
+      expect(await started(20)).toBeLessThanOrEqual(20);
     });
 
-    it('on files in memory gives “no space left”, and everything below it works', async () => {
+    itWhere(target, 'file limit')('on open files is what the kernel says inside', async () => {
+      const { stdout } = await host.acode.run('ulimit -Hn', { policy: { limits: { openFiles: 99 } } });
+      expect(stdout).toBe('99\n');
+    });
+
+    itWhere(target, 'control group in sight')(
+      'on memory, swap, processes and open files is what the kernel says inside',
+      async () => {
+        const { stdout } = await host.acode.run(
+          [
+            'sh',
+            '-c',
+            'cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; ulimit -n; cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null',
+          ],
+          { policy: { limits: { memoryBytes: 100 * MIB, openFiles: 99, pids: 33 } } },
+        );
+        expect(stdout.trim().split('\n')).toEqual([String(100 * MIB), '99', '33']);
+      },
+    );
+
+    itWhere(target, 'walls')('on files in memory gives “no space left”, and everything below it works', async () => {
       const policy = { limits: { tmpBytes: 2 * MIB } };
       for (const directory of ['/tmp', '$HOME']) {
         const fill = `head -c 1000000 /dev/zero > ${directory}/small && echo ok; head -c 9000000 /dev/zero 2>/dev/null > ${directory}/big || wc -c < ${directory}/big`;
@@ -82,13 +116,13 @@ export function limitBehaviours({ engine, options, ownKernel }: Target): void {
     });
 
     // A kernel of its own shows no counters of the host’s, and a run this short is not sampled.
-    itWhere(!ownKernel)('leaves figures of what was used', async () => {
+    itWhere(target, 'host counters')('leaves figures of what was used', async () => {
       const { usage } = await host.acode.run(['sh', '-c', 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done']);
       expect(usage?.peakMemoryBytes).toBeGreaterThan(100_000);
       expect(usage?.cpuMs).toBeGreaterThan(1);
     });
 
-    it('leaves figures also of a command that was stopped', async () => {
+    itWhere(target, 'control group')('leaves figures also of a command that was stopped', async () => {
       const { usage } = await host.acode.run(['sleep', '60'], { policy: { timeoutMs: 1200 } });
       expect(usage?.peakMemoryBytes).toBeGreaterThan(100_000);
     });

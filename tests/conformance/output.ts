@@ -1,16 +1,17 @@
 // Output is hostile: capped, drained, never lost below the cap, and decoded without harm.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { TestHost } from '../support/engines.ts';
+import { openHost } from './host.ts';
+import type { ConformanceHost } from './host.ts';
 import type { Target } from './targets.ts';
 
 const MIB = 1024 ** 2;
 
-export function outputBehaviours({ engine, options }: Target): void {
+export function outputBehaviours(target: Target): void {
   describe('output', () => {
-    let host: TestHost;
+    let host: ConformanceHost;
     beforeAll(async () => {
-      host = await TestHost.open(engine, options);
+      host = await openHost(target);
     });
     afterAll(() => host[Symbol.asyncDispose]());
 

@@ -5,18 +5,21 @@
 // end of one process for want of memory is the end of all of them.
 
 import { release } from 'node:os';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { TestHost, images } from '../support/engines.ts';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { images } from '../support/engines.ts';
+import { openHost } from './host.ts';
+import type { ConformanceHost } from './host.ts';
+import { describeWhere } from './targets.ts';
 import type { Target } from './targets.ts';
 
 const MIB = 1024 ** 2;
 
-export function ownKernelBehaviours({ engine, level, options, ownKernel }: Target): void {
-  if (!ownKernel) return;
-  describe('a sandbox with a kernel of its own', () => {
-    let host: TestHost;
+export function ownKernelBehaviours(target: Target): void {
+  const { level } = target;
+  describeWhere(target, 'own kernel')('a sandbox with a kernel of its own', () => {
+    let host: ConformanceHost;
     beforeAll(async () => {
-      host = await TestHost.open(engine, options);
+      host = await openHost(target);
     });
     afterAll(() => host[Symbol.asyncDispose]());
 

@@ -1,8 +1,10 @@
 // What is different on Podman: the same protections reached another way, and what is refused because they cannot be shown.
 
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { spawn } from 'node:child_process';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
 import { TestHost, images, withEngine } from '../support/engines.ts';
+import { describeWhere } from './targets.ts';
 import type { Target } from './targets.ts';
 
 const PATIENCE_MS = 10_000;
@@ -28,9 +30,9 @@ async function withBareContainer(
   });
 }
 
-export function podmanBehaviours({ engine, isPodman }: Target): void {
-  if (!isPodman) return;
-  describe('a sandbox on Podman', () => {
+export function podmanBehaviours(target: Target): void {
+  const { engine } = target;
+  describeWhere(target, 'Podman')('a sandbox on Podman', () => {
     let host: TestHost;
     beforeAll(async () => {
       host = await TestHost.open(engine);
@@ -78,6 +80,22 @@ export function podmanBehaviours({ engine, isPodman }: Target): void {
         stream.destroy();
         await expect.poll(running, { timeout: PATIENCE_MS }).toBe(false);
       });
+    });
+
+    it('is removed when its client is killed, by the reaper, which finds it under its name', async () => {
+      const session = `test-killed-${process.pid}`;
+      const program = new URL('client.mjs', import.meta.url).pathname;
+      const words = [program, engine.socket, session, images.busybox];
+      const client = spawn(process.execPath, words, { cwd: host.workspace, stdio: 'inherit' });
+      const states = () =>
+        withEngine(engine, async ({ containers }) => {
+          const labels = [`acode.session=${session}`];
+          const all = await containers.list({ labels, all: true, signal: AbortSignal.timeout(PATIENCE_MS) });
+          return all.map(({ state }) => state);
+        });
+      await expect.poll(states, { timeout: 2 * PATIENCE_MS }).toEqual(['running']);
+      client.kill('SIGKILL');
+      await expect.poll(states, { timeout: PATIENCE_MS }).toEqual([]);
     });
 
     it('is refused for an image without a shell, in which nothing could be verified', async () => {

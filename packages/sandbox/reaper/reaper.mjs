@@ -91,9 +91,13 @@ function described(kind, thing) {
   return { kind, id: thing.Id ?? name, name, sandboxId: thing.Labels?.['acode.sandbox'] ?? '' };
 }
 
-/** @param {Thing} thing */
+/**
+ * Containers have a list of names, networks and volumes one name. Podman gives a container an empty one besides.
+ *
+ * @param {Thing} thing
+ */
 function nameOf({ Name: name, Names: names }) {
-  return name ?? names?.[0]?.replace(/^\//, '') ?? '';
+  return names?.[0]?.replace(/^\//, '') ?? name ?? '';
 }
 
 /**

@@ -304,13 +304,13 @@ async function open(options: AcodeOptions, directories: Directories, uid: number
   return composeHost({ options, config, machine, directories, uid, clock: options.clock ?? systemClock });
 }
 
-/** A host beside another: the same configuration, another workspace, and nobody who listens. */
-export async function openFurther(options: AcodeOptions, workspace: string, socket: string): Promise<OpenHost> {
+/** A host beside another: the same configuration, another workspace, an engine where one is needed, and nobody who listens. */
+export async function openFurther(options: AcodeOptions, workspace: string, socket: string | null): Promise<OpenHost> {
   const uid = currentUid();
   const { config, configFile, clock } = options;
   const own: AcodeOptions = {
     workspace,
-    engine: { socket },
+    ...(socket === null ? {} : { engine: { socket } }),
     ...(config ? { config } : {}),
     ...(configFile === undefined ? {} : { configFile }),
     ...(clock ? { clock } : {}),

@@ -1,53 +1,136 @@
 // Opens hosts for the doctor’s live attack: the same pipe as for every command, on workspaces of the attack’s own.
 
+import { availableParallelism, release } from 'node:os';
 import type { OpenHost } from './compose.ts';
+import { AcodeError } from './contract/errors.ts';
+import { backendOf, usesEngine } from './contract/levels.ts';
+import type { Level } from './contract/levels.ts';
+import type { EffectivePolicy, PolicyInput } from './contract/policy.ts';
 import { attackBackend } from './doctor/attack.ts';
+import type { Target } from './doctor/attack.ts';
 import type { Ground, GroundOptions } from './doctor/bench.ts';
 import type { AttackOptions, AttackReport } from './doctor/report.ts';
+import { terrainOf } from './doctor/terrain.ts';
 import type { Host } from './host.ts';
 import type { WeakenedBackend, Weakening } from './isolation/backend.ts';
+import { chooseLevel } from './level.ts';
+import type { Chosen } from './level.ts';
 import { resolvePolicy } from './policy/resolve.ts';
 import { explain } from './planning.ts';
 import { start } from './run.ts';
 
-/** How a further host is opened. */
-export type OpenFurther = (options: { readonly workspace: string; readonly socket: string }) => Promise<OpenHost>;
+/** How a further host is opened; without a socket, on no engine in particular. */
+export type OpenFurther = (options: {
+  readonly workspace: string;
+  readonly socket: string | null;
+}) => Promise<OpenHost>;
 
 /** How the attack itself is tested: on sandboxes that lack protections, where the card must turn red. */
 export interface Rehearsal {
   readonly against: readonly Weakening[];
-  /** Only the trials with these rows. */
-  readonly only: readonly string[];
+  /** Only the trials with these rows; else all. */
+  readonly only?: readonly string[];
 }
 
-/** Attacks the backend of a host. */
+/** Attacks sandboxes of a host. */
 export async function attackHost(
   host: Host,
   openFurther: OpenFurther,
   options: AttackOptions,
   rehearsal?: Rehearsal,
 ): Promise<AttackReport> {
-  const [backend, { level, cpus }] = await Promise.all([host.engine(), host.capability()]);
-  const { machine, config: user, environmentMode, caller } = host;
-  // A repository has no say in how the host is attacked.
-  const policy = resolvePolicy({}, { machine, user, repository: null, environmentMode }, { caller, cpus });
-  const image = policy.image.value;
+  const { chosen, policy } = await choose(host, options);
+  const local = !usesEngine(chosen.level);
+  if (local) refuseMixed(chosen.level, options);
   await host.audit.append({
     kind: 'event',
     operation: 'run',
     correlationId: '',
     event: 'attack on sandboxes of this host’s own',
+    detail: { level: chosen.level },
   });
-  const diagnosis = await backend.diagnose(options.image ?? image, host.closing);
-  const open = (ground: GroundOptions): Promise<Ground> => openGround(openFurther, backend.socket, ground);
-  const runtime = policy.runtime.value;
-  return attackBackend({ open, diagnosis, image, runtime, level, signal: host.closing, ...rehearsal }, options);
+  const target = local ? withoutEngine(chosen.level) : await onEngine(host, chosen, policy, options);
+  const aim: Aim = { openFurther, socket: target.socket, at: local ? chosen : null };
+  const open = (asked: GroundOptions): Promise<Ground> => openGround(aim, asked);
+  return attackBackend({ open, target, signal: host.closing, ...rehearsal }, options);
+}
+
+/** The level to attack: the one that was named, or the one that an ordinary command gets. */
+async function choose(
+  host: Host,
+  { level, runtime, image }: AttackOptions,
+): Promise<{ chosen: Chosen; policy: EffectivePolicy }> {
+  const { machine, config: user, environmentMode, caller } = host;
+  // Whoever names a runtime or an image means an engine.
+  const asked = level ?? ((runtime ?? image) === undefined ? undefined : 'auto');
+  const input: PolicyInput = {
+    ...(asked === undefined ? {} : { level: asked }),
+    ...(runtime === undefined ? {} : { runtime }),
+  };
+  // A repository has no say in how the host is attacked.
+  const layers = { machine, user, repository: null, environmentMode };
+  const policy = resolvePolicy(input, layers, { caller, cpus: availableParallelism() });
+  const aimed = level === undefined || usesEngine(level) ? host : { ...host, attacked: level };
+  return { chosen: await chooseLevel(aimed, policy), policy };
+}
+
+// What a level does not have is refused and never left out in silence.
+function refuseMixed(level: Level, { runtime, image }: AttackOptions): void {
+  if ((runtime ?? image) === undefined) return;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: `${runtime === undefined ? 'An image' : 'A runtime'} at level ${level}`,
+    instead: 'Leave it out: this level runs the programs of this host.',
+  });
+}
+
+function withoutEngine(level: Level): Target {
+  return {
+    terrain: terrainOf(level),
+    engine: backendOf(level),
+    version: '',
+    runtime: '',
+    image: 'host',
+    policy: {},
+    socket: null,
+    kernel: release(),
+  };
+}
+
+async function onEngine(
+  host: Host,
+  { level, runtime }: Chosen,
+  policy: EffectivePolicy,
+  options: AttackOptions,
+): Promise<Target> {
+  const image = options.image ?? policy.image.value;
+  const { engine, kernel } = await (await host.engine()).diagnose(image, host.closing);
+  return {
+    terrain: terrainOf(level),
+    engine: backendOf(level),
+    version: engine.version,
+    runtime: runtime ?? engine.defaultRuntime,
+    image,
+    policy: { image, level: policy.level.value, ...(runtime === null ? {} : { runtime }) },
+    socket: engine.socket,
+    kernel,
+  };
+}
+
+/** Where the sandboxes of an attack are made. */
+interface Aim {
+  readonly openFurther: OpenFurther;
+  readonly socket: string | null;
+  /** The level without an engine that is attacked; null on an engine. */
+  readonly at: Chosen | null;
 }
 
 // Never a place in the chain.
-const UNRECORDED: Host['audit'] = { append: async () => ({ seq: 0, hash: '' }) };
+const UNRECORDED: Host['audit'] = {
+  append: async () => ({ seq: 0, hash: '' }),
+  fingerprint: async () => '',
+};
 
-async function openGround(openFurther: OpenFurther, socket: string, options: GroundOptions): Promise<Ground> {
+async function openGround({ openFurther, socket, at }: Aim, options: GroundOptions): Promise<Ground> {
   const opened = await openFurther({ workspace: options.workspace, socket: options.socket ?? socket });
   const { weakenings, beforeCreate } = options;
   let weakened: WeakenedBackend | null = null;
@@ -57,8 +140,10 @@ async function openGround(openFurther: OpenFurther, socket: string, options: Gro
     weakened ??= whole.weakened(weakenings, beforeCreate);
     return weakened;
   };
+  // What the level can do was asked once, and need not be proven for each sandbox again.
+  const aimed: Host = at ? { ...opened, attacked: at.level, localCapability: async () => at.capability } : opened;
   // What an attack prints is nobody’s to keep, and what it runs is written down as one attack.
-  const host: Host = { ...opened, backend, savedLogs: null, audit: UNRECORDED };
+  const host: Host = { ...aimed, backend, savedLogs: null, audit: UNRECORDED };
   return {
     run: async (command, request) => {
       const running = start(host, command, request, false);
@@ -67,7 +152,7 @@ async function openGround(openFurther: OpenFurther, socket: string, options: Gro
     },
     explain: (command, request) =>
       // A plan is the same whatever is taken from it afterwards.
-      explain(opened, command, request, AbortSignal.any([host.closing, ...(request.signal ? [request.signal] : [])])),
+      explain(aimed, command, request, AbortSignal.any([host.closing, ...(request.signal ? [request.signal] : [])])),
     close: async () => {
       await weakened?.[Symbol.asyncDispose]();
       await opened.close();

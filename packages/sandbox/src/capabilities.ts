@@ -66,9 +66,14 @@ function levelsOfEngine(levels: readonly Level[], capability: Capability): Level
 }
 
 function ofLocal(capability: Capability): LevelStatus {
-  const { level, available } = capability;
+  const { level, available, unknown } = capability;
   const by = level === 'bubblewrap' ? 'bwrap' : 'this host';
-  return { level, state: available ? 'available' : 'unavailable', by, ...reasonOf(capability) };
+  return {
+    level,
+    state: available ? 'available' : unknown === true ? 'unknown' : 'unavailable',
+    by,
+    ...reasonOf(capability),
+  };
 }
 
 function reasonOf({ reason }: Capability): { reason?: string } {

@@ -24,6 +24,7 @@ import { Slots } from './lifecycle/slots.ts';
 import type { AcodeOptions } from './options.ts';
 import { SavedLogs } from './output/saved.ts';
 import { environmentMode } from './policy/layers.ts';
+import { recordRemovals } from './trail.ts';
 import { TrustStore } from './policy/trust.ts';
 import { Bus } from './telemetry/bus.ts';
 import { ContainerReports } from './telemetry/containers.ts';
@@ -74,6 +75,7 @@ export async function composeHost({
   });
   const audit = new AuditLog({ directory: join(directories.state, 'audit'), uid, clock });
   const background = new Background();
+  recordRemovals(bus, audit, work => background.keep(work));
   const logs = new SavedLogs(directories.state, uid, settings.keepOutputDays ?? 0);
   const stop = new AbortController();
   const backends = new Backends({ connect, local: localLevels(), closing: stop.signal });

@@ -38,7 +38,7 @@ export interface Host {
   readonly workspace: string;
   readonly workspaceNamed: boolean;
   /** Where what runs is written down before it runs. */
-  readonly audit: Pick<AuditLog, 'append'>;
+  readonly audit: Pick<AuditLog, 'append' | 'fingerprint'>;
   readonly telemetry: Telemetry;
   readonly bus: Bus;
   readonly reports: ContainerReports;
@@ -52,6 +52,11 @@ export interface Host {
   keep(work: Promise<unknown>): void;
   /** Aborted by `close`. */
   readonly closing: AbortSignal;
+  /**
+   * The level without an engine that the doctor attacks through this host, whatever the policy requires of commands: it runs
+   * programs of acode’s own. Set by attack.ts alone; nothing a caller or a file says can name one.
+   */
+  readonly attacked?: Level;
   /** The engine that somebody named; null where it is looked for. */
   readonly engineNamed: string | null;
   /** The engine’s backend, connected at first use. */

@@ -42,6 +42,7 @@ function choose({ config = {}, engineFails, bubblewrap = true, mode, level, risk
   const locals = [local('bubblewrap', bubblewrap), local('ulimit'), local('none')];
   const asked: string[] = [];
   const host = {
+    telemetry: { clock: { after: () => () => undefined } },
     engine: async () => {
       asked.push('engine');
       if (engineFails) throw engineFails;
@@ -51,7 +52,7 @@ function choose({ config = {}, engineFails, bubblewrap = true, mode, level, risk
     backend: async (of: Level) => ({ level: of }) as Backend,
     localCapabilities: async () => locals,
     localCapability: async (of: Level) => locals.find(one => one.level === of) ?? null,
-  } as Partial<Host> as Host;
+  } as unknown as Host;
   const layers = { ...NO_LAYERS, user: checkConfig({ sandbox: config, ...(mode ? { mode } : {}) }, 'config.yml') };
   const policy = resolvePolicy(level ? { level } : {}, layers, {
     caller: { uid: 1000, gid: 1000 },
@@ -97,7 +98,7 @@ describe('without an engine', () => {
     const error = await refusal(around);
     expect(error.code).toBe('ACODE-SBX-008');
     expect(error.message).toContain('fail-closed');
-    expect(error.message).toMatch(/required: (?:docker|bubblewrap) \(risk \w+, /);
+    expect(error.message).toMatch(/required: docker \(risk \w+, /);
     expect(error.message).toContain(`available: ${around.bubblewrap === false ? 'none' : 'bubblewrap'}`);
   });
 
@@ -137,6 +138,24 @@ describe('a weaker level', () => {
     expect(await choose({ config, level: 'ulimit', risk: 'high' }).chosen).toMatchObject({ level: 'ulimit' });
     expect((await refusal({ config, level: 'none', risk: 'high' })).code).toBe('ACODE-SBX-012');
     expect((await refusal({ config, level: 'ulimit', risk: 'critical' })).hint).toContain('always need docker');
+  });
+
+  it('is not to be had by asking where it may only stand in', async () => {
+    for (const mode of [{}, { mode: 'airgapped' as const }])
+      expect((await refusal({ config: { fallback: 'warn' }, level: 'bubblewrap', ...mode })).code).toBe(
+        'ACODE-SBX-012',
+      );
+  });
+
+  it('than the user named is refused, and auto means what the user named', async () => {
+    expect((await refusal({ config: { level: 'gvisor' }, level: 'docker' })).code).toBe('ACODE-SBX-012');
+    expect(await choose({ config: { level: 'gvisor' }, level: 'auto' }).chosen).toMatchObject({ level: 'gvisor' });
+    expect((await refusal({ config: { level: 'microvm' }, level: 'auto' })).code).toBe('ACODE-SBX-012');
+  });
+
+  it('has no runtimes, and says so rather than dropping one', async () => {
+    const error = await refusal({ config: { level: 'bubblewrap', runtime: 'runsc' } });
+    expect(error.code).toBe('ACODE-SBX-016');
   });
 
   it('is never picked by auto', async () => {

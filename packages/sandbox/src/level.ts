@@ -21,36 +21,56 @@ export interface Chosen {
   readonly notes: readonly string[];
 }
 
+const PATIENCE_MS = 1000;
+
 type Asked = Pick<EffectivePolicy, 'level' | 'runtime' | 'required' | 'fallback' | 'risk' | 'riskReasons' | 'mode'>;
 
 /** Chooses level and backend for a run. */
 export async function chooseLevel(host: Host, policy: Asked): Promise<Chosen> {
-  const asked = policy.level.value;
+  if (host.attacked !== undefined) return locally(host, host.attacked, policy, []);
+  const asked = askedOf(policy);
   if (asked !== 'auto' && !isAtLeast(asked, policy.required.value)) throw tooWeak(asked, policy);
   if (asked !== 'auto' && !usesEngine(asked)) return locally(host, asked, policy, []);
+  // What else there is takes a moment to find out, and belongs into a refusal: asked while the engine is waited for.
+  const cancel = host.telemetry.clock.after(PATIENCE_MS, () => void host.localCapabilities());
   try {
     const backend = await host.engine();
     const capability = await host.capability();
-    return { backend, capability, ...decideRuntime(policy, capability), notes: [] };
+    const decided = decideRuntime({ ...policy, level: { ...policy.level, value: asked } }, capability);
+    if (!isAtLeast(decided.level, policy.required.value)) throw tooWeak(decided.level, policy);
+    return { backend, capability, ...decided, notes: [] };
   } catch (error) {
     const stand = asked === 'auto' ? await standIn(host, policy, error) : null;
     if (stand) return stand;
     throw await withNeed(host, policy, error);
+  } finally {
+    cancel();
   }
+}
+
+// `auto` means docker at least; where more is required, it means that.
+function askedOf({ level, required }: Asked): Level | 'auto' {
+  return level.value === 'auto' && !isAtLeast('docker', required.value) ? required.value : level.value;
 }
 
 // Only where the user’s own file says so, and only where there is no engine at all: one that does not answer may be back
 // in a moment, and then a weaker level would have been chosen by accident.
 async function standIn(host: Host, policy: Asked, error: unknown): Promise<Chosen | null> {
-  const { fallback, required, mode } = policy;
+  const { fallback, mode } = policy;
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-008')) || error.context.absent !== true) return null;
-  if (fallback.value !== 'warn' || mode.value === 'airgapped' || !isAtLeast('bubblewrap', required.value)) return null;
+  if (fallback.value !== 'warn' || mode.value === 'airgapped') return null;
   if (!(await host.localCapability('bubblewrap'))?.available) return null;
   const note = `There is no engine, so this runs in bubblewrap, which is weaker: ${setBy(fallback)} allows it.`;
   return locally(host, 'bubblewrap', policy, [note]);
 }
 
 async function locally(host: Host, level: Level, policy: Asked, notes: readonly string[]): Promise<Chosen> {
+  if (policy.runtime.value !== null) {
+    throw new AcodeError('ACODE-SBX-016', {
+      what: `the runtime ${policy.runtime.value} at level ${level} (${setBy(policy.runtime)})`,
+      instead: 'Leave it out: only an engine has runtimes.',
+    });
+  }
   const capability = await host.localCapability(level);
   const backend = await host.backend(level);
   if (!backend || !capability?.available) {

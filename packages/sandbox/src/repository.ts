@@ -104,12 +104,20 @@ async function grant(host: Host, expected: string | undefined): Promise<TrustRep
   if (expected !== undefined && expected !== now.hash) {
     throw new AcodeError('ACODE-SBX-013', { source: now.file, key: '', reason: 'has changed since it was shown' });
   }
+  await recordTrust(host, 'trusted', { workspace: now.workspace, hash: now.hash });
   await host.trust.grant(now.workspace, now.hash, new Date(host.telemetry.clock.now()));
   return { ...now, trusted: true, changed: false };
 }
 
+// Before it counts: what loosens the policy is written down, or it does not loosen it.
+async function recordTrust(host: Host, event: string, detail: Readonly<Record<string, string>>): Promise<void> {
+  const correlationId = host.session.owner;
+  await host.audit.append({ kind: 'event', operation: 'trust', correlationId, event, detail });
+}
+
 async function revoke(host: Host): Promise<TrustReport> {
   const { root } = await validateWorkspace(await workspaceOf(host), host.directories);
+  await recordTrust(host, 'trust revoked', { workspace: root });
   await host.trust.revoke(root);
   return report(host);
 }

@@ -1,7 +1,8 @@
 // Step 9 of the pipe, the part that must not fail: what will run is written down before it is handed over, and what became of it after.
 
 import { createHash } from 'node:crypto';
-import type { AuditHead, AuditIntent, AuditOutcome } from './contract/audit.ts';
+import type { AuditHead, AuditIntent, AuditOutcome, AuditRemoval } from './contract/audit.ts';
+import type { EventBus, RemovalReason } from './contract/events.ts';
 import type { Command, RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
 import { isAtLeast, usesEngine } from './contract/levels.ts';
@@ -21,7 +22,8 @@ export interface Recorded {
 
 /** Writes down what is about to run. Without this record nothing is handed over. */
 export async function recordIntent(run: Recorded, planned: Planned, signal: AbortSignal): Promise<AuditHead> {
-  return run.host.audit.append(intentOf(run, planned), signal);
+  const commandHash = await run.host.audit.fingerprint(asGiven(run));
+  return run.host.audit.append({ ...intentOf(run, planned), commandHash }, signal);
 }
 
 /** Writes down what became of it, off the caller’s path: the command has run by then, whatever can be written. */
@@ -63,6 +65,18 @@ export function recordRefusal(run: Recorded, error: unknown): void {
   inBackground(run, writing);
 }
 
+/** Writes down what is removed on behalf of others: orphans, what is past its time, what somebody cleaned up. */
+export function recordRemovals(bus: EventBus, audit: Host['audit'], keep: Host['keep']): void {
+  const record = (what: AuditRemoval['what'], id: string, reason: RemovalReason, correlationId: string): void => {
+    // That a run’s own sandbox is gone at its end goes without saying.
+    if (reason === 'finished') return;
+    keep(audit.append({ kind: 'removal', operation: 'remove', correlationId, what, id, reason }));
+  };
+  bus.on('ContainerRemoved', event => record('container', event.containerId, event.reason, event.correlationId));
+  bus.on('NetworkRemoved', event => record('network', event.networkId, event.reason, event.correlationId));
+  bus.on('VolumeRemoved', event => record('volume', event.name, event.reason, event.correlationId));
+}
+
 function inBackground({ host, operation }: Recorded, writing: Promise<unknown>): void {
   host.keep(
     writing.catch((error: unknown) =>
@@ -71,7 +85,18 @@ function inBackground({ host, operation }: Recorded, writing: Promise<unknown>):
   );
 }
 
-function intentOf(run: Recorded, { policy, spec, backend }: Planned): AuditIntent {
+// Everything that decides what runs, before anything is masked or cut.
+function asGiven({ command, request: { cwd = '.', env = {}, stdin } }: Recorded): unknown {
+  const input = typeof stdin === 'string' || stdin instanceof Uint8Array ? Buffer.from(stdin).toString('base64') : null;
+  return { command: wordsOf(command), cwd, env: { ...env }, stdin: input };
+}
+
+function inputOf({ request: { stdin } }: Recorded): AuditIntent['stdin'] {
+  if (stdin === undefined) return 'none';
+  return typeof stdin === 'string' || stdin instanceof Uint8Array ? 'given' : 'stream';
+}
+
+function intentOf(run: Recorded, { policy, spec, backend }: Planned): Omit<AuditIntent, 'commandHash'> {
   const { command, request } = run;
   const engine = usesEngine(spec.level);
   return {
@@ -86,6 +111,8 @@ function intentOf(run: Recorded, { policy, spec, backend }: Planned): AuditInten
     ...(engine ? { image: spec.image.reference, imageDigest: spec.image.digest } : {}),
     command: wordsOf(command),
     env: Object.keys(request.env ?? {}),
+    cwd: request.cwd ?? '.',
+    stdin: inputOf(run),
     network: typeof spec.network === 'string' ? spec.network : spec.network.name,
     limits: { ...spec.limits, timeoutMs: policy.timeoutMs.value },
     mounts: spec.mounts.map(({ target, readOnly }) => ({ target, mode: readOnly ? 'ro' : 'rw' })),

@@ -15,6 +15,9 @@ const GROUPS: Readonly<Record<string, string>> = {
   F: 'Secrets, policy, supply chain',
 };
 
+const NO_BOUNDARY =
+  'This level is no security boundary: a command can do whatever you can. Attacks\nthat could do harm were not tried, and count as not stopped.';
+
 /** The checks for a person. */
 export function renderDoctor(report: DoctorReport, look: Look): string {
   const { bold, green, red, yellow } = look.colours;
@@ -42,10 +45,12 @@ export function renderCard(report: AttackReport, look: Look): string {
   const count = (verdict: Probe['verdict']): number => probes.filter(probe => probe.verdict === verdict).length;
   const failed = count('fail');
   const line = '─'.repeat(WIDTH);
+  const made =
+    backend.version === '' ? 'no engine' : `${backend.engine} ${backend.version}, runtime ${backend.runtime}`;
   const about = [
-    `Engine   ${backend.engine} ${backend.version}, runtime ${backend.runtime}, level ${backend.level}`,
+    `Level    ${backend.level} (${made})`,
     `Kernel   ${backend.kernel}`,
-    `Image    ${image}`,
+    ...(backend.version === '' ? [] : [`Image    ${image}`]),
   ].map(text => `${cut(oneLine(text), WIDTH)}\n`);
   const groups = Object.entries(GROUPS).map(([letter, title]) => {
     const own = probes.filter(({ id }) => id.startsWith(letter));
@@ -55,7 +60,8 @@ export function renderCard(report: AttackReport, look: Look): string {
   });
   const totals = `${count('pass')} passed, ${failed} failed, ${count('not-applicable')} not applicable, ${(durationMs / 1000).toFixed(1)} s`;
   const colour = failed > 0 ? red : green;
-  return `${bold('acode: attacks on a live sandbox')}\n${about.join('')}${line}${groups.join('')}${line}\n${colour(bold(`Grade ${grade}`))}   ${totals}\n`;
+  const warning = backend.boundary ? '' : `${red(NO_BOUNDARY)}\n`;
+  return `${bold('acode: attacks on a live sandbox')}\n${about.join('')}${line}${groups.join('')}${line}\n${colour(bold(`Grade ${grade}`))}   ${totals}\n${warning}`;
 }
 
 // Two lines: what was tried and what was seen; then what showed that the attempt works.
@@ -67,7 +73,7 @@ function probeLines({ id, title, verdict, observed, control }: Probe, look: Look
   const width = WIDTH - (2 + 5 + Math.min(46, widthOf(title))) - 2;
   const fits = widthOf(observed) <= width;
   const seen = fits ? `  ${dim(oneLine(observed))}\n` : `\n${wrapped(observed, room, verdict === 'fail' ? red : dim)}`;
-  const shown = verdict === 'not-applicable' ? '' : wrapped(`control: ${control}`, room, dim);
+  const shown = verdict === 'not-applicable' || control === '' ? '' : wrapped(`control: ${control}`, room, dim);
   return `${head}${seen}${shown}`;
 }
 

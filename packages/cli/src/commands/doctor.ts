@@ -1,13 +1,15 @@
 // `acode doctor`: whether this host is fit to run sandboxes; with --attack, a live attack on one and its report card.
 
-import type { AttackOptions, AttackReport } from '@acode/sandbox';
-import { Command } from '@commander-js/extra-typings';
+import { LEVELS } from '@acode/sandbox';
+import type { AttackOptions, AttackReport, Level } from '@acode/sandbox';
+import { Command, Option } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
 import { renderCard, renderDoctor } from './doctor-card.ts';
 
 interface DoctorOptions {
   readonly attack?: true;
+  readonly level?: Level;
   readonly runtime?: string;
   readonly image?: string;
 }
@@ -17,6 +19,9 @@ export function doctorCommand(perform: Perform) {
   return new Command('doctor')
     .description('Check this host; with --attack, attack a sandbox and print a report card (exit 0: nothing failed)')
     .option('--attack', 'run the attack corpus live, each attempt with its control; up to a minute')
+    .addOption(
+      new Option('--level <level>', 'with --attack: the level to attack, else the one commands get').choices(LEVELS),
+    )
     .option('--runtime <name>', 'with --attack: the engine’s runtime to attack, such as runsc')
     .option('--image <reference>', 'with --attack: the image to attack from')
     .action((options, command) => perform(command, call => doctor(call, options)));
@@ -24,20 +29,21 @@ export function doctorCommand(perform: Perform) {
 
 async function doctor(call: Call, options: DoctorOptions): Promise<number> {
   if (options.attack) return attack(call, options);
-  const alone = options.runtime === undefined ? (options.image === undefined ? null : '--image') : '--runtime';
-  if (alone !== null)
-    throw new UsageError(`${alone} has a meaning only with --attack.`, 'Add --attack, or leave it out.');
+  const alone = (['level', 'runtime', 'image'] as const).find(name => options[name] !== undefined);
+  if (alone !== undefined)
+    throw new UsageError(`--${alone} has a meaning only with --attack.`, 'Add --attack, or leave it out.');
   const report = await call.withObserver(observer => call.progress.during('Looking around…', observer.doctor()));
   await call.print('acode.doctor/1', report, look => renderDoctor(report, look));
   return report.ok ? 0 : 1;
 }
 
-async function attack(call: Call, { runtime, image }: DoctorOptions): Promise<number> {
+async function attack(call: Call, { level, runtime, image }: DoctorOptions): Promise<number> {
   const { signal } = call.interruption;
   let doing = 'Attacking…';
   const asked: AttackOptions = {
     signal,
     onProgress: ({ done, total, about }) => (doing = `Attacking: ${done} of ${total}, now ${about}…`),
+    ...(level === undefined ? {} : { level }),
     ...(runtime === undefined ? {} : { runtime }),
     ...(image === undefined ? {} : { image }),
   };

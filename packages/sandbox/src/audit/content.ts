@@ -10,6 +10,9 @@ export const LARGEST_CONTENT = 64 * 1024;
 // Tried in this order: a record keeps as much as fits.
 const SHORTER = [4096, 1024, 256, 64, 16] as const;
 const MOST_ITEMS = 256;
+// As telemetry/redact.ts has them.
+const MOST_WORDS = 64;
+const LONGEST_WORD = 4096;
 
 /** Fields that can be written. */
 export type Content = Readonly<Record<string, unknown>>;
@@ -19,13 +22,19 @@ export function contentOf(entry: AuditEntry): Content {
   const fields: Record<string, unknown> = { ...entry };
   // A caller who hands over `NAME=value` still gets only the name written.
   if ('env' in entry && entry.env) fields['env'] = entry.env.map(name => name.split('=', 1)[0] ?? '');
-  const safe = redactFields(fields);
+  const safe = isLong(entry) ? { ...redactFields(fields), cut: true } : redactFields(fields);
   if (fits(safe)) return safe;
   for (const most of SHORTER) {
     const shorter = Object.fromEntries(Object.entries(safe).map(([key, item]) => [key, shortened(item, most)]));
     if (fits(shorter)) return { ...shorter, cut: true };
   }
   throw new TypeError('an audit record is too large, however much of it is left out');
+}
+
+// Beyond this, taking secrets out leaves the rest out as well.
+function isLong(entry: AuditEntry): boolean {
+  const words = 'command' in entry ? (entry.command ?? []) : [];
+  return words.length > MOST_WORDS || words.some(word => word.length > LONGEST_WORD);
 }
 
 function fits(content: Content): boolean {

@@ -11,6 +11,7 @@ import { Chain } from './chain.ts';
 import { contentOf } from './content.ts';
 import type { Content } from './content.ts';
 import { notWritten } from './failure.ts';
+import { Fingerprints } from './fingerprint.ts';
 import { thisHolder } from './holder.ts';
 import type { Holder } from './holder.ts';
 import { seal } from './record.ts';
@@ -57,6 +58,7 @@ type Try = { readonly written: AuditHead & { readonly kind: AuditKind } } | { re
 export class AuditLog {
   readonly #options: AuditLogOptions;
   readonly #chain: Chain;
+  readonly #fingerprints: Fingerprints;
   readonly #rotateBytes: number;
   readonly #checkpointEvery: number;
   #holder: Holder | null = null;
@@ -66,6 +68,7 @@ export class AuditLog {
   constructor(options: AuditLogOptions) {
     this.#options = options;
     this.#chain = new Chain(options.directory, options.uid);
+    this.#fingerprints = new Fingerprints(options.directory, options.uid);
     this.#rotateBytes = options.rotateBytes ?? ROTATE_BYTES;
     this.#checkpointEvery = options.checkpointEvery ?? CHECKPOINT_EVERY;
   }
@@ -81,6 +84,18 @@ export class AuditLog {
     const written = this.#queue.then(() => this.#write(entry, deadline, signal));
     this.#queue = written.catch(() => undefined);
     return written;
+  }
+
+  /**
+   * A fingerprint that only this user can make: two that are the same are of the same value, and the value cannot be
+   * guessed from it. Rejects like {@link append} where its key cannot be had.
+   */
+  async fingerprint(value: unknown): Promise<string> {
+    try {
+      return await this.#fingerprints.of(value);
+    } catch (error) {
+      throw notWritten(error, this.#options.directory);
+    }
   }
 
   /** The last record; null where there is none yet. */

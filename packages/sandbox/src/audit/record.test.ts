@@ -82,6 +82,9 @@ describe('the content of a record', () => {
     correlationId: 'c',
     sandbox_level: 'docker',
     policyHash: 'p',
+    commandHash: 'c',
+    cwd: '.',
+    stdin: 'none',
     decision: 'allowed',
     command: ['true'],
   };

@@ -23,6 +23,7 @@ export type AuditOperation =
   | 'prune'
   | 'cleanup'
   | 'uninstall'
+  | 'trust'
   | 'deny';
 
 /** What every entry says: which operation it belongs to. */
@@ -68,6 +69,11 @@ export interface AuditIntent extends AuditContext, AuditSandbox {
   readonly sandbox_level: Level;
   readonly command: readonly string[];
   readonly policyHash: string;
+  /** A fingerprint of command, working directory, variables and input as they were given, whatever is masked or cut in the text. */
+  readonly commandHash: string;
+  readonly cwd: string;
+  /** What the command reads: nothing, text that is part of `commandHash`, or a stream that nobody has seen yet. */
+  readonly stdin: 'none' | 'given' | 'stream';
   /** Why the level is what it is: `allowed`, or the weaker level that the user’s own configuration accepted. */
   readonly decision: string;
 }

@@ -2,21 +2,24 @@
 
 import { performance } from 'node:perf_hooks';
 import type { PolicyInput } from '../contract/policy.ts';
-import type { Diagnosis, Weakening } from '../isolation/backend.ts';
+import type { Weakening } from '../isolation/backend.ts';
 import { Bench } from './bench.ts';
 import type { OpenGround } from './bench.ts';
 import { systemCalls } from './probes/calls.ts';
 import { lookingAround } from './probes/inside.ts';
+import { mountRequests } from './probes/mount-requests.ts';
 import { reachable } from './probes/network.ts';
-import { mountRequests, policyRequests } from './probes/requests.ts';
+import { policyRequests } from './probes/policy-requests.ts';
 import { memory, memoryFiles, openFiles, output, processes, stubborn } from './probes/resources.ts';
 import { environment, oddSources, verification } from './probes/secrets.ts';
+import { survivor } from './probes/survivor.ts';
 import { thirtyTwoBit } from './probes/thirty-two-bit.ts';
 import { hostileOutput, leftBehind, repositoryTakeover, shadowedPrograms } from './probes/workspace.ts';
 import { gradeOf } from './report.ts';
 import type { AttackOptions, AttackReport, Probe } from './report.ts';
-import { judge } from './trial.ts';
-import type { Trial } from './trial.ts';
+import type { Terrain } from './terrain.ts';
+import { NOTHING_STOPS_IT, judge } from './trial.ts';
+import type { Outcomes, Trial } from './trial.ts';
 
 // The longest first, so that the end does not wait for one that began late.
 const TRIALS: readonly Trial[] = [
@@ -24,6 +27,7 @@ const TRIALS: readonly Trial[] = [
   lookingAround,
   systemCalls,
   thirtyTwoBit,
+  survivor,
   leftBehind,
   repositoryTakeover,
   processes,
@@ -45,15 +49,23 @@ const TRIALS: readonly Trial[] = [
 const AT_ONCE = 4;
 const LONGEST_MS = 120_000;
 
-/** What an attack is made on. */
+/** What is attacked. */
+export interface Target extends Pick<AttackReport['backend'], 'engine' | 'version' | 'runtime'> {
+  readonly terrain: Terrain;
+  /** The image, `host` where a level has none. */
+  readonly image: string;
+  /** What every sandbox is asked for. */
+  readonly policy: PolicyInput;
+  /** The engine’s socket; null where there is none. */
+  readonly socket: string | null;
+  /** The kernel of the machine that sandboxes are on. */
+  readonly kernel: string;
+}
+
+/** What an attack is made on, and how. */
 export interface AttackGround {
   readonly open: OpenGround;
-  readonly diagnosis: Diagnosis;
-  /** The image that is meant where the options name none. */
-  readonly image: string;
-  /** The runtime that is meant where the options name none; null for the engine’s default. */
-  readonly runtime: string | null;
-  readonly level: string;
+  readonly target: Target;
   readonly signal: AbortSignal;
   /** Protections that every sandbox lacks: with them the card must turn red, which is how it is tested. */
   readonly against?: readonly Weakening[];
@@ -64,10 +76,7 @@ export interface AttackGround {
 /** Runs the corpus and writes the card. */
 export async function attackBackend(ground: AttackGround, options: AttackOptions): Promise<AttackReport> {
   const began = performance.now();
-  const { diagnosis } = ground;
-  const image = options.image ?? ground.image;
-  const runtime = options.runtime ?? ground.runtime;
-  const policy: PolicyInput = { image, ...(runtime === null ? {} : { runtime }) };
+  const { terrain, image, policy, socket, kernel, engine, version, runtime } = ground.target;
   const signal = AbortSignal.any([
     ground.signal,
     AbortSignal.timeout(LONGEST_MS),
@@ -76,8 +85,9 @@ export async function attackBackend(ground: AttackGround, options: AttackOptions
   await using bench = await Bench.make({
     open: ground.open,
     policy,
-    socket: diagnosis.engine.socket,
-    engineKernel: diagnosis.kernel,
+    terrain,
+    socket,
+    machineKernel: kernel,
     against: ground.against ?? [],
     signal,
   });
@@ -85,11 +95,12 @@ export async function attackBackend(ground: AttackGround, options: AttackOptions
   signal.throwIfAborted();
   return {
     backend: {
-      engine: 'docker',
-      version: diagnosis.engine.version,
-      runtime: runtime ?? diagnosis.engine.defaultRuntime,
-      level: ground.level,
-      kernel: bench.contact.shell ? bench.contact.kernel : diagnosis.kernel,
+      engine,
+      version,
+      runtime,
+      level: terrain.level,
+      boundary: terrain.kind !== 'host',
+      kernel: bench.contact.kernel === '' ? kernel : bench.contact.kernel,
     },
     image,
     grade: gradeOf(probes),
@@ -125,10 +136,17 @@ async function runTrial(bench: Bench, trial: Trial): Promise<Probe[]> {
   }
   try {
     bench.signal.throwIfAborted();
-    const outcomes = await trial.run(bench);
+    const outcomes = await (bench.terrain.kind === 'host' ? onHost(trial, bench) : trial.run(bench));
     return trial.attacks.map(attack => judge(attack, outcomes[attack.id]));
   } catch (error) {
     const observed = `the probe could not be made: ${error instanceof Error ? error.message : String(error)}`;
     return trial.attacks.map(({ id, title }) => ({ id, title, verdict: 'fail', observed, control: 'none was made' }));
   }
+}
+
+// Where a command is on this host itself, only what was written for that is started.
+async function onHost(trial: Trial, bench: Bench): Promise<Outcomes> {
+  if (trial.onHost === 'same') return trial.run(bench);
+  if (trial.onHost) return trial.onHost(bench);
+  return Object.fromEntries(trial.attacks.map(({ id }) => [id, { open: NOTHING_STOPS_IT }]));
 }

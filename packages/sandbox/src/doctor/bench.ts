@@ -10,6 +10,7 @@ import type { PolicyInput } from '../contract/policy.ts';
 import type { RunResult } from '../contract/result.ts';
 import type { Weakening } from '../isolation/backend.ts';
 import type { Processor } from './machine-code.ts';
+import type { Terrain } from './terrain.ts';
 
 /** How a host for attacks is opened. */
 export interface GroundOptions {
@@ -36,10 +37,11 @@ export interface BenchOptions {
   readonly open: OpenGround;
   /** What every sandbox is asked for. */
   readonly policy: PolicyInput;
-  /** The engine’s socket. */
-  readonly socket: string;
-  /** The kernel of the engine’s own host. */
-  readonly engineKernel: string;
+  readonly terrain: Terrain;
+  /** The engine’s socket; null where there is none. */
+  readonly socket: string | null;
+  /** The kernel of the machine that sandboxes are on. */
+  readonly machineKernel: string;
   /** Protections that are missing everywhere: how the probes themselves are tested. */
   readonly against: readonly Weakening[];
   readonly signal: AbortSignal;
@@ -61,7 +63,7 @@ export interface RunOptions extends Partial<Omit<GroundOptions, 'weakenings'>> {
 export interface Contact {
   /** Whether the image has a shell. */
   readonly shell: boolean;
-  /** The kernel inside, as it names itself. */
+  /** The kernel inside, as it names itself; empty where it did not. */
   readonly kernel: string;
   /** Whether sandboxes have a kernel of their own, which the host’s calls never reach. */
   readonly ownKernel: boolean;
@@ -76,10 +78,13 @@ const LIMITS = { memoryBytes: 128 * MEBIBYTE, pids: 64, tmpBytes: 4 * MEBIBYTE, 
 export class Bench implements AsyncDisposable {
   readonly signal: AbortSignal;
   readonly policy: PolicyInput;
-  readonly socket: string;
+  readonly terrain: Terrain;
+  readonly socket: string | null;
   readonly contact: Contact;
   /** The processor raw system calls are written for; null where there is no program for it. */
-  readonly processor: Processor | null = PROCESSORS[process.arch] ?? null;
+  readonly processor: Processor | null;
+  /** As shell text, where a program can be put that no neighbour sees. */
+  readonly temporary: string;
   readonly #options: BenchOptions;
   readonly #scratch: string;
   #made = 0;
@@ -90,6 +95,11 @@ export class Bench implements AsyncDisposable {
     this.contact = contact;
     this.policy = options.policy;
     this.socket = options.socket;
+    this.terrain = options.terrain;
+    const onHost = options.terrain.kind === 'host';
+    // Elsewhere than on Linux a sandbox is Linux all the same, unless it is this host.
+    this.processor = onHost && process.platform !== 'linux' ? null : (PROCESSORS[process.arch] ?? null);
+    this.temporary = onHost ? '"$TMPDIR"' : '/tmp';
     this.signal = options.signal;
   }
 
@@ -97,7 +107,7 @@ export class Bench implements AsyncDisposable {
   static async make(options: BenchOptions): Promise<Bench> {
     let failure: unknown;
     for (const place of new Set(['/var/tmp', tmpdir(), join(homedir(), '.cache')])) {
-      const scratch = await mkdtemp(join(place, 'acode-doctor-')).catch(() => null);
+      const scratch = await mkdtemp(join(place, `acode-doctor-${process.pid}-`)).catch(() => null);
       if (scratch === null) continue;
       try {
         return new Bench(options, scratch, await firstContact(options, scratch));
@@ -171,8 +181,8 @@ export class Bench implements AsyncDisposable {
   }
 
   async #open(options: RunOptions): Promise<Ground> {
-    const missing = options.without ? [options.without] : [];
-    const weakenings = new Set<Weakening>([...this.#options.against, ...missing]);
+    const missing = [...this.#options.against, ...(options.without ? [options.without] : [])];
+    const weakenings = new Set<Weakening>(missing.filter(one => this.terrain.removable.includes(one)));
     if (weakenings.size > 0 && !options.verified) weakenings.add('verification');
     return this.#options.open({
       workspace: options.workspace ?? (await this.workspace()),
@@ -184,8 +194,10 @@ export class Bench implements AsyncDisposable {
 
   #request({ policy = {}, request = {}, plainRuntime }: RunOptions): RunRequest {
     const limits = { ...LIMITS, ...policy.limits };
-    const { runtime, ...rest } = { timeoutMs: RUN_MS, network: 'none' as const, ...this.policy, ...policy, limits };
-    const chosen = runtime === undefined || plainRuntime ? {} : { runtime };
+    const wish = { timeoutMs: RUN_MS, network: 'none' as const, ...this.policy, ...policy, limits };
+    const { runtime, level, ...rest } = wish;
+    const named = { ...(runtime === undefined ? {} : { runtime }), ...(level === undefined ? {} : { level }) };
+    const chosen = plainRuntime && level !== undefined ? { level: 'auto' as const } : named;
     return { signal: this.signal, ...request, policy: { ...rest, ...chosen } };
   }
 }
@@ -207,7 +219,7 @@ function codeOf(error: unknown): string {
 }
 
 async function firstContact(options: BenchOptions, scratch: string): Promise<Contact> {
-  const { open, policy, signal, engineKernel } = options;
+  const { open, policy, signal, machineKernel } = options;
   const workspace = join(scratch, 'first');
   await mkdir(workspace);
   const ground = await open({ workspace, weakenings: [] });
@@ -217,10 +229,9 @@ async function firstContact(options: BenchOptions, scratch: string): Promise<Con
       policy: { timeoutMs: RUN_MS, ...policy },
     });
     const kernel = /^Linux version (\S+)/.exec(result.stdout)?.[1] ?? '';
-    return { shell: true, kernel, ownKernel: kernel !== '' && kernel !== engineKernel };
+    return { shell: true, kernel, ownKernel: kernel !== '' && kernel !== machineKernel };
   } catch (error) {
-    if (error instanceof AcodeError && error.is('ACODE-SBX-015'))
-      return { shell: false, kernel: 'unknown', ownKernel: false };
+    if (error instanceof AcodeError && error.is('ACODE-SBX-015')) return { shell: false, kernel: '', ownKernel: false };
     throw error;
   } finally {
     await ground.close();

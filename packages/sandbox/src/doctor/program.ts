@@ -28,6 +28,11 @@ const ENTRY = 64;
 const BY_32_BIT_GATE = 0x100;
 const MACHINES: Readonly<Record<Processor, number>> = { x86_64: 62, aarch64: 183 };
 
+/** Shell text that puts a program from the workspace where it can be started. */
+export function placed(name: string, directory: string): string {
+  return `cat ${name} > ${directory}/${name} && chmod 755 ${directory}/${name}`;
+}
+
 /** The bytes of a program that makes these calls, in this order. */
 export function probingProgram(processor: Processor, calls: readonly SystemCall[]): Buffer {
   const code = instructionsFor(processor);

@@ -1,5 +1,7 @@
 // What the doctor reports: the state of this host, and what a live attack on it came to.
 
+import type { Level } from '../contract/levels.ts';
+
 /** How one check of the host came out. */
 export type CheckStatus = 'ok' | 'warn' | 'fail';
 
@@ -36,7 +38,7 @@ export interface Probe {
   readonly verdict: ProbeVerdict;
   /** What happened in the sandbox: the errno or the effect that was seen, or why it could not be tried. */
   readonly observed: string;
-  /** What showed that the attempt itself works. */
+  /** What showed that the attempt itself works; empty where it was not tried because nothing would have stopped it. */
   readonly control: string;
 }
 
@@ -46,13 +48,19 @@ export type Grade = 'A+' | 'A' | 'B' | 'C' | 'D' | 'F';
 /** What `Acode.attack` found. */
 export interface AttackReport {
   readonly backend: {
+    /** What makes the sandboxes: `docker`, or the name of a level that needs no engine. */
     readonly engine: string;
+    /** The engine’s version; empty without one. */
     readonly version: string;
+    /** The engine’s runtime; empty without one. */
     readonly runtime: string;
-    readonly level: string;
+    readonly level: Level;
+    /** Whether the level is a security boundary at all. */
+    readonly boundary: boolean;
     /** The kernel that sandboxes run on. */
     readonly kernel: string;
   };
+  /** The image the attacks started from; `host` where a level has none. */
   readonly image: string;
   readonly grade: Grade;
   readonly probes: readonly Probe[];
@@ -61,7 +69,12 @@ export interface AttackReport {
 
 /** What to attack, and with what. Every field is optional. */
 export interface AttackOptions {
-  /** The engine’s runtime by name; else the configured one. */
+  /**
+   * The level to attack; else the one that commands get. One without an engine may be weaker than the configuration allows
+   * for commands, since only programs of acode’s own are run.
+   */
+  readonly level?: Level;
+  /** The engine’s runtime by name; else the configured one. Only at levels of an engine, like the image. */
   readonly runtime?: string;
   /** The image the attacks start from; else the configured one. */
   readonly image?: string;

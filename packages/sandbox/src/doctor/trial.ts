@@ -24,21 +24,38 @@ export interface Untried {
   readonly untried: string;
 }
 
+/** An attack that nothing stops, and that was not tried because it would be on this host itself. */
+export interface Open {
+  readonly open: string;
+}
+
+/** What came of the attacks of a trial, by id. */
+export type Outcomes = Readonly<Record<string, Outcome | Untried | Open>>;
+
 /** Attacks that are made together. */
 export interface Trial {
   readonly about: string;
   readonly attacks: readonly Attack[];
   /** Whether it needs a sandbox that runs a shell. */
   readonly needsShell: boolean;
+  /**
+   * What it is where commands run on this host itself: the same, where it only looks or stays in directories of its own, or
+   * another way of looking. Absent, it is never started there: what could do harm is not tried.
+   */
+  readonly onHost?: 'same' | ((bench: Bench) => Promise<Outcomes>);
   /** One outcome for each attack, by its id. */
-  run(bench: Bench): Promise<Readonly<Record<string, Outcome | Untried>>>;
+  run(bench: Bench): Promise<Outcomes>;
 }
 
+/** What is said of an attack that could harm this host, where nothing stands between it and a command. */
+export const NOTHING_STOPS_IT = 'nothing at this level stops it; not tried, since it would be on this host itself';
+
 /** Judges an attack. */
-export function judge({ id, title }: Attack, outcome: Outcome | Untried | undefined): Probe {
+export function judge({ id, title }: Attack, outcome: Outcomes[string] | undefined): Probe {
   if (!outcome) return { id, title, verdict: 'fail', observed: 'nothing was observed', control: 'none was made' };
   if ('untried' in outcome)
     return { id, title, verdict: 'not-applicable', observed: outcome.untried, control: 'not made' };
+  if ('open' in outcome) return { id, title, verdict: 'fail', observed: outcome.open, control: '' };
   const { stopped, observed, controlled, control } = outcome;
   return {
     id,

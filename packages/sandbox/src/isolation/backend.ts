@@ -12,6 +12,8 @@ export interface Capability {
   readonly level: Level;
   readonly available: boolean;
   readonly reason?: string;
+  /** Whether it did not answer in time: it is asked again, and nothing follows from it. */
+  readonly unknown?: boolean;
   readonly cpus: number;
   /** Every runtime the engine lists, with the level it is for. */
   readonly runtimes: Readonly<Record<string, Level>>;

@@ -39,7 +39,11 @@ export class Backends {
 
   /** What the levels that need no engine can do here, strongest first. */
   async local(): Promise<Capability[]> {
-    return Promise.all([...this.#local.values()].map(backend => backend.capability()));
+    return Promise.all(
+      [...this.#local].map(([level, backend]) =>
+        backend.capability().catch((error: unknown) => unanswered(level, error)),
+      ),
+    );
   }
 
   /** What one of them can do here; null where this host has no such level. */
@@ -60,6 +64,11 @@ export class Backends {
   #all(): Lazy<Backend>[] {
     return [this.#engine, ...this.#local.values()];
   }
+}
+
+function unanswered(level: Level, error: unknown): Capability {
+  const reason = error instanceof Error ? error.message : String(error);
+  return { level, available: false, unknown: true, reason, cpus: 1, runtimes: {}, standardRuntime: '' };
 }
 
 /** A backend that is connected when it is first needed. */

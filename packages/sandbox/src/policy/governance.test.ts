@@ -25,7 +25,15 @@ describe('what each risk requires', () => {
     ['level: bubblewrap', { level: 'bubblewrap' }, ['bubblewrap', 'bubblewrap', 'docker', 'docker']],
     ['level: ulimit', { level: 'ulimit' }, ['ulimit', 'ulimit', 'docker', 'docker']],
     ['level: none', { level: 'none' }, ['none', 'none', 'docker', 'docker']],
-    ['fallback: warn', { fallback: 'warn' }, ['bubblewrap', 'bubblewrap', 'docker', 'docker']],
+    ['fallback: warn', { fallback: 'warn' }, ['docker', 'docker', 'docker', 'docker']],
+    ['level: gvisor', { level: 'gvisor' }, ['gvisor', 'gvisor', 'gvisor', 'gvisor']],
+    ['docker and a list', { level: 'docker', require_for: ['critical'] }, ['docker', 'docker', 'docker', 'docker']],
+    ['gvisor and a list', { level: 'gvisor', require_for: ['critical'] }, ['gvisor', 'gvisor', 'gvisor', 'gvisor']],
+    [
+      'bubblewrap and a list',
+      { level: 'bubblewrap', require_for: ['high', 'critical'] },
+      ['bubblewrap', 'bubblewrap', 'docker', 'docker'],
+    ],
     ['require_for: [critical]', { require_for: ['critical'] }, ['none', 'none', 'ulimit', 'docker']],
     ['the seed’s own list', { require_for: ['high', 'critical'] }, ['none', 'none', 'docker', 'docker']],
     ['every risk', { require_for: [...RISKS], level: 'none' }, ['docker', 'docker', 'docker', 'docker']],
@@ -82,6 +90,19 @@ describe('what each risk requires', () => {
     expect(govern({ command: ['true'], risk: 'low' }, layers({ level: 'none' })).required).toMatchObject({
       layer: 'user',
     });
+  });
+});
+
+describe('the fallback', () => {
+  const fallbacks = (of: Layers) => RISKS.map(risk => govern({ command: ['true'], risk }, of).fallback.value);
+
+  it.each<[string, Sandbox, string]>([
+    ['nothing was said', {}, 'refuse refuse refuse refuse'],
+    ['it is allowed', { fallback: 'warn' }, 'warn warn refuse refuse'],
+    ['a level was named', { fallback: 'warn', level: 'docker' }, 'refuse refuse refuse refuse'],
+    ['every risk is listed', { fallback: 'warn', require_for: [...RISKS] }, 'refuse refuse refuse refuse'],
+  ])('where %s', (_, user, expected) => {
+    expect(fallbacks(layers(user)).join(' ')).toBe(expected);
   });
 });
 

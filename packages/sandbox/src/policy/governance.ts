@@ -26,8 +26,13 @@ const LEFT_OUT: Readonly<Record<Risk, Level>> = { low: 'none', medium: 'none', h
 /** Decides what a command needs. Only the user’s own file can ask for less than docker; everybody else can ask for more. */
 export function govern(task: Task, layers: Layers): Governance {
   const { risk, riskReasons } = resolveRisk(task, layers);
-  const fallback = resolveFallback(layers);
-  return { risk, riskReasons, fallback, required: requiredLevel(risk.value, fallback.value, layers) };
+  const listed = requiredBy(risk.value, layers);
+  return {
+    risk,
+    riskReasons,
+    fallback: resolveFallback(listed !== null, layers),
+    required: strongest([listed ?? leftOut(risk.value, layers), ...levelsOf(layers)]),
+  };
 }
 
 function resolveRisk({ command, risk }: Task, layers: Layers): Pick<Governance, 'risk' | 'riskReasons'> {
@@ -39,24 +44,34 @@ function resolveRisk({ command, risk }: Task, layers: Layers): Pick<Governance, 
   return { risk: value === given.value ? given : { ...builtInValue(value), where: 'rules' }, riskReasons: reasons };
 }
 
-function resolveFallback({ user }: Layers): Governance['fallback'] {
-  const value = user.config.sandbox?.fallback;
-  return value ? { value, layer: 'user', where: placeOf(user, 'sandbox.fallback') } : builtInValue('refuse');
+// It says what may happen without an engine, and nothing about what may be asked for while there is one.
+function resolveFallback(listed: boolean, layers: Layers): Governance['fallback'] {
+  const value = layers.user.config.sandbox?.fallback;
+  const named = levelsOf(layers).some(({ layer, value: level }) => layer === 'user' || isAtLeast(level, 'docker'));
+  if (value === undefined || listed || named) return builtInValue('refuse');
+  return { value, layer: 'user', where: placeOf(layers.user, 'sandbox.fallback') };
 }
 
-function requiredLevel(risk: Risk, fallback: 'refuse' | 'warn', layers: Layers): Sourced<Level> {
-  const { user, machine } = layers;
-  const listed = requiredBy(risk, layers);
-  if (listed) return listed;
+// What a risk needs that nobody listed: docker, unless the user’s own file says how far down it may go.
+function leftOut(risk: Risk, { user }: Layers): Sourced<Level> {
   const { require_for: own, level } = user.config.sandbox ?? {};
-  const floor = machine?.config.sandbox?.level;
-  const least = (value: Level, key: string): Sourced<Level> =>
-    machine && floor && floor !== 'auto' && isAtLeast(floor, value)
-      ? { value: floor, layer: 'machine', where: placeOf(machine, 'sandbox.level') }
-      : { value, layer: 'user', where: placeOf(user, key) };
-  if (own) return least(LEFT_OUT[risk], 'sandbox.require_for');
-  if (level && level !== 'auto' && !isAtLeast(level, 'docker')) return least(level, 'sandbox.level');
-  return fallback === 'warn' ? least('bubblewrap', 'sandbox.fallback') : builtInValue('docker');
+  if (own) return { value: LEFT_OUT[risk], layer: 'user', where: placeOf(user, 'sandbox.require_for') };
+  if (level === undefined || level === 'auto') return builtInValue('docker');
+  return { value: level, layer: 'user', where: placeOf(user, 'sandbox.level') };
+}
+
+// A level that the user or the machine names is the least for everybody else.
+function levelsOf({ user, machine }: Layers): Sourced<Level>[] {
+  return (['user', 'machine'] as const).flatMap(layer => {
+    const from = layer === 'user' ? user : machine;
+    const level = from?.config.sandbox?.level;
+    if (!from || level === undefined || level === 'auto') return [];
+    return [{ value: level, layer, where: placeOf(from, 'sandbox.level') }];
+  });
+}
+
+function strongest([first, ...others]: readonly [Sourced<Level>, ...Sourced<Level>[]]): Sourced<Level> {
+  return others.reduce((best, one) => (isAtLeast(best.value, one.value) ? best : one), first);
 }
 
 // The machine’s and the repository’s lists add to the user’s, since they can only tighten.

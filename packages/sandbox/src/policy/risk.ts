@@ -17,9 +17,6 @@ export interface Assessment {
   readonly reasons: readonly string[];
 }
 
-// As much of a command as is looked at; one of megabytes has said what it is by then.
-const LONGEST = 256 * 1024;
-
 const SHELLS = /^(?:(?:ba|da|z|k|fi|a)?sh|python[\d.]*|node|perl|ruby|php)$/;
 const FETCHERS = /^(?:curl|wget|aria2c|fetch)$/;
 const EVALUATORS = /^(?:eval|source|\.)$/;
@@ -28,63 +25,58 @@ const INSTALLERS =
   /^(?:npm|pnpm|yarn|bun|pip[\d.]*|uv|poetry|conda|gem|cargo|go|brew|apt|apt-get|apk|dnf|yum|pacman|dotnet)$/;
 const INSTALLS = /^(?:install|i|ci|add|create|exec|dlx|sync|get|restore|-S)$/;
 const RUNNERS = /^(?:npx|bunx|uvx|pipx)$/;
-const PREFIXES = /^(?:sudo|env|command|exec|nice|nohup|time|xargs|doas|\w+=.*)$/s;
+// What only reads its words, so that the name of a program among them means nothing.
+const READERS = /^(?:grep|egrep|rg|sed|awk|echo|printf|cat|tee|less|head|tail|sort|wc|jq|tr|cut|uniq)$/;
 const SECRETS =
   /\.(?:ssh|aws|kube|netrc|npmrc|pypirc|git-credentials|gnupg)\b|\.docker\/config|\.config\/gcloud\b|\/etc\/shadow\b|\bid_(?:rsa|ed25519|ecdsa)\b/;
 // Where a sandbox’s own files are, and nobody else’s.
 const OWN = /^\/(?:workspace|tmp|home\/sandbox|dev\/null)(?:\/|$)/;
 
-/** One program with its words, as far as text can be read without a shell. */
-interface Call {
-  readonly program: string;
+/** The words between two separators, as far as text can be read without a shell. */
+interface Part {
   readonly words: readonly string[];
-  /** Whether the output of the call before is its input. */
+  /** Whether the output of the part before is its input. */
   readonly piped: boolean;
 }
 
 const BUILT_IN: readonly {
   readonly why: string;
   readonly risk: Risk;
-  readonly applies: (calls: readonly Call[], text: string) => boolean;
+  readonly applies: (parts: readonly Part[], text: string) => boolean;
 }[] = [
   {
     why: 'deletes the root or the home directory',
     risk: 'critical',
-    applies: calls => calls.some(call => call.program === 'rm' && call.words.some(isEverything)),
+    applies: parts => parts.some(({ words }) => deletes(words, isEverything)),
   },
   { why: 'runs what it fetches from the network', risk: 'high', applies: runsWhatItFetches },
   { why: 'reads credentials', risk: 'high', applies: (_, text) => SECRETS.test(text) },
   {
     why: 'deletes outside the workspace',
     risk: 'high',
-    applies: calls => calls.some(({ program, words }) => DELETERS.test(program) && words.some(isOutside)),
+    applies: parts => parts.some(({ words }) => deletes(words, isOutside)),
   },
   {
     why: 'writes to a disk or makes a file system',
     risk: 'high',
-    applies: calls =>
-      calls.some(
-        ({ program, words }) =>
-          program.startsWith('mkfs') || (program === 'dd' && words.some(word => word.startsWith('of=/dev/'))),
+    applies: parts =>
+      parts.some(({ words }) =>
+        words.some(word => /^(?:.*\/)?mkfs(?:\.\w+)?$/.test(word) || word.startsWith('of=/dev/')),
       ),
   },
   {
     why: 'installs packages, which run scripts of strangers',
     risk: 'medium',
-    applies: calls =>
-      calls.some(
-        ({ program, words }) =>
-          RUNNERS.test(program) || (INSTALLERS.test(program) && words.slice(0, 2).some(word => INSTALLS.test(word))),
-      ),
+    applies: parts => parts.some(({ words }) => installs(words)),
   },
 ];
 
 /** Assesses a command. `rules` come from the layers, and count beside the built-in ones. */
 export function assess(command: Command, given: Risk | undefined, rules: readonly RiskRule[]): Assessment {
   const text = textOf(command);
-  const calls = callsOf(text);
+  const read = readings(text).map(reading => ({ parts: partsOf(reading), reading }));
   const matched = [
-    ...BUILT_IN.filter(({ applies }) => applies(calls, text)),
+    ...BUILT_IN.filter(({ applies }) => read.some(({ parts, reading }) => applies(parts, reading))),
     ...rules
       .filter(({ match }) => matchesText(text, match))
       .map(({ match, risk }) => ({ risk, why: `matches ${JSON.stringify(match)}` })),
@@ -102,67 +94,63 @@ function isWorse(one: Risk, other: Risk): boolean {
   return RISKS.indexOf(one) > RISKS.indexOf(other);
 }
 
-const SEPARATOR = /(\|\||&&|[;&|\n(){}`])/;
+// Two readings, since this is no shell: quotes that join (`r""m`), and quotes around a command of its own (`sh -c 'rm …'`).
+// That reads too much rather than too little.
+function readings(text: string): readonly [string, string] {
+  return [text.replaceAll(/["'\\]/g, ''), text.replaceAll(/["'\\]/g, ' ')];
+}
 
-// Not a parser: quotes are left out, so that what is in them counts as if it stood there. That reads too much and never too little.
-function callsOf(text: string): Call[] {
-  const calls: Call[] = [];
+const SEPARATOR = /(\|\||&&|[;&|\n()`])/;
+
+function partsOf(text: string): Part[] {
   // Separators stand between the parts, at every second place.
-  const parts = text.split(SEPARATOR);
-  for (const [index, part] of parts.entries()) {
-    if (index % 2 === 1) continue;
-    const piped = parts[index - 1] === '|';
-    calls.push(
-      ...callsOfWords(
-        part
-          .replaceAll(/["'\\]/g, ' ')
-          .split(/\s+/)
-          .filter(Boolean),
-        piped,
-      ),
-    );
-  }
-  return calls;
+  const pieces = text.split(SEPARATOR);
+  return pieces.flatMap((piece, index) => {
+    if (index % 2 === 1) return [];
+    return [{ words: piece.split(/\s+/).filter(Boolean), piped: pieces[index - 1] === '|' }];
+  });
 }
 
-// `sudo …` and `sh -c …` are what they run: the words behind them are looked at too.
-function callsOfWords(words: readonly string[], piped: boolean): Call[] {
-  const calls: Call[] = [];
-  for (const [at, word] of words.entries()) {
-    const program = word.replace(/^.*\//s, '');
-    calls.push({ program, words: words.slice(at + 1), piped: piped && at === 0 });
-    if (!runsTheRest(program, words[at + 1] ?? '')) break;
-  }
-  return calls;
+// Any word may be the program: there are more ways to call one (`sudo -u x`, `timeout 5`, `then`) than anybody can list.
+function programAt(words: readonly string[], names: RegExp): number {
+  return words.findIndex(word => names.test(word.slice(word.lastIndexOf('/') + 1)));
 }
 
-function runsTheRest(program: string, next: string): boolean {
-  if (program.startsWith('-') || PREFIXES.test(program)) return true;
-  return SHELLS.test(program) && /^-\w*c$/.test(next);
+function deletes(words: readonly string[], what: (word: string) => boolean): boolean {
+  const at = programAt(words, DELETERS);
+  if (at >= 0 && words.slice(at + 1).some(what)) return true;
+  return programAt(words, /^find$/) >= 0 && words.includes('-delete') && words.some(what);
 }
 
-function runsWhatItFetches(calls: readonly Call[]): boolean {
-  const fetch = calls.findIndex(({ program }) => FETCHERS.test(program));
+function installs(words: readonly string[]): boolean {
+  const at = programAt(words, INSTALLERS);
+  return programAt(words, RUNNERS) === 0 || (at >= 0 && words.slice(at + 1, at + 3).some(word => INSTALLS.test(word)));
+}
+
+function runsWhatItFetches(parts: readonly Part[]): boolean {
+  const fetch = parts.findIndex(({ words }) => programAt(words, FETCHERS) >= 0);
   if (fetch < 0) return false;
-  const runs = ({ program }: Call): boolean => SHELLS.test(program);
-  // `… | sh` behind it, or `sh -c "$(…"` and `eval …` before it.
-  const behind = calls
-    .slice(fetch + 1)
-    .some((call, index, rest) => runs(call) && rest.slice(0, index + 1).some(({ piped }) => piped));
-  return behind || calls.slice(0, fetch).some(call => runs(call) || EVALUATORS.test(call.program));
+  // `… | sh` behind it, or `sh -c "$(…"` and `eval …` before it or with it.
+  const pipe = parts.findIndex(({ piped }, index) => index > fetch && piped);
+  const behind = pipe >= 0 && parts.slice(pipe).some(runs);
+  return behind || parts.slice(0, fetch + 1).some(part => runs(part) || programAt(part.words, EVALUATORS) >= 0);
+}
+
+function runs({ words }: Part): boolean {
+  return programAt(words.slice(0, 1), READERS) < 0 && programAt(words, SHELLS) >= 0;
 }
 
 function isEverything(word: string): boolean {
-  return /^(?:\/|~\/?|\$HOME\/?|\$\{HOME)\*?$/.test(word);
+  return /^(?:\/|~\/?|\$HOME\/?|\$\{HOME\}\/?)\*?$/.test(word);
 }
 
 function isOutside(word: string): boolean {
-  if (word.startsWith('~') || word.startsWith('$HOME')) return true;
+  if (/^(?:~|\$HOME|\$\{HOME)/.test(word)) return true;
   return word.startsWith('/') ? !OWN.test(word) || word.includes('/../') : word === '..' || word.startsWith('../');
 }
 
 function textOf(command: Command): string {
-  return (typeof command === 'string' ? command : command.join(' ')).slice(0, LONGEST);
+  return typeof command === 'string' ? command : command.join(' ');
 }
 
 /**

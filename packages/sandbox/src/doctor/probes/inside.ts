@@ -1,9 +1,11 @@
 // Group A by looking around inside: what a sandbox can see and reach of the host and of its neighbours.
 
+import { readFile } from 'node:fs/promises';
 import type { RunResult } from '../../contract/result.ts';
 import { refusalOf } from '../bench.ts';
 import type { Bench } from '../bench.ts';
-import type { Outcome, Trial, Untried } from '../trial.ts';
+import { NOTHING_STOPS_IT } from '../trial.ts';
+import type { Outcome, Outcomes, Trial, Untried } from '../trial.ts';
 
 const MASKED = [
   '/proc/kcore',
@@ -13,7 +15,7 @@ const MASKED = [
   '/sys/firmware/acpi/tables/DSDT',
 ];
 
-const SCRIPT = `
+const LOOK = `
 ${MASKED.map(path => `printf 'bytes %s ' ${path}; head -c 16 ${path} 2>/dev/null | wc -c`).join('\n')}
 printf 'bytes /proc/version '; head -c 16 /proc/version | wc -c
 grep -E '^(NoNewPrivs|CapEff|CapBnd|Seccomp):' /proc/self/status
@@ -22,6 +24,9 @@ sleep 3 acode-own-marker 2>/dev/null &
 sh -c ': acode-own-marker; sleep 3' &
 sleep 0.2 2>/dev/null || sleep 1
 for c in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < "$c" 2>/dev/null; echo; done
+true`;
+
+const WRITE = `
 for d in / /etc /usr /var /var/tmp /opt /srv; do ( : > "$d/acode-root-probe" ) 2>/dev/null && echo "wrote $d"; done
 ( : > /tmp/acode-twin ) && echo 'wrote /tmp'
 true`;
@@ -40,26 +45,46 @@ export const lookingAround: Trial = {
     { id: 'E14', title: 'writes outside what was given (root, VOLUME)' },
   ],
   async run(bench) {
-    // The peer is up before the look begins, or it would not be there to be seen.
-    const peerUp = upFirst(bench);
-    await peerUp.started;
-    const inside = await bench.run(SCRIPT);
-    const [privileged, writable, descriptor, fine] = await Promise.all([
-      bench.run(SCRIPT, { without: 'no-new-privileges' }),
-      bench.run(SCRIPT, { without: 'read-only-root' }),
-      bench.refusal({ request: { cwd: '/proc/self/fd/7' } }),
-      bench.refusal({ request: { cwd: '.' } }),
-    ]);
-    await peerUp.ended;
-    return {
-      A16: neighbours(inside),
-      A17b: privileges(inside, privileged, bench.contact.ownKernel),
-      A18: descriptors(inside, descriptor, fine),
-      A22: masked(inside),
-      E14: rootFileSystem(inside, writable),
-    };
+    const [inside, writable] = await Promise.all([bench.run(WRITE), bench.run(WRITE, { without: 'read-only-root' })]);
+    return { ...(await looked(bench)), E14: rootFileSystem(inside, writable) };
+  },
+  // Looking does no harm; files in directories of the host’s would.
+  async onHost(bench) {
+    return { ...(await looked(bench)), E14: { open: NOTHING_STOPS_IT } };
   },
 };
+
+async function looked(bench: Bench): Promise<Outcomes> {
+  // The peer is up before the look begins, or it would not be there to be seen.
+  const peerUp = upFirst(bench);
+  await peerUp.started;
+  const inside = await bench.run(LOOK);
+  const [privileged, descriptor, fine] = await Promise.all([
+    privilegedStatus(bench),
+    bench.refusal({ request: { cwd: '/proc/self/fd/7' } }),
+    bench.refusal({ request: { cwd: '.' } }),
+  ]);
+  await peerUp.ended;
+  return {
+    A16: neighbours(inside),
+    A17b: privileges(inside, privileged, bench.contact.ownKernel),
+    A18: descriptors(inside, descriptor, fine),
+    A22: masked(inside),
+  };
+}
+
+/** What a process shows that may gain privileges, and whose it is. */
+interface Privileged {
+  readonly status: string;
+  readonly who: string;
+}
+
+// Where no sandbox can be made that lacks the protection, acode’s own process is one that does.
+async function privilegedStatus(bench: Bench): Promise<Privileged> {
+  if (bench.terrain.removable.includes('no-new-privileges'))
+    return { status: (await bench.run(LOOK, { without: 'no-new-privileges' })).stdout, who: 'without the option' };
+  return { status: await readFile('/proc/self/status', 'utf8').catch(() => ''), who: 'in acode’s own process' };
+}
 
 function upFirst(bench: Bench): { started: Promise<void>; ended: Promise<unknown> } {
   let begun: () => void = () => undefined;
@@ -78,17 +103,17 @@ function neighbours({ stdout }: RunResult): Outcome {
   };
 }
 
-function privileges({ stdout }: RunResult, open: RunResult, ownKernel: boolean): Outcome | Untried {
+function privileges({ stdout }: RunResult, open: Privileged, ownKernel: boolean): Outcome | Untried {
   const flag = (text: string): string => /NoNewPrivs:\s*(\d)/.exec(text)?.[1] ?? 'unknown';
   const capabilities = /CapEff:\s*([0-9a-f]+)/.exec(stdout)?.[1] ?? 'unknown';
   // A kernel of its own may not show the flag; that it has none of the host’s privileges is what counts then.
-  if (ownKernel && flag(stdout) === 'unknown' && flag(open.stdout) === 'unknown')
+  if (ownKernel && flag(stdout) === 'unknown' && flag(open.status) === 'unknown')
     return { untried: 'the sandbox’s own kernel does not show NoNewPrivs' };
   return {
     stopped: flag(stdout) === '1' && /^0+$/.test(capabilities),
     observed: `NoNewPrivs ${flag(stdout)}, CapEff ${capabilities.replace(/^0+$/, '0')}`,
-    controlled: ownKernel || flag(open.stdout) === '0',
-    control: `NoNewPrivs ${flag(open.stdout)} without the option`,
+    controlled: ownKernel || flag(open.status) === '0',
+    control: `NoNewPrivs ${flag(open.status)} ${open.who}`,
   };
 }
 

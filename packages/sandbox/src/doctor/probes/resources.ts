@@ -3,8 +3,10 @@
 import type { RunResult } from '../../contract/result.ts';
 import { refusalOf } from '../bench.ts';
 import type { Bench, RunOptions } from '../bench.ts';
-import { answersIn, probingProgram } from '../program.ts';
+import type { Processor } from '../machine-code.ts';
+import { answersIn, placed, probingProgram } from '../program.ts';
 import { answerName } from '../system-calls.ts';
+import { NOTHING_STOPS_IT } from '../trial.ts';
 import type { Outcome, Trial } from '../trial.ts';
 
 const MEBIBYTE = 1024 ** 2;
@@ -48,34 +50,79 @@ const MEMORY_LIMIT = 64 * MEBIBYTE;
 // Read and write; private, anonymous, every page at once.
 const ALLOCATE = { call: 'mmap', args: [0, ALLOCATION, 3, 0x8022, -1, 0] } as const;
 
-/** More memory than allowed, in a child whose parent ends well. */
+// Several processes, each within the limit and together far beyond it, at the same time.
+const SHARERS = 4;
+const SHARE = 48 * MEBIBYTE;
+const HOLD = [
+  { call: 'mmap', args: [0, SHARE, 3, 0x8022, -1, 0] },
+  { call: 'read', args: [0, new Uint8Array(8), 1] },
+] as const;
+
+/** More memory than allowed: in a child whose parent ends well, and by several processes together. */
 export const memory: Trial = {
   about: 'memory',
   needsShell: true,
-  attacks: [{ id: 'E2', title: 'memory bomb in a child' }],
+  attacks: [
+    { id: 'E2', title: 'memory bomb in a child' },
+    { id: 'E2b', title: 'memory of several processes together' },
+  ],
   async run(bench) {
-    if (bench.processor === null) return { E2: { untried: `there is no probing program for ${process.arch}` } };
-    const files = { probe: probingProgram(bench.processor, [ALLOCATE]) };
-    const script = 'cat probe > /tmp/probe && chmod 755 /tmp/probe && /tmp/probe; exit 0';
-    const policy = { limits: { memoryBytes: MEMORY_LIMIT } };
-    const [inside, open] = await Promise.all([
-      bench.run(script, { workspace: await bench.workspace(files), policy }),
-      bench.run(script, { workspace: await bench.workspace(files), policy, without: 'memory' }),
-    ]);
-    const [answer] = answersIn(inside.stdout);
-    const [without] = answersIn(open.stdout);
-    // Either the kernel ended the child and the result says so, or it would not give the memory at all.
-    const ended = answer === undefined && (inside.oomKilled || inside.exitCode !== 0);
-    return {
-      E2: {
-        stopped: ended || (answer !== undefined && answer < 0n),
-        observed: `${answerName(answer)}; oomKilled ${inside.oomKilled}, exit ${inside.exitCode ?? 'none'}`,
-        controlled: without !== undefined && without > 0n,
-        control: `${answerName(without)} with 512 MiB`,
-      },
-    };
+    if (bench.processor === null) {
+      const untried = `there is no probing program for ${process.arch}`;
+      return { E2: { untried }, E2b: { untried } };
+    }
+    const [child, together] = await Promise.all([oneChild(bench, bench.processor), several(bench, bench.processor)]);
+    return { E2: child, E2b: together };
+  },
+  async onHost({ terrain }) {
+    const open =
+      terrain.level === 'ulimit'
+        ? 'each process is limited alone, and there may be any number; not tried, since it would be on this host itself'
+        : NOTHING_STOPS_IT;
+    return { E2: { open }, E2b: { open } };
   },
 };
+
+async function oneChild(bench: Bench, processor: Processor): Promise<Outcome> {
+  const script = `${placed('probe', bench.temporary)} && ${bench.temporary}/probe; exit 0`;
+  const [inside, open] = await limited(bench, script, probingProgram(processor, [ALLOCATE]));
+  const [answer] = answersIn(inside.stdout);
+  const [without] = answersIn(open.stdout);
+  // Either the kernel ended the child and the result says so, or it would not give the memory at all.
+  const ended = answer === undefined && (inside.oomKilled || inside.exitCode !== 0);
+  return {
+    stopped: ended || (answer !== undefined && answer < 0n),
+    observed: `${answerName(answer)}; oomKilled ${inside.oomKilled}, exit ${inside.exitCode ?? 'none'}`,
+    controlled: without !== undefined && without > 0n,
+    control: `${answerName(without)} with 512 MiB`,
+  };
+}
+
+async function several(bench: Bench, processor: Processor): Promise<Outcome> {
+  const each = `{ sleep 2 | ${bench.temporary}/probe; } &`;
+  const script = `${placed('probe', bench.temporary)} || exit 1\n${`${each}\n`.repeat(SHARERS)}wait`;
+  const [inside, open] = await limited(bench, script, probingProgram(processor, HOLD));
+  // What each of them was given, and whether it lived to say so.
+  const held = ({ stdout }: RunResult): number => answersIn(stdout).filter(answer => answer > 0n).length;
+  const total = (count: number): string => `${(count * SHARE) / MEBIBYTE} MiB`;
+  return {
+    stopped: held(inside) < SHARERS || inside.oomKilled,
+    observed:
+      held(inside) < SHARERS || inside.oomKilled
+        ? `ended beyond ${MEMORY_LIMIT / MEBIBYTE} MiB; oomKilled ${inside.oomKilled}`
+        : `${total(SHARERS)} held together: without a control group each process is limited alone`,
+    controlled: held(open) === SHARERS && !open.oomKilled,
+    control: `${total(held(open))} held together with 512 MiB`,
+  };
+}
+
+async function limited(bench: Bench, script: string, probe: Buffer): Promise<readonly [RunResult, RunResult]> {
+  const policy = { limits: { memoryBytes: MEMORY_LIMIT } };
+  return Promise.all([
+    bench.run(script, { workspace: await bench.workspace({ probe }), policy }),
+    bench.run(script, { workspace: await bench.workspace({ probe }), policy, without: 'memory' }),
+  ]);
+}
 
 const TMP_LIMIT = MEBIBYTE;
 const FILL = 8 * MEBIBYTE;
@@ -117,11 +164,34 @@ export const memoryFiles: Trial = {
       E3: outcome('tmp', FILL, bytes),
       E4: bench.contact.ownKernel
         ? { untried: 'the sandbox’s own kernel counts no inodes; its memory limit (E2) bounds them' }
-        : outcome('inodes', FILES, count => `${count} files`),
+        : bench.terrain.kind === 'namespaces'
+          ? await inodesAsMemory(bench)
+          : outcome('inodes', FILES, count => `${count} files`),
       E5: outcome('shm', FILL_SHARED, bytes),
     };
   },
 };
+
+// Where nothing counts files in memory, what they cost is memory of the sandbox, if there is a limit on all of it.
+const MANY_FILES = 30_000;
+const MAKE_MANY = `n=0; while [ $n -lt ${MANY_FILES} ]; do true 2>/dev/null > "$HOME/i$n" || break; n=$((n+1)); done; echo "made $n"`;
+
+async function inodesAsMemory(bench: Bench): Promise<Outcome> {
+  const policy = { limits: { tmpBytes: TMP_LIMIT, memoryBytes: 16 * MEBIBYTE } };
+  const [inside, open] = await Promise.all([
+    bench.run(MAKE_MANY, { policy }),
+    bench.run(MAKE_MANY, { policy, without: 'memory' }),
+  ]);
+  const all = ({ stdout }: RunResult): boolean => stdout.includes(`made ${MANY_FILES}`);
+  return {
+    stopped: !all(inside) && inside.oomKilled,
+    observed: inside.oomKilled
+      ? 'they count as memory: ended at the limit of 16 MiB'
+      : `${MANY_FILES} files: this level counts none, and without a control group nothing bounds what they cost`,
+    controlled: all(open),
+    control: `${all(open) ? MANY_FILES : 'fewer'} files with 512 MiB`,
+  };
+}
 
 const OUTPUT = 16 * MEBIBYTE;
 const OUTPUT_LIMIT = 65_536;
@@ -130,6 +200,7 @@ const OUTPUT_LIMIT = 65_536;
 export const output: Trial = {
   about: 'output',
   needsShell: true,
+  onHost: 'same',
   attacks: [{ id: 'E7', title: 'endless output' }],
   async run(bench) {
     const result = await bench.run(`head -c ${OUTPUT} /dev/zero`, {
@@ -151,6 +222,7 @@ export const output: Trial = {
 export const openFiles: Trial = {
   about: 'open files',
   needsShell: true,
+  onHost: 'same',
   attacks: [{ id: 'E8', title: 'descriptors' }],
   async run(bench) {
     if (bench.processor === null) return { E8: { untried: `there is no probing program for ${process.arch}` } };
@@ -158,7 +230,7 @@ export const openFiles: Trial = {
       { call: 'dup3', args: [1, 20, 0] },
       { call: 'dup3', args: [1, 200, 0] },
     ]);
-    const script = 'cat probe > /tmp/probe && chmod 755 /tmp/probe && /tmp/probe';
+    const script = `${placed('probe', bench.temporary)} && ${bench.temporary}/probe`;
     const policy = { limits: { openFiles: 64 } };
     const [inside, open] = await Promise.all([
       bench.run(script, { workspace: await bench.workspace({ probe: program }), policy }),
@@ -185,6 +257,7 @@ const DEAD_MS = 12_000;
 export const stubborn: Trial = {
   about: 'time',
   needsShell: true,
+  onHost: 'same',
   attacks: [{ id: 'E9', title: 'ignores SIGTERM' }],
   async run(bench) {
     const result = await bench.run(

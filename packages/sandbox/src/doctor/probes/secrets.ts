@@ -3,19 +3,26 @@
 import { mkdir, rename, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RunResult } from '../../contract/result.ts';
+import type { Weakening } from '../../isolation/backend.ts';
 import { refusalOf } from '../bench.ts';
 import type { Bench } from '../bench.ts';
-import { probingProgram } from '../program.ts';
-import type { Outcome, Trial, Untried } from '../trial.ts';
+import { placed, probingProgram } from '../program.ts';
+import type { Terrain } from '../terrain.ts';
+import type { Outcome, Outcomes, Trial, Untried } from '../trial.ts';
+import { withoutWalls } from './without-walls.ts';
 
 const SECRET = 'acode-doctor-canary-5b1f';
 // What shells and kernels set by themselves.
 const ORDINARY = ['PATH', 'HOME', 'PWD', 'OLDPWD', 'HOSTNAME', 'SHLVL', '_', 'TERM', 'CI', 'CANARY'];
 
+// Where a command has no namespace, what it starts is found again by one variable, and its files by another.
+const ON_HOST = ['ACODE_SANDBOX', 'TMPDIR'];
+
 /** The environment inside. */
 export const environment: Trial = {
   about: 'the environment',
   needsShell: true,
+  onHost: 'same',
   attacks: [
     { id: 'F1', title: 'environment of the host' },
     { id: 'F2', title: 'proxy credentials' },
@@ -30,6 +37,7 @@ export const environment: Trial = {
     ]);
     const known = new Set([
       ...ORDINARY,
+      ...(bench.terrain.kind === 'host' ? ON_HOST : []),
       ...explained.spec.image.environment.map(variable => variable.replace(/=.*$/s, '')),
     ]);
     const foreign = ({ stdout }: RunResult): string[] =>
@@ -71,25 +79,46 @@ export const verification: Trial = {
     { id: 'F20b', title: 'request changed on its way to the engine' },
   ],
   async run(bench) {
-    const [noticed, honest, swap] = await Promise.all([
-      refusalOf(bench.run('true', { without: 'seccomp', verified: true })),
-      refusalOf(bench.run('true')),
+    const [f20b, swap] = await Promise.all([
+      changed(bench),
       bench.contact.ownKernel
         ? { untried: 'this runtime hides the kernel’s view of the mounts; see B4b' }
         : swapped(bench),
     ]);
-    return {
-      B4: swap,
-      B4b: await nested(bench),
-      F20b: {
-        stopped: noticed === 'ACODE-SBX-010',
-        observed: noticed ?? 'ran without its filter',
-        controlled: honest === null,
-        control: honest === null ? 'the unchanged request runs' : `the unchanged request was refused: ${honest}`,
-      },
-    };
+    const nestedToo = bench.terrain.kind === 'container' ? await nested(bench) : PINNED;
+    return { B4: swap, B4b: nestedToo, F20b: f20b };
+  },
+  async onHost(bench) {
+    return { ...(await withoutWalls(bench, ['B4', 'B4b'])), F20b: await changed(bench) };
   },
 };
+
+const PINNED: Untried = {
+  untried: 'mounts of this level are made by this user and held against the plan once they stand: B4 tries the swap',
+};
+
+// One protection that every sandbox of a level has; where anything is compared with the plan, that it is missing is seen.
+function anyProtection({ kind, level }: Terrain): Weakening {
+  if (kind === 'container') return 'seccomp';
+  if (kind === 'namespaces') return 'read-only-root';
+  return level === 'ulimit' ? 'open-files' : 'environment';
+}
+
+async function changed(bench: Bench): Promise<Outcome> {
+  const without = anyProtection(bench.terrain);
+  // Fewer than a sandbox without that limit has, which is no more than the usual.
+  const policy = { limits: { openFiles: 64 } };
+  const [noticed, honest] = await Promise.all([
+    refusalOf(bench.run('true', { policy, without, verified: true })),
+    refusalOf(bench.run('true', { policy })),
+  ]);
+  return {
+    stopped: noticed === 'ACODE-SBX-010',
+    observed: noticed ?? `ran without its protection (${without})`,
+    controlled: honest === null,
+    control: honest === null ? 'the unchanged request runs' : `the unchanged request was refused: ${honest}`,
+  };
+}
 
 // Between the check and the mount, the project becomes a link to somewhere else.
 async function swapped(bench: Bench): Promise<Outcome | Untried> {
@@ -157,9 +186,12 @@ export const oddSources: Trial = {
   async run(bench) {
     return { ...(await sockets(bench)), B11: await oddName(bench) };
   },
+  async onHost(bench) {
+    return { ...(await withoutWalls(bench, ['B6', 'B8'])), B11: await oddName(bench) };
+  },
 };
 
-async function sockets(bench: Bench): Promise<Record<string, Outcome | Untried>> {
+async function sockets(bench: Bench): Promise<Outcomes> {
   const { processor } = bench;
   const untried = `there is no probing program for ${process.arch}`;
   if (processor === null) return { B6: { untried }, B8: { untried } };
@@ -168,7 +200,7 @@ async function sockets(bench: Bench): Promise<Record<string, Outcome | Untried>>
     { call: 'bind', args: [{ resultOf: 0 }, HERE_SOCKET, HERE_SOCKET.length] },
   ]);
   const workspace = await bench.workspace({ probe, 'sockets/file': '', 'data/file': '' });
-  const script = 'cat probe > /tmp/probe && chmod 755 /tmp/probe && /tmp/probe; test -S sockets/any && echo made';
+  const script = `${placed('probe', '/tmp')} && /tmp/probe; test -S sockets/any && echo made`;
   const made = await bench.run(script, { workspace, plainRuntime: true });
   const asked = (source: string): Promise<string | null> =>
     bench.refusal({ workspace, policy: { mounts: [{ source: join(workspace, source), target: '/extra' }] } });

@@ -1,10 +1,12 @@
 // Group A through the gate of 32-bit programs, which a filter for one architecture closes by ending the process.
 
-import { answersIn, probingProgram } from '../program.ts';
+import type { Bench } from '../bench.ts';
+import { answersIn, placed, probingProgram } from '../program.ts';
 import { answerName } from '../system-calls.ts';
 import type { Outcome, Trial, Untried } from '../trial.ts';
 
-const SCRIPT = 'cat probe > /tmp/probe && chmod 755 /tmp/probe && { /tmp/probe; echo "status $?"; } 2>&1';
+const script = ({ temporary }: Bench): string =>
+  `${placed('probe', temporary)} && { ${temporary}/probe; echo "status $?"; } 2>&1`;
 const AF_VSOCK = 40;
 const SYS_SOCKET = 1;
 
@@ -12,6 +14,7 @@ const SYS_SOCKET = 1;
 export const thirtyTwoBit: Trial = {
   about: '32-bit system calls',
   needsShell: true,
+  onHost: 'same',
   attacks: [{ id: 'A9', title: 'vsock through i386 (int 0x80)' }],
   async run(bench) {
     if (bench.processor !== 'x86_64') return { A9: { untried: 'this processor has no gate for 32-bit x86 programs' } };
@@ -21,8 +24,8 @@ export const thirtyTwoBit: Trial = {
       { call: 'socketcall', args: [SYS_SOCKET, words], as32Bit: true },
     ]);
     const [inside, open] = await Promise.all([
-      bench.run(SCRIPT, { workspace: await bench.workspace({ probe: program }) }),
-      bench.run(SCRIPT, { workspace: await bench.workspace({ probe: program }), without: 'seccomp' }),
+      bench.run(script(bench), { workspace: await bench.workspace({ probe: program }) }),
+      bench.run(script(bench), { workspace: await bench.workspace({ probe: program }), without: 'seccomp' }),
     ]);
     return { A9: outcome(inside.stdout, open.stdout, bench.contact.ownKernel) };
   },

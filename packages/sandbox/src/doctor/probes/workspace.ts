@@ -28,6 +28,7 @@ true`;
 export const repositoryTakeover: Trial = {
   about: 'the repository’s .git',
   needsShell: true,
+  onHost: 'same',
   attacks: [
     { id: 'C1', title: 'git hooks' },
     { id: 'C2', title: 'fsmonitor in .git/config' },
@@ -105,6 +106,7 @@ const SCAN_MS = 10_000;
 export const leftBehind: Trial = {
   about: 'what is left in the workspace',
   needsShell: true,
+  onHost: 'same',
   attacks: [
     { id: 'C5', title: 'nested repository' },
     { id: 'C6', title: 'bare repository in a folder' },
@@ -162,20 +164,21 @@ function reported({ riskyChanges }: RunResult, wanted: readonly string[], quiet:
 }
 
 const SHADOWS = ['docker', 'git', 'node', 'sh'];
-const SHADOW =
-  '#!/bin/sh\necho ran >> "/workspace/ran-inside" 2>/dev/null || echo ran >> "$(dirname "$0")/../../ran-on-host"\n';
+// Whoever calls one without saying who they are is not the probe.
+const SHADOW = '#!/bin/sh\necho ran >> "$(dirname "$0")/../../ran-${ACODE_PROBE:-elsewhere}"\n';
 
 /** Programs of the workspace that the host might find by name. */
 export const shadowedPrograms: Trial = {
   about: 'programs that shadow others',
   needsShell: true,
+  onHost: 'same',
   attacks: [{ id: 'C9', title: 'node_modules/.bin/docker, git, node' }],
   async run(bench) {
     const files = Object.fromEntries(SHADOWS.map(name => [`node_modules/.bin/${name}`, SHADOW]));
     const workspace = await bench.workspace(files);
-    await bench.run('PATH=/workspace/node_modules/.bin:$PATH docker; true', { workspace });
+    await bench.run('ACODE_PROBE=inside PATH="$PWD/node_modules/.bin:$PATH" docker; true', { workspace });
     const [host, inside] = await Promise.all([
-      exists(join(workspace, 'ran-on-host')),
+      exists(join(workspace, 'ran-elsewhere')),
       exists(join(workspace, 'ran-inside')),
     ]);
     return {
@@ -195,6 +198,7 @@ const OUTPUT = '\u001b]52;c;ZXZpbA==\u0007\u001b]0;title\u0007\u202eabc\rover';
 export const hostileOutput: Trial = {
   about: 'hostile output',
   needsShell: true,
+  onHost: 'same',
   attacks: [{ id: 'C16', title: 'OSC 52, title, bidi, CR in output' }],
   async run(bench) {
     const command = `printf '\\033]52;c;ZXZpbA==\\007\\033]0;title\\007\\342\\200\\256abc\\rover'`;

@@ -16,6 +16,8 @@ export interface SandboxGround {
   readonly hostNetwork?: boolean;
   /** Whether what is not a mount of the plan can be written; only in a control of the doctor’s. */
   readonly writableRoot?: boolean;
+  /** The size of /dev/shm, where it is not as planned; only in a control of the doctor’s. */
+  readonly sharedBytes?: number;
 }
 
 /** The descriptors a sandbox is made from: what is written by bubblewrap and by the inside, then what bubblewrap reads. */
@@ -102,8 +104,8 @@ function kernelFiles({ masked }: HostView): string[] {
 }
 
 // The directory itself would be memory without a limit.
-function devices({ limits }: SandboxSpec, { writableRoot = false }: SandboxGround): string[] {
-  const shm = Math.min(SHM_BYTES, limits.memoryBytes);
+function devices({ limits }: SandboxSpec, { writableRoot = false, sharedBytes }: SandboxGround): string[] {
+  const shm = sharedBytes ?? Math.min(SHM_BYTES, limits.memoryBytes);
   return [
     '--dev',
     '/dev',

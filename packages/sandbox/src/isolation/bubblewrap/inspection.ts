@@ -49,7 +49,7 @@ export async function inspectStarted(started: Started, expected: Expected): Prom
 async function readSandboxView({ first, shell }: Started, spec: SandboxSpec): Promise<SandboxView | null> {
   const [view, status, userMap, groupMap, users, ownUsers, descriptors] = await Promise.all([
     readKernelView(shell, '', spec),
-    text(`/proc/${first.pid}/status`),
+    firstStatus(first.pid),
     text(`/proc/${shell}/uid_map`),
     text(`/proc/${shell}/gid_map`),
     readlink(`/proc/${shell}/ns/user`).catch(() => null),
@@ -59,6 +59,15 @@ async function readSandboxView({ first, shell }: Started, spec: SandboxSpec): Pr
   if (view === null || status === null || userMap === null || groupMap === null || users === null || !descriptors)
     return null;
   return { shell: view, first: parseStatus(status), userMap, groupMap, sharesUsers: users === ownUsers, descriptors };
+}
+
+// Bubblewrap’s own process puts its filter on after it has started the shell, so one look may be too early.
+async function firstStatus(pid: number): Promise<string | null> {
+  for (let look = 1; ; look++) {
+    const status = await text(`/proc/${pid}/status`);
+    if (status === null || look === MOST_LOOKS || parseStatus(status).seccompFilter) return status;
+    await new Promise(resolve => void setTimeout(resolve, LOOK_MS));
+  }
 }
 
 // The shell says that it waits just before it lets go of the descriptor it says so on, so one look may be too early.

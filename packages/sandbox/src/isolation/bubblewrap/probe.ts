@@ -29,7 +29,12 @@ export async function probeSandbox(
     return output === EXPECTED ? null : 'a sandbox was made and does not hold what it should';
   } catch (error) {
     if (signal.aborted) throw error;
-    if (patience.aborted) return `a sandbox was not made and tried within ${PROBE_MS / 1000} s`;
+    // Not remembered: a host that was busy for a moment is asked again.
+    if (patience.aborted)
+      throw new AcodeError('ACODE-SBX-018', {
+        operation: 'trying bubblewrap',
+        reason: `a sandbox was not made and tried within ${PROBE_MS / 1000} s`,
+      });
     const forbidden = await whyForbidden();
     return forbidden.length > 0 ? forbidden.join('; ') : reasonOf(error);
   }

@@ -12,7 +12,13 @@ import type { SandboxGround } from './arguments.ts';
 const MEBIBYTE = 1024 ** 2;
 
 // What is raised stays bounded: a control must not be able to hurt the host it runs on.
-const LOOSE = { pids: 512, memoryBytes: 512 * MEBIBYTE, tmpBytes: 64 * MEBIBYTE, openFiles: 1024 } as const;
+const LOOSE = {
+  pids: 512,
+  memoryBytes: 512 * MEBIBYTE,
+  tmpBytes: 64 * MEBIBYTE,
+  sharedBytes: 160 * MEBIBYTE,
+  openFiles: 1024,
+} as const;
 
 /** Refuses weakenings that this level cannot make: without them a control would prove nothing. */
 export function assertPossible(weakenings: readonly Weakening[]): void {
@@ -44,9 +50,10 @@ export function weakenedSpec(spec: SandboxSpec, weakenings: readonly Weakening[]
 /** What else is different in a sandbox that lacks something. */
 export function weakenedGround(
   weakenings: readonly Weakening[],
-): Pick<SandboxGround, 'variables' | 'hostNetwork' | 'writableRoot'> {
+): Pick<SandboxGround, 'variables' | 'hostNetwork' | 'writableRoot' | 'sharedBytes'> {
   return {
     ...(weakenings.includes('environment') ? { variables: LEAKED_VARIABLES } : {}),
+    ...(weakenings.includes('tmpfs-size') ? { sharedBytes: LOOSE.sharedBytes } : {}),
     hostNetwork: weakenings.includes('network'),
     writableRoot: weakenings.includes('read-only-root'),
   };

@@ -1,7 +1,7 @@
 // The way on fits the reason for which an engine cannot be used.
 
 import { describe, expect, it } from 'vitest';
-import { connectEngine, failureRemedy, refusalRemedy } from './connect.ts';
+import { connectEngine, failureRemedy, isAbsent, refusalRemedy } from './connect.ts';
 import { EngineError } from './engine/error.ts';
 
 const failure = (kind: 'refused' | 'unreachable' | 'timeout') =>
@@ -35,5 +35,32 @@ describe('the remedy', () => {
 
   it('for something that hangs is its log', async () => {
     expect(await failureRemedy('/x', failure('timeout'))).toContain('log');
+  });
+});
+
+describe('isAbsent', () => {
+  const nothing = (): 'absent' => 'absent';
+  const at =
+    (place: string, state: 'there' | 'unknown') =>
+    (path: string): 'there' | 'absent' | 'unknown' =>
+      path === place ? state : 'absent';
+
+  it('is certain only where nothing can have hidden an engine', () => {
+    expect(isAbsent({ env: {}, uid: 1000 }, ['/var/run/docker.sock'], nothing)).toBe(true);
+    expect(isAbsent({ env: {}, uid: undefined }, ['/var/run/docker.sock'], nothing)).toBe(true);
+  });
+
+  it.each([
+    ['a context was named', { DOCKER_CONTEXT: 'default' }, nothing],
+    ['the configuration is elsewhere', { DOCKER_CONFIG: '/nonexistent' }, nothing],
+    [
+      'a rootless engine is where it always is',
+      { XDG_RUNTIME_DIR: '/elsewhere' },
+      at('/run/user/1000/docker.sock', 'there'),
+    ],
+    ['Podman is', {}, at('/run/user/1000/podman/podman.sock', 'there')],
+    ['a place cannot be looked at', {}, at('/var/run/docker.sock', 'unknown')],
+  ])('is not where %s', (_, env, look) => {
+    expect(isAbsent({ env, uid: 1000 }, ['/var/run/docker.sock'], look)).toBe(false);
   });
 });

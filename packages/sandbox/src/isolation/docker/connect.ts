@@ -1,11 +1,12 @@
 // Finds the engine, once per session: what was found first stays, and a choice of the user is never replaced by another engine.
 
+import { lstatSync } from 'node:fs';
 import { accessRemedy, socketGroup } from '../socket-group.ts';
 import { absent, unavailable, reasonOf } from './failure.ts';
 import { EngineError } from './engine/error.ts';
 import { Engine } from './engine/index.ts';
 import { locateEngine } from './engine/locate.ts';
-import type { EngineCandidate, EngineRefusal, EngineSource } from './engine/locate.ts';
+import type { EngineCandidate, EngineRefusal, EngineSource, LocateHost } from './engine/locate.ts';
 import { thisHost } from './engine/locate-host.ts';
 
 /** An engine and how it was found. */
@@ -60,9 +61,36 @@ export async function connectEngine(socket: string | undefined, signal: AbortSig
     throw unavailable(subject, `${REFUSALS[reason]} (${source})`, refusalRemedy(search.refusal));
   }
   if (search.candidates.length === 0) {
-    throw absent(search.kind === 'known-places' ? search.searched.join(', ') : '');
+    const searched = search.kind === 'known-places' ? search.searched : [];
+    throw isAbsent(thisHost(), searched)
+      ? absent(searched.join(', '))
+      : unavailable(searched.join(', '), 'no engine socket exists');
   }
   return firstThatAnswers(search.candidates, signal);
+}
+
+/**
+ * Whether there is no engine on this machine at all, which is more than that none was found: a variable may have hidden the
+ * user’s own, and a directory may not be readable. Only certainty counts, since a weaker level may follow from it.
+ */
+export function isAbsent(
+  { env, uid }: Pick<LocateHost, 'env' | 'uid'>,
+  searched: readonly string[],
+  look: (path: string) => 'there' | 'absent' | 'unknown' = whatIsAt,
+): boolean {
+  if (env['DOCKER_CONTEXT'] || env['DOCKER_CONFIG']) return false;
+  const own = uid === undefined ? [] : [`/run/user/${uid}/docker.sock`, `/run/user/${uid}/podman/podman.sock`];
+  return [...searched, ...own].every(socket => look(socket) === 'absent');
+}
+
+function whatIsAt(path: string): 'there' | 'absent' | 'unknown' {
+  try {
+    lstatSync(path);
+    return 'there';
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : '';
+    return code === 'ENOENT' || code === 'ENOTDIR' ? 'absent' : 'unknown';
+  }
 }
 
 async function firstThatAnswers(candidates: readonly EngineCandidate[], signal: AbortSignal): Promise<FoundEngine> {

@@ -15,6 +15,7 @@ export class GroupProcesses implements SandboxProcesses {
   readonly child: Child;
   readonly #sandboxId: string;
   #escaped = 0;
+  #isGone = false;
 
   constructor(child: Child, sandboxId: string) {
     this.child = child;
@@ -41,6 +42,7 @@ export class GroupProcesses implements SandboxProcesses {
         throw new AcodeError('ACODE-SBX-018', { operation: 'ending the command', reason: 'its processes live on' });
       await new Promise(resolve => void setTimeout(resolve, LOOK_MS));
     }
+    this.#isGone = true;
     this.#escaped += endMarked(this.#sandboxId);
   }
 
@@ -49,7 +51,9 @@ export class GroupProcesses implements SandboxProcesses {
     return { oomKilled: false, pidsRefused: false };
   }
 
+  // The number of a group that is gone may be given to another.
   #send(signal: NodeJS.Signals): void {
+    if (this.#isGone) return;
     try {
       process.kill(-this.child.pid, signal);
     } catch {

@@ -1,6 +1,6 @@
 // Sandboxes that are processes of this host without a wall around them: what levels ulimit and none have in common.
 
-import { lstat, mkdtemp, realpath, rm } from 'node:fs/promises';
+import { chmod, lstat, mkdtemp, readdir, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
@@ -44,8 +44,9 @@ export async function prepareOnHost(start: HostStart, signal: AbortSignal): Prom
     processes.signal('SIGKILL');
     await processes.gone();
     child.release();
-    await rm(directory, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 });
+    // From here on the number may be somebody else’s group.
     guard.dismiss();
+    await removeTree(directory);
   };
   const verify = async (): Promise<void> => {
     await assertSame(workspace);
@@ -54,6 +55,23 @@ export async function prepareOnHost(start: HostStart, signal: AbortSignal): Prom
   if (signal.aborted) await remove();
   signal.throwIfAborted();
   return new WaitingProcesses({ spec, processes, verify, remove, translate: handover => onHost(handover, workspace) });
+}
+
+// A command can take the right to write from its own directories, as caches of modules do.
+async function removeTree(directory: string): Promise<void> {
+  const options = { recursive: true, force: true, maxRetries: 5, retryDelay: 20 } as const;
+  try {
+    await rm(directory, options);
+  } catch {
+    await makeWritable(directory);
+    await rm(directory, options);
+  }
+}
+
+async function makeWritable(directory: string): Promise<void> {
+  await chmod(directory, 0o700);
+  for (const entry of await readdir(directory, { withFileTypes: true }))
+    if (entry.isDirectory()) await makeWritable(join(directory, entry.name));
 }
 
 function started({ spec, argv, variables = {} }: HostStart, directory: string, cwd: string): Promise<Child> {

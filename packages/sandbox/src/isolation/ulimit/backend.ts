@@ -65,12 +65,13 @@ export class UlimitBackend implements WeakenedBackend {
     refuseOnHost(spec, this.level);
     const { weakenings, beforeCreate } = this.#options.weakness ?? NONE;
     const limits = ulimitLimits(weakenedSpec(spec, weakenings), this.#options, process.platform);
+    const planned = ulimitLimits(spec, this.#options, process.platform);
     const verified = !weakenings.includes('verification');
     const start = {
       spec,
       argv: ulimitCommand(limits),
       variables: weakenings.includes('environment') ? LEAKED_VARIABLES : {},
-      verify: (child: Child) => (verified ? assertLimits(child, limits) : Promise.resolve()),
+      verify: (child: Child) => (verified ? assertLimits(child, planned) : Promise.resolve()),
       beforeCreate,
     };
     return prepareOnHost(start, signal);

@@ -1,0 +1,5 @@
+// The conformance suite on level ulimit, as far as its behaviours apply there.
+
+import { conformance } from './suite.ts';
+
+conformance(({ level }) => level === 'ulimit');
