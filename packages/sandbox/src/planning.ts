@@ -67,7 +67,12 @@ export async function plan(
     uid: host.uid,
   });
   const spec = planSandbox(policy, { level, image, mounts }, identify);
-  return { policy, spec, backend: chosen.backend, notes: [...chosen.backend.notes, ...chosen.notes, ...notes] };
+  return { policy, spec, backend: chosen.backend, notes: [...warningsOf(chosen), ...chosen.notes, ...notes] };
+}
+
+// What a level is not is said at every run; what one is like, to who asks.
+function warningsOf({ level, backend }: Pick<Chosen, 'level' | 'backend'>): readonly string[] {
+  return isAtLeast(level, 'bubblewrap') ? [] : backend.notes;
 }
 
 // An engine’s socket is never given to a sandbox. Without an engine the known places of sockets are refused all the same.
@@ -103,7 +108,7 @@ export async function explain(
     level: spec.level,
     spec,
     engineRequest: backend.describe(spec),
-    notes: [...notes, ...notesOn(policy, spec)],
+    notes: [...new Set([...notes, ...backend.notes, ...notesOn(policy, spec)])],
   };
 }
 

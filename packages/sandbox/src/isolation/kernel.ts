@@ -17,6 +17,8 @@ export interface KernelMount {
   readonly options: readonly string[];
   /** Whether mounts made elsewhere would appear here. */
   readonly shared: boolean;
+  /** Whether they appear here and nothing goes back: bubblewrap’s own choice where the host’s mounts are shared. */
+  readonly receives: boolean;
   readonly type: string;
   /** Options of the file system itself, such as its size. */
   readonly superOptions: readonly string[];
@@ -96,6 +98,8 @@ export function parseMountinfo(content: string): KernelMount[] {
         target: unescape(field(target)),
         options: field(options).split(','),
         shared: optional.some(name => /^(?:shared|master):/.test(name)),
+        receives:
+          optional.some(name => name.startsWith('master:')) && !optional.some(name => name.startsWith('shared:')),
         type: field(type),
         superOptions: field(superOptions).split(','),
       };

@@ -104,9 +104,9 @@ describe('what is not as planned', () => {
     ['a missing mount', { mounts: MOUNTS.slice(0, -1) }, '.git is not mounted'],
     ['setuid programs', { mounts: replaced('/workspace rw,nosuid', '/workspace rw') }, 'allows setuid programs'],
     [
-      'mounts that appear later',
-      { mounts: replaced('rw,nosuid,nodev - ext4', 'rw,nosuid,nodev master:1 - ext4') },
-      'would appear',
+      'mounts that go back to the host',
+      { mounts: replaced('rw,nosuid,nodev - ext4', 'rw,nosuid,nodev shared:1 - ext4') },
+      'would go from',
     ],
     ['a mount nobody planned', { mounts: [...MOUNTS, '20 1 8:1 /etc /secrets ro - ext4 d rw'] }, '/secrets is mounted'],
     [

@@ -134,7 +134,9 @@ function plannedMountDifferences(mount: MountSpec, view: KernelView): Difference
     differences.push(mounted(`${mount.target} is ${mount.readOnly ? 'writable' : 'read-only'}`));
   if (!['nosuid', 'nodev'].every(option => found.options.includes(option)))
     differences.push(mounted(`${mount.target} allows setuid programs or devices`));
-  if (found.shared) differences.push(mounted(`mounts of the host would appear below ${mount.target}`));
+  // What only receives is what bubblewrap makes of a host whose mounts are shared, as systemd’s are. Only who may mount on
+  // the host can make something appear then, and that is nobody in a sandbox.
+  if (found.shared && !found.receives) differences.push(mounted(`mounts would go from ${mount.target} to the host`));
   return differences;
 }
 
