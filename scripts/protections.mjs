@@ -601,9 +601,19 @@ export const PROTECTIONS = [
     [`${SRC}/isolation/bubblewrap/arguments.ts`, "...(hostNetwork ? [] : ['--unshare-net']),", ''],
     [['levels/bubblewrap-attacks.test.ts', 'D1, D2, D12: no server']],
   ),
-  one(
-    'a bubblewrap sandbox has the caller’s environment',
-    [`${SRC}/isolation/bubblewrap/arguments.ts`, "'--clearenv', ", ''],
-    [['levels/bubblewrap-attacks.test.ts', 'F1: the environment']],
-  ),
+  {
+    ...one(
+      'a bubblewrap sandbox has the caller’s environment',
+      [
+        [`${SRC}/isolation/bubblewrap/arguments.ts`, "'--clearenv', ", ''],
+        [
+          `${SRC}/isolation/process/child.ts`,
+          'env: { ...environment }, stdio',
+          'env: { ...process.env, ...environment }, stdio',
+        ],
+      ],
+      [['levels/bubblewrap-attacks.test.ts', 'F1: the environment']],
+    ),
+    layers: 'both: bubblewrap clears what it is started with, and is started with nothing',
+  },
 ];

@@ -1,18 +1,18 @@
 // Whatever is wrong with an engine, a level or the audit log: a refusal with a code, in time, and never a weaker level.
 
 import { spawn } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { seccompProgram } from '../../packages/sandbox/src/isolation/seccomp/bpf.ts';
 import { BIN, Bench } from '../cli/bench.ts';
 import type { Ended } from '../cli/bench.ts';
 import { engines, mainEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import { make, trouble, withoutTrouble } from '../support/trouble.ts';
+import { underFilter } from '../support/under-filter.ts';
 
 const REFUSAL_MS = 6000;
 const MARKER = 'it-ran-after-all';
@@ -180,20 +180,8 @@ async function inside(
 
 // The command under a filter that forbids it to make user namespaces, as the settings of many systems do.
 async function withoutNamespaces(bench: Bench, argv: readonly string[]): Promise<Ended> {
-  const filter = join(bench.workspace, '..', 'filter');
-  writeFileSync(filter, seccompProgram(process.arch === 'arm64' ? 'aarch64' : 'x86_64'));
-  const program = `
-import ctypes, os, sys
-code = open(sys.argv[1], 'rb').read()
-text = ctypes.create_string_buffer(code, len(code))
-class Program(ctypes.Structure):
-    _fields_ = [('length', ctypes.c_ushort), ('filter', ctypes.c_void_p)]
-whole = Program(len(code) // 8, ctypes.cast(text, ctypes.c_void_p))
-libc = ctypes.CDLL(None, use_errno=True)
-assert libc.prctl(38, 1, 0, 0, 0) == 0
-assert libc.prctl(22, 2, ctypes.byref(whole), 0, 0) == 0
-os.execv(sys.argv[2], sys.argv[2:])`;
-  return ended(bench, '/usr/bin/python3', ['-I', '-c', program, filter, process.execPath, BIN, ...argv]);
+  const [program, ...words] = underFilter(join(bench.workspace, '..', 'filter'), [process.execPath, BIN, ...argv]);
+  return ended(bench, program, words);
 }
 
 async function ended(bench: Bench, program: string, words: readonly string[]): Promise<Ended> {

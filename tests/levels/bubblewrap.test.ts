@@ -7,7 +7,7 @@ import { performance } from 'node:perf_hooks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BubblewrapBackend } from '../../packages/sandbox/src/isolation/bubblewrap/backend.ts';
 import { findDelegation } from '../../packages/sandbox/src/isolation/bubblewrap/control-group.ts';
-import { seccompProgram } from '../../packages/sandbox/src/isolation/seccomp/bpf.ts';
+import { underFilter } from '../support/under-filter.ts';
 import { LevelBench, OPTIONS } from './bench.ts';
 import { goneWithin, guardsOf, lives, livesWithin, oddSeconds } from './host-processes.ts';
 
@@ -200,30 +200,15 @@ describe.skipIf(skipped)('a bubblewrap sandbox', () => {
 
   it('says that it cannot be used where user namespaces are forbidden, and nothing is run', () => {
     // Forbidden as a container forbids them: by a filter on the client itself, which is the one that sandboxes get.
-    bench.put('filter', seccompProgram(process.arch === 'x64' ? 'x86_64' : 'aarch64'));
-    const program = `
-import ctypes, os, sys
-code = open('filter', 'rb').read()
-text = ctypes.create_string_buffer(code, len(code))
-class Program(ctypes.Structure):
-    _fields_ = [('length', ctypes.c_ushort), ('filter', ctypes.c_void_p)]
-whole = Program(len(code) // 8, ctypes.cast(text, ctypes.c_void_p))
-libc = ctypes.CDLL(None, use_errno=True)
-assert libc.prctl(38, 1, 0, 0, 0) == 0
-assert libc.prctl(22, 2, ctypes.byref(whole), 0, 0) == 0
-os.execv(sys.argv[1], sys.argv[1:])`;
     const client = new URL('client.mjs', import.meta.url).pathname;
-    const probe = (...before: string[]): unknown => {
-      const words = [...before, process.execPath, client, 'bubblewrap', '--probe'];
-      return JSON.parse(
-        execFileSync(words[0] ?? '', words.slice(1), { cwd: bench.workspace, timeout: 20_000 }).toString(),
-      );
-    };
-    expect(probe('/usr/bin/python3', '-I', '-c', program)).toMatchObject({
+    const argv = [process.execPath, client, 'bubblewrap', '--probe'];
+    const probe = ([program = '', ...words]: readonly string[]): unknown =>
+      JSON.parse(execFileSync(program, words, { cwd: bench.workspace, timeout: 20_000 }).toString());
+    expect(probe(underFilter(join(bench.workspace, 'filter'), argv))).toMatchObject({
       available: false,
       reason: expect.stringMatching(/bwrap: .*namespace/) as string,
     });
-    expect(probe()).toMatchObject({ available: true });
+    expect(probe(argv)).toMatchObject({ available: true });
   });
 
   it('starts and ends quickly', async () => {

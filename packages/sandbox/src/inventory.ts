@@ -33,10 +33,9 @@ async function engineState(host: Host, problem: Error | undefined, signal: Abort
     return await inTime(host, askEngine(host, signal), STATUS_MS);
   } catch (error) {
     if (!(error instanceof AcodeError)) throw error;
-    const unavailableBecause = unavailableReason(error);
     return {
       available: false,
-      unavailableReason: unavailableBecause,
+      unavailableReason: unavailableReason(error),
       hint: error.hint,
       sandboxes: countsOf([]),
       level: null,

@@ -76,7 +76,7 @@ async function locally(host: Host, level: Level, policy: Asked, notes: readonly 
   if (!backend || !capability?.available) {
     throw new AcodeError('ACODE-SBX-012', {
       required: `${level} (${setBy(policy.level)})`,
-      available: await availableHere(host, level),
+      available: await availableHere(host),
       ...(capability?.reason === undefined ? {} : { remedy: capability.reason }),
     });
   }
@@ -102,7 +102,7 @@ function weakerRemedy({ risk }: Asked): string {
 // An engine that is missing is said together with what was needed, so that nobody looks for a level that would not do.
 async function withNeed(host: Host, { required, risk }: Asked, error: unknown): Promise<unknown> {
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-008'))) return error;
-  const available = await availableHere(host, 'none');
+  const available = await availableHere(host);
   return new AcodeError(
     'ACODE-SBX-008',
     { ...error.context, required: `${required.value} (risk ${risk.value}, ${setBy(required)})`, available },
@@ -110,8 +110,8 @@ async function withNeed(host: Host, { required, risk }: Asked, error: unknown): 
   );
 }
 
-async function availableHere(host: Host, except: Level): Promise<string> {
-  const found = (await host.localCapabilities()).filter(({ available, level }) => available && level !== except);
-  const real = found.filter(({ level }) => level === 'bubblewrap').map(({ level }) => level);
-  return real.length > 0 ? real.join(', ') : 'none';
+// Of the levels without an engine only one is a boundary, and so an answer to what there is.
+async function availableHere(host: Host): Promise<string> {
+  const found = await host.localCapabilities();
+  return found.some(({ level, available }) => level === 'bubblewrap' && available) ? 'bubblewrap' : 'none';
 }

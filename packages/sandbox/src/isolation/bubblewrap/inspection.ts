@@ -10,7 +10,8 @@ import { limitDifferences } from './resource-limits.ts';
 import type { ResourceLimits } from './resource-limits.ts';
 import type { Started } from './start.ts';
 import { compareWithKernel } from './verify.ts';
-import type { Difference, SandboxView } from './verify.ts';
+import type { SandboxView } from './verify.ts';
+import type { Difference } from '../mount-differences.ts';
 
 /** What a sandbox is held against. */
 export interface Expected {

@@ -3,17 +3,12 @@
 // The expectations are written from the plan on their own and not taken from bubblewrap’s words: a mistake in the words must
 // not be its own excuse.
 
-import type { SecurityViolation } from '../../contract/errors.ts';
-import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
+import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
 import { isWithin } from '../../workspace/within.ts';
 import type { KernelMount, KernelView } from '../kernel.ts';
+import { coveredDifferences, last, mounted, tmpfsDifferences } from '../mount-differences.ts';
+import type { Difference } from '../mount-differences.ts';
 import type { HostView } from './host-view.ts';
-
-/** One difference between plan and reality. */
-export interface Difference {
-  readonly violation: SecurityViolation;
-  readonly detail: string;
-}
 
 /** What the kernel says of a sandbox: of the shell that waits, and of the process it is a child of. */
 export interface SandboxView {
@@ -112,17 +107,6 @@ function isOwn({ target, type }: KernelMount): boolean {
   return (target === '/' && type === 'tmpfs') || (target === '/proc' && type === 'proc') || DEVICES.test(target);
 }
 
-function tmpfsDifferences({ target, bytes }: TmpfsSpec, found: KernelMount | undefined): Difference[] {
-  if (found?.type !== 'tmpfs') return [mounted(`${target} is not a file system in memory`)];
-  const differences: Difference[] = [];
-  if (!['nosuid', 'nodev'].every(option => found.options.includes(option)))
-    differences.push(mounted(`${target} allows setuid programs or devices`));
-  // The kernel counts in pages and reports in KiB.
-  const size = `size=${Math.ceil(bytes / 4096) * 4}k`;
-  if (!found.superOptions.includes(size)) differences.push(mounted(`${target} is not limited to ${size}`));
-  return differences;
-}
-
 function plannedMountDifferences(mount: MountSpec, view: KernelView): Difference[] {
   const found = last(view.mounts, mount.target);
   if (!found) return [mounted(`${mount.target} is not mounted`)];
@@ -138,23 +122,4 @@ function plannedMountDifferences(mount: MountSpec, view: KernelView): Difference
   // the host can make something appear then, and that is nobody in a sandbox.
   if (found.shared && !found.receives) differences.push(mounted(`mounts would go from ${mount.target} to the host`));
   return differences;
-}
-
-// A mount that lies over another counts only if it was made on that one: made before it, it is covered and protects nothing,
-// although the table still shows it.
-function coveredDifferences({ target }: MountSpec, spec: SandboxSpec, view: KernelView): Difference[] {
-  const around = spec.mounts.filter(other => other.target !== target && isWithin(target, other.target));
-  const innermost = around.sort((one, other) => other.target.length - one.target.length)[0];
-  if (!innermost) return [];
-  const below = last(view.mounts, innermost.target);
-  const found = last(view.mounts, target);
-  return found && found.parent !== below?.id ? [mounted(`${target} is covered by another mount`)] : [];
-}
-
-function last(mounts: readonly KernelMount[], target: string): KernelMount | undefined {
-  return mounts.findLast(mount => mount.target === target);
-}
-
-function mounted(detail: string): Difference {
-  return { violation: 'MountMismatch', detail };
 }

@@ -16,7 +16,7 @@ import { absentPaths } from './podman-facts.ts';
 import type { EngineFacts } from './request.ts';
 import { runtimeKind } from './runtime.ts';
 import { compareWithEngine, compareWithKernel } from './verify.ts';
-import type { Difference } from './verify.ts';
+import type { Difference } from '../mount-differences.ts';
 
 const CALL_MS = 10_000;
 const MOST_LOOKS = 8;

@@ -7,7 +7,7 @@ import type { SandboxSpec } from '../../contract/spec.ts';
 import type { ContainerDetails } from './engine/containers.ts';
 import type { KernelView } from '../kernel.ts';
 import type { EngineFacts } from './request.ts';
-import type { Difference } from './verify.ts';
+import type { Difference } from '../mount-differences.ts';
 
 /** What is wrong with the networks a container is connected to, by the engine’s account. */
 export function connectionDifferences(facts: EngineFacts, details: ContainerDetails): Difference[] {
