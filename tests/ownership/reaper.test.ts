@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Bench } from '../cli/bench.ts';
 import { mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
-import { gone, leftover, reapersOf, sleeping, until } from './victims.ts';
+import { gone, leftover, reapersOf, sleeping, sockets, until } from './victims.ts';
 
 const soon = () => AbortSignal.timeout(20_000);
 
@@ -43,6 +43,22 @@ describe.skipIf(withoutEngines)('a reaper', () => {
     await until(() => reapersOf(bench).length === 0, 20_000);
     expect(await there([twin])).toEqual([]);
     expect(await there(spared)).toEqual(spared);
+  });
+
+  it('is there before the socket that it takes away: a client killed in between leaves none', async () => {
+    // A real client that dies the moment its socket is made, which no signal from outside would hit every time.
+    const die = [
+      "import net from 'node:net';",
+      'const { listen } = net.Server.prototype;',
+      "net.Server.prototype.listen = function (...words) { return listen.call(this, words[0], () => process.kill(process.pid, 'SIGKILL')); };",
+    ].join('\n');
+    const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(die)}` };
+    const { child, ended } = bench.start(['run', '--', 'true'], { env });
+    await ended;
+    expect(child.signalCode).toBe('SIGKILL');
+    expect(sockets(bench)).toHaveLength(1);
+    await until(() => reapersOf(bench).length === 0, 20_000);
+    expect(sockets(bench)).toEqual([]);
   });
 
   it('goes on with everything else where one thing cannot be removed, and says what it removed', async () => {

@@ -214,4 +214,5 @@ while (!isQuiet() && Date.now() - began < GIVE_UP_MS) {
   }
   await pause(wait);
 }
-await rm(task.ownerSocket, { force: true });
+// The second is the name it has until it answers.
+for (const path of [task.ownerSocket, `${task.ownerSocket}~`]) await rm(path, { force: true });

@@ -1,6 +1,6 @@
 // The claim of a session on what it makes: taken before its first sandbox, given up when the last one is gone.
 
-import { OwnerSocket } from './ownership.ts';
+import { OwnerSocket, ownerSocketPath } from './ownership.ts';
 import { reapedPath } from './reaped.ts';
 import { reaperProgram } from './reaper-program.ts';
 import { Reaper } from './reaper.ts';
@@ -58,10 +58,17 @@ export class Claim {
     const { runtimeDirectory, ...whose } = this.#options;
     // Read before there is a sandbox that could write where acode is installed.
     const program = await reaperProgram();
-    const socket = await OwnerSocket.listen(runtimeDirectory, whose.owner);
+    const ownerSocket = ownerSocketPath(runtimeDirectory, whose.owner);
     const journal = reapedPath(runtimeDirectory);
-    const reaper = Reaper.start({ ...whose, engineSocket, ownerSocket: socket.path, journal }, program);
-    this.#reaper = reaper;
-    return { socket, reaper };
+    // Before there is a socket: a process killed between the two would leave one that nobody takes away.
+    const reaper = Reaper.start({ ...whose, engineSocket, ownerSocket, journal }, program);
+    try {
+      const socket = await OwnerSocket.listen(runtimeDirectory, whose.owner);
+      this.#reaper = reaper;
+      return { socket, reaper };
+    } catch (error) {
+      reaper.dismiss();
+      throw error;
+    }
   }
 }
