@@ -16,16 +16,21 @@ const TOP = [
   'index.ts',
   'acode.ts',
   'attack.ts',
+  'building.ts',
+  'cache-plan.ts',
   'capabilities.ts',
   'compose.ts',
   'denials.ts',
   'examine.ts',
   'host.ts',
+  'images.ts',
   'inventory.ts',
   'level.ts',
   'options.ts',
   'outcome.ts',
   'planning.ts',
+  'pull-once.ts',
+  'pulling.ts',
   'repository.ts',
   'record.ts',
   'request-check.ts',
@@ -59,8 +64,19 @@ const ROOMS = {
   telemetry: ['contract'],
   // What looks like a secret is the same in a record as in a log line.
   audit: ['contract', 'config/directories.ts', 'telemetry/redact.ts'],
+  // Whose turn it is to pull is told by the same lock as whose turn it is to write a record.
+  registry: [
+    'contract',
+    'config/bounded-file.ts',
+    'config/directories.ts',
+    'audit/turn.ts',
+    'audit/holder.ts',
+    'workspace/within.ts',
+  ],
   // It attacks and examines through what the top hands it; of a level it knows the interface only.
   doctor: ['contract', 'config', 'workspace', 'isolation', 'output/terminal.ts'],
+  // What an image is made of; who builds it, the top knows.
+  'project-image': ['contract', 'config', 'workspace'],
   isolation: ['contract', 'policy', 'workspace', 'isolation/handover'],
   'isolation/handover': ['contract'],
   // The system call filter, in the form of the engine and in that of the kernel.

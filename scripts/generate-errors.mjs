@@ -16,7 +16,8 @@ Every error of acode is an \`AcodeError\` with a code from this page, a \`contex
 one real context each.
 
 \`ACODE-SBX\` codes are what a caller meets. \`ACODE-CTN\` codes are about one container or its engine; most of them come as
-the \`cause\` of an \`ACODE-SBX\` error. \`ACODE-AUD\` codes are about the audit log.
+the \`cause\` of an \`ACODE-SBX\` error. \`ACODE-AUD\` codes are about the audit log, \`ACODE-IMG\` codes about
+images that acode makes.
 `;
 
 /** @typedef {{ title: string, exit: number, example: unknown, message: (context: unknown) => string, hint: (context: unknown) => string }} Row */

@@ -29,13 +29,15 @@ const IMAGES = 'ownership/images.test.ts';
 const REAPS = 'ownership/reaper.test.ts';
 const STUCK = 'ownership/stuck.test.ts';
 const LONG = 'ownership/long-lived.test.ts';
+const CACHES = 'caches/caches.test.ts';
+const PROJECT_IMAGE = 'project-image/build.test.ts';
 
 /** @type {Edit[]} */
 const VERIFICATION = [
   { file: `${DOCKER}/inspection.ts`, find: '    ...compareWithEngine(spec, facts, seen.details),\n', put: '' },
   {
     file: `${DOCKER}/inspection.ts`,
-    find: '    ...(seen.view ? compareWithKernel(spec, seen.view) : await swappedSources(spec)),\n',
+    find: '    ...(seen.view ? compareWithKernel(spec, seen.view, facts.caches) : await swappedSources(spec)),\n',
     put: '',
   },
 ];
@@ -616,4 +618,42 @@ export const PROTECTIONS = [
     ),
     layers: 'both: bubblewrap clears what it is started with, and is started with nothing',
   },
+  one(
+    'a base image may execute something while a project image is built on it',
+    [`${SRC}/building.ts`, 'if (base.triggers.length === 0) return base;', 'if (base.id) return base;'],
+    [[PROJECT_IMAGE, 'is refused, before anything is sent']],
+  ),
+  one(
+    'Podman builds project images, and executes what it does not tell of',
+    [`${DOCKER}/builds.ts`, 'this.impossible = engine.connection.isPodman ?', 'this.impossible = !engine ?'],
+    [[PROJECT_IMAGE, 'Podman, which hides']],
+  ),
+  one(
+    'secrets of a project become part of its image',
+    [
+      `${SRC}/project-image/context.ts`,
+      'this.#rules.ignore !== null && isSecret(entry.path)',
+      'isSecret(entry.path) && false',
+    ],
+    [[PROJECT_IMAGE, 'holds no secret under any name']],
+  ),
+  one(
+    'links of a project lead out of it',
+    [
+      `${SRC}/project-image/context.ts`,
+      'if (!this.#rules.linksOut && leadsOut(path, target))',
+      'if (leadsOut(path, target) && false)',
+    ],
+    [[PROJECT_IMAGE, 'is refused, before anything is sent']],
+  ),
+  one(
+    'a volume that only has the name of a cache is one',
+    [`${DOCKER}/cache-rules.ts`, "return isPlain ? null : 'it leads somewhere else';", 'return isPlain ? null : null;'],
+    [[CACHES, 'only has the name of one']],
+  ),
+  one(
+    'two runs fill a cache at the same time',
+    [`${DOCKER}/caches.ts`, "if (held.Labels?.['acode.nonce'] === own) return;", 'if (held.Name !== own) return;'],
+    [[CACHES, 'one run at a time']],
+  ),
 ];

@@ -88,7 +88,10 @@ describe.skipIf(withoutEngines).each(patientEngines)('acode sandbox exec on $nam
     it('refuses with a code and a hint where the image is missing', async () => {
       const { status, stdout, stderr } = await bench.exec(['--image', 'acode-test/none:9', '--', 'true']);
       expect({ status, stdout: stdout.length }).toEqual({ status: 125, stdout: 0 });
-      expect(stderr).toMatch(/ACODE-SBX-009[^]*correlation id: [^]*hint: .*docker pull acode-test\/none:9/);
+      expect(stderr).toMatch(/acode-test\/none:9 is not on this engine[^]*ACODE-SBX-010[^]*correlation id: [^]*hint: /);
+      const never = await bench.exec(['--image', 'busybox:0', '--pull', 'never', '--', 'true']);
+      expect(never.status).toBe(125);
+      expect(never.stderr).toMatch(/busybox:0 is not on this engine[^]*ACODE-SBX-009[^]*hint: .*acode sandbox pull/);
     });
 
     it('refuses a network that the user did not consent to', async () => {

@@ -152,7 +152,8 @@ export function lifecycleBehaviours(target: Target): void {
     });
 
     itWhere(target, 'images')('needs an image that is there', async () => {
-      await expect(host.acode.run(['true'], { policy: { image: 'acode-test/none:1' } })).rejects.toMatchObject({
+      const policy = { image: 'acode-test/none:1', pull: 'never' } as const;
+      await expect(host.acode.run(['true'], { policy })).rejects.toMatchObject({
         code: 'ACODE-SBX-009',
         context: { image: 'acode-test/none:1' },
         cause: { code: 'ACODE-CTN-011' },

@@ -58,7 +58,7 @@ describe.skipIf(withoutEngines)('a run', () => {
     expect(failed).toHaveLength(1);
     expect(failed[0]).toMatchObject({
       level: 'error',
-      fields: { errorCode: 'ACODE-SBX-009', correlationId: (error as { correlationId: string }).correlationId },
+      fields: { errorCode: 'ACODE-SBX-010', correlationId: (error as { correlationId: string }).correlationId },
     });
   });
 

@@ -112,6 +112,7 @@ export class LevelBench implements AsyncDisposable {
       workdir: '/workspace',
       home: '/home/sandbox',
       mounts: planned.mounts,
+      caches: [],
       tmpfs: [
         { target: '/tmp', bytes: 4 * MIB, mode: '1777' },
         { target: '/run', bytes: MIB, mode: '0755' },

@@ -111,6 +111,7 @@ export class BackendHost implements AsyncDisposable {
           identity: { device: dev, inode: ino },
         },
       ],
+      caches: [],
       tmpfs: [
         { target: '/tmp', bytes: MIB, mode: '1777' },
         { target: '/run', bytes: MIB, mode: '0755' },

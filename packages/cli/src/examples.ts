@@ -52,6 +52,11 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode sandbox cleanup --force', for: 'running ones too' },
     { type: 'acode sandbox cleanup --volumes', for: 'and the caches' },
   ],
+  'acode sandbox images': [{ type: 'acode sandbox images', for: 'tag, digest, size, and which acode pulled' }],
+  'acode sandbox prune-images': [
+    { type: 'acode sandbox prune-images --dry-run', for: 'look first' },
+    { type: 'acode sandbox prune-images --older-than 7', for: 'what was not used for a week' },
+  ],
   'acode uninstall': [{ type: 'acode uninstall', for: 'look first; --purge removes it' }],
   'acode sandbox logs': [{ type: 'acode sandbox logs', for: 'the runs whose output is kept' }],
   'acode completion': [

@@ -3,7 +3,7 @@
 import type { Readable, Writable } from 'node:stream';
 
 /** A stream to write to, and what is known of the terminal behind it. */
-export type OutputStream = Writable & { readonly isTTY?: boolean; readonly columns?: number };
+export type OutputStream = Writable & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number };
 
 /** A stream to read from. */
 export type InputStream = Readable & { readonly isTTY?: boolean };

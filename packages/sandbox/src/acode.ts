@@ -27,9 +27,12 @@ import type {
   UninstallOptions,
   UninstallReport,
 } from './contract/host.ts';
+import type { Images } from './contract/images.ts';
 import type { RunResult, RunningCommand } from './contract/result.ts';
 import { composeHost } from './compose.ts';
 import type { OpenHost } from './compose.ts';
+import { imagesOf } from './images.ts';
+import type { Operate } from './images.ts';
 import { cleanup, statusOf } from './inventory.ts';
 import type { OpenFurther } from './attack.ts';
 import type { AttackOptions, AttackReport, DoctorReport } from './doctor/report.ts';
@@ -47,8 +50,9 @@ import { installationRoot } from './workspace/installation.ts';
 import { isWithin } from './workspace/within.ts';
 
 /** A host that can be looked at and runs nothing. */
-export type Observer = Pick<Acode, 'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'audit' | 'doctor' | 'close'> &
-  AsyncDisposable;
+export type Observer = Pick<Acode, 'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'audit' | 'doctor' | 'close'> & {
+  readonly images: Pick<Images, 'list' | 'isPresent'>;
+} & AsyncDisposable;
 
 /** The output of past runs that was kept. */
 export interface Logs {
@@ -75,8 +79,11 @@ export class Acode implements AsyncDisposable {
   readonly trust: Trust;
   /** What was run and refused, in a log that shows when it was changed. */
   readonly audit: Audit;
+  /** The images of the engine. */
+  readonly images: Images;
   readonly #host: OpenHost;
   readonly #options: AcodeOptions;
+  readonly #further: OpenFurther = ({ workspace, socket }) => openFurther(this.#options, workspace, socket);
   #swept = false;
   #closed: Promise<void> | null = null;
 
@@ -86,6 +93,11 @@ export class Acode implements AsyncDisposable {
     this.events = host.bus;
     this.logs = savedLogs(host);
     this.trust = trustOf(host);
+    const operate: Operate = (name, work, signal) => {
+      this.#assertOpen(`images.${name}`);
+      return this.#operation(name, work, signal);
+    };
+    this.images = imagesOf(host, operate, this.#further);
     this.audit = auditIn(join(host.directories.state, 'audit'));
   }
 
@@ -112,6 +124,7 @@ export class Acode implements AsyncDisposable {
       logs: acode.logs,
       trust: acode.trust,
       audit: acode.audit,
+      images: { list: (...of) => acode.images.list(...of), isPresent: (...of) => acode.images.isPresent(...of) },
       doctor: () => acode.doctor(),
       close: () => acode.close(),
       [Symbol.asyncDispose]: () => acode.close(),
@@ -197,11 +210,10 @@ export class Acode implements AsyncDisposable {
    */
   async attack(options: AttackOptions = {}): Promise<AttackReport> {
     this.#assertOpen('attack');
-    const further: OpenFurther = ({ workspace, socket }) => openFurther(this.#options, workspace, socket);
     return this.#tracked(
       this.#operation(
         'attack',
-        async () => (await import('./attack.ts')).attackHost(this.#host, further, options),
+        async () => (await import('./attack.ts')).attackHost(this.#host, this.#further, options),
         options.signal,
       ),
     );
@@ -339,7 +351,13 @@ async function loadAhead(host: OpenHost): Promise<void> {
   const workspace = await workspaceOf(host);
   const root = await realpath(workspace).catch(() => workspace);
   if (!isWithin(await installationRoot(), root)) return;
-  await Promise.all([import('./attack.ts'), import('./examine.ts'), import('./uninstall.ts')]);
+  await Promise.all([
+    import('./attack.ts'),
+    import('./building.ts'),
+    import('./examine.ts'),
+    import('./pull-once.ts'),
+    import('./uninstall.ts'),
+  ]);
 }
 
 // Windows has no uids; what runs there talks to an engine in a virtual machine whose ordinary user is 1000.

@@ -8,6 +8,7 @@ import type { LoadedMachine } from './config/machine.ts';
 import { settingsOf } from './config/settings.ts';
 import type { Settings } from './config/settings.ts';
 import { AcodeError } from './contract/errors.ts';
+import type { PullProgress } from './contract/images.ts';
 import type { UserId } from './contract/policy.ts';
 import type { Clock } from './contract/ports.ts';
 import type { Host } from './host.ts';
@@ -22,8 +23,12 @@ import { Removals } from './lifecycle/removal.ts';
 import { Session } from './lifecycle/session.ts';
 import { Slots } from './lifecycle/slots.ts';
 import type { AcodeOptions } from './options.ts';
+import type { PullOutcome } from './pulling.ts';
 import { SavedLogs } from './output/saved.ts';
 import { environmentMode } from './policy/layers.ts';
+import { PulledImages } from './registry/pulled.ts';
+import { SharedWork } from './registry/shared-work.ts';
+import { Turns } from './registry/turn.ts';
 import { recordRemovals } from './trail.ts';
 import { TrustStore } from './policy/trust.ts';
 import { Bus } from './telemetry/bus.ts';
@@ -77,6 +82,13 @@ export async function composeHost({
   const background = new Background();
   recordRemovals(bus, audit, work => background.keep(work));
   const logs = new SavedLogs(directories.state, uid, settings.keepOutputDays ?? 0);
+  const turns = new Turns({ directory: directories.runtime, uid, clock });
+  const pulls = {
+    turns,
+    index: new PulledImages(directories.state, uid, turns),
+    shared: new SharedWork<PullProgress, PullOutcome>(),
+    verifySignature: options.verifySignature ?? null,
+  };
   const stop = new AbortController();
   const backends = new Backends({ connect, local: localLevels(), closing: stop.signal });
   const removals = new Removals({
@@ -104,6 +116,7 @@ export async function composeHost({
     bus,
     reports,
     session,
+    pulls,
     slots: new Slots(concurrency(options, settings), clock),
     pastLogs: logs,
     savedLogs: settings.keepOutputDays === null ? null : logs,

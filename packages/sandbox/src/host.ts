@@ -16,6 +16,7 @@ import type { TrustStore } from './policy/trust.ts';
 import type { Bus } from './telemetry/bus.ts';
 import type { ContainerReports } from './telemetry/containers.ts';
 import type { Telemetry } from './telemetry/operation.ts';
+import type { Pulls } from './pulling.ts';
 
 /** One opened host. */
 export interface Host {
@@ -43,6 +44,8 @@ export interface Host {
   readonly bus: Bus;
   readonly reports: ContainerReports;
   readonly session: Session;
+  /** What pulling images needs. */
+  readonly pulls: Pulls;
   readonly slots: Slots;
   /** What was kept of past runs, to be read; whatever becomes of this one. */
   readonly pastLogs: Pick<SavedLogs, 'list' | 'find'>;

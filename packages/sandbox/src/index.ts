@@ -12,6 +12,8 @@ export type {
   AuditRecord,
   AuditVerification,
 } from './contract/audit.ts';
+export { CACHE_TOOLS } from './contract/caches.ts';
+export type { CachePolicy, CacheSpec, CacheTool, CacheVolume } from './contract/caches.ts';
 export type { ArtifactRequest, Command, RunRequest } from './contract/command.ts';
 export { AcodeError, ERRORS } from './contract/errors.ts';
 export type { ErrorCode, ErrorContexts, ErrorEntry, MountViolation, SecurityViolation } from './contract/errors.ts';
@@ -36,6 +38,20 @@ export type {
   UninstallOptions,
   UninstallReport,
 } from './contract/host.ts';
+export type {
+  ImageInfo,
+  ImageList,
+  ImagePruneOptions,
+  ImagePruneReport,
+  ImagePullOptions,
+  Images,
+  LayerProgress,
+  PrunedImage,
+  PullProgress,
+  PulledImage,
+  SignedImage,
+  VerifySignature,
+} from './contract/images.ts';
 export { LEVELS, RISKS, isAtLeast } from './contract/levels.ts';
 export type { Level, Risk } from './contract/levels.ts';
 export type {
@@ -50,6 +66,7 @@ export type {
   Sourced,
   UserId,
 } from './contract/policy.ts';
+export type { BuildProjectOptions, ProjectImage, ProjectInput, ProjectInstall } from './contract/project-image.ts';
 export type { Clock, LogFields, Logger, MetricLabels, Metrics } from './contract/ports.ts';
 export type {
   Denial,

@@ -1,5 +1,6 @@
 // What exists on this host: its status, and the removal of what was left behind.
 
+import { realpath } from 'node:fs/promises';
 import type { Belonging, CleanupOptions, CleanupReport, SandboxCounts, SandboxInfo, Status } from './contract/host.ts';
 import { AcodeError } from './contract/errors.ts';
 import { unavailableReason } from './contract/unavailable.ts';
@@ -8,8 +9,10 @@ import type { Host } from './host.ts';
 import { NO_LAYERS } from './policy/layers.ts';
 import { resolvePolicy } from './policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
+import { recogniseLanguages } from './workspace/languages.ts';
 import { fewAtOnce, removeBelonging, removeSandbox, survey, surveySandboxes } from './sweep.ts';
 import type { Judged, Removal, Sweeping } from './sweep.ts';
+import { LAYER } from './lifecycle/labels.ts';
 import { isForeign, isWantedElsewhere, mayGo, mayLive } from './lifecycle/orphans.ts';
 import type { Wanted } from './lifecycle/orphans.ts';
 import type { Operation } from './telemetry/operation.ts';
@@ -71,7 +74,12 @@ export async function cleanup(
     operation,
     signal,
   };
-  const belongings: Sweeping<Belonging> = { may: one => belongingMayGo(one, options), operation, signal };
+  const inUse = cachesInUse(found.belongings);
+  const belongings: Sweeping<Belonging> = {
+    may: one => !inUse.has(one.thing.name) && belongingMayGo(one, options),
+    operation,
+    signal,
+  };
   const remove = options.dryRun ? async (): Promise<Removal> => 'removed' : null;
   // Containers go first: the engine keeps what one of them still uses.
   const { removed, failed, kept } = await cleaned(
@@ -127,6 +135,12 @@ function belongingMayGo(
   return thing.kind === 'volume' ? options.volumes === true : options.force === true;
 }
 
+// An engine does not know that a layer needs the volume it lies over, and would remove that under a sandbox.
+function cachesInUse(belongings: readonly Judged<Belonging>[]): ReadonlySet<string> {
+  const living = belongings.filter(({ verdict }) => !verdict.remove);
+  return new Set(living.flatMap(({ thing: { labels } }) => labels[LAYER] ?? []));
+}
+
 function countsOf(judged: readonly Judged[]): SandboxCounts {
   const verdicts = judged.map(({ verdict }) => verdict);
   const because = (...reasons: readonly (typeof verdicts)[number]['because'][]): number =>
@@ -144,11 +158,15 @@ function countsOf(judged: readonly Judged[]): SandboxCounts {
 
 // A repository whose configuration is refused has no runs, and the reason is what a reader needs to know.
 async function defaultImage(host: Host, workspace: string): Promise<{ image: string; problem?: Error }> {
-  const about = { caller: { uid: 1, gid: 1 }, cpus: 1 };
+  const about = { caller: { uid: 1, gid: 1 }, cpus: 1, languages: recogniseLanguages(await real(workspace)) };
   try {
     return { image: resolvePolicy({}, await layersFor(host, workspace), about).image.value };
   } catch (error) {
     if (!(error instanceof AcodeError)) throw error;
     return { image: resolvePolicy({}, NO_LAYERS, about).image.value, problem: error };
   }
+}
+
+function real(path: string): Promise<string> {
+  return realpath(path).catch(() => path);
 }

@@ -1,6 +1,7 @@
 // How a host is opened: what a program says once, before anything runs.
 
 import type { ConfigInput } from './config/schema.ts';
+import type { VerifySignature } from './contract/images.ts';
 import type { Clock, Logger, Metrics } from './contract/ports.ts';
 
 /** How to open a host. Every field is optional. */
@@ -21,4 +22,6 @@ export interface AcodeOptions {
   logger?: Logger;
   metrics?: Metrics;
   clock?: Clock;
+  /** Verifies who made an image before anything of it runs; without it, the repository and the digest decide. */
+  verifySignature?: VerifySignature;
 }

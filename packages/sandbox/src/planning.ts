@@ -2,6 +2,7 @@
 
 import { realpath } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
+import { planCaches } from './cache-plan.ts';
 import type { Command, RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { Explanation } from './contract/host.ts';
@@ -13,11 +14,13 @@ import type { Host } from './host.ts';
 import { WORKSPACE_TARGET, planSandbox } from './isolation/plan.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
-import { decideImage } from './policy/images.ts';
+import { refuseUndecided, withImageReason } from './policy/language-image.ts';
 import { resolvePolicy } from './policy/resolve.ts';
+import { imageForRun } from './pulling.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './request-check.ts';
 import type { Planned } from './running.ts';
+import { recogniseLanguages } from './workspace/languages.ts';
 import { validateWorkspace } from './workspace/locate.ts';
 import { planMounts } from './workspace/mounts.ts';
 
@@ -36,9 +39,11 @@ export async function plan(
   signal: AbortSignal,
 ): Promise<Planned> {
   const found = await workspaceOf(host);
-  const layers = await layersFor(host, await realpath(found).catch(() => found));
+  const root = await realpath(found).catch(() => found);
+  const layers = await layersFor(host, root);
+  const languages = recogniseLanguages(root);
   const task = { command, risk: request.risk };
-  const about = { caller: host.caller, cpus: availableParallelism(), task };
+  const about = { caller: host.caller, cpus: availableParallelism(), task, languages };
   const first = resolvePolicy(request.policy ?? {}, layers, about);
   const chosen = await chooseLevel(host, first);
   const { level, runtime, capability } = chosen;
@@ -48,7 +53,10 @@ export async function plan(
   const { cpus } = capability;
   const resolved = cpus === about.cpus ? first : resolvePolicy(request.policy ?? {}, layers, { ...about, cpus });
   const policy = { ...resolved, runtime: { ...resolved.runtime, value: runtime } };
-  const image = await imageFor(chosen, policy, signal);
+  if (usesEngine(level)) refuseUndecided(policy.image, languages);
+  const { image, notes: imageNotes } = await imageFor(host, chosen, policy, of, signal).catch((error: unknown) => {
+    throw withImageReason(error, policy);
+  });
   const identify = (specHash: string) =>
     host.session.identify({
       task: request.taskId,
@@ -66,8 +74,14 @@ export async function plan(
     hostRoots: policy.hostRoots.value,
     uid: host.uid,
   });
-  const spec = planSandbox(policy, { level, image, mounts }, identify);
-  return { policy, spec, backend: chosen.backend, notes: [...warningsOf(chosen), ...chosen.notes, ...notes] };
+  const cached = await planCaches(host, level, policy, signal);
+  const spec = planSandbox(policy, { level, image, mounts, caches: cached.caches }, identify);
+  return {
+    policy,
+    spec,
+    backend: chosen.backend,
+    notes: [...warningsOf(chosen), ...chosen.notes, ...imageNotes, ...notes, ...cached.notes],
+  };
 }
 
 // What a level is not is said at every run; what one is like, to who asks.
@@ -80,16 +94,21 @@ async function engineSocketOf(host: Host, level: Level): Promise<{ engineSocket?
   return usesEngine(level) ? { engineSocket: (await host.engine()).socket } : {};
 }
 
-async function imageFor({ backend, level }: Chosen, policy: EffectivePolicy, signal: AbortSignal): Promise<ImageFacts> {
+async function imageFor(
+  host: Host,
+  { backend, level }: Chosen,
+  policy: EffectivePolicy,
+  of: PlanFor,
+  signal: AbortSignal,
+): Promise<{ image: ImageFacts; notes: readonly string[] }> {
   if (!usesEngine(level) && policy.image.layer === 'request') {
     throw new AcodeError('ACODE-SBX-016', {
       what: `policy.image at level ${level}`,
       instead: 'Leave it out: this level has no images and runs the programs of this host.',
     });
   }
-  const image = await backend.resolveImage(policy, signal);
-  if (usesEngine(level)) decideImage(policy.image.value, image, policy.imageTrust);
-  return image;
+  if (usesEngine(level)) return imageForRun(host, { policy, ...of }, signal);
+  return { image: await backend.resolveImage(policy, signal), notes: [] };
 }
 
 /** What a command would come to. */
@@ -123,6 +142,7 @@ function notesOn(policy: EffectivePolicy, spec: SandboxSpec): string[] {
   const { removed } = spec.image;
   return [
     ...policy.warnings,
+    ...(usesEngine(spec.level) ? [`The image is ${spec.image.reference} because ${policy.imageReason}.`] : []),
     ...(removed.length > 0 ? [`Removed from the image’s environment: ${removed.join(', ')}.`] : []),
     ...(usesEngine(spec.level) ? [COMPARED] : []),
     ...(isAtLeast(spec.level, 'gvisor') ? [OWN_KERNEL] : []),

@@ -17,6 +17,7 @@ export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
   'policy.dns': '--dns',
   'policy.ports': '--publish',
   'policy.mounts': '--mount',
+  'policy.caches': '--caches',
   'policy.workspace': '--readonly',
   'policy.user': '--user',
   'policy.pull': '--pull',

@@ -5,6 +5,7 @@ import { LEVELS, RISKS } from '@acode/sandbox';
 import type { PolicyInput, RunRequest } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
 import { address } from './address.ts';
+import { caches } from './caches.ts';
 import { count } from './count.ts';
 import { cpus } from './cpus.ts';
 import { mount } from './mount.ts';
@@ -49,6 +50,15 @@ export function requestCommand(name: string) {
         '--mount <source:target>',
         'one more directory, read-only: ./data:/data; writable: ./out:/out:rw; repeatable',
       ).argParser(mount),
+    )
+    .addOption(
+      new Option('--caches <tools>', 'caches of package managers, such as npm,pip; else by language').argParser(caches),
+    )
+    .option('--no-caches', 'without the caches of package managers')
+    .addOption(
+      new Option('--fill-cache <tools>', 'what the command puts into these caches stays, for every later run')
+        .argParser(caches)
+        .conflicts('caches'),
     )
     .addOption(new Option('--user <uid:gid>', 'user and group inside the sandbox').argParser(user))
     .addOption(
@@ -103,6 +113,7 @@ function policyOf(options: RequestOptions, here: string): PolicyInput {
       dns: options.dns,
       // As in a shell, a relative path begins where the user stands.
       mounts: options.mount?.map(({ source, ...rest }) => ({ source: resolve(here, source), ...rest })),
+      caches: cachesOf(options),
       user: options.user,
       pull: options.pull,
       level: options.level,
@@ -110,6 +121,10 @@ function policyOf(options: RequestOptions, here: string): PolicyInput {
     }),
     limits,
   };
+}
+
+function cachesOf({ caches: named, fillCache }: RequestOptions): PolicyInput['caches'] {
+  return fillCache === undefined ? named : { fill: fillCache };
 }
 
 type Present<Value> = { [Key in keyof Value]?: Exclude<Value[Key], undefined> };

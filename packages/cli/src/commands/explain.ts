@@ -2,7 +2,7 @@
 
 import { posix } from 'node:path';
 import { formatBytes, isAtLeast } from '@acode/sandbox';
-import type { Explanation, MountSpec, SandboxSpec } from '@acode/sandbox';
+import type { CacheSpec, Explanation, MountSpec, SandboxSpec } from '@acode/sandbox';
 import { quoted } from '../arguments/command-words.ts';
 import { inOptions } from '../arguments/option-names.ts';
 import { requestCommand, requestOf } from '../arguments/request.ts';
@@ -67,10 +67,13 @@ export function renderExplanation(explanation: Explanation, cwd: string, look: L
 function planFields(level: string, spec: SandboxSpec, cwd: string): (readonly [label: string, value: string])[] {
   return [
     ['Level', level],
-    ...(isAtLeast(spec.level, 'docker') ? [['Image', `${spec.image.reference} (${spec.image.id})`] as const] : []),
+    ...(isAtLeast(spec.level, 'docker')
+      ? [['Image', `${spec.image.reference} (${spec.image.id || 'not on this engine yet'})`] as const]
+      : []),
     ['User', `${spec.user.uid}:${spec.user.gid}`],
     ['Directory', posix.join(spec.workdir, cwd)],
     ...spec.mounts.map(mountField),
+    ...spec.caches.map(cacheField),
     ...spec.tmpfs.map(({ target, bytes }) => ['In memory', `${target} (${formatBytes(bytes)})`] as const),
     ['Plan', spec.hash],
   ];
@@ -78,6 +81,10 @@ function planFields(level: string, spec: SandboxSpec, cwd: string): (readonly [l
 
 function mountField({ purpose, source, target, readOnly }: MountSpec): readonly [label: string, value: string] {
   return ['Mount', `${source} → ${target} (${purpose}, ${readOnly ? 'read-only' : 'writable'})`];
+}
+
+function cacheField({ volume, target, fill }: CacheSpec): readonly [label: string, value: string] {
+  return ['Cache', `${volume} → ${target} (${fill ? 'to be filled' : 'a layer of its own over it'})`];
 }
 
 function bullets(items: readonly string[], look: Look): string {

@@ -50,6 +50,7 @@ function policyRows(policy: EffectivePolicy): Row[] {
     row('runtime', policy.runtime, name => name ?? 'the engine’s default'),
     row('image', policy.image, String),
     row('pull', policy.pull, String),
+    row('offline', policy.offline, yesOrNo),
     ...imageTrustRows(policy.imageTrust),
     row('memory', limits.memoryBytes, formatBytes),
     row('swap', limits.swapBytes, formatBytes),
@@ -65,6 +66,7 @@ function policyRows(policy: EffectivePolicy): Row[] {
     row('ports', policy.ports, ports => listed(ports.map(portText))),
     row('workspace', policy.workspace, String),
     row('mounts', policy.mounts, mounts => listed(mounts.map(mountText))),
+    row('caches', policy.caches, cachesText),
     row('host roots', policy.hostRoots, listed),
     row('user', policy.user, ({ uid, gid }) => `${uid}:${gid}`),
   ];
@@ -96,6 +98,10 @@ function yesOrNo(value: boolean): string {
 
 function listed(items: readonly string[]): string {
   return items.length === 0 ? 'none' : items.join(', ');
+}
+
+function cachesText({ volumes, fill }: EffectivePolicy['caches']['value']): string {
+  return `${listed(volumes.map(({ tool }) => tool))}${fill ? ' (to be filled)' : ''}`;
 }
 
 function networkName(network: NetworkMode): string {

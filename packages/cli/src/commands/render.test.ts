@@ -259,7 +259,10 @@ describe('explain', () => {
       profile: { value: 'exec', ...builtIn },
       level: { value: 'auto', ...builtIn },
       image: { value: 'busybox', layer: 'user', where: '/c.yml (sandbox.images.default)' },
+      imageReason: 'package.json says node',
+      caches: { value: { volumes: [], fill: false }, ...builtIn },
       pull: { value: 'missing', ...builtIn },
+      offline: { value: false, ...builtIn },
       limits: {
         memoryBytes: { value: 64 * 1024 ** 2, layer: 'request', where: 'policy.limits.memoryBytes' },
         swapBytes: limit,
@@ -296,6 +299,7 @@ describe('explain', () => {
           identity: { device: 1, inode: 1 },
         },
       ],
+      caches: [],
       tmpfs: [{ target: '/tmp', bytes: 1024, mode: '1777' }],
       hash: 'h',
     },
@@ -319,7 +323,15 @@ describe('explain', () => {
   it('has a row for every field of the policy', () => {
     const text = renderExplanation(explanation, '.', look, false);
     const rows = text.split('\n').filter(line => / (?:built-in|this call|user|machine|repository)(?: |$)/.test(line));
-    const { limits, imageTrust, warnings: _, denials: __, riskReasons: ___, ...others } = explanation.policy;
+    const {
+      limits,
+      imageTrust,
+      warnings: _,
+      denials: __,
+      riskReasons: ___,
+      imageReason: ____,
+      ...others
+    } = explanation.policy;
     const trust = Object.values(imageTrust).filter(value => value !== null);
     expect(rows).toHaveLength(Object.keys(others).length + Object.keys(limits).length + trust.length);
   });

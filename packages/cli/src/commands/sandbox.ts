@@ -2,11 +2,15 @@
 
 import { Command } from '@commander-js/extra-typings';
 import type { Perform } from '../call.ts';
+import { buildImageCommand } from './build-image.ts';
 import { cleanupCommand } from './cleanup.ts';
 import { execCommand } from './exec.ts';
+import { imagesCommand } from './images.ts';
 import { inspectCommand } from './inspect.ts';
 import { listCommand } from './list.ts';
 import { logsCommand } from './logs.ts';
+import { pruneImagesCommand } from './prune-images.ts';
+import { pullCommand } from './pull.ts';
 import { statusCommand } from './status.ts';
 
 /** The group. */
@@ -19,5 +23,9 @@ export function sandboxCommands(perform: Perform) {
     .addCommand(listCommand(perform))
     .addCommand(inspectCommand(perform))
     .addCommand(logsCommand(perform))
-    .addCommand(cleanupCommand(perform));
+    .addCommand(buildImageCommand(perform))
+    .addCommand(cleanupCommand(perform))
+    .addCommand(pullCommand(perform))
+    .addCommand(imagesCommand(perform))
+    .addCommand(pruneImagesCommand(perform));
 }

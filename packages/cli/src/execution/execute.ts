@@ -6,6 +6,7 @@ import { commandOf } from '../arguments/command-words.ts';
 import { requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call } from '../call.ts';
+import { PullDisplay } from '../terminal/pull-display.ts';
 import { pump } from '../terminal/pump.ts';
 import { oneLine } from '../terminal/text.ts';
 import { closingLines } from './closing-lines.ts';
@@ -45,8 +46,11 @@ async function run(call: Call, acode: Acode, command: Command, request: RunReque
   const signal = AbortSignal.any([call.interruption.signal, unread.signal]);
   using stdin = new StandardInput(call.io.stdin);
   try {
+    const display = new PullDisplay(call);
+    using _progress = acode.events.on('ImagePullProgress', display.hear);
+    using _pulled = acode.events.on('ImagePulled', () => display.end());
     const running = await call.progress.during(
-      'Preparing the sandbox…',
+      () => display.text('Preparing the sandbox…'),
       acode.spawn(command, { ...request, stdin: stdin.source, signal }),
     );
     await sayPorts(call, running.ports);

@@ -10,6 +10,8 @@ export class Output {
   readonly isTerminal: boolean;
   /** The width of the terminal; null where there is none. */
   readonly columns: number | null;
+  /** The height of the terminal; null where there is none, or it does not say. */
+  readonly rows: number | null;
   readonly #stream: OutputStream;
   #broken = false;
   #fault: string | null = null;
@@ -19,6 +21,7 @@ export class Output {
     this.#stream = stream;
     this.isTerminal = stream.isTTY === true;
     this.columns = this.isTerminal && stream.columns ? stream.columns : null;
+    this.rows = this.isTerminal && stream.rows ? stream.rows : null;
     // Without a listener the error of a closed pipe would end the process with a stack trace.
     stream.on('error', error => this.#fail(error));
   }

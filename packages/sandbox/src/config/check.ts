@@ -6,7 +6,7 @@ import { renameOldKeys } from './aliases.ts';
 import { parseDocument } from './document.ts';
 import type { Path } from './document.ts';
 import { issueText, kindOf } from './issue-text.ts';
-import { PLANNED_VALUES, isPlanned, keysOf, nearestKey } from './keys.ts';
+import { isPlanned, keysOf, nearestKey } from './keys.ts';
 import { configSchema } from './schema.ts';
 import type { Config } from './schema.ts';
 import { shapeFault } from './shape.ts';
@@ -64,7 +64,6 @@ export function holdTo<Value>(
   const whereOf = (path: Path): string => placeOf(written.get(path.join('.')) ?? path);
   const where = (key: string): string => whereOf(key.split('.'));
   guard?.(value, where);
-  refusePlannedValues(value, where);
   const parsed = schema.safeParse(value, { error: issueText });
   if (parsed.success) return { config: parsed.data, source, where, warnings };
   const issue = parsed.error.issues[0];
@@ -79,11 +78,6 @@ export function valueAt(value: unknown, key: string): unknown {
     here = Object.getOwnPropertyDescriptor(here, step)?.value;
   }
   return here;
-}
-
-function refusePlannedValues(value: unknown, where: (key: string) => string): void {
-  const found = PLANNED_VALUES.find(planned => valueAt(value, planned.key) === planned.value);
-  if (found) throw later(`${found.key}: ${String(found.value)}`, where(found.key));
 }
 
 function issueError(schema: z.ZodType, issue: z.core.$ZodIssue, where: (path: Path) => string): AcodeError {

@@ -45,15 +45,10 @@ describe('parseConfig', () => {
   });
 
   it('refuses a key that is planned and has no effect, in words of its own', () => {
-    expect(() => parse('sandbox:\n  cache_volumes:\n    enabled: true\n')).toThrow(
-      refused('ACODE-SBX-016', 'sandbox.cache_volumes (config.yml:2:3)'),
+    expect(() => parse('sandbox:\n  mounts:\n    tmpfs: true\n')).toThrow(
+      refused('ACODE-SBX-016', 'sandbox.mounts.tmpfs (config.yml:3:5)'),
     );
-    expect(() => parse('sandbox: { images: { node: "node:20" } }')).toThrow(
-      refused('ACODE-SBX-016', 'sandbox.images.node'),
-    );
-    expect(() => parse('sandbox: { images: { pull_policy: always } }')).toThrow(
-      refused('ACODE-SBX-016', 'sandbox.images.pull_policy: always'),
-    );
+    expect(() => parse('sandbox: { enabled: false }')).toThrow(refused('ACODE-SBX-016', 'sandbox.enabled'));
   });
 
   it('refuses what is not YAML, says a thing twice, or multiplies by aliases', () => {

@@ -112,6 +112,14 @@ describe('nonsense', () => {
     ['network', 'mode', '"a b"'],
     ['mounts', 'allowed_host_roots', '[relative]'],
     ['mounts', 'allowed_host_roots', '[/a/../etc]'],
+    ['images', 'combined', '{ node+dotnet: x }'],
+    ['images', 'combined', '{ node: x }'],
+    ['images', 'combined', '{ node+cobol: x }'],
+    ['images', 'combined', '{ node+node: x }'],
+    ['cache_volumes', 'npm', 'true'],
+    ['cache_volumes', 'npm', 'my-volume'],
+    ['cache_volumes', 'npm', '/var/lib'],
+    ['cache_volumes', 'npm', '"acode-cache-a/../b"'],
     ['security', 'trusted_images', '[node]'],
     ['security', 'trusted_images', '["*"]'],
     ['security', 'trusted_images', '["docker.io/lib*"]'],
@@ -154,7 +162,8 @@ describe('old names', () => {
     ['DropCapabilities: [ALL]', 1],
     ['ReadOnlyRootFilesystem: true', 1],
     ['security: { RunAsNonRoot: true }', 1],
-    ['docker: { images: { default: x } }', 1],
+    ['docker: { images: { default: x, node: y } }', 2],
+    ['LanguageImages: { csharp: x, fsharp: x, typescript: y }', 3],
     ['docker: { cleanup: { timeout_seconds: 5 } }', 1],
   ])('%s is understood', (text, warnings) => {
     expect(parseConfig(text, 'f').warnings).toHaveLength(warnings);
@@ -162,8 +171,7 @@ describe('old names', () => {
 
   it.each([
     ['docker: { enabled: false }', 'sandbox.enabled'],
-    ['LanguageImages: { csharp: x }', 'sandbox.images.dotnet'],
-    ['docker: { images: { node: x } }', 'sandbox.images.node'],
+    ['docker: { cleanup: { on_agent_exit: false } }', 'sandbox.cleanup.on_agent_exit'],
   ])('%s leads to what is planned, and is refused like it', (text, key) => {
     expect(() => parseConfig(text, 'f')).toThrow(
       expect.objectContaining({ code: 'ACODE-SBX-016', message: expect.stringContaining(key) as string }),

@@ -13,15 +13,8 @@ const PLANNED = new Set([
   'sandbox.defaults.nproc_ulimit',
   'sandbox.defaults.blkio',
   'sandbox.defaults.bandwidth',
-  'sandbox.images.dotnet',
-  'sandbox.images.node',
-  'sandbox.images.python',
-  'sandbox.images.combined',
-  'sandbox.images.offline',
   'sandbox.mounts.workspace_path',
   'sandbox.mounts.tmpfs',
-  'sandbox.cache_volumes',
-  'sandbox.containers.pull_timeout_seconds',
   'sandbox.cleanup.on_task_complete',
   'sandbox.cleanup.on_agent_exit',
   'sandbox.cleanup.match_names',
@@ -33,11 +26,6 @@ const PLANNED = new Set([
 export function isPlanned(key: string): boolean {
   return PLANNED.has(key);
 }
-
-/** Values that are known but have no effect in this version. */
-export const PLANNED_VALUES: readonly { readonly key: string; readonly value: unknown }[] = [
-  { key: 'sandbox.images.pull_policy', value: 'always' },
-];
 
 /**
  * What a repository may do with a key: set it freely; set it below the ceilings; only tighten it; loosen it once the user
@@ -64,12 +52,28 @@ const REPOSITORY: Readonly<Record<string, RepositoryRule>> = {
   'sandbox.network.ports': 'trusted',
   'sandbox.network.timeout_seconds': 'capped',
   'sandbox.images.default': 'free',
+  'sandbox.images.node': 'free',
+  'sandbox.images.python': 'free',
+  'sandbox.images.dotnet': 'free',
+  'sandbox.images.go': 'free',
+  'sandbox.images.rust': 'free',
+  'sandbox.images.combined': 'free',
   'sandbox.images.pull_policy': 'tighten',
+  'sandbox.images.offline': 'tighten',
+  'sandbox.cache_volumes.enabled': 'tighten',
+  'sandbox.cache_volumes.npm': 'tighten',
+  'sandbox.cache_volumes.yarn': 'tighten',
+  'sandbox.cache_volumes.pnpm': 'tighten',
+  'sandbox.cache_volumes.pip': 'tighten',
+  'sandbox.cache_volumes.nuget': 'tighten',
+  'sandbox.cache_volumes.cargo': 'tighten',
+  'sandbox.cache_volumes.go': 'tighten',
   'sandbox.mounts.workspace_mode': 'tighten',
   'sandbox.mounts.tmpfs_size': 'capped',
   'sandbox.mounts.additional': 'free',
   'sandbox.containers.labels': 'later',
   'sandbox.containers.create_timeout_seconds': 'later',
+  'sandbox.containers.pull_timeout_seconds': 'later',
   'sandbox.containers.stop_timeout_seconds': 'later',
   'sandbox.containers.max_concurrent': 'later',
   'sandbox.containers.on_limit': 'later',

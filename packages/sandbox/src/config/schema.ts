@@ -5,7 +5,10 @@ import { LEVELS, RISKS } from '../contract/levels.ts';
 import {
   absolutePath,
   address,
+  cacheVolume,
+  combinationFault,
   cpus,
+  image,
   imagePattern,
   megabytes,
   mount,
@@ -59,8 +62,38 @@ const network = z.strictObject({
 });
 
 const images = z.strictObject({
-  default: z.string().min(1).optional().describe('The image when a request names none.'),
-  pull_policy: z.enum(['missing', 'never']).optional().describe('Whether an absent image may be pulled.'),
+  default: image.optional().describe('The image when a request names none and no language has one.'),
+  node: image.optional().describe('The image of a workspace with a package.json.'),
+  python: image.optional().describe('The image of a workspace with a pyproject.toml, requirements.txt or setup.py.'),
+  dotnet: image.optional().describe('The image of a workspace with a *.sln, *.csproj or *.fsproj.'),
+  go: image.optional().describe('The image of a workspace with a go.mod.'),
+  rust: image.optional().describe('The image of a workspace with a Cargo.toml.'),
+  combined: z
+    .record(z.string(), image)
+    .superRefine((named, context) => {
+      for (const key of Object.keys(named)) {
+        const reason = combinationFault(key);
+        if (reason !== null) context.addIssue({ code: 'custom', path: [key], message: reason });
+      }
+    })
+    .optional()
+    .describe('Images of workspaces with several languages: dotnet+node, in the order of the alphabet.'),
+  pull_policy: z
+    .enum(['missing', 'always', 'never'])
+    .optional()
+    .describe('When an image is pulled: where it is absent, before every run, or never.'),
+  offline: z.boolean().optional().describe('Whether no registry is ever asked for anything.'),
+});
+
+const cacheVolumes = z.strictObject({
+  enabled: z.boolean().optional().describe('Whether sandboxes get the caches of their package managers.'),
+  npm: cacheVolume.optional().describe('The cache of npm: another name, or false for none.'),
+  yarn: cacheVolume.optional().describe('The cache of yarn: another name, or false for none.'),
+  pnpm: cacheVolume.optional().describe('The store of pnpm: another name, or false for none.'),
+  pip: cacheVolume.optional().describe('The cache of pip: another name, or false for none.'),
+  nuget: cacheVolume.optional().describe('The packages of NuGet: another name, or false for none.'),
+  cargo: cacheVolume.optional().describe('The registry of cargo: another name, or false for none.'),
+  go: cacheVolume.optional().describe('The modules of go: another name, or false for none.'),
 });
 
 const mounts = z.strictObject({
@@ -81,6 +114,7 @@ const containers = z.strictObject({
     .describe('Beginning of container names.'),
   labels: z.record(z.string(), z.string()).optional().describe('Labels of your own on every container.'),
   create_timeout_seconds: seconds.optional().describe('How long the engine may take to create a container.'),
+  pull_timeout_seconds: seconds.optional().describe('How long a pull of an image may take, with every try.'),
   stop_timeout_seconds: z
     .number()
     .nonnegative()
@@ -179,6 +213,7 @@ const sandbox = z
     defaults: defaults.optional(),
     network: network.optional(),
     images: images.optional(),
+    cache_volumes: cacheVolumes.optional(),
     mounts: mounts.optional(),
     containers: containers.optional(),
     cleanup: z

@@ -16,6 +16,8 @@ export interface Settings {
   readonly namePrefix: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly createTimeoutMs: number;
+  /** How long a pull may take, with every try. */
+  readonly pullTimeoutMs: number;
   /** Between being asked to end and being killed. */
   readonly graceMs: number;
   readonly maxConcurrent: number;
@@ -70,12 +72,20 @@ function containerSettings(
   containers: Section<'containers'>,
 ): Pick<
   Settings,
-  'namePrefix' | 'labels' | 'createTimeoutMs' | 'graceMs' | 'maxConcurrent' | 'queueMs' | 'sweepsOrphans'
+  | 'namePrefix'
+  | 'labels'
+  | 'createTimeoutMs'
+  | 'pullTimeoutMs'
+  | 'graceMs'
+  | 'maxConcurrent'
+  | 'queueMs'
+  | 'sweepsOrphans'
 > {
   return {
     namePrefix: containers.name_prefix ?? 'acode',
     labels: containers.labels ?? {},
     createTimeoutMs: (containers.create_timeout_seconds ?? 30) * 1000,
+    pullTimeoutMs: (containers.pull_timeout_seconds ?? 300) * 1000,
     graceMs: (containers.stop_timeout_seconds ?? 2) * 1000,
     maxConcurrent: containers.max_concurrent ?? 4,
     sweepsOrphans: containers.cleanup_orphans ?? true,

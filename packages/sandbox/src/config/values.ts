@@ -1,6 +1,7 @@
 // The kinds of values that configuration keys have.
 
 import { z } from 'zod';
+import { LANGUAGES } from '../contract/languages.ts';
 import { formatBytes, parseBytes } from './units.ts';
 
 const MIB = 1024 ** 2;
@@ -63,6 +64,23 @@ export const imagePattern = z
     /^(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z0-9.-]+:[0-9]{1,5}|localhost:[0-9]{1,5})(?:\/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*(?:\/\*)?$/,
     'expected a repository with its registry, such as docker.io/library/node or ghcr.io/me/*',
   );
+
+/** The reference of an image; what it may be is decided where it is used. */
+export const image = z.string().min(1).max(400);
+
+/** Why a key of `sandbox.images.combined` names no set of languages; null where it does. */
+export function combinationFault(key: string): string | null {
+  const parts = key.split('+');
+  const known = new Set<string>(LANGUAGES);
+  const expected = `expected two or more of ${LANGUAGES.join(', ')}, in this order, with + between them`;
+  if (parts.length < 2 || parts.some(part => !known.has(part))) return expected;
+  return parts.every((part, index) => index === 0 || (parts[index - 1] ?? '') < part) ? null : expected;
+}
+
+/** The volume of a cache: a name of its own, or none. */
+export const cacheVolume = z.union([z.literal(false), z.string().regex(/^acode-cache-[a-z0-9][a-z0-9_.-]{0,63}$/)], {
+  error: 'expected false, or a name such as acode-cache-mine',
+});
 
 /** A port to be published on the loopback of the host. */
 export const port = z.strictObject({

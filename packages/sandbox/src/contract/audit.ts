@@ -20,6 +20,7 @@ export type AuditOperation =
   | 'kill'
   | 'remove'
   | 'pull'
+  | 'build'
   | 'prune'
   | 'cleanup'
   | 'uninstall'
@@ -101,7 +102,7 @@ export interface AuditRefusal extends AuditContext, AuditSandbox {
 /** Something of ours that was removed. */
 export interface AuditRemoval extends AuditContext {
   readonly kind: 'removal';
-  readonly what: 'container' | 'network' | 'volume';
+  readonly what: 'container' | 'network' | 'volume' | 'image';
   readonly id: string;
   readonly name?: string;
   readonly reason: RemovalReason;

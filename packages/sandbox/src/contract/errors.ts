@@ -48,6 +48,11 @@ export type MountViolation =
   | 'ForbiddenTarget'
   | 'DuplicateTarget';
 
+// Nobody asked for an image by language: who is told that it is missing has to hear where it came from.
+function chosenFor({ chosen }: { readonly chosen?: string }): string {
+  return chosen === undefined ? '' : ` (because ${chosen})`;
+}
+
 const ROWS = {
   'ACODE-SBX-001': entry<{ name: string; reason: string }>({
     title: 'sandbox could not be created',
@@ -55,6 +60,21 @@ const ROWS = {
     hint: () => 'Run `acode sandbox status` to see whether the engine is healthy, then try again.',
     exit: 125,
     example: { name: 'acode-a1b2c3d4-run-001', reason: 'no space left on device' },
+  }),
+  'ACODE-SBX-002': entry<{
+    image: string;
+    reason: string;
+    remedy?: string;
+    /** What kind of failure it was: only `unreachable` may be gone at the next try. */
+    kind?: 'unreachable' | 'unauthorised' | 'absent' | 'damaged' | 'other';
+    /** What led to the image, where nobody asked for it by name. */
+    chosen?: string;
+  }>({
+    title: 'image pull failed',
+    message: c => `The image ${c.image}${chosenFor(c)} could not be pulled: ${c.reason}.`,
+    hint: c => c.remedy ?? 'Check the name and the way to the registry, then try again with `acode sandbox pull`.',
+    exit: 125,
+    example: { image: 'node:20-alpine', reason: 'the registry could not be reached' },
   }),
   'ACODE-SBX-003': entry<{ path: string; violation: MountViolation; reason: string; remedy?: string }>({
     title: 'mount refused',
@@ -116,12 +136,17 @@ const ROWS = {
     exit: 125,
     example: { socket: '/var/run/docker.sock', reason: 'nothing listens there' },
   }),
-  'ACODE-SBX-009': entry<{ image: string }>({
+  'ACODE-SBX-009': entry<{ image: string; rule?: string; remedy?: string; chosen?: string }>({
     title: 'image not present',
-    message: c => `The image ${c.image} is not on this engine, and acode does not pull images yet.`,
-    hint: c => `Load it once with \`docker pull ${c.image}\`, or choose one of \`docker images\` with --image.`,
+    message: c =>
+      `The image ${c.image}${chosenFor(c)} is not on this engine${c.rule === undefined ? '' : `, and it may not be pulled: ${c.rule}`}.`,
+    hint: c => c.remedy ?? `Pull it once with \`acode sandbox pull ${c.image}\`, or choose another one with --image.`,
     exit: 125,
-    example: { image: 'node:20-alpine' },
+    example: {
+      image: 'node:20-alpine',
+      rule: 'the pull policy is never (the request, policy.pull)',
+      remedy: 'Pull it once with `acode sandbox pull`.',
+    },
   }),
   'ACODE-SBX-010': entry<{ violation: SecurityViolation; detail: string; remedy?: string }>({
     title: 'security policy violation',
@@ -269,6 +294,13 @@ const ROWS = {
     exit: 125,
     example: { name: 'acode-a1b2c3d4-build-001' },
   }),
+  'ACODE-CTN-006': entry<{ image: string; reason: string }>({
+    title: 'image pull failed',
+    message: c => `The engine could not pull ${c.image}: ${c.reason}.`,
+    hint: () => 'The reason is the registry’s or the engine’s own; its log says more.',
+    exit: 125,
+    example: { image: 'node:20-alpine', reason: 'manifest unknown' },
+  }),
   'ACODE-CTN-008': entry<{ socket: string; reason: string }>({
     title: 'Docker not available',
     message: c => `No Docker Engine at ${c.socket}: ${c.reason}.`,
@@ -293,7 +325,7 @@ const ROWS = {
   'ACODE-CTN-011': entry<{ image: string }>({
     title: 'image not found',
     message: c => `The engine has no image ${c.image}.`,
-    hint: c => `Load it with \`docker pull ${c.image}\`.`,
+    hint: c => `Pull it with \`acode sandbox pull ${c.image}\`.`,
     exit: 125,
     example: { image: 'node:20-alpine' },
   }),
@@ -306,6 +338,25 @@ const ROWS = {
         : '`acode sandbox logs` without a name lists the runs whose output was kept.',
     exit: 125,
     example: { reference: 'acode-a1b2c3d4-run-001', what: 'sandbox' },
+  }),
+  'ACODE-IMG-001': entry<{ image: string; reason: string; remedy?: string }>({
+    title: 'project image not built',
+    message: c => `The project image ${c.image} was not built: ${c.reason}.`,
+    hint: c =>
+      c.remedy ?? 'Nothing was changed: an image of that name from before is still there. Correct it and try again.',
+    exit: 125,
+    example: { image: 'acode-sandbox-app-4f1c2d3e4a5b:project', reason: 'no space left on device' },
+  }),
+  'ACODE-IMG-002': entry<{ path: string; reason: string; remedy: string }>({
+    title: 'project cannot become an image',
+    message: c => `${c.path} keeps the project from becoming an image: ${c.reason}.`,
+    hint: c => c.remedy,
+    exit: 125,
+    example: {
+      path: 'assets/current',
+      reason: 'it is a link that leads out of the project',
+      remedy: 'Replace it by what it leads to, or list it in .dockerignore.',
+    },
   }),
   'ACODE-AUD-001': entry<{ file: string; reason: string; remedy?: string }>({
     title: 'audit record not written',

@@ -1,6 +1,7 @@
 // What happens, as events that a host program can listen to.
 
 import type { SecurityViolation } from './errors.ts';
+import type { PullProgress } from './images.ts';
 import type { BackendName, Level } from './levels.ts';
 import type { LimitName } from './result.ts';
 
@@ -31,6 +32,9 @@ export interface AcodeEvents {
   ContainerRemoved: { sandboxId: string; containerId: string; reason: RemovalReason; durationMs?: number };
   NetworkRemoved: { networkId: string; name: string; reason: RemovalReason };
   VolumeRemoved: { name: string; reason: RemovalReason };
+  /** An image is being pulled: at most about ten times a second, and once at the end. */
+  ImagePullProgress: PullProgress;
+  ImagePulled: { reference: string; id: string; digest: string; previousDigest?: string };
   LimitExceeded: { sandboxId: string; limit: LimitName };
   NetworkDenied: { sandboxId: string; rule: string; detail?: string };
   SecurityViolation: { sandboxId: string; containerId?: string; violation: SecurityViolation; detail: string };

@@ -1,6 +1,8 @@
 // What a sandbox may do: the input a caller writes, and the effective policy in which every value knows who set it.
 
 import { z } from 'zod';
+import { CACHE_TOOLS } from './caches.ts';
+import type { CachePolicy } from './caches.ts';
 import { LEVELS } from './levels.ts';
 import type { Level, Risk } from './levels.ts';
 import type { Denial } from './result.ts';
@@ -19,6 +21,9 @@ const mountRequest = z.strictObject({
   target: z.string().min(1),
   readOnly: z.boolean().optional(),
 });
+
+// By name, so that what is no cache is an error and never ignored.
+const cacheTool = z.enum(CACHE_TOOLS);
 
 /** The schema of {@link PolicyInput}: strict, so that a misspelt key is an error and never ignored. */
 export const policyInputSchema = z.strictObject({
@@ -53,7 +58,9 @@ export const policyInputSchema = z.strictObject({
   dns: z.array(z.string()).optional(),
   workspace: z.enum(['direct', 'readonly', 'fork']).optional(),
   mounts: z.array(mountRequest).optional(),
-  caches: z.union([z.array(z.string()).readonly(), z.literal(false)]).optional(),
+  caches: z
+    .union([z.array(cacheTool).readonly(), z.literal(false), z.strictObject({ fill: z.array(cacheTool).readonly() })])
+    .optional(),
   user: z.union([z.literal('caller'), z.templateLiteral([z.int(), ':', z.int()])]).optional(),
 });
 
@@ -122,8 +129,12 @@ export interface EffectivePolicy {
   /** The engine’s runtime by name; null for its default. */
   readonly runtime: Sourced<string | null>;
   readonly image: Sourced<string>;
+  /** What led to the image, as a clause: a file of the workspace, or that it was asked for. */
+  readonly imageReason: string;
   readonly imageTrust: ImageTrust;
-  readonly pull: Sourced<'missing' | 'never'>;
+  readonly pull: Sourced<'missing' | 'always' | 'never'>;
+  /** Whether no registry is ever asked for anything. */
+  readonly offline: Sourced<boolean>;
   readonly limits: { readonly [Name in keyof Limits]: Sourced<Limits[Name]> };
   readonly timeoutMs: Sourced<number>;
   readonly network: Sourced<NetworkMode>;
@@ -133,6 +144,8 @@ export interface EffectivePolicy {
   readonly ports: Sourced<readonly PortRequest[]>;
   readonly workspace: Sourced<'direct' | 'readonly'>;
   readonly mounts: Sourced<readonly MountRequest[]>;
+  /** The caches of package managers that the sandbox is to have. */
+  readonly caches: Sourced<CachePolicy>;
   /** Directories outside the workspace that mounts may come from. Only the user’s own configuration names them. */
   readonly hostRoots: Sourced<readonly string[]>;
   readonly user: Sourced<UserId>;

@@ -1,5 +1,6 @@
 // The plan of one sandbox, engine-neutral: what isolation/ makes of an effective policy and what verification holds the engine to.
 
+import type { CacheSpec } from './caches.ts';
 import type { Level } from './levels.ts';
 import type { Limits, NetworkMode, PortRequest, UserId } from './policy.ts';
 
@@ -78,6 +79,7 @@ export interface SandboxSpec {
   readonly workdir: string;
   readonly home: string;
   readonly mounts: readonly MountSpec[];
+  readonly caches: readonly CacheSpec[];
   readonly tmpfs: readonly TmpfsSpec[];
   /** Hash of everything but the identity: two sandboxes with the same hash are interchangeable before use. */
   readonly hash: string;

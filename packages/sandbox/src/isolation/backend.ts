@@ -1,6 +1,9 @@
 // The one interface that every isolation level implements. The state of a sandbox is its type.
 
+import type { Readable } from 'node:stream';
+import type { CacheVolume } from '../contract/caches.ts';
 import type { Belonging, SandboxDetails, SandboxInfo, Status } from '../contract/host.ts';
+import type { PullProgress, RegistryLogin } from '../contract/images.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { PublishedPort, Usage } from '../contract/result.ts';
@@ -84,6 +87,9 @@ export interface Backend {
   close(): void;
 }
 
+/** Whether there is a cache: `filling` while a run fills it, `unsupported` where the engine cannot make layers over one. */
+export type CacheState = 'ready' | 'filling' | 'absent' | 'unsupported';
+
 /** A backend whose sandboxes are on an engine that outlives us: the truth about what exists is asked of it. */
 export interface EngineBackend extends Backend {
   /** Where it is reached: never to be given to a sandbox. */
@@ -99,8 +105,95 @@ export interface EngineBackend extends Backend {
   /** One of them as it is now; null where there is none any more. */
   belonging(of: Pick<Belonging, 'kind' | 'id'>, signal: AbortSignal): Promise<Belonging | null>;
   removeBelonging(of: Pick<Belonging, 'kind' | 'id'>, signal: AbortSignal): Promise<void>;
+  /** The engine’s images. */
+  readonly images: ImageStore;
+  /** Images made of files and a template of acode’s own. */
+  readonly builds: ImageBuilds;
+  /** What there is of a user’s caches, in the order they were asked for. */
+  caches(volumes: readonly CacheVolume[], uid: number, signal: AbortSignal): Promise<CacheState[]>;
   /** Everything about the engine that the doctor judges, and whether it has an image. */
   diagnose(image: string, signal: AbortSignal): Promise<Diagnosis>;
+}
+
+/** One pull of one image. */
+export interface PullRequest {
+  /** In full, with registry and tag or digest: an engine must not make anything of a short name. */
+  readonly reference: string;
+  /** What it was asked for by. */
+  readonly shownAs: string;
+  /** The host of the registry, for people. */
+  readonly registry: string;
+  readonly login: RegistryLogin | null;
+  /** For all tries together. */
+  readonly deadlineMs: number;
+  /** The longest silence of the engine. */
+  readonly silenceMs?: number;
+  readonly onProgress?: (progress: PullProgress) => void;
+  /** Called when a try failed and there will be another. */
+  readonly onRetry?: (attempt: number, reason: string) => void;
+}
+
+/** An image as the engine lists it. */
+export interface StoredImage {
+  readonly id: string;
+  readonly tags: readonly string[];
+  readonly digests: readonly string[];
+  readonly sizeBytes: number;
+  readonly createdAt: string;
+  /** Containers that use it, whoever made them, running or not. */
+  readonly containers: number;
+}
+
+/** The images of an engine. */
+export interface ImageStore {
+  /** What tells this engine from every other, wherever its socket is. */
+  engineId(signal: AbortSignal): Promise<string>;
+  /** What a reference means here; null where the engine has no such image. Never pulls. */
+  find(reference: string, signal: AbortSignal): Promise<ImageFacts | null>;
+  /** Pulls; rejects with ACODE-SBX-002 where that fails. */
+  pull(request: PullRequest, signal: AbortSignal): Promise<void>;
+  list(signal: AbortSignal): Promise<StoredImage[]>;
+  /** What all images take on disk; null where the engine does not say. */
+  diskBytes(signal: AbortSignal): Promise<number | null>;
+  /** Takes a name from an image, and the image with its last one; one that a container uses is kept, and that is an error. */
+  remove(reference: string, signal: AbortSignal): Promise<void>;
+}
+
+/** An image, as whoever builds on it has to know it. */
+export interface BuiltImage {
+  readonly id: string;
+  readonly labels: Readonly<Record<string, string>>;
+  /** Its layers by their content, lowest first. */
+  readonly layers: readonly string[];
+  /** What it has executed in the build of whatever is built on it. */
+  readonly triggers: readonly string[];
+}
+
+/** An image to be made. */
+export interface ImageBuild {
+  /** The name it gets. */
+  readonly reference: string;
+  /** What the template builds on. */
+  readonly base: BuiltImage;
+  /** The name of the template in the context. */
+  readonly template: string;
+  readonly labels: Readonly<Record<string, string>>;
+  /** A tar. It is always used up or destroyed. */
+  readonly context: Readable;
+  readonly timeoutMs: number;
+  readonly onOutput?: (text: string) => void;
+}
+
+/** Where images are made. */
+export interface ImageBuilds {
+  /** Why none can be made on this engine; null where they can. */
+  readonly impossible: string | null;
+  /** What a name or an id means here; null where the engine has no such image. */
+  find(reference: string, signal: AbortSignal): Promise<BuiltImage | null>;
+  /** Makes an image: one layer on its base, without a network. Rejects where the engine made anything else. */
+  build(build: ImageBuild, signal: AbortSignal): Promise<BuiltImage>;
+  /** Removes one that nothing uses; one in use stays. */
+  remove(id: string, signal: AbortSignal): Promise<void>;
 }
 
 /** A sandbox that has run nothing yet. Disposing of it removes it. */

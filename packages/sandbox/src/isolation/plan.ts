@@ -2,6 +2,7 @@
 
 import { createHash } from 'node:crypto';
 import { posix } from 'node:path';
+import type { CacheSpec } from '../contract/caches.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy, Limits } from '../contract/policy.ts';
@@ -20,6 +21,8 @@ export interface PlanFacts {
   readonly image: ImageFacts;
   /** The workspace and everything else of the host that the sandbox gets, validated, in the order it is mounted. */
   readonly mounts: readonly MountSpec[];
+  /** The caches of package managers that it gets. */
+  readonly caches?: readonly CacheSpec[];
 }
 
 /** Plans a sandbox; `identify` names it once its hash is known. */
@@ -40,6 +43,7 @@ export function planSandbox(
     workdir: WORKSPACE_TARGET,
     home: HOME,
     mounts: facts.mounts,
+    caches: facts.caches ?? [],
     tmpfs: tmpfsSpecs(policy.limits.tmpBytes.value, facts),
   };
   const hash = createHash('sha256').update(JSON.stringify(body)).digest('hex');
@@ -73,13 +77,13 @@ function imageSpec(image: ImageFacts): ImageSpec {
 }
 
 // A volume of the image would be writable as root and left on the engine; memory of a known size covers it.
-function tmpfsSpecs(bytes: number, { image: { volumes }, mounts }: PlanFacts): TmpfsSpec[] {
+function tmpfsSpecs(bytes: number, { image: { volumes }, mounts, caches = [] }: PlanFacts): TmpfsSpec[] {
   const own: TmpfsSpec[] = [
     { target: '/tmp', bytes, mode: '1777' },
     { target: '/run', bytes: Math.min(bytes, RUN_BYTES), mode: '0755' },
     { target: HOME, bytes, mode: '0700' },
   ];
-  const mounted = [WORKSPACE_TARGET, ...mounts.map(({ target }) => target)];
+  const mounted = [WORKSPACE_TARGET, ...[...mounts, ...caches].map(({ target }) => target)];
   const taken = new Set([...own.map(({ target }) => target), ...mounted]);
   const wanted = new Set(volumes.map(volume => volumeTarget(volume, mounted)));
   const masks = [...wanted].filter(target => !taken.has(target)).map(target => ({ target, bytes, mode: '0755' }));

@@ -32,6 +32,15 @@ export const KEEP = 'acode.keep';
 /** The label that binds the others to the container they were written for: what runs from a copy of it has another name. */
 export const NAME = 'acode.name';
 
+/** The label of a volume that is a cache: the tool it is for. It is nobody’s orphan, whichever host made it. */
+export const CACHE = 'acode.cache';
+
+/** The label of a volume that belongs to one sandbox’s layer over a cache: the name of that cache. */
+export const LAYER = 'acode.cache-layer';
+
+/** The label of a volume that is there while a cache is filled: the name of that cache. */
+export const FILLING = 'acode.cache-filling';
+
 /** The labels of a sandbox; `extra` may add to them, never replace one. */
 export function sandboxLabels(facts: LabelFacts, extra: Readonly<Record<string, string>> = {}): Record<string, string> {
   return {

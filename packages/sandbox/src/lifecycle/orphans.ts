@@ -1,7 +1,7 @@
 // Whose a sandbox is and whether it may be removed: decided from its labels and the state of its owner. Pure.
 
 import type { SandboxState } from '../contract/host.ts';
-import { KEEP, MANAGED, NAME } from './labels.ts';
+import { CACHE, KEEP, MANAGED, NAME } from './labels.ts';
 import type { OwnerState } from './ownership.ts';
 
 /** What stands in the labels of a container, network or volume. */
@@ -41,6 +41,8 @@ export function judge(found: Found, owner: OwnerState, asking: Asking, lease: nu
   const left = (because: (Verdict & { remove: false })['because']): Verdict => ({ remove: false, because });
   if (!isOurs(found)) return left('not ours');
   if (labels['acode.uid'] !== String(asking.uid)) return left('another user');
+  // A cache has no owner to ask: it is for every session of its user, also after the machine was started anew.
+  if (labels[CACHE] !== undefined) return left('kept');
   const here = labels['acode.host'] === asking.host;
   if (here && labels['acode.owner'] === asking.owner) return left('mine');
   if (isExpired(labels, asking.now, lease)) return { remove: true, because: 'expired' };

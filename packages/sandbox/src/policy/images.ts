@@ -17,7 +17,8 @@ export interface ImageReference {
 const LONGEST = 512;
 const LONGEST_PATH = 255;
 const HOST =
-  /^(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*)(?::[0-9]{1,5})?$/;
+  /^(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:]{2,39}\])(?::([1-9][0-9]{0,4}))?$/;
+const LAST_PORT = 65_535;
 const PART = /^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$/;
 const TAG = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$/;
 const DIGEST = /^sha256:[0-9a-f]{64}$/;
@@ -45,7 +46,7 @@ function normalised(name: string): string | null {
   const [first = '', ...rest] = name.split('/');
   const host = rest.length > 0 && isHost(first) ? first : null;
   const path = host === null ? [first, ...rest] : rest;
-  if ((host !== null && !HOST.test(host)) || !isPath(path)) return null;
+  if ((host !== null && !isAddress(host)) || !isPath(path)) return null;
   return inRegistry((host ?? 'docker.io').toLowerCase(), path).join('/');
 }
 
@@ -59,8 +60,24 @@ function isPath(parts: readonly string[]): boolean {
   return parts.every(part => PART.test(part)) && parts.join('/').length <= LONGEST_PATH;
 }
 
+function isAddress(host: string): boolean {
+  const found = HOST.exec(host);
+  return found !== null && Number(found[1] ?? 1) <= LAST_PORT;
+}
+
 function isHost(part: string): boolean {
   return part.includes('.') || part.includes(':') || part === 'localhost';
+}
+
+/**
+ * A reference in full: registry, path, and a tag or a digest. What is asked of an engine in these words means the same to
+ * every engine, whatever it would make of a short name; null where the text is no reference, or an id.
+ */
+export function fullName(text: string): string | null {
+  const parsed = parseReference(text);
+  if (!parsed || parsed.repository === null) return null;
+  const { repository, tag, digest } = parsed;
+  return digest === null ? `${repository}:${tag ?? 'latest'}` : `${repository}@${digest}`;
 }
 
 /** Refuses text that is not an image reference, before it reaches an engine. */

@@ -310,6 +310,25 @@ describe('what a repository may do', () => {
       'sandbox: { images: { pull_policy: missing } }',
       'yours is never',
     ],
+    ['sandbox.images.pull_policy', '', 'sandbox: { images: { pull_policy: always } }', 'yours is missing'],
+    [
+      'sandbox.images.offline',
+      'sandbox: { images: { offline: true } }',
+      'sandbox: { images: { offline: false } }',
+      'yours is true',
+    ],
+    [
+      'sandbox.cache_volumes.enabled',
+      'sandbox: { cache_volumes: { enabled: false } }',
+      'sandbox: { cache_volumes: { enabled: true } }',
+      'yours is false',
+    ],
+    [
+      'sandbox.cache_volumes.npm',
+      '',
+      'sandbox: { cache_volumes: { npm: acode-cache-of-another } }',
+      'only switch a cache off',
+    ],
     [
       'sandbox.mounts.workspace_mode',
       'sandbox: { mounts: { workspace_mode: ro } }',

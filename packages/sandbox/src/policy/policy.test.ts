@@ -123,10 +123,8 @@ describe('resolvePolicy', () => {
   });
 
   it.each<[string, PolicyInput]>([
-    ['pull', { pull: 'always' }],
     ['network', { network: { allow: ['x'] } }],
     ['workspace', { workspace: 'fork' }],
-    ['caches', { caches: ['npm'] }],
   ])('refuses %s that has no effect yet, and never ignores it', (field, input) => {
     expect(() => resolve(input)).toThrow(
       expect.objectContaining({ code: 'ACODE-SBX-016', message: expect.stringContaining(`policy.${field}`) }),

@@ -1,5 +1,6 @@
 // The built-in values: what a sandbox gets when nobody says anything, and the most anybody can ask for.
 
+import type { Language } from '../contract/languages.ts';
 import type { EffectivePolicy, Limits } from '../contract/policy.ts';
 
 const MIB = 1024 ** 2;
@@ -38,8 +39,17 @@ export const CEILINGS: Readonly<Limits & { timeoutMs: number }> = {
   timeoutMs: 24 * 3600 * 1000,
 };
 
-/** The image when nobody names one. */
+/** The image when nobody names one, and the workspace shows no language. */
 export const DEFAULT_IMAGE = 'ubuntu:22.04';
+
+/** The image of each language when nobody names one: official ones, whose names nobody else can take. */
+export const LANGUAGE_IMAGES: Readonly<Record<Language, string>> = {
+  dotnet: 'mcr.microsoft.com/dotnet/sdk:8.0',
+  go: 'golang:1-bookworm',
+  node: 'node:20-alpine',
+  python: 'python:3.12-slim',
+  rust: 'rust:1-slim-bookworm',
+};
 
 /** Repositories whose images may be run by anybody: official ones, whose names nobody else can take. */
 export const TRUSTED_REPOSITORIES: readonly string[] = ['docker.io/library/*', 'mcr.microsoft.com/dotnet/*'];

@@ -4,6 +4,7 @@ import { resolve } from 'node:path';
 import { repositoryRule } from '../config/keys.ts';
 import type { RepositoryConfig } from '../config/repository.ts';
 import type { Config } from '../config/schema.ts';
+import { CACHE_TOOLS } from '../contract/caches.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
 import type { Layers } from './layers.ts';
@@ -62,6 +63,9 @@ const LOOSENING: readonly { readonly key: string; readonly read: (config: Config
 /** Why a value is looser than what would hold without the repository; null where it is not. */
 type Loosens = (asked: Config, without: Layers) => string | null;
 
+// From the one that asks a registry least.
+const PULLS = ['never', 'missing', 'always'];
+
 const TIGHTEN: readonly { readonly key: string; readonly loosens: Loosens }[] = [
   {
     key: 'mode',
@@ -74,11 +78,32 @@ const TIGHTEN: readonly { readonly key: string; readonly loosens: Loosens }[] = 
   { key: 'sandbox.runtime', loosens: runtimeLoosens },
   {
     key: 'sandbox.images.pull_policy',
+    loosens: (asked, { user }) => {
+      const own = user.config.sandbox?.images?.pull_policy ?? 'missing';
+      const policy = asked.sandbox?.images?.pull_policy ?? own;
+      return PULLS.indexOf(policy) > PULLS.indexOf(own) ? `yours is ${own}` : null;
+    },
+  },
+  {
+    key: 'sandbox.images.offline',
     loosens: (asked, { user }) =>
-      asked.sandbox?.images?.pull_policy === 'missing' && user.config.sandbox?.images?.pull_policy === 'never'
-        ? 'yours is never'
+      asked.sandbox?.images?.offline === false && user.config.sandbox?.images?.offline === true
+        ? 'yours is true'
         : null,
   },
+  {
+    key: 'sandbox.cache_volumes.enabled',
+    loosens: (asked, { user }) =>
+      asked.sandbox?.cache_volumes?.enabled === true && user.config.sandbox?.cache_volumes?.enabled === false
+        ? 'yours is false'
+        : null,
+  },
+  // The name of another project’s cache would be a way to it.
+  ...CACHE_TOOLS.map(tool => ({
+    key: `sandbox.cache_volumes.${tool}`,
+    loosens: (asked: Config) =>
+      typeof asked.sandbox?.cache_volumes?.[tool] === 'string' ? 'a repository may only switch a cache off' : null,
+  })),
   {
     key: 'sandbox.mounts.workspace_mode',
     loosens: (asked, { user }) =>

@@ -7,17 +7,18 @@ import { shapeFault } from '../config/shape.ts';
 import { formatBytes } from '../config/units.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
+import type { LanguageFound } from '../contract/languages.ts';
 import { policyInputSchema } from '../contract/policy.ts';
 import type { EffectivePolicy, MountRequest, PolicyInput, Sourced, UserId } from '../contract/policy.ts';
 import { govern } from './governance.ts';
 import type { Task } from './governance.ts';
 import { resolveImageTrust } from './image-trust.ts';
-import { checkReference } from './images.ts';
+import { resolveCaches } from './caches.ts';
+import { chooseImage } from './language-image.ts';
 import { builtInValue, pick, placeOf, resolveMode, setBy } from './layers.ts';
 import type { Layers } from './layers.ts';
 import { resolveLimits, resolveNetworkTimeout, resolveTimeout } from './limits.ts';
 import { resolveNetwork } from './network.ts';
-import { DEFAULT_IMAGE } from './profiles.ts';
 import { checkRepository } from './repository.ts';
 import { resolveRuntime } from './named-runtime.ts';
 import { isWithin } from '../workspace/within.ts';
@@ -28,6 +29,8 @@ export interface ResolveHost {
   readonly caller: UserId;
   /** CPUs the engine has; it refuses more. */
   readonly cpus: number;
+  /** What the workspace is written in; none unless it was looked at. */
+  readonly languages?: readonly LanguageFound[];
   /** The command that the policy is for, where there is one. */
   readonly task?: Task;
 }
@@ -47,21 +50,23 @@ export function resolvePolicy(input: PolicyInput, layers: Layers, host: ResolveH
       : { value: request.profile, layer: 'request', where: 'policy.profile' };
   const limitsFor = { request, profile: profile.value, cpus: host.cpus };
   const mounts = resolveMounts(request, layers);
+  const user = resolveUser(request, layers, host.caller);
   return {
     mode,
     profile,
     level: resolveLevel(request, layers, warnings),
     ...govern(host.task ?? NO_TASK, layers),
     runtime: resolveRuntime(request, layers),
-    image: resolveImage(request, layers),
+    ...chooseImage(request.image, layers, host.languages),
     imageTrust: resolveImageTrust(layers),
     pull: pick(layers, {
       field: 'pull',
-      request: available.pull,
+      request: request.pull,
       key: 'sandbox.images.pull_policy',
       read: ({ sandbox }) => sandbox?.images?.pull_policy,
       builtIn: 'missing',
     }),
+    offline: resolveOffline(layers),
     limits: resolveLimits(layers, limitsFor, warnings),
     timeoutMs: resolveTimeout(layers, limitsFor, warnings),
     ...resolveNetwork(request, layers, mode),
@@ -74,8 +79,9 @@ export function resolvePolicy(input: PolicyInput, layers: Layers, host: ResolveH
       builtIn: 'direct',
     }),
     mounts,
+    caches: resolveCaches(request.caches, layers, { caller: host.caller, user: user.value, languages: host.languages }),
     hostRoots: resolveHostRoots(layers, mounts),
-    user: resolveUser(request, layers, host.caller),
+    user,
     warnings,
   };
 }
@@ -118,17 +124,13 @@ function invalid(field: string, reason: string): AcodeError {
 
 /** The part of a request that has effect now. */
 interface Available {
-  readonly pull: 'missing' | 'never' | undefined;
   readonly workspace: 'direct' | 'readonly' | undefined;
 }
 
 // Fields of the full policy that a later version gives effect to. They are refused, never ignored.
-function refuseUnavailable({ pull, workspace, caches }: PolicyInput): Available {
-  if (pull === 'always') throw later('policy.pull: always', 'Pull the image yourself, then run without it.');
+function refuseUnavailable({ workspace }: PolicyInput): Available {
   if (workspace === 'fork') throw later('policy.workspace: fork', 'Use readonly to keep the host tree untouched.');
-  if (Array.isArray(caches) && caches.length > 0)
-    throw later('policy.caches', 'Leave it out: nothing is cached between runs.');
-  return { pull, workspace };
+  return { workspace };
 }
 
 function later(what: string, instead: string): AcodeError {
@@ -154,16 +156,13 @@ function resolveLevel(request: PolicyInput, layers: Layers, warnings: string[]):
   return { value: floor, layer: 'machine', where };
 }
 
-function resolveImage(request: PolicyInput, layers: Layers): Sourced<string> {
-  return checkReference(
-    pick(layers, {
-      field: 'image',
-      request: request.image,
-      key: 'sandbox.images.default',
-      read: ({ sandbox }) => sandbox?.images?.default,
-      builtIn: DEFAULT_IMAGE,
-    }),
-  );
+// Offline as soon as anybody says so, since it can only protect; a repository that says the opposite was refused before.
+function resolveOffline({ user, repository }: Layers): Sourced<boolean> {
+  const key = 'sandbox.images.offline';
+  const own = user.config.sandbox?.images?.offline;
+  if (repository?.config.sandbox?.images?.offline === true && own !== true)
+    return { value: true, layer: 'repository', where: placeOf(repository, key) };
+  return own === undefined ? builtInValue(false) : { value: own, layer: 'user', where: placeOf(user, key) };
 }
 
 function resolveMounts(request: PolicyInput, layers: Layers): Sourced<readonly MountRequest[]> {

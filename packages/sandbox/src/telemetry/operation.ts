@@ -20,6 +20,7 @@ export const METRICS = {
   networkDenied: 'acode_network_denied_total',
   cleanupFailures: 'acode_cleanup_failures_total',
   removals: 'acode_removals_total',
+  pull: 'acode_image_pull_ms',
 } as const;
 
 /** The logger and metrics of a host, and the operations they are told about. */

@@ -79,8 +79,8 @@ const SYSTEM_TREES = [
   '/System',
 ];
 
-// Of every home: what opens other machines, accounts, wallets or the browser’s sessions.
-const CREDENTIALS = [
+/** Of every home: what opens other machines, accounts, wallets or the browser’s sessions. */
+export const CREDENTIALS: readonly string[] = [
   '.ssh',
   '.aws',
   '.kube',

@@ -8,14 +8,14 @@ import { isWithin } from './within.ts';
 const KERNEL = ['/proc', '/sys', '/dev'];
 // What programs of the image are loaded from and configured by.
 const SYSTEM = ['/bin', '/sbin', '/usr', '/etc', '/boot', '/run', '/var/run'];
-// File systems in memory of every sandbox.
-const MEMORY = ['/tmp', '/home/sandbox'];
+// File systems in memory of every sandbox, and where the caches of package managers are.
+const OWN = ['/tmp', '/home/sandbox', '/cache'];
 const REMEDY = 'Choose a directory of its own, such as /mnt/data.';
 
 /** Refuses a target of an additional mount that is not a plain path of its own; gives it back normalised. */
 export function validateTarget(target: string, workspace: string): string {
   const normal = plain(target);
-  const reason = taken(normal, [...KERNEL, ...SYSTEM, ...MEMORY, workspace]);
+  const reason = taken(normal, [...KERNEL, ...SYSTEM, ...OWN, workspace]);
   if (reason) throw refusal(target, 'ForbiddenTarget', reason, { remedy: REMEDY });
   return normal;
 }

@@ -198,5 +198,5 @@ function leftovers({ sandboxes, networks }: Diagnosis, { uid, identity, now }: E
 function image({ imagePresent }: Diagnosis, { image: name }: EngineSurroundings): Check {
   return imagePresent
     ? ok('image', 'Default image', `${name} is there`)
-    : warn('image', 'Default image', `${name} is not on this engine`, `Load it: docker pull ${name}`);
+    : warn('image', 'Default image', `${name} is not on this engine`, `Pull it: acode sandbox pull ${name}`);
 }

@@ -34,6 +34,7 @@ const spec: SandboxSpec = {
     { purpose: 'protected', source: '/p/a b,c:d/.git', target: '/workspace/.git', readOnly: true, identity },
     { purpose: 'additional', source: '/data', target: '/data', readOnly: true, identity },
   ],
+  caches: [],
   tmpfs: [{ target: '/tmp', bytes: MIB, mode: '1777' }],
   hash: 'h',
 };

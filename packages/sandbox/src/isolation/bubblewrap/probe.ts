@@ -107,6 +107,7 @@ function probeSpec(): SandboxSpec {
     workdir: '/tmp',
     home: '/tmp',
     mounts: [],
+    caches: [],
     tmpfs: [{ target: '/tmp', bytes: MIB, mode: '1777' }],
     hash: 'probe',
   };

@@ -1,25 +1,36 @@
 // Level docker: sandboxes as containers of a Docker Engine.
 
 import { AcodeError } from '../../contract/errors.ts';
+import type { CacheVolume } from '../../contract/caches.ts';
 import type { Belonging, SandboxDetails, SandboxInfo, Status } from '../../contract/host.ts';
 import type { Level } from '../../contract/levels.ts';
 import type { EffectivePolicy } from '../../contract/policy.ts';
 import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
 import { MANAGED } from '../../lifecycle/labels.ts';
-import type { Capability, Diagnosis, EngineBackend, WaitingSandbox, WeakenedBackend, Weakening } from '../backend.ts';
+import type {
+  CacheState,
+  Capability,
+  Diagnosis,
+  EngineBackend,
+  WaitingSandbox,
+  WeakenedBackend,
+  Weakening,
+} from '../backend.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { inspectBelonging, listBelongings, removeBelonging } from './belongings.ts';
+import { DockerBuilds } from './builds.ts';
+import { refuseDirectFill } from './cache-rules.ts';
+import { SandboxCaches } from './caches.ts';
 import { Creation, startFailure } from './creation.ts';
 import type { Created, CreationOptions, RequestBuilder } from './creation.ts';
 import { diagnoseEngine } from './diagnose.ts';
 import { DirectContainer } from './direct.ts';
 import { isNotFound } from './engine/error.ts';
-import { splitReference } from './engine/reference.ts';
 import type { Engine } from './engine/index.ts';
 import { engineFailure, reasonOf, unavailable } from './failure.ts';
 import type { EngineInfo } from './engine/system.ts';
 import { engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
-import { imageFacts } from './image-facts.ts';
+import { EngineImages } from './image-store.ts';
 import { assertNoNeighbour, assertSources } from './inspection.ts';
 import { SandboxNetworks, UNANSWERED } from './networks.ts';
 import type { NetworkLeft } from './networks.ts';
@@ -46,25 +57,29 @@ export interface DockerBackendOptions extends CreationOptions {
 
 const CALL_MS = 10_000;
 const INFO_MS = 4000;
-// Of the first thing every run asks, so that an engine that hangs is noticed in time.
-const FIRST_ANSWER_MS = 5000;
 const SHELL = WAITING_COMMAND[0] ?? '/bin/sh';
 
 /** The Docker backend. */
 export class DockerBackend implements EngineBackend, WeakenedBackend {
   readonly level: Level = 'docker';
   readonly notes = [];
+  readonly images: EngineImages;
+  readonly builds: DockerBuilds;
   readonly #options: DockerBackendOptions;
   readonly #engine: Engine;
   readonly #creation: Creation;
   readonly #networks: SandboxNetworks;
+  readonly #caches: SandboxCaches;
   readonly #runtimes: Runtimes;
   readonly #shells = new Map<string, boolean>();
 
   constructor(options: DockerBackendOptions) {
     this.#options = options;
     this.#engine = options.engine;
+    this.images = new EngineImages(options);
+    this.builds = new DockerBuilds(options.engine);
     this.#networks = new SandboxNetworks(options);
+    this.#caches = new SandboxCaches(options);
     this.#creation = new Creation(options);
     this.#runtimes = new Runtimes(options.engine);
   }
@@ -93,18 +108,10 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   }
 
   async resolveImage(policy: EffectivePolicy, signal: AbortSignal): Promise<ImageFacts> {
-    const reference = policy.image.value;
-    try {
-      const terms = { signal, deadlineMs: FIRST_ANSWER_MS };
-      return imageFacts(reference, await this.#engine.images.inspect(fullReference(reference), terms), this.#isPodman);
-    } catch (error) {
-      if (!isNotFound(error)) throw engineFailure(error, signal);
-      throw new AcodeError(
-        'ACODE-SBX-009',
-        { image: reference },
-        { cause: new AcodeError('ACODE-CTN-011', { image: reference }, { cause: error }) },
-      );
-    }
+    const image = policy.image.value;
+    const found = await this.images.find(image, signal);
+    if (found) return found;
+    throw new AcodeError('ACODE-SBX-009', { image }, { cause: new AcodeError('ACODE-CTN-011', { image }) });
   }
 
   describe(spec: SandboxSpec): unknown {
@@ -118,7 +125,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     try {
       return await this.#prepare(this.#isPodman ? planForPodman(spec) : spec, signal);
     } catch (error) {
-      this.#networks.leave(spec);
+      this.#leave(spec);
       throw error;
     }
   }
@@ -130,6 +137,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     if (this.#shells.get(spec.image.id) === false) return this.#direct(spec, facts);
     const created = await this.#creation.create(spec, await this.#builder(spec, facts), signal);
     try {
+      await this.#caches.own(created.spec, created.id, signal);
       const sandbox = await this.#start(created, facts, signal);
       return verified ? sandbox : new UnverifiedSandbox(sandbox);
     } catch (error) {
@@ -177,9 +185,13 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     return asked(() => removeBelonging(this.#engine, of, signal), signal);
   }
 
+  async caches(volumes: readonly CacheVolume[], uid: number, signal: AbortSignal): Promise<CacheState[]> {
+    return this.#isPodman ? volumes.map(() => 'unsupported') : this.#caches.find(volumes, uid, signal);
+  }
+
   async release(): Promise<NetworkLeft[]> {
     const containers = this.#creation.unanswered.map(nonce => ({ id: nonce, reason: UNANSWERED }));
-    return [...containers, ...(await this.#networks.release())];
+    return [...containers, ...(await this.#networks.release()), ...(await this.#caches.release())];
   }
 
   async diagnose(image: string, signal: AbortSignal): Promise<Diagnosis> {
@@ -212,7 +224,12 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
 
   async #removeOwn(spec: SandboxSpec, id: string): Promise<void> {
     await this.#creation.remove(spec, id);
+    this.#leave(spec);
+  }
+
+  #leave(spec: SandboxSpec): void {
     this.#networks.leave(spec);
+    this.#caches.leave(spec);
   }
 
   async #builder(spec: SandboxSpec, facts: EngineFacts): Promise<RequestBuilder> {
@@ -238,7 +255,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     if (this.#isPodman) refuseOnPodman(spec);
     const runtime = await this.#runtimes.choose(spec, signal);
     const network = await this.#networks.choose(spec, signal);
-    const facts = { network: network.id, networkName: network.name, ...runtime };
+    const caches = await this.#caches.attach(spec, signal);
+    const facts = { network: network.id, networkName: network.name, caches, ...runtime };
     if (!this.#isPodman) return facts;
     const podman = this.#podmanFacts(facts);
     await writeFilter(podman.filterFile, facts.seccomp, spec);
@@ -264,13 +282,14 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   #direct(spec: SandboxSpec, facts: EngineFacts): WaitingSandbox {
     if (facts.podman) refuseDirectOnPodman(spec);
     this.#runtimes.requireProven(facts.runtime, spec.image.reference);
+    refuseDirectFill(spec);
     return new DirectContainer({
       spec,
       facts,
       engine: this.#engine,
       creation: this.#creation,
       buildRequest: own => createRequest(own, facts),
-      over: () => this.#networks.leave(spec),
+      over: () => this.#leave(spec),
     });
   }
 
@@ -297,13 +316,6 @@ async function asked<Value>(call: () => Promise<Value>, signal: AbortSignal): Pr
   } catch (error) {
     throw engineFailure(error, signal);
   }
-}
-
-// Never without a tag or a digest: to an engine a bare name is the beginning of an id too, and so perhaps another image.
-function fullReference(reference: string): string {
-  if (/^sha256:[0-9a-f]{64}$/.test(reference)) return reference;
-  const { name, version } = splitReference(reference);
-  return `${name}${version.startsWith('sha256:') ? '@' : ':'}${version}`;
 }
 
 function networkName({ network }: SandboxSpec): string {

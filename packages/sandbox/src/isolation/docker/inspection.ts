@@ -66,7 +66,7 @@ async function look(
   const seen = await inDockersWords(details, view, { spec, facts });
   const differences = [
     ...compareWithEngine(spec, facts, seen.details),
-    ...(seen.view ? compareWithKernel(spec, seen.view) : await swappedSources(spec)),
+    ...(seen.view ? compareWithKernel(spec, seen.view, facts.caches) : await swappedSources(spec)),
     ...nestedMounts(id, spec, others),
   ];
   return { details, differences };

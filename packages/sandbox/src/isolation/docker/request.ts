@@ -3,6 +3,8 @@
 import type { PortRequest } from '../../contract/policy.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
+import { cacheMount } from './cache-rules.ts';
+import type { MountedCache } from './cache-rules.ts';
 import type { PodmanFacts } from './podman.ts';
 
 const SHM_BYTES = 64 * 1024 ** 2;
@@ -25,6 +27,8 @@ export interface EngineFacts {
   readonly ownTasks?: number;
   /** The system call filter as JSON text; null where the runtime has a kernel of its own and does not apply one. */
   readonly seccomp: string | null;
+  /** The caches as they were made for this sandbox. */
+  readonly caches?: readonly MountedCache[];
   /** Set where the engine is Podman. */
   readonly podman?: PodmanFacts;
 }
@@ -57,7 +61,11 @@ export function createRequest(spec: SandboxSpec, facts: EngineFacts): Record<str
 /** The variables of the container: a bare name removes the image’s variable. The command’s own never stand here. */
 export function containerEnvironment(spec: SandboxSpec): string[] {
   // With this, signals reach every process of the command and not only the shell that waits for it.
-  return [`HOME=${spec.home}`, 'TINI_KILL_PROCESS_GROUP=1', ...spec.image.removed];
+  return [`HOME=${spec.home}`, 'TINI_KILL_PROCESS_GROUP=1', ...cacheVariables(spec), ...spec.image.removed];
+}
+
+function cacheVariables({ caches }: SandboxSpec): string[] {
+  return caches.flatMap(({ environment }) => Object.entries(environment).map(([name, value]) => `${name}=${value}`));
 }
 
 // The options that stand for the system call filter and against gaining privileges.
@@ -86,7 +94,7 @@ function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unkno
     UsernsMode: '',
     Init: true,
     ...(spec.runtime === null ? {} : { Runtime: spec.runtime }),
-    Mounts: spec.mounts.map(mountRequest),
+    Mounts: [...spec.mounts.map(mountRequest), ...spec.caches.map(cache => cacheMount(spec, cache))],
     Tmpfs: Object.fromEntries(spec.tmpfs.map(tmpfs => [tmpfs.target, tmpfsOptions(tmpfs, spec.user)])),
     ShmSize: Math.min(SHM_BYTES, limits.memoryBytes),
     Memory: limits.memoryBytes,

@@ -11,6 +11,8 @@ import type { ContainerDetails } from './engine/containers.ts';
 import type { KernelMount, KernelView } from '../kernel.ts';
 import { coveredDifferences, last, mounted, tmpfsDifferences } from '../mount-differences.ts';
 import type { Difference } from '../mount-differences.ts';
+import type { MountedCache } from './cache-rules.ts';
+import { cacheDifferences, wantedCaches } from './verify-caches.ts';
 import { connectionDifferences, interfaceDifferences } from './verify-network.ts';
 
 type Check = readonly [what: string, actual: unknown, expected: unknown];
@@ -34,13 +36,22 @@ export function compareWithEngine(
   return [
     ...differences,
     ...connectionDifferences(facts, details),
-    ...mountDifferences(spec, details),
+    ...mountDifferences(spec, facts, details),
     ...environmentDifferences(spec, details),
   ];
 }
 
-/** Everything in the kernel’s account that is not as planned. */
-export function compareWithKernel(spec: SandboxSpec, view: KernelView): Difference[] {
+/** Everything in the kernel’s account that is not as planned; `caches` is what was made for those of the plan. */
+export function compareWithKernel(
+  spec: SandboxSpec,
+  view: KernelView,
+  caches: readonly MountedCache[] = [],
+): Difference[] {
+  const mounts = [...kernelMountDifferences(spec, view), ...cacheDifferences(spec, view, caches)];
+  return [...processDifferences(spec, view), ...interfaceDifferences(spec, view), ...mounts];
+}
+
+function processDifferences(spec: SandboxSpec, view: KernelView): Difference[] {
   const found: Difference[] = [];
   const wrong = (detail: string): void => void found.push({ violation: 'KernelMismatch', detail });
   for (const [set, value] of Object.entries(view.capabilities))
@@ -55,7 +66,7 @@ export function compareWithKernel(spec: SandboxSpec, view: KernelView): Differen
   if (foreign.length > 0) wrong(`the process is in the groups ${foreign.join(', ')}`);
   if (view.sharedNamespaces && view.sharedNamespaces.length > 0)
     wrong(`it shares namespaces with the host: ${view.sharedNamespaces.join(', ')}`);
-  return [...found, ...interfaceDifferences(spec, view), ...kernelMountDifferences(spec, view)];
+  return found;
 }
 
 function configChecks(spec: SandboxSpec, { Image, Config }: ContainerDetails, entrypoint: readonly string[]): Check[] {
@@ -141,7 +152,7 @@ function limitChecks({ limits }: SandboxSpec, { ownTasks = 0 }: EngineFacts, hos
   ];
 }
 
-function mountDifferences(spec: SandboxSpec, details: ContainerDetails): Difference[] {
+function mountDifferences(spec: SandboxSpec, facts: EngineFacts, details: ContainerDetails): Difference[] {
   const mounts = details.Mounts.filter(mount => mount.Type !== 'tmpfs').map(mount => ({
     type: mount.Type,
     source: mount.Source ?? '',
@@ -149,13 +160,14 @@ function mountDifferences(spec: SandboxSpec, details: ContainerDetails): Differe
     writable: mount.RW,
     propagation: mount.Propagation ?? '',
   }));
-  const wanted = spec.mounts.map(mount => ({
+  const binds = spec.mounts.map(mount => ({
     type: 'bind',
     source: mount.source,
     target: mount.target,
     writable: !mount.readOnly,
     propagation: 'rprivate',
   }));
+  const wanted = [...binds, ...wantedCaches(spec, facts)];
   const tmpfs = Object.keys(details.HostConfig['Tmpfs'] ?? {}).sort();
   const differences: Difference[] = [];
   // Engines list mounts in any order.
@@ -177,6 +189,7 @@ function environmentDifferences(spec: SandboxSpec, { Config }: ContainerDetails)
   const allowed = new Set([
     `HOME=${spec.home}`,
     'TINI_KILL_PROCESS_GROUP=1',
+    ...spec.caches.flatMap(({ environment }) => Object.entries(environment).map(pair => pair.join('='))),
     ...spec.image.removed,
     ...spec.image.environment,
   ]);
@@ -212,7 +225,7 @@ function kernelMountDifferences(spec: SandboxSpec, view: KernelView): Difference
     ...plannedMountDifferences(mount, view),
     ...coveredDifferences(mount, spec, view),
   ]);
-  const planned = new Set([...spec.mounts, ...spec.tmpfs].map(({ target }) => target));
+  const planned = new Set([...spec.mounts, ...spec.caches, ...spec.tmpfs].map(({ target }) => target));
   for (const mount of view.mounts) {
     if (!planned.has(mount.target) && !isRuntimeMount(mount))
       differences.push(mounted(`${mount.target} is mounted and was not asked for`));

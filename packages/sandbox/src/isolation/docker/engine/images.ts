@@ -77,6 +77,8 @@ export interface ImageSummary {
   readonly labels: Readonly<Record<string, string>>;
 }
 
+const diskReply = z.lazy(() => z.looseObject({ LayersSize: z.number().nullish() }));
+
 const progressLine = z.lazy(() =>
   z.looseObject({
     status: z.string().optional(),
@@ -108,6 +110,8 @@ export interface RegistryAuth {
 export interface PullOptions extends CallOptions {
   readonly onProgress?: (progress: PullProgress) => void;
   readonly auth?: RegistryAuth;
+  /** The longest silence before and between the engine's reports; 120 s without it. */
+  readonly silenceMs?: number;
 }
 
 /** Images. */
@@ -156,7 +160,10 @@ export class Images {
    * answered 200 is a rejection too. `deadlineMs` is the time until the registry is heard of; after that
    * only silence ends it.
    */
-  async pull(reference: string, { onProgress, auth, ...options }: PullOptions): Promise<void> {
+  async pull(
+    reference: string,
+    { onProgress, auth, silenceMs = pullSilenceMs, ...options }: PullOptions,
+  ): Promise<void> {
     const operation = 'POST /images/create';
     const { name, version } = splitReference(reference);
     const { body } = await this.#connection.stream({
@@ -164,8 +171,8 @@ export class Images {
       path: path`/images/create`,
       query: { fromImage: name, tag: version },
       ...(auth ? { headers: { 'X-Registry-Auth': Buffer.from(JSON.stringify(auth)).toString('base64url') } } : {}),
-      idleMs: pullSilenceMs,
-      ...termsOf(options, pullSilenceMs),
+      idleMs: silenceMs,
+      ...termsOf(options, silenceMs),
     });
     for await (const { value } of jsonLines(body, progressLine, operation)) {
       const engineMessage = value.error ?? value.errorDetail?.message;
@@ -179,6 +186,17 @@ export class Images {
       }
       onProgress?.(progressOf(value));
     }
+  }
+
+  /** What the layers of all images take on the engine's disk, shared ones once. */
+  async diskUse(options: CallOptions): Promise<number | undefined> {
+    // Older engines measure everything they have, and take long over it.
+    const query = this.#connection.supports('1.42') ? { type: 'image' } : {};
+    const reply = await this.#connection.json(
+      { method: 'GET', path: path`/system/df`, query, ...termsOf(options, defaultDeadlineMs) },
+      diskReply,
+    );
+    return reply.LayersSize ?? undefined;
   }
 
   /** Removes it; one that is gone is a success, one in use rejects with status 409. */

@@ -11,6 +11,9 @@ const volumeReply = z.lazy(() =>
     Name: z.string().min(1),
     Driver: z.string(),
     Labels: z.record(z.string(), z.string()).nullish(),
+    /** Where the engine’s host has it. */
+    Mountpoint: z.string().optional(),
+    Options: z.record(z.string(), z.string()).nullish(),
   }),
 );
 

@@ -1,0 +1,108 @@
+// `acode sandbox build-image`: the image of this project, built again only where something has changed.
+
+import { TerminalSanitiser, formatBytes } from '@acode/sandbox';
+import type { BuildProjectOptions, ProjectImage } from '@acode/sandbox';
+import { Command, Option } from '@commander-js/extra-typings';
+import { network } from '../arguments/network.ts';
+import { seconds } from '../arguments/seconds.ts';
+import type { Call, Perform } from '../call.ts';
+import { UsageError } from '../failure/usage.ts';
+import { shortId } from '../terminal/identifier.ts';
+import type { Look } from '../terminal/look.ts';
+import { fields } from '../terminal/table.ts';
+
+type Network = ReturnType<typeof network>;
+
+interface BuildFlags {
+  readonly force?: true | undefined;
+  readonly base?: string | undefined;
+  readonly install?: string | undefined;
+  readonly network?: Network | undefined;
+  readonly timeout?: number | undefined;
+}
+
+/** The command. */
+export function buildImageCommand(perform: Perform) {
+  return new Command('build-image')
+    .description('Make an image of this project: its files on a base image, and what an install command adds')
+    .option('--force', 'build it although nothing has changed')
+    .option('--base <reference>', 'the image to build on, else the one that commands here get')
+    .option(
+      '--install <line>',
+      'a line for the shell that installs dependencies, in a sandbox on a copy of the project',
+    )
+    .addOption(
+      new Option('--network <network>', 'with --install: none, bridge, or a network by name').argParser(network),
+    )
+    .addOption(new Option('--timeout <seconds>', 'for everything together (600)').argParser(seconds))
+    .action((options, command) => perform(command, call => buildImage(call, options)));
+}
+
+async function buildImage(call: Call, flags: BuildFlags): Promise<number> {
+  const options = optionsOf(flags);
+  const { signal } = call.interruption;
+  const output = new BuildOutput(call);
+  const image = await call.withHost(acode =>
+    call.progress.during(
+      () => (output.lastLine === '' ? 'Looking at the project…' : output.lastLine),
+      acode.images.buildProject({ ...options, signal, onOutput: text => output.add(text) }),
+    ),
+  );
+  await call.print('acode.build-image/1', image, look => renderProjectImage(image, look));
+  return 0;
+}
+
+function optionsOf({ force, base, install, network: on, timeout }: BuildFlags): BuildProjectOptions {
+  if (on !== undefined && install === undefined)
+    throw new UsageError('--network has a meaning only with --install.', 'Add --install, or leave it out.');
+  return {
+    ...(force ? { force } : {}),
+    ...(base === undefined ? {} : { base }),
+    ...(install === undefined
+      ? {}
+      : { install: { command: install, policy: on === undefined ? {} : { network: on } } }),
+    ...(timeout === undefined ? {} : { timeoutMs: timeout }),
+  };
+}
+
+/** What is printed while it is built: as it comes on a stream, and its last line where a line redraws itself. */
+class BuildOutput {
+  readonly #call: Call;
+  readonly #sanitiser = new TerminalSanitiser();
+  #line = '';
+
+  constructor(call: Call) {
+    this.#call = call;
+  }
+
+  get lastLine(): string {
+    return this.#line;
+  }
+
+  add(text: string): void {
+    const harmless = this.#sanitiser.push(Buffer.from(text, 'utf8'));
+    this.#line = harmless.trimEnd().split('\n').at(-1) ?? '';
+    // A terminal has the line that redraws itself; two that write there at once would tear each other apart.
+    if (!this.#call.stderr.isTerminal) void this.#call.stderr.write(harmless, this.#call.interruption.signal);
+  }
+}
+
+// What came of it, for a person.
+function renderProjectImage(image: ProjectImage, look: Look): string {
+  const { bold, green } = look.colours;
+  const headline = image.built ? green(bold(`Built ${image.reference}`)) : bold(`Unchanged: ${image.reference}`);
+  const { count, paths } = image.withheld;
+  const more = count > paths.length ? `, and ${count - paths.length} more` : '';
+  const about = fields(
+    [
+      ['Image', shortId(image.id)],
+      ['Base', `${image.base.reference} (${shortId(image.base.id)})`],
+      ['Project', `${image.files} files, ${formatBytes(image.bytes)}`],
+      ...(image.built ? [['Changed', image.changed.join(', ') || 'nothing'] as const] : []),
+      ...(count > 0 ? [['Left out', `${paths.join(', ')}${more} (never part of an image)`] as const] : []),
+      ['Time', `${(image.durationMs / 1000).toFixed(1)} s`],
+    ],
+    look,
+  );
+  return `${headline}\n${about}`;
+}

@@ -1,0 +1,61 @@
+// `acode sandbox prune-images`: removes images that acode pulled and that nobody has used for a while.
+
+import type { ImagePruneReport } from '@acode/sandbox';
+import { Command, Option } from '@commander-js/extra-typings';
+import { days } from '../arguments/days.ts';
+import type { Call, Perform } from '../call.ts';
+import { age } from '../terminal/age.ts';
+import type { Look } from '../terminal/look.ts';
+import { sizeText } from '../terminal/pull-lines.ts';
+import { table } from '../terminal/table.ts';
+
+const FAILED = 125;
+
+/** The command. */
+export function pruneImagesCommand(perform: Perform) {
+  return new Command('prune-images')
+    .description('Remove images that acode pulled, that no container uses and that were not used for a while')
+    .option('--dry-run', 'remove nothing, show what would be')
+    .addOption(new Option('--older-than <days>', 'days without a use (default: 30)').argParser(days))
+    .action((options, command) => perform(command, call => pruneImages(call, options)));
+}
+
+interface PruneFlags {
+  readonly dryRun?: true | undefined;
+  readonly olderThan?: number | undefined;
+}
+
+async function pruneImages(call: Call, { dryRun, olderThan }: PruneFlags): Promise<number> {
+  const report = await call.withHost(acode =>
+    call.progress.during(
+      'Removing images…',
+      acode.images.prune({
+        dryRun: dryRun === true,
+        ...(olderThan === undefined ? {} : { olderThanDays: olderThan }),
+        signal: call.interruption.signal,
+      }),
+    ),
+  );
+  await call.print('acode.prune-images/1', report, look => renderPrune(report, look));
+  return report.failed.length > 0 ? FAILED : 0;
+}
+
+/** What was removed, for a person. */
+export function renderPrune({ removed, kept, failed, removedBytes, dryRun }: ImagePruneReport, look: Look): string {
+  const result = dryRun ? 'would be removed' : 'removed';
+  const row = (reference: string, sizeBytes: number, lastUsedAt: string, text: string): string[] => [
+    reference,
+    sizeText(sizeBytes),
+    age(lastUsedAt, look.now),
+    text,
+  ];
+  const rows = [
+    ...removed.map(one => row(one.reference, one.sizeBytes, one.lastUsedAt, result)),
+    ...failed.map(one => row(one.reference, one.sizeBytes, one.lastUsedAt, `failed: ${one.reason}`)),
+    ...kept.map(one => row(one.reference, one.sizeBytes, one.lastUsedAt, `kept: ${one.reason}`)),
+  ];
+  if (rows.length === 0) return 'There is no image that acode pulled.\n';
+  const count = removed.length === 1 ? '1 image' : `${removed.length} images`;
+  const summary = `${dryRun ? 'Would remove' : 'Removed'} ${count} (${sizeText(removedBytes)})`;
+  return `${table(['IMAGE', 'SIZE', 'LAST USED', 'RESULT'], rows, look)}${summary}${failed.length > 0 ? `, ${failed.length} could not be removed` : ''}.\n`;
+}

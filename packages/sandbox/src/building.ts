@@ -1,0 +1,300 @@
+// Makes the image of a project: base and files are checked, dependencies installed in a sandbox, and the engine builds one layer.
+
+import { join } from 'node:path';
+import type { OpenFurther } from './attack.ts';
+import type { Command } from './contract/command.ts';
+import { AcodeError } from './contract/errors.ts';
+import { usesEngine } from './contract/levels.ts';
+import type { PolicyInput } from './contract/policy.ts';
+import type { BuildProjectOptions, ProjectImage, ProjectInstall } from './contract/project-image.ts';
+import type { Host } from './host.ts';
+import type { BuiltImage, EngineBackend } from './isolation/backend.ts';
+import { plan } from './planning.ts';
+import { archiveStream } from './project-image/archive.ts';
+import type { Archive } from './project-image/archive.ts';
+import { changedSince, checksumOf, manifestOf, partsText, sha256 } from './project-image/checksum.ts';
+import type { Checksum } from './project-image/checksum.ts';
+import { MOST_BYTES, MOST_FILES, readContext, readIgnoreFile } from './project-image/context.ts';
+import type { Context } from './project-image/context.ts';
+import { forgetHashes, hashContents } from './project-image/contents.ts';
+import type { HashStore } from './project-image/contents.ts';
+import { IgnoreRules } from './project-image/ignore.ts';
+import { lockfilesOf } from './project-image/lockfiles.ts';
+import { Stage } from './project-image/stage.ts';
+import {
+  CHECKSUM_LABEL,
+  INPUTS_LABEL,
+  KIND_LABEL,
+  TEMPLATE_NAME,
+  projectReference,
+  templateFor,
+} from './project-image/template.ts';
+import { start } from './run.ts';
+import type { Planned } from './running.ts';
+import type { Operation } from './telemetry/operation.ts';
+
+const TIMEOUT_MS = 600_000;
+const MOST_TIMEOUT_MS = 24 * 3600 * 1000;
+const MOST_SHOWN = 20;
+const KIND = 'project';
+const NO_COMMAND: Command = ['true'];
+// In place of the base’s id, which is an input of its own.
+const ANY_BASE = `sha256:${'0'.repeat(64)}`;
+
+/** What the steps of one build share. */
+interface Building {
+  readonly host: Host;
+  readonly openFurther: OpenFurther;
+  readonly options: BuildProjectOptions;
+  readonly operation: Operation;
+  readonly signal: AbortSignal;
+}
+
+/** Builds the image of the host’s workspace, or finds that nothing has changed. */
+export async function buildProject(building: Building): Promise<ProjectImage> {
+  const { host, options, signal } = building;
+  const timeoutMs = timeoutOf(options);
+  const deadline = new AbortController();
+  const cancel = host.telemetry.clock.after(timeoutMs, () => deadline.abort());
+  let image = 'of this workspace';
+  try {
+    const own = { ...building, signal: AbortSignal.any([signal, deadline.signal]) };
+    return await build(own, timeoutMs, reference => (image = reference));
+  } catch (error) {
+    if (!deadline.signal.aborted || signal.aborted) throw error;
+    const remedy = 'Give it more time, or list in .dockerignore what the image need not have.';
+    throw new AcodeError('ACODE-IMG-001', { image, reason: `it took longer than ${timeoutMs / 1000} s`, remedy });
+  } finally {
+    cancel();
+  }
+}
+
+function timeoutOf({ timeoutMs = TIMEOUT_MS }: BuildProjectOptions): number {
+  if (Number.isFinite(timeoutMs) && timeoutMs > 0 && timeoutMs <= MOST_TIMEOUT_MS) return timeoutMs;
+  const reason = `must be a number of milliseconds, at most ${MOST_TIMEOUT_MS}`;
+  throw new AcodeError('ACODE-SBX-017', { field: 'timeoutMs', reason });
+}
+
+async function build(building: Building, timeoutMs: number, named: (reference: string) => void): Promise<ProjectImage> {
+  const { host, options, operation, signal } = building;
+  const began = host.telemetry.clock.monotonic();
+  const engine = await host.engine();
+  refuseImpossible(engine);
+  const planned = await planBase(building);
+  const { id, reference: baseReference } = planned.spec.image;
+  const base = await baseOf(engine, { id, reference: baseReference }, signal);
+  const root = rootOf(planned);
+  const reference = projectReference(root, host.uid);
+  named(reference);
+  operation.note({ image: reference, base: id });
+  const project = await projectAt(building, root, planned, base);
+  const before = await engine.builds.find(reference, signal);
+  const changed = changedSince(before?.labels[INPUTS_LABEL], project.checksum);
+  const result = (made: BuiltImage, built: boolean): ProjectImage => ({
+    reference,
+    id: made.id,
+    checksum: project.checksum.whole,
+    built,
+    changed: built ? changed : [],
+    base: { reference: baseReference, id },
+    files: project.context.entries.length,
+    bytes: project.context.bytes,
+    withheld: { count: project.context.withheld.length, paths: project.context.withheld.slice(0, MOST_SHOWN) },
+    durationMs: host.telemetry.clock.monotonic() - began,
+  });
+  if (before && options.force !== true && isCurrent(before, base, project.checksum)) return result(before, false);
+  await record(building, 'project image is built', { image: reference, base: id, checksum: project.checksum.whole });
+  const made = await make({ building, engine, planned, base, project, reference, timeoutMs });
+  // The one it takes the place of has no name any more; whatever still runs from it keeps it.
+  if (before && before.id !== made.id && before.labels[KIND_LABEL] === KIND)
+    await engine.builds.remove(before.id, signal);
+  await record(building, 'project image was built', { image: reference, imageId: made.id });
+  return result(made, true);
+}
+
+function refuseImpossible({ builds: { impossible } }: EngineBackend): void {
+  if (impossible === null) return;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: `A project image on this engine (${impossible})`,
+    instead: 'Build it on a Docker Engine: name its socket with DOCKER_HOST or --socket.',
+  });
+}
+
+// As for a command in this workspace: the same voices choose the image, and the same lists decide whether it may be used.
+async function planBase({ host, options, operation, signal }: Building): Promise<Planned> {
+  const { install, base } = options;
+  const policy: PolicyInput = { ...install?.policy, ...(base === undefined ? {} : { image: base }) };
+  const request = { command: install?.command ?? NO_COMMAND, request: { policy } };
+  const planned = await plan(host, request, { correlationId: operation.correlationId, preview: false }, signal);
+  if (usesEngine(planned.spec.level)) return planned;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: `A project image at level ${planned.spec.level}`,
+    instead: 'Set sandbox.level to auto or docker: images are an engine’s.',
+  });
+}
+
+async function baseOf(
+  engine: EngineBackend,
+  { id, reference }: { readonly id: string; readonly reference: string },
+  signal: AbortSignal,
+): Promise<BuiltImage> {
+  const base = await engine.builds.find(id, signal);
+  if (!base) throw new AcodeError('ACODE-SBX-009', { image: reference });
+  if (base.triggers.length === 0) return base;
+  throw new AcodeError('ACODE-SBX-010', {
+    violation: 'DangerousImage',
+    detail: `${reference} has ONBUILD triggers, which would run as root while the project image is built (built-in rule)`,
+    remedy: 'Name another image with --base, or rebuild this one without ONBUILD.',
+  });
+}
+
+function rootOf({ spec }: Planned): string {
+  const workspace = spec.mounts.find(({ purpose }) => purpose === 'workspace');
+  if (!workspace) throw new TypeError('every plan has a workspace');
+  return workspace.source;
+}
+
+/** What a project image is made of. */
+interface Project {
+  readonly context: Context;
+  readonly hashes: ReadonlyMap<string, string>;
+  readonly checksum: Checksum;
+  readonly store: HashStore;
+}
+
+async function projectAt(
+  { host, options, signal }: Building,
+  root: string,
+  { policy }: Planned,
+  base: BuiltImage,
+): Promise<Project> {
+  const ignoreText = await readIgnoreFile(root);
+  const { mostBytes = MOST_BYTES, mostFiles = MOST_FILES, install } = options;
+  const rules = { mostBytes, mostFiles, ignore: IgnoreRules.parse(ignoreText), linksOut: false };
+  const context = await readContext(root, rules, signal);
+  const store = { file: join(host.directories.state, 'project-images', `${sha256(root)}.hashes`), uid: host.uid };
+  const hashes = await hashContents(context, store, signal);
+  const checksum = checksumOf({
+    base: base.id,
+    template: templateFor(ANY_BASE),
+    install: JSON.stringify(install ? [install.command, policy.network.value] : null),
+    ignore: ignoreText,
+    lockfiles: await lockfilesOf(root, hashes),
+    context: manifestOf(context.entries, hashes),
+  });
+  return { context, hashes, checksum, store };
+}
+
+// The label alone is a claim of whoever made the image: it must stand on the base as well.
+function isCurrent(image: BuiltImage, base: BuiltImage, { whole }: Checksum): boolean {
+  return image.labels[CHECKSUM_LABEL] === whole && base.layers.every((layer, index) => image.layers[index] === layer);
+}
+
+interface Making {
+  readonly building: Building;
+  readonly engine: EngineBackend;
+  readonly planned: Planned;
+  readonly base: BuiltImage;
+  readonly project: Project;
+  readonly reference: string;
+  readonly timeoutMs: number;
+}
+
+async function make(making: Making): Promise<BuiltImage> {
+  const { building, base, project } = making;
+  const { install } = building.options;
+  const template = templateFor(base.id);
+  try {
+    if (!install) return await send(making, { template, context: project.context, hashes: project.hashes });
+    await using stage = await Stage.of(project.context, project.hashes, building.signal);
+    await runInstall(making, install, stage.root);
+    return await send(making, { template, context: await installedAt(building, stage.root), hashes: null });
+  } catch (error) {
+    // What was remembered of the files may be what is wrong.
+    if (error instanceof AcodeError && error.is('ACODE-IMG-002')) await forgetHashes(project.store);
+    throw error;
+  }
+}
+
+async function send(
+  { building, engine, base, project, reference, timeoutMs }: Making,
+  archive: Archive,
+): Promise<BuiltImage> {
+  const { options, signal } = building;
+  return engine.builds.build(
+    {
+      reference,
+      base,
+      template: TEMPLATE_NAME,
+      labels: {
+        [KIND_LABEL]: KIND,
+        [CHECKSUM_LABEL]: project.checksum.whole,
+        [INPUTS_LABEL]: partsText(project.checksum),
+      },
+      context: archiveStream(archive),
+      timeoutMs,
+      ...(options.onOutput ? { onOutput: options.onOutput } : {}),
+    },
+    signal,
+  );
+}
+
+// Nothing in it was the user’s alone, so names mean nothing; links may lead to where the image has something.
+async function installedAt({ options, signal }: Building, root: string): Promise<Context> {
+  const { mostBytes = MOST_BYTES, mostFiles = MOST_FILES } = options;
+  return readContext(root, { mostBytes, mostFiles, ignore: null, linksOut: true }, signal);
+}
+
+async function runInstall(
+  { building, engine, planned, reference }: Making,
+  install: ProjectInstall,
+  workspace: string,
+): Promise<void> {
+  const { openFurther, options, signal } = building;
+  const onOutput = (chunk: Uint8Array): void => options.onOutput?.(Buffer.from(chunk).toString('utf8'));
+  const policy = policyOf(planned, install);
+  const host = await openFurther({ workspace, socket: engine.socket });
+  try {
+    const request = { policy, signal, onStdout: onOutput, onStderr: onOutput };
+    const { result } = await start(host, install.command, request, false);
+    const { exitCode, timedOut } = await result;
+    if (exitCode === 0) return;
+    const how = timedOut ? 'took longer than its time limit' : `ended with ${exitCode ?? 'no exit status'}`;
+    throw new AcodeError('ACODE-IMG-001', {
+      image: reference,
+      reason: `the install command ${how}`,
+      remedy:
+        'What it printed says more. It runs in a sandbox on a copy of the project, with the network of its policy.',
+    });
+  } finally {
+    await host.close();
+  }
+}
+
+// What was decided for the workspace, in so many words: the copy has no configuration of its own that could tighten it.
+function policyOf({ spec, policy }: Planned, install: ProjectInstall): PolicyInput {
+  return {
+    ...install.policy,
+    image: spec.image.id,
+    level: spec.level,
+    limits: { ...spec.limits },
+    timeoutMs: policy.timeoutMs.value,
+    network: policy.network.value,
+    caches: cachesOf(spec),
+  };
+}
+
+function cachesOf({ caches }: Planned['spec']): PolicyInput['caches'] {
+  const tools = caches.map(({ tool }) => tool);
+  if (tools.length === 0) return false;
+  return caches.some(({ fill }) => fill) ? { fill: tools } : tools;
+}
+
+async function record(
+  { host, operation }: Building,
+  event: string,
+  detail: Readonly<Record<string, string>>,
+): Promise<void> {
+  const { correlationId } = operation;
+  await host.audit.append({ kind: 'event', operation: 'build', correlationId, event, detail });
+}

@@ -1,0 +1,56 @@
+// Project images as callers see them: what can be asked for, and what came of it.
+
+import type { Command } from './command.ts';
+import type { PolicyInput } from './policy.ts';
+
+/** What a project image is made of. Any of them another one than before is a reason to build. */
+export type ProjectInput = 'base' | 'template' | 'install' | 'ignore' | 'lockfiles' | 'context';
+
+/** A command that installs what the project needs: in a sandbox, on a copy of the project, before the image is built. */
+export interface ProjectInstall {
+  readonly command: Command;
+  /** As for any other command, but the image is the base of the project image. */
+  readonly policy?: Omit<PolicyInput, 'image' | 'workspace' | 'mounts'>;
+}
+
+/**
+ * How a project image is to be built.
+ *
+ * @example
+ * await acode.images.buildProject({ base: 'node:20-alpine', install: { command: ['npm', 'ci', '--ignore-scripts'] } });
+ */
+export interface BuildProjectOptions {
+  /** The image it is built on; else the one that a command in this workspace gets. */
+  readonly base?: string;
+  readonly install?: ProjectInstall;
+  /** Builds it although nothing has changed. */
+  readonly force?: boolean;
+  /** For everything together; ten minutes without it. */
+  readonly timeoutMs?: number;
+  /** The most bytes of files; 2 GiB without it. */
+  readonly mostBytes?: number;
+  /** The most files and directories; 200,000 without it. */
+  readonly mostFiles?: number;
+  readonly signal?: AbortSignal;
+  /** What the engine, and the install command, print while it is built. */
+  readonly onOutput?: (text: string) => void;
+}
+
+/** A project image. */
+export interface ProjectImage {
+  /** Its name on this engine, for `policy.image`. */
+  readonly reference: string;
+  readonly id: string;
+  /** Of all inputs; also a label of the image. */
+  readonly checksum: string;
+  /** Whether it was built now; false where nothing had changed. */
+  readonly built: boolean;
+  /** Which inputs have changed since it was built before; all of them for the first time. */
+  readonly changed: readonly ProjectInput[];
+  readonly base: { readonly reference: string; readonly id: string };
+  readonly files: number;
+  readonly bytes: number;
+  /** What was left out because images never hold it, such as secrets: some of them, and how many there are. */
+  readonly withheld: { readonly count: number; readonly paths: readonly string[] };
+  readonly durationMs: number;
+}

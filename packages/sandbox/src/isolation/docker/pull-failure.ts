@@ -1,0 +1,76 @@
+// What a failed pull means: whether trying again can help, and what a person should do. Engines say most of it in words.
+
+import { EngineError } from './engine/error.ts';
+import { reasonOf } from './failure.ts';
+
+/**
+ * Why a pull failed.
+ *
+ * - `unreachable`: the registry or the engine could not be reached, or the connection broke off; trying again may help
+ * - `unauthorised`: the registry wants other credentials, or any
+ * - `absent`: the registry has no such image
+ * - `damaged`: what came is not what its digest says
+ * - `other`: everything that trying again does not change
+ */
+export type PullFailureKind = 'unreachable' | 'unauthorised' | 'absent' | 'damaged' | 'other';
+
+/** A failed pull, understood. */
+export interface PullFailure {
+  readonly kind: PullFailureKind;
+  /** A clause for people, in the words of whoever refused. */
+  readonly reason: string;
+}
+
+// In this order: a message that names an authorisation service may also say that it timed out.
+const WORDS: readonly (readonly [PullFailureKind, RegExp])[] = [
+  [
+    'damaged',
+    /verification failed|invalid checksum|digest (?:invalid|mismatch)|unexpected (?:commit )?digest|does not match (?:the )?digest/i,
+  ],
+  [
+    'unreachable',
+    /timeout|timed out|connection (?:refused|reset)|broken pipe|\bEOF\b|no such host|temporary failure|network is unreachable|no route to host|handshake|unexpected HTTP status:? 5\d\d|status(?: code)?:? 5\d\d|server misbehaving|closed network connection/i,
+  ],
+  [
+    'unauthorised',
+    /unauthorized|authentication required|no basic auth credentials|incorrect username or password|(?:access|requested access).* denied|\bdenied\b|status:? 40[13]|forbidden/i,
+  ],
+  [
+    'absent',
+    /manifest unknown|not found|name unknown|no such (?:image|manifest)|repository does not exist|does not exist/i,
+  ],
+];
+
+/** What the error of one try means. */
+export function understand(error: unknown): PullFailure {
+  const reason = reasonOf(error);
+  const known = WORDS.find(([, words]) => words.test(reason));
+  return { kind: known?.[0] ?? kindOf(error), reason };
+}
+
+function kindOf(error: unknown): PullFailureKind {
+  if (!(error instanceof EngineError)) return 'other';
+  if (error.kind === 'status') return error.status === 404 ? 'absent' : 'other';
+  return ['unreachable', 'timeout', 'disconnected'].includes(error.kind) ? 'unreachable' : 'other';
+}
+
+/** What to do about it. */
+export function remedyFor(kind: PullFailureKind, registry: string, hadLogin: boolean): string {
+  if (kind === 'unauthorised')
+    return hadLogin
+      ? `The registry did not take the credentials of your docker configuration: \`docker login ${registry}\` renews them.`
+      : `Log in once with \`docker login ${registry}\`: acode uses the credentials of your own docker configuration. A name that does not exist can look the same.`;
+  if (kind === 'absent') return 'Check the name and the tag: the registry has no such image.';
+  if (kind === 'damaged')
+    return 'Nothing of it is used. Try again; where it stays so, whoever looks after the registry should know.';
+  if (kind === 'unreachable') return `Check the way to ${registry} from the engine’s machine, then try again.`;
+  return 'The engine’s own log says more.';
+}
+
+/** The text without what must not be shown, should anybody have repeated it. */
+export function withoutSecrets(text: string, secrets: readonly string[]): string {
+  return secrets
+    .flatMap(secret => [secret, Buffer.from(secret).toString('base64'), Buffer.from(secret).toString('base64url')])
+    .filter(secret => secret.length > 0)
+    .reduce((shown, secret) => shown.replaceAll(secret, '[redacted]'), text);
+}

@@ -1,0 +1,113 @@
+// Which image a workspace gets when nobody names one for the run: by its language, from the strongest layer that has an answer. Pure.
+
+import { AcodeError } from '../contract/errors.ts';
+import type { Config } from '../config/schema.ts';
+import type { LanguageFound } from '../contract/languages.ts';
+import type { Sourced } from '../contract/policy.ts';
+import { checkReference } from './images.ts';
+import { placeOf } from './layers.ts';
+import type { Layers } from './layers.ts';
+import { DEFAULT_IMAGE, LANGUAGE_IMAGES } from './profiles.ts';
+
+/** An image, who named it, and what in the workspace led to it. */
+export interface ImageChoice {
+  readonly image: Sourced<string>;
+  /** A clause, such as `package.json says node`. */
+  readonly imageReason: string;
+}
+
+type Images = NonNullable<NonNullable<Config['sandbox']>['images']>;
+
+/**
+ * Chooses the image. A request’s own counts first. Then the repository, then the user: the first of the two that names an
+ * image for this workspace decides, by its image for the language, else by its default. So a default in your own file is
+ * not overruled by a built-in image, and what the repository names is not overruled by your default. Last, what is built in.
+ */
+export function chooseImage(
+  requested: string | undefined,
+  layers: Layers,
+  found: readonly LanguageFound[] = [],
+): ImageChoice {
+  if (requested !== undefined) {
+    const image = checkReference({ value: requested, layer: 'request', where: 'policy.image' });
+    return { image, imageReason: 'it was asked for' };
+  }
+  return namedByLayer(layers, found) ?? builtIn(found);
+}
+
+function namedByLayer({ repository, user }: Layers, found: readonly LanguageFound[]): ImageChoice | null {
+  for (const [layer, loaded] of [['repository', repository] as const, ['user', user] as const]) {
+    const named = loaded ? imageIn(loaded.config.sandbox?.images ?? {}, found) : null;
+    if (!loaded || !named) continue;
+    const { key, value, imageReason } = named;
+    return { image: checkReference({ value, layer, where: placeOf(loaded, key) }), imageReason };
+  }
+  return null;
+}
+
+interface Named {
+  readonly key: string;
+  readonly value: string;
+  readonly imageReason: string;
+}
+
+function imageIn(images: Images, found: readonly LanguageFound[]): Named | null {
+  const [only] = found;
+  const both = combinationOf(found);
+  const own = only && found.length === 1 ? images[only.language] : images.combined?.[both];
+  if (own !== undefined) {
+    const key = found.length === 1 ? both : `combined.${both}`;
+    return { key: `sandbox.images.${key}`, value: own, imageReason: evidence(found) };
+  }
+  if (images.default === undefined) return null;
+  const imageReason = found.length === 0 ? NO_LANGUAGE : `it is the default there, and ${both} has no other`;
+  return { key: 'sandbox.images.default', value: images.default, imageReason };
+}
+
+const NO_LANGUAGE = 'no file in the top directory says what the workspace is written in';
+
+function builtIn(found: readonly LanguageFound[]): ImageChoice {
+  const standard = { value: DEFAULT_IMAGE, layer: 'built-in', where: 'default' } as const;
+  const [only] = found;
+  if (!only) return { image: standard, imageReason: NO_LANGUAGE };
+  if (found.length === 1)
+    return { image: { ...standard, value: LANGUAGE_IMAGES[only.language] }, imageReason: evidence(found) };
+  return { image: standard, imageReason: evidence(found) };
+}
+
+/**
+ * Refuses a workspace of several languages for which nobody named an image. The image of one of them would lack the others’
+ * programs, and the command would fail later for a reason that nobody sees. Levels without images do not mind.
+ */
+export function refuseUndecided(image: Sourced<string>, found: readonly LanguageFound[]): void {
+  if (image.layer !== 'built-in' || found.length < 2) return;
+  const key = `sandbox.images.combined."${combinationOf(found)}"`;
+  throw new AcodeError('ACODE-SBX-017', {
+    field: key,
+    reason: `is not set, and the workspace has several languages: ${evidence(found)}`,
+    remedy: `Set ${key} to an image that has all of them, or sandbox.images.default, or name an image for this run with --image.`,
+  });
+}
+
+function combinationOf(found: readonly LanguageFound[]): string {
+  return found.map(({ language }) => language).join('+');
+}
+
+function evidence(found: readonly LanguageFound[]): string {
+  const clauses = found.map(({ file, language }) => `${shown(file)} says ${language}`);
+  return clauses.join(', ');
+}
+
+// A name in the workspace is anybody’s text.
+function shown(file: string): string {
+  return /^[\w.+ -]{1,80}$/.test(file) ? file : JSON.stringify(file.slice(0, 80));
+}
+
+/** An error about the image, with what led to it, where that was no wish of the request. */
+export function withImageReason(error: unknown, { image, imageReason: chosen }: ImageChoice): unknown {
+  if (!(error instanceof AcodeError) || image.layer === 'request') return error;
+  const { cause } = error;
+  if (error.is('ACODE-SBX-009')) return new AcodeError('ACODE-SBX-009', { ...error.context, chosen }, { cause });
+  if (error.is('ACODE-SBX-002')) return new AcodeError('ACODE-SBX-002', { ...error.context, chosen }, { cause });
+  return error;
+}

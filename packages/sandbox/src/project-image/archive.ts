@@ -1,0 +1,57 @@
+// The context of a build as one stream, made while it is sent: the template, and the project in a folder beside it.
+
+import { createHash } from 'node:crypto';
+import { Readable } from 'node:stream';
+import { changed, contentOf } from './contents.ts';
+import type { Context } from './context.ts';
+import { tarEnd, tarHeader, tarPadding } from './tar.ts';
+import { PROJECT_FOLDER, TEMPLATE_NAME } from './template.ts';
+
+const PORTION = 128 * 1024;
+
+/** What a build is sent. */
+export interface Archive {
+  readonly template: string;
+  readonly context: Context;
+  /** The hash that each file must still have, since the image’s checksum promises it; none for files made just now. */
+  readonly hashes: ReadonlyMap<string, string> | null;
+}
+
+/** The archive as bytes, no faster than they are read. Fails where a file is not what was summed up. */
+export function archiveStream(archive: Archive): Readable {
+  return Readable.from(gathered(pieces(archive)), { objectMode: false });
+}
+
+// Thousands of small pieces would each be sent on their own.
+async function* gathered(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
+  let held: Buffer[] = [];
+  let length = 0;
+  for await (const piece of source) {
+    held.push(piece);
+    length += piece.length;
+    if (length < PORTION) continue;
+    yield Buffer.concat(held, length);
+    held = [];
+    length = 0;
+  }
+  yield Buffer.concat(held, length);
+}
+
+async function* pieces({ template, context, hashes }: Archive): AsyncGenerator<Buffer, void, undefined> {
+  const text = Buffer.from(template, 'utf8');
+  yield tarHeader({ path: TEMPLATE_NAME, kind: 'file', mode: 0o644, size: text.length });
+  yield Buffer.concat([text, tarPadding(text.length)]);
+  yield tarHeader({ path: PROJECT_FOLDER, kind: 'directory', mode: 0o755, size: 0 });
+  for (const entry of context.entries) {
+    yield tarHeader({ ...entry, path: `${PROJECT_FOLDER}/${entry.path}` });
+    if (entry.kind !== 'file') continue;
+    const hash = createHash('sha256');
+    for await (const chunk of contentOf(context.root, entry)) {
+      hash.update(chunk);
+      yield chunk;
+    }
+    if (hashes && hash.digest('hex') !== hashes.get(entry.path)) throw changed(entry.path);
+    yield tarPadding(entry.size);
+  }
+  yield tarEnd();
+}

@@ -1,0 +1,144 @@
+// What a `.dockerignore` leaves out, and that no pattern can make it take long.
+
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { IgnoreRules } from './ignore.ts';
+import type { Verdict } from './ignore.ts';
+
+/** Whether the rules leave a path out, asked as a walk asks: from the top. */
+function ignores(text: string, path: string): boolean {
+  const rules = IgnoreRules.parse(text);
+  let verdict: Verdict | null = null;
+  const parts = path.split('/');
+  for (const [index] of parts.entries()) verdict = rules.judge(parts.slice(0, index + 1).join('/'), verdict);
+  return verdict?.ignored === true;
+}
+
+describe('a pattern', () => {
+  // pattern, a path, whether it is left out
+  it.each([
+    ['node_modules', 'node_modules', true],
+    ['node_modules', 'node_modules/a/b.js', true],
+    ['node_modules', 'sub/node_modules', false],
+    ['**/node_modules', 'sub/deep/node_modules/a.js', true],
+    ['**/node_modules', 'node_modules/a.js', true],
+    ['/dist/', 'dist/a', true],
+    ['./dist', 'dist', true],
+    ['a/../dist', 'dist', true],
+    ['*.log', 'x.log', true],
+    ['*.log', 'sub/x.log', false],
+    ['**/*.log', 'a/b/x.log', true],
+    ['**.log', 'a/x.log', true],
+    ['a/**', 'a/b/c', true],
+    ['a/**', 'a', false],
+    ['a/**/z', 'a/z', true],
+    ['a/**/z', 'a/b/c/z', true],
+    ['a/**/z', 'a/bz', false],
+    ['a?c', 'abc', true],
+    ['a?c', 'a/c', false],
+    ['file[0-9]', 'file7', true],
+    ['file[^0-9]', 'file7', false],
+    ['file[^0-9]', 'filex', true],
+    ['a[]]b', 'a]b', true],
+    ['\\#note', '#note', true],
+    ['#note', '#note', false],
+    ['\\!x', '!x', true],
+    ['  spaced  ', 'spaced', true],
+    ['.', 'x', false],
+    ['../x', 'x', false],
+    ['**', 'a/b', true],
+    ['ünï*', 'ünïcode', true],
+  ])('%j on %j: %j', (pattern, path, expected) => {
+    expect(ignores(pattern, path)).toBe(expected);
+  });
+
+  it('that comes last has the last word, also for what lies deeper', () => {
+    expect(ignores('*\n!src', 'src/a.js')).toBe(false);
+    expect(ignores('*\n!src\nsrc/secret', 'src/secret/x')).toBe(true);
+    expect(ignores('!src\n*', 'src')).toBe(true);
+    expect(ignores('a\n!a/b', 'a/b/c')).toBe(false);
+  });
+
+  it.each([
+    ['!', 1],
+    ['ok\n[a-', 2],
+    ['a\\', 1],
+    ['x'.repeat(1025), 1],
+  ])('%j that is none is refused with its line', (text, line) => {
+    expect(() => IgnoreRules.parse(text)).toThrow(
+      expect.objectContaining({
+        code: 'ACODE-IMG-002',
+        context: expect.objectContaining({ path: `.dockerignore:${line}` }),
+      }),
+    );
+  });
+
+  it('is one of a thousand at most', () => {
+    expect(() => IgnoreRules.parse('a\n'.repeat(1000))).not.toThrow();
+    expect(() => IgnoreRules.parse('a\n'.repeat(1001))).toThrow(expect.objectContaining({ code: 'ACODE-IMG-002' }));
+  });
+
+  it('made to take for ever takes no time', () => {
+    const began = performance.now();
+    expect(ignores('**/a*a*a*a*a*a*a*a*a*a*a*a*b', `${'a'.repeat(200)}/${'a'.repeat(250)}`)).toBe(false);
+    expect(ignores(`${'**/'.repeat(300)}x`, 'y/'.repeat(99) + 'z')).toBe(false);
+    // Without the bound the first alone would outlive whoever waits for it.
+    expect(performance.now() - began).toBeLessThan(1500);
+  });
+});
+
+describe('a directory that is left out', () => {
+  it('is looked into only where something below may be brought back', () => {
+    const below = (text: string, path: string): boolean => IgnoreRules.parse(text).bringsBackBelow(path);
+    expect(below('a', 'a')).toBe(false);
+    expect(below('a\n!a/b', 'a')).toBe(true);
+    expect(below('a\n!b', 'a')).toBe(false);
+    expect(below('a\n!**/keep', 'a')).toBe(true);
+    expect(below('a\n!a*/keep', 'a')).toBe(true);
+  });
+});
+
+describe('whatever a file says', () => {
+  const name = fc.stringMatching(/^[a-z.]{1,4}$/).filter(text => text !== '.' && text !== '..');
+  const path = fc.array(name, { minLength: 1, maxLength: 4 }).map(parts => parts.join('/'));
+
+  it('either it is refused with a code, or every path gets an answer', () => {
+    fc.assert(
+      fc.property(fc.string({ maxLength: 60 }), path, (text, file) => {
+        try {
+          expect(typeof ignores(text, file)).toBe('boolean');
+        } catch (error) {
+          expect(error).toMatchObject({ code: 'ACODE-IMG-002' });
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('a path without wildcards leaves out itself and what is below it, and nothing else', () => {
+    fc.assert(
+      fc.property(path, path, (pattern, file) => {
+        expect(ignores(pattern, file)).toBe(file === pattern || file.startsWith(`${pattern}/`));
+      }),
+    );
+  });
+
+  it('what is brought back below a directory is never lost by not looking into it', () => {
+    fc.assert(
+      fc.property(fc.array(path, { maxLength: 4 }), path, (patterns, file) => {
+        const text = patterns.map((one, index) => (index % 2 === 0 ? one : `!${one}`)).join('\n');
+        const rules = IgnoreRules.parse(text);
+        const parts = file.split('/');
+        let verdict: Verdict | null = null;
+        for (const [index] of parts.slice(0, -1).entries()) {
+          const directory = parts.slice(0, index + 1).join('/');
+          verdict = rules.judge(directory, verdict);
+          if (verdict.ignored && !rules.bringsBackBelow(directory)) {
+            expect(ignores(text, file)).toBe(true);
+            return;
+          }
+        }
+      }),
+    );
+  });
+});

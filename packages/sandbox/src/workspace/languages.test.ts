@@ -1,0 +1,78 @@
+// What a workspace is written in, seen by names alone, however hostile and however many.
+
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { recogniseLanguages } from './languages.ts';
+
+let root: string;
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'acode-languages-'));
+});
+afterEach(() => rmSync(root, { recursive: true }));
+
+const touch = (...names: string[]): void => names.forEach(name => writeFileSync(join(root, name), ''));
+
+describe('the languages of a workspace', () => {
+  it.each([
+    ['package.json', 'node'],
+    ['App.csproj', 'dotnet'],
+    ['Lib.FSPROJ', 'dotnet'],
+    ['All.sln', 'dotnet'],
+    ['All.slnx', 'dotnet'],
+    ['global.json', 'dotnet'],
+    ['pyproject.toml', 'python'],
+    ['requirements.txt', 'python'],
+    ['setup.py', 'python'],
+    ['go.mod', 'go'],
+    ['Cargo.toml', 'rust'],
+  ])('%s says %s', (file, language) => {
+    expect(recogniseLanguages(root)).toEqual([]);
+    touch('README.md', file);
+    expect(recogniseLanguages(root)).toEqual([{ language, file }]);
+  });
+
+  it('come in the order of the alphabet, each with the file that speaks first', () => {
+    touch('package.json', 'requirements.txt', 'pyproject.toml', 'b.sln', 'a.csproj');
+    expect(recogniseLanguages(root)).toEqual([
+      { language: 'dotnet', file: 'a.csproj' },
+      { language: 'node', file: 'package.json' },
+      { language: 'python', file: 'pyproject.toml' },
+    ]);
+  });
+
+  it('are not those of directories, links or files below', () => {
+    mkdirSync(join(root, 'package.json'));
+    mkdirSync(join(root, 'sub'));
+    touch('sub/go.mod', 'real');
+    symlinkSync('real', join(root, 'Cargo.toml'));
+    symlinkSync('/etc/passwd', join(root, 'x.sln'));
+    expect(recogniseLanguages(root)).toEqual([]);
+  });
+
+  it('are none where there is no directory, or a link in its place', () => {
+    touch('go.mod');
+    symlinkSync(root, `${root}-link`);
+    expect(recogniseLanguages(`${root}-link`)).toEqual([]);
+    rmSync(`${root}-link`);
+    expect(recogniseLanguages(join(root, 'missing'))).toEqual([]);
+    expect(recogniseLanguages(root)).toHaveLength(1);
+  });
+
+  it('cost the same in a directory of twenty thousand files', () => {
+    const time = (): number => {
+      const runs = Array.from({ length: 5 }, () => {
+        const before = performance.now();
+        recogniseLanguages(root);
+        return performance.now() - before;
+      });
+      return Math.min(...runs);
+    };
+    touch('go.mod', ...Array.from({ length: 1500 }, (_, n) => `file-${n}`));
+    const some = time();
+    touch(...Array.from({ length: 20_000 }, (_, n) => `more-${n}`));
+    expect(recogniseLanguages(root)).toEqual([{ language: 'go', file: 'go.mod' }]);
+    expect(time()).toBeLessThan(some * 4 + 10);
+  });
+});

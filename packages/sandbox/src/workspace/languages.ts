@@ -1,0 +1,46 @@
+// Recognises what a workspace is written in, by the names of files in its top directory.
+//
+// Those files are untrusted: none is opened, no link is followed, and the look costs the same however much lies there.
+
+import type { Language, LanguageFound } from '../contract/languages.ts';
+import { DirectoryLook, fromText, toText } from './directory-look.ts';
+
+// The first of a language that is there speaks for it.
+const NAMES: readonly (readonly [file: string, language: Language])[] = [
+  ['global.json', 'dotnet'],
+  ['go.mod', 'go'],
+  ['package.json', 'node'],
+  ['pyproject.toml', 'python'],
+  ['requirements.txt', 'python'],
+  ['setup.py', 'python'],
+  ['Cargo.toml', 'rust'],
+];
+
+const PROJECT = /\.(?:sln|slnx|csproj|fsproj)$/i;
+
+// Names with any beginning need the directory to be read, and somebody may have put a million files there.
+const MOST_ENTRIES = 1000;
+
+/** The languages of a workspace, in the order of the alphabet, each once. */
+export function recogniseLanguages(root: string): LanguageFound[] {
+  const look = DirectoryLook.open(fromText(root));
+  if (typeof look === 'string') return [];
+  using top = look;
+  const found = new Map<Language, string>();
+  const project = projectFile(top);
+  if (project !== null) found.set('dotnet', project);
+  for (const [file, language] of NAMES)
+    if (!found.has(language) && top.lstat(file)?.isFile() === true) found.set(language, file);
+  return [...found].map(([language, file]) => ({ language, file })).sort((a, b) => (a.language < b.language ? -1 : 1));
+}
+
+// The first by name of those that were seen, so that one workspace has one answer whatever the file system’s order.
+function projectFile(top: DirectoryLook): string | null {
+  const seen: string[] = [];
+  for (let count = 0; count < MOST_ENTRIES; count += 1) {
+    const entry = top.next();
+    if (entry === null || entry === 'unreadable') break;
+    if (PROJECT.test(entry.name) && top.lstat(entry.name)?.isFile() === true) seen.push(toText(entry.name));
+  }
+  return seen.sort()[0] ?? null;
+}
