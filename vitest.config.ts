@@ -42,6 +42,8 @@ export default defineConfig({
         lines: 90,
         'packages/sandbox/src/lifecycle/names.ts': { 100: true },
         'packages/sandbox/src/isolation/plan.ts': { 100: true },
+        'packages/sandbox/src/policy/guard.ts': { 100: true },
+        'packages/sandbox/src/policy/governance.ts': { 100: true },
         'packages/sandbox/src/isolation/docker/request.ts': { 100: true },
       },
     },

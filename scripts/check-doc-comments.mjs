@@ -8,11 +8,13 @@ import ts from 'typescript';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const INDEX = join(ROOT, 'packages/sandbox/src/index.ts');
+// The entry for browsers. What only it exports is imported by the example that uses it.
+const WEB = join(ROOT, 'packages/sandbox/src/web.ts');
 // Examples are compiled as if they stood here: inside the repository, so that packages resolve as they do for a user.
 const EXAMPLES = join(ROOT, 'node_modules/.cache/acode-examples');
 
 /** Where a reader begins; each must show how it is used. */
-const ENTRY_POINTS = ['Acode', 'Acode.run', 'Acode.spawn'];
+const ENTRY_POINTS = ['Acode', 'Acode.run', 'Acode.spawn', 'WebAcode'];
 
 /** What examples may use without saying where it comes from. */
 const PRELUDE = `
@@ -55,7 +57,7 @@ function compilerOptions() {
     // Examples import everything they might use in one line, types and values alike.
     verbatimModuleSyntax: false,
     isolatedModules: false,
-    paths: { '@acode/sandbox': [INDEX] },
+    paths: { '@acode/sandbox': [INDEX], '@acode/sandbox/web': [WEB] },
   });
   return options;
 }
@@ -205,14 +207,23 @@ function namesDeclaredBy(statement) {
   return named && statement.name ? [statement.name.text] : [];
 }
 
+/**
+ * @param {ts.Program} program
+ * @param {string} entry
+ */
+function exportsOf(program, entry) {
+  const checker = program.getTypeChecker();
+  const source = program.getSourceFile(entry);
+  const module = source && checker.getSymbolAtLocation(source);
+  if (!module) throw new Error(`${entry} is not a module`);
+  return checker.getExportsOfModule(module);
+}
+
 /** @param {ts.Program} program */
 function checkSurface(program) {
   const checker = program.getTypeChecker();
-  const index = program.getSourceFile(INDEX);
-  const module = index && checker.getSymbolAtLocation(index);
-  if (!module) throw new Error(`${INDEX} is not a module`);
-  const exported = checker.getExportsOfModule(module);
-  for (const symbol of exported) {
+  const exported = exportsOf(program, INDEX);
+  for (const symbol of [...exported, ...exportsOf(program, WEB)]) {
     const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
     checkSymbol(checker, target, symbol.name);
   }
@@ -248,7 +259,7 @@ function checkExamples(options, examples, surface, before) {
 }
 
 const options = compilerOptions();
-const program = ts.createProgram([INDEX], options);
+const program = ts.createProgram([INDEX, WEB], options);
 const { names, examples } = checkSurface(program);
 const all = [...examples, ...pages().flatMap(examplesOfPage)];
 checkExamples(options, all, names, program);

@@ -39,6 +39,7 @@ const TOP = [
   'sweep.ts',
   'trail.ts',
   'uninstall.ts',
+  'web.ts',
 ];
 
 /** The rooms of isolation/ that are no level: what several levels are made of. */
@@ -46,6 +47,10 @@ const SHARED = ['isolation/handover', 'isolation/seccomp', 'isolation/process'];
 
 /** The one file that may name a level: everybody else knows the Backend interface only. */
 const COMPOSITION_ROOT = 'compose.ts';
+
+/** The level that needs no host, and the entry of it: they run in browsers, so that nothing of Node’s may be in them. */
+const WEB = 'isolation/web';
+const WEB_ENTRY = 'web.ts';
 
 /**
  * What each room may import besides itself: a room, or one file of a room where the rest of it is none of its business.
@@ -102,6 +107,7 @@ const ROOMS = {
   ],
   'isolation/ulimit': ['contract', 'workspace', 'isolation', 'isolation/handover', 'isolation/process'],
   'isolation/none': ['contract', 'workspace', 'isolation', 'isolation/handover', 'isolation/process'],
+  [WEB]: ['contract', 'policy/environment.ts', 'policy/profiles.ts', 'policy/risk.ts'],
   // The client of the engine knows the Engine API and nothing of sandboxes.
   [ENGINE]: [],
 };
@@ -213,6 +219,7 @@ function ruleBetween(from, to) {
  */
 function ruleAtTop(from, room) {
   if (room === ENGINE) return ONLY_DOCKER;
+  if (from === WEB_ENTRY && room === WEB) return null;
   return isLevel(room) && from !== COMPOSITION_ROOT ? `only ${COMPOSITION_ROOT} knows the levels` : null;
 }
 
@@ -220,6 +227,8 @@ function ruleAtTop(from, room) {
 function ruleInSandbox({ file, specifier }) {
   const own = relative(SANDBOX, file);
   if (WIRE.test(specifier)) return own.startsWith(`${ENGINE}/`) || own === OWNERSHIP ? null : ONLY_CLIENT;
+  const inBrowsers = own === WEB_ENTRY || roomOf(own) === WEB;
+  if (inBrowsers && specifier.startsWith('node:')) return 'what runs in browsers imports nothing of Node';
   if (!specifier.startsWith('.')) return isOurs(specifier) ? 'the library imports no package of ours' : null;
   const target = relative(join(ROOT, SANDBOX), resolve(ROOT, dirname(file), specifier))
     .split(sep)

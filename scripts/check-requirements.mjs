@@ -14,7 +14,7 @@ const ID = /^(?:(?:FR|NFR|AC)-\d{3}[A-Z]?-\d{2,3}|A-\d{3}|B-\d{1,2}|SBX-[LG]-\d{
 const PENDING = [
   'ownership and reaper',
   'images and caches',
-  'web level',
+  'Windows',
   'long-lived sandboxes',
   'disk limits',
   'workspace path',

@@ -4,6 +4,8 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { NO_HASH, seal } from '../../packages/sandbox/src/audit/record.ts';
+import { CHECKPOINT_EVERY } from '../../packages/sandbox/src/audit/checkpoints.ts';
+import { makeKey, signHead } from '../../packages/sandbox/src/audit/signature.ts';
 import { verifyLog } from '../../packages/sandbox/src/audit/verify.ts';
 import type { AuditIntent, AuditOutcome } from '../../packages/sandbox/src/contract/audit.ts';
 import { Place } from './log.ts';
@@ -90,11 +92,16 @@ describe('verifying', { timeout: 60_000 }, () => {
     await using place = await Place.make();
     const count = 30_000;
     await mkdir(place.directory);
+    makeKey(place.directory);
     const { kind, ...content } = intent;
     const lines: string[] = [];
     let prev = NO_HASH;
     for (let seq = 1; seq <= count; seq += 1) {
-      const sealed = seal({ seq, ts: '2026-01-01T00:00:00.000Z', prev }, kind, content);
+      const stand = { seq, ts: '2026-01-01T00:00:00.000Z', prev };
+      const signed = seq % CHECKPOINT_EVERY === 0;
+      const sealed = signed
+        ? seal(stand, 'checkpoint', { ...signHead(place.directory, { seq: seq - 1, hash: prev }) })
+        : seal(stand, kind, content);
       lines.push(sealed.line);
       prev = sealed.hash;
     }

@@ -96,8 +96,12 @@ const deeds: Readonly<Record<string, Deed>> = {
     const at = 1 + pick(lines.length - 1);
     const { hash } = JSON.parse(lines[at - 1] ?? '') as { hash: string };
     const forged = seal({ seq: at + 1, ts: '2026-01-01T00:00:00.000Z', prev: hash }, 'event', { event: 'forged' });
-    // It continues the chain, so that the first one which does not is the true record after it.
-    return { lines: lines.toSpliced(at, 0, forged.line.trimEnd()), seq: at + 2, faults: ['inserted'] };
+    // It continues the chain, so that the first one which does not is the true record after it; but where a file begins only
+    // a signed record can stand.
+    const first = original.has(`${String(at + 1).padStart(12, '0')}.jsonl`);
+    const signed = (JSON.parse(lines[at] ?? '') as { kind: string }).kind === 'checkpoint';
+    const seq = first && signed ? at + 1 : at + 2;
+    return { lines: lines.toSpliced(at, 0, forged.line.trimEnd()), seq, faults: ['inserted', 'unsigned'] };
   },
   truncate(lines, pick) {
     const left = 1 + pick(lines.length - 1);

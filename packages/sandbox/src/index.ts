@@ -77,6 +77,7 @@ export type {
   RunResult,
   RunningCommand,
   Usage,
+  WebRunResult,
 } from './contract/result.ts';
 export type { FileIdentity, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from './contract/spec.ts';
 export type {

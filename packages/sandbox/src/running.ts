@@ -4,7 +4,7 @@ import { Readable } from 'node:stream';
 import type { AuditHead } from './contract/audit.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { Command, RunRequest } from './contract/command.ts';
-import { backendOf } from './contract/levels.ts';
+import { backendOf, usesEngine } from './contract/levels.ts';
 import type { EffectivePolicy } from './contract/policy.ts';
 import type { RunResult, RunningCommand } from './contract/result.ts';
 import type { SandboxSpec } from './contract/spec.ts';
@@ -236,6 +236,7 @@ export class Running implements RunningCommand {
       command: program,
       image: planned.spec.image.reference,
       reason: why === 'missing' ? 'not found' : 'not executable',
+      ...(usesEngine(planned.spec.level) ? {} : { imageless: true }),
     });
   }
 

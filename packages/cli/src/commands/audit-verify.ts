@@ -27,18 +27,25 @@ async function verify(call: Call, heads: readonly AuditHead[]): Promise<number> 
 }
 
 function renderVerification(report: AuditVerification, heads: number, look: Look): string {
-  const { bold, green } = look.colours;
+  const { bold, green, yellow } = look.colours;
   if (report.head === null) return 'Nothing was recorded yet.\n';
   const about = fields(
     [
       ['Records', `${report.records} in ${report.files} file${report.files === 1 ? '' : 's'}`],
       ['Signatures', `${report.checkpoints}, by key ${report.key ?? 'none'}`],
+      ['Signed', signedOf(report)],
       ...(heads === 0 ? [] : [['Heads found', `${report.headsFound} of ${heads}`] as const]),
       ...(report.unfinished ? [['Last line', 'is being written, or was when its writer was killed'] as const] : []),
       ['Head', `${report.head.seq}:${report.head.hash}`],
     ],
     look,
   );
+  const warnings = report.warnings.map(text => `${yellow('warning:')} ${text}\n`).join('');
   const why = heads === 0 ? 'Keep the head somewhere this user cannot write, and check it later with --head.\n' : '';
-  return `${green(bold('No record was changed'))}\n${about}${why}`;
+  return `${green(bold('No record was changed'))}\n${about}${warnings}${why}`;
+}
+
+function signedOf({ records, covered }: AuditVerification): string {
+  if (covered === 0) return 'none yet: the first signature comes after 255 records, or with the second file';
+  return `records 1 to ${covered}; the newest ${records - covered} follow with the next signature`;
 }

@@ -8,6 +8,7 @@ import type { AuditEntry, AuditHead, AuditKind } from '../contract/audit.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { Clock } from '../contract/ports.ts';
 import { Chain } from './chain.ts';
+import { CHECKPOINT_EVERY } from './checkpoints.ts';
 import { contentOf } from './content.ts';
 import type { Content } from './content.ts';
 import { notWritten } from './failure.ts';
@@ -19,7 +20,6 @@ import { makeKey, signHead } from './signature.ts';
 import { endTurn, takeTurn } from './turn.ts';
 
 const ROTATE_BYTES = 16 * 1024 * 1024;
-const CHECKPOINT_EVERY = 256;
 const DEADLINE_MS = 5000;
 const FIRST_PAUSE_MS = 1;
 const LONGEST_PAUSE_MS = 20;
@@ -37,7 +37,7 @@ export interface AuditLogOptions {
   readonly clock: Clock;
   /** The size at which the next record begins a new file. */
   readonly rotateBytes?: number;
-  /** How many records there are to each signature. */
+  /** How many records there are to each signature; more than the default would be missed by who verifies. */
   readonly checkpointEvery?: number;
   /** How long a record may take before it counts as not written. */
   readonly deadlineMs?: number;

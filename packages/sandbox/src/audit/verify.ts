@@ -3,6 +3,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { AcodeError } from '../contract/errors.ts';
 import type { AuditFault, AuditHead, AuditProblem, AuditRecord, AuditVerification } from '../contract/audit.ts';
+import { isInPlaceOfCheckpoint } from './checkpoints.ts';
 import { LineReader, listFiles, partsOf } from './lines.ts';
 import type { Part } from './lines.ts';
 import { NO_HASH, openLine } from './record.ts';
@@ -126,6 +127,7 @@ class Walk {
   readonly #verifier: Verifier | null;
   #records = 0;
   #checkpoints = 0;
+  #lastCheckpoint = 0;
   #headsFound = 0;
   #last: AuditHead = { seq: 0, hash: NO_HASH };
   #end: Where = { file: '', line: 0 };
@@ -145,6 +147,8 @@ class Walk {
       records: this.#records,
       head: this.#records === 0 ? null : this.#last,
       checkpoints: this.#checkpoints,
+      covered: Math.max(0, this.#lastCheckpoint - 1),
+      warnings: this.#warnings(),
       key: this.#verifier?.key ?? null,
       headsFound: this.#headsFound,
     };
@@ -185,10 +189,17 @@ class Walk {
   #line(bytes: Buffer, where: Where): AuditProblem | null {
     const { record, broken } = openLine(bytes);
     if (broken !== null) return this.problem(broken, BROKEN[broken], where);
-    const problem = this.#misplaced(record, where) ?? this.#unsigned(record, where) ?? this.#unlikeHead(record, where);
+    const problem =
+      this.#misplaced(record, where) ??
+      this.#badSignature(record, where) ??
+      this.#unsigned(record, where) ??
+      this.#unlikeHead(record, where);
     if (problem) return problem;
     this.#records += 1;
-    if (record.kind === 'checkpoint') this.#checkpoints += 1;
+    if (record.kind === 'checkpoint') {
+      this.#checkpoints += 1;
+      this.#lastCheckpoint = record.seq;
+    }
     this.#last = { seq: record.seq, hash: record.hash };
     this.#end = { file: where.file, line: where.line + 1 };
     return null;
@@ -206,7 +217,7 @@ class Walk {
     );
   }
 
-  #unsigned(record: AuditRecord, where: Where): AuditProblem | null {
+  #badSignature(record: AuditRecord, where: Where): AuditProblem | null {
     if (record.kind !== 'checkpoint') return null;
     const { key, signature } = record;
     const verifier = this.#verifier;
@@ -214,6 +225,23 @@ class Walk {
     if (key !== verifier.key) return this.problem('bad-signature', 'another key than the stored one signed it', where);
     const good = typeof signature === 'string' && verifier.signed(this.#last, signature);
     return good ? null : this.problem('bad-signature', 'the key did not sign the record before it', where);
+  }
+
+  // The chain alone does not miss them: whoever can number records anew can leave the signed ones out.
+  #unsigned({ seq, kind }: AuditRecord, where: Where): AuditProblem | null {
+    const stand = { seq, kind, beginsFile: where.line === 1, checkpoint: this.#lastCheckpoint };
+    if (!isInPlaceOfCheckpoint(stand)) return null;
+    return this.problem('unsigned', `a checkpoint must stand here, and the last one is ${this.#lastNamed()}`, where);
+  }
+
+  #lastNamed(): string {
+    return this.#lastCheckpoint === 0 ? 'none at all' : `record ${this.#lastCheckpoint}`;
+  }
+
+  // The first writer makes the key, so that without it there is nothing a later signature could be checked with.
+  #warnings(): string[] {
+    if (this.#records === 0 || this.#verifier !== null) return [];
+    return ['The key that signs checkpoints is gone or cannot be read, although there are records.'];
   }
 
   #unlikeHead({ seq, hash }: AuditRecord, where: Where): AuditProblem | null {

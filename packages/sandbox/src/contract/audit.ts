@@ -150,6 +150,7 @@ export interface AuditRecord {
  * - `inserted`: it was there before, or belongs nowhere
  * - `broken-chain`: it does not continue the record before it: one of the two was written anew
  * - `bad-signature`: a checkpoint that the key did not sign
+ * - `unsigned`: a record where there must be a checkpoint: signatures were taken out
  * - `truncated`, `rewritten`: a head that was kept elsewhere is not in the chain any more
  */
 export type AuditFault =
@@ -163,6 +164,7 @@ export type AuditFault =
   | 'inserted'
   | 'broken-chain'
   | 'bad-signature'
+  | 'unsigned'
   | 'truncated'
   | 'rewritten';
 
@@ -188,12 +190,16 @@ export interface AuditVerification {
   /** The last good record. Kept elsewhere, it shows whether the log is cut or written anew later. */
   readonly head: AuditHead | null;
   readonly checkpoints: number;
+  /** How many records the signatures cover, from the first one on; the newest are always without one yet. */
+  readonly covered: number;
   /** Fingerprint of the key that signed the checkpoints; null where there is no key yet. */
   readonly key: string | null;
   /** How many of the given heads are in the chain. */
   readonly headsFound: number;
   /** Whether the last line is just being written, or was by a process that is gone. */
   readonly unfinished: boolean;
+  /** What is not as it should be and still proves no change, in sentences. */
+  readonly warnings: readonly string[];
   readonly problem: AuditProblem | null;
 }
 

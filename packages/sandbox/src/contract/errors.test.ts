@@ -39,6 +39,14 @@ describe('AcodeError', () => {
     expect(noShell.hint).toMatch(/has no shell.*-- \/path\/to\/program.*--image/);
   });
 
+  it('does not send anybody for another image where the level has none', () => {
+    for (const command of ['x', '/bin/sh']) {
+      const context = { command, image: 'host', reason: 'not found' } as const;
+      expect(new AcodeError('ACODE-SBX-015', { ...context, imageless: true }).hint).not.toContain('--image');
+      expect(new AcodeError('ACODE-SBX-015', context).hint).toContain('--image');
+    }
+  });
+
   it('says other things about a refused option than about an attack', () => {
     const option = new AcodeError('ACODE-SBX-010', { violation: 'PrivilegedUser', detail: 'x' });
     const attack = new AcodeError('ACODE-SBX-010', { violation: 'MountMismatch', detail: 'x' });

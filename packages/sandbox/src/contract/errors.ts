@@ -1,6 +1,6 @@
 // The one table of everything that can go wrong: code, context, message, hint, exit status.
 
-import type { RunResult } from './result.ts';
+import type { RunResult, WebRunResult } from './result.ts';
 
 /** One row of the error table. */
 export interface ErrorEntry<Context> {
@@ -54,10 +54,10 @@ function chosenFor({ chosen }: { readonly chosen?: string }): string {
 }
 
 const ROWS = {
-  'ACODE-SBX-001': entry<{ name: string; reason: string }>({
+  'ACODE-SBX-001': entry<{ name: string; reason: string; remedy?: string }>({
     title: 'sandbox could not be created',
     message: c => `The sandbox ${c.name} could not be created: ${c.reason}.`,
-    hint: () => 'Run `acode sandbox status` to see whether the engine is healthy, then try again.',
+    hint: c => c.remedy ?? 'Run `acode sandbox status` to see whether the engine is healthy, then try again.',
     exit: 125,
     example: { name: 'acode-a1b2c3d4-run-001', reason: 'no space left on device' },
   }),
@@ -189,22 +189,33 @@ const ROWS = {
       reason: 'expected a number',
     },
   }),
-  'ACODE-SBX-014': entry<{ result?: RunResult }>({
+  'ACODE-SBX-014': entry<{ result?: RunResult | WebRunResult }>({
     title: 'cancelled',
     message: () => 'The command was cancelled.',
     hint: () => 'What it printed before is in the result; run it again when you are ready.',
     exit: 130,
     example: {},
   }),
-  'ACODE-SBX-015': entry<{ command: string; image: string; reason: 'not found' | 'not executable' }>({
+  'ACODE-SBX-015': entry<{
+    command: string;
+    /** The image, or what stands for one at a level without images. */
+    image: string;
+    reason: 'not found' | 'not executable';
+    /** Whether the level has no images, so that another one is no way out. */
+    imageless?: boolean;
+  }>({
     title: 'command cannot be run',
     message: c => `${c.command}: ${c.reason} in ${c.image}.`,
-    hint: c =>
-      c.reason === 'not found'
-        ? c.command === '/bin/sh'
-          ? `${c.image} has no shell, so it takes no line for one. Name a program of the image by its full path: acode sandbox exec -- /path/to/program arguments; or choose another image with --image.`
-          : 'Check the spelling, or choose an image that has the command with --image. A line for the shell goes in quotes: acode sandbox exec "a | b".'
-        : 'Make the file executable (chmod +x), or name its interpreter: acode sandbox exec -- sh ./script.',
+    hint: c => {
+      if (c.reason === 'not executable')
+        return 'Make the file executable (chmod +x), or name its interpreter: acode sandbox exec -- sh ./script.';
+      const line = 'A line for the shell goes in quotes: acode sandbox exec "a | b".';
+      if (c.imageless === true)
+        return `Check the spelling, install the command where this level shows it (docs/levels.md), or use a level with images: --level docker. ${line}`;
+      return c.command === '/bin/sh'
+        ? `${c.image} has no shell, so it takes no line for one. Name a program of the image by its full path: acode sandbox exec -- /path/to/program arguments; or choose another image with --image.`
+        : `Check the spelling, or choose an image that has the command with --image. ${line}`;
+    },
     exit: 127,
     // Shells tell the two apart: 127 is “not found”, 126 “found but not executable”.
     exitFor: c => (c.reason === 'not executable' ? 126 : 127),

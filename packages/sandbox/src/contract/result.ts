@@ -91,6 +91,9 @@ export interface RunResult {
   auditSequence?: number;
 }
 
+/** The result of one run at level web, which stands outside the order of levels. What goes to stderr comes in stdout there. */
+export type WebRunResult = Omit<RunResult, 'level'> & { level: 'web' };
+
 /** A command that runs, with its streams as they come. */
 export interface RunningCommand extends AsyncDisposable {
   /** Ports of the command that can be reached on 127.0.0.1, as long as it runs. */

@@ -7,7 +7,7 @@ export interface DecodedOutput {
 }
 
 /** Decodes output. `cut` says that the end was dropped, so that half a character at the end is no sign of binary data. */
-export function decodeOutput(data: Buffer, cut: boolean): DecodedOutput {
+export function decodeOutput(data: Uint8Array, cut: boolean): DecodedOutput {
   const whole = cut ? data.subarray(0, data.length - incompleteTail(data)) : data;
   try {
     const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(whole);
@@ -19,7 +19,7 @@ export function decodeOutput(data: Buffer, cut: boolean): DecodedOutput {
 }
 
 // How many bytes at the end begin a character that was cut off.
-function incompleteTail(data: Buffer): number {
+function incompleteTail(data: Uint8Array): number {
   for (let back = 1; back <= Math.min(3, data.length); back += 1) {
     const byte = data[data.length - back] ?? 0;
     if ((byte & 0b1100_0000) === 0b1000_0000) continue;

@@ -249,9 +249,10 @@ export const openFiles: Trial = {
   },
 };
 
-const TIME_LIMIT_MS = 700;
-// The time limit and the longest grace between the two signals, on a busy machine.
-const DEAD_MS = 12_000;
+// On a busy machine the first may be over before the program has begun to ignore anything.
+const TIME_LIMITS_MS = [700, 5000] as const;
+// The longest grace between the two signals, on a busy machine.
+const GRACE_MS = 11_000;
 
 /** A program that ignores the first signal. */
 export const stubborn: Trial = {
@@ -260,14 +261,16 @@ export const stubborn: Trial = {
   onHost: 'same',
   attacks: [{ id: 'E9', title: 'ignores SIGTERM' }],
   async run(bench) {
-    const result = await bench.run(
-      `trap '' TERM; (sleep 30; true) & echo begun; kill -TERM $$; echo survived; while true; do sleep 1; done`,
-      { policy: { timeoutMs: TIME_LIMIT_MS } },
-    );
+    const script = `trap '' TERM; (sleep 30; true) & echo begun; kill -TERM $$; echo survived; while true; do sleep 1; done`;
+    const attempt = (timeoutMs: number): Promise<RunResult> => bench.run(script, { policy: { timeoutMs } });
+    const [short, long] = TIME_LIMITS_MS;
+    const first = await attempt(short);
+    const result = first.stdout.includes('survived') ? first : await attempt(long);
+    const limit = result === first ? short : long;
     const ms = Math.round(result.durationMs);
     return {
       E9: {
-        stopped: result.timedOut && ms < DEAD_MS,
+        stopped: result.timedOut && ms < limit + GRACE_MS,
         observed: `dead after ${ms} ms`,
         controlled: result.stdout.includes('survived'),
         control: 'it survived a SIGTERM of its own',

@@ -16,6 +16,7 @@ const spec = {
     { purpose: 'protected', source: '/p/.git', target: '/workspace/.git', readOnly: true, identity },
   ],
   tmpfs: [{ target: '/tmp', bytes: MIB, mode: '1777' }],
+  limits: { memoryBytes: 512 * MIB },
 } as unknown as SandboxSpec;
 const host: HostView = {
   system: [
@@ -32,6 +33,7 @@ const MOUNTS = [
   '4 3 0:6 /null /proc/keys ro,nosuid,nodev - devtmpfs d rw',
   '5 1 0:5 / /dev ro,nosuid,nodev - tmpfs tmpfs rw',
   '6 5 0:6 /null /dev/null rw,nosuid - devtmpfs d rw',
+  '10 5 0:8 / /dev/shm rw,nosuid,nodev - tmpfs tmpfs rw,size=65536k',
   '7 1 0:7 / /tmp rw,nosuid,nodev - tmpfs tmpfs rw,size=1024k',
   '8 1 8:1 /p /workspace rw,nosuid,nodev - ext4 d rw',
   '9 8 8:1 /p/.git /workspace/.git ro,nosuid,nodev - ext4 d rw',
@@ -71,6 +73,16 @@ const replaced = (from: string, to: string): string[] =>
 describe('a sandbox as planned', () => {
   it('has no difference', () => {
     expect(compareWithKernel(spec, host, view())).toEqual([]);
+  });
+});
+
+describe('shared memory', () => {
+  it('is no larger than the memory of the whole sandbox', () => {
+    const small = { ...spec, limits: { ...spec.limits, memoryBytes: 16 * MIB } };
+    const details = (mounts: string[]): string[] =>
+      compareWithKernel(small, host, view({ mounts })).map(({ detail }) => detail);
+    expect(details(replaced('size=65536k', 'size=16384k'))).toEqual([]);
+    expect(details(MOUNTS)).toEqual(['/dev/shm is not limited to size=16384k']);
   });
 });
 
@@ -130,6 +142,17 @@ describe('what is not as planned', () => {
     ['the host’s processes', { mounts: replaced('- proc proc', '- ext4 d') }, '/proc is mounted and was not'],
     ['an open mask', { mounts: MOUNTS.filter(line => !line.includes('keys')) }, '/proc/keys is not masked'],
     ['memory without a size', { mounts: replaced('size=1024k', 'size=9k') }, '/tmp is not limited to size=1024k'],
+    ['shared memory without a size', { mounts: replaced('rw,size=65536k', 'rw') }, '/dev/shm is not limited to size='],
+    [
+      'shared memory that is larger',
+      { mounts: replaced('size=65536k', 'size=163840k') },
+      '/dev/shm is not limited to size=65536k',
+    ],
+    [
+      'shared memory that is none of its own',
+      { mounts: MOUNTS.filter(line => !line.includes('/dev/shm')) },
+      '/dev/shm is not a file system in memory',
+    ],
     [
       'a disk in place of memory',
       { mounts: replaced('/tmp rw,nosuid,nodev - tmpfs', '/tmp rw - ext4') },

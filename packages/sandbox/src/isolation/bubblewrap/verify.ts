@@ -3,7 +3,7 @@
 // The expectations are written from the plan on their own and not taken from bubblewrap’s words: a mistake in the words must
 // not be its own excuse.
 
-import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
+import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
 import { isWithin } from '../../workspace/within.ts';
 import type { KernelMount, KernelView } from '../kernel.ts';
 import { coveredDifferences, last, mounted, tmpfsDifferences } from '../mount-differences.ts';
@@ -26,6 +26,8 @@ export interface SandboxView {
 
 // Devices that are nobody’s, and what belongs to terminals of the sandbox’s own.
 const DEVICES = /^\/dev(?:\/(?:null|zero|full|random|urandom|tty|pts|console|shm))?$/;
+
+const MOST_SHARED = 64 * 1024 ** 2;
 
 /** Everything in the kernel’s account that is not as planned. */
 export function compareWithKernel(spec: SandboxSpec, host: HostView, view: SandboxView): Difference[] {
@@ -79,12 +81,18 @@ function mountDifferences(spec: SandboxSpec, host: HostView, view: KernelView): 
     ...plannedMountDifferences(mount, view),
     ...coveredDifferences(mount, spec, view),
   ]);
-  differences.push(...spec.tmpfs.flatMap(tmpfs => tmpfsDifferences(tmpfs, last(view.mounts, tmpfs.target))));
+  const memory = [...spec.tmpfs, sharedMemory(spec)];
+  differences.push(...memory.flatMap(tmpfs => tmpfsDifferences(tmpfs, last(view.mounts, tmpfs.target))));
   differences.push(...view.mounts.flatMap(mount => strangerDifferences(mount, spec, host)));
   for (const target of ['/', '/dev'])
     if (!last(view.mounts, target)?.options.includes('ro')) differences.push(mounted(`${target} is writable`));
   for (const { path } of host.masked) if (!last(view.mounts, path)) differences.push(mounted(`${path} is not masked`));
   return differences;
+}
+
+// No sandbox shares more than it may have, whatever the plan says of its other memory.
+function sharedMemory({ limits }: SandboxSpec): TmpfsSpec {
+  return { target: '/dev/shm', bytes: Math.min(MOST_SHARED, limits.memoryBytes), mode: '1777' };
 }
 
 // What was not planned: the system’s own parts are there read-only, and below /proc nothing but the covers.

@@ -1,0 +1,54 @@
+// The ways into the library: root is refused before anything is touched, and there is no way around that.
+
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { Acode } from './acode.ts';
+
+const isRoot = process.getuid?.() === 0;
+let top = '';
+beforeEach(() => {
+  top = mkdtempSync(join(tmpdir(), 'ways-in-'));
+  for (const name of ['CONFIG_HOME', 'STATE_HOME', 'RUNTIME_DIR']) vi.stubEnv(`XDG_${name}`, join(top, name));
+  // As the system has it when somebody has logged in.
+  mkdirSync(join(top, 'RUNTIME_DIR'), { mode: 0o700 });
+});
+afterEach(() => {
+  vi.unstubAllEnvs();
+  vi.restoreAllMocks();
+  rmSync(top, { recursive: true });
+});
+
+const options = (): { workspace: string; engine: { socket: string } } => ({
+  workspace: top,
+  engine: { socket: join(top, 'no.sock') },
+});
+
+describe('Acode.open', () => {
+  it('refuses root before it reads a configuration, makes a directory or asks an engine', async () => {
+    vi.spyOn(process, 'getuid').mockReturnValue(0);
+    // Each of these would be an error of its own, if anybody looked.
+    const broken = { configFile: join(top, 'missing.yml'), pool: { min: 1 }, workspace: '/nonexistent' };
+    await expect(Acode.open({ ...options(), ...broken })).rejects.toMatchObject({
+      code: 'ACODE-SBX-011',
+      message: 'acode must not run as root/Administrator.',
+    });
+    expect(readdirSync(top)).toEqual(['RUNTIME_DIR']);
+    expect(readdirSync(join(top, 'RUNTIME_DIR'))).toEqual([]);
+  });
+
+  it.skipIf(isRoot)('opens for everybody else: the control', async () => {
+    await using _ = await Acode.open(options());
+    expect(existsSync(join(top, 'RUNTIME_DIR', 'acode'))).toBe(true);
+  });
+});
+
+describe('Acode.observe', () => {
+  it.skipIf(isRoot)('is open to root, and so has nothing that runs, makes or removes anything', async () => {
+    await using observer = await Acode.observe(options());
+    expect(Object.keys(observer).sort()).toEqual(
+      ['audit', 'close', 'doctor', 'inspect', 'list', 'logs', 'status', 'trust'].sort(),
+    );
+  });
+});

@@ -1,0 +1,202 @@
+// One command in one fresh instance: booted, filled, torn down, with a deadline on every word of the SDK.
+
+import { AcodeError } from '../../contract/errors.ts';
+import type { Clock } from '../../contract/ports.ts';
+import type { FileTree, WebInstance, WebProcess, WebSdk } from './sdk.ts';
+
+const BOOT_MS = 60_000;
+const SPAWN_MS = 10_000;
+const KILL_MS = 2000;
+// What was printed last may come a little after the end; a stream that nobody ends is not waited for.
+const DRAIN_MS = 1000;
+
+/** What is to run, and where its output goes. */
+export interface WebJob {
+  readonly words: readonly string[];
+  readonly env: Record<string, string>;
+  readonly cwd: string;
+  readonly files: FileTree;
+  readonly timeoutMs: number;
+  readonly output: (text: string) => void;
+  /** Called when the command is handed over. */
+  readonly handedOver: () => void;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+/** How a command ended. */
+export interface WebEnding {
+  readonly exitCode: number | null;
+  readonly timedOut: boolean;
+}
+
+/** The head of what a command prints, and how much more there was. */
+export class Output {
+  readonly #limit: number;
+  readonly #onChunk: ((chunk: Uint8Array) => void) | undefined;
+  readonly #chunks: Uint8Array[] = [];
+  #kept = 0;
+  #dropped = 0;
+
+  constructor(limit: number, onChunk?: (chunk: Uint8Array) => void) {
+    this.#limit = limit;
+    this.#onChunk = onChunk;
+  }
+
+  /** Bytes beyond the limit. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /** Takes what comes next. */
+  push(text: string): void {
+    const data = new TextEncoder().encode(text);
+    const taken = data.slice(0, this.#limit - this.#kept);
+    this.#dropped += data.length - taken.length;
+    if (taken.length === 0) return;
+    this.#kept += taken.length;
+    this.#chunks.push(taken);
+    this.#onChunk?.(taken.slice());
+  }
+
+  /** Everything that was kept. */
+  bytes(): Uint8Array {
+    const all = new Uint8Array(this.#kept);
+    let at = 0;
+    for (const chunk of this.#chunks) {
+      all.set(chunk, at);
+      at += chunk.length;
+    }
+    return all;
+  }
+}
+
+/** Runs one command. `gone` never rejects: its instance is torn down then, or did not come in time. */
+export function execute(
+  sdk: WebSdk,
+  job: WebJob,
+): { readonly ended: Promise<WebEnding>; readonly gone: Promise<void> } {
+  const booting = boot(sdk, job.signal);
+  const ready = inTime(job.clock, BOOT_MS, booting, () => notMade('it was not ready within a minute'));
+  const ended = use(ready, job);
+  // However late an instance comes, even after everybody has left, it is torn down, and once.
+  const tornDown = booting.then(async instance => tearDown(instance, ended));
+  tornDown.catch(() => undefined);
+  // What cannot be torn down is in the way of the next instance, which the SDK refuses then.
+  const gone = ready.then(async () => tornDown).catch(() => undefined);
+  return { ended, gone };
+}
+
+// Asynchronous, so that what the SDK throws at once is a rejection too.
+async function boot(sdk: WebSdk, signal: AbortSignal): Promise<WebInstance> {
+  signal.throwIfAborted();
+  return sdk.boot();
+}
+
+async function tearDown(instance: WebInstance, ended: Promise<unknown>): Promise<void> {
+  await ended.catch(() => undefined);
+  instance.teardown();
+}
+
+async function use(ready: Promise<WebInstance>, job: WebJob): Promise<WebEnding> {
+  try {
+    const instance = await unlessCancelled(job, ready);
+    return await supervise(await handOver(instance, job), job);
+  } catch (error) {
+    throw error instanceof AcodeError ? error : notMade(reasonOf(error), error);
+  }
+}
+
+async function handOver(instance: WebInstance, job: WebJob): Promise<WebProcess> {
+  const { clock, cwd, env } = job;
+  const late = (): AcodeError => notMade('it did not answer in time');
+  await unlessCancelled(job, inTime(clock, SPAWN_MS, instance.mount(job.files), late));
+  job.handedOver();
+  const [program = '', ...words] = job.words;
+  const spawning = instance.spawn(program, words, { cwd, env }).catch((error: unknown) => {
+    if (!/ENOENT|not found/i.test(reasonOf(error))) throw error;
+    const context = { command: program, image: 'the WebContainer', reason: 'not found', imageless: true } as const;
+    throw new AcodeError('ACODE-SBX-015', context, { cause: error });
+  });
+  return unlessCancelled(job, inTime(clock, SPAWN_MS, spawning, late));
+}
+
+async function supervise(process: WebProcess, job: WebJob): Promise<WebEnding> {
+  const { clock } = job;
+  const timeUp = new Error('its time is up');
+  const ended = process.exit.catch((error: unknown) => {
+    throw failed(error);
+  });
+  const read = readAll(process, job.output);
+  read.catch(() => undefined);
+  try {
+    const exitCode = await unlessCancelled(
+      job,
+      inTime(clock, job.timeoutMs, ended, () => timeUp),
+    );
+    await inTime(clock, DRAIN_MS, read, () => timeUp).catch((error: unknown) => {
+      if (error !== timeUp) throw failed(error);
+    });
+    return { exitCode, timedOut: false };
+  } catch (error) {
+    process.kill();
+    if (error !== timeUp) throw error;
+    // What does not end now ends with its instance.
+    await unlessCancelled(
+      job,
+      inTime(clock, KILL_MS, ended, () => timeUp),
+    ).catch(() => undefined);
+    return { exitCode: null, timedOut: true };
+  }
+}
+
+async function readAll({ output }: WebProcess, take: (text: string) => void): Promise<void> {
+  const reader = output.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (value !== undefined) take(value);
+    if (done) return;
+  }
+}
+
+/** Waits for somebody else’s work, at most so long. */
+export async function inTime<Value>(clock: Clock, ms: number, work: Promise<Value>, late: () => Error): Promise<Value> {
+  let cancel = (): void => undefined;
+  const over = new Promise<never>((_, reject) => {
+    cancel = clock.after(ms, () => reject(late()));
+  });
+  try {
+    return await Promise.race([work, over]);
+  } finally {
+    cancel();
+  }
+}
+
+async function unlessCancelled<Value>({ signal }: WebJob, work: Promise<Value>): Promise<Value> {
+  let leave = (): void => undefined;
+  const left = new Promise<never>((_, reject) => {
+    leave = () => reject(new AcodeError('ACODE-SBX-014', {}, { cause: signal.reason }));
+  });
+  signal.addEventListener('abort', leave, { once: true });
+  if (signal.aborted) leave();
+  try {
+    return await Promise.race([left, work]);
+  } finally {
+    signal.removeEventListener('abort', leave);
+  }
+}
+
+function notMade(reason: string, cause?: unknown): AcodeError {
+  const remedy =
+    'A WebContainer needs a page that is cross-origin isolated and has no other instance, and its vendor’s services; then try again.';
+  return new AcodeError('ACODE-SBX-001', { name: 'web', reason, remedy }, { cause });
+}
+
+function failed(cause: unknown): AcodeError {
+  return new AcodeError('ACODE-SBX-018', { operation: 'the command', reason: reasonOf(cause) }, { cause });
+}
+
+/** What an error says, in a few words. */
+export function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
