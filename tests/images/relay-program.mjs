@@ -135,9 +135,13 @@ door.on('connection', socket => {
 // The engine tries TLS first, whose first bytes are no HTTP.
 door.on('clientError', (_, socket) => void socket.destroy());
 
-const control = http.createServer(async (request, response) => {
+const control = http.createServer((request, response) => {
+  if (request.url?.startsWith('/v2/')) forward(request, response, false);
+  else void obey(request, response);
+});
+
+async function obey(request, response) {
   const { method, url = '' } = request;
-  if (url.startsWith('/v2/')) return forward(request, response, false);
   const body = [];
   for await (const chunk of request) body.push(chunk);
   if (url === '/state') {
@@ -146,7 +150,7 @@ const control = http.createServer(async (request, response) => {
   }
   if (url === '/seen' && method === 'DELETE') seen = { connections: 0, requests: [] };
   response.end(JSON.stringify(seen));
-});
+}
 
 await startRegistry();
 await listen();

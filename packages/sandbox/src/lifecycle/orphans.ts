@@ -38,11 +38,9 @@ export type Verdict =
  */
 export function judge(found: Found, owner: OwnerState, asking: Asking, lease: number | null): Verdict {
   const { labels } = found;
-  const left = (because: (Verdict & { remove: false })['because']): Verdict => ({ remove: false, because });
-  if (!isOurs(found)) return left('not ours');
-  if (labels['acode.uid'] !== String(asking.uid)) return left('another user');
-  // A cache has no owner to ask: it is for every session of its user, also after the machine was started anew.
-  if (labels[CACHE] !== undefined) return left('kept');
+  const left = (because: Spared): Verdict => ({ remove: false, because });
+  const spared = sparedWhoeverOwns(found, asking);
+  if (spared !== null) return left(spared);
   const here = labels['acode.host'] === asking.host;
   if (here && labels['acode.owner'] === asking.owner) return left('mine');
   if (isExpired(labels, asking.now, lease)) return { remove: true, because: 'expired' };
@@ -50,6 +48,19 @@ export function judge(found: Found, owner: OwnerState, asking: Asking, lease: nu
   if (isKept(labels)) return left('kept');
   if (owner === 'dead') return { remove: true, because: 'orphaned' };
   return left(owner === 'alive' ? 'owner lives' : 'owner unknown');
+}
+
+type Spared = (Verdict & { remove: false })['because'];
+
+function sparedWhoeverOwns(found: Found, { uid }: Asking): Spared | null {
+  if (!isOurs(found)) return 'not ours';
+  if (found.labels['acode.uid'] !== String(uid)) return 'another user';
+  return isCache(found) ? 'kept' : null;
+}
+
+// A cache has no owner to ask: it is for every session of its user, also after the machine was started anew.
+function isCache({ labels, containerName }: Found): boolean {
+  return containerName === undefined && labels[CACHE] !== undefined;
 }
 
 /** What somebody who cleans up by hand wants gone besides what is left behind. */
