@@ -9,7 +9,7 @@ import { Bench } from '../cli/bench.ts';
 import { mainEngine, withoutEngines } from '../support/engines.ts';
 
 const status = z.looseObject({
-  level: z.enum(LEVELS),
+  level: z.enum(LEVELS).nullable(),
   levels: z.array(z.looseObject({ level: z.enum(LEVELS), state: z.string() })),
 });
 const run = z.looseObject({ level: z.string(), stdout: z.string(), auditSequence: z.int() });
@@ -41,6 +41,21 @@ describe.skipIf(withoutEngines)('levels', () => {
     expect(found.level).toBe('docker');
     expect(found.levels.map(({ level }) => level)).toEqual(LEVELS.toReversed());
     expect(found.levels.find(({ level }) => level === 'docker')).toMatchObject({ state: 'available' });
+  });
+
+  it('that the configuration names is the one that the status names', async () => {
+    await bench.configure({ level: 'none' });
+    const { stdout, status: exit } = await bench.call(['sandbox', 'status']);
+    expect(stdout.toString()).toMatch(/^No Sandbox: .*\n/);
+    expect(exit).toBe(0);
+    expect(status.parse(await json(['sandbox', 'status', '--json'])).level).toBe('none');
+    await bench.configure({ fallback: 'warn', bubblewrap: { accept_process_limits: true } });
+    const env = { DOCKER_HOST: '' };
+    const shown = await bench.call(['sandbox', 'status', '--json'], { env });
+    const ran = await bench.call(['run', '--json', '--', 'true'], { env });
+    // Whatever this machine has where nobody names an engine, the two agree.
+    const level = ran.status === 0 ? run.parse(JSON.parse(ran.stdout.toString())).level : null;
+    expect(status.parse(JSON.parse(shown.stdout.toString())).level).toBe(level);
   });
 
   it('ulimit runs with the limits of the configuration', async () => {

@@ -1,11 +1,13 @@
 // The command from its first word to its exit status, with the one funnel that every failure goes through.
 
+import { AcodeError } from '@acode/sandbox';
 import { CommanderError } from '@commander-js/extra-typings';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { commonOptionsOf } from './arguments/common.ts';
 import type { CommonOptions } from './arguments/common.ts';
 import { Call } from './call.ts';
 import { NOBODY_READS } from './execution/execute.ts';
+import { riskyLines } from './execution/risky-lines.ts';
 import { renderFailure } from './failure/render.ts';
 import { reportOn } from './failure/report.ts';
 import { UsageError } from './failure/usage.ts';
@@ -136,6 +138,7 @@ class CommandLine {
       // A terminal has shown `^C` where the cursor was.
       const echoed = this.#around.stderr.isTerminal && interruption.name === 'SIGINT';
       await call.say(`${echoed ? '\n' : ''}acode: stopped by ${interruption.name}.\n`);
+      for (const line of leftBy(error)) await call.say(`acode: ${line}\n`);
     } else if (error instanceof UsageError && error.help !== '') {
       await call.say(error.help);
     } else {
@@ -143,4 +146,10 @@ class CommandLine {
     }
     return report.exitStatus;
   }
+}
+
+// A command that was stopped may have left something all the same.
+function leftBy(error: unknown): readonly string[] {
+  const result = error instanceof AcodeError && error.is('ACODE-SBX-014') ? error.context.result : undefined;
+  return riskyLines(result?.riskyChanges ?? []);
 }

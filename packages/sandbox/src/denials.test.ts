@@ -172,6 +172,18 @@ describe('a write to something read-only', () => {
 
   it('in a read-only workspace names who made it so, also when the command hides it', () => {
     const readOnly = { ...spec, mounts: [mount('workspace', '/workspace', true)] } as unknown as SandboxSpec;
+    for (const line of [
+      "/bin/sh: can't create n: Read-only file system",
+      '/bin/sh: 1: cannot create n: Read-only file system',
+      '/bin/bash: line 1: n: Read-only file system',
+      'touch: n: Read-only file system',
+      "rm: can't remove 'n': Read-only file system",
+      "OSError: [Errno 30] Read-only file system: 'n'",
+      "Error: EROFS: read-only file system, open 'n'",
+    ])
+      expect(all({ spec: readOnly, exitCode: 1, stderr: line }), line).toMatchObject([
+        { rule: 'the workspace is read-only', detail: 'suspected write to /workspace/n' },
+      ]);
     expect(all({ spec: readOnly, exitCode: 0, stderr: 'touch: ./x: Read-only file system' })).toMatchObject([
       { rule: 'the workspace is read-only', setBy: 'your configuration, config.yml:3:5' },
     ]);

@@ -44,6 +44,8 @@ const BUILT_IN = 'the built-in rules';
 const NETWORK_WORDS =
   /bad address|could ?n[o']t resolve|could not resolve|failed to resolve|temporary failure (?:in name resolution|resolving)|name or service not known|name does not resolve|nodename nor servname|no address associated with hostname|network is unreachable|network unreachable|failed to lookup address|unknownhostexception|no such host|name resolution|\b(?:ENOTFOUND|EAI_AGAIN|EAI_NONAME|ENETUNREACH|getaddrinfo)\b/i;
 const READ_ONLY_WORDS = /read-only file ?system|\bEROFS\b/i;
+const REFUSED_BEFORE = /[\s:]['"‘`]?([^\s:'"‘’`]+)['"’`]?: +read-only file ?system/i;
+const REFUSED_BEHIND = /(?:read-only file ?system|\bEROFS\b)[^'"]{0,80}['"]([^'"]{1,400})['"]/i;
 const NO_SPACE_WORDS = /no space left on device|\bENOSPC\b/i;
 const OPEN_FILES_WORDS = /too many open files|\b(?:EMFILE|ENFILE)\b/i;
 
@@ -108,8 +110,14 @@ function readOnlyWrites(facts: DenialFacts, lines: readonly string[]): Denial[] 
   return lines
     .filter(line => READ_ONLY_WORDS.test(line))
     .slice(0, MOST_LINES)
-    .flatMap(line => pathsIn(line, facts.cwd))
+    .flatMap(line => refusedIn(line, facts.cwd))
     .flatMap(path => readOnlyRule(facts, path));
+}
+
+// What stands right before the kernel’s words, or in quotes behind them, is what was to be written, slash or not.
+function refusedIn(line: string, cwd: string): string[] {
+  const subject = REFUSED_BEHIND.exec(line)?.[1] ?? REFUSED_BEFORE.exec(line)?.[1];
+  return subject === undefined ? pathsIn(line, cwd) : [posix.resolve(cwd, subject)];
 }
 
 function readOnlyRule({ spec, policy }: DenialFacts, path: string): Denial[] {

@@ -5,7 +5,10 @@ import type { Belonging, CleanupOptions, CleanupReport, SandboxCounts, SandboxIn
 import { AcodeError } from './contract/errors.ts';
 import { unavailableReason } from './contract/unavailable.ts';
 import { capabilityMatrix, inTime } from './capabilities.ts';
+import type { EffectivePolicy } from './contract/policy.ts';
 import type { Host } from './host.ts';
+import { chooseLevel } from './level.ts';
+import type { Chosen } from './level.ts';
 import { NO_LAYERS } from './policy/layers.ts';
 import { resolvePolicy } from './policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
@@ -23,39 +26,38 @@ const STATUS_MS = 1500;
 /** The state of the host; an engine that cannot be had is a status and not an error. */
 export async function statusOf(host: Host, signal: AbortSignal): Promise<Status> {
   const workspace = await workspaceOf(host);
-  const { image, problem } = await defaultImage(host, workspace);
-  const [levels, state] = await Promise.all([capabilityMatrix(host, STATUS_MS), engineState(host, problem, signal)]);
-  return { defaultImage: image, workspace, levels, ...state };
-}
-
-type EngineState = Omit<Status, 'defaultImage' | 'workspace' | 'levels'>;
-
-async function engineState(host: Host, problem: Error | undefined, signal: AbortSignal): Promise<EngineState> {
-  try {
-    if (problem) throw problem;
-    return await inTime(host, askEngine(host, signal), STATUS_MS);
-  } catch (error) {
-    if (!(error instanceof AcodeError)) throw error;
-    return {
-      available: false,
-      unavailableReason: unavailableReason(error),
-      hint: error.hint,
-      sandboxes: countsOf([]),
-      level: null,
-    };
-  }
-}
-
-async function askEngine(host: Host, signal: AbortSignal): Promise<EngineState> {
-  const backend = await host.engine();
-  const [engine, capability, sandboxes] = await Promise.all([
-    backend.engine(signal),
-    host.capability(),
-    surveySandboxes(host, signal),
+  const { policy, problem } = await defaultPolicy(host, workspace);
+  const [levels, engine, level] = await Promise.all([
+    capabilityMatrix(host, STATUS_MS),
+    known(inTime(host, engineState(host, signal), STATUS_MS)),
+    problem ?? known(inTime(host, chooseLevel(host, policy), STATUS_MS)),
   ]);
-  const { available, level, reason = 'unknown' } = capability;
-  const found = { engine, sandboxes: countsOf(sandboxes) };
-  return available ? { ...found, available, level } : { ...found, available, level: null, unavailableReason: reason };
+  const state = engine instanceof AcodeError ? { sandboxes: countsOf([]) } : engine;
+  return { defaultImage: policy.image.value, workspace, levels, ...state, ...availability(level) };
+}
+
+// What becomes of a command for which nothing more is said than the files say.
+function availability(
+  chosen: Pick<Chosen, 'level'> | AcodeError,
+): Pick<Status, 'available' | 'level' | 'unavailableReason' | 'hint'> {
+  if (!(chosen instanceof AcodeError)) return { available: true, level: chosen.level };
+  return { available: false, level: null, unavailableReason: unavailableReason(chosen), hint: chosen.hint };
+}
+
+async function engineState(host: Host, signal: AbortSignal): Promise<Pick<Status, 'engine' | 'sandboxes'>> {
+  const backend = await host.engine();
+  const [engine, sandboxes] = await Promise.all([backend.engine(signal), surveySandboxes(host, signal)]);
+  return { engine, sandboxes: countsOf(sandboxes) };
+}
+
+// An error with a code is an answer too.
+async function known<Value>(answer: Promise<Value>): Promise<Value | AcodeError> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof AcodeError) return error;
+    throw error;
+  }
 }
 
 /**
@@ -157,14 +159,13 @@ function countsOf(judged: readonly Judged[]): SandboxCounts {
 }
 
 // A repository whose configuration is refused has no runs, and the reason is what a reader needs to know.
-async function defaultImage(host: Host, workspace: string): Promise<{ image: string; problem?: Error }> {
+async function defaultPolicy(
+  host: Host,
+  workspace: string,
+): Promise<{ policy: EffectivePolicy; problem?: AcodeError }> {
   const about = { caller: { uid: 1, gid: 1 }, cpus: 1, languages: recogniseLanguages(await real(workspace)) };
-  try {
-    return { image: resolvePolicy({}, await layersFor(host, workspace), about).image.value };
-  } catch (error) {
-    if (!(error instanceof AcodeError)) throw error;
-    return { image: resolvePolicy({}, NO_LAYERS, about).image.value, problem: error };
-  }
+  const policy = await known(layersFor(host, workspace).then(layers => resolvePolicy({}, layers, about)));
+  return policy instanceof AcodeError ? { policy: resolvePolicy({}, NO_LAYERS, about), problem: policy } : { policy };
 }
 
 function real(path: string): Promise<string> {

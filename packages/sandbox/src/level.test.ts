@@ -99,7 +99,15 @@ describe('without an engine', () => {
     expect(error.code).toBe('ACODE-SBX-008');
     expect(error.message).toContain('fail-closed');
     expect(error.message).toMatch(/required: docker \(risk \w+, /);
-    expect(error.message).toContain(`available: ${around.bubblewrap === false ? 'none' : 'bubblewrap'}`);
+    expect(error.message).toContain(
+      `available: ${around.bubblewrap === false ? 'nothing that isolates' : 'bubblewrap'}`,
+    );
+  });
+
+  it('says why nothing stands in although the user’s own file allows it', async () => {
+    const { hint } = await refusal({ engineFails: refusing, config: { fallback: 'warn' } });
+    expect(hint).toContain('sandbox.fallback does not count here');
+    expect((await refusal({ engineFails: refusing })).hint).not.toContain('sandbox.fallback');
   });
 
   it('bubblewrap stands in where the user’s own file says so, and that is noted', async () => {

@@ -22,6 +22,7 @@ export interface Chosen {
 }
 
 const PATIENCE_MS = 1000;
+const NO_BOUNDARY = 'nothing that isolates';
 
 type Asked = Pick<EffectivePolicy, 'level' | 'runtime' | 'required' | 'fallback' | 'risk' | 'riskReasons' | 'mode'>;
 
@@ -84,10 +85,8 @@ async function locally(host: Host, level: Level, policy: Asked, notes: readonly 
 }
 
 function tooWeak(asked: Level, policy: Asked): AcodeError {
-  const { required, risk, riskReasons } = policy;
-  const why = riskReasons.length > 0 ? `; ${riskReasons.join('; ')}` : '';
   return new AcodeError('ACODE-SBX-012', {
-    required: `${required.value} (risk ${risk.value}, ${setBy(required)}${why})`,
+    required: needOf(policy),
     available: `${asked}, as ${setBy(policy.level)} says, is`,
     remedy: weakerRemedy(policy),
   });
@@ -95,23 +94,32 @@ function tooWeak(asked: Level, policy: Asked): AcodeError {
 
 function weakerRemedy({ risk }: Asked): string {
   return risk.value === 'critical'
-    ? 'Critical commands always need docker or stronger: leave the level out.'
+    ? 'Critical commands always need docker or stronger: leave the level out, or name one that is (--level docker).'
     : `Leave the level out, or allow less for such commands in your own configuration file with sandbox.require_for; docs/levels.md says what that gives up.`;
 }
 
 // An engine that is missing is said together with what was needed, so that nobody looks for a level that would not do.
-async function withNeed(host: Host, { required, risk }: Asked, error: unknown): Promise<unknown> {
+async function withNeed(host: Host, policy: Asked, error: unknown): Promise<unknown> {
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-008'))) return error;
-  const available = await availableHere(host);
-  return new AcodeError(
-    'ACODE-SBX-008',
-    { ...error.context, required: `${required.value} (risk ${risk.value}, ${setBy(required)})`, available },
-    { cause: error.cause },
-  );
+  const { fallback } = policy;
+  const context = { ...error.context, required: needOf(policy), available: await availableHere(host) };
+  // What the user allowed to stand in does not, so the reason is news.
+  const isMissed = fallback.value === 'warn' && error.context.absent !== true;
+  const remedy = isMissed ? { remedy: `${error.hint} ${NO_STAND_IN}` } : {};
+  return new AcodeError('ACODE-SBX-008', { ...context, ...remedy }, { cause: error.cause });
 }
 
-// Of the levels without an engine only one is a boundary, and so an answer to what there is.
+const NO_STAND_IN =
+  'sandbox.fallback does not count here: it is for hosts without an engine, and one is named (DOCKER_HOST, a docker context, your configuration) or is there and does not answer.';
+
+function needOf({ required, risk, riskReasons }: Asked): string {
+  const why = riskReasons.length > 0 ? `; ${riskReasons.join('; ')}` : '';
+  return `${required.value} (risk ${risk.value}, ${setBy(required)}${why})`;
+}
+
+// Of the levels without an engine only one is a boundary, and so an answer to what there is. Not the word `none`, which is
+// the name of a level.
 async function availableHere(host: Host): Promise<string> {
   const found = await host.localCapabilities();
-  return found.some(({ level, available }) => level === 'bubblewrap' && available) ? 'bubblewrap' : 'none';
+  return found.some(({ level, available }) => level === 'bubblewrap' && available) ? 'bubblewrap' : NO_BOUNDARY;
 }

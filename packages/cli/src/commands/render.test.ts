@@ -73,6 +73,12 @@ describe('status', () => {
       expect(text).toContain(part);
   });
 
+  it('never calls a level a sandbox that is none', () => {
+    expect(renderStatus({ ...status, level: 'none' }, look)).toMatch(/^No Sandbox: .* level none/);
+    expect(renderStatus({ ...status, level: 'ulimit' }, look)).toMatch(/^No Sandbox: .* level ulimit/);
+    expect(renderStatus({ ...status, level: 'bubblewrap' }, look)).toMatch(/^Sandbox Available: bubblewrap\n/);
+  });
+
   it('begins with the reason why not, and ends with the hint', () => {
     const { engine: _, ...without } = status;
     const text = renderStatus(

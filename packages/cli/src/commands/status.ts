@@ -24,9 +24,9 @@ async function showStatus(call: Call): Promise<number> {
 /** The status for a person. */
 export function renderStatus(status: Status, look: Look): string {
   const { engine, sandboxes } = status;
-  const { bold, cyan, dim, green, red } = look.colours;
+  const { bold, cyan, dim, red } = look.colours;
   const headline = status.available
-    ? green(bold(`Sandbox Available: Docker version ${engine?.version ?? 'unknown'}`))
+    ? headlineOf(status, look)
     : red(bold(`Sandbox Unavailable: ${oneLine(status.unavailableReason ?? 'unknown')}`));
   const about = fields(
     [
@@ -41,6 +41,14 @@ export function renderStatus(status: Status, look: Look): string {
   const levels = `${bold('Levels, strongest first')}\n${fields(status.levels.map(levelField), look)}`;
   const hint = status.hint === undefined ? '' : `${dim('╰▶')} ${cyan('hint:')} ${oneLine(status.hint)}\n`;
   return `${headline}\n${about}${levels}${hint}`;
+}
+
+// Two of the levels are for commands that need no sandbox, which must not look as if they had one.
+function headlineOf({ level, engine }: Status, { colours: { bold, green, yellow } }: Look): string {
+  if (level === 'none' || level === 'ulimit')
+    return yellow(bold(`No Sandbox: your configuration runs commands at level ${level}, on this host as they are`));
+  const what = level === 'bubblewrap' ? 'bubblewrap' : `Docker version ${engine?.version ?? 'unknown'}`;
+  return green(bold(`Sandbox Available: ${what}`));
 }
 
 function levelField({ level, state, by, reason }: LevelStatus): readonly [string, string] {

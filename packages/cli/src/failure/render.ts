@@ -30,7 +30,8 @@ function details(report: FailureReport, verbose: boolean): (readonly [name: stri
   ];
 }
 
+// Yes and no are for programs: message and hint say what follows from them.
 function plain(value: unknown): string | null {
   if (typeof value === 'string') return value;
-  return typeof value === 'number' || typeof value === 'boolean' ? String(value) : null;
+  return typeof value === 'number' ? String(value) : null;
 }

@@ -5,6 +5,7 @@ import * as fs from 'node:fs';
 import { constants } from 'node:fs';
 import { join } from 'node:path';
 import type { AuditHead, AuditKind } from '../contract/audit.ts';
+import { AcodeError } from '../contract/errors.ts';
 import { codeOf } from './failure.ts';
 import { LONGEST_LINE, headOf } from './record.ts';
 
@@ -92,7 +93,7 @@ export class LogFile {
       const last = headOf(line);
       if (last !== null) return { last, end, size };
       // Without the lock, a torn line may be cut off and written over while it is read: what is broken stays broken.
-      if (attempt === ATTEMPTS) throw new Error('its last record is damaged; `acode audit verify` says more');
+      if (attempt === ATTEMPTS) throw damaged(this.path);
     }
   }
 
@@ -172,4 +173,13 @@ function syncDirectory(directory: string): void {
   } finally {
     fs.closeSync(descriptor);
   }
+}
+
+function damaged(file: string): AcodeError {
+  return new AcodeError('ACODE-AUD-001', {
+    file,
+    reason: 'its last record is damaged',
+    remedy:
+      'Nothing is written behind what is broken. `acode audit verify` says more; keep the directory for whoever looks into it, and move it away to begin a new log.',
+  });
 }

@@ -53,6 +53,15 @@ function chosenFor({ chosen }: { readonly chosen?: string }): string {
   return chosen === undefined ? '' : ` (because ${chosen})`;
 }
 
+// How far a log can still be trusted that is not what it was.
+function standing(fault: string): string {
+  if (fault === 'truncated' || fault === 'rewritten')
+    return 'This is not the log whose head you kept: nothing up to that head is proven, whatever the records say.';
+  if (fault === 'incomplete')
+    return 'A writer that was killed, or a power cut, leaves half a line, and the next record takes its place; everything before it still stands.';
+  return 'Everything before that record still stands.';
+}
+
 const ROWS = {
   'ACODE-SBX-001': entry<{ name: string; reason: string; remedy?: string }>({
     title: 'sandbox could not be created',
@@ -381,8 +390,8 @@ const ROWS = {
   'ACODE-AUD-002': entry<{ file: string; line: number; seq: number; fault: string; detail: string }>({
     title: 'audit log changed',
     message: c => `The audit log was changed: record ${c.seq} (${c.file}:${c.line}) is ${c.fault}: ${c.detail}.`,
-    hint: () =>
-      'Everything before that record still stands. Keep the directory as it is for whoever looks into it, and move it away to begin a new log.',
+    hint: c =>
+      `${standing(c.fault)} Keep the directory as it is for whoever looks into it, and move it away to begin a new log.`,
     exit: 125,
     example: {
       file: '~/.local/state/acode/audit/000000000001.jsonl',

@@ -69,6 +69,7 @@ export interface LevelStatus {
 
 /** What `Acode.status` reports. */
 export interface Status {
+  /** Whether a command that asks for nothing special would run. */
   readonly available: boolean;
   /** Why not, where `available` is false. */
   readonly unavailableReason?: string;
@@ -89,6 +90,7 @@ export interface Status {
     readonly securityOptions: readonly string[];
   };
   readonly sandboxes: SandboxCounts;
+  /** The level at which it would run, by every layer of configuration; null where it would not. */
   readonly level: Level | null;
   /** Every level, strongest first. */
   readonly levels: readonly LevelStatus[];

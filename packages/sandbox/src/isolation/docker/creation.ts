@@ -205,10 +205,13 @@ function withFreshNonce(spec: SandboxSpec): SandboxSpec {
 function creationFailure(spec: SandboxSpec, error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted || !(error instanceof EngineError)) return engineFailure(error, signal);
   const { name } = spec.identity;
-  const reason = error.status === 409 ? 'a sandbox of the same session and task has that name' : reasonOf(error);
-  const cause =
-    error.status === 409
-      ? new AcodeError('ACODE-CTN-005', { name }, { cause: error })
-      : new AcodeError('ACODE-CTN-001', { name, reason }, { cause: error });
+  if (error.status === 409) {
+    const reason = 'a sandbox of the same session and task has that name';
+    const remedy = 'Let that run end, or give this one another --task or --session (taskId, sessionId).';
+    const cause = new AcodeError('ACODE-CTN-005', { name }, { cause: error });
+    return new AcodeError('ACODE-SBX-001', { name, reason, remedy }, { cause });
+  }
+  const reason = reasonOf(error);
+  const cause = new AcodeError('ACODE-CTN-001', { name, reason }, { cause: error });
   return new AcodeError('ACODE-SBX-001', { name, reason }, { cause });
 }
