@@ -403,7 +403,7 @@ export const PROTECTIONS = [
       'the user of a sandbox is not looked at',
       [
         `${SRC}/lifecycle/orphans.ts`,
-        "if (labels['acode.uid'] !== String(asking.uid)) return left('another user');",
+        "if (found.labels['acode.uid'] !== String(uid)) return 'another user';",
         '',
       ],
       [[POLICY, 'F16 ']],
