@@ -5,7 +5,7 @@ const alias = { '@acode/sandbox': new URL('packages/sandbox/src/index.ts', impor
 
 // These measure time or memory, or break things on purpose: nothing else may run beside them.
 const ALONE = [
-  'tests/{audit,engine-client,engine-trouble,exits,faults,images,ownership}/**/*.test.ts',
+  'tests/{audit,caches,engine-client,engine-trouble,exits,faults,images,ownership}/**/*.test.ts',
   'tests/{attacks/resources,cli/streams,cli/engine-faults,project-image/unchanged}.test.ts',
 ];
 

@@ -18,6 +18,7 @@ const PENDING = [
   'long-lived sandboxes',
   'disk limits',
   'workspace path',
+  'forks of the workspace',
 ];
 
 /** @typedef {{ line: number, ids: readonly string[], requirement: string, shownBy: readonly string[] }} Row */

@@ -401,11 +401,7 @@ export const PROTECTIONS = [
   {
     ...one(
       'the user of a sandbox is not looked at',
-      [
-        `${SRC}/lifecycle/orphans.ts`,
-        "if (found.labels['acode.uid'] !== String(uid)) return 'another user';",
-        '',
-      ],
+      [`${SRC}/lifecycle/orphans.ts`, "if (found.labels['acode.uid'] !== String(uid)) return 'another user';", ''],
       [[POLICY, 'F16 ']],
     ),
     command: true,
@@ -496,7 +492,7 @@ export const PROTECTIONS = [
   ),
   one(
     'the sweep does not judge again what it looks at again',
-    [`${SRC}/sweep.ts`, "      if (!may(now)) return 'spared';\n", ''],
+    [`${SRC}/sweep.ts`, "      if (!(await may(now))) return 'spared';\n", ''],
     [['ownership/second-look.test.ts', 'stays where its owner']],
   ),
   one(
@@ -653,7 +649,16 @@ export const PROTECTIONS = [
   ),
   one(
     'two runs fill a cache at the same time',
-    [`${DOCKER}/caches.ts`, "if (held.Labels?.['acode.nonce'] === own) return;", 'if (held.Name !== own) return;'],
+    [`${DOCKER}/sandbox-volumes.ts`, 'if (made.Labels?.[MARK] !== nonce) return null;', ''],
     [[CACHES, 'one run at a time']],
+  ),
+  one(
+    'a cache is read while it is filled',
+    [
+      `${DOCKER}/caches.ts`,
+      'while (await this.#isFilled(cache, signal)) {',
+      'while (cache.fill && (await this.#isFilled(cache, signal))) {',
+    ],
+    [['caches/failures.test.ts', 'planned before the fill began']],
   ),
 ];

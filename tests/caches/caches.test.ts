@@ -55,6 +55,7 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version', engine
     const filled = await fill(`set -e; id -u; echo "$npm_config_cache"; ${PACK_AND_ADD}`);
     expect(filled).toMatchObject({ exitCode: 0, stdout: `${UID}\n/cache/npm/data\n` });
     await expect.poll(() => volumesOf(engine), { timeout: 10_000 }).toEqual([volume]);
+    expect((await host.acode.status()).cacheVolumes).toContain(volume);
     writeProject(host.workspace, 'project');
     const { exitCode, stdout, stderr } = await with_(`${NPM_CI} && ls node_modules`, 'project');
     expect({ exitCode, stderr }).toMatchObject({ exitCode: 0 });

@@ -22,6 +22,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, ten pulls of one image'
   }, 120_000);
 
   afterEach(async () => {
+    await registry.set({ rate: 0 });
     await registry.clear();
     await registry.forget();
   });
@@ -72,19 +73,38 @@ describe.skipIf(withoutEngines).each(engines)('on $name, ten pulls of one image'
     );
   }, 180_000);
 
-  it('whose first process is killed are taken over by another', async () => {
+  it('whose first process is killed are taken over by another, which had waited for it', async () => {
     const pushed = await registry.push('at/once', '3', [3 * MB]);
-    await registry.set({ rate: 0.5 * MB });
+    await registry.set({ rate: 0.3 * MB });
     await using bench = await Bench.at(engine);
     await bench.configure({ security: { trusted_images: [`${registry.address}/*`] } });
-    const argv = ['--json', 'sandbox', 'pull', pushed.reference];
-    const first = bench.start(argv, { env: { DOCKER_CONFIG: config } });
-    await expect.poll(async () => (await registry.seen()).requests.length, { timeout: 30_000 }).toBeGreaterThan(0);
-    const second = bench.start(argv, { env: { DOCKER_CONFIG: config } });
+    const env = { DOCKER_CONFIG: config, XDG_RUNTIME_DIR: process.env['XDG_RUNTIME_DIR'] ?? '' };
+    const first = bench.start(['--json', 'sandbox', 'pull', pushed.reference], { env });
+    const asked = async () => (await registry.seen()).requests.filter(({ method }) => method === 'GET');
+    const blob = pushed.fresh[0] ?? '';
+    await expect
+      .poll(async () => (await asked()).some(({ url }) => url.endsWith(blob)), { timeout: 30_000 })
+      .toBe(true);
+    // Of this process, and with the other’s runtime directory: where turns are kept.
+    await using second = await PullBench.open(registry);
+    const pulling = second.acode.images.pull(pushed.reference);
+    const waits = () => second.lines.some(({ message }) => message.includes('is waited for'));
+    await expect.poll(waits, { timeout: 5000 }).toBe(true);
+    await expect(registry.downloads([blob])).resolves.toEqual([1]);
+    expect(second.events).toEqual([]);
+    expect({ exit: first.child.exitCode, signal: first.child.signalCode }).toEqual({ exit: null, signal: null });
     first.child.kill('SIGKILL');
+    const killed = performance.now();
+    const { status, stdout } = await first.ended;
+    expect({ status, stdout: stdout.toString() }).toEqual({ status: null, stdout: '' });
+    await expect
+      .poll(() => second.events.some(({ type }) => type === 'ImagePullProgress'), { timeout: 5000 })
+      .toBe(true);
+    process.stdout.write(
+      `FIGURE a pull taken over from a killed process on ${engine.name}: after ${Math.round(performance.now() - killed)} ms\n`,
+    );
     await registry.set({ rate: 0 });
-    await first.ended;
-    const { status } = await second.ended;
-    expect(status).toBe(0);
+    await expect(pulling).resolves.toMatchObject({ digest: pushed.digest });
+    expect((await second.audited()).map(({ event }) => event)).toContain('pulling an image');
   }, 120_000);
 });

@@ -29,6 +29,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a registry with a passw
   afterEach(async () => {
     rmSync(join(directory, 'config.json'), { force: true });
     process.env['PATH'] = path;
+    await registry.set({ echo: false });
     await registry.clear();
     await registry.forget();
   });
@@ -74,6 +75,25 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a registry with a passw
       expect(said).not.toContain(secret);
   });
 
+  it('that repeats what it was told is quoted without the credentials', async () => {
+    configure({ auths: { [registry.address]: { auth: BASIC } } });
+    await registry.set({ echo: true });
+    await using bench = await PullBench.open(registry);
+    const error: unknown = await bench.acode.images.pull(pushed.reference).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({
+      code: 'ACODE-SBX-002',
+      // The control: the words of the registry are in there.
+      message: expect.stringContaining('you said [redacted]') as string,
+      context: { kind: 'unauthorised' },
+    });
+    expect((await registry.seen()).requests.some(({ authorised }) => authorised)).toBe(true);
+    const audited = async () => JSON.stringify(await bench.acode.audit.tail({ count: 100 }));
+    await expect.poll(audited, { timeout: 5000 }).toContain('you said [redacted]');
+    const said = `${everythingOf(error)}${bench.everythingSaid()}${await audited()}`;
+    for (const secret of [PASSWORD, BASIC, BASIC.replace(/=+$/, ''), Buffer.from(PASSWORD).toString('base64')])
+      expect(said).not.toContain(secret);
+  });
+
   it('opens with a credential helper of the user’s, by its absolute path', async () => {
     const bin = join(directory, 'bin');
     mkdirSync(bin, { mode: 0o755, recursive: true });
@@ -100,3 +120,8 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a registry with a passw
     expect((await registry.seen()).requests.some(({ authorised }) => authorised)).toBe(false);
   });
 });
+
+function everythingOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return `${error.stack} ${JSON.stringify(error)} ${error.cause === undefined ? '' : everythingOf(error.cause)}`;
+}

@@ -15,8 +15,8 @@ const CACHE = '/var/lib/acode-engines';
 const PROGRAM = `${CACHE}/packages/root/usr/bin/docker-registry`;
 const MANIFEST = 'application/vnd.docker.distribution.manifest.v2+json';
 
-/** Who may use a registry with a password. */
-export const USER = 'somebody';
+/** Who may use a registry with a password. Not of a length that puts the password at a boundary of base64. */
+export const USER = 'someone';
 /** Their password; nothing of ours may ever write it anywhere. */
 export const PASSWORD = 'correct-horse-battery-staple';
 // bcrypt of it.
@@ -45,6 +45,7 @@ export interface DoorState {
   readonly awayMs?: number;
   readonly hang?: boolean;
   readonly damage?: boolean;
+  readonly echo?: boolean;
 }
 
 /** An image that was put into a registry. */

@@ -22,6 +22,8 @@ const state = {
   hang: false,
   /** Whether a byte of every blob is changed. */
   damage: false,
+  /** Whether whoever logs in is denied, in words that repeat what they logged in with. */
+  echo: false,
 };
 
 /** @type {{ connections: number, requests: { method: string, url: string, range: string | null, authorised: boolean, bytes: number }[] }} */
@@ -80,6 +82,13 @@ function forward(request, response, inFront) {
   };
   if (inFront) seen.requests.push(entry);
   if (inFront && state.hang) return;
+  if (inFront && state.echo && headers.authorization !== undefined && url.includes('/manifests/')) {
+    // Without the word before it, by which everybody knows what it is.
+    const errors = [{ code: 'DENIED', message: `you said ${headers.authorization.replace(/^Basic /, '')}` }];
+    response.writeHead(403, { 'Content-Type': 'application/json' });
+    response.end(JSON.stringify({ errors }));
+    return;
+  }
   const isBlob = inFront && method === 'GET' && url.includes('/blobs/');
   // Without an agent: a connection that is kept may be one that the registry has just closed.
   const to = { host: '127.0.0.1', port: BEHIND, method, path: url, headers, agent: false };

@@ -1,7 +1,7 @@
 // Shows that the scan of an image’s layer finds what must not be there, and says nothing about what may.
 
 import { execFileSync, spawnSync } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -88,4 +88,21 @@ it('the list of packages is SPDX, the same for the same packages, with what is i
     ],
   });
   expect(list()).toBe(list());
+});
+
+describe.each(['base', 'small'])('the Dockerfile of acode-sandbox:%s', name => {
+  const text = readFileSync(fileURLToPath(new URL(`../../images/${name}/Dockerfile`, import.meta.url)), 'utf8');
+
+  it('hardens what it is made of with the script that CI uses', () => {
+    expect(text).toContain('COPY base/harden.sh /harden.sh\nRUN sh /harden.sh /');
+  });
+
+  it('takes a base by its digest and by nothing else', () => {
+    // No tag that could move stands in for a base that was not named.
+    expect(text).toMatch(/^ARG BASE$/m);
+    const check = /^RUN (case "\$BASE" .*)$/m.exec(text)?.[1] ?? 'exit 7';
+    const status = (BASE: string): number | null => spawnSync('sh', ['-c', check], { env: { BASE } }).status;
+    expect(status(`debian:bookworm-slim@sha256:${'a'.repeat(64)}`)).toBe(0);
+    expect(status('debian:bookworm-slim')).toBe(1);
+  });
 });

@@ -14,7 +14,11 @@ const MORE = 'image durationMs timings warm riskyChanges correlationId';
 
 // How each command is called, the schema it answers with, and what is in that for ever: fields may be added, none goes.
 const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: string, fields: string]>> = {
-  'sandbox status': [[], 'acode.status/1', 'schema available engine sandboxes level defaultImage workspace'],
+  'sandbox status': [
+    [],
+    'acode.status/1',
+    'schema available engine sandboxes level defaultImage cacheVolumes workspace',
+  ],
   'sandbox exec': [['--', 'true'], 'acode.run/1', `${RUN} ${MORE}`],
   'sandbox list': [[], 'acode.list/1', 'schema items'],
   'sandbox inspect': [['none'], 'acode.error/1', 'schema code message hint context correlationId'],

@@ -2,12 +2,15 @@
 
 import { join } from 'node:path';
 import type { OpenFurther } from './attack.ts';
+import { buildInTurn } from './build-turn.ts';
+import { remember, removeReplaced } from './built-images.ts';
 import type { Command } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
 import { usesEngine } from './contract/levels.ts';
 import type { PolicyInput } from './contract/policy.ts';
-import type { BuildProjectOptions, ProjectImage, ProjectInstall } from './contract/project-image.ts';
+import type { BuildProjectOptions, ProjectImage } from './contract/project-image.ts';
 import type { Host } from './host.ts';
+import { runInstall } from './installing.ts';
 import type { BuiltImage, EngineBackend } from './isolation/backend.ts';
 import { plan } from './planning.ts';
 import { archiveStream } from './project-image/archive.ts';
@@ -21,6 +24,7 @@ import type { HashStore } from './project-image/contents.ts';
 import { IgnoreRules } from './project-image/ignore.ts';
 import { lockfilesOf } from './project-image/lockfiles.ts';
 import { Stage } from './project-image/stage.ts';
+import type { Unremoved } from './project-image/stage.ts';
 import {
   CHECKSUM_LABEL,
   INPUTS_LABEL,
@@ -29,7 +33,6 @@ import {
   projectReference,
   templateFor,
 } from './project-image/template.ts';
-import { start } from './run.ts';
 import type { Planned } from './running.ts';
 import type { Operation } from './telemetry/operation.ts';
 
@@ -87,29 +90,58 @@ async function build(building: Building, timeoutMs: number, named: (reference: s
   const reference = projectReference(root, host.uid);
   named(reference);
   operation.note({ image: reference, base: id });
-  const project = await projectAt(building, root, planned, base);
-  const before = await engine.builds.find(reference, signal);
-  const changed = changedSince(before?.labels[INPUTS_LABEL], project.checksum);
-  const result = (made: BuiltImage, built: boolean): ProjectImage => ({
+  const on = await engine.images.engineId(signal);
+  const { builds } = engine;
+  const warn = operation.step.bind(operation, 'warn');
+  const notes = { builds, on, index: host.pulls.index, clock: host.telemetry.clock, warn, signal };
+  const look = async (): Promise<Look> => {
+    const project = await projectAt(building, root, planned, base);
+    return { project, before: await builds.find(reference, signal) };
+  };
+  const result = ({ project, before }: Look, made: BuiltImage, built: boolean): ProjectImage => ({
     reference,
     id: made.id,
     checksum: project.checksum.whole,
     built,
-    changed: built ? changed : [],
+    changed: built ? changedSince(before?.labels[INPUTS_LABEL], project.checksum) : [],
     base: { reference: baseReference, id },
     files: project.context.entries.length,
     bytes: project.context.bytes,
     withheld: { count: project.context.withheld.length, paths: project.context.withheld.slice(0, MOST_SHOWN) },
     durationMs: host.telemetry.clock.monotonic() - began,
   });
-  if (before && options.force !== true && isCurrent(before, base, project.checksum)) return result(before, false);
-  await record(building, 'project image is built', { image: reference, base: id, checksum: project.checksum.whole });
-  const made = await make({ building, engine, planned, base, project, reference, timeoutMs });
-  // The one it takes the place of has no name any more; whatever still runs from it keeps it.
-  if (before && before.id !== made.id && before.labels[KIND_LABEL] === KIND)
-    await engine.builds.remove(before.id, signal);
-  await record(building, 'project image was built', { image: reference, imageId: made.id });
-  return result(made, true);
+  const current = async (seen: Look): Promise<ProjectImage | null> => {
+    const { before, project } = seen;
+    if (!before || options.force === true || !isCurrent(before, base, project.checksum)) return null;
+    await remember(notes, reference, before.id);
+    return result(seen, before, false);
+  };
+  const unchanged = await current(await look());
+  if (unchanged) return unchanged;
+  const turn = { turns: host.pulls.turns, engine: on, reference, deadlineMs: timeoutMs, signal };
+  return buildInTurn(turn, async () => {
+    // Looked at again: whoever had the turn before may have made what is wanted.
+    const seen = await look();
+    const others = await current(seen);
+    if (others) return others;
+    const { checksum } = seen.project;
+    await record(building, 'project image is built', { image: reference, base: id, checksum: checksum.whole });
+    const made = await make({ building, engine, planned, base, project: seen.project, reference, timeoutMs });
+    await record(building, 'project image was built', { image: reference, imageId: made.id });
+    await remember(notes, reference, made.id);
+    await removeReplaced(notes, isProject(seen.before) ? seen.before.id : made.id, made.id);
+    return result(seen, made, true);
+  });
+}
+
+/** What there is to build from, and what was built before. */
+interface Look {
+  readonly project: Project;
+  readonly before: BuiltImage | null;
+}
+
+function isProject(image: BuiltImage | null): image is BuiltImage {
+  return image?.labels[KIND_LABEL] === KIND;
 }
 
 function refuseImpossible({ builds: { impossible } }: EngineBackend): void {
@@ -206,8 +238,15 @@ async function make(making: Making): Promise<BuiltImage> {
   const template = templateFor(base.id);
   try {
     if (!install) return await send(making, { template, context: project.context, hashes: project.hashes });
-    await using stage = await Stage.of(project.context, project.hashes, building.signal);
-    await runInstall(making, install, stage.root);
+    const { operation, signal, openFurther } = building;
+    const left = (what: Unremoved): void =>
+      operation.step('warn', 'a copy of a project could not be removed', { ...what });
+    await using stage = await Stage.of(project.context, project.hashes, { host: building.host.identity, left }, signal);
+    const { engine, planned, reference: image } = making;
+    const { clock } = building.host.telemetry;
+    const { onOutput } = building.options;
+    const installing = { install, workspace: stage.root, planned, image, engine, openFurther, clock, onOutput };
+    await runInstall(installing, signal);
     return await send(making, { template, context: await installedAt(building, stage.root), hashes: null });
   } catch (error) {
     // What was remembered of the files may be what is wrong.
@@ -243,51 +282,6 @@ async function send(
 async function installedAt({ options, signal }: Building, root: string): Promise<Context> {
   const { mostBytes = MOST_BYTES, mostFiles = MOST_FILES } = options;
   return readContext(root, { mostBytes, mostFiles, ignore: null, linksOut: true }, signal);
-}
-
-async function runInstall(
-  { building, engine, planned, reference }: Making,
-  install: ProjectInstall,
-  workspace: string,
-): Promise<void> {
-  const { openFurther, options, signal } = building;
-  const onOutput = (chunk: Uint8Array): void => options.onOutput?.(Buffer.from(chunk).toString('utf8'));
-  const policy = policyOf(planned, install);
-  const host = await openFurther({ workspace, socket: engine.socket });
-  try {
-    const request = { policy, signal, onStdout: onOutput, onStderr: onOutput };
-    const { result } = await start(host, install.command, request, false);
-    const { exitCode, timedOut } = await result;
-    if (exitCode === 0) return;
-    const how = timedOut ? 'took longer than its time limit' : `ended with ${exitCode ?? 'no exit status'}`;
-    throw new AcodeError('ACODE-IMG-001', {
-      image: reference,
-      reason: `the install command ${how}`,
-      remedy:
-        'What it printed says more. It runs in a sandbox on a copy of the project, with the network of its policy.',
-    });
-  } finally {
-    await host.close();
-  }
-}
-
-// What was decided for the workspace, in so many words: the copy has no configuration of its own that could tighten it.
-function policyOf({ spec, policy }: Planned, install: ProjectInstall): PolicyInput {
-  return {
-    ...install.policy,
-    image: spec.image.id,
-    level: spec.level,
-    limits: { ...spec.limits },
-    timeoutMs: policy.timeoutMs.value,
-    network: policy.network.value,
-    caches: cachesOf(spec),
-  };
-}
-
-function cachesOf({ caches }: Planned['spec']): PolicyInput['caches'] {
-  const tools = caches.map(({ tool }) => tool);
-  if (tools.length === 0) return false;
-  return caches.some(({ fill }) => fill) ? { fill: tools } : tools;
 }
 
 async function record(

@@ -16,8 +16,9 @@ import { LANGUAGES } from './contract/languages.ts';
 import type { EffectivePolicy, PolicyInput } from './contract/policy.ts';
 import type { Host } from './host.ts';
 import type { ImageStore, StoredImage } from './isolation/backend.ts';
-import { fullName } from './policy/images.ts';
+import { fullName, parseReference } from './policy/images.ts';
 import { chooseImage } from './policy/language-image.ts';
+import { isLocal } from './policy/pull.ts';
 import { resolvePolicy } from './policy/resolve.ts';
 import { obtainImage } from './pulling.ts';
 import type { PulledEntry } from './registry/pulled.ts';
@@ -135,7 +136,7 @@ function order({ tags, digests, id }: ImageInfo): string {
 }
 
 function infoOf(image: StoredImage, entries: readonly PulledEntry[]): ImageInfo {
-  const own = entries.filter(({ id, brought }) => id === image.id && brought);
+  const own = entries.filter(entry => entry.id === image.id && entry.brought && !isMadeHere(entry));
   const latest = (times: readonly number[]): string | null =>
     times.length === 0 ? null : new Date(Math.max(...times)).toISOString();
   return {
@@ -154,7 +155,8 @@ function infoOf(image: StoredImage, entries: readonly PulledEntry[]): ImageInfo 
 /** What is to become of one image that was pulled. */
 type Verdict = { readonly remove: true } | { readonly remove: false; readonly reason: string };
 
-async function prune(
+/** Removes what acode pulled or built, as far as nobody uses it. */
+export async function prune(
   host: Host,
   { dryRun = false, olderThanDays = DEFAULT_DAYS }: ImagePruneOptions,
   operation: Operation,
@@ -185,6 +187,12 @@ function assertDays(days: number): void {
   throw new AcodeError('ACODE-SBX-017', { field: 'olderThanDays', reason });
 }
 
+// A project image, which no registry has.
+function isMadeHere({ reference }: PulledEntry): boolean {
+  const parsed = parseReference(reference);
+  return parsed !== null && isLocal(parsed);
+}
+
 type Kept = PrunedImage & { readonly reason: string };
 
 function aboutOf({ reference, id, lastUsedAt }: PulledEntry, { sizeBytes }: StoredImage): PrunedImage {
@@ -192,7 +200,8 @@ function aboutOf({ reference, id, lastUsedAt }: PulledEntry, { sizeBytes }: Stor
 }
 
 function judge({ reference, lastUsedAt }: PulledEntry, image: StoredImage, before: number): Verdict {
-  const names = [...image.tags, ...image.digests].map(fullName);
+  // A project image that another took the place of has its id alone.
+  const names = [...(image.tags.length === 0 ? [image.id] : []), ...[...image.tags, ...image.digests].map(fullName)];
   if (!names.includes(reference)) return { remove: false, reason: 'its name means another image now' };
   if (image.containers > 0) return { remove: false, reason: 'a container uses it' };
   return lastUsedAt > before ? { remove: false, reason: 'it was used not long ago' } : { remove: true };

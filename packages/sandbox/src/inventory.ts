@@ -1,7 +1,7 @@
 // What exists on this host: its status, and the removal of what was left behind.
 
 import { realpath } from 'node:fs/promises';
-import type { Belonging, CleanupOptions, CleanupReport, SandboxCounts, SandboxInfo, Status } from './contract/host.ts';
+import type { Belonging, CleanupOptions, CleanupReport, SandboxCounts, Status } from './contract/host.ts';
 import { AcodeError } from './contract/errors.ts';
 import { unavailableReason } from './contract/unavailable.ts';
 import { capabilityMatrix, inTime } from './capabilities.ts';
@@ -14,8 +14,8 @@ import { resolvePolicy } from './policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { recogniseLanguages } from './workspace/languages.ts';
 import { fewAtOnce, removeBelonging, removeSandbox, survey, surveySandboxes } from './sweep.ts';
-import type { Judged, Removal, Sweeping } from './sweep.ts';
-import { LAYER } from './lifecycle/labels.ts';
+import type { Judged, Removal } from './sweep.ts';
+import { CACHE, FILLING, LAYER } from './lifecycle/labels.ts';
 import { isForeign, isWantedElsewhere, mayGo, mayLive } from './lifecycle/orphans.ts';
 import type { Wanted } from './lifecycle/orphans.ts';
 import type { Operation } from './telemetry/operation.ts';
@@ -32,7 +32,7 @@ export async function statusOf(host: Host, signal: AbortSignal): Promise<Status>
     known(inTime(host, engineState(host, signal), STATUS_MS)),
     problem ?? known(inTime(host, chooseLevel(host, policy), STATUS_MS)),
   ]);
-  const state = engine instanceof AcodeError ? { sandboxes: countsOf([]) } : engine;
+  const state = engine instanceof AcodeError ? { sandboxes: countsOf([]), cacheVolumes: [] } : engine;
   return { defaultImage: policy.image.value, workspace, levels, ...state, ...availability(level) };
 }
 
@@ -44,10 +44,26 @@ function availability(
   return { available: false, level: null, unavailableReason: unavailableReason(chosen), hint: chosen.hint };
 }
 
-async function engineState(host: Host, signal: AbortSignal): Promise<Pick<Status, 'engine' | 'sandboxes'>> {
+async function engineState(
+  host: Host,
+  signal: AbortSignal,
+): Promise<Pick<Status, 'engine' | 'sandboxes' | 'cacheVolumes'>> {
   const backend = await host.engine();
-  const [engine, sandboxes] = await Promise.all([backend.engine(signal), surveySandboxes(host, signal)]);
-  return { engine, sandboxes: countsOf(sandboxes) };
+  const [engine, sandboxes, belongings] = await Promise.all([
+    backend.engine(signal),
+    surveySandboxes(host, signal),
+    backend.belongings(signal),
+  ]);
+  return { engine, sandboxes: countsOf(sandboxes), cacheVolumes: cacheVolumesOf(belongings, host.uid) };
+}
+
+/** The caches among what there is, of one user. */
+export function cacheVolumesOf(belongings: readonly Belonging[], uid: number): string[] {
+  return belongings
+    .filter(({ kind, labels }) => kind === 'volume' && labels[CACHE] !== undefined)
+    .filter(({ labels }) => labels['acode.uid'] === String(uid))
+    .map(({ name }) => name)
+    .sort();
 }
 
 // An error with a code is an answer too.
@@ -71,35 +87,43 @@ export async function cleanup(
   signal: AbortSignal,
 ): Promise<CleanupReport> {
   const found = await survey(host, signal);
-  const sandboxes: Sweeping<SandboxInfo> = {
-    may: ({ thing, verdict }) => mayGo(verdict, thing.state, options),
-    operation,
-    signal,
-  };
-  const inUse = cachesInUse(found.belongings);
-  const belongings: Sweeping<Belonging> = {
-    may: one => !inUse.has(one.thing.name) && belongingMayGo(one, options),
-    operation,
-    signal,
-  };
+  const mayBelonging = (one: Judged<Belonging>): boolean => belongingMayGo(one, options);
+  const maySandbox = ({ thing, verdict }: Judged): boolean => mayGo(verdict, thing.state, options);
   const remove = options.dryRun ? async (): Promise<Removal> => 'removed' : null;
   // Containers go first: the engine keeps what one of them still uses.
   const { removed, failed, kept } = await cleaned(
     found.sandboxes,
-    sandboxes.may,
-    remove ?? (one => removeSandbox(host, one, sandboxes)),
+    maySandbox,
+    remove ?? (one => removeSandbox(host, one, { may: maySandbox, operation, signal })),
   );
   const others = await cleaned(
-    found.belongings,
-    belongings.may,
-    remove ?? (one => removeBelonging(host, one, belongings)),
+    found.belongings.filter(one => !isCache(one)),
+    mayBelonging,
+    remove ?? (one => removeBelonging(host, one, { may: mayBelonging, operation, signal })),
+  );
+  // Last: what goes now does not keep a cache.
+  const inUse = cachesInUse(found.belongings.filter(one => !mayBelonging(one)).map(({ thing }) => thing));
+  const mayCache = async (one: Judged<Belonging>): Promise<boolean> =>
+    mayBelonging(one) && !(await usedNow(host, signal)).has(one.thing.name);
+  const caches = await cleaned(
+    found.belongings.filter(isCache),
+    one => mayBelonging(one) && !inUse.has(one.thing.name),
+    remove ?? (one => removeBelonging(host, one, { may: mayCache, operation, signal })),
   );
   return {
     removed,
     failed: failed.map(({ thing, reason }) => ({ sandbox: thing, reason })),
     kept,
-    belongings: { ...others, failed: others.failed.map(({ thing, reason }) => ({ belonging: thing, reason })) },
+    belongings: belongingsReport(others, caches),
     dryRun: options.dryRun === true,
+  };
+}
+
+function belongingsReport(...parts: readonly Cleaned<Belonging>[]): CleanupReport['belongings'] {
+  return {
+    removed: parts.flatMap(({ removed }) => removed),
+    failed: parts.flatMap(({ failed }) => failed.map(({ thing, reason }) => ({ belonging: thing, reason }))),
+    kept: parts.flatMap(({ kept }) => kept),
   };
 }
 
@@ -137,10 +161,22 @@ function belongingMayGo(
   return thing.kind === 'volume' ? options.volumes === true : options.force === true;
 }
 
-// An engine does not know that a layer needs the volume it lies over, and would remove that under a sandbox.
-function cachesInUse(belongings: readonly Judged<Belonging>[]): ReadonlySet<string> {
-  const living = belongings.filter(({ verdict }) => !verdict.remove);
-  return new Set(living.flatMap(({ thing: { labels } }) => labels[LAYER] ?? []));
+function isCache({ thing: { kind, labels } }: Judged<Belonging>): boolean {
+  return kind === 'volume' && labels[CACHE] !== undefined;
+}
+
+/**
+ * The caches that something is made of, or that are being filled. An engine does not know that a layer needs the volume it
+ * lies over, and would remove that under a sandbox.
+ */
+export function cachesInUse(belongings: readonly Pick<Belonging, 'labels'>[]): ReadonlySet<string> {
+  return new Set(belongings.flatMap(({ labels }) => [labels[LAYER] ?? [], labels[FILLING] ?? []].flat()));
+}
+
+// Asked again before each: sandboxes begin while others are removed. Whatever is still there counts, even of the dead: what
+// could not be removed may be mounted.
+async function usedNow(host: Host, signal: AbortSignal): Promise<ReadonlySet<string>> {
+  return cachesInUse(await (await host.engine()).belongings(signal));
 }
 
 function countsOf(judged: readonly Judged[]): SandboxCounts {

@@ -7,21 +7,33 @@ import type { ImageFacts } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import type { ImageStore } from './isolation/backend.ts';
 import { fullName, parseReference } from './policy/images.ts';
-import type { PullOutcome, Wanted } from './pulling.ts';
+import type { PullOutcome, Pulls, Wanted } from './pulling.ts';
 import { loginFor } from './registry/login.ts';
 import type { PulledEntry } from './registry/pulled.ts';
 import { TurnNotHad } from './registry/turn.ts';
 import { workspaceOf } from './repository.ts';
 import { METRICS } from './telemetry/operation.ts';
 
+/** As much of a host as a pull needs. */
+export type PullingHost = Pick<
+  Host,
+  'bus' | 'closing' | 'keep' | 'telemetry' | 'uid' | 'workspace' | 'workspaceNamed'
+> & {
+  readonly audit: Pick<Host['audit'], 'append'>;
+  readonly directories: Pick<Host['directories'], 'home'>;
+  readonly pulls: Omit<Pulls, 'verifySignature'>;
+  readonly session: Pick<Host['session'], 'id'>;
+  readonly settings: Pick<Host['settings'], 'pullTimeoutMs'>;
+};
+
 /** A pull that was decided on. */
 export interface Pull {
-  readonly host: Host;
+  readonly host: PullingHost;
   readonly store: ImageStore;
   readonly reference: string;
   /** Why it may be pulled. */
   readonly reason: string;
-  readonly wanted: Wanted;
+  readonly wanted: Pick<Wanted, 'correlationId' | 'onProgress'>;
 }
 
 interface NamedPull extends Pull {
@@ -29,6 +41,8 @@ interface NamedPull extends Pull {
   readonly full: string;
   readonly engine: string;
   readonly tell: (progress: PullProgress) => void;
+  /** What is left of the one deadline that waiting and pulling have. */
+  readonly leftMs: () => number;
 }
 
 /** What the reference means on the engine once it was pulled. */
@@ -50,9 +64,14 @@ export async function pullShared(pull: Pull, signal: AbortSignal): Promise<PullO
   const { host, store, reference, wanted } = pull;
   const full = fullName(reference) ?? reference;
   const engine = await store.engineId(signal);
-  const me = { signal, onProgress: wanted.onProgress };
+  const onListenerError = (error: unknown): void =>
+    log(pull, 'error', 'a listener to the progress of a pull failed', { reason: String(error) });
+  const me = { signal, onProgress: wanted.onProgress, onListenerError };
   return host.pulls.shared.join(`${engine} ${full}`, me, (until, tell) => {
-    const work = pullInTurn({ ...pull, full, engine, tell }, AbortSignal.any([until, host.closing]));
+    const { clock } = host.telemetry;
+    const deadline = clock.monotonic() + host.settings.pullTimeoutMs;
+    const leftMs = (): number => Math.max(0, deadline - clock.monotonic());
+    const work = pullInTurn({ ...pull, full, engine, tell, leftMs }, AbortSignal.any([until, host.closing]));
     // Closing waits for what is being written down about it.
     host.keep(work);
     return work;
@@ -64,7 +83,10 @@ async function pullInTurn(pull: NamedPull, signal: AbortSignal): Promise<PullOut
   const { host, full, engine, reference } = pull;
   const began = host.telemetry.clock.now();
   let waited = false;
-  const onWait = (): void => void (waited = true);
+  const onWait = (): void => {
+    waited = true;
+    log(pull, 'info', 'another process is pulling the image, and is waited for', { image: reference });
+  };
   const deadlineMs = host.settings.pullTimeoutMs;
   try {
     return await host.pulls.turns.during(`pull:${engine} ${full}`, { deadlineMs, signal, onWait }, async () => {
@@ -106,6 +128,7 @@ async function pullRecorded(pull: NamedPull, signal: AbortSignal): Promise<PullO
         registry,
         login,
         deadlineMs: host.settings.pullTimeoutMs,
+        leftMs: pull.leftMs(),
         onProgress: progress => {
           pull.tell(progress);
           host.bus.emit('ImagePullProgress', wanted.correlationId, new Date(clock.now()), progress);
@@ -196,7 +219,7 @@ function byDigest(full: string, digest: string): string {
   return `${repository}@${digest}`;
 }
 
-async function loginSurroundings(host: Host): Promise<Parameters<typeof loginFor>[1]> {
+async function loginSurroundings(host: PullingHost): Promise<Parameters<typeof loginFor>[1]> {
   const found = await workspaceOf(host);
   const workspace = await realpath(found).catch(() => found);
   const { clock } = host.telemetry;
@@ -214,8 +237,8 @@ async function record(
 }
 
 function log(
-  { host, wanted }: NamedPull,
-  level: 'info' | 'warn',
+  { host, wanted }: Pull,
+  level: 'info' | 'warn' | 'error',
   message: string,
   fields: Readonly<Record<string, unknown>>,
 ): void {

@@ -59,7 +59,7 @@ export async function layersFor(host: Host, root: string): Promise<Layers> {
 }
 
 /** The directory that the caller named, or the project they stand in. */
-export async function workspaceOf(host: Host): Promise<string> {
+export async function workspaceOf(host: Pick<Host, 'workspace' | 'workspaceNamed'>): Promise<string> {
   return host.workspaceNamed ? host.workspace : locateWorkspace(host.workspace);
 }
 

@@ -35,7 +35,7 @@ export type Removal = 'removed' | 'gone' | 'spared' | { readonly failed: string 
 /** What may be removed, and in the course of what. */
 export interface Sweeping<Thing> {
   /** Asked again when the thing was looked at again: between a list and now everything can have changed. */
-  readonly may: (now: Judged<Thing>) => boolean;
+  readonly may: (now: Judged<Thing>) => boolean | Promise<boolean>;
   readonly operation: Operation;
   readonly signal: AbortSignal;
 }
@@ -100,6 +100,7 @@ export async function sweep(host: Host): Promise<void> {
     const others = { may: ({ verdict }: Judged<Belonging>) => verdict.remove, operation, signal };
     outcomes.push(...(await fewAtOnce(left, ({ thing }) => removeBelonging(host, thing, others))));
     await removeDeadSockets(host.directories.runtime);
+    await (await import('./project-image/stage.ts')).removeForgottenStages(signal);
     const existing = new Set(sandboxes.map(({ thing }) => thing.sandboxId));
     await new Leases(host.directories.state).prune(existing, host.telemetry.clock.now());
     const things = [...orphans, ...left].map(({ thing }) => thing);
@@ -182,7 +183,7 @@ async function removeAgainJudged<Thing extends Look>(
       const thing = await inspect(backend, bounded);
       if (!thing) return 'gone';
       const now = await judging(host)(thing);
-      if (!may(now)) return 'spared';
+      if (!(await may(now))) return 'spared';
       const before = clock.monotonic();
       await remove(backend, bounded);
       tell(host, gone, reasonOf(now.verdict), operation, clock.monotonic() - before);

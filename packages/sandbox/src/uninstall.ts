@@ -4,9 +4,12 @@ import { lstat, readdir, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AcodeError } from './contract/errors.ts';
 import type { CleanupReport, OwnDirectory, Remote, UninstallOptions, UninstallReport } from './contract/host.ts';
+import type { ImagePruneReport } from './contract/images.ts';
 import type { Host } from './host.ts';
+import { prune } from './images.ts';
 import { cleanup } from './inventory.ts';
 import { liveOwners } from './lifecycle/ownership.ts';
+import { forgottenStages, removeForgottenStages } from './project-image/stage.ts';
 import { survey } from './sweep.ts';
 import type { Operation } from './telemetry/operation.ts';
 
@@ -30,19 +33,36 @@ export async function uninstallFromEngine(
   const sessions = await liveOwners(host.directories.runtime);
   const spares = purge && !force;
   if (sessions > 0 && spares) throw new AcodeError('ACODE-SBX-022', { sessions });
-  const about = { sessions, directories: await ownDirectories(host), left: [] };
+  const copies = await forgottenStages(host.identity);
+  const about = { sessions, directories: await ownDirectories(host), left: [], copies };
   try {
-    const { engine, elsewhere } = await clearEngine(host, { purge, force }, operation, signal);
-    return { ...about, engine, elsewhere, engineProblem: null, purged: purge && isClean(engine, elsewhere) };
+    const cleared = await clearEngine(host, { purge, force }, operation, signal);
+    // Copies only after that, since a sandbox that still ran would write in them.
+    const purged = await removeCopies(host, purge && isClean(cleared), signal);
+    return { ...about, ...cleared, engineProblem: null, purged };
   } catch (error) {
     // Who has no engine any more still wants the disk clean, but must have said so: sandboxes may be left on it.
     if (signal.aborted || spares) throw error;
-    return { ...about, engine: null, elsewhere: [], engineProblem: reasonOf(error), purged: purge };
+    const purged = await removeCopies(host, purge, signal);
+    return { ...about, engine: null, elsewhere: [], images: null, engineProblem: reasonOf(error), purged };
   }
+}
+
+/** Whether the copies are gone with the rest, where that is asked for. */
+async function removeCopies({ identity }: Host, asked: boolean, signal: AbortSignal): Promise<boolean> {
+  if (!asked) return false;
+  return (await removeForgottenStages(signal, identity)).failed.length === 0;
 }
 
 function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** What was on the engine. */
+interface Cleared {
+  readonly engine: CleanupReport;
+  readonly images: ImagePruneReport;
+  readonly elsewhere: readonly Remote[];
 }
 
 async function clearEngine(
@@ -50,10 +70,12 @@ async function clearEngine(
   { purge, force }: { readonly purge: boolean; readonly force: boolean },
   operation: Operation,
   signal: AbortSignal,
-): Promise<{ engine: CleanupReport; elsewhere: Remote[] }> {
+): Promise<Cleared> {
   const reach = { allSessions: force || !purge, everyHost: purge && force };
   const engine = await cleanup(host, { ...reach, force: true, volumes: true, dryRun: !purge }, operation, signal);
-  return { engine, elsewhere: await ofOtherHosts(host, signal) };
+  // After the containers, which would keep them; and while the note of what was pulled is still there.
+  const images = await prune(host, { dryRun: !purge, olderThanDays: 0 }, operation, signal);
+  return { engine, images, elsewhere: await ofOtherHosts(host, signal) };
 }
 
 /**
@@ -95,8 +117,11 @@ async function ofOtherHosts(host: Host, signal: AbortSignal): Promise<Remote[]> 
   return remote.filter(({ verdict }) => verdict.because === 'another host').map(({ kind, name }) => ({ kind, name }));
 }
 
-function isClean({ failed, kept, belongings }: CleanupReport, elsewhere: readonly Remote[]): boolean {
-  return [failed, kept, belongings.failed, belongings.kept, elsewhere].every(({ length }) => length === 0);
+// An image that is kept is one that others use, or whose name others gave to another: it is no trace any more.
+function isClean({ engine: { failed, kept, belongings }, images, elsewhere }: Cleared): boolean {
+  return [failed, kept, belongings.failed, belongings.kept, images.failed, elsewhere].every(
+    ({ length }) => length === 0,
+  );
 }
 
 async function ownDirectories({ directories }: Host): Promise<OwnDirectory[]> {

@@ -54,6 +54,7 @@ const status: Status = {
     { level: 'bubblewrap', state: 'unavailable', by: 'bwrap', reason: 'bwrap is not installed' },
   ],
   defaultImage: 'ubuntu:22.04',
+  cacheVolumes: ['acode-cache-npm-1001'],
   workspace: '/w',
 };
 
@@ -68,6 +69,7 @@ describe('status', () => {
       'runc (default), runsc',
       'available (runc)',
       'unavailable: bwrap is not installed',
+      'acode-cache-npm-1001',
       '1 running, 4 in total: 1 owned by a session, 2 orphaned (the next run removes them), 1 kept',
     ])
       expect(text).toContain(part);
@@ -146,7 +148,8 @@ describe('uninstall', () => {
   const none = { removed: [], failed: [], kept: [] };
   const engine = { ...none, belongings: none, dryRun: true };
   const directories = [{ what: 'config', path: '/home/u/.config/acode', files: 1, bytes: 2048 }] as const;
-  const found = { engine, engineProblem: null, sessions: 0, directories, left: [], elsewhere: [] };
+  const images = { ...none, removedBytes: 0, dryRun: true };
+  const found = { engine, engineProblem: null, sessions: 0, directories, left: [], elsewhere: [], images, copies: [] };
   const report: UninstallReport = { ...found, purged: false };
 
   it('lists every trace, and how to be rid of it', () => {
@@ -173,6 +176,16 @@ describe('uninstall', () => {
     expect(left).toContain('Removed, except for what acode did not put there:\n  /home/u/.config/acode/notes⏎.txt\n');
     const elsewhere = [{ kind: 'container', name: 'acode-1-run-001' }] as const;
     expect(renderUninstall({ ...report, elsewhere }, true, look)).toMatch(/acode-1-run-001[^]*--purge --force/);
+  });
+
+  it('names images that acode pulled or built, and copies that builds left', () => {
+    const image = { reference: 'acode-sandbox-x:project', id: 'sha256:1', sizeBytes: 2048, lastUsedAt: '' };
+    const kept = [{ ...image, reference: 'docker.io/library/y:1', reason: 'a container uses it' }];
+    const traces = { ...report, directories: [], copies: ['/var/tmp/acode-project-1'] };
+    const text = renderUninstall({ ...traces, images: { ...images, removed: [image], kept } }, false, look);
+    for (const part of ['acode-sandbox-x:project', '2 KiB', 'kept: a container uses it', '/var/tmp/acode-project-1'])
+      expect(text).toContain(part);
+    expect(renderUninstall(traces, false, look)).toContain('Nothing was removed.');
   });
 
   it('says so when there is nothing', () => {

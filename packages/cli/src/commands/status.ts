@@ -34,6 +34,7 @@ export function renderStatus(status: Status, look: Look): string {
       ['Isolation level', status.level ?? 'none'],
       ...(engine ? [['Sandboxes', countsText(sandboxes)] as const] : []),
       ['Default image', status.defaultImage],
+      ...(engine ? [['Caches', oneLine(status.cacheVolumes.join(', ')) || 'none yet'] as const] : []),
       ['Workspace', status.workspace ?? 'none'],
     ],
     look,

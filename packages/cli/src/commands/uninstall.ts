@@ -46,7 +46,7 @@ async function uninstall(call: Call, { purge, force }: UninstallFlags): Promise<
 
 /** Every trace, for a person. */
 export function renderUninstall(report: UninstallReport, purge: boolean, look: Look): string {
-  const rows = [...engineRows(report), ...elsewhereRows(report), ...diskRows(report)];
+  const rows = [...engineRows(report), ...imageRows(report), ...elsewhereRows(report), ...diskRows(report)];
   const listed = rows.length > 0 ? table(['KIND', 'NAME', 'ABOUT'], rows, look) : '';
   const problem = report.engineProblem === null ? '' : `The engine was not asked: ${oneLine(report.engineProblem)}\n`;
   return `${listed}${problem}${closing(report, purge, look)}`;
@@ -63,31 +63,48 @@ function engineRows({ engine }: UninstallReport): string[][] {
   ];
 }
 
+function imageRows({ images }: UninstallReport): string[][] {
+  if (!images) return [];
+  return [
+    ...images.removed.map(({ reference, sizeBytes }) => [
+      'image',
+      reference,
+      images.dryRun ? formatBytes(sizeBytes) : 'removed',
+    ]),
+    ...images.kept.map(({ reference, reason }) => ['image', reference, `kept: ${reason}`]),
+    ...images.failed.map(({ reference, reason }) => ['image', reference, `failed: ${reason}`]),
+  ];
+}
+
 function elsewhereRows({ elsewhere }: UninstallReport): string[][] {
   const called = (kind: string): string => (kind === 'container' ? 'sandbox' : kind);
   return elsewhere.map(({ kind, name }) => [called(kind), name, 'of another host, or from before a restart']);
 }
 
-function diskRows({ directories }: UninstallReport): string[][] {
-  return directories.map(({ what, path, files, bytes }) => [
+function diskRows({ directories, copies }: UninstallReport): string[][] {
+  const own = directories.map(({ what, path, files, bytes }) => [
     'directory',
     path,
     `${ABOUT[what]}: ${files} ${files === 1 ? 'file' : 'files'}, ${formatBytes(bytes)}`,
   ]);
+  return [...own, ...copies.map(path => ['directory', path, 'a copy of a project, left by a build'])];
 }
 
 function closing(report: UninstallReport, purge: boolean, look: Look): string {
-  const { purged, sessions, engine, directories, elsewhere } = report;
+  const { purged, sessions } = report;
   const { bold, cyan, dim } = look.colours;
   const hint = (text: string): string => `${dim('╰▶')} ${cyan('hint:')} ${text}\n`;
   if (purged)
     return `${bold('Removed.')}\n${hint('Where npm installed it, `npm uninstall -g acode` removes the command itself.')}`;
   if (purge) return notPurged(report, bold, hint);
-  const { removed = [], belongings } = engine ?? {};
-  if (removed.length + (belongings?.removed.length ?? 0) + elsewhere.length + directories.length === 0)
-    return 'There is no trace of acode here.\n';
+  if (isTraceless(report)) return 'There is no trace of acode here.\n';
   const live = sessions > 0 ? ` ${sessions} of your sessions still live: it would need --force.` : '';
   return `Nothing was removed.${live}\n${hint('`acode uninstall --purge` removes all of it.')}`;
+}
+
+function isTraceless({ engine, images, elsewhere, directories, copies }: UninstallReport): boolean {
+  const onEngine = [engine?.removed, engine?.belongings.removed, images?.removed, elsewhere];
+  return [...onEngine, directories, copies].every(found => (found?.length ?? 0) === 0);
 }
 
 type Say = (text: string) => string;
@@ -103,8 +120,8 @@ function notPurged(report: UninstallReport, bold: Say, hint: Say): string {
   return `${bold('Not everything could be removed, so the directories were left.')}\n${hint(how)}`;
 }
 
-function wasSpared({ elsewhere, engine }: UninstallReport): boolean {
-  if (!engine) return false;
+function wasSpared({ elsewhere, engine, images }: UninstallReport): boolean {
+  if (!engine || (images?.failed.length ?? 0) > 0) return false;
   const { failed, kept, belongings } = engine;
   return failed.length + belongings.failed.length === 0 && elsewhere.length + kept.length + belongings.kept.length > 0;
 }

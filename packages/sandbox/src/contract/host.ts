@@ -1,6 +1,7 @@
 // What the host says about itself and its sandboxes.
 
 import type { Command } from './command.ts';
+import type { ImagePruneReport } from './images.ts';
 import type { Level } from './levels.ts';
 import type { EffectivePolicy } from './policy.ts';
 import type { SandboxSpec } from './spec.ts';
@@ -95,6 +96,8 @@ export interface Status {
   /** Every level, strongest first. */
   readonly levels: readonly LevelStatus[];
   readonly defaultImage: string;
+  /** This user’s volumes for caches of package managers that there are on the engine. */
+  readonly cacheVolumes: readonly string[];
   readonly workspace: string | null;
 }
 
@@ -162,6 +165,10 @@ export interface UninstallReport {
   readonly left: readonly string[];
   /** What other hosts have on the engine, and may still use: removed only with `force`. */
   readonly elsewhere: readonly Remote[];
+  /** Images that acode pulled or built here; one that a container of others uses is kept. Null without an engine to ask. */
+  readonly images: ImagePruneReport | null;
+  /** Copies of projects that builds left behind because they were killed. */
+  readonly copies: readonly string[];
   /** Whether it was all removed. */
   readonly purged: boolean;
 }

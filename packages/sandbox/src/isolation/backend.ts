@@ -126,6 +126,8 @@ export interface PullRequest {
   readonly login: RegistryLogin | null;
   /** For all tries together. */
   readonly deadlineMs: number;
+  /** What is left of it, where others were waited for before. */
+  readonly leftMs?: number;
   /** The longest silence of the engine. */
   readonly silenceMs?: number;
   readonly onProgress?: (progress: PullProgress) => void;

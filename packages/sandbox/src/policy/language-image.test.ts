@@ -75,6 +75,16 @@ describe('the image of a workspace', () => {
     expect(() => refuseUndecided(image, found)).not.toThrow();
   });
 
+  it.each([
+    ['dotnet', 'mcr.microsoft.com/dotnet/sdk:8.0'],
+    ['node', 'node:20-alpine'],
+  ] as const)('of %s is %s unless somebody names another', (language, reference) => {
+    const found = [{ language, file: 'x' }];
+    expect(chooseImage(undefined, NO_LAYERS, found).image).toMatchObject({ value: reference, layer: 'built-in' });
+    const said = layers({ user: images(`${language}: mine`) });
+    expect(chooseImage(undefined, said, found).image).toMatchObject({ value: 'mine', layer: 'user' });
+  });
+
   it('is the one of the request, whatever the files say', () => {
     const said = layers({ user: images('node: n'), repository: images('node: r') });
     expect(chooseImage('asked:1', said, [NODE])).toEqual({

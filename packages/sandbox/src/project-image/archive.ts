@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { changed, contentOf } from './contents.ts';
 import type { Context } from './context.ts';
+import { Pauses } from './pauses.ts';
 import { tarEnd, tarHeader, tarPadding } from './tar.ts';
 import { PROJECT_FOLDER, TEMPLATE_NAME } from './template.ts';
 
@@ -42,7 +43,10 @@ async function* pieces({ template, context, hashes }: Archive): AsyncGenerator<B
   yield tarHeader({ path: TEMPLATE_NAME, kind: 'file', mode: 0o644, size: text.length });
   yield Buffer.concat([text, tarPadding(text.length)]);
   yield tarHeader({ path: PROJECT_FOLDER, kind: 'directory', mode: 0o755, size: 0 });
+  // Whoever reads may be as fast as the disk; who cancels destroys the stream.
+  const pauses = new Pauses(null);
   for (const entry of context.entries) {
+    if (pauses.isDue) await pauses.take();
     yield tarHeader({ ...entry, path: `${PROJECT_FOLDER}/${entry.path}` });
     if (entry.kind !== 'file') continue;
     const hash = createHash('sha256');

@@ -10,6 +10,7 @@ import { readBoundedFile } from '../config/bounded-file.ts';
 import { ensurePrivateDirectory } from '../config/directories.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { Context, ContextEntry, FileVersion } from './context.ts';
+import { Pauses } from './pauses.ts';
 
 const AT_ONCE = 16;
 const CHUNK = 256 * 1024;
@@ -54,11 +55,14 @@ async function hashFresh(
   signal: AbortSignal,
 ): Promise<void> {
   const waiting = fresh.values();
+  // Small files are read in one go, so that nobody else would have their turn before the last of them.
+  const pauses = new Pauses(signal);
   const work = async (): Promise<void> => {
     for (const entry of waiting) {
       signal.throwIfAborted();
       const hash = createHash('sha256');
       for await (const chunk of contentOf(root, entry)) hash.update(chunk);
+      if (pauses.isDue) await pauses.take();
       hashes.set(entry.path, hash.digest('hex'));
     }
   };

@@ -97,6 +97,38 @@ describe('a context', () => {
     expect((await archiveOf(context)).includes('KEY=secret')).toBe(false);
   });
 
+  it('has no file of a directory of secrets under a second name', async () => {
+    put('.ssh/keys/laptop', 'KEY=secret');
+    put('.git/objects/aa/bb', 'KEY=secret');
+    put('plain.txt', 'harmless');
+    linkSync(join(root, '.ssh/keys/laptop'), join(root, 'notes.txt'));
+    linkSync(join(root, '.git/objects/aa/bb'), join(root, 'more.txt'));
+    // The control: a second name alone is no reason.
+    linkSync(join(root, 'plain.txt'), join(root, 'second.txt'));
+    const context = await look();
+    expect(context.entries.map(({ path }) => path)).toEqual(['plain.txt', 'second.txt']);
+    expect(context.withheld).toEqual(['.git', '.ssh', 'more.txt', 'notes.txt']);
+    expect(context.bytes).toBe(16);
+    expect((await archiveOf(context)).includes('KEY=secret')).toBe(false);
+  });
+
+  it.each(['.wh.passwd', 'sub/.wh..wh..opq', '.wh.'])(
+    'with a file called %s is refused: layers mean it',
+    async name => {
+      put('sub/a');
+      put(name);
+      await expect(look()).rejects.toEqual(refusal(name));
+      // Also where an install command has made it.
+      await expect(look({ ignore: null, linksOut: true })).rejects.toEqual(refusal(name));
+      // The controls: what is left out does no harm, nor does a name that is only like it.
+      put('.dockerignore', `${name}\n`);
+      await expect(look()).resolves.toMatchObject({ withheld: [] });
+      put('.dockerignore', `${name}\n.dockerignore\n`);
+      put('.whatever');
+      expect((await look()).entries.map(({ path }) => path)).toEqual(['.whatever', 'sub', 'sub/a']);
+    },
+  );
+
   it('honours the .dockerignore, with exceptions', async () => {
     for (const path of ['node_modules/a.js', 'dist/a.js', 'dist/keep/b.js', 'a.log', 'sub/b.log', 'main.js']) put(path);
     put('.dockerignore', 'node_modules\ndist\n!dist/keep\n**/*.log\n.dockerignore\n');
@@ -143,6 +175,19 @@ describe('a context', () => {
     put('.dockerignore', 'b.bin\n.dockerignore');
     await expect(look({ mostBytes: 1999, mostFiles: 1 })).resolves.toMatchObject({ bytes: 1000 });
   });
+
+  it('is given up on when that is asked for, however few and slow the names are', async () => {
+    for (let n = 0; n < 40; n += 1) put(`${'a'.repeat(200)}${n}`);
+    // Each name takes some milliseconds under these.
+    put('.dockerignore', Array.from({ length: 12 }, (_, n) => `${'*a'.repeat(480)}${n}`).join('\n'));
+    const rules = { mostBytes: MOST_BYTES, mostFiles: MOST_FILES, linksOut: false };
+    const ignore = IgnoreRules.parse(await readIgnoreFile(root));
+    // The control: nothing else is wrong with it.
+    expect((await readContext(root, { ...rules, ignore }, signal)).entries).toHaveLength(41);
+    const controller = new AbortController();
+    setImmediate(() => controller.abort(new Error('enough')));
+    await expect(readContext(root, { ...rules, ignore }, controller.signal)).rejects.toThrow('enough');
+  }, 20_000);
 
   it('that is deeper than any project is refused', async () => {
     mkdirSync(join(root, 'd/'.repeat(105)), { recursive: true });
@@ -202,6 +247,28 @@ describe('an archive', () => {
   });
 });
 
+describe('hashing', () => {
+  it('of many small files hears between two of them that it is cancelled', async () => {
+    for (let n = 0; n < 60; n += 1) put(`file${n}`, `${n}`.padEnd(200_000, 'x'));
+    const context = await look();
+    const controller = new AbortController();
+    let asked = false;
+    const [first, ...rest] = context.entries;
+    if (!first) throw new TypeError('there are files');
+    // Asked for when it is read: whoever cancels does so while the hashing is under way, and not before.
+    const watched = Object.defineProperty({ ...first }, 'size', {
+      get: () => {
+        if (!asked) setImmediate(() => controller.abort(new Error('enough')));
+        asked = true;
+        return first.size;
+      },
+    });
+    const hashing = hashContents({ ...context, entries: [watched, ...rest] }, store(), controller.signal);
+    await expect(hashing).rejects.toThrow('enough');
+    expect((await hashContents(context, store(), signal)).size).toBe(60);
+  }, 20_000);
+});
+
 describe('hashes that are kept', () => {
   it('are used for what has not changed, and for nothing else', async () => {
     put('a', 'one');
@@ -224,7 +291,7 @@ describe('hashes that are kept', () => {
     // Written by others, it is no memory.
     chmodSync(store().file, 0o666);
     expect((await hashContents(await look(), store(), signal)).get('b')).toBe(first.get('b'));
-  });
+  }, 20_000);
 });
 
 describe('a stage', () => {
@@ -232,7 +299,13 @@ describe('a stage', () => {
     put('sub/run.sh', '#!/bin/sh\n', 0o755);
     symlinkSync('sub/run.sh', join(root, 'way'));
     const context = await look();
-    const stage = await Stage.of(context, await hashContents(context, store(), signal), signal);
+    const left: unknown[] = [];
+    const stage = await Stage.of(
+      context,
+      await hashContents(context, store(), signal),
+      { host: 'here', left: what => left.push(what) },
+      signal,
+    );
     const copy = await readContext(stage.root, { mostBytes: 1e6, mostFiles: 10, ignore: null, linksOut: true }, signal);
     expect(copy.entries.map(({ path, mode, target }) => [path, mode, target])).toEqual(
       context.entries.map(({ path, mode, target }) => [path, mode, target]),
@@ -241,5 +314,6 @@ describe('a stage', () => {
     chmodSync(join(stage.root, 'closed'), 0o000);
     await stage[Symbol.asyncDispose]();
     expect(() => realpathSync(stage.root)).toThrow('ENOENT');
+    expect(left).toEqual([]);
   });
 });

@@ -8,6 +8,7 @@ import { AcodeError } from '../contract/errors.ts';
 import { formatBytes } from '../config/units.ts';
 import { DirectoryLook, fromText, toText } from '../workspace/directory-look.ts';
 import type { IgnoreRules, Verdict } from './ignore.ts';
+import { Pauses } from './pauses.ts';
 import { isSecret } from './secrets.ts';
 import type { TarEntry } from './tar.ts';
 
@@ -15,6 +16,8 @@ import type { TarEntry } from './tar.ts';
 export interface ContextEntry extends TarEntry {
   /** Which object of the file system it was, and in which version: what is read later must be the same. */
   readonly version: FileVersion;
+  /** How many names a file has, here and elsewhere. */
+  readonly links: number;
 }
 
 /** What tells one version of one file from another. Nobody but the kernel can set the time of the last change. */
@@ -53,11 +56,15 @@ export const MOST_FILES = 200_000;
 
 // Of what is left out too: a directory without an end would otherwise be looked through for ever.
 const MOST_LOOKED_AT = 1_000_000;
+// Put in order in one go.
+const MOST_SIDE_BY_SIDE = 200_000;
 const DEEPEST = 100;
 const LARGEST_IGNORE = 256 * 1024;
 const IGNORE_FILE = '.dockerignore';
-// Directories are read without a pause; in between others get their turn, and a signal is heard.
-const PAUSE_AFTER = 500;
+// It is looked into although it is left out, since a file of the project may be another name of one in it.
+const MOVE_AWAY = 'Make it readable, or move it out of the project.';
+// In a layer such a name is no file: it takes away the file of the same name in the layers below.
+const WHITEOUT = '.wh.';
 
 /** The text of a project’s `.dockerignore`; empty where there is none. */
 export async function readIgnoreFile(root: string): Promise<string> {
@@ -74,54 +81,61 @@ export async function readIgnoreFile(root: string): Promise<string> {
 
 /** Looks through a directory. */
 export async function readContext(root: string, rules: ContextRules, signal: AbortSignal): Promise<Context> {
-  const walk = new Walk(root, rules);
-  await walk.directory('', 0, null, signal);
+  const walk = new Walk(root, rules, signal);
+  await walk.directory('', 0, rules.ignore?.top ?? null);
   return walk.context();
 }
 
 class Walk {
   readonly #root: string;
   readonly #rules: ContextRules;
+  readonly #pauses: Pauses;
   readonly #entries: ContextEntry[] = [];
   readonly #withheld: string[] = [];
+  readonly #secretDirectories: string[] = [];
   // Other names of what is withheld.
   readonly #secretFiles = new Set<string>();
   #bytes = 0;
   #lookedAt = 0;
 
-  constructor(root: string, rules: ContextRules) {
+  constructor(root: string, rules: ContextRules, signal: AbortSignal) {
     this.#root = root;
     this.#rules = rules;
+    this.#pauses = new Pauses(signal);
   }
 
-  context(): Context {
+  async context(): Promise<Context> {
+    const linked = this.#entries.some(({ kind, links }) => kind === 'file' && links > 1);
+    // Only a file of several names can be one of theirs; history alone may be as large as the project.
+    if (linked) for (const path of this.#secretDirectories) await this.#secretsIn(path, 0);
     const isSecond = ({ kind, version }: ContextEntry): boolean =>
       kind === 'file' && this.#secretFiles.has(keyOf(version));
     const entries = this.#entries.filter(entry => !isSecond(entry));
     const seconds = this.#entries.filter(isSecond).map(({ path }) => path);
-    return { root: this.#root, entries, bytes: this.#bytes, withheld: [...this.#withheld, ...seconds] };
+    const bytes = entries.reduce((sum, { size }) => sum + size, 0);
+    return { root: this.#root, entries, bytes, withheld: [...this.#withheld, ...seconds] };
   }
 
-  async directory(path: string, depth: number, verdict: Verdict | null, signal: AbortSignal): Promise<void> {
+  async directory(path: string, depth: number, verdict: Verdict | null): Promise<void> {
     if (depth > DEEPEST) throw tooMuch(path, `it lies deeper than ${DEEPEST} directories`);
-    for (const entry of this.#listed(path)) {
-      await this.#count(path, signal);
+    for (const entry of await this.#listed(path)) {
+      await this.#count(path);
       if (this.#withholds(entry)) continue;
-      const judged = this.#rules.ignore?.judge(entry.path, verdict) ?? null;
+      const judged =
+        verdict && this.#rules.ignore ? this.#rules.ignore.judge(posix.basename(entry.path), verdict) : null;
       if (!isIgnored(judged)) this.#take(await this.#withTarget(entry));
-      if (entry.kind === 'directory' && this.#enters(entry.path, judged))
-        await this.directory(entry.path, depth + 1, judged, signal);
+      if (entry.kind === 'directory' && this.#enters(judged)) await this.directory(entry.path, depth + 1, judged);
     }
   }
 
-  async #count(path: string, signal: AbortSignal): Promise<void> {
+  async #count(path: string): Promise<void> {
     this.#lookedAt += 1;
     if (this.#lookedAt > MOST_LOOKED_AT) throw tooMuch(path, `there are more than ${MOST_LOOKED_AT} files`);
-    if (this.#lookedAt % PAUSE_AFTER === 0) await pause(signal);
+    if (this.#pauses.isDue) await this.#pauses.take();
   }
 
-  #enters(path: string, verdict: Verdict | null): boolean {
-    return !isIgnored(verdict) || this.#rules.ignore?.bringsBackBelow(path) === true;
+  #enters(verdict: Verdict | null): boolean {
+    return verdict === null || !verdict.ignored || this.#rules.ignore?.bringsBackBelow(verdict) === true;
   }
 
   // Sockets, devices and FIFOs are nothing that an image could hold.
@@ -130,10 +144,21 @@ class Walk {
     if (!secret && entry.kind !== 'special') return false;
     this.#withheld.push(entry.path);
     if (secret && entry.kind === 'file') this.#secretFiles.add(keyOf(entry.version));
+    if (secret && entry.kind === 'directory') this.#secretDirectories.push(entry.path);
     return true;
   }
 
+  async #secretsIn(path: string, depth: number): Promise<void> {
+    if (depth > DEEPEST) throw tooMuch(path, `it lies deeper than ${DEEPEST} directories`);
+    for (const entry of await this.#listed(path, MOVE_AWAY)) {
+      await this.#count(path);
+      if (entry.kind === 'file' && entry.links > 1) this.#secretFiles.add(keyOf(entry.version));
+      if (entry.kind === 'directory') await this.#secretsIn(entry.path, depth + 1);
+    }
+  }
+
   #take(entry: ContextEntry): void {
+    if (posix.basename(entry.path).startsWith(WHITEOUT)) throw this.#whiteout(entry.path);
     this.#entries.push(entry);
     if (entry.kind === 'file') this.#bytes += entry.size;
     const { mostBytes, mostFiles } = this.#rules;
@@ -142,18 +167,25 @@ class Walk {
     if (this.#bytes > mostBytes) throw tooMuch(entry.path, `the files are larger than ${formatBytes(mostBytes)}`);
   }
 
-  #listed(path: string): Found[] {
-    const look = DirectoryLook.open(fromText(path === '' ? this.#root : join(this.#root, path)));
-    if (typeof look === 'string') throw unreadable(path === '' ? '.' : path, look);
+  #whiteout(path: string): AcodeError {
+    const remedy =
+      this.#rules.ignore === null ? 'Have the install command remove it.' : `Rename it, or list it in ${IGNORE_FILE}.`;
+    return refused(path, `in an image a name that begins with ${WHITEOUT} takes away another file`, remedy);
+  }
+
+  async #listed(path: string, remedy?: string): Promise<Found[]> {
+    const look = DirectoryLook.open(fromText(join(this.#root, path)));
+    const shown = path || '.';
+    if (typeof look === 'string') throw unreadable(shown, look, remedy);
     using directory = look;
-    const before = path === '' ? '' : `${path}/`;
     const found: Found[] = [];
     for (let entry = directory.next(); entry !== null; entry = directory.next()) {
-      if (entry === 'unreadable') throw unreadable(path === '' ? '.' : path, entry);
-      if (this.#lookedAt + found.length > MOST_LOOKED_AT)
-        throw tooMuch(path, `there are more than ${MOST_LOOKED_AT} files`);
+      if (entry === 'unreadable') throw unreadable(shown, entry, remedy);
+      if (found.length >= MOST_SIDE_BY_SIDE)
+        throw tooMuch(shown, `there are more than ${MOST_SIDE_BY_SIDE} files side by side in it`);
       const stats = directory.lstat(entry.name);
-      if (stats) found.push(foundOf(`${before}${nameOf(entry.name, path)}`, stats));
+      if (stats) found.push(foundOf(posix.join(path, nameOf(entry.name, path)), stats));
+      if (this.#pauses.isDue) await this.#pauses.take();
     }
     // So that the order is the same on every host.
     return found.sort((one, other) => (one.path < other.path ? -1 : 1));
@@ -196,6 +228,7 @@ function foundOf(path: string, stats: NonNullable<ReturnType<DirectoryLook['lsta
     kind,
     mode: modeOf(kind, stats.mode),
     size: kind === 'file' ? stats.size : 0,
+    links: stats.nlink,
     version: {
       device: stats.dev,
       inode: stats.ino,
@@ -232,17 +265,8 @@ function keyOf({ device, inode }: FileVersion): string {
   return `${device}:${inode}`;
 }
 
-async function pause(signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted();
-  await new Promise(resolve => setImmediate(resolve));
-}
-
-function unreadable(path: string, why: string): AcodeError {
-  return refused(
-    path,
-    why === 'elsewhere' ? 'it was exchanged while it was looked into' : 'it cannot be read',
-    `Make it readable, or list it in ${IGNORE_FILE}.`,
-  );
+function unreadable(path: string, why: string, remedy = `Make it readable, or list it in ${IGNORE_FILE}.`): AcodeError {
+  return refused(path, why === 'elsewhere' ? 'it was exchanged while it was looked into' : 'it cannot be read', remedy);
 }
 
 function tooMuch(path: string, reason: string): AcodeError {

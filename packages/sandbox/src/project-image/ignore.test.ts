@@ -5,13 +5,13 @@ import { describe, expect, it } from 'vitest';
 import { IgnoreRules } from './ignore.ts';
 import type { Verdict } from './ignore.ts';
 
-/** Whether the rules leave a path out, asked as a walk asks: from the top. */
+/** What the rules say of a path, asked as a walk asks: from the top. */
+function verdictOn(rules: IgnoreRules, path: string): Verdict {
+  return path.split('/').reduce((above, name) => rules.judge(name, above), rules.top);
+}
+
 function ignores(text: string, path: string): boolean {
-  const rules = IgnoreRules.parse(text);
-  let verdict: Verdict | null = null;
-  const parts = path.split('/');
-  for (const [index] of parts.entries()) verdict = rules.judge(parts.slice(0, index + 1).join('/'), verdict);
-  return verdict?.ignored === true;
+  return verdictOn(IgnoreRules.parse(text), path).ignored;
 }
 
 describe('a pattern', () => {
@@ -48,6 +48,13 @@ describe('a pattern', () => {
     ['../x', 'x', false],
     ['**', 'a/b', true],
     ['ünï*', 'ünïcode', true],
+    ['***x', 'a/bx', true],
+    ['a/**/**/**/z', 'a/z', true],
+    ['**/**', 'a/b', true],
+    ['x****', 'xa/b', true],
+    ['x****', 'y', false],
+    ['[😀-😂]', '😁', true],
+    ['[😀-😂]', '😃', false],
   ])('%j on %j: %j', (pattern, path, expected) => {
     expect(ignores(pattern, path)).toBe(expected);
   });
@@ -87,14 +94,66 @@ describe('a pattern', () => {
   });
 });
 
+describe('many long patterns', () => {
+  const long = (many: number): string => Array.from({ length: many }, (_, n) => `${'*a'.repeat(480)}${n}`).join('\n');
+  const refusal = expect.objectContaining({
+    code: 'ACODE-IMG-002',
+    context: expect.objectContaining({ path: '.dockerignore', remedy: expect.stringContaining('shorter patterns') }),
+  });
+
+  it('are refused together where each alone is none too long', () => {
+    expect(() => IgnoreRules.parse(long(30))).not.toThrow();
+    expect(() => IgnoreRules.parse(long(200))).toThrow(refusal);
+    expect(() => IgnoreRules.parse(`[${'a'.repeat(900)}]\n`.repeat(50))).toThrow(refusal);
+    // The controls: neither paths nor runs of wildcards cost anything.
+    expect(() => IgnoreRules.parse(`${'a'.repeat(1000)}\n`.repeat(200))).not.toThrow();
+    expect(() => IgnoreRules.parse(`x${'*'.repeat(1000)}\n`.repeat(200))).not.toThrow();
+  });
+
+  it('hold one name up for a moment at most', () => {
+    const rules = IgnoreRules.parse(long(30));
+    const began = performance.now();
+    expect(rules.judge('a'.repeat(255), rules.top).ignored).toBe(false);
+    // Every pattern is at every place at once. It took seconds where patterns were as many as they liked.
+    expect(performance.now() - began).toBeLessThan(2000);
+  });
+
+  it('are given up on when all names together take too long, and not before', () => {
+    const rules = IgnoreRules.parse(long(2), 1_000_000);
+    const ask = (): void => void rules.judge('a'.repeat(255), rules.top);
+    expect(ask).not.toThrow();
+    const began = performance.now();
+    expect(() => {
+      for (let n = 0; n < 100_000; n += 1) ask();
+    }).toThrow(refusal);
+    expect(performance.now() - began).toBeLessThan(5000);
+  });
+
+  it('of ordinary projects stay far below the bound', () => {
+    const text = Array.from({ length: 50 }, (_, n) => `**/*.ending${n}\n**/directory-${n}`).join('\n');
+    // As many steps for each file as a thousandth of all that may be taken leaves for a thousandth of the most files.
+    const rules = IgnoreRules.parse(text, 1_000_000);
+    const inner = rules.judge('source', rules.top);
+    for (let n = 0; n < 200; n += 1) expect(rules.judge(`some-module-${n}.js`, inner).ignored).toBe(false);
+  });
+});
+
 describe('a directory that is left out', () => {
   it('is looked into only where something below may be brought back', () => {
-    const below = (text: string, path: string): boolean => IgnoreRules.parse(text).bringsBackBelow(path);
+    const below = (text: string, path: string): boolean => {
+      const rules = IgnoreRules.parse(text);
+      return rules.bringsBackBelow(verdictOn(rules, path));
+    };
     expect(below('a', 'a')).toBe(false);
     expect(below('a\n!a/b', 'a')).toBe(true);
     expect(below('a\n!b', 'a')).toBe(false);
     expect(below('a\n!**/keep', 'a')).toBe(true);
     expect(below('a\n!a*/keep', 'a')).toBe(true);
+    expect(below('a/b\n!a/b/c/d', 'a/b')).toBe(true);
+    expect(below('a/b\n!a/b/c/d', 'a/b/c')).toBe(true);
+    // What comes before has nothing to say any more.
+    expect(below('!a/b\na', 'a')).toBe(false);
+    expect(below('!a*/b\na', 'a')).toBe(false);
   });
 });
 
@@ -128,12 +187,10 @@ describe('whatever a file says', () => {
       fc.property(fc.array(path, { maxLength: 4 }), path, (patterns, file) => {
         const text = patterns.map((one, index) => (index % 2 === 0 ? one : `!${one}`)).join('\n');
         const rules = IgnoreRules.parse(text);
-        const parts = file.split('/');
-        let verdict: Verdict | null = null;
-        for (const [index] of parts.slice(0, -1).entries()) {
-          const directory = parts.slice(0, index + 1).join('/');
+        let verdict = rules.top;
+        for (const directory of file.split('/').slice(0, -1)) {
           verdict = rules.judge(directory, verdict);
-          if (verdict.ignored && !rules.bringsBackBelow(directory)) {
+          if (verdict.ignored && !rules.bringsBackBelow(verdict)) {
             expect(ignores(text, file)).toBe(true);
             return;
           }

@@ -29,6 +29,19 @@ it.each([
   '.netrc',
   '.bash_history',
   '.agent',
+  'deploy/db-secret.yaml',
+  'aws_credentials.json',
+  'credentials.xml',
+  'secret.properties',
+  'client_secret_1234.apps.json',
+  'app-firebase-adminsdk-x1.json',
+  'ssh_host_rsa_key',
+  'AuthKey_1.p8',
+  'service.keytab',
+  'prod.kubeconfig',
+  '.my.cnf',
+  'wg0.conf',
+  'auth.json',
 ])('%s is withheld', path => {
   expect(isSecret(path)).toBe(true);
 });
@@ -47,6 +60,10 @@ it.each([
   '.config/other',
   '.cargo/config.toml',
   'monkey',
+  'src/secrets.ts',
+  'credentials-provider.json.ts',
+  'author.json',
+  'nosecret.md',
 ])('%s is not', path => {
   expect(isSecret(path)).toBe(false);
 });

@@ -2,30 +2,43 @@
 
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { chmod, lstat, mkdir, mkdtemp, open, readdir, realpath, rm, symlink } from 'node:fs/promises';
+import { chmod, lstat, mkdir, mkdtemp, open, readdir, realpath, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, isAbsolute, join } from 'node:path';
 import { changed, contentOf } from './contents.ts';
 import type { Context, ContextEntry } from './context.ts';
+import { removeTree } from './removal.ts';
 
 // Made for what is large and may live longer than memory: many systems have the other one in memory.
 const LARGE_TEMPORARY = '/var/tmp';
 const PREFIX = 'acode-project-';
 const FORGOTTEN_MS = 48 * 3600 * 1000;
 
-/** A copy of a context that is removed when it is disposed of. */
+/** What could not be removed, and why. */
+export interface Unremoved {
+  readonly path: string;
+  readonly reason: string;
+}
+
+/** A copy of a context. Disposing of it removes it, as far as it can be removed: what is left is removed by a later build. */
 export class Stage implements AsyncDisposable {
   readonly root: string;
+  readonly #left: (what: Unremoved) => void;
 
-  private constructor(root: string) {
+  private constructor(root: string, left: (what: Unremoved) => void) {
     this.root = root;
+    this.#left = left;
   }
 
-  /** Copies the files of a context to a directory of its own. */
-  static async of(context: Context, hashes: ReadonlyMap<string, string>, signal: AbortSignal): Promise<Stage> {
-    const parent = temporary();
-    await removeForgotten(parent);
-    const stage = new Stage(await realpath(await mkdtemp(join(parent, PREFIX))));
+  /** Copies the files of a context to a directory of its own. `left` hears of every copy that could not be removed. */
+  static async of(
+    context: Context,
+    hashes: ReadonlyMap<string, string>,
+    { host, left }: { readonly host: string; readonly left: (what: Unremoved) => void },
+    signal: AbortSignal,
+  ): Promise<Stage> {
+    for (const what of (await removeForgottenStages(signal)).failed) left(what);
+    const stage = new Stage(await realpath(await mkdtemp(join(temporary(), prefixOf(host)))), left);
     try {
       for (const entry of context.entries) {
         signal.throwIfAborted();
@@ -38,36 +51,74 @@ export class Stage implements AsyncDisposable {
     }
   }
 
+  // Never an error of whoever built: the image is made, or the reason why it is not is another one.
   async [Symbol.asyncDispose](): Promise<void> {
-    await remove(this.root);
+    const failed = await removed(this.root);
+    if (failed) this.#left(failed);
   }
 }
 
-async function remove(directory: string): Promise<void> {
-  await makeRemovable(directory).catch(() => undefined);
-  await rm(directory, { recursive: true, force: true, maxRetries: 3 });
+/** Copies that are no longer used, and those of them that could not be removed. */
+export interface ForgottenStages {
+  readonly removed: readonly string[];
+  readonly failed: readonly Unremoved[];
 }
 
-// Package managers, and whoever wants to be in the way, leave directories that even their owner may not change.
-async function makeRemovable(directory: string): Promise<void> {
-  await chmod(directory, 0o700);
-  for (const entry of await readdir(directory, { withFileTypes: true }))
-    if (entry.isDirectory()) await makeRemovable(join(directory, entry.name));
+/**
+ * Removes the copies that a process left behind which was killed: those that are older than any build takes, and all of
+ * one host where nobody builds any more.
+ */
+export async function removeForgottenStages(
+  signal: AbortSignal,
+  evenNewOf: string | null = null,
+): Promise<ForgottenStages> {
+  const report = { removed: new Array<string>(), failed: new Array<Unremoved>() };
+  for (const path of await forgottenStages(evenNewOf)) {
+    signal.throwIfAborted();
+    const failed = await removed(path);
+    if (failed) report.failed.push(failed);
+    else report.removed.push(path);
+  }
+  return report;
 }
 
-// Left by a process that was killed. No build takes that long.
-async function removeForgotten(parent: string): Promise<void> {
-  const before = Date.now() - FORGOTTEN_MS;
-  for (const name of await readdir(parent)) {
-    if (!name.startsWith(PREFIX)) continue;
-    const found = await lstat(join(parent, name)).catch(() => null);
-    if (found?.isDirectory() && found.uid === process.getuid?.() && found.ctimeMs < before)
-      await remove(join(parent, name));
+/** The copies of this user’s that are older than any build takes, and all of one host where that is named. */
+export async function forgottenStages(evenNewOf: string | null): Promise<string[]> {
+  const time = Date.now() - FORGOTTEN_MS;
+  const isOf = (name: string): boolean => evenNewOf !== null && name.startsWith(prefixOf(evenNewOf));
+  const parent = temporary();
+  const names = (await readdir(parent).catch(() => [])).filter(name => name.startsWith(PREFIX));
+  const found = await Promise.all(
+    names.map(async name => {
+      const path = join(parent, name);
+      const stats = await lstat(path).catch(() => null);
+      return stats?.isDirectory() && stats.uid === process.getuid?.() && (stats.ctimeMs < time || isOf(name))
+        ? [path]
+        : [];
+    }),
+  );
+  return found.flat();
+}
+
+async function removed(path: string): Promise<Unremoved | null> {
+  try {
+    await removeTree(path);
+    return null;
+  } catch (error) {
+    return { path, reason: error instanceof Error ? error.message : String(error) };
   }
 }
 
+// Who else has a runtime directory of their own on this machine may be building.
+function prefixOf(host: string): string {
+  return `${PREFIX}${createHash('sha256').update(host).digest('hex').slice(0, 12)}-`;
+}
+
+// An empty or relative one would be a directory of the workspace.
 function temporary(): string {
-  return process.env['TMPDIR'] ?? (existsSync(LARGE_TEMPORARY) ? LARGE_TEMPORARY : tmpdir());
+  const { TMPDIR: named } = process.env;
+  if (named !== undefined && isAbsolute(named)) return named;
+  return existsSync(LARGE_TEMPORARY) ? LARGE_TEMPORARY : tmpdir();
 }
 
 async function copy(from: string, to: string, entry: ContextEntry, hashes: ReadonlyMap<string, string>): Promise<void> {

@@ -86,11 +86,12 @@ async function isOnlyOurs(path: string, uid: number): Promise<boolean> {
   }
 }
 
-// In a directory with the sticky bit nobody takes away what is another’s; but anybody puts something in it.
+// In a directory with the sticky bit nobody takes away what is another’s; but anybody puts something in it. Whoever may write
+// a directory above can put another one in the place of what lies in it.
 function othersMayWrite({ mode, uid }: { mode: number; uid: number }, itself: boolean): boolean {
-  const byAnybody = (mode & 0o002) !== 0 && (itself || (mode & 0o1000) === 0);
+  if (!itself && (mode & 0o1000) !== 0) return false;
   // A group of root’s, such as Debian’s staff for /usr/local, is root’s own choice.
-  return byAnybody || (itself && (mode & 0o020) !== 0 && uid !== 0);
+  return (mode & (uid === 0 ? 0o002 : 0o022)) !== 0;
 }
 
 function run(

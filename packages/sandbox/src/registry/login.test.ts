@@ -2,6 +2,7 @@
 
 import {
   chmodSync,
+  chownSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -32,11 +33,12 @@ interface Given {
   readonly config?: unknown;
   readonly env?: Record<string, string>;
   readonly mode?: number;
+  readonly as?: number;
 }
 
 const signal = AbortSignal.timeout(60_000);
 
-function ask({ config, env = {}, mode = 0o600 }: Given, clock = systemClock) {
+function ask({ config, env = {}, mode = 0o600, as = uid }: Given, clock = systemClock) {
   const file = join(top, 'home', '.docker', 'config.json');
   if (config !== undefined) {
     writeFileSync(file, JSON.stringify(config));
@@ -45,7 +47,7 @@ function ask({ config, env = {}, mode = 0o600 }: Given, clock = systemClock) {
   const around = {
     env: { PATH: `${join(top, 'bin')}:/usr/bin:/bin`, HOME: join(top, 'home'), ...env },
     home: join(top, 'home'),
-    uid,
+    uid: as,
     workspace: join(top, 'workspace'),
     clock,
   };
@@ -174,6 +176,27 @@ describe('a helper', () => {
     await expect(ask({ config })).rejects.toEqual(refused('is in no directory of PATH'));
     chmodSync(join(top, 'bin'), 0o755);
     await expect(ask({ config })).resolves.toMatchObject({ login: { password: SECRET } });
+  });
+
+  it('is not taken where a group of the user’s could exchange a directory above it', async () => {
+    // A group’s directory of root’s is root’s own choice, so as root the user is somebody else.
+    const as = uid === 0 ? 4242 : uid;
+    for (const name of ['shared', 'shared/mine', 'shared/mine/bin']) {
+      mkdirSync(join(top, name), { mode: 0o755 });
+      chownSync(join(top, name), as, process.getgid?.() ?? 0);
+    }
+    helper(answer, 'shared/mine/bin');
+    const env = { PATH: `${join(top, 'shared/mine/bin')}:/usr/bin:/bin` };
+    const allowed = expect.objectContaining({ source: 'docker-credential-mine' }) as unknown;
+    await expect(ask({ config, env, as })).resolves.toEqual(allowed);
+    for (const open of ['shared', 'shared/mine', 'shared/mine/bin']) {
+      chmodSync(join(top, open), 0o775);
+      await expect(ask({ config, env, as })).rejects.toEqual(refused('is in no directory of PATH'));
+      chmodSync(join(top, open), 0o755);
+    }
+    // Where nobody can take away what is another’s.
+    chmodSync(join(top, 'shared'), 0o1775);
+    await expect(ask({ config, env, as })).resolves.toEqual(allowed);
   });
 
   it('is not looked for in directories that are relative', async () => {

@@ -188,6 +188,52 @@ describe('shared work', () => {
     expect(isAborted(given)).toBe(true);
   });
 
+  it('goes on for everybody where a listener throws, who is told of it', async () => {
+    const shared = new SharedWork<number, string>();
+    const errors: unknown[] = [];
+    const heard: number[] = [];
+    let given: AbortSignal | null = null;
+    const work = async (until: AbortSignal, tell: (n: number) => void): Promise<string> => {
+      given = until;
+      tell(1);
+      await wait(20);
+      tell(2);
+      return 'done';
+    };
+    const throws = {
+      signal,
+      onProgress: (n: number): void => {
+        throw new Error(`no ${n}`);
+      },
+      onListenerError: (error: unknown): void => void errors.push(String(error)),
+    };
+    const first = shared.join('k', throws, work);
+    const second = shared.join('k', { signal, onProgress: n => void heard.push(n) }, work);
+    await wait(5);
+    // Who joins later hears at once how far it is, and may throw then; nobody stays counted who has left.
+    const late = shared.join('k', { ...throws, onListenerError: undefined }, work);
+    await expect(Promise.all([first, second, late])).resolves.toEqual(['done', 'done', 'done']);
+    expect(heard).toEqual([1, 2]);
+    expect(errors).toEqual(['Error: no 1', 'Error: no 2']);
+    expect(isAborted(given)).toBe(true);
+  });
+
+  it('is left at once by who hears enough while joining', async () => {
+    const shared = new SharedWork<number, string>();
+    const work = (until: AbortSignal, tell: (n: number) => void): Promise<string> => {
+      tell(1);
+      return new Promise((_, reject) => until.addEventListener('abort', () => reject(new Error('given up'))));
+    };
+    const first = new AbortController();
+    const staying = shared.join('k', { signal: first.signal }, work);
+    await wait(5);
+    const enough = new AbortController();
+    const leaving = shared.join('k', { signal: enough.signal, onProgress: () => enough.abort() }, work);
+    await expect(leaving).rejects.toMatchObject({ code: 'ACODE-SBX-014' });
+    first.abort();
+    await expect(staying).rejects.toMatchObject({ code: 'ACODE-SBX-014' });
+  });
+
   it('that fails fails for all, and is begun anew by the next', async () => {
     const shared = new SharedWork<number, string>();
     const fails = (): Promise<string> => Promise.reject(new Error('no registry'));

@@ -7,6 +7,8 @@ import { AcodeError } from '../contract/errors.ts';
 export interface Participant<Progress> {
   readonly signal: AbortSignal;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
+  /** Told what `onProgress` threw: that harms neither the work nor the others. */
+  readonly onListenerError?: ((error: unknown) => void) | undefined;
 }
 
 interface Shared<Progress, Value> {
@@ -29,11 +31,13 @@ export class SharedWork<Progress, Value> {
     me.signal.throwIfAborted();
     const shared = this.#running.get(key) ?? this.#begin(key, begin);
     shared.participants.add(me);
-    if (shared.latest) me.onProgress?.(shared.latest.progress);
+    if (shared.latest) hear(me, shared.latest.progress);
     let leave: () => void = () => undefined;
     const left = new Promise<never>((_, reject) => {
       leave = () => reject(new AcodeError('ACODE-SBX-014', {}, { cause: me.signal.reason }));
       me.signal.addEventListener('abort', leave, { once: true });
+      // Whoever heard enough may have left meanwhile.
+      if (me.signal.aborted) leave();
     });
     try {
       return await Promise.race([shared.work, left]);
@@ -52,7 +56,7 @@ export class SharedWork<Progress, Value> {
     const participants = new Set<Participant<Progress>>();
     const tell = (progress: Progress): void => {
       shared.latest = { progress };
-      for (const { onProgress } of participants) onProgress?.(progress);
+      for (const participant of participants) hear(participant, progress);
     };
     // Not before it is known to others: the work may tell something at once.
     const work = Promise.resolve().then(() => begin(stop.signal, tell));
@@ -72,5 +76,13 @@ export class SharedWork<Progress, Value> {
 
   #forget(key: string, shared: Shared<Progress, Value>): void {
     if (this.#running.get(key) === shared) this.#running.delete(key);
+  }
+}
+
+function hear<Progress>({ onProgress, onListenerError }: Participant<Progress>, progress: Progress): void {
+  try {
+    onProgress?.(progress);
+  } catch (error) {
+    onListenerError?.(error);
   }
 }

@@ -131,6 +131,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   }
 
   async #prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox> {
+    // Before anything is made: a cache that nothing can be put into would be there for good.
+    if (this.#shells.get(spec.image.id) === false) refuseDirectFill(spec);
     const facts = await this.#facts(spec, signal);
     const verified = this.#options.weakness?.verified ?? true;
     if (verified && !runtimeKind(facts.runtime).hostKernel) await assertNoNeighbour(this.#engine, spec, signal);
@@ -289,6 +291,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       engine: this.#engine,
       creation: this.#creation,
       buildRequest: own => createRequest(own, facts),
+      own: (created, until) => this.#caches.own(created.spec, created.id, until),
       over: () => this.#leave(spec),
     });
   }

@@ -40,16 +40,24 @@ export class DockerBuilds implements ImageBuilds {
     }
     const made = await this.find(reference, signal);
     const difference = made ? differenceOf(made, { base, labels, said }) : 'the engine has no image of that name';
-    if (!made || difference !== null) {
-      // Under its name it would be taken for the project’s.
-      if (made) await this.remove(made.id, signal);
-      throw new AcodeError('ACODE-IMG-001', {
-        image: reference,
-        reason: `what the engine made is not what was asked for (${difference ?? 'nothing'})`,
-        remedy: 'Do not use the image. If nobody else builds on this engine, treat this as an attack.',
-      });
+    if (made && difference === null) return made;
+    // Under its name it would be taken for the project’s. Only what this build made: the name may be another’s by now, whose
+    // image is none of ours to remove.
+    if (said !== null) await this.#discard(said, signal);
+    throw new AcodeError('ACODE-IMG-001', {
+      image: reference,
+      reason: `what the engine made is not what was asked for (${difference ?? 'nothing'})`,
+      remedy: 'Do not use the image. If nobody else builds on this engine, treat this as an attack.',
+    });
+  }
+
+  // What is wrong with it is the error, and not that it could not be removed.
+  async #discard(id: string, signal: AbortSignal): Promise<void> {
+    try {
+      await this.remove(id, signal);
+    } catch {
+      signal.throwIfAborted();
     }
-    return made;
   }
 
   async remove(id: string, signal: AbortSignal): Promise<void> {

@@ -40,11 +40,22 @@ describe('a cache', () => {
     expect(cacheMount(spec, { ...cache, fill: true })).toMatchObject({ Source: 'acode-cache-npm-1001' });
   });
 
+  it('is known as ours even where the engine has to make it anew: the mount carries its labels', () => {
+    const made = [{ target: '/cache/npm', labels: { 'acode.nonce': 'n', 'acode.managed': 'true' } }];
+    expect(cacheMount(spec, cache, made)).toMatchObject({
+      VolumeOptions: { NoCopy: true, Labels: { 'acode.nonce': 'n', 'acode.managed': 'true' } },
+    });
+    expect(cacheMount(spec, cache)).toMatchObject({
+      VolumeOptions: { Labels: { 'acode.owner': 'o', 'acode.keep': 'false', 'acode.cache-layer': cache.volume } },
+    });
+    expect(cacheMount(spec, { ...cache, fill: true })).toMatchObject({ VolumeOptions: { Labels: labels } });
+  });
+
   it('has layers that go with their session', () => {
     const request = partRequest(spec, cache, 'layer', { nonce: 'n', layer: { lower: '/l', upper: '/u', work: '/w' } });
     expect(request).toMatchObject({
       Name: layerName(spec, cache, 'layer'),
-      DriverOpts: { type: 'overlay', device: 'overlay', o: 'lowerdir=/l,upperdir=/u,workdir=/w' },
+      DriverOpts: { type: 'overlay', device: 'overlay', o: 'lowerdir=/l,upperdir=/u,workdir=/w,nosuid,nodev' },
       Labels: { 'acode.owner': 'o', 'acode.keep': 'false', 'acode.nonce': 'n' },
     });
   });

@@ -25,10 +25,15 @@ export interface MountedCache {
   readonly mountpoint: string;
   /** What it is made of; null where it is the cache itself, to be filled. */
   readonly layer: CacheLayer | null;
+  /** The labels it was made with. */
+  readonly labels: Readonly<Record<string, string>>;
 }
 
 /** The volumes that a layer is made of, by what they are for. */
 export type LayerPart = 'upper' | 'work' | 'layer';
+
+/** What the mount of a layer does not let be: a program that gains rights, a device. No cache needs either. */
+export const LAYER_FLAGS: readonly string[] = ['nosuid', 'nodev'];
 
 // These separate the words of a mount option, and would add some of their own.
 const PLAIN_PATH = /^\/[^,:\\"'\s]+$/;
@@ -48,23 +53,40 @@ export function mountedName(spec: SandboxSpec, cache: CacheSpec): string {
   return cache.fill ? cache.volume : layerName(spec, cache, 'layer');
 }
 
-/** The mount of a cache in a create request. */
-export function cacheMount(spec: SandboxSpec, cache: CacheSpec): Record<string, unknown> {
+/** The mount of a cache in a create request; `made` is what was made for the caches of the plan. */
+export function cacheMount(
+  spec: SandboxSpec,
+  cache: CacheSpec,
+  made: readonly Pick<MountedCache, 'target' | 'labels'>[] = [],
+): Record<string, unknown> {
+  const labels = made.find(({ target }) => target === cache.target)?.labels;
   return {
     Type: 'volume',
     Source: mountedName(spec, cache),
     Target: cache.target,
     ReadOnly: false,
-    // Nothing of the image belongs into a cache.
-    VolumeOptions: { NoCopy: true },
+    // Nothing of the image belongs into a cache. The labels are for a volume that went a moment before: an engine makes it
+    // anew without a word, and one that nobody knows to be ours would be left for ever, under the name of a cache.
+    VolumeOptions: { NoCopy: true, Labels: { ...(labels ?? plannedLabels(spec, cache)) } },
   };
 }
 
 /** The body of `POST /volumes/create` for a cache. It outlives its session: nobody’s death makes it an orphan. */
-export function cacheRequest({ identity }: SandboxSpec, { tool, volume }: CacheVolume): Record<string, unknown> {
+export function cacheRequest(spec: SandboxSpec, cache: CacheVolume): Record<string, unknown> {
+  return { Name: cache.volume, Driver: 'local', DriverOpts: {}, Labels: cacheLabels(spec, cache) };
+}
+
+function cacheLabels({ identity }: SandboxSpec, { tool }: CacheVolume): Record<string, string> {
   const { 'acode.uid': uid = '', 'acode.created': created = '' } = identity.labels;
-  const labels = { [MANAGED]: 'true', [KEEP]: 'true', [CACHE]: tool, 'acode.uid': uid, 'acode.created': created };
-  return { Name: volume, Driver: 'local', DriverOpts: {}, Labels: labels };
+  return { [MANAGED]: 'true', [KEEP]: 'true', [CACHE]: tool, 'acode.uid': uid, 'acode.created': created };
+}
+
+function layerLabels(spec: SandboxSpec, { volume }: CacheVolume): Record<string, string> {
+  return { ...ownership(spec), [LAYER]: volume };
+}
+
+function plannedLabels(spec: SandboxSpec, cache: CacheSpec): Record<string, string> {
+  return cache.fill ? cacheLabels(spec, cache) : layerLabels(spec, cache);
 }
 
 /** The body for the volume by which a cache is known to be filled; `nonce` shows afterwards who made it. */
@@ -84,12 +106,12 @@ export function partRequest(
     Name: layerName(spec, cache, part),
     Driver: 'local',
     DriverOpts: layer ? { type: 'overlay', device: 'overlay', o: overlayOptions(layer) } : {},
-    Labels: { ...ownership(spec), [LAYER]: cache.volume, 'acode.nonce': nonce },
+    Labels: { ...layerLabels(spec, cache), 'acode.nonce': nonce },
   };
 }
 
 function overlayOptions({ lower, upper, work }: CacheLayer): string {
-  return `lowerdir=${lower},upperdir=${upper},workdir=${work}`;
+  return [`lowerdir=${lower}`, `upperdir=${upper}`, `workdir=${work}`, ...LAYER_FLAGS].join(',');
 }
 
 /** Where the engine has a volume; throws where that could not stand in a mount option. */
@@ -118,6 +140,24 @@ export function assertCache(found: VolumeDetails, cache: CacheVolume, uid: strin
     violation: 'MountMismatch',
     detail: `the volume ${cache.volume} is not the cache of ${cache.tool}: ${fault}`,
     remedy: `Look at it with \`docker volume inspect ${cache.volume}\`; remove it, or name another one as sandbox.cache_volumes.${cache.tool}.`,
+  });
+}
+
+/** Refuses a part of a layer that another made: names are taken by whoever comes first. */
+export function strange({ volume }: CacheVolume, name: string): AcodeError {
+  return new AcodeError('ACODE-SBX-010', {
+    violation: 'MountMismatch',
+    detail: `the volume ${name}, for a layer over ${volume}, was there already and is another’s`,
+    remedy: `Look at it with \`docker volume inspect ${name}\`, and remove it.`,
+  });
+}
+
+/** Why a sandbox cannot have a cache that it was planned with. */
+export function beingFilled({ tool, volume }: CacheVolume): AcodeError {
+  return new AcodeError('ACODE-SBX-001', {
+    name: volume,
+    reason: `another run has begun to fill the cache of ${tool}`,
+    remedy: 'Try again: a run that begins now goes without that cache, or waits for it where it is nearly filled.',
   });
 }
 

@@ -1,13 +1,12 @@
 // The caches of sandboxes on an engine: finds them, makes each sandbox its layer, and keeps two from filling one at a time.
 
-import { randomUUID } from 'node:crypto';
 import type { CacheSpec, CacheVolume } from '../../contract/caches.ts';
-import type { Clock } from '../../contract/ports.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
-import { LAYER, MANAGED } from '../../lifecycle/labels.ts';
+import { FILLING, LAYER, MANAGED } from '../../lifecycle/labels.ts';
 import type { CacheState } from '../backend.ts';
 import {
   assertCache,
+  beingFilled,
   busy,
   cacheFault,
   cacheRequest,
@@ -17,48 +16,34 @@ import {
   mountpointOf,
   ownedDirectory,
   partRequest,
+  strange,
 } from './cache-rules.ts';
 import type { LayerPart, MountedCache } from './cache-rules.ts';
 import type { Engine } from './engine/index.ts';
 import type { VolumeDetails } from './engine/volumes.ts';
-import { engineFailure, reasonOf } from './failure.ts';
-
-/** How caches are made. */
-export interface CachesOptions {
-  readonly engine: Engine;
-  readonly clock: Clock;
-  /** Keeps work that outlives its caller, so that closing waits for it. */
-  readonly keep: (work: Promise<unknown>) => void;
-  /** Does what makes something, in the knowledge of whoever cleans up if this process dies in the middle of it. */
-  readonly making: <Value>(nonce: string, make: () => Promise<Value>) => Promise<Value>;
-}
-
-/** A volume that could not be removed. */
-export interface VolumeLeft {
-  readonly id: string;
-  readonly reason: string;
-}
+import { engineFailure } from './failure.ts';
+import { SandboxVolumes } from './sandbox-volumes.ts';
+import type { VolumeLeft, VolumesOptions } from './sandbox-volumes.ts';
+import { unlessCancelled } from './unless-cancelled.ts';
 
 const CALL_MS = 10_000;
-const REMOVAL_ATTEMPTS = 6;
 const PAUSE_MS = 100;
 // How long whoever fills a cache waits for the sandboxes that read it. The kernel does not say what they would see.
 const READERS_MS = 20_000;
 // How long a sandbox waits for a cache that is being filled: whoever fills it has an end of its own a moment before.
 const FILLED_MS = 2000;
-const PARTS: readonly LayerPart[] = ['layer', 'upper', 'work'];
 const OWN = 'data';
 
 /** The caches of one backend. */
 export class SandboxCaches {
-  readonly #options: CachesOptions;
+  readonly #options: VolumesOptions;
   readonly #engine: Engine;
-  /** The volumes of each sandbox that go with it. */
-  readonly #made = new Map<string, Set<string>>();
+  readonly #volumes: SandboxVolumes;
 
-  constructor(options: CachesOptions) {
+  constructor(options: VolumesOptions) {
     this.#options = options;
     this.#engine = options.engine;
+    this.#volumes = new SandboxVolumes(options);
   }
 
   /** What there is of caches, by the names of their volumes. One whose filling is about to end is waited for. */
@@ -82,52 +67,102 @@ export class SandboxCaches {
     });
   }
 
-  /** Makes what the sandbox of a plan mounts for its caches. */
+  /**
+   * Makes what the sandbox of a plan mounts for its caches. Where one of them cannot be had the others are given up too: at
+   * once to the caller, and removed when the last create under way has ended.
+   */
   async attach(spec: SandboxSpec, signal: AbortSignal): Promise<MountedCache[]> {
+    signal.throwIfAborted();
+    if (spec.caches.length === 0) return [];
+    const failed = new AbortController();
+    const either = AbortSignal.any([signal, failed.signal]);
+    const attaching = spec.caches.map(cache =>
+      cache.fill ? this.#fill(spec, cache, either) : this.#layer(spec, cache, either),
+    );
+    this.#volumes.during(spec, Promise.allSettled(attaching));
     try {
-      return await Promise.all(
-        spec.caches.map(cache => (cache.fill ? this.#fill(spec, cache, signal) : this.#layer(spec, cache, signal))),
-      );
+      return await unlessCancelled(Promise.all(attaching), signal);
     } catch (error) {
+      failed.abort();
       this.leave(spec);
       throw engineFailure(error, signal);
     }
   }
 
-  /** Gives the user inside a directory in each cache that is filled: the top of a volume is root’s. */
+  /**
+   * Gives the user inside a directory in each cache: the top of a volume is root’s. In a layer too, since the cache under it
+   * may be one whose first fill never came to that.
+   */
   async own(spec: SandboxSpec, containerId: string, signal: AbortSignal): Promise<void> {
-    const filled = spec.caches.filter(({ fill }) => fill);
     const tar = ownedDirectory(OWN, spec.user);
     await Promise.all(
-      filled.map(({ target }) => this.#engine.archive.put(containerId, target, tar, { signal, deadlineMs: CALL_MS })),
+      spec.caches.map(({ target }) =>
+        this.#engine.archive.put(containerId, target, tar, { signal, deadlineMs: CALL_MS }),
+      ),
     );
   }
 
   /** A sandbox is gone, or was never made: what it alone had goes too. */
-  leave({ identity: { sandboxId } }: SandboxSpec): void {
-    const names = this.#made.get(sandboxId);
-    if (names) this.#options.keep(this.#removeAll(sandboxId, names));
+  leave(spec: SandboxSpec): void {
+    this.#volumes.leave(spec);
   }
 
   /** Removes everything that was made for sandboxes; what could not be removed comes back. Containers go first. */
   async release(): Promise<VolumeLeft[]> {
-    const left = await Promise.all([...this.#made].map(([sandboxId, names]) => this.#removeAll(sandboxId, names)));
-    return left.flat();
+    return this.#volumes.release();
   }
 
   async #layer(spec: SandboxSpec, cache: CacheSpec, signal: AbortSignal): Promise<MountedCache> {
-    const part = (name: LayerPart, layer: MountedCache['layer']): Promise<VolumeDetails> =>
-      this.#make(spec, nonce => partRequest(spec, cache, name, { nonce, layer }), layerName(spec, cache, name));
-    const [found, upper, work] = await Promise.all([
-      this.#engine.volumes.inspect(cache.volume, { signal, deadlineMs: CALL_MS }),
-      part('upper', null),
-      part('work', null),
-    ]);
+    const [upper, work] = await this.#parts(spec, cache, signal);
+    const found = await this.#engine.volumes.inspect(cache.volume, { signal, deadlineMs: CALL_MS });
     const lower = mountpointOf(assertCache(found, cache, uidOf(spec)));
     const layer = { lower, upper: mountpointOf(upper), work: mountpointOf(work) };
     signal.throwIfAborted();
-    const made = await part('layer', layer);
-    return { target: cache.target, volume: made.Name, mountpoint: mountpointOf(made), layer };
+    const made = await this.#part(spec, cache, 'layer', layer);
+    const { Name: volume, Labels: labels } = made;
+    return { target: cache.target, volume, mountpoint: mountpointOf(made), layer, labels: labels ?? {} };
+  }
+
+  // Whoever fills looks for layers when they have the lease, and whoever reads looks for a lease when their part of a layer
+  // is there: whatever happened between the plan and now, one of the two sees the other.
+  async #parts(spec: SandboxSpec, cache: CacheSpec, signal: AbortSignal): Promise<[VolumeDetails, VolumeDetails]> {
+    const began = this.#options.clock.monotonic();
+    const make = async (): Promise<[VolumeDetails, VolumeDetails]> => {
+      const making = [this.#part(spec, cache, 'upper', null), this.#part(spec, cache, 'work', null)] as const;
+      // Where one fails, the other is under way: what is made has an end before it is removed.
+      await Promise.allSettled(making);
+      return Promise.all(making);
+    };
+    let parts = await make();
+    while (await this.#isFilled(cache, signal)) {
+      // Not kept while we wait: the other would wait for us.
+      await this.#volumes.giveBack(
+        spec,
+        parts.map(({ Name }) => Name),
+      );
+      do {
+        if (this.#options.clock.monotonic() - began > FILLED_MS) throw beingFilled(cache);
+        await this.#pause(PAUSE_MS);
+        signal.throwIfAborted();
+      } while (await this.#isFilled(cache, signal));
+      parts = await make();
+    }
+    return parts;
+  }
+
+  async #part(
+    spec: SandboxSpec,
+    cache: CacheSpec,
+    part: LayerPart,
+    layer: MountedCache['layer'],
+  ): Promise<VolumeDetails> {
+    const made = await this.#volumes.make(spec, nonce => partRequest(spec, cache, part, { nonce, layer }));
+    if (made === null) throw strange(cache, layerName(spec, cache, part));
+    return made;
+  }
+
+  async #isFilled(cache: CacheSpec, signal: AbortSignal): Promise<boolean> {
+    return (await this.#list([`${FILLING}=${cache.volume}`], signal)).length > 0;
   }
 
   async #fill(spec: SandboxSpec, cache: CacheSpec, signal: AbortSignal): Promise<MountedCache> {
@@ -136,21 +171,14 @@ export class SandboxCaches {
     const body = cacheRequest(spec, cache);
     const found = await this.#engine.volumes.create(body, { signal, deadlineMs: CALL_MS });
     const mountpoint = mountpointOf(assertCache(found, cache, uidOf(spec)));
-    return { target: cache.target, volume: cache.volume, mountpoint, layer: null };
+    return { target: cache.target, volume: cache.volume, mountpoint, layer: null, labels: found.Labels ?? {} };
   }
 
-  // To an engine, making a volume whose name is taken is a success, and the answer is the one that was there: so whoever
-  // reads their own mark in it is the one who fills the cache. Nobody else can be, on any host that uses this engine.
+  // The lease is a volume whose name only one can have: nobody else fills the cache, on any host that uses this engine.
   async #hold(spec: SandboxSpec, cache: CacheSpec, signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
     const began = clock.monotonic();
-    for (;;) {
-      let own = '';
-      const body = (nonce: string): Record<string, unknown> => fillingRequest(spec, cache, (own = nonce));
-      const held = await this.#make(spec, body, fillingName(cache));
-      if (held.Labels?.['acode.nonce'] === own) return;
-      // Another’s, and so not to be removed by us.
-      this.#made.get(spec.identity.sandboxId)?.delete(fillingName(cache));
+    while ((await this.#volumes.make(spec, nonce => fillingRequest(spec, cache, nonce))) === null) {
       if (clock.monotonic() - began > FILLED_MS) throw busy(cache, 'another run fills it');
       await this.#pause(PAUSE_MS);
       signal.throwIfAborted();
@@ -169,44 +197,6 @@ export class SandboxCaches {
     }
   }
 
-  // Without the caller’s signal: a create under way cannot be taken back, and what it makes must be known to be removed.
-  async #make(
-    { identity: { sandboxId } }: SandboxSpec,
-    body: (nonce: string) => Record<string, unknown>,
-    name: string,
-  ): Promise<VolumeDetails> {
-    const nonce = randomUUID();
-    const names = this.#made.get(sandboxId) ?? new Set();
-    this.#made.set(sandboxId, names.add(name));
-    const terms = { signal: AbortSignal.timeout(2 * CALL_MS), deadlineMs: CALL_MS };
-    return this.#options.making(nonce, () => this.#engine.volumes.create(body(nonce), terms));
-  }
-
-  async #removeAll(sandboxId: string, names: Set<string>): Promise<VolumeLeft[]> {
-    const left: VolumeLeft[] = [];
-    // The layer first: it is made of the others.
-    for (const name of [...names].sort(byPart)) {
-      const failed = await this.#remove(name);
-      if (failed) left.push(failed);
-      else names.delete(name);
-    }
-    if (names.size === 0) this.#made.delete(sandboxId);
-    return left;
-  }
-
-  // A container that is being removed still holds its volumes for a moment.
-  async #remove(name: string): Promise<VolumeLeft | null> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        await this.#engine.volumes.remove(name, { signal: AbortSignal.timeout(CALL_MS), deadlineMs: CALL_MS });
-        return null;
-      } catch (error) {
-        if (attempt >= REMOVAL_ATTEMPTS) return { id: name, reason: reasonOf(error) };
-      }
-      await this.#pause(PAUSE_MS * 2 ** attempt);
-    }
-  }
-
   async #list(labels: readonly string[], signal: AbortSignal): Promise<VolumeDetails[]> {
     try {
       return await this.#engine.volumes.list({ labels, signal, deadlineMs: CALL_MS });
@@ -218,11 +208,6 @@ export class SandboxCaches {
   #pause(ms: number): Promise<void> {
     return new Promise(resolve => void this.#options.clock.after(ms, resolve));
   }
-}
-
-function byPart(one: string, other: string): number {
-  const rank = (name: string): number => PARTS.findIndex(part => name.endsWith(`-${part}`));
-  return rank(one) - rank(other);
 }
 
 function uidOf({ identity }: SandboxSpec): string {

@@ -23,6 +23,8 @@ export interface DirectParts {
   readonly engine: Engine;
   readonly creation: Creation;
   readonly buildRequest: RequestBuilder;
+  /** Gives the user inside what is theirs in the container that was made. */
+  readonly own: (created: Created, signal: AbortSignal) => Promise<void>;
   /** Called when it is gone, or will never be made. */
   readonly over: () => void;
 }
@@ -60,6 +62,7 @@ export class DirectContainer implements WaitingSandbox {
     this.#created = await creation.create(this.#parts.spec, build, signal);
     const { id, spec } = this.#created;
     try {
+      await this.#parts.own(this.#created, signal);
       await inspectCreated(engine, id, { spec, facts }, argv, signal);
       const exit = await creation.watch(id, signal);
       const container = await creation.start(spec, id, exit, signal);

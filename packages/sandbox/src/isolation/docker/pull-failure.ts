@@ -1,5 +1,6 @@
 // What a failed pull means: whether trying again can help, and what a person should do. Engines say most of it in words.
 
+import type { RegistryLogin } from '../../contract/images.ts';
 import { EngineError } from './engine/error.ts';
 import { reasonOf } from './failure.ts';
 
@@ -21,11 +22,12 @@ export interface PullFailure {
   readonly reason: string;
 }
 
-// In this order: a message that names an authorisation service may also say that it timed out.
+// In this order: a message that names an authorisation service may also say that it timed out. The words may be those of a
+// registry nobody trusts yet: no expression may look further than a little way for its end.
 const WORDS: readonly (readonly [PullFailureKind, RegExp])[] = [
   [
     'damaged',
-    /verification failed|invalid checksum|digest (?:invalid|mismatch)|unexpected (?:commit )?digest|does not match (?:the )?digest/i,
+    /verification failed|invalid checksum|digest (?:invalid|mismatch)|unexpected (?:commit )?digest|digest.{0,100} (?:did|does) not match|does not match (?:the )?(?:provided manifest )?digest/i,
   ],
   [
     'unreachable',
@@ -33,7 +35,7 @@ const WORDS: readonly (readonly [PullFailureKind, RegExp])[] = [
   ],
   [
     'unauthorised',
-    /unauthorized|authentication required|no basic auth credentials|incorrect username or password|(?:access|requested access).* denied|\bdenied\b|status:? 40[13]|forbidden/i,
+    /unauthorized|authentication required|no basic auth credentials|incorrect username or password|\bdenied\b|status:? 40[13]|forbidden/i,
   ],
   [
     'absent',
@@ -41,10 +43,15 @@ const WORDS: readonly (readonly [PullFailureKind, RegExp])[] = [
   ],
 ];
 
-/** What the error of one try means. */
+// A megabyte of words says nothing that is not in their beginning; and what is shown is for people.
+const MOST_READ = 4096;
+const MOST_SHOWN = 600;
+
+/** What the error of one try means. Its reason is as it came, of any length: {@link shownReason} is for people. */
 export function understand(error: unknown): PullFailure {
   const reason = reasonOf(error);
-  const known = WORDS.find(([, words]) => words.test(reason));
+  const read = reason.slice(0, MOST_READ);
+  const known = WORDS.find(([, words]) => words.test(read));
   return { kind: known?.[0] ?? kindOf(error), reason };
 }
 
@@ -67,10 +74,39 @@ export function remedyFor(kind: PullFailureKind, registry: string, hadLogin: boo
   return 'The engine’s own log says more.';
 }
 
+/** A reason as it may be shown and logged. Cut last: half a secret would not be known for one. */
+export function shownReason(reason: string, login: RegistryLogin | null): string {
+  return withoutSecrets(reason, secretsOf(login)).slice(0, MOST_SHOWN);
+}
+
+// What a registry or an engine gets, and so could repeat: the secrets, the pair that basic authentication sends, and the
+// whole of what the engine is handed.
+function secretsOf(login: RegistryLogin | null): string[] {
+  if (!login) return [];
+  const { username = '', password, identitytoken } = login;
+  const secrets = [password, identitytoken].filter(secret => secret !== undefined).filter(secret => secret !== '');
+  return [...secrets.flatMap(secret => [secret, `${username}:${secret}`]), JSON.stringify(login)];
+}
+
 /** The text without what must not be shown, should anybody have repeated it. */
 export function withoutSecrets(text: string, secrets: readonly string[]): string {
-  return secrets
-    .flatMap(secret => [secret, Buffer.from(secret).toString('base64'), Buffer.from(secret).toString('base64url')])
-    .filter(secret => secret.length > 0)
+  const written = [...new Set(secrets.flatMap(waysToWrite))].filter(secret => secret.length > 0);
+  // The longest first: what contains another secret must not be broken up by it.
+  return written
+    .sort((one, other) => other.length - one.length)
     .reduce((shown, secret) => shown.replaceAll(secret, '[redacted]'), text);
+}
+
+function waysToWrite(secret: string): string[] {
+  const bytes = Buffer.from(secret);
+  const base64 = bytes.toString('base64');
+  return [
+    secret,
+    JSON.stringify(secret).slice(1, -1),
+    // By way of the bytes: half a character cannot be written in an address.
+    encodeURIComponent(bytes.toString()),
+    base64,
+    base64.replace(/=+$/, ''),
+    bytes.toString('base64url'),
+  ];
 }

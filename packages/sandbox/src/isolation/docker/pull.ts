@@ -1,20 +1,26 @@
 // Pulls one image: under one deadline, with pauses between tries, and the credentials in one header and nowhere else.
 
 import { AcodeError } from '../../contract/errors.ts';
-import type { RegistryLogin } from '../../contract/images.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { PullRequest } from '../backend.ts';
 import type { Engine } from './engine/index.ts';
 import { advance, noProgress, viewOf } from './pull-progress.ts';
-import { remedyFor, understand, withoutSecrets } from './pull-failure.ts';
+import { remedyFor, shownReason, understand } from './pull-failure.ts';
 import type { PullFailure } from './pull-failure.ts';
 
-/** Where pulls are done. */
-export interface PullingFrom {
-  readonly engine: Engine;
+/** How pulls are done. */
+export interface PullTerms {
   readonly clock: Clock;
   readonly retry: { readonly attempts: number; readonly baseMs: number; readonly factor: number };
 }
+
+/** Where pulls are done. */
+export interface PullingFrom extends PullTerms {
+  readonly engine: Engine;
+}
+
+/** As much of an engine as a pull needs. */
+type From = PullTerms & { readonly engine: { readonly images: Pick<Engine['images'], 'pull'> } };
 
 // A registry that is being restarted is away for seconds; the pauses of calls to an engine on this machine are shorter.
 const LEAST_PAUSE_MS = 500;
@@ -24,13 +30,14 @@ const SILENCE_MS = 60_000;
 const TELL_EVERY_MS = 100;
 
 /** Pulls; rejects with ACODE-SBX-002 where that fails, and with the signal’s reason where it was cancelled. */
-export async function pullImage(from: PullingFrom, request: PullRequest, signal: AbortSignal): Promise<void> {
+export async function pullImage(from: From, request: PullRequest, signal: AbortSignal): Promise<void> {
   const { clock } = from;
+  const { deadlineMs, leftMs = deadlineMs } = request;
   const began = clock.monotonic();
   const late = new AbortController();
   const leave = (): void => late.abort(signal.reason);
-  const cancel = clock.after(request.deadlineMs, () =>
-    late.abort(new Error(`it took longer than ${request.deadlineMs / 1000} s`)),
+  const cancel = clock.after(Math.min(leftMs, deadlineMs), () =>
+    late.abort(new Error(`it took longer than ${deadlineMs / 1000} s`)),
   );
   signal.addEventListener('abort', leave, { once: true });
   try {
@@ -38,14 +45,14 @@ export async function pullImage(from: PullingFrom, request: PullRequest, signal:
     await attempts(from, request, late.signal);
   } catch (error) {
     if (signal.aborted) throw signal.reason;
-    throw failed(request, failureOf(error, late.signal, request, clock.monotonic() - began));
+    throw failed(request, failureOf(error, late.signal, request, deadlineMs - leftMs + clock.monotonic() - began));
   } finally {
     cancel();
     signal.removeEventListener('abort', leave);
   }
 }
 
-async function attempts(from: PullingFrom, request: PullRequest, signal: AbortSignal): Promise<void> {
+async function attempts(from: From, request: PullRequest, signal: AbortSignal): Promise<void> {
   const { retry } = from;
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -53,14 +60,14 @@ async function attempts(from: PullingFrom, request: PullRequest, signal: AbortSi
       return;
     } catch (error) {
       if (signal.aborted || attempt > retry.attempts || understand(error).kind !== 'unreachable') throw error;
-      request.onRetry?.(attempt, withoutSecrets(understand(error).reason, secretsOf(request.login)));
+      request.onRetry?.(attempt, shownReason(understand(error).reason, request.login));
     }
     await pause(from.clock, pauseMs(retry, attempt), signal);
   }
 }
 
 async function once(
-  { engine, clock }: PullingFrom,
+  { engine, clock }: From,
   request: PullRequest,
   attempt: number,
   signal: AbortSignal,
@@ -89,7 +96,7 @@ async function once(
 }
 
 // Jittered, so that many who wait for the same registry do not all come back in the same moment.
-function pauseMs({ baseMs, factor }: PullingFrom['retry'], attempt: number): number {
+function pauseMs({ baseMs, factor }: PullTerms['retry'], attempt: number): number {
   const ms = Math.min(Math.max(baseMs, LEAST_PAUSE_MS) * factor ** (attempt - 1), LONGEST_PAUSE_MS);
   return ms * (0.5 + Math.random() / 2);
 }
@@ -119,13 +126,9 @@ function failureOf(error: unknown, late: AbortSignal, { deadlineMs }: PullReques
 }
 
 function failed({ shownAs: image, login, registry }: PullRequest, failure: PullFailure): AcodeError {
-  const reason = withoutSecrets(failure.reason, secretsOf(login)).slice(0, 600);
+  const reason = shownReason(failure.reason, login);
   // The engine’s own error is not the cause: whatever it repeats of a request would be shown with it.
   const cause = new AcodeError('ACODE-CTN-006', { image, reason });
   const remedy = remedyFor(failure.kind, registry, login !== null);
   return new AcodeError('ACODE-SBX-002', { image, reason, remedy, kind: failure.kind }, { cause });
-}
-
-function secretsOf(login: RegistryLogin | null): string[] {
-  return [login?.password, login?.identitytoken].filter(secret => secret !== undefined);
 }

@@ -94,7 +94,7 @@ function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unkno
     UsernsMode: '',
     Init: true,
     ...(spec.runtime === null ? {} : { Runtime: spec.runtime }),
-    Mounts: [...spec.mounts.map(mountRequest), ...spec.caches.map(cache => cacheMount(spec, cache))],
+    Mounts: [...spec.mounts.map(mountRequest), ...spec.caches.map(cache => cacheMount(spec, cache, facts.caches))],
     Tmpfs: Object.fromEntries(spec.tmpfs.map(tmpfs => [tmpfs.target, tmpfsOptions(tmpfs, spec.user)])),
     ShmSize: Math.min(SHM_BYTES, limits.memoryBytes),
     Memory: limits.memoryBytes,

@@ -23,16 +23,18 @@ const own: MountedCache = {
   volume: 'acode-s-npm-layer',
   mountpoint: at('acode-s-npm-layer'),
   layer,
+  labels: {},
 };
 const whole: MountedCache = {
   target: '/cache/npm',
   volume: 'acode-cache-npm-1',
   mountpoint: at('acode-cache-npm-1'),
   layer: null,
+  labels: {},
 };
 const overlay = (parts: Partial<typeof layer> = {}): string => {
   const { lower, upper, work } = { ...layer, ...parts };
-  return `9 1 0:50 / /cache/npm rw - overlay overlay rw,lowerdir=${lower},upperdir=${upper},workdir=${work}`;
+  return `9 1 0:50 / /cache/npm rw,nosuid,nodev,relatime - overlay overlay rw,lowerdir=${lower},upperdir=${upper},workdir=${work}`;
 };
 const plain = (name: string): string => `9 1 8:1 /lib/docker/volumes/${name}/_data /cache/npm rw - ext4 /dev/sda1 rw`;
 const seen = (line: string): KernelView => ({ mounts: parseMountinfo(line) }) as unknown as KernelView;
@@ -50,6 +52,8 @@ describe('a cache in the kernel’s account', () => {
     ['is another sandbox’s layer', false, overlay({ upper: at('acode-t-npm-upper') }), [own]],
     ['lies over something else', false, overlay({ lower: '/etc' }), [own]],
     ['has the work of another', false, overlay({ work: at('acode-t-npm-work') }), [own]],
+    ['lets programs gain rights', false, overlay().replace('nosuid,', ''), [own]],
+    ['lets devices be', false, overlay().replace('nodev,', ''), [own]],
     ['was never made', false, overlay(), []],
     ['was made as the cache itself', false, plain('acode-cache-npm-1'), [whole]],
     ['is another volume than the one to be filled', true, plain('acode-cache-npm-2'), [whole]],

@@ -5,7 +5,7 @@ import type { SandboxSpec } from '../../contract/spec.ts';
 import type { KernelMount, KernelView } from '../kernel.ts';
 import { last, mounted } from '../mount-differences.ts';
 import type { Difference } from '../mount-differences.ts';
-import { mountedName } from './cache-rules.ts';
+import { LAYER_FLAGS, mountedName } from './cache-rules.ts';
 import type { MountedCache } from './cache-rules.ts';
 import type { EngineFacts } from './request.ts';
 
@@ -46,5 +46,6 @@ function isMade({ fill }: CacheSpec, { layer, mountpoint, volume }: MountedCache
     return found.type !== 'overlay' && found.root.includes(`/${volume}/`) && mountpoint.endsWith(found.root);
   const { lower, upper, work } = layer;
   const parts = [`lowerdir=${lower}`, `upperdir=${upper}`, `workdir=${work}`];
-  return found.type === 'overlay' && parts.every(part => found.superOptions.includes(part));
+  const isFlagged = LAYER_FLAGS.every(flag => found.options.includes(flag));
+  return found.type === 'overlay' && isFlagged && parts.every(part => found.superOptions.includes(part));
 }

@@ -1,0 +1,28 @@
+// Gives others their turn in work that would otherwise go on without a stop, so that a signal and a deadline are heard.
+
+// A signal, another command’s output and a progress bar wait this long at most, and one step of the work.
+const LONGEST_MS = 10;
+
+/** The pauses of one piece of work. */
+export class Pauses {
+  readonly #signal: AbortSignal | null;
+  #since = performance.now();
+
+  /** Without a signal the work cannot be cancelled, only waited for. */
+  constructor(signal: AbortSignal | null) {
+    this.#signal = signal;
+  }
+
+  /** Whether it is time: asked for every step, since a step may take as long as whoever wrote the input likes. */
+  get isDue(): boolean {
+    return performance.now() - this.#since >= LONGEST_MS;
+  }
+
+  /** Lets everything else go on that is ready; rejects where the work was cancelled meanwhile. */
+  async take(): Promise<void> {
+    this.#signal?.throwIfAborted();
+    await new Promise(resolve => setImmediate(resolve));
+    this.#signal?.throwIfAborted();
+    this.#since = performance.now();
+  }
+}
