@@ -1,6 +1,7 @@
 // The engine of a chaos run, seen from outside: what is on it at any time, when it answered, and the trouble made with it.
 // @ts-check
 
+import { readFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { createConnection } from 'node:net';
 
@@ -8,6 +9,9 @@ import { createConnection } from 'node:net';
 /** @typedef {{ from: number, until: number, what: string }} Window */
 
 const POLL_MS = 60;
+// What others took of the machine's CPU time, in a second, for which nobody can be late.
+const SAMPLE_MS = 1000;
+const ROBBED = 0.5;
 const AROUND_MS = 15_000;
 const CALL_MS = 60_000;
 const OURS = encodeURIComponent(JSON.stringify({ label: ['acode.managed=true'] }));
@@ -37,7 +41,7 @@ export class WatchedEngine {
 
   /** Begins to look. */
   watch() {
-    this.#done = this.#look();
+    this.#done = Promise.all([this.#look(), this.#feel()]).then(() => undefined);
   }
 
   async stop() {
@@ -120,6 +124,21 @@ export class WatchedEngine {
     }
   }
 
+  /** Times in which the machine's own host gave its CPUs to others count as trouble: no process of ours ran then either. */
+  async #feel() {
+    let before = cpuTime();
+    let since = Date.now();
+    while (this.#watching) {
+      await pause(SAMPLE_MS);
+      const [now, at] = [cpuTime(), Date.now()];
+      const robbed = (now.stolen - before.stolen) / Math.max(1, now.all - before.all) > ROBBED;
+      const last = this.windows.at(-1);
+      if (robbed && last?.what === 'robbed' && last.until >= since) last.until = at;
+      else if (robbed) this.windows.push({ from: since, until: at, what: 'robbed' });
+      [before, since] = [now, at];
+    }
+  }
+
   /** @param {string} path */
   #get(path) {
     return new Promise((resolve, reject) => {
@@ -150,4 +169,11 @@ export class WatchedEngine {
     });
     if (answer !== 'ok') throw new Error(`${line}: ${answer}`);
   }
+}
+
+/** The CPU time of this machine so far, and what of it its own host gave to others. */
+function cpuTime() {
+  const [line = ''] = readFileSync('/proc/stat', 'utf8').split('\n', 1);
+  const ticks = line.split(/\s+/).slice(1, 9).map(Number);
+  return { all: ticks.reduce((sum, one) => sum + one, 0), stolen: ticks[7] ?? 0 };
 }

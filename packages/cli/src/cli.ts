@@ -138,7 +138,7 @@ class CommandLine {
       // A terminal has shown `^C` where the cursor was.
       const echoed = this.#around.stderr.isTerminal && interruption.name === 'SIGINT';
       await call.say(`${echoed ? '\n' : ''}acode: stopped by ${interruption.name}.\n`);
-      for (const line of leftBy(error)) await call.say(`acode: ${line}\n`);
+      for (const line of leftBy(error)) await call.say(`acode: ${oneLine(line)}\n`);
     } else if (error instanceof UsageError && error.help !== '') {
       await call.say(error.help);
     } else {

@@ -21,7 +21,7 @@ import type { Wanted } from './lifecycle/orphans.ts';
 import type { Operation } from './telemetry/operation.ts';
 
 // A person waits for a status, and an engine that has not answered by then is said to be one that does not.
-const STATUS_MS = 1500;
+const STATUS_MS = 1200;
 
 /** The state of the host; an engine that cannot be had is a status and not an error. */
 export async function statusOf(host: Host, signal: AbortSignal): Promise<Status> {
