@@ -1,6 +1,6 @@
 // What a sandbox may do: the input a caller writes, and the effective policy in which every value knows who set it.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { LEVELS } from './levels.ts';
 import type { Level, Risk } from './levels.ts';
 import type { Denial } from './result.ts';
