@@ -12,10 +12,20 @@ const ALONE = [
 // What needs an engine.
 const real = {
   include: ['tests/**/*.test.ts'],
-  testTimeout: 60_000,
-  hookTimeout: 60_000,
+  // What must be fast says so itself; this is only for what hangs, on the slowest machine.
+  testTimeout: 150_000,
+  hookTimeout: 150_000,
   globalSetup: ['tests/engines.setup.ts'],
   setupFiles: ['tests/isolate.setup.ts'],
+};
+
+const thresholds = {
+  lines: 90,
+  'packages/sandbox/src/lifecycle/names.ts': { 100: true },
+  'packages/sandbox/src/isolation/plan.ts': { 100: true },
+  'packages/sandbox/src/policy/guard.ts': { 100: true },
+  'packages/sandbox/src/policy/governance.ts': { 100: true },
+  'packages/sandbox/src/isolation/docker/request.ts': { 100: true },
 };
 
 export default defineConfig({
@@ -38,14 +48,9 @@ export default defineConfig({
       include: ['packages/*/src/**/*.ts'],
       exclude: ['**/*.test.ts'],
       reporter: ['text-summary', 'json-summary'],
-      thresholds: {
-        lines: 90,
-        'packages/sandbox/src/lifecycle/names.ts': { 100: true },
-        'packages/sandbox/src/isolation/plan.ts': { 100: true },
-        'packages/sandbox/src/policy/guard.ts': { 100: true },
-        'packages/sandbox/src/policy/governance.ts': { 100: true },
-        'packages/sandbox/src/isolation/docker/request.ts': { 100: true },
-      },
+      reportOnFailure: true,
+      // A part of the tests covers a part: the whole is held to them once all parts are put together.
+      ...(process.env['ACODE_TEST_PART'] ? {} : { thresholds }),
     },
   },
 });

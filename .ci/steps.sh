@@ -25,22 +25,29 @@ cpu_time() { awk '/^cpu / { for (n = 2; n <= 9; n += 1) all += $n; print all, $9
 # stolen FROM: how much of the CPU time since then (as cpu_time said it) others had, in percent.
 stolen() { echo "$1 $(cpu_time)" | awk '{ all = $3 - $1; print (all > 0) ? int(100 * ($4 - $2) / all) : 0 }'; }
 
-# Waits for a machine that has its CPU, half an hour at most: nothing that measures time could be shown without.
+# Waits for a machine that has its CPU, half an hour at most in all: nothing that measures time could be shown without.
+patience=${ACODE_CI_PATIENCE:-1800}
 calm() {
-  local end=$((SECONDS + ${ACODE_CI_PATIENCE:-1800})) from percent pids pid
+  local from percent began=$SECONDS
   while :; do
     from=$(cpu_time)
-    pids=()
-    for _ in $(seq "$(nproc)"); do
-      timeout 5 sh -c 'while :; do :; done' &
-      pids+=($!)
-    done
-    for pid in "${pids[@]}"; do wait "$pid" || true; done
+    busy_for 5
     percent=$(stolen "$from")
-    ((percent > 15 && SECONDS < end)) || return 0
+    ((percent > 15 && SECONDS - began < patience)) || break
     echo "others have $percent % of this machine's CPU time"
     sleep 20
   done
+  patience=$((patience - (SECONDS - began)))
+}
+
+# busy_for SECONDS: only a machine with work shows whether it is given its CPU.
+busy_for() {
+  local pids=() pid
+  for _ in $(seq "$(nproc)"); do
+    timeout "$1" sh -c 'while :; do :; done' &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || true; done
 }
 
 # unless_robbed cmd…: once more where it failed while others had the CPU: what measures time says nothing then.

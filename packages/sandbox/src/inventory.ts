@@ -25,15 +25,22 @@ const STATUS_MS = 1200;
 
 /** The state of the host; an engine that cannot be had is a status and not an error. */
 export async function statusOf(host: Host, signal: AbortSignal): Promise<Status> {
-  const workspace = await workspaceOf(host);
-  const { policy, problem } = await defaultPolicy(host, workspace);
-  const [levels, engine, level] = await Promise.all([
+  const [levels, engine, { chosen, defaultImage, workspace }] = await Promise.all([
     capabilityMatrix(host, STATUS_MS),
     known(inTime(host, engineState(host, signal), STATUS_MS)),
-    problem ?? known(inTime(host, chooseLevel(host, policy), STATUS_MS)),
+    commandsHere(host),
   ]);
   const state = engine instanceof AcodeError ? { sandboxes: countsOf([]), cacheVolumes: [] } : engine;
-  return { defaultImage: policy.image.value, workspace, levels, ...state, ...availability(level) };
+  return { defaultImage, workspace, levels, ...state, ...availability(chosen) };
+}
+
+async function commandsHere(
+  host: Host,
+): Promise<{ chosen: Chosen | AcodeError; defaultImage: string; workspace: string }> {
+  const workspace = await workspaceOf(host);
+  const { policy, problem } = await defaultPolicy(host, workspace);
+  const chosen = problem ?? (await known(inTime(host, chooseLevel(host, policy), STATUS_MS)));
+  return { chosen, defaultImage: policy.image.value, workspace };
 }
 
 // What becomes of a command for which nothing more is said than the files say.

@@ -1,7 +1,7 @@
 // Checks a command and its request before anything is done with them: strictly, so that nothing is ever ignored.
 
 import { Readable } from 'node:stream';
-import { z } from 'zod';
+import * as z from 'zod';
 import { issueText } from './config/issue-text.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { Command, RunRequest } from './contract/command.ts';

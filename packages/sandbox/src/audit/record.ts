@@ -1,7 +1,7 @@
 // One record as one line: canonical JSON, with the hash of everything before it as the last field.
 
 import { createHash } from 'node:crypto';
-import { z } from 'zod';
+import * as z from 'zod';
 import { AUDIT_KINDS } from '../contract/audit.ts';
 import type { AuditHead, AuditKind, AuditRecord } from '../contract/audit.ts';
 import { canonicalJson } from './canonical.ts';

@@ -1,7 +1,7 @@
 // Every mistake in a value is told with what was expected, in our words and never with the value.
 
 import { describe, expect, it } from 'vitest';
-import { z } from 'zod';
+import * as z from 'zod';
 import { policyInputSchema } from '../contract/policy.ts';
 import { parseConfig } from './check.ts';
 import { issueText } from './issue-text.ts';

@@ -1,7 +1,7 @@
 // Which keys there are, which are still to come, and which of them a repository may set.
 
 import { isDeepStrictEqual } from 'node:util';
-import { z } from 'zod';
+import * as z from 'zod';
 
 // Keys of the planned configuration that nothing honours yet. A file that sets one is refused with a reason of its own:
 // silence would let a user believe in a protection that is not there.

@@ -1,6 +1,6 @@
 // The schema of the configuration file: every key, strict, in the words of the file. Editors get it as JSON Schema.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { LEVELS, RISKS } from '../contract/levels.ts';
 import {
   absolutePath,

@@ -1,6 +1,6 @@
 // The kinds of values that configuration keys have.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { LANGUAGES } from '../contract/languages.ts';
 import { formatBytes, parseBytes } from './units.ts';
 

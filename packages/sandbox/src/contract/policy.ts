@@ -1,6 +1,6 @@
 // What a sandbox may do: the input a caller writes, and the effective policy in which every value knows who set it.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { CACHE_TOOLS } from './caches.ts';
 import type { CachePolicy } from './caches.ts';
 import { LEVELS } from './levels.ts';

@@ -3,7 +3,7 @@
 import { constants } from 'node:fs';
 import { open, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { readBoundedFile } from '../config/bounded-file.ts';
 import type { BoundedFile } from '../config/bounded-file.ts';
 import { ensurePrivateDirectory } from '../config/directories.ts';

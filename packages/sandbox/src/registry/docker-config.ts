@@ -1,6 +1,6 @@
 // The user’s docker configuration, as far as it says how to log in to a registry. Pure.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import type { RegistryLogin } from '../contract/images.ts';
 
 /** What a configuration says about one registry, the strongest word first. */

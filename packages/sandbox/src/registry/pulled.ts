@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { readBoundedFile } from '../config/bounded-file.ts';
 import { ensurePrivateDirectory } from '../config/directories.ts';
 import type { Turns } from './turn.ts';

@@ -1,7 +1,7 @@
 // Starts bubblewrap and waits until the shell inside waits: from then on there is something to verify.
 
 import type { Readable } from 'node:stream';
-import { z } from 'zod';
+import * as z from 'zod';
 import { AcodeError } from '../../contract/errors.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { Child } from '../process/child.ts';

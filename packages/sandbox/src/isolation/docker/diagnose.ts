@@ -1,6 +1,6 @@
 // What the engine says about itself, its host and what of ours is on it: everything the doctor asks it, in one go.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { MANAGED } from '../../lifecycle/labels.ts';
 import type { Diagnosis } from '../backend.ts';
 import { isNotFound } from './engine/error.ts';

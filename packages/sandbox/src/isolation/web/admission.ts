@@ -1,6 +1,6 @@
 // What may run at level web at all: where the page is, how risky the command is, and what was asked for. Pure.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Command, RunRequest } from '../../contract/command.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import { RISKS } from '../../contract/levels.ts';

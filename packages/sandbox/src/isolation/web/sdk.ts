@@ -1,6 +1,6 @@
 // The part of the WebContainer SDK that acode uses, and how it is found. Its package is the caller’s to install.
 
-import { z } from 'zod';
+import * as z from 'zod';
 import { AcodeError } from '../../contract/errors.ts';
 
 /** Files as the SDK takes them. */
