@@ -414,7 +414,7 @@ export const PROTECTIONS = [
     ),
     one(
       'uninstall forgets what other hosts have left',
-      [`${SRC}/uninstall.ts`, 'purge && isClean(engine, elsewhere)', 'purge && isClean(engine, [])'],
+      [`${SRC}/uninstall.ts`, 'images.failed, elsewhere].every(', 'images.failed].every('],
       [['ownership/uninstall.test.ts', 'says what another host']],
     ),
     one(
