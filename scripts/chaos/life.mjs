@@ -177,8 +177,17 @@ function killReapersOf(client) {
       return false;
     }
   });
-  for (const pid of reapers) process.kill(Number(pid), 'SIGKILL');
-  return reapers.length > 0;
+  return reapers.filter(pid => killed(Number(pid))).length > 0;
+}
+
+// One that has ended by itself meanwhile is none that was killed.
+/** @param {number} pid */
+function killed(pid) {
+  try {
+    return process.kill(pid, 'SIGKILL');
+  } catch {
+    return false;
+  }
 }
 
 /**

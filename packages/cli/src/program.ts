@@ -19,6 +19,7 @@ import { ownVersion } from './version.ts';
 
 const ABOUT = 'Run untrusted code in a fresh, hardened, single-use sandbox.';
 const HELP_WIDTH = 100;
+const COMPLETION = 'completion';
 
 /** What the parser printed, kept until it is known in which form it is wanted. */
 export interface Printed {
@@ -52,8 +53,10 @@ export function calledAs(command: CommandUnknownOpts): string {
   return command.parent ? `${calledAs(command.parent)} ${command.name()}` : command.name();
 }
 
+// What is below a command is prepared when it is called: everything at once would be a tenth of a short command’s time.
 function prepare(command: CommandUnknownOpts, printed: Printed): void {
   const called = calledAs(command);
+  if (command.parent && command.commands.length > 0) command.helpCommand(false);
   addCommonOptions(command);
   command
     .enablePositionalOptions()
@@ -72,8 +75,14 @@ function prepare(command: CommandUnknownOpts, printed: Printed): void {
     });
   const examples = exampleText(called);
   if (examples !== '') command.addHelpText('after', examples);
-  for (const child of command.commands) {
-    if (child.commands.length > 0) child.helpCommand(false);
-    prepare(child, printed);
-  }
+  command.hook('preSubcommand', (_, child) => {
+    if (child.name() === COMPLETION) for (const one of command.commands) prepareAll(one, printed);
+    else prepare(child, printed);
+  });
+}
+
+// Completion speaks of every command.
+function prepareAll(command: CommandUnknownOpts, printed: Printed): void {
+  prepare(command, printed);
+  for (const child of command.commands) prepareAll(child, printed);
 }

@@ -15,9 +15,10 @@ const NO_RUNTIME: Readonly<Partial<Record<Level, string>>> = {
 
 /** The matrix, strongest level first. Asks the engine and every local level at the same time. */
 export async function capabilityMatrix(host: Host, withinMs: number): Promise<LevelStatus[]> {
-  const [engine, local] = await Promise.all([
-    engineLevels(host, withinMs),
+  // The local ones first: they start processes, which then run while the engine is asked.
+  const [local, engine] = await Promise.all([
     host.localCapabilities().then(all => all.map(ofLocal)),
+    engineLevels(host, withinMs),
   ]);
   const found = new Map([...engine, ...local].map(one => [one.level, one]));
   return LEVELS.toReversed().flatMap(level => found.get(level) ?? []);

@@ -3,7 +3,6 @@
 import type { z } from 'zod';
 import { AcodeError } from '../contract/errors.ts';
 import { renameOldKeys } from './aliases.ts';
-import { parseDocument } from './document.ts';
 import type { Path } from './document.ts';
 import { issueText, kindOf } from './issue-text.ts';
 import { isPlanned, keysOf, nearestKey } from './keys.ts';
@@ -35,19 +34,9 @@ export interface RawConfig {
 /** Refuses keys that the writer of this configuration may not set; sees the value before any schema. */
 export type KeyGuard = (value: unknown, where: (key: string) => string) => void;
 
-/** Parses the text of a configuration file. */
-export function parseConfig(text: string, source: string): LoadedConfig {
-  return holdTo(configSchema, rawConfig(text, source));
-}
-
 /** Checks a configuration that was given as an object. */
 export function checkConfig(value: unknown, source: string): LoadedConfig {
   return holdTo(configSchema, { value, source, where: () => source });
-}
-
-/** The text of a file as a value with places. */
-export function rawConfig(text: string, source: string): RawConfig {
-  return { ...parseDocument(text, source), source };
 }
 
 /** Holds a raw configuration to a schema. */

@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { directoriesOf, ensurePrivateDirectory } from './directories.ts';
-import { checkConfig, parseConfig } from './check.ts';
+import { checkConfig } from './check.ts';
+import { parseConfig } from './parse.ts';
 import { loadUserConfig, readAllowRoot } from './load.ts';
 
 const parse = (text: string) => parseConfig(text, 'config.yml').config;

@@ -3,7 +3,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { AcodeError } from '../contract/errors.ts';
-import { checkConfig, parseConfig } from './check.ts';
+import { checkConfig } from './check.ts';
+import { parseConfig } from './parse.ts';
 import { parseDocument } from './document.ts';
 import { shapeFault } from './shape.ts';
 

@@ -3,10 +3,8 @@
 import { Composer, LineCounter, Lexer, Parser, isMap, isSeq } from 'yaml';
 import type { CST, Document as YamlDocument } from 'yaml';
 import { AcodeError } from '../contract/errors.ts';
-import { DEEPEST } from './shape.ts';
+import { DEEPEST, LARGEST, tooLarge } from './shape.ts';
 
-/** The largest file that is read. */
-export const LARGEST = 256 * 1024;
 // Far above any configuration, far below what would keep the process busy: the parser’s own work grows with the square of a map’s keys.
 const MOST_LEXEMES = 20_000;
 const MOST_ITEMS = 500;
@@ -35,11 +33,6 @@ export function parseDocument(text: string, source: string): ConfigDocument {
   const document = composed(tokens, text, source, at);
   const value = plainValue(document, source);
   return { value, where: path => place(document, path, source, at) };
-}
-
-/** The reason for which a larger file is refused. */
-export function tooLarge(): string {
-  return `is larger than ${LARGEST / 1024} KiB`;
 }
 
 function tokensOf(text: string, lines: LineCounter, source: string): CST.Token[] {

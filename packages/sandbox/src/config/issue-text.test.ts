@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { policyInputSchema } from '../contract/policy.ts';
-import { parseConfig } from './check.ts';
+import { parseConfig } from './parse.ts';
 import { issueText } from './issue-text.ts';
 
 const textFor = (schema: z.ZodType, value: unknown): string | undefined =>

@@ -2,7 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { ALIASES } from './aliases.ts';
-import { checkConfig, parseConfig } from './check.ts';
+import { checkConfig } from './check.ts';
+import { parseConfig } from './parse.ts';
 import { isPlanned, keysOf, nearestKey, repositoryRule } from './keys.ts';
 import { configSchema, machineSchema } from './schema.ts';
 

@@ -4,15 +4,16 @@ import { join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
 import { readBoundedFile } from './bounded-file.ts';
 import type { BoundedFile } from './bounded-file.ts';
-import { checkConfig, parseConfig } from './check.ts';
-import type { LoadedConfig } from './check.ts';
-import { LARGEST, parseDocument, tooLarge } from './document.ts';
+import { checkConfig, holdTo } from './check.ts';
+import type { LoadedConfig, RawConfig } from './check.ts';
+import { configSchema } from './schema.ts';
+import { LARGEST, tooLarge } from './shape.ts';
 
 /** The user’s own file; an absent one is an empty configuration. */
 export async function loadUserConfig(directory: string, file?: string): Promise<LoadedConfig> {
   const source = file ?? join(directory, 'config.yml');
   const found = await readConfigFile(source, source, 0);
-  if (found) return parseConfig(textOf(found, source), source);
+  if (found) return holdTo(configSchema, await rawOf(found, source));
   if (file !== undefined) throw new AcodeError('ACODE-SBX-013', { source, key: '', reason: 'cannot be read' });
   return checkConfig({}, source);
 }
@@ -26,7 +27,7 @@ export async function readAllowRoot(directory: string, uid: number): Promise<boo
     const path = join(directory, 'config.yml');
     const file = await readBoundedFile(path, LARGEST);
     if (file.uid !== uid || (file.mode & 0o022) !== 0 || file.size > LARGEST) return false;
-    const { value } = parseDocument(file.text, path);
+    const { value } = (await import('./parse.ts')).rawConfig(file.text, path);
     return typeof value === 'object' && value !== null && 'allow_root' in value && value.allow_root === true;
   } catch {
     return false;
@@ -45,8 +46,14 @@ export async function readConfigFile(path: string, source: string, flags: number
   return file;
 }
 
-/** The text of a configuration file. What is not UTF-8 is refused: its bytes could read as one thing and count as another. */
-export function textOf(file: BoundedFile, source: string): string {
+/** What a configuration file holds, before any schema. */
+export async function rawOf(file: BoundedFile, source: string): Promise<RawConfig> {
+  const text = textOf(file, source);
+  return (await import('./parse.ts')).rawConfig(text, source);
+}
+
+// What is not UTF-8 is refused: its bytes could read as one thing and count as another.
+function textOf(file: BoundedFile, source: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(file.bytes);
   } catch (cause) {

@@ -3,9 +3,9 @@
 import { stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
-import { holdTo, rawConfig } from './check.ts';
+import { holdTo } from './check.ts';
 import type { Loaded } from './check.ts';
-import { readConfigFile, textOf } from './load.ts';
+import { rawOf, readConfigFile } from './load.ts';
 import { machineSchema } from './schema.ts';
 import type { MachinePolicy } from './schema.ts';
 
@@ -22,7 +22,7 @@ export async function loadMachinePolicy(path = MACHINE_POLICY, owner = 0): Promi
   hold(file, path, owner);
   const directory = await stat(dirname(path));
   hold(directory, dirname(path), owner);
-  return holdTo(machineSchema, rawConfig(textOf(file, path), path));
+  return holdTo(machineSchema, await rawOf(file, path));
 }
 
 function hold({ uid, mode }: { uid: number; mode: number }, path: string, owner: number): void {

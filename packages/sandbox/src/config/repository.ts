@@ -6,10 +6,10 @@ import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
 import type { BoundedFile } from './bounded-file.ts';
-import { holdTo, rawConfig, valueAt } from './check.ts';
+import { holdTo, valueAt } from './check.ts';
 import type { LoadedConfig } from './check.ts';
 import { isFixedValue, keysOf, repositoryRule } from './keys.ts';
-import { readConfigFile, textOf } from './load.ts';
+import { rawOf, readConfigFile } from './load.ts';
 import { configSchema } from './schema.ts';
 
 const FOLDER = '.agent';
@@ -41,8 +41,13 @@ export async function loadRepositoryConfig(root: string): Promise<RepositoryConf
   return old ? parse(old, root, OLD_FILE, [`${OLD_FILE} is an old name; rename it to ${source}.`]) : null;
 }
 
-function parse(file: BoundedFile, root: string, source: string, warnings: readonly string[]): RepositoryConfig {
-  const loaded = holdTo(configSchema, rawConfig(textOf(file, source), source), refuseForbidden);
+async function parse(
+  file: BoundedFile,
+  root: string,
+  source: string,
+  warnings: readonly string[],
+): Promise<RepositoryConfig> {
+  const loaded = holdTo(configSchema, await rawOf(file, source), refuseForbidden);
   return {
     ...loaded,
     warnings: [...warnings, ...loaded.warnings],

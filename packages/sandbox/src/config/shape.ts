@@ -1,11 +1,19 @@
 // What no configuration and no request may look like, whoever wrote it: keys that reach a prototype, and values nested without end.
 
+/** The largest configuration file that is read. */
+export const LARGEST = 256 * 1024;
+
 /** The deepest that anything may be nested. */
 export const DEEPEST = 32;
 
 // A value that refers to itself twice on each level would otherwise be looked at for ever.
 const MOST_VALUES = 20_000;
 const PROTOTYPE_KEYS = new Set(['__proto__', 'constructor', 'prototype']);
+
+/** The reason for which a larger file is refused. */
+export function tooLarge(): string {
+  return `is larger than ${LARGEST / 1024} KiB`;
+}
 
 /** What is wrong with the shape of a value, and where in it. */
 export interface ShapeFault {

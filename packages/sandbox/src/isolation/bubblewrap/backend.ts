@@ -15,7 +15,7 @@ import type { Architecture } from '../seccomp/profile.ts';
 import { bubblewrapArguments } from './arguments.ts';
 import { ControlGroup, findDelegation, sweepControlGroups } from './control-group.ts';
 import type { Delegation } from './control-group.ts';
-import { findBubblewrap } from './find.ts';
+import { findBubblewrap, whyTooOld } from './find.ts';
 import { readHostView } from './host-view.ts';
 import { inspectStarted } from './inspection.ts';
 import { mayJoin, probeSandbox } from './probe.ts';
@@ -194,7 +194,7 @@ export class BubblewrapBackend implements WeakenedBackend {
     try {
       const ground = await this.#whenReady();
       const refused = await probeSandbox((spec, soon) => this.#make(spec, ground, soon), signal);
-      if (refused !== null) return refused;
+      if (refused !== null) return (await whyTooOld(ground.program)) ?? refused;
       return ground.delegation || this.#options.acceptProcessLimits ? null : `${LIMITS_MISSING}; ${LIMITS_REMEDY}`;
     } catch (error) {
       if (signal.aborted || !(error instanceof AcodeError && error.is('ACODE-SBX-012'))) throw error;

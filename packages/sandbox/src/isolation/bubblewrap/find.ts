@@ -5,7 +5,7 @@ import { lstat, realpath, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /** Bubblewrap on this host, or why there is none to use. */
-export type Found = { readonly path: string; readonly version: string } | { readonly reason: string };
+export type Found = { readonly path: string } | { readonly reason: string };
 
 // Never by PATH: a directory of a workspace could stand in it.
 const PLACES = ['/usr/bin/bwrap', '/usr/local/bin/bwrap', '/bin/bwrap'];
@@ -24,14 +24,20 @@ export async function findBubblewrap(places: readonly string[] = PLACES): Promis
     const path = await realpath(place).catch(() => null);
     if (path === null) continue;
     const unsafe = await whyUnsafe(path);
-    if (unsafe !== null) return { reason: unsafe };
-    const version = await versionOf(path);
-    if (version === null) return { reason: `${path} does not say its version; ${INSTALL}` };
-    if (!isNewEnough(version))
-      return { reason: `${path} is version ${version}, and at least ${OLDEST.join('.')} is needed; ${INSTALL}` };
-    return { path, version };
+    return unsafe === null ? { path } : { reason: unsafe };
   }
   return { reason: `bubblewrap is not installed (${places.join(', ')}); ${INSTALL}` };
+}
+
+/**
+ * Why one that cannot make a sandbox never could: its version; null where that is no reason. Only asked then, since one that is
+ * too old does not know what it is told, and so makes none.
+ */
+export async function whyTooOld(path: string): Promise<string | null> {
+  const version = await versionOf(path);
+  if (version === null) return `${path} does not say its version; ${INSTALL}`;
+  if (isNewEnough(version)) return null;
+  return `${path} is version ${version}, and at least ${OLDEST.join('.')} is needed; ${INSTALL}`;
 }
 
 // Whoever can exchange the program, or a directory that leads to it, decides what every sandbox is.

@@ -4,7 +4,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { findBubblewrap, isNewEnough } from './find.ts';
+import { findBubblewrap, isNewEnough, whyTooOld } from './find.ts';
 import { whyForbidden } from './forbidden.ts';
 import { readHostView } from './host-view.ts';
 import { madeFiles } from './made-files.ts';
@@ -23,6 +23,21 @@ describe('findBubblewrap', () => {
     chmodSync(program, 0o777);
     try {
       expect(await findBubblewrap([program])).toEqual({ reason: expect.stringContaining('is not trusted') as string });
+    } finally {
+      rmSync(directory, { recursive: true });
+    }
+  });
+
+  it.each([
+    ['bubblewrap 0.4.1', /version 0\.4\.1, and at least 0\.8 is needed; .*apt install/],
+    ['something else', /does not say its version/],
+    ['bubblewrap 0.9.0', null],
+  ])('one that says %j', async (says, expected) => {
+    const directory = mkdtempSync(join(tmpdir(), 'bwrap-'));
+    const program = join(directory, 'bwrap');
+    writeFileSync(program, `#!/bin/sh\necho ${says}\n`, { mode: 0o700 });
+    try {
+      expect(await whyTooOld(program)).toEqual(expected && (expect.stringMatching(expected) as string));
     } finally {
       rmSync(directory, { recursive: true });
     }
