@@ -1,7 +1,7 @@
 // What counts where a file says nothing, as far as it is promised.
 
 import { describe, expect, it } from 'vitest';
-import { parseConfig } from './check.ts';
+import { parseConfig } from './parse.ts';
 import { settingsOf } from './settings.ts';
 
 const settings = (text: string) => settingsOf(parseConfig(text, 'config.yml').config);
