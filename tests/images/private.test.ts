@@ -3,14 +3,14 @@
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { engines, withoutEngines } from '../support/engines.ts';
+import { patientEngines, withoutEngines } from '../support/engines.ts';
 import { PullBench } from './bench.ts';
 import { PASSWORD, TestRegistry, USER } from './registry.ts';
 import type { Pushed } from './registry.ts';
 
 const BASIC = Buffer.from(`${USER}:${PASSWORD}`).toString('base64');
 
-describe.skipIf(withoutEngines).each(engines)('on $name, a registry with a password', engine => {
+describe.skipIf(withoutEngines).each(patientEngines)('on $name, a registry with a password', engine => {
   let registry: TestRegistry;
   let pushed: Pushed;
   let directory = '';
@@ -58,6 +58,13 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a registry with a passw
       hint: expect.stringContaining('did not take the credentials') as string,
     });
     expect(bench.everythingSaid()).not.toContain('wrong-wrong-wrong');
+  });
+
+  it.each(['w', 'ww', 'www'])('is told them whatever their length: %s', async password => {
+    configure({ auths: { [registry.address]: { auth: Buffer.from(`${USER}:${password}`).toString('base64') } } });
+    await using bench = await PullBench.open(registry);
+    await expect(bench.acode.images.pull(pushed.reference)).rejects.toThrow('could not be pulled');
+    expect((await registry.seen()).requests.some(({ authorised }) => authorised)).toBe(true);
   });
 
   it('opens with what the user’s docker configuration says, which is in no log, record, event or file of ours', async () => {

@@ -4,6 +4,8 @@ import { type CallOptions, type EngineConnection, termsOf } from './connection.t
 import { EngineError, isNotFound } from './error.ts';
 import { jsonLines } from './json-lines.ts';
 import { path } from './path.ts';
+import { authHeaders } from './registry-auth.ts';
+import type { RegistryAuth } from './registry-auth.ts';
 import { splitReference } from './reference.ts';
 
 const defaultDeadlineMs = 30_000;
@@ -98,14 +100,6 @@ export interface PullProgress {
   readonly total: number | undefined;
 }
 
-/** Credentials for one registry; sent to the engine and kept nowhere. */
-export interface RegistryAuth {
-  readonly username?: string;
-  readonly password?: string;
-  readonly identitytoken?: string;
-  readonly serveraddress?: string;
-}
-
 /** How to pull. */
 export interface PullOptions extends CallOptions {
   readonly onProgress?: (progress: PullProgress) => void;
@@ -170,7 +164,7 @@ export class Images {
       method: 'POST',
       path: path`/images/create`,
       query: { fromImage: name, tag: version },
-      ...(auth ? { headers: { 'X-Registry-Auth': Buffer.from(JSON.stringify(auth)).toString('base64url') } } : {}),
+      headers: authHeaders(auth),
       idleMs: silenceMs,
       ...termsOf(options, silenceMs),
     });
