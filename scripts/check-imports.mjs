@@ -110,7 +110,7 @@ const ROOMS = {
   ],
   'isolation/ulimit': ['contract', 'workspace', 'isolation', 'isolation/handover', 'isolation/process'],
   'isolation/none': ['contract', 'workspace', 'isolation', 'isolation/handover', 'isolation/process'],
-  [WEB]: ['contract', 'policy/environment.ts', 'policy/profiles.ts', 'policy/risk.ts'],
+  [WEB]: ['contract', 'isolation/waiting.ts', 'policy/environment.ts', 'policy/profiles.ts', 'policy/risk.ts'],
   // The client of the engine knows the Engine API and nothing of sandboxes.
   [ENGINE]: [],
 };

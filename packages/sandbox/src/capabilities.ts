@@ -7,6 +7,7 @@ import type { Level } from './contract/levels.ts';
 import { unavailableReason } from './contract/unavailable.ts';
 import type { Host } from './host.ts';
 import type { Capability } from './isolation/backend.ts';
+import { inTime } from './isolation/waiting.ts';
 
 const NO_RUNTIME: Readonly<Partial<Record<Level, string>>> = {
   gvisor: 'the engine has no runtime runsc; install gVisor and register it with the engine',
@@ -27,7 +28,7 @@ export async function capabilityMatrix(host: Host, withinMs: number): Promise<Le
 async function engineLevels(host: Host, withinMs: number): Promise<LevelStatus[]> {
   const levels = LEVELS.filter(usesEngine);
   try {
-    return levelsOfEngine(levels, await inTime(host, host.capability(), withinMs));
+    return levelsOfEngine(levels, await answeredInTime(host, host.capability(), withinMs));
   } catch (error) {
     if (!(error instanceof AcodeError)) throw error;
     const reason = unavailableReason(error);
@@ -37,20 +38,11 @@ async function engineLevels(host: Host, withinMs: number): Promise<LevelStatus[]
 }
 
 /** What an engine answers in time; else that it did not. It may answer later, so nothing follows from it. */
-export async function inTime<Value>(host: Host, answer: Promise<Value>, ms: number): Promise<Value> {
-  let cancel: () => void = () => undefined;
-  const late = new Promise<never>((_, reject) => {
-    cancel = host.telemetry.clock.after(ms, () => {
-      const reason = `it did not answer within ${ms / 1000} s`;
-      reject(new AcodeError('ACODE-SBX-008', { socket: host.engineNamed ?? 'its socket', reason, remedy: SLOW }));
-    });
+export function answeredInTime<Value>(host: Host, answer: Promise<Value>, ms: number): Promise<Value> {
+  return inTime(host.telemetry.clock, ms, answer, () => {
+    const reason = `it did not answer within ${ms / 1000} s`;
+    return new AcodeError('ACODE-SBX-008', { socket: host.engineNamed ?? 'its socket', reason, remedy: SLOW });
   });
-  answer.catch(() => undefined);
-  try {
-    return await Promise.race([answer, late]);
-  } finally {
-    cancel();
-  }
 }
 
 const SLOW = 'Something is there and does not answer: look at the engine’s own log, and restart it.';

@@ -4,7 +4,7 @@ import { realpath } from 'node:fs/promises';
 import type { Belonging, CleanupOptions, CleanupReport, SandboxCounts, Status } from './contract/host.ts';
 import { AcodeError } from './contract/errors.ts';
 import { unavailableReason } from './contract/unavailable.ts';
-import { capabilityMatrix, inTime } from './capabilities.ts';
+import { answeredInTime, capabilityMatrix } from './capabilities.ts';
 import type { EffectivePolicy } from './contract/policy.ts';
 import type { Host } from './host.ts';
 import { chooseLevel } from './level.ts';
@@ -27,7 +27,7 @@ const STATUS_MS = 1200;
 export async function statusOf(host: Host, signal: AbortSignal): Promise<Status> {
   const [levels, engine, { chosen, defaultImage, workspace }] = await Promise.all([
     capabilityMatrix(host, STATUS_MS),
-    known(inTime(host, engineState(host, signal), STATUS_MS)),
+    known(answeredInTime(host, engineState(host, signal), STATUS_MS)),
     commandsHere(host),
   ]);
   const state = engine instanceof AcodeError ? { sandboxes: countsOf([]), cacheVolumes: [] } : engine;
@@ -39,7 +39,7 @@ async function commandsHere(
 ): Promise<{ chosen: Chosen | AcodeError; defaultImage: string; workspace: string }> {
   const workspace = await workspaceOf(host);
   const { policy, problem } = await defaultPolicy(host, workspace);
-  const chosen = problem ?? (await known(inTime(host, chooseLevel(host, policy), STATUS_MS)));
+  const chosen = problem ?? (await known(answeredInTime(host, chooseLevel(host, policy), STATUS_MS)));
   return { chosen, defaultImage: policy.image.value, workspace };
 }
 

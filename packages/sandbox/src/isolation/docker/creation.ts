@@ -13,7 +13,7 @@ import { engineFailure, reasonOf } from './failure.ts';
 import { LateLooks } from './late-looks.ts';
 import { OomWatch } from './oom-watch.ts';
 import { portFailure } from './ports.ts';
-import { unlessCancelled } from './unless-cancelled.ts';
+import { unlessCancelled } from '../waiting.ts';
 
 /** What happens to a container, for whoever keeps logs. */
 export interface ContainerObserver {

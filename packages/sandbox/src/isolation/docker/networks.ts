@@ -11,7 +11,7 @@ import { LateLooks } from './late-looks.ts';
 import type { Engine } from './engine/index.ts';
 import { engineFailure, reasonOf } from './failure.ts';
 import { SEVERAL, assertManaged, bridgeName, bridgeRequest, faultOf } from './network-rules.ts';
-import { unlessCancelled } from './unless-cancelled.ts';
+import { unlessCancelled } from '../waiting.ts';
 
 /** A network as a container is connected to it. */
 export interface ChosenNetwork {

@@ -2,6 +2,7 @@
 
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
+import { inTime, unlessCancelled } from '../waiting.ts';
 import type { FileTree, WebInstance, WebProcess, WebSdk } from './sdk.ts';
 
 const BOOT_MS = 60_000;
@@ -100,7 +101,7 @@ async function tearDown(instance: WebInstance, ended: Promise<unknown>): Promise
 
 async function use(ready: Promise<WebInstance>, job: WebJob): Promise<WebEnding> {
   try {
-    const instance = await unlessCancelled(job, ready);
+    const instance = await unlessCancelled(ready, job.signal);
     return await supervise(await handOver(instance, job), job);
   } catch (error) {
     throw error instanceof AcodeError ? error : notMade(reasonOf(error), error);
@@ -110,7 +111,7 @@ async function use(ready: Promise<WebInstance>, job: WebJob): Promise<WebEnding>
 async function handOver(instance: WebInstance, job: WebJob): Promise<WebProcess> {
   const { clock, cwd, env } = job;
   const late = (): AcodeError => notMade('it did not answer in time');
-  await unlessCancelled(job, inTime(clock, SPAWN_MS, instance.mount(job.files), late));
+  await unlessCancelled(inTime(clock, SPAWN_MS, instance.mount(job.files), late), job.signal);
   job.handedOver();
   const [program = '', ...words] = job.words;
   const spawning = instance.spawn(program, words, { cwd, env }).catch((error: unknown) => {
@@ -118,7 +119,7 @@ async function handOver(instance: WebInstance, job: WebJob): Promise<WebProcess>
     const context = { command: program, image: 'the WebContainer', reason: 'not found', imageless: true } as const;
     throw new AcodeError('ACODE-SBX-015', context, { cause: error });
   });
-  return unlessCancelled(job, inTime(clock, SPAWN_MS, spawning, late));
+  return unlessCancelled(inTime(clock, SPAWN_MS, spawning, late), job.signal);
 }
 
 async function supervise(process: WebProcess, job: WebJob): Promise<WebEnding> {
@@ -131,8 +132,8 @@ async function supervise(process: WebProcess, job: WebJob): Promise<WebEnding> {
   read.catch(() => undefined);
   try {
     const exitCode = await unlessCancelled(
-      job,
       inTime(clock, job.timeoutMs, ended, () => timeUp),
+      job.signal,
     );
     await inTime(clock, DRAIN_MS, read, () => timeUp).catch((error: unknown) => {
       if (error !== timeUp) throw failed(error);
@@ -143,8 +144,8 @@ async function supervise(process: WebProcess, job: WebJob): Promise<WebEnding> {
     if (error !== timeUp) throw error;
     // What does not end now ends with its instance.
     await unlessCancelled(
-      job,
       inTime(clock, KILL_MS, ended, () => timeUp),
+      job.signal,
     ).catch(() => undefined);
     return { exitCode: null, timedOut: true };
   }
@@ -156,33 +157,6 @@ async function readAll({ output }: WebProcess, take: (text: string) => void): Pr
     const { done, value } = await reader.read();
     if (value !== undefined) take(value);
     if (done) return;
-  }
-}
-
-/** Waits for somebody else’s work, at most so long. */
-export async function inTime<Value>(clock: Clock, ms: number, work: Promise<Value>, late: () => Error): Promise<Value> {
-  let cancel = (): void => undefined;
-  const over = new Promise<never>((_, reject) => {
-    cancel = clock.after(ms, () => reject(late()));
-  });
-  try {
-    return await Promise.race([work, over]);
-  } finally {
-    cancel();
-  }
-}
-
-async function unlessCancelled<Value>({ signal }: WebJob, work: Promise<Value>): Promise<Value> {
-  let leave = (): void => undefined;
-  const left = new Promise<never>((_, reject) => {
-    leave = () => reject(new AcodeError('ACODE-SBX-014', {}, { cause: signal.reason }));
-  });
-  signal.addEventListener('abort', leave, { once: true });
-  if (signal.aborted) leave();
-  try {
-    return await Promise.race([left, work]);
-  } finally {
-    signal.removeEventListener('abort', leave);
   }
 }
 
