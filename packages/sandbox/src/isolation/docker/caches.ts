@@ -24,7 +24,7 @@ import type { VolumeDetails } from './engine/volumes.ts';
 import { engineFailure } from './failure.ts';
 import { SandboxVolumes } from './sandbox-volumes.ts';
 import type { VolumeLeft, VolumesOptions } from './sandbox-volumes.ts';
-import { unlessCancelled } from './unless-cancelled.ts';
+import { unlessCancelled } from '../waiting.ts';
 
 const CALL_MS = 10_000;
 const PAUSE_MS = 100;

@@ -13,7 +13,7 @@ describe('the header with credentials', () => {
 
   it('is filled up for two lengths of three', () => {
     const fills = ['a', 'ab', 'abc'].map(password => authHeaders({ password })['X-Registry-Auth']?.split('=').length);
-    expect(fills.toSorted()).toEqual([1, 2, 3]);
+    expect(new Set(fills)).toEqual(new Set([1, 2, 3]));
   });
 
   it('is none without credentials', () => {
