@@ -34,7 +34,11 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], globalSetup: ['tests/temporary.setup.ts'] },
+        test: {
+          name: 'unit',
+          include: ['packages/*/src/**/*.test.ts', 'bench/**/*.test.ts'],
+          globalSetup: ['tests/temporary.setup.ts'],
+        },
       },
       // Two files at a time: most of a test’s time is the engine’s.
       { extends: true, test: { ...real, name: 'real', maxWorkers: 2, exclude: ALONE, sequence: { groupOrder: 1 } } },

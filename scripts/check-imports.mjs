@@ -42,6 +42,7 @@ const TOP = [
   'sweep.ts',
   'trail.ts',
   'uninstall.ts',
+  'warm.ts',
   'web.ts',
 ];
 
@@ -97,6 +98,9 @@ const ROOMS = {
     'isolation',
     'isolation/handover',
     'isolation/seccomp',
+    // A container’s first process is one of this host’s, where the engine is on it.
+    'isolation/process/held.ts',
+    'isolation/process/identity.ts',
     ENGINE,
     'lifecycle/labels.ts',
   ],

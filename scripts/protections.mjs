@@ -31,6 +31,7 @@ const STUCK = 'ownership/stuck.test.ts';
 const LONG = 'ownership/long-lived.test.ts';
 const CACHES = 'caches/caches.test.ts';
 const PROJECT_IMAGE = 'project-image/build.test.ts';
+const POOL = 'pool/bubblewrap.test.ts';
 
 /** @type {Edit[]} */
 const VERIFICATION = [
@@ -199,8 +200,8 @@ export const PROTECTIONS = [
     'a link in a protected place is followed',
     [
       `${SRC}/workspace/protected-paths.ts`,
-      'return await lstat(path);',
-      "return await (await import('node:fs/promises')).stat(path);",
+      'return lstatSync(path, { throwIfNoEntry: false }) ?? null;',
+      "return process.getBuiltinModule('node:fs').statSync(path, { throwIfNoEntry: false }) ?? null;",
     ],
     [[MOUNTS, 'B5 ']],
   ),
@@ -660,5 +661,28 @@ export const PROTECTIONS = [
       'while (cache.fill && (await this.#isFilled(cache, signal))) {',
     ],
     [['caches/failures.test.ts', 'planned before the fill began']],
+  ),
+  one(
+    'the mounts of a sandbox that waited are not compared again',
+    [
+      `${SRC}/isolation/process/held.ts`,
+      'if (tableNow(process.pid) !== mounts)',
+      'if (tableNow(process.pid) === null)',
+    ],
+    [[POOL, 'a protected part was removed and made anew']],
+  ),
+  one(
+    'a sandbox that waits is for any plan',
+    [`${SRC}/warm.ts`, 'key: `${spec.hash} ${profile}`', 'key: `${profile}`'],
+    [[POOL, 'a command with another policy']],
+  ),
+  one(
+    'a sandbox that was given out stays in the pool',
+    [
+      `${SRC}/isolation/pool.ts`,
+      '      kind.waiting.delete(one.sandbox.id);\n      this.#tell();\n      if (await',
+      '      this.#tell();\n      if (await',
+    ],
+    [[POOL, 'given out once']],
   ),
 ];

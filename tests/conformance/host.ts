@@ -4,7 +4,7 @@ import { readFileSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { Acode } from '@acode/sandbox';
 import type { PolicyInput } from '@acode/sandbox';
-import { TestHost, makeWorkspace } from '../support/engines.ts';
+import { TestHost, makeWorkspace, untilOneWaits, warmth } from '../support/engines.ts';
 import type { Target } from './targets.ts';
 
 const SETTLING_MS = 5000;
@@ -47,7 +47,14 @@ async function openOnEngine({ engine, options }: Target): Promise<ConformanceHos
 async function openWithoutEngine({ engine, options, lacks }: Target): Promise<ConformanceHost> {
   const workspace = makeWorkspace();
   const session = `test-${process.pid}-${Math.random().toString(36).slice(2, 10)}`;
-  const acode = await Acode.open({ engine: { socket: engine.socket }, sessionId: session, ...options, workspace });
+  const acode = await Acode.open({
+    engine: { socket: engine.socket },
+    sessionId: session,
+    ...warmth,
+    ...options,
+    workspace,
+  });
+  await untilOneWaits(acode);
   return {
     acode,
     session,

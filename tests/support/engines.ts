@@ -60,6 +60,24 @@ export const patientEngines: readonly TestEngine[] = process.env['ACODE_EVERYWHE
 /** Images that every engine has. */
 export const images = list?.images ?? { busybox: '', debian: '', noshell: '', hostile: '' };
 
+/**
+ * What hosts of tests are opened with besides: with ACODE_TEST_WARM each keeps sandboxes waiting, so that whatever is shown of
+ * sandboxes is shown of those too. Tests that count sandboxes count what waits.
+ */
+export const warmth: Pick<AcodeOptions, 'pool'> = process.env['ACODE_TEST_WARM'] ? { pool: { min: 1, max: 2 } } : {};
+
+/** Waits, where hosts keep sandboxes waiting, until one does; for a while only, since not every host can have one. */
+export async function untilOneWaits(acode: Acode): Promise<void> {
+  if (!warmth.pool) return;
+  const end = performance.now() + 5000;
+  const waits = async (): Promise<boolean> =>
+    acode.explain(['true']).then(
+      ({ warm }) => warm,
+      () => true,
+    );
+  while (!(await waits()) && performance.now() < end) await new Promise(resolve => void setTimeout(resolve, 20));
+}
+
 /** A directory that every engine sees, of the user that runs the tests. */
 export function makeWorkspace(): string {
   return mkdtempSync('/var/tmp/acode-test-');
@@ -86,10 +104,12 @@ export class TestHost implements AsyncDisposable {
     const acode = await Acode.open({
       engine: { socket: engine.socket },
       sessionId: session,
+      ...warmth,
       ...options,
       workspace,
       config,
     });
+    await untilOneWaits(acode);
     return new TestHost(acode, workspace, engine, session);
   }
 

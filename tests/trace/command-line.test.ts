@@ -25,7 +25,7 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   'sandbox cleanup': [['--dry-run'], 'acode.cleanup/1', 'schema removed failed kept belongings dryRun'],
   'sandbox logs': [[], 'acode.logs/1', 'schema items'],
   run: [['true'], 'acode.run/1', `${RUN} ${MORE}`],
-  explain: [['--', 'true'], 'acode.explain/1', 'schema command policy level spec engineRequest notes'],
+  explain: [['--', 'true'], 'acode.explain/1', 'schema command policy level spec engineRequest warm warmReason notes'],
   trust: [['--show'], 'acode.trust/1', 'schema workspace file hash trusted needsTrust'],
   doctor: [[], 'acode.doctor/1', 'schema checks ok durationMs'],
   'audit tail': [[], 'acode.audit/1', 'schema items'],

@@ -40,12 +40,13 @@ import type { AcodeOptions } from './options.ts';
 import { assertNotRoot } from './policy/guard.ts';
 import { trustOf, workspaceOf } from './repository.ts';
 import type { Trust } from './repository.ts';
-import { explain } from './planning.ts';
+import { explain, planFirst } from './planning.ts';
 import { start } from './run.ts';
 import { cancelled } from './running.ts';
 import { sweep } from './sweep.ts';
 import { systemClock } from './telemetry/clock.ts';
 import type { Operation } from './telemetry/operation.ts';
+import { warmUp } from './warm.ts';
 import { installationRoot } from './workspace/installation.ts';
 import { isWithin } from './workspace/within.ts';
 
@@ -101,7 +102,7 @@ export class Acode implements AsyncDisposable {
     this.audit = auditIn(join(host.directories.state, 'audit'));
   }
 
-  /** Opens the host. Refuses root before anything else; the engine is contacted at first use. */
+  /** Opens the host. Refuses root before anything else; the engine is contacted at first use, or for what is to wait. */
   static async open(options: AcodeOptions = {}): Promise<Acode> {
     const uid = currentUid();
     const directories = directoriesOf({ env: process.env, home: homedir(), uid });
@@ -109,6 +110,7 @@ export class Acode implements AsyncDisposable {
     const host = await open(options, directories, uid);
     if (uid === 0) await recordRoot(host);
     await loadAhead(host);
+    if (host.pool) host.keep(warmUp(host, () => planFirst(host)));
     return new Acode(host, options);
   }
 
@@ -186,7 +188,11 @@ export class Acode implements AsyncDisposable {
   /** The sandboxes that exist on the engine, asked now. */
   async list(): Promise<SandboxInfo[]> {
     this.#assertOpen('list');
-    return this.#operation('list', async () => (await this.#host.engine()).list(this.#host.closing));
+    return this.#operation('list', async () => {
+      const { pool, closing } = this.#host;
+      const found = await (await this.#host.engine()).list(closing);
+      return found.map(one => (pool?.holds(one.containerId) === true ? { ...one, waiting: true } : one));
+    });
   }
 
   /** One sandbox by name or container id. */
@@ -305,11 +311,6 @@ async function recordRoot(host: OpenHost): Promise<void> {
 }
 
 async function open(options: AcodeOptions, directories: Directories, uid: number): Promise<OpenHost> {
-  if (options.pool)
-    throw new AcodeError('ACODE-SBX-016', {
-      what: 'AcodeOptions.pool',
-      instead: 'Leave it out: every sandbox is made when it is needed.',
-    });
   const machine = await loadMachinePolicy();
   const config = await configOf(options, directories);
   await ensurePrivateDirectory(directories.runtime, uid);

@@ -8,6 +8,7 @@ import type { LoadedMachine } from './config/machine.ts';
 import { settingsOf } from './config/settings.ts';
 import type { Settings } from './config/settings.ts';
 import { AcodeError } from './contract/errors.ts';
+import type { Level } from './contract/levels.ts';
 import type { PullProgress } from './contract/images.ts';
 import type { UserId } from './contract/policy.ts';
 import type { Clock } from './contract/ports.ts';
@@ -34,6 +35,7 @@ import { TrustStore } from './policy/trust.ts';
 import { Bus } from './telemetry/bus.ts';
 import { ContainerReports } from './telemetry/containers.ts';
 import { Telemetry } from './telemetry/operation.ts';
+import { openPool } from './warm.ts';
 
 /** A host with the way to close it. */
 export interface OpenHost extends Host {
@@ -99,7 +101,20 @@ export async function composeHost({
     deadlineMs: settings.cleanupMs,
     monotonic: () => clock.monotonic(),
   });
+  const shared = {
+    bus,
+    telemetry,
+    session,
+    closing: stop.signal,
+    keep: (work: Promise<unknown>) => background.keep(work),
+    backend: (level: Level) => backends.at(level),
+    claim: async () => {
+      removals.again();
+      await claim.take((await backends.engine()).socket);
+    },
+  };
   return {
+    ...shared,
     config,
     machine,
     environmentMode: environmentMode(process.env),
@@ -112,26 +127,17 @@ export async function composeHost({
     workspace: options.workspace ?? process.cwd(),
     workspaceNamed: options.workspace !== undefined,
     audit,
-    telemetry,
-    bus,
     reports,
-    session,
     pulls,
     slots: new Slots(concurrency(options, settings), clock),
+    pool: openPool(options, shared),
     pastLogs: logs,
     savedLogs: settings.keepOutputDays === null ? null : logs,
-    keep: work => background.keep(work),
-    closing: stop.signal,
     engineNamed: engineNamedBy(options, settings),
     engine: () => backends.engine(),
     capability: () => backends.capability(),
-    backend: level => backends.at(level),
     localCapabilities: () => backends.local(),
     localCapability: level => backends.localCapability(level),
-    claim: async () => {
-      removals.again();
-      await claim.take((await backends.engine()).socket);
-    },
     close,
   };
 
@@ -176,6 +182,7 @@ export async function composeHost({
       clock,
       observer: reports,
       createTimeoutMs: settings.createTimeoutMs,
+      keepsWaiting: options.pool !== undefined && options.pool !== false,
       retry: settings.retry,
       closing: stop.signal,
       keep: work => background.keep(work),

@@ -8,6 +8,7 @@ import type { Settings } from './config/settings.ts';
 import type { UserId } from './contract/policy.ts';
 import type { Level } from './contract/levels.ts';
 import type { Backend, Capability, EngineBackend } from './isolation/backend.ts';
+import type { Pool } from './isolation/pool.ts';
 import type { Session } from './lifecycle/session.ts';
 import type { Slots } from './lifecycle/slots.ts';
 import type { SavedLogs } from './output/saved.ts';
@@ -47,6 +48,8 @@ export interface Host {
   /** What pulling images needs. */
   readonly pulls: Pulls;
   readonly slots: Slots;
+  /** The sandboxes that wait for commands; null where none are kept. */
+  readonly pool: Pool | null;
   /** What was kept of past runs, to be read; whatever becomes of this one. */
   readonly pastLogs: Pick<SavedLogs, 'list' | 'find'>;
   /** Where the output of this host’s runs is kept; null where the user wants none kept. */

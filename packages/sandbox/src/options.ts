@@ -4,6 +4,16 @@ import type { ConfigInput } from './config/schema.ts';
 import type { VerifySignature } from './contract/images.ts';
 import type { Clock, Logger, Metrics } from './contract/ports.ts';
 
+/** How many sandboxes are kept waiting. Each of them still runs one command and is gone. */
+export interface PoolOptions {
+  /** Kept for the plan that was asked for last, however long nobody asks; 1 unless told otherwise. */
+  min?: number;
+  /** Kept at most, for all plans together; 4 unless told otherwise, at most 64. */
+  max?: number;
+  /** How long one waits for nobody before it is removed, in milliseconds; five minutes unless told otherwise. */
+  idleMs?: number;
+}
+
 /** How to open a host. Every field is optional. */
 export interface AcodeOptions {
   /** The directory sandboxes are given; else the project the process stands in. */
@@ -17,8 +27,8 @@ export interface AcodeOptions {
   sessionId?: string;
   /** Sandboxes at once; 4 unless configured, at most 16. */
   maxConcurrent?: number;
-  /** Sandboxes kept waiting. Not available in this version: only `false`. */
-  pool?: false | { min?: number; max?: number; idleMs?: number };
+  /** Sandboxes kept waiting, so that commands begin within milliseconds; none unless asked for. docs/pool.md says more. */
+  pool?: false | PoolOptions;
   logger?: Logger;
   metrics?: Metrics;
   clock?: Clock;

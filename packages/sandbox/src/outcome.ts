@@ -16,6 +16,8 @@ export interface OutcomeParts {
   readonly captures: { readonly stdout: Capture; readonly stderr: Capture };
   readonly timings: RunResult['timings'];
   readonly ports: readonly PublishedPort[];
+  /** Whether the sandbox waited before the command was known. */
+  readonly warm: boolean;
 }
 
 /** The result of a command that ended; `timedOut` where we ended it. */
@@ -33,7 +35,7 @@ export function resultOf(parts: OutcomeParts, ending: Ending, timedOut: boolean)
 
 /** What there is of a result when a command was cancelled. */
 export function partialResult(parts: OutcomeParts): RunResult {
-  const { spec, containerId, correlationId, auditSequence, captures, timings, ports } = parts;
+  const { spec, containerId, correlationId, auditSequence, captures, timings, ports, warm } = parts;
   const stdout = decodeOutput(captures.stdout.bytes(), captures.stdout.dropped > 0);
   const stderr = decodeOutput(captures.stderr.bytes(), captures.stderr.dropped > 0);
   return {
@@ -53,7 +55,7 @@ export function partialResult(parts: OutcomeParts): RunResult {
     ...(usesEngine(spec.level) ? { image: { reference: spec.image.reference, digest: spec.image.digest } } : {}),
     durationMs: timings.runMs,
     timings,
-    warm: false,
+    warm,
     riskyChanges: [],
     ...(ports.length > 0 ? { ports: [...ports] } : {}),
     correlationId,

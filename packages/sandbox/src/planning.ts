@@ -20,6 +20,7 @@ import { imageForRun } from './pulling.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './request-check.ts';
 import type { Planned } from './running.ts';
+import { warmthOf } from './warm.ts';
 import { recogniseLanguages } from './workspace/languages.ts';
 import { validateWorkspace } from './workspace/locate.ts';
 import { planMounts } from './workspace/mounts.ts';
@@ -47,6 +48,8 @@ export async function plan(
   const first = resolvePolicy(request.policy ?? {}, layers, about);
   const chosen = await chooseLevel(host, first);
   const { level, runtime, capability } = chosen;
+  // Asked while the workspace is looked at: neither needs the other, and only what is there is asked for.
+  const asked = await imageAsked(host, level, first, signal);
   const around = { environment: process.env, ...(await engineSocketOf(host, level)) };
   const workspace = await validateWorkspace(found, host.directories, around);
   // The engine may have other CPUs than this process sees, and refuses more than it has.
@@ -54,9 +57,11 @@ export async function plan(
   const resolved = cpus === about.cpus ? first : resolvePolicy(request.policy ?? {}, layers, { ...about, cpus });
   const policy = { ...resolved, runtime: { ...resolved.runtime, value: runtime } };
   if (usesEngine(level)) refuseUndecided(policy.image, languages);
-  const { image, notes: imageNotes } = await imageFor(host, chosen, policy, of, signal).catch((error: unknown) => {
-    throw withImageReason(error, policy);
-  });
+  const { image, notes: imageNotes } = await imageFor(host, chosen, policy, { ...of, ...asked }, signal).catch(
+    (error: unknown) => {
+      throw withImageReason(error, policy);
+    },
+  );
   const identify = (specHash: string) =>
     host.session.identify({
       task: request.taskId,
@@ -94,11 +99,28 @@ async function engineSocketOf(host: Host, level: Level): Promise<{ engineSocket?
   return usesEngine(level) ? { engineSocket: (await host.engine()).socket } : {};
 }
 
+interface Asked {
+  readonly found?: Promise<ImageFacts | null>;
+}
+
+async function imageAsked(
+  host: Host,
+  level: Level,
+  { image }: Pick<EffectivePolicy, 'image'>,
+  signal: AbortSignal,
+): Promise<Asked> {
+  if (!usesEngine(level) || image.value === '') return {};
+  const found = (await host.engine()).images.find(image.value, signal);
+  // Whoever asks for the image is told; who was refused before that is not.
+  found.catch(() => undefined);
+  return { found };
+}
+
 async function imageFor(
   host: Host,
   { backend, level }: Chosen,
   policy: EffectivePolicy,
-  of: PlanFor,
+  of: PlanFor & Asked,
   signal: AbortSignal,
 ): Promise<{ image: ImageFacts; notes: readonly string[] }> {
   if (!usesEngine(level) && policy.image.layer === 'request') {
@@ -111,6 +133,11 @@ async function imageFor(
   return { image: await backend.resolveImage(policy, signal), notes: [] };
 }
 
+/** The plan of a command that asks for nothing special. Nothing is pulled: nobody has given that command yet. */
+export function planFirst(host: Host): Promise<Planned> {
+  return plan(host, { command: ['true'], request: {} }, { correlationId: '', preview: true }, host.closing);
+}
+
 /** What a command would come to. */
 export async function explain(
   host: Host,
@@ -120,13 +147,17 @@ export async function explain(
 ): Promise<Explanation> {
   checkRequest(command, request);
   const of = { correlationId: '', preview: true };
-  const { policy, spec, notes, backend } = await plan(host, { command, request }, of, signal);
+  const planned = await plan(host, { command, request }, of, signal);
+  const { policy, spec, notes, backend } = planned;
+  const { warm, why: warmReason } = warmthOf(host, planned, request);
   return {
     command,
     policy,
     level: spec.level,
     spec,
     engineRequest: backend.describe(spec),
+    warm,
+    warmReason,
     notes: [...new Set([...notes, ...backend.notes, ...notesOn(policy, spec)])],
   };
 }

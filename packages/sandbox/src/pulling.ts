@@ -34,6 +34,8 @@ export interface Wanted {
   readonly correlationId: string;
   /** Whether it is only to be said what would be done. */
   readonly preview: boolean;
+  /** What the engine has by that name, where it was asked already. */
+  readonly found?: Promise<ImageFacts | null>;
   readonly onProgress?: ((progress: PullProgress) => void) | undefined;
 }
 
@@ -67,7 +69,7 @@ export async function obtainImage(
 ): Promise<Obtained> {
   const { policy, preview } = wanted;
   const store = (await host.engine()).images;
-  const found = await store.find(policy.image.value, signal);
+  const found = await (wanted.found ?? store.find(policy.image.value, signal));
   const { action, reason, warnings } = decidePull({ image: policy.image, present: found !== null, policy });
   if (preview && action === 'pull') return previewed(host, policy, found, reason, signal);
   if (action === 'use' && found) return accepted(host, policy, found, { notes: warnings }, signal);

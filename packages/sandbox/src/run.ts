@@ -10,6 +10,7 @@ import type { RunningCommand } from './contract/result.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import type { WaitingSandbox } from './isolation/backend.ts';
+import type { Made } from './isolation/pool-kind.ts';
 import { WORKSPACE_TARGET } from './isolation/plan.ts';
 import { plan } from './planning.ts';
 import { Capture } from './output/capture.ts';
@@ -21,6 +22,7 @@ import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { recordIntent, recordRefusal } from './trail.ts';
 import type { Recorded } from './trail.ts';
+import { takeWarm } from './warm.ts';
 import { workdirFor } from './workspace/locate.ts';
 
 /** Runs a command up to the point where it is under way. */
@@ -48,12 +50,15 @@ export async function start(
     host.telemetry.gauge(METRICS.active, host.slots.taken);
     const queued = clock.monotonic();
     const of = { correlationId: operation.correlationId, preview: false };
-    const planned = await plan(host, { command, request }, of, signal);
+    const wanted = await plan(host, { command, request }, of, signal);
+    const taken = await takeWarm(host, wanted, request, signal);
+    // One that waited has an identity of its own, which is what the record names; its plan is the same by its hash.
+    const planned = taken ? { ...wanted, spec: taken.spec, requestHash: taken.requestHash } : wanted;
     // Before the sandbox is made: the shell that waits in it is the image’s, and may write long before the hand-over. Not by
     // the clock of the host program, since files are stamped by the kernel’s.
-    const sinceMs = Date.now();
+    const sinceMs = taken?.sinceMs ?? Date.now();
     report(operation, planned);
-    const { sandbox, intent } = await obtainRecorded({ host, operation, command, request }, planned, signal);
+    const { sandbox, intent } = await obtainRecorded({ host, operation, command, request }, planned, taken, signal);
     const obtained = clock.monotonic();
     const timings = { queueMs: queued - began, obtainMs: obtained - queued };
     return await handOver({
@@ -61,6 +66,7 @@ export async function start(
       operation,
       planned,
       sandbox,
+      warm: taken !== null,
       intent,
       signal,
       stop,
@@ -100,12 +106,15 @@ async function handOver(parts: RunningParts): Promise<RunningCommand> {
 async function obtainRecorded(
   run: Recorded,
   planned: Planned,
+  taken: Made | null,
   signal: AbortSignal,
 ): Promise<{ sandbox: WaitingSandbox; intent: AuditHead }> {
   const writing = recordIntent(run, planned, signal);
   writing.catch(() => undefined);
-  const sandbox = await obtain(run.host, planned, run.operation, signal);
+  const sandbox = taken ? given(run, taken) : await obtain(run.host, planned, run.operation, signal);
   try {
+    // Whoever tidied up while it waited may have taken away what shows that its owner lives.
+    if (taken && usesEngine(planned.spec.level)) await run.host.claim();
     return { sandbox, intent: await writing };
   } catch (error) {
     await giveUp(sandbox, run.host, signal);
@@ -125,16 +134,36 @@ async function obtain(
   // What runs on this host itself ends with this process; what is on an engine would outlive it.
   if (usesEngine(spec.level)) await host.claim();
   const began = host.telemetry.clock.monotonic();
-  const sandbox = await backend.prepare(spec, signal);
-  try {
-    await sandbox.verify(signal);
-  } catch (error) {
-    await giveUp(sandbox, host, signal);
-    reportViolation(host, spec, operation, sandbox.id, error);
-    throw error;
-  }
+  const make = async (): Promise<WaitingSandbox> => {
+    const made = await backend.prepare(spec, signal);
+    try {
+      await made.verify(signal);
+      return made;
+    } catch (error) {
+      await giveUp(made, host, signal);
+      reportViolation(host, spec, operation, made.id, error);
+      throw error;
+    }
+  };
+  const sandbox = await (host.pool ? host.pool.during(spec, signal, make) : make());
+  provisioned({ host, operation }, spec, host.telemetry.clock.monotonic() - began);
+  return sandbox;
+}
+
+// One that waited was verified when it was made, and compared again when it was taken.
+function given({ host, operation }: Recorded, { sandbox, spec }: Made): WaitingSandbox {
+  if (usesEngine(spec.level)) host.reports.given(spec, operation.correlationId);
+  host.telemetry.increment(METRICS.warm);
+  provisioned({ host, operation }, spec, 0);
+  return sandbox;
+}
+
+function provisioned(
+  { host, operation }: Pick<Recorded, 'host' | 'operation'>,
+  spec: SandboxSpec,
+  provisionMs: number,
+): void {
   const at = new Date(host.telemetry.clock.now());
-  const provisionMs = host.telemetry.clock.monotonic() - began;
   host.telemetry.observe(METRICS.provision, provisionMs);
   host.telemetry.kpis.provisioned(spec.identity.sandboxId, provisionMs, at);
   host.bus.emit('SandboxProvisioned', operation.correlationId, at, {
@@ -143,7 +172,6 @@ async function obtain(
     isolationLevel: isAtLeast(spec.level, 'bubblewrap') ? 'strict' : 'reduced',
     level: spec.level,
   });
-  return sandbox;
 }
 
 // Who cancelled does not wait for the removal; who was refused hears of it only when nothing is left.

@@ -29,6 +29,8 @@ export interface Planned {
   readonly policy: EffectivePolicy;
   readonly spec: SandboxSpec;
   readonly backend: Backend;
+  /** Hash of the request the backend was made, where it was made ahead. */
+  readonly requestHash?: string;
   /** What a reader of the plan should know besides. */
   readonly notes: readonly string[];
 }
@@ -39,6 +41,8 @@ export interface RunningParts {
   readonly operation: Operation;
   readonly planned: Planned;
   readonly sandbox: WaitingSandbox;
+  /** Whether it waited before the command was known. */
+  readonly warm: boolean;
   /** The record that says what was about to run. */
   readonly intent: AuditHead;
   readonly signal: AbortSignal;
@@ -177,7 +181,7 @@ export class Running implements RunningCommand {
   }
 
   #outcome(): OutcomeParts {
-    const { host, operation, planned, sandbox, captures, timings, intent } = this.#parts;
+    const { host, operation, planned, sandbox, captures, timings, intent, warm } = this.#parts;
     const runMs = host.telemetry.clock.monotonic() - this.#handedOver;
     return {
       spec: planned.spec,
@@ -187,6 +191,7 @@ export class Running implements RunningCommand {
       captures,
       timings: { ...timings, runMs },
       ports: this.ports,
+      warm,
     };
   }
 

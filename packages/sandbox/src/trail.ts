@@ -7,7 +7,9 @@ import type { Command, RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
 import { isAtLeast, usesEngine } from './contract/levels.ts';
 import type { RunResult } from './contract/result.ts';
+import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
+import type { Backend } from './isolation/backend.ts';
 import { setBy } from './policy/layers.ts';
 import type { Planned } from './running.ts';
 import type { Operation } from './telemetry/operation.ts';
@@ -96,7 +98,12 @@ function inputOf({ request: { stdin } }: Recorded): AuditIntent['stdin'] {
   return typeof stdin === 'string' || stdin instanceof Uint8Array ? 'given' : 'stream';
 }
 
-function intentOf(run: Recorded, { policy, spec, backend }: Planned): Omit<AuditIntent, 'commandHash'> {
+/** Hash of the request that a backend makes for a plan. */
+export function requestHashOf(backend: Pick<Backend, 'describe'>, spec: SandboxSpec): string {
+  return hashOf(backend.describe(spec));
+}
+
+function intentOf(run: Recorded, { policy, spec, backend, requestHash }: Planned): Omit<AuditIntent, 'commandHash'> {
   const { command, request } = run;
   const engine = usesEngine(spec.level);
   return {
@@ -122,7 +129,7 @@ function intentOf(run: Recorded, { policy, spec, backend }: Planned): Omit<Audit
     requiredLevel: policy.required.value,
     policyHash: hashOf(policy),
     specHash: spec.hash,
-    requestHash: hashOf(backend.describe(spec)),
+    requestHash: requestHash ?? requestHashOf(backend, spec),
     ...workspaceOf(spec),
     decision: decisionOf(policy, spec),
   };

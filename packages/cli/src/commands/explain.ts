@@ -54,7 +54,7 @@ export function renderExplanation(explanation: Explanation, cwd: string, look: L
   const sections = [
     `${bold('Command')}  ${oneLine(line)}\n`,
     policyTable(policy, look),
-    fields(planFields(level, spec, cwd), look),
+    fields([...planFields(level, spec, cwd), ['Warm', warmText(explanation)]], look),
     ...(policy.denials.length > 0 ? [`${bold('Denied')}\n${bullets(policy.denials.map(denialLine), look)}`] : []),
     ...(notes.length > 0 ? [`${bold('Notes')}\n${bullets(notes, look)}`] : []),
     verbose
@@ -62,6 +62,10 @@ export function renderExplanation(explanation: Explanation, cwd: string, look: L
       : `${dim('The exact engine request is shown with --verbose, and is whole in --json.')}\n`,
   ];
   return sections.join('\n');
+}
+
+function warmText({ warm, warmReason }: Explanation): string {
+  return `${warm ? 'yes' : 'no'}: ${warmReason}`;
 }
 
 function planFields(level: string, spec: SandboxSpec, cwd: string): (readonly [label: string, value: string])[] {

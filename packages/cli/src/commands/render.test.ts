@@ -323,6 +323,8 @@ describe('explain', () => {
       hash: 'h',
     },
     engineRequest: { HostConfig: {} },
+    warm: false,
+    warmReason: 'this host keeps none waiting',
     notes: ['A note about policy.limits.memoryBytes.'],
   };
 
@@ -334,6 +336,7 @@ describe('explain', () => {
     expect(text).toContain("sh -c 'a b'");
     expect(text).toContain('/w → /workspace (workspace, writable)');
     expect(text).toMatch(/Directory +\/workspace\/a\/b\n/);
+    expect(text).toMatch(/Warm +no: this host keeps none waiting\n/);
     expect(text).toContain('- A note about --memory.');
     expect(text).not.toContain('HostConfig');
     expect(text).toContain('--verbose');

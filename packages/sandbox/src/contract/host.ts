@@ -16,6 +16,8 @@ export interface SandboxInfo {
   readonly name: string;
   readonly image: string;
   readonly state: SandboxState;
+  /** Set where it waits in the pool of the host that was asked: it has run nothing yet. */
+  readonly waiting?: boolean;
   readonly createdAt: string;
   readonly sessionId: string;
   readonly taskId: string;
@@ -198,6 +200,10 @@ export interface Explanation {
   readonly spec: SandboxSpec;
   /** The exact request the engine would get. */
   readonly engineRequest: unknown;
+  /** Whether a sandbox with this very plan waits now, so that the command would begin at once. */
+  readonly warm: boolean;
+  /** Why it does, or does not. */
+  readonly warmReason: string;
   /** What a reader should know besides. */
   readonly notes: readonly string[];
 }

@@ -207,9 +207,22 @@ export interface WaitingSandbox extends AsyncDisposable {
   readonly ports: readonly PublishedPort[];
   /** Holds engine and kernel against the spec; throws a security error at the first difference. */
   verify(signal: AbortSignal): Promise<void>;
+  /** How it is kept for a later command; absent where nothing waits yet, so that it cannot be. */
+  readonly keeping?: Keeping;
   /** Hands over the one command it will ever run. */
   execute(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<Execution>;
   [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** What is known of a sandbox while it waits for longer. */
+export interface Keeping {
+  /** Settles when it cannot be given a command any more: its process has ended, or its engine is gone. */
+  readonly lost: Promise<unknown>;
+  /**
+   * Compares what may have changed since it was verified, when its command is there; throws at the first difference. It is
+   * on the way of a command that wants to be quick: what cannot change is not looked at again.
+   */
+  recheck(signal: AbortSignal): Promise<void>;
 }
 
 /** Where the output of a command goes as it comes. */

@@ -30,6 +30,8 @@ export class ContainerReports {
   readonly #bus: Bus;
   /** Whose each container being removed was, by container id. */
   readonly #leaving = new Map<string, SandboxIdentity>();
+  /** The operation each sandbox that waited was given to, by its own id. */
+  readonly #given = new Map<string, string>();
 
   constructor(telemetry: Telemetry, bus: Bus) {
     this.#telemetry = telemetry;
@@ -49,9 +51,16 @@ export class ContainerReports {
     this.#bus.emit('ContainerStarted', correlationId, this.#now(), { sandboxId, containerId, name });
   }
 
+  /** A sandbox that waited was given to an operation: what becomes of it from now on is part of that. */
+  given({ identity: { sandboxId } }: SandboxSpec, correlationId: string): void {
+    this.#given.set(sandboxId, correlationId);
+  }
+
   /** A container is about to be removed. */
   leaving({ identity }: SandboxSpec, containerId: string): void {
-    this.#leaving.set(containerId, identity);
+    const correlationId = this.#given.get(identity.sandboxId) ?? identity.correlationId;
+    this.#given.delete(identity.sandboxId);
+    this.#leaving.set(containerId, { ...identity, correlationId });
   }
 
   /** A container of this host is gone, because it was done with it. */

@@ -38,7 +38,8 @@ export async function validateWorkspace(
   directories: Directories,
   more: Partial<Omit<PlaceFacts, 'directories'>> = {},
 ): Promise<Workspace> {
-  const [root, places] = await Promise.all([real(path), knownPlaces({ environment: {}, ...more, directories })]);
+  const root = await real(path);
+  const places = knownPlaces({ environment: {}, ...more, directories });
   // Not followed: a link that has taken the place of the directory since it was resolved must not lend it its identity.
   const found = await lstat(root);
   if (!found.isDirectory()) throw refuse(path, 'NotADirectory', 'it is not a directory');

@@ -42,7 +42,7 @@ const INSTALLED_INSIDE =
 export async function planMounts(facts: MountFacts): Promise<MountPlan> {
   const { workspace, target, readOnly } = facts;
   const { root, places } = workspace;
-  const roots = await Promise.all(facts.hostRoots.map(nearestReal));
+  const roots = facts.hostRoots.map(nearestReal);
   await refuseSockets(root);
   const installation = facts.installation ?? (await installationRoot());
   const protecting = readOnly ? [] : await protectParts(root, target);

@@ -1,7 +1,6 @@
 // The places of the host that no sandbox is ever given: the system, homes, credentials, sockets, acode’s own files.
 
-import { lstatSync } from 'node:fs';
-import { realpath } from 'node:fs/promises';
+import { lstatSync, realpathSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { dirname, isAbsolute, join, relative } from 'node:path';
 import type { MountViolation } from '../contract/errors.ts';
@@ -144,17 +143,15 @@ export interface PlaceFacts {
 }
 
 /** Finds the places of this host. A link leads to a place as surely as its name does, so each counts both ways. */
-export async function knownPlaces({ directories, engineSocket, environment }: PlaceFacts): Promise<Places> {
+export function knownPlaces({ directories, engineSocket, environment }: PlaceFacts): Places {
   // HOME is whatever the environment says; the home of the account is what it is.
   const named = [...new Set([directories.home, userInfo().homedir])];
-  const homes = (await bothWays(named.map(path => ({ path })))).map(({ path }) => path);
-  const [own, others] = await Promise.all([
-    bothWays([...ownPlaces(directories), ...(engineSocket ? [engine(engineSocket)] : [])]),
-    bothWaysIfThere([
-      ...homes.flatMap(credentials),
-      ...agents(environment),
-      ...[...ENGINE_SOCKETS, ...rootless(environment)].map(engine),
-    ]),
+  const homes = bothWays(named.map(path => ({ path }))).map(({ path }) => path);
+  const own = bothWays([...ownPlaces(directories), ...(engineSocket ? [engine(engineSocket)] : [])]);
+  const others = bothWaysIfThere([
+    ...homes.flatMap(credentials),
+    ...agents(environment),
+    ...[...ENGINE_SOCKETS, ...rootless(environment)].map(engine),
   ]);
   return { homes, closed: [...own, ...others] };
 }
@@ -171,13 +168,16 @@ export function trespass(path: string, { homes, closed }: Places): Trespass | nu
   return met ? { violation: met.violation, reason: met.reason } : null;
 }
 
-/** The real path of what exists, with the rest of the name after it. */
-export async function nearestReal(path: string): Promise<string> {
+/**
+ * The real path of what exists, with the rest of the name after it. Without a pause: dozens are asked for before each
+ * command, and the kernel answers each of them in less time than a turn of the loop takes.
+ */
+export function nearestReal(path: string): string {
   try {
-    return await realpath(path);
+    return realpathSync.native(path);
   } catch {
     const parent = dirname(path);
-    return parent === path ? path : join(await nearestReal(parent), relative(parent, path));
+    return parent === path ? path : join(nearestReal(parent), relative(parent, path));
   }
 }
 
@@ -223,9 +223,9 @@ function sensitive(path: string, reason: string): Place {
 }
 
 // Most credentials of the list do not exist, and what does not exist leads nowhere; asking costs less than resolving.
-async function bothWaysIfThere(items: readonly Place[]): Promise<Place[]> {
+function bothWaysIfThere(items: readonly Place[]): Place[] {
   const there = items.filter(({ path }) => exists(path));
-  return [...items, ...(await bothWays(there)).slice(there.length)];
+  return [...items, ...bothWays(there).slice(there.length)];
 }
 
 function exists(path: string): boolean {
@@ -237,7 +237,7 @@ function exists(path: string): boolean {
   }
 }
 
-async function bothWays<Item extends { readonly path: string }>(items: readonly Item[]): Promise<Item[]> {
-  const real = await Promise.all(items.map(async item => ({ ...item, path: await nearestReal(item.path) })));
+function bothWays<Item extends { readonly path: string }>(items: readonly Item[]): Item[] {
+  const real = items.map(item => ({ ...item, path: nearestReal(item.path) }));
   return [...items, ...real.filter(({ path }, index) => path !== items[index]?.path)];
 }

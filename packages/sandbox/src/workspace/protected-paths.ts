@@ -1,7 +1,8 @@
 // The parts of a writable workspace that programs on the host trust: they are read-only inside, each as a whole.
 
+import { lstatSync } from 'node:fs';
 import type { Stats } from 'node:fs';
-import { lstat, opendir } from 'node:fs/promises';
+import { opendir } from 'node:fs/promises';
 import { join, posix, relative, sep } from 'node:path';
 import type { MountSpec } from '../contract/spec.ts';
 import { refusal } from './refusal.ts';
@@ -47,7 +48,7 @@ export async function protectParts(root: string, target: string): Promise<MountS
 /** The read-only mount over one part of a writable directory, or null where there is none. */
 export async function protectPart(root: string, target: string, name: string): Promise<MountSpec | null> {
   const source = join(root, name);
-  const found = await lstatIfThere(source);
+  const found = lstatIfThere(source);
   if (!found) return null;
   refuseTricks(source, name, found);
   // Under another name than the listed ones, it is the directory of a repository that `.git` leads to.
@@ -72,7 +73,7 @@ export async function protectInstallation(
   installation: string,
 ): Promise<MountSpec | null> {
   if (!isWithin(installation, root)) return null;
-  const found = await lstatIfThere(installation);
+  const found = lstatIfThere(installation);
   if (installation === root || !found?.isDirectory()) {
     const remedy = 'Install acode outside of this directory, or run with a read-only workspace.';
     throw refusal(installation, 'ProtectedPath', 'acode itself runs from there, and it cannot be protected', {
@@ -106,14 +107,14 @@ async function refuseSecondNames(repository: string): Promise<void> {
   const hooks = await someNames(join(repository, 'hooks'));
   for (const name of [...TRUSTED_OF_GIT, ...hooks.map(hook => join('hooks', hook))]) {
     const path = join(repository, name);
-    const found = await lstatIfThere(path);
+    const found = lstatIfThere(path);
     if (found) refuseSecondName(path, found, 'git on the host executes it or what it names');
   }
 }
 
 // As many as a person has; a directory of more is not looked through before each run.
 async function someNames(directory: string): Promise<string[]> {
-  const found = await lstatIfThere(directory);
+  const found = lstatIfThere(directory);
   const names: string[] = [];
   if (!found?.isDirectory()) return names;
   try {
@@ -127,9 +128,10 @@ async function someNames(directory: string): Promise<string[]> {
   return names;
 }
 
-async function lstatIfThere(path: string): Promise<Stats | null> {
+// Without a pause: there are many to ask for before each command, and what the kernel answers at once is quicker asked so.
+function lstatIfThere(path: string): Stats | null {
   try {
-    return await lstat(path);
+    return lstatSync(path, { throwIfNoEntry: false }) ?? null;
   } catch (cause) {
     if (cause instanceof Error && 'code' in cause && (cause.code === 'ENOENT' || cause.code === 'ENOTDIR')) return null;
     throw refusal(path, 'ProtectedPath', 'it cannot be looked at, and so not be protected', { cause });

@@ -36,10 +36,14 @@ const BUDGET: LookBudget = { entries: 20_000, directories: 4000, depth: 64, mill
 const CLOCK_LAG_MS = 20;
 const SLICE_MS = 6;
 const MOST_CHANGES = 200;
+// The part of the budget that one directory may use before what is foretold was asked for.
+const FEW = 0.005;
 const MOST_CLOSED = 5;
 const LONGEST_SHOWN = 300;
 // Of a repository: what only holds content, and may be huge.
 const CONTENT = new Set(['objects', 'refs', 'logs', 'lfs']);
+
+const IS_FORETOLD: ReadonlySet<string> = new Set(FORETOLD);
 
 type Entry = Pick<Dirent, 'name' | 'isDirectory' | 'isFile'>;
 
@@ -155,8 +159,20 @@ class Look {
     this.#descend(visit, seen, this.#bareRegion(visit, seen));
   }
 
+  // Of a directory with little in it all names are known in less time than the foretold ones could be asked for; what is
+  // foretold still comes first.
+  #takeFew(visit: Visit, seen: Seen, few: readonly Entry[]): void {
+    this.#entries += few.length;
+    const known = few.filter(({ name }) => IS_FORETOLD.has(name));
+    const others = few.filter(({ name }) => !IS_FORETOLD.has(name));
+    for (const entry of [...known, ...others]) if (!this.#isSkipped(visit, entry.name)) this.#take(visit, entry, seen);
+    this.#descend(visit, seen, this.#bareRegion(visit, seen));
+  }
+
   // However full a directory is made, that cannot use up the budget before what is known to matter there was seen.
   #askFirst(visit: Visit, seen: Seen): void {
+    const few = fewEntries(seen.directory, this.#budget.entries * FEW);
+    if (few) return this.#takeFew(visit, seen, few);
     this.#ask(visit, seen);
     this.#descend(visit, seen, this.#bareRegion(visit, seen));
     this.#visits.putAgain({ ...visit, asked: true });
@@ -304,6 +320,16 @@ class Look {
     await setImmediate();
     this.#slice = performance.now();
   }
+}
+
+// Everything in a directory, where that is little; null where it is much, or cannot be listed.
+function fewEntries(directory: DirectoryLook, most: number): Entry[] | null {
+  const few: Entry[] = [];
+  for (let entry = directory.next(); entry !== null; entry = directory.next()) {
+    if (entry === 'unreadable' || few.length >= most) return null;
+    few.push(entry);
+  }
+  return few;
 }
 
 function isAskedFirst({ path, name, installed, asked }: Visit): boolean {

@@ -169,7 +169,7 @@ export class BubblewrapBackend implements WeakenedBackend {
       await group?.remove();
       guard.dismiss();
     };
-    return new WaitingProcesses({ spec, processes, verify, remove });
+    return new WaitingProcesses({ spec, processes, verify, remove, inside: started.shell });
   }
 
   // What is found once stays: a host does not lose bubblewrap in the middle of a session. What fails is tried again.

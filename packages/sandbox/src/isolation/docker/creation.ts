@@ -11,6 +11,7 @@ import type { Engine } from './engine/index.ts';
 import type { StartedContainer } from './execution.ts';
 import { engineFailure, reasonOf } from './failure.ts';
 import { LateLooks } from './late-looks.ts';
+import { Neighbourhood } from './neighbourhood.ts';
 import { OomWatch } from './oom-watch.ts';
 import { portFailure } from './ports.ts';
 import { unlessCancelled } from '../waiting.ts';
@@ -31,6 +32,8 @@ export interface CreationOptions {
   readonly observer: ContainerObserver;
   readonly createTimeoutMs: number;
   readonly retry: { readonly attempts: number; readonly baseMs: number; readonly factor: number };
+  /** Whether sandboxes are kept waiting, so that somebody has to notice who else comes meanwhile. */
+  readonly keepsWaiting?: boolean;
   /** Fires when the session ends: from then on the reaper does what an engine that is away keeps from being done. */
   readonly closing: AbortSignal;
   /** Keeps work that outlives its caller, so that closing waits for it. */
@@ -61,6 +64,7 @@ export type RequestBuilder = (spec: SandboxSpec) => Record<string, unknown>;
 /** Creates and starts containers. */
 export class Creation {
   readonly oomWatch: OomWatch;
+  readonly neighbourhood: Neighbourhood;
   readonly #options: CreationOptions;
   readonly #engine: Engine;
   readonly #lateLooks: LateLooks;
@@ -69,6 +73,7 @@ export class Creation {
     this.#options = options;
     this.#engine = options.engine;
     this.#lateLooks = new LateLooks(options);
+    this.neighbourhood = new Neighbourhood(options.engine, options.owner);
     this.oomWatch = new OomWatch(options.engine, `acode.owner=${options.owner}`);
   }
 
@@ -107,6 +112,7 @@ export class Creation {
     const [pending] = await Promise.all([
       this.#engine.containers.expectExit(id, 'next-exit', { signal, deadlineMs: EXIT_MS }),
       this.oomWatch.follow(id),
+      this.#options.keepsWaiting === true ? this.neighbourhood.listen() : null,
     ]);
     return pending;
   }
@@ -125,13 +131,16 @@ export class Creation {
       stream.destroy();
       throw error;
     }
+    this.neighbourhood.entered(id, spec);
     this.#options.observer.started(spec, id);
-    return { id, engine: this.#engine, stream, exit, oomWatch: this.oomWatch, clock: this.#options.clock };
+    const { oomWatch, neighbourhood } = this;
+    return { id, engine: this.#engine, stream, exit, oomWatch, neighbourhood, clock: this.#options.clock };
   }
 
   /** Removes a container of a spec. */
-  remove(spec: SandboxSpec, id: string): Promise<void> {
-    return this.#options.remove(spec, id);
+  async remove(spec: SandboxSpec, id: string): Promise<void> {
+    await this.#options.remove(spec, id);
+    this.neighbourhood.left(id);
   }
 
   // A create that is under way cannot be taken back: cutting the connection would leave a container that appears a moment

@@ -5,12 +5,15 @@ import type { Clock } from '../../contract/ports.ts';
 import type { CommandIo, Ending, Execution } from '../backend.ts';
 import { StatusScanner } from '../handover/status.ts';
 import type { Claim } from '../handover/status.ts';
+import { endOf } from '../process/held.ts';
+import type { ProcessIdentity } from '../process/identity.ts';
 import type { ContainerExit } from './engine/containers.ts';
 import { demultiplex } from './engine/demultiplex.ts';
 import { EngineError } from './engine/error.ts';
 import type { HijackedStream } from './engine/hijack.ts';
 import type { Engine } from './engine/index.ts';
 import { engineFailure } from './failure.ts';
+import type { Neighbourhood } from './neighbourhood.ts';
 import type { OomWatch } from './oom-watch.ts';
 import { signalInside } from './podman-signal.ts';
 import { UsageSampler, usageFrom } from './usage.ts';
@@ -23,7 +26,10 @@ export interface StartedContainer {
   /** Resolves when the container has exited. */
   readonly exit: Promise<ContainerExit>;
   readonly oomWatch: OomWatch;
+  readonly neighbourhood: Neighbourhood;
   readonly clock: Clock;
+  /** Its first process, where this host’s kernel shows it. */
+  readonly first?: ProcessIdentity;
 }
 
 // After a container has exited its streams end by themselves; this bounds a stream that does not.
@@ -65,8 +71,10 @@ export class ContainerExecution implements Execution {
     this.ended.catch(() => undefined);
   }
 
+  // Whichever says so first. An engine tells only when it has put everything away, which takes many times as long.
   get dead(): Promise<unknown> {
-    return this.#container.exit;
+    const { exit, first, clock } = this.#container;
+    return first ? Promise.any([exit, endOf(first, clock)]) : exit;
   }
 
   write(data: Uint8Array | string): Promise<void> {

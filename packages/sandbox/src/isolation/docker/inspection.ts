@@ -1,9 +1,8 @@
 // Step 5, the doing part: asks engine and kernel about a container and throws at the first difference from its plan.
 
 import { lstat } from 'node:fs/promises';
-import { dirname } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
-import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
+import type { SandboxSpec } from '../../contract/spec.ts';
 import { MANAGED } from '../../lifecycle/labels.ts';
 import { isWithin } from '../../workspace/within.ts';
 import type { ContainerDetails, ContainerSummary } from './engine/containers.ts';
@@ -17,6 +16,8 @@ import type { EngineFacts } from './request.ts';
 import { runtimeKind } from './runtime.ts';
 import { compareWithEngine, compareWithKernel } from './verify.ts';
 import type { Difference } from '../mount-differences.ts';
+import { exposedTo } from '../neighbours.ts';
+import type { Reach } from '../neighbours.ts';
 
 const CALL_MS = 10_000;
 const MOST_LOOKS = 8;
@@ -164,32 +165,39 @@ function neighbours(engine: Engine, signal: AbortSignal): Promise<ContainerSumma
 }
 
 /** Below a directory that another sandbox can write, everything may be swapped at any moment: checking it proves nothing. */
-export function nestedMounts(id: string, spec: SandboxSpec, others: readonly ContainerSummary[]): Difference[] {
+export function nestedMounts(
+  id: string,
+  spec: SandboxSpec,
+  others: readonly (Reach & Pick<ContainerSummary, 'id'>)[],
+): Difference[] {
   const running = others.filter(other => other.id !== id);
-  const exposing = spec.mounts.filter(mount => !isDeepCover(mount, spec));
-  return exposing.flatMap(({ source }) => {
-    const above = running.flatMap(other => swappableFrom(source, other))[0];
-    return above
-      ? [
-          {
-            violation: 'NestedWritableMount' as const,
-            detail: `${source} lies below ${above}, which another sandbox can write`,
-          },
-        ]
-      : [];
-  });
+  return exposedTo(running, spec).map(({ source, above }) => ({
+    violation: 'NestedWritableMount',
+    detail: `${source} lies below ${above}, which another sandbox can write`,
+  }));
 }
 
-// What only makes a part of another mount read-only shows nothing that the other one does not; at the top of it that part
-// is held to be what was checked, and deeper it is compared when it is mounted.
-function isDeepCover({ purpose, source }: MountSpec, { mounts }: SandboxSpec): boolean {
-  return purpose === 'protected' && !mounts.some(other => other.source === dirname(source));
+/** Refuses a sandbox that waits if one of these has come since, and could exchange what it has mounted. */
+export function assertNotNested(
+  id: string,
+  spec: SandboxSpec,
+  others: readonly (Reach & Pick<ContainerSummary, 'id'>)[],
+): void {
+  refuse(nestedMounts(id, spec, others));
 }
 
-// A mount point cannot be renamed by those who have it. What lies deeper could be, by renaming a directory between the two.
-function swappableFrom(source: string, { writableSources, readOnlySources }: ContainerSummary): string[] {
-  const above = writableSources.filter(directory => directory !== source && isWithin(source, directory));
-  return above.filter(directory => !(readOnlySources.includes(source) && dirname(source) === directory));
+/** The same for whatever of ours is on the engine now. */
+export async function assertNotNestedNow(
+  engine: Engine,
+  id: string,
+  spec: SandboxSpec,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    assertNotNested(id, spec, await neighbours(engine, signal));
+  } catch (error) {
+    throw engineFailure(error, signal);
+  }
 }
 
 function refuse(differences: readonly Difference[]): void {

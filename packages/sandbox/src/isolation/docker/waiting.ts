@@ -3,26 +3,35 @@
 import { AcodeError } from '../../contract/errors.ts';
 import type { PublishedPort } from '../../contract/result.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
-import type { CommandIo, Execution, WaitingSandbox } from '../backend.ts';
+import type { CommandIo, Execution, Keeping, WaitingSandbox } from '../backend.ts';
 import { handoverLine } from '../handover/script.ts';
 import type { Handover } from '../handover/script.ts';
+import { assertBirths, assertHeld, birthsOf, hold } from '../process/held.ts';
+import type { Held } from '../process/held.ts';
 import { ContainerExecution } from './execution.ts';
 import type { StartedContainer } from './execution.ts';
-import { inspectRunning } from './inspection.ts';
+import { assertNotNested, assertNotNestedNow, inspectRunning } from './inspection.ts';
 import { podmanVariables } from './podman.ts';
 import { publishedPorts } from './ports.ts';
 import type { EngineFacts } from './request.ts';
+import { runtimeKind } from './runtime.ts';
 
 /** A container that waits for its command. */
 export class WaitingContainer implements WaitingSandbox {
   readonly id: string;
   readonly specHash: string;
+  readonly keeping: Keeping;
   readonly #spec: SandboxSpec;
   readonly #facts: EngineFacts;
   readonly #container: StartedContainer;
   readonly #remove: () => Promise<void>;
   #used = false;
   #ports: readonly PublishedPort[] = [];
+  #held: Held | null = null;
+  #births: readonly number[] = [];
+  /** Since when nobody else has come who could exchange what it has mounted. */
+  #quiet: number | null = null;
+  #isLost = false;
 
   constructor(spec: SandboxSpec, facts: EngineFacts, container: StartedContainer, remove: () => Promise<void>) {
     this.id = container.id;
@@ -31,6 +40,10 @@ export class WaitingContainer implements WaitingSandbox {
     this.#facts = facts;
     this.#container = container;
     this.#remove = remove;
+    // An engine that is started anew forgets who waited for an exit, and who was attached.
+    const lost = Promise.race([container.exit, container.stream.closed]).finally(() => (this.#isLost = true));
+    lost.catch(() => undefined);
+    this.keeping = { lost, recheck: signal => this.#recheck(signal) };
   }
 
   get ports(): readonly PublishedPort[] {
@@ -38,11 +51,16 @@ export class WaitingContainer implements WaitingSandbox {
   }
 
   async verify(signal: AbortSignal): Promise<void> {
+    // First: whatever takes the place of a source from here on was made later.
+    this.#births = birthsOf(this.#spec);
+    this.#quiet = this.#container.neighbourhood.mark;
     const expected = { spec: this.#spec, facts: this.#facts };
     const details = await inspectRunning(this.#container.engine, this.id, expected, signal);
     const { State: state } = details;
     if (state.Running) {
       this.#ports = publishedPorts(this.#spec, details);
+      // Under a kernel of its own the host’s sees the runtime’s process there, and nothing of the sandbox.
+      this.#held = runtimeKind(this.#facts.runtime).hostKernel ? hold(state.Pid, this.id) : null;
       return;
     }
     const reason = state.Error ? state.Error : `its first process ended at once with status ${state.ExitCode}`;
@@ -54,9 +72,34 @@ export class WaitingContainer implements WaitingSandbox {
     this.#used = true;
     signal.throwIfAborted();
     const unset = this.#facts.podman ? podmanVariables(this.#spec) : [];
-    const line = handoverLine({ ...handover, unset });
-    const given = { nonce: handover.nonce, line, network: this.#facts.network };
-    return new ContainerExecution(this.#container, given, io, signal);
+    const { network } = this.#facts;
+    const line = handoverLine({ ...handover, unset, ...(network === 'none' ? { uncounted: 'traffic' } : {}) });
+    const given = { nonce: handover.nonce, line, network };
+    const seen = this.#held ? { first: this.#held.process } : {};
+    return new ContainerExecution({ ...this.#container, ...seen }, given, io, signal);
+  }
+
+  // Where the kernel shows nothing of it, everything is asked of the engine again.
+  async #recheck(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    if (this.#isLost || this.#used)
+      throw new AcodeError('ACODE-SBX-006', { name: this.#spec.identity.name, reason: 'it ended while it waited' });
+    if (this.#held) {
+      assertHeld(this.#held, this.#spec);
+      return this.#assertNoNeighbour(signal);
+    }
+    assertBirths(this.#births, this.#spec);
+    await this.verify(signal);
+  }
+
+  // The engine is asked only where somebody else has come since it was asked last.
+  async #assertNoNeighbour(signal: AbortSignal): Promise<void> {
+    const { neighbourhood, engine } = this.#container;
+    assertNotNested(this.id, this.#spec, neighbourhood.own);
+    if (neighbourhood.isQuietSince(this.#quiet)) return;
+    const { mark } = neighbourhood;
+    await assertNotNestedNow(engine, this.id, this.#spec, signal);
+    this.#quiet = mark;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -56,6 +56,24 @@ function run(shell: readonly string[], handover: Partial<Parameters<typeof hando
 }
 
 describe.each(shells)('handed over to %s', (_, shell) => {
+  it('what nobody looks at is not counted, and the status comes all the same', () => {
+    const line = (uncounted?: 'traffic' | 'everything'): string =>
+      handoverLine({ command: ['true'], cwd: '/', env: {}, nonce: NONCE, ...(uncounted ? { uncounted } : {}) });
+    const reads = [undefined, 'traffic' as const, 'everything' as const].map(one =>
+      ['/sys/fs/cgroup', '/proc/net/dev'].map(file => line(one).includes(file)),
+    );
+    expect(reads).toEqual([
+      [true, true],
+      [true, false],
+      [false, false],
+    ]);
+    for (const uncounted of ['traffic', 'everything'] as const) {
+      const { claims, status } = run(shell, { command: ['sh', '-c', 'exit 42'], uncounted });
+      expect(claims).toMatchObject([{ exitCode: 42 }, { exitCode: 42 }]);
+      expect(status).toBe(42);
+    }
+  });
+
   it('the command gets its words, directory, environment and standard input, and nothing of the hand-over', () => {
     const script = 'pwd; printf "%s\\n" "$A"; cat; env | grep -c -e _acode -e TINI; echo err >&2; exit 42';
     const seen = run(

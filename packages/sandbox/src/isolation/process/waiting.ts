@@ -2,11 +2,13 @@
 
 import { AcodeError } from '../../contract/errors.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
-import type { CommandIo, Execution, WaitingSandbox } from '../backend.ts';
+import type { CommandIo, Execution, Keeping, WaitingSandbox } from '../backend.ts';
 import { handoverLine } from '../handover/script.ts';
 import type { Handover } from '../handover/script.ts';
 import { ProcessExecution } from './execution.ts';
 import type { SandboxProcesses } from './execution.ts';
+import { assertHeld, hold } from './held.ts';
+import type { Held } from './held.ts';
 
 /** What a waiting sandbox is made of. */
 export interface WaitingParts {
@@ -14,6 +16,8 @@ export interface WaitingParts {
   readonly processes: SandboxProcesses;
   /** Compares it with its plan; throws at the first difference. */
   readonly verify: (signal: AbortSignal) => Promise<void>;
+  /** The process inside whose mounts are the sandbox’s; absent where it has none of its own. */
+  readonly inside?: number;
   /** The hand-over in the words of this level, such as its own paths. */
   readonly translate?: (handover: Handover) => Promise<Handover>;
   /** Ends what is left of it and takes away what it used. */
@@ -25,21 +29,28 @@ export class WaitingProcesses implements WaitingSandbox {
   readonly id: string;
   readonly specHash: string;
   readonly ports = [];
+  readonly keeping: Keeping;
   readonly #parts: WaitingParts;
   #used = false;
+  #held: Held | null = null;
   #removed: Promise<void> | null = null;
 
   constructor(parts: WaitingParts) {
     this.id = parts.spec.identity.name;
     this.specHash = parts.spec.hash;
     this.#parts = parts;
+    this.keeping = { lost: parts.processes.child.exit, recheck: signal => this.#recheck(signal) };
   }
 
   async verify(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     const { processes, spec, verify } = this.#parts;
     if (!processes.child.ended) await verify(signal);
-    if (!processes.child.ended) return;
+    if (!processes.child.ended) {
+      const { inside } = this.#parts;
+      this.#held = inside === undefined ? null : hold(inside, '');
+      return;
+    }
     const { exitCode } = await processes.child.exit;
     const reason = `its first process ended at once with status ${exitCode}`;
     throw new AcodeError('ACODE-SBX-006', { name: spec.identity.name, reason });
@@ -50,7 +61,15 @@ export class WaitingProcesses implements WaitingSandbox {
     this.#used = true;
     const own = (await this.#parts.translate?.(handover)) ?? handover;
     signal.throwIfAborted();
-    return new ProcessExecution(this.#parts.processes, { nonce: own.nonce, line: handoverLine(own) }, io, signal);
+    // What such a sandbox used is counted from outside.
+    const line = handoverLine({ ...own, uncounted: 'everything' });
+    return new ProcessExecution(this.#parts.processes, { nonce: own.nonce, line }, io, signal);
+  }
+
+  async #recheck(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    if (this.#held && !this.#parts.processes.child.ended) assertHeld(this.#held, this.#parts.spec);
+    else await this.verify(signal);
   }
 
   [Symbol.asyncDispose](): Promise<void> {

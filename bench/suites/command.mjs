@@ -1,0 +1,251 @@
+// What a person at a terminal waits for: the command as a process, less what Node itself takes to start.
+// @ts-check
+
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { NAMES } from '../names.mjs';
+import { interleave, pause, reasonOf } from '../rounds.mjs';
+import { dockerRun } from './open.mjs';
+
+/** @typedef {import('../context.mjs').Context} Context */
+/** @typedef {import('../places.mjs').Place} Place */
+/** @typedef {import('../candidates/candidate.mjs').Absent} Absent */
+/** @typedef {import('../rounds.mjs').Contender<number>} Contender */
+
+const COMMAND = fileURLToPath(new URL('../../packages/cli/bin/acode.js', import.meta.url));
+const EXEC = [COMMAND, 'sandbox', 'exec', '--', 'true'];
+const TURN_MS = 60_000;
+const SERVING_MS = 30_000;
+const HERE = 'this machine';
+
+/**
+ * @param {Context} context
+ * @param {Place} place
+ */
+export async function command(context, place) {
+  if (!existsSync(COMMAND)) throw new Error('the command is not built: npm run build');
+  const rounds = context.asked.quick ? 8 : 25;
+  if (!context.rows.some(({ group }) => group === 'command.start')) await start(context, rounds);
+  if (place.engine) await exec(context, place, rounds);
+}
+
+/**
+ * Needs nothing but this machine.
+ *
+ * @param {Context} context
+ * @param {number} rounds
+ */
+async function start(context, rounds) {
+  const env = user(context, null);
+  const contenders = [bareNode(context, env), lessNode(context, NAMES.commandVersion, [COMMAND, '--version'], env)];
+  add(
+    context,
+    { group: 'command.start', place: HERE, reference: NAMES.bareNode },
+    await race(context, contenders, rounds),
+    [],
+  );
+}
+
+/**
+ * @param {Context} context
+ * @param {Place} place
+ * @param {number} rounds
+ */
+async function exec(context, place, rounds) {
+  const env = user(context, place);
+  /** @type {Absent[]} */
+  const absent = [];
+  const contenders = [lessNode(context, NAMES.commandCold, EXEC, env)];
+  try {
+    contenders.unshift(await engineCommand(context, place));
+  } catch (error) {
+    absent.push({ name: NAMES.dockerRun, unavailable: reasonOf(error) });
+  }
+  const served = await serve(context, place).catch(error => {
+    absent.push({ name: NAMES.commandServed, unavailable: reasonOf(error) });
+    return null;
+  });
+  if (served) contenders.push(lessNode(context, NAMES.commandServed, EXEC, served.env, served.refilled));
+  try {
+    const turns = await race(context, contenders, rounds);
+    add(context, { group: 'command.true', place: place.name, reference: NAMES.dockerRun }, turns, absent);
+  } finally {
+    await served?.stop();
+  }
+}
+
+/**
+ * @param {Context} context
+ * @param {readonly Contender[]} contenders
+ * @param {number} rounds
+ */
+function race({ signal }, contenders, rounds) {
+  return interleave(contenders, { rounds, signal, turnMs: TURN_MS });
+}
+
+/**
+ * @param {Context} context
+ * @param {{ group: string, place: string, reference: string }} of
+ * @param {Map<string, { values: number[], errors: string[] }>} turns
+ * @param {readonly Absent[]} absent
+ */
+function add(context, { group, place, reference }, turns, absent) {
+  for (const [name, { values, errors }] of turns) {
+    const key = { group, place, name };
+    if (values.length === 0) context.miss(key, errors[0] ?? 'no value');
+    else
+      context.add({ ...key, unit: 'ms', better: 'less', reference: name === reference, errors: errors.length }, values);
+  }
+  for (const { name, unavailable } of absent) context.miss({ group, place, name }, unavailable);
+}
+
+/**
+ * A user of the bench’s own whose configuration names the place.
+ *
+ * @param {Context} context
+ * @param {Place | null} place
+ * @returns {NodeJS.ProcessEnv}
+ */
+function user(context, place) {
+  const own = context.environment();
+  const sandbox = { level: place?.level, images: { default: place?.engine?.image } };
+  const directory = join(own.XDG_CONFIG_HOME, 'acode');
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  if (place) writeFileSync(join(directory, 'config.yml'), JSON.stringify({ sandbox }), { mode: 0o600 });
+  const socket = place?.engine?.socket ?? join(context.top, 'no-engine.sock');
+  return { PATH: process.env['PATH'], ...own, DOCKER_HOST: `unix://${socket}` };
+}
+
+/**
+ * @param {Context} context
+ * @param {NodeJS.ProcessEnv} env
+ * @returns {Contender}
+ */
+function bareNode(context, env) {
+  return {
+    name: NAMES.bareNode,
+    settled: async () => undefined,
+    turn: signal => wall(context, process.execPath, ['-e', '0'], env, signal),
+  };
+}
+
+/**
+ * Node’s own time is taken in the same turn, so that a busy moment is in both.
+ *
+ * @param {Context} context
+ * @param {string} name
+ * @param {readonly string[]} words
+ * @param {NodeJS.ProcessEnv} env
+ * @param {() => Promise<void>} [settled]
+ * @returns {Contender}
+ */
+function lessNode(context, name, words, env, settled = async () => undefined) {
+  return {
+    name,
+    settled,
+    turn: async signal => {
+      const bare = await wall(context, process.execPath, ['-e', '0'], env, signal);
+      return (await wall(context, process.execPath, words, env, signal)) - bare;
+    },
+  };
+}
+
+/**
+ * @param {Context} context
+ * @param {Place} place
+ * @returns {Promise<Contender>}
+ */
+async function engineCommand(context, place) {
+  const acode = await context.acode(place);
+  try {
+    const { engineRequest } = await acode.acode.explain(['true']);
+    const docker = dockerRun(context, place, engineRequest);
+    return { name: docker.name, settled: async () => undefined, turn: signal => docker.wall(['true'], signal) };
+  } finally {
+    await acode.close();
+  }
+}
+
+/**
+ * `acode serve`, running until `stop`. Rejects where there is none, and where what it keeps ready is not used.
+ *
+ * @param {Context} context
+ * @param {Place} place
+ */
+async function serve(context, place) {
+  const env = user(context, place);
+  const child = spawn(process.execPath, [COMMAND, 'serve'], {
+    env,
+    cwd: context.workspace,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let complaint = '';
+  child.stderr.on('data', chunk => (complaint = (complaint + String(chunk)).slice(-300)));
+  const exited = new Promise(resolve => void child.on('exit', resolve));
+  child.on('error', () => undefined);
+  const stop = async () => {
+    child.kill('SIGTERM');
+    await Promise.race([exited, pause(SERVING_MS)]);
+    child.kill('SIGKILL');
+  };
+  try {
+    const until = performance.now() + SERVING_MS;
+    while (!(await isWarm(context, env))) {
+      if (child.exitCode !== null)
+        throw new Error(`acode serve ended with ${child.exitCode}: ${complaint.split('\n')[0]}`);
+      if (performance.now() > until) throw new Error('acode serve hands out nothing that waited');
+      await pause(300);
+    }
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  // A second is longer than any engine here takes to make a sandbox.
+  return { env, stop, refilled: async () => void (await pause(1000)) };
+}
+
+/**
+ * @param {Context} context
+ * @param {NodeJS.ProcessEnv} env
+ */
+async function isWarm(context, env) {
+  const words = [COMMAND, 'sandbox', 'exec', '--json', '--', 'true'];
+  const child = spawn(process.execPath, words, {
+    env,
+    cwd: context.workspace,
+    stdio: ['ignore', 'pipe', 'ignore'],
+    timeout: TURN_MS,
+  });
+  let text = '';
+  child.stdout.on('data', chunk => (text += String(chunk)));
+  await new Promise((resolve, reject) => {
+    child.on('close', resolve);
+    child.on('error', reject);
+  });
+  return /"warm":\s*true/.test(text);
+}
+
+/**
+ * @param {Context} context
+ * @param {string} program
+ * @param {readonly string[]} words
+ * @param {NodeJS.ProcessEnv} env
+ * @param {AbortSignal} signal
+ * @returns {Promise<number>}
+ */
+async function wall(context, program, words, env, signal) {
+  const began = performance.now();
+  const child = spawn(program, words, { env, cwd: context.workspace, stdio: ['ignore', 'ignore', 'pipe'], signal });
+  let complaint = '';
+  child.stderr.on('data', chunk => (complaint = (complaint + String(chunk)).slice(-300)));
+  const code = await new Promise((resolve, reject) => {
+    child.on('error', reject);
+    child.on('exit', resolve);
+  });
+  const took = performance.now() - began;
+  if (code !== 0)
+    throw new Error(`${words.slice(-4).join(' ')} ended with ${code}: ${complaint.trim().split('\n')[0]}`);
+  return took;
+}

@@ -1,0 +1,140 @@
+// What this process pays for sandboxes that run and that wait, and whether a run takes longer beside many others.
+// @ts-check
+
+import { fork } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { EngineClient } from '../engine/client.mjs';
+import { sandboxesLeft } from '../engine/labels.mjs';
+import { NAMES } from '../names.mjs';
+
+/** @typedef {import('../context.mjs').Context} Context */
+/** @typedef {import('../places.mjs').Place} Place */
+/** @typedef {import('../tracking-client.mjs').Step} Step */
+/** @typedef {import('../tracking-client.mjs').Waiting} Waiting */
+/** @typedef {import('../tracking-client.mjs').Order} Order */
+
+const CLIENT = fileURLToPath(new URL('../tracking-client.mjs', import.meta.url));
+const LONGEST_MS = 1_800_000;
+const MANY = 200;
+const MB = 1e6;
+// For a thousand sandboxes whose process is gone to be removed by its reaper.
+const GONE_MS = 300_000;
+
+/**
+ * @param {Context} context
+ * @param {Place} place
+ */
+export async function memory(context, place) {
+  // Without an engine a sandbox is a process of this host; what one costs is not this process’s.
+  if (!place.engine) return;
+  const rounds = context.asked.quick ? 5 : 15;
+  const order = { options: context.optionsAt(place), rounds, run: context.run };
+  const tracked = /** @type {Step[]} */ (await client(context, { ...order, steps: stepsOf(context) }));
+  await gone(context, place.engine.socket);
+  addTracked(context, place, tracked);
+  const waiting = /** @type {Waiting[]} */ (await client(context, { ...order, steps: [], pool: { min: 16, max: 16 } }));
+  await gone(context, place.engine.socket);
+  addWaiting(context, place, waiting);
+}
+
+/** @param {Context} context */
+function stepsOf({ asked: { quick, growth } }) {
+  return quick ? [0, 1, 10, 32] : [0, 1, 10, 100, MANY, ...(growth ? [1000] : [])];
+}
+
+/**
+ * A process of its own for each: what is measured is its memory.
+ *
+ * @param {Context} context
+ * @param {Order} order
+ * @returns {Promise<(Step | Waiting)[]>}
+ */
+async function client({ signal, top }, order) {
+  /** @type {(Step | Waiting)[]} */
+  const reports = [];
+  const child = fork(CLIENT, [JSON.stringify(order)], {
+    execArgv: ['--expose-gc'],
+    cwd: top,
+    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_MS)]),
+    killSignal: 'SIGTERM',
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+  });
+  let complaint = '';
+  child.stderr?.on('data', chunk => (complaint = (complaint + String(chunk)).slice(-500)));
+  child.on('message', message => void reports.push(/** @type {Step | Waiting} */ (message)));
+  const code = await new Promise((resolve, reject) => {
+    child.on('error', reject);
+    child.on('close', resolve);
+  });
+  if (code !== 0 && reports.length === 0) throw new Error(`ended with ${code}: ${complaint.trim().split('\n')[0]}`);
+  return reports;
+}
+
+/**
+ * What is measured next must not share the engine with what goes.
+ *
+ * @param {Context} context
+ * @param {string} socket
+ */
+async function gone({ signal, complaints }, socket) {
+  const engine = new EngineClient(socket);
+  try {
+    const left = await sandboxesLeft(engine, GONE_MS, signal);
+    if (left > 0) complaints.push(`${left} sandboxes were left on ${socket}`);
+  } finally {
+    engine.close();
+  }
+}
+
+/**
+ * @param {Context} context
+ * @param {Place} place
+ * @param {readonly Step[]} steps
+ */
+function addTracked(context, place, steps) {
+  const [none] = steps;
+  const most = steps.at(-1);
+  if (!none || !most) return;
+  // The first sandbox loads what all of them use.
+  const first = steps.find(({ tracked }) => tracked > 0) ?? none;
+  for (const [name, of] of /** @type {const} */ ([
+    [NAMES.resident, 'rss'],
+    [NAMES.heap, 'heap'],
+  ])) {
+    const perSandbox = (most[of] - first[of]) / Math.max(1, most.tracked - first.tracked) / MB;
+    context.add({ group: 'memory.tracked', place: place.name, name, unit: 'MB', better: 'less' }, [perSandbox]);
+  }
+  for (const step of steps) addStep(context, place, step, step === none ? NAMES.noneTracked : `beside ${step.tracked}`);
+  const key = { group: 'growth.tracked', place: place.name, name: NAMES.mostTracked };
+  if (most.tracked >= MANY) addStep(context, place, most, NAMES.mostTracked);
+  else context.miss(key, `${most.tracked} tracked: ${most.stopped ?? 'no more were asked for'}`);
+}
+
+/**
+ * Beside the bare engine at the same moment, since an engine with many containers is slower for everybody.
+ *
+ * @param {Context} context
+ * @param {Place} place
+ * @param {Step} step
+ * @param {string} name
+ */
+function addStep(context, place, { acode, bare }, name) {
+  const of = { group: 'growth.tracked', place: place.name, unit: 'ms', better: /** @type {const} */ ('less') };
+  context.add({ ...of, name, reference: name === NAMES.noneTracked }, acode);
+  if (name !== NAMES.mostTracked) context.add({ ...of, name: `  the bare engine ${name}` }, bare);
+}
+
+/**
+ * @param {Context} context
+ * @param {Place} place
+ * @param {readonly Waiting[]} reports
+ */
+function addWaiting(context, place, reports) {
+  const key = { group: 'memory.waiting', place: place.name };
+  const [report] = reports;
+  if (!report || 'unavailable' in report)
+    return context.miss({ ...key, name: NAMES.resident }, report?.unavailable ?? 'no value');
+  const of = { ...key, unit: 'MB', better: /** @type {const} */ ('less') };
+  context.add({ ...of, name: NAMES.resident }, [report.rss / report.waiting / MB]);
+  context.add({ ...of, name: NAMES.heap }, [report.heap / report.waiting / MB]);
+}

@@ -1,0 +1,73 @@
+// Which commands can have a sandbox that was made before they were known, and how many are kept.
+
+import { describe, expect, it } from 'vitest';
+import type { SandboxSpec } from './contract/spec.ts';
+import { poolLimits, whyCold } from './warm.ts';
+
+const plain = {
+  level: 'docker',
+  ports: [],
+  caches: [],
+  network: 'none',
+  mounts: [],
+} as unknown as SandboxSpec;
+
+describe('whyCold', () => {
+  it('lets every command have one that asks for nothing of its own', () => {
+    expect(whyCold(plain, {})).toBeNull();
+    expect(whyCold({ ...plain, network: 'bridge' }, {})).toBeNull();
+    expect(whyCold({ ...plain, level: 'bubblewrap' }, {})).toBeNull();
+    expect(whyCold({ ...plain, level: 'gvisor' }, {})).toBeNull();
+  });
+
+  it.each<[string, Partial<SandboxSpec>, object, RegExp]>([
+    ['without walls', { level: 'ulimit' }, {}, /level ulimit/],
+    ['without anything', { level: 'none' }, {}, /level none/],
+    ['with ports', { ports: [{ container: 80 }] }, {}, /ports/],
+    ['with a network by name', { network: { name: 'mine' } }, {}, /network mine/],
+    ['with a task', {}, { taskId: 'build' }, /names its task/],
+    ['with a session', {}, { sessionId: 'mine' }, /names its task or session/],
+  ])('says why one %s has to have its own', (_, of, request, reason) => {
+    expect(whyCold({ ...plain, ...of }, request)).toMatch(reason);
+  });
+
+  it('says so of one that mounts a part of what it can write, and not of the protected parts', () => {
+    const identity = { device: 1, inode: 1 };
+    const whole = { purpose: 'workspace', source: '/w', target: '/workspace', readOnly: false, identity } as const;
+    const git = { ...whole, purpose: 'protected', source: '/w/.git', readOnly: true } as const;
+    const part = { ...git, purpose: 'additional', source: '/w/a/b' } as const;
+    expect(whyCold({ ...plain, mounts: [whole, git] }, {})).toBeNull();
+    expect(whyCold({ ...plain, mounts: [whole, git, part] }, {})).toMatch(/mounts a part/);
+  });
+
+  it('says so of one with caches', () => {
+    const cache = { tool: 'npm', volume: 'v', target: '/c', environment: {}, fill: false };
+    expect(whyCold({ ...plain, caches: [cache] } as SandboxSpec, {})).toMatch(/caches/);
+  });
+});
+
+describe('poolLimits', () => {
+  it('is off unless asked for', () => {
+    expect(poolLimits({})).toBeNull();
+    expect(poolLimits({ pool: false })).toBeNull();
+  });
+
+  it('fills in what is left out', () => {
+    expect(poolLimits({ pool: {} })).toMatchObject({ min: 1, max: 4, idleMs: 300_000 });
+    expect(poolLimits({ pool: { min: 8 } })).toMatchObject({ min: 8, max: 8 });
+    expect(poolLimits({ pool: { min: 0, max: 16, idleMs: 1000 } })).toMatchObject({ min: 0, max: 16, idleMs: 1000 });
+    expect(poolLimits({ pool: {} })?.memoryBytes).toBeGreaterThan(0);
+  });
+
+  it.each([
+    [{ min: -1 }, 'pool.min'],
+    [{ min: 5, max: 4 }, 'pool.min'],
+    [{ max: 0 }, 'pool.max'],
+    [{ max: 65 }, 'pool.max'],
+    [{ max: 1.5 }, 'pool.max'],
+    [{ idleMs: 999 }, 'pool.idleMs'],
+    [{ idleMs: Number.NaN }, 'pool.idleMs'],
+  ])('refuses %j', (pool, field) => {
+    expect(() => poolLimits({ pool })).toThrow(field);
+  });
+});
