@@ -25,6 +25,7 @@ const PATIENCE_MS = 30_000;
 
 /** What a local backend is constructed with besides what only it knows. */
 export const OPTIONS = {
+  memory: '/nonexistent',
   clock: systemClock,
   closing: new AbortController().signal,
   keep: (work: Promise<unknown>): void => void work.catch(() => undefined),

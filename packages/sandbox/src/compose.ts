@@ -144,7 +144,7 @@ export async function composeHost({
         'bubblewrap',
         async () => {
           const { BubblewrapBackend } = await import('./isolation/bubblewrap/backend.ts');
-          return new BubblewrapBackend({ ...common, acceptProcessLimits });
+          return new BubblewrapBackend({ ...common, acceptProcessLimits, memory: directories.runtime });
         },
       ],
       [

@@ -21,6 +21,7 @@ import { inspectStarted } from './inspection.ts';
 import { mayJoin, probeSandbox } from './probe.ts';
 import { BubblewrapProcesses } from './processes.ts';
 import { refuseUnsupported } from './refusals.ts';
+import { circumstances, heldLately, rememberHeld } from './remembered.ts';
 import { resourceLimits } from './resource-limits.ts';
 import { startBubblewrap } from './start.ts';
 import type { Started } from './start.ts';
@@ -35,6 +36,8 @@ export interface BubblewrapBackendOptions {
   readonly keep: (work: Promise<unknown>) => void;
   /** Whether limits that each process carries alone are enough, where no control group was given to this user. */
   readonly acceptProcessLimits: boolean;
+  /** The user’s own directory in which it is remembered, for a few minutes, that a sandbox was tried and held. */
+  readonly memory: string;
   /** What its sandboxes lack, where they are controls of the doctor’s. */
   readonly weakness?: Weakness;
 }
@@ -193,13 +196,24 @@ export class BubblewrapBackend implements WeakenedBackend {
   async #whyNot(signal: AbortSignal): Promise<string | null> {
     try {
       const ground = await this.#whenReady();
-      const refused = await probeSandbox((spec, soon) => this.#make(spec, ground, soon), signal);
-      if (refused !== null) return (await whyTooOld(ground.program)) ?? refused;
+      const refused = await this.#tried(ground, signal);
+      if (refused !== null) return refused;
       return ground.delegation || this.#options.acceptProcessLimits ? null : `${LIMITS_MISSING}; ${LIMITS_REMEDY}`;
     } catch (error) {
       if (signal.aborted || !(error instanceof AcodeError && error.is('ACODE-SBX-012'))) throw error;
       return error.context.available;
     }
+  }
+
+  async #tried(ground: Ground, signal: AbortSignal): Promise<string | null> {
+    const { memory: directory, clock } = this.#options;
+    const memory = { directory, uid: process.getuid?.() ?? -1, clock };
+    const word = await circumstances(ground.program, ground);
+    if (this.#weakness === NONE && (await heldLately(memory, word))) return null;
+    const refused = await probeSandbox((spec, soon) => this.#make(spec, ground, soon), signal);
+    if (refused !== null) return (await whyTooOld(ground.program)) ?? refused;
+    if (this.#weakness === NONE) await rememberHeld(memory, word);
+    return null;
   }
 }
 

@@ -29,6 +29,9 @@ const RULES: readonly Rule[] = [
   },
 ];
 
+/** The files that say whether it does. */
+export const DECIDING_FILES: readonly string[] = RULES.map(({ file }) => file);
+
 /** The settings that forbid user namespaces here, in words; empty where none does. */
 export async function whyForbidden(
   read: (file: string) => Promise<string | null> = contentOf,

@@ -1,0 +1,54 @@
+// That a sandbox was made and held, remembered for a few minutes: trying one takes longer than most of a status, and every
+// sandbox that is used is looked at before its command anyway. Failures are never remembered.
+
+import { createHash } from 'node:crypto';
+import { constants } from 'node:fs';
+import { open, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { release } from 'node:os';
+import { join } from 'node:path';
+import type { Clock } from '../../contract/ports.ts';
+import { DECIDING_FILES } from './forbidden.ts';
+
+const FILE = 'bubblewrap-held';
+const MINUTES_MS = 10 * 60_000;
+const BOOT = '/proc/sys/kernel/random/boot_id';
+
+/** Where it is remembered, and for whom. */
+export interface Memory {
+  /** The user’s own directory, which may not be there. */
+  readonly directory: string;
+  readonly uid: number;
+  readonly clock: Clock;
+}
+
+/** What the outcome depends on, as one word: the program, the kernel and its settings, and what the caller knows besides. */
+export async function circumstances(program: string, others: unknown): Promise<string> {
+  const { ino, size, mtimeMs, mode, uid } = await stat(program);
+  const settings = await Promise.all([BOOT, ...DECIDING_FILES].map(file => readFile(file, 'utf8').catch(() => null)));
+  const all = [program, ino, size, mtimeMs, mode, uid, release(), settings, others];
+  return createHash('sha256').update(JSON.stringify(all)).digest('hex');
+}
+
+/** Whether a sandbox held under the same circumstances a moment ago. */
+export async function heldLately({ directory, uid, clock }: Memory, word: string): Promise<boolean> {
+  try {
+    await using file = await open(join(directory, FILE), constants.O_RDONLY | constants.O_NOFOLLOW);
+    const about = await file.stat();
+    const age = clock.now() - about.mtimeMs;
+    if (about.uid !== uid || (about.mode & 0o022) !== 0 || age < 0 || age > MINUTES_MS) return false;
+    return (await file.readFile('utf8')) === word;
+  } catch {
+    return false;
+  }
+}
+
+/** Remembers that it held. Where there is no directory yet, nothing is remembered. */
+export async function rememberHeld({ directory }: Memory, word: string): Promise<void> {
+  const made = join(directory, `${FILE}.${process.pid}`);
+  try {
+    await writeFile(made, word, { mode: 0o600, flag: 'wx' });
+    await rename(made, join(directory, FILE));
+  } catch {
+    // It is tried again next time.
+  }
+}
