@@ -9,6 +9,9 @@ const ALONE = [
   'tests/{attacks/resources,cli/streams,cli/engine-faults,project-image/unchanged}.test.ts',
 ];
 
+// What takes a minute and more, and what chaos and the tests beside it show on one engine too: in the longer proof alone.
+const PATIENT = process.env['ACODE_EVERYWHERE'] ? [] : ['tests/engine-trouble/restart.test.ts'];
+
 // What needs an engine.
 const real = {
   include: ['tests/**/*.test.ts'],
@@ -20,7 +23,8 @@ const real = {
 };
 
 const thresholds = {
-  lines: 90,
+  // Of all tests together, on every engine; the others are of the unit tests alone.
+  ...(process.env['ACODE_EVERYWHERE'] ? { lines: 90 } : {}),
   'packages/sandbox/src/lifecycle/names.ts': { 100: true },
   'packages/sandbox/src/isolation/plan.ts': { 100: true },
   'packages/sandbox/src/policy/guard.ts': { 100: true },
@@ -37,10 +41,20 @@ export default defineConfig({
         test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], globalSetup: ['tests/temporary.setup.ts'] },
       },
       // Two files at a time: most of a test’s time is the engine’s.
-      { extends: true, test: { ...real, name: 'real', maxWorkers: 2, exclude: ALONE, sequence: { groupOrder: 1 } } },
       {
         extends: true,
-        test: { ...real, name: 'alone', include: ALONE, fileParallelism: false, sequence: { groupOrder: 2 } },
+        test: { ...real, name: 'real', maxWorkers: 2, exclude: [...ALONE, ...PATIENT], sequence: { groupOrder: 1 } },
+      },
+      {
+        extends: true,
+        test: {
+          ...real,
+          name: 'alone',
+          include: ALONE,
+          exclude: PATIENT,
+          fileParallelism: false,
+          sequence: { groupOrder: 2 },
+        },
       },
     ],
     coverage: {
@@ -48,9 +62,7 @@ export default defineConfig({
       include: ['packages/*/src/**/*.ts'],
       exclude: ['**/*.test.ts'],
       reporter: ['text-summary', 'json-summary'],
-      reportOnFailure: true,
-      // A part of the tests covers a part: the whole is held to them once all parts are put together.
-      ...(process.env['ACODE_TEST_PART'] ? {} : { thresholds }),
+      thresholds,
     },
   },
 });
