@@ -9,8 +9,14 @@ const ALONE = [
   'tests/{attacks/resources,cli/streams,cli/engine-faults,project-image/unchanged}.test.ts',
 ];
 
-// What takes a minute and more, and what chaos and the tests beside it show on one engine too: in the longer proof alone.
-const PATIENT = process.env['ACODE_EVERYWHERE'] ? [] : ['tests/engine-trouble/restart.test.ts'];
+// What takes long beside what it shows that nothing else does: in the longer proof alone (`npm run ci:long` sets ACODE_EVERYWHERE).
+const PATIENT = process.env['ACODE_EVERYWHERE']
+  ? []
+  : [
+      'tests/{audit/parallel,cli/streams,doctor/attack-levels,engine-trouble/restart,host/hostile}.test.ts',
+      'tests/{images/at-once,ownership/slow-create,trace/attempts,trace/telemetry}.test.ts',
+      'tests/{exits/exits,project-image/at-once,project-image/skipping}.test.ts',
+    ];
 
 // What needs an engine.
 const real = {
@@ -40,10 +46,10 @@ export default defineConfig({
         extends: true,
         test: { name: 'unit', include: ['packages/*/src/**/*.test.ts'], globalSetup: ['tests/temporary.setup.ts'] },
       },
-      // Two files at a time: most of a test’s time is the engine’s.
+      // Three files at a time: most of a test’s time is the engine’s.
       {
         extends: true,
-        test: { ...real, name: 'real', maxWorkers: 2, exclude: [...ALONE, ...PATIENT], sequence: { groupOrder: 1 } },
+        test: { ...real, name: 'real', maxWorkers: 3, exclude: [...ALONE, ...PATIENT], sequence: { groupOrder: 1 } },
       },
       {
         extends: true,
