@@ -1,8 +1,8 @@
 // The ways into the library: root is refused before anything is touched, and there is no way around that.
 
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Acode } from './acode.ts';
 
@@ -51,5 +51,21 @@ describe('Acode.observe', () => {
       ['audit', 'close', 'doctor', 'images', 'inspect', 'list', 'logs', 'status', 'trust'].sort(),
     );
     expect(Object.keys(observer.images)).toEqual(['list', 'isPresent']);
+  });
+});
+
+describe('what is loaded when it is needed', () => {
+  it('is loaded ahead where acode lies in the workspace: all of it', () => {
+    const root = import.meta.dirname;
+    const files = readdirSync(root, { recursive: true, encoding: 'utf8' });
+    const sources = files.filter(file => file.endsWith('.ts') && !file.endsWith('.test.ts'));
+    const lazily = sources.flatMap(file =>
+      [...readFileSync(join(root, file), 'utf8').matchAll(/\bimport\('(\.[^']+)'\)/g)].map(
+        ([, path = '']) => `./${relative(root, join(root, dirname(file), path))}`,
+      ),
+    );
+    const ahead = readFileSync(join(root, 'acode.ts'), 'utf8').split('async function loadAhead')[1]?.split('\n}')[0];
+    expect(lazily.length).toBeGreaterThan(8);
+    expect(lazily.filter(path => !ahead?.includes(`import('${path}')`))).toEqual([]);
   });
 });

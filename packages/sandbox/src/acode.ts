@@ -354,7 +354,12 @@ async function loadAhead(host: OpenHost): Promise<void> {
   await Promise.all([
     import('./attack.ts'),
     import('./building.ts'),
+    import('./config/parse.ts'),
     import('./examine.ts'),
+    import('./isolation/bubblewrap/backend.ts'),
+    import('./isolation/none/backend.ts'),
+    import('./isolation/ulimit/backend.ts'),
+    import('./project-image/stage.ts'),
     import('./pull-once.ts'),
     import('./uninstall.ts'),
   ]);
