@@ -29,7 +29,7 @@ import type {
 } from './contract/host.ts';
 import type { Images } from './contract/images.ts';
 import type { RunResult, RunningCommand } from './contract/result.ts';
-import { composeHost } from './compose.ts';
+import { composeHost, loadLevels } from './compose.ts';
 import type { OpenHost } from './compose.ts';
 import { imagesOf } from './images.ts';
 import type { Operate } from './images.ts';
@@ -356,9 +356,7 @@ async function loadAhead(host: OpenHost): Promise<void> {
     import('./building.ts'),
     import('./config/parse.ts'),
     import('./examine.ts'),
-    import('./isolation/bubblewrap/backend.ts'),
-    import('./isolation/none/backend.ts'),
-    import('./isolation/ulimit/backend.ts'),
+    loadLevels(),
     import('./project-image/stage.ts'),
     import('./pull-once.ts'),
     import('./uninstall.ts'),
