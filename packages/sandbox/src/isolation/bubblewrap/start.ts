@@ -87,7 +87,8 @@ export async function startBubblewrap(start: Start, signal: AbortSignal): Promis
     if (!ready) throw failed(spec, await reasonOf(child));
     return await processesOf(spec, child);
   } catch (error) {
-    child.kill('SIGKILL');
+    // Not the program alone: it may have made its first process, and not told it yet to go on and to end with its parent.
+    child.killGroup();
     child.release();
     throw error;
   }

@@ -120,6 +120,17 @@ export class Child {
     this.#process.kill(signal);
   }
 
+  /** Ends the program and everything it has started that is in its group. For one that was never used: a command may leave. */
+  killGroup(): void {
+    this.#process.kill('SIGKILL');
+    try {
+      // Its number is not used again within moments, nor while anything is in the group.
+      process.kill(-this.pid, 'SIGKILL');
+    } catch {
+      // None is left.
+    }
+  }
+
   /** Lets go of the streams: a process that outlived the program may hold their other ends for ever. */
   release(): void {
     for (const stream of [this.#stdin, this.stdout, this.stderr, ...this.#outputs]) stream.destroy();
