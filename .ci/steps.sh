@@ -25,8 +25,8 @@ cpu_time() { awk '/^cpu / { for (n = 2; n <= 9; n += 1) all += $n; print all, $9
 # stolen FROM: how much of the CPU time since then (as cpu_time said it) others had, in percent.
 stolen() { echo "$1 $(cpu_time)" | awk '{ all = $3 - $1; print (all > 0) ? int(100 * ($4 - $2) / all) : 0 }'; }
 
-# Waits for a machine that has its CPU, half an hour at most in all: nothing that measures time could be shown without.
-patience=${ACODE_CI_PATIENCE:-1800}
+# Waits for a machine that has its CPU, a quarter of an hour at most in all: nothing that measures time could be shown without.
+patience=${ACODE_CI_PATIENCE:-900}
 calm() {
   local from percent began=$SECONDS
   while :; do

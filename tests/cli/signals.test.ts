@@ -24,7 +24,9 @@ describe.skipIf(withoutEngines).each(patientEngines)('a signal to acode on $name
       onOutput: child => child.kill(signal),
     });
     expect({ status, stdout: stdout.toString() }).toEqual({ status: expected, stdout: 'started\n' });
-    expect(stderr).toBe(`acode: stopped by ${signal}.\n`);
+    expect(stderr).toBe(
+      `acode: stopped by ${signal}.\nacode: not everything was looked at: the command was cancelled, so the workspace was not looked at\n`,
+    );
     expect(await bench.left()).toEqual([]);
   });
 

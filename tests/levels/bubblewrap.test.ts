@@ -202,8 +202,12 @@ describe.skipIf(skipped)('a bubblewrap sandbox', () => {
     // Forbidden as a container forbids them: by a filter on the client itself, which is the one that sandboxes get.
     const client = new URL('client.mjs', import.meta.url).pathname;
     const argv = [process.execPath, client, 'bubblewrap', '--probe'];
+    const env = { ...process.env, ACODE_TEST_MEMORY: bench.workspace };
     const probe = ([program = '', ...words]: readonly string[]): unknown =>
-      JSON.parse(execFileSync(program, words, { cwd: bench.workspace, timeout: 20_000 }).toString());
+      JSON.parse(execFileSync(program, words, { cwd: bench.workspace, timeout: 20_000, env }).toString());
+    // That it could be used a moment ago, by a process without the filter, is remembered and says nothing about this one.
+    expect(probe(argv)).toMatchObject({ available: true });
+    expect(existsSync(join(bench.workspace, 'bubblewrap-held'))).toBe(true);
     expect(probe(underFilter(join(bench.workspace, 'filter'), argv))).toMatchObject({
       available: false,
       reason: expect.stringMatching(/bwrap: .*namespace/) as string,

@@ -13,6 +13,7 @@ const options = {
   closing: new AbortController().signal,
   keep: () => undefined,
   acceptProcessLimits: true,
+  memory: process.env['ACODE_TEST_MEMORY'] ?? '/nonexistent',
 };
 const classes = { bubblewrap: 'BubblewrapBackend', ulimit: 'UlimitBackend', none: 'NoneBackend' };
 const name = /** @type {Record<string, string>} */ (classes)[level] ?? '';

@@ -7,7 +7,15 @@ import { existsSync, mkdirSync, renameSync, symlinkSync, writeFileSync } from 'n
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { AcodeEvent } from '@acode/sandbox';
 import { EngineProxy } from '../support/proxy.ts';
-import { TestHost, engines, images, makeWorkspace, withEngine, withoutEngines } from '../support/engines.ts';
+import {
+  TestHost,
+  engines,
+  images,
+  makeWorkspace,
+  patientEngines,
+  withEngine,
+  withoutEngines,
+} from '../support/engines.ts';
 
 interface CreateBody {
   [key: string]: unknown;
@@ -116,7 +124,7 @@ function setReadOnly(body: CreateBody): void {
   for (const mount of body.HostConfig['Mounts'] as Record<string, unknown>[]) mount['ReadOnly'] = true;
 }
 
-describe.skipIf(withoutEngines).each(engines)(
+describe.skipIf(withoutEngines).each(patientEngines)(
   'on $name, a sandbox is removed before anything was handed over, if',
   engine => {
     let proxy: EngineProxy;

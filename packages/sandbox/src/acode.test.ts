@@ -1,8 +1,8 @@
 // The ways into the library: root is refused before anything is touched, and there is no way around that.
 
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Acode } from './acode.ts';
 
@@ -48,7 +48,27 @@ describe('Acode.observe', () => {
   it.skipIf(isRoot)('is open to root, and so has nothing that runs, makes or removes anything', async () => {
     await using observer = await Acode.observe(options());
     expect(Object.keys(observer).sort()).toEqual(
-      ['audit', 'close', 'doctor', 'inspect', 'list', 'logs', 'status', 'trust'].sort(),
+      ['audit', 'close', 'doctor', 'images', 'inspect', 'list', 'logs', 'status', 'trust'].sort(),
     );
+    expect(Object.keys(observer.images)).toEqual(['list', 'isPresent']);
+  });
+});
+
+describe('what is loaded when it is needed', () => {
+  it('is loaded ahead where acode lies in the workspace: all of it', () => {
+    const root = import.meta.dirname;
+    const files = readdirSync(root, { recursive: true, encoding: 'utf8' });
+    const sources = files.filter(file => file.endsWith('.ts') && !file.endsWith('.test.ts'));
+    const lazily = sources.flatMap(file =>
+      [...readFileSync(join(root, file), 'utf8').matchAll(/\bimport\('(\.[^']+)'\)/g)].map(
+        ([, path = '']) => `./${relative(root, join(root, dirname(file), path))}`,
+      ),
+    );
+    const body = (file: string, name: string): string =>
+      readFileSync(join(root, file), 'utf8').split(`async function ${name}(`)[1]?.split('\n}')[0] ?? '';
+    const ahead = body('acode.ts', 'loadAhead') + body('compose.ts', 'loadLevels');
+    expect(ahead).toContain('loadLevels()');
+    expect(lazily.length).toBeGreaterThan(8);
+    expect(lazily.filter(path => !ahead.includes(`import('${path}')`))).toEqual([]);
   });
 });

@@ -29,7 +29,7 @@ import type {
 } from './contract/host.ts';
 import type { Images } from './contract/images.ts';
 import type { RunResult, RunningCommand } from './contract/result.ts';
-import { composeHost } from './compose.ts';
+import { composeHost, loadLevels } from './compose.ts';
 import type { OpenHost } from './compose.ts';
 import { imagesOf } from './images.ts';
 import type { Operate } from './images.ts';
@@ -355,7 +355,10 @@ async function loadAhead(host: OpenHost): Promise<void> {
   await Promise.all([
     import('./attack.ts'),
     import('./building.ts'),
+    import('./config/parse.ts'),
     import('./examine.ts'),
+    loadLevels(),
+    import('./project-image/stage.ts'),
     import('./pull-once.ts'),
     import('./uninstall.ts'),
   ]);

@@ -254,3 +254,12 @@ function concurrency(options: AcodeOptions, settings: Settings): number {
   const reason = `must be a whole number from 1 to ${MOST_CONCURRENT}`;
   throw new AcodeError('ACODE-SBX-017', { field: 'maxConcurrent', reason });
 }
+
+/** Loads the levels that are otherwise loaded when they are asked for. */
+export async function loadLevels(): Promise<void> {
+  await Promise.all([
+    import('./isolation/bubblewrap/backend.ts'),
+    import('./isolation/none/backend.ts'),
+    import('./isolation/ulimit/backend.ts'),
+  ]);
+}

@@ -474,7 +474,8 @@ function checkNetwork({ body, layers }: Outcome): void {
     expect(limit?.config.sandbox?.network?.allow_bridge).not.toBe(false);
     return;
   }
-  expect(['mine', 'theirs']).toContain(mode);
+  // Any name that the user’s own file has, and never one that the engine means something else by.
+  expect(['mine', 'theirs', 'evil']).toContain(mode);
   expect(user.config.sandbox?.network?.allowed_networks).toContain(mode);
   const machines = limit?.config.sandbox?.network?.allowed_networks;
   if (machines) expect(machines).toContain(mode);

@@ -4,16 +4,15 @@ import { join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
 import { readBoundedFile } from './bounded-file.ts';
 import type { BoundedFile } from './bounded-file.ts';
-import { checkConfig, holdTo } from './check.ts';
+import { checkConfig } from './check.ts';
 import type { LoadedConfig, RawConfig } from './check.ts';
-import { configSchema } from './schema.ts';
 import { LARGEST, tooLarge } from './shape.ts';
 
 /** The user’s own file; an absent one is an empty configuration. */
 export async function loadUserConfig(directory: string, file?: string): Promise<LoadedConfig> {
   const source = file ?? join(directory, 'config.yml');
   const found = await readConfigFile(source, source, 0);
-  if (found) return holdTo(configSchema, await rawOf(found, source));
+  if (found) return (await import('./parse.ts')).parseConfig(textOf(found, source), source);
   if (file !== undefined) throw new AcodeError('ACODE-SBX-013', { source, key: '', reason: 'cannot be read' });
   return checkConfig({}, source);
 }

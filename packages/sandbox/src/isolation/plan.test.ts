@@ -95,6 +95,21 @@ describe('planSandbox', () => {
 });
 
 describe('createRequest', () => {
+  it('has the caches of the plan after the mounts, as layers of the sandbox’s own, and leads each tool there', () => {
+    const environment = { npm_config_cache: '/cache/npm/data' };
+    const cache = { tool: 'npm' as const, volume: 'acode-cache-npm-1', target: '/cache/npm', fill: false, environment };
+    const spec = { ...plan(), caches: [cache] };
+    const { Mounts } = createRequest(spec, engine)['HostConfig'] as { Mounts: unknown[] };
+    expect(Mounts.length).toBe(spec.mounts.length + 1);
+    expect(Mounts.at(-1)).toMatchObject({
+      Type: 'volume',
+      Source: `acode-${spec.identity.sandboxId}-npm-layer`,
+      Target: '/cache/npm',
+    });
+    expect(containerEnvironment(spec)).toContain('npm_config_cache=/cache/npm/data');
+    expect(containerEnvironment(plan())).not.toContain('npm_config_cache=/cache/npm/data');
+  });
+
   it('is exactly this, field by field', () => {
     expect(createRequest(plan(), engine)).toEqual({
       Image: 'sha256:aa',

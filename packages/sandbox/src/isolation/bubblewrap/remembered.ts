@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { open, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { open, readFile, readlink, rename, stat, writeFile } from 'node:fs/promises';
 import { release } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../../contract/ports.ts';
@@ -12,6 +12,8 @@ import { DECIDING_FILES } from './forbidden.ts';
 const FILE = 'bubblewrap-held';
 const MINUTES_MS = 10 * 60_000;
 const BOOT = '/proc/sys/kernel/random/boot_id';
+const NAMESPACES = ['user', 'mnt', 'pid', 'net'];
+const OWN = /^(?:Uid|Gid|Groups|CapBnd|NoNewPrivs|Seccomp(?:_filters)?):/;
 
 /** Where it is remembered, and for whom. */
 export interface Memory {
@@ -21,11 +23,18 @@ export interface Memory {
   readonly clock: Clock;
 }
 
-/** What the outcome depends on, as one word: the program, the kernel and its settings, and what the caller knows besides. */
+/**
+ * What the outcome depends on, as one word: the program, the kernel and its settings, what this process itself may do and
+ * sees, and what the caller knows besides.
+ */
 export async function circumstances(program: string, others: unknown): Promise<string> {
   const { ino, size, mtimeMs, mode, uid } = await stat(program);
-  const settings = await Promise.all([BOOT, ...DECIDING_FILES].map(file => readFile(file, 'utf8').catch(() => null)));
-  const all = [program, ino, size, mtimeMs, mode, uid, release(), settings, others];
+  const [status, ...settings] = await Promise.all(
+    ['/proc/self/status', BOOT, ...DECIDING_FILES].map(file => readFile(file, 'utf8').catch(() => '')),
+  );
+  const spaces = await Promise.all(NAMESPACES.map(name => readlink(`/proc/self/ns/${name}`).catch(() => null)));
+  const own = status?.split('\n').filter(line => OWN.test(line));
+  const all = [program, ino, size, mtimeMs, mode, uid, release(), settings, spaces, own, others];
   return createHash('sha256').update(JSON.stringify(all)).digest('hex');
 }
 
