@@ -17,8 +17,10 @@ function strays(): Set<string> {
 
 function isStray(pid: string): boolean {
   try {
-    const [, name = '', parent = ''] = /^\d+ \((.*)\) \S (\d+)/s.exec(readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? [];
-    return name === 'bwrap' && parent === '1';
+    const [, name = '', state = '', parent = ''] =
+      /^\d+ \((.*)\) (\S) (\d+)/s.exec(readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? [];
+    // One that has ended waits for whoever collects the ended, and that is not ours to do.
+    return name === 'bwrap' && parent === '1' && state !== 'Z';
   } catch {
     return false;
   }

@@ -4,6 +4,7 @@ import { readFile, realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+const NAMED = /"name":/;
 const OWN_PACKAGES = /"name":\s*"(?:acode|@acode\/sandbox)"/;
 
 // Looked for once: it is where this code came from, whatever is put there later.
@@ -20,7 +21,8 @@ async function find(): Promise<string> {
   const here = await realpath(written).catch(() => written);
   for (let directory = here; dirname(directory) !== directory; directory = dirname(directory)) {
     const manifest = await readFile(join(directory, 'package.json'), 'utf8').catch(() => null);
-    if (manifest !== null) return OWN_PACKAGES.test(manifest) ? directory : here;
+    // One without a name says how files are to be read, and is no package.
+    if (manifest !== null && NAMED.test(manifest)) return OWN_PACKAGES.test(manifest) ? directory : here;
   }
   return here;
 }

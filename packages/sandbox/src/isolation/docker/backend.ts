@@ -207,6 +207,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   close(): void {
     this.#creation.oomWatch.close();
     this.#creation.neighbourhood.close();
+    this.images.close();
     // A weakened backend has the engine of the one it came from.
     if (!this.#options.weakness) this.#engine.close();
   }

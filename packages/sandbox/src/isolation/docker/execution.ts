@@ -5,7 +5,7 @@ import type { Clock } from '../../contract/ports.ts';
 import type { CommandIo, Ending, Execution } from '../backend.ts';
 import { StatusScanner } from '../handover/status.ts';
 import type { Claim } from '../handover/status.ts';
-import { endOf } from '../process/held.ts';
+import { endOfAll } from '../process/held.ts';
 import type { ProcessIdentity } from '../process/identity.ts';
 import type { ContainerExit } from './engine/containers.ts';
 import { demultiplex } from './engine/demultiplex.ts';
@@ -28,8 +28,8 @@ export interface StartedContainer {
   readonly oomWatch: OomWatch;
   readonly neighbourhood: Neighbourhood;
   readonly clock: Clock;
-  /** Its first process, where this host’s kernel shows it. */
-  readonly first?: ProcessIdentity;
+  /** The processes with which it ends, where this host’s kernel shows them. */
+  readonly lives?: readonly ProcessIdentity[];
 }
 
 // After a container has exited its streams end by themselves; this bounds a stream that does not.
@@ -73,8 +73,8 @@ export class ContainerExecution implements Execution {
 
   // Whichever says so first. An engine tells only when it has put everything away, which takes many times as long.
   get dead(): Promise<unknown> {
-    const { exit, first, clock } = this.#container;
-    return first ? Promise.any([exit, endOf(first, clock)]) : exit;
+    const { exit, lives, clock } = this.#container;
+    return lives ? Promise.any([exit, endOfAll(lives, clock)]) : exit;
   }
 
   write(data: Uint8Array | string): Promise<void> {

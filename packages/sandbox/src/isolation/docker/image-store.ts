@@ -7,6 +7,7 @@ import { isNotFound } from './engine/error.ts';
 import { splitReference } from './engine/reference.ts';
 import { engineFailure } from './failure.ts';
 import { imageFacts } from './image-facts.ts';
+import { KnownImages } from './known-images.ts';
 import { pullImage } from './pull.ts';
 import type { PullingFrom } from './pull.ts';
 
@@ -20,10 +21,12 @@ const REMOVE_MS = 60_000;
 /** The images of one engine. */
 export class EngineImages implements ImageStore {
   readonly #from: PullingFrom;
+  readonly #known: KnownImages;
   #id: string | null = null;
 
   constructor({ engine, clock, retry }: PullingFrom) {
     this.#from = { engine, clock, retry };
+    this.#known = new KnownImages(engine);
   }
 
   async engineId(signal: AbortSignal): Promise<string> {
@@ -35,6 +38,14 @@ export class EngineImages implements ImageStore {
   }
 
   async find(reference: string, signal: AbortSignal): Promise<ImageFacts | null> {
+    return this.#known.find(reference, () => this.#ask(reference, signal));
+  }
+
+  close(): void {
+    this.#known.close();
+  }
+
+  async #ask(reference: string, signal: AbortSignal): Promise<ImageFacts | null> {
     const { images, connection } = this.#from.engine;
     try {
       const found = await images.inspect(fullReference(reference), { signal, deadlineMs: FIRST_ANSWER_MS });

@@ -42,11 +42,20 @@ export interface RuntimeKind {
   readonly proof: ((seen: Seen, host: HostKernel) => boolean) | null;
   /** The argument without which read-only mounts do not hold; null where they do. */
   readonly readOnlyNeeds: string | null;
+  /** The names that its processes on the host have, each of which a sandbox needs to live; null where they are not known. */
+  readonly processes: readonly string[] | null;
   /** What the proof is about, in words. */
   readonly claim: string;
 }
 
-const ORDINARY: RuntimeKind = { level: 'docker', hostKernel: true, proof: null, claim: '', readOnlyNeeds: null };
+const ORDINARY: RuntimeKind = {
+  level: 'docker',
+  hostKernel: true,
+  processes: null,
+  proof: null,
+  claim: '',
+  readOnlyNeeds: null,
+};
 
 const KINDS: readonly (readonly [names: RegExp, kind: RuntimeKind])[] = [
   [
@@ -54,6 +63,8 @@ const KINDS: readonly (readonly [names: RegExp, kind: RuntimeKind])[] = [
     {
       level: 'gvisor',
       hostKernel: false,
+      // The kernel inside, and who touches the host’s files for it.
+      processes: ['runsc-sandbox', 'runsc-gofer'],
       proof: isGvisor,
       claim: 'the kernel inside is gVisor’s',
       // With its direct access to the host’s files, opening one for truncation is refused inside and empties it outside.
@@ -65,6 +76,7 @@ const KINDS: readonly (readonly [names: RegExp, kind: RuntimeKind])[] = [
     {
       level: 'microvm',
       hostKernel: false,
+      processes: null,
       proof: isOtherKernel,
       claim: 'the kernel inside is another than the host’s',
       readOnlyNeeds: null,
@@ -75,6 +87,7 @@ const KINDS: readonly (readonly [names: RegExp, kind: RuntimeKind])[] = [
     {
       level: 'docker',
       hostKernel: true,
+      processes: null,
       proof: hasMappedUsers,
       claim: 'users inside are others on the host',
       readOnlyNeeds: null,

@@ -8,6 +8,7 @@ import { handoverLine } from '../handover/script.ts';
 import type { Handover } from '../handover/script.ts';
 import { assertBirths, assertHeld, birthsOf, hold } from '../process/held.ts';
 import type { Held } from '../process/held.ts';
+import type { ProcessIdentity } from '../process/identity.ts';
 import { ContainerExecution } from './execution.ts';
 import type { StartedContainer } from './execution.ts';
 import { assertNotNested, assertNotNestedNow, inspectRunning } from './inspection.ts';
@@ -15,6 +16,8 @@ import { podmanVariables } from './podman.ts';
 import { publishedPorts } from './ports.ts';
 import type { EngineFacts } from './request.ts';
 import { runtimeKind } from './runtime.ts';
+import type { RuntimeKind } from './runtime.ts';
+import { runtimeProcesses } from './runtime-processes.ts';
 
 /** A container that waits for its command. */
 export class WaitingContainer implements WaitingSandbox {
@@ -28,6 +31,8 @@ export class WaitingContainer implements WaitingSandbox {
   #used = false;
   #ports: readonly PublishedPort[] = [];
   #held: Held | null = null;
+  /** What it ends with; null where that cannot be seen from here. */
+  #lives: readonly ProcessIdentity[] | null = null;
   #births: readonly number[] = [];
   /** Since when nobody else has come who could exchange what it has mounted. */
   #quiet: number | null = null;
@@ -59,8 +64,7 @@ export class WaitingContainer implements WaitingSandbox {
     const { State: state } = details;
     if (state.Running) {
       this.#ports = publishedPorts(this.#spec, details);
-      // Under a kernel of its own the host’s sees the runtime’s process there, and nothing of the sandbox.
-      this.#held = runtimeKind(this.#facts.runtime).hostKernel ? hold(state.Pid, this.id) : null;
+      this.#look(state.Pid);
       return;
     }
     const reason = state.Error ? state.Error : `its first process ended at once with status ${state.ExitCode}`;
@@ -73,10 +77,23 @@ export class WaitingContainer implements WaitingSandbox {
     signal.throwIfAborted();
     const unset = this.#facts.podman ? podmanVariables(this.#spec) : [];
     const { network } = this.#facts;
-    const line = handoverLine({ ...handover, unset, ...(network === 'none' ? { uncounted: 'traffic' } : {}) });
+    const counted = { group: this.#kind.hostKernel, traffic: network !== 'none' };
+    const line = handoverLine({ ...handover, unset, counted });
     const given = { nonce: handover.nonce, line, network };
-    const seen = this.#held ? { first: this.#held.process } : {};
+    const seen = this.#lives ? { lives: this.#lives } : {};
     return new ContainerExecution({ ...this.#container, ...seen }, given, io, signal);
+  }
+
+  get #kind(): RuntimeKind {
+    return runtimeKind(this.#facts.runtime);
+  }
+
+  // Under a kernel of its own the host’s sees the runtime’s processes, and nothing of the sandbox.
+  #look(pid: number): void {
+    const { hostKernel, processes } = this.#kind;
+    this.#held = hostKernel ? hold(pid, this.id) : null;
+    if (this.#held) this.#lives = [this.#held.process];
+    else if (processes) this.#lives ??= runtimeProcesses(pid, this.id, processes);
   }
 
   // Where the kernel shows nothing of it, everything is asked of the engine again.

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { WAITING_SCRIPT, handoverLine, quote } from './script.ts';
+import type { Counted } from './script.ts';
 import { StatusScanner, parseClaim } from './status.ts';
 
 const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
@@ -57,18 +58,17 @@ function run(shell: readonly string[], handover: Partial<Parameters<typeof hando
 
 describe.each(shells)('handed over to %s', (_, shell) => {
   it('what nobody looks at is not counted, and the status comes all the same', () => {
-    const line = (uncounted?: 'traffic' | 'everything'): string =>
-      handoverLine({ command: ['true'], cwd: '/', env: {}, nonce: NONCE, ...(uncounted ? { uncounted } : {}) });
-    const reads = [undefined, 'traffic' as const, 'everything' as const].map(one =>
-      ['/sys/fs/cgroup', '/proc/net/dev'].map(file => line(one).includes(file)),
-    );
+    const line = (counted?: Counted): string =>
+      handoverLine({ command: ['true'], cwd: '/', env: {}, nonce: NONCE, ...(counted ? { counted } : {}) });
+    const ways = [undefined, { group: true, traffic: false }, { group: false, traffic: false }];
+    const reads = ways.map(one => ['/sys/fs/cgroup', '/proc/net/dev'].map(file => line(one).includes(file)));
     expect(reads).toEqual([
       [true, true],
       [true, false],
       [false, false],
     ]);
-    for (const uncounted of ['traffic', 'everything'] as const) {
-      const { claims, status } = run(shell, { command: ['sh', '-c', 'exit 42'], uncounted });
+    for (const traffic of [true, false]) {
+      const { claims, status } = run(shell, { command: ['sh', '-c', 'exit 42'], counted: { group: false, traffic } });
       expect(claims).toMatchObject([{ exitCode: 42 }, { exitCode: 42 }]);
       expect(status).toBe(42);
     }

@@ -14,8 +14,16 @@ export interface Handover {
   readonly nonce: string;
   /** Variables that the sandbox has and the command must not see. */
   readonly unset?: readonly string[];
-  /** What is not to be counted at the end, since nobody would look: a shell reads every byte of it by itself. */
-  readonly uncounted?: 'traffic' | 'everything';
+  /** What is to be counted at the end, where somebody looks: a shell reads every byte of it by itself. All of it by default. */
+  readonly counted?: Counted;
+}
+
+/** What is counted when a command has ended. */
+export interface Counted {
+  /** What the sandbox’s control group says. */
+  readonly group: boolean;
+  /** What passed its network interfaces. */
+  readonly traffic: boolean;
 }
 
 /** What begins a status line. */
@@ -71,17 +79,16 @@ export function handoverLine(handover: Handover): string {
     `( ${inner.join('; ')} )`,
     '_acode_s=$?',
     '_acode_u=',
-    ...counting(handover.uncounted),
+    ...counting(handover.counted ?? { group: true, traffic: true }),
     '_acode_f "exit $_acode_s$_acode_u"',
     'exit $_acode_s',
   ].join('; ')}\n`;
 }
 
-function counting(uncounted: Handover['uncounted']): string[] {
+function counting(counted: Counted): string[] {
   const group = `for _acode_p in ${COUNTERS.join(' ')}; do if [ -r "/sys/fs/cgroup/$_acode_p" ]; then _acode_u="$_acode_u;$_acode_p"; while read -r _acode_r; do _acode_u="$_acode_u|$_acode_r"; done <"/sys/fs/cgroup/$_acode_p"; fi; done`;
   const traffic = `if [ -r ${TRAFFIC} ]; then _acode_u="$_acode_u;net"; while read -r _acode_r; do _acode_u="$_acode_u|$_acode_r"; done <${TRAFFIC}; fi`;
-  if (uncounted === 'everything') return [];
-  return uncounted === 'traffic' ? [group] : [group, traffic];
+  return [...(counted.group ? [group] : []), ...(counted.traffic ? [traffic] : [])];
 }
 
 // Asked before the command starts, so that “never started” and “ended with 127” stay two things.

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { systemClock } from '../../telemetry/clock.ts';
-import { assertBirths, assertHeld, birthsOf, endOf, hold } from './held.ts';
+import { assertBirths, assertHeld, birthsOf, endOfAll, hold } from './held.ts';
 import { identify } from './identity.ts';
 
 let top = '';
@@ -70,7 +70,7 @@ describe.skipIf(process.platform !== 'linux')('what the kernel showed of a sandb
     const first = identify(child.pid ?? 0);
     if (!first) throw new Error('the child can be seen');
     let over = false;
-    const watched = endOf(first, systemClock).then(() => (over = true));
+    const watched = endOfAll([first], systemClock).then(() => (over = true));
     await new Promise(resolve => void setTimeout(resolve, 50));
     expect(over).toBe(false);
     child.kill('SIGKILL');

@@ -64,14 +64,14 @@ export function assertBirths(births: readonly number[], spec: Pick<SandboxSpec, 
 }
 
 /**
- * Settles when the first process of a sandbox has ended, and with it every other: the kernel ends those before it says so.
- * Its word comes long before an engine’s. Rejects where it lives on.
+ * Settles when the processes that a sandbox ends with have ended: its first one, since the kernel ends every other before it
+ * says so, or all of its runtime’s. That word comes long before an engine’s. Rejects where one lives on.
  */
-export async function endOf(first: ProcessIdentity, clock: Clock): Promise<void> {
+export async function endOfAll(lives: readonly ProcessIdentity[], clock: Clock): Promise<void> {
   const deadline = clock.monotonic() + LONGEST_MS;
-  for (let pauseMs = 1; isAlive(first); pauseMs = Math.min(pauseMs * 2, SLOWEST_LOOK_MS)) {
+  for (let pauseMs = 1; lives.some(isAlive); pauseMs = Math.min(pauseMs * 2, SLOWEST_LOOK_MS)) {
     if (clock.monotonic() > deadline)
-      throw new AcodeError('ACODE-SBX-018', { operation: 'ending the sandbox', reason: 'its first process lives on' });
+      throw new AcodeError('ACODE-SBX-018', { operation: 'ending the sandbox', reason: 'a process of it lives on' });
     await new Promise<void>(resolve => void clock.after(pauseMs, resolve));
   }
 }

@@ -62,7 +62,7 @@ export class WaitingProcesses implements WaitingSandbox {
     const own = (await this.#parts.translate?.(handover)) ?? handover;
     signal.throwIfAborted();
     // What such a sandbox used is counted from outside.
-    const line = handoverLine({ ...own, uncounted: 'everything' });
+    const line = handoverLine({ ...own, counted: { group: false, traffic: false } });
     return new ProcessExecution(this.#parts.processes, { nonce: own.nonce, line }, io, signal);
   }
 

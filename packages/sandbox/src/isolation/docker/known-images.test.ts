@@ -1,0 +1,82 @@
+// What is remembered of images, with a stand-in for the engine’s events: when it says nothing, and when it cannot be heard.
+
+import { describe, expect, it } from 'vitest';
+import type { ImageFacts } from '../../contract/spec.ts';
+import type { Engine } from './engine/index.ts';
+import { KnownImages } from './known-images.ts';
+
+const settled = async (): Promise<void> => {
+  for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
+};
+
+class TestImages {
+  asked = 0;
+  meaning: string | null = 'one';
+  readonly known: KnownImages;
+  #wake: (event: unknown) => void = () => undefined;
+  #fail: (error: Error) => void = () => undefined;
+
+  constructor(isPodman = false) {
+    const events = async function* (this: TestImages): AsyncGenerator {
+      for (;;)
+        yield await new Promise((resolve, reject) => {
+          this.#wake = resolve;
+          this.#fail = reject;
+        });
+    }.call(this);
+    const engine = { connection: { isPodman }, events: { subscribe: async () => events } };
+    this.known = new KnownImages(engine as unknown as Engine);
+  }
+
+  async find(): Promise<string | undefined> {
+    const found = await this.known.find('name', async () => {
+      this.asked += 1;
+      return this.meaning === null ? null : ({ id: this.meaning } as unknown as ImageFacts);
+    });
+    return found?.id;
+  }
+
+  async happens(): Promise<void> {
+    this.#wake({ attributes: {} });
+    await settled();
+  }
+
+  async ends(): Promise<void> {
+    this.#fail(new Error('the engine went away'));
+    await settled();
+  }
+}
+
+describe('what a name means', () => {
+  it('is asked for once while no image changes, from the second question on', async () => {
+    const images = new TestImages();
+    for (let question = 0; question < 5; question += 1) expect(await images.find()).toBe('one');
+    expect(images.asked).toBe(2);
+  });
+
+  it('is asked for again when an image has changed', async () => {
+    const images = new TestImages();
+    await images.find();
+    await images.find();
+    images.meaning = 'other';
+    expect(await images.find()).toBe('one');
+    await images.happens();
+    expect(await images.find()).toBe('other');
+  });
+
+  it('is asked for each time where the engine is not heard, is Podman, or has no such image', async () => {
+    const images = new TestImages();
+    await images.find();
+    await images.find();
+    await images.ends();
+    images.meaning = 'other';
+    expect(await images.find()).toBe('other');
+    const podman = new TestImages(true);
+    for (let question = 0; question < 3; question += 1) await podman.find();
+    expect(podman.asked).toBe(3);
+    const none = new TestImages();
+    none.meaning = null;
+    for (let question = 0; question < 3; question += 1) expect(await none.find()).toBeUndefined();
+    expect(none.asked).toBe(3);
+  });
+});

@@ -1,0 +1,43 @@
+// What names of images mean, remembered as long as the engine says that no image has changed.
+
+import type { ImageFacts } from '../../contract/spec.ts';
+import type { Engine } from './engine/index.ts';
+import { Silence } from './silence.ts';
+
+const MOST = 64;
+
+/** The images that were asked for lately. Nothing is remembered before the second question: one command asks once. */
+export class KnownImages {
+  readonly #silence: Silence;
+  readonly #known = new Map<string, { readonly facts: ImageFacts; readonly mark: number }>();
+  readonly #isTold: boolean;
+  #asked = false;
+
+  constructor(engine: Engine) {
+    this.#silence = new Silence(engine, { filters: { type: ['image'] } });
+    // What Podman tells of its images, and when, is another matter.
+    this.#isTold = !engine.connection.isPodman;
+  }
+
+  /** What a name means, by `ask` unless that is known still. What is not there is asked for each time. */
+  async find(reference: string, ask: () => Promise<ImageFacts | null>): Promise<ImageFacts | null> {
+    const known = this.#known.get(reference);
+    if (known && this.#silence.hasLastedSince(known.mark)) return known.facts;
+    if (this.#asked && this.#isTold) await this.#silence.listen();
+    this.#asked = true;
+    // Before it is asked: what changes meanwhile counts as a change.
+    const { mark } = this.#silence;
+    const facts = await ask();
+    if (facts && mark !== null) this.#remember(reference, facts, mark);
+    return facts;
+  }
+
+  close(): void {
+    this.#silence.close();
+  }
+
+  #remember(reference: string, facts: ImageFacts, mark: number): void {
+    if (this.#known.size >= MOST) this.#known.clear();
+    this.#known.set(reference, { facts, mark });
+  }
+}
