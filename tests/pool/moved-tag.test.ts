@@ -28,7 +28,7 @@ for (const engine of engines)
       try {
         const config = { sandbox: { images: { default: image } } };
         await using host = await TestHost.open(engine, { config, pool: { min: 1, max: 2 } });
-        const waits = async (): Promise<boolean> => (await host.acode.explain(KIND)).warm === true;
+        const waits = async (): Promise<boolean> => (await host.acode.explain(KIND)).warm;
         for (let round = 0; round < 3; round += 1) {
           await until(waits, 60_000);
           expect(await host.acode.run(KIND)).toMatchObject({ stdout: 'busybox\n', warm: true });

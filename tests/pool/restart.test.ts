@@ -12,7 +12,7 @@ describe.skipIf(withoutTrouble)('sandboxes that wait on an engine', { timeout: 1
   for (const what of ['restart', 'kill'] as const)
     it(`are not used any more after a ${what} of it`, async () => {
       await using host = await TestHost.open(trouble, { pool: { min: 1, max: 2 } });
-      const waits = async (): Promise<boolean> => (await host.acode.explain(['true'])).warm === true;
+      const waits = async (): Promise<boolean> => (await host.acode.explain(['true'])).warm;
       await until(waits, 60_000);
       const before = (await host.containers()).map(({ id }) => id);
       expect(before.length).toBeGreaterThan(0);
