@@ -134,7 +134,7 @@ export function neverBehaviours(target: Target): void {
     ASKED ?? (target.name === `${mainEngine.name}/runc` || target.level === 'bubblewrap' ? 200 : 50),
   );
   describe('sandboxes that wait', () => {
-    it(`are given out once, and never mixed up, in ${handOvers} hand-overs`, { timeout: 900_000 }, async () => {
+    it(`are given out once, and never mixed up, in ${handOvers} hand-overs`, { timeout: Math.max(900_000, 1000 * handOvers) }, async () => {
       await using host = await openWarm(target, { min: MOST_AT_ONCE, max: 2 * MOST_AT_ONCE });
       await untilWarm(host);
       const results: RunResult[] = [];
