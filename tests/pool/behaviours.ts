@@ -134,24 +134,28 @@ export function neverBehaviours(target: Target): void {
     ASKED ?? (target.name === `${mainEngine.name}/runc` || target.level === 'bubblewrap' ? 200 : 50),
   );
   describe('sandboxes that wait', () => {
-    it(`are given out once, and never mixed up, in ${handOvers} hand-overs`, { timeout: Math.max(900_000, 1000 * handOvers) }, async () => {
-      await using host = await openWarm(target, { min: MOST_AT_ONCE, max: 2 * MOST_AT_ONCE });
-      await untilWarm(host);
-      const results: RunResult[] = [];
-      let next = 0;
-      const worker = async (): Promise<void> => {
-        for (let at = next++; at < handOvers; at = next++) {
-          results.push(await handOver(host, at));
-          if (Math.random() < 0.5) await new Promise(resolve => void setTimeout(resolve, Math.random() * 100));
-        }
-      };
-      await Promise.all(Array.from({ length: MOST_AT_ONCE }, worker));
-      expect(results).toHaveLength(handOvers);
-      expect(new Set(results.map(({ sandboxId }) => sandboxId)).size).toBe(handOvers);
-      if (target.lacks.engine === undefined)
-        expect(new Set(results.map(({ containerId }) => containerId)).size).toBe(handOvers);
-      expect(results.filter(({ warm }) => warm).length).toBeGreaterThan(handOvers * WARM_SHARE);
-    });
+    it(
+      `are given out once, and never mixed up, in ${handOvers} hand-overs`,
+      { timeout: Math.max(900_000, 1000 * handOvers) },
+      async () => {
+        await using host = await openWarm(target, { min: MOST_AT_ONCE, max: 2 * MOST_AT_ONCE });
+        await untilWarm(host);
+        const results: RunResult[] = [];
+        let next = 0;
+        const worker = async (): Promise<void> => {
+          for (let at = next++; at < handOvers; at = next++) {
+            results.push(await handOver(host, at));
+            if (Math.random() < 0.5) await new Promise(resolve => void setTimeout(resolve, Math.random() * 100));
+          }
+        };
+        await Promise.all(Array.from({ length: MOST_AT_ONCE }, worker));
+        expect(results).toHaveLength(handOvers);
+        expect(new Set(results.map(({ sandboxId }) => sandboxId)).size).toBe(handOvers);
+        if (target.lacks.engine === undefined)
+          expect(new Set(results.map(({ containerId }) => containerId)).size).toBe(handOvers);
+        expect(results.filter(({ warm }) => warm).length).toBeGreaterThan(handOvers * WARM_SHARE);
+      },
+    );
 
     // Each leaves a mark in its own /tmp, its home and its processes, and would see that of another. The same command run
     // twice in one sandbox sees its mark: the control is in the command.
