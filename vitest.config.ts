@@ -6,7 +6,7 @@ const alias = { '@acode/sandbox': new URL('packages/sandbox/src/index.ts', impor
 // These measure time or memory, or break things on purpose: nothing else may run beside them.
 const ALONE = [
   'tests/{audit,caches,engine-client,engine-trouble,exits,faults,images,ownership}/**/*.test.ts',
-  'tests/{attacks/resources,cli/streams,cli/engine-faults,pool/restart,project-image/unchanged}.test.ts',
+  'tests/{attacks/resources,cli/streams,cli/engine-faults,pool/restart,project-image/unchanged,serve/cost}.test.ts',
 ];
 
 // What takes long beside what it shows that nothing else does: in the longer proof alone (`npm run ci:long` sets ACODE_EVERYWHERE).

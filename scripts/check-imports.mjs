@@ -125,6 +125,9 @@ const WIRE = /^(?:node:)?(?:https?|http2|net|tls|dgram)$|^undici$/;
 /** The one file besides that opens a socket: a session’s own, to show that it lives. */
 const OWNERSHIP = 'lifecycle/ownership.ts';
 
+/** The room of the command line whose two ends talk over a socket of the user’s own. */
+const SERVE = `${CLI}/serve/`;
+
 const ONLY_DOCKER = 'only isolation/docker/ knows the engine client';
 const ONLY_CLIENT = 'only the engine client talks to a server';
 
@@ -245,7 +248,7 @@ function ruleInSandbox({ file, specifier }) {
 
 /** @param {Import} at */
 function ruleInCli({ file, specifier }) {
-  if (WIRE.test(specifier)) return ONLY_CLIENT;
+  if (WIRE.test(specifier)) return specifier === 'node:net' && file.startsWith(SERVE) ? null : ONLY_CLIENT;
   if (!specifier.startsWith('.')) {
     const deep = isOurs(specifier) && specifier !== '@acode/sandbox';
     return deep ? 'the command line imports the public entry of @acode/sandbox only' : null;

@@ -33,6 +33,8 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
     'schema code message hint context correlationId',
   ],
   run: [['true'], 'acode.run/1', `${RUN} ${MORE}`],
+  // One that serves does not end; tests/serve shows it.
+  serve: [['--min=9', '--max=3'], 'acode.error/1', 'schema code message hint context correlationId'],
   explain: [['--', 'true'], 'acode.explain/1', 'schema command policy level spec engineRequest warm warmReason notes'],
   trust: [['--show'], 'acode.trust/1', 'schema workspace file hash trusted needsTrust'],
   doctor: [[], 'acode.doctor/1', 'schema checks ok durationMs'],

@@ -8,7 +8,10 @@ import { UsageError } from './failure/usage.ts';
 import type { Interruption } from './interruption.ts';
 import type { Io } from './io.ts';
 import { jsonPieces } from './json.ts';
+import type { Lender } from './lender.ts';
 import { logLevel, noticesOnly } from './log.ts';
+import type { Note } from './serve/conversation.ts';
+import { enginePath } from './serve/identity.ts';
 import type { LogLevel } from './log.ts';
 import { lookOf } from './terminal/look.ts';
 import type { Look } from './terminal/look.ts';
@@ -28,6 +31,10 @@ export interface CallParts {
   readonly words: readonly string[] | null;
   /** What the user called: `acode sandbox exec`. */
   readonly called: string;
+  /** Who keeps a host open; without one, the call opens its own. */
+  readonly lender?: Lender | undefined;
+  /** What is to be said about a server that did not do this call. */
+  readonly note?: Note | null | undefined;
 }
 
 /** One call of one command. */
@@ -40,6 +47,8 @@ export class Call {
   readonly words: readonly string[] | null;
   readonly called: string;
   readonly progress: Progress;
+  readonly #lender: Lender | undefined;
+  readonly #note: Note | null;
   #place: Promise<Place> | null = null;
 
   constructor(parts: CallParts) {
@@ -50,6 +59,8 @@ export class Call {
     this.options = parts.options;
     this.words = parts.words;
     this.called = parts.called;
+    this.#lender = parts.lender;
+    this.#note = parts.note ?? null;
     // Log lines and a line that redraws itself do not mix.
     this.progress = new Progress(this.stderr, this.errorLook, !this.options.verbose);
   }
@@ -93,8 +104,12 @@ export class Call {
    * must listen to the interruption itself: closing under a run in flight would not wait for its sandbox.
    */
   async withHost<Value>(use: (acode: Acode) => Promise<Value>): Promise<Value> {
+    const options = await this.hostOptions();
+    if (this.#note) options.logger?.[this.#note.level]({}, this.#note.message);
+    const loan = await this.#lender?.borrow(options);
+    if (loan) return loan.during(use);
     const { Acode } = await import('@acode/sandbox');
-    const acode = await Acode.open(await this.#hostOptions());
+    const acode = await Acode.open(options);
     try {
       return await use(acode);
     } finally {
@@ -105,7 +120,7 @@ export class Call {
   /** Opens the host to look at it; works for root too. A signal ends the look. */
   async withObserver<Value>(use: (observer: Observer) => Promise<Value>): Promise<Value> {
     const { Acode } = await import('@acode/sandbox');
-    const observer = await Acode.observe(await this.#hostOptions());
+    const observer = await Acode.observe(await this.hostOptions());
     const { signal } = this.interruption;
     const stop = (): void => void observer.close();
     signal.addEventListener('abort', stop, { once: true });
@@ -134,18 +149,15 @@ export class Call {
     }
   }
 
-  #socketPath(socket: string): string {
-    return socket.includes('://') ? socket : resolve(this.#cwd(), socket);
-  }
-
-  async #hostOptions(): Promise<AcodeOptions> {
+  /** How this call opens a host: its workspace, configuration, engine and log. */
+  async hostOptions(): Promise<AcodeOptions> {
     const { verbose, config, socket } = this.options;
     const level = logLevel(verbose, this.io.env['ACODE_LOG_LEVEL']);
     return {
       workspace: (await this.place()).root,
       logger: await this.#logger(level),
-      ...(config === undefined ? {} : { configFile: config }),
-      ...(socket === undefined ? {} : { engine: { socket: this.#socketPath(socket) } }),
+      ...(config === undefined ? {} : { configFile: resolve(this.#cwd(), config) }),
+      ...(socket === undefined ? {} : { engine: { socket: enginePath(this.#cwd(), socket) } }),
     };
   }
 }

@@ -13,8 +13,10 @@ import { reportOn } from './failure/report.ts';
 import { UsageError } from './failure/usage.ts';
 import { Interruption } from './interruption.ts';
 import type { Io } from './io.ts';
+import type { Lender } from './lender.ts';
 import { buildProgram, calledAs } from './program.ts';
 import type { Printed } from './program.ts';
+import type { Note } from './serve/conversation.ts';
 import { lookOf } from './terminal/look.ts';
 import { Output } from './terminal/output.ts';
 import { oneLine } from './terminal/text.ts';
@@ -26,6 +28,16 @@ const PARTIAL_RESULT_MS = 2000;
 const FAILED = 125;
 const TAKES_COMMAND = ['exec', 'run', 'explain'];
 
+/** What a call has to do with a server. */
+export interface Served {
+  /** Who keeps a host open for it. */
+  readonly lender?: Lender;
+  /** What is to be said about a server that did not do it. */
+  readonly note?: Note | null;
+  /** Whether a server had taken it on, and was lost. */
+  readonly lost?: true;
+}
+
 /**
  * Runs the command.
  *
@@ -34,15 +46,21 @@ const TAKES_COMMAND = ['exec', 'run', 'explain'];
  * @example
  * process.exitCode = await runCli(process.argv.slice(2), io);
  */
-export async function runCli(argv: readonly string[], io: Io): Promise<number> {
+export async function runCli(argv: readonly string[], io: Io, served: Served = {}): Promise<number> {
   const stdout = new Output(io.stdout);
   const stderr = new Output(io.stderr);
   using interruption = new Interruption(io.signals, status => io.leave(status));
-  const status = await new CommandLine(argv, { io, stdout, stderr, interruption }).run();
+  const line = new CommandLine(argv, { io, stdout, stderr, interruption, ...served });
+  const status = await (served.lost ? line.fail(new AcodeError('ACODE-SBX-024', {})) : line.run());
   await flushed([stdout, stderr], interruption);
   if (interruption.exitStatus !== null) return interruption.exitStatus;
   if (stdout.fault !== null) return unwritable(stdout.fault, stderr);
   return stdout.broken ? NOBODY_READS : status;
+}
+
+/** What is said of an error that nobody caught: one sentence, and never a stack trace. */
+export function lastWords(error: unknown): string {
+  return `acode: ${reportOn(error).message}\n`;
 }
 
 async function unwritable(fault: string, stderr: Output): Promise<number> {
@@ -59,7 +77,7 @@ async function flushed(outputs: readonly Output[], { signal }: Interruption): Pr
   await Promise.all(outputs.map(output => output.flush(giveUp.signal)));
 }
 
-interface Surroundings {
+interface Surroundings extends Served {
   readonly io: Io;
   readonly stdout: Output;
   readonly stderr: Output;
@@ -97,7 +115,7 @@ class CommandLine {
       return this.#status;
     } catch (error) {
       if (error instanceof CommanderError && error.exitCode === 0) return this.#printAnswer(error.code);
-      return this.#fail(error);
+      return this.fail(error);
     }
   }
 
@@ -125,7 +143,7 @@ class CommandLine {
     return 0;
   }
 
-  async #fail(error: unknown): Promise<number> {
+  async fail(error: unknown): Promise<number> {
     const report = reportOn(error);
     const call = this.#call('acode');
     const { interruption } = this.#around;

@@ -2,9 +2,8 @@
 
 import { closeSync, fstatSync } from 'node:fs';
 import { isatty } from 'node:tty';
-import { runCli } from './cli.ts';
-import { reportOn } from './failure/report.ts';
 import type { Io } from './io.ts';
+import { throughServer } from './serve/client.ts';
 
 const FAILED = 125;
 const STREAMS = [0, 1, 2];
@@ -30,8 +29,12 @@ const io: Io = {
   get stdin() {
     return process.stdin;
   },
-  stdout: process.stdout,
-  stderr: process.stderr,
+  get stdout() {
+    return process.stdout;
+  },
+  get stderr() {
+    return process.stderr;
+  },
   env: process.env,
   signals: process,
   outputsAreOne: outputsAreOne(),
@@ -41,9 +44,26 @@ const io: Io = {
 };
 
 // Whatever nobody caught ends in one sentence, never in a stack trace.
-process.on('uncaughtException', error => {
-  process.stderr.write(`acode: ${reportOn(error).message}\n`, () => leave(FAILED));
-});
+process.on('uncaughtException', error => void fail(error));
 
-// All output is with its reader; an input that never ends, or a connection that lingers, does not keep the process.
-leave(await runCli(process.argv.slice(2), io));
+async function fail(error: Error): Promise<void> {
+  let text = `acode: ${error.message}\n`;
+  try {
+    text = (await import('./cli.ts')).lastWords(error);
+  } catch {
+    // What cannot be loaded any more cannot say it better.
+  }
+  process.stderr.write(text, () => leave(FAILED));
+}
+
+// The command itself is loaded where no server does the work. All output is with its reader then; an input that never ends,
+// or a connection that lingers, does not keep the process.
+async function perform(argv: readonly string[]): Promise<void> {
+  const outcome = await throughServer(argv, io, terminals);
+  if (outcome.kind === 'done') return leave(outcome.status);
+  const { runCli } = await import('./cli.ts');
+  leave(await runCli(argv, io, outcome.kind === 'lost' ? { lost: true } : { note: outcome.note }));
+}
+
+// No `await` here: the bundled entry is no module, because those load more slowly.
+void perform(process.argv.slice(2));

@@ -11,6 +11,7 @@ import { doctorCommand } from './commands/doctor.ts';
 import { explainCommand } from './commands/explain.ts';
 import { runCommand } from './commands/run.ts';
 import { sandboxCommands } from './commands/sandbox.ts';
+import { serveCommand } from './commands/serve.ts';
 import { trustCommand } from './commands/trust.ts';
 import { uninstallCommand } from './commands/uninstall.ts';
 import { exampleText } from './examples.ts';
@@ -36,6 +37,7 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .version(ownVersion(), '-V, --version', 'show the version')
     .addCommand(sandboxCommands(perform))
     .addCommand(runCommand(perform))
+    .addCommand(serveCommand(perform))
     .addCommand(explainCommand(perform))
     .addCommand(trustCommand(perform))
     .addCommand(auditCommands(perform))

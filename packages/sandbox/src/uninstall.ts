@@ -19,7 +19,7 @@ const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
   config: /^config\.yml$/,
   state: /^(?:leases|trust|logs|audit|project-images|images\.json(?:\.[0-9a-f]{16})?)$/,
   runtime:
-    /^(?:owners|pulls|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
+    /^(?:owners|pulls|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
 };
 
 /** What is on the engine, and what becomes of it; the disk is looked at and left as it is. */

@@ -286,6 +286,21 @@ const ROWS = {
     exit: 125,
     example: { sessions: 2 },
   }),
+  'ACODE-SBX-023': entry<{ workspace: string }>({
+    title: 'workspace already served',
+    message: c => `Another \`acode serve\` of yours serves ${c.workspace} already.`,
+    hint: () => 'Use that one, or end it first; each workspace has one.',
+    exit: 125,
+    example: { workspace: '/home/me/project' },
+  }),
+  'ACODE-SBX-024': entry<Record<string, never>>({
+    title: 'server lost',
+    message: () => 'The `acode serve` that ran the command ended before the command did.',
+    hint: () =>
+      'The sandbox is removed. How far the command came nobody can tell: look at what it was to change, then run it again.',
+    exit: 125,
+    example: {},
+  }),
   'ACODE-CTN-001': entry<{ name: string; reason: string }>({
     title: 'container creation failed',
     message: c => `The engine refused to create ${c.name}: ${c.reason}.`,

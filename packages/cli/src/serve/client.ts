@@ -1,0 +1,73 @@
+// Has a server do a call, where one serves its workspace. Loaded by every call before anything else, so it needs next to nothing.
+
+import { lstatSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Io } from '../io.ts';
+import { placeOf } from '../workspace.ts';
+import { converse } from './conversation.ts';
+import type { Outcome } from './conversation.ts';
+import { identityOf, runtimeDirectory } from './identity.ts';
+import type { Identity } from './identity.ts';
+import { directoryMark, requestFrom } from './request.ts';
+import { SocketPlace } from './socket-place.ts';
+import { whereOf } from './words.ts';
+
+const ALONE: Outcome = { kind: 'alone', note: null };
+
+/**
+ * Has a server do the call.
+ *
+ * @param terminals which of the three standard streams are terminals
+ * @returns its exit status; or that nothing was done, so that the call is this process’s own; or that the server was lost on
+ *   the way, when nobody can tell how far the command came
+ */
+export async function throughServer(argv: readonly string[], io: Io, terminals: readonly number[]): Promise<Outcome> {
+  const where = whereOf(argv);
+  const uid = process.getuid?.();
+  const cwd = currentDirectory(io);
+  if (where === null || uid === undefined || cwd === null) return ALONE;
+  const { root } = await placeOf(cwd, where.workspace);
+  const identity = identityOf({ ...where, root, cwd, env: io.env, uid });
+  const directory = runtimeDirectory(io.env, uid);
+  if (!isThere(join(directory, identity.socketName))) return ALONE;
+  const workspace = statSync(root, { throwIfNoEntry: false });
+  if (!workspace) return ALONE;
+  const about = { identity: identity.text, directory: directoryMark(workspace), argv, cwd };
+  return ask(directory, identity, uid, io, JSON.stringify(requestFrom(io, terminals, about)));
+}
+
+async function ask(
+  directory: string,
+  { socketName }: Identity,
+  uid: number,
+  io: Io,
+  request: string,
+): Promise<Outcome> {
+  const place = SocketPlace.open(directory, uid);
+  if ('unsafe' in place) return refused(place.unsafe);
+  using held = place;
+  const unsafe = held.whyUnsafe(socketName, uid);
+  return unsafe === null ? await converse(held.path(socketName), request, io) : refused(unsafe);
+}
+
+// Whoever put it there wants to be handed commands: that is said, whatever else is not.
+function refused(reason: string): Outcome {
+  const message = `the server of this workspace is not used: ${reason}, and only what is yours alone is trusted`;
+  return { kind: 'alone', note: { level: 'warn', message } };
+}
+
+function isThere(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+function currentDirectory(io: Io): string | null {
+  try {
+    return io.cwd();
+  } catch {
+    return null;
+  }
+}

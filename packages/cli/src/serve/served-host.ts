@@ -1,0 +1,132 @@
+// The host that a server keeps open and lends to calls: never an outdated one, and never to more calls than it has room for.
+
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { Acode, AcodeOptions, LogFields, Logger } from '@acode/sandbox';
+import type { Lender, Loan } from '../lender.ts';
+import { standingOf } from './standing.ts';
+
+/** As many commands as one host runs at once. A call beyond that has a host of its own, as it would without a server. */
+const MOST_AT_ONCE = 16;
+// A file that changes each time it is looked at is somebody’s program at work; the call then has a host of its own.
+const TRIES = 3;
+
+interface Kept {
+  readonly acode: Acode;
+  /** What stood in the files when it was opened. */
+  readonly standing: string;
+  lent: number;
+}
+
+/** The call that log lines are about. */
+interface Caller {
+  readonly logger: Logger | undefined;
+  ended: boolean;
+}
+
+/** How the host is opened. */
+export interface ServedHostParts {
+  readonly open: (options: AcodeOptions) => Promise<Acode>;
+  readonly options: AcodeOptions;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** The host of a server. */
+export class ServedHost implements Lender {
+  readonly #parts: ServedHostParts;
+  readonly #logs = new AsyncLocalStorage<Caller>();
+  readonly #open = new Set<Kept>();
+  readonly #closing = new Set<Promise<void>>();
+  #kept: Kept | null = null;
+  #turn: Promise<unknown> = Promise.resolve();
+  #closed = false;
+
+  constructor(parts: ServedHostParts) {
+    this.#parts = parts;
+  }
+
+  /** Opens the host, so that what is wrong with it is said before anybody is served. */
+  async open(): Promise<void> {
+    await this.#current();
+  }
+
+  async borrow(options: AcodeOptions): Promise<Loan | null> {
+    if (!this.#isFor(options)) return null;
+    const kept = await this.#current();
+    if (kept === null || kept.lent >= MOST_AT_ONCE) return null;
+    kept.lent++;
+    return { during: use => this.#lend(kept, options.logger, use) };
+  }
+
+  /** Stops what runs and closes everything. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#turn.catch(() => undefined);
+    for (const kept of this.#open) this.#close(kept);
+    await Promise.all(this.#closing);
+  }
+
+  #isFor({ workspace, configFile, engine }: AcodeOptions): boolean {
+    const own = this.#parts.options;
+    return workspace === own.workspace && configFile === own.configFile && engine?.socket === own.engine?.socket;
+  }
+
+  async #lend<Value>(kept: Kept, logger: Logger | undefined, use: (acode: Acode) => Promise<Value>): Promise<Value> {
+    const caller: Caller = { logger, ended: false };
+    try {
+      return await this.#logs.run(caller, () => use(kept.acode));
+    } finally {
+      caller.ended = true;
+      kept.lent--;
+      if (kept !== this.#kept && kept.lent === 0) this.#close(kept);
+    }
+  }
+
+  // One at a time: two calls that find the host outdated must not open two.
+  #current(): Promise<Kept | null> {
+    const next = this.#turn.then(
+      () => this.#renewed(),
+      () => this.#renewed(),
+    );
+    this.#turn = next;
+    return next;
+  }
+
+  async #renewed(): Promise<Kept | null> {
+    const { env, options, open } = this.#parts;
+    for (let tries = 0; tries < TRIES && !this.#closed; tries++) {
+      const standing = await standingOf(env, options.configFile);
+      if (this.#kept?.standing === standing) return this.#kept;
+      this.#retire();
+      const acode = await open({ ...options, maxConcurrent: MOST_AT_ONCE, logger: this.#logger() });
+      this.#kept = { acode, standing, lent: 0 };
+      this.#open.add(this.#kept);
+    }
+    return null;
+  }
+
+  // Commands that run keep the host they began with; nobody else gets it any more.
+  #retire(): void {
+    const kept = this.#kept;
+    this.#kept = null;
+    if (kept?.lent === 0) this.#close(kept);
+  }
+
+  #close(kept: Kept): void {
+    this.#open.delete(kept);
+    const closed: Promise<void> = kept.acode
+      .close()
+      .catch(() => undefined)
+      .finally(() => this.#closing.delete(closed));
+    this.#closing.add(closed);
+  }
+
+  // Each line goes to the call it is about; what is about none, or comes after its end, is the server’s own.
+  #logger(): Logger {
+    const to = (level: keyof Logger) => (fields: LogFields, message: string) => {
+      const caller = this.#logs.getStore();
+      const logger = caller && !caller.ended ? caller.logger : this.#parts.options.logger;
+      logger?.[level](fields, message);
+    };
+    return { debug: to('debug'), info: to('info'), warn: to('warn'), error: to('error') };
+  }
+}

@@ -1,0 +1,140 @@
+// `acode serve` at work: one socket for one workspace, and the host behind it.
+
+import { once } from 'node:events';
+import { lstat, rename, rm, stat } from 'node:fs/promises';
+import { connect, createServer } from 'node:net';
+import type { Server } from 'node:net';
+import { join } from 'node:path';
+import { AcodeError } from '@acode/sandbox';
+import { Connection } from './connection.ts';
+import type { Perform, Serving } from './connection.ts';
+import type { Identity } from './identity.ts';
+import { directoryMark } from './request.ts';
+import type { ServedRequest } from './request.ts';
+import { SocketPlace } from './socket-place.ts';
+import { whereOf } from './words.ts';
+
+const ONLY_OWNER = 0o177;
+const LIVES_MS = 1000;
+// How long calls that were stopped have to say so. Their sandboxes are removed by then, or when the host is closed.
+const LAST_WORDS_MS = 5000;
+const MOST_CLIENTS = 256;
+
+/** What a server needs. */
+export interface ServerParts {
+  readonly directory: string;
+  readonly identity: Identity;
+  readonly workspace: string;
+  readonly uid: number;
+  readonly perform: Perform;
+}
+
+/** A server that listens. */
+export class CallServer implements AsyncDisposable {
+  /** Where it listens. */
+  readonly path: string;
+  readonly #parts: ServerParts;
+  readonly #place: SocketPlace;
+  readonly #server: Server;
+  readonly #connections = new Set<Connection>();
+
+  private constructor(parts: ServerParts, place: SocketPlace) {
+    this.#parts = parts;
+    this.#place = place;
+    this.path = join(parts.directory, parts.identity.socketName);
+    const serving: Serving = { whyNot: request => this.#whyNot(request), perform: parts.perform };
+    this.#server = createServer(socket => {
+      const connection = new Connection(socket, serving);
+      this.#connections.add(connection);
+      void connection.ended.then(() => this.#connections.delete(connection));
+    });
+    this.#server.maxConnections = MOST_CLIENTS;
+  }
+
+  /** Begins to listen; refuses where another server already does. */
+  static async listen(parts: ServerParts): Promise<CallServer> {
+    const place = SocketPlace.open(parts.directory, parts.uid);
+    if ('unsafe' in place)
+      throw new AcodeError('ACODE-SBX-013', {
+        source: parts.directory,
+        key: '',
+        reason: `is not used: ${place.unsafe}`,
+      });
+    const server = new CallServer(parts, place);
+    try {
+      await server.#listen();
+      return server;
+    } catch (error) {
+      place[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.close();
+    for (const connection of this.#connections) connection.stop();
+    const ended = Promise.all([...this.#connections].map(one => one.ended));
+    await Promise.race([ended, new Promise(resolve => setTimeout(resolve, LAST_WORDS_MS).unref())]);
+    for (const connection of this.#connections) connection.close();
+    this.#place[Symbol.dispose]();
+  }
+
+  async #listen(): Promise<void> {
+    const path = this.#place.path(this.#parts.identity.socketName);
+    try {
+      await bound(this.#server, path);
+    } catch (error) {
+      if (!(error instanceof Error && 'code' in error && error.code === 'EADDRINUSE')) throw error;
+      await this.#clearDead(path);
+      await bound(this.#server, path);
+    }
+  }
+
+  // A server that was killed leaves its socket. It is taken out of the way under another name first: should a server have put
+  // its own there in this moment, it is put back.
+  async #clearDead(path: string): Promise<void> {
+    const dead = await lstat(path);
+    if (await lives(path)) throw this.#taken();
+    const aside = `${path}.${process.pid}`;
+    await rename(path, aside);
+    const { ino } = await lstat(aside);
+    if (ino !== dead.ino) {
+      await rename(aside, path);
+      throw this.#taken();
+    }
+    await rm(aside);
+  }
+
+  #taken(): AcodeError {
+    return new AcodeError('ACODE-SBX-023', { workspace: this.#parts.workspace });
+  }
+
+  async #whyNot({ identity, directory, argv }: ServedRequest): Promise<string | null> {
+    if (identity !== this.#parts.identity.text) return 'it serves other surroundings';
+    if (whereOf(argv) === null) return 'it runs commands and nothing else';
+    return directoryMark(await stat(this.#parts.workspace)) === directory ? null : 'it sees another directory there';
+  }
+}
+
+// Node binds before `listen` returns, so that nobody ever sees the socket with another mode, nor another file has this one.
+async function bound(server: Server, path: string): Promise<void> {
+  const before = process.umask(ONLY_OWNER);
+  const listening = once(server, 'listening');
+  server.listen(path);
+  process.umask(before);
+  await listening;
+}
+
+// One that is busy still accepts: only a refused connection shows that nobody listens any more.
+function lives(path: string): Promise<boolean> {
+  return new Promise(resolve => {
+    const socket = connect({ path, timeout: LIVES_MS });
+    const found = (alive: boolean): void => {
+      socket.destroy();
+      resolve(alive);
+    };
+    socket.once('connect', () => found(true));
+    socket.once('timeout', () => found(true));
+    socket.once('error', (error: NodeJS.ErrnoException) => found(error.code !== 'ECONNREFUSED'));
+  });
+}

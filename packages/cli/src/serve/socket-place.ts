@@ -1,0 +1,54 @@
+// Whether a serving socket can be trusted: Node cannot ask who is at the other end, so the place it lies in has to say so.
+
+import { closeSync, constants, existsSync, fstatSync, lstatSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+
+const OTHERS = 0o077;
+const DESCRIPTORS = '/proc/self/fd';
+
+/** A directory that only its owner can put anything into, held open so that nobody can put another in its place. */
+export class SocketPlace implements Disposable {
+  readonly #directory: string;
+  readonly #descriptor: number;
+
+  private constructor(directory: string, descriptor: number) {
+    this.#directory = directory;
+    this.#descriptor = descriptor;
+  }
+
+  /** The directory, or why it is not to be used. */
+  static open(directory: string, uid: number): SocketPlace | { readonly unsafe: string } {
+    let descriptor: number;
+    try {
+      descriptor = openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+    } catch {
+      return { unsafe: `${directory} is no directory that can be opened` };
+    }
+    const unsafe = whyUnsafe(directory, fstatSync(descriptor), uid);
+    if (unsafe === null) return new SocketPlace(directory, descriptor);
+    closeSync(descriptor);
+    return { unsafe };
+  }
+
+  /** The path of a socket in it: by the open directory where the system can say that, which is also short enough for any. */
+  path(name: string): string {
+    return existsSync(DESCRIPTORS) ? `${DESCRIPTORS}/${this.#descriptor}/${name}` : join(this.#directory, name);
+  }
+
+  /** Why a socket in it is not to be used; null where it is. */
+  whyUnsafe(name: string, uid: number): string | null {
+    const shown = join(this.#directory, name);
+    const found = lstatSync(this.path(name), { throwIfNoEntry: false });
+    if (found?.isSocket() !== true) return `${shown} is no socket`;
+    return whyUnsafe(shown, found, uid);
+  }
+
+  [Symbol.dispose](): void {
+    closeSync(this.#descriptor);
+  }
+}
+
+function whyUnsafe(path: string, { uid, mode }: { uid: number; mode: number }, own: number): string | null {
+  if (uid !== own) return `${path} belongs to user ${uid}`;
+  return (mode & OTHERS) === 0 ? null : `${path} can be used by others (mode 0${(mode & 0o777).toString(8)})`;
+}

@@ -1,0 +1,39 @@
+// What the command line knows of the library without loading it: its directories, and the variables it reads.
+
+import { readFileSync, readdirSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { READ_VARIABLES, runtimeDirectory, userConfigFile } from '../../packages/cli/src/serve/identity.ts';
+import { directoriesOf } from '../../packages/sandbox/src/config/directories.ts';
+
+const LIBRARY = new URL('../../packages/sandbox/src/', import.meta.url).pathname;
+
+describe('the variables of a server', () => {
+  it('are all that the library reads by name', () => {
+    const files = readdirSync(LIBRARY, { recursive: true, encoding: 'utf8' }).filter(
+      // What runs in browsers, and what attacks or examines a host, is nothing that a server does.
+      name => name.endsWith('.ts') && !name.endsWith('.test.ts') && !/^(?:doctor|isolation\/web|web\.ts)/.test(name),
+    );
+    const read = files.flatMap(name => {
+      const text = readFileSync(join(LIBRARY, name), 'utf8');
+      return [...text.matchAll(/\benv\['([A-Z_]+)'\]/g), ...text.matchAll(/xdg\('([A-Z_]+)'/g)].map(
+        ([, variable = '']) => variable,
+      );
+    });
+    expect(new Set(read).size).toBeGreaterThan(3);
+    expect(read.filter(name => !READ_VARIABLES.includes(name) && !name.startsWith('ACODE_'))).toEqual([]);
+  });
+});
+
+describe('the directories of a server', () => {
+  it.each([
+    {},
+    { XDG_RUNTIME_DIR: '/run/user/7', XDG_CONFIG_HOME: '/c' },
+    { XDG_RUNTIME_DIR: 'x', XDG_CONFIG_HOME: 'y' },
+  ])('are the library’s in %j', env => {
+    const { runtime, config } = directoriesOf({ env, home: homedir(), uid: 7 });
+    expect(runtimeDirectory(env, 7)).toBe(runtime);
+    expect(userConfigFile(env)).toBe(join(config, 'config.yml'));
+  });
+});
