@@ -32,6 +32,7 @@ const TOP = [
   'options.ts',
   'outcome.ts',
   'planning.ts',
+  'project-base.ts',
   'pull-once.ts',
   'pulling.ts',
   'repository.ts',
@@ -43,6 +44,7 @@ const TOP = [
   'trail.ts',
   'uninstall.ts',
   'web.ts',
+  'without-network.ts',
 ];
 
 /** The rooms of isolation/ that are no level: what several levels are made of. */
