@@ -94,7 +94,7 @@ describe.skipIf(withoutEngines)('acode sandbox build-image', () => {
     expect(late.stderr).toMatch(/hint: .*--network bridge.*allow_bridge: true/);
     expect(late.stderr).not.toContain('.dockerignore');
     await bench.configure({});
-    const failed = await bench.call(['sandbox', 'build-image', '--install', 'wget -T 5 http://nowhere.test/']);
+    const failed = await bench.call(['sandbox', 'build-image', '--install', "echo 'wget: bad address' >&2; exit 1"]);
     expect(failed.stderr).toMatch(/the install command ended with 1, and it had no network/);
     const unrelated = await bench.call(['sandbox', 'build-image', '--install', 'exit 3']);
     expect(unrelated.stderr).toMatch(/the install command ended with 3\./);

@@ -31,6 +31,8 @@ export interface NotPulled {
 }
 
 async function pullOne(call: Call, reference: string): Promise<number> {
+  if (reference === '')
+    throw new UsageError('"" is not an image reference: there is nothing in it.', 'Name one, such as node:20-alpine.');
   const pulled = await call
     .withHost(acode => pullShown(call, acode, reference))
     .catch((error: unknown) => {
