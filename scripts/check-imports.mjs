@@ -32,6 +32,7 @@ const TOP = [
   'options.ts',
   'outcome.ts',
   'planning.ts',
+  'project-base.ts',
   'pull-once.ts',
   'pulling.ts',
   'repository.ts',
@@ -44,6 +45,7 @@ const TOP = [
   'uninstall.ts',
   'warm.ts',
   'web.ts',
+  'without-network.ts',
 ];
 
 /** The rooms of isolation/ that are no level: what several levels are made of. */

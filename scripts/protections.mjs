@@ -617,7 +617,7 @@ export const PROTECTIONS = [
   },
   one(
     'a base image may execute something while a project image is built on it',
-    [`${SRC}/building.ts`, 'if (base.triggers.length === 0) return base;', 'if (base.id) return base;'],
+    [`${SRC}/project-base.ts`, 'if (base.triggers.length === 0) return base;', 'if (base.id) return base;'],
     [[PROJECT_IMAGE, 'is refused, before anything is sent']],
   ),
   one(

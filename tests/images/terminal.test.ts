@@ -144,9 +144,18 @@ describe.skipIf(withoutEngines)('at a terminal and elsewhere', () => {
     const absent = await call(['sandbox', 'pull', `${registry.address}/none/at-all:1`]);
     expect(absent.status).toBe(125);
     expect(absent.stderr).toMatch(/ACODE-SBX-002[^]*hint: /);
-    const nonsense = await call(['sandbox', 'pull', 'No Such Name']);
-    expect(nonsense.status).toBe(125);
-    expect(nonsense.stderr).toContain('is not an image reference');
+    for (const [reference, why] of [
+      ['No Such Name', 'there is a space in it'],
+      ['Busybox', 'written in small letters'],
+      ['', 'there is nothing in it'],
+      ['busybox@sha256:abc', 'a digest is sha256: and 64 digits'],
+    ] as const) {
+      const nonsense = await call(['sandbox', 'pull', reference]);
+      expect(nonsense.status, nonsense.stderr).toBe(2);
+      expect(nonsense.stderr).toContain('is not an image reference');
+      expect(nonsense.stderr).toContain(why);
+      expect(nonsense.stderr).not.toContain('--image');
+    }
   });
 
   it('without a name, the default images are pulled, and one that cannot be had does not stop the others', async () => {

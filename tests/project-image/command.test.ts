@@ -41,11 +41,68 @@ describe.skipIf(withoutEngines)('acode sandbox build-image', () => {
     expect(await bench.left()).toEqual([]);
   });
 
+  it('says how the image is used, and warns where what was installed is in it no more', async () => {
+    await using bench = await Bench.at(mainEngine);
+    writeFileSync(join(bench.workspace, 'main.sh'), 'echo hi\n');
+    const first = await bench.call(['sandbox', 'build-image', '--install', 'echo dep > dep', '--json']);
+    const built = answer.parse(JSON.parse(first.stdout.toString()));
+    onTestFinished(() =>
+      withEngine(mainEngine, on =>
+        on.images.remove(built.reference, { force: true, signal: AbortSignal.timeout(10_000) }),
+      ),
+    );
+    expect(first.stderr).not.toContain('warning');
+    const elsewhere = await bench.exec(['--image', built.reference, '--workdir', '/project', '--', 'pwd']);
+    expect(elsewhere.status).toBe(125);
+    expect(elsewhere.stderr).toMatch(/hint: .*relative to the workspace.*"cd \/project && …"/);
+    const inside = await bench.exec(['--image', built.reference, 'cd /project && cat dep']);
+    expect(inside.stdout.toString()).toBe('dep\n');
+    const without = await bench.call(['sandbox', 'build-image']);
+    expect(without.stderr).toMatch(/warning: .*with an install command before, and this build has none/);
+    expect(without.stdout.toString()).toMatch(new RegExp(`Use it +acode run --image ${built.reference} `));
+    await bench.repositoryFile(`sandbox: { images: { default: ${built.reference} } }\n`);
+    expect((await bench.exec(['--', 'cat', '/project/main.sh'])).stdout.toString()).toBe('echo hi\n');
+    const onItself = await bench.call(['sandbox', 'build-image']);
+    expect(onItself.status).toBe(125);
+    expect(onItself.stderr).toMatch(
+      /^acode: --base: commands here get .*hint: Name the image to build on with --base/s,
+    );
+  });
+
   it('ends with 125 and a way on where it is refused, and with 2 where it is called wrongly', async () => {
     await using bench = await Bench.at(mainEngine);
     const refused = await bench.call(['sandbox', 'build-image', '--json', '--base', images.hostile]);
     expect(refused.status).toBe(125);
     expect(JSON.parse(refused.stdout.toString())).toMatchObject({ schema: 'acode.error/1', code: 'ACODE-SBX-010' });
     expect((await bench.call(['sandbox', 'build-image', '--network', 'none'])).status).toBe(2);
+    const audit = await bench.call(['audit', 'tail', '--json']);
+    expect(audit.stdout.toString()).toMatch(
+      /"kind":\s*"refusal"[^}]*"operation":\s*"build"|"operation":\s*"build"[^}]*"kind":\s*"refusal"/,
+    );
+  });
+
+  it('tells an install command that could fetch nothing that it had no network, and how to get one', async () => {
+    await using bench = await Bench.at(mainEngine);
+    writeFileSync(join(bench.workspace, 'package.json'), '{}');
+    // In place of the real one, which tries for minutes.
+    writeFileSync(join(bench.workspace, 'npm'), 'echo trying; sleep 60\n');
+    await bench.configure({ defaults: { timeout_seconds: 2 } });
+    const late = await bench.call(['sandbox', 'build-image', '--install', 'sh ./npm ci']);
+    expect(late.status).toBe(125);
+    expect(late.stderr).toMatch(/warning: the install command has no network/);
+    expect(late.stderr).toMatch(/took longer than its time limit, and it had no network/);
+    expect(late.stderr).toMatch(/hint: .*--network bridge.*allow_bridge: true/);
+    expect(late.stderr).not.toContain('.dockerignore');
+    await bench.configure({});
+    const failed = await bench.call(['sandbox', 'build-image', '--install', "echo 'wget: bad address' >&2; exit 1"]);
+    expect(failed.stderr).toMatch(/the install command ended with 1, and it had no network/);
+    const unrelated = await bench.call(['sandbox', 'build-image', '--install', 'exit 3']);
+    expect(unrelated.stderr).toMatch(/the install command ended with 3\./);
+    expect(unrelated.stderr).not.toContain('allow_bridge');
+    writeFileSync(join(bench.workspace, 'go.mod'), '');
+    await bench.configure({ images: {} });
+    const several = await bench.call(['sandbox', 'build-image']);
+    expect(several.stderr).toMatch(/several languages[^]*hint: .*with --base/);
+    expect(several.stderr).not.toContain('--image');
   });
 });

@@ -79,6 +79,9 @@ describe('the version', () => {
 describe('a mistake in the call', () => {
   it.each<[string[], RegExp]>([
     [['sandbx'], /Did you mean sandbox/],
+    [['pull', 'node:20'], /Did you mean `acode sandbox pull`/],
+    [['images'], /Did you mean `acode sandbox images`/],
+    [['verify'], /Did you mean `acode audit verify`/],
     [['sandbox', 'stauts'], /Did you mean status/],
     [['sandbox', 'exec', '--memroy', '64', 'ls'], /Did you mean --memory/],
     [['sandbox', 'exec', '--memory', 'lots', 'ls'], /512m/],

@@ -9,8 +9,8 @@ import { oneLine } from './terminal/text.ts';
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
-// What tells a warning about a limit, a denial, or a risky change.
-const SAID_AT_THE_END = ['limit', 'rule', 'riskyChanges'];
+// What tells a warning about a limit, a denial, a risky change, or anything else that the result says too.
+const SAID_AT_THE_END = ['limit', 'rule', 'riskyChanges', 'inResult'];
 
 /** How much is logged. */
 export type LogLevel = (typeof LEVELS)[number];
@@ -28,7 +28,7 @@ export function logLevel(verbose: boolean, variable: string | undefined): LogLev
 export function noticesOnly(output: Output, look: Look): Logger {
   const silent = (): void => undefined;
   const warn = (fields: LogFields, message: string): void => {
-    // The closing lines of a run say these better.
+    // The closing lines of a run, or the text of a result, say these better.
     if (SAID_AT_THE_END.some(name => name in fields)) return;
     void output.write(`${look.colours.yellow('acode: warning:')} ${oneLine(inOptions(message))}\n`);
   };

@@ -55,6 +55,12 @@ export function calledAs(command: CommandUnknownOpts): string {
   return command.parent ? `${calledAs(command.parent)} ${command.name()}` : command.name();
 }
 
+// A command by its own name, in whichever group it stands.
+function inGroups({ commands }: CommandUnknownOpts, word: string): string | null {
+  const found = commands.flatMap(group => group.commands).find(one => one.name() === word);
+  return found ? calledAs(found) : null;
+}
+
 // What is below a command is prepared when it is called: everything at once would be a tenth of a short command’s time.
 function prepare(command: CommandUnknownOpts, printed: Printed): void {
   const called = calledAs(command);
@@ -73,7 +79,8 @@ function prepare(command: CommandUnknownOpts, printed: Printed): void {
       getErrHasColors: () => false,
     })
     .exitOverride(complaint => {
-      throw complaint.exitCode === 0 ? complaint : usageErrorFor(complaint, called, printed.text);
+      const about = { called, help: printed.text, elsewhere: (word: string) => inGroups(command, word) };
+      throw complaint.exitCode === 0 ? complaint : usageErrorFor(complaint, about);
     });
   const examples = exampleText(called);
   if (examples !== '') command.addHelpText('after', examples);

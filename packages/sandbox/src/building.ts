@@ -4,18 +4,22 @@ import { join } from 'node:path';
 import type { OpenFurther } from './attack.ts';
 import { buildInTurn } from './build-turn.ts';
 import { remember, removeReplaced } from './built-images.ts';
-import type { Command } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
-import { usesEngine } from './contract/levels.ts';
-import type { PolicyInput } from './contract/policy.ts';
 import type { BuildProjectOptions, ProjectImage } from './contract/project-image.ts';
 import type { Host } from './host.ts';
-import { runInstall } from './installing.ts';
+import { cannotFetch, runInstall, tooLong } from './installing.ts';
 import type { BuiltImage, EngineBackend } from './isolation/backend.ts';
-import { plan } from './planning.ts';
 import { archiveStream } from './project-image/archive.ts';
 import type { Archive } from './project-image/archive.ts';
-import { changedSince, checksumOf, manifestOf, partsText, sha256 } from './project-image/checksum.ts';
+import {
+  NO_INSTALL,
+  changedSince,
+  checksumOf,
+  manifestOf,
+  partsText,
+  sha256,
+  wasInstalled,
+} from './project-image/checksum.ts';
 import type { Checksum } from './project-image/checksum.ts';
 import { MOST_BYTES, MOST_FILES, readContext, readIgnoreFile } from './project-image/context.ts';
 import type { Context } from './project-image/context.ts';
@@ -33,6 +37,7 @@ import {
   projectReference,
   templateFor,
 } from './project-image/template.ts';
+import { baseOf, planBase, refuseItself } from './project-base.ts';
 import type { Planned } from './running.ts';
 import type { Operation } from './telemetry/operation.ts';
 
@@ -40,7 +45,10 @@ const TIMEOUT_MS = 600_000;
 const MOST_TIMEOUT_MS = 24 * 3600 * 1000;
 const MOST_SHOWN = 20;
 const KIND = 'project';
-const NO_COMMAND: Command = ['true'];
+const NOTHING_TO_FETCH_FROM =
+  'the install command has no network, and no cache was ever filled for it: it may wait in vain. --network bridge gives it one (docs/project-images.md).';
+const INSTALLED_NO_MORE =
+  'the project image was built with an install command before, and this build has none: what that installed is no longer in it. --install runs one again.';
 // In place of the base’s id, which is an input of its own.
 const ANY_BASE = `sha256:${'0'.repeat(64)}`;
 
@@ -51,22 +59,29 @@ interface Building {
   readonly options: BuildProjectOptions;
   readonly operation: Operation;
   readonly signal: AbortSignal;
+  /** How far it is, for what is said where the time is up. */
+  readonly stand: Stand;
+}
+
+interface Stand {
+  image: string;
+  /** What the install command was planned with, while it runs. */
+  installing: Planned | null;
 }
 
 /** Builds the image of the host’s workspace, or finds that nothing has changed. */
-export async function buildProject(building: Building): Promise<ProjectImage> {
+export async function buildProject(building: Omit<Building, 'stand'>): Promise<ProjectImage> {
   const { host, options, signal } = building;
   const timeoutMs = timeoutOf(options);
   const deadline = new AbortController();
   const cancel = host.telemetry.clock.after(timeoutMs, () => deadline.abort());
-  let image = 'of this workspace';
+  const stand: Stand = { image: 'of this workspace', installing: null };
   try {
-    const own = { ...building, signal: AbortSignal.any([signal, deadline.signal]) };
-    return await build(own, timeoutMs, reference => (image = reference));
+    const own = { ...building, stand, signal: AbortSignal.any([signal, deadline.signal]) };
+    return await build(own, timeoutMs);
   } catch (error) {
     if (!deadline.signal.aborted || signal.aborted) throw error;
-    const remedy = 'Give it more time, or list in .dockerignore what the image need not have.';
-    throw new AcodeError('ACODE-IMG-001', { image, reason: `it took longer than ${timeoutMs / 1000} s`, remedy });
+    throw new AcodeError('ACODE-IMG-001', { image: stand.image, ...tooLong(timeoutMs, stand.installing) });
   } finally {
     cancel();
   }
@@ -78,17 +93,17 @@ function timeoutOf({ timeoutMs = TIMEOUT_MS }: BuildProjectOptions): number {
   throw new AcodeError('ACODE-SBX-017', { field: 'timeoutMs', reason });
 }
 
-async function build(building: Building, timeoutMs: number, named: (reference: string) => void): Promise<ProjectImage> {
+async function build(building: Building, timeoutMs: number): Promise<ProjectImage> {
   const { host, options, operation, signal } = building;
   const began = host.telemetry.clock.monotonic();
   const engine = await host.engine();
-  refuseImpossible(engine);
-  const planned = await planBase(building);
+  const planned = await planBase(building, engine);
   const { id, reference: baseReference } = planned.spec.image;
   const base = await baseOf(engine, { id, reference: baseReference }, signal);
   const root = rootOf(planned);
   const reference = projectReference(root, host.uid);
-  named(reference);
+  building.stand.image = reference;
+  refuseItself(baseReference, reference);
   operation.note({ image: reference, base: id });
   const on = await engine.images.engineId(signal);
   const { builds } = engine;
@@ -125,6 +140,7 @@ async function build(building: Building, timeoutMs: number, named: (reference: s
     const others = await current(seen);
     if (others) return others;
     const { checksum } = seen.project;
+    if (!options.install && wasInstalled(seen.before?.labels[INPUTS_LABEL])) warn(INSTALLED_NO_MORE, {});
     await record(building, 'project image is built', { image: reference, base: id, checksum: checksum.whole });
     const made = await make({ building, engine, planned, base, project: seen.project, reference, timeoutMs });
     await record(building, 'project image was built', { image: reference, imageId: made.id });
@@ -142,42 +158,6 @@ interface Look {
 
 function isProject(image: BuiltImage | null): image is BuiltImage {
   return image?.labels[KIND_LABEL] === KIND;
-}
-
-function refuseImpossible({ builds: { impossible } }: EngineBackend): void {
-  if (impossible === null) return;
-  throw new AcodeError('ACODE-SBX-016', {
-    what: `A project image on this engine (${impossible})`,
-    instead: 'Build it on a Docker Engine: name its socket with DOCKER_HOST or --socket.',
-  });
-}
-
-// As for a command in this workspace: the same voices choose the image, and the same lists decide whether it may be used.
-async function planBase({ host, options, operation, signal }: Building): Promise<Planned> {
-  const { install, base } = options;
-  const policy: PolicyInput = { ...install?.policy, ...(base === undefined ? {} : { image: base }) };
-  const request = { command: install?.command ?? NO_COMMAND, request: { policy } };
-  const planned = await plan(host, request, { correlationId: operation.correlationId, preview: false }, signal);
-  if (usesEngine(planned.spec.level)) return planned;
-  throw new AcodeError('ACODE-SBX-016', {
-    what: `A project image at level ${planned.spec.level}`,
-    instead: 'Set sandbox.level to auto or docker: images are an engine’s.',
-  });
-}
-
-async function baseOf(
-  engine: EngineBackend,
-  { id, reference }: { readonly id: string; readonly reference: string },
-  signal: AbortSignal,
-): Promise<BuiltImage> {
-  const base = await engine.builds.find(id, signal);
-  if (!base) throw new AcodeError('ACODE-SBX-009', { image: reference });
-  if (base.triggers.length === 0) return base;
-  throw new AcodeError('ACODE-SBX-010', {
-    violation: 'DangerousImage',
-    detail: `${reference} has ONBUILD triggers, which would run as root while the project image is built (built-in rule)`,
-    remedy: 'Name another image with --base, or rebuild this one without ONBUILD.',
-  });
 }
 
 function rootOf({ spec }: Planned): string {
@@ -209,7 +189,7 @@ async function projectAt(
   const checksum = checksumOf({
     base: base.id,
     template: templateFor(ANY_BASE),
-    install: JSON.stringify(install ? [install.command, policy.network.value] : null),
+    install: install ? JSON.stringify([install.command, policy.network.value]) : NO_INSTALL,
     ignore: ignoreText,
     lockfiles: await lockfilesOf(root, hashes),
     context: manifestOf(context.entries, hashes),
@@ -246,7 +226,10 @@ async function make(making: Making): Promise<BuiltImage> {
     const { clock } = building.host.telemetry;
     const { onOutput } = building.options;
     const installing = { install, workspace: stage.root, planned, image, engine, openFurther, clock, onOutput };
+    if (cannotFetch(planned, install)) operation.step('warn', NOTHING_TO_FETCH_FROM);
+    building.stand.installing = planned;
     await runInstall(installing, signal);
+    building.stand.installing = null;
     return await send(making, { template, context: await installedAt(building, stage.root), hashes: null });
   } catch (error) {
     // What was remembered of the files may be what is wrong.

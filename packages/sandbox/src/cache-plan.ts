@@ -43,7 +43,8 @@ const FILLS = 'What this command writes into its caches is there for every later
 function noteOn({ volume: { tool }, state }: { volume: CacheVolume; state: CacheState }, asked: boolean): string[] {
   if (state === 'filling') return [`The cache of ${tool} is left out: another run fills it now.`];
   if (state !== 'absent' || !asked) return [];
-  return [`There is no cache of ${tool} yet: policy.caches: { fill: [${tool}] } (--fill-cache ${tool}) makes one.`];
+  const ask = `ask for policy.caches: { fill: ['${tool}'] } (on the command line --fill-cache ${tool})`;
+  return [`There is no cache of ${tool} yet: ${ask} in a run with a network to make one.`];
 }
 
 function refused(what: string): never {

@@ -44,6 +44,7 @@ const calm: DenialFacts = {
   policy,
   spec,
   cwd: '/workspace',
+  command: ['make'],
   exitCode: 1,
   stderr: '',
   timedOut: false,
@@ -93,12 +94,40 @@ describe('a suspected use of the network', () => {
 
   it.each([
     ['the command ended well', { exitCode: 0, stderr: SIGNS[0]! }],
-    ['the command was ended by us', { exitCode: null, timedOut: true, stderr: SIGNS[0]! }],
+    ['the command was ended by us and said nothing', { exitCode: null, timedOut: true }],
+    ['it tests', { exitCode: null, timedOut: true, command: 'npm test; cargo build; go test ./...' }],
+    ['it is to do without', { exitCode: null, timedOut: true, command: 'npm ci --offline' }],
+    ['it ended by itself', { exitCode: 1, command: ['npm', 'ci'] }],
     ['it has a network', { stderr: SIGNS[0]!, policy: { ...policy, network: of('bridge' as const) } }],
     ['it says something else', { stderr: 'assertion failed: expected 1, got 2\nrefused to obey\n' }],
     ['it stands far before the end', { stderr: `${SIGNS[0]!}\n${'x'.repeat(70_000)}` }],
   ])('is none if %s', (_, facts) => {
     expect(denialsOf({ ...calm, ...facts }).network).toEqual([]);
+  });
+
+  const TIMED_OUT = { exitCode: null, timedOut: true } as const;
+  it.each([
+    ['npm ci --ignore-scripts', 'npm ci'],
+    ['cd app && npm --no-audit --//r/:_authToken=hidden install left-pad', 'npm install'],
+    [['yarn'], 'yarn'],
+    [['pnpm', 'i'], 'pnpm i'],
+    ['python3 -m pip install -r requirements.txt', 'pip install'],
+    ['sh -c "apt-get -y install jq"', 'apt-get install'],
+    [['/usr/bin/npx', 'cowsay'], 'npx'],
+    ['go mod download', 'go mod download'],
+  ])('may be what was waited for when the time of %j is up, and is said beside it', (command, shown) => {
+    const [network, time] = all({ ...TIMED_OUT, command });
+    expect(network).toEqual({
+      rule: 'the sandbox has no network',
+      setBy: 'the built-in default',
+      remedy: expect.stringMatching(/--network bridge/),
+      detail: `suspected: it had no network, which may be what it waited for: ${shown}`,
+    });
+    expect(time).toMatchObject({ rule: 'time limit of 2 s' });
+  });
+
+  it('may be what was waited for by any command that said so', () => {
+    expect(all({ ...TIMED_OUT, stderr: SIGNS[3]! })[0]?.detail).toMatch(/may be what it waited for: npm error code/);
   });
 
   it('in air-gapped mode is told as such, once, and not as something a flag could change', () => {

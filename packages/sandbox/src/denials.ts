@@ -5,11 +5,13 @@
 
 import { posix } from 'node:path';
 import { formatBytes } from './config/units.ts';
+import type { Command } from './contract/command.ts';
 import type { EffectivePolicy, Sourced } from './contract/policy.ts';
 import type { Denial } from './contract/result.ts';
 import type { MountSpec, SandboxSpec } from './contract/spec.ts';
 import type { NetworkCut } from './isolation/network-limit.ts';
 import { setBy } from './policy/layers.ts';
+import { suspectedNetwork } from './without-network.ts';
 
 /** What is known of a run that has ended. */
 export interface DenialFacts {
@@ -17,6 +19,7 @@ export interface DenialFacts {
   readonly spec: SandboxSpec;
   /** The command’s working directory inside. */
   readonly cwd: string;
+  readonly command: Command;
   /** Null where the command was killed by us. */
   readonly exitCode: number | null;
   readonly stderr: string;
@@ -41,8 +44,6 @@ const MIB = 1024 ** 2;
 // For what no layer can change.
 const BUILT_IN = 'the built-in rules';
 
-const NETWORK_WORDS =
-  /bad address|could ?n[o']t resolve|could not resolve|failed to resolve|temporary failure (?:in name resolution|resolving)|name or service not known|name does not resolve|nodename nor servname|no address associated with hostname|network is unreachable|network unreachable|failed to lookup address|unknownhostexception|no such host|name resolution|\b(?:ENOTFOUND|EAI_AGAIN|EAI_NONAME|ENETUNREACH|getaddrinfo)\b/i;
 const READ_ONLY_WORDS = /read-only file ?system|\bEROFS\b/i;
 const REFUSED_BEFORE = /[\s:]['"‘`]?([^\s:'"‘’`]+)['"’`]?: +read-only file ?system/i;
 const REFUSED_BEHIND = /(?:read-only file ?system|\bEROFS\b)[^'"]{0,80}['"]([^'"]{1,400})['"]/i;
@@ -53,7 +54,7 @@ const OPEN_FILES_WORDS = /too many open files|\b(?:EMFILE|ENFILE)\b/i;
 export function denialsOf(facts: DenialFacts): Denials {
   const lines = lastLines(facts.stderr);
   return {
-    network: unique([...facts.policy.denials, ...suspectedNetwork(facts, lines), ...cutNetwork(facts)]),
+    network: unique([...facts.policy.denials, ...suspectedNetwork({ ...facts, lines }), ...cutNetwork(facts)]),
     other: unique([...readOnlyWrites(facts, lines), ...limitsHit(facts), ...suspectedLimits(facts, lines)]),
   };
 }
@@ -63,28 +64,6 @@ function lastLines(stderr: string): string[] {
     .slice(-TAIL)
     .split('\n')
     .map(line => line.slice(0, LONGEST_LINE));
-}
-
-function failed({ exitCode, timedOut }: DenialFacts): boolean {
-  return exitCode !== 0 && !timedOut;
-}
-
-function suspectedNetwork(facts: DenialFacts, lines: readonly string[]): Denial[] {
-  const { network, mode } = facts.policy;
-  if (network.value !== 'none' || !failed(facts)) return [];
-  const sign = lines.find(line => NETWORK_WORDS.test(line));
-  if (sign === undefined) return [];
-  const airgapped = mode.value === 'airgapped';
-  return [
-    {
-      rule: airgapped ? 'air-gapped mode: no sandbox has a network' : 'the sandbox has no network',
-      setBy: setBy(airgapped ? mode : network),
-      remedy: airgapped
-        ? 'Trying again cannot help. Put what the command needs into the workspace or the image.'
-        : 'Trying again cannot help. Put what the command needs into the workspace or the image; or, if it must have a network, ask for policy.network: bridge (on the command line --network bridge), which needs `sandbox.network.allow_bridge: true` in the user’s own configuration.',
-      detail: `suspected use of the network: ${sign.trim().slice(0, 200)}`,
-    },
-  ];
 }
 
 function cutNetwork({ networkCut, policy: { networkTimeoutMs } }: DenialFacts): Denial[] {

@@ -48,8 +48,15 @@ export function imagesOf(host: Host, operate: Operate, openFurther: OpenFurther)
     buildProject: (options = {}) =>
       operate(
         'build',
-        async (signal, operation) =>
-          (await import('./building.ts')).buildProject({ host, openFurther, options, operation, signal }),
+        async (signal, operation) => {
+          const { buildProject } = await import('./building.ts');
+          try {
+            return await buildProject({ host, openFurther, options, operation, signal });
+          } catch (error) {
+            recordRefusal(host, { operation: 'build', image: options.base }, operation, error);
+            throw error;
+          }
+        },
         options.signal,
       ),
     prune: (options = {}) =>
@@ -78,7 +85,8 @@ async function pull(
     const policy = await policyFor(host, { image: reference, pull: when });
     const { image, notes, outcome } = await obtainImage(host, { ...wanted, policy }, signal, false);
     operation.note({ imageDigest: image.digest, imageId: image.id });
-    for (const note of notes) operation.step('warn', note);
+    // In the result too, where whoever shows it says them.
+    for (const note of notes) operation.step('warn', note, { inResult: true });
     const stored = (await (await host.engine()).images.list(signal)).find(({ id }) => id === image.id);
     return {
       reference,
@@ -91,16 +99,22 @@ async function pull(
       warnings: notes,
     };
   } catch (error) {
-    recordRefusal(host, reference, operation, error);
+    recordRefusal(host, { operation: 'pull', image: reference }, operation, error);
     throw error;
   }
 }
 
-function recordRefusal(host: Host, image: string, { correlationId }: Operation, error: unknown): void {
+function recordRefusal(
+  host: Host,
+  { operation, image }: { readonly operation: 'pull' | 'build'; readonly image: string | undefined },
+  { correlationId }: Operation,
+  error: unknown,
+): void {
   if (!(error instanceof AcodeError) || error.is('ACODE-AUD-001') || error.is('ACODE-SBX-014')) return;
   const { message } = error;
-  const about = { kind: 'refusal', operation: 'pull', correlationId, sessionId: host.session.id } as const;
-  host.keep(host.audit.append({ ...about, image: image.slice(0, 600), errorCode: String(error.code), message }));
+  const about = { kind: 'refusal', operation, correlationId, sessionId: host.session.id } as const;
+  const named = image === undefined ? {} : { image: image.slice(0, 600) };
+  host.keep(host.audit.append({ ...about, ...named, errorCode: String(error.code), message }));
 }
 
 async function defaultImages(host: Host): Promise<readonly string[]> {
@@ -170,7 +184,7 @@ export async function prune(
   for (const entry of await host.pulls.index.on(engine)) {
     // Asked anew for each: a container may have come meanwhile.
     const image = (await store.list(signal)).find(({ id }) => id === entry.id);
-    if (!image || !entry.brought) continue;
+    if (!image || !(entry.brought || entry.named === true)) continue;
     const about = aboutOf(entry, image);
     const verdict = judge(entry, image, before);
     if (!verdict.remove) report.kept.push({ ...about, reason: verdict.reason });
@@ -195,14 +209,21 @@ function isMadeHere({ reference }: PulledEntry): boolean {
 
 type Kept = PrunedImage & { readonly reason: string };
 
-function aboutOf({ reference, id, lastUsedAt }: PulledEntry, { sizeBytes }: StoredImage): PrunedImage {
-  return { reference, id, sizeBytes, lastUsedAt: new Date(lastUsedAt).toISOString() };
+// A further name takes nothing on the disk, and a project image is told by the name that it was built with.
+function aboutOf(entry: PulledEntry, image: StoredImage): PrunedImage {
+  const reference = isMadeHere(entry) ? entry.reference.replace(/^docker\.io\/library\//, '') : entry.reference;
+  const sizeBytes = entry.brought ? image.sizeBytes : 0;
+  return { reference, id: entry.id, sizeBytes, lastUsedAt: new Date(entry.lastUsedAt).toISOString() };
 }
 
-function judge({ reference, lastUsedAt }: PulledEntry, image: StoredImage, before: number): Verdict {
+/** Whether an image that acode pulled, built or gave a name may go: one that was not used since a time, and that nobody needs. */
+export function judge({ reference, brought, lastUsedAt }: PulledEntry, image: StoredImage, before: number): Verdict {
   // A project image that another took the place of has its id alone.
   const names = [...(image.tags.length === 0 ? [image.id] : []), ...[...image.tags, ...image.digests].map(fullName)];
   if (!names.includes(reference)) return { remove: false, reason: 'its name means another image now' };
+  // With the last name the image itself would go, and that was somebody else’s.
+  if (!brought && image.tags.length < 2)
+    return { remove: false, reason: 'it is the only name of an image that acode did not pull' };
   if (image.containers > 0) return { remove: false, reason: 'a container uses it' };
   return lastUsedAt > before ? { remove: false, reason: 'it was used not long ago' } : { remove: true };
 }
@@ -232,5 +253,5 @@ async function removeOne(
   await host.pulls.index.forget(engine, reference, signal);
   const { correlationId } = operation;
   const removal = { kind: 'removal', operation: 'prune', what: 'image', reason: 'asked', correlationId } as const;
-  await host.audit.append({ ...removal, id: about.id, name: reference });
+  await host.audit.append({ ...removal, id: about.id, name: about.reference });
 }

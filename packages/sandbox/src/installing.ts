@@ -4,10 +4,12 @@ import type { OpenFurther } from './attack.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { PolicyInput } from './contract/policy.ts';
 import type { Clock } from './contract/ports.ts';
+import type { RunResult } from './contract/result.ts';
 import type { ProjectInstall } from './contract/project-image.ts';
 import type { EngineBackend } from './isolation/backend.ts';
 import { start } from './run.ts';
 import type { Planned } from './running.ts';
+import { fetching, noNetwork } from './without-network.ts';
 
 /** An install command, and what it is run with. */
 export interface Installing {
@@ -40,7 +42,7 @@ export async function runInstall(installing: Installing, signal: AbortSignal): P
   try {
     const request = { policy, signal, onStdout: onOutput, onStderr: onOutput };
     const { result } = await start(host, install.command, request, false);
-    assertSucceeded(await result, image);
+    assertSucceeded(await result, installing);
   } finally {
     await host.close();
     // What still ran would write in the copy while it is read, or removed.
@@ -54,17 +56,49 @@ export async function runInstall(installing: Installing, signal: AbortSignal): P
     });
 }
 
-function assertSucceeded(
-  { exitCode, timedOut }: { readonly exitCode: number | null; readonly timedOut: boolean },
-  image: string,
+/** Rejects an install command that did not end well, with the network’s absence where that may be why. */
+export function assertSucceeded(
+  { exitCode, timedOut, denials }: Pick<RunResult, 'exitCode' | 'timedOut' | 'denials'>,
+  { image, planned }: Pick<Installing, 'image' | 'planned'>,
 ): void {
   if (exitCode === 0) return;
   const how = timedOut ? 'took longer than its time limit' : `ended with ${exitCode ?? 'no exit status'}`;
+  const { rule } = noNetwork(planned.policy);
+  const offline = denials.some(denial => denial.rule === rule);
   throw new AcodeError('ACODE-IMG-001', {
     image,
-    reason: `the install command ${how}`,
-    remedy: 'What it printed says more. It runs in a sandbox on a copy of the project, with the network of its policy.',
+    reason: offline ? `the install command ${how}, and it had no network` : `the install command ${how}`,
+    remedy: offline
+      ? networkRemedy(planned)
+      : 'What it printed says more. It runs in a sandbox on a copy of the project, with the network of its policy.',
   });
+}
+
+// What to do where an install command could not fetch what it needs.
+function networkRemedy({ policy }: Pick<Planned, 'policy'>): string {
+  const { rule, remedy, setBy } = noNetwork(policy);
+  return `${rule.charAt(0).toUpperCase()}${rule.slice(1)} (${setBy}). ${remedy}`;
+}
+
+/** What is said where the time for a build is up: while the install command ran under a plan, or else. */
+export function tooLong(
+  timeoutMs: number,
+  installing: Pick<Planned, 'policy'> | null,
+): { readonly reason: string; readonly remedy: string } {
+  const reason = `it took longer than ${timeoutMs / 1000} s`;
+  if (installing === null)
+    return { reason, remedy: 'Give it more time, or list in .dockerignore what the image need not have.' };
+  if (installing.policy.network.value !== 'none')
+    return { reason: `${reason}, and the install command was still running`, remedy: 'Give it more time: --timeout.' };
+  return {
+    reason: `${reason}, and the install command was still running; it had no network, which may be what it waited for`,
+    remedy: networkRemedy(installing),
+  };
+}
+
+/** Whether an install command is one that fetches packages, and has nothing to fetch them from. */
+export function cannotFetch({ policy, spec }: Pick<Planned, 'policy' | 'spec'>, install: ProjectInstall): boolean {
+  return policy.network.value === 'none' && spec.caches.length === 0 && fetching(install.command) !== null;
 }
 
 /** Whether nothing of an owner’s runs any more; waits for it, and an engine that does not say has not said so. */

@@ -142,6 +142,35 @@ describe('a pull for which another process was waited', () => {
   });
 });
 
+it('another try is announced with the reason and how long it is waited for', async () => {
+  const host = new OneHost();
+  const retry = { attempt: 1, mostAttempts: 4, reason: 'connection refused', pauseMs: 1500 };
+  await host.pull(stored(async ({ onRetry }) => onRetry?.(retry)));
+  expect(host.said(`the pull of ${REFERENCE} broke off (connection refused); try 2 of 4 follows in 1.5 s`)).toBe(true);
+});
+
+describe('a tag that a pull gave to an image of somebody else’s', () => {
+  const already = { tags: ['theirs:1'], digests: [], sizeBytes: 1, createdAt: '', containers: 0 };
+
+  it('is acode’s, and the image is not', async () => {
+    const host = new OneHost();
+    const store = stored(() => Promise.resolve());
+    await host.pull({ ...store, list: () => Promise.resolve([{ ...already, id: facts.id }]) });
+    await expect(host.index.on('engine')).resolves.toMatchObject([{ brought: false, named: true }]);
+  });
+
+  it('is not acode’s where it was there before', async () => {
+    const host = new OneHost();
+    const store = stored(() => Promise.resolve());
+    await host.pull({
+      ...store,
+      find: () => Promise.resolve(facts),
+      list: () => Promise.resolve([{ ...already, id: facts.id }]),
+    });
+    await expect(host.index.on('engine')).resolves.toMatchObject([{ brought: false, named: false }]);
+  });
+});
+
 describe('an image that the engine says it pulled', () => {
   it('and does not have is an error, and is not noted down as pulled', async () => {
     const host = new OneHost();

@@ -5,7 +5,7 @@ import { AcodeError } from './contract/errors.ts';
 import type { PullProgress } from './contract/images.ts';
 import type { ImageFacts } from './contract/spec.ts';
 import type { Host } from './host.ts';
-import type { ImageStore } from './isolation/backend.ts';
+import type { ImageStore, PullRetry } from './isolation/backend.ts';
 import { fullName, parseReference } from './policy/images.ts';
 import type { PullOutcome, Pulls, Wanted } from './pulling.ts';
 import { loginFor } from './registry/login.ts';
@@ -133,7 +133,7 @@ async function pullRecorded(pull: NamedPull, signal: AbortSignal): Promise<PullO
           pull.tell(progress);
           host.bus.emit('ImagePullProgress', wanted.correlationId, new Date(clock.now()), progress);
         },
-        onRetry: (attempt, why) => log(pull, 'warn', 'a pull broke off and is tried again', { attempt, reason: why }),
+        onRetry: retry => log(pull, 'warn', retryText(reference, retry), { image: reference, ...retry }),
       },
       signal,
     );
@@ -143,6 +143,12 @@ async function pullRecorded(pull: NamedPull, signal: AbortSignal): Promise<PullO
     host.keep(record(pull, 'a pull failed', { ...about, errorCode }));
     throw error;
   }
+}
+
+/** What is said of a try that failed: why, and how long the next one is waited for. */
+export function retryText(image: string, { attempt, mostAttempts, reason, pauseMs }: PullRetry): string {
+  const pause = `${(pauseMs / 1000).toFixed(1)} s`;
+  return `the pull of ${image} broke off (${reason}); try ${attempt + 1} of ${mostAttempts} follows in ${pause}`;
 }
 
 interface Before {
@@ -165,12 +171,19 @@ async function pulled(pull: NamedPull, before: Before, durationMs: number, signa
   const { id, digest } = await presentNow(pull, signal);
   const now = host.telemetry.clock.now();
   const brought = !before.ids.has(id) || (before.entry?.id === id && before.entry.brought);
-  const entry = { engine, reference: full, id, digest, brought, pulledAt: now, lastUsedAt: now };
+  const named = !brought && isOwnName(before, full, id);
+  const entry = { engine, reference: full, id, digest, brought, named, pulledAt: now, lastUsedAt: now };
   await remember(pull, entry, before, signal);
   host.telemetry.observe(METRICS.pull, durationMs);
   const outcome = { changed: before.image?.id !== id, previousDigest: digestBefore(before, digest) };
   await tellPulled(pull, { image: reference, digest, imageId: id }, outcome, durationMs);
   return outcome;
+}
+
+// A tag that this pull, or one before it, gave to an image that somebody else had brought: acode’s to take away again.
+function isOwnName({ image, entry }: Before, full: string, id: string): boolean {
+  if (full.includes('@')) return false;
+  return image === null || (entry?.id === id && entry.named === true);
 }
 
 function digestBefore({ image, entry }: Before, digest: string): string | null {

@@ -197,12 +197,13 @@ export class Running implements RunningCommand {
 
   // What was denied goes into the result, each with the way on.
   #deny(result: RunResult, { oomKilled, pidsRefused }: Ending): void {
-    const { planned, cwd } = this.#parts;
+    const { planned, cwd, command } = this.#parts;
     const { exitCode, stderr, timedOut } = result;
     const denials = denialsOf({
       policy: planned.policy,
       spec: planned.spec,
       cwd,
+      command,
       exitCode,
       stderr,
       timedOut,

@@ -34,10 +34,12 @@ const FIELD = new RegExp(
 // Fields of a request whose names are also ordinary words are known by where the library puts them.
 const REQUEST_OPTIONS: Readonly<Record<string, string>> = {
   cwd: '--workdir',
+  base: '--base',
   sessionId: '--session',
   taskId: '--task',
 };
-const REQUEST_FIELD = /^(?:cwd|sessionId|taskId)(?=: )|(?<=^(?:Correct|Leave) )(?:cwd|sessionId|taskId)(?=; | out)/g;
+const REQUEST_FIELD =
+  /^(?:cwd|base|sessionId|taskId)(?=: )|(?<=^(?:Correct|Leave) )(?:cwd|base|sessionId|taskId)(?=; | out)/g;
 
 // Where a field and an option are not said alike, the library says both: `ask for X (on the command line Y)`.
 const ASKED_TWICE = /\bask for [^;()]{1,200} \(on the command line(,?) ([^()]{1,200})\)/g;

@@ -32,7 +32,9 @@ export function buildImageCommand(perform: Perform) {
       'a line for the shell that installs dependencies, in a sandbox on a copy of the project',
     )
     .addOption(
-      new Option('--network <network>', 'with --install: none, bridge, or a network by name').argParser(network),
+      new Option('--network <network>', 'with --install: none (the default), bridge, or a network by name').argParser(
+        network,
+      ),
     )
     .addOption(new Option('--timeout <seconds>', 'for everything together (600)').argParser(seconds))
     .action((options, command) => perform(command, call => buildImage(call, options)));
@@ -87,8 +89,8 @@ class BuildOutput {
   }
 }
 
-// What came of it, for a person.
-function renderProjectImage(image: ProjectImage, look: Look): string {
+/** What came of it, and how it is used, for a person. */
+export function renderProjectImage(image: ProjectImage, look: Look): string {
   const { bold, green } = look.colours;
   const headline = image.built ? green(bold(`Built ${image.reference}`)) : bold(`Unchanged: ${image.reference}`);
   const { count, paths } = image.withheld;
@@ -101,6 +103,7 @@ function renderProjectImage(image: ProjectImage, look: Look): string {
       ...(image.built ? [['Changed', image.changed.join(', ') || 'nothing'] as const] : []),
       ...(count > 0 ? [['Left out', `${paths.join(', ')}${more} (never part of an image)`] as const] : []),
       ['Time', `${(image.durationMs / 1000).toFixed(1)} s`],
+      ['Use it', `acode run --image ${image.reference} "cd /project && …"`],
     ],
     look,
   );

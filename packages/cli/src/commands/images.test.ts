@@ -5,9 +5,10 @@ import { describe, expect, it } from 'vitest';
 import { lookOf } from '../terminal/look.ts';
 import { Output } from '../terminal/output.ts';
 import { Recorder } from '../test-process.ts';
+import { renderProjectImage } from './build-image.ts';
 import { renderImages } from './images.ts';
 import { renderPrune } from './prune-images.ts';
-import { renderPulled } from './pull.ts';
+import { registryOf, renderPulled } from './pull.ts';
 
 const look = lookOf(new Output(new Recorder()), { env: {}, now: () => Date.parse('2026-01-02T03:04:05Z') }, false);
 const A = `sha256:${'a'.repeat(64)}`;
@@ -44,6 +45,26 @@ describe('images', () => {
     expect(text).toMatch(/^IMAGE +DIGEST +SIZE +PULLED BY +LAST USED\n/);
     expect(text).toMatch(/node:20-alpine +sha256:b{12} +180 MB +acode +1 day ago\n/);
     expect(text).toMatch(/sha256:a{12} +sha256:a{12} +180 MB\n2 images, 360 MB in total, 200 MB on disk\.\n$/);
+  });
+
+  it('keep their names in a narrow terminal: the digest gives way first, then who pulled them and when', () => {
+    const names = ['registry.example/tools/first:1', 'registry.example/tools/second:1'];
+    const items = names.map(name => image({ tags: [name] }));
+    const shown = (width: number): string =>
+      renderImages({ items, totalBytes: 1, diskBytes: 1 }, { ...look, width })
+        .split('\n')
+        .slice(0, 3)
+        .join('\n');
+    expect(shown(120)).toMatch(/^IMAGE +DIGEST +SIZE +PULLED BY +LAST USED\n/);
+    expect(shown(70)).toMatch(/^IMAGE +SIZE +PULLED BY +LAST USED\n/);
+    for (const width of [70, 55, 41]) for (const name of names) expect(shown(width)).toContain(name);
+    expect(
+      shown(40)
+        .split('\n')
+        .every(line => line.length <= 40),
+    ).toBe(true);
+    expect(shown(40)).toMatch(/tools\/first/);
+    expect(shown(40)).toMatch(/tools\/second/);
   });
 
   it('that there are none of are said to be none', () => {
@@ -97,12 +118,37 @@ describe('a prune', () => {
     expect(text).toMatch(/x:1 +5\.0 MB +32 days ago +removed\n/);
     expect(text).toContain('kept: a container uses it');
     expect(text).toContain('failed: conflict');
-    expect(text).toMatch(/Removed 1 image \(5\.0 MB\), 1 could not be removed\.\n$/);
+    expect(text).toMatch(/Removed 1 image \(freed up to 5\.0 MB: layers that other images share stay\), 1 could not/);
     expect(renderPrune({ ...report, failed: [], dryRun: true }, look)).toContain('would be removed');
   });
 
   it('of nothing says so', () => {
     const nothing = { removed: [], kept: [], failed: [], removedBytes: 0, dryRun: false };
-    expect(renderPrune(nothing, look)).toBe('There is no image that acode pulled.\n');
+    expect(renderPrune(nothing, look)).toBe('There is no image that acode pulled or built.\n');
   });
+});
+
+it('a project image is shown with the command that uses it', () => {
+  const built = {
+    reference: 'acode-sandbox-app-0123456789ab:project',
+    id: A,
+    checksum: 'c',
+    built: true,
+    changed: [],
+    base: { reference: 'node:20-alpine', id: B },
+    files: 1,
+    bytes: 1,
+    withheld: { count: 0, paths: [] },
+    durationMs: 1,
+  };
+  expect(renderProjectImage(built, look)).toContain('acode run --image acode-sandbox-app-0123456789ab:project');
+});
+
+it.each([
+  ['node', 'docker.io'],
+  ['me/tools:1', 'docker.io'],
+  ['mcr.microsoft.com/dotnet/sdk:8.0', 'mcr.microsoft.com'],
+  ['localhost:5000/x', 'localhost:5000'],
+])('%s is asked of %s', (reference, registry) => {
+  expect(registryOf(reference)).toBe(registry);
 });

@@ -9,6 +9,9 @@ import type { Look } from '../terminal/look.ts';
 import { sizeText } from '../terminal/pull-lines.ts';
 import { table } from '../terminal/table.ts';
 
+// Where there is no room for everything, the name is what tells images apart.
+const GIVE_WAY = ['DIGEST', 'PULLED BY', 'LAST USED'];
+
 /** The command. */
 export function imagesCommand(perform: Perform) {
   return new Command('images')
@@ -37,7 +40,8 @@ export function renderImages({ items, totalBytes, diskBytes }: ImageList, look: 
   ]);
   const disk = diskBytes === null ? '' : `, ${sizeText(diskBytes)} on disk`;
   const count = items.length === 1 ? '1 image' : `${items.length} images`;
-  return `${table(['IMAGE', 'DIGEST', 'SIZE', 'PULLED BY', 'LAST USED'], rows, look)}${count}, ${sizeText(totalBytes)} in total${disk}.\n`;
+  const titles = ['IMAGE', 'DIGEST', 'SIZE', 'PULLED BY', 'LAST USED'];
+  return `${table(titles, rows, look, GIVE_WAY)}${count}, ${sizeText(totalBytes)} in total${disk}.\n`;
 }
 
 function digestOf({ digests, id }: ImageInfo): string {

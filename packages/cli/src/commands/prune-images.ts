@@ -1,4 +1,4 @@
-// `acode sandbox prune-images`: removes images that acode pulled and that nobody has used for a while.
+// `acode sandbox prune-images`: removes images that acode pulled or built and that nobody has used for a while.
 
 import type { ImagePruneReport } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
@@ -14,7 +14,9 @@ const FAILED = 125;
 /** The command. */
 export function pruneImagesCommand(perform: Perform) {
   return new Command('prune-images')
-    .description('Remove images that acode pulled, that no container uses and that were not used for a while')
+    .description(
+      'Remove images that acode pulled, and project images it built, that no container uses and that were not used for a while',
+    )
     .option('--dry-run', 'remove nothing, show what would be')
     .addOption(new Option('--older-than <days>', 'days without a use (default: 30)').argParser(days))
     .action((options, command) => perform(command, call => pruneImages(call, options)));
@@ -54,8 +56,11 @@ export function renderPrune({ removed, kept, failed, removedBytes, dryRun }: Ima
     ...failed.map(one => row(one.reference, one.sizeBytes, one.lastUsedAt, `failed: ${one.reason}`)),
     ...kept.map(one => row(one.reference, one.sizeBytes, one.lastUsedAt, `kept: ${one.reason}`)),
   ];
-  if (rows.length === 0) return 'There is no image that acode pulled.\n';
+  if (rows.length === 0) return 'There is no image that acode pulled or built.\n';
   const count = removed.length === 1 ? '1 image' : `${removed.length} images`;
-  const summary = `${dryRun ? 'Would remove' : 'Removed'} ${count} (${sizeText(removedBytes)})`;
+  // Layers that other images share stay, and no engine says beforehand which those are.
+  const freed =
+    removed.length === 0 ? '' : ` (frees up to ${sizeText(removedBytes)}: layers that other images share stay)`;
+  const summary = `${dryRun ? 'Would remove' : 'Removed'} ${count}${dryRun ? freed : freed.replace('frees', 'freed')}`;
   return `${table(['IMAGE', 'SIZE', 'LAST USED', 'RESULT'], rows, look)}${summary}${failed.length > 0 ? `, ${failed.length} could not be removed` : ''}.\n`;
 }

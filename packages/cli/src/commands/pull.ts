@@ -4,6 +4,7 @@ import { AcodeError } from '@acode/sandbox';
 import type { Acode, PulledImage } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
+import { UsageError } from '../failure/usage.ts';
 import type { Look } from '../terminal/look.ts';
 import { PullDisplay } from '../terminal/pull-display.ts';
 import { sizeText } from '../terminal/pull-lines.ts';
@@ -30,22 +31,43 @@ export interface NotPulled {
 }
 
 async function pullOne(call: Call, reference: string): Promise<number> {
-  const pulled = await call.withHost(acode => pullShown(call, acode, reference));
+  if (reference === '')
+    throw new UsageError('"" is not an image reference: there is nothing in it.', 'Name one, such as node:20-alpine.');
+  const pulled = await call
+    .withHost(acode => pullShown(call, acode, reference))
+    .catch((error: unknown) => {
+      throw asUsage(error);
+    });
   await call.print('acode.pull/1', { items: [pulled], failed: [] }, look => renderPulled([pulled], [], look));
   return 0;
 }
 
-// One that cannot be had does not keep the others from being pulled.
+// What stands where a reference should is a mistake of the call, and here it is an argument and no option.
+function asUsage(error: unknown): unknown {
+  if (!(error instanceof AcodeError) || !error.is('ACODE-SBX-017') || error.context.field !== 'policy.image')
+    return error;
+  return new UsageError(`${error.context.reason}.`, error.hint);
+}
+
+// One that cannot be had does not keep the others from being pulled, unless they are where nobody answered.
 async function pullDefaults(call: Call): Promise<number> {
   const items: PulledImage[] = [];
   const failed: NotPulled[] = [];
+  const silent = new Set<string>();
   await call.withHost(async acode => {
     for (const reference of await acode.images.defaults()) {
+      const registry = registryOf(reference);
+      if (silent.has(registry)) {
+        failed.push(notTried(reference, registry));
+        continue;
+      }
+      const display = new PullDisplay(call);
       try {
-        items.push(await pullShown(call, acode, reference));
+        items.push(await pullShown(call, acode, reference, display));
       } catch (error) {
         if (!(error instanceof AcodeError) || call.interruption.signal.aborted || concernsAll(String(error.code)))
           throw error;
+        if (isSilent(error, display)) silent.add(registry);
         const { message, hint } = error;
         failed.push({ reference, code: String(error.code), message, hint });
       }
@@ -55,13 +77,29 @@ async function pullDefaults(call: Call): Promise<number> {
   return failed.length > 0 ? FAILED : 0;
 }
 
+/** The registry of a reference, as engines read it. */
+export function registryOf(reference: string): string {
+  const [first = '', ...rest] = reference.split('/');
+  return rest.length > 0 && /[.:]|^localhost$/.test(first) ? first.toLowerCase() : 'docker.io';
+}
+
+// Each of them would be waited for as long as the first one.
+function notTried(reference: string, registry: string): NotPulled {
+  const message = `It was not tried: ${registry} could not be reached for the image before it.`;
+  return { reference, code: 'ACODE-SBX-002', message, hint: 'Pull again when the registry can be reached.' };
+}
+
+// Where the layers of an image were named, the registry was reached, and another image may be had.
+function isSilent(error: unknown, { reached }: PullDisplay): boolean {
+  return error instanceof AcodeError && error.is('ACODE-SBX-002') && error.context.kind === 'unreachable' && !reached;
+}
+
 // Without an engine, or without a record, the next one will not be pulled either.
 function concernsAll(code: string): boolean {
   return ['ACODE-SBX-008', 'ACODE-SBX-018', 'ACODE-AUD-001'].includes(code);
 }
 
-function pullShown(call: Call, acode: Acode, reference: string): Promise<PulledImage> {
-  const display = new PullDisplay(call);
+function pullShown(call: Call, acode: Acode, reference: string, display = new PullDisplay(call)): Promise<PulledImage> {
   const { signal } = call.interruption;
   const pulling = acode.images.pull(reference, { signal, onProgress: display.hear });
   return call.progress.during(() => display.text(`Pulling ${reference}…`), pulling, 0);

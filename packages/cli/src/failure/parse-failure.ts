@@ -3,12 +3,23 @@
 import type { CommanderError } from '@commander-js/extra-typings';
 import { UsageError } from './usage.ts';
 
-/** The usage error for a complaint about what followed `called`. `help` is the help text, where that was the answer. */
-export function usageErrorFor(complaint: CommanderError, called: string, help: string): UsageError {
+/** What a complaint is about. */
+export interface Complained {
+  /** What the user called, as far as it is known. */
+  readonly called: string;
+  /** The help text, where that was the answer. */
+  readonly help: string;
+  /** What is called by a word that is no command here, such as `acode sandbox pull` for `pull`. */
+  readonly elsewhere: (word: string) => string | null;
+}
+
+/** The usage error for a complaint of the parser’s. */
+export function usageErrorFor(complaint: CommanderError, { called, help, elsewhere }: Complained): UsageError {
   const seeHelp = `\`${called} --help\` shows how it is used.`;
   if (complaint.code === 'commander.help') return new UsageError(`\`${called}\` needs a command.`, seeHelp, help);
   const [first = '', ...rest] = complaint.message.replace(/^error: /, '').split('\n');
-  const suggestion = rest.join(' ').replace(/^\((.*)\)$/, '$1');
+  const meant = elsewhere(/^unknown command '([^']*)'/.exec(first)?.[1] ?? '');
+  const suggestion = meant === null ? rest.join(' ').replace(/^\((.*)\)$/, '$1') : `Did you mean \`${meant}\`?`;
   // The parser’s own sentence ends before what an argument’s file says was expected.
   const [what = '', expected] = first.split(/(?<= is invalid)\. /, 2);
   return new UsageError(

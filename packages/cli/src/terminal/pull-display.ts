@@ -27,6 +27,11 @@ export class PullDisplay {
     void this.#call.say(`${oneLine(plainPullLine(progress))}\n`);
   };
 
+  /** Whether the registry has named a layer of the image. */
+  get reached(): boolean {
+    return (this.#latest?.layers.length ?? 0) > 0;
+  }
+
   /** What a terminal shows now; `otherwise` while nothing is pulled. */
   text(otherwise: string): ProgressText {
     return this.#latest ? pullLines(this.#latest, this.#call.errorLook.width) : otherwise;

@@ -5,10 +5,25 @@ import { cut, oneLine, pad, widthOf } from './text.ts';
 
 const GAP = '  ';
 const LEAST = 4;
+// What of a wide column tells its cells apart, mostly.
+const ENOUGH = 32;
 
-/** A table; cells are cut with `…`, the widest column first, where the look has a width that is too small. */
-export function table(titles: readonly string[], rows: readonly (readonly string[])[], look: Look): string {
+/**
+ * A table. Where the look has a width that is too small, the columns of `giveWay` are left out, one after the other; then
+ * cells are cut with `…`, the widest column first.
+ */
+export function table(
+  titles: readonly string[],
+  rows: readonly (readonly string[])[],
+  look: Look,
+  giveWay: readonly string[] = [],
+): string {
+  const [least, ...next] = giveWay;
   const lines = [titles, ...rows].map(row => row.map(oneLine));
+  if (least !== undefined && !fits(lines, look.width)) {
+    const kept = (cells: readonly string[]): string[] => cells.filter((_, column) => titles[column] !== least);
+    return table(kept(titles), rows.map(kept), look, next);
+  }
   const wanted = titles.map((_, column) => Math.max(...lines.map(line => widthOf(line[column] ?? ''))));
   const widths = fitted(wanted, look.width);
   return lines
@@ -20,6 +35,13 @@ export function table(titles: readonly string[], rows: readonly (readonly string
     })
     .join('\n')
     .concat('\n');
+}
+
+function fits(lines: readonly (readonly string[])[], width: number | null): boolean {
+  const wanted = (lines[0] ?? []).map((_, column) =>
+    Math.min(ENOUGH, Math.max(...lines.map(line => widthOf(line[column] ?? '')))),
+  );
+  return width === null || wanted.reduce((sum, one) => sum + one + GAP.length, -GAP.length) <= width;
 }
 
 /** Lines of `label  value`, values aligned. Values are never cut: a path that is half shown is of no use. */

@@ -113,7 +113,7 @@ describe('nonsense', () => {
     ['network', 'mode', '"a b"'],
     ['mounts', 'allowed_host_roots', '[relative]'],
     ['mounts', 'allowed_host_roots', '[/a/../etc]'],
-    ['images', 'combined', '{ node+dotnet: x }'],
+    ['images', 'combined', '{ node+dotnet: x, dotnet+node: y }'],
     ['images', 'combined', '{ node: x }'],
     ['images', 'combined', '{ node+cobol: x }'],
     ['images', 'combined', '{ node+node: x }'],

@@ -62,7 +62,11 @@ const network = z.strictObject({
 });
 
 const images = z.strictObject({
-  default: image.optional().describe('The image when a request names none and no language has one.'),
+  default: image
+    .optional()
+    .describe(
+      'The image when a request names none and no language has one in the same file. Counts before the built-in images of languages.',
+    ),
   node: image.optional().describe('The image of a workspace with a package.json.'),
   python: image.optional().describe('The image of a workspace with a pyproject.toml, requirements.txt or setup.py.'),
   dotnet: image.optional().describe('The image of a workspace with a *.sln, *.csproj or *.fsproj.'),
@@ -72,12 +76,12 @@ const images = z.strictObject({
     .record(z.string(), image)
     .superRefine((named, context) => {
       for (const key of Object.keys(named)) {
-        const reason = combinationFault(key);
+        const reason = combinationFault(key, Object.keys(named));
         if (reason !== null) context.addIssue({ code: 'custom', path: [key], message: reason });
       }
     })
     .optional()
-    .describe('Images of workspaces with several languages: dotnet+node, in the order of the alphabet.'),
+    .describe('Images of workspaces with several languages, named in any order: dotnet+node.'),
   pull_policy: z
     .enum(['missing', 'always', 'never'])
     .optional()

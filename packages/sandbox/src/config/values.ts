@@ -68,13 +68,18 @@ export const imagePattern = z
 /** The reference of an image; what it may be is decided where it is used. */
 export const image = z.string().min(1).max(400);
 
-/** Why a key of `sandbox.images.combined` names no set of languages; null where it does. */
-export function combinationFault(key: string): string | null {
+/** Why a key of `sandbox.images.combined`, one of several, names no set of languages of its own; null where it does. */
+export function combinationFault(key: string, keys: readonly string[] = [key]): string | null {
   const parts = key.split('+');
   const known = new Set<string>(LANGUAGES);
-  const expected = `expected two or more of ${LANGUAGES.join(', ')}, in this order, with + between them`;
-  if (parts.length < 2 || parts.some(part => !known.has(part))) return expected;
-  return parts.every((part, index) => index === 0 || (parts[index - 1] ?? '') < part) ? null : expected;
+  const isSet = parts.length >= 2 && parts.every(part => known.has(part)) && new Set(parts).size === parts.length;
+  if (!isSet) return `expected two or more of ${LANGUAGES.join(', ')}, each once, with + between them`;
+  const other = keys.find(one => one !== key && sorted(one) === sorted(key));
+  return other === undefined ? null : `names the same languages as ${other}`;
+}
+
+function sorted(key: string): string {
+  return key.split('+').sort().join('+');
 }
 
 /** The volume of a cache: a name of its own, or none. */

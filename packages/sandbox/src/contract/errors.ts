@@ -154,7 +154,7 @@ const ROWS = {
     example: {
       image: 'node:20-alpine',
       rule: 'the pull policy is never (the request, policy.pull)',
-      remedy: 'Pull it once with `acode sandbox pull`.',
+      remedy: 'Pull it once with `acode sandbox pull node:20-alpine`.',
     },
   }),
   'ACODE-SBX-010': entry<{ violation: SecurityViolation; detail: string; remedy?: string }>({
@@ -187,10 +187,10 @@ const ROWS = {
     exit: 125,
     example: { required: 'gvisor', available: 'docker' },
   }),
-  'ACODE-SBX-013': entry<{ source: string; key: string; reason: string }>({
+  'ACODE-SBX-013': entry<{ source: string; key: string; reason: string; remedy?: string }>({
     title: 'invalid configuration',
     message: c => `${c.source}: ${c.key === '' ? '' : `\`${c.key}\` `}${c.reason}.`,
-    hint: c => `Correct ${c.source} and try again; docs/configuration.md lists every key.`,
+    hint: c => c.remedy ?? `Correct ${c.source} and try again; docs/configuration.md lists every key.`,
     exit: 125,
     example: {
       source: '~/.config/acode/config.yml:3:5',

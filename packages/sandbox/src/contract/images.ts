@@ -92,20 +92,21 @@ export interface ImagePruneOptions {
   readonly signal?: AbortSignal;
 }
 
-/** An image that acode pulled, and what becomes of it. */
+/** An image that acode pulled or built, and what becomes of it. */
 export interface PrunedImage {
   readonly reference: string;
   readonly id: string;
+  /** Nought for a further name of an image that stays. */
   readonly sizeBytes: number;
   readonly lastUsedAt: string;
 }
 
-/** What a prune did. Images that acode did not pull are not even looked at. */
+/** What a prune did. Images that acode neither pulled nor built nor gave a name are not even looked at. */
 export interface ImagePruneReport {
   readonly removed: readonly PrunedImage[];
   readonly kept: readonly (PrunedImage & { readonly reason: string })[];
   readonly failed: readonly (PrunedImage & { readonly reason: string })[];
-  /** The sizes of what was removed, added up. */
+  /** The sizes of what was removed, added up: the most that was freed, since layers that other images share stay. */
   readonly removedBytes: number;
   readonly dryRun: boolean;
 }
@@ -136,7 +137,7 @@ export interface Images {
    * const { reference } = await acode.images.buildProject({ install: { command: ['npm', 'ci', '--ignore-scripts'] } });
    */
   buildProject(options?: BuildProjectOptions): Promise<ProjectImage>;
-  /** Removes images that acode pulled, that no container uses and that were not used for a while. */
+  /** Removes images that acode pulled or built, that no container uses and that were not used for a while. */
   prune(options?: ImagePruneOptions): Promise<ImagePruneReport>;
 }
 

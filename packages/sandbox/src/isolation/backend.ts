@@ -131,8 +131,18 @@ export interface PullRequest {
   /** The longest silence of the engine. */
   readonly silenceMs?: number;
   readonly onProgress?: (progress: PullProgress) => void;
-  /** Called when a try failed and there will be another. */
-  readonly onRetry?: (attempt: number, reason: string) => void;
+  /** Called when a try failed and there will be another, after a pause. */
+  readonly onRetry?: (retry: PullRetry) => void;
+}
+
+/** A try that failed, and the pause before the next. */
+export interface PullRetry {
+  /** Which one failed, from 1. */
+  readonly attempt: number;
+  readonly mostAttempts: number;
+  /** In the words of whoever refused, without secrets. */
+  readonly reason: string;
+  readonly pauseMs: number;
 }
 
 /** An image as the engine lists it. */

@@ -20,7 +20,9 @@ const LIST = 'sandbox.security.trusted_images';
 function usersRepositories({ user }: Layers): Sourced<readonly string[]> {
   const listed = user.config.sandbox?.security?.trusted_images;
   if (!listed) return builtInValue(TRUSTED_REPOSITORIES);
-  return { value: [...TRUSTED_REPOSITORIES, ...listed], layer: 'user', where: placeOf(user, LIST) };
+  // Whoever reads where the list is from must not look for the built-in ones in their own file.
+  const where = `${placeOf(user, LIST)}, beside the built-in ones`;
+  return { value: [...TRUSTED_REPOSITORIES, ...listed], layer: 'user', where };
 }
 
 function machinesRepositories({ machine }: Layers): Sourced<readonly string[]> | null {

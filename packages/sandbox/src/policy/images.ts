@@ -83,10 +83,30 @@ export function fullName(text: string): string | null {
 /** Refuses text that is not an image reference, before it reaches an engine. */
 export function checkReference(image: Sourced<string>): Sourced<string> {
   if (parseReference(image.value)) return image;
-  throw new AcodeError('ACODE-SBX-017', {
-    field: image.where,
-    reason: `${JSON.stringify(image.value.slice(0, 80))} is not an image reference`,
+  throw noReference(image);
+}
+
+/** The refusal of text that is no image reference, with what is wrong with it. */
+export function noReference({ value, where }: Pick<Sourced<string>, 'value' | 'where'>): AcodeError {
+  return new AcodeError('ACODE-SBX-017', {
+    field: where,
+    reason: `${JSON.stringify(value.slice(0, 80))} is not an image reference: ${faultOf(value)}`,
+    remedy: 'A reference is [registry[:port]/]path[:tag][@sha256:…], such as node:20-alpine; docs/images.md says more.',
   });
+}
+
+// The commonest mistakes by name.
+function faultOf(text: string): string {
+  if (text.trim() === '') return 'there is nothing in it';
+  if (text.length > LONGEST) return `it is longer than ${LONGEST} characters`;
+  if (/\s/.test(text)) return 'there is a space in it';
+  const [named = '', ...digest] = text.split('@');
+  if (digest.some(one => !DIGEST.test(one))) return 'a digest is sha256: and 64 digits from 0 to 9 and a to f';
+  const { name, tag } = splitTag(named);
+  if (tag !== null && !TAG.test(tag)) return 'its tag is none';
+  return normalised(name.toLowerCase()) === null
+    ? 'registry or path are none'
+    : 'the path of an image is written in small letters';
 }
 
 /** Whether a repository is one of a list, by path segments: `docker.io/library/*` never means `docker.io/library-evil`. */

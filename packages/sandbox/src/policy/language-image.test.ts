@@ -33,7 +33,14 @@ describe('the image of a workspace', () => {
   it.each<[string, { user?: string; repository?: string }, readonly LanguageFound[], string, string, string]>([
     ['nothing is known', {}, [], 'ubuntu:22.04', 'built-in', 'no file'],
     ['one language is built in', {}, [NODE], 'node:20-alpine', 'built-in', 'package.json says node'],
-    ['your default before what is built in', { user: images('default: mine') }, [NODE], 'mine', 'user', 'the default'],
+    [
+      'your default before what is built in',
+      { user: images('default: mine') },
+      [NODE],
+      'mine',
+      'user',
+      'sandbox.images.default is set (in your configuration), and sandbox.images.node is not',
+    ],
     [
       'your image for the language before your default',
       { user: images('default: mine, node: "my-node:1"') },
@@ -62,6 +69,14 @@ describe('the image of a workspace', () => {
     [
       'the image for both languages',
       { user: images('default: mine, node: n, combined: { dotnet+node: "both:1" }') },
+      [DOTNET, NODE],
+      'both:1',
+      'user',
+      'App.sln says dotnet, package.json says node',
+    ],
+    [
+      'the image for both languages, in whichever order they are named',
+      { user: images('combined: { node+dotnet: "both:1" }') },
       [DOTNET, NODE],
       'both:1',
       'user',

@@ -2,7 +2,7 @@
 
 import { AcodeError } from '../contract/errors.ts';
 import type { Config } from '../config/schema.ts';
-import type { LanguageFound } from '../contract/languages.ts';
+import type { Language, LanguageFound } from '../contract/languages.ts';
 import type { Sourced } from '../contract/policy.ts';
 import { checkReference } from './images.ts';
 import { placeOf } from './layers.ts';
@@ -37,7 +37,7 @@ export function chooseImage(
 
 function namedByLayer({ repository, user }: Layers, found: readonly LanguageFound[]): ImageChoice | null {
   for (const [layer, loaded] of [['repository', repository] as const, ['user', user] as const]) {
-    const named = loaded ? imageIn(loaded.config.sandbox?.images ?? {}, found) : null;
+    const named = loaded ? imageIn(loaded.config.sandbox?.images ?? {}, found, WHOSE[layer]) : null;
     if (!loaded || !named) continue;
     const { key, value, imageReason } = named;
     return { image: checkReference({ value, layer, where: placeOf(loaded, key) }), imageReason };
@@ -45,23 +45,43 @@ function namedByLayer({ repository, user }: Layers, found: readonly LanguageFoun
   return null;
 }
 
+const WHOSE = { repository: 'in the repository’s own file', user: 'in your configuration' } as const;
+
 interface Named {
   readonly key: string;
   readonly value: string;
   readonly imageReason: string;
 }
 
-function imageIn(images: Images, found: readonly LanguageFound[]): Named | null {
+function imageIn(images: Images, found: readonly LanguageFound[], whose: string): Named | null {
   const [only] = found;
-  const both = combinationOf(found);
-  const own = only && found.length === 1 ? images[only.language] : images.combined?.[both];
-  if (own !== undefined) {
-    const key = found.length === 1 ? both : `combined.${both}`;
-    return { key: `sandbox.images.${key}`, value: own, imageReason: evidence(found) };
-  }
+  const own = only && found.length === 1 ? ofLanguage(images, only.language) : ofCombination(images, found);
+  if (own) return { key: `sandbox.images.${own[0]}`, value: own[1], imageReason: evidence(found) };
   if (images.default === undefined) return null;
-  const imageReason = found.length === 0 ? NO_LANGUAGE : `it is the default there, and ${both} has no other`;
+  const imageReason =
+    found.length === 0
+      ? NO_LANGUAGE
+      : `sandbox.images.default is set (${whose}), and ${keyFor(found)} is not: a default counts before the built-in images of languages`;
   return { key: 'sandbox.images.default', value: images.default, imageReason };
+}
+
+type NamedImage = readonly [key: string, image: string];
+
+function ofLanguage(images: Images, language: Language): NamedImage | null {
+  const image = images[language];
+  return image === undefined ? null : [language, image];
+}
+
+// Whoever names several languages need not know in which order acode does.
+function ofCombination({ combined = {} }: Images, found: readonly LanguageFound[]): NamedImage | null {
+  const wanted = combinationOf(found);
+  const named = Object.entries(combined).find(([key]) => key.split('+').sort().join('+') === wanted);
+  return named ? [`combined.${named[0]}`, named[1]] : null;
+}
+
+function keyFor(found: readonly LanguageFound[]): string {
+  const languages = combinationOf(found);
+  return found.length === 1 ? `sandbox.images.${languages}` : `sandbox.images.combined."${languages}"`;
 }
 
 const NO_LANGUAGE = 'no file in the top directory says what the workspace is written in';
@@ -81,7 +101,7 @@ function builtIn(found: readonly LanguageFound[]): ImageChoice {
  */
 export function refuseUndecided(image: Sourced<string>, found: readonly LanguageFound[]): void {
   if (image.layer !== 'built-in' || found.length < 2) return;
-  const key = `sandbox.images.combined."${combinationOf(found)}"`;
+  const key = keyFor(found);
   throw new AcodeError('ACODE-SBX-017', {
     field: key,
     reason: `is not set, and the workspace has several languages: ${evidence(found)}`,

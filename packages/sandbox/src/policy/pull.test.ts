@@ -163,3 +163,23 @@ describe('the tag latest', () => {
     expect(latestWarning(image)).toEqual([]);
   });
 });
+
+describe('who trusts a repository', () => {
+  const listed = { value: [...TRUSTED_REPOSITORIES, 'ghcr.io/me/*'], layer: 'user', where: 'config.yml:3:5' } as const;
+
+  it('is what is built in for what is, whatever the user lists besides', () => {
+    const { reason } = decide('node:20', { trust: { repositories: listed } });
+    expect(reason).toBe('docker.io/library/node is trusted (the built-in default)');
+  });
+
+  it('is the user for what only the user lists', () => {
+    const { reason } = decide('ghcr.io/me/x:1', { trust: { repositories: listed } });
+    expect(reason).toBe('ghcr.io/me/x is trusted (your configuration, config.yml:3:5)');
+  });
+});
+
+it('who may not pull is told which image to pull', () => {
+  expect(() => decide('node:20', { pull: 'never' })).toThrow(
+    expect.objectContaining({ hint: 'Pull it once with `acode sandbox pull node:20`.' }),
+  );
+});

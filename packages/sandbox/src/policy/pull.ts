@@ -2,9 +2,10 @@
 
 import { AcodeError } from '../contract/errors.ts';
 import type { EffectivePolicy, ImageTrust, Sourced } from '../contract/policy.ts';
-import { isListed, parseReference } from './images.ts';
+import { isListed, noReference, parseReference } from './images.ts';
 import type { ImageReference } from './images.ts';
-import { setBy } from './layers.ts';
+import { builtInValue, setBy } from './layers.ts';
+import { TRUSTED_REPOSITORIES } from './profiles.ts';
 
 /** What the decision is made from. */
 export interface PullQuestion {
@@ -29,7 +30,7 @@ const LOCAL_NAMES = /^(?:acode-[a-z0-9._-]+|devs-agent-sandbox|aimi-sandbox[a-z0
 /** Decides; throws ACODE-SBX-009 where nothing may be pulled, -010 where its origin is not trusted, -002 where it cannot be. */
 export function decidePull({ image, present, policy }: PullQuestion): PullDecision {
   const reference = parsed(image);
-  const forbidden = whatForbids(policy);
+  const forbidden = whatForbids(image.value, policy);
   if (present && (policy.pull.value !== 'always' || forbidden)) {
     return { action: 'use', reason: 'the engine has it', warnings: unasked(image.value, policy, forbidden) };
   }
@@ -41,17 +42,18 @@ export function decidePull({ image, present, policy }: PullQuestion): PullDecisi
 }
 
 // Who says that no registry may be asked; null where nobody does.
-function whatForbids({ pull, offline, mode }: Pick<EffectivePolicy, 'pull' | 'offline' | 'mode'>): {
-  rule: string;
-  remedy: string;
-} | null {
+function whatForbids(
+  image: string,
+  { pull, offline, mode }: Pick<EffectivePolicy, 'pull' | 'offline' | 'mode'>,
+): { rule: string; remedy: string } | null {
   if (mode.value === 'airgapped') return { rule: `the mode is airgapped (${setBy(mode)})`, remedy: LOAD };
   if (offline.value) {
     const remedy = `Pull it once with sandbox.images.offline: false, or load it: \`docker load\`.`;
     return { rule: `sandbox.images.offline is true (${setBy(offline)})`, remedy };
   }
   if (pull.value !== 'never') return null;
-  return { rule: `the pull policy is never (${setBy(pull)})`, remedy: 'Pull it once with `acode sandbox pull`.' };
+  const remedy = `Pull it once with \`acode sandbox pull ${image}\`.`;
+  return { rule: `the pull policy is never (${setBy(pull)})`, remedy };
 }
 
 const LOAD = 'Load it from a file that was brought here: `docker load`.';
@@ -66,13 +68,10 @@ function unasked(
   return [`${reference} was not pulled anew: ${forbidden.rule}.`];
 }
 
-function parsed({ value, where }: Sourced<string>): ImageReference {
-  const reference = parseReference(value);
-  if (reference) return reference;
-  throw new AcodeError('ACODE-SBX-017', {
-    field: where,
-    reason: `${JSON.stringify(value.slice(0, 80))} is not an image reference`,
-  });
+function parsed(image: Sourced<string>): ImageReference {
+  const reference = parseReference(image.value);
+  if (!reference) throw noReference(image);
+  return reference;
 }
 
 function notPresent(image: string, { rule, remedy }: { rule: string; remedy: string }): AcodeError {
@@ -126,12 +125,18 @@ function assertTrusted(
       `Use an image of ${machine.value.join(', ') || 'nothing: the list is empty'}, or ask whoever looks after this machine.`,
     );
   }
-  if (isListed(name, repositories.value)) return `${name} is trusted (${setBy(repositories)})`;
+  if (isListed(name, repositories.value)) return trustedBy(name, repositories);
   if (anywhere.value) return `images from anywhere may run (${setBy(anywhere)})`;
   throw refused(
     `${image} ${present ? 'may not be pulled' : 'is not on this engine and may not be pulled'}: ${name} is not trusted (${setBy(repositories)}: ${repositories.value.join(', ')})`,
     `If you trust it, add ${name} to sandbox.security.trusted_images in your own configuration file; else choose another image.`,
   );
+}
+
+// The user’s list has the built-in ones in it, and whoever audits a pull must not look for those in a file.
+function trustedBy(name: string, repositories: ImageTrust['repositories']): string {
+  const by = isListed(name, TRUSTED_REPOSITORIES) ? builtInValue(name) : repositories;
+  return `${name} is trusted (${setBy(by)})`;
 }
 
 function refused(detail: string, remedy: string): AcodeError {

@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { splitReference } from '../isolation/docker/engine/reference.ts';
-import { fullName, parseReference } from './images.ts';
+import { checkReference, fullName, parseReference } from './images.ts';
 
 const RUNS = { numRuns: 300 };
 const HEX = 'a1b2c3d4e5f60718';
@@ -125,4 +125,17 @@ describe('a registry’s address', () => {
   ])('%s is none', text => {
     expect(parseReference(text)).toBeNull();
   });
+});
+
+it.each([
+  ['', 'there is nothing in it'],
+  ['a b', 'there is a space in it'],
+  ['Busybox', 'written in small letters'],
+  ['ghcr.io/Me/x:1', 'written in small letters'],
+  ['busybox@sha256:abc', 'a digest is sha256: and 64 digits'],
+  ['busybox:-x', 'its tag is none'],
+  ['/busybox', 'registry or path are none'],
+  ['x'.repeat(600), 'longer than 512 characters'],
+])('%j is refused because of what is wrong with it', (value, why) => {
+  expect(() => checkReference({ value, layer: 'request', where: 'policy.image' })).toThrow(why);
 });

@@ -1,7 +1,7 @@
 // That every input counts, and which of them has changed can be told.
 
 import { expect, it } from 'vitest';
-import { changedSince, checksumOf, partsText } from './checksum.ts';
+import { NO_INSTALL, changedSince, checksumOf, partsText, wasInstalled } from './checksum.ts';
 
 const INPUTS = { base: 'b', template: 't', install: 'i', ignore: 'g', lockfiles: 'l', context: 'c' };
 const NAMES = ['base', 'template', 'install', 'ignore', 'lockfiles', 'context'] as const;
@@ -20,4 +20,10 @@ it.each(NAMES)('is another one where %s is, and says so', name => {
 it('has changed in everything where there was none before', () => {
   expect(changedSince(undefined, checksumOf(INPUTS))).toEqual(NAMES);
   expect(changedSince('nonsense', checksumOf(INPUTS))).toEqual(NAMES);
+});
+
+it('tells whether an install command had a part in it', () => {
+  expect(wasInstalled(partsText(checksumOf(INPUTS)))).toBe(true);
+  expect(wasInstalled(partsText(checksumOf({ ...INPUTS, install: NO_INSTALL })))).toBe(false);
+  expect(wasInstalled(undefined)).toBe(false);
 });

@@ -49,6 +49,15 @@ export function changedSince(label: string | undefined, { parts }: Checksum): Pr
   return NAMES.filter(name => before.get(name) !== parts[name].slice(0, SHORT));
 }
 
+/** What stands for the install command where there is none. */
+export const NO_INSTALL = 'null';
+
+/** Whether a label says that an install command had a part in an image. */
+export function wasInstalled(label: string | undefined): boolean {
+  const found = / install=([0-9a-f]+)/.exec(` ${label ?? ''}`)?.[1];
+  return found !== undefined && found !== sha256(NO_INSTALL).slice(0, SHORT);
+}
+
 /** The hash of a text. */
 export function sha256(text: string): string {
   return createHash('sha256').update(text).digest('hex');

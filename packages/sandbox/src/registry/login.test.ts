@@ -67,6 +67,7 @@ const refused = (part: string) =>
   expect.objectContaining({
     code: 'ACODE-SBX-013',
     message: expect.stringContaining(part) as string,
+    hint: expect.stringContaining('docs/images.md') as string,
   });
 
 describe('the file', () => {

@@ -72,5 +72,6 @@ function placesIn(file: string, text: string, registry: string): ReturnType<type
 }
 
 function unusable(source: string, reason: string): AcodeError {
-  return new AcodeError('ACODE-SBX-013', { source, key: '', reason });
+  const remedy = `Correct ${source} and try again; docs/images.md says what is read of a docker configuration (Private registries).`;
+  return new AcodeError('ACODE-SBX-013', { source, key: '', reason, remedy });
 }

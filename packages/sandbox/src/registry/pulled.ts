@@ -27,6 +27,8 @@ const entrySchema = z.lazy(() =>
     digest: z.string(),
     /** Whether the image came to the engine by this pull, rather than a name for what was there. */
     brought: z.boolean(),
+    /** Whether the tag came by a pull of acode’s, to an image that was there. */
+    named: z.boolean().optional(),
     pulledAt: z.number(),
     lastUsedAt: z.number(),
   }),

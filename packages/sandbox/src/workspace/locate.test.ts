@@ -134,6 +134,15 @@ describe('workdirFor', () => {
     expect(() => workdirFor(cwd, '/workspace')).toThrow(expect.objectContaining({ code: 'ACODE-SBX-003' }));
   });
 
+  it('says what a working directory is relative to, and how to get to another directory of the image', () => {
+    expect(() => workdirFor('/project', '/workspace')).toThrow(
+      expect.objectContaining({ hint: expect.stringMatching(/relative to the workspace.*"cd \/project && …"/) }),
+    );
+    expect(() => workdirFor('/x;reboot', '/workspace')).toThrow(
+      expect.objectContaining({ hint: expect.not.stringContaining('reboot') }),
+    );
+  });
+
   it('refuses a NUL', () => {
     expect(() => workdirFor('a\0', '/workspace')).toThrow(expect.objectContaining({ code: 'ACODE-SBX-017' }));
   });

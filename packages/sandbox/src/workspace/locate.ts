@@ -56,10 +56,16 @@ export function workdirFor(cwd: string | undefined, target: string): string {
     throw new AcodeError('ACODE-SBX-003', {
       path: cwd ?? '.',
       violation: 'HostPathEscape',
-      reason: 'it leads out of the workspace',
+      reason: 'a working directory is in the workspace, and this leads out of it',
+      remedy: `Name it relative to the workspace, such as src. To work in another directory of the image, change into it in the line itself: "cd ${wordFor(cwd)} && …".`,
     });
   }
   return inside;
+}
+
+// As it can be typed into a shell; what holds anything else is not repeated.
+function wordFor(cwd: string | undefined): string {
+  return cwd !== undefined && /^\/[\w@%+=:,./-]*$/.test(cwd) ? cwd : '/directory';
 }
 
 async function real(path: string): Promise<string> {

@@ -61,9 +61,17 @@ describe('a failed pull', () => {
     },
   );
 
+  const ASKED = { registry: 'ghcr.io', hadLogin: false, byDigest: false };
+  it('tells who named a digest to look at that, and who named a tag at the tag', () => {
+    expect(remedyFor('absent', { ...ASKED, byDigest: true })).toMatch(/name and the digest.*an image’s id/);
+    expect(remedyFor('absent', ASKED)).toContain('name and the tag');
+  });
+
   it('tells who has no credentials to log in, and who has some to renew them', () => {
-    expect(remedyFor('unauthorised', 'ghcr.io', false)).toContain('Log in once with `docker login ghcr.io`');
-    expect(remedyFor('unauthorised', 'ghcr.io', true)).toContain('did not take the credentials');
+    expect(remedyFor('unauthorised', { ...ASKED, hadLogin: false })).toContain(
+      'Log in once with `docker login ghcr.io`',
+    );
+    expect(remedyFor('unauthorised', { ...ASKED, hadLogin: true })).toContain('did not take the credentials');
   });
 });
 

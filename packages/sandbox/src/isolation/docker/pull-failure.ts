@@ -62,12 +62,22 @@ function kindOf(error: unknown): PullFailureKind {
 }
 
 /** What to do about it. */
-export function remedyFor(kind: PullFailureKind, registry: string, hadLogin: boolean): string {
+export function remedyFor(
+  kind: PullFailureKind,
+  {
+    registry,
+    hadLogin,
+    byDigest,
+  }: { readonly registry: string; readonly hadLogin: boolean; readonly byDigest: boolean },
+): string {
   if (kind === 'unauthorised')
     return hadLogin
       ? `The registry did not take the credentials of your docker configuration: \`docker login ${registry}\` renews them.`
       : `Log in once with \`docker login ${registry}\`: acode uses the credentials of your own docker configuration. A name that does not exist can look the same.`;
-  if (kind === 'absent') return 'Check the name and the tag: the registry has no such image.';
+  if (kind === 'absent')
+    return byDigest
+      ? 'Check the name and the digest: the registry has nothing with this digest under this name. A digest that `docker images` or a publisher shows for another repository, or an image’s id, is not one of it.'
+      : 'Check the name and the tag: the registry has no such image.';
   if (kind === 'damaged')
     return 'Nothing of it is used. Try again; where it stays so, whoever looks after the registry should know.';
   if (kind === 'unreachable') return `Check the way to ${registry} from the engine’s machine, then try again.`;

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { Clock } from '../../contract/ports.ts';
-import type { PullRequest } from '../backend.ts';
+import type { PullRequest, PullRetry } from '../backend.ts';
 import { EngineError } from './engine/error.ts';
 import type { PullOptions } from './engine/images.ts';
 import { pullImage } from './pull.ts';
@@ -53,7 +53,7 @@ function everythingOf(error: unknown): string {
 describe('a registry that repeats what it was told', () => {
   it('is quoted without the credentials, in the error and in what is said of another try', async () => {
     const said: string[] = [];
-    const onRetry = (_: number, reason: string): void => void said.push(reason);
+    const onRetry = ({ reason }: PullRetry): void => void said.push(reason);
     const words = `unexpected EOF after Authorization: Basic ${BASIC} (${login.password})`;
     const error: unknown = await pull(fails(words), { onRetry }).catch((thrown: unknown) => thrown);
     expect(error).toMatchObject({ code: 'ACODE-SBX-002', context: { kind: 'unreachable' } });
@@ -64,7 +64,7 @@ describe('a registry that repeats what it was told', () => {
 
   it('is not quoted at length, in the error or in what is said of another try', async () => {
     const said: string[] = [];
-    const onRetry = (_: number, reason: string): void => void said.push(reason);
+    const onRetry = ({ reason }: PullRetry): void => void said.push(reason);
     const error: unknown = await pull(fails(`unexpected EOF ${'x'.repeat(500_000)}`), { onRetry }).catch(
       (thrown: unknown) => thrown,
     );

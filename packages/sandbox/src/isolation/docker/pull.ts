@@ -55,14 +55,16 @@ export async function pullImage(from: From, request: PullRequest, signal: AbortS
 async function attempts(from: From, request: PullRequest, signal: AbortSignal): Promise<void> {
   const { retry } = from;
   for (let attempt = 1; ; attempt += 1) {
+    const pauseMs = pauseAfter(retry, attempt);
     try {
       await once(from, request, attempt, signal);
       return;
     } catch (error) {
       if (signal.aborted || attempt > retry.attempts || understand(error).kind !== 'unreachable') throw error;
-      request.onRetry?.(attempt, shownReason(understand(error).reason, request.login));
+      const reason = shownReason(understand(error).reason, request.login);
+      request.onRetry?.({ attempt, mostAttempts: retry.attempts + 1, reason, pauseMs });
     }
-    await pause(from.clock, pauseMs(retry, attempt), signal);
+    await pause(from.clock, pauseMs, signal);
   }
 }
 
@@ -96,7 +98,7 @@ async function once(
 }
 
 // Jittered, so that many who wait for the same registry do not all come back in the same moment.
-function pauseMs({ baseMs, factor }: PullTerms['retry'], attempt: number): number {
+function pauseAfter({ baseMs, factor }: PullTerms['retry'], attempt: number): number {
   const ms = Math.min(Math.max(baseMs, LEAST_PAUSE_MS) * factor ** (attempt - 1), LONGEST_PAUSE_MS);
   return ms * (0.5 + Math.random() / 2);
 }
@@ -125,10 +127,10 @@ function failureOf(error: unknown, late: AbortSignal, { deadlineMs }: PullReques
   };
 }
 
-function failed({ shownAs: image, login, registry }: PullRequest, failure: PullFailure): AcodeError {
+function failed({ reference, shownAs: image, login, registry }: PullRequest, failure: PullFailure): AcodeError {
   const reason = shownReason(failure.reason, login);
   // The engine’s own error is not the cause: whatever it repeats of a request would be shown with it.
   const cause = new AcodeError('ACODE-CTN-006', { image, reason });
-  const remedy = remedyFor(failure.kind, registry, login !== null);
+  const remedy = remedyFor(failure.kind, { registry, hadLogin: login !== null, byDigest: reference.includes('@') });
   return new AcodeError('ACODE-SBX-002', { image, reason, remedy, kind: failure.kind }, { cause });
 }
