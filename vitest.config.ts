@@ -48,6 +48,8 @@ export default defineConfig({
           name: 'unit',
           include: ['packages/*/src/**/*.test.ts', 'bench/**/*.test.ts'],
           globalSetup: ['tests/temporary.setup.ts'],
+          // As above: only for what hangs, on the slowest machine.
+          testTimeout: 60_000,
         },
       },
       // Three files at a time: most of a test’s time is the engine’s.

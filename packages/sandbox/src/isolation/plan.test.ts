@@ -289,8 +289,9 @@ describe('createRequest', () => {
         expect(PidsLimit).toBeGreaterThan(0);
         expect((request.HostConfig['Mounts'] as unknown as object[]).length).toBe(1);
       }),
-      { numRuns: FACTOR * 500 },
+      { numRuns: FACTOR * 1500 },
     );
+    // About one in seventeen.
     expect(accepted).toBeGreaterThan(20);
   });
 });
