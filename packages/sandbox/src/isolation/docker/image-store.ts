@@ -24,9 +24,10 @@ export class EngineImages implements ImageStore {
   readonly #known: KnownImages;
   #id: string | null = null;
 
-  constructor({ engine, clock, retry }: PullingFrom) {
+  /** With `keepsWaiting` what names mean is remembered until the engine tells of a change: commands come often then. */
+  constructor({ engine, clock, retry, keepsWaiting = false }: PullingFrom & { readonly keepsWaiting?: boolean }) {
     this.#from = { engine, clock, retry };
-    this.#known = new KnownImages(engine);
+    this.#known = new KnownImages(engine, keepsWaiting);
   }
 
   async engineId(signal: AbortSignal): Promise<string> {

@@ -16,7 +16,7 @@ class TestImages {
   #wake: (event: unknown) => void = () => undefined;
   #fail: (error: Error) => void = () => undefined;
 
-  constructor(isPodman = false) {
+  constructor(isPodman = false, remembers = true) {
     const events = async function* (this: TestImages): AsyncGenerator {
       for (;;)
         yield await new Promise((resolve, reject) => {
@@ -25,7 +25,7 @@ class TestImages {
         });
     }.call(this);
     const engine = { connection: { isPodman }, events: { subscribe: async () => events } };
-    this.known = new KnownImages(engine as unknown as Engine);
+    this.known = new KnownImages(engine as unknown as Engine, remembers);
   }
 
   async find(): Promise<string | undefined> {
@@ -64,7 +64,7 @@ describe('what a name means', () => {
     expect(await images.find()).toBe('other');
   });
 
-  it('is asked for each time where the engine is not heard, is Podman, or has no such image', async () => {
+  it('is asked for each time where the engine is not heard, is Podman, has no such image, or nothing waits', async () => {
     const images = new TestImages();
     await images.find();
     await images.find();
@@ -74,6 +74,9 @@ describe('what a name means', () => {
     const podman = new TestImages(true);
     for (let question = 0; question < 3; question += 1) await podman.find();
     expect(podman.asked).toBe(3);
+    const short = new TestImages(false, false);
+    for (let question = 0; question < 3; question += 1) await short.find();
+    expect(short.asked).toBe(3);
     const none = new TestImages();
     none.meaning = null;
     for (let question = 0; question < 3; question += 1) expect(await none.find()).toBeUndefined();

@@ -6,24 +6,25 @@ import { Silence } from './silence.ts';
 
 const MOST = 64;
 
-/** The images that were asked for lately. Nothing is remembered before the second question: one command asks once. */
+/** The images that were asked for lately. Nothing is remembered before the second question: the first is asked by everybody. */
 export class KnownImages {
   readonly #silence: Silence;
   readonly #known = new Map<string, { readonly facts: ImageFacts; readonly mark: number }>();
-  readonly #isTold: boolean;
+  readonly #remembers: boolean;
   #asked = false;
 
-  constructor(engine: Engine) {
+  /** Without `remembers` it asks each time: a question costs less than one connection more. */
+  constructor(engine: Engine, remembers: boolean) {
     this.#silence = new Silence(engine, { filters: { type: ['image'] } });
     // What Podman tells of its images, and when, is another matter.
-    this.#isTold = !engine.connection.isPodman;
+    this.#remembers = remembers && !engine.connection.isPodman;
   }
 
   /** What a name means, by `ask` unless that is known still. What is not there is asked for each time. */
   async find(reference: string, ask: () => Promise<ImageFacts | null>): Promise<ImageFacts | null> {
     const known = this.#known.get(reference);
     if (known && this.#silence.hasLastedSince(known.mark)) return known.facts;
-    if (this.#asked && this.#isTold) await this.#silence.listen();
+    if (this.#asked && this.#remembers) await this.#silence.listen();
     this.#asked = true;
     // Before it is asked: what changes meanwhile counts as a change.
     const { mark } = this.#silence;
