@@ -16,15 +16,15 @@ export class KnownImages {
   /** Without `remembers` it asks each time: a question costs less than one connection more. */
   constructor(engine: Engine, remembers: boolean) {
     this.#silence = new Silence(engine, { filters: { type: ['image'] } });
-    // What Podman tells of its images, and when, is another matter.
-    this.#remembers = remembers && !engine.connection.isPodman;
+    this.#remembers = remembers;
   }
 
   /** What a name means, by `ask` unless that is known still. What is not there is asked for each time. */
   async find(reference: string, ask: () => Promise<ImageFacts | null>): Promise<ImageFacts | null> {
     const known = this.#known.get(reference);
     if (known && this.#silence.hasLastedSince(known.mark)) return known.facts;
-    if (this.#asked && this.#remembers) await this.#silence.listen();
+    // Not waited for: until the engine is heard, it is asked.
+    if (this.#asked && this.#remembers) void this.#silence.listen();
     this.#asked = true;
     // Before it is asked: what changes meanwhile counts as a change.
     const { mark } = this.#silence;

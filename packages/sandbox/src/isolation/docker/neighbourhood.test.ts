@@ -7,12 +7,12 @@ import { Neighbourhood } from './neighbourhood.ts';
 
 const OWN = 'me';
 
-function engineWith(events: AsyncIterable<unknown> | Error): Engine {
+function engineWith(events: AsyncIterable<unknown> | Error, isPodman = false): Engine {
   const subscribe = async (): Promise<AsyncIterable<unknown>> => {
     if (events instanceof Error) throw events;
     return events;
   };
-  return { events: { subscribe } } as unknown as Engine;
+  return { events: { subscribe }, connection: { isPodman } } as unknown as Engine;
 }
 
 function channel(): {
@@ -58,6 +58,12 @@ describe('a neighbourhood', () => {
   it('is never quiet where nobody listens', async () => {
     const around = new Neighbourhood(engineWith(new Error('no engine')), OWN);
     expect(around.isQuietSince(around.mark)).toBe(false);
+    await around.listen();
+    expect(around.isQuietSince(around.mark)).toBe(false);
+  });
+
+  it('is never quiet on Podman, which tells of things after they have happened', async () => {
+    const around = new Neighbourhood(engineWith(channel().events, true), OWN);
     await around.listen();
     expect(around.isQuietSince(around.mark)).toBe(false);
   });

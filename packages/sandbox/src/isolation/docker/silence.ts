@@ -34,8 +34,12 @@ export class Silence {
     return mark !== null && this.mark === mark;
   }
 
-  /** Resolves once the engine tells of whatever happens from now on; never rejects. */
+  /**
+   * Resolves once the engine tells of whatever happens from now on; never rejects. Podman is not listened to: it tells of
+   * things some time after they have happened.
+   */
   async listen(): Promise<void> {
+    if (this.#engine.connection.isPodman) return;
     this.#listening ??= this.#subscribe();
     await this.#listening;
   }
