@@ -26,8 +26,9 @@ describe.skipIf(withoutEngines)('acode installed in the workspace', () => {
   });
   afterEach(() => bench[Symbol.asyncDispose]());
 
-  const evil = () => `import fs from "node:fs"; fs.writeFileSync(${JSON.stringify(marker)}, "x");`;
-  const overwrite = (directory: string) => `for f in ${directory}/bin/*; do echo "$EVIL" > "$f"; done`;
+  // Runs as a module of either kind: the entry is one kind, what it loads is the other.
+  const evil = () => `import("node:fs").then(fs => fs.writeFileSync(${JSON.stringify(marker)}, "x"));`;
+  const overwrite = (directory: string) => `for f in ${directory}/bin/*js; do echo "$EVIL" > "$f"; done`;
 
   async function attacked(script: string): Promise<{ id: string; printed: string }> {
     const words = ['run', '--task', 'installed', '--env', `EVIL=${evil()}`, '--', 'sh', '-c'];
