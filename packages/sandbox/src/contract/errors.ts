@@ -301,6 +301,45 @@ const ROWS = {
     exit: 125,
     example: {},
   }),
+  'ACODE-SBX-025': entry<{ sandbox: string; reason: string }>({
+    title: 'sandbox is gone',
+    message: c => `The sandbox ${c.sandbox} is gone: ${c.reason}.`,
+    hint: () => 'Create another one; what was only inside is lost, what is in the workspace is still there.',
+    exit: 125,
+    example: { sandbox: 'a1b2c3d4-0000-4000-8000-000000000000', reason: 'its time was over' },
+  }),
+  'ACODE-SBX-026': entry<{ sandbox: string; reason: string }>({
+    title: 'sandbox cannot be used from here',
+    message: c => `The sandbox ${c.sandbox} cannot be used from here: ${c.reason}.`,
+    hint: () => 'Run `acode sandbox list` to see which there are, or create one with `acode sandbox create`.',
+    exit: 125,
+    example: {
+      sandbox: 'a1b2c3d4-0000-4000-8000-000000000000',
+      reason: 'it was not kept, and belongs to the process that made it',
+    },
+  }),
+  'ACODE-FIL-001': entry<{ program: string; operation: string }>({
+    title: 'image lacks a program',
+    message: c => `The image has no ${c.program}, which ${c.operation} needs.`,
+    hint: () =>
+      'Use an image with the usual small programs (coreutils and tar, or busybox), such as the ones acode ships.',
+    exit: 125,
+    example: { program: 'tar', operation: 'upload' },
+  }),
+  'ACODE-FIL-002': entry<{ path: string; reason: string }>({
+    title: 'archive refused',
+    message: c => `What the sandbox sent for ${c.path} was refused: ${c.reason}.`,
+    hint: () => 'Nothing was written outside the target. Look at what the command made before taking it out.',
+    exit: 125,
+    example: { path: '/workspace/dist', reason: 'an entry is called ../../.bashrc' },
+  }),
+  'ACODE-FIL-003': entry<{ path: string; limit: string }>({
+    title: 'too much to transfer',
+    message: c => `${c.path} is more than may be transferred: ${c.limit}.`,
+    hint: () => 'Take a part of it, or raise the limit of the call (maxBytes, maxEntries).',
+    exit: 125,
+    example: { path: '/workspace/dist', limit: '1 GiB' },
+  }),
   'ACODE-CTN-001': entry<{ name: string; reason: string }>({
     title: 'container creation failed',
     message: c => `The engine refused to create ${c.name}: ${c.reason}.`,

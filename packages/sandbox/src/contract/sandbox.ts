@@ -1,0 +1,178 @@
+// A sandbox that stays: what is asked of it, and the shapes of its commands, files and ports.
+
+import type { Readable } from 'node:stream';
+import type { Command, RunRequest } from './command.ts';
+import type { Level } from './levels.ts';
+import type { RunResult, RunningCommand } from './result.ts';
+
+/** What a sandbox that stays is to be. Every field is optional. */
+export interface CreateRequest extends Pick<RunRequest, 'policy' | 'env' | 'risk' | 'sessionId' | 'taskId' | 'signal'> {
+  /** How long it may exist; an hour unless told otherwise, a day at most. */
+  expiresInMs?: number;
+  /** Whether it outlives this process, until it expires or is killed. */
+  keep?: boolean;
+}
+
+/** Everything about one command in a sandbox that stays. */
+export interface CommandRequest extends Pick<RunRequest, 'cwd' | 'env' | 'stdin' | 'signal' | 'onStdout' | 'onStderr'> {
+  /** How long it may take; never longer than the sandbox’s own policy says. */
+  timeoutMs?: number;
+}
+
+/** The size of a terminal, in characters. */
+export interface TerminalSize {
+  readonly columns: number;
+  readonly rows: number;
+}
+
+/** A command in a sandbox that stays, while it runs. */
+export interface CommandHandle extends RunningCommand {
+  /** The first process of the command, as the sandbox counts them. */
+  readonly pid: number;
+  /** The same as `result`. */
+  wait(): Promise<RunResult>;
+}
+
+/** A command with a terminal of its own: everything it prints comes on `stdout`. */
+export interface TerminalHandle extends CommandHandle {
+  /** Tells the command that its terminal has another size. */
+  resize(size: TerminalSize): Promise<void>;
+}
+
+/** A command that runs, as a list shows it. */
+export interface CommandInfo {
+  readonly pid: number;
+  readonly command: Command;
+  readonly cwd: string;
+  readonly startedAt: string;
+}
+
+/** The commands of a sandbox that stays. */
+export interface Commands {
+  /**
+   * Runs a command to its end, with the contract of `Acode.run`; with `background`, returns once it is under way.
+   *
+   * @example
+   * const { exitCode, stdout } = await sandbox.commands.run(['npm', 'test']);
+   * const server = await sandbox.commands.run('npm start', { background: true });
+   */
+  run(command: Command, request?: CommandRequest & { background?: false }): Promise<RunResult>;
+  run(command: Command, request: CommandRequest & { background: true }): Promise<CommandHandle>;
+  /** Starts a command with a terminal. */
+  terminal(command: Command, request?: CommandRequest & { size?: TerminalSize }): Promise<TerminalHandle>;
+  /** The commands that this process has under way in the sandbox. */
+  list(): CommandInfo[];
+  /** One of them by its process; ACODE-SBX-025 where there is none. */
+  connect(pid: number): CommandHandle;
+}
+
+/** What `stat` tells of a file: the names of `node:fs`. */
+export interface FileStats {
+  readonly size: number;
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  readonly nlink: number;
+  readonly ino: number;
+  readonly mtimeMs: number;
+  readonly mtime: Date;
+  isFile(): boolean;
+  isDirectory(): boolean;
+  isSymbolicLink(): boolean;
+}
+
+/** One entry of a directory: the names of `node:fs`. */
+export interface DirectoryEntry {
+  readonly name: string;
+  /** The directory it is in. */
+  readonly parentPath: string;
+  isFile(): boolean;
+  isDirectory(): boolean;
+  isSymbolicLink(): boolean;
+}
+
+/** A change that was seen. */
+export interface FileChange {
+  readonly eventType: 'rename' | 'change';
+  /** Relative to what is watched. */
+  readonly filename: string;
+}
+
+/** What every call takes. */
+export interface FileCall {
+  readonly signal?: AbortSignal;
+}
+
+/** Bounds of what is taken out of a sandbox, whose content is whatever its commands made it. */
+export interface TransferOptions extends FileCall {
+  readonly maxBytes?: number;
+  readonly maxEntries?: number;
+}
+
+/** What was transferred. */
+export interface TransferReport {
+  readonly files: number;
+  readonly directories: number;
+  readonly bytes: number;
+  /** What was left out, and why: links, devices and names that lead elsewhere. */
+  readonly skipped: readonly { readonly path: string; readonly reason: string }[];
+}
+
+/**
+ * The files of a sandbox, with the shape and the errors of `node:fs/promises`. Paths are those inside; a relative one begins
+ * in the workspace.
+ */
+export interface Files {
+  readFile(path: string, options: { encoding: 'utf8' } & FileCall): Promise<string>;
+  readFile(path: string, options?: { encoding?: null } & FileCall): Promise<Buffer>;
+  writeFile(path: string, data: string | Uint8Array | Readable, options?: { mode?: number } & FileCall): Promise<void>;
+  appendFile(path: string, data: string | Uint8Array, options?: FileCall): Promise<void>;
+  /** The content as a stream, however large. */
+  createReadStream(path: string, options?: FileCall): Readable;
+  readdir(path: string, options?: { withFileTypes?: false; recursive?: boolean } & FileCall): Promise<string[]>;
+  readdir(path: string, options: { withFileTypes: true; recursive?: boolean } & FileCall): Promise<DirectoryEntry[]>;
+  mkdir(path: string, options?: { recursive?: boolean; mode?: number } & FileCall): Promise<void>;
+  rm(path: string, options?: { recursive?: boolean; force?: boolean } & FileCall): Promise<void>;
+  rmdir(path: string, options?: FileCall): Promise<void>;
+  unlink(path: string, options?: FileCall): Promise<void>;
+  rename(from: string, to: string, options?: FileCall): Promise<void>;
+  copyFile(from: string, to: string, options?: FileCall): Promise<void>;
+  stat(path: string, options?: FileCall): Promise<FileStats>;
+  lstat(path: string, options?: FileCall): Promise<FileStats>;
+  access(path: string, mode?: number, options?: FileCall): Promise<void>;
+  chmod(path: string, mode: number, options?: FileCall): Promise<void>;
+  readlink(path: string, options?: FileCall): Promise<string>;
+  symlink(target: string, path: string, options?: FileCall): Promise<void>;
+  truncate(path: string, length?: number, options?: FileCall): Promise<void>;
+  realpath(path: string, options?: FileCall): Promise<string>;
+  /** Changes below a path, until the signal fires or the loop is left. */
+  watch(path: string, options?: { recursive?: boolean } & FileCall): AsyncIterable<FileChange>;
+  /** Brings a file or a tree of the host in. */
+  upload(hostPath: string, path: string, options?: TransferOptions): Promise<TransferReport>;
+  /** Brings a file or a tree out, checked as hostile: nothing is written outside `hostPath`, and no link, device or privilege comes along. */
+  download(path: string, hostPath: string, options?: TransferOptions): Promise<TransferReport>;
+}
+
+/** A way from the host’s loopback to a server inside. */
+export interface ForwardedPort extends AsyncDisposable {
+  /** On 127.0.0.1. */
+  readonly port: number;
+  close(): Promise<void>;
+}
+
+/** Reaching servers inside, without a network of the sandbox’s own. */
+export interface Ports {
+  /** Listens on a port of the host’s loopback, any free one unless told otherwise, and leads each connection inside. */
+  forward(containerPort: number, options?: { hostPort?: number; signal?: AbortSignal }): Promise<ForwardedPort>;
+}
+
+/** What is known of a sandbox that stays. */
+export interface SandboxFacts {
+  readonly id: string;
+  readonly containerId: string;
+  readonly name: string;
+  readonly level: Level;
+  readonly image: { readonly reference: string; readonly digest: string };
+  readonly kept: boolean;
+  readonly expiresAt: Date;
+}
