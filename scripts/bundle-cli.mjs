@@ -27,17 +27,22 @@ const englishOnly = {
   },
 };
 
-// The program that a reaper becomes is handed over as text: here it is a part of the bundle, and no file at all.
-const reaperInside = {
-  name: 'reaper-inside',
+// The programs that a reaper and a keeper become are handed over as text: here they are a part of the bundle, and no files.
+const programsInside = {
+  name: 'programs-inside',
   setup({ onLoad }) {
     onLoad({ filter: /lifecycle\/reaper-program\.ts$/ }, async () => {
-      const program = await readFile(join(root, 'packages', 'sandbox', 'reaper', 'reaper.mjs'), 'utf8');
-      const { code } = await transform(program, { loader: 'js', format: 'esm', target: 'node20', minify: true });
-      return { contents: `export async function reaperProgram() { return ${JSON.stringify(code)}; }`, loader: 'js' };
+      const texts = await Promise.all(['reaper', 'keeper'].map(programText));
+      return { contents: texts.join('\n'), loader: 'js' };
     });
   },
 };
+
+async function programText(name) {
+  const program = await readFile(join(root, 'packages', 'sandbox', 'reaper', `${name}.mjs`), 'utf8');
+  const { code } = await transform(program, { loader: 'js', format: 'esm', target: 'node20', minify: true });
+  return `export async function ${name}Program() { return ${JSON.stringify(code)}; }`;
+}
 
 // The command and what it loads when it is used.
 const COMMAND = 'acode-command';
@@ -46,7 +51,7 @@ const common = { absWorkingDir: root, outdir: bin, bundle: true, platform: 'node
 await rm(bin, { recursive: true, force: true });
 const command = await build({
   ...common,
-  plugins: [libraryByNeed(join(root, 'packages', 'sandbox', 'src', 'index.ts')), englishOnly, reaperInside],
+  plugins: [libraryByNeed(join(root, 'packages', 'sandbox', 'src', 'index.ts')), englishOnly, programsInside],
   entryPoints: { [COMMAND]: join(cli, 'src', 'cli.ts') },
   splitting: true,
   format: 'esm',

@@ -29,6 +29,7 @@ import type {
 } from './contract/host.ts';
 import type { Images } from './contract/images.ts';
 import type { RunResult, RunningCommand } from './contract/result.ts';
+import type { CreateRequest } from './contract/sandbox.ts';
 import { composeHost, loadLevels } from './compose.ts';
 import type { OpenHost } from './compose.ts';
 import { imagesOf } from './images.ts';
@@ -43,6 +44,7 @@ import type { Trust } from './repository.ts';
 import { explain, planFirst } from './planning.ts';
 import { start } from './run.ts';
 import { cancelled } from './running.ts';
+import type { Sandbox } from './sandbox.ts';
 import { sweep } from './sweep.ts';
 import { systemClock } from './telemetry/clock.ts';
 import type { Operation } from './telemetry/operation.ts';
@@ -157,6 +159,29 @@ export class Acode implements AsyncDisposable {
   async spawn(command: Command, request: RunRequest = {}): Promise<RunningCommand> {
     this.#assertOpen('spawn');
     return this.#tracked(start(this.#host, command, request, true));
+  }
+
+  /**
+   * Creates a sandbox that stays: hardened and verified like that of a run, and ended with its time, this host or this
+   * process; with `keep`, with its time alone.
+   *
+   * @example
+   * await using sandbox = await acode.create({ expiresInMs: 600_000 });
+   * await sandbox.commands.run('npm ci && npm test');
+   */
+  async create(request: CreateRequest = {}): Promise<Sandbox> {
+    this.#assertOpen('create');
+    const { createSandbox } = await import('./creating.ts');
+    return this.#tracked(createSandbox(this.#host, request));
+  }
+
+  /** A sandbox that was kept, made by whatever process of this user on this host, by its id or name. */
+  async connect(reference: string): Promise<Sandbox> {
+    this.#assertOpen('connect');
+    const { connectSandbox } = await import('./reconnecting.ts');
+    return this.#operation('connect', (signal, operation) =>
+      connectSandbox(this.#host, reference, operation, signal),
+    );
   }
 
   /** What a command would come to: policy, where each value comes from, level and engine request. Runs nothing. */
@@ -356,10 +381,12 @@ async function loadAhead(host: OpenHost): Promise<void> {
     import('./attack.ts'),
     import('./building.ts'),
     import('./config/parse.ts'),
+    import('./creating.ts'),
     import('./examine.ts'),
     loadLevels(),
     import('./project-image/stage.ts'),
     import('./pull-once.ts'),
+    import('./reconnecting.ts'),
     import('./uninstall.ts'),
   ]);
 }

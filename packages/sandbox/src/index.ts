@@ -79,6 +79,25 @@ export type {
   Usage,
   WebRunResult,
 } from './contract/result.ts';
+export type { Sandbox } from './sandbox.ts';
+export type {
+  CommandHandle,
+  CommandInfo,
+  CommandRequest,
+  Commands,
+  CreateRequest,
+  DirectoryEntry,
+  FileCall,
+  FileChange,
+  FileStats,
+  Files,
+  ForwardedPort,
+  Ports,
+  TerminalHandle,
+  TerminalSize,
+  TransferOptions,
+  TransferReport,
+} from './contract/sandbox.ts';
 export type { FileIdentity, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from './contract/spec.ts';
 export type {
   AttackOptions,

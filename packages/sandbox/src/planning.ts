@@ -30,6 +30,8 @@ interface PlanFor {
   readonly correlationId: string;
   /** Whether it is only to be shown. */
   readonly preview: boolean;
+  /** Whether the sandbox outlives its session. */
+  readonly keep?: boolean;
 }
 
 /** Plans a run. */

@@ -25,7 +25,9 @@ export function recordDenials({ host, operation }: RunningParts, sandboxId: stri
 }
 
 /** Tells that a command has ended: before its sandbox is removed, which is told too. */
-export function recordExit({ host, operation, planned, sandbox }: RunningParts, exitCode: number | null): void {
+export function recordExit(parts: RunningParts, exitCode: number | null): void {
+  const { host, operation, planned, sandbox, stays } = parts;
+  if (stays) return;
   host.bus.emit('ContainerExited', operation.correlationId, new Date(host.telemetry.clock.now()), {
     sandboxId: planned.spec.identity.sandboxId,
     containerId: sandbox.id,
@@ -46,7 +48,7 @@ export function recordResult(parts: RunningParts, result: RunResult): void {
     host.bus.emit('LimitExceeded', operation.correlationId, at, { sandboxId, limit: limitExceeded });
   }
   recordRisk(parts, result);
-  operation.step('info', 'container stopped', { sandboxId, containerId: result.containerId, exitCode });
+  operation.step('info', parts.stays ? 'command ended' : 'container stopped', { sandboxId, containerId: result.containerId, exitCode });
   operation.succeed({
     exitCode,
     timedOut: result.timedOut,

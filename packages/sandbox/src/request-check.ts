@@ -6,6 +6,7 @@ import { issueText } from './config/issue-text.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { Command, RunRequest } from './contract/command.ts';
 import { RISKS } from './contract/levels.ts';
+import type { CommandRequest, CreateRequest } from './contract/sandbox.ts';
 import { WORKSPACE_TARGET } from './isolation/plan.ts';
 import { checkEnvironment } from './policy/environment.ts';
 import { workdirFor } from './workspace/locate.ts';
@@ -36,15 +37,35 @@ const requestSchema = z.strictObject({
   onStderr: z.custom(value => typeof value === 'function', 'is not a function').optional(),
 });
 
+const createSchema = z.strictObject({
+  ...requestSchema.pick({ policy: true, env: true, risk: true, sessionId: true, taskId: true, signal: true }).shape,
+  expiresInMs: z.number().positive('must be more than 0 milliseconds').optional(),
+  keep: z.boolean().optional(),
+});
+
+const commandRequestSchema = z.strictObject({
+  ...requestSchema.pick({ cwd: true, env: true, stdin: true, signal: true, onStdout: true, onStderr: true }).shape,
+  timeoutMs: z.number().positive('must be more than 0 milliseconds').optional(),
+});
+
+/** Throws at the first thing that is wrong with what a sandbox is to be. */
+export function checkCreateRequest(request: CreateRequest): void {
+  hold(createSchema.safeParse(request, { error: issueText }), '');
+  checkEnvironment(request.env ?? {});
+}
+
+/** Throws at the first thing that is wrong with a command for a sandbox that stays. */
+export function checkCommandRequest(command: Command, request: CommandRequest): void {
+  hold(commandRequestSchema.safeParse(request, { error: issueText }), '');
+  checkCommand(command);
+  checkEnvironment(request.env ?? {});
+  workdirFor(request.cwd, WORKSPACE_TARGET);
+}
+
 /** Throws at the first thing that is wrong with a request. */
 export function checkRequest(command: Command, request: RunRequest): void {
-  hold(commandSchema.safeParse(command, { error: issueText }), 'command');
   hold(requestSchema.safeParse(request, { error: issueText }), '');
-  const words = typeof command === 'string' ? [command] : command;
-  if (words.length === 0 || words[0] === '') throw invalid('command', 'is empty');
-  if (words.some(text => text.includes('\0'))) throw invalid('command', 'holds a NUL character');
-  if (words.reduce((sum, text) => sum + text.length, 0) > LARGEST_COMMAND)
-    throw invalid('command', 'is larger than 1 MiB; pass large input on standard input');
+  checkCommand(command);
   if ((request.artifacts?.length ?? 0) > 0) {
     throw new AcodeError('ACODE-SBX-016', {
       what: 'artifacts',
@@ -53,6 +74,15 @@ export function checkRequest(command: Command, request: RunRequest): void {
   }
   checkEnvironment(request.env ?? {});
   workdirFor(request.cwd, WORKSPACE_TARGET);
+}
+
+function checkCommand(command: Command): void {
+  hold(commandSchema.safeParse(command, { error: issueText }), 'command');
+  const words = typeof command === 'string' ? [command] : command;
+  if (words.length === 0 || words[0] === '') throw invalid('command', 'is empty');
+  if (words.some(text => text.includes('\0'))) throw invalid('command', 'holds a NUL character');
+  if (words.reduce((sum, text) => sum + text.length, 0) > LARGEST_COMMAND)
+    throw invalid('command', 'is larger than 1 MiB; pass large input on standard input');
 }
 
 function hold(parsed: z.ZodSafeParseResult<unknown>, field: string): void {

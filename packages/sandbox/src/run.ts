@@ -1,17 +1,14 @@
 // The way of one command through the pipe: resolve, decide, plan, obtain, verify, execute, observe, dispose, record.
 
 import { randomBytes } from 'node:crypto';
-import type { AuditHead } from './contract/audit.ts';
 import { AcodeError } from './contract/errors.ts';
-import { backendOf, isAtLeast, usesEngine } from './contract/levels.ts';
 import type { Command, RunRequest } from './contract/command.ts';
 import type { EffectivePolicy } from './contract/policy.ts';
 import type { RunningCommand } from './contract/result.ts';
-import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import type { WaitingSandbox } from './isolation/backend.ts';
-import type { Made } from './isolation/pool-kind.ts';
 import { WORKSPACE_TARGET } from './isolation/plan.ts';
+import { giveUp, obtainRecorded, reportViolation, tornDown } from './obtaining.ts';
 import { plan } from './planning.ts';
 import { Capture } from './output/capture.ts';
 import { checkRequest } from './request-check.ts';
@@ -20,8 +17,7 @@ import { Running, cancelled } from './running.ts';
 import type { Planned, RunningParts } from './running.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
-import { recordIntent, recordRefusal } from './trail.ts';
-import type { Recorded } from './trail.ts';
+import { recordRefusal } from './trail.ts';
 import { takeWarm } from './warm.ts';
 import { workdirFor } from './workspace/locate.ts';
 
@@ -61,11 +57,13 @@ export async function start(
     const { sandbox, intent } = await obtainRecorded({ host, operation, command, request }, planned, taken, signal);
     const obtained = clock.monotonic();
     const timings = { queueMs: queued - began, obtainMs: obtained - queued };
+    const dispose = (): Promise<void> => disposing({ host, operation, planned, sandbox, release });
     return await handOver({
       host,
       operation,
       planned,
       sandbox,
+      dispose,
       warm: taken !== null,
       intent,
       signal,
@@ -75,7 +73,6 @@ export async function start(
       stdinStaysOpen,
       timings,
       sinceMs,
-      release,
       captures: captures(planned.policy, request),
       cwd: workdirFor(request.cwd, WORKSPACE_TARGET),
       nonce: randomBytes(16).toString('hex'),
@@ -91,8 +88,28 @@ export async function start(
   }
 }
 
+// The caller has the result; the sandbox goes and its place becomes free.
+async function disposing({
+  host,
+  operation,
+  planned: { spec },
+  sandbox,
+  release,
+}: Pick<RunningParts, 'host' | 'operation' | 'planned'> & {
+  readonly sandbox: WaitingSandbox;
+  readonly release: () => void;
+}): Promise<void> {
+  try {
+    await sandbox[Symbol.asyncDispose]();
+  } finally {
+    release();
+    host.telemetry.gauge(METRICS.active, host.slots.taken);
+    tornDown({ host, operation }, spec, 'the command has ended');
+  }
+}
+
 // A sandbox that cannot be handed its command is given up like one that is not what was planned.
-async function handOver(parts: RunningParts): Promise<RunningCommand> {
+async function handOver(parts: RunningParts & { readonly sandbox: WaitingSandbox }): Promise<RunningCommand> {
   try {
     return await Running.begin(parts);
   } catch (error) {
@@ -100,108 +117,6 @@ async function handOver(parts: RunningParts): Promise<RunningCommand> {
     reportViolation(parts.host, parts.planned.spec, parts.operation, parts.sandbox.id, error);
     throw error;
   }
-}
-
-// The record is written while the sandbox is made, so it costs no time; nothing is handed over before both are there.
-async function obtainRecorded(
-  run: Recorded,
-  planned: Planned,
-  taken: Made | null,
-  signal: AbortSignal,
-): Promise<{ sandbox: WaitingSandbox; intent: AuditHead }> {
-  const writing = recordIntent(run, planned, signal);
-  writing.catch(() => undefined);
-  const sandbox = taken ? given(run, taken) : await obtain(run.host, planned, run.operation, signal);
-  try {
-    // Whoever tidied up while it waited may have taken away what shows that its owner lives.
-    if (taken && usesEngine(planned.spec.level)) await run.host.claim();
-    return { sandbox, intent: await writing };
-  } catch (error) {
-    await giveUp(sandbox, run.host, signal);
-    throw error;
-  }
-}
-
-// Steps 4 and 5. A sandbox that is not what was planned is removed before anything was handed to it.
-async function obtain(
-  host: Host,
-  { spec }: Planned,
-  operation: Operation,
-  signal: AbortSignal,
-): Promise<WaitingSandbox> {
-  const backend = await host.backend(spec.level);
-  if (!backend) throw new AcodeError('ACODE-SBX-012', { required: spec.level, available: 'none' });
-  // What runs on this host itself ends with this process; what is on an engine would outlive it.
-  if (usesEngine(spec.level)) await host.claim();
-  const began = host.telemetry.clock.monotonic();
-  const make = async (): Promise<WaitingSandbox> => {
-    const made = await backend.prepare(spec, signal);
-    try {
-      await made.verify(signal);
-      return made;
-    } catch (error) {
-      await giveUp(made, host, signal);
-      reportViolation(host, spec, operation, made.id, error);
-      throw error;
-    }
-  };
-  const sandbox = await (host.pool ? host.pool.during(spec, signal, make) : make());
-  provisioned({ host, operation }, spec, host.telemetry.clock.monotonic() - began);
-  return sandbox;
-}
-
-// One that waited was verified when it was made, and compared again when it was taken.
-function given({ host, operation }: Recorded, { sandbox, spec }: Made): WaitingSandbox {
-  if (usesEngine(spec.level)) host.reports.given(spec, operation.correlationId);
-  host.telemetry.increment(METRICS.warm);
-  provisioned({ host, operation }, spec, 0);
-  return sandbox;
-}
-
-function provisioned(
-  { host, operation }: Pick<Recorded, 'host' | 'operation'>,
-  spec: SandboxSpec,
-  provisionMs: number,
-): void {
-  const at = new Date(host.telemetry.clock.now());
-  host.telemetry.observe(METRICS.provision, provisionMs);
-  host.telemetry.kpis.provisioned(spec.identity.sandboxId, provisionMs, at);
-  host.bus.emit('SandboxProvisioned', operation.correlationId, at, {
-    sandboxId: spec.identity.sandboxId,
-    backend: backendOf(spec.level),
-    isolationLevel: isAtLeast(spec.level, 'bubblewrap') ? 'strict' : 'reduced',
-    level: spec.level,
-  });
-}
-
-// Who cancelled does not wait for the removal; who was refused hears of it only when nothing is left.
-async function giveUp(sandbox: WaitingSandbox, host: Host, signal: AbortSignal): Promise<void> {
-  const removed = sandbox[Symbol.asyncDispose]();
-  host.keep(removed);
-  if (!signal.aborted) await removed;
-}
-
-function reportViolation(
-  host: Host,
-  spec: SandboxSpec,
-  operation: Operation,
-  containerId: string,
-  error: unknown,
-): void {
-  if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return;
-  const { violation, detail } = error.context;
-  const { sandboxId } = spec.identity;
-  operation.step('error', 'security violation: sandbox removed before the command was handed over', {
-    sandboxId,
-    violation,
-    detail,
-  });
-  host.bus.emit('SecurityViolation', operation.correlationId, new Date(host.telemetry.clock.now()), {
-    sandboxId,
-    violation,
-    detail,
-    ...(containerId === '' ? {} : { containerId }),
-  });
 }
 
 /** Tells the log what a run will be, and its reader what they should know of it: each thing once. */
@@ -221,7 +136,11 @@ export function report(operation: Pick<Operation, 'note' | 'step'>, { policy, sp
   for (const warning of new Set([...policy.warnings, ...notes])) operation.step('warn', warning);
 }
 
-function captures(policy: EffectivePolicy, request: RunRequest): { stdout: Capture; stderr: Capture } {
+/** Where the output of a command is kept, and how much of it. */
+export function captures(
+  policy: EffectivePolicy,
+  request: Pick<RunRequest, 'onStdout' | 'onStderr'>,
+): { stdout: Capture; stderr: Capture } {
   const limit = policy.limits.outputBytes.value;
   return { stdout: new Capture(limit, request.onStdout), stderr: new Capture(limit, request.onStderr) };
 }

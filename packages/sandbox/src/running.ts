@@ -4,7 +4,7 @@ import { Readable } from 'node:stream';
 import type { AuditHead } from './contract/audit.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { Command, RunRequest } from './contract/command.ts';
-import { backendOf, usesEngine } from './contract/levels.ts';
+import { usesEngine } from './contract/levels.ts';
 import type { EffectivePolicy } from './contract/policy.ts';
 import type { RunResult, RunningCommand } from './contract/result.ts';
 import type { SandboxSpec } from './contract/spec.ts';
@@ -20,7 +20,6 @@ import { partialResult, resultOf } from './outcome.ts';
 import type { OutcomeParts } from './outcome.ts';
 import { recordDenials, recordExit, recordResult } from './record.ts';
 import { recordOutcome } from './trail.ts';
-import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
 
@@ -40,7 +39,11 @@ export interface RunningParts {
   readonly host: Host;
   readonly operation: Operation;
   readonly planned: Planned;
-  readonly sandbox: WaitingSandbox;
+  readonly sandbox: Pick<WaitingSandbox, 'id' | 'ports' | 'execute'>;
+  /** What becomes of the sandbox when the command has ended: begun before the result is looked at, and never awaited for it. */
+  readonly dispose: () => Promise<void>;
+  /** Set where the sandbox goes on without the command. */
+  readonly stays?: boolean;
   /** Whether it waited before the command was known. */
   readonly warm: boolean;
   /** The record that says what was about to run. */
@@ -50,13 +53,12 @@ export interface RunningParts {
   readonly stop: AbortController;
   readonly command: Command;
   readonly request: RunRequest;
+  readonly as?: 'exec';
   /** Whether the caller writes to standard input itself. */
   readonly stdinStaysOpen: boolean;
   readonly timings: { readonly queueMs: number; readonly obtainMs: number };
   /** When nothing of the sandbox existed yet, by the clock of the kernel: from here on, changes are taken for the run’s. */
   readonly sinceMs: number;
-  /** Gives the place in the queue back. */
-  readonly release: () => void;
   readonly captures: { readonly stdout: Capture; readonly stderr: Capture };
   readonly cwd: string;
   readonly nonce: string;
@@ -161,22 +163,12 @@ export class Running implements RunningCommand {
     }
   }
 
-  // The caller has the result; the sandbox goes, its place becomes free, the output is kept.
+  // The caller has the result; what follows is off their path.
   #end(): void {
-    const { host, sandbox, operation, planned, release } = this.#parts;
-    const { sandboxId } = planned.spec.identity;
     this.#networkLimit.stop();
     this.#parts.captures.stdout.end();
     this.#parts.captures.stderr.end();
-    this.#removed = sandbox[Symbol.asyncDispose]().finally(() => {
-      release();
-      host.telemetry.gauge(METRICS.active, host.slots.taken);
-      host.bus.emit('SandboxTeardown', operation.correlationId, new Date(host.telemetry.clock.now()), {
-        sandboxId,
-        backend: backendOf(planned.spec.level),
-        reason: 'the command has ended',
-      });
-    });
+    this.#removed = this.#parts.dispose();
     this.#parts.host.keep(this.#removed);
   }
 

@@ -20,6 +20,8 @@ export interface Recorded {
   readonly operation: Operation;
   readonly command: Command;
   readonly request: RunRequest;
+  /** What is done; a run unless told otherwise. */
+  readonly as?: 'create' | 'exec';
 }
 
 /** Writes down what is about to run. Without this record nothing is handed over. */
@@ -38,7 +40,7 @@ export function recordOutcome(
   const entry: AuditOutcome = {
     ...contextOf(run),
     kind: 'outcome',
-    operation: 'run',
+    operation: run.as ?? 'run',
     intent: intent.seq,
     exitCode: result?.exitCode ?? null,
     durationMs: Math.round(durationMs),
@@ -109,7 +111,7 @@ function intentOf(run: Recorded, { policy, spec, backend, requestHash }: Planned
   return {
     ...contextOf(run),
     kind: 'intent',
-    operation: 'run',
+    operation: run.as ?? 'run',
     sandboxId: spec.identity.sandboxId,
     sandbox_level: spec.level,
     profile: policy.profile.value,

@@ -2,7 +2,6 @@
 
 import type { Readable } from 'node:stream';
 import type { Command, RunRequest } from './command.ts';
-import type { Level } from './levels.ts';
 import type { RunResult, RunningCommand } from './result.ts';
 
 /** What a sandbox that stays is to be. Every field is optional. */
@@ -164,15 +163,4 @@ export interface ForwardedPort extends AsyncDisposable {
 export interface Ports {
   /** Listens on a port of the host’s loopback, any free one unless told otherwise, and leads each connection inside. */
   forward(containerPort: number, options?: { hostPort?: number; signal?: AbortSignal }): Promise<ForwardedPort>;
-}
-
-/** What is known of a sandbox that stays. */
-export interface SandboxFacts {
-  readonly id: string;
-  readonly containerId: string;
-  readonly name: string;
-  readonly level: Level;
-  readonly image: { readonly reference: string; readonly digest: string };
-  readonly kept: boolean;
-  readonly expiresAt: Date;
 }

@@ -7,8 +7,10 @@ import type { PullProgress, RegistryLogin } from '../contract/images.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { PublishedPort, Usage } from '../contract/result.ts';
+import type { TerminalSize } from '../contract/sandbox.ts';
 import type { ImageFacts, SandboxSpec } from '../contract/spec.ts';
 import type { Handover } from './handover/script.ts';
+import type { Inside } from './inside.ts';
 
 /** What a backend can really do on this host. */
 export interface Capability {
@@ -100,6 +102,8 @@ export interface EngineBackend extends Backend {
   /** The engine behind the backend. */
   engine(signal: AbortSignal): Promise<NonNullable<Status['engine']>>;
   remove(id: string, signal: AbortSignal): Promise<void>;
+  /** A sandbox that was kept, made by whatever process; it must run. */
+  reopen(spec: SandboxSpec, id: string, signal: AbortSignal): Promise<OpenSandbox>;
   /** The networks and volumes of ours on the engine, whoever made them. */
   belongings(signal: AbortSignal): Promise<Belonging[]>;
   /** One of them as it is now; null where there is none any more. */
@@ -221,7 +225,38 @@ export interface WaitingSandbox extends AsyncDisposable {
   readonly keeping?: Keeping;
   /** Hands over the one command it will ever run. */
   execute(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<Execution>;
+  /**
+   * Makes it one that stays, in place of handing over a command; with `outlives`, it goes on when this process is gone.
+   * Absent where it cannot be.
+   */
+  keepOpen?(how: { readonly outlives: boolean }, signal: AbortSignal): Promise<OpenSandbox>;
   [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A sandbox that stays: commands run in it one after another and beside each other. Disposing of it removes it. */
+export interface OpenSandbox extends AsyncDisposable {
+  /** The backend’s own id of it. */
+  readonly id: string;
+  readonly ports: readonly PublishedPort[];
+  /** Settles when it is gone, whoever ended it, with the reason in words. */
+  readonly gone: Promise<string>;
+  /** What acode itself has done inside. */
+  readonly inside: Inside;
+  /** Starts a command. */
+  start(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<OpenExecution>;
+  /** Starts a command with a terminal, all of whose output is `stdout`. */
+  startTerminal(handover: Handover, size: TerminalSize, io: CommandIo, signal: AbortSignal): Promise<OpenExecution>;
+  /** Lets go of it without removing it. */
+  leave(): void;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A command in a sandbox that stays. */
+export interface OpenExecution extends Execution {
+  /** Its first process, as the sandbox counts. */
+  readonly pid: number;
+  /** Gives its terminal another size; absent where it has none. */
+  resize?(size: TerminalSize): Promise<void>;
 }
 
 /** What is known of a sandbox while it waits for longer. */

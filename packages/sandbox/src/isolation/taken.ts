@@ -1,7 +1,8 @@
 // A sandbox that waited and was given out: from then on it ends with its command, and not with the pool it came from.
 
+import { AcodeError } from '../contract/errors.ts';
 import type { PublishedPort } from '../contract/result.ts';
-import type { CommandIo, Execution, WaitingSandbox } from './backend.ts';
+import type { CommandIo, Execution, OpenSandbox, WaitingSandbox } from './backend.ts';
 import type { Handover } from './handover/script.ts';
 
 /** One that was given out. What it waits for of its engine is given up through `stop` when its command is cancelled. */
@@ -37,6 +38,11 @@ export class Taken implements WaitingSandbox {
     if (signal.aborted) leave();
     this.#unhear = () => signal.removeEventListener('abort', leave);
     return this.#sandbox.execute(handover, io, signal);
+  }
+
+  async keepOpen(how: { readonly outlives: boolean }, signal: AbortSignal): Promise<OpenSandbox> {
+    if (!this.#sandbox.keepOpen) throw new AcodeError('ACODE-SBX-019', { operation: 'keepOpen' });
+    return this.#sandbox.keepOpen(how, signal);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

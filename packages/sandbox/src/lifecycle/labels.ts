@@ -15,6 +15,8 @@ export interface LabelFacts {
   readonly level: string;
   readonly specHash: string;
   readonly nonce: string;
+  /** Whether it outlives its session. */
+  readonly keep?: boolean;
   readonly createdAt: Date;
   /** The hard maximum of its life. */
   readonly expiresAt: Date;
@@ -50,7 +52,7 @@ export function sandboxLabels(facts: LabelFacts, extra: Readonly<Record<string, 
     'acode.task': facts.task,
     'acode.sandbox': facts.sandboxId,
     [NAME]: facts.name,
-    [KEEP]: 'false',
+    [KEEP]: String(facts.keep ?? false),
     'acode.owner': facts.owner,
     'acode.host': facts.host,
     'acode.uid': String(facts.uid),

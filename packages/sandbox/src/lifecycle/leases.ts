@@ -20,7 +20,7 @@ export class Leases {
   async read(sandboxId: string): Promise<number | null> {
     if (!SANDBOX.test(sandboxId)) return null;
     try {
-      const until = Date.parse((await readFile(join(this.#directory, sandboxId), 'utf8')).trim());
+      const until = Date.parse((await readFile(this.pathOf(sandboxId), 'utf8')).split(/\s/)[0] ?? '');
       return Number.isFinite(until) ? until : null;
     } catch {
       return null;
@@ -31,10 +31,21 @@ export class Leases {
   async grant(sandboxId: string, until: Date): Promise<void> {
     if (!SANDBOX.test(sandboxId)) throw new TypeError(`${sandboxId} is not the id of a sandbox`);
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
-    const path = join(this.#directory, sandboxId);
+    const path = this.pathOf(sandboxId);
     const draft = `${path}.${process.pid}`;
-    await writeFile(draft, `${until.toISOString()}\n`, { mode: 0o600 });
+    // A second time as a number of seconds: a keeper is a shell, and has no calendar.
+    await writeFile(draft, `${until.toISOString()} ${Math.ceil(until.getTime() / 1000)}\n`, { mode: 0o600 });
     await rename(draft, path);
+  }
+
+  /** Ends a lease: what it was for is gone. */
+  async drop(sandboxId: string): Promise<void> {
+    if (SANDBOX.test(sandboxId)) await rm(this.pathOf(sandboxId), { force: true });
+  }
+
+  /** Where the lease of a sandbox is, or would be. */
+  pathOf(sandboxId: string): string {
+    return join(this.#directory, sandboxId);
   }
 
   /**

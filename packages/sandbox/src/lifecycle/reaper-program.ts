@@ -1,5 +1,5 @@
-// The program that a reaper becomes. It is plain JavaScript beside the compiled library, since a shell starts it when no
-// library is left to load it; and it is read long before that, since by then a sandbox may have changed the file. (Bundling
+// The programs that a reaper and a keeper become. They are plain JavaScript beside the compiled library, since a shell starts them when
+// no library is left to load them; and they are read long before that, since by then a sandbox may have changed the file. (Bundling
 // replaces this file.)
 
 import { readFile } from 'node:fs/promises';
@@ -7,4 +7,9 @@ import { readFile } from 'node:fs/promises';
 /** The text of the cleaning program. */
 export function reaperProgram(): Promise<string> {
   return readFile(new URL('../../reaper/reaper.mjs', import.meta.url), 'utf8');
+}
+
+/** The text of the program that removes a kept sandbox when its time is over. */
+export function keeperProgram(): Promise<string> {
+  return readFile(new URL('../../reaper/keeper.mjs', import.meta.url), 'utf8');
 }

@@ -47,6 +47,7 @@ export class Session {
     specHash: string;
     correlationId: string;
     preview: boolean;
+    keep?: boolean;
   }): SandboxIdentity {
     const { host, uid, settings, now } = this.#options;
     const task = checkId(of.task ?? 'run', 'taskId');
@@ -69,6 +70,7 @@ export class Session {
       level: of.level,
       specHash: of.specHash,
       nonce: randomUUID(),
+      keep: of.keep ?? false,
       createdAt,
       expiresAt: new Date(now() + HARD_MAXIMUM_MS),
     };

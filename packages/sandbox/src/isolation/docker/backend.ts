@@ -12,6 +12,7 @@ import type {
   Capability,
   Diagnosis,
   EngineBackend,
+  OpenSandbox,
   WaitingSandbox,
   WeakenedBackend,
   Weakening,
@@ -35,7 +36,8 @@ import { assertNoNeighbour, assertSources } from './inspection.ts';
 import { SandboxNetworks, UNANSWERED } from './networks.ts';
 import type { NetworkLeft } from './networks.ts';
 import { whenItAnswers } from './persist.ts';
-import { planForPodman, podmanRequest } from './podman.ts';
+import { OpenContainer } from './open.ts';
+import { planForPodman, podmanRequest, podmanVariables } from './podman.ts';
 import { podmanFacts, refuseDirectOnPodman, refuseOnPodman, writeFilter } from './podman-facts.ts';
 import type { PodmanFacts } from './podman.ts';
 import { createRequest } from './request.ts';
@@ -57,6 +59,7 @@ export interface DockerBackendOptions extends CreationOptions {
 
 const CALL_MS = 10_000;
 const INFO_MS = 4000;
+const LONGEST_LIFE_MS = 25 * 3600 * 1000;
 const SHELL = WAITING_COMMAND[0] ?? '/bin/sh';
 
 /** The Docker backend. */
@@ -173,6 +176,29 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     const isOver = (): boolean => signal.aborted || closing.aborted;
     const remove = (): Promise<void> => this.#engine.containers.remove(id, { force: true, volumes: true, signal });
     await whenItAnswers(remove, { clock, isOver });
+  }
+
+  async reopen(spec: SandboxSpec, id: string, signal: AbortSignal): Promise<OpenSandbox> {
+    const { runtime } = await this.#runtimes.choose(spec, signal);
+    const { clock, closing } = this.#options;
+    // For as long as it is used, and not for as long as it takes to find it.
+    const terms = { signal: closing, deadlineMs: LONGEST_LIFE_MS };
+    const { exit } = await asked(() => this.#engine.containers.expectExit(id, 'not-running', terms), signal);
+    return new OpenContainer({
+      id,
+      spec,
+      engine: this.#engine,
+      clock,
+      ports: [],
+      exit,
+      sawOom: () => false,
+      // Whoever comes from another process mostly has one command and goes.
+      ready: 0,
+      network: networkName(spec),
+      unset: this.#isPodman ? podmanVariables(spec) : [],
+      hostKernel: runtimeKind(runtime).hostKernel,
+      remove: () => this.#creation.remove(spec, id),
+    });
   }
 
   async belongings(signal: AbortSignal): Promise<Belonging[]> {

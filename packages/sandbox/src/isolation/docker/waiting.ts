@@ -3,7 +3,8 @@
 import { AcodeError } from '../../contract/errors.ts';
 import type { PublishedPort } from '../../contract/result.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
-import type { CommandIo, Execution, Keeping, WaitingSandbox } from '../backend.ts';
+import type { CommandIo, Execution, Keeping, OpenSandbox, WaitingSandbox } from '../backend.ts';
+import { STAYING_LINE } from '../handover/open-script.ts';
 import { handoverLine } from '../handover/script.ts';
 import type { Handover } from '../handover/script.ts';
 import { assertBirths, assertHeld, birthsOf, hold } from '../process/held.ts';
@@ -12,12 +13,16 @@ import type { ProcessIdentity } from '../process/identity.ts';
 import { ContainerExecution } from './execution.ts';
 import type { StartedContainer } from './execution.ts';
 import { assertNotNested, assertNotNestedNow, inspectRunning } from './inspection.ts';
+import { OpenContainer } from './open.ts';
 import { podmanVariables } from './podman.ts';
 import { publishedPorts } from './ports.ts';
 import type { EngineFacts } from './request.ts';
 import { runtimeKind } from './runtime.ts';
 import type { RuntimeKind } from './runtime.ts';
 import { runtimeProcesses } from './runtime-processes.ts';
+
+// How many shells wait in one that stays: the next command has one, and whoever has to end a command too.
+const READY = 2;
 
 /** A container that waits for its command. */
 export class WaitingContainer implements WaitingSandbox {
@@ -75,13 +80,41 @@ export class WaitingContainer implements WaitingSandbox {
     if (this.#used) throw new AcodeError('ACODE-SBX-019', { operation: 'execute' });
     this.#used = true;
     signal.throwIfAborted();
-    const unset = this.#facts.podman ? podmanVariables(this.#spec) : [];
+    const unset = this.#unset;
     const { network } = this.#facts;
     const counted = { group: this.#kind.hostKernel, traffic: network !== 'none' };
     const line = handoverLine({ ...handover, unset, counted });
     const given = { nonce: handover.nonce, line, network };
     const seen = this.#lives ? { lives: this.#lives } : {};
     return new ContainerExecution({ ...this.#container, ...seen }, given, io, signal);
+  }
+
+  // Its first process goes on waiting for a line that never comes: at the end of its input, which is what a dead client
+  // leaves, it ends, and everything inside with it. Only what outlives its maker is told to stay.
+  async keepOpen({ outlives }: { readonly outlives: boolean }, signal: AbortSignal): Promise<OpenSandbox> {
+    if (this.#used) throw new AcodeError('ACODE-SBX-019', { operation: 'keepOpen' });
+    this.#used = true;
+    signal.throwIfAborted();
+    const { id, engine, clock, exit, oomWatch, stream } = this.#container;
+    if (outlives) await stream.write(STAYING_LINE);
+    return new OpenContainer({
+      id,
+      spec: this.#spec,
+      engine,
+      clock,
+      ports: this.#ports,
+      exit,
+      sawOom: () => oomWatch.saw(id),
+      ready: READY,
+      network: this.#facts.network,
+      unset: this.#unset,
+      hostKernel: this.#kind.hostKernel,
+      remove: () => this[Symbol.asyncDispose](),
+    });
+  }
+
+  get #unset(): readonly string[] {
+    return this.#facts.podman ? podmanVariables(this.#spec) : [];
   }
 
   get #kind(): RuntimeKind {

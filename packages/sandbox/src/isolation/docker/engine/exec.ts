@@ -74,6 +74,22 @@ export class Exec {
     });
   }
 
+  /** Gives its terminal another size. */
+  async resize(
+    execId: string,
+    { columns, rows }: { readonly columns: number; readonly rows: number },
+    options: CallOptions,
+  ): Promise<void> {
+    return this.#connection.empty({
+      method: 'POST',
+      path: path`/exec/${execId}/resize`,
+      query: { h: rows, w: columns },
+      // The answer is 200 by what engines do, and 201 by what they document.
+      expect: [200, 201],
+      ...termsOf(options, defaultDeadlineMs),
+    });
+  }
+
   /** Whether it runs, and how it ended. */
   async inspect(execId: string, options: CallOptions): Promise<ExecState> {
     const reply = await this.#connection.json(

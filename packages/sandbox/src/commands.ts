@@ -1,0 +1,246 @@
+// The commands of a sandbox that stays: each recorded before it is handed over, supervised and looked at like that of a run.
+
+import { randomBytes } from 'node:crypto';
+import type { Command, RunRequest } from './contract/command.ts';
+import { AcodeError } from './contract/errors.ts';
+import { isAtLeast } from './contract/levels.ts';
+import type { RunResult } from './contract/result.ts';
+import type {
+  CommandHandle,
+  CommandInfo,
+  CommandRequest,
+  Commands,
+  TerminalHandle,
+  TerminalSize,
+} from './contract/sandbox.ts';
+import type { Host } from './host.ts';
+import type { OpenExecution, OpenSandbox, WaitingSandbox } from './isolation/backend.ts';
+import { WORKSPACE_TARGET } from './isolation/plan.ts';
+import { govern } from './policy/governance.ts';
+import { setBy } from './policy/layers.ts';
+import { printable } from './record.ts';
+import { layersFor, workspaceOf } from './repository.ts';
+import { checkCommandRequest } from './request-check.ts';
+import { captures } from './run.ts';
+import { Running, cancelled } from './running.ts';
+import type { Planned } from './running.ts';
+import { recordIntent, recordRefusal } from './trail.ts';
+import { workdirFor } from './workspace/locate.ts';
+
+/** What the commands of a sandbox need to know of it. */
+export interface CommandsParts {
+  readonly host: Host;
+  readonly open: OpenSandbox;
+  readonly planned: Planned;
+  /** What every command is given. */
+  readonly env: Readonly<Record<string, string>>;
+  /** What was asked for when the sandbox was made. */
+  readonly about: Pick<RunRequest, 'risk' | 'sessionId' | 'taskId'>;
+  /** How much time the sandbox has left. */
+  readonly leftMs: () => number;
+}
+
+type Execute = WaitingSandbox['execute'];
+
+const DEFAULT_SIZE: TerminalSize = { columns: 80, rows: 24 };
+
+/** The commands of one sandbox. */
+export class SandboxCommands implements Commands {
+  readonly #parts: CommandsParts;
+  readonly #underWay = new Map<number, { readonly handle: Handle; readonly info: CommandInfo }>();
+
+  constructor(parts: CommandsParts) {
+    this.#parts = parts;
+  }
+
+  run(command: Command, request?: CommandRequest & { background?: false }): Promise<RunResult>;
+  run(command: Command, request: CommandRequest & { background: true }): Promise<CommandHandle>;
+  async run(command: Command, request: CommandRequest & { background?: boolean } = {}): Promise<RunResult | CommandHandle> {
+    const { background = false, ...rest } = request;
+    const { open } = this.#parts;
+    const begin: Begin = (...of) => open.start(...of);
+    const handle = await this.#start(command, rest, { begin, background });
+    return background ? handle : handle.result;
+  }
+
+  async terminal(
+    command: Command,
+    request: CommandRequest & { size?: TerminalSize } = {},
+  ): Promise<TerminalHandle> {
+    const { size = DEFAULT_SIZE, ...rest } = request;
+    checkSize(size);
+    const { open } = this.#parts;
+    const begin: Begin = (handover, io, signal) => open.startTerminal(handover, size, io, signal);
+    return this.#start(command, rest, { begin, background: true });
+  }
+
+  list(): CommandInfo[] {
+    return [...this.#underWay.values()].map(({ info }) => info);
+  }
+
+  connect(pid: number): CommandHandle {
+    const found = this.#underWay.get(pid);
+    if (found) return found.handle;
+    throw new AcodeError('ACODE-SBX-017', { field: 'pid', reason: `no command of this process runs as ${pid}` });
+  }
+
+  async #start(
+    command: Command,
+    request: CommandRequest,
+    how: { readonly begin: Begin; readonly background: boolean },
+  ): Promise<Handle> {
+    const { host, planned: of, about } = this.#parts;
+    const operation = host.telemetry.begin('exec');
+    const { timeoutMs, ...asked } = request;
+    const run: RunRequest = { ...asked, ...about, env: { ...this.#parts.env, ...asked.env } };
+    const recorded = { host, operation, command, request: run, as: 'exec' as const };
+    const stop = new AbortController();
+    const signal = AbortSignal.any([host.closing, stop.signal, ...(asked.signal ? [asked.signal] : [])]);
+    const clock = host.telemetry.clock;
+    const began = clock.monotonic();
+    try {
+      signal.throwIfAborted();
+      checkCommandRequest(command, request);
+      await this.#assertStrongEnough(command);
+      const planned = withTimeout(of, this.#limit(timeoutMs, how.background));
+      operation.note({ command: printable(command), sandboxId: of.spec.identity.sandboxId });
+      const sinceMs = Date.now();
+      const intent = await recordIntent(recorded, planned, signal);
+      const obtained = clock.monotonic();
+      const sandbox = this.#once(how.begin);
+      const running = await Running.begin({
+        ...recorded,
+        planned,
+        sandbox,
+        dispose: async () => undefined,
+        stays: true,
+        warm: true,
+        intent,
+        signal,
+        stop,
+        stdinStaysOpen: how.background && asked.stdin === undefined,
+        timings: { queueMs: 0, obtainMs: obtained - began },
+        sinceMs,
+        captures: captures(planned.policy, run),
+        cwd: workdirFor(asked.cwd, WORKSPACE_TARGET),
+        nonce: randomBytes(16).toString('hex'),
+      });
+      return this.#track(new Handle(running, sandbox.execution), { command, cwd: asked.cwd ?? '.' });
+    } catch (error) {
+      const failure = signal.aborted ? cancelled(error) : error;
+      recordRefusal(recorded, failure);
+      operation.fail(failure);
+      throw failure;
+    }
+  }
+
+  // What a run takes of a sandbox that waits, of one that stays.
+  #once(begin: Begin): Once {
+    const { id, ports } = this.#parts.open;
+    const once: Once = {
+      id,
+      ports,
+      execution: null,
+      execute: async (...of) => {
+        once.execution = await begin(...of);
+        return once.execution;
+      },
+    };
+    return once;
+  }
+
+  #track(handle: Handle, what: { readonly command: Command; readonly cwd: string }): Handle {
+    const { pid } = handle;
+    const startedAt = new Date(this.#parts.host.telemetry.clock.now()).toISOString();
+    this.#underWay.set(pid, { handle, info: { pid, ...what, startedAt } });
+    const forget = (): void => {
+      if (this.#underWay.get(pid)?.handle === handle) this.#underWay.delete(pid);
+    };
+    handle.result.then(forget, forget);
+    return handle;
+  }
+
+  // A command may be more dangerous than those the sandbox was made for, and the rules may be stricter by now.
+  async #assertStrongEnough(command: Command): Promise<void> {
+    const { host, planned, about } = this.#parts;
+    const layers = await layersFor(host, await workspaceOf(host));
+    const { required, risk, riskReasons } = govern({ command, risk: about.risk }, layers);
+    const { level } = planned.spec;
+    if (isAtLeast(level, required.value)) return;
+    const why = riskReasons.length > 0 ? `; ${riskReasons.join('; ')}` : '';
+    throw new AcodeError('ACODE-SBX-012', {
+      required: `${required.value} (risk ${risk.value}, ${setBy(required)}${why})`,
+      available: `${level}, which this sandbox was created at, is`,
+      remedy: `Create a sandbox at level ${required.value} for such commands.`,
+    });
+  }
+
+  #limit(asked: number | undefined, background: boolean): number {
+    const { planned, leftMs } = this.#parts;
+    const most = background ? leftMs() : planned.policy.timeoutMs.value;
+    return Math.max(1, Math.min(asked ?? most, most));
+  }
+}
+
+interface Once extends Pick<WaitingSandbox, 'id' | 'ports' | 'execute'> {
+  execution: OpenExecution | null;
+}
+
+type Begin = (...of: Parameters<Execute>) => Promise<OpenExecution>;
+
+function withTimeout(planned: Planned, timeoutMs: number): Planned {
+  const { policy } = planned;
+  return { ...planned, policy: { ...policy, timeoutMs: { ...policy.timeoutMs, value: timeoutMs } } };
+}
+
+function checkSize({ columns, rows }: TerminalSize): void {
+  const fits = (count: number): boolean => Number.isInteger(count) && count >= 1 && count <= 10_000;
+  if (fits(columns) && fits(rows)) return;
+  throw new AcodeError('ACODE-SBX-017', { field: 'size', reason: 'must be 1 to 10000 columns and rows' });
+}
+
+/** A command under way in a sandbox that stays. */
+class Handle implements TerminalHandle {
+  readonly pid: number;
+  readonly ports: CommandHandle['ports'];
+  readonly stdout: AsyncIterable<Uint8Array>;
+  readonly stderr: AsyncIterable<Uint8Array>;
+  readonly result: Promise<RunResult>;
+  readonly #running: Running;
+  readonly #execution: OpenExecution | null;
+
+  constructor(running: Running, execution: OpenExecution | null) {
+    this.#running = running;
+    this.#execution = execution;
+    this.pid = execution?.pid ?? 0;
+    this.ports = running.ports;
+    this.stdout = running.stdout;
+    this.stderr = running.stderr;
+    this.result = running.result;
+  }
+
+  write(data: Uint8Array | string): Promise<void> {
+    return this.#running.write(data);
+  }
+
+  closeStdin(): Promise<void> {
+    return this.#running.closeStdin();
+  }
+
+  kill(signal?: string): Promise<void> {
+    return this.#running.kill(signal);
+  }
+
+  wait(): Promise<RunResult> {
+    return this.result;
+  }
+
+  async resize(size: TerminalSize): Promise<void> {
+    checkSize(size);
+    await this.#execution?.resize?.(size);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#running[Symbol.asyncDispose]();
+  }
+}

@@ -1,0 +1,195 @@
+// How a sandbox that stays comes to be: the pipe of a run up to the hand-over, and then it stays.
+
+import type { AuditHead } from './contract/audit.ts';
+import type { RunRequest } from './contract/command.ts';
+import { AcodeError } from './contract/errors.ts';
+import { usesEngine } from './contract/levels.ts';
+import type { CreateRequest } from './contract/sandbox.ts';
+import { SandboxCommands } from './commands.ts';
+import { filesOf } from './files/files.ts';
+import { portsOf } from './forwarding/ports.ts';
+import type { Host } from './host.ts';
+import type { OpenSandbox } from './isolation/backend.ts';
+import { Kept } from './kept.ts';
+import { giveUp, obtainRecorded, reportViolation, tornDown } from './obtaining.ts';
+import { plan } from './planning.ts';
+import { checkCreateRequest } from './request-check.ts';
+import { report } from './run.ts';
+import { cancelled } from './running.ts';
+import type { Planned } from './running.ts';
+import { Sandbox } from './sandbox.ts';
+import { METRICS } from './telemetry/operation.ts';
+import type { Operation } from './telemetry/operation.ts';
+import { recordOutcome, recordRefusal } from './trail.ts';
+import type { Recorded } from './trail.ts';
+import { takeWarm } from './warm.ts';
+
+const DEFAULT_MS = 3600 * 1000;
+// A day: what its labels say is a little more, so that a sandbox is always ended by its lease.
+const LONGEST_MS = 24 * 3600 * 1000;
+
+/** Creates a sandbox that stays. */
+export async function createSandbox(host: Host, request: CreateRequest): Promise<Sandbox> {
+  const operation = host.telemetry.begin('create');
+  // Until it is there it can be cancelled; from then on it ends by itself, or with its host.
+  const life = new AbortController();
+  const leave = (): void => life.abort(request.signal?.reason);
+  const close = (): void => life.abort(host.closing.reason);
+  const recorded = recordedOf(host, operation, request);
+  let release: () => void = () => undefined;
+  try {
+    checkCreateRequest(request);
+    request.signal?.addEventListener('abort', leave, { once: true });
+    host.closing.addEventListener('abort', close, { once: true });
+    request.signal?.throwIfAborted();
+    host.closing.throwIfAborted();
+    release = await host.slots.take(host.settings.queueMs, life.signal);
+    host.telemetry.gauge(METRICS.active, host.slots.taken);
+    const sandbox = await make(recorded, request, release, life.signal);
+    operation.succeed({ sandboxId: sandbox.id });
+    return sandbox;
+  } catch (error) {
+    release();
+    host.telemetry.gauge(METRICS.active, host.slots.taken);
+    const failure = life.signal.aborted ? cancelled(error) : error;
+    recordRefusal(recorded, failure);
+    operation.fail(failure);
+    throw failure;
+  } finally {
+    request.signal?.removeEventListener('abort', leave);
+    host.closing.removeEventListener('abort', close);
+  }
+}
+
+function recordedOf(host: Host, operation: Operation, request: CreateRequest): Recorded {
+  const { expiresInMs: _, keep: __, ...run } = request;
+  return { host, operation, command: [], request: run, as: 'create' };
+}
+
+async function make(
+  recorded: Recorded,
+  request: CreateRequest,
+  release: () => void,
+  signal: AbortSignal,
+): Promise<Sandbox> {
+  const { host, operation } = recorded;
+  const keep = request.keep ?? false;
+  const asked: RunRequest = recorded.request;
+  const of = { correlationId: operation.correlationId, preview: false, keep };
+  const wanted = await plan(host, { command: [], request: asked }, of, signal);
+  refuse(wanted, keep);
+  // One that is to outlive this process says so in its labels, from the beginning.
+  const taken = keep ? null : await takeWarm(host, wanted, asked, signal);
+  const planned = taken ? { ...wanted, spec: taken.spec, requestHash: taken.requestHash } : wanted;
+  report(operation, planned);
+  const { sandbox: waiting, intent } = await obtainRecorded(recorded, planned, taken, signal);
+  try {
+    if (!waiting.keepOpen) throw noShell(planned);
+    const now = host.telemetry.clock.now();
+    const times = {
+      expiresAt: new Date(now + Math.min(request.expiresInMs ?? DEFAULT_MS, LONGEST_MS)),
+      latest: new Date(now + LONGEST_MS),
+    };
+    if (keep) await keepRecord(host, planned, request, times);
+    const open = await waiting.keepOpen({ outlives: keep }, signal);
+    return opened({ recorded, planned, open, intent, release, keep, ...times, env: request.env ?? {} });
+  } catch (error) {
+    if (keep) await new Kept(host).end(planned.spec.identity.sandboxId);
+    await giveUp(waiting, host, signal);
+    reportViolation(host, planned.spec, operation, waiting.id, error);
+    throw error;
+  }
+}
+
+async function keepRecord(
+  host: Host,
+  { spec }: Planned,
+  { policy, risk }: CreateRequest,
+  { expiresAt, latest }: { readonly expiresAt: Date; readonly latest: Date },
+): Promise<void> {
+  const { socket } = await host.engine();
+  const record = { ...(policy ? { policy } : {}), ...(risk ? { risk } : {}), latest };
+  await new Kept(host).begin(spec.identity.sandboxId, record, expiresAt, socket);
+}
+
+/** What an open sandbox becomes for its user. */
+export interface Opened {
+  readonly recorded: Recorded;
+  readonly planned: Planned;
+  readonly open: OpenSandbox;
+  readonly intent: AuditHead | null;
+  readonly release: () => void;
+  readonly keep: boolean;
+  readonly expiresAt: Date;
+  readonly latest: Date;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** Puts a sandbox together. */
+export function opened(parts: Opened): Sandbox {
+  const { recorded, planned, open, keep, expiresAt, latest, env } = parts;
+  const { host, request } = recorded;
+  const { clock } = host.telemetry;
+  const { sandboxId } = planned.spec.identity;
+  const began = clock.monotonic();
+  const { risk, sessionId, taskId } = request;
+  const about = {
+    ...(risk === undefined ? {} : { risk }),
+    ...(sessionId === undefined ? {} : { sessionId }),
+    ...(taskId === undefined ? {} : { taskId }),
+  };
+  const leftMs = (): number => Math.max(1, sandbox.expiresAt.getTime() - clock.now());
+  const sandbox: Sandbox = new Sandbox({
+    open,
+    spec: planned.spec,
+    kept: keep,
+    clock,
+    expiresAt,
+    latest,
+    commands: new SandboxCommands({ host, open, planned, env, about, leftMs }),
+    get files() {
+      return filesOf(open.inside, { workdir: planned.spec.workdir });
+    },
+    ports: portsOf(open.inside, host.closing),
+    extended: async until => {
+      if (keep) await new Kept(host).extend(sandboxId, until);
+    },
+    over: async (reason, how) => {
+      host.closing.removeEventListener('abort', close);
+      parts.release();
+      host.telemetry.gauge(METRICS.active, host.slots.taken);
+      if (how === 'left') return;
+      if (keep) await new Kept(host).end(sandboxId);
+      tornDown(recorded, planned.spec, reason);
+      if (parts.intent) recordOutcome(recorded, parts.intent, { durationMs: clock.monotonic() - began });
+    },
+  });
+  const close = (): void => host.keep(sandbox.leave());
+  host.closing.addEventListener('abort', close, { once: true });
+  if (host.closing.aborted) close();
+  return sandbox;
+}
+
+function refuse({ spec }: Planned, keep: boolean): void {
+  if (!usesEngine(spec.level))
+    throw new AcodeError('ACODE-SBX-016', {
+      what: `a sandbox that stays, at level ${spec.level}`,
+      instead: 'Run single commands (`acode run`), or create it at level docker or stronger.',
+    });
+  if (!keep) return;
+  // Both belong to the session that makes them, and go with it.
+  const lent = spec.network === 'bridge' ? 'the network bridge' : spec.caches.length > 0 ? 'caches' : null;
+  if (lent === null) return;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: `${lent} in a sandbox that outlives its session`,
+    instead: 'Leave it out, name a network of the engine, or create the sandbox without keeping it.',
+  });
+}
+
+function noShell({ spec }: Planned): AcodeError {
+  return new AcodeError('ACODE-SBX-016', {
+    what: `a sandbox that stays, of the image ${spec.image.reference}, which has no /bin/sh`,
+    instead: 'Run single commands with it (`acode run`), or use an image with a shell.',
+  });
+}
+

@@ -1,0 +1,217 @@
+// A container that stays: commands are started in it, each by a shell that waited there, until it is removed or left.
+
+import { AcodeError } from '../../contract/errors.ts';
+import type { Clock } from '../../contract/ports.ts';
+import type { PublishedPort } from '../../contract/result.ts';
+import type { TerminalSize } from '../../contract/sandbox.ts';
+import type { SandboxSpec } from '../../contract/spec.ts';
+import type { CommandIo, OpenExecution, OpenSandbox } from '../backend.ts';
+import { handoverLine } from '../handover/script.ts';
+import type { Handover } from '../handover/script.ts';
+import { signalLine, terminalCommand } from '../handover/open-script.ts';
+import type { Inside } from '../inside.ts';
+import { inTime } from '../waiting.ts';
+import { isNotFound } from './engine/error.ts';
+import type { Engine } from './engine/index.ts';
+import { ExecExecution } from './exec-execution.ts';
+import type { ExecSurroundings } from './exec-execution.ts';
+import { ExecInside } from './exec-inside.ts';
+import { engineFailure } from './failure.ts';
+import { ReadyExec } from './ready-exec.ts';
+import { ReadyExecs } from './ready-execs.ts';
+import { DockerTerminal } from './terminal-execution.ts';
+
+/** What a container that stays is made of. */
+export interface OpenParts {
+  readonly id: string;
+  readonly spec: SandboxSpec;
+  readonly engine: Engine;
+  readonly clock: Clock;
+  readonly ports: readonly PublishedPort[];
+  /** Settles when it has ended. */
+  readonly exit: Promise<unknown>;
+  readonly sawOom: () => boolean;
+  /** How many shells wait in it. */
+  readonly ready: number;
+  /** `none`, or the id of its network. */
+  readonly network: string;
+  /** Variables of the container that commands must not see. */
+  readonly unset: readonly string[];
+  /** Whether its control group is one that this host’s kernel keeps. */
+  readonly hostKernel: boolean;
+  readonly remove: () => Promise<void>;
+}
+
+const CALL_MS = 10_000;
+const SIGNAL_MS = 3000;
+const EXIT_MS = 10_000;
+const SLOWEST_LOOK_MS = 50;
+const SIGNAL = /^SIG[A-Z0-9]{2,10}$/;
+
+/** A container that stays. */
+export class OpenContainer implements OpenSandbox {
+  readonly id: string;
+  readonly gone: Promise<string>;
+  readonly inside: Inside;
+  readonly #parts: OpenParts;
+  readonly #ready: ReadyExecs;
+  readonly #around: ExecSurroundings;
+  readonly #life = new AbortController();
+  #leaving: (reason: string) => void = () => undefined;
+
+  constructor(parts: OpenParts) {
+    this.id = parts.id;
+    this.#parts = parts;
+    this.gone = new Promise(resolve => {
+      this.#leaving = resolve;
+      const ended = (): void => resolve('it has ended');
+      parts.exit.then(ended, () => resolve('its engine does not answer for it any more'));
+    });
+    this.#ready = new ReadyExecs({ start: () => this.#start(), count: parts.ready, clock: parts.clock });
+    this.#around = {
+      signal: (pid, name) => this.#signal(pid, name),
+      exitOf: (execId, signal) => this.#exitOf(execId, signal),
+      counted: { oomKills: 0, pidsRefused: 0 },
+      sawOom: parts.sawOom,
+      disconnect: () => this.#disconnect(),
+      gone: this.gone,
+      sandbox: parts.spec.identity.sandboxId,
+    };
+    this.inside = new ExecInside({
+      take: signal => this.#take(signal),
+      around: this.#around,
+      workdir: parts.spec.workdir,
+      image: parts.spec.image.reference,
+      over: () => this.#ready.refill(),
+      unset: parts.unset,
+    });
+    void this.gone.then(() => this.#ready.close());
+    this.#ready.refill();
+  }
+
+  get ports(): readonly PublishedPort[] {
+    return this.#parts.ports;
+  }
+
+  async start(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<OpenExecution> {
+    const exec = await this.#take(signal);
+    const { unset, hostKernel } = this.#parts;
+    const line = handoverLine({ ...handover, unset, counted: { group: hostKernel, traffic: false } });
+    const execution = new ExecExecution(exec, { nonce: handover.nonce, line }, io, this.#around, signal);
+    const over = (): void => this.#ready.refill();
+    execution.ended.then(over, over);
+    return execution;
+  }
+
+  // A terminal repeats what it is sent, and takes lines of four kilobytes: so the command and its variables come with the
+  // request. An engine never tells anybody the variables of a process.
+  async startTerminal(
+    handover: Handover,
+    size: TerminalSize,
+    io: CommandIo,
+    signal: AbortSignal,
+  ): Promise<OpenExecution> {
+    const { engine, id } = this.#parts;
+    const terms = { signal: this.#within(signal), deadlineMs: CALL_MS };
+    const { command, cwd, env } = handover;
+    const argv = typeof command === 'string' ? ['/bin/sh', '-c', command] : command;
+    const variables = Object.entries({ TERM: 'xterm-256color', ...env }).map(([name, value]) => `${name}=${value}`);
+    const spec = { argv: terminalCommand(cwd, argv), env: variables, stdin: true, terminal: true };
+    try {
+      const execId = await engine.exec.create(id, spec, terms);
+      const stream = await engine.exec.start(execId, { ...terms, terminal: true });
+      const terminal = new DockerTerminal(engine, { execId, stream, size }, io, this.#around, signal);
+      await terminal.begun;
+      return terminal;
+    } catch (error) {
+      throw this.#failure(error, signal);
+    }
+  }
+
+  leave(): void {
+    this.#leaving('this process has let go of it');
+    this.#ready.close();
+    this.#life.abort(new AcodeError('ACODE-SBX-014', {}));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#leaving('it was removed');
+    this.#ready.close();
+    this.#life.abort(new AcodeError('ACODE-SBX-014', {}));
+    await this.#parts.remove();
+  }
+
+  #within(signal: AbortSignal): AbortSignal {
+    return AbortSignal.any([this.#life.signal, signal]);
+  }
+
+  async #take(signal: AbortSignal): Promise<ReadyExec> {
+    signal.throwIfAborted();
+    const gone = this.gone.then(reason => {
+      throw new AcodeError('ACODE-SBX-025', { sandbox: this.#around.sandbox, reason });
+    });
+    gone.catch(() => undefined);
+    try {
+      return await Promise.race([this.#ready.take(signal), gone]);
+    } catch (error) {
+      throw this.#failure(error, signal);
+    }
+  }
+
+  #start(): Promise<ReadyExec> {
+    return ReadyExec.start(this.#parts.engine, this.id, this.#life.signal);
+  }
+
+  // By a shell that waits inside, since it needs no further process to do it; an engine has no way to signal an exec.
+  async #signal(pid: number, name: string): Promise<void> {
+    if (!SIGNAL.test(name)) throw new AcodeError('ACODE-SBX-017', { field: 'signal', reason: `${name} is no signal` });
+    const { clock } = this.#parts;
+    const late = (): Error =>
+      new AcodeError('ACODE-SBX-018', { operation: `sending ${name}`, reason: 'no shell inside could send it' });
+    await inTime(clock, SIGNAL_MS, this.#sendInside(pid, name), late);
+  }
+
+  async #sendInside(pid: number, name: string): Promise<void> {
+    const exec = await this.#take(this.#life.signal);
+    const nothing = (): void => undefined;
+    let told = nothing;
+    const sent = new Promise<void>(resolve => (told = resolve));
+    await exec.handOver(signalLine(pid, name), { stdout: () => told(), stderr: nothing });
+    await Promise.race([sent, exec.drained]);
+    this.#ready.refill();
+  }
+
+  async #exitOf(execId: string, signal: AbortSignal): Promise<number> {
+    const { engine, clock } = this.#parts;
+    const deadline = clock.monotonic() + EXIT_MS;
+    for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, SLOWEST_LOOK_MS)) {
+      const state = await this.#asked(() => engine.exec.inspect(execId, { signal, deadlineMs: CALL_MS }), signal);
+      if (!state.running && state.exitCode !== null) return state.exitCode;
+      if (clock.monotonic() > deadline)
+        throw new AcodeError('ACODE-SBX-018', { operation: 'ending the command', reason: 'its process lives on' });
+      await new Promise<void>(resolve => void clock.after(pauseMs, resolve));
+      signal.throwIfAborted();
+    }
+  }
+
+  async #disconnect(): Promise<void> {
+    const { network, engine, id } = this.#parts;
+    if (network === 'none') return;
+    const terms = { signal: this.#life.signal, deadlineMs: CALL_MS };
+    await this.#asked(() => engine.networks.disconnect(network, id, terms), this.#life.signal);
+  }
+
+  async #asked<Value>(call: () => Promise<Value>, signal: AbortSignal): Promise<Value> {
+    try {
+      return await call();
+    } catch (error) {
+      throw this.#failure(error, signal);
+    }
+  }
+
+  #failure(error: unknown, signal: AbortSignal): unknown {
+    if (signal.aborted) return signal.reason;
+    if (!isNotFound(error)) return engineFailure(error, signal);
+    return new AcodeError('ACODE-SBX-025', { sandbox: this.#around.sandbox, reason: 'the engine has no such sandbox' });
+  }
+}

@@ -1,0 +1,130 @@
+// A command with a terminal in a container that stays. Its stream is raw: what a terminal would show.
+
+import type { CommandIo, Ending, OpenExecution } from '../backend.ts';
+import type { TerminalSize } from '../../contract/sandbox.ts';
+import { AcodeError } from '../../contract/errors.ts';
+import { readBegun, readFirstLine } from '../handover/open-script.ts';
+import type { HijackedStream } from './engine/hijack.ts';
+import type { Engine } from './engine/index.ts';
+import type { ExecSurroundings } from './exec-execution.ts';
+
+const CALL_MS = 10_000;
+// What the small program before the command ends with where it cannot enter the directory.
+const CWD = 125;
+
+/** What was started. */
+export interface StartedTerminal {
+  readonly execId: string;
+  readonly size: TerminalSize;
+  readonly stream: HijackedStream;
+}
+
+/** A command with a terminal. */
+export class DockerTerminal implements OpenExecution {
+  readonly ended: Promise<Ending>;
+  readonly dead: Promise<unknown>;
+  /** Settles when the command was started, or will never be. */
+  readonly begun: Promise<void>;
+  readonly #started: StartedTerminal;
+  readonly #engine: Engine;
+  readonly #around: ExecSurroundings;
+  readonly #signal: AbortSignal;
+  readonly #size: TerminalSize;
+  #pid = 0;
+
+  constructor(
+    engine: Engine,
+    started: StartedTerminal,
+    io: CommandIo,
+    around: ExecSurroundings,
+    signal: AbortSignal,
+  ) {
+    this.#engine = engine;
+    this.#started = started;
+    this.#size = started.size;
+    this.#around = around;
+    this.#signal = signal;
+    let begin = (): void => undefined;
+    this.begun = new Promise(resolve => (begin = resolve));
+    this.ended = this.#run(io, begin);
+    this.ended.catch(() => undefined);
+    this.dead = this.ended;
+  }
+
+  get pid(): number {
+    return this.#pid;
+  }
+
+  write(data: Uint8Array | string): Promise<void> {
+    return this.#started.stream.write(data);
+  }
+
+  closeStdin(): Promise<void> {
+    return this.#started.stream.closeWrite();
+  }
+
+  async kill(name: string): Promise<void> {
+    if (this.#pid > 0) await this.#around.signal(this.#pid, name);
+    // With the other end of its terminal gone, whatever still has it is told to hang up.
+    if (name === 'SIGKILL') this.#started.stream.destroy();
+  }
+
+  disconnect(): Promise<void> {
+    return this.#around.disconnect();
+  }
+
+  async resize(size: TerminalSize): Promise<void> {
+    await this.#engine.exec.resize(this.#started.execId, size, { signal: this.#signal, deadlineMs: CALL_MS });
+  }
+
+  async #run(io: CommandIo, begin: () => void): Promise<Ending> {
+    const { stream, execId } = this.#started;
+    const leave = (): void => {
+      const end = (): void => stream.destroy();
+      if (this.#pid > 0) this.#around.signal(this.#pid, 'SIGKILL').then(end, end);
+      else end();
+    };
+    this.#signal.addEventListener('abort', leave, { once: true });
+    void this.#around.gone.then(() => stream.destroy());
+    try {
+      await this.#pump(stream, io, begin).catch(() => undefined);
+      begin();
+      this.#signal.throwIfAborted();
+      const gone = this.#around.gone.then(reason => {
+        throw new AcodeError('ACODE-SBX-025', { sandbox: this.#around.sandbox, reason });
+      });
+      gone.catch(() => undefined);
+      const exitCode = await Promise.race([this.#around.exitOf(execId, this.#signal), gone]);
+      const neverStarted = this.#pid === 0 && exitCode === CWD ? { neverStarted: 'cwd' as const } : {};
+      return { exitCode, ...neverStarted, oomKilled: false, pidsRefused: false };
+    } finally {
+      this.#signal.removeEventListener('abort', leave);
+    }
+  }
+
+  async #pump(stream: HijackedStream, io: CommandIo, begin: () => void): Promise<void> {
+    let held: Buffer | null = Buffer.alloc(0);
+    for await (const chunk of stream) {
+      if (held === null) {
+        io.stdout(chunk);
+        continue;
+      }
+      held = Buffer.concat([held, chunk]);
+      if (this.#pid === 0) await this.#introduce(held);
+      const output = readBegun(held);
+      if (output === null) continue;
+      held = null;
+      begin();
+      if (output.length > 0) io.stdout(output);
+    }
+  }
+
+  async #introduce(held: Buffer): Promise<void> {
+    const first = readFirstLine(held);
+    if (!first) return;
+    this.#pid = first.pid;
+    // A terminal that cannot be sized is still a terminal.
+    await this.resize(this.#size).catch(() => undefined);
+    await this.#started.stream.write('\n');
+  }
+}

@@ -1,0 +1,44 @@
+// The shell text in which a process waits inside a sandbox that stays: it says who it is, and then waits for one line.
+
+import { WAITING_SCRIPT } from './script.ts';
+
+const SAYS_PID = String.raw`printf '\036%s\n' "$$"`;
+
+/** The process that waits for a command. */
+export const READY_COMMAND: readonly string[] = ['/bin/sh', '-c', `${SAYS_PID}; ${WAITING_SCRIPT}`];
+
+// Between saying who it is and the command it waits for a line: by then its terminal has its size. What a terminal repeats
+// of that line comes before the mark.
+const TERMINAL_SCRIPT = `cd "$1" || exit 125; shift; ${SAYS_PID}; IFS= read -r _; printf '\\036go\\n'; exec "$@"`;
+const BEGUN = /\u001ego\r?\n/;
+
+/** The process of a command with a terminal: the words of the command are arguments, and no part of the text. */
+export function terminalCommand(cwd: string, argv: readonly string[]): readonly string[] {
+  return ['/bin/sh', '-c', TERMINAL_SCRIPT, 'sh', cwd, ...argv];
+}
+
+/** What the first process of a sandbox does that outlives its maker: nothing, and no longer at the end of its input. */
+export const STAYING_LINE = "trap : HUP INT QUIT USR1 USR2; exec </dev/null; while sleep 3600; do :; done\n";
+
+/** Sends a signal to a process group, by the shell itself: where no further process is allowed, that still works. */
+export function signalLine(pid: number, signal: string): string {
+  const name = signal.replace(/^SIG/, '');
+  return String.raw`kill -s ${name} -- -${pid} 2>/dev/null; printf '\036done\n'; exit` + '\n';
+}
+
+/** Takes the mark after which everything is the command’s; null until it is whole. */
+export function readBegun(data: Buffer): Buffer | null {
+  const match = BEGUN.exec(data.toString('latin1'));
+  return match ? data.subarray(match.index + match[0].length) : null;
+}
+
+const FIRST_LINE = /^\u001e(\d{1,10})\r?\n/;
+const LONGEST_FIRST_LINE = 16;
+
+/** Takes the line with which a process says who it is; null until it is whole, and throws where it is something else. */
+export function readFirstLine(data: Buffer): { readonly pid: number; readonly rest: Buffer } | null {
+  const match = FIRST_LINE.exec(data.toString('latin1', 0, LONGEST_FIRST_LINE));
+  if (match) return { pid: Number(match[1]), rest: data.subarray(match[0].length) };
+  if (data.length < LONGEST_FIRST_LINE && !data.includes(0x0a)) return null;
+  throw new Error('the shell of the sandbox did not say who it is');
+}

@@ -1,0 +1,84 @@
+// What is written down about a sandbox that outlives its maker: until when it may stay, and what it was asked for with.
+
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { RISKS } from './contract/levels.ts';
+import { policyInputSchema } from './contract/policy.ts';
+import type { CreateRequest } from './contract/sandbox.ts';
+import type { Host } from './host.ts';
+import { startKeeper } from './lifecycle/keeper.ts';
+import { Leases } from './lifecycle/leases.ts';
+import { keeperProgram } from './lifecycle/reaper-program.ts';
+import { reapedPath } from './lifecycle/reaped.ts';
+
+// No variables: what a command is given may be secret, and this stays on disk.
+const recordSchema = z.strictObject({
+  policy: policyInputSchema.optional(),
+  risk: z.enum(RISKS).optional(),
+  latest: z.iso.datetime(),
+});
+
+/** What a kept sandbox was asked for with. */
+export type KeptRecord = Pick<CreateRequest, 'policy' | 'risk'> & {
+  /** The latest time its lease may be extended to. */
+  readonly latest: Date;
+};
+
+/** What is known of kept sandboxes on this host, by the id of the sandbox. */
+export class Kept {
+  readonly #host: Pick<Host, 'directories' | 'uid' | 'identity'>;
+  readonly #leases: Leases;
+
+  constructor(host: Pick<Host, 'directories' | 'uid' | 'identity'>) {
+    this.#host = host;
+    this.#leases = new Leases(host.directories.state);
+  }
+
+  /** Writes everything down and sets a keeper on it: before the sandbox is told to stay. */
+  async begin(sandboxId: string, record: KeptRecord, until: Date, engineSocket: string): Promise<void> {
+    const program = await keeperProgram();
+    const path = this.#pathOf(sandboxId);
+    await mkdir(join(path, '..'), { recursive: true, mode: 0o700 });
+    const text = JSON.stringify({ ...record, latest: record.latest.toISOString() });
+    await writeFile(`${path}.${process.pid}`, text, { mode: 0o600 });
+    await rename(`${path}.${process.pid}`, path);
+    await this.#leases.grant(sandboxId, until);
+    const { uid, identity, directories } = this.#host;
+    const files = { lease: this.#leases.pathOf(sandboxId), record: path, journal: reapedPath(directories.runtime) };
+    startKeeper({ engineSocket, sandboxId, uid, host: identity, ...files }, program);
+  }
+
+  /** What was written down; null where nothing was, or nothing that makes sense. */
+  async read(sandboxId: string): Promise<(KeptRecord & { readonly until: Date }) | null> {
+    const until = await this.#leases.read(sandboxId);
+    if (until === null) return null;
+    try {
+      const parsed = recordSchema.parse(JSON.parse(await readFile(this.#pathOf(sandboxId), 'utf8')));
+      const { policy, risk, latest } = parsed;
+      return {
+        ...(policy ? { policy } : {}),
+        ...(risk ? { risk } : {}),
+        latest: new Date(latest),
+        until: new Date(until),
+      };
+    } catch {
+      return null;
+    }
+  }
+
+  /** Lets it stay until another time. */
+  async extend(sandboxId: string, until: Date): Promise<void> {
+    await this.#leases.grant(sandboxId, until);
+  }
+
+  /** The sandbox is gone: its keeper goes when it sees that. */
+  async end(sandboxId: string): Promise<void> {
+    await rm(this.#pathOf(sandboxId), { force: true });
+    await this.#leases.drop(sandboxId);
+  }
+
+  #pathOf(sandboxId: string): string {
+    return join(this.#host.directories.state, 'kept', `${sandboxId}.json`);
+  }
+}

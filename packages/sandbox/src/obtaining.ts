@@ -1,0 +1,126 @@
+// Steps 4 and 5 of the pipe: a sandbox for a plan, one that waited or one that is made, and the record that it is there.
+
+import type { AuditHead } from './contract/audit.ts';
+import { AcodeError } from './contract/errors.ts';
+import { backendOf, isAtLeast, usesEngine } from './contract/levels.ts';
+import type { SandboxSpec } from './contract/spec.ts';
+import type { Host } from './host.ts';
+import type { WaitingSandbox } from './isolation/backend.ts';
+import type { Made } from './isolation/pool-kind.ts';
+import type { Planned } from './running.ts';
+import { METRICS } from './telemetry/operation.ts';
+import type { Operation } from './telemetry/operation.ts';
+import { recordIntent } from './trail.ts';
+import type { Recorded } from './trail.ts';
+
+/** The record is written while the sandbox is made, so it costs no time; nothing is handed over before both are there. */
+export async function obtainRecorded(
+  run: Recorded,
+  planned: Planned,
+  taken: Made | null,
+  signal: AbortSignal,
+): Promise<{ sandbox: WaitingSandbox; intent: AuditHead }> {
+  const writing = recordIntent(run, planned, signal);
+  writing.catch(() => undefined);
+  const sandbox = taken ? given(run, taken) : await obtain(run.host, planned, run.operation, signal);
+  try {
+    // Whoever tidied up while it waited may have taken away what shows that its owner lives.
+    if (taken && usesEngine(planned.spec.level)) await run.host.claim();
+    return { sandbox, intent: await writing };
+  } catch (error) {
+    await giveUp(sandbox, run.host, signal);
+    throw error;
+  }
+}
+
+// Steps 4 and 5. A sandbox that is not what was planned is removed before anything was handed to it.
+async function obtain(
+  host: Host,
+  { spec }: Planned,
+  operation: Operation,
+  signal: AbortSignal,
+): Promise<WaitingSandbox> {
+  const backend = await host.backend(spec.level);
+  if (!backend) throw new AcodeError('ACODE-SBX-012', { required: spec.level, available: 'none' });
+  // What runs on this host itself ends with this process; what is on an engine would outlive it.
+  if (usesEngine(spec.level)) await host.claim();
+  const began = host.telemetry.clock.monotonic();
+  const make = async (): Promise<WaitingSandbox> => {
+    const made = await backend.prepare(spec, signal);
+    try {
+      await made.verify(signal);
+      return made;
+    } catch (error) {
+      await giveUp(made, host, signal);
+      reportViolation(host, spec, operation, made.id, error);
+      throw error;
+    }
+  };
+  const sandbox = await (host.pool ? host.pool.during(spec, signal, make) : make());
+  provisioned({ host, operation }, spec, host.telemetry.clock.monotonic() - began);
+  return sandbox;
+}
+
+// One that waited was verified when it was made, and compared again when it was taken.
+function given({ host, operation }: Recorded, { sandbox, spec }: Made): WaitingSandbox {
+  if (usesEngine(spec.level)) host.reports.given(spec, operation.correlationId);
+  host.telemetry.increment(METRICS.warm);
+  provisioned({ host, operation }, spec, 0);
+  return sandbox;
+}
+
+function provisioned(
+  { host, operation }: Pick<Recorded, 'host' | 'operation'>,
+  spec: SandboxSpec,
+  provisionMs: number,
+): void {
+  const at = new Date(host.telemetry.clock.now());
+  host.telemetry.observe(METRICS.provision, provisionMs);
+  host.telemetry.kpis.provisioned(spec.identity.sandboxId, provisionMs, at);
+  host.bus.emit('SandboxProvisioned', operation.correlationId, at, {
+    sandboxId: spec.identity.sandboxId,
+    backend: backendOf(spec.level),
+    isolationLevel: isAtLeast(spec.level, 'bubblewrap') ? 'strict' : 'reduced',
+    level: spec.level,
+  });
+}
+
+/** Removes it: who cancelled does not wait for that; who was refused hears of it only when nothing is left. */
+export async function giveUp(sandbox: WaitingSandbox, host: Host, signal: AbortSignal): Promise<void> {
+  const removed = sandbox[Symbol.asyncDispose]();
+  host.keep(removed);
+  if (!signal.aborted) await removed;
+}
+
+/** Tells of a sandbox that was not what was planned. */
+export function reportViolation(
+  host: Host,
+  spec: SandboxSpec,
+  operation: Operation,
+  containerId: string,
+  error: unknown,
+): void {
+  if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return;
+  const { violation, detail } = error.context;
+  const { sandboxId } = spec.identity;
+  operation.step('error', 'security violation: sandbox removed before the command was handed over', {
+    sandboxId,
+    violation,
+    detail,
+  });
+  host.bus.emit('SecurityViolation', operation.correlationId, new Date(host.telemetry.clock.now()), {
+    sandboxId,
+    violation,
+    detail,
+    ...(containerId === '' ? {} : { containerId }),
+  });
+}
+
+/** Tells that a sandbox is gone. */
+export function tornDown({ host, operation }: Pick<Recorded, 'host' | 'operation'>, spec: SandboxSpec, reason: string): void {
+  host.bus.emit('SandboxTeardown', operation.correlationId, new Date(host.telemetry.clock.now()), {
+    sandboxId: spec.identity.sandboxId,
+    backend: backendOf(spec.level),
+    reason,
+  });
+}

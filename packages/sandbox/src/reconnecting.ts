@@ -1,0 +1,80 @@
+// The way back to a sandbox that was kept, from another process: it is found on the engine, and must still be what its own
+// words, read under the rules of today, come to.
+
+import type { RunRequest } from './contract/command.ts';
+import { AcodeError } from './contract/errors.ts';
+import type { SandboxInfo } from './contract/host.ts';
+import { opened } from './creating.ts';
+import type { Host } from './host.ts';
+import { Kept } from './kept.ts';
+import { KEEP } from './lifecycle/labels.ts';
+import { plan } from './planning.ts';
+import type { Sandbox } from './sandbox.ts';
+import type { Operation } from './telemetry/operation.ts';
+
+const SHORTEST = 4;
+
+/** Finds a kept sandbox by its id, the beginning of it, or its name. */
+export async function connectSandbox(
+  host: Host,
+  reference: string,
+  operation: Operation,
+  signal: AbortSignal,
+): Promise<Sandbox> {
+  const engine = await host.engine();
+  const info = pick(await engine.list(signal), reference);
+  const record = isUsable(host, info) ? await new Kept(host).read(info.sandboxId) : null;
+  if (!record) throw notHere(info, whyNot(host, info));
+  const { policy, risk } = record;
+  const request: RunRequest = { ...(policy ? { policy } : {}), ...(risk ? { risk } : {}) };
+  const of = { correlationId: operation.correlationId, preview: true };
+  const planned = await plan(host, { command: [], request }, of, signal);
+  // What it was made by is in its labels, which nobody can change; a different plan is a different sandbox.
+  if (planned.spec.hash !== info.labels['acode.spec'])
+    throw notHere(info, 'its image, its workspace or what your configuration allows has changed since it was created');
+  const { sandboxId, name, labels } = info;
+  const identity = { sandboxId, name, labels, correlationId: operation.correlationId };
+  const spec = { ...planned.spec, identity };
+  const open = await engine.reopen(spec, info.containerId, signal);
+  return opened({
+    recorded: { host, operation, command: [], request, as: 'create' },
+    planned: { ...planned, spec },
+    open,
+    intent: null,
+    release: () => undefined,
+    keep: true,
+    expiresAt: record.until,
+    latest: record.latest,
+    env: {},
+  });
+}
+
+function pick(found: readonly SandboxInfo[], reference: string): SandboxInfo {
+  const matches = found.filter(
+    ({ sandboxId, name, containerId }) =>
+      name === reference ||
+      (reference.length >= SHORTEST && (sandboxId.startsWith(reference) || containerId.startsWith(reference))),
+  );
+  const [only] = matches;
+  if (matches.length === 1 && only) return only;
+  if (matches.length === 0) throw new AcodeError('ACODE-CTN-012', { reference, what: 'sandbox' });
+  throw new AcodeError('ACODE-SBX-017', { field: 'sandbox', reason: `${reference} is the beginning of several` });
+}
+
+function isUsable(host: Host, info: SandboxInfo): boolean {
+  return whyNot(host, info) === NOTHING_WRITTEN;
+}
+
+const NOTHING_WRITTEN = 'nothing is written down about it on this host';
+
+function whyNot({ uid, identity }: Host, { labels, state }: SandboxInfo): string {
+  if (labels['acode.uid'] !== String(uid)) return 'it is another user’s';
+  if (labels['acode.host'] !== identity) return 'it was created on another host';
+  if (labels[KEEP] !== 'true') return 'it was not kept, and belongs to the process that made it';
+  if (state !== 'running') return `its state is ${state}`;
+  return NOTHING_WRITTEN;
+}
+
+function notHere({ sandboxId }: SandboxInfo, reason: string): AcodeError {
+  return new AcodeError('ACODE-SBX-026', { sandbox: sandboxId, reason });
+}

@@ -1,0 +1,154 @@
+// Sandbox: one that stays, with its commands, files and ports, until its time is over or somebody ends it.
+
+import { AcodeError } from './contract/errors.ts';
+import type { Level } from './contract/levels.ts';
+import type { Clock } from './contract/ports.ts';
+import type { Commands, Files, Ports } from './contract/sandbox.ts';
+import type { SandboxSpec } from './contract/spec.ts';
+import type { OpenSandbox } from './isolation/backend.ts';
+
+/** What a sandbox that stays is made of. */
+export interface SandboxParts {
+  readonly open: OpenSandbox;
+  readonly spec: SandboxSpec;
+  readonly kept: boolean;
+  readonly clock: Clock;
+  readonly expiresAt: Date;
+  /** The latest time it may be extended to. */
+  readonly latest: Date;
+  readonly commands: Commands;
+  readonly files: Files;
+  readonly ports: Ports;
+  /** Writes down that it may stay longer. */
+  readonly extended: (until: Date) => Promise<void>;
+  /** Ends what belongs to it on this host; called once, before it is removed or left. */
+  readonly over: (reason: string, how: 'removed' | 'left') => Promise<void>;
+}
+
+// Timers hold no more than this; who waits longer waits in steps.
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/**
+ * A sandbox that stays, hardened like that of a run. `await using` ends it; one that was kept is let go of.
+ *
+ * @example
+ * await using sandbox = await acode.create({ policy: { image: 'node:20-alpine' } });
+ * await sandbox.files.writeFile('hello.mjs', 'console.log(1 + 1)');
+ * const { stdout } = await sandbox.commands.run(['node', 'hello.mjs']);
+ */
+export class Sandbox implements AsyncDisposable {
+  /** A UUID. */
+  readonly id: string;
+  readonly containerId: string;
+  readonly name: string;
+  readonly level: Level;
+  readonly image: { readonly reference: string; readonly digest: string };
+  /** Whether it outlives this process. */
+  readonly kept: boolean;
+  readonly commands: Commands;
+  readonly files: Files;
+  readonly ports: Ports;
+  readonly #parts: SandboxParts;
+  #expiresAt: Date;
+  #cancel: () => void = () => undefined;
+  #ending: Promise<void> | null = null;
+
+  /** Made by `Acode.create` and `Acode.connect`. */
+  constructor(parts: SandboxParts) {
+    const { spec, open } = parts;
+    this.#parts = parts;
+    this.id = spec.identity.sandboxId;
+    this.containerId = open.id;
+    this.name = spec.identity.name;
+    this.level = spec.level;
+    this.image = { reference: spec.image.reference, digest: spec.image.digest };
+    this.kept = parts.kept;
+    this.commands = parts.commands;
+    this.files = parts.files;
+    this.ports = parts.ports;
+    this.#expiresAt = parts.expiresAt;
+    this.#watch();
+    // One whose first process was ended from inside, or by the engine, is still to be removed.
+    void open.gone.then(reason => this.#end(reason, 'removed'));
+  }
+
+  /** When it goes unless it is extended. */
+  get expiresAt(): Date {
+    return this.#expiresAt;
+  }
+
+  /** Lets it exist for so much longer, counted from now; never beyond a day from its creation. */
+  async extend(expiresInMs: number): Promise<Date> {
+    this.#assertThere();
+    if (!Number.isFinite(expiresInMs) || expiresInMs <= 0)
+      throw new AcodeError('ACODE-SBX-017', { field: 'expiresInMs', reason: 'must be more than 0 milliseconds' });
+    const { clock, latest, extended } = this.#parts;
+    const until = new Date(Math.min(clock.now() + expiresInMs, latest.getTime()));
+    await extended(until);
+    this.#expiresAt = until;
+    this.#watch();
+    return until;
+  }
+
+  /** Ends everything inside and removes it. A second call waits for the first. */
+  async kill(): Promise<void> {
+    await this.#end('somebody ended it', 'removed');
+  }
+
+  /** Lets go of one that was kept, which then goes on without this process; any other is ended. */
+  async leave(): Promise<void> {
+    await this.#end('this process has let go of it', this.kept ? 'left' : 'removed');
+  }
+
+  /** What the sandbox changed: refused, since its workspace is the host’s own and not a fork. */
+  async diff(): Promise<never> {
+    throw notOffered('Sandbox.diff');
+  }
+
+  /** Brings changes home: refused, since its workspace is the host’s own and not a fork. */
+  async apply(): Promise<never> {
+    throw notOffered('Sandbox.apply');
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.leave();
+  }
+
+  #assertThere(): void {
+    if (this.#ending) throw new AcodeError('ACODE-SBX-025', { sandbox: this.id, reason: 'it was ended' });
+  }
+
+  #watch(): void {
+    this.#cancel();
+    const { clock } = this.#parts;
+    const left = this.#expiresAt.getTime() - clock.now();
+    const look = (): void => {
+      if (clock.now() < this.#expiresAt.getTime()) this.#watch();
+      else void this.#end('its time was over', 'removed');
+    };
+    this.#cancel = clock.after(Math.min(Math.max(left, 0), LONGEST_TIMER_MS), look);
+  }
+
+  #end(reason: string, how: 'removed' | 'left'): Promise<void> {
+    this.#ending ??= this.#endOnce(reason, how);
+    return this.#ending;
+  }
+
+  async #endOnce(reason: string, how: 'removed' | 'left'): Promise<void> {
+    this.#cancel();
+    const { open, over } = this.#parts;
+    try {
+      if (how === 'left') open.leave();
+      else await open[Symbol.asyncDispose]();
+    } finally {
+      await over(reason, how);
+    }
+  }
+}
+
+function notOffered(what: string): AcodeError {
+  return new AcodeError('ACODE-SBX-016', {
+    what,
+    instead: 'A sandbox’s changes are in the workspace already: look at them with `git diff`.',
+  });
+}
