@@ -179,9 +179,7 @@ export class Acode implements AsyncDisposable {
   async connect(reference: string): Promise<Sandbox> {
     this.#assertOpen('connect');
     const { connectSandbox } = await import('./reconnecting.ts');
-    return this.#operation('connect', (signal, operation) =>
-      connectSandbox(this.#host, reference, operation, signal),
-    );
+    return this.#operation('connect', (signal, operation) => connectSandbox(this.#host, reference, operation, signal));
   }
 
   /** What a command would come to: policy, where each value comes from, level and engine request. Runs nothing. */

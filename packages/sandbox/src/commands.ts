@@ -55,7 +55,10 @@ export class SandboxCommands implements Commands {
 
   run(command: Command, request?: CommandRequest & { background?: false }): Promise<RunResult>;
   run(command: Command, request: CommandRequest & { background: true }): Promise<CommandHandle>;
-  async run(command: Command, request: CommandRequest & { background?: boolean } = {}): Promise<RunResult | CommandHandle> {
+  async run(
+    command: Command,
+    request: CommandRequest & { background?: boolean } = {},
+  ): Promise<RunResult | CommandHandle> {
     const { background = false, ...rest } = request;
     const { open } = this.#parts;
     const begin: Begin = (...of) => open.start(...of);
@@ -63,10 +66,7 @@ export class SandboxCommands implements Commands {
     return background ? handle : handle.result;
   }
 
-  async terminal(
-    command: Command,
-    request: CommandRequest & { size?: TerminalSize } = {},
-  ): Promise<TerminalHandle> {
+  async terminal(command: Command, request: CommandRequest & { size?: TerminalSize } = {}): Promise<TerminalHandle> {
     const { size = DEFAULT_SIZE, ...rest } = request;
     checkSize(size);
     const { open } = this.#parts;

@@ -192,4 +192,3 @@ function noShell({ spec }: Planned): AcodeError {
     instead: 'Run single commands with it (`acode run`), or use an image with a shell.',
   });
 }
-

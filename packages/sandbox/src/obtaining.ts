@@ -117,7 +117,11 @@ export function reportViolation(
 }
 
 /** Tells that a sandbox is gone. */
-export function tornDown({ host, operation }: Pick<Recorded, 'host' | 'operation'>, spec: SandboxSpec, reason: string): void {
+export function tornDown(
+  { host, operation }: Pick<Recorded, 'host' | 'operation'>,
+  spec: SandboxSpec,
+  reason: string,
+): void {
   host.bus.emit('SandboxTeardown', operation.correlationId, new Date(host.telemetry.clock.now()), {
     sandboxId: spec.identity.sandboxId,
     backend: backendOf(spec.level),

@@ -1,6 +1,5 @@
 // Steps 1 to 3 of the pipe: what a command may do, at which level, and the plan of its sandbox.
 
-import { realpath } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { planCaches } from './cache-plan.ts';
 import type { Command, RunRequest } from './contract/command.ts';
@@ -24,6 +23,7 @@ import { warmthOf } from './warm.ts';
 import { recogniseLanguages } from './workspace/languages.ts';
 import { validateWorkspace } from './workspace/locate.ts';
 import { planMounts } from './workspace/mounts.ts';
+import { nearestReal } from './workspace/places.ts';
 
 /** What a plan is made for. */
 interface PlanFor {
@@ -42,7 +42,7 @@ export async function plan(
   signal: AbortSignal,
 ): Promise<Planned> {
   const found = await workspaceOf(host);
-  const root = await realpath(found).catch(() => found);
+  const root = nearestReal(found);
   const layers = await layersFor(host, root);
   const languages = recogniseLanguages(root);
   const task = { command, risk: request.risk };

@@ -3,6 +3,7 @@
 import type { Command } from './contract/command.ts';
 import type { RunResult } from './contract/result.ts';
 import type { Denials } from './denials.ts';
+import { afterwards } from './isolation/waiting.ts';
 import type { RunningParts } from './running.ts';
 import { METRICS } from './telemetry/operation.ts';
 import { redact, redactArguments } from './telemetry/redact.ts';
@@ -48,7 +49,11 @@ export function recordResult(parts: RunningParts, result: RunResult): void {
     host.bus.emit('LimitExceeded', operation.correlationId, at, { sandboxId, limit: limitExceeded });
   }
   recordRisk(parts, result);
-  operation.step('info', parts.stays ? 'command ended' : 'container stopped', { sandboxId, containerId: result.containerId, exitCode });
+  operation.step('info', parts.stays ? 'command ended' : 'container stopped', {
+    sandboxId,
+    containerId: result.containerId,
+    exitCode,
+  });
   operation.succeed({
     exitCode,
     timedOut: result.timedOut,
@@ -90,10 +95,9 @@ function keepOutput({ host, operation, command, planned }: RunningParts, result:
     stderr: result.stderr,
     dropped: result.dropped,
   };
-  const saving = host.savedLogs
-    .save(log, at.getTime())
-    .catch((error: unknown) =>
-      operation.step('warn', 'the output of the run could not be kept', { reason: String(error) }),
-    );
+  const { savedLogs } = host;
+  const saving = afterwards(() => savedLogs.save(log, at.getTime())).catch((error: unknown) =>
+    operation.step('warn', 'the output of the run could not be kept', { reason: String(error) }),
+  );
   host.keep(saving);
 }

@@ -21,6 +21,7 @@ import type { OutcomeParts } from './outcome.ts';
 import { recordDenials, recordExit, recordResult } from './record.ts';
 import { recordOutcome } from './trail.ts';
 import type { Operation } from './telemetry/operation.ts';
+import { afterwards } from './isolation/waiting.ts';
 import { changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
 
 /** Everything that was decided before a sandbox exists. */
@@ -64,6 +65,9 @@ export interface RunningParts {
   readonly nonce: string;
 }
 
+// By then a sandbox whose command has ended has ended too, unless the machine is very busy.
+const ENDS_SOON_MS = 25;
+
 /** A command under way. */
 export class Running implements RunningCommand {
   readonly stdout: AsyncIterable<Uint8Array>;
@@ -75,6 +79,7 @@ export class Running implements RunningCommand {
   readonly #handedOver: number;
   readonly #networkLimit: NetworkLimit;
   #removed: Promise<void> = Promise.resolve();
+  #hasEnded = false;
 
   private constructor(parts: RunningParts, execution: Execution) {
     this.#parts = parts;
@@ -158,17 +163,21 @@ export class Running implements RunningCommand {
       const { ending, timedOut } = supervised;
       if (!ending.neverStarted) recordExit(this.#parts, timedOut ? null : ending.exitCode);
       return supervised;
-    } finally {
+    } catch (error) {
       this.#end();
+      throw error;
+    } finally {
+      this.#networkLimit.stop();
+      this.#parts.captures.stdout.end();
+      this.#parts.captures.stderr.end();
     }
   }
 
-  // The caller has the result; what follows is off their path.
+  // What follows is off the caller’s path.
   #end(): void {
-    this.#networkLimit.stop();
-    this.#parts.captures.stdout.end();
-    this.#parts.captures.stderr.end();
-    this.#removed = this.#parts.dispose();
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.#removed = afterwards(() => this.#parts.dispose());
     this.#parts.host.keep(this.#removed);
   }
 
@@ -208,11 +217,19 @@ export class Running implements RunningCommand {
     recordDenials(this.#parts, result.sandboxId, denials);
   }
 
-  // The removal has begun and kills what the command left running, so the wait for the end of it all is short.
+  // A sandbox ends with its command, and everything in it: while its removal is left for afterwards, the engine is not in the
+  // way of the look. One that does not end soon is removed now, which ends it.
   async #lookForRisk(result: RunResult): Promise<void> {
     const { host, planned, sinceMs } = this.#parts;
+    const { clock } = host.telemetry;
     const ended = { mounts: planned.spec.mounts, sinceMs, dead: this.#execution.dead };
-    result.riskyChanges = await changesOfRun(ended, host.telemetry.clock);
+    const cancel = clock.after(result.timedOut ? 0 : ENDS_SOON_MS, () => this.#end());
+    try {
+      result.riskyChanges = await changesOfRun(ended, clock);
+    } finally {
+      cancel();
+      this.#end();
+    }
   }
 
   #withPartialResult(error: unknown): AcodeError {

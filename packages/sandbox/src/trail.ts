@@ -10,6 +10,7 @@ import type { RunResult } from './contract/result.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import type { Backend } from './isolation/backend.ts';
+import { afterwards } from './isolation/waiting.ts';
 import { setBy } from './policy/layers.ts';
 import type { Planned } from './running.ts';
 import type { Operation } from './telemetry/operation.ts';
@@ -48,7 +49,11 @@ export function recordOutcome(
     ...(result?.containerId === undefined ? {} : { containerId: result.containerId }),
     ...(error === undefined ? {} : { errorCode: codeOf(error) }),
   };
-  inBackground(run, run.host.audit.append(entry));
+  // The caller has waited long enough: what they hear first is what the command said.
+  inBackground(
+    run,
+    afterwards(() => run.host.audit.append(entry)),
+  );
 }
 
 /** Writes down that something was asked for and refused before there was anything to hand over. */

@@ -1,7 +1,7 @@
 // Reads the configuration that came with the code. It is untrusted: no link is followed to it, and what it may never set is refused first.
 
 import { createHash } from 'node:crypto';
-import { constants } from 'node:fs';
+import { constants, lstatSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
@@ -29,6 +29,8 @@ export interface RepositoryConfig extends LoadedConfig {
 /** Reads `.agent/config.yml` of a workspace, else the old `agent-config.yml`; null where there is neither. */
 export async function loadRepositoryConfig(root: string): Promise<RepositoryConfig | null> {
   const source = `${FOLDER}/${FILE}`;
+  // Most have neither, and it is asked before each command.
+  if (isAbsent(join(root, FOLDER)) && isAbsent(join(root, OLD_FILE))) return null;
   const [own, old] = await Promise.all([
     readInFolder(root, source),
     readConfigFile(join(root, OLD_FILE), OLD_FILE, constants.O_NOFOLLOW),
@@ -39,6 +41,15 @@ export async function loadRepositoryConfig(root: string): Promise<RepositoryConf
   }
   if (own) return parse(own, root, source, []);
   return old ? parse(old, root, OLD_FILE, [`${OLD_FILE} is an old name; rename it to ${source}.`]) : null;
+}
+
+// What cannot be looked at is not absent: opening it says why.
+function isAbsent(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) === undefined;
+  } catch {
+    return false;
+  }
 }
 
 async function parse(

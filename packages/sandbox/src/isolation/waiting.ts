@@ -33,3 +33,10 @@ export async function inTime<Value>(clock: Clock, ms: number, work: Promise<Valu
     cancel();
   }
 }
+
+/** Begins work when whoever waits for something now has had their turn. */
+export function afterwards<Value>(work: () => Promise<Value>): Promise<Value> {
+  return new Promise((resolve, reject) => {
+    setImmediate(() => void work().then(resolve, reject));
+  });
+}

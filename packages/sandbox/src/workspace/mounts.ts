@@ -43,7 +43,7 @@ export async function planMounts(facts: MountFacts): Promise<MountPlan> {
   const { workspace, target, readOnly } = facts;
   const { root, places } = workspace;
   const roots = facts.hostRoots.map(nearestReal);
-  await refuseSockets(root);
+  refuseSockets(root);
   const installation = facts.installation ?? (await installationRoot());
   const protecting = readOnly ? [] : await protectParts(root, target);
   const own = readOnly ? null : await protectInstallation(root, target, installation);

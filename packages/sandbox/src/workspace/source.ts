@@ -1,7 +1,8 @@
 // Validates what of the host is mounted: by what it really is and where it really lies, never by how its name begins.
 
+import { opendirSync } from 'node:fs';
 import type { Stats } from 'node:fs';
-import { lstat, opendir, realpath } from 'node:fs/promises';
+import { lstat, realpath } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { FileIdentity } from '../contract/spec.ts';
 import { trespass } from './places.ts';
@@ -44,21 +45,24 @@ export async function validateSource(source: string, rules: SourceRules): Promis
       remedy: `Add a directory that holds it to sandbox.mounts.allowed_host_roots in your own configuration, if you want sandboxes to have it.`,
     });
   }
-  if (found.isDirectory()) await refuseSockets(path);
+  if (found.isDirectory()) refuseSockets(path);
   return { path, identity: identityOf(found), isDirectory: found.isDirectory() };
 }
 
 /** Refuses a directory with a socket in it: whoever listens there would be within reach, under whatever name. */
-export async function refuseSockets(directory: string): Promise<void> {
-  let looked = 0;
-  for await (const entry of await opendir(directory, { bufferSize: 256 })) {
-    if (entry.isSocket()) {
+export function refuseSockets(directory: string): void {
+  const opened = opendirSync(directory, { bufferSize: 256 });
+  try {
+    for (let looked = 0; looked < MOST_ENTRIES; looked += 1) {
+      const entry = opened.readSync();
+      if (!entry) return;
+      if (!entry.isSocket()) continue;
       throw refusal(directory, 'DockerSocketMounted', `it holds the socket ${entry.name}`, {
         remedy: `Remove ${join(directory, entry.name)} if nothing uses it, or move it out of the directory.`,
       });
     }
-    looked += 1;
-    if (looked >= MOST_ENTRIES) return;
+  } finally {
+    opened.closeSync();
   }
 }
 

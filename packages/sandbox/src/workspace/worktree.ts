@@ -1,7 +1,7 @@
 // Git worktrees: a `.git` file names a repository elsewhere. It is untrusted text, so it is followed only to a repository
 // that the user owns, allowed, and that names this very workspace in return.
 
-import { constants } from 'node:fs';
+import { constants, lstatSync } from 'node:fs';
 import type { Stats } from 'node:fs';
 import { lstat, open, realpath } from 'node:fs/promises';
 import { basename, dirname, join, posix, resolve } from 'node:path';
@@ -36,6 +36,7 @@ class NotFollowed extends Error {}
 export async function findWorktree(facts: WorktreeFacts): Promise<Worktree> {
   const gitfile = join(facts.root, '.git');
   try {
+    if (!lstatSync(gitfile, { throwIfNoEntry: false })?.isFile()) return null;
     const text = await readSmall(gitfile);
     return text === null ? null : await follow(text, facts);
   } catch (error) {

@@ -93,12 +93,7 @@ class ExecProgram implements InsideProgram {
   #isFull = false;
   #bothClaimed: () => void = () => undefined;
 
-  constructor(
-    exec: ReadyExec,
-    nonce: string,
-    parts: InsideParts & { readonly program: string },
-    signal: AbortSignal,
-  ) {
+  constructor(exec: ReadyExec, nonce: string, parts: InsideParts & { readonly program: string }, signal: AbortSignal) {
     this.#exec = exec;
     this.#parts = parts;
     this.#signal = signal;
@@ -200,8 +195,7 @@ class ExecProgram implements InsideProgram {
         image,
         reason: claim.kind === 'missing' ? 'not found' : 'not executable',
       });
-    const exitCode =
-      claim?.kind === 'exit' ? claim.exitCode : await around.exitOf(this.#exec.execId, this.#signal);
+    const exitCode = claim?.kind === 'exit' ? claim.exitCode : await around.exitOf(this.#exec.execId, this.#signal);
     return { exitCode, stderr: Buffer.concat(this.#stderr).toString('utf8') };
   }
 }

@@ -32,13 +32,7 @@ export class DockerTerminal implements OpenExecution {
   readonly #size: TerminalSize;
   #pid = 0;
 
-  constructor(
-    engine: Engine,
-    started: StartedTerminal,
-    io: CommandIo,
-    around: ExecSurroundings,
-    signal: AbortSignal,
-  ) {
+  constructor(engine: Engine, started: StartedTerminal, io: CommandIo, around: ExecSurroundings, signal: AbortSignal) {
     this.#engine = engine;
     this.#started = started;
     this.#size = started.size;

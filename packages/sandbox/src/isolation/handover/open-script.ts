@@ -18,7 +18,7 @@ export function terminalCommand(cwd: string, argv: readonly string[]): readonly 
 }
 
 /** What the first process of a sandbox does that outlives its maker: nothing, and no longer at the end of its input. */
-export const STAYING_LINE = "trap : HUP INT QUIT USR1 USR2; exec </dev/null; while sleep 3600; do :; done\n";
+export const STAYING_LINE = 'trap : HUP INT QUIT USR1 USR2; exec </dev/null; while sleep 3600; do :; done\n';
 
 /** Sends a signal to a process group, by the shell itself: where no further process is allowed, that still works. */
 export function signalLine(pid: number, signal: string): string {
