@@ -1,12 +1,15 @@
 import { defineConfig } from 'vitest/config';
 
 // Tests of the library run on its sources, so that coverage is of them; tests/packaging runs what is really published.
-const alias = { '@acode/sandbox': new URL('packages/sandbox/src/index.ts', import.meta.url).pathname };
+const alias = {
+  '@acode/sandbox/e2b': new URL('packages/sandbox/src/e2b.ts', import.meta.url).pathname,
+  '@acode/sandbox': new URL('packages/sandbox/src/index.ts', import.meta.url).pathname,
+};
 
 // These measure time or memory, or break things on purpose: nothing else may run beside them.
 const ALONE = [
   'tests/{audit,caches,engine-client,engine-trouble,exits,faults,images,ownership}/**/*.test.ts',
-  'tests/{attacks/resources,cli/streams,cli/engine-faults,pool/restart,project-image/unchanged,serve/cost}.test.ts',
+  'tests/{attacks/resources,sessions/abandoned,sessions/kept,sessions/ratio,cli/streams,cli/engine-faults,files/cost,files/large,pool/restart,project-image/unchanged,serve/cost}.test.ts',
 ];
 
 // What takes long beside what it shows that nothing else does: in the longer proof alone (`npm run ci:long` sets ACODE_EVERYWHERE).
@@ -15,7 +18,7 @@ const PATIENT = process.env['ACODE_EVERYWHERE']
   : [
       'tests/{audit/parallel,cli/streams,doctor/attack-levels,engine-trouble/restart,host/hostile}.test.ts',
       'tests/{images/at-once,ownership/slow-create,trace/attempts,trace/telemetry}.test.ts',
-      'tests/{exits/exits,project-image/at-once,project-image/skipping}.test.ts',
+      'tests/{exits/exits,files/cost,files/large,project-image/at-once,project-image/skipping,sessions/ratio}.test.ts',
     ];
 
 // What needs an engine.

@@ -14,13 +14,14 @@ const WEB = join(ROOT, 'packages/sandbox/src/web.ts');
 const EXAMPLES = join(ROOT, 'node_modules/.cache/acode-examples');
 
 /** Where a reader begins; each must show how it is used. */
-const ENTRY_POINTS = ['Acode', 'Acode.run', 'Acode.spawn', 'WebAcode'];
+const ENTRY_POINTS = ['Acode', 'Acode.run', 'Acode.spawn', 'Acode.create', 'Sandbox', 'WebAcode'];
 
 /** What examples may use without saying where it comes from. */
 const PRELUDE = `
-import type { Acode } from '@acode/sandbox';
+import type { Acode, Sandbox } from '@acode/sandbox';
 declare global {
   const acode: Acode;
+  const sandbox: Sandbox;
   const pino: typeof import('pino').pino;
   const signal: AbortSignal;
   const id: string;

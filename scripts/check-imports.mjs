@@ -15,31 +15,39 @@ const ENGINE = 'isolation/docker/engine';
 const TOP = [
   'index.ts',
   'acode.ts',
+  'artifacts.ts',
   'attack.ts',
   'build-turn.ts',
   'building.ts',
   'built-images.ts',
   'cache-plan.ts',
   'capabilities.ts',
+  'commands.ts',
   'compose.ts',
+  'creating.ts',
   'denials.ts',
+  'e2b.ts',
   'examine.ts',
   'host.ts',
   'images.ts',
   'installing.ts',
   'inventory.ts',
+  'kept.ts',
   'level.ts',
+  'obtaining.ts',
   'options.ts',
   'outcome.ts',
   'planning.ts',
   'project-base.ts',
   'pull-once.ts',
   'pulling.ts',
+  'reconnecting.ts',
   'repository.ts',
   'record.ts',
   'request-check.ts',
   'run.ts',
   'running.ts',
+  'sandbox.ts',
   'sweep.ts',
   'trail.ts',
   'uninstall.ts',
@@ -86,6 +94,12 @@ const ROOMS = {
   ],
   // It attacks and examines through what the top hands it; of a level it knows the interface only.
   doctor: ['contract', 'config', 'workspace', 'isolation', 'output/terminal.ts'],
+  // It knows programs that run inside, and not what the inside is.
+  files: ['contract', 'isolation/inside.ts', 'lifecycle/deadline.ts', 'telemetry/clock.ts'],
+  // The same, for streams in place of files.
+  forwarding: ['contract', 'isolation/inside.ts'],
+  // Another shape of what the top hands it.
+  e2b: ['contract'],
   // What an image is made of; who builds it, the top knows.
   'project-image': ['contract', 'config', 'workspace'],
   isolation: ['contract', 'policy', 'workspace', 'isolation/handover'],
@@ -124,11 +138,17 @@ const ROOMS = {
 /** Ways to talk to a server. Only the engine client has one, so nothing else can reach an engine, or the outside. */
 const WIRE = /^(?:node:)?(?:https?|http2|net|tls|dgram)$|^undici$/;
 
-/** The one file besides that opens a socket: a session’s own, to show that it lives. */
-const OWNERSHIP = 'lifecycle/ownership.ts';
+/**
+ * The files besides that open a socket: a session’s own, to show that it lives, and one on the host’s loopback that only
+ * leads inside what comes there.
+ */
+const LISTENERS = new Set(['lifecycle/ownership.ts', 'forwarding/ports.ts']);
 
 /** The room of the command line whose two ends talk over a socket of the user’s own. */
 const SERVE = `${CLI}/serve/`;
+
+/** The one file of the command line that listens for clients of the Model Context Protocol, on the loopback. */
+const MCP_LISTENER = `${CLI}/mcp/listener.ts`;
 
 const ONLY_DOCKER = 'only isolation/docker/ knows the engine client';
 const ONLY_CLIENT = 'only the engine client talks to a server';
@@ -238,7 +258,7 @@ function ruleAtTop(from, room) {
 /** @param {Import} at */
 function ruleInSandbox({ file, specifier }) {
   const own = relative(SANDBOX, file);
-  if (WIRE.test(specifier)) return own.startsWith(`${ENGINE}/`) || own === OWNERSHIP ? null : ONLY_CLIENT;
+  if (WIRE.test(specifier)) return own.startsWith(`${ENGINE}/`) || LISTENERS.has(own) ? null : ONLY_CLIENT;
   const inBrowsers = own === WEB_ENTRY || roomOf(own) === WEB;
   if (inBrowsers && specifier.startsWith('node:')) return 'what runs in browsers imports nothing of Node';
   if (!specifier.startsWith('.')) return isOurs(specifier) ? 'the library imports no package of ours' : null;
@@ -250,13 +270,21 @@ function ruleInSandbox({ file, specifier }) {
 
 /** @param {Import} at */
 function ruleInCli({ file, specifier }) {
-  if (WIRE.test(specifier)) return specifier === 'node:net' && file.startsWith(SERVE) ? null : ONLY_CLIENT;
+  if (WIRE.test(specifier)) return mayListen(file, specifier) ? null : ONLY_CLIENT;
   if (!specifier.startsWith('.')) {
     const deep = isOurs(specifier) && specifier !== '@acode/sandbox';
     return deep ? 'the command line imports the public entry of @acode/sandbox only' : null;
   }
   const inside = resolve(ROOT, dirname(file), specifier).startsWith(join(ROOT, CLI) + sep);
   return inside ? null : 'the command line imports nothing outside its own src/';
+}
+
+/**
+ * @param {string} file
+ * @param {string} specifier
+ */
+function mayListen(file, specifier) {
+  return (specifier === 'node:net' && file.startsWith(SERVE)) || (specifier === 'node:http' && file === MCP_LISTENER);
 }
 
 /** @param {string} specifier */

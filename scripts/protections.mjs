@@ -221,13 +221,17 @@ export const PROTECTIONS = [
   ),
   one(
     'links to a workspace are not resolved',
-    [`${SRC}/workspace/locate.ts`, 'return await realpath(resolve(path));', 'return resolve(path);'],
+    [`${SRC}/workspace/locate.ts`, 'return realpathSync.native(resolve(path));', 'return resolve(path);'],
     [[MOUNTS, 'B3 ']],
   ),
   one(
     'sockets are not looked for',
     [
-      [`${SRC}/workspace/source.ts`, '    if (entry.isSocket()) {', '    if (entry.name === "") {'],
+      [
+        `${SRC}/workspace/source.ts`,
+        '      if (!entry.isSocket()) continue;',
+        '      if (entry.name !== "") continue;',
+      ],
       [
         `${SRC}/workspace/source.ts`,
         '  if (found.isFile() || found.isDirectory()) return;',
@@ -582,7 +586,7 @@ export const PROTECTIONS = [
     layers: 'one',
     edits: [
       {
-        file: `${SRC}/run.ts`,
+        file: `${SRC}/obtaining.ts`,
         find: 'intent: await writing }',
         put: "intent: await writing.catch(() => ({ seq: 0, hash: '' })) }",
       },

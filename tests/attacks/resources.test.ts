@@ -1,5 +1,8 @@
 // Group E: taking so much of the machine that nothing is left for others.
 
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect } from 'vitest';
 import { images, withEngine, withoutEngines } from '../support/engines.ts';
 import { Arena } from './arena.ts';
@@ -195,6 +198,60 @@ describe.skipIf(withoutEngines).each(TARGETS)('resources, on $name', target => {
     );
     expect(stdout).toContain('alive');
     return { observed: `gone after ${Math.round(took)} ms`, control: 'SIGTERM alone leaves it alive' };
+  });
+
+  attack(target, 'E12', 'files arrive, and nothing that leads elsewhere', async () => {
+    const elsewhere = mkdtempSync(join(tmpdir(), 'acode-elsewhere-'));
+    const secret = join(elsewhere, 'secret');
+    writeFileSync(secret, 'canary');
+    try {
+      // A link out, a name below it, a FIFO, and a way into the workspace that has become a link.
+      const make = `mkdir -p /out/d/sub; echo fine >/out/d/sub/file; ln -s ${elsewhere} /out/d/link; ln -s ${secret} /out/d/stolen; mkfifo /out/d/pipe; ln -s ${elsewhere} way`;
+      const artifacts = [
+        { from: 'd', to: 'arrived' },
+        { from: 'd/sub/file', to: 'way/planted' },
+      ];
+      const { artifacts: reports = [], exitCode } = await arena.sh(make, { artifacts });
+      expect(exitCode).toBe(0);
+      expect(readFileSync(join(arena.workspace, 'arrived/sub/file'), 'utf8')).toBe('fine\n');
+      expect(readdirSync(join(arena.workspace, 'arrived'))).toEqual(['sub']);
+      expect(reports[0]?.skipped.map(({ path }) => path).sort()).toEqual(['link', 'pipe', 'stolen']);
+      expect(reports[1]?.error?.code).toMatch(/^E(?:LOOP|NOTDIR)$/);
+      expect(readdirSync(elsewhere)).toEqual(['secret']);
+      // Unpacked and written the usual way, both lead out.
+      const plain = join(elsewhere, 'plain');
+      mkdirSync(plain);
+      symlinkSync(secret, join(plain, 'stolen'));
+      writeFileSync(join(arena.workspace, 'way', 'planted'), 'out');
+      expect(readFileSync(join(plain, 'stolen'), 'utf8')).toBe('canary');
+      expect(readdirSync(elsewhere)).toContain('planted');
+      return {
+        observed: `links and FIFO left out, a way through a link ${reports[1]?.error?.code ?? ''}`,
+        control: 'the same paths written plainly lead out of the workspace',
+      };
+    } finally {
+      rmSync(elsewhere, { recursive: true });
+      for (const name of ['arrived', 'way']) rmSync(join(arena.workspace, name), { recursive: true, force: true });
+    }
+  });
+
+  attack(target, 'E13', 'refused by what it says it is, before any of it comes', async () => {
+    const make =
+      'mkdir /out/d; truncate -s 10G /out/d/bomb; truncate -s 10G /out/bomb; echo fine >/out/fine; du -k /out/bomb';
+    const artifacts = ['d', 'bomb', 'fine'].map(from => ({ from, to: `arrived/${from}` }));
+    const before = performance.now();
+    const result = await arena.sh(make, { artifacts });
+    const took = performance.now() - before;
+    const [tree, file, fine] = result.artifacts ?? [];
+    expect([tree?.error?.code, file?.error?.code]).toEqual(['ACODE-FIL-003', 'ACODE-FIL-003']);
+    expect(fine).toMatchObject({ files: 1, bytes: 5 });
+    expect(readdirSync(join(arena.workspace, 'arrived'))).toEqual(['fine']);
+    // What it says is what a reader would have got, of next to nothing; gVisor does not tell the difference.
+    if (!gvisor) expect(Number.parseInt(result.stdout, 10)).toBeLessThan(1024);
+    const { stdout } = await weak('truncate -s 10G /tmp/bomb; stat -c %s /tmp/bomb');
+    expect(stdout.trim()).toBe(String(10 * 1024 ** 3));
+    rmSync(join(arena.workspace, 'arrived'), { recursive: true });
+    return { observed: `ACODE-FIL-003 after ${Math.round(took)} ms, nothing written`, control: 'a file of 10 GiB' };
   });
 
   attack(target, 'E14', 'covered by memory of a known size', async () => {

@@ -113,7 +113,7 @@ export class Call {
     try {
       return await use(acode);
     } finally {
-      await this.progress.during('Removing the sandbox…', acode.close());
+      await this.progress.during('Cleaning up…', acode.close());
     }
   }
 

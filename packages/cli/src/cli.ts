@@ -26,7 +26,7 @@ import { ownVersion } from './version.ts';
 const LAST_WORDS_MS = 250;
 const PARTIAL_RESULT_MS = 2000;
 const FAILED = 125;
-const TAKES_COMMAND = ['exec', 'run', 'explain'];
+const TAKES_COMMAND = ['exec', 'run', 'explain', 'shell'];
 
 /** What a call has to do with a server. */
 export interface Served {

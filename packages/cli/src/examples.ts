@@ -4,6 +4,10 @@
 export interface Example {
   readonly type: string;
   readonly for: string;
+  /** Set where it is about a sandbox that stays: whoever tries it has to make `a1b2c3d4` first, and to end it. */
+  readonly stays?: true;
+  /** Set where it needs a person at a terminal. */
+  readonly terminal?: true;
 }
 
 /** The examples of each command that has some, by what the user calls. */
@@ -20,11 +24,46 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode sandbox exec --timeout 30 -- sh ./build.sh', for: 'options stand first' },
     { type: 'acode sandbox exec --readonly --env CI=1 -- env', for: 'nothing can be changed, one variable' },
     { type: 'acode sandbox exec --json -- echo hi', for: 'the result as one JSON object' },
+    { type: 'acode sandbox exec --in a1b2c3d4 -- ls', for: 'in a sandbox that stays', stays: true },
   ],
+  'acode sandbox create': [
+    { type: 'acode sandbox create', for: 'stays for an hour; prints its id', stays: true },
+    { type: 'acode sandbox create --for 8h --memory 1g', for: 'longer, and with limits of its own', stays: true },
+    { type: 'acode sandbox create --json', for: 'with when it goes, for a program', stays: true },
+  ],
+  'acode sandbox shell': [
+    { type: 'acode sandbox shell a1b2c3d4', for: 'in a sandbox that stays', stays: true, terminal: true },
+    { type: 'acode sandbox shell --image busybox', for: 'in a fresh one, which ends with it', terminal: true },
+    {
+      type: 'acode sandbox shell a1b2c3d4 -- vi notes',
+      for: 'a program in place of the shell',
+      stays: true,
+      terminal: true,
+    },
+  ],
+  'acode sandbox cp': [
+    { type: 'acode sandbox cp ./build.sh a1b2c3d4:/tmp/', for: 'in, into a directory', stays: true },
+    { type: 'acode sandbox cp a1b2c3d4:/tmp/build.sh ./copy', for: 'out, under another name', stays: true },
+  ],
+  'acode sandbox forward': [
+    {
+      type: 'acode sandbox forward a1b2c3d4 3000',
+      for: 'any free port here; Ctrl-C ends it',
+      stays: true,
+      terminal: true,
+    },
+    { type: 'acode sandbox forward a1b2c3d4 8080:3000', for: 'port 8080 here', stays: true, terminal: true },
+  ],
+  'acode sandbox keep': [{ type: 'acode sandbox keep a1b2c3d4 --for 2h', for: 'two hours from now', stays: true }],
+  'acode sandbox kill': [{ type: 'acode sandbox kill a1b2c3d4', for: 'with everything that runs in it', stays: true }],
   'acode run': [
     { type: 'acode run "ls | wc -l"', for: 'a line for the shell of the image' },
     { type: 'acode run --risk high -- sh ./build.sh', for: 'a program you do not trust' },
     { type: 'acode run --tmp 256 --open-files 4096 "ls /tmp"', for: 'limits, one by one' },
+  ],
+  'acode mcp': [
+    { type: 'acode mcp --print-config claude-code', for: 'what to put where, for your client' },
+    { type: 'acode mcp --print-config codex', for: 'another one' },
   ],
   'acode explain': [
     { type: 'acode explain -- sh ./build.sh', for: 'which limits, and who set them' },

@@ -6,7 +6,11 @@ import type { Readable, Writable } from 'node:stream';
 export type OutputStream = Writable & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number };
 
 /** A stream to read from. */
-export type InputStream = Readable & { readonly isTTY?: boolean };
+export type InputStream = Readable & {
+  readonly isTTY?: boolean;
+  /** Present where it is a terminal: whether keys come as they are typed, and none of them is a signal. */
+  setRawMode?(raw: boolean): unknown;
+};
 
 /** Where signals come from: a process, or a test. */
 export interface SignalSource {
@@ -27,6 +31,8 @@ export interface Io {
   cwd(): string;
   /** Milliseconds since the epoch. */
   now(): number;
+  /** Has something done at the very end of the process, however it comes, unless it is taken back before. */
+  atExit(last: () => void): Disposable;
   /** Ends the process at once, whatever is under way. */
   leave(status: number): void;
 }

@@ -40,6 +40,10 @@ const io: Io = {
   outputsAreOne: outputsAreOne(),
   cwd: () => process.cwd(),
   now: () => Date.now(),
+  atExit(last) {
+    process.on('exit', last);
+    return { [Symbol.dispose]: () => void process.off('exit', last) };
+  },
   leave,
 };
 

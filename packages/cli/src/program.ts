@@ -9,6 +9,7 @@ import { completionCommand } from './commands/completion.ts';
 import { dockerCommands } from './commands/docker.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { explainCommand } from './commands/explain.ts';
+import { mcpCommand } from './commands/mcp.ts';
 import { runCommand } from './commands/run.ts';
 import { sandboxCommands } from './commands/sandbox.ts';
 import { serveCommand } from './commands/serve.ts';
@@ -38,6 +39,7 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .addCommand(sandboxCommands(perform))
     .addCommand(runCommand(perform))
     .addCommand(serveCommand(perform))
+    .addCommand(mcpCommand(perform))
     .addCommand(explainCommand(perform))
     .addCommand(trustCommand(perform))
     .addCommand(auditCommands(perform))

@@ -42,6 +42,7 @@ export function testIo(given: Partial<Io> = {}): Io & { readonly signals: EventE
     outputsAreOne: false,
     cwd: () => process.cwd(),
     now: () => Date.parse('2026-01-02T03:04:05Z'),
+    atExit: () => ({ [Symbol.dispose]: () => undefined }),
     leave: () => undefined,
     ...given,
     signals: new EventEmitter(),

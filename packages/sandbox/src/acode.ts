@@ -34,7 +34,7 @@ import { composeHost, loadLevels } from './compose.ts';
 import type { OpenHost } from './compose.ts';
 import { imagesOf } from './images.ts';
 import type { Operate } from './images.ts';
-import { cleanup, statusOf } from './inventory.ts';
+import { cleanup, statusOf, withLeases } from './inventory.ts';
 import type { OpenFurther } from './attack.ts';
 import type { AttackOptions, AttackReport, DoctorReport } from './doctor/report.ts';
 import type { AcodeOptions } from './options.ts';
@@ -176,10 +176,28 @@ export class Acode implements AsyncDisposable {
   }
 
   /** A sandbox that was kept, made by whatever process of this user on this host, by its id or name. */
-  async connect(reference: string): Promise<Sandbox> {
+  async connect(reference: string, { signal: callers }: { signal?: AbortSignal } = {}): Promise<Sandbox> {
     this.#assertOpen('connect');
     const { connectSandbox } = await import('./reconnecting.ts');
-    return this.#operation('connect', (signal, operation) => connectSandbox(this.#host, reference, operation, signal));
+    return this.#operation(
+      'connect',
+      (signal, operation) => connectSandbox(this.#host, reference, operation, signal),
+      callers,
+    );
+  }
+
+  /**
+   * Ends a sandbox that was kept, by its id or name, also one that cannot be used any more because something has changed
+   * since. Those of another process that lives are that process’s own.
+   */
+  async kill(reference: string, { signal: callers }: { signal?: AbortSignal } = {}): Promise<SandboxInfo> {
+    this.#assertOpen('kill');
+    const { killSandbox } = await import('./reconnecting.ts');
+    return this.#operation(
+      'kill',
+      (signal, operation) => killSandbox(this.#host, reference, operation, signal),
+      callers,
+    );
   }
 
   /** What a command would come to: policy, where each value comes from, level and engine request. Runs nothing. */
@@ -213,7 +231,7 @@ export class Acode implements AsyncDisposable {
     this.#assertOpen('list');
     return this.#operation('list', async () => {
       const { pool, closing } = this.#host;
-      const found = await (await this.#host.engine()).list(closing);
+      const found = await withLeases(this.#host, await (await this.#host.engine()).list(closing));
       return found.map(one => (pool?.holds(one.containerId) === true ? { ...one, waiting: true } : one));
     });
   }
@@ -376,6 +394,7 @@ async function loadAhead(host: OpenHost): Promise<void> {
   const root = await realpath(workspace).catch(() => workspace);
   if (!isWithin(await installationRoot(), root)) return;
   await Promise.all([
+    import('./artifacts.ts'),
     import('./attack.ts'),
     import('./building.ts'),
     import('./config/parse.ts'),

@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto';
 import type { Command, RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
 import { isAtLeast } from './contract/levels.ts';
+import type { EffectivePolicy } from './contract/policy.ts';
 import type { RunResult } from './contract/result.ts';
 import type {
   CommandHandle,
@@ -16,6 +17,8 @@ import type {
 import type { Host } from './host.ts';
 import type { OpenExecution, OpenSandbox, WaitingSandbox } from './isolation/backend.ts';
 import { WORKSPACE_TARGET } from './isolation/plan.ts';
+import { Capture } from './output/capture.ts';
+import { LiveCapture } from './output/live-capture.ts';
 import { govern } from './policy/governance.ts';
 import { setBy } from './policy/layers.ts';
 import { printable } from './record.ts';
@@ -36,7 +39,7 @@ export interface CommandsParts {
   readonly env: Readonly<Record<string, string>>;
   /** What was asked for when the sandbox was made. */
   readonly about: Pick<RunRequest, 'risk' | 'sessionId' | 'taskId'>;
-  /** How much time the sandbox has left. */
+  /** How much time the sandbox has left, were it extended for as long as it may be. */
   readonly leftMs: () => number;
 }
 
@@ -66,12 +69,17 @@ export class SandboxCommands implements Commands {
     return background ? handle : handle.result;
   }
 
+  async spawn(command: Command, request: CommandRequest = {}): Promise<CommandHandle> {
+    const { open } = this.#parts;
+    return this.#start(command, request, { begin: (...of) => open.start(...of), background: false });
+  }
+
   async terminal(command: Command, request: CommandRequest & { size?: TerminalSize } = {}): Promise<TerminalHandle> {
     const { size = DEFAULT_SIZE, ...rest } = request;
     checkSize(size);
     const { open } = this.#parts;
     const begin: Begin = (handover, io, signal) => open.startTerminal(handover, size, io, signal);
-    return this.#start(command, rest, { begin, background: true });
+    return this.#start(command, rest, { begin, background: true, live: true });
   }
 
   list(): CommandInfo[] {
@@ -87,7 +95,7 @@ export class SandboxCommands implements Commands {
   async #start(
     command: Command,
     request: CommandRequest,
-    how: { readonly begin: Begin; readonly background: boolean },
+    how: { readonly begin: Begin; readonly background: boolean; readonly live?: true },
   ): Promise<Handle> {
     const { host, planned: of, about } = this.#parts;
     const operation = host.telemetry.begin('exec');
@@ -102,7 +110,7 @@ export class SandboxCommands implements Commands {
       signal.throwIfAborted();
       checkCommandRequest(command, request);
       await this.#assertStrongEnough(command);
-      const planned = withTimeout(of, this.#limit(timeoutMs, how.background));
+      const planned = withTimeout(of, timeoutMs, this.#most(how.background));
       operation.note({ command: printable(command), sandboxId: of.spec.identity.sandboxId });
       const sinceMs = Date.now();
       const intent = await recordIntent(recorded, planned, signal);
@@ -121,7 +129,7 @@ export class SandboxCommands implements Commands {
         stdinStaysOpen: how.background && asked.stdin === undefined,
         timings: { queueMs: 0, obtainMs: obtained - began },
         sinceMs,
-        captures: captures(planned.policy, run),
+        captures: how.live ? liveCaptures(planned.policy, run) : captures(planned.policy, run),
         cwd: workdirFor(asked.cwd, WORKSPACE_TARGET),
         nonce: randomBytes(16).toString('hex'),
       });
@@ -175,10 +183,9 @@ export class SandboxCommands implements Commands {
     });
   }
 
-  #limit(asked: number | undefined, background: boolean): number {
+  #most(background: boolean): number {
     const { planned, leftMs } = this.#parts;
-    const most = background ? leftMs() : planned.policy.timeoutMs.value;
-    return Math.max(1, Math.min(asked ?? most, most));
+    return background ? leftMs() : planned.policy.timeoutMs.value;
   }
 }
 
@@ -186,11 +193,20 @@ interface Once extends Pick<WaitingSandbox, 'id' | 'ports' | 'execute'> {
   execution: OpenExecution | null;
 }
 
+type Captures = ReturnType<typeof captures>;
 type Begin = (...of: Parameters<Execute>) => Promise<OpenExecution>;
 
-function withTimeout(planned: Planned, timeoutMs: number): Planned {
+// A terminal is read while it is open, by somebody who would not know what a limit kept from them.
+function liveCaptures({ limits }: EffectivePolicy, run: RunRequest): Captures {
+  const limit = limits.outputBytes.value;
+  return { stdout: new LiveCapture(limit, run.onStdout), stderr: new Capture(limit, run.onStderr) };
+}
+
+function withTimeout(planned: Planned, asked: number | undefined, most: number): Planned {
   const { policy } = planned;
-  return { ...planned, policy: { ...policy, timeoutMs: { ...policy.timeoutMs, value: timeoutMs } } };
+  const source = asked !== undefined && asked < most ? ({ layer: 'request', where: 'timeoutMs' } as const) : {};
+  const timeoutMs = { ...policy.timeoutMs, ...source, value: Math.max(1, Math.min(asked ?? most, most)) };
+  return { ...planned, policy: { ...policy, timeoutMs } };
 }
 
 function checkSize({ columns, rows }: TerminalSize): void {

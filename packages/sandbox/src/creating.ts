@@ -138,7 +138,8 @@ export function opened(parts: Opened): Sandbox {
     ...(sessionId === undefined ? {} : { sessionId }),
     ...(taskId === undefined ? {} : { taskId }),
   };
-  const leftMs = (): number => Math.max(1, sandbox.expiresAt.getTime() - clock.now());
+  // It may be extended while a command runs, from elsewhere too; what is still there when it goes is ended with it.
+  const leftMs = (): number => Math.max(1, latest.getTime() - clock.now());
   const sandbox: Sandbox = new Sandbox({
     open,
     spec: planned.spec,
@@ -147,10 +148,9 @@ export function opened(parts: Opened): Sandbox {
     expiresAt,
     latest,
     commands: new SandboxCommands({ host, open, planned, env, about, leftMs }),
-    get files() {
-      return filesOf(open.inside, { workdir: planned.spec.workdir });
-    },
+    files: filesOf(open.inside, { workdir: planned.spec.workdir }),
     ports: portsOf(open.inside, host.closing),
+    written: async () => (keep ? ((await new Kept(host).read(sandboxId))?.until ?? null) : null),
     extended: async until => {
       if (keep) await new Kept(host).extend(sandboxId, until);
     },

@@ -69,6 +69,7 @@ export type {
 export type { BuildProjectOptions, ProjectImage, ProjectInput, ProjectInstall } from './contract/project-image.ts';
 export type { Clock, LogFields, Logger, MetricLabels, Metrics } from './contract/ports.ts';
 export type {
+  ArtifactReport,
   Denial,
   LimitName,
   PublishedPort,

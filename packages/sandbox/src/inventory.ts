@@ -1,7 +1,7 @@
 // What exists on this host: its status, and the removal of what was left behind.
 
 import { realpath } from 'node:fs/promises';
-import type { Belonging, CleanupOptions, CleanupReport, SandboxCounts, Status } from './contract/host.ts';
+import type { Belonging, CleanupOptions, CleanupReport, SandboxCounts, SandboxInfo, Status } from './contract/host.ts';
 import { AcodeError } from './contract/errors.ts';
 import { unavailableReason } from './contract/unavailable.ts';
 import { answeredInTime, capabilityMatrix } from './capabilities.ts';
@@ -15,7 +15,8 @@ import { layersFor, workspaceOf } from './repository.ts';
 import { recogniseLanguages } from './workspace/languages.ts';
 import { fewAtOnce, removeBelonging, removeSandbox, survey, surveySandboxes } from './sweep.ts';
 import type { Judged, Removal } from './sweep.ts';
-import { CACHE, FILLING, LAYER } from './lifecycle/labels.ts';
+import { CACHE, FILLING, KEEP, LAYER } from './lifecycle/labels.ts';
+import { Leases } from './lifecycle/leases.ts';
 import { isForeign, isWantedElsewhere, mayGo, mayLive } from './lifecycle/orphans.ts';
 import type { Wanted } from './lifecycle/orphans.ts';
 import type { Operation } from './telemetry/operation.ts';
@@ -184,6 +185,19 @@ export function cachesInUse(belongings: readonly Pick<Belonging, 'labels'>[]): R
 // could not be removed may be mounted.
 async function usedNow(host: Host, signal: AbortSignal): Promise<ReadonlySet<string>> {
   return cachesInUse(await (await host.engine()).belongings(signal));
+}
+
+/** Sandboxes with the time at which they go, where that is written down here. */
+export async function withLeases(host: Host, found: readonly SandboxInfo[]): Promise<SandboxInfo[]> {
+  const leases = new Leases(host.directories.state);
+  return Promise.all(
+    found.map(async one => {
+      const { labels, sandboxId } = one;
+      const own = labels['acode.uid'] === String(host.uid) && labels['acode.host'] === host.identity;
+      const until = own && labels[KEEP] === 'true' ? await leases.read(sandboxId) : null;
+      return until === null ? one : { ...one, expiresAt: new Date(until).toISOString() };
+    }),
+  );
 }
 
 function countsOf(judged: readonly Judged[]): SandboxCounts {

@@ -82,7 +82,8 @@ export async function plan(
     uid: host.uid,
   });
   const cached = await planCaches(host, level, policy, signal);
-  const spec = planSandbox(policy, { level, image, mounts, caches: cached.caches }, identify);
+  const artifacts = (request.artifacts?.length ?? 0) > 0;
+  const spec = planSandbox(policy, { level, image, mounts, caches: cached.caches, artifacts }, identify);
   return {
     policy,
     spec,

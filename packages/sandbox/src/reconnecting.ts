@@ -10,6 +10,7 @@ import { Kept } from './kept.ts';
 import { KEEP } from './lifecycle/labels.ts';
 import { plan } from './planning.ts';
 import type { Sandbox } from './sandbox.ts';
+import { removeSandbox } from './sweep.ts';
 import type { Operation } from './telemetry/operation.ts';
 
 const SHORTEST = 4;
@@ -49,6 +50,28 @@ export async function connectSandbox(
   });
 }
 
+/** Ends a kept sandbox, whether or not it could still be used. */
+export async function killSandbox(
+  host: Host,
+  reference: string,
+  operation: Operation,
+  signal: AbortSignal,
+): Promise<SandboxInfo> {
+  const engine = await host.engine();
+  const info = pick(await engine.list(signal), reference);
+  const why = whyNotOwn(host, info);
+  if (why !== null) throw notHere(info, why);
+  const outcome = await removeSandbox(host, info, {
+    may: ({ thing }) => whyNotOwn(host, thing) === null,
+    operation,
+    signal,
+  });
+  if (typeof outcome === 'object')
+    throw new AcodeError('ACODE-CTN-004', { id: info.containerId, reason: outcome.failed });
+  await new Kept(host).end(info.sandboxId);
+  return info;
+}
+
 function pick(found: readonly SandboxInfo[], reference: string): SandboxInfo {
   const matches = found.filter(
     ({ sandboxId, name, containerId }) =>
@@ -67,12 +90,16 @@ function isUsable(host: Host, info: SandboxInfo): boolean {
 
 const NOTHING_WRITTEN = 'nothing is written down about it on this host';
 
-function whyNot({ uid, identity }: Host, { labels, state }: SandboxInfo): string {
+function whyNot(host: Host, info: SandboxInfo): string {
+  const { state } = info;
+  return whyNotOwn(host, info) ?? (state === 'running' ? NOTHING_WRITTEN : `its state is ${state}`);
+}
+
+function whyNotOwn({ uid, identity }: Host, { labels }: Pick<SandboxInfo, 'labels'>): string | null {
   if (labels['acode.uid'] !== String(uid)) return 'it is another user’s';
   if (labels['acode.host'] !== identity) return 'it was created on another host';
   if (labels[KEEP] !== 'true') return 'it was not kept, and belongs to the process that made it';
-  if (state !== 'running') return `its state is ${state}`;
-  return NOTHING_WRITTEN;
+  return null;
 }
 
 function notHere({ sandboxId }: SandboxInfo, reason: string): AcodeError {

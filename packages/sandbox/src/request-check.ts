@@ -1,15 +1,17 @@
 // Checks a command and its request before anything is done with them: strictly, so that nothing is ever ignored.
 
+import { posix } from 'node:path';
 import { Readable } from 'node:stream';
 import * as z from 'zod';
 import { issueText } from './config/issue-text.ts';
 import { AcodeError } from './contract/errors.ts';
-import type { Command, RunRequest } from './contract/command.ts';
+import type { ArtifactRequest, Command, RunRequest } from './contract/command.ts';
 import { RISKS } from './contract/levels.ts';
 import type { CommandRequest, CreateRequest } from './contract/sandbox.ts';
 import { WORKSPACE_TARGET } from './isolation/plan.ts';
 import { checkEnvironment } from './policy/environment.ts';
 import { workdirFor } from './workspace/locate.ts';
+import { protectedPaths } from './workspace/protected-paths.ts';
 
 // The kernel’s own limit on one word; what is longer could never be started.
 const LONGEST_WORD = 128 * 1024 - 1;
@@ -31,7 +33,10 @@ const requestSchema = z.strictObject({
   risk: z.enum(RISKS).optional(),
   sessionId: z.string().optional(),
   taskId: z.string().optional(),
-  artifacts: z.array(z.unknown()).optional(),
+  artifacts: z
+    .array(z.strictObject({ from: word.min(1, 'is empty'), to: word.min(1, 'is empty') }))
+    .max(64, 'are more than 64')
+    .optional(),
   signal: z.instanceof(AbortSignal).optional(),
   onStdout: z.custom(value => typeof value === 'function', 'is not a function').optional(),
   onStderr: z.custom(value => typeof value === 'function', 'is not a function').optional(),
@@ -66,14 +71,20 @@ export function checkCommandRequest(command: Command, request: CommandRequest): 
 export function checkRequest(command: Command, request: RunRequest): void {
   hold(requestSchema.safeParse(request, { error: issueText }), '');
   checkCommand(command);
-  if ((request.artifacts?.length ?? 0) > 0) {
-    throw new AcodeError('ACODE-SBX-016', {
-      what: 'artifacts',
-      instead: 'Write what you want to keep into the workspace.',
-    });
-  }
+  request.artifacts?.forEach(checkArtifact);
   checkEnvironment(request.env ?? {});
   workdirFor(request.cwd, WORKSPACE_TARGET);
+}
+
+// What a sandbox made must not come to stand where programs of the host take it for the user’s own word.
+function checkArtifact({ from, to }: ArtifactRequest, index: number): void {
+  const field = `artifacts.${index}.to`;
+  if (`${from}${to}`.includes('\0')) throw invalid(`artifacts.${index}`, 'holds a NUL character');
+  const inside = posix.normalize(to);
+  if (posix.isAbsolute(to) || inside === '.' || inside === '..' || inside.startsWith('../'))
+    throw invalid(field, 'must name something below the workspace');
+  const [top = ''] = inside.split('/');
+  if (protectedPaths('/').includes(`/${top}`)) throw invalid(field, `is in ${top}, which no sandbox writes to`);
 }
 
 function checkCommand(command: Command): void {

@@ -58,11 +58,12 @@ export async function start(
     const obtained = clock.monotonic();
     const timings = { queueMs: queued - began, obtainMs: obtained - queued };
     const dispose = (): Promise<void> => disposing({ host, operation, planned, sandbox, release });
-    return await handOver({
+    const used = await asUsed(sandbox, planned, { host, request, signal });
+    return await handOver(sandbox, {
       host,
       operation,
       planned,
-      sandbox,
+      ...used,
       dispose,
       warm: taken !== null,
       intent,
@@ -108,12 +109,30 @@ async function disposing({
   }
 }
 
+// One whose artifacts are wanted stays until they were taken.
+async function asUsed(
+  sandbox: WaitingSandbox,
+  { spec }: Planned,
+  { host, request, signal }: { readonly host: Host; readonly request: RunRequest; readonly signal: AbortSignal },
+): Promise<Pick<RunningParts, 'sandbox' | 'take'>> {
+  const { artifacts = [] } = request;
+  if (artifacts.length === 0) return { sandbox };
+  try {
+    const { withArtifacts } = await import('./artifacts.ts');
+    const used = await withArtifacts(sandbox, artifacts, { spec, clock: host.telemetry.clock, signal });
+    return { sandbox: used, take: () => used.take() };
+  } catch (error) {
+    await giveUp(sandbox, host, signal);
+    throw error;
+  }
+}
+
 // A sandbox that cannot be handed its command is given up like one that is not what was planned.
-async function handOver(parts: RunningParts & { readonly sandbox: WaitingSandbox }): Promise<RunningCommand> {
+async function handOver(sandbox: WaitingSandbox, parts: RunningParts): Promise<RunningCommand> {
   try {
     return await Running.begin(parts);
   } catch (error) {
-    await giveUp(parts.sandbox, parts.host, parts.signal);
+    await giveUp(sandbox, parts.host, parts.signal);
     reportViolation(parts.host, parts.planned.spec, parts.operation, parts.sandbox.id, error);
     throw error;
   }

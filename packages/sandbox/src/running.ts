@@ -6,7 +6,7 @@ import { AcodeError } from './contract/errors.ts';
 import type { Command, RunRequest } from './contract/command.ts';
 import { usesEngine } from './contract/levels.ts';
 import type { EffectivePolicy } from './contract/policy.ts';
-import type { RunResult, RunningCommand } from './contract/result.ts';
+import type { ArtifactReport, RunResult, RunningCommand } from './contract/result.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import { denialsOf } from './denials.ts';
 import type { Host } from './host.ts';
@@ -16,6 +16,7 @@ import type { NetworkLimit } from './isolation/network-limit.ts';
 import { supervise } from './isolation/supervise.ts';
 import type { Supervised } from './isolation/supervise.ts';
 import type { Capture } from './output/capture.ts';
+import { LiveCapture } from './output/live-capture.ts';
 import { partialResult, resultOf } from './outcome.ts';
 import type { OutcomeParts } from './outcome.ts';
 import { recordDenials, recordExit, recordResult } from './record.ts';
@@ -43,6 +44,8 @@ export interface RunningParts {
   readonly sandbox: Pick<WaitingSandbox, 'id' | 'ports' | 'execute'>;
   /** What becomes of the sandbox when the command has ended: begun before the result is looked at, and never awaited for it. */
   readonly dispose: () => Promise<void>;
+  /** Takes what was asked for out of the sandbox, before it goes. */
+  readonly take?: () => Promise<ArtifactReport[]>;
   /** Set where the sandbox goes on without the command. */
   readonly stays?: boolean;
   /** Whether it waited before the command was known. */
@@ -104,9 +107,11 @@ export class Running implements RunningCommand {
   static async begin(parts: RunningParts): Promise<Running> {
     const { sandbox, captures, request, signal } = parts;
     const handover = { command: parts.command, cwd: parts.cwd, env: { ...request.env }, nonce: parts.nonce };
+    const { stdout } = captures;
     const io = {
-      stdout: (data: Buffer) => captures.stdout.push(data),
+      stdout: (data: Buffer) => stdout.push(data),
       stderr: (data: Buffer) => captures.stderr.push(data),
+      ...(stdout instanceof LiveCapture ? { room: () => stdout.room() } : {}),
     };
     return new Running(parts, await sandbox.execute(handover, io, signal));
   }
@@ -134,6 +139,7 @@ export class Running implements RunningCommand {
     try {
       const { ending, timedOut } = await this.#supervised();
       const result = resultOf(this.#outcome(), ending, timedOut);
+      await this.#takeArtifacts(result);
       await this.#lookForRisk(result);
       // That a command never started is the sandbox’s own claim, and a command can make it. What it left shows that it did.
       if (ending.neverStarted && !leftSomething(result)) throw this.#neverStarted(ending.neverStarted);
@@ -147,6 +153,16 @@ export class Running implements RunningCommand {
       this.#recordOutcome({ error: failure });
       operation.fail(failure);
       throw failure;
+    }
+  }
+
+  async #takeArtifacts(result: RunResult): Promise<void> {
+    const { take } = this.#parts;
+    if (!take) return;
+    try {
+      result.artifacts = await take();
+    } finally {
+      this.#end();
     }
   }
 

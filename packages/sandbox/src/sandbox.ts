@@ -19,6 +19,8 @@ export interface SandboxParts {
   readonly commands: Commands;
   readonly files: Files;
   readonly ports: Ports;
+  /** When it goes by what is written down now, where another process may have let it stay longer. */
+  readonly written: () => Promise<Date | null>;
   /** Writes down that it may stay longer. */
   readonly extended: (until: Date) => Promise<void>;
   /** Ends what belongs to it on this host; called once, before it is removed or left. */
@@ -39,16 +41,26 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 export class Sandbox implements AsyncDisposable {
   /** A UUID. */
   readonly id: string;
+  /** The engine’s own id of it. */
   readonly containerId: string;
+  /** What the engine calls it. */
   readonly name: string;
+  /** How strongly it is isolated. */
   readonly level: Level;
+  /** What it is made of, as it was resolved. */
   readonly image: { readonly reference: string; readonly digest: string };
   /** Whether it outlives this process. */
   readonly kept: boolean;
+  /** Runs commands in it. */
   readonly commands: Commands;
+  /** Its files. */
   readonly files: Files;
+  /** The way to servers in it. */
   readonly ports: Ports;
+  /** Settles when it is over for this process, with the reason. */
+  readonly ended: Promise<string>;
   readonly #parts: SandboxParts;
+  #over: (reason: string) => void = () => undefined;
   #expiresAt: Date;
   #cancel: () => void = () => undefined;
   #ending: Promise<void> | null = null;
@@ -66,6 +78,7 @@ export class Sandbox implements AsyncDisposable {
     this.commands = parts.commands;
     this.files = parts.files;
     this.ports = parts.ports;
+    this.ended = new Promise(resolve => (this.#over = resolve));
     this.#expiresAt = parts.expiresAt;
     this.#watch();
     // One whose first process was ended from inside, or by the engine, is still to be removed.
@@ -122,11 +135,17 @@ export class Sandbox implements AsyncDisposable {
     this.#cancel();
     const { clock } = this.#parts;
     const left = this.#expiresAt.getTime() - clock.now();
-    const look = (): void => {
-      if (clock.now() < this.#expiresAt.getTime()) this.#watch();
-      else void this.#end('its time was over', 'removed');
-    };
+    const look = (): void => void this.#look();
     this.#cancel = clock.after(Math.min(Math.max(left, 0), LONGEST_TIMER_MS), look);
+  }
+
+  async #look(): Promise<void> {
+    const { clock, written } = this.#parts;
+    const until = await written().catch(() => null);
+    if (this.#ending) return;
+    if (until !== null) this.#expiresAt = until;
+    if (clock.now() < this.#expiresAt.getTime()) this.#watch();
+    else await this.#end('its time was over', 'removed');
   }
 
   #end(reason: string, how: 'removed' | 'left'): Promise<void> {
@@ -138,9 +157,10 @@ export class Sandbox implements AsyncDisposable {
     this.#cancel();
     const { open, over } = this.#parts;
     try {
-      if (how === 'left') open.leave();
+      if (how === 'left') await open.leave();
       else await open[Symbol.asyncDispose]();
     } finally {
+      this.#over(reason);
       await over(reason, how);
     }
   }

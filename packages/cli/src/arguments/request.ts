@@ -1,8 +1,8 @@
-// The options that `exec`, `run` and `explain` share: everything that can be said about one run.
+// The options that commands share: everything that can be said about a sandbox, and about one run in it.
 
 import { resolve } from 'node:path';
 import { LEVELS, RISKS } from '@acode/sandbox';
-import type { PolicyInput, RunRequest } from '@acode/sandbox';
+import type { CreateRequest, PolicyInput, RunRequest } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
 import { address } from './address.ts';
 import { caches } from './caches.ts';
@@ -18,12 +18,9 @@ import { user } from './user.ts';
 import { variable } from './variable.ts';
 import type { Place } from '../workspace.ts';
 
-/** A command that takes a command to run, with all options of a run. They stand before it. */
-export function requestCommand(name: string) {
+/** A command with all options that say what a sandbox is to be. */
+export function sandboxCommand(name: string) {
   return new Command(name)
-    .argument('[command...]', 'one quoted line for the shell, or `-- program arguments…`')
-    .usage('[options] "<line>"  |  [options] -- <program> [arguments…]')
-    .passThroughOptions()
     .optionsGroup('Sandbox options:')
     .option('--image <reference>', 'image of the sandbox')
     .addOption(
@@ -61,10 +58,6 @@ export function requestCommand(name: string) {
         .conflicts('caches'),
     )
     .addOption(new Option('--user <uid:gid>', 'user and group inside the sandbox').argParser(user))
-    .addOption(
-      new Option('--env <NAME=value>', 'environment variable; repeatable, nothing is inherited').argParser(variable),
-    )
-    .option('--workdir <directory>', 'working directory, relative to the workspace')
     .addOption(new Option('--pull <when>', 'when to pull the image').choices(['missing', 'always', 'never'] as const))
     .option('--runtime <name>', 'runtime of the engine, such as runsc for gVisor')
     .addOption(new Option('--level <level>', 'isolation level').choices(['auto', ...LEVELS] as const))
@@ -81,6 +74,27 @@ export function requestCommand(name: string) {
 }
 
 /** The values of those options. */
+export type SandboxOptions = ReturnType<ReturnType<typeof sandboxCommand>['opts']>;
+
+/** A command that takes a command to run, with all options of a run. They stand before it. */
+export function requestCommand(name: string) {
+  return sandboxCommand(name)
+    .argument('[command...]', 'one quoted line for the shell, or `-- program arguments…`')
+    .usage('[options] "<line>"  |  [options] -- <program> [arguments…]')
+    .passThroughOptions()
+    .addOption(environmentOption())
+    .option(...WORKDIR);
+}
+
+/** The option for variables of a command. */
+export function environmentOption() {
+  return new Option('--env <NAME=value>', 'environment variable; repeatable, nothing is inherited').argParser(variable);
+}
+
+/** The option for the directory of a command. */
+export const WORKDIR = ['--workdir <directory>', 'working directory, relative to the workspace'] as const;
+
+/** The values of those options. */
 export type RequestOptions = ReturnType<ReturnType<typeof requestCommand>['opts']>;
 
 /** The request that the options describe, called from a place. */
@@ -92,7 +106,15 @@ export function requestOf(options: RequestOptions, place: Place): RunRequest {
   };
 }
 
-function policyOf(options: RequestOptions, here: string): PolicyInput {
+/** What a sandbox is to be that stays, called from a place. */
+export function createRequestOf(options: SandboxOptions, place: Place): CreateRequest {
+  return {
+    policy: policyOf(options, place.here),
+    ...present({ risk: options.risk, sessionId: options.session, taskId: options.task }),
+  };
+}
+
+function policyOf(options: SandboxOptions, here: string): PolicyInput {
   const limits = present({
     memoryBytes: options.memory,
     swapBytes: options.swap,
@@ -123,7 +145,7 @@ function policyOf(options: RequestOptions, here: string): PolicyInput {
   };
 }
 
-function cachesOf({ caches: named, fillCache }: RequestOptions): PolicyInput['caches'] {
+function cachesOf({ caches: named, fillCache }: SandboxOptions): PolicyInput['caches'] {
   return fillCache === undefined ? named : { fill: fillCache };
 }
 

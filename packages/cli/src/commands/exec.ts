@@ -1,15 +1,25 @@
-// `acode sandbox exec`: one command in a fresh sandbox, as if it ran here.
+// `acode sandbox exec`: one command in a fresh sandbox, or in one that stays, as if it ran here.
 
-import { requestCommand } from '../arguments/request.ts';
-import type { Perform } from '../call.ts';
-import { execute } from '../execution/execute.ts';
+import { refuseCreationOptions } from '../arguments/creation-only.ts';
+import { requestCommand, requestOf } from '../arguments/request.ts';
+import type { RequestOptions } from '../arguments/request.ts';
+import type { Call, Perform } from '../call.ts';
+import { attend, commandIn, execute } from '../execution/execute.ts';
 
 /** The command. */
 export function execCommand(perform: Perform) {
   return requestCommand('exec')
-    .description('Run one command in a fresh sandbox')
+    .description('Run one command in a fresh sandbox, or with --in in one that stays')
+    .option('--in <sandbox>', 'id or name of a sandbox that stays, in place of a fresh one')
     .addHelpText('after', EXIT_STATUSES)
-    .action((words, options, command) => perform(command, call => execute(call, words, options, flagsOf(command))));
+    .action((words, options, command) =>
+      perform(command, call => {
+        const flags = flagsOf(command);
+        if (options.in === undefined) return execute(call, words, options, flags);
+        refuseCreationOptions(command, options.in);
+        return executeIn(call, options.in, words, options, flags);
+      }),
+    );
 }
 
 /** What the exit statuses of `exec` and `run` mean. */
@@ -22,4 +32,25 @@ Standard input is passed on unless it is a terminal.`;
 /** The long options of a command. */
 export function flagsOf(command: { readonly options: readonly { readonly long?: string | undefined }[] }): string[] {
   return command.options.flatMap(({ long }) => (long === undefined ? [] : [long]));
+}
+
+// A signal ends the command and not the sandbox, which is let go of when the host is closed.
+async function executeIn(
+  call: Call,
+  reference: string,
+  words: readonly string[],
+  options: RequestOptions,
+  flags: readonly string[],
+): Promise<number> {
+  const command = commandIn(call, words, flags);
+  const { cwd, env } = requestOf(options, await call.place());
+  const { timeout: timeoutMs } = options;
+  const request = { ...(cwd ? { cwd } : {}), ...(env ? { env } : {}), ...(timeoutMs ? { timeoutMs } : {}) };
+  return call.withHost(acode =>
+    attend(call, command, async given => {
+      const connected = acode.connect(reference, { signal: given.signal });
+      const sandbox = await call.progress.during('Asking the engine…', connected);
+      return sandbox.commands.spawn(command, { ...request, ...given });
+    }),
+  );
 }

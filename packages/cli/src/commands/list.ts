@@ -3,7 +3,7 @@
 import type { SandboxInfo } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
-import { age } from '../terminal/age.ts';
+import { age, until } from '../terminal/age.ts';
 import { shortId } from '../terminal/identifier.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
@@ -24,12 +24,15 @@ async function showList(call: Call): Promise<number> {
 /** The sandboxes for a person. */
 export function renderList(items: readonly SandboxInfo[], look: Look): string {
   if (items.length === 0) return 'There are no sandboxes.\n';
+  // Most lists hold none that stays.
+  const kept = items.some(({ expiresAt }) => expiresAt !== undefined);
   const rows = items.map(item => [
     shortId(item.containerId),
     item.name,
     shortId(item.image),
     item.state,
     age(item.createdAt, look.now),
+    ...(kept ? [item.expiresAt === undefined ? '' : until(item.expiresAt, look.now)] : []),
   ]);
-  return table(['ID', 'NAME', 'IMAGE', 'STATE', 'CREATED'], rows, look);
+  return table(['ID', 'NAME', 'IMAGE', 'STATE', 'CREATED', ...(kept ? ['EXPIRES'] : [])], rows, look);
 }

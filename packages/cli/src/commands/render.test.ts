@@ -101,6 +101,14 @@ describe('lists', () => {
     expect(renderList([], look)).toBe('There are no sandboxes.\n');
   });
 
+  it('of sandboxes show when those go that stay', () => {
+    const kept = { ...sandbox, expiresAt: '2026-01-02T03:34:35Z' };
+    const [title, one, other] = renderList([kept, sandbox], look).split('\n');
+    expect(title).toMatch(/CREATED +EXPIRES$/);
+    expect(one).toMatch(/1 minute ago +in 30 minutes$/);
+    expect(other).toMatch(/1 minute ago$/);
+  });
+
   it('of kept runs show a command on one line, whatever it holds', () => {
     const log = { name: 'n', sandboxId: '12345678-9', command: 'a\nb\u001b[2J', endedAt: '?', exitCode: null };
     expect(renderLogs([log], look).split('\n')[1]).toBe('n     12345678  ?      killed  a⏎b␛[2J');

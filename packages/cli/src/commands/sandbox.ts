@@ -4,13 +4,19 @@ import { Command } from '@commander-js/extra-typings';
 import type { Perform } from '../call.ts';
 import { buildImageCommand } from './build-image.ts';
 import { cleanupCommand } from './cleanup.ts';
+import { copyCommand } from './copy.ts';
+import { createCommand } from './create.ts';
 import { execCommand } from './exec.ts';
+import { forwardCommand } from './forward.ts';
 import { imagesCommand } from './images.ts';
 import { inspectCommand } from './inspect.ts';
+import { keepCommand } from './keep.ts';
+import { killCommand } from './kill.ts';
 import { listCommand } from './list.ts';
 import { logsCommand } from './logs.ts';
 import { pruneImagesCommand } from './prune-images.ts';
 import { pullCommand } from './pull.ts';
+import { shellCommand } from './shell.ts';
 import { statusCommand } from './status.ts';
 
 /** The group. */
@@ -20,6 +26,12 @@ export function sandboxCommands(perform: Perform) {
     .enablePositionalOptions()
     .addCommand(statusCommand(perform))
     .addCommand(execCommand(perform))
+    .addCommand(createCommand(perform))
+    .addCommand(shellCommand(perform))
+    .addCommand(copyCommand(perform))
+    .addCommand(forwardCommand(perform))
+    .addCommand(keepCommand(perform))
+    .addCommand(killCommand(perform))
     .addCommand(listCommand(perform))
     .addCommand(inspectCommand(perform))
     .addCommand(logsCommand(perform))

@@ -16,6 +16,15 @@ describe('completion in bash', () => {
   it.each<[string[], string[]]>([
     [['acode', 'sand'], ['sandbox']],
     [['acode', 'sandbox', 'st'], ['status']],
+    [
+      ['acode', 'sandbox', 'k'],
+      ['keep', 'kill'],
+    ],
+    [['acode', 'sandbox', 'keep', '--for', '8'], ['8h']],
+    [
+      ['acode', 'sandbox', 'shell', '--mo'],
+      ['--mount', '--mouse'],
+    ],
     [['acode', 'sandbox', 'exec', '--mem'], ['--memory']],
     [['acode', 'run', '--network', 'b'], ['bridge']],
     [['acode', 'explain', '--pub'], ['--publish']],

@@ -33,7 +33,11 @@ const PATHS: Readonly<Record<string, Value>> = {
   '--mount': 'directory',
 };
 // What else there is only the engine knows.
-const SUGGESTED: Readonly<Record<string, Value>> = { '--network': ['none', 'bridge'], '--runtime': ['runc', 'runsc'] };
+const SUGGESTED: Readonly<Record<string, Value>> = {
+  '--network': ['none', 'bridge'],
+  '--runtime': ['runc', 'runsc'],
+  '--for': ['30m', '1h', '8h'],
+};
 
 /** Every command below a root, the root first. */
 export function vocabularyOf(command: CommandUnknownOpts, path: readonly string[] = []): Completable[] {

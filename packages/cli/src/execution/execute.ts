@@ -1,15 +1,16 @@
 // Runs one command and lets its output, its input and its end pass through as if it ran here.
 
 import { AcodeError } from '@acode/sandbox';
-import type { Acode, Command, PublishedPort, RunRequest, RunResult } from '@acode/sandbox';
+import type { Command, PublishedPort, RunResult, RunningCommand } from '@acode/sandbox';
+import type { Readable } from 'node:stream';
 import { commandOf } from '../arguments/command-words.ts';
 import { requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call } from '../call.ts';
-import { PullDisplay } from '../terminal/pull-display.ts';
 import { pump } from '../terminal/pump.ts';
 import { oneLine } from '../terminal/text.ts';
 import { closingLines } from './closing-lines.ts';
+import { preparing } from './preparing.ts';
 import { StandardInput } from './standard-input.ts';
 
 const TIMED_OUT = 124;
@@ -31,28 +32,40 @@ export async function execute(
 ): Promise<number> {
   const command = commandIn(call, words, flags);
   const request = requestOf(options, await call.place());
-  return call.withHost(async acode => {
-    const result = await run(call, acode, command, request);
-    if (result === null) return NOBODY_READS;
-    if (call.options.json) await call.printJson('acode.run/1', result);
-    await sayClosingLines(call, command, result);
-    return result.timedOut ? TIMED_OUT : (result.exitCode ?? FAILED);
-  });
+  return call.withHost(acode =>
+    attend(call, command, given => preparing(call, acode, acode.spawn(command, { ...request, ...given }))),
+  );
 }
 
+/** What a command is started with: what it reads, and when it is given up. */
+export interface StartedWith {
+  readonly stdin: Readable | '';
+  readonly signal: AbortSignal;
+}
+
+/** Starts a command, lets its streams pass through, and gives the exit status. */
+export async function attend(call: Call, command: Command, start: Start): Promise<number> {
+  const result = await run(call, start);
+  if (result === null) return NOBODY_READS;
+  if (call.options.json) await call.printJson('acode.run/1', result);
+  await sayClosingLines(call, command, result);
+  return statusOf(result);
+}
+
+/** The exit status that a result comes to. */
+export function statusOf({ timedOut, exitCode }: RunResult): number {
+  return timedOut ? TIMED_OUT : (exitCode ?? FAILED);
+}
+
+type Start = (given: StartedWith) => Promise<RunningCommand>;
+
 /** The result, or null where the reader of the output went away and so the run was given up. */
-async function run(call: Call, acode: Acode, command: Command, request: RunRequest): Promise<RunResult | null> {
+async function run(call: Call, start: Start): Promise<RunResult | null> {
   const unread = new AbortController();
   const signal = AbortSignal.any([call.interruption.signal, unread.signal]);
   using stdin = new StandardInput(call.io.stdin);
   try {
-    const display = new PullDisplay(call);
-    using _progress = acode.events.on('ImagePullProgress', display.hear);
-    using _pulled = acode.events.on('ImagePulled', () => display.end());
-    const running = await call.progress.during(
-      () => display.text('Preparing the sandbox…'),
-      acode.spawn(command, { ...request, stdin: stdin.source, signal }),
-    );
+    const running = await start({ stdin: stdin.source, signal });
     await sayPorts(call, running.ports);
     if (call.options.json) return await running.result;
     const passOn = async (source: AsyncIterable<Uint8Array>, output: Call['stdout']): Promise<void> => {

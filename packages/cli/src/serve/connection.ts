@@ -127,6 +127,8 @@ export class Connection {
       outputsAreOne: request.outputsAreOne,
       cwd: () => request.cwd,
       now: () => Date.now(),
+      // What needs this has a terminal of its own, and is never served.
+      atExit: () => ({ [Symbol.dispose]: () => undefined }),
       leave: status => this.#leave(status),
     };
     this.#serving

@@ -27,6 +27,10 @@ describe('where a call runs', () => {
     ['explain -- true', null],
     ['sandbox list', null],
     ['serve', null],
+    ['sandbox exec --in a1b2c3d4 -- true', null],
+    ['sandbox exec --in=a1b2c3d4 true', null],
+    ['sandbox exec --env --in -- true', {}],
+    ['sandbox shell a1b2c3d4', null],
     // A value that is missing is the parser’s to complain about.
     ['run --workspace', { workspace: '' }],
     ['', null],

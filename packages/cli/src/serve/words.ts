@@ -12,11 +12,11 @@ export const WITHOUT_VALUE: readonly string[] = ['--json', '--verbose', '--no-co
 
 const WHERE = ['workspace', 'config', 'socket'] as const;
 // Short options, and long ones that are answered without running anything.
-const ANSWERED = /^-(?!-)|^--(?:help|version)$/;
+const ANSWERED = /^-(?!-)|^--(?:help|version)$|^--in(?:=|$)/;
 
 type Found = { -readonly [Key in keyof Where]: Where[Key] };
 
-/** Where a call of `run` or `sandbox exec` runs; null for any other call, and for one that asks for help. */
+/** Where a call of `run` or `sandbox exec` runs; null for any other call, and for one that asks for help or names its sandbox. */
 export function whereOf(argv: readonly string[]): Where | null {
   const found: Found = {};
   const commands: string[] = [];

@@ -1,6 +1,7 @@
 // One of the two output streams: waits for a slow reader, and notices when nobody reads any more.
 
 import { once } from 'node:events';
+import type { TerminalSize } from '@acode/sandbox';
 import type { OutputStream } from '../io.ts';
 
 const NEWLINE = 0x0a;
@@ -24,6 +25,21 @@ export class Output {
     this.rows = this.isTerminal && stream.rows ? stream.rows : null;
     // Without a listener the error of a closed pipe would end the process with a stack trace.
     stream.on('error', error => this.#fail(error));
+  }
+
+  /** The size of the terminal now; null where there is none. */
+  get size(): TerminalSize | null {
+    const { columns, rows } = this.#stream;
+    return this.isTerminal && columns && rows ? { columns, rows } : null;
+  }
+
+  /** Hears of each new size. */
+  onResize(hear: (size: TerminalSize) => void): Disposable {
+    const listener = (): void => {
+      if (this.size) hear(this.size);
+    };
+    this.#stream.on('resize', listener);
+    return { [Symbol.dispose]: () => void this.#stream.off('resize', listener) };
   }
 
   /** What went wrong where it was more than a reader who had enough: a full disk, for one. */

@@ -9,9 +9,9 @@ export type Command = string | readonly string[];
 
 /** A file or directory to bring out of the sandbox after the run. */
 export interface ArtifactRequest {
-  /** Where it is inside the sandbox. */
+  /** Where it is inside the sandbox; a relative path begins in `/out`, which is there for this. */
   readonly from: string;
-  /** Where it goes, relative to the workspace. */
+  /** Where it goes, relative to the workspace. No link is followed on the way. */
   readonly to: string;
 }
 
@@ -29,6 +29,7 @@ export interface RunRequest {
   risk?: Risk;
   sessionId?: string;
   taskId?: string;
+  /** Brought out of the sandbox after the command, checked as hostile: no link, device or privilege comes along. */
   artifacts?: ArtifactRequest[];
   /** Cancels the run at any step. */
   signal?: AbortSignal;

@@ -340,6 +340,13 @@ const ROWS = {
     exit: 125,
     example: { path: '/workspace/dist', limit: '1 GiB' },
   }),
+  'ACODE-FIL-004': entry<{ path: string }>({
+    title: 'file changed during a transfer',
+    message: c => `${c.path} changed while it was brought in.`,
+    hint: () => 'What was brought in so far is incomplete. Do it again when nothing writes to it.',
+    exit: 125,
+    example: { path: '/home/me/project/data.bin' },
+  }),
   'ACODE-CTN-001': entry<{ name: string; reason: string }>({
     title: 'container creation failed',
     message: c => `The engine refused to create ${c.name}: ${c.reason}.`,
@@ -431,6 +438,119 @@ const ROWS = {
       reason: 'it is a link that leads out of the project',
       remedy: 'Replace it by what it leads to, or list it in .dockerignore.',
     },
+  }),
+  'ACODE-MCP-001': entry<{ tool: string; field: string; reason: string }>({
+    title: 'tool called with wrong arguments',
+    message: c => (c.field === '' ? `${c.tool}: ${c.reason}.` : `${c.tool}: \`${c.field}\` ${c.reason}.`),
+    hint: c => `Call ${c.tool} again with the arguments that its schema lists; nothing was run.`,
+    exit: 125,
+    example: { tool: 'run_command', field: 'command', reason: 'is missing' },
+  }),
+  'ACODE-MCP-002': entry<{ tool: string; known: string }>({
+    title: 'no such tool',
+    message: c => `There is no tool ${c.tool}.`,
+    hint: c => `The tools are ${c.known}.`,
+    exit: 125,
+    example: { tool: 'run_on_host', known: 'run_command, open_sandbox' },
+  }),
+  'ACODE-MCP-003': entry<{ running: number; waiting: number }>({
+    title: 'too many tool calls at once',
+    message: c => `${c.running} calls run and ${c.waiting} wait already; this one was not begun.`,
+    hint: () => 'Wait for answers before calling more tools, then call this one again.',
+    exit: 125,
+    example: { running: 8, waiting: 64 },
+  }),
+  'ACODE-MCP-004': entry<{ sandbox: string }>({
+    title: 'no such sandbox in this session',
+    message: c => `This session has no open sandbox ${c.sandbox}.`,
+    hint: () =>
+      'list_sandboxes shows the open ones; open_sandbox opens another. Without sandbox_id the session’s default one is used.',
+    exit: 125,
+    example: { sandbox: 'a1b2c3d4-0000-4000-8000-000000000000' },
+  }),
+  'ACODE-MCP-005': entry<{ command: string }>({
+    title: 'no such background command',
+    message: c => `This session has no background command ${c.command}.`,
+    hint: () => 'Use the command_id that run_in_sandbox gave; it is forgotten when its sandbox is closed.',
+    exit: 125,
+    example: { command: 'command-7' },
+  }),
+  'ACODE-MCP-006': entry<{ field: string; asked: string; allowed: string }>({
+    title: 'looser than the user’s policy',
+    message: c => `\`${c.field}\` ${c.asked} is weaker than what the user’s policy asks for (${c.allowed}).`,
+    hint: c =>
+      `Leave \`${c.field}\` out, or ask for something stricter. Only the user can loosen the policy, in their own configuration.`,
+    exit: 125,
+    example: { field: 'level', asked: 'none', allowed: 'docker' },
+  }),
+  'ACODE-MCP-007': entry<{ limit: string }>({
+    title: 'message too large',
+    message: c => `The message is larger than ${c.limit} and was not read.`,
+    hint: () => 'Send less at once: write a large file in parts with `append`, or make it inside the sandbox.',
+    exit: 125,
+    example: { limit: '4 MiB' },
+  }),
+  'ACODE-MCP-008': entry<{ reason: string }>({
+    title: 'client not admitted',
+    message: c => `The request was not admitted: ${c.reason}.`,
+    hint: () =>
+      'Send `Authorization: Bearer <token>` to http://127.0.0.1:<port>/mcp; `acode mcp --http` says both when it starts.',
+    exit: 125,
+    example: { reason: 'the token is missing or wrong' },
+  }),
+  'ACODE-MCP-009': entry<{ operation: string; path: string; reason: string; remedy?: string }>({
+    title: 'file in a sandbox not accessible',
+    message: c => `${c.operation}: ${c.path}: ${c.reason}.`,
+    hint: c =>
+      c.remedy ??
+      'Paths are those inside the sandbox; a relative one begins in the workspace. list_directory shows what is there.',
+    exit: 125,
+    example: { operation: 'read_file', path: 'src/missing.ts', reason: 'does not exist' },
+  }),
+  'ACODE-MCP-010': entry<{ what: string; limit: number; remedy: string }>({
+    title: 'too much open in this session',
+    message: c => `This session has ${c.limit} ${c.what} already, which is the most.`,
+    hint: c => c.remedy,
+    exit: 125,
+    example: { what: 'open sandboxes', limit: 8, remedy: 'Close one with close_sandbox first.' },
+  }),
+  'ACODE-MCP-011': entry<{ source: string; reason: string }>({
+    title: 'token not usable',
+    message: c => `The token in ${c.source} is not used: ${c.reason}.`,
+    hint: () =>
+      'Use at least 32 letters and digits nobody can guess, in ACODE_MCP_TOKEN or a file of your own with mode 0600; without either acode makes one.',
+    exit: 125,
+    example: { source: 'ACODE_MCP_TOKEN', reason: 'it is shorter than 32 characters' },
+  }),
+  'ACODE-MCP-012': entry<{ output: string }>({
+    title: 'no such kept output',
+    message: c => `The output ${c.output} is not kept any more, or never was.`,
+    hint: () =>
+      'Only the newest outputs of a session are kept. Run the command again and let it print less, or write to a file.',
+    exit: 125,
+    example: { output: 'acode://output/3' },
+  }),
+  'ACODE-MCP-013': entry<{ reason: string }>({
+    title: 'message not understood',
+    message: c => `The message was not understood: ${c.reason}.`,
+    hint: () => 'Send one JSON-RPC 2.0 message of the Model Context Protocol at a time.',
+    exit: 125,
+    example: { reason: 'it is not JSON' },
+  }),
+  'ACODE-MCP-014': entry<{ port: number; reason: string }>({
+    title: 'no place to listen',
+    message: c => `127.0.0.1:${c.port} cannot be listened on: ${c.reason}.`,
+    hint: () => 'Choose another --port, or leave it out: a free one is taken then.',
+    exit: 125,
+    example: { port: 8931, reason: 'something else listens on it' },
+  }),
+  'ACODE-MCP-015': entry<{ tool: string; seconds: number }>({
+    title: 'tool took too long',
+    message: c => `${c.tool} was given up after ${c.seconds} s.`,
+    hint: () =>
+      'What it was about does not answer, such as a command that does not read its input. Stop that, then try again.',
+    exit: 125,
+    example: { tool: 'write_input', seconds: 90 },
   }),
   'ACODE-AUD-001': entry<{ file: string; reason: string; remedy?: string }>({
     title: 'audit record not written',

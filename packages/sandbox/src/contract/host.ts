@@ -19,6 +19,8 @@ export interface SandboxInfo {
   /** Set where it waits in the pool of the host that was asked: it has run nothing yet. */
   readonly waiting?: boolean;
   readonly createdAt: string;
+  /** When it goes, where it was kept on purpose and this user and host know until when. */
+  readonly expiresAt?: string;
   readonly sessionId: string;
   readonly taskId: string;
   readonly level: Level;

@@ -57,6 +57,19 @@ export interface Usage {
   txBytes?: number;
 }
 
+/** What came of one artifact. */
+export interface ArtifactReport {
+  readonly from: string;
+  readonly to: string;
+  readonly files: number;
+  readonly directories: number;
+  readonly bytes: number;
+  /** What was left out, and why: links, devices and names that lead elsewhere. */
+  readonly skipped: readonly { readonly path: string; readonly reason: string }[];
+  /** Why nothing of it came, where nothing did. */
+  readonly error?: { readonly code: string; readonly message: string };
+}
+
 /** The result of one run. */
 export interface RunResult {
   /** The command’s own exit status; null if it was killed by us (timeout, cancel). */
@@ -84,6 +97,8 @@ export interface RunResult {
   warm: boolean;
   usage?: Usage;
   riskyChanges: RiskyChange[];
+  /** What was brought out of the sandbox, in the order it was asked for. */
+  artifacts?: ArtifactReport[];
   /** Ports that were reachable from the host’s loopback while the command ran. */
   ports?: PublishedPort[];
   /** Ties the result to the log lines of its run. */

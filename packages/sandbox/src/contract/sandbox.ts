@@ -57,11 +57,13 @@ export interface Commands {
    */
   run(command: Command, request?: CommandRequest & { background?: false }): Promise<RunResult>;
   run(command: Command, request: CommandRequest & { background: true }): Promise<CommandHandle>;
-  /** Starts a command with a terminal. */
+  /** Starts a command and returns a handle on it, with the contract of `Acode.spawn` and the time limit of `run`. */
+  spawn(command: Command, request?: CommandRequest): Promise<CommandHandle>;
+  /** Starts a command with a terminal, whose reader has everything it prints, however much. */
   terminal(command: Command, request?: CommandRequest & { size?: TerminalSize }): Promise<TerminalHandle>;
   /** The commands that this process has under way in the sandbox. */
   list(): CommandInfo[];
-  /** One of them by its process; ACODE-SBX-025 where there is none. */
+  /** One of them by its process; ACODE-SBX-017 where there is none. */
   connect(pid: number): CommandHandle;
 }
 

@@ -1,9 +1,248 @@
-// The files of a sandbox that stays.
+// The files of a sandbox, in the shape of `node:fs/promises`: every path is handled by a program inside and never by this host, which a
+// link inside could lead to its own files.
 
-import type { Files } from '../contract/sandbox.ts';
+import { constants } from 'node:fs';
+import type { Readable } from 'node:stream';
+import type { Clock } from '../contract/ports.ts';
+import type {
+  DirectoryEntry,
+  FileCall,
+  FileChange,
+  FileStats,
+  Files,
+  TransferOptions,
+  TransferReport,
+} from '../contract/sandbox.ts';
 import type { Inside } from '../isolation/inside.ts';
+import { systemClock } from '../telemetry/clock.ts';
+import { Arrival } from './arrival.ts';
+import { append, checkedMode, modeWords, octal, readWhole, streamOf, write } from './content.ts';
+import { readEntries, readNames } from './directories.ts';
+import { download } from './download.ts';
+import { codeOf, fileError, rangeError } from './errno.ts';
+import { assertPath, endsInDots, parentOf, placeOf } from './places.ts';
+import type { Place } from './places.ts';
+import { Programs } from './programs.ts';
+import type { Task } from './programs.ts';
+import * as scripts from './scripts.ts';
+import { readStats } from './stats.ts';
+import { upload } from './upload.ts';
+import { changesBelow } from './watching.ts';
 
-/** The files of a sandbox. */
-export function filesOf(_inside: Inside, _about: { readonly workdir: string }): Files {
-  return Object.create(null);
+/** What is known of the sandbox whose files they are. */
+export interface FilesContext {
+  /** Where a relative path begins. */
+  readonly workdir: string;
+  readonly clock?: Clock;
+}
+
+/**
+ * The files of a sandbox.
+ *
+ * @param inside where programs run in it
+ */
+export function filesOf(inside: Inside, { workdir, clock = systemClock }: FilesContext): Files {
+  return new SandboxFiles(new Programs(inside, clock), workdir, clock);
+}
+
+// Links are never removed, copied over or written through by accident: each call has a script of its own that says what is meant.
+class SandboxFiles implements Files {
+  readonly #programs: Programs;
+  readonly #workdir: string;
+  readonly #clock: Clock;
+
+  constructor(programs: Programs, workdir: string, clock: Clock) {
+    this.#programs = programs;
+    this.#workdir = workdir;
+    this.#clock = clock;
+  }
+
+  readFile(path: string, options: { encoding: 'utf8' } & FileCall): Promise<string>;
+  readFile(path: string, options?: { encoding?: null } & FileCall): Promise<Buffer>;
+  async readFile(
+    path: string,
+    { encoding, ...call }: { encoding?: 'utf8' | null } & FileCall = {},
+  ): Promise<string | Buffer> {
+    const content = await readWhole(this.#programs, this.#place(path, 'open'), call);
+    return encoding ? content.toString(encoding) : content;
+  }
+
+  async writeFile(
+    path: string,
+    data: string | Uint8Array | Readable,
+    options: { mode?: number } & FileCall = {},
+  ): Promise<void> {
+    return write(this.#programs, this.#place(path, 'open'), data, options);
+  }
+
+  async appendFile(path: string, data: string | Uint8Array, options: FileCall = {}): Promise<void> {
+    return append(this.#programs, this.#place(path, 'open'), data, options);
+  }
+
+  createReadStream(path: string, options: FileCall = {}): Readable {
+    assertPath(path, 'path');
+    return streamOf(this.#programs, () => this.#place(path, 'open'), options);
+  }
+
+  readdir(path: string, options?: { withFileTypes?: false; recursive?: boolean } & FileCall): Promise<string[]>;
+  readdir(path: string, options: { withFileTypes: true; recursive?: boolean } & FileCall): Promise<DirectoryEntry[]>;
+  async readdir(
+    path: string,
+    { withFileTypes = false, ...reading }: { withFileTypes?: boolean; recursive?: boolean } & FileCall = {},
+  ): Promise<string[] | DirectoryEntry[]> {
+    const place = this.#place(path, 'scandir');
+    return withFileTypes ? readEntries(this.#programs, place, reading) : readNames(this.#programs, place, reading);
+  }
+
+  async mkdir(
+    path: string,
+    { recursive = false, mode, signal }: { recursive?: boolean; mode?: number } & FileCall = {},
+  ): Promise<void> {
+    const script = recursive ? scripts.MKDIR_PARENTS : scripts.MKDIR;
+    const [masked] = modeWords(mode);
+    await this.#do('mkdir', script, this.#place(path, 'mkdir'), [masked], { signal });
+  }
+
+  async rm(
+    path: string,
+    { recursive = false, force = false, signal }: { recursive?: boolean; force?: boolean } & FileCall = {},
+  ): Promise<void> {
+    const task: Partial<Task> = { operation: 'rm', signal };
+    try {
+      await this.#do('unlink', scripts.REMOVE, this.#place(path, 'lstat'), [recursive ? 'yes' : ''], task);
+    } catch (error) {
+      if (!force || codeOf(error) !== 'ENOENT') throw error;
+    }
+  }
+
+  async rmdir(path: string, { signal }: FileCall = {}): Promise<void> {
+    await this.#do('rmdir', scripts.RMDIR, this.#place(path, 'rmdir'), [], { signal });
+  }
+
+  async unlink(path: string, { signal }: FileCall = {}): Promise<void> {
+    await this.#do('unlink', scripts.UNLINK, this.#place(path, 'unlink'), [], { signal });
+  }
+
+  async rename(from: string, to: string, { signal }: FileCall = {}): Promise<void> {
+    const [here, there] = this.#pair(from, to, 'rename', ['oldPath', 'newPath']);
+    const dots = endsInDots(here.inside) || endsInDots(there.inside) ? 'yes' : '';
+    const words = [there.inside, parentOf(here.inside), parentOf(there.inside), dots];
+    await this.#do('rename', scripts.RENAME, here, words, { signal, attempt: attemptOf('rename', here, there) });
+  }
+
+  async copyFile(from: string, to: string, { signal }: FileCall = {}): Promise<void> {
+    const [here, there] = this.#pair(from, to, 'copyfile', ['src', 'dest']);
+    const attempt = attemptOf('copyfile', here, there);
+    await this.#do('copyfile', scripts.COPY, here, [there.inside], { signal, attempt, operation: 'copyFile' });
+  }
+
+  async stat(path: string, { signal }: FileCall = {}): Promise<FileStats> {
+    return this.#stats('stat', scripts.STAT, path, signal);
+  }
+
+  async lstat(path: string, { signal }: FileCall = {}): Promise<FileStats> {
+    return this.#stats('lstat', scripts.LSTAT, path, signal);
+  }
+
+  async access(path: string, mode: number = constants.F_OK, { signal }: FileCall = {}): Promise<void> {
+    const tests = [
+      ...(mode & constants.R_OK ? ['-r'] : []),
+      ...(mode & constants.W_OK ? ['-w'] : []),
+      ...(mode & constants.X_OK ? ['-x'] : []),
+    ];
+    await this.#do('access', scripts.ACCESS, this.#place(path, 'access'), tests, { signal });
+  }
+
+  async chmod(path: string, mode: number, { signal }: FileCall = {}): Promise<void> {
+    // With fewer digits, GNU’s chmod would leave some bits of a directory as they were.
+    const digits = octal(checkedMode(mode) & 0o7777).padStart(5, '0');
+    await this.#do('chmod', scripts.CHMOD, this.#place(path, 'chmod'), [digits], { signal });
+  }
+
+  async readlink(path: string, { signal }: FileCall = {}): Promise<string> {
+    return (await this.#do('readlink', scripts.READLINK, this.#place(path, 'readlink'), [], { signal })).toString();
+  }
+
+  async symlink(target: string, path: string, { signal }: FileCall = {}): Promise<void> {
+    const [, there] = this.#pair(target, path, 'symlink', ['target', 'path']);
+    const attempt = { syscall: 'symlink', path: target, dest: path };
+    const task: Task = {
+      script: scripts.SYMLINK,
+      words: [target, there.inside],
+      operation: 'symlink',
+      attempt,
+      signal,
+    };
+    await this.#programs.run(task);
+  }
+
+  async truncate(path: string, length = 0, { signal }: FileCall = {}): Promise<void> {
+    if (!Number.isSafeInteger(length)) throw rangeError('len', 'an integer', length);
+    const words = [String(Math.max(0, length))];
+    await this.#do('open', scripts.TRUNCATE, this.#place(path, 'open'), words, { signal, operation: 'truncate' });
+  }
+
+  async realpath(path: string, { signal }: FileCall = {}): Promise<string> {
+    return (await this.#do('realpath', scripts.REALPATH, this.#place(path, 'realpath'), [], { signal })).toString();
+  }
+
+  watch(path: string, options: { recursive?: boolean } & FileCall = {}): AsyncIterable<FileChange> {
+    return changesBelow(this.#programs, this.#clock, this.#place(path, 'watch'), options);
+  }
+
+  async upload(hostPath: string, path: string, options: TransferOptions = {}): Promise<TransferReport> {
+    assertPath(hostPath, 'hostPath');
+    return upload(this.#programs, hostPath, this.#place(path, 'open'), options);
+  }
+
+  async download(path: string, hostPath: string, options: TransferOptions = {}): Promise<TransferReport> {
+    assertPath(hostPath, 'hostPath');
+    return download(this.#programs, this.#place(path, 'open'), kind => Arrival.at(hostPath, kind), options);
+  }
+
+  #place(path: string, syscall: string): Place {
+    return placeOf(path, this.#workdir, { syscall });
+  }
+
+  #pair(from: string, to: string, syscall: string, names: readonly [string, string]): [Place, Place] {
+    assertPath(from, names[0]);
+    assertPath(to, names[1]);
+    try {
+      return [this.#place(from, syscall), this.#place(to, syscall)];
+    } catch (error) {
+      // Whichever of the two it is, node names both.
+      throw fileError(codeOf(error), { syscall, path: from, dest: to });
+    }
+  }
+
+  async #stats(
+    call: 'stat' | 'lstat',
+    script: scripts.Script,
+    path: string,
+    signal: AbortSignal | undefined,
+  ): Promise<FileStats> {
+    const stats = readStats((await this.#do(call, script, this.#place(path, call), [], { signal })).toString('latin1'));
+    if (!stats) throw fileError('EIO', { syscall: call, path });
+    return stats;
+  }
+
+  async #do(
+    syscall: string,
+    script: scripts.Script,
+    place: Place,
+    words: readonly string[],
+    task: Partial<Task>,
+  ): Promise<Buffer> {
+    return this.#programs.run({
+      script,
+      words: [place.inside, ...words],
+      operation: syscall,
+      attempt: { syscall, path: place.written },
+      ...task,
+    });
+  }
+}
+
+function attemptOf(syscall: string, from: Place, to: Place): Task['attempt'] {
+  return { syscall, path: from.written, dest: to.written };
 }

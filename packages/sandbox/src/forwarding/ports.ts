@@ -124,9 +124,11 @@ class Forwarding implements ForwardedPort {
   }
 }
 
-// What the other side does not read waits with whoever sends it.
+// What the other side does not read waits with whoever sends it. Who has sent everything still wants the answer, so that the
+// end of what it sends must not end the connection.
 async function send(socket: Socket, program: InsideProgram): Promise<void> {
-  for await (const chunk of socket as AsyncIterable<Buffer>) await program.write(chunk);
+  const sent: AsyncIterable<Buffer> = socket.iterator({ destroyOnReturn: false });
+  for await (const chunk of sent) await program.write(chunk);
   await program.closeStdin();
 }
 

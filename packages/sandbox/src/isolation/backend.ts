@@ -246,8 +246,8 @@ export interface OpenSandbox extends AsyncDisposable {
   start(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<OpenExecution>;
   /** Starts a command with a terminal, all of whose output is `stdout`. */
   startTerminal(handover: Handover, size: TerminalSize, io: CommandIo, signal: AbortSignal): Promise<OpenExecution>;
-  /** Lets go of it without removing it. */
-  leave(): void;
+  /** Lets go of it without removing it. What was given up before is ended inside first. */
+  leave(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
@@ -274,6 +274,8 @@ export interface Keeping {
 export interface CommandIo {
   stdout(data: Buffer): void;
   stderr(data: Buffer): void;
+  /** Settles when whoever reads is not far behind; where it is absent, there is always room. */
+  room?(): Promise<void>;
 }
 
 /** A command that was handed over. */

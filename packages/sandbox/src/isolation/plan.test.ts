@@ -51,6 +51,12 @@ describe('planSandbox', () => {
     });
   });
 
+  it('has a place for what is to be brought out only where something is', () => {
+    const targets = (artifacts: boolean) => plan({}, { artifacts }).tmpfs.map(({ target }) => target);
+    expect(targets(true)).toContain('/out');
+    expect(targets(false)).not.toContain('/out');
+  });
+
   it('covers the image’s volumes with memory, each path once', () => {
     expect(plan({ limits: { tmpBytes: 8 * MIB } }).tmpfs).toEqual([
       { target: '/tmp', bytes: 8 * MIB, mode: '1777' },

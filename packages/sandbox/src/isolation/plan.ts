@@ -12,6 +12,9 @@ import { isDangerous } from '../policy/environment.ts';
 /** Where the workspace is inside every sandbox. */
 export const WORKSPACE_TARGET = '/workspace';
 
+/** Where a command puts what is to be brought out. */
+export const OUT_TARGET = '/out';
+
 const HOME = '/home/sandbox';
 const RUN_BYTES = 16 * 1024 ** 2;
 
@@ -23,6 +26,8 @@ export interface PlanFacts {
   readonly mounts: readonly MountSpec[];
   /** The caches of package managers that it gets. */
   readonly caches?: readonly CacheSpec[];
+  /** Whether something is to be brought out of it. */
+  readonly artifacts?: boolean;
 }
 
 /** Plans a sandbox; `identify` names it once its hash is known. */
@@ -77,11 +82,15 @@ function imageSpec(image: ImageFacts): ImageSpec {
 }
 
 // A volume of the image would be writable as root and left on the engine; memory of a known size covers it.
-function tmpfsSpecs(bytes: number, { image: { volumes }, mounts, caches = [] }: PlanFacts): TmpfsSpec[] {
+function tmpfsSpecs(
+  bytes: number,
+  { image: { volumes }, mounts, caches = [], artifacts = false }: PlanFacts,
+): TmpfsSpec[] {
   const own: TmpfsSpec[] = [
     { target: '/tmp', bytes, mode: '1777' },
     { target: '/run', bytes: Math.min(bytes, RUN_BYTES), mode: '0755' },
     { target: HOME, bytes, mode: '0700' },
+    ...(artifacts ? [{ target: OUT_TARGET, bytes, mode: '0755' }] : []),
   ];
   const mounted = [WORKSPACE_TARGET, ...[...mounts, ...caches].map(({ target }) => target)];
   const taken = new Set([...own.map(({ target }) => target), ...mounted]);

@@ -12,8 +12,6 @@ export interface ExecSurroundings {
   signal(pid: number, name: string): Promise<void>;
   /** The exit status of a process, by the engine; waits until it has one. */
   exitOf(execId: string, signal: AbortSignal): Promise<number>;
-  /** What the container counted of killed and refused processes when it was last told. */
-  readonly counted: { oomKills: number; pidsRefused: number };
   /** Whether the engine saw a process killed for want of memory. */
   sawOom(): boolean;
   /** Takes the network of the whole sandbox away. */
@@ -35,7 +33,7 @@ export class ExecExecution implements OpenExecution {
   readonly #around: ExecSurroundings;
   readonly #signal: AbortSignal;
   readonly #scanners: { readonly stdout: StatusScanner; readonly stderr: StatusScanner };
-  readonly #before: { readonly oomKills: number; readonly pidsRefused: number };
+  #wasKilled = false;
   #bothClaimed: () => void = () => undefined;
   #killed: () => void = () => undefined;
 
@@ -50,7 +48,6 @@ export class ExecExecution implements OpenExecution {
     this.#exec = exec;
     this.#around = around;
     this.#signal = signal;
-    this.#before = { ...around.counted };
     this.#scanners = {
       stdout: new StatusScanner(nonce, data => io.stdout(data)),
       stderr: new StatusScanner(nonce, data => io.stderr(data)),
@@ -72,7 +69,9 @@ export class ExecExecution implements OpenExecution {
   async kill(name: string): Promise<void> {
     await this.#around.signal(this.pid, name);
     // The shell that would tell of the end goes with the rest: then the engine is asked.
-    if (name === 'SIGKILL') this.#killed();
+    if (name !== 'SIGKILL') return;
+    this.#wasKilled = true;
+    this.#killed();
   }
 
   disconnect(): Promise<void> {
@@ -90,6 +89,7 @@ export class ExecExecution implements OpenExecution {
     try {
       await this.#exec.handOver(line, this.#sink());
       await Promise.race([claimed, drained, killed, abandoned.promise]);
+      if (this.#signal.aborted) return await abandoned.promise;
       return await Promise.race([this.#ending(), abandoned.promise]);
     } finally {
       abandoned.stop();
@@ -112,11 +112,12 @@ export class ExecExecution implements OpenExecution {
     let stop = (): void => undefined;
     const promise = new Promise<never>((_, reject) => {
       const leave = (): void => {
-        this.#around.signal(this.pid, 'SIGKILL').then(
-          () => this.#exec.stream.destroy(),
-          () => this.#exec.stream.destroy(),
-        );
-        reject(this.#signal.reason);
+        // Told of only when it is so: whoever hears of it may end this process, and with it the way inside.
+        const over = (): void => {
+          this.#exec.stream.destroy();
+          reject(this.#signal.reason);
+        };
+        this.#around.signal(this.pid, 'SIGKILL').then(over, over);
       };
       if (this.#signal.aborted) leave();
       else this.#signal.addEventListener('abort', leave, { once: true });
@@ -130,23 +131,21 @@ export class ExecExecution implements OpenExecution {
   }
 
   async #ending(): Promise<Ending> {
-    const claim = this.#scanners.stdout.claim ?? this.#scanners.stderr.claim;
-    if (claim && claim.kind !== 'exit' && !this.#scanners.stdout.passed && !this.#scanners.stderr.passed)
+    const { stdout, stderr } = this.#scanners;
+    const claim = stdout.claim ?? stderr.claim;
+    if (claim?.kind === 'exit') return this.#exited(claim);
+    if (claim && !stdout.passed && !stderr.passed)
       return { exitCode: 127, neverStarted: claim.kind, oomKilled: false, pidsRefused: false };
-    if (claim?.kind === 'exit' && claim.exitCode <= BY_SIGNAL) return this.#claimed(claim, claim.exitCode);
     const exitCode = await this.#around.exitOf(this.#exec.execId, this.#signal);
-    if (claim?.kind === 'exit') return this.#claimed(claim, exitCode);
-    return { exitCode, oomKilled: exitCode > BY_SIGNAL && this.#around.sawOom(), pidsRefused: false };
+    // What the engine saw may have befallen an earlier command: it is no reason where this one was killed on purpose.
+    const oomKilled = exitCode > BY_SIGNAL && !this.#wasKilled && this.#around.sawOom();
+    // A shell that ends by itself and says nothing could not start the command: there was no room for its process.
+    return { exitCode, oomKilled, pidsRefused: exitCode > 0 && exitCode <= BY_SIGNAL };
   }
 
-  #claimed({ counters }: Claim & { kind: 'exit' }, exitCode: number): Ending {
-    const { counted } = this.#around;
-    counted.oomKills = Math.max(counted.oomKills, counters.oomKills);
-    counted.pidsRefused = Math.max(counted.pidsRefused, counters.pidsRefused);
-    return {
-      exitCode,
-      oomKilled: counters.oomKills > this.#before.oomKills,
-      pidsRefused: counters.pidsRefused > this.#before.pidsRefused,
-    };
+  // A status that a signal leaves may be another one by the engine’s own account.
+  async #exited({ exitCode, counters }: Claim & { kind: 'exit' }): Promise<Ending> {
+    const real = exitCode <= BY_SIGNAL ? exitCode : await this.#around.exitOf(this.#exec.execId, this.#signal);
+    return { exitCode: real, oomKilled: counters.oomKills > 0, pidsRefused: counters.pidsRefused > 0 };
   }
 }

@@ -46,6 +46,9 @@ const CALL_MS = 10_000;
 const SIGNAL_MS = 3000;
 const EXIT_MS = 10_000;
 const SLOWEST_LOOK_MS = 50;
+// What a shell says of a command that SIGKILL ended, and how long the end of the whole sandbox may take to be heard of.
+const KILLED = 137;
+const GONE_MS = 200;
 const SIGNAL = /^SIG[A-Z0-9]{2,10}$/;
 
 /** A container that stays. */
@@ -57,6 +60,8 @@ export class OpenContainer implements OpenSandbox {
   readonly #ready: ReadyExecs;
   readonly #around: ExecSurroundings;
   readonly #life = new AbortController();
+  /** The signals on their way inside. */
+  readonly #signals = new Set<Promise<void>>();
   #leaving: (reason: string) => void = () => undefined;
 
   constructor(parts: OpenParts) {
@@ -71,7 +76,6 @@ export class OpenContainer implements OpenSandbox {
     this.#around = {
       signal: (pid, name) => this.#signal(pid, name),
       exitOf: (execId, signal) => this.#exitOf(execId, signal),
-      counted: { oomKills: 0, pidsRefused: 0 },
       sawOom: parts.sawOom,
       disconnect: () => this.#disconnect(),
       gone: this.gone,
@@ -96,7 +100,7 @@ export class OpenContainer implements OpenSandbox {
   async start(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<OpenExecution> {
     const exec = await this.#take(signal);
     const { unset, hostKernel } = this.#parts;
-    const line = handoverLine({ ...handover, unset, counted: { group: hostKernel, traffic: false } });
+    const line = handoverLine({ ...handover, unset, counted: { group: hostKernel, traffic: false, shared: true } });
     const execution = new ExecExecution(exec, { nonce: handover.nonce, line }, io, this.#around, signal);
     const over = (): void => this.#ready.refill();
     execution.ended.then(over, over);
@@ -128,7 +132,10 @@ export class OpenContainer implements OpenSandbox {
     }
   }
 
-  leave(): void {
+  async leave(): Promise<void> {
+    // What was given up in this moment is still ended inside, by a way that is closed here.
+    await new Promise<void>(resolve => void setImmediate(resolve));
+    await Promise.allSettled(this.#signals);
     this.#leaving('this process has let go of it');
     this.#ready.close();
     this.#life.abort(new AcodeError('ACODE-SBX-014', {}));
@@ -168,7 +175,9 @@ export class OpenContainer implements OpenSandbox {
     const { clock } = this.#parts;
     const late = (): Error =>
       new AcodeError('ACODE-SBX-018', { operation: `sending ${name}`, reason: 'no shell inside could send it' });
-    await inTime(clock, SIGNAL_MS, this.#sendInside(pid, name), late);
+    const sent = inTime(clock, SIGNAL_MS, this.#sendInside(pid, name), late);
+    this.#signals.add(sent);
+    await sent.finally(() => this.#signals.delete(sent));
   }
 
   async #sendInside(pid: number, name: string): Promise<void> {
@@ -186,12 +195,22 @@ export class OpenContainer implements OpenSandbox {
     const deadline = clock.monotonic() + EXIT_MS;
     for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, SLOWEST_LOOK_MS)) {
       const state = await this.#asked(() => engine.exec.inspect(execId, { signal, deadlineMs: CALL_MS }), signal);
-      if (!state.running && state.exitCode !== null) return state.exitCode;
+      if (!state.running && state.exitCode !== null) return await this.#unlessGone(state.exitCode);
       if (clock.monotonic() > deadline)
         throw new AcodeError('ACODE-SBX-018', { operation: 'ending the command', reason: 'its process lives on' });
       await new Promise<void>(resolve => void clock.after(pauseMs, resolve));
       signal.throwIfAborted();
     }
+  }
+
+  // A command that was killed may have been killed with everything else, and the engine says so a moment later.
+  async #unlessGone(exitCode: number): Promise<number> {
+    if (exitCode !== KILLED) return exitCode;
+    const { clock } = this.#parts;
+    const stays = new Promise<null>(resolve => void clock.after(GONE_MS, () => resolve(null)));
+    const reason = await Promise.race([this.gone, stays]);
+    if (reason === null) return exitCode;
+    throw new AcodeError('ACODE-SBX-025', { sandbox: this.#around.sandbox, reason });
   }
 
   async #disconnect(): Promise<void> {

@@ -3,6 +3,7 @@
 import type { CommandIo, Ending, OpenExecution } from '../backend.ts';
 import type { TerminalSize } from '../../contract/sandbox.ts';
 import { AcodeError } from '../../contract/errors.ts';
+import { unlessCancelled } from '../waiting.ts';
 import { readBegun, readFirstLine } from '../handover/open-script.ts';
 import type { HijackedStream } from './engine/hijack.ts';
 import type { Engine } from './engine/index.ts';
@@ -73,9 +74,10 @@ export class DockerTerminal implements OpenExecution {
 
   async #run(io: CommandIo, begin: () => void): Promise<Ending> {
     const { stream, execId } = this.#started;
+    let givenUp = Promise.resolve();
     const leave = (): void => {
       const end = (): void => stream.destroy();
-      if (this.#pid > 0) this.#around.signal(this.#pid, 'SIGKILL').then(end, end);
+      if (this.#pid > 0) givenUp = this.#around.signal(this.#pid, 'SIGKILL').then(end, end);
       else end();
     };
     this.#signal.addEventListener('abort', leave, { once: true });
@@ -83,6 +85,8 @@ export class DockerTerminal implements OpenExecution {
     try {
       await this.#pump(stream, io, begin).catch(() => undefined);
       begin();
+      // Told of only when it is so: whoever hears of it may end this process, and with it the way inside.
+      await givenUp;
       this.#signal.throwIfAborted();
       const gone = this.#around.gone.then(reason => {
         throw new AcodeError('ACODE-SBX-025', { sandbox: this.#around.sandbox, reason });
@@ -101,6 +105,7 @@ export class DockerTerminal implements OpenExecution {
     for await (const chunk of stream) {
       if (held === null) {
         io.stdout(chunk);
+        await this.#room(io);
         continue;
       }
       held = Buffer.concat([held, chunk]);
@@ -111,6 +116,11 @@ export class DockerTerminal implements OpenExecution {
       begin();
       if (output.length > 0) io.stdout(output);
     }
+  }
+
+  // What a terminal does not show yet waits inside: a reader that is gone for good ends with the signal.
+  async #room(io: CommandIo): Promise<void> {
+    if (io.room) await unlessCancelled(io.room(), this.#signal);
   }
 
   async #introduce(held: Buffer): Promise<void> {

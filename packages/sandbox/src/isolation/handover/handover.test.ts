@@ -219,6 +219,12 @@ describe('parseClaim', () => {
     });
   });
 
+  it('leaves out what was counted before the command began', () => {
+    const text =
+      'exit 0;earlier/memory.events|oom_kill 2;earlier/pids.events|max 3;memory.events|oom_kill 3;pids.events|max 3';
+    expect(parseClaim(text)).toMatchObject({ counters: { oomKills: 1, pidsRefused: 0 } });
+  });
+
   it('reads what passed the interfaces, the loopback left out, and takes nonsense for nothing', () => {
     const net = (...lines: string[]): unknown => {
       const claim = parseClaim(`exit 0;net|Inter-|   Receive |  Transmit| face |bytes packets|${lines.join('|')}`);

@@ -10,6 +10,7 @@ export const READY_COMMAND: readonly string[] = ['/bin/sh', '-c', `${SAYS_PID}; 
 // Between saying who it is and the command it waits for a line: by then its terminal has its size. What a terminal repeats
 // of that line comes before the mark.
 const TERMINAL_SCRIPT = `cd "$1" || exit 125; shift; ${SAYS_PID}; IFS= read -r _; printf '\\036go\\n'; exec "$@"`;
+// oxlint-disable-next-line no-control-regex -- the mark is a control character, so that no program prints it by chance
 const BEGUN = /\u001ego\r?\n/;
 
 /** The process of a command with a terminal: the words of the command are arguments, and no part of the text. */
@@ -32,6 +33,7 @@ export function readBegun(data: Buffer): Buffer | null {
   return match ? data.subarray(match.index + match[0].length) : null;
 }
 
+// oxlint-disable-next-line no-control-regex -- as above
 const FIRST_LINE = /^\u001e(\d{1,10})\r?\n/;
 const LONGEST_FIRST_LINE = 16;
 

@@ -24,6 +24,8 @@ export interface Counted {
   readonly group: boolean;
   /** What passed its network interfaces. */
   readonly traffic: boolean;
+  /** Whether the control group held other commands before, so that what it had counted by then is told too. */
+  readonly shared?: boolean;
 }
 
 /** What begins a status line. */
@@ -53,6 +55,12 @@ const COUNTERS = [
   'cpu.stat',
 ];
 
+// Those that say what went wrong: in a sandbox that stays, they are also read when a command begins.
+const TROUBLE = ['memory/memory.oom_control', 'memory.events', 'pids/pids.events', 'pids.events'];
+
+/** What stands before the name of a counter that was read when the command began. */
+export const EARLIER = 'earlier/';
+
 // What passed each network interface of the sandbox. The lines are of the kernel’s own form, read as they are.
 const TRAFFIC = '/proc/net/dev';
 
@@ -60,6 +68,7 @@ const TRAFFIC = '/proc/net/dev';
 export function handoverLine(handover: Handover): string {
   const argv = typeof handover.command === 'string' ? ['/bin/sh', '-c', handover.command] : handover.command;
   const program = argv[0] ?? '';
+  const counted = handover.counted ?? { group: true, traffic: true };
   const exports = Object.entries(handover.env).map(([name, value]) => `export ${name}=${quote(value)}`);
   const inner = [
     'exec 2>&3 3>&-',
@@ -76,19 +85,23 @@ export function handoverLine(handover: Handover): string {
     `_acode_f() { printf '\\036%s %s\\n' ${quote(handover.nonce)} "$1"; printf '\\036%s %s\\n' ${quote(handover.nonce)} "$1" >&3; }`,
     `if ! cd ${quote(handover.cwd)}; then _acode_f cwd; exit 125; fi`,
     ...missingCheck(program),
+    '_acode_u=',
+    ...(counted.group && counted.shared === true ? [reading(TROUBLE, EARLIER)] : []),
     `( ${inner.join('; ')} )`,
     '_acode_s=$?',
-    '_acode_u=',
-    ...counting(handover.counted ?? { group: true, traffic: true }),
+    ...counting(counted),
     '_acode_f "exit $_acode_s$_acode_u"',
     'exit $_acode_s',
   ].join('; ')}\n`;
 }
 
+function reading(counters: readonly string[], prefix = ''): string {
+  return `for _acode_p in ${counters.join(' ')}; do if [ -r "/sys/fs/cgroup/$_acode_p" ]; then _acode_u="$_acode_u;${prefix}$_acode_p"; while read -r _acode_r; do _acode_u="$_acode_u|$_acode_r"; done <"/sys/fs/cgroup/$_acode_p"; fi; done`;
+}
+
 function counting(counted: Counted): string[] {
-  const group = `for _acode_p in ${COUNTERS.join(' ')}; do if [ -r "/sys/fs/cgroup/$_acode_p" ]; then _acode_u="$_acode_u;$_acode_p"; while read -r _acode_r; do _acode_u="$_acode_u|$_acode_r"; done <"/sys/fs/cgroup/$_acode_p"; fi; done`;
   const traffic = `if [ -r ${TRAFFIC} ]; then _acode_u="$_acode_u;net"; while read -r _acode_r; do _acode_u="$_acode_u|$_acode_r"; done <${TRAFFIC}; fi`;
-  return [...(counted.group ? [group] : []), ...(counted.traffic ? [traffic] : [])];
+  return [...(counted.group ? [reading(COUNTERS)] : []), ...(counted.traffic ? [traffic] : [])];
 }
 
 // Asked before the command starts, so that “never started” and “ended with 127” stay two things.

@@ -1,6 +1,6 @@
 // Finds the status line in a stream of output and reads what it claims.
 
-import { statusMarker } from './script.ts';
+import { EARLIER, statusMarker } from './script.ts';
 
 /** How a command ended, by the sandbox’s own account. The engine’s word counts where it differs. */
 export type Claim =
@@ -9,7 +9,9 @@ export type Claim =
 
 /** What the control group counted. */
 export interface Counters {
+  /** Since the command began. */
   readonly oomKills: number;
+  /** Since the command began. */
   readonly pidsRefused: number;
   readonly peakMemoryBytes: number | undefined;
   readonly cpuMs: number | undefined;
@@ -122,9 +124,13 @@ function parseCounters(text: string): Counters {
     }
     return undefined;
   };
+  const since = (...places: readonly (readonly [file: string, key: string])[]): number => {
+    const earlier = places.map(([file, key]) => [`${EARLIER}${file}`, key] as const);
+    return Math.max(0, (read(...places) ?? 0) - (read(...earlier) ?? 0));
+  };
   return {
-    oomKills: read(['memory/memory.oom_control', 'oom_kill'], ['memory.events', 'oom_kill']) ?? 0,
-    pidsRefused: read(['pids/pids.events', 'max'], ['pids.events', 'max']) ?? 0,
+    oomKills: since(['memory/memory.oom_control', 'oom_kill'], ['memory.events', 'oom_kill']),
+    pidsRefused: since(['pids/pids.events', 'max'], ['pids.events', 'max']),
     peakMemoryBytes: read(['memory/memory.max_usage_in_bytes', ''], ['memory.peak', '']),
     cpuMs: read(['cpuacct/cpuacct.usage', '', 1e6], ['cpu.stat', 'usage_usec', 1e3]),
     throttledMs: read(['cpu/cpu.stat', 'throttled_time', 1e6], ['cpu.stat', 'throttled_usec', 1e3]),

@@ -1,0 +1,55 @@
+// `acode sandbox create`: a sandbox that stays until its time is over or somebody ends it.
+
+import type { Sandbox } from '@acode/sandbox';
+import { Option } from '@commander-js/extra-typings';
+import { duration } from '../arguments/duration.ts';
+import { createRequestOf, sandboxCommand } from '../arguments/request.ts';
+import type { SandboxOptions } from '../arguments/request.ts';
+import type { Call, Perform } from '../call.ts';
+import { preparing } from '../execution/preparing.ts';
+import { until } from '../terminal/age.ts';
+
+/** The option for how long a sandbox stays. */
+export function stayOption() {
+  return new Option('--for <time>', 'how long it stays: 30m, 2h; an hour unless you say, a day at most').argParser(
+    duration,
+  );
+}
+
+/** The command. */
+export function createCommand(perform: Perform) {
+  return sandboxCommand('create')
+    .description('Create a sandbox that stays, and print its id')
+    .addOption(stayOption())
+    .action((options, command) => perform(command, call => create(call, options)));
+}
+
+async function create(call: Call, options: SandboxOptions & { readonly for?: number | undefined }): Promise<number> {
+  const { policy, ...request } = createRequestOf(options, await call.place());
+  // Caches go with the session that lends them; whoever asks for one by name hears of it.
+  const kept = { ...policy, caches: policy?.caches ?? (false as const) };
+  const expires = options.for === undefined ? {} : { expiresInMs: options.for };
+  return call.withHost(async acode => {
+    const { signal } = call.interruption;
+    const asked = { ...request, ...expires, policy: kept, keep: true, signal };
+    const sandbox = await preparing(call, acode, acode.create(asked));
+    await call.print('acode.sandbox/1', factsOf(sandbox), () => `${sandbox.id}\n`);
+    if (!call.options.json) await call.say(stayLine(call, sandbox.expiresAt));
+    await sandbox.leave();
+    return 0;
+  });
+}
+
+/** A sandbox that stays, for a program. */
+export function factsOf({ id, containerId, name, level, image, kept, expiresAt }: Sandbox): object {
+  return { sandboxId: id, containerId, name, level, image, kept, expiresAt: expiresAt.toISOString() };
+}
+
+/** Until when a sandbox stays, for a person. */
+export function stayLine(call: Call, expiresAt: Date): string {
+  const { colours, now } = call.errorLook;
+  const moment = expiresAt.toISOString();
+  // Some of the time is over by the time it is said.
+  const nearly = until(new Date(expiresAt.getTime() + 500).toISOString(), now);
+  return `${colours.cyan('acode:')} it goes ${nearly}, at ${moment.slice(0, 19)}Z; \`acode sandbox keep\` lets it stay longer, \`acode sandbox kill\` ends it.\n`;
+}

@@ -1,0 +1,39 @@
+// `acode sandbox forward`: leads a port of this machine to a server inside, until Ctrl-C.
+
+import { AcodeError } from '@acode/sandbox';
+import { Command } from '@commander-js/extra-typings';
+import { forwarding } from '../arguments/forwarding.ts';
+import type { Forwarding } from '../arguments/forwarding.ts';
+import type { Call, Perform } from '../call.ts';
+
+/** The command. */
+export function forwardCommand(perform: Perform) {
+  return new Command('forward')
+    .description('Lead a port of 127.0.0.1 to a server in a sandbox that stays, until Ctrl-C')
+    .argument('<sandbox>', 'id or name of a sandbox that stays')
+    .argument('<port>', 'port inside, or hostport:port', forwarding)
+    .action((reference, port, _options, command) => perform(command, call => forward(call, reference, port)));
+}
+
+async function forward(call: Call, reference: string, { containerPort, hostPort }: Forwarding): Promise<number> {
+  return call.withHost(async acode => {
+    const { signal } = call.interruption;
+    const sandbox = await call.progress.during('Asking the engine…', acode.connect(reference, { signal }));
+    const ways = { ...(hostPort === undefined ? {} : { hostPort }), signal };
+    await using way = await sandbox.ports.forward(containerPort, ways);
+    const facts = { sandboxId: sandbox.id, address: '127.0.0.1', port: way.port, containerPort };
+    await call.print('acode.forward/1', facts, () => `127.0.0.1:${way.port}\n`);
+    if (!call.options.json)
+      await call.say(`acode: leads to port ${containerPort} of ${sandbox.name}. Ctrl-C ends it; the sandbox stays.\n`);
+    const reason = await Promise.race([sandbox.ended, interrupted(signal)]);
+    if (reason !== null) throw new AcodeError('ACODE-SBX-025', { sandbox: sandbox.id, reason });
+    return 0;
+  });
+}
+
+function interrupted(signal: AbortSignal): Promise<null> {
+  return new Promise(resolve => {
+    if (signal.aborted) resolve(null);
+    else signal.addEventListener('abort', () => resolve(null), { once: true });
+  });
+}

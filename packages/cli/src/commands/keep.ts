@@ -1,0 +1,36 @@
+// `acode sandbox keep`: lets a sandbox stay longer, or less long.
+
+import { Command, Option } from '@commander-js/extra-typings';
+import { duration } from '../arguments/duration.ts';
+import type { Call, Perform } from '../call.ts';
+import { factsOf, stayLine } from './create.ts';
+
+// A little less than was asked for is what the way to the engine took.
+const NOTICEABLE_MS = 60_000;
+
+/** The command. */
+export function keepCommand(perform: Perform) {
+  return new Command('keep')
+    .description('Let a sandbox stay longer')
+    .argument('<sandbox>', 'id or name of a sandbox that stays')
+    .addOption(
+      new Option('--for <time>', 'how long from now: 30m, 2h; never beyond a day from its creation')
+        .argParser(duration)
+        .makeOptionMandatory(),
+    )
+    .action((reference, options, command) => perform(command, call => keep(call, reference, options.for)));
+}
+
+async function keep(call: Call, reference: string, milliseconds: number): Promise<number> {
+  return call.withHost(async acode => {
+    const { signal } = call.interruption;
+    const sandbox = await call.progress.during('Asking the engine…', acode.connect(reference, { signal }));
+    const expiresAt = await sandbox.extend(milliseconds);
+    const short = call.io.now() + milliseconds - expiresAt.getTime() > NOTICEABLE_MS;
+    await call.print('acode.sandbox/1', factsOf(sandbox), () => `${expiresAt.toISOString()}\n`);
+    if (!call.options.json && short) await call.say('acode: a day from its creation is the most a sandbox may stay.\n');
+    if (!call.options.json) await call.say(stayLine(call, expiresAt));
+    await sandbox.leave();
+    return 0;
+  });
+}

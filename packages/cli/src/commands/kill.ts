@@ -1,0 +1,50 @@
+// `acode sandbox kill`: ends sandboxes that stay, with everything that runs in them.
+
+import { AcodeError } from '@acode/sandbox';
+import type { SandboxInfo } from '@acode/sandbox';
+import { Command } from '@commander-js/extra-typings';
+import type { Call, Perform } from '../call.ts';
+import { reportOn } from '../failure/report.ts';
+import { oneLine } from '../terminal/text.ts';
+
+const FAILED = 125;
+
+/** The command. */
+export function killCommand(perform: Perform) {
+  return new Command('kill')
+    .description('End sandboxes that stay')
+    .argument('<sandbox...>', 'ids or names of sandboxes that stay')
+    .action((references, _options, command) => perform(command, call => kill(call, references)));
+}
+
+interface Failed {
+  readonly reference: string;
+  readonly code: string;
+  readonly message: string;
+  readonly hint: string;
+}
+
+async function kill(call: Call, references: readonly string[]): Promise<number> {
+  const removed: SandboxInfo[] = [];
+  const failed: Failed[] = [];
+  await call.withHost(async acode => {
+    const { signal } = call.interruption;
+    // One after the other: the same one may be named twice.
+    for (const reference of references) {
+      try {
+        removed.push(await call.progress.during('Ending the sandbox…', acode.kill(reference, { signal })));
+      } catch (error) {
+        // With one name, or an engine that is not there, the error is the answer; with several, the others still go.
+        if (references.length === 1 || !(error instanceof AcodeError) || signal.aborted) throw error;
+        const { code, message, hint } = reportOn(error);
+        failed.push({ reference, code, message, hint });
+      }
+    }
+  });
+  await call.print('acode.kill/1', { removed, failed }, () =>
+    removed.map(({ sandboxId }) => `${sandboxId}\n`).join(''),
+  );
+  if (!call.options.json)
+    for (const { message, hint } of failed) await call.say(`acode: ${oneLine(message)} ${oneLine(hint)}\n`);
+  return failed.length > 0 ? FAILED : 0;
+}

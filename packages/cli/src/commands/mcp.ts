@@ -1,0 +1,60 @@
+// `acode mcp`: a server of the Model Context Protocol, for agents that run commands and edit files in sandboxes.
+
+import { resolve } from 'node:path';
+import { Command, Option } from '@commander-js/extra-typings';
+import { portNumber } from '../arguments/port-number.ts';
+import type { Call, Perform } from '../call.ts';
+import { UsageError } from '../failure/usage.ts';
+import { CLIENTS } from '../mcp/client-setup.ts';
+import type { Client } from '../mcp/client-setup.ts';
+import type { HttpFacts } from '../mcp/serve-mcp.ts';
+
+/** The command. */
+export function mcpCommand(perform: Perform) {
+  return new Command('mcp')
+    .description('Serve sandboxes to an agent over the Model Context Protocol')
+    .optionsGroup('Server options:')
+    .addOption(new Option('--http', 'listen on 127.0.0.1 instead of standard input and output'))
+    .addOption(new Option('--port <number>', 'with --http: the port; a free one unless you say').argParser(portNumber))
+    .addOption(new Option('--token-file <file>', 'with --http: a file of mode 0600 that holds the token'))
+    .addOption(new Option('--print-config <client>', 'print the setup of a client, and serve nothing').choices(CLIENTS))
+    .action((options, command) => perform(command, call => serve(call, options)));
+}
+
+interface McpOptions {
+  readonly http?: true | undefined;
+  readonly port?: number | undefined;
+  readonly tokenFile?: string | undefined;
+  readonly printConfig?: Client | undefined;
+}
+
+async function serve(call: Call, { http, port, tokenFile, printConfig }: McpOptions): Promise<number> {
+  if (printConfig !== undefined) return printSetup(call, printConfig);
+  if (http === undefined && (port !== undefined || tokenFile !== undefined))
+    throw new UsageError('--port and --token-file need --http.', 'Add --http, or leave them out.');
+  if (http === undefined && call.options.json)
+    throw new UsageError('`acode mcp` speaks its own protocol on standard output.', 'Leave --json out.');
+  // What only a server needs is loaded by a server only.
+  const { serveHttp, serveStandardStreams } = await import('../mcp/serve-mcp.ts');
+  if (http === undefined) await serveStandardStreams(call);
+  else
+    await serveHttp(call, { port: port ?? 0, tokenFile: tokenFile && resolve(call.io.cwd(), tokenFile) }, facts =>
+      announce(call, facts),
+    );
+  return 0;
+}
+
+async function printSetup(call: Call, client: Client): Promise<number> {
+  const { setupOf } = await import('../mcp/client-setup.ts');
+  const { file, text } = setupOf(client);
+  await call.print('acode.mcp-config/1', { client, file, text }, () => text);
+  if (!call.options.json) await call.say(`acode: this goes into ${file}.\n`);
+  return 0;
+}
+
+// The token is said once and on standard error: what is printed elsewhere ends in logs and histories.
+async function announce(call: Call, { url, token }: HttpFacts): Promise<void> {
+  if (call.options.json) await call.printJson('acode.mcp/1', { url });
+  await call.say(`acode: serving the Model Context Protocol at ${url}. Ctrl-C ends it.\n`);
+  if (token.isNew) await call.say(`acode: the token is ${token.value}\n`);
+}

@@ -1,0 +1,118 @@
+// `acode sandbox shell`: a terminal in a sandbox, as if one sat in front of it.
+
+import type { Acode, Command as SandboxedCommand, Sandbox, TerminalHandle } from '@acode/sandbox';
+import { refuseCreationOptions } from '../arguments/creation-only.ts';
+import { WORKDIR, createRequestOf, environmentOption, sandboxCommand } from '../arguments/request.ts';
+import type { RequestOptions } from '../arguments/request.ts';
+import type { Call, Perform } from '../call.ts';
+import { atTerminal } from '../execution/at-terminal.ts';
+import { statusOf } from '../execution/execute.ts';
+import { preparing } from '../execution/preparing.ts';
+import { riskyLines } from '../execution/risky-lines.ts';
+import { UsageError } from '../failure/usage.ts';
+import { oneLine } from '../terminal/text.ts';
+import { stayOption } from './create.ts';
+
+// Whoever hangs up ends what runs there.
+const LEFT = 129;
+// One that ends with its shell: as long as a sandbox may stay.
+const LONGEST_MS = 24 * 3600 * 1000;
+// The better shell of the image, without a word of the user’s in the text.
+const SHELL = 'if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi';
+const AFTER = `
+The keys Enter ~ . leave the shell whatever runs in it; Enter ~ ~ types one ~.
+What the sandbox prints may draw on your terminal and do nothing else with it: it cannot
+reach the clipboard, the title or the mouse, nor make the terminal answer.
+Exit status: the shell’s own; 124 time limit, 125 refused or failed, 129 left by those keys, 2 usage.`;
+
+/** The command. */
+export function shellCommand(perform: Perform) {
+  return sandboxCommand('shell')
+    .description('Open a terminal in a sandbox that stays, or in a fresh one that ends with it')
+    .argument('[sandbox]', 'id or name of a sandbox that stays; without it, a fresh one')
+    .usage('[options] [sandbox] [-- <program> [arguments…]]')
+    .addOption(stayOption())
+    .addOption(environmentOption())
+    .option(...WORKDIR)
+    .option('--mouse', 'programs inside may hear of the mouse')
+    .addHelpText('after', AFTER)
+    .action((reference, options, command) =>
+      perform(command, call => {
+        assertTerminal(call, reference);
+        if (reference !== undefined) refuseCreationOptions(command, reference);
+        if (reference !== undefined && options.for !== undefined)
+          throw new UsageError(
+            `--for counts when a sandbox is created, and ${reference} exists already.`,
+            `Leave it out; \`acode sandbox keep ${reference} --for …\` lets it stay longer.`,
+          );
+        return shell(call, reference, options);
+      }),
+    );
+}
+
+type ShellOptions = RequestOptions & { readonly for?: number | undefined; readonly mouse?: true | undefined };
+
+function assertTerminal(call: Call, reference: string | undefined): void {
+  const instead = reference === undefined ? 'acode run' : `acode sandbox exec --in ${reference}`;
+  if (call.options.json)
+    throw new UsageError('A shell has no result to print as JSON.', `Use \`${instead} --json -- …\` for one command.`);
+  if (call.io.stdin.isTTY && call.stdout.isTerminal) return;
+  throw new UsageError(
+    'A shell needs a terminal, and standard input or output is none.',
+    `Use \`${instead} -- …\` for a command without one.`,
+  );
+}
+
+async function shell(call: Call, reference: string | undefined, options: ShellOptions): Promise<number> {
+  const command = programOf(call);
+  return call.withHost(async acode => {
+    const sandbox = await sandboxFor(call, acode, reference, options);
+    const handle = await begin(call, sandbox, command, options);
+    const result = await atTerminal(call, handle, { mouse: options.mouse === true });
+    if (result === null) {
+      const fate = sandbox.kept ? 'stays' : 'is removed';
+      await call.say(`\nacode: left the shell, which ends what ran in it; the sandbox ${fate}.\n`);
+      return LEFT;
+    }
+    for (const line of riskyLines(result.riskyChanges))
+      await call.say(`${call.errorLook.colours.yellow('acode:')} ${oneLine(line)}\n`);
+    return statusOf(result);
+  });
+}
+
+function programOf({ words, called }: Call): SandboxedCommand {
+  if (words === null) return SHELL;
+  if (words.length === 0 || words[0] === '')
+    throw new UsageError('There is no program after `--`.', `Leave \`--\` out for a shell: \`${called}\`.`);
+  return words;
+}
+
+async function sandboxFor(
+  call: Call,
+  acode: Acode,
+  reference: string | undefined,
+  options: ShellOptions,
+): Promise<Sandbox> {
+  const { signal } = call.interruption;
+  if (reference !== undefined) return call.progress.during('Asking the engine…', acode.connect(reference, { signal }));
+  const request = createRequestOf(options, await call.place());
+  return preparing(call, acode, acode.create({ ...request, expiresInMs: options.for ?? LONGEST_MS, signal }));
+}
+
+async function begin(
+  call: Call,
+  { commands }: Sandbox,
+  command: SandboxedCommand,
+  { env, workdir, timeout }: ShellOptions,
+): Promise<TerminalHandle> {
+  const { signal } = call.interruption;
+  const { inside } = await call.place();
+  const { size } = call.stdout;
+  return commands.terminal(command, {
+    cwd: workdir ?? inside,
+    signal,
+    ...(env ? { env } : {}),
+    ...(timeout === undefined ? {} : { timeoutMs: timeout }),
+    ...(size ? { size } : {}),
+  });
+}

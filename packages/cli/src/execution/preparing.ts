@@ -1,0 +1,13 @@
+// What a person sees while a sandbox is made: that it is, and how far an image is that has to be pulled first.
+
+import type { Acode } from '@acode/sandbox';
+import type { Call } from '../call.ts';
+import { PullDisplay } from '../terminal/pull-display.ts';
+
+/** Waits for a sandbox, or for what runs in it, and shows what it waits for. */
+export async function preparing<Value>(call: Call, acode: Acode, work: Promise<Value>): Promise<Value> {
+  const display = new PullDisplay(call);
+  using _progress = acode.events.on('ImagePullProgress', display.hear);
+  using _pulled = acode.events.on('ImagePulled', () => display.end());
+  return call.progress.during(() => display.text('Preparing the sandbox…'), work);
+}

@@ -1,0 +1,58 @@
+// A failure as a model is told it: what happened and what to do next, and never a stack.
+
+import { AcodeError } from '@acode/sandbox';
+import type { Denial } from '@acode/sandbox';
+import * as z from 'zod';
+import { reportOn } from '../failure/report.ts';
+
+/** Something the sandbox did not let a command do. */
+export const denialSchema = z.object({
+  rule: z.string(),
+  setBy: z.string().describe('Who set the rule.'),
+  remedy: z.string().describe('The way on.'),
+  detail: z.string().optional(),
+});
+
+/** What a tool answers where it fails. */
+export const failureSchema = z.object({
+  code: z.string().describe('Where the call failed: which error it is.'),
+  message: z.string().describe('Where the call failed: what happened.'),
+  hint: z.string().describe('Where the call failed: what to do next.'),
+  denials: z.array(denialSchema),
+});
+
+/** A failure, ready to be sent. */
+export type ToolFailure = z.output<typeof failureSchema>;
+
+// Messages of engines and of the kernel can be as long as whoever made them fail wants.
+const LONGEST = 2000;
+
+/** The failure for whatever was thrown. */
+export function failureOf(error: unknown): ToolFailure {
+  const { code, message, hint } = reportOn(error);
+  return { code, message: bounded(message), hint: bounded(hint), denials: denialsOf(error) };
+}
+
+/** The failure in words. */
+export function failureText({ code, message, hint, denials }: ToolFailure): string {
+  return [`${message} (${code})`, `Next: ${hint}`, ...denials.map(denialText)].join('\n');
+}
+
+/** A denial in words. */
+export function denialText({ rule, setBy, remedy, detail }: z.output<typeof denialSchema>): string {
+  return `Denied: ${rule}${detail === undefined ? '' : ` (${detail})`}; set by ${setBy}. ${remedy}`;
+}
+
+// A network that is denied ends the call; what it says is a denial all the same.
+function denialsOf(error: unknown): Denial[] {
+  if (!(error instanceof AcodeError)) return [];
+  if (error.is('ACODE-SBX-005')) {
+    const { rule, setBy, remedy, network } = error.context;
+    return [{ rule, setBy, remedy, detail: `the network ${network}` }];
+  }
+  return error.is('ACODE-SBX-014') ? [...(error.context.result?.denials ?? [])] : [];
+}
+
+function bounded(text: string): string {
+  return text.length <= LONGEST ? text : `${text.slice(0, LONGEST)}…`;
+}

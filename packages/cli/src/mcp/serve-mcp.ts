@@ -1,0 +1,65 @@
+// Puts the server together from the call that asked for it, and keeps it until its client is gone or somebody ends it.
+
+import type { Call } from '../call.ts';
+import type { ToolHost } from './host.ts';
+import { Listener } from './listener.ts';
+import { newLanes, serverFor } from './server.ts';
+import { Session } from './session.ts';
+import { StandardStreams } from './standard-streams.ts';
+import type { Token } from './token.ts';
+import { tokenFrom } from './token.ts';
+
+/** Where the HTTP server listens, and whom it lets in. */
+export interface HttpOptions {
+  readonly port: number;
+  readonly tokenFile?: string | undefined;
+}
+
+/** What an HTTP server says of itself when it is ready. */
+export interface HttpFacts {
+  readonly url: string;
+  readonly token: Token;
+}
+
+/** Serves the client at the other end of standard input and output, until it ends its side or the call is interrupted. */
+export async function serveStandardStreams(call: Call): Promise<void> {
+  await withHost(call, async host => {
+    await using session = new Session(host);
+    const streams = new StandardStreams(call.io.stdin, call.stdout);
+    const server = serverFor(session, newLanes());
+    await server.connect(streams);
+    await Promise.race([streams.ended, interrupted(call.interruption.signal)]);
+    await server.close();
+  });
+}
+
+/** Serves clients on the loopback until the call is interrupted. `ready` is called when they can come. */
+export async function serveHttp(
+  call: Call,
+  { port, tokenFile }: HttpOptions,
+  ready: (facts: HttpFacts) => Promise<void>,
+): Promise<void> {
+  const token = await tokenFrom(tokenFile, call.io.env, process.getuid?.());
+  await withHost(call, async host => {
+    await using listener = await Listener.listen({ host, lanes: newLanes(), port, token: token.value });
+    await ready({ url: listener.url, token });
+    await interrupted(call.interruption.signal);
+  });
+}
+
+async function withHost(call: Call, use: (host: ToolHost) => Promise<void>): Promise<void> {
+  const { Acode } = await import('@acode/sandbox');
+  const acode = await Acode.open(await call.hostOptions());
+  try {
+    await use(acode);
+  } finally {
+    await call.progress.during('Removing the sandboxes…', acode.close());
+  }
+}
+
+function interrupted(signal: AbortSignal): Promise<void> {
+  return new Promise(resolve => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}

@@ -1,0 +1,182 @@
+// One client’s server: lists the tools, calls them when it is their turn, and hands out kept outputs.
+
+import { AcodeError } from '@acode/sandbox';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import {
+  ErrorCode,
+  ListResourceTemplatesRequestSchema,
+  ListResourcesRequestSchema,
+  ListToolsRequestSchema,
+  McpError,
+} from '@modelcontextprotocol/sdk/types.js';
+import type { CallToolResult, ReadResourceResult } from '@modelcontextprotocol/sdk/types.js';
+import * as z from 'zod';
+import { ownVersion } from '../version.ts';
+import { failureOf, failureText } from './failure.ts';
+import { OUTPUT_TEMPLATE } from './kept-outputs.ts';
+import { Progress } from './progress.ts';
+import type { Session } from './session.ts';
+import { wrongArguments } from './tool.ts';
+import type { Answer, Lane, Tool } from './tool.ts';
+import { TOOLS } from './tools/all.ts';
+import { Turns } from './turns.ts';
+
+const INSTRUCTIONS =
+  'acode runs commands in sandboxes on the user’s machine. The user’s workspace is at /workspace inside. Use run_command for single commands; use run_in_sandbox and the file tools, which share one sandbox of this session, for work that builds up. A failed call says in `hint` what to do next; do not repeat a denied call unchanged. Only the user can loosen the policy.';
+
+const MIB = 1024 ** 2;
+const SHORT_SECONDS = 90;
+
+/** The queues that all clients of a server share. */
+export type Lanes = Readonly<Record<Lane, Turns>>;
+
+/** Queues of their own for commands and for everything else: who wants to stop a command need not wait for it. */
+export function newLanes(): Lanes {
+  return {
+    commands: new Turns({ running: 8, waiting: 64, weight: 32 * MIB }),
+    short: new Turns({ running: 32, waiting: 128, weight: 32 * MIB }),
+  };
+}
+
+const progressToken = z.union([z.string(), z.int()]);
+
+const callSchema = z.object({
+  name: z.string().max(256),
+  arguments: z.record(z.string(), z.unknown()).optional(),
+  _meta: z.looseObject({ progressToken: progressToken.optional() }).optional(),
+});
+
+const readSchema = z.object({ uri: z.string().max(1024) });
+
+/** What is known of a request besides its content. */
+interface Around {
+  readonly signal: AbortSignal;
+  readonly sendNotification: (notification: {
+    method: 'notifications/progress';
+    params: { progressToken: string | number; progress: number; message: string };
+  }) => Promise<void>;
+}
+
+/** A server for one client’s session. */
+export function serverFor(session: Session, lanes: Lanes): McpServer {
+  const about = { name: 'acode', title: 'acode sandboxes', version: ownVersion() };
+  const mcp = new McpServer(about, { instructions: INSTRUCTIONS });
+  const { server } = mcp;
+  server.registerCapabilities({ tools: {}, resources: {} });
+  server.setRequestHandler(ListToolsRequestSchema, () => ({ tools: TOOLS.map(listed) }));
+  server.setRequestHandler(ListResourcesRequestSchema, () => ({ resources: resourcesOf(session) }));
+  server.setRequestHandler(ListResourceTemplatesRequestSchema, () => ({
+    resourceTemplates: [
+      { uriTemplate: OUTPUT_TEMPLATE, name: 'output', title: 'Output of a command', mimeType: 'text/plain' },
+    ],
+  }));
+  // Here and not as handlers with a schema of the library’s: its complaint about a wrong type would not say what to do.
+  server.fallbackRequestHandler = async ({ method, params }, around) => {
+    if (method === 'tools/call') return callTool({ session, lanes }, checked(callSchema, params, method), around);
+    if (method === 'resources/read') return readResource(session, checked(readSchema, params, method).uri);
+    throw new McpError(ErrorCode.MethodNotFound, `There is no method ${method.slice(0, 100)}`);
+  };
+  return mcp;
+}
+
+function listed({ name, title, description, annotations, inputSchema, outputSchema }: Tool) {
+  return { name, title, description, annotations, inputSchema: { ...inputSchema }, outputSchema: { ...outputSchema } };
+}
+
+function resourcesOf(session: Session) {
+  return session.outputs.list().map(({ uri, characters }) => ({
+    uri,
+    name: uri,
+    title: `Output of a command, ${characters} characters`,
+    mimeType: 'text/plain',
+  }));
+}
+
+function readResource({ outputs }: Session, uri: string): ReadResourceResult {
+  const text = outputs.find(uri);
+  if (text === null) throw protocolError(new AcodeError('ACODE-MCP-012', { output: uri.slice(0, 100) }));
+  return { contents: [{ uri, mimeType: 'text/plain', text }] };
+}
+
+async function callTool(
+  { session, lanes }: { readonly session: Session; readonly lanes: Lanes },
+  { name, arguments: given = {}, _meta: meta }: z.output<typeof callSchema>,
+  around: Around,
+): Promise<CallToolResult> {
+  const tool = TOOLS.find(one => one.name === name);
+  if (!tool) {
+    const known = TOOLS.map(one => one.name).join(', ');
+    throw protocolError(new AcodeError('ACODE-MCP-002', { tool: name.slice(0, 100), known }));
+  }
+  const signal = AbortSignal.any([around.signal, session.closing]);
+  const progress = new Progress(notifierOf(meta?.progressToken, around));
+  const work = (): Promise<Answer<Readonly<Record<string, unknown>>>> =>
+    tool.lane === 'short'
+      ? inShort(tool, signal, inTime => tool.call(given, { session, signal: inTime, progress }))
+      : tool.call(given, { session, signal, progress });
+  try {
+    return succeeded(await lanes[tool.lane].during(weightOf(given), signal, work));
+  } catch (error) {
+    return failed(error);
+  }
+}
+
+function succeeded({ text, structured, outputs = [] }: Answer<Readonly<Record<string, unknown>>>): CallToolResult {
+  const links = outputs.map(uri => ({ type: 'resource_link' as const, uri, name: uri, mimeType: 'text/plain' }));
+  return { content: [{ type: 'text', text }, ...links], structuredContent: { ...structured } };
+}
+
+function failed(error: unknown): CallToolResult {
+  const failure = failureOf(error);
+  return { isError: true, content: [{ type: 'text', text: failureText(failure) }], structuredContent: { ...failure } };
+}
+
+// Not every wait listens to a signal, such as writing to a command that does not read; a turn must come to its end all the same.
+async function inShort<Value>(
+  tool: Tool,
+  signal: AbortSignal,
+  work: (signal: AbortSignal) => Promise<Value>,
+): Promise<Value> {
+  const late = AbortSignal.timeout(SHORT_SECONDS * 1000);
+  const inTime = AbortSignal.any([signal, late]);
+  const end = new AbortController();
+  const given = new Promise<never>((_, reject) => {
+    const giveUp = (): void =>
+      reject(
+        late.aborted
+          ? new AcodeError('ACODE-MCP-015', { tool: tool.name, seconds: SHORT_SECONDS })
+          : new AcodeError('ACODE-SBX-014', {}),
+      );
+    if (inTime.aborted) giveUp();
+    else inTime.addEventListener('abort', giveUp, { once: true, signal: end.signal });
+  });
+  try {
+    return await Promise.race([work(inTime), given]);
+  } finally {
+    end.abort();
+  }
+}
+
+function notifierOf(token: z.output<typeof progressToken> | undefined, { sendNotification }: Around) {
+  if (token === undefined) return null;
+  return (progress: number, message: string): void => {
+    const params = { progressToken: token, progress, message };
+    // A client that does not hear of the progress still hears of the end, or is gone.
+    sendNotification({ method: 'notifications/progress', params }).catch(() => undefined);
+  };
+}
+
+function checked<Value>(schema: z.ZodType<Value>, params: unknown, method: string): Value {
+  const parsed = schema.safeParse(params ?? {});
+  if (parsed.success) return parsed.data;
+  throw protocolError(wrongArguments(method, parsed.error.issues));
+}
+
+function protocolError(error: AcodeError): McpError {
+  return new McpError(ErrorCode.InvalidParams, `${error.message} ${error.hint}`, failureOf(error));
+}
+
+// Only what is text weighs: everything else in arguments is small, or refused.
+function weightOf(given: Readonly<Record<string, unknown>>): number {
+  return Object.values(given).reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0);
+}

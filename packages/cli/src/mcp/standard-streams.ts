@@ -1,0 +1,94 @@
+// The protocol over standard input and output: one message on each line, and an answer to what is no message too.
+
+import { AcodeError } from '@acode/sandbox';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { JSONRPCMessageSchema } from '@modelcontextprotocol/sdk/types.js';
+import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
+import type { InputStream } from '../io.ts';
+import type { Output } from '../terminal/output.ts';
+import { CappedLines } from './capped-lines.ts';
+import { LARGEST_MESSAGE, NOT_JSON, NOT_A_REQUEST, refusalOf } from './messages.ts';
+
+const MOST_UNWRITTEN = 256;
+
+/** The transport. The one of the protocol’s library would close at the first line that is too long. */
+export class StandardStreams implements Transport {
+  onclose?: (() => void) | undefined;
+  onerror?: ((error: Error) => void) | undefined;
+  onmessage?: ((message: JSONRPCMessage) => void) | undefined;
+  /** Settles when the client has ended its side, or reads no more. */
+  readonly ended: Promise<void>;
+  readonly #input: InputStream;
+  readonly #output: Output;
+  readonly #lines: CappedLines;
+  readonly #take = (chunk: Uint8Array | string): void => this.#lines.push(Buffer.from(chunk));
+  #end: () => void = () => undefined;
+  #closed = false;
+  #written: Promise<void> = Promise.resolve();
+  #unwritten = 0;
+
+  constructor(input: InputStream, output: Output) {
+    this.#input = input;
+    this.#output = output;
+    this.ended = new Promise(resolve => (this.#end = resolve));
+    this.#lines = new CappedLines(LARGEST_MESSAGE, {
+      line: text => this.#hear(text),
+      tooLong: () => this.#refuse(NOT_A_REQUEST, new AcodeError('ACODE-MCP-007', { limit: '4 MiB' })),
+    });
+  }
+
+  async start(): Promise<void> {
+    this.#input.on('data', this.#take);
+    for (const event of ['end', 'close', 'error']) this.#input.once(event, () => this.#end());
+  }
+
+  async send(message: JSONRPCMessage): Promise<void> {
+    await this.#write(message);
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#input.off('data', this.#take);
+    this.#input.pause();
+    this.#end();
+    this.onclose?.();
+  }
+
+  #hear(text: string): void {
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      this.#refuse(NOT_JSON, new AcodeError('ACODE-MCP-013', { reason: 'it is not JSON' }));
+      return;
+    }
+    const parsed = JSONRPCMessageSchema.safeParse(value);
+    if (parsed.success) this.onmessage?.(parsed.data);
+    else
+      this.#refuse(
+        NOT_A_REQUEST,
+        new AcodeError('ACODE-MCP-013', { reason: 'it is no message of JSON-RPC 2.0' }),
+        value,
+      );
+  }
+
+  #refuse(code: number, error: AcodeError, about?: unknown): void {
+    void this.#write(refusalOf(code, error, about));
+  }
+
+  // One after the other; and whoever does not read its answers is not listened to meanwhile, or they would fill the memory.
+  #write(message: object): Promise<void> {
+    this.#unwritten += 1;
+    if (this.#unwritten > MOST_UNWRITTEN) this.#input.pause();
+    this.#written = this.#written.then(() => this.#writeNow(message));
+    return this.#written;
+  }
+
+  async #writeNow(message: object): Promise<void> {
+    if (!this.#closed) await this.#output.write(`${JSON.stringify(message)}\n`);
+    if (this.#output.broken) this.#end();
+    this.#unwritten -= 1;
+    if (!this.#closed && this.#unwritten <= MOST_UNWRITTEN && this.#input.isPaused()) this.#input.resume();
+  }
+}

@@ -1,0 +1,108 @@
+// A policy that a model asks for: never looser than what the user’s own configuration comes to without it.
+
+import { AcodeError, isAtLeast } from '@acode/sandbox';
+import type { Explanation, PolicyInput, RunRequest } from '@acode/sandbox';
+import * as z from 'zod';
+import type { ToolHost } from './host.ts';
+
+const MIB = 1024 ** 2;
+
+/** The arguments by which a tool call can make its sandbox stricter. */
+export const tighteningArguments = {
+  timeout_seconds: z
+    .number()
+    .positive()
+    .max(86_400)
+    .optional()
+    .describe('Stop the command after this many seconds. Can only shorten the limit of the user’s policy.'),
+  memory_mb: z.int().min(6).optional().describe('Memory limit in MiB. Can only lower the limit of the user’s policy.'),
+  cpus: z.number().min(0.01).optional().describe('CPU limit. Can only lower the limit of the user’s policy.'),
+  level: z
+    .enum(['none', 'ulimit', 'bubblewrap', 'docker', 'gvisor', 'microvm'])
+    .optional()
+    .describe('Isolation level. Refused where it is weaker than what the user’s policy asks for.'),
+  network: z.literal('none').optional().describe('“none” takes the network away, where the user’s policy gives one.'),
+  read_only: z.literal(true).optional().describe('true: the workspace cannot be changed.'),
+  risk: z
+    .enum(['low', 'medium', 'high', 'critical'])
+    .optional()
+    .describe('How dangerous you believe this to be; a higher risk can only ask for stronger isolation.'),
+  image: z
+    .string()
+    .min(1)
+    .max(512)
+    .optional()
+    .describe(
+      'Container image to run in, if not the one chosen for the workspace. The user’s policy decides which may be used.',
+    ),
+};
+
+/** What a tool call said about its policy. */
+export type Tightening = z.output<z.ZodObject<typeof tighteningArguments>>;
+
+/** A policy for the library, and what a model should know of how it came about. */
+export interface Tightened {
+  readonly policy: PolicyInput;
+  readonly notes: readonly string[];
+}
+
+/**
+ * The policy for a call. The library’s ceilings bound what any request can have; this bounds it by what the same request
+ * would have had without the model’s wishes, which may be less.
+ */
+export async function tightened(host: ToolHost, asked: Tightening, signal: AbortSignal): Promise<Tightened> {
+  const plain = plainPolicy(asked);
+  if (!isCompared(asked)) return { policy: plain, notes: [] };
+  const request: RunRequest = { policy: plain, signal, ...(asked.risk === undefined ? {} : { risk: asked.risk }) };
+  return boundedBy(asked, plain, await host.explain(['true'], request));
+}
+
+/** The same, for an explanation that is at hand. Pure. */
+export function boundedBy(
+  asked: Tightening,
+  plain: PolicyInput,
+  { policy, level }: Pick<Explanation, 'policy' | 'level'>,
+): Tightened {
+  if (asked.level !== undefined && !isAtLeast(asked.level, level))
+    throw new AcodeError('ACODE-MCP-006', { field: 'level', asked: asked.level, allowed: level });
+  const notes: string[] = [];
+  const least = (field: string, wanted: number | undefined, allowed: number, unit: number): number | undefined => {
+    if (wanted === undefined || wanted <= allowed) return wanted;
+    notes.push(`${field} was lowered from ${wanted / unit} to ${allowed / unit}, the limit of the user’s policy.`);
+    return undefined;
+  };
+  const timeoutMs = least('timeout_seconds', inMilliseconds(asked.timeout_seconds), policy.timeoutMs.value, 1000);
+  const memoryBytes = least('memory_mb', inBytes(asked.memory_mb), policy.limits.memoryBytes.value, MIB);
+  const cpus = least('cpus', asked.cpus, policy.limits.cpus.value, 1);
+  const limits = { ...(memoryBytes === undefined ? {} : { memoryBytes }), ...(cpus === undefined ? {} : { cpus }) };
+  return {
+    policy: {
+      ...plain,
+      ...(asked.level === undefined ? {} : { level: asked.level }),
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+      ...(Object.keys(limits).length === 0 ? {} : { limits }),
+    },
+    notes,
+  };
+}
+
+/** The part that cannot loosen anything, or that the user’s own lists decide about. */
+export function plainPolicy({ network, read_only: readOnly, image }: Tightening): PolicyInput {
+  return {
+    ...(network === undefined ? {} : { network }),
+    ...(readOnly === undefined ? {} : { workspace: 'readonly' as const }),
+    ...(image === undefined ? {} : { image }),
+  };
+}
+
+function isCompared({ timeout_seconds: timeout, memory_mb: memory, cpus, level }: Tightening): boolean {
+  return [timeout, memory, cpus, level].some(value => value !== undefined);
+}
+
+function inMilliseconds(seconds: number | undefined): number | undefined {
+  return seconds === undefined ? undefined : Math.max(1, Math.round(seconds * 1000));
+}
+
+function inBytes(megabytes: number | undefined): number | undefined {
+  return megabytes === undefined ? undefined : megabytes * MIB;
+}

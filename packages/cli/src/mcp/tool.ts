@@ -1,0 +1,120 @@
+// A tool: what a model is told of it, what it takes and answers, and what it does.
+
+import { AcodeError } from '@acode/sandbox';
+import * as z from 'zod';
+import { failureSchema } from './failure.ts';
+import type { Progress } from './progress.ts';
+import type { Session } from './session.ts';
+
+/** The surroundings of one call of a tool. */
+export interface ToolCall {
+  readonly session: Session;
+  /** Fires when the client cancels the call, or is gone. */
+  readonly signal: AbortSignal;
+  readonly progress: Progress;
+}
+
+/** What a tool answers: for a model to read, and for a program. */
+export interface Answer<Structured> {
+  readonly text: string;
+  readonly structured: Structured;
+  /** Addresses of outputs that the text is an excerpt of. */
+  readonly outputs?: readonly string[];
+}
+
+/** What a client is told of what a tool does to its surroundings. */
+export interface Annotations {
+  readonly readOnlyHint: boolean;
+  readonly destructiveHint: boolean;
+  readonly idempotentHint: boolean;
+  readonly openWorldHint: boolean;
+}
+
+/** How long a tool’s work may take: a command of somebody’s, or something of ours. */
+export type Lane = 'commands' | 'short';
+
+/** A tool, ready to be listed and called. */
+export interface Tool {
+  readonly name: string;
+  readonly title: string;
+  readonly description: string;
+  readonly annotations: Annotations;
+  readonly lane: Lane;
+  readonly inputSchema: JsonObject;
+  readonly outputSchema: JsonObject;
+  /** Checks the arguments, and does it. */
+  call(given: unknown, call: ToolCall): Promise<Answer<Readonly<Record<string, unknown>>>>;
+}
+
+/** A JSON Schema of an object, or a part of one. */
+export interface JsonObject {
+  readonly type: 'object';
+  readonly [key: string]: unknown;
+}
+
+interface Definition<Input extends z.ZodObject, Output extends z.ZodObject> extends Pick<
+  Tool,
+  'name' | 'title' | 'description' | 'annotations' | 'lane'
+> {
+  readonly input: Input;
+  readonly output: Output;
+  readonly perform: (given: z.output<Input>, call: ToolCall) => Promise<Answer<z.input<Output>>>;
+}
+
+/** Makes a tool of its definition. */
+export function tool<Input extends z.ZodObject, Output extends z.ZodObject>(of: Definition<Input, Output>): Tool {
+  const { name, title, description, annotations, lane, input, output, perform } = of;
+  return {
+    name,
+    title,
+    description,
+    annotations,
+    lane,
+    inputSchema: jsonObject(z.toJSONSchema(input, { target: 'draft-7', io: 'input' })),
+    outputSchema: outputSchemaOf(output),
+    call: async (given, call) => {
+      const parsed = input.safeParse(given);
+      if (!parsed.success) throw wrongArguments(name, parsed.error.issues);
+      const { structured, ...answer } = await perform(parsed.data, call);
+      return { ...answer, structured: { ...structured } };
+    },
+  };
+}
+
+// Clients hold failures to the schema too. So it is one flat object, and says which of its fields come together.
+function outputSchemaOf(output: z.ZodObject): JsonObject {
+  const [result, failure] = [output, failureSchema].map(schema =>
+    jsonObject(z.toJSONSchema(schema, { target: 'draft-7', io: 'input' })),
+  );
+  return {
+    type: 'object',
+    properties: { ...propertiesOf(failure), ...propertiesOf(result) },
+    anyOf: [{ required: result?.['required'] ?? [] }, { required: failure?.['required'] ?? [] }],
+  };
+}
+
+function propertiesOf(schema: JsonObject | undefined): object {
+  const properties = schema?.['properties'];
+  return typeof properties === 'object' && properties !== null ? properties : {};
+}
+
+function jsonObject(schema: object): JsonObject {
+  const { $schema: _, ...rest } = { $schema: null, ...schema };
+  return { ...rest, type: 'object' };
+}
+
+/** The error for arguments that a schema refuses. A misspelt name comes first: what is missing then is missing because of it. */
+export function wrongArguments(called: string, issues: readonly z.core.$ZodIssue[]): AcodeError {
+  const unknown = issues.find(issue => issue.code === 'unrecognized_keys');
+  if (unknown) {
+    const field = [...unknown.path, unknown.keys.join(', ')].join('.').slice(0, 200);
+    return new AcodeError('ACODE-MCP-001', { tool: called, field, reason: 'is no argument of this tool' });
+  }
+  const [first] = issues;
+  const text = (first?.message ?? '')
+    .slice(0, 300)
+    .replace(/^Invalid input(?:: )?/, '')
+    .replace(/\.$/, '');
+  const reason = text === '' ? 'is not valid' : `is not valid: ${text}`;
+  return new AcodeError('ACODE-MCP-001', { tool: called, field: first?.path.join('.').slice(0, 200) ?? '', reason });
+}

@@ -1,0 +1,47 @@
+// Arguments that several tools take.
+
+import * as z from 'zod';
+
+const LONGEST_PATH = 4096;
+const MOST_VARIABLES = 256;
+
+const withoutNul = (text: string): boolean => !text.includes('\0');
+
+/** A command. */
+export const command = z
+  .union([z.string().min(1), z.array(z.string()).min(1)], 'expected a line of text, or a list of words')
+  .describe(
+    'A line for the shell of the sandbox (“npm test | tail -5”), or a program and its arguments as an array, which no shell sees.',
+  );
+
+/** A path inside a sandbox. */
+export const path = z
+  .string()
+  .min(1)
+  .max(LONGEST_PATH)
+  .refine(withoutNul, 'holds a NUL character')
+  .describe('A path inside the sandbox. A relative one begins in the workspace, which is /workspace there.');
+
+/** Which sandbox. */
+export const sandboxId = z
+  .string()
+  .min(1)
+  .max(128)
+  .optional()
+  .describe(
+    'The id that open_sandbox gave. Without it, the default sandbox of this session is used, and opened at first use.',
+  );
+
+/** Everything about a command besides it. */
+export const surroundings = {
+  cwd: path.optional().describe('Working directory inside the workspace, relative to it.'),
+  env: z
+    .record(z.string().max(1024), z.string())
+    .refine(variables => Object.keys(variables).length <= MOST_VARIABLES, `has more than ${MOST_VARIABLES} variables`)
+    .optional()
+    .describe('Environment variables. Nothing is inherited from the user’s machine.'),
+  stdin: z.string().optional().describe('What the command reads from standard input.'),
+};
+
+/** The id of a background command. */
+export const commandId = z.string().min(1).max(128).describe('The command_id that run_in_sandbox gave.');

@@ -1,0 +1,77 @@
+// run_in_sandbox: a command in a sandbox that stays, to its end or in the background.
+
+import type { Command } from '@acode/sandbox';
+import * as z from 'zod';
+import { commandAnswer, commandSchema } from '../command-answer.ts';
+import type { InsideRequest, InsideSandbox } from '../host.ts';
+import { tool } from '../tool.ts';
+import type { Answer, ToolCall } from '../tool.ts';
+import { command, sandboxId, surroundings } from './arguments.ts';
+import { given } from './given.ts';
+import { inside } from './inside.ts';
+
+// Of a command that runs on there is nothing to tell yet but its id.
+const outputSchema = commandSchema.partial().extend({
+  sandboxId: z.string(),
+  background: z.boolean(),
+  command_id: z.string().optional().describe('Of a background command: for read_output, write_input and stop_command.'),
+});
+
+/** The tool. */
+export const runInSandbox = tool({
+  name: 'run_in_sandbox',
+  title: 'Run a command in an open sandbox',
+  description:
+    'Runs a command in a sandbox that stays, so that later calls find what it left behind: files, installed packages, running servers. Without sandbox_id it uses the default sandbox of this session. With background: true it returns at once with a command_id; read_output, write_input and stop_command work on that.',
+  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: false },
+  lane: 'commands',
+  input: z.strictObject({
+    command,
+    sandbox_id: sandboxId,
+    ...surroundings,
+    timeout_seconds: z
+      .number()
+      .positive()
+      .max(86_400)
+      .optional()
+      .describe('Stop the command after this many seconds. Can only shorten the limit of the user’s policy.'),
+    background: z.boolean().optional().describe('true: return at once and let it run on.'),
+  }),
+  output: outputSchema,
+  perform: ({ command: asked, sandbox_id: id, timeout_seconds: seconds, background, ...rest }, call) => {
+    const timeoutMs = seconds === undefined ? undefined : Math.max(1, Math.round(seconds * 1000));
+    const request = given({ ...rest, timeoutMs });
+    return inside(call.session, id, sandbox =>
+      background === true ? begin(sandbox, asked, request, call) : toItsEnd(sandbox, asked, request, call),
+    );
+  },
+});
+
+async function toItsEnd(
+  sandbox: InsideSandbox,
+  asked: Command,
+  request: InsideRequest,
+  { session, signal, progress }: ToolCall,
+): Promise<Answer<z.input<typeof outputSchema>>> {
+  const heard = { onStdout: progress.hear, onStderr: progress.hear };
+  const result = await sandbox.commands.run(asked, { ...request, ...heard, signal });
+  const { structured, ...answer } = commandAnswer(result, session.outputs, []);
+  return { ...answer, structured: { ...structured, sandboxId: sandbox.id, background: false } };
+}
+
+// It belongs to the session and not to the call that began it, so only the end of the session cancels it.
+async function begin(
+  sandbox: InsideSandbox,
+  asked: Command,
+  { stdin, ...request }: InsideRequest,
+  { session }: ToolCall,
+): Promise<Answer<z.input<typeof outputSchema>>> {
+  session.makeRoomForCommand();
+  const handle = await sandbox.commands.run(asked, { ...request, background: true, signal: session.closing });
+  const { id } = session.follow(sandbox.id, handle);
+  if (typeof stdin === 'string' && stdin !== '') await handle.write(stdin);
+  return {
+    text: `Runs in the background as ${id} in sandbox ${sandbox.id}. read_output shows what it prints.`,
+    structured: { sandboxId: sandbox.id, background: true, command_id: id },
+  };
+}

@@ -1,0 +1,137 @@
+// Which sequences a program may draw with on a real terminal. Whatever is not listed here does not pass.
+
+/** What stays changed when a program ends, and what takes it back; null where it was just taken back. */
+export type Touches = readonly (readonly [what: string, undo: string | null])[];
+
+/** A sequence that passes, and what of the terminal it changes beyond the picture. */
+export interface Drawing {
+  readonly text: string;
+  readonly touches?: Touches;
+}
+
+const ESCAPE = '\u001b';
+const CSI = `${ESCAPE}[`;
+
+const NOTHING: Drawing = { text: '' };
+
+// Modes that full-screen programs need, and whether each is on by itself. Left out: those that make the terminal send
+// something (mouse, focus), that change its size or its keys for good, and those that are the user’s own taste.
+const MODES: ReadonlyMap<number, boolean> = new Map([
+  [1, false],
+  [5, false],
+  [6, false],
+  [7, true],
+  [25, true],
+  [47, false],
+  [1047, false],
+  [1048, false],
+  [1049, false],
+  [2004, false],
+]);
+const MOUSE_MODES: readonly number[] = [1000, 1002, 1003, 1006];
+/** Saves and restores the cursor: nothing stays. */
+const SAVED_CURSOR = 1048;
+
+const ONE = /^\d{0,5}$/;
+const TWO = /^\d{0,5}(?:;\d{0,5})?$/;
+// Not 3, which would erase what the user can scroll back to.
+const ERASE = /^[012]?$/;
+const COLOURS = /^[\d;:]*$/;
+const NONE = /^$/;
+const INSERT = /^4$/;
+
+// By the last character. Left out: all that the terminal answers (c, n, t, x), that prints (i) or moves tab stops (g).
+const PLAIN: Readonly<Record<string, RegExp>> = {
+  ...Object.fromEntries('@ABCDEFGILMPSTXZ`abde'.split('').map(final => [final, ONE])),
+  H: TWO,
+  f: TWO,
+  r: TWO,
+  J: ERASE,
+  K: ERASE,
+  m: COLOURS,
+  s: NONE,
+  u: NONE,
+  h: INSERT,
+  l: INSERT,
+};
+
+const CHARACTERS: Touches = [['characters', `${ESCAPE}(B${ESCAPE})B\u000f`]];
+
+// Left out: what changes the encoding (% @), is answered (Z), or resets the whole terminal (c).
+const ESCAPES: Readonly<Record<string, Touches>> = {
+  '7': [],
+  '8': [],
+  '=': [['keypad', `${ESCAPE}>`]],
+  '>': [['keypad', null]],
+  D: [],
+  E: [],
+  M: [],
+  '(0': CHARACTERS,
+  ')0': CHARACTERS,
+  '(B': [],
+  ')B': [],
+};
+
+/** What may stand of an escape sequence, given without its first character. */
+export function escapeDrawing(sequence: string): Drawing {
+  const touches = Object.hasOwn(ESCAPES, sequence) ? ESCAPES[sequence] : undefined;
+  return touches ? { text: `${ESCAPE}${sequence}`, touches } : NOTHING;
+}
+
+/** What may stand of a control sequence, given as what is between `ESC [` and its last character, and that. */
+export function controlDrawing(between: string, final: string, mouse: boolean): Drawing {
+  const [, prefix, numbers = '', space] = /^([<-?]?)([\d;:]*)([ -/]*)$/.exec(between) ?? [];
+  // By everything but the numbers.
+  switch (`${prefix} ${space}${space === '' ? '' : final}`) {
+    case ' ':
+      return plainDrawing(numbers, final);
+    case '? ':
+      return 'hl'.includes(final) ? modes(numbers, final === 'h', mouse) : NOTHING;
+    case '  q':
+      return /^[0-6]?$/.test(numbers) ? cursorStyle(numbers) : NOTHING;
+    case ' !p':
+      return { text: `${CSI}!p` };
+    default:
+      return NOTHING;
+  }
+}
+
+/** What another set of characters changes. */
+export function shiftDrawing(control: string): Drawing {
+  return { text: control, touches: CHARACTERS };
+}
+
+function plainDrawing(numbers: string, final: string): Drawing {
+  const allowed = Object.hasOwn(PLAIN, final) && PLAIN[final]?.test(numbers) === true;
+  return allowed ? { text: `${CSI}${numbers}${final}`, touches: touchedBy(numbers, final) } : NOTHING;
+}
+
+function touchedBy(numbers: string, final: string): Touches {
+  if (final === 'm') return [['colours', /^0*$/.test(numbers) ? null : `${CSI}0m`]];
+  if (final === 'h') return [['inserting', `${CSI}4l`]];
+  if (final === 'l') return [['inserting', null]];
+  // Without margins the cursor goes to the first line, and is put back from there.
+  if (final === 'r') return [['margins', numbers === '' ? null : `${ESCAPE}7${CSI}r${ESCAPE}8`]];
+  return [];
+}
+
+function cursorStyle(number: string): Drawing {
+  const taken = number === '' || number === '0' ? null : `${CSI}0 q`;
+  return { text: `${CSI}${number} q`, touches: [['cursor style', taken]] };
+}
+
+function modes(numbers: string, on: boolean, mouse: boolean): Drawing {
+  const known = numbers
+    .split(';')
+    .map(Number)
+    .filter(mode => MODES.has(mode) || (mouse && MOUSE_MODES.includes(mode)));
+  if (known.length === 0) return NOTHING;
+  const last = on ? 'h' : 'l';
+  const back = on ? 'l' : 'h';
+  return {
+    text: `${CSI}?${known.join(';')}${last}`,
+    touches: known
+      .filter(mode => mode !== SAVED_CURSOR)
+      .map(mode => [`mode ${mode}`, on === (MODES.get(mode) ?? false) ? null : `${CSI}?${mode}${back}`]),
+  };
+}

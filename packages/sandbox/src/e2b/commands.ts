@@ -1,0 +1,185 @@
+// The commands and terminals of a sandbox, with the shape of E2B’s.
+
+import type { CommandRequest, Commands as Inner, TerminalHandle } from '../contract/sandbox.ts';
+import { CommandHandle } from './command-handle.ts';
+import type { CommandResult, Listeners } from './command-handle.ts';
+import { NotFoundError, translating } from './errors.ts';
+import { checkUser, limitOf } from './options.ts';
+import type { RequestOptions, UserOption } from './options.ts';
+
+/** Everything about one command. */
+export interface CommandStartOpts extends RequestOptions, UserOption, Omit<Listeners, 'onPty'> {
+  background?: boolean;
+  /** In the workspace: relative to it, or below /workspace. */
+  cwd?: string;
+  envs?: Record<string, string>;
+  /** Keeps standard input open for `sendStdin`. */
+  stdin?: boolean;
+  /** A minute unless told otherwise; 0 for no limit but the sandbox’s own. */
+  timeoutMs?: number;
+}
+
+/** A command that runs. */
+export interface ProcessInfo {
+  pid: number;
+  cmd: string;
+  args: string[];
+  /** Always empty: what commands are given may be secret, and nobody is told. */
+  envs: Record<string, string>;
+  cwd?: string;
+}
+
+/** The commands of a sandbox. */
+export class Commands {
+  readonly #inner: () => Inner;
+
+  constructor(inner: () => Inner) {
+    this.#inner = inner;
+  }
+
+  /**
+   * Runs a line of shell. Throws `CommandExitError` where its status is not 0; with `background`, gives a handle at once.
+   *
+   * @example
+   * const { stdout } = await sandbox.commands.run('ls -l');
+   * const server = await sandbox.commands.run('node server.js', { background: true });
+   */
+  run(command: string, options?: CommandStartOpts & { background?: false }): Promise<CommandResult>;
+  run(command: string, options: CommandStartOpts & { background: true }): Promise<CommandHandle>;
+  run(command: string, options?: CommandStartOpts): Promise<CommandHandle | CommandResult>;
+  async run(command: string, options: CommandStartOpts = {}): Promise<CommandHandle | CommandResult> {
+    checkUser(options);
+    const started = await translating(async () => this.#inner().run(command, requestOf(options)));
+    const handle = new CommandHandle(started, listenersOf(options));
+    return options.background === true ? handle : handle.wait();
+  }
+
+  /** The commands that this process has under way. */
+  async list(_options?: RequestOptions): Promise<ProcessInfo[]> {
+    return this.#inner()
+      .list()
+      .map(({ pid, command, cwd }) => {
+        const [cmd = '', ...args] = typeof command === 'string' ? ['/bin/sh', '-c', command] : command;
+        return { pid, cmd, args, envs: {}, cwd };
+      });
+  }
+
+  /** A command of this process by its pid, from its first output on. */
+  async connect(pid: number, options: RequestOptions & Omit<Listeners, 'onPty'> = {}): Promise<CommandHandle> {
+    const inner = this.#find(pid);
+    return new CommandHandle(inner, listenersOf(options));
+  }
+
+  /** Ends a command; false where there is none. */
+  async kill(pid: number, _options?: RequestOptions): Promise<boolean> {
+    if (
+      !this.#inner()
+        .list()
+        .some(one => one.pid === pid)
+    )
+      return false;
+    await translating(() => this.#find(pid).kill('SIGKILL'));
+    return true;
+  }
+
+  /** Writes to the standard input of a command. */
+  async sendStdin(pid: number, data: string | Uint8Array, _options?: RequestOptions): Promise<void> {
+    await translating(() => this.#find(pid).write(data));
+  }
+
+  /** Ends the standard input of a command. */
+  async closeStdin(pid: number, _options?: RequestOptions): Promise<void> {
+    await translating(() => this.#find(pid).closeStdin());
+  }
+
+  #find(pid: number): ReturnType<Inner['connect']> {
+    if (
+      !this.#inner()
+        .list()
+        .some(one => one.pid === pid)
+    )
+      throw new NotFoundError(`No command of this process runs as ${pid}.`);
+    return this.#inner().connect(pid);
+  }
+}
+
+function requestOf({ cwd, envs, stdin, timeoutMs, signal }: CommandStartOpts): CommandRequest & { background: true } {
+  return {
+    background: true,
+    ...limitOf(timeoutMs),
+    ...(cwd === undefined ? {} : { cwd }),
+    ...(envs ? { env: envs } : {}),
+    ...(stdin === true ? {} : { stdin: '' }),
+    ...(signal ? { signal } : {}),
+  };
+}
+
+function listenersOf({ onStdout, onStderr }: Listeners): Listeners {
+  return { ...(onStdout ? { onStdout } : {}), ...(onStderr ? { onStderr } : {}) };
+}
+
+/** A terminal to be made. */
+export interface PtyCreateOpts extends RequestOptions, UserOption {
+  cols: number;
+  rows: number;
+  onData: (data: Uint8Array) => void | Promise<void>;
+  /** A minute unless told otherwise; 0 for no limit but the sandbox’s own. */
+  timeoutMs?: number;
+  envs?: Record<string, string>;
+  cwd?: string;
+}
+
+// The shell that people expect, where the image has it.
+const SHELL = 'if command -v bash >/dev/null; then exec bash -i -l; fi; exec /bin/sh -i';
+
+/** The terminals of a sandbox. */
+export class Pty {
+  readonly #inner: () => Inner;
+  readonly #open = new Map<number, TerminalHandle>();
+
+  constructor(inner: () => Inner) {
+    this.#inner = inner;
+  }
+
+  /** Opens a shell with a terminal. */
+  async create(options: PtyCreateOpts): Promise<CommandHandle> {
+    checkUser(options);
+    const { cols, rows, onData, timeoutMs, envs, cwd } = options;
+    const request = {
+      size: { columns: cols, rows },
+      ...limitOf(timeoutMs),
+      ...(envs ? { env: envs } : {}),
+      ...(cwd === undefined ? {} : { cwd }),
+      ...(options.signal ? { signal: options.signal } : {}),
+    };
+    const terminal = await translating(async () => this.#inner().terminal(SHELL, request));
+    this.#open.set(terminal.pid, terminal);
+    const forget = (): void => void this.#open.delete(terminal.pid);
+    terminal.result.then(forget, forget);
+    return new CommandHandle(terminal, { onPty: onData });
+  }
+
+  /** Types into a terminal. */
+  async sendInput(pid: number, data: Uint8Array, _options?: RequestOptions): Promise<void> {
+    await translating(() => this.#find(pid).write(data));
+  }
+
+  /** Gives a terminal another size. */
+  async resize(pid: number, { cols, rows }: { cols: number; rows: number }, _options?: RequestOptions): Promise<void> {
+    await translating(() => this.#find(pid).resize({ columns: cols, rows }));
+  }
+
+  /** Ends a terminal; false where there is none. */
+  async kill(pid: number, _options?: RequestOptions): Promise<boolean> {
+    const terminal = this.#open.get(pid);
+    if (!terminal) return false;
+    await translating(() => terminal.kill('SIGKILL'));
+    return true;
+  }
+
+  #find(pid: number): TerminalHandle {
+    const terminal = this.#open.get(pid);
+    if (!terminal) throw new NotFoundError(`No terminal of this process runs as ${pid}.`);
+    return terminal;
+  }
+}

@@ -1,0 +1,220 @@
+// Reads an archive that somebody else made, and may have made to do harm: whatever is not plainly right is refused. It writes
+// nothing; what an entry may become, its reader decides.
+
+import type { ByteReader } from './bytes.ts';
+
+/** What an entry is. Only files and directories have a place on a host. */
+export type TarKind =
+  'file' | 'directory' | 'symbolic link' | 'hard link' | 'device' | 'FIFO' | 'entry of another kind';
+
+/** One entry. What is left of its content when the next is asked for is skipped. */
+export interface TarItem {
+  /** In latin1, byte for byte. */
+  readonly name: string;
+  readonly kind: TarKind;
+  readonly mode: number;
+  readonly size: number;
+  readonly modifiedSeconds: number;
+  content(): AsyncGenerator<Buffer, void, undefined>;
+}
+
+/** Raised for an archive that is not what an archive should be; the message says why. */
+export class MalformedTar extends Error {
+  override readonly name = 'MalformedTar';
+}
+
+const BLOCK = 512;
+const LONGEST_METADATA = 1024 ** 2;
+// After its end an archive is filled up to the size of a record; more is no filling.
+const LONGEST_FILLING = 1024 ** 2;
+const KINDS: Readonly<Record<string, TarKind>> = {
+  '0': 'file',
+  '\0': 'file',
+  '7': 'file',
+  '1': 'hard link',
+  '2': 'symbolic link',
+  '3': 'device',
+  '4': 'device',
+  '5': 'directory',
+  '6': 'FIFO',
+};
+
+interface Header {
+  readonly name: string;
+  readonly type: string;
+  readonly mode: number;
+  readonly size: number;
+  readonly modifiedSeconds: number;
+}
+
+// What entries before another say of it.
+interface Announced {
+  name?: string;
+  size?: number;
+  sparse?: boolean;
+}
+
+/** The entries of an archive, in order. `mostHeaders` bounds what may stand before the end, of whatever kind. */
+export async function* readTar(bytes: ByteReader, mostHeaders: number): AsyncGenerator<TarItem, void, undefined> {
+  let announced: Announced = {};
+  for (let count = 0; ; count++) {
+    const header = await nextHeader(bytes);
+    if (!header) return;
+    if (count >= mostHeaders) throw new MalformedTar('it has headers without end');
+    if ('LKxg'.includes(header.type)) {
+      announced = { ...announced, ...(await readAnnounced(bytes, header)) };
+      continue;
+    }
+    yield* entry(bytes, header, announced);
+    announced = {};
+  }
+}
+
+async function* entry(
+  bytes: ByteReader,
+  header: Header,
+  announced: Announced,
+): AsyncGenerator<TarItem, void, undefined> {
+  const name = announced.name ?? header.name;
+  const size = announced.size ?? header.size;
+  const kind = announced.sparse ? 'entry of another kind' : kindOf(header.type, name);
+  if (size > 0 && kind !== 'file' && kind !== 'entry of another kind')
+    throw new MalformedTar(`a ${kind} is said to have content`);
+  const body = new Body(bytes, size);
+  const { mode, modifiedSeconds } = header;
+  yield { name, kind, mode, size, modifiedSeconds, content: () => body.chunks() };
+  await body.skip();
+}
+
+// The oldest archives have no type for directories.
+function kindOf(type: string, name: string): TarKind {
+  const kind = KINDS[type] ?? 'entry of another kind';
+  return kind === 'file' && name.endsWith('/') ? 'directory' : kind;
+}
+
+class Body {
+  readonly #bytes: ByteReader;
+  #left: number;
+  #padding: number;
+
+  constructor(bytes: ByteReader, size: number) {
+    this.#bytes = bytes;
+    this.#left = size;
+    this.#padding = (BLOCK - (size % BLOCK)) % BLOCK;
+  }
+
+  async *chunks(): AsyncGenerator<Buffer, void, undefined> {
+    while (this.#left > 0) {
+      const chunk = await this.#bytes.some(this.#left);
+      if (!chunk) throw truncated();
+      this.#left -= chunk.length;
+      yield chunk;
+    }
+  }
+
+  async skip(): Promise<void> {
+    const rest = this.chunks();
+    while (!(await rest.next()).done);
+    const padding = await this.#bytes.exactly(this.#padding);
+    if (padding.length < this.#padding) throw truncated();
+    this.#padding = 0;
+  }
+}
+
+async function nextHeader(bytes: ByteReader): Promise<Header | null> {
+  const block = await bytes.exactly(BLOCK);
+  if (block.length < BLOCK) throw truncated();
+  if (!isEmpty(block)) return parseHeader(block);
+  const second = await bytes.exactly(BLOCK);
+  if (second.length < BLOCK || !isEmpty(second)) throw truncated();
+  for (let filling = 0; ;) {
+    const more = await bytes.some(BLOCK);
+    if (!more) return null;
+    filling += more.length;
+    if (filling > LONGEST_FILLING) throw new MalformedTar('it goes on after its end');
+  }
+}
+
+function isEmpty(block: Buffer): boolean {
+  return block.every(byte => byte === 0);
+}
+
+function truncated(): MalformedTar {
+  return new MalformedTar('it ends in the middle');
+}
+
+function parseHeader(block: Buffer): Header {
+  let sum = 8 * 0x20;
+  for (let at = 0; at < BLOCK; at++) if (at < 148 || at >= 156) sum += block[at] ?? 0;
+  if (sum !== number(block, 148, 8)) throw new MalformedTar('a header is none, or says a wrong size before');
+  const name = text(block, 0, 100);
+  const prefix = block.toString('latin1', 257, 263) === 'ustar\0' ? text(block, 345, 155) : '';
+  return {
+    name: prefix === '' ? name : `${prefix}/${name}`,
+    type: block.toString('latin1', 156, 157),
+    mode: number(block, 100, 8),
+    size: number(block, 124, 12),
+    modifiedSeconds: number(block, 136, 12),
+  };
+}
+
+function text(block: Buffer, from: number, length: number): string {
+  const field = block.subarray(from, from + length);
+  const end = field.indexOf(0);
+  return field.toString('latin1', 0, end === -1 ? length : end);
+}
+
+function number(block: Buffer, from: number, length: number): number {
+  const first = block[from] ?? 0;
+  if (first & 0x80) return large(block.subarray(from, from + length), first);
+  const digits = text(block, from, length).trim();
+  if (!/^[0-7]*$/.test(digits)) throw new MalformedTar('a header has a number that is none');
+  return digits === '' ? 0 : Number.parseInt(digits, 8);
+}
+
+// Larger numbers than octal digits have room for, or negative ones.
+function large(field: Buffer, first: number): number {
+  const value = BigInt(`0x${field.toString('hex')}`) - (BigInt(first) << BigInt((field.length - 1) * 8));
+  const whole = value + (BigInt(first & 0x7f) << BigInt((field.length - 1) * 8));
+  if (whole > BigInt(Number.MAX_SAFE_INTEGER)) throw new MalformedTar('a header has a number beyond all bounds');
+  return Number(whole);
+}
+
+async function readAnnounced(bytes: ByteReader, { type, size }: Header): Promise<Announced> {
+  if (size > LONGEST_METADATA) throw new MalformedTar('it says more about an entry than there can be to say');
+  const body = new Body(bytes, size);
+  const pieces: Buffer[] = [];
+  for await (const chunk of body.chunks()) pieces.push(chunk);
+  await body.skip();
+  const content = Buffer.concat(pieces);
+  if (type === 'L') return { name: content.toString('latin1').replace(/\0[^]*$/, '') };
+  return type === 'x' ? readRecords(content) : {};
+}
+
+// `LENGTH key=value\n`, one after the other.
+function readRecords(content: Buffer): Announced {
+  const announced: Announced = {};
+  for (let at = 0; at < content.length;) {
+    const head = /^(\d{1,7}) /.exec(content.toString('latin1', at, at + 8));
+    const end = at + Number(head?.[1] ?? 0);
+    if (!head || end <= at + head[0].length || end > content.length || content[end - 1] !== 0x0a)
+      throw new MalformedTar('what it says about an entry cannot be read');
+    apply(announced, content.toString('latin1', at + head[0].length, end - 1));
+    at = end;
+  }
+  return announced;
+}
+
+function apply(announced: Announced, record: string): void {
+  const equals = record.indexOf('=');
+  const [key, value] = [record.slice(0, equals), record.slice(equals + 1)];
+  if (key === 'path') announced.name = value;
+  else if (key === 'size') announced.size = decimal(value);
+  else if (key.startsWith('GNU.sparse.')) announced.sparse = true;
+}
+
+function decimal(value: string): number {
+  const size = Number(value);
+  if (!/^\d+$/.test(value) || !Number.isSafeInteger(size)) throw new MalformedTar('it says a size that is none');
+  return size;
+}

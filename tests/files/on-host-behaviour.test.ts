@@ -1,0 +1,60 @@
+// What files of a sandbox can do, with the tools of this host and with busybox.
+
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { promisify } from 'node:util';
+import { afterAll, describe, expect, it } from 'vitest';
+import { AcodeError } from '@acode/sandbox';
+import { filesOf } from '../../packages/sandbox/src/files/files.ts';
+import { behaviours } from './behaviours.ts';
+import type { Ground } from './behaviours.ts';
+import { InsideHost, emptyTools, removeTools, toolSets } from './inside-host.ts';
+import type { Tools } from './inside-host.ts';
+import { moveMany, streamLarge } from './weights.ts';
+
+const sets = toolSets();
+const bare = emptyTools(['sh', 'stat', 'cat']);
+const run = promisify(execFile);
+
+afterAll(() => removeTools([...sets, bare]));
+
+function groundWith(tools: Tools): Promise<Ground> {
+  const root = mkdtempSync('/var/tmp/acode-test-inside-');
+  return Promise.resolve({
+    root,
+    files: filesOf(new InsideHost(tools), { workdir: root }),
+    sh: async (script: string) => void (await run('/bin/sh', ['-c', script])),
+    [Symbol.asyncDispose]: () => Promise.resolve(rmSync(root, { recursive: true, force: true })),
+  });
+}
+
+describe.each(sets)('files with $name', tools => {
+  behaviours(() => groundWith(tools));
+
+  it('move ten thousand at once', async () => {
+    await using ground = await groundWith(tools);
+    const { upMs, downMs } = await moveMany(ground.files, 'many');
+    expect(upMs + downMs).toBeGreaterThan(0);
+  });
+
+  it('hold no more than a little of what streams through them', async () => {
+    await using ground = await groundWith(tools);
+    // Less than half of what goes through.
+    expect(await streamLarge(ground.files, 'large', 256)).toBeLessThan(120);
+  });
+});
+
+describe('an image that lacks a program', () => {
+  it('is told which one, and what needs it', async () => {
+    await using ground = await groundWith(bare);
+    const { files } = ground;
+    const missing = (program: string, operation: string): object =>
+      expect.objectContaining({ code: 'ACODE-FIL-001', context: { program, operation } });
+    await expect(files.upload(ground.root, 'x')).rejects.toEqual(missing('mkdir', 'upload'));
+    await expect(files.download('.', `${ground.root}/y`)).rejects.toEqual(missing('tar', 'download'));
+    await expect(files.readdir('.')).rejects.toEqual(missing('find', 'readdir'));
+    await expect(files.writeFile('x', 'y')).rejects.toBeInstanceOf(AcodeError);
+    // The control: what it does have is enough for what needs no more.
+    expect((await files.stat('.')).isDirectory()).toBe(true);
+  });
+});

@@ -1,0 +1,68 @@
+// The errors and effects of a sandbox’s files against those of node’s, with the tools of this host and with busybox.
+
+import { execFileSync } from 'node:child_process';
+import { chmodSync, lstatSync, mkdtempSync, readlinkSync, readdirSync, rmSync } from 'node:fs';
+import * as real from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { filesOf } from '../../packages/sandbox/src/files/files.ts';
+import { InsideHost, removeTools, toolSets } from './inside-host.ts';
+import { ACTS, CLEARED, GROUND, NAMES_ANOTHER, PATHS, outcomeOf } from './mistakes.ts';
+
+const sets = toolSets();
+const grounds: string[] = [];
+
+afterAll(() => {
+  for (const made of grounds) {
+    chmodSync(made, 0o700);
+    execFileSync('/bin/sh', ['-c', CLEARED, 'sh', made]);
+    rmSync(made, { recursive: true, force: true });
+  }
+  removeTools(sets);
+});
+
+function ground(): string {
+  // As long as the other, or a path that is too long for one would not be for the other.
+  const directory = mkdtempSync('/var/tmp/acode-test-ground-');
+  grounds.push(directory);
+  execFileSync('/bin/sh', ['-c', GROUND, 'sh', directory]);
+  return directory;
+}
+
+// Everything that can be seen, whoever made it: kind, permissions, size, target.
+function seen(directory: string, way = ''): Record<string, string> {
+  const list: Record<string, string> = {};
+  for (const name of readdirSync(directory)) {
+    const path = join(directory, name);
+    const stats = lstatSync(path);
+    const size = stats.isDirectory() ? '' : ` ${stats.size}`;
+    list[`${way}${name}`] = `${stats.mode.toString(8)}${size} ${stats.isSymbolicLink() ? readlinkSync(path) : ''}`;
+    if (stats.isDirectory() && (stats.mode & 0o500) === 0o500) Object.assign(list, seen(path, `${way}${name}/`));
+  }
+  return list;
+}
+
+// The C library of this host finds the way itself, and so sees that there is nothing before it sees that the path is too long.
+function pathsFor(name: string): [string, string][] {
+  return Object.entries(PATHS).filter(([kind]) => name !== 'realpath' || kind !== 'a path that is too long');
+}
+
+describe.skipIf(process.getuid?.() === 0).each(sets)('files with $name', tools => {
+  const inside = new InsideHost(tools);
+
+  describe.each(Object.entries(ACTS))('%s', (name, act) => {
+    const [own, other] = [ground(), ground()];
+    const files = filesOf(inside, { workdir: other });
+
+    it.each(pathsFor(name))('of %s is what it is in node', async (_, path) => {
+      const expected = await outcomeOf(act, real, path, own);
+      const found = await outcomeOf(act, files, path, other);
+      if (!NAMES_ANOTHER.test(name)) return expect(found).toEqual(expected);
+      expect({ ...Object(found), message: '' }).toEqual({ ...Object(expected), message: '' });
+    });
+
+    it('leaves what node leaves', () => {
+      expect(seen(other)).toEqual(seen(own));
+    });
+  });
+});

@@ -1,0 +1,172 @@
+// A client of the protocol, connected to the built command over standard streams or HTTP, in surroundings of its own.
+
+import { once } from 'node:events';
+import { readFileSync, readdirSync } from 'node:fs';
+import type { ChildProcess } from 'node:child_process';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import type { RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.js';
+import { CallToolResultSchema } from '@modelcontextprotocol/sdk/types.js';
+import * as z from 'zod';
+import { BIN, Bench } from '../cli/bench.ts';
+
+/** How a client is connected. */
+export const WAYS = ['stdio', 'http'] as const;
+
+/** One of {@link WAYS}. */
+export type Way = (typeof WAYS)[number];
+
+/** What a tool answered. */
+export interface Answered {
+  readonly isError: boolean;
+  readonly text: string;
+  readonly structured: Record<string, unknown>;
+}
+
+/** A server over HTTP that was started. */
+export interface HttpServer extends AsyncDisposable {
+  readonly child: ChildProcess;
+  readonly url: URL;
+  readonly token: string;
+}
+
+const newClient = (): Client => new Client({ name: 'acode-tests', version: '1.0.0' });
+
+/** A client, and the bench its server runs on. */
+export class Connection implements AsyncDisposable {
+  readonly bench: Bench;
+  readonly client: Client;
+  /** The process of the server. */
+  readonly pid: number;
+  readonly #ends: readonly (() => Promise<void>)[];
+
+  private constructor(bench: Bench, client: Client, pid: number, ends: readonly (() => Promise<void>)[]) {
+    this.bench = bench;
+    this.client = client;
+    this.pid = pid;
+    this.#ends = ends;
+  }
+
+  /** Starts a server on an engine and connects to it. */
+  static async open(
+    way: Way,
+    engine: { readonly socket: string },
+    sandbox: Readonly<Record<string, unknown>> = {},
+  ): Promise<Connection> {
+    const bench = await Bench.at(engine);
+    await bench.configure(sandbox);
+    const client = newClient();
+    if (way === 'stdio') {
+      const transport = new StdioClientTransport({
+        command: process.execPath,
+        args: [BIN, 'mcp'],
+        env: bench.env,
+        cwd: bench.workspace,
+        stderr: 'inherit',
+      });
+      await client.connect(transport);
+      return new Connection(bench, client, transport.pid ?? 0, [() => client.close()]);
+    }
+    const server = await startHttp(bench);
+    await client.connect(transportTo(server));
+    const ends = [() => client.close(), async () => server[Symbol.asyncDispose]()];
+    return new Connection(bench, client, server.child.pid ?? 0, ends);
+  }
+
+  /** Calls a tool. */
+  call(name: string, given: Record<string, unknown> = {}, options?: RequestOptions): Promise<Answered> {
+    return callOf(this.client, name, given, options);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const end of this.#ends) await end();
+    await this.bench[Symbol.asyncDispose]();
+  }
+}
+
+/** Calls a tool of a client’s server. */
+export async function callOf(
+  client: Client,
+  name: string,
+  given: Record<string, unknown> = {},
+  options?: RequestOptions,
+): Promise<Answered> {
+  const answer = await client.callTool({ name, arguments: given }, CallToolResultSchema, {
+    timeout: 120_000,
+    ...options,
+  });
+  const { isError = false, content, structuredContent = {} } = CallToolResultSchema.parse(answer);
+  const text = content.flatMap(part => (part.type === 'text' ? [part.text] : [])).join('\n');
+  return { isError, text, structured: structuredContent };
+}
+
+/** A client’s way to a server over HTTP. */
+function transportTo({ url, token }: Pick<HttpServer, 'url' | 'token'>): StreamableHTTPClientTransport {
+  return new StreamableHTTPClientTransport(url, { requestInit: { headers: { Authorization: `Bearer ${token}` } } });
+}
+
+/** Another client of a server over HTTP. */
+export async function anotherClient(server: HttpServer): Promise<Client> {
+  const client = newClient();
+  await client.connect(transportTo(server));
+  return client;
+}
+
+/** Starts a server over HTTP. */
+export async function startHttp(bench: Bench, env: Record<string, string> = {}): Promise<HttpServer> {
+  const { child, ended } = bench.start(['mcp', '--http'], { env });
+  let said = '';
+  child.stderr?.on('data', (chunk: Buffer) => (said += chunk.toString()));
+  const words = new Set(Object.keys(env).includes('ACODE_MCP_TOKEN') ? ['url'] : ['url', 'token']);
+  const find = (): { url?: string; token?: string } => ({
+    ...match(said, /at (http:\/\/\S+\/mcp)\./, 'url'),
+    ...match(said, /the token is (\S+)\n/, 'token'),
+  });
+  while ([...words].some(word => !(word in find()))) await once(child.stderr ?? child, 'data');
+  const { url = '', token = env['ACODE_MCP_TOKEN'] ?? '' } = find();
+  return {
+    child,
+    url: new URL(url),
+    token,
+    [Symbol.asyncDispose]: async () => {
+      child.kill('SIGTERM');
+      await ended;
+    },
+  };
+}
+
+function match<Name extends string>(text: string, pattern: RegExp, name: Name): { [Key in Name]?: string } {
+  const found: { [Key in Name]?: string } = {};
+  const [, value] = pattern.exec(text) ?? [];
+  if (value !== undefined) found[name] = value;
+  return found;
+}
+
+/** Whether a process of this machine, in whatever sandbox, has these words. */
+export function isRunning(words: readonly string[]): boolean {
+  const wanted = `${words.join('\0')}\0`;
+  return readdirSync('/proc').some(name => {
+    if (!/^\d+$/.test(name)) return false;
+    try {
+      return readFileSync(`/proc/${name}/cmdline`, 'utf8') === wanted;
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** Waits until something is so; how long that took, in milliseconds. */
+export async function until(is: () => boolean | Promise<boolean>, most = 20_000): Promise<number> {
+  const began = performance.now();
+  while (!(await is())) {
+    if (performance.now() - began > most) throw new Error(`not within ${most} ms`);
+    await new Promise(resolve => void setTimeout(resolve, 10));
+  }
+  return performance.now() - began;
+}
+
+/** A text of a structured answer. */
+export function textIn(structured: Record<string, unknown>, name: string): string {
+  return z.string().parse(structured[name]);
+}

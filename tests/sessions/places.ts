@@ -1,0 +1,53 @@
+// Where sandboxes that stay are tried: every engine; slow runtimes and Podman in the longer proof alone.
+
+import type { Sandbox } from '@acode/sandbox';
+import type { ConformanceHost } from '../conformance/host.ts';
+import { targets } from '../conformance/targets.ts';
+import type { Target } from '../conformance/targets.ts';
+
+const everywhere = process.env['ACODE_EVERYWHERE'] !== undefined;
+
+/** The places of this machine that have an engine (`npm run ci:long` sets ACODE_EVERYWHERE). */
+export const places: readonly Target[] = targets.filter(
+  ({ lacks, level, engine }) =>
+    lacks.engine === undefined && (everywhere || (level !== 'gvisor' && engine.name !== 'podman')),
+);
+
+/** How often a look inside finds a process with these words. A pattern in brackets does not find the look itself. */
+export async function countInside(sandbox: Sandbox, words: string): Promise<number> {
+  const pattern = `[${words.slice(0, 1)}]${words.slice(1)}`;
+  const { stdout } = await sandbox.commands.run(['sh', '-c', 'ps -o args | grep -c -- "$1"', 'sh', pattern]);
+  return Number(stdout);
+}
+
+/** Waits until something holds; says how long that took. */
+export async function until(holds: () => boolean | Promise<boolean>, withinMs: number): Promise<number> {
+  const began = performance.now();
+  while (!(await holds())) {
+    if (performance.now() - began > withinMs) throw new Error(`it did not come to that within ${withinMs} ms`);
+    await new Promise(resolve => void setTimeout(resolve, 10));
+  }
+  return performance.now() - began;
+}
+
+/** Everything that a stream of a command has to say. */
+export async function textOf(stream: AsyncIterable<Uint8Array>): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+/** Reads a stream until it has said something; throws where it ends without. */
+export async function untilSaid(stream: AsyncIterable<Uint8Array>, words: string): Promise<string> {
+  let text = '';
+  for await (const chunk of stream) {
+    text += Buffer.from(chunk).toString('utf8');
+    if (text.includes(words)) return text;
+  }
+  throw new Error(`it ended without ${JSON.stringify(words)}: ${JSON.stringify(text)}`);
+}
+
+/** What the engine has of a host’s sandboxes. */
+export async function countOf(host: ConformanceHost): Promise<number> {
+  return (await host.remains()).length;
+}
