@@ -21,15 +21,8 @@ export class Pane implements AsyncDisposable {
   /** Opens one of 80 by 24 in a directory, with an environment. */
   static async open(cwd: string, env: Readonly<Record<string, string>>): Promise<Pane> {
     const pane = new Pane(await mkdtemp('/var/tmp/acode-pane-'));
-    const shell = 'env PS1="host> " TERM=screen-256color bash --norc --noprofile';
-    const size = ['-x', '80', '-y', '24'];
-    await run('tmux', ['-S', pane.#socket, '-f', '/dev/null', 'new-session', '-d', ...size, '-c', cwd, shell], {
-      env: { ...env, SHELL: '/bin/sh' },
-    });
-    // What is sent to the clipboard becomes a buffer of tmux, where a test can see it.
-    await pane.#tmux('set-option', '-s', 'set-clipboard', 'on');
     try {
-      await pane.until(/host>$/);
+      await pane.#begin(cwd, env);
     } catch (error) {
       await pane[Symbol.asyncDispose]();
       throw error;
@@ -86,6 +79,17 @@ export class Pane implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#tmux('kill-server').catch(() => undefined);
     await rm(this.#directory, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
+  }
+
+  async #begin(cwd: string, env: Readonly<Record<string, string>>): Promise<void> {
+    const shell = 'env PS1="host> " TERM=screen-256color bash --norc --noprofile';
+    const size = ['-x', '80', '-y', '24'];
+    await run('tmux', ['-S', this.#socket, '-f', '/dev/null', 'new-session', '-d', ...size, '-c', cwd, shell], {
+      env: { ...env, SHELL: '/bin/sh' },
+    });
+    // What is sent to the clipboard becomes a buffer of tmux, where a test can see it.
+    await this.#tmux('set-option', '-s', 'set-clipboard', 'on');
+    await this.until(/host>$/);
   }
 
   async #tmux(...words: readonly string[]): Promise<string> {

@@ -1,8 +1,6 @@
 // A shell in a sandbox on a real terminal: programs draw on it, keys and sizes reach them, nothing acts on the host, and the
 // terminal is given back however it ends.
 
-/* oxlint-disable vitest/expect-expect -- what is to be on the screen is waited for, and is an error where it never comes */
-
 import { execFileSync } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -64,17 +62,13 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     await pane.until(/[$#]$/);
   };
 
-  const restored = async (): Promise<void> => {
-    expect(await state()).toEqual(before);
-  };
-
   it('gives what the shell ended with, and the terminal as it was', async () => {
     await open();
     await pane.line('hostname; tty; exit 7');
     const screen = await pane.until(/^status=7$/m);
     expect(screen).toMatch(/^sandbox$/m);
     expect(screen).toMatch(/^\/dev\/(?:pts\/\d+|console)$/m);
-    await restored();
+    expect(await state()).toEqual(before);
   });
 
   it('takes Ctrl-C, Ctrl-Z and Ctrl-D inside', async () => {
@@ -97,7 +91,7 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     await pane.until(/^over$/m);
     await pane.press('C-d');
     await pane.until(/^status=\d+$/m);
-    await restored();
+    expect(await state()).toEqual(before);
   });
 
   it('has the size of the terminal, and hears of each change', async () => {
@@ -115,7 +109,7 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     await pane.line('exit');
     await pane.until(/^status=\d+$/m);
     await pane.resize(80, 24);
-    await restored();
+    expect(await state()).toEqual(before);
   });
 
   it('shows a full-screen program, and what is typed reaches it', async () => {
@@ -130,7 +124,7 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     await pane.until(/[$#]$/);
     await pane.line('clear; cat /tmp/notes; echo; exit 0');
     await pane.until(/^hello from vi$[^]*^status=0$/m);
-    await restored();
+    expect(await state()).toEqual(before);
   });
 
   it('takes back what a program left on: the other screen, a hidden cursor, colours, margins, line drawing', async () => {
@@ -138,7 +132,7 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     const left = String.raw`\033[?1049h\033[?25l\033[?1h\033=\033[4h\033[?7l\033[2;5r\033(0\033[31;8mgone`;
     await pane.line(`printf '${left}'; kill -9 $$`);
     await pane.until(/^status=137$/m);
-    await restored();
+    expect(await state()).toEqual(before);
   });
 
   it('is left by Enter ~ . whatever runs in it, and the sandbox stays', async () => {
@@ -152,7 +146,7 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     await pane.type('~.');
     const screen = await pane.until(/^status=129$/m);
     expect(screen).toContain('the sandbox stays');
-    await restored();
+    expect(await state()).toEqual(before);
     expect((await bench.exec(['--in', id, '--', 'true'])).status).toBe(0);
   });
 
@@ -167,7 +161,7 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     const [pid = ''] = execFileSync('pgrep', ['-f', `sandbox shell ${id}`], { encoding: 'utf8' }).split('\n');
     process.kill(Number(pid), `SIG${signal}`);
     await pane.until(new RegExp(`^status=${status}$`, 'm'));
-    await restored();
+    expect(await state()).toEqual(before);
     // What ran in it has ended with it.
     expect((await bench.exec(['--in', id, 'ps'])).stdout.toString()).not.toContain('sleep 1000');
   });
@@ -180,7 +174,7 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     await bench.call(['sandbox', 'kill', other]);
     const screen = await pane.until(/^status=125$/m);
     expect(screen).toContain('ACODE-SBX-025');
-    await restored();
+    expect(await state()).toEqual(before);
   });
 
   it('cannot reach the clipboard, the title or the mouse, and gets no answer of the terminal', async () => {
@@ -196,7 +190,7 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     expect(await pane.fact('pane_title')).not.toBe('owned');
     await pane.line('exit 0');
     await pane.until(/^status=0$/m);
-    await restored();
+    expect(await state()).toEqual(before);
     // The same, without a sandbox in between, does all of it: this terminal would have obeyed.
     await pane.line(`clear; ${clipboard}; ${title}; ${mouse}`);
     await pane.line(answers);
@@ -213,14 +207,14 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     const screen = await pane.until(/^status=3$/m);
     expect(screen).toMatch(/^A is b$/m);
     expect(await bench.left()).toEqual(there);
-    await restored();
+    expect(await state()).toEqual(before);
   });
 
   it('runs a program in place of the shell', async () => {
     await pane.line(`clear; ${acode} sandbox shell ${id} -- sh -c 'stty size; exit 5'; echo "status=$?"`);
     const screen = await pane.until(/^status=5$/m);
     expect(screen).toMatch(/^24 80$/m);
-    await restored();
+    expect(await state()).toEqual(before);
   });
 
   it('shows all of a long output, at the pace of the terminal', async () => {
@@ -230,6 +224,6 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     expect(screen).toContain('2000000');
     await pane.line('exit 0');
     await pane.until(/^status=0$/m);
-    await restored();
+    expect(await state()).toEqual(before);
   });
 });

@@ -180,9 +180,11 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
 
   async reopen(spec: SandboxSpec, id: string, signal: AbortSignal): Promise<OpenSandbox> {
     const { runtime } = await this.#runtimes.choose(spec, signal);
-    const { clock, closing } = this.#options;
-    // For as long as it is used, and not for as long as it takes to find it.
-    const terms = { signal: closing, deadlineMs: LONGEST_LIFE_MS };
+    const { clock } = this.#options;
+    // For as long as it is used: neither as long as it takes to find it, nor only until the host begins to close, when what
+    // was given up is still to be ended inside.
+    const use = new AbortController();
+    const terms = { signal: use.signal, deadlineMs: LONGEST_LIFE_MS };
     const { exit } = await asked(() => this.#engine.containers.expectExit(id, 'not-running', terms), signal);
     return new OpenContainer({
       id,
@@ -191,6 +193,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       clock,
       ports: [],
       exit,
+      over: () => use.abort(),
       sawOom: () => false,
       // Whoever comes from another process mostly has one command and goes.
       ready: 0,

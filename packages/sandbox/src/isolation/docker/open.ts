@@ -40,6 +40,8 @@ export interface OpenParts {
   /** Whether its control group is one that this host’s kernel keeps. */
   readonly hostKernel: boolean;
   readonly remove: () => Promise<void>;
+  /** Ends what was only for its use, when it is left or removed. */
+  readonly over?: () => void;
 }
 
 const CALL_MS = 10_000;
@@ -139,12 +141,14 @@ export class OpenContainer implements OpenSandbox {
     this.#leaving('this process has let go of it');
     this.#ready.close();
     this.#life.abort(new AcodeError('ACODE-SBX-014', {}));
+    this.#parts.over?.();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#leaving('it was removed');
     this.#ready.close();
     this.#life.abort(new AcodeError('ACODE-SBX-014', {}));
+    this.#parts.over?.();
     await this.#parts.remove();
   }
 
