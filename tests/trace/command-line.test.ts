@@ -13,6 +13,7 @@ const RUN = 'schema exitCode stdout stderr dropped timedOut oomKilled denials sa
 const MORE = 'image durationMs timings warm riskyChanges correlationId';
 
 // How each command is called, the schema it answers with, and what is in that for ever: fields may be added, none goes.
+const ERROR = 'schema code message hint context correlationId';
 const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: string, fields: string]>> = {
   'sandbox status': [
     [],
@@ -21,29 +22,33 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   ],
   'sandbox exec': [['--', 'true'], 'acode.run/1', `${RUN} ${MORE}`],
   'sandbox list': [[], 'acode.list/1', 'schema items'],
-  'sandbox inspect': [['none'], 'acode.error/1', 'schema code message hint context correlationId'],
+  'sandbox inspect': [['none'], 'acode.error/1', ERROR],
   'sandbox cleanup': [['--dry-run'], 'acode.cleanup/1', 'schema removed failed kept belongings dryRun'],
   'sandbox logs': [[], 'acode.logs/1', 'schema items'],
-  'sandbox pull': [['example.invalid/none:1'], 'acode.error/1', 'schema code message hint context correlationId'],
+  'sandbox pull': [['example.invalid/none:1'], 'acode.error/1', ERROR],
   'sandbox images': [[], 'acode.images/1', 'schema items'],
   'sandbox prune-images': [['--dry-run'], 'acode.prune-images/1', 'schema removed kept failed removedBytes dryRun'],
-  'sandbox build-image': [
-    ['--base=example.invalid/none:1'],
-    'acode.error/1',
-    'schema code message hint context correlationId',
-  ],
+  'sandbox build-image': [['--base=example.invalid/none:1'], 'acode.error/1', ERROR],
+  // What they do with a sandbox that there is, tests/sessions shows.
+  'sandbox create': [['--image=example.invalid/none:1'], 'acode.error/1', ERROR],
+  'sandbox shell': [['none'], 'acode.error/1', ERROR],
+  'sandbox cp': [['none:/x', 'y'], 'acode.error/1', ERROR],
+  'sandbox forward': [['none', '80'], 'acode.error/1', ERROR],
+  'sandbox keep': [['none', '--for=1h'], 'acode.error/1', ERROR],
+  'sandbox kill': [['none'], 'acode.error/1', ERROR],
+  mcp: [['--print-config=codex'], 'acode.mcp-config/1', 'schema client file text'],
   run: [['true'], 'acode.run/1', `${RUN} ${MORE}`],
   // One that serves does not end; tests/serve shows it.
-  serve: [['--min=9', '--max=3'], 'acode.error/1', 'schema code message hint context correlationId'],
+  serve: [['--min=9', '--max=3'], 'acode.error/1', ERROR],
   explain: [['--', 'true'], 'acode.explain/1', 'schema command policy level spec engineRequest warm warmReason notes'],
   trust: [['--show'], 'acode.trust/1', 'schema workspace file hash trusted needsTrust'],
   doctor: [[], 'acode.doctor/1', 'schema checks ok durationMs'],
   'audit tail': [[], 'acode.audit/1', 'schema items'],
-  'audit show': [['1'], 'acode.error/1', 'schema code message hint context correlationId'],
+  'audit show': [['1'], 'acode.error/1', ERROR],
   'audit verify': [[], 'acode.audit-verify/1', 'schema'],
   'audit export': [[], 'acode.audit/1', 'schema items'],
   'docker list': [[], 'acode.list/1', 'schema items'],
-  'docker inspect': [['none'], 'acode.error/1', 'schema code message hint context correlationId'],
+  'docker inspect': [['none'], 'acode.error/1', ERROR],
   'docker cleanup': [['--dry-run'], 'acode.cleanup/1', 'schema removed failed kept belongings dryRun'],
   'docker logs': [[], 'acode.logs/1', 'schema items'],
   uninstall: [[], 'acode.uninstall/1', 'schema engine engineProblem sessions directories purged'],
