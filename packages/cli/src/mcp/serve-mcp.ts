@@ -9,6 +9,9 @@ import { StandardStreams } from './standard-streams.ts';
 import type { Token } from './token.ts';
 import { tokenFrom } from './token.ts';
 
+// What waits takes memory from whatever else the user does, so it is little.
+const POOL = { min: 1, max: 2 };
+
 /** Where the HTTP server listens, and whom it lets in. */
 export interface HttpOptions {
   readonly port: number;
@@ -49,7 +52,8 @@ export async function serveHttp(
 
 async function withHost(call: Call, use: (host: ToolHost) => Promise<void>): Promise<void> {
   const { Acode } = await import('@acode/sandbox');
-  const acode = await Acode.open(await call.hostOptions());
+  // An agent is there for long, and its next command should not wait for a sandbox to be made.
+  const acode = await Acode.open({ ...(await call.hostOptions()), pool: POOL });
   try {
     await use(acode);
   } finally {
