@@ -25,7 +25,8 @@ describe.skipIf(withoutEngines).each(engines)('the end of a server on $name', en
     const command = words();
     await to.call('run_in_sandbox', { command, background: true });
     await to.call('open_sandbox');
-    expect(await to.bench.left()).toHaveLength(2);
+    // And those that wait for a next command.
+    expect((await to.bench.left()).length).toBeGreaterThanOrEqual(2);
     if (how === 'end of input') void to.client.close();
     else process.kill(to.pid, how);
     const ms = await until(() => !isAlive(to.pid));
@@ -40,7 +41,7 @@ describe.skipIf(withoutEngines).each(engines)('the end of a server on $name', en
     const server = await startHttp(bench);
     const [one, other] = [await anotherClient(server), await anotherClient(server)];
     await Promise.all([one, other].map(client => callOf(client, 'open_sandbox')));
-    expect(await bench.left()).toHaveLength(2);
+    expect((await bench.left()).length).toBeGreaterThanOrEqual(2);
     const listed = await callOf(one, 'list_sandboxes');
     const [{ sandbox_id: id }] = listed.structured['sandboxes'] as [{ sandbox_id: string }];
     // Nobody else’s: a session that knows the id of another’s sandbox has nothing of it.
