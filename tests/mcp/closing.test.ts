@@ -47,9 +47,14 @@ describe.skipIf(withoutEngines).each(engines)('the end of a server on $name', en
     // Nobody else’s: a session that knows the id of another’s sandbox has nothing of it.
     const stolen = await callOf(other, 'run_in_sandbox', { sandbox_id: id, command: 'true' });
     expect(stolen.structured).toMatchObject({ code: 'ACODE-MCP-004' });
+    const before = await bench.left();
     const { transport } = one;
     if (transport instanceof StreamableHTTPClientTransport) await transport.terminateSession();
-    await until(async () => (await bench.left()).length === 1, MOST_MS);
+    const gone = async (): Promise<string[]> => {
+      const there = await bench.left();
+      return before.filter(name => !there.includes(name));
+    };
+    await until(async () => (await gone()).length === 1, MOST_MS);
     expect((await callOf(other, 'list_sandboxes')).structured['sandboxes']).toHaveLength(1);
     const exit = once(server.child, 'exit');
     const began = performance.now();

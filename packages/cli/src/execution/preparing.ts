@@ -9,5 +9,6 @@ export async function preparing<Value>(call: Call, acode: Acode, work: Promise<V
   const display = new PullDisplay(call);
   using _progress = acode.events.on('ImagePullProgress', display.hear);
   using _pulled = acode.events.on('ImagePulled', () => display.end());
-  return call.progress.during(() => display.text('Preparing the sandbox…'), work);
+  // Awaited here: who listens is let go of at the end of this.
+  return await call.progress.during(() => display.text('Preparing the sandbox…'), work);
 }
