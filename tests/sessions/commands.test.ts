@@ -270,6 +270,23 @@ describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
     },
   );
 
+  it('lets no command go on beyond its time by ending the shells that could end it', async () => {
+    const hunted = await host.acode.create();
+    // All but the first two, with which the sandbox would end at once, the one that tells of its own end, and itself.
+    const hunt =
+      'while :; do for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p -gt 7 ] && [ $p != $$ ] && [ $p != $PPID ] && kill -9 $p; done 2>/dev/null; done';
+    await hunted.commands.run(['sh', '-c', hunt], { timeoutMs: 1000 }).catch(() => undefined);
+    // It was quicker, and the sandbox is gone with it; or one of them was, and it has ended.
+    const isGone = async (): Promise<boolean> =>
+      !(await host.acode.list()).some(({ sandboxId }) => sandboxId === hunted.id);
+    const hasEnded = async (): Promise<boolean> => {
+      const { exitCode, stdout } = await hunted.commands.run(['ps']);
+      return exitCode === 0 && !stdout.includes('kill -9');
+    };
+    await until(async () => (await isGone()) || (await hasEnded().catch(() => false)), 20_000);
+    await hunted.kill();
+  });
+
   it('rejects in a sandbox that was ended, also what was under way', async () => {
     const gone = await host.acode.create();
     const running = gone.commands.run(['sleep', '600']);

@@ -45,7 +45,7 @@ export interface OpenParts {
 }
 
 const CALL_MS = 10_000;
-const SIGNAL_MS = 3000;
+const SIGNAL_MS = 5000;
 const EXIT_MS = 10_000;
 const SLOWEST_LOOK_MS = 50;
 // What a shell says of a command that SIGKILL ended, and how long the end of the whole sandbox may take to be heard of.
@@ -181,7 +181,15 @@ export class OpenContainer implements OpenSandbox {
       new AcodeError('ACODE-SBX-018', { operation: `sending ${name}`, reason: 'no shell inside could send it' });
     const sent = inTime(clock, SIGNAL_MS, this.#sendInside(pid, name), late);
     this.#signals.add(sent);
-    await sent.finally(() => this.#signals.delete(sent));
+    try {
+      await sent;
+    } catch (error) {
+      // Whoever ends every shell that could end it ends the sandbox: no command outlives its time because of what it does inside.
+      if (name === 'SIGKILL') this.#leaving('a command in it could not be ended');
+      throw error;
+    } finally {
+      this.#signals.delete(sent);
+    }
   }
 
   async #sendInside(pid: number, name: string): Promise<void> {
@@ -190,8 +198,12 @@ export class OpenContainer implements OpenSandbox {
     let told = nothing;
     const sent = new Promise<void>(resolve => (told = resolve));
     await exec.handOver(signalLine(pid, name), { stdout: () => told(), stderr: nothing });
-    await Promise.race([sent, exec.drained]);
+    const over = exec.drained.then(nothing, nothing).then(() => 'over' as const);
+    const outcome = await Promise.race([sent, over]);
     this.#ready.refill();
+    // One that was ended before it said so may have been ended by the command it was to end.
+    if (outcome === 'over')
+      throw new AcodeError('ACODE-SBX-018', { operation: `sending ${name}`, reason: 'the shell inside was ended' });
   }
 
   async #exitOf(execId: string, signal: AbortSignal): Promise<number> {

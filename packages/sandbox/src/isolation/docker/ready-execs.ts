@@ -28,11 +28,6 @@ export class ReadyExecs {
     this.#options = options;
   }
 
-  /** How many wait now. */
-  get ready(): number {
-    return this.#waiting.filter(one => one.waits).length;
-  }
-
   /** Has as many as there should be, without anybody waiting for them. */
   refill(): void {
     this.#cancelRefill?.();

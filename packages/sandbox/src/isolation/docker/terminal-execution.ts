@@ -30,13 +30,11 @@ export class DockerTerminal implements OpenExecution {
   readonly #engine: Engine;
   readonly #around: ExecSurroundings;
   readonly #signal: AbortSignal;
-  readonly #size: TerminalSize;
   #pid = 0;
 
   constructor(engine: Engine, started: StartedTerminal, io: CommandIo, around: ExecSurroundings, signal: AbortSignal) {
     this.#engine = engine;
     this.#started = started;
-    this.#size = started.size;
     this.#around = around;
     this.#signal = signal;
     let begin = (): void => undefined;
@@ -128,7 +126,7 @@ export class DockerTerminal implements OpenExecution {
     if (!first) return;
     this.#pid = first.pid;
     // A terminal that cannot be sized is still a terminal.
-    await this.resize(this.#size).catch(() => undefined);
+    await this.resize(this.#started.size).catch(() => undefined);
     await this.#started.stream.write('\n');
   }
 }
