@@ -283,7 +283,8 @@ describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
       const { exitCode, stdout } = await hunted.commands.run(['ps']);
       return exitCode === 0 && !stdout.includes('kill -9');
     };
-    await until(async () => (await isGone()) || (await hasEnded().catch(() => false)), 20_000);
+    const ms = await until(async () => (await isGone()) || (await hasEnded().catch(() => false)), 20_000);
+    expect(ms).toBeLessThan(20_000);
     await hunted.kill();
   });
 
