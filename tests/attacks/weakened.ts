@@ -22,6 +22,8 @@ export interface WeakenedResult {
 }
 
 const DEADLINE_MS = 45_000;
+// Without them, Podman asks for more than its service may give here.
+const LIMITS = ['nproc', 'nofile'].map(Name => ({ Name, Soft: 4096, Hard: 4096 }));
 
 /** A container that was started, with what it prints. */
 export class WeakenedContainer implements AsyncDisposable {
@@ -122,6 +124,12 @@ function bodyOf({ command, image = images.busybox, host, config }: Weakened): ob
     AttachStdout: true,
     AttachStderr: true,
     ...config,
-    HostConfig: { NetworkMode: 'none', LogConfig: { Type: 'none' }, Init: true, ...host },
+    HostConfig: {
+      NetworkMode: 'none',
+      LogConfig: { Type: 'none' },
+      Init: host?.['PidMode'] !== 'host',
+      Ulimits: LIMITS,
+      ...host,
+    },
   };
 }

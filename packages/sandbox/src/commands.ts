@@ -109,6 +109,7 @@ export class SandboxCommands implements Commands {
     try {
       signal.throwIfAborted();
       checkCommandRequest(command, request);
+      if (!how.live) this.#parts.open.expect();
       await this.#assertStrongEnough(command);
       const planned = withTimeout(of, timeoutMs, this.#most(how.background));
       operation.note({ command: printable(command), sandboxId: of.spec.identity.sandboxId });

@@ -282,7 +282,8 @@ dd of="$1" bs=65536 || exit 1
 [ -z "$4" ] || chmod "$(printf %o "$((0$4 & ~0$usual))")" "$1"
 `);
 
-// Says first what it is: a directory comes as an archive, a file as it is.
+// Says first what it is: a directory comes as an archive, a file as it is. An engine passes on each piece that is written by
+// itself, and busybox’s tar writes several of a few hundred bytes for each file: so they are gathered.
 /** path */
 export const PACK = script(`
 need stat cat
@@ -290,10 +291,12 @@ reached "$1" || exit 1
 if [ -d "$1" ]; then
   need tar
   [ -r "$1" ] || at scandir
-  whole=
-  if tar --hard-dereference --version >/dev/null 2>&1; then whole=--hard-dereference; fi
+  gnu=
+  if tar --hard-dereference --version >/dev/null 2>&1; then gnu=yes; else need dd; fi
   echo directory
-  exec tar -c $whole -f - -C "$1" .
+  [ -z "$gnu" ] || exec tar -c --hard-dereference -b 128 -f - -C "$1" .
+  { ended=$({ { tar -c -f - -C "$1" . 3>&- 4>&-; echo $? >&4; } | dd ibs=65536 obs=65536 2>/dev/null >&3; } 4>&1); } 3>&1
+  exit "$ended"
 fi
 [ -f "$1" ] || { echo special; exit 0; }
 [ -r "$1" ] || fault EACCES

@@ -242,6 +242,8 @@ export interface OpenSandbox extends AsyncDisposable {
   readonly gone: Promise<string>;
   /** What acode itself has done inside. */
   readonly inside: Inside;
+  /** A command is about to be started: what it needs of the sandbox may be made ready meanwhile. */
+  expect(): void;
   /** Starts a command. */
   start(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<OpenExecution>;
   /** Starts a command with a terminal, all of whose output is `stdout`. */

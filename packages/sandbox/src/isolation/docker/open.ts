@@ -99,6 +99,10 @@ export class OpenContainer implements OpenSandbox {
     return this.#parts.ports;
   }
 
+  expect(): void {
+    this.#ready.expect();
+  }
+
   async start(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<OpenExecution> {
     const exec = await this.#take(signal);
     const { unset, hostKernel } = this.#parts;

@@ -19,7 +19,7 @@ const REFILL_AFTER_MS = 40;
 export class ReadyExecs {
   readonly #options: ReadyExecsOptions;
   readonly #waiting: ReadyExec[] = [];
-  /** Those being started, whoever will have them. */
+  /** Those being started that nobody has asked for yet. */
   readonly #starting = new Set<Promise<ReadyExec | null>>();
   #cancelRefill: (() => void) | null = null;
   #closed = false;
@@ -37,6 +37,12 @@ export class ReadyExecs {
     while (this.#waiting.length + this.#starting.size < this.#options.count) this.#begin();
   }
 
+  /** One will be taken in a moment: where none waits, the next is on its way by then. */
+  expect(): void {
+    this.#prune();
+    if (!this.#closed && this.#waiting.length + this.#starting.size === 0) this.#begin();
+  }
+
   /** One that waits, or the next that is there. */
   async take(signal: AbortSignal): Promise<ReadyExec> {
     this.#prune();
@@ -44,14 +50,13 @@ export class ReadyExecs {
     this.#refillSoon();
     if (waiting) return waiting;
     // One that is being started comes sooner than one that is started now, unless it fails.
-    const coming = [...this.#starting][0];
-    const found = coming ? await unlessCancelled(coming, signal) : null;
-    const mine = found ? this.#waiting.indexOf(found) : -1;
-    if (found && mine >= 0) {
-      this.#waiting.splice(mine, 1);
-      return found;
+    const [coming] = this.#starting;
+    if (coming) {
+      this.#starting.delete(coming);
+      const found = await taken(coming, signal);
+      if (found) return found;
     }
-    return this.#startFor(signal);
+    return taken(this.#options.start(), signal);
   }
 
   close(): void {
@@ -60,32 +65,21 @@ export class ReadyExecs {
     for (const one of this.#waiting.splice(0)) one.stream.destroy();
   }
 
-  // What a caller who left had started waits for the next one, or goes.
-  async #startFor(signal: AbortSignal): Promise<ReadyExec> {
-    const starting = this.#options.start();
-    try {
-      return await unlessCancelled(starting, signal);
-    } catch (error) {
-      starting.then(
-        one => one.stream.destroy(),
-        () => undefined,
-      );
-      throw error;
-    }
-  }
-
   #begin(): void {
     const starting = this.#options.start().then(
       one => {
+        const isClaimed = !this.#starting.delete(starting);
         if (this.#closed) one.stream.destroy();
-        else this.#waiting.push(one);
+        else if (!isClaimed) this.#waiting.push(one);
         return one;
       },
       // Whoever needs one tries again and hears why.
-      () => null,
+      () => {
+        this.#starting.delete(starting);
+        return null;
+      },
     );
     this.#starting.add(starting);
-    void starting.finally(() => this.#starting.delete(starting));
   }
 
   #refillSoon(): void {
@@ -96,5 +90,18 @@ export class ReadyExecs {
   #prune(): void {
     for (let at = this.#waiting.length - 1; at >= 0; at -= 1)
       if (this.#waiting[at]?.waits !== true) this.#waiting.splice(at, 1);
+  }
+}
+
+// What was started for a caller who has left goes.
+async function taken<One extends ReadyExec | null>(starting: Promise<One>, signal: AbortSignal): Promise<One> {
+  try {
+    return await unlessCancelled(starting, signal);
+  } catch (error) {
+    starting.then(
+      one => one?.stream.destroy(),
+      () => undefined,
+    );
+    throw error;
   }
 }
