@@ -95,13 +95,15 @@ const ROOMS = {
   // It attacks and examines through what the top hands it; of a level it knows the interface only.
   doctor: ['contract', 'config', 'workspace', 'isolation', 'output/terminal.ts'],
   // It knows programs that run inside, and not what the inside is.
-  files: ['contract', 'isolation/inside.ts', 'lifecycle/deadline.ts', 'telemetry/clock.ts'],
+  files: ['contract', 'tar', 'isolation/inside.ts', 'lifecycle/deadline.ts', 'telemetry/clock.ts'],
   // The same, for streams in place of files.
   forwarding: ['contract', 'isolation/inside.ts'],
   // Another shape of what the top hands it.
   e2b: ['contract'],
   // What an image is made of; who builds it, the top knows.
-  'project-image': ['contract', 'config', 'workspace'],
+  'project-image': ['contract', 'tar', 'config', 'workspace'],
+  // What archives are made of, whoever they are for.
+  tar: [],
   isolation: ['contract', 'policy', 'workspace', 'isolation/handover'],
   'isolation/handover': ['contract'],
   // The system call filter, in the form of the engine and in that of the kernel.

@@ -7,8 +7,8 @@ import { fileURLToPath } from 'node:url';
 const ROOT = new URL('..', import.meta.url);
 const PAGE = 'docs/requirements.md';
 const IDS = 'docs/requirements.ids';
-// A requirement (SBX: of the levels and of the guard), or a decision (A) or list (B) that changes what requirements say.
-const ID = /^(?:(?:FR|NFR|AC)-\d{3}[A-Z]?-\d{2,3}|A-\d{3}|B-\d{1,2}|SBX-[LG]-\d{2})$/;
+// A requirement (SBX: of the levels, of the guard, and demands without a number of their own), or a decision (A) or list (B) that changes what requirements say.
+const ID = /^(?:(?:FR|NFR|AC)-\d{3}[A-Z]?-\d{2,3}|A-\d{3}|B-\d{1,2}|SBX-[LGD]-\d{2})$/;
 
 /** What is not built yet, by its one name. */
 const PENDING = [

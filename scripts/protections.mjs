@@ -689,4 +689,106 @@ export const PROTECTIONS = [
     ],
     [[POOL, 'given out once']],
   ),
+  one(
+    'images are remembered whatever the engine says of them',
+    [`${DOCKER}/silence.ts`, 'if (counts(event)) this.#events += 1;', 'if (counts(event)) this.#events += 0;'],
+    [['pool/moved-tag.test.ts', 'is noticed by the next command']],
+  ),
+  {
+    ...one(
+      'a socket that others can use is trusted',
+      ['packages/cli/src/serve/socket-place.ts', 'return (mode & OTHERS) === 0 ? null', 'return mode > 0 ? null'],
+      [['serve/trust.test.ts', 'whose socket has mode|others can enter']],
+    ),
+    command: true,
+  },
+  one(
+    'a way of an artifact leads through a link',
+    [`${SRC}/files/host-directory.ts`, 'DIRECTORY | constants.O_NOFOLLOW)', 'DIRECTORY)'],
+    [[RESOURCES, 'E12 ']],
+  ),
+  one(
+    'what an artifact says of its size is not looked at',
+    [
+      [`${SRC}/files/download.ts`, '  tally.announce(Number(size));\n', ''],
+      [`${SRC}/files/download.ts`, '  tally.announce(size);\n', ''],
+    ],
+    [[RESOURCES, 'E13 ']],
+  ),
+  one(
+    'names in an archive lead out of its target',
+    [
+      `${SRC}/files/download.ts`,
+      "  if (segments.includes('..')) throw new MalformedTar(`an entry is called ${shown(name)}`);\n",
+      '',
+    ],
+    [['files/engines.test.ts', 'writes nothing outside the target']],
+  ),
+  one(
+    'a command goes on that no shell inside could end',
+    [`${DOCKER}/open.ts`, "if (name === 'SIGKILL') this.#leaving(", "if (name === '') this.#leaving("],
+    [['sessions/commands.test.ts', 'lets no command go on beyond its time']],
+  ),
+  one(
+    'a kept sandbox is used under other rules than its own',
+    [`${SRC}/reconnecting.ts`, "if (planned.spec.hash !== info.labels['acode.spec'])", "if (planned.spec.hash === '')"],
+    [['sessions/kept.test.ts', 'rules have become another']],
+  ),
+  {
+    ...one(
+      'the MCP server asks nobody for the token',
+      [
+        'packages/cli/src/mcp/admission.ts',
+        'if (!isToken(arrival.authorization, token)) return',
+        "if (token === '') return",
+      ],
+      [['mcp/hostile.test.ts', 'are turned away']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
+      'the MCP server answers pages of others',
+      ['packages/cli/src/mcp/admission.ts', 'if (arrival.origin !== undefined && ', 'if (arrival.origin === null && '],
+      [['mcp/hostile.test.ts', 'are turned away']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
+      'the MCP server answers to any name',
+      ['packages/cli/src/mcp/admission.ts', ' || !names.includes(arrival.host.toLowerCase()))', ')'],
+      [['mcp/hostile.test.ts', 'are turned away']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
+      'a model has more memory than the user allows',
+      [
+        'packages/cli/src/mcp/tighten.ts',
+        'if (wanted === undefined || wanted <= allowed) return wanted;',
+        'if (wanted !== -1) return wanted;',
+      ],
+      [['mcp/hostile.test.ts', 'cannot loosen the policy']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
+      'a program in a shell does with the terminal what it likes',
+      [
+        'packages/cli/src/terminal/raw-terminal.ts',
+        'this.#output.write(this.#filter.push(data), signal)',
+        'this.#output.write(Buffer.from(data).toString(), signal)',
+      ],
+      [['sessions/shell.test.ts', 'cannot reach the clipboard']],
+    ),
+    command: true,
+  },
+  one(
+    'a sandbox that stays goes on without its protected mounts',
+    [`${DOCKER}/open.ts`, '      this.#parts.same();\n', ''],
+    [['sessions/replaced.test.ts', 'before its next command']],
+  ),
 ];

@@ -94,11 +94,10 @@ describe.skipIf(withoutEngines).each(WAYS)('a hostile client over %s', way => {
     const counts: Record<string, number> = {};
     for (const code of codes) counts[code] = (counts[code] ?? 0) + 1;
     process.stderr.write(`a thousand calls over ${way}: ${JSON.stringify(counts)}\n`);
-    // Typed each of them, though not each the same: in such a crowd even the engine can seem not to answer in time.
-    expect(codes.filter(code => !/^(?:ok|ACODE-[A-Z]{3}-\d{3})$/.test(code))).toEqual([]);
-    expect(codes).not.toContain('ACODE-CLI-002');
+    // Done, refused for its own reason, or told that there are too many: the crowd is no reason for anything else.
+    expect(codes.filter(code => !/^(?:ok|ACODE-MCP-00[36])$/.test(code))).toEqual([]);
     // Over HTTP they do not all arrive before the first are done.
-    expect(counts['ACODE-MCP-003'] ?? 0).toBeGreaterThan(way === 'stdio' ? 900 : 100);
+    expect(counts['ACODE-MCP-003'] ?? 0).toBeGreaterThan(way === 'stdio' ? 800 : 100);
     expect(await to.call('run_command', { command: 'echo lives' })).toMatchObject({
       structured: { stdout: 'lives\n' },
     });

@@ -241,7 +241,8 @@ export class Acode implements AsyncDisposable {
     this.#assertOpen('inspect');
     return this.#operation('inspect', async () => {
       const known = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/.test(reference);
-      const found = known ? await (await this.#host.engine()).inspect(reference, this.#host.closing) : null;
+      const { inspectAny } = await import('./reconnecting.ts');
+      const found = known ? await inspectAny(await this.#host.engine(), reference, this.#host.closing) : null;
       if (!found) throw new AcodeError('ACODE-CTN-012', { reference, what: 'sandbox' });
       return found;
     });

@@ -1,5 +1,6 @@
 // The composition root: puts one host together from its parts, each with what it needs and nothing else.
 
+import { setMaxListeners } from 'node:events';
 import { join } from 'node:path';
 import { AuditLog } from './audit/log.ts';
 import type { Directories } from './config/directories.ts';
@@ -92,6 +93,8 @@ export async function composeHost({
     verifySignature: options.verifySignature ?? null,
   };
   const stop = new AbortController();
+  // As many listen as there are sandboxes; Node would take more than ten for a mistake and say so on standard error.
+  setMaxListeners(0, stop.signal);
   const backends = new Backends({ connect, local: localLevels(), closing: stop.signal });
   const removals = new Removals({
     remove: async (id, signal) => (await backends.engine()).remove(id, signal),

@@ -74,7 +74,7 @@ async function make(
 ): Promise<Sandbox> {
   const { host, operation } = recorded;
   const keep = request.keep ?? false;
-  const asked: RunRequest = recorded.request;
+  const asked: RunRequest = keep ? withoutCaches(recorded.request) : recorded.request;
   const of = { correlationId: operation.correlationId, preview: false, keep };
   const wanted = await plan(host, { command: [], request: asked }, of, signal);
   refuse(wanted, keep);
@@ -86,11 +86,8 @@ async function make(
   try {
     if (!waiting.keepOpen) throw noShell(planned);
     const now = host.telemetry.clock.now();
-    const times = {
-      expiresAt: new Date(now + Math.min(request.expiresInMs ?? DEFAULT_MS, LONGEST_MS)),
-      latest: new Date(now + LONGEST_MS),
-    };
-    if (keep) await keepRecord(host, planned, request, times);
+    const times = timesFrom(now, request.expiresInMs);
+    if (keep) await keepRecord(host, planned, asked, times);
     const open = await waiting.keepOpen({ outlives: keep }, signal);
     return opened({ recorded, planned, open, intent, release, keep, ...times, env: request.env ?? {} });
   } catch (error) {
@@ -104,12 +101,24 @@ async function make(
 async function keepRecord(
   host: Host,
   { spec }: Planned,
-  { policy, risk }: CreateRequest,
+  { policy, risk }: RunRequest,
   { expiresAt, latest }: { readonly expiresAt: Date; readonly latest: Date },
 ): Promise<void> {
   const { socket } = await host.engine();
-  const record = { ...(policy ? { policy } : {}), ...(risk ? { risk } : {}), latest };
+  // The image that was chosen, and not how: what a command leaves in the workspace may speak for another one.
+  const image = policy?.image ?? spec.image.reference;
+  const { workspace } = host;
+  const record = { policy: { ...policy, image }, ...(risk ? { risk } : {}), workspace, latest };
   await new Kept(host).begin(spec.identity.sandboxId, record, expiresAt, socket);
+}
+
+function timesFrom(now: number, expiresInMs = DEFAULT_MS): { readonly expiresAt: Date; readonly latest: Date } {
+  return { expiresAt: new Date(now + Math.min(expiresInMs, LONGEST_MS)), latest: new Date(now + LONGEST_MS) };
+}
+
+// Caches belong to the session that lends them; whoever asks for one by name hears of it.
+function withoutCaches(request: RunRequest): RunRequest {
+  return { ...request, policy: { ...request.policy, caches: request.policy?.caches ?? false } };
 }
 
 /** What an open sandbox becomes for its user. */
@@ -149,7 +158,7 @@ export function opened(parts: Opened): Sandbox {
     latest,
     commands: new SandboxCommands({ host, open, planned, env, about, leftMs }),
     files: filesOf(open.inside, { workdir: planned.spec.workdir }),
-    ports: portsOf(open.inside, host.closing),
+    ports: portsOf(open.inside, untilGone(open, host.closing)),
     written: async () => (keep ? ((await new Kept(host).read(sandboxId))?.until ?? null) : null),
     extended: async until => {
       if (keep) await new Kept(host).extend(sandboxId, until);
@@ -168,6 +177,13 @@ export function opened(parts: Opened): Sandbox {
   host.closing.addEventListener('abort', close, { once: true });
   if (host.closing.aborted) close();
   return sandbox;
+}
+
+// What leads into a sandbox goes with it.
+function untilGone({ gone }: OpenSandbox, closing: AbortSignal): AbortSignal {
+  const end = new AbortController();
+  void gone.then(() => end.abort());
+  return AbortSignal.any([closing, end.signal]);
 }
 
 function refuse({ spec }: Planned, keep: boolean): void {

@@ -1,6 +1,7 @@
 // `@acode/sandbox/e2b`: sandboxes of this host with the shape of E2B’s JavaScript SDK, so that moving is an import swap.
 
 import { Acode } from './acode.ts';
+import { AcodeError } from './contract/errors.ts';
 import type { SandboxInfo as Listed } from './contract/host.ts';
 import type { CreateRequest } from './contract/sandbox.ts';
 import { Commands, Pty } from './e2b/commands.ts';
@@ -166,11 +167,16 @@ export class Sandbox implements AsyncDisposable {
 
   /** Ends a sandbox by its id; false where there is none. */
   static async kill(sandboxId: string, options?: SandboxApiOpts): Promise<boolean> {
+    const host = await translating(() => Acode.open(options?.acode));
     try {
-      return await (await open(options, host => host.connect(sandboxId))).kill();
+      // Not by connecting: one that cannot be used any more can still be ended.
+      await host.kill(sandboxId);
+      return true;
     } catch (error) {
-      if (error instanceof SandboxNotFoundError) return false;
-      throw error;
+      if (error instanceof AcodeError && (error.is('ACODE-CTN-012') || error.is('ACODE-SBX-025'))) return false;
+      return await translating(() => Promise.reject(error));
+    } finally {
+      await host.close();
     }
   }
 

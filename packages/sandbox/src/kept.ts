@@ -16,11 +16,14 @@ import { reapedPath } from './lifecycle/reaped.ts';
 const recordSchema = z.strictObject({
   policy: policyInputSchema.optional(),
   risk: z.enum(RISKS).optional(),
+  workspace: z.string().optional(),
   latest: z.iso.datetime(),
 });
 
 /** What a kept sandbox was asked for with. */
 export type KeptRecord = Pick<CreateRequest, 'policy' | 'risk'> & {
+  /** Where it was made; older records do not say. */
+  readonly workspace?: string;
   /** The latest time its lease may be extended to. */
   readonly latest: Date;
 };
@@ -55,10 +58,11 @@ export class Kept {
     if (until === null) return null;
     try {
       const parsed = recordSchema.parse(JSON.parse(await readFile(this.#pathOf(sandboxId), 'utf8')));
-      const { policy, risk, latest } = parsed;
+      const { policy, risk, workspace, latest } = parsed;
       return {
         ...(policy ? { policy } : {}),
         ...(risk ? { risk } : {}),
+        ...(workspace === undefined ? {} : { workspace }),
         latest: new Date(latest),
         until: new Date(until),
       };

@@ -3,9 +3,10 @@
 
 import type { RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
-import type { SandboxInfo } from './contract/host.ts';
+import type { SandboxDetails, SandboxInfo } from './contract/host.ts';
 import { opened } from './creating.ts';
 import type { Host } from './host.ts';
+import type { EngineBackend } from './isolation/backend.ts';
 import { Kept } from './kept.ts';
 import { KEEP } from './lifecycle/labels.ts';
 import { plan } from './planning.ts';
@@ -26,7 +27,9 @@ export async function connectSandbox(
   const info = pick(await engine.list(signal), reference);
   const record = isUsable(host, info) ? await new Kept(host).read(info.sandboxId) : null;
   if (!record) throw notHere(info, whyNot(host, info));
-  const { policy, risk } = record;
+  const { policy, risk, workspace } = record;
+  if (workspace !== undefined && workspace !== host.workspace)
+    throw notHere(info, `it was created for ${workspace}, and this is ${host.workspace}`);
   const request: RunRequest = { ...(policy ? { policy } : {}), ...(risk ? { risk } : {}) };
   const of = { correlationId: operation.correlationId, preview: true };
   const planned = await plan(host, { command: [], request }, of, signal);
@@ -72,12 +75,25 @@ export async function killSandbox(
   return info;
 }
 
+/** What an engine knows of a sandbox, by whatever it is called; null where there is none. */
+export async function inspectAny(
+  engine: Pick<EngineBackend, 'inspect' | 'list'>,
+  reference: string,
+  signal: AbortSignal,
+): Promise<SandboxDetails | null> {
+  const found = await engine.inspect(reference, signal);
+  if (found) return found;
+  const all = await engine.list(signal);
+  return all.some(one => isMeant(one, reference)) ? engine.inspect(pick(all, reference).containerId, signal) : null;
+}
+
+function isMeant({ sandboxId, name, containerId }: SandboxInfo, reference: string): boolean {
+  if (name === reference) return true;
+  return reference.length >= SHORTEST && (sandboxId.startsWith(reference) || containerId.startsWith(reference));
+}
+
 function pick(found: readonly SandboxInfo[], reference: string): SandboxInfo {
-  const matches = found.filter(
-    ({ sandboxId, name, containerId }) =>
-      name === reference ||
-      (reference.length >= SHORTEST && (sandboxId.startsWith(reference) || containerId.startsWith(reference))),
-  );
+  const matches = found.filter(one => isMeant(one, reference));
   const [only] = matches;
   if (matches.length === 1 && only) return only;
   if (matches.length === 0) throw new AcodeError('ACODE-CTN-012', { reference, what: 'sandbox' });

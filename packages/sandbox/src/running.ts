@@ -22,7 +22,7 @@ import type { OutcomeParts } from './outcome.ts';
 import { recordDenials, recordExit, recordResult } from './record.ts';
 import { recordOutcome } from './trail.ts';
 import type { Operation } from './telemetry/operation.ts';
-import { afterwards } from './isolation/waiting.ts';
+import { afterwards, inTime } from './isolation/waiting.ts';
 import { changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
 
 /** Everything that was decided before a sandbox exists. */
@@ -70,6 +70,7 @@ export interface RunningParts {
 
 // By then a sandbox whose command has ended has ended too, unless the machine is very busy.
 const ENDS_SOON_MS = 25;
+const GIVEN_UP_MS = 2000;
 
 /** A command under way. */
 export class Running implements RunningCommand {
@@ -149,6 +150,7 @@ export class Running implements RunningCommand {
       this.#recordOutcome({ result });
       return result;
     } catch (error) {
+      if (signal.aborted) await this.#gone();
       const failure = signal.aborted ? this.#withPartialResult(error) : error;
       this.#recordOutcome({ error: failure });
       operation.fail(failure);
@@ -197,6 +199,12 @@ export class Running implements RunningCommand {
     this.#parts.host.keep(this.#removed);
   }
 
+  // Whoever gave a command up is told so when nothing of it goes on; an engine that does not answer is not waited for.
+  async #gone(): Promise<void> {
+    const late = (): Error => new Error('the sandbox is still being removed');
+    await inTime(this.#parts.host.telemetry.clock, GIVEN_UP_MS, this.#removed, late).catch(() => undefined);
+  }
+
   #outcome(): OutcomeParts {
     const { host, operation, planned, sandbox, captures, timings, intent, warm } = this.#parts;
     const runMs = host.telemetry.clock.monotonic() - this.#handedOver;
@@ -238,7 +246,8 @@ export class Running implements RunningCommand {
   async #lookForRisk(result: RunResult): Promise<void> {
     const { host, planned, sinceMs } = this.#parts;
     const { clock } = host.telemetry;
-    const ended = { mounts: planned.spec.mounts, sinceMs, dead: this.#execution.dead };
+    const brought = (result.artifacts ?? []).some(({ files }) => files > 0);
+    const ended = { mounts: planned.spec.mounts, sinceMs, dead: this.#execution.dead, brought };
     const cancel = clock.after(result.timedOut ? 0 : ENDS_SOON_MS, () => this.#end());
     try {
       result.riskyChanges = await changesOfRun(ended, clock);

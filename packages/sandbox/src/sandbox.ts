@@ -82,7 +82,7 @@ export class Sandbox implements AsyncDisposable {
     this.#expiresAt = parts.expiresAt;
     this.#watch();
     // One whose first process was ended from inside, or by the engine, is still to be removed.
-    void open.gone.then(reason => this.#end(reason, 'removed'));
+    void open.gone.then(reason => this.#end(reason, 'removed')).catch(() => undefined);
   }
 
   /** When it goes unless it is extended. */
@@ -135,7 +135,7 @@ export class Sandbox implements AsyncDisposable {
     this.#cancel();
     const { clock } = this.#parts;
     const left = this.#expiresAt.getTime() - clock.now();
-    const look = (): void => void this.#look();
+    const look = (): void => void this.#look().catch(() => undefined);
     this.#cancel = clock.after(Math.min(Math.max(left, 0), LONGEST_TIMER_MS), look);
   }
 

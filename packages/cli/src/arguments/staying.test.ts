@@ -53,6 +53,13 @@ describe('a copy', () => {
   });
 });
 
+describe('a name that is too short', () => {
+  it('is told so', () => {
+    expect(() => copying('a', 'abc:foo')).toThrow('abc is too short for a sandbox.');
+    expect(() => copying('abc:foo', 'a')).toThrow('abc is too short for a sandbox.');
+  });
+});
+
 describe('what cannot be', () => {
   it.each<[string[], RegExp]>([
     [['sandbox', 'exec', '--in', 'a1b2', '--memory', '1g', '--', 'ls'], /--memory counts when a sandbox is created/],

@@ -9,6 +9,8 @@ import type { Call, Perform } from '../call.ts';
 import { preparing } from '../execution/preparing.ts';
 import { until } from '../terminal/age.ts';
 
+const LONGEST_MS = 24 * 3600 * 1000;
+
 /** The option for how long a sandbox stays. */
 export function stayOption() {
   return new Option('--for <time>', 'how long it stays: 30m, 2h; an hour unless you say, a day at most').argParser(
@@ -25,15 +27,15 @@ export function createCommand(perform: Perform) {
 }
 
 async function create(call: Call, options: SandboxOptions & { readonly for?: number | undefined }): Promise<number> {
-  const { policy, ...request } = createRequestOf(options, await call.place());
-  // Caches go with the session that lends them; whoever asks for one by name hears of it.
-  const kept = { ...policy, caches: policy?.caches ?? (false as const) };
+  const request = createRequestOf(options, await call.place());
   const expires = options.for === undefined ? {} : { expiresInMs: options.for };
   return call.withHost(async acode => {
     const { signal } = call.interruption;
-    const asked = { ...request, ...expires, policy: kept, keep: true, signal };
+    const asked = { ...request, ...expires, keep: true, signal };
     const sandbox = await preparing(call, acode, acode.create(asked));
     await call.print('acode.sandbox/1', factsOf(sandbox), () => `${sandbox.id}\n`);
+    if (!call.options.json && (options.for ?? 0) > LONGEST_MS)
+      await call.say('acode: a day from its creation is the most a sandbox may stay.\n');
     if (!call.options.json) await call.say(stayLine(call, sandbox.expiresAt));
     await sandbox.leave();
     return 0;

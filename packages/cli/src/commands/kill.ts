@@ -36,6 +36,7 @@ async function kill(call: Call, references: readonly string[]): Promise<number> 
       } catch (error) {
         // With one name, or an engine that is not there, the error is the answer; with several, the others still go.
         if (references.length === 1 || !(error instanceof AcodeError) || signal.aborted) throw error;
+        if (error.is('ACODE-SBX-008')) throw error;
         const { code, message, hint } = reportOn(error);
         failed.push({ reference, code, message, hint });
       }

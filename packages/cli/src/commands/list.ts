@@ -27,12 +27,16 @@ export function renderList(items: readonly SandboxInfo[], look: Look): string {
   // Most lists hold none that stays.
   const kept = items.some(({ expiresAt }) => expiresAt !== undefined);
   const rows = items.map(item => [
-    shortId(item.containerId),
+    // What stays is known by its own id: `create` printed it.
+    item.expiresAt === undefined ? shortId(item.containerId) : item.sandboxId.slice(0, 12),
     item.name,
     shortId(item.image),
     item.state,
     age(item.createdAt, look.now),
     ...(kept ? [item.expiresAt === undefined ? '' : until(item.expiresAt, look.now)] : []),
   ]);
-  return table(['ID', 'NAME', 'IMAGE', 'STATE', 'CREATED', ...(kept ? ['EXPIRES'] : [])], rows, look);
+  return table(['ID', 'NAME', 'IMAGE', 'STATE', 'CREATED', ...(kept ? ['EXPIRES'] : [])], rows, look, [
+    'IMAGE',
+    'CREATED',
+  ]);
 }

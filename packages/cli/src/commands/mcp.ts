@@ -30,23 +30,35 @@ interface McpOptions {
 
 async function serve(call: Call, { http, port, tokenFile, printConfig }: McpOptions): Promise<number> {
   if (printConfig !== undefined) return printSetup(call, printConfig);
-  if (http === undefined && (port !== undefined || tokenFile !== undefined))
-    throw new UsageError('--port and --token-file need --http.', 'Add --http, or leave them out.');
-  if (http === undefined && call.options.json)
-    throw new UsageError('`acode mcp` speaks its own protocol on standard output.', 'Leave --json out.');
+  if (http === undefined) refuseWithoutHttp(call, port !== undefined || tokenFile !== undefined);
   // What only a server needs is loaded by a server only.
   const { serveHttp, serveStandardStreams } = await import('../mcp/serve-mcp.ts');
-  if (http === undefined) await serveStandardStreams(call);
-  else
+  if (http === undefined) {
+    await greet(call);
+    await serveStandardStreams(call);
+  } else
     await serveHttp(call, { port: port ?? 0, tokenFile: tokenFile && resolve(call.io.cwd(), tokenFile) }, facts =>
       announce(call, facts),
     );
   return 0;
 }
 
+function refuseWithoutHttp(call: Call, isForHttp: boolean): void {
+  if (isForHttp) throw new UsageError('--port and --token-file need --http.', 'Add --http, or leave them out.');
+  if (call.options.json)
+    throw new UsageError('`acode mcp` speaks its own protocol on standard output.', 'Leave --json out.');
+}
+
+// Whoever types it sees a server that says nothing.
+async function greet(call: Call): Promise<void> {
+  const setup = '`acode mcp --print-config <client>` shows how to set one up';
+  if (call.io.stdin.isTTY) await call.say(`acode: waiting for a client on standard input; ${setup}. Ctrl-C ends it.\n`);
+}
+
 async function printSetup(call: Call, client: Client): Promise<number> {
-  const { setupOf } = await import('../mcp/client-setup.ts');
-  const { file, text } = setupOf(client);
+  const { ownStarter, setupOf } = await import('../mcp/client-setup.ts');
+  const starter = ownStarter(call.io.env['PATH'], resolve(process.argv[1] ?? 'acode'), process.execPath);
+  const { file, text } = setupOf(client, starter);
   await call.print('acode.mcp-config/1', { client, file, text }, () => text);
   if (!call.options.json) await call.say(`acode: this goes into ${file}.\n`);
   return 0;

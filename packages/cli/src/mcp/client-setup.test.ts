@@ -1,8 +1,10 @@
 // What the command prints for a client is what the page says.
 
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { CLIENTS, setupOf } from './client-setup.ts';
+import { CLIENTS, INSTALLED, ownStarter, setupOf } from './client-setup.ts';
 
 const page = readFileSync(new URL('../../../../docs/mcp.md', import.meta.url), 'utf8');
 
@@ -16,5 +18,19 @@ describe('the setup of a client', () => {
 
   it.each(CLIENTS)('of %s starts the command and nothing else', client => {
     expect(setupOf(client).text).toMatch(/"?command"?(?: =|:) "acode"/);
+  });
+
+  it.each(CLIENTS)('of %s names the file where there is no program of that name', client => {
+    const starter = ownStarter('/nowhere:/nowhere/else', '/opt/acode/bin/acode.js', '/usr/bin/node');
+    expect(starter).toEqual({ command: '/usr/bin/node', args: ['/opt/acode/bin/acode.js'] });
+    expect(setupOf(client, starter).text).toMatch(/"?command"?(?: =|:) "\/usr\/bin\/node"/);
+    expect(setupOf(client, starter).text).toContain('"/opt/acode/bin/acode.js", "mcp"');
+  });
+
+  it('has the name alone where every client finds it', () => {
+    const directory = mkdtempSync(join(tmpdir(), 'acode-path-'));
+    writeFileSync(join(directory, 'acode'), '', { mode: 0o755 });
+    expect(ownStarter(`/nowhere:${directory}`, '/opt/acode.js', '/usr/bin/node')).toEqual(INSTALLED);
+    rmSync(directory, { recursive: true });
   });
 });

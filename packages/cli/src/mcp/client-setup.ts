@@ -1,5 +1,8 @@
 // How each client is told of the server: the text to copy, and the file it goes into.
 
+import { accessSync, constants } from 'node:fs';
+import { delimiter, join } from 'node:path';
+
 /** The clients whose setup is known. */
 export const CLIENTS = ['claude-code', 'codex', 'cursor', 'vscode', 'gemini-cli'] as const;
 
@@ -13,34 +16,63 @@ export interface ClientSetup {
   readonly text: string;
 }
 
-const AROUND = ['mcp', '--workspace', '${workspaceFolder}'];
+const AROUND = ['--workspace', '${workspaceFolder}'];
 
-const SETUPS: Readonly<Record<Client, ClientSetup>> = {
-  'claude-code': {
-    file: '.mcp.json in the project (or run: claude mcp add acode -- acode mcp)',
-    text: json({ mcpServers: { acode: { command: 'acode', args: ['mcp'] } } }),
-  },
-  codex: {
-    file: '~/.codex/config.toml',
-    text: '[mcp_servers.acode]\ncommand = "acode"\nargs = ["mcp"]\ntool_timeout_sec = 600\n',
-  },
-  cursor: {
-    file: '.cursor/mcp.json in the project',
-    text: json({ mcpServers: { acode: { command: 'acode', args: AROUND } } }),
-  },
-  vscode: {
-    file: '.vscode/mcp.json in the project',
-    text: json({ servers: { acode: { type: 'stdio', command: 'acode', args: AROUND } } }),
-  },
-  'gemini-cli': {
-    file: '.gemini/settings.json in the project',
-    text: json({ mcpServers: { acode: { command: 'acode', args: ['mcp'], timeout: 600_000 } } }),
-  },
-};
+/** What starts acode: a program, and the words that come before acode’s own. */
+export interface Starter {
+  readonly command: string;
+  readonly args: readonly string[];
+}
+
+/** The starter where `acode` is a program that every client finds. */
+export const INSTALLED: Starter = { command: 'acode', args: [] };
 
 /** The setup of a client. */
-export function setupOf(client: Client): ClientSetup {
-  return SETUPS[client];
+export function setupOf(client: Client, { command, args }: Starter = INSTALLED): ClientSetup {
+  const plain = { command, args: [...args, 'mcp'] };
+  const around = { command, args: [...args, 'mcp', ...AROUND] };
+  const setups: Readonly<Record<Client, ClientSetup>> = {
+    'claude-code': {
+      file: `.mcp.json in the project (or run: claude mcp add acode -- ${[command, ...plain.args].join(' ')})`,
+      text: json({ mcpServers: { acode: plain } }),
+    },
+    codex: {
+      file: '~/.codex/config.toml',
+      text: `[mcp_servers.acode]\ncommand = ${JSON.stringify(command)}\nargs = ${inline(plain.args)}\ntool_timeout_sec = 600\n`,
+    },
+    cursor: { file: '.cursor/mcp.json in the project', text: json({ mcpServers: { acode: around } }) },
+    vscode: {
+      file: '.vscode/mcp.json in the project',
+      text: json({ servers: { acode: { type: 'stdio', ...around } } }),
+    },
+    'gemini-cli': {
+      file: '.gemini/settings.json in the project',
+      text: json({ mcpServers: { acode: { ...plain, timeout: 600_000 } } }),
+    },
+  };
+  return setups[client];
+}
+
+/**
+ * What starts this acode: by its name where that leads to a program, and by its file otherwise, since a client knows no
+ * alias of a shell.
+ */
+export function ownStarter(path: string | undefined, program: string, node: string): Starter {
+  const isThere = (path ?? '').split(delimiter).some(directory => isProgram(join(directory, 'acode')));
+  return isThere ? INSTALLED : { command: node, args: [program] };
+}
+
+function isProgram(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function inline(words: readonly string[]): string {
+  return `[${words.map(word => JSON.stringify(word)).join(', ')}]`;
 }
 
 // Short lists stand on one line, as people write them.

@@ -3,7 +3,7 @@
 import type { RunResult } from '@acode/sandbox';
 import * as z from 'zod';
 import { excerptOf, sharesOf } from './excerpt.ts';
-import { denialSchema, denialText } from './failure.ts';
+import { denialSchema, denialText, toldDenials } from './failure.ts';
 import type { KeptOutputs } from './kept-outputs.ts';
 import type { Answer } from './tool.ts';
 
@@ -57,7 +57,7 @@ export function commandAnswer(
     dropped: { ...result.dropped },
     timedOut: result.timedOut,
     outOfMemory: result.oomKilled,
-    denials: result.denials.map(denial => ({ ...denial })),
+    denials: toldDenials(result.denials),
     riskyChanges: result.riskyChanges.slice(0, MOST_RISKY).map(({ path, kind, reason }) => ({ path, kind, reason })),
     level: result.level,
     durationMs: Math.round(result.durationMs),

@@ -30,12 +30,17 @@ const LONGEST = 2000;
 /** The failure for whatever was thrown. */
 export function failureOf(error: unknown): ToolFailure {
   const { code, message, hint } = reportOn(error);
-  return { code, message: bounded(message), hint: bounded(hint), denials: denialsOf(error) };
+  return { code, message: bounded(message), hint: bounded(forModel(hint)), denials: toldDenials(denialsOf(error)) };
 }
 
 /** The failure in words. */
 export function failureText({ code, message, hint, denials }: ToolFailure): string {
   return [`${message} (${code})`, `Next: ${hint}`, ...denials.map(denialText)].join('\n');
+}
+
+/** Denials as a model is told them: with a way on that is one for it. */
+export function toldDenials(denials: readonly Denial[]): z.output<typeof denialSchema>[] {
+  return denials.map(denial => ({ ...denial, remedy: forModel(denial.remedy) }));
 }
 
 /** A denial in words. */
@@ -51,6 +56,16 @@ function denialsOf(error: unknown): Denial[] {
     return [{ rule, setBy, remedy, detail: `the network ${network}` }];
   }
   return error.is('ACODE-SBX-014') ? [...(error.context.result?.denials ?? [])] : [];
+}
+
+// A model has neither the command line nor the library, only the arguments of the tools: these tighten, and choose an image.
+function forModel(remedy: string): string {
+  const plain = remedy
+    .replaceAll(/ \(on the command line [^)]*\)/g, '')
+    .replaceAll('with policy.image', 'with the argument image');
+  return /\bpolicy\.[a-z]/i.test(plain)
+    ? `${plain} No argument of these tools does that: tell the user what you need and why, and go on without it.`
+    : plain;
 }
 
 function bounded(text: string): string {

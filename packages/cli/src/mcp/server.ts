@@ -115,6 +115,8 @@ async function callTool(
       ? inShort(tool, signal, inTime => tool.call(given, { session, signal: inTime, progress }))
       : tool.call(given, { session, signal, progress });
   try {
+    // Before it waits for its turn: what waits is held in memory, and only what was checked is known to be small.
+    tool.check(given);
     return succeeded(await lanes[tool.lane].during(weightOf(given), signal, work));
   } catch (error) {
     return failed(error);
@@ -176,7 +178,13 @@ function protocolError(error: AcodeError): McpError {
   return new McpError(ErrorCode.InvalidParams, `${error.message} ${error.hint}`, failureOf(error));
 }
 
-// Only what is text weighs: everything else in arguments is small, or refused.
+// By what was checked: text, and lists of text.
 function weightOf(given: Readonly<Record<string, unknown>>): number {
-  return Object.values(given).reduce<number>((sum, value) => sum + (typeof value === 'string' ? value.length : 0), 0);
+  const weigh = (value: unknown): number =>
+    typeof value === 'string' ? value.length : Array.isArray(value) ? 64 * value.length + sumOf(value.map(weigh)) : 0;
+  return sumOf(Object.values(given).map(weigh));
+}
+
+function sumOf(numbers: readonly number[]): number {
+  return numbers.reduce((sum, number) => sum + number, 0);
 }

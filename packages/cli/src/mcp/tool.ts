@@ -42,6 +42,8 @@ export interface Tool {
   readonly lane: Lane;
   readonly inputSchema: JsonObject;
   readonly outputSchema: JsonObject;
+  /** Throws where the arguments are not what it takes. */
+  check(given: unknown): void;
   /** Checks the arguments, and does it. */
   call(given: unknown, call: ToolCall): Promise<Answer<Readonly<Record<string, unknown>>>>;
 }
@@ -64,6 +66,11 @@ interface Definition<Input extends z.ZodObject, Output extends z.ZodObject> exte
 /** Makes a tool of its definition. */
 export function tool<Input extends z.ZodObject, Output extends z.ZodObject>(of: Definition<Input, Output>): Tool {
   const { name, title, description, annotations, lane, input, output, perform } = of;
+  const read = (given: unknown): z.output<Input> => {
+    const parsed = input.safeParse(given);
+    if (!parsed.success) throw wrongArguments(name, parsed.error.issues);
+    return parsed.data;
+  };
   return {
     name,
     title,
@@ -72,10 +79,9 @@ export function tool<Input extends z.ZodObject, Output extends z.ZodObject>(of: 
     lane,
     inputSchema: jsonObject(z.toJSONSchema(input, { target: 'draft-7', io: 'input' })),
     outputSchema: outputSchemaOf(output),
+    check: given => void read(given),
     call: async (given, call) => {
-      const parsed = input.safeParse(given);
-      if (!parsed.success) throw wrongArguments(name, parsed.error.issues);
-      const { structured, ...answer } = await perform(parsed.data, call);
+      const { structured, ...answer } = await perform(read(given), call);
       return { ...answer, structured: { ...structured } };
     },
   };

@@ -347,6 +347,13 @@ const ROWS = {
     exit: 125,
     example: { path: '/home/me/project/data.bin' },
   }),
+  'ACODE-FIL-005': entry<{ path: string; reason: string }>({
+    title: 'file that cannot be copied',
+    message: c => `${c.path}: ${c.reason}.`,
+    hint: () => 'Nothing of it was left behind. Paths inside begin in the workspace, or with a slash.',
+    exit: 125,
+    example: { path: '/workspace/dist', reason: 'does not exist' },
+  }),
   'ACODE-CTN-001': entry<{ name: string; reason: string }>({
     title: 'container creation failed',
     message: c => `The engine refused to create ${c.name}: ${c.reason}.`,

@@ -37,6 +37,8 @@ export class Arrival implements Disposable {
   // The directories that lead to where the last entry was written: an archive goes through a tree one branch after the other.
   #open: { name: string; directory: HostDirectory }[] = [];
 
+  #made = 0;
+
   private constructor(hostPath: string, parent: HostDirectory, target: HostDirectory | null) {
     this.#hostPath = hostPath;
     this.#base = latin1(basename(hostPath));
@@ -84,6 +86,11 @@ export class Arrival implements Disposable {
       parent[Symbol.dispose]();
       throw error;
     }
+  }
+
+  /** How many directories there are so far, whether or not they had an entry of their own. */
+  get made(): number {
+    return this.#made;
   }
 
   /** Makes a directory; one that exists already is the same. */
@@ -166,6 +173,7 @@ export class Arrival implements Disposable {
     }
     try {
       parent.make(name, mode);
+      this.#made++;
       return parent.enter(name);
     } catch (error) {
       throw this.#onHost(error);

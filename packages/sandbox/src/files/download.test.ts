@@ -283,6 +283,12 @@ describe('bounds', () => {
     await expect(take([GOOD, ...odd], { maxBytes: 124 })).resolves.toMatchObject({ files: 1 });
   });
 
+  it('hold for directories that only names speak of', async () => {
+    const deep = (top: string) => entry({ name: `${top}/${'d/'.repeat(20)}x`, content: 'x' });
+    await refused(take([GOOD, deep('a'), deep('b')], { maxEntries: 30 }), 'ACODE-FIL-003');
+    await expect(take([GOOD, deep('a')], { maxEntries: 30 })).resolves.toMatchObject({ files: 2 });
+  });
+
   it('hold for headers that announce without end', async () => {
     const announced = Array.from({ length: 100 }, () => entry({ name: 'x', type: 'L', content: 'long\0' }));
     const taking = take([GOOD, ...announced], { maxEntries: 3 });
@@ -319,6 +325,14 @@ describe('an archive that is none is refused', () => {
     [
       'one with a record whose size is none',
       Buffer.concat([GOOD, entry({ name: 'x', type: 'x', content: record('size', '-5') }), END]),
+    ],
+    [
+      'one with a name longer than any path',
+      Buffer.concat([GOOD, entry({ name: 'x', type: 'L', content: `${'n'.repeat(200)}/`.repeat(25) }), GOOD, END]),
+    ],
+    [
+      'one with an entry deeper than anybody keeps anything',
+      Buffer.concat([GOOD, entry({ name: 'x', type: 'L', content: `${'d/'.repeat(300)}x\0` }), GOOD, END]),
     ],
     ['one with endless words', Buffer.concat([GOOD, entry({ name: 'x', type: 'L', size: 2 ** 22 }), END])],
     ['one that goes on after its end', Buffer.concat([GOOD, END, Buffer.alloc(2 ** 21)])],

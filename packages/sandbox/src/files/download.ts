@@ -23,6 +23,9 @@ const LONGEST_HEAD = 80;
 const HEADERS_PER_ENTRY = 4;
 const HEADERS_BESIDES = 16;
 const MOST_NAMED = 200;
+// What a kernel takes for a path; deeper than that nobody keeps anything.
+const LONGEST_PATH = 4096;
+const DEEPEST = 256;
 
 /** Takes a file or a tree out; `arrive` prepares its place on the host once it is known what it is. */
 export async function download(
@@ -99,6 +102,7 @@ async function unpack(bytes: ByteReader, arrival: Arrival, tally: Tally, { maxEn
     const path = asText(segments.join('/'));
     try {
       await bring(item, segments, arrival, tally);
+      tally.made(arrival.made);
     } catch (error) {
       if (!(error instanceof NoPlace)) throw error;
       tally.skip(path, error.message);
@@ -120,9 +124,11 @@ async function bring(item: TarItem, segments: readonly string[], arrival: Arriva
 
 // The names that lead to an entry; a name that leads elsewhere refuses all of the archive.
 function segmentsOf(name: string): string[] {
+  if (name.length > LONGEST_PATH) throw new MalformedTar('the name of an entry is longer than any path');
   if (name.includes('\0')) throw new MalformedTar('the name of an entry has a NUL in it');
   if (name.startsWith('/')) throw new MalformedTar(`an entry is called ${shown(name)}`);
   const segments = name.split('/').filter(segment => segment !== '' && segment !== '.');
+  if (segments.length > DEEPEST) throw new MalformedTar('an entry lies deeper than anybody keeps anything');
   if (segments.includes('..')) throw new MalformedTar(`an entry is called ${shown(name)}`);
   // On Windows these lead elsewhere too.
   if (process.platform === 'win32' && /[\\:]/.test(name)) throw new MalformedTar(`an entry is called ${shown(name)}`);

@@ -16,6 +16,8 @@ export interface Facts {
   readonly ino: string;
 }
 
+// What a kernel takes as the arguments of one call, several times over.
+const LARGEST_PIECE = 16 * 1024 ** 2;
 const DATE = String.raw`[-\d]+ [\d:.]+ [-+\d]+`;
 const FACTS = new RegExp(`([0-9a-f]+) (\\d+) (\\d+) (${DATE}) (${DATE}) `, 'y');
 
@@ -25,6 +27,7 @@ export class ListingReader {
   #names: string[] = [];
   #entries: Listed[] = [];
   #expectsFacts = false;
+  #heldBytes = 0;
 
   /** The walks that are complete with this chunk. */
   push(chunk: Buffer): Listed[][] {
@@ -33,18 +36,26 @@ export class ListingReader {
     for (let nul = chunk.indexOf(0); nul !== -1; nul = chunk.indexOf(0, from)) {
       const piece = Buffer.concat([...this.#held, chunk.subarray(from, nul)]).toString('latin1');
       this.#held = [];
+      this.#heldBytes = 0;
       from = nul + 1;
       if (!this.#isEnd(piece)) continue;
       walks.push(this.#entries);
       this.#entries = [];
     }
-    if (from < chunk.length) this.#held.push(chunk.subarray(from));
+    if (from < chunk.length) this.#hold(chunk.subarray(from));
     return walks;
   }
 
   /** How many entries there are of a walk that is not complete yet. */
   get pending(): number {
     return this.#entries.length + this.#names.length;
+  }
+
+  // A portion is as long as the names of one call of a program, and no longer.
+  #hold(rest: Buffer): void {
+    this.#held.push(rest);
+    this.#heldBytes += rest.length;
+    if (this.#heldBytes > LARGEST_PIECE) throw new Error('a listing has no end');
   }
 
   #isEnd(piece: string): boolean {

@@ -49,6 +49,11 @@ export class Tally {
     this.#countEntry();
   }
 
+  /** Counts directories that only the names of others spoke of. */
+  made(directories: number): void {
+    if (directories > this.#bounds.maxEntries) throw this.#tooMuch(`${this.#bounds.maxEntries} directories`);
+  }
+
   /** Notes what is left out. */
   skip(path: string, reason: string): void {
     this.#skipped.push({ path, reason });

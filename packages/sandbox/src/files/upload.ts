@@ -13,8 +13,9 @@ import { parentOf } from './places.ts';
 import type { Place } from './places.ts';
 import type { Programs, Task } from './programs.ts';
 import { PLACE_FILE, UNPACK } from './scripts.ts';
-import { tarEnd, tarHeader, tarPadding } from './tar-write.ts';
+import { tarHeader } from './tar-write.ts';
 import { Tally } from './tally.ts';
+import { gathered, tarEnd, tarPadding } from '../tar/blocks.ts';
 
 const PORTION = 256 * 1024;
 const PERMISSIONS = 0o777;
@@ -35,11 +36,11 @@ export async function upload(
     if (stats.isDirectory()) {
       using directory = HostDirectory.open(hostPath);
       if (!isSame(stats, directory)) throw changed(hostPath);
-      await send(programs, treeTask(place, options.signal), gathered(tree(directory, '', tally)));
+      await send(programs, treeTask(place, options.signal), gathered(tree(directory, '', tally), PORTION));
     } else if (stats.isFile()) {
       tally.file(stats.size);
       const task = fileTask(place, stats, options.signal);
-      await send(programs, task, gathered(contentOf({ file: top, size: stats.size, path: hostPath })));
+      await send(programs, task, gathered(contentOf({ file: top, size: stats.size, path: hostPath }), PORTION));
     } else throw fileError('EINVAL', { syscall: 'open', path: hostPath });
   } finally {
     closeSync(top);
@@ -66,21 +67,6 @@ function fileTask({ written, inside }: Place, { mode }: Stats, signal: AbortSign
   const attempt = { syscall: 'open', path: written };
   const words = [inside, parentOf(inside), ...modeWords(mode)];
   return { script: PLACE_FILE, words, operation: 'upload', attempt, signal };
-}
-
-// Thousands of small pieces would each be sent on their own.
-async function* gathered(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
-  let held: Buffer[] = [];
-  let length = 0;
-  for await (const piece of source) {
-    held.push(piece);
-    length += piece.length;
-    if (length < PORTION) continue;
-    yield Buffer.concat(held, length);
-    held = [];
-    length = 0;
-  }
-  if (length > 0) yield Buffer.concat(held, length);
 }
 
 async function* tree(directory: HostDirectory, way: string, tally: Tally): AsyncGenerator<Buffer, void, undefined> {

@@ -41,6 +41,8 @@ export function portsOf(inside: Inside, closing: AbortSignal): Ports {
       checkPort('containerPort', containerPort, 1);
       checkPort('hostPort', hostPort, 0);
       leader ??= findLeader(inside, closing);
+      // What failed once is asked again.
+      leader.catch(() => (leader = null));
       const argv = (await leader)(String(containerPort));
       const until = AbortSignal.any([closing, ...(signal ? [signal] : [])]);
       until.throwIfAborted();
@@ -81,7 +83,7 @@ class Forwarding implements ForwardedPort {
     const forwarding = new Forwarding(of);
     await new Promise<void>((resolve, reject) => {
       forwarding.#server.once('error', (error: NodeJS.ErrnoException) =>
-        reject(new AcodeError('ACODE-SBX-021', { port: of.hostPort, reason: error.code ?? error.message })),
+        reject(new AcodeError('ACODE-SBX-021', { port: of.hostPort, reason: inWords(error) })),
       );
       forwarding.#server.listen({ host: '127.0.0.1', port: of.hostPort }, resolve);
     });
@@ -130,6 +132,12 @@ async function send(socket: Socket, program: InsideProgram): Promise<void> {
   const sent: AsyncIterable<Buffer> = socket.iterator({ destroyOnReturn: false });
   for await (const chunk of sent) await program.write(chunk);
   await program.closeStdin();
+}
+
+function inWords({ code, message }: NodeJS.ErrnoException): string {
+  if (code === 'EADDRINUSE') return 'something else listens on it';
+  if (code === 'EACCES') return 'only root may listen on ports below 1024';
+  return code ?? message;
 }
 
 function checkPort(field: string, port: number, least: number): void {

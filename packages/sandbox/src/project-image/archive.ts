@@ -5,7 +5,8 @@ import { Readable } from 'node:stream';
 import { changed, contentOf } from './contents.ts';
 import type { Context } from './context.ts';
 import { Pauses } from './pauses.ts';
-import { tarEnd, tarHeader, tarPadding } from './tar.ts';
+import { gathered, tarEnd, tarPadding } from '../tar/blocks.ts';
+import { tarHeader } from './tar.ts';
 import { PROJECT_FOLDER, TEMPLATE_NAME } from './template.ts';
 
 const PORTION = 128 * 1024;
@@ -20,22 +21,7 @@ export interface Archive {
 
 /** The archive as bytes, no faster than they are read. Fails where a file is not what was summed up. */
 export function archiveStream(archive: Archive): Readable {
-  return Readable.from(gathered(pieces(archive)), { objectMode: false });
-}
-
-// Thousands of small pieces would each be sent on their own.
-async function* gathered(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, undefined> {
-  let held: Buffer[] = [];
-  let length = 0;
-  for await (const piece of source) {
-    held.push(piece);
-    length += piece.length;
-    if (length < PORTION) continue;
-    yield Buffer.concat(held, length);
-    held = [];
-    length = 0;
-  }
-  yield Buffer.concat(held, length);
+  return Readable.from(gathered(pieces(archive), PORTION), { objectMode: false });
 }
 
 async function* pieces({ template, context, hashes }: Archive): AsyncGenerator<Buffer, void, undefined> {

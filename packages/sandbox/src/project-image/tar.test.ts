@@ -3,7 +3,8 @@
 import { execFileSync } from 'node:child_process';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { tarEnd, tarHeader, tarPadding } from './tar.ts';
+import { tarEnd, tarPadding } from '../tar/blocks.ts';
+import { tarHeader } from './tar.ts';
 
 /** The names that GNU tar finds. */
 function listed(archive: Buffer): string[] {

@@ -1,5 +1,7 @@
 // Writes a context as a tar stream: times and owners are always the same, so that the same files are the same bytes.
 
+import { LARGEST_OCTAL, headerBlock, tarPadding } from '../tar/blocks.ts';
+
 /** One entry of an archive. */
 export interface TarEntry {
   readonly path: string;
@@ -11,10 +13,8 @@ export interface TarEntry {
   readonly target?: string;
 }
 
-const BLOCK = 512;
 const LONGEST_FIELD = 100;
-// Fits in the field for it; anything larger is beyond every limit of a context.
-const LARGEST = 8 ** 11 - 1;
+const POSIX = 'ustar\u000000';
 const KINDS = { file: '0', link: '2', directory: '5', extended: 'x' } as const;
 
 /** The blocks before an entry’s content. */
@@ -29,16 +29,6 @@ export function tarHeader(entry: TarEntry): Buffer {
   return Buffer.concat([before, content, tarPadding(content.length), header]);
 }
 
-/** What fills up the last block of a content. */
-export function tarPadding(size: number): Buffer {
-  return Buffer.alloc((BLOCK - (size % BLOCK)) % BLOCK);
-}
-
-/** The end of an archive. */
-export function tarEnd(): Buffer {
-  return Buffer.alloc(2 * BLOCK);
-}
-
 interface Block {
   readonly name: string;
   readonly mode: number;
@@ -48,26 +38,10 @@ interface Block {
 }
 
 function block({ name, mode, size, target, type }: Block): Buffer {
-  if (size > LARGEST) throw new RangeError('a file is too large for an archive');
-  const header = Buffer.alloc(BLOCK);
-  header.write(name, 0, LONGEST_FIELD, 'utf8');
-  header.write(octal(mode, 8), 100, 'latin1');
-  // Root’s: nobody in a sandbox can change it, and everybody can read it.
-  header.write(octal(0, 8), 108, 'latin1');
-  header.write(octal(0, 8), 116, 'latin1');
-  header.write(octal(size, 12), 124, 'latin1');
-  header.write(octal(0, 12), 136, 'latin1');
-  header.write(' '.repeat(8), 148, 'latin1');
-  header.write(type, 156, 'latin1');
-  header.write(target, 157, LONGEST_FIELD, 'utf8');
-  header.write('ustar\u000000', 257, 'latin1');
-  const sum = header.reduce((total, byte) => total + byte, 0);
-  header.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
-  return header;
-}
-
-function octal(value: number, width: number): string {
-  return `${value.toString(8).padStart(width - 1, '0')}\0`;
+  // Anything larger is beyond every limit of a context.
+  if (size > LARGEST_OCTAL) throw new RangeError('a file is too large for an archive');
+  const [own, leads] = [Buffer.from(name, 'utf8'), Buffer.from(target, 'utf8')];
+  return headerBlock({ name: own, mode, size, seconds: 0, type, target: leads, magic: POSIX });
 }
 
 function fits(text: string): boolean {

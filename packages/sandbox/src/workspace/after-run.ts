@@ -1,5 +1,6 @@
 // The look at the workspace after a run: only when nothing of the sandbox lives any more to write behind its back.
 
+import { lstatSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Clock } from '../contract/ports.ts';
 import type { RiskyChange } from '../contract/result.ts';
@@ -11,6 +12,8 @@ export interface EndedRun {
   readonly mounts: readonly MountSpec[];
   /** When its sandbox did not exist yet, by the clock of the kernel: a caller’s own clock says nothing about files. */
   readonly sinceMs: number;
+  /** Whether something was brought into the workspace for it, whether or not it could write there itself. */
+  readonly brought?: boolean;
   /** Settles when no process of the sandbox is left. */
   readonly dead: Promise<unknown>;
 }
@@ -19,8 +22,11 @@ export interface EndedRun {
 const DEATH_MS = 2000;
 
 /** The risky changes of a run; none where it could not write the workspace. */
-export async function changesOfRun({ mounts, sinceMs, dead }: EndedRun, clock: Clock): Promise<RiskyChange[]> {
-  const workspace = writableWorkspace(mounts);
+export async function changesOfRun(
+  { mounts, sinceMs, dead, brought = false }: EndedRun,
+  clock: Clock,
+): Promise<RiskyChange[]> {
+  const workspace = brought ? mounts.find(({ purpose }) => purpose === 'workspace') : writableWorkspace(mounts);
   if (!workspace) return [];
   const ended = await settledWithin(dead, clock);
   const found = await findRiskyChanges(workspace.source, sinceMs, {}, protectedNames(mounts, workspace));
@@ -40,9 +46,17 @@ function writableWorkspace(mounts: readonly MountSpec[]): MountSpec | undefined 
   return mounts.find(({ purpose, readOnly }) => purpose === 'workspace' && !readOnly);
 }
 
+// Not those that somebody on the host has replaced meanwhile: then nothing lies over them any more.
 function protectedNames(mounts: readonly MountSpec[], { source: root }: MountSpec): Set<string> {
-  const own = mounts.filter(({ purpose, source }) => purpose === 'protected' && dirname(source) === root);
+  const own = mounts.filter(
+    mount => mount.purpose === 'protected' && dirname(mount.source) === root && isWhatItWas(mount),
+  );
   return new Set(own.map(({ source }) => basename(source)));
+}
+
+function isWhatItWas({ source, identity }: MountSpec): boolean {
+  const now = lstatSync(source, { throwIfNoEntry: false });
+  return now?.dev === identity.device && now.ino === identity.inode;
 }
 
 async function settledWithin(dead: Promise<unknown>, clock: Clock): Promise<boolean> {

@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
   linkSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
   realpathSync,
@@ -396,9 +397,13 @@ describe('changesOfRun', () => {
       source: join(root, '.git'),
       target: '/workspace/.git',
       readOnly: true,
-      identity: { device: 0, inode: 0 },
+      identity: identityNow(join(root, '.git')),
     },
   ];
+  const identityNow = (path: string) => {
+    const { dev: device = 0, ino: inode = 0 } = lstatSync(path, { throwIfNoEntry: false }) ?? {};
+    return { device, inode };
+  };
   const clock = {
     now: () => 0,
     monotonic: () => 0,
@@ -415,6 +420,22 @@ describe('changesOfRun', () => {
       { path: 'package.json' },
     ]);
     expect(await changesOfRun({ ...run, mounts: mounts(true) }, patient)).toEqual([]);
+  });
+
+  it('looks at a protected part that was replaced, since nothing lies over it any more', async () => {
+    put('.git/config');
+    const planned = mounts(false);
+    renameSync(join(root, '.git'), join(root, 'old'));
+    put('.git/config');
+    const run = { sinceMs: since, dead: Promise.resolve(), mounts: planned };
+    expect((await changesOfRun(run, patient)).map(({ path }) => path)).toContain('.git');
+  });
+
+  it('looks at what was brought into a workspace that could not be written', async () => {
+    const none = { sinceMs: since, dead: Promise.resolve(), mounts: mounts(true) };
+    put('Makefile');
+    expect(await changesOfRun(none, patient)).toEqual([]);
+    expect(await changesOfRun({ ...none, brought: true }, patient)).toMatchObject([{ path: 'Makefile' }]);
   });
 
   it('says when the end was not seen, or nobody waited for a look', async () => {

@@ -5,7 +5,7 @@ import * as z from 'zod';
 import type { BackgroundCommand } from '../background.ts';
 import { MOST_SHOWN } from '../command-answer.ts';
 import { wholeBefore } from '../excerpt.ts';
-import { denialSchema, denialText } from '../failure.ts';
+import { denialSchema, denialText, toldDenials } from '../failure.ts';
 import type { Session } from '../session.ts';
 import { tool } from '../tool.ts';
 import type { Answer } from '../tool.ts';
@@ -129,7 +129,7 @@ function printedPart(command: BackgroundCommand, offset: number | undefined): Re
     running: result === null,
     ...(result === null
       ? {}
-      : { exitCode: result.exitCode, timedOut: result.timedOut, denials: result.denials.map(one => ({ ...one })) }),
+      : { exitCode: result.exitCode, timedOut: result.timedOut, denials: toldDenials(result.denials) }),
   };
   const state =
     result === null
@@ -137,6 +137,6 @@ function printedPart(command: BackgroundCommand, offset: number | undefined): Re
       : result.timedOut
         ? 'was stopped by its time limit'
         : `has ended with ${result.exitCode}`;
-  const denials = (result?.denials ?? []).map(denialText);
+  const denials = toldDenials(result?.denials ?? []).map(denialText);
   return { text: [text, `[${command.id} ${state}]`, ...denials].join('\n'), structured };
 }

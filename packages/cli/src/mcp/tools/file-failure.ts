@@ -1,19 +1,7 @@
 // What the file system inside a sandbox answers, in words that a model can act on.
 
 import { AcodeError } from '@acode/sandbox';
-
-const REASONS: Readonly<Record<string, string>> = {
-  ENOENT: 'does not exist',
-  EACCES: 'access is denied',
-  EPERM: 'is not permitted',
-  EISDIR: 'is a directory',
-  ENOTDIR: 'a part of it is no directory',
-  EEXIST: 'exists already',
-  EROFS: 'is read-only in the sandbox',
-  ENOSPC: 'there is no space left in the sandbox',
-  ELOOP: 'leads in a circle of links',
-  ENAMETOOLONG: 'has a name that is too long',
-};
+import { fileCode, fileReason } from '../../failure/file-reasons.ts';
 
 const REMEDIES: Readonly<Record<string, string>> = {
   EROFS:
@@ -28,10 +16,10 @@ export async function withFile<Value>(operation: string, path: string, work: () 
   try {
     return await work();
   } catch (error) {
-    const code = error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : '';
-    if (error instanceof AcodeError || !/^E[A-Z]+$/.test(code)) throw error;
+    const code = fileCode(error);
+    if (error instanceof AcodeError || code === null) throw error;
     const remedy = REMEDIES[code];
-    const context = { operation, path: path.slice(0, 300), reason: REASONS[code] ?? `failed with ${code}` };
+    const context = { operation, path: path.slice(0, 300), reason: fileReason(code) };
     throw new AcodeError('ACODE-MCP-009', remedy === undefined ? context : { ...context, remedy }, { cause: error });
   }
 }

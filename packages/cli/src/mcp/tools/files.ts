@@ -172,6 +172,8 @@ function linesOf(text: string, first: number | undefined, count: number | undefi
 }
 
 function fromBase64(text: string): Buffer {
-  if (/^[A-Za-z0-9+/\s]*={0,2}\s*$/.test(text)) return Buffer.from(text, 'base64');
+  // First without its spaces: two of them in one pattern would be tried in every combination.
+  const packed = text.replaceAll(/\s+/g, '');
+  if (/^[A-Za-z0-9+/]*={0,2}$/.test(packed)) return Buffer.from(packed, 'base64');
   throw new AcodeError('ACODE-MCP-001', { tool: 'write_file', field: 'content', reason: 'is not base64' });
 }

@@ -69,7 +69,8 @@ async function begin(
   session.makeRoomForCommand();
   const handle = await sandbox.commands.run(asked, { ...request, background: true, signal: session.closing });
   const { id } = session.follow(sandbox.id, handle);
-  if (typeof stdin === 'string' && stdin !== '') await handle.write(stdin);
+  // Not waited for: a command that does not read would hold the turn that others wait for.
+  if (typeof stdin === 'string' && stdin !== '') handle.write(stdin).catch(() => undefined);
   return {
     text: `Runs in the background as ${id} in sandbox ${sandbox.id}. read_output shows what it prints.`,
     structured: { sandboxId: sandbox.id, background: true, command_id: id },

@@ -18,6 +18,7 @@ import type {
   Weakening,
 } from '../backend.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
+import { hold, sameness } from '../process/held.ts';
 import { inspectBelonging, listBelongings, removeBelonging } from './belongings.ts';
 import { DockerBuilds } from './builds.ts';
 import { refuseDirectFill } from './cache-rules.ts';
@@ -32,7 +33,7 @@ import { engineFailure, reasonOf, unavailable } from './failure.ts';
 import type { EngineInfo } from './engine/system.ts';
 import { engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
 import { EngineImages } from './image-store.ts';
-import { assertNoNeighbour, assertSources } from './inspection.ts';
+import { assertNoNeighbour, assertSources, inspectRunning } from './inspection.ts';
 import { SandboxNetworks, UNANSWERED } from './networks.ts';
 import type { NetworkLeft } from './networks.ts';
 import { whenItAnswers } from './persist.ts';
@@ -178,8 +179,12 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     await whenItAnswers(remove, { clock, isOver });
   }
 
-  async reopen(spec: SandboxSpec, id: string, signal: AbortSignal): Promise<OpenSandbox> {
-    const { runtime } = await this.#runtimes.choose(spec, signal);
+  async reopen(planned: SandboxSpec, id: string, signal: AbortSignal): Promise<OpenSandbox> {
+    const spec = this.#isPodman ? planForPodman(planned) : planned;
+    const facts = await this.#facts(spec, signal);
+    const { hostKernel } = runtimeKind(facts.runtime);
+    const { State: state } = await inspectRunning(this.#engine, id, { spec, facts }, signal);
+    const same = sameness(spec, hostKernel ? hold(state.Pid, id) : null);
     const { clock } = this.#options;
     // For as long as it is used: neither as long as it takes to find it, nor only until the host begins to close, when what
     // was given up is still to be ended inside.
@@ -199,7 +204,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       ready: 0,
       network: networkName(spec),
       unset: this.#isPodman ? podmanVariables(spec) : [],
-      hostKernel: runtimeKind(runtime).hostKernel,
+      same,
+      hostKernel,
       remove: () => this.#creation.remove(spec, id),
     });
   }

@@ -1,5 +1,6 @@
 // A container that stays: commands are started in it, each by a shell that waited there, until it is removed or left.
 
+import { setMaxListeners } from 'node:events';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { PublishedPort } from '../../contract/result.ts';
@@ -37,6 +38,8 @@ export interface OpenParts {
   readonly network: string;
   /** Variables of the container that commands must not see. */
   readonly unset: readonly string[];
+  /** Throws where what it has mounted is not what it was verified with. */
+  readonly same: () => void;
   /** Whether its control group is one that this host’s kernel keeps. */
   readonly hostKernel: boolean;
   readonly remove: () => Promise<void>;
@@ -51,6 +54,8 @@ const SLOWEST_LOOK_MS = 50;
 // What a shell says of a command that SIGKILL ended, and how long the end of the whole sandbox may take to be heard of.
 const KILLED = 137;
 const GONE_MS = 200;
+// How often it is looked at whether a mount has been taken away: whoever saves a file may do that at any moment.
+const LOOK_MS = 1000;
 const SIGNAL = /^SIG[A-Z0-9]{2,10}$/;
 
 /** A container that stays. */
@@ -65,10 +70,13 @@ export class OpenContainer implements OpenSandbox {
   /** The signals on their way inside. */
   readonly #signals = new Set<Promise<void>>();
   #leaving: (reason: string) => void = () => undefined;
+  #stopLooking: () => void = () => undefined;
 
   constructor(parts: OpenParts) {
     this.id = parts.id;
     this.#parts = parts;
+    // As many listen as there are shells and commands; Node would take more than ten for a mistake and say so.
+    setMaxListeners(0, this.#life.signal);
     this.gone = new Promise(resolve => {
       this.#leaving = resolve;
       const ended = (): void => resolve('it has ended');
@@ -84,7 +92,7 @@ export class OpenContainer implements OpenSandbox {
       sandbox: parts.spec.identity.sandboxId,
     };
     this.inside = new ExecInside({
-      take: signal => this.#take(signal),
+      take: signal => this.#takeSame(signal),
       around: this.#around,
       workdir: parts.spec.workdir,
       image: parts.spec.image.reference,
@@ -92,7 +100,9 @@ export class OpenContainer implements OpenSandbox {
       unset: parts.unset,
     });
     void this.gone.then(() => this.#ready.close());
+    void this.gone.then(() => this.#stopLooking());
     this.#ready.refill();
+    this.#look();
   }
 
   get ports(): readonly PublishedPort[] {
@@ -104,7 +114,7 @@ export class OpenContainer implements OpenSandbox {
   }
 
   async start(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<OpenExecution> {
-    const exec = await this.#take(signal);
+    const exec = await this.#takeSame(signal);
     const { unset, hostKernel } = this.#parts;
     const line = handoverLine({ ...handover, unset, counted: { group: hostKernel, traffic: false, shared: true } });
     const execution = new ExecExecution(exec, { nonce: handover.nonce, line }, io, this.#around, signal);
@@ -121,7 +131,8 @@ export class OpenContainer implements OpenSandbox {
     io: CommandIo,
     signal: AbortSignal,
   ): Promise<OpenExecution> {
-    const { engine, id } = this.#parts;
+    this.#assertSame();
+    const { engine, id, clock } = this.#parts;
     const terms = { signal: this.#within(signal), deadlineMs: CALL_MS };
     const { command, cwd, env } = handover;
     const argv = typeof command === 'string' ? ['/bin/sh', '-c', command] : command;
@@ -131,7 +142,11 @@ export class OpenContainer implements OpenSandbox {
       const execId = await engine.exec.create(id, spec, terms);
       const stream = await engine.exec.start(execId, { ...terms, terminal: true });
       const terminal = new DockerTerminal(engine, { execId, stream, size }, io, this.#around, signal);
-      await terminal.begun;
+      const late = (): Error => new Error('the terminal does not begin');
+      await inTime(clock, CALL_MS, terminal.begun, late).catch((error: unknown) => {
+        stream.destroy();
+        throw error;
+      });
       return terminal;
     } catch (error) {
       throw this.#failure(error, signal);
@@ -158,6 +173,35 @@ export class OpenContainer implements OpenSandbox {
 
   #within(signal: AbortSignal): AbortSignal {
     return AbortSignal.any([this.#life.signal, signal]);
+  }
+
+  // Somebody on the host who replaces a directory or file that lies under a mount takes that mount away, and what it protected
+  // could be written from inside. That is the end of the sandbox.
+  #assertSame(): void {
+    try {
+      this.#parts.same();
+    } catch (error) {
+      // That it has ended is told by its end.
+      if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return;
+      this.#leaving(`something it has mounted was replaced on the host: ${error.context.detail}`);
+      throw error;
+    }
+  }
+
+  #look(): void {
+    this.#stopLooking = this.#parts.clock.after(LOOK_MS, () => {
+      try {
+        this.#assertSame();
+        this.#look();
+      } catch {
+        // It is over, and whoever waits for something of it hears why.
+      }
+    });
+  }
+
+  async #takeSame(signal: AbortSignal): Promise<ReadyExec> {
+    this.#assertSame();
+    return this.#take(signal);
   }
 
   async #take(signal: AbortSignal): Promise<ReadyExec> {
@@ -216,8 +260,11 @@ export class OpenContainer implements OpenSandbox {
     for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, SLOWEST_LOOK_MS)) {
       const state = await this.#asked(() => engine.exec.inspect(execId, { signal, deadlineMs: CALL_MS }), signal);
       if (!state.running && state.exitCode !== null) return await this.#unlessGone(state.exitCode);
-      if (clock.monotonic() > deadline)
+      if (clock.monotonic() > deadline) {
+        // It said that it was over, or was told to be: what goes on all the same goes with the sandbox.
+        this.#leaving('a command in it could not be ended');
         throw new AcodeError('ACODE-SBX-018', { operation: 'ending the command', reason: 'its process lives on' });
+      }
       await new Promise<void>(resolve => void clock.after(pauseMs, resolve));
       signal.throwIfAborted();
     }

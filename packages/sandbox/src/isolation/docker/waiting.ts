@@ -7,7 +7,7 @@ import type { CommandIo, Execution, Keeping, OpenSandbox, WaitingSandbox } from 
 import { STAYING_LINE } from '../handover/open-script.ts';
 import { handoverLine } from '../handover/script.ts';
 import type { Handover } from '../handover/script.ts';
-import { assertBirths, assertHeld, birthsOf, hold } from '../process/held.ts';
+import { assertBirths, assertHeld, birthsOf, hold, sameness } from '../process/held.ts';
 import type { Held } from '../process/held.ts';
 import type { ProcessIdentity } from '../process/identity.ts';
 import { ContainerExecution } from './execution.ts';
@@ -108,6 +108,7 @@ export class WaitingContainer implements WaitingSandbox {
       ready: READY,
       network: this.#facts.network,
       unset: this.#unset,
+      same: sameness(this.#spec, this.#held, this.#births),
       hostKernel: this.#kind.hostKernel,
       remove: () => this[Symbol.asyncDispose](),
     });

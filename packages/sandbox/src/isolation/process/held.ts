@@ -64,6 +64,15 @@ export function assertBirths(births: readonly number[], spec: Pick<SandboxSpec, 
   if (at >= 0) throw different(`${spec.mounts[at]?.source ?? ''} is not what was checked`);
 }
 
+/** A look that throws where what a sandbox has mounted is not what it was; by its table of mounts where that can be seen. */
+export function sameness(
+  spec: Pick<SandboxSpec, 'mounts' | 'identity'>,
+  held: Held | null,
+  births: readonly number[] = birthsOf(spec),
+): () => void {
+  return () => (held ? assertHeld(held, spec) : assertBirths(births, spec));
+}
+
 /**
  * Settles when the processes that a sandbox ends with have ended: its first one, since the kernel ends every other before it
  * says so, or all of its runtime’s. That word comes long before an engine’s. Rejects where one lives on.
