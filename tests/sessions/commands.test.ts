@@ -1,7 +1,8 @@
 // Commands in a sandbox that stays: how they end, what they read and print, and that one does not disturb another.
 
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { mkdirSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { CommandHandle, RunResult, Sandbox } from '@acode/sandbox';
 import { openHost } from '../conformance/host.ts';
@@ -286,6 +287,21 @@ describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
     const ms = await until(async () => (await isGone()) || (await hasEnded().catch(() => false)), 20_000);
     expect(ms).toBeLessThan(20_000);
     await hunted.kill();
+  });
+
+  it('tells what was left for tools of the host, also what came between two commands, and each once', async () => {
+    await using own = await host.acode.create();
+    const paths = async (command: string): Promise<string[]> =>
+      (await own.commands.run(command)).riskyChanges.map(({ path }) => path);
+    // What was left in the last moment of a command may be told twice: the clock of files is coarse.
+    expect(await paths('echo all: > Makefile; sleep 0.1')).toEqual(['Makefile']);
+    expect(await paths('true')).toEqual([]);
+    expect(await paths('setsid sh -c "sleep 1; echo hi > .envrc" >/dev/null 2>&1 &')).toEqual([]);
+    await until(() => existsSync(join(host.workspace, '.envrc')), 10_000);
+    await own.files.writeFile('package.json', '{}');
+    expect((await paths('sleep 0.1')).sort()).toEqual(['.envrc', 'package.json']);
+    expect(await paths('true')).toEqual([]);
+    for (const name of ['Makefile', '.envrc', 'package.json']) rmSync(join(host.workspace, name));
   });
 
   it('rejects in a sandbox that was ended, also what was under way', async () => {

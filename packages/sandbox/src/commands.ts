@@ -51,6 +51,8 @@ const DEFAULT_SIZE: TerminalSize = { columns: 80, rows: 24 };
 export class SandboxCommands implements Commands {
   readonly #parts: CommandsParts;
   readonly #underWay = new Map<number, { readonly handle: Handle; readonly info: CommandInfo }>();
+  /** What changed before this was looked at, by the clock of the kernel: what is left behind between two commands is too. */
+  #lookedUntilMs = Date.now();
 
   constructor(parts: CommandsParts) {
     this.#parts = parts;
@@ -113,7 +115,7 @@ export class SandboxCommands implements Commands {
       await this.#assertStrongEnough(command);
       const planned = withTimeout(of, timeoutMs, this.#most(how.background));
       operation.note({ command: printable(command), sandboxId: of.spec.identity.sandboxId });
-      const sinceMs = Date.now();
+      const sinceMs = this.#lookedUntilMs;
       const intent = await recordIntent(recorded, planned, signal);
       const obtained = clock.monotonic();
       const sandbox = this.#once(how.begin);
@@ -134,6 +136,7 @@ export class SandboxCommands implements Commands {
         cwd: workdirFor(asked.cwd, WORKSPACE_TARGET),
         nonce: randomBytes(16).toString('hex'),
       });
+      this.#rememberLook(running, sandbox.execution);
       return this.#track(new Handle(running, sandbox.execution), { command, cwd: asked.cwd ?? '.' });
     } catch (error) {
       const failure = signal.aborted ? cancelled(error) : error;
@@ -156,6 +159,15 @@ export class SandboxCommands implements Commands {
       },
     };
     return once;
+  }
+
+  // A look begins when its command has ended, so that it has seen whatever came before that.
+  #rememberLook({ result }: Running, execution: OpenExecution | null): void {
+    let endedMs = 0;
+    const ended = (): void => void (endedMs = Date.now());
+    execution?.ended.then(ended, () => undefined);
+    const looked = (): void => void (this.#lookedUntilMs = Math.max(this.#lookedUntilMs, endedMs));
+    result.then(looked, () => undefined);
   }
 
   #track(handle: Handle, what: { readonly command: Command; readonly cwd: string }): Handle {

@@ -14,6 +14,7 @@ export interface ReadyExecsOptions {
 
 // A command that has just begun has the CPU to itself: most are over by then, and the end of one is a better moment.
 const REFILL_AFTER_MS = 40;
+const AGAIN_MS = 50;
 
 /** Shells that wait, each given out once. */
 export class ReadyExecs {
@@ -56,13 +57,25 @@ export class ReadyExecs {
       const found = await taken(coming, signal);
       if (found) return found;
     }
-    return taken(this.#options.start(), signal);
+    return taken(this.#started(), signal);
   }
 
   close(): void {
     this.#closed = true;
     this.#cancelRefill?.();
     for (const one of this.#waiting.splice(0)) one.stream.destroy();
+  }
+
+  // Where a command that filled the sandbox was ended just now, its processes may still be counted.
+  async #started(): Promise<ReadyExec> {
+    const { start, clock } = this.#options;
+    try {
+      return await start();
+    } catch (error) {
+      if (this.#closed) throw error;
+      await new Promise<void>(resolve => void clock.after(AGAIN_MS, resolve));
+      return await start();
+    }
   }
 
   #begin(): void {
