@@ -246,6 +246,8 @@ describe.skipIf(withoutEngines).each(TARGETS)('resources, on $name', target => {
     expect([tree?.error?.code, file?.error?.code]).toEqual(['ACODE-FIL-003', 'ACODE-FIL-003']);
     expect(fine).toMatchObject({ files: 1, bytes: 5 });
     expect(readdirSync(join(arena.workspace, 'arrived'))).toEqual(['fine']);
+    // None of the ten gigabytes has come.
+    expect(took).toBeLessThan(30_000);
     // What it says is what a reader would have got, of next to nothing; gVisor does not tell the difference.
     if (!gvisor) expect(Number.parseInt(result.stdout, 10)).toBeLessThan(1024);
     const { stdout } = await weak('truncate -s 10G /tmp/bomb; stat -c %s /tmp/bomb');
