@@ -7,8 +7,8 @@ const REASONS: Readonly<Record<string, string>> = {
   EISDIR: 'is a directory',
   ENOTDIR: 'a part of it is no directory',
   EEXIST: 'exists already',
-  EROFS: 'is read-only in the sandbox',
-  ENOSPC: 'there is no space left in the sandbox',
+  EROFS: 'is read-only',
+  ENOSPC: 'there is no space left',
   ELOOP: 'is a link, or leads in a circle of them',
   ENAMETOOLONG: 'has a name that is too long',
 };

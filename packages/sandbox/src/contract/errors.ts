@@ -350,7 +350,7 @@ const ROWS = {
   'ACODE-FIL-005': entry<{ path: string; reason: string }>({
     title: 'file that cannot be copied',
     message: c => `${c.path}: ${c.reason}.`,
-    hint: () => 'Nothing of it was left behind. Paths inside begin in the workspace, or with a slash.',
+    hint: () => 'Paths inside begin in the workspace, or with a slash.',
     exit: 125,
     example: { path: '/workspace/dist', reason: 'does not exist' },
   }),
