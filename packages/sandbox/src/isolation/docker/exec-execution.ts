@@ -26,7 +26,6 @@ const BY_SIGNAL = 128;
 
 /** A command handed to a shell that waited. */
 export class ExecExecution implements OpenExecution {
-  readonly pid: number;
   readonly ended: Promise<Ending>;
   readonly dead: Promise<unknown>;
   readonly #exec: ReadyExec;
@@ -44,7 +43,6 @@ export class ExecExecution implements OpenExecution {
     around: ExecSurroundings,
     signal: AbortSignal,
   ) {
-    this.pid = exec.pid;
     this.#exec = exec;
     this.#around = around;
     this.#signal = signal;
@@ -58,6 +56,10 @@ export class ExecExecution implements OpenExecution {
     this.dead = this.ended;
   }
 
+  get pid(): number {
+    return this.#exec.pid;
+  }
+
   write(data: Uint8Array | string): Promise<void> {
     return this.#exec.stream.write(data);
   }
@@ -67,6 +69,7 @@ export class ExecExecution implements OpenExecution {
   }
 
   async kill(name: string): Promise<void> {
+    await this.#exec.said;
     await this.#around.signal(this.pid, name);
     // The shell that would tell of the end goes with the rest: then the engine is asked.
     if (name !== 'SIGKILL') return;
@@ -117,7 +120,8 @@ export class ExecExecution implements OpenExecution {
           this.#exec.stream.destroy();
           reject(this.#signal.reason);
         };
-        this.#around.signal(this.pid, 'SIGKILL').then(over, over);
+        const end = (): Promise<void> => this.#around.signal(this.pid, 'SIGKILL');
+        this.#exec.said.then(end).then(over, over);
       };
       if (this.#signal.aborted) leave();
       else this.#signal.addEventListener('abort', leave, { once: true });

@@ -58,6 +58,8 @@ const GONE_MS = 200;
 const LOOK_MS = 1000;
 const SIGNAL = /^SIG[A-Z0-9]{2,10}$/;
 
+class NeverSaid extends Error {}
+
 /** A container that stays. */
 export class OpenContainer implements OpenSandbox {
   readonly id: string;
@@ -69,6 +71,7 @@ export class OpenContainer implements OpenSandbox {
   readonly #life = new AbortController();
   /** The signals on their way inside. */
   readonly #signals = new Set<Promise<void>>();
+  #prepared: Promise<string | null> | null = null;
   #leaving: (reason: string) => void = () => undefined;
   #stopLooking: () => void = () => undefined;
 
@@ -96,7 +99,7 @@ export class OpenContainer implements OpenSandbox {
       around: this.#around,
       workdir: parts.spec.workdir,
       image: parts.spec.image.reference,
-      over: () => this.#ready.refill(),
+      over: () => this.#over(),
       unset: parts.unset,
     });
     void this.gone.then(() => this.#ready.close());
@@ -114,11 +117,30 @@ export class OpenContainer implements OpenSandbox {
   }
 
   async start(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<OpenExecution> {
-    const exec = await this.#takeSame(signal);
+    this.#assertSame();
+    try {
+      return await this.#startBy(() => this.#ready.takeEarly(signal), handover, io, signal);
+    } catch (error) {
+      // One that never said who it is read no line either.
+      if (!(error instanceof NeverSaid)) throw error;
+      return await this.#startBy(() => this.#ready.take(signal), handover, io, signal);
+    }
+  }
+
+  async #startBy(
+    take: () => Promise<ReadyExec>,
+    handover: Handover,
+    io: CommandIo,
+    signal: AbortSignal,
+  ): Promise<OpenExecution> {
+    const exec = await this.#taken(take, signal);
     const { unset, hostKernel } = this.#parts;
     const line = handoverLine({ ...handover, unset, counted: { group: hostKernel, traffic: false, shared: true } });
     const execution = new ExecExecution(exec, { nonce: handover.nonce, line }, io, this.#around, signal);
-    const over = (): void => this.#ready.refill();
+    await exec.said.catch((error: unknown) => {
+      throw new NeverSaid('the shell never said who it is', { cause: error });
+    });
+    const over = (): void => this.#over();
     execution.ended.then(over, over);
     return execution;
   }
@@ -204,21 +226,36 @@ export class OpenContainer implements OpenSandbox {
     return this.#take(signal);
   }
 
-  async #take(signal: AbortSignal): Promise<ReadyExec> {
+  #take(signal: AbortSignal): Promise<ReadyExec> {
+    return this.#taken(() => this.#ready.take(signal), signal);
+  }
+
+  async #taken(take: () => Promise<ReadyExec>, signal: AbortSignal): Promise<ReadyExec> {
     signal.throwIfAborted();
     const gone = this.gone.then(reason => {
       throw new AcodeError('ACODE-SBX-025', { sandbox: this.#around.sandbox, reason });
     });
     gone.catch(() => undefined);
     try {
-      return await Promise.race([this.#ready.take(signal), gone]);
+      return await Promise.race([take(), gone]);
     } catch (error) {
       throw this.#failure(error, signal);
     }
   }
 
-  #start(): Promise<ReadyExec> {
-    return ReadyExec.start(this.#parts.engine, this.id, this.#life.signal);
+  // The engine makes ready for the next one while nobody waits: then it needs to be asked once, not twice.
+  async #start(): Promise<ReadyExec> {
+    const { engine } = this.#parts;
+    const prepared = this.#prepared;
+    this.#prepared = null;
+    const execId = (await prepared) ?? (await ReadyExec.prepare(engine, this.id, this.#life.signal));
+    return ReadyExec.start(engine, execId, this.#life.signal);
+  }
+
+  #over(): void {
+    this.#ready.refill();
+    if (this.#life.signal.aborted) return;
+    this.#prepared ??= ReadyExec.prepare(this.#parts.engine, this.id, this.#life.signal).catch(() => null);
   }
 
   // By a shell that waits inside, since it needs no further process to do it; an engine has no way to signal an exec.

@@ -7,7 +7,6 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { WAITING_SCRIPT, handoverLine, quote } from './script.ts';
-import type { Counted } from './script.ts';
 import { StatusScanner, parseClaim } from './status.ts';
 
 const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
@@ -33,6 +32,8 @@ interface Seen {
   stderr: Buffer;
   claims: [ReturnType<typeof parseClaim>, ReturnType<typeof parseClaim>];
   status: number | null;
+  /** What came on standard output, with the status line. */
+  raw: string;
 }
 
 function run(shell: readonly string[], handover: Partial<Parameters<typeof handoverLine>[0]>, stdin = ''): Seen {
@@ -53,25 +54,30 @@ function run(shell: readonly string[], handover: Partial<Parameters<typeof hando
     stderr: Buffer.concat(err),
     claims: [scanners[0].claim, scanners[1].claim],
     status: done.status,
+    raw: done.stdout.toString('latin1'),
   };
 }
 
 describe.each(shells)('handed over to %s', (_, shell) => {
   it('what nobody looks at is not counted, and the status comes all the same', () => {
-    const line = (counted?: Counted): string =>
-      handoverLine({ command: ['true'], cwd: '/', env: {}, nonce: NONCE, ...(counted ? { counted } : {}) });
-    const ways = [undefined, { group: true, traffic: false }, { group: false, traffic: false }];
-    const reads = ways.map(one => ['/sys/fs/cgroup', '/proc/net/dev'].map(file => line(one).includes(file)));
-    expect(reads).toEqual([
+    const isCounted = ['cpuacct/cpuacct.usage', 'cpu.stat'].some(file => existsSync(`/sys/fs/cgroup/${file}`));
+    for (const [group, traffic] of [
       [true, true],
       [true, false],
+      [false, true],
       [false, false],
-    ]);
-    for (const traffic of [true, false]) {
-      const { claims, status } = run(shell, { command: ['sh', '-c', 'exit 42'], counted: { group: false, traffic } });
-      expect(claims).toMatchObject([{ exitCode: 42 }, { exitCode: 42 }]);
-      expect(status).toBe(42);
+    ] as const) {
+      const seen = run(shell, { command: ['sh', '-c', 'exit 42'], counted: { group, traffic } });
+      expect(seen.claims).toMatchObject([{ exitCode: 42 }, { exitCode: 42 }]);
+      expect(seen.status).toBe(42);
+      expect(seen.raw.includes(';net|')).toBe(traffic);
+      expect(seen.raw.includes('cpu')).toBe(group && isCounted);
     }
+  });
+
+  it('the line has what belongs to the one command, and no more: a shell reads each byte of it by itself', () => {
+    const line = handoverLine({ command: ['true'], cwd: '/workspace', env: {}, nonce: NONCE });
+    expect(line.length).toBeLessThan(150);
   });
 
   it('the command gets its words, directory, environment and standard input, and nothing of the hand-over', () => {
