@@ -115,7 +115,10 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     expect(listed.structured['sandboxes']).toContainEqual(
       expect.objectContaining({ sandbox_id: id, isDefault: false }),
     );
-    expect((await to.call('close_sandbox', { sandbox_id: id })).structured).toEqual({ closed: id });
+    expect((await to.call('close_sandbox', { sandbox_id: id })).structured).toEqual({
+      closed: id,
+      riskyChanges: [],
+    });
     const gone = await to.call('run_in_sandbox', { sandbox_id: id, command: 'true' });
     expect(gone).toMatchObject({ isError: true, structured: { code: 'ACODE-MCP-004' } });
   });

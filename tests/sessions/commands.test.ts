@@ -304,6 +304,38 @@ describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
     for (const name of ['Makefile', '.envrc', 'package.json']) rmSync(join(host.workspace, name));
   });
 
+  it('tells what came after the last command when it is removed, and once', async () => {
+    const own = await host.acode.create();
+    await own.commands.run('setsid sh -c "sleep 1; echo hi > .envrc" >/dev/null 2>&1 &');
+    await until(() => existsSync(join(host.workspace, '.envrc')), 10_000);
+    expect(own.riskyChanges).toEqual([]);
+    await own.kill();
+    expect(own.riskyChanges.map(({ path }) => path)).toEqual(['.envrc']);
+    const other = await host.acode.create();
+    await other.commands.run('echo all: > Makefile; sleep 0.1');
+    await other.kill();
+    expect(other.riskyChanges).toEqual([]);
+    for (const name of ['Makefile', '.envrc']) rmSync(join(host.workspace, name));
+  });
+
+  it('tells whoever comes next to a kept one what came since the last look', async () => {
+    const kept = await host.acode.create({ keep: true });
+    try {
+      const paths = async (command: string): Promise<string[]> => {
+        await using connected = await host.acode.connect(kept.id);
+        return (await connected.commands.run(command)).riskyChanges.map(({ path }) => path);
+      };
+      const later = 'setsid sh -c "sleep 1; echo hi > .envrc" >/dev/null 2>&1 &';
+      expect(await paths(`echo all: > Makefile; sleep 0.1; ${later}`)).toEqual(['Makefile']);
+      await until(() => existsSync(join(host.workspace, '.envrc')), 10_000);
+      expect(await paths('sleep 0.1')).toEqual(['.envrc']);
+      expect(await paths('true')).toEqual([]);
+    } finally {
+      await kept.kill();
+      for (const name of ['Makefile', '.envrc']) rmSync(join(host.workspace, name), { force: true });
+    }
+  });
+
   it('rejects in a sandbox that was ended, also what was under way', async () => {
     const gone = await host.acode.create();
     const running = gone.commands.run(['sleep', '600']);

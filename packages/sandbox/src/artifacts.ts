@@ -3,6 +3,7 @@
 import type { ArtifactRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { ArtifactReport } from './contract/result.ts';
+import type { TransferReport } from './contract/sandbox.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import { Arrival } from './files/arrival.ts';
 import { download } from './files/download.ts';
@@ -42,7 +43,14 @@ export async function withArtifacts(
       const programs = new Programs(open.inside, clock);
       const reports: ArtifactReport[] = [];
       const until = AbortSignal.any([signal, AbortSignal.timeout(FETCH_MS)]);
-      for (const one of wanted) reports.push(await take(programs, one, root, until));
+      // A run is over with its command: whatever it left behind neither goes on nor writes into what is being taken.
+      const quiet = open.quiet(until);
+      quiet.catch(() => undefined);
+      const takeOne = async (one: ArtifactRequest): Promise<TransferReport> => {
+        await quiet;
+        return await take(programs, one, root, until);
+      };
+      for (const one of wanted) reports.push(await reported(one, () => takeOne(one)));
       return reports;
     },
   };
@@ -65,11 +73,14 @@ async function take(
   { from, to }: ArtifactRequest,
   root: string,
   signal: AbortSignal,
-): Promise<ArtifactReport> {
+): Promise<TransferReport> {
+  const place = placeOf(from, OUT_TARGET, { syscall: 'open' });
+  return download(programs, place, kind => Arrival.below(root, to, kind), { signal });
+}
+
+async function reported({ from, to }: ArtifactRequest, work: () => Promise<TransferReport>): Promise<ArtifactReport> {
   try {
-    const place = placeOf(from, OUT_TARGET, { syscall: 'open' });
-    const report = await download(programs, place, kind => Arrival.below(root, to, kind), { signal });
-    return { from, to, ...report };
+    return { from, to, ...(await work()) };
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'unexpected';
     const message = error instanceof Error ? error.message : String(error);

@@ -39,6 +39,10 @@ export interface CommandsParts {
   readonly env: Readonly<Record<string, string>>;
   /** What was asked for when the sandbox was made. */
   readonly about: Pick<RunRequest, 'risk' | 'sessionId' | 'taskId'>;
+  /** What changed before this was looked at, by the clock of the kernel. */
+  readonly lookedUntilMs: number;
+  /** Called when more was looked at. */
+  readonly looked: (untilMs: number) => void;
   /** How much time the sandbox has left, were it extended for as long as it may be. */
   readonly leftMs: () => number;
 }
@@ -51,11 +55,16 @@ const DEFAULT_SIZE: TerminalSize = { columns: 80, rows: 24 };
 export class SandboxCommands implements Commands {
   readonly #parts: CommandsParts;
   readonly #underWay = new Map<number, { readonly handle: Handle; readonly info: CommandInfo }>();
-  /** What changed before this was looked at, by the clock of the kernel: what is left behind between two commands is too. */
-  #lookedUntilMs = Date.now();
+  #lookedUntilMs: number;
 
   constructor(parts: CommandsParts) {
     this.#parts = parts;
+    this.#lookedUntilMs = parts.lookedUntilMs;
+  }
+
+  /** What is left behind between two commands is looked at with the second one: from here on, nothing was looked at yet. */
+  get lookedUntilMs(): number {
+    return this.#lookedUntilMs;
   }
 
   run(command: Command, request?: CommandRequest & { background?: false }): Promise<RunResult>;
@@ -166,7 +175,11 @@ export class SandboxCommands implements Commands {
     let endedMs = 0;
     const ended = (): void => void (endedMs = Date.now());
     execution?.ended.then(ended, () => undefined);
-    const looked = (): void => void (this.#lookedUntilMs = Math.max(this.#lookedUntilMs, endedMs));
+    const looked = (): void => {
+      if (endedMs <= this.#lookedUntilMs) return;
+      this.#lookedUntilMs = endedMs;
+      this.#parts.looked(endedMs);
+    };
     result.then(looked, () => undefined);
   }
 

@@ -4,7 +4,9 @@ import type { AuditHead } from './contract/audit.ts';
 import type { RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
 import { usesEngine } from './contract/levels.ts';
+import type { RiskyChange } from './contract/result.ts';
 import type { CreateRequest } from './contract/sandbox.ts';
+import type { SandboxSpec } from './contract/spec.ts';
 import { SandboxCommands } from './commands.ts';
 import { filesOf } from './files/files.ts';
 import { portsOf } from './forwarding/ports.ts';
@@ -17,12 +19,14 @@ import { checkCreateRequest } from './request-check.ts';
 import { report } from './run.ts';
 import { cancelled } from './running.ts';
 import type { Planned } from './running.ts';
+import { recordRisk } from './record.ts';
 import { Sandbox } from './sandbox.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { recordOutcome, recordRefusal } from './trail.ts';
 import type { Recorded } from './trail.ts';
 import { takeWarm } from './warm.ts';
+import { changesOfRun } from './workspace/after-run.ts';
 
 const DEFAULT_MS = 3600 * 1000;
 // A day: what its labels say is a little more, so that a sandbox is always ended by its lease.
@@ -132,6 +136,8 @@ export interface Opened {
   readonly expiresAt: Date;
   readonly latest: Date;
   readonly env: Readonly<Record<string, string>>;
+  /** What changed in the workspace before this was looked at; now, where it is absent. */
+  readonly lookedUntilMs?: number;
 }
 
 /** Puts a sandbox together. */
@@ -149,6 +155,22 @@ export function opened(parts: Opened): Sandbox {
   };
   // It may be extended while a command runs, from elsewhere too; what is still there when it goes is ended with it.
   const leftMs = (): number => Math.max(1, latest.getTime() - clock.now());
+  let remembered: Promise<void> = Promise.resolve();
+  const commands = new SandboxCommands({
+    host,
+    open,
+    planned,
+    env,
+    about,
+    leftMs,
+    lookedUntilMs: parts.lookedUntilMs ?? Date.now(),
+    looked: untilMs => {
+      if (!keep) return;
+      // Should that fail, what was looked at is looked at again.
+      remembered = new Kept(host).looked(sandboxId, new Date(untilMs)).catch(() => undefined);
+      host.keep(remembered);
+    },
+  });
   const sandbox: Sandbox = new Sandbox({
     open,
     spec: planned.spec,
@@ -156,7 +178,7 @@ export function opened(parts: Opened): Sandbox {
     clock,
     expiresAt,
     latest,
-    commands: new SandboxCommands({ host, open, planned, env, about, leftMs }),
+    commands,
     files: filesOf(open.inside, { workdir: planned.spec.workdir }),
     ports: portsOf(open.inside, untilGone(open, host.closing)),
     written: async () => (keep ? ((await new Kept(host).read(sandboxId))?.until ?? null) : null),
@@ -167,16 +189,26 @@ export function opened(parts: Opened): Sandbox {
       host.closing.removeEventListener('abort', close);
       parts.release();
       host.telemetry.gauge(METRICS.active, host.slots.taken);
-      if (how === 'left') return;
+      await remembered;
+      if (how === 'left') return [];
       if (keep) await new Kept(host).end(sandboxId);
       tornDown(recorded, planned.spec, reason);
       if (parts.intent) recordOutcome(recorded, parts.intent, { durationMs: clock.monotonic() - began });
+      return lastLook(recorded, planned.spec, commands.lookedUntilMs);
     },
   });
   const close = (): void => host.keep(sandbox.leave());
   host.closing.addEventListener('abort', close, { once: true });
   if (host.closing.aborted) close();
   return sandbox;
+}
+
+// What was left behind after the last command, when nothing of the sandbox lives any more.
+async function lastLook({ host, operation }: Recorded, spec: SandboxSpec, sinceMs: number): Promise<RiskyChange[]> {
+  const ended = { mounts: spec.mounts, sinceMs, dead: Promise.resolve() };
+  const found = await changesOfRun(ended, host.telemetry.clock);
+  recordRisk(operation, spec.identity.sandboxId, found);
+  return found;
 }
 
 // What leads into a sandbox goes with it.

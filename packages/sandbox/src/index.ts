@@ -94,6 +94,7 @@ export type {
   Files,
   ForwardedPort,
   Ports,
+  ReadingOptions,
   TerminalHandle,
   TerminalSize,
   TransferOptions,

@@ -1,5 +1,6 @@
 // What is written down about a sandbox that outlives its maker: until when it may stay, and what it was asked for with.
 
+import { randomBytes } from 'node:crypto';
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
@@ -18,6 +19,7 @@ const recordSchema = z.strictObject({
   risk: z.enum(RISKS).optional(),
   workspace: z.string().optional(),
   latest: z.iso.datetime(),
+  lookedUntil: z.iso.datetime().optional(),
 });
 
 /** What a kept sandbox was asked for with. */
@@ -26,6 +28,8 @@ export type KeptRecord = Pick<CreateRequest, 'policy' | 'risk'> & {
   readonly workspace?: string;
   /** The latest time its lease may be extended to. */
   readonly latest: Date;
+  /** What changed in the workspace before this was looked at. */
+  readonly lookedUntil?: Date;
 };
 
 /** What is known of kept sandboxes on this host, by the id of the sandbox. */
@@ -43,9 +47,7 @@ export class Kept {
     const program = await keeperProgram();
     const path = this.#pathOf(sandboxId);
     await mkdir(join(path, '..'), { recursive: true, mode: 0o700 });
-    const text = JSON.stringify({ ...record, latest: record.latest.toISOString() });
-    await writeFile(`${path}.${process.pid}`, text, { mode: 0o600 });
-    await rename(`${path}.${process.pid}`, path);
+    await this.#write(sandboxId, record);
     await this.#leases.grant(sandboxId, until);
     const { uid, identity, directories } = this.#host;
     const files = { lease: this.#leases.pathOf(sandboxId), record: path, journal: reapedPath(directories.runtime) };
@@ -58,12 +60,13 @@ export class Kept {
     if (until === null) return null;
     try {
       const parsed = recordSchema.parse(JSON.parse(await readFile(this.#pathOf(sandboxId), 'utf8')));
-      const { policy, risk, workspace, latest } = parsed;
+      const { policy, risk, workspace, latest, lookedUntil } = parsed;
       return {
         ...(policy ? { policy } : {}),
         ...(risk ? { risk } : {}),
         ...(workspace === undefined ? {} : { workspace }),
         latest: new Date(latest),
+        ...(lookedUntil === undefined ? {} : { lookedUntil: new Date(lookedUntil) }),
         until: new Date(until),
       };
     } catch {
@@ -76,10 +79,25 @@ export class Kept {
     await this.#leases.grant(sandboxId, until);
   }
 
+  /** Remembers for whoever comes next how far the workspace was looked at. */
+  async looked(sandboxId: string, lookedUntil: Date): Promise<void> {
+    const known = await this.read(sandboxId);
+    if (!known || (known.lookedUntil && known.lookedUntil >= lookedUntil)) return;
+    const { until: _, ...record } = known;
+    await this.#write(sandboxId, { ...record, lookedUntil });
+  }
+
   /** The sandbox is gone: its keeper goes when it sees that. */
   async end(sandboxId: string): Promise<void> {
     await rm(this.#pathOf(sandboxId), { force: true });
     await this.#leases.drop(sandboxId);
+  }
+
+  async #write(sandboxId: string, record: KeptRecord): Promise<void> {
+    const path = this.#pathOf(sandboxId);
+    const beside = `${path}.${process.pid}.${randomBytes(4).toString('hex')}`;
+    await writeFile(beside, JSON.stringify(record), { mode: 0o600 });
+    await rename(beside, path);
   }
 
   #pathOf(sandboxId: string): string {

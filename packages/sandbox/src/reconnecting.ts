@@ -50,6 +50,8 @@ export async function connectSandbox(
     expiresAt: record.until,
     latest: record.latest,
     env: {},
+    // What went on in it since it was made, where nobody has looked yet.
+    lookedUntilMs: record.lookedUntil?.getTime() ?? Date.parse(info.createdAt),
   });
 }
 

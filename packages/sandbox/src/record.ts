@@ -1,11 +1,12 @@
 // Step 9 of the pipe: what became of a run, for the log, the metrics, those who listen, and whoever reads its output later.
 
 import type { Command } from './contract/command.ts';
-import type { RunResult } from './contract/result.ts';
+import type { RiskyChange, RunResult } from './contract/result.ts';
 import type { Denials } from './denials.ts';
 import { afterwards } from './isolation/waiting.ts';
 import type { RunningParts } from './running.ts';
 import { METRICS } from './telemetry/operation.ts';
+import type { Operation } from './telemetry/operation.ts';
 import { redact, redactArguments } from './telemetry/redact.ts';
 
 // As many as a reader of the log looks at; all of them are in the result.
@@ -48,7 +49,7 @@ export function recordResult(parts: RunningParts, result: RunResult): void {
     operation.step('warn', `limit exceeded: ${limitExceeded}`, { sandboxId, limit: limitExceeded });
     host.bus.emit('LimitExceeded', operation.correlationId, at, { sandboxId, limit: limitExceeded });
   }
-  recordRisk(parts, result);
+  recordRisk(parts.operation, result.sandboxId, result.riskyChanges);
   operation.step('info', parts.stays ? 'command ended' : 'container stopped', {
     sandboxId,
     containerId: result.containerId,
@@ -73,7 +74,8 @@ export function printable(command: Command): string | string[] {
   return typeof command === 'string' ? redact(command) : redactArguments(command);
 }
 
-function recordRisk({ operation }: RunningParts, { sandboxId, riskyChanges }: RunResult): void {
+/** Says in the log what was left in the workspace. */
+export function recordRisk(operation: Operation, sandboxId: string, riskyChanges: readonly RiskyChange[]): void {
   if (riskyChanges.length === 0) return;
   operation.step('warn', 'the run left things in the workspace that programs on this host might execute or follow', {
     sandboxId,

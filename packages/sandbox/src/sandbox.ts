@@ -3,6 +3,7 @@
 import { AcodeError } from './contract/errors.ts';
 import type { Level } from './contract/levels.ts';
 import type { Clock } from './contract/ports.ts';
+import type { RiskyChange } from './contract/result.ts';
 import type { Commands, Files, Ports } from './contract/sandbox.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import type { OpenSandbox } from './isolation/backend.ts';
@@ -23,8 +24,8 @@ export interface SandboxParts {
   readonly written: () => Promise<Date | null>;
   /** Writes down that it may stay longer. */
   readonly extended: (until: Date) => Promise<void>;
-  /** Ends what belongs to it on this host; called once, before it is removed or left. */
-  readonly over: (reason: string, how: 'removed' | 'left') => Promise<void>;
+  /** Ends what belongs to it on this host, and looks at what it left; called once, when it is removed or left. */
+  readonly over: (reason: string, how: 'removed' | 'left') => Promise<readonly RiskyChange[]>;
 }
 
 // Timers hold no more than this; who waits longer waits in steps.
@@ -64,6 +65,7 @@ export class Sandbox implements AsyncDisposable {
   #expiresAt: Date;
   #cancel: () => void = () => undefined;
   #ending: Promise<void> | null = null;
+  #riskyChanges: readonly RiskyChange[] = [];
 
   /** Made by `Acode.create` and `Acode.connect`. */
   constructor(parts: SandboxParts) {
@@ -88,6 +90,14 @@ export class Sandbox implements AsyncDisposable {
   /** When it goes unless it is extended. */
   get expiresAt(): Date {
     return this.#expiresAt;
+  }
+
+  /**
+   * What was left in the workspace after the last command that tools of the host might execute or follow. Known when the
+   * sandbox was removed; what its commands left is in their results.
+   */
+  get riskyChanges(): readonly RiskyChange[] {
+    return this.#riskyChanges;
   }
 
   /** Lets it exist for so much longer, counted from now; never beyond a day from its creation. */
@@ -161,7 +171,7 @@ export class Sandbox implements AsyncDisposable {
       else await open[Symbol.asyncDispose]();
     } finally {
       this.#over(reason);
-      await over(reason, how);
+      this.#riskyChanges = await over(reason, how);
     }
   }
 }

@@ -5,6 +5,7 @@ import * as z from 'zod';
 import { excerptOf, sharesOf } from './excerpt.ts';
 import { denialSchema, denialText, toldDenials } from './failure.ts';
 import type { KeptOutputs } from './kept-outputs.ts';
+import { riskText, riskySchema, toldRisks } from './risks.ts';
 import type { Answer } from './tool.ts';
 
 /** Characters of output that go into a model’s context. */
@@ -25,16 +26,12 @@ export const commandSchema = z.object({
   timedOut: z.boolean(),
   outOfMemory: z.boolean(),
   denials: z.array(denialSchema).describe('What the sandbox did not let it do, and the way on.'),
-  riskyChanges: z
-    .array(z.object({ path: z.string(), kind: z.string(), reason: z.string() }))
-    .describe('Files it left in the workspace that tools of the user might execute.'),
+  riskyChanges: riskySchema.describe('Files it left in the workspace that tools of the user might execute.'),
   level: z.string().describe('The isolation it ran at.'),
   durationMs: z.number(),
   sandboxId: z.string(),
   notes: z.array(z.string()),
 });
-
-const MOST_RISKY = 50;
 
 /** The answer about a command that has ended. */
 export function commandAnswer(
@@ -58,7 +55,7 @@ export function commandAnswer(
     timedOut: result.timedOut,
     outOfMemory: result.oomKilled,
     denials: toldDenials(result.denials),
-    riskyChanges: result.riskyChanges.slice(0, MOST_RISKY).map(({ path, kind, reason }) => ({ path, kind, reason })),
+    riskyChanges: toldRisks(result.riskyChanges),
     level: result.level,
     durationMs: Math.round(result.durationMs),
     sandboxId: result.sandboxId,
@@ -74,7 +71,7 @@ function textOf(answer: z.input<typeof commandSchema>): string {
     ...(answer.stderr === '' ? [] : [`stderr:\n${answer.stderr}`]),
     ...(answer.outputs.length === 0 ? [] : [`The whole output: ${answer.outputs.join(', ')} (read_output reads it).`]),
     ...answer.denials.map(denialText),
-    ...answer.riskyChanges.map(({ path, reason }) => `Left in the workspace: ${path}: ${reason}.`),
+    ...answer.riskyChanges.map(riskText),
     ...answer.notes,
   ].join('\n');
 }

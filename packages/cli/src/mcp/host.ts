@@ -53,7 +53,10 @@ export interface InsideFiles {
   writeFile(path: string, data: string | Uint8Array, options?: FileCall): Promise<void>;
   appendFile(path: string, data: string | Uint8Array, options?: FileCall): Promise<void>;
   mkdir(path: string, options?: { recursive?: boolean } & FileCall): Promise<void>;
-  readdir(path: string, options: { withFileTypes: true; recursive?: boolean } & FileCall): Promise<InsideEntry[]>;
+  readdir(
+    path: string,
+    options: { withFileTypes: true; recursive?: boolean; maxBytes?: number } & FileCall,
+  ): Promise<InsideEntry[]>;
 }
 
 /** A sandbox that stays. */
@@ -62,6 +65,7 @@ export interface InsideSandbox {
   readonly expiresAt: Date;
   readonly commands: InsideCommands;
   readonly files: InsideFiles;
+  readonly riskyChanges: readonly RunResult['riskyChanges'][number][];
   kill(): Promise<void>;
 }
 

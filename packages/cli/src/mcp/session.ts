@@ -79,10 +79,11 @@ export class Session implements AsyncDisposable {
   }
 
   /** Closes a sandbox; what runs in it ends. */
-  async closeSandbox(id: string): Promise<void> {
+  async closeSandbox(id: string): Promise<InsideSandbox['riskyChanges']> {
     const found = await this.sandbox(id);
     this.forget(id);
     await found.kill();
+    return found.riskyChanges;
   }
 
   /** Lets go of a sandbox that is gone. */

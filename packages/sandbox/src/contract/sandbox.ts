@@ -110,6 +110,13 @@ export interface TransferOptions extends FileCall {
   readonly maxEntries?: number;
 }
 
+/** How a directory is read. */
+export interface ReadingOptions extends FileCall {
+  readonly recursive?: boolean;
+  /** How large the listing may be: a command can make a directory as large as it likes. 256 MiB unless you say. */
+  readonly maxBytes?: number;
+}
+
 /** What was transferred. */
 export interface TransferReport {
   readonly files: number;
@@ -130,8 +137,8 @@ export interface Files {
   appendFile(path: string, data: string | Uint8Array, options?: FileCall): Promise<void>;
   /** The content as a stream, however large. */
   createReadStream(path: string, options?: FileCall): Readable;
-  readdir(path: string, options?: { withFileTypes?: false; recursive?: boolean } & FileCall): Promise<string[]>;
-  readdir(path: string, options: { withFileTypes: true; recursive?: boolean } & FileCall): Promise<DirectoryEntry[]>;
+  readdir(path: string, options?: { withFileTypes?: false } & ReadingOptions): Promise<string[]>;
+  readdir(path: string, options: { withFileTypes: true } & ReadingOptions): Promise<DirectoryEntry[]>;
   mkdir(path: string, options?: { recursive?: boolean; mode?: number } & FileCall): Promise<void>;
   rm(path: string, options?: { recursive?: boolean; force?: boolean } & FileCall): Promise<void>;
   rmdir(path: string, options?: FileCall): Promise<void>;

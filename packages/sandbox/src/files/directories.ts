@@ -12,16 +12,18 @@ import { ENTRIES, NAMES } from './scripts.ts';
 import { entryOf } from './stats.ts';
 
 // A tree of a million files; more is nothing that one call should answer.
-const TERMS: Terms = { maxBytes: 256 * 1024 ** 2, withinMs: 300_000 };
+const MOST_BYTES = 256 * 1024 ** 2;
+const WITHIN_MS = 300_000;
 
 /** How a directory is read. */
 export interface Reading extends FileCall {
   readonly recursive?: boolean;
+  readonly maxBytes?: number;
 }
 
 /** The names in a directory, or the ways from it to everything below it. */
 export async function readNames(programs: Programs, place: Place, options: Reading): Promise<string[]> {
-  const output = await programs.run(taskFor(place, options, 'names'), TERMS);
+  const output = await programs.run(taskFor(place, options, 'names'), termsOf(options));
   const names = output.toString('utf8').split('\0');
   const prefix = prefixOf(place.inside);
   names.pop();
@@ -31,12 +33,16 @@ export async function readNames(programs: Programs, place: Place, options: Readi
 /** The same, with what each is. */
 export async function readEntries(programs: Programs, place: Place, options: Reading): Promise<DirectoryEntry[]> {
   const task = taskFor(place, options, 'entries');
-  const { stdout, stderr } = await programs.told(task, TERMS);
+  const { stdout, stderr } = await programs.told(task, termsOf(options));
   assertFinished(stderr, place);
   const [walk] = new ListingReader().push(stdout);
   if (!walk) throw fileError('EIO', task.attempt);
   const skipped = prefixOf(place.inside).length;
   return walk.map(listed => described(listed, place, skipped)).sort(byWay);
+}
+
+function termsOf({ maxBytes = MOST_BYTES }: Reading): Terms {
+  return { maxBytes, withinMs: WITHIN_MS };
 }
 
 function taskFor(place: Place, { recursive = false, signal }: Reading, kind: 'names' | 'entries'): Task {

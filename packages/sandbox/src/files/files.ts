@@ -10,6 +10,7 @@ import type {
   FileChange,
   FileStats,
   Files,
+  ReadingOptions,
   TransferOptions,
   TransferReport,
 } from '../contract/sandbox.ts';
@@ -84,11 +85,11 @@ class SandboxFiles implements Files {
     return streamOf(this.#programs, () => this.#place(path, 'open'), options);
   }
 
-  readdir(path: string, options?: { withFileTypes?: false; recursive?: boolean } & FileCall): Promise<string[]>;
-  readdir(path: string, options: { withFileTypes: true; recursive?: boolean } & FileCall): Promise<DirectoryEntry[]>;
+  readdir(path: string, options?: { withFileTypes?: false } & ReadingOptions): Promise<string[]>;
+  readdir(path: string, options: { withFileTypes: true } & ReadingOptions): Promise<DirectoryEntry[]>;
   async readdir(
     path: string,
-    { withFileTypes = false, ...reading }: { withFileTypes?: boolean; recursive?: boolean } & FileCall = {},
+    { withFileTypes = false, ...reading }: { withFileTypes?: boolean } & ReadingOptions = {},
   ): Promise<string[] | DirectoryEntry[]> {
     const place = this.#place(path, 'scandir');
     return withFileTypes ? readEntries(this.#programs, place, reading) : readNames(this.#programs, place, reading);

@@ -248,6 +248,8 @@ export interface OpenSandbox extends AsyncDisposable {
   start(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<OpenExecution>;
   /** Starts a command with a terminal, all of whose output is `stdout`. */
   startTerminal(handover: Handover, size: TerminalSize, io: CommandIo, signal: AbortSignal): Promise<OpenExecution>;
+  /** Stops every process inside for good; only what acode starts from then on does anything. */
+  quiet(signal: AbortSignal): Promise<void>;
   /** Lets go of it without removing it. What was given up before is ended inside first. */
   leave(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;

@@ -13,6 +13,8 @@ import { inside } from './inside.ts';
 
 const MOST_READ = 8 * 1024 ** 2;
 const MOST_ENTRIES = 1000;
+// What is read to give those: a directory may be as large as a command makes it.
+const MOST_LISTED = 8 * 1024 ** 2;
 const DEADLINE_MS = 30_000;
 
 const encoding = z.enum(['utf8', 'base64']);
@@ -105,7 +107,7 @@ export const listDirectory = tool({
   perform: ({ path: name = '.', recursive = false, sandbox_id: id }, { session, signal }) =>
     inside(session, id, async ({ files }) => {
       const found = await withFile('list_directory', name, () =>
-        files.readdir(name, { withFileTypes: true, recursive, signal: within(signal) }),
+        files.readdir(name, { withFileTypes: true, recursive, maxBytes: MOST_LISTED, signal: within(signal) }),
       );
       const entries = found
         .slice(0, MOST_ENTRIES)

@@ -1,6 +1,7 @@
 // open_sandbox, list_sandboxes, close_sandbox: the sandboxes of a session.
 
 import * as z from 'zod';
+import { riskText, riskySchema, toldRisks } from '../risks.ts';
 import type { SessionSandbox } from '../session.ts';
 import { tightened, tighteningArguments } from '../tighten.ts';
 import { tool } from '../tool.ts';
@@ -70,10 +71,16 @@ export const closeSandbox = tool({
   annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: false },
   lane: 'short',
   input: z.strictObject({ sandbox_id: z.string().min(1).max(128).describe('The id that open_sandbox gave.') }),
-  output: z.object({ closed: z.string() }),
+  output: z.object({
+    closed: z.string(),
+    riskyChanges: riskySchema.describe(
+      'Files left in the workspace after its last command that tools of the user might execute.',
+    ),
+  }),
   perform: async ({ sandbox_id: id }, { session }) => {
-    await session.closeSandbox(id);
-    return { text: `Closed sandbox ${id}.`, structured: { closed: id } };
+    const riskyChanges = toldRisks(await session.closeSandbox(id));
+    const text = [`Closed sandbox ${id}.`, ...riskyChanges.map(riskText)].join('\n');
+    return { text, structured: { closed: id, riskyChanges } };
   },
 });
 

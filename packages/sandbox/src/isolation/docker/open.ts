@@ -9,7 +9,7 @@ import type { SandboxSpec } from '../../contract/spec.ts';
 import type { CommandIo, OpenExecution, OpenSandbox } from '../backend.ts';
 import { handoverLine } from '../handover/script.ts';
 import type { Handover } from '../handover/script.ts';
-import { signalLine, terminalCommand } from '../handover/open-script.ts';
+import { QUIET_LINE, signalLine, terminalCommand } from '../handover/open-script.ts';
 import type { Inside } from '../inside.ts';
 import { inTime } from '../waiting.ts';
 import { isNotFound } from './engine/error.ts';
@@ -175,6 +175,11 @@ export class OpenContainer implements OpenSandbox {
     }
   }
 
+  async quiet(signal: AbortSignal): Promise<void> {
+    await this.#ready.keepNone();
+    await this.#tell(QUIET_LINE, 'stopping what is left', signal);
+  }
+
   async leave(): Promise<void> {
     // What was given up in this moment is still ended inside, by a way that is closed here.
     await new Promise<void>(resolve => void setImmediate(resolve));
@@ -264,7 +269,12 @@ export class OpenContainer implements OpenSandbox {
     const { clock } = this.#parts;
     const late = (): Error =>
       new AcodeError('ACODE-SBX-018', { operation: `sending ${name}`, reason: 'no shell inside could send it' });
-    const sent = inTime(clock, SIGNAL_MS, this.#sendInside(pid, name), late);
+    const sent = inTime(
+      clock,
+      SIGNAL_MS,
+      this.#tell(signalLine(pid, name), `sending ${name}`, this.#life.signal),
+      late,
+    );
     this.#signals.add(sent);
     try {
       await sent;
@@ -277,18 +287,17 @@ export class OpenContainer implements OpenSandbox {
     }
   }
 
-  async #sendInside(pid: number, name: string): Promise<void> {
-    const exec = await this.#take(this.#life.signal);
+  async #tell(line: string, operation: string, signal: AbortSignal): Promise<void> {
+    const exec = await this.#take(signal);
     const nothing = (): void => undefined;
     let told = nothing;
     const sent = new Promise<void>(resolve => (told = resolve));
-    await exec.handOver(signalLine(pid, name), { stdout: () => told(), stderr: nothing });
+    await exec.handOver(line, { stdout: () => told(), stderr: nothing });
     const over = exec.drained.then(nothing, nothing).then(() => 'over' as const);
     const outcome = await Promise.race([sent, over]);
     this.#ready.refill();
     // One that was ended before it said so may have been ended by the command it was to end.
-    if (outcome === 'over')
-      throw new AcodeError('ACODE-SBX-018', { operation: `sending ${name}`, reason: 'the shell inside was ended' });
+    if (outcome === 'over') throw new AcodeError('ACODE-SBX-018', { operation, reason: 'the shell inside was ended' });
   }
 
   async #exitOf(execId: string, signal: AbortSignal): Promise<number> {

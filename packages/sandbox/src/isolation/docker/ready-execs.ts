@@ -29,10 +29,12 @@ export class ReadyExecs {
   /** Those being started that nobody has asked for yet. */
   readonly #starting = new Set<Coming>();
   #cancelRefill: (() => void) | null = null;
+  #count: number;
   #closed = false;
 
   constructor(options: ReadyExecsOptions) {
     this.#options = options;
+    this.#count = options.count;
   }
 
   /** Has as many as there should be, without anybody waiting for them. */
@@ -41,7 +43,7 @@ export class ReadyExecs {
     this.#cancelRefill = null;
     if (this.#closed) return;
     this.#prune();
-    while (this.#waiting.length + this.#starting.size < this.#options.count) this.#begin();
+    while (this.#waiting.length + this.#starting.size < this.#count) this.#begin();
   }
 
   /** One will be taken in a moment: where none waits, the next is on its way by then. */
@@ -58,6 +60,17 @@ export class ReadyExecs {
   /** As `take`, without waiting for it to say who it is: that it never does is for the caller to expect. */
   async takeEarly(signal: AbortSignal): Promise<ReadyExec> {
     return (await this.#next(signal, 'reached')) ?? taken(this.#started(), signal);
+  }
+
+  /** Lets those go that wait and those on their way; from then on each is started when it is needed. */
+  async keepNone(): Promise<void> {
+    this.#count = 0;
+    this.#cancelRefill?.();
+    this.#cancelRefill = null;
+    for (const one of this.#waiting.splice(0)) one.stream.destroy();
+    const coming = [...this.#starting];
+    this.#starting.clear();
+    for (const one of await Promise.all(coming.map(({ ready }) => ready))) one?.stream.destroy();
   }
 
   close(): void {

@@ -27,6 +27,9 @@ export function signalLine(pid: number, signal: string): string {
   return String.raw`kill -s ${name} -- -${pid} 2>/dev/null; printf '\036done\n'; exit` + '\n';
 }
 
+/** Stops everything but the shell that says so, by one call of the kernel: nothing that forks meanwhile is left out. */
+export const QUIET_LINE = String.raw`kill -s STOP -- -1 2>/dev/null; printf '\036done\n'; exit` + '\n';
+
 /** Takes the mark after which everything is the command’s; null until it is whole. */
 export function readBegun(data: Buffer): Buffer | null {
   const match = BEGUN.exec(data.toString('latin1'));
