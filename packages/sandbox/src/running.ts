@@ -244,10 +244,11 @@ export class Running implements RunningCommand {
   // A sandbox ends with its command, and everything in it: while its removal is left for afterwards, the engine is not in the
   // way of the look. One that does not end soon is removed now, which ends it.
   async #lookForRisk(result: RunResult): Promise<void> {
-    const { host, planned, sinceMs } = this.#parts;
+    const { host, planned, sinceMs, timings } = this.#parts;
     const { clock } = host.telemetry;
+    const tookMs = timings.queueMs + timings.obtainMs + clock.monotonic() - this.#handedOver;
     const brought = (result.artifacts ?? []).some(({ files }) => files > 0);
-    const ended = { mounts: planned.spec.mounts, sinceMs, dead: this.#execution.dead, brought };
+    const ended = { mounts: planned.spec.mounts, sinceMs, dead: this.#execution.dead, tookMs, brought };
     const cancel = clock.after(result.timedOut ? 0 : ENDS_SOON_MS, () => this.#end());
     try {
       result.riskyChanges = await changesOfRun(ended, clock);

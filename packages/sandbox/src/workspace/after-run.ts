@@ -14,22 +14,29 @@ export interface EndedRun {
   readonly sinceMs: number;
   /** Whether something was brought into the workspace for it, whether or not it could write there itself. */
   readonly brought?: boolean;
+  /** How long its caller has waited; what is absent is nobody’s wait. */
+  readonly tookMs?: number;
   /** Settles when no process of the sandbox is left. */
   readonly dead: Promise<unknown>;
 }
+
+// The look makes nobody wait for much longer than they have waited, in however large a workspace.
+const SHARE = 0.15;
+const SHORTEST_MS = 40;
 
 // A container that was killed is gone within moments; who waits for the result does not wait longer than this.
 const DEATH_MS = 2000;
 
 /** The risky changes of a run; none where it could not write the workspace. */
 export async function changesOfRun(
-  { mounts, sinceMs, dead, brought = false }: EndedRun,
+  { mounts, sinceMs, dead, tookMs = Infinity, brought = false }: EndedRun,
   clock: Clock,
 ): Promise<RiskyChange[]> {
   const workspace = brought ? mounts.find(({ purpose }) => purpose === 'workspace') : writableWorkspace(mounts);
   if (!workspace) return [];
   const ended = await settledWithin(dead, clock);
-  const found = await findRiskyChanges(workspace.source, sinceMs, {}, protectedNames(mounts, workspace));
+  const patience = Math.max(SHORTEST_MS, tookMs * SHARE);
+  const found = await findRiskyChanges(workspace.source, sinceMs, { patience }, protectedNames(mounts, workspace));
   if (ended) return found;
   const late = 'the sandbox was not seen to end, so it may have written after the look';
   return [...found, notLookedAt(late)];

@@ -373,6 +373,19 @@ describe('findRiskyChanges', () => {
     expect(changes).toEqual([{ path: '.', kind: 'scan-incomplete', reason: expect.stringMatching(reason) }]);
   });
 
+  it('sees enough although nobody wants to wait, and says what it left out', async () => {
+    for (let n = 0; n < 40; n += 1) put(`d${n}/file`);
+    put('d39/deep/Makefile');
+    expect(await findRiskyChanges(root, since, { patience: 0 })).toMatchObject([{ path: 'd39/deep/Makefile' }]);
+    for (let n = 0; n < 6000; n += 1) put(`many/file-${n}`);
+    const changes = await findRiskyChanges(root, since, { patience: 0 });
+    expect(changes.at(-1)).toMatchObject({
+      kind: 'scan-incomplete',
+      reason: expect.stringMatching(/^only \d+ entries were looked at, since the run was a short one$/),
+    });
+    expect(await findRiskyChanges(root, since)).toMatchObject([{ path: 'd39/deep/Makefile' }]);
+  });
+
   it('lists at most 200, and a flood of one kind does not hide another', async () => {
     for (let n = 0; n < 300; n += 1) put(`a${n}/package.json`);
     put('z/z/z/.git/config');

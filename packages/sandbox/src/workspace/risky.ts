@@ -29,9 +29,14 @@ export interface LookBudget {
   readonly directories: number;
   readonly depth: number;
   readonly milliseconds: number;
+  /** The time after which it ends as soon as it has seen enough: somebody waits for the result. */
+  readonly patience: number;
 }
 
-const BUDGET: LookBudget = { entries: 20_000, directories: 4000, depth: 64, milliseconds: 500 };
+const BUDGET: LookBudget = { entries: 20_000, directories: 4000, depth: 64, milliseconds: 500, patience: 500 };
+// Enough are so many entries, and a directory takes as long as several of them: a busy machine makes no look a short one.
+const ENOUGH = 5000;
+const DIRECTORY = 8;
 // The kernel stamps files by a clock that lags behind the one we read by up to a tick.
 const CLOCK_LAG_MS = 20;
 const SLICE_MS = 6;
@@ -302,13 +307,18 @@ class Look {
   }
 
   #isSpent(): boolean {
-    const { entries, directories, milliseconds } = this.#budget;
+    const { entries, directories, milliseconds, patience } = this.#budget;
     if (this.#entries >= entries) this.#unseen.add(`only ${entries} entries were looked at`);
     else if (this.#directories >= directories) this.#unseen.add(`only ${directories} directories were looked at`);
-    else if (performance.now() - this.#began > milliseconds)
-      this.#unseen.add(`only what ${milliseconds} ms allowed was looked at`);
+    else if (this.#isOver(milliseconds)) this.#unseen.add(`only what ${milliseconds} ms allowed was looked at`);
+    else if (this.#isOver(patience) && this.#entries + this.#directories * DIRECTORY >= ENOUGH)
+      this.#unseen.add(`only ${this.#entries} entries were looked at, since the run was a short one`);
     else return false;
     return true;
+  }
+
+  #isOver(milliseconds: number): boolean {
+    return performance.now() - this.#began > milliseconds;
   }
 
   #isSliceOver(): boolean {
