@@ -9,7 +9,7 @@ import { policyInputSchema } from './contract/policy.ts';
 import type { CreateRequest } from './contract/sandbox.ts';
 import type { Host } from './host.ts';
 import { startKeeper } from './lifecycle/keeper.ts';
-import { Leases } from './lifecycle/leases.ts';
+import { Leases, isSandboxId } from './lifecycle/leases.ts';
 import { keeperProgram } from './lifecycle/reaper-program.ts';
 import { reapedPath } from './lifecycle/reaped.ts';
 
@@ -89,7 +89,7 @@ export class Kept {
 
   /** The sandbox is gone: its keeper goes when it sees that. */
   async end(sandboxId: string): Promise<void> {
-    await rm(this.#pathOf(sandboxId), { force: true });
+    if (isSandboxId(sandboxId)) await rm(this.#pathOf(sandboxId), { force: true });
     await this.#leases.drop(sandboxId);
   }
 

@@ -73,6 +73,7 @@ export async function killSandbox(
   });
   if (typeof outcome === 'object')
     throw new AcodeError('ACODE-CTN-004', { id: info.containerId, reason: outcome.failed });
+  // Also where the engine had none any more.
   await new Kept(host).end(info.sandboxId);
   return info;
 }

@@ -5,6 +5,7 @@ import type { Belonging, SandboxInfo } from './contract/host.ts';
 import type { RemovalReason } from './contract/events.ts';
 import type { Host } from './host.ts';
 import type { EngineBackend } from './isolation/backend.ts';
+import { Kept } from './kept.ts';
 import { withDeadline } from './lifecycle/deadline.ts';
 import { isStillHost } from './lifecycle/host.ts';
 import { Leases } from './lifecycle/leases.ts';
@@ -65,10 +66,13 @@ export async function removeSandbox(
   { containerId, name, sandboxId }: SandboxInfo,
   sweeping: Sweeping<SandboxInfo>,
 ): Promise<Removal> {
-  return removeAgainJudged(host, { kind: 'container', id: containerId, name, sandboxId }, sweeping, {
+  const outcome = await removeAgainJudged(host, { kind: 'container', id: containerId, name, sandboxId }, sweeping, {
     inspect: (backend, signal) => backend.inspect(containerId, signal),
     remove: (backend, signal) => backend.remove(containerId, signal),
   });
+  // What was written down about one that was kept goes too, and with it its keeper.
+  if (outcome === 'removed') await new Kept(host).end(sandboxId).catch(() => undefined);
+  return outcome;
 }
 
 /** Removes one network or volume if, looked at again by id, it still may be. */

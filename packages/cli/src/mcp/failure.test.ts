@@ -16,6 +16,14 @@ describe('the way on that a model is told', () => {
     ]);
   });
 
+  it('names the argument by which the call set the limit itself', () => {
+    const remedy = 'Use less, or ask for more: policy.timeoutMs (on the command line --timeout 2).';
+    for (const setBy of ['the request, policy.timeoutMs', 'the request, timeoutMs'])
+      expect(toldDenials([{ rule: 'time limit of 1 s', setBy, remedy }])[0]?.remedy).toMatch(
+        /^Use less, or give a larger timeout_seconds, /,
+      );
+  });
+
   it('names the argument where there is one', () => {
     const remedy = 'Choose one that has it with policy.image (on the command line --image).';
     expect(toldDenials([{ ...rule, remedy }])[0]?.remedy).toBe('Choose one that has it with the argument image.');

@@ -40,7 +40,7 @@ export function failureText({ code, message, hint, denials }: ToolFailure): stri
 
 /** Denials as a model is told them: with a way on that is one for it. */
 export function toldDenials(denials: readonly Denial[]): z.output<typeof denialSchema>[] {
-  return denials.map(denial => ({ ...denial, remedy: forModel(denial.remedy) }));
+  return denials.map(denial => ({ ...denial, remedy: ownRemedy(denial) ?? forModel(denial.remedy) }));
 }
 
 /** A denial in words. */
@@ -56,6 +56,22 @@ function denialsOf(error: unknown): Denial[] {
     return [{ rule, setBy, remedy, detail: `the network ${network}` }];
   }
   return error.is('ACODE-SBX-014') ? [...(error.context.result?.denials ?? [])] : [];
+}
+
+// What the call itself asked for, it can ask for otherwise.
+const ARGUMENTS: Readonly<Record<string, string>> = {
+  'policy.timeoutMs': 'timeout_seconds',
+  timeoutMs: 'timeout_seconds',
+  'policy.limits.memoryBytes': 'memory_mb',
+  'policy.limits.cpus': 'cpus',
+};
+
+function ownRemedy({ setBy }: Denial): string | null {
+  const field = /^the request, ([a-z.]+)/i.exec(setBy)?.[1] ?? '';
+  const argument = ARGUMENTS[field];
+  return argument === undefined
+    ? null
+    : `Use less, or give a larger ${argument}, or leave it out: the limit of the user’s policy counts then.`;
 }
 
 // A model has neither the command line nor the library, only the arguments of the tools: these tighten, and choose an image.

@@ -168,7 +168,9 @@ const ROWS = {
           ? 'Use another image, or rebuild this one without that volume.'
           : c.violation === 'UnknownRuntime'
             ? 'Choose a runtime that `acode sandbox status` lists, or install it and register it with the engine.'
-            : 'Nothing of the command ran. If you did not change the engine or the directory yourself, treat this as an attack and look at what else writes there.'),
+            : c.violation === 'NestedWritableMount'
+              ? 'Nothing of the command ran. Wait until the other sandbox has ended, or end it (`acode sandbox list` shows it, `acode sandbox kill` ends one that was kept).'
+              : 'Nothing of the command ran. If you did not change the engine or the directory yourself, treat this as an attack and look at what else writes there.'),
     exit: 125,
     example: { violation: 'MountMismatch', detail: '/workspace is not the directory that was checked' },
   }),

@@ -8,6 +8,11 @@ export const HARD_MAXIMUM_MS = 25 * 3600 * 1000;
 
 const SANDBOX = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
+/** Whether a text is the id of a sandbox: what an engine’s labels say becomes no part of a path before. */
+export function isSandboxId(text: string): boolean {
+  return SANDBOX.test(text);
+}
+
 /** The leases of one user. A lease never reaches beyond the hard maximum in the labels, whatever it says. */
 export class Leases {
   readonly #directory: string;
@@ -18,7 +23,7 @@ export class Leases {
 
   /** When the lease of a sandbox ends; null where it has none, or none that can be read. */
   async read(sandboxId: string): Promise<number | null> {
-    if (!SANDBOX.test(sandboxId)) return null;
+    if (!isSandboxId(sandboxId)) return null;
     try {
       const until = Date.parse((await readFile(this.pathOf(sandboxId), 'utf8')).split(/\s/)[0] ?? '');
       return Number.isFinite(until) ? until : null;
@@ -29,7 +34,7 @@ export class Leases {
 
   /** Grants or changes a lease. A reader sees the old one or the new one, never half of either. */
   async grant(sandboxId: string, until: Date): Promise<void> {
-    if (!SANDBOX.test(sandboxId)) throw new TypeError(`${sandboxId} is not the id of a sandbox`);
+    if (!isSandboxId(sandboxId)) throw new TypeError(`${sandboxId} is not the id of a sandbox`);
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
     const path = this.pathOf(sandboxId);
     const draft = `${path}.${process.pid}`;
@@ -40,7 +45,7 @@ export class Leases {
 
   /** Ends a lease: what it was for is gone. */
   async drop(sandboxId: string): Promise<void> {
-    if (SANDBOX.test(sandboxId)) await rm(this.pathOf(sandboxId), { force: true });
+    if (isSandboxId(sandboxId)) await rm(this.pathOf(sandboxId), { force: true });
   }
 
   /** Where the lease of a sandbox is, or would be. */
@@ -55,7 +60,7 @@ export class Leases {
    */
   async prune(existing: ReadonlySet<string>, now: number): Promise<void> {
     const names = await readdir(this.#directory).catch(() => []);
-    for (const name of names.filter(one => SANDBOX.test(one) && !existing.has(one))) {
+    for (const name of names.filter(one => isSandboxId(one) && !existing.has(one))) {
       const until = await this.read(name);
       if (until === null || until + HARD_MAXIMUM_MS < now) await rm(join(this.#directory, name), { force: true });
     }
