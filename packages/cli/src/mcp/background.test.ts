@@ -92,3 +92,28 @@ describe('a background command', () => {
     expect(command.read(10).text).toBe('€');
   });
 });
+
+it('refuses input beyond what a command that reads nothing may hold up', async () => {
+  const bytes: number[] = [];
+  const unread = new Promise<never>(() => undefined);
+  async function* nothing(): AsyncGenerator<Uint8Array> {
+    // Prints nothing.
+  }
+  const handle = {
+    stdout: nothing(),
+    stderr: nothing(),
+    write: (data: Uint8Array | string) => {
+      bytes.push(data.length);
+      return unread;
+    },
+    closeStdin: async () => undefined,
+    kill: async () => undefined,
+    result: unread,
+  };
+  const command = new BackgroundCommand({ id: 'command-1', sandboxId: 's' }, handle);
+  const text = 'x'.repeat(4_000_000);
+  void command.write(text);
+  void command.write(text);
+  await expect(command.write(text)).rejects.toMatchObject({ code: 'ACODE-MCP-010' });
+  expect(bytes).toEqual([4_000_000, 4_000_000]);
+});

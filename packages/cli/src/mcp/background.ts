@@ -1,10 +1,12 @@
 // A command that runs on between tool calls: what it printed, as far as there is room, and how it ended.
 
+import { AcodeError } from '@acode/sandbox';
 import type { RunResult } from '@acode/sandbox';
 import type { InsideHandle } from './host.ts';
 
 // The newest of it; what a model did not read by then it will hardly want.
 const MOST_CHARACTERS = 1024 ** 2;
+const MOST_UNREAD = 8 * 1024 ** 2;
 
 /** A part of what a command printed. */
 export interface Printed {
@@ -24,6 +26,7 @@ export class BackgroundCommand {
   #text = '';
   #dropped = 0;
   #lastRead = 0;
+  #unread = 0;
   #outcome: { readonly result: RunResult } | { readonly error: unknown } | null = null;
   #changed = new AbortController();
 
@@ -75,8 +78,21 @@ export class BackgroundCommand {
   }
 
   /** Writes to its standard input. */
-  write(text: string): Promise<void> {
-    return this.#handle.write(text);
+  async write(text: string): Promise<void> {
+    const bytes = Buffer.byteLength(text);
+    // What was given up on is still on its way: a command that reads nothing must not fill this process.
+    if (this.#unread > 0 && this.#unread + bytes > MOST_UNREAD)
+      throw new AcodeError('ACODE-MCP-010', {
+        what: 'bytes of input that the command has not read',
+        limit: MOST_UNREAD,
+        remedy: 'Wait until it reads, or stop it with stop_command.',
+      });
+    this.#unread += bytes;
+    try {
+      await this.#handle.write(text);
+    } finally {
+      this.#unread -= bytes;
+    }
   }
 
   /** Ends its standard input. */

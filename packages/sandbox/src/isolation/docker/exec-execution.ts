@@ -1,24 +1,25 @@
 // A command in a container that stays: handed to a shell that waited there, from its first byte to its end.
 
-import { AcodeError } from '../../contract/errors.ts';
 import type { CommandIo, Ending, OpenExecution } from '../backend.ts';
 import { StatusScanner } from '../handover/status.ts';
 import type { Claim } from '../handover/status.ts';
+import type { Gone } from './gone.ts';
 import type { ReadyExec } from './ready-exec.ts';
 
 /** What a command needs of the container it runs in. */
 export interface ExecSurroundings {
   /** Sends a signal to a process group inside. */
   signal(pid: number, name: string): Promise<void>;
-  /** The exit status of a process, by the engine; waits until it has one. */
+  /** The exit status of a process, by the engine; waits until it has one, for so long at most. */
   exitOf(execId: string, signal: AbortSignal): Promise<number>;
+  /** Ends a process group and makes sure by the engine that its first process is gone; where it is not, the sandbox goes. */
+  end(pid: number, execId: string): Promise<void>;
   /** Whether the engine saw a process killed for want of memory. */
   sawOom(): boolean;
   /** Takes the network of the whole sandbox away. */
   disconnect(): Promise<void>;
-  /** Settles when the sandbox is gone, with the reason. */
-  readonly gone: Promise<string>;
-  readonly sandbox: string;
+  /** The end of the sandbox. */
+  readonly gone: Gone;
 }
 
 // A shell’s status of a command that was ended by a signal is this and the signal’s number.
@@ -69,7 +70,6 @@ export class ExecExecution implements OpenExecution {
   }
 
   async kill(name: string): Promise<void> {
-    await this.#exec.said;
     await this.#around.signal(this.pid, name);
     // The shell that would tell of the end goes with the rest: then the engine is asked.
     if (name !== 'SIGKILL') return;
@@ -120,15 +120,16 @@ export class ExecExecution implements OpenExecution {
           this.#exec.stream.destroy();
           reject(this.#signal.reason);
         };
-        const end = (): Promise<void> => this.#around.signal(this.pid, 'SIGKILL');
-        this.#exec.said.then(end).then(over, over);
+        this.#around.end(this.pid, this.#exec.execId).then(over, over);
       };
       if (this.#signal.aborted) leave();
       else this.#signal.addEventListener('abort', leave, { once: true });
-      stop = () => this.#signal.removeEventListener('abort', leave);
-      void this.#around.gone.then(reason =>
-        reject(new AcodeError('ACODE-SBX-025', { sandbox: this.#around.sandbox, reason })),
-      );
+      const { gone } = this.#around;
+      const stopListening = gone.listen(reason => reject(gone.failure(reason)));
+      stop = () => {
+        this.#signal.removeEventListener('abort', leave);
+        stopListening();
+      };
     });
     promise.catch(() => undefined);
     return { promise, stop };

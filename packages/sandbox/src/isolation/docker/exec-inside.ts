@@ -145,7 +145,7 @@ class ExecProgram implements InsideProgram {
 
   destroy(): void {
     const end = (): void => this.#exec.stream.destroy();
-    this.#parts.around.signal(this.#exec.pid, 'SIGKILL').then(end, end);
+    this.#parts.around.end(this.#exec.pid, this.#exec.execId).then(end, end);
     this.stdout.destroy();
   }
 
@@ -167,14 +167,10 @@ class ExecProgram implements InsideProgram {
     this.#signal.addEventListener('abort', leave, { once: true });
     const claimed = new Promise<void>(resolve => (this.#bothClaimed = resolve));
     const drained = this.#exec.drained.catch(() => undefined);
-    const gone = around.gone.then(reason => {
-      throw new AcodeError('ACODE-SBX-025', { sandbox: around.sandbox, reason });
-    });
-    gone.catch(() => undefined);
     try {
-      await Promise.race([claimed, drained, gone]);
+      await around.gone.unless(Promise.race([claimed, drained]));
       this.#signal.throwIfAborted();
-      const end = await Promise.race([this.#end(), gone]);
+      const end = await around.gone.unless(this.#end());
       this.stdout.push(null);
       return end;
     } catch (error) {

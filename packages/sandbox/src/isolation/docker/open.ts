@@ -1,5 +1,6 @@
 // A container that stays: commands are started in it, each by a shell that waited there, until it is removed or left.
 
+import { randomBytes } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
@@ -9,7 +10,7 @@ import type { SandboxSpec } from '../../contract/spec.ts';
 import type { CommandIo, OpenExecution, OpenSandbox } from '../backend.ts';
 import { handoverLine } from '../handover/script.ts';
 import type { Handover } from '../handover/script.ts';
-import { QUIET_LINE, signalLine, terminalCommand } from '../handover/open-script.ts';
+import { quietLine, signalLine, terminalCommand } from '../handover/open-script.ts';
 import type { Inside } from '../inside.ts';
 import { inTime } from '../waiting.ts';
 import { isNotFound } from './engine/error.ts';
@@ -18,6 +19,7 @@ import { ExecExecution } from './exec-execution.ts';
 import type { ExecSurroundings } from './exec-execution.ts';
 import { ExecInside } from './exec-inside.ts';
 import { engineFailure } from './failure.ts';
+import { Gone } from './gone.ts';
 import { ReadyExec } from './ready-exec.ts';
 import { ReadyExecs } from './ready-execs.ts';
 import { DockerTerminal } from './terminal-execution.ts';
@@ -50,6 +52,9 @@ export interface OpenParts {
 const CALL_MS = 10_000;
 const SIGNAL_MS = 5000;
 const EXIT_MS = 10_000;
+const ENDED_MS = 3000;
+const MOST_HEARD = 4096;
+const COULD_NOT = 'a command in it could not be ended';
 const SLOWEST_LOOK_MS = 50;
 // What a shell says of a command that SIGKILL ended, and how long the end of the whole sandbox may take to be heard of.
 const KILLED = 137;
@@ -57,8 +62,6 @@ const GONE_MS = 200;
 // How often it is looked at whether a mount has been taken away: whoever saves a file may do that at any moment.
 const LOOK_MS = 1000;
 const SIGNAL = /^SIG[A-Z0-9]{2,10}$/;
-
-class NeverSaid extends Error {}
 
 /** A container that stays. */
 export class OpenContainer implements OpenSandbox {
@@ -69,10 +72,10 @@ export class OpenContainer implements OpenSandbox {
   readonly #ready: ReadyExecs;
   readonly #around: ExecSurroundings;
   readonly #life = new AbortController();
+  readonly #end: Gone;
   /** The signals on their way inside. */
   readonly #signals = new Set<Promise<void>>();
   #prepared: Promise<string | null> | null = null;
-  #leaving: (reason: string) => void = () => undefined;
   #stopLooking: () => void = () => undefined;
 
   constructor(parts: OpenParts) {
@@ -80,19 +83,21 @@ export class OpenContainer implements OpenSandbox {
     this.#parts = parts;
     // As many listen as there are shells and commands; Node would take more than ten for a mistake and say so.
     setMaxListeners(0, this.#life.signal);
-    this.gone = new Promise(resolve => {
-      this.#leaving = resolve;
-      const ended = (): void => resolve('it has ended');
-      parts.exit.then(ended, () => resolve('its engine does not answer for it any more'));
-    });
+    const gone = new Gone(parts.spec.identity.sandboxId);
+    this.#end = gone;
+    this.gone = new Promise(resolve => void gone.listen(resolve));
+    parts.exit.then(
+      () => gone.tell('it has ended'),
+      () => gone.tell('its engine does not answer for it any more'),
+    );
     this.#ready = new ReadyExecs({ start: () => this.#start(), count: parts.ready, clock: parts.clock });
     this.#around = {
       signal: (pid, name) => this.#signal(pid, name),
       exitOf: (execId, signal) => this.#exitOf(execId, signal),
       sawOom: parts.sawOom,
       disconnect: () => this.#disconnect(),
-      gone: this.gone,
-      sandbox: parts.spec.identity.sandboxId,
+      end: (pid, execId) => this.#endGroup(pid, execId),
+      gone,
     };
     this.inside = new ExecInside({
       take: signal => this.#takeSame(signal),
@@ -117,29 +122,10 @@ export class OpenContainer implements OpenSandbox {
   }
 
   async start(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<OpenExecution> {
-    this.#assertSame();
-    try {
-      return await this.#startBy(() => this.#ready.takeEarly(signal), handover, io, signal);
-    } catch (error) {
-      // One that never said who it is read no line either.
-      if (!(error instanceof NeverSaid)) throw error;
-      return await this.#startBy(() => this.#ready.take(signal), handover, io, signal);
-    }
-  }
-
-  async #startBy(
-    take: () => Promise<ReadyExec>,
-    handover: Handover,
-    io: CommandIo,
-    signal: AbortSignal,
-  ): Promise<OpenExecution> {
-    const exec = await this.#taken(take, signal);
+    const exec = await this.#takeSame(signal);
     const { unset, hostKernel } = this.#parts;
     const line = handoverLine({ ...handover, unset, counted: { group: hostKernel, traffic: false, shared: true } });
     const execution = new ExecExecution(exec, { nonce: handover.nonce, line }, io, this.#around, signal);
-    await exec.said.catch((error: unknown) => {
-      throw new NeverSaid('the shell never said who it is', { cause: error });
-    });
     const over = (): void => this.#over();
     execution.ended.then(over, over);
     return execution;
@@ -156,13 +142,16 @@ export class OpenContainer implements OpenSandbox {
     this.#assertSame();
     const { engine, id, clock } = this.#parts;
     const terms = { signal: this.#within(signal), deadlineMs: CALL_MS };
+    // From its start on it is ended by whoever knows its process: an engine that is hung up on lets it be.
+    const whole = { signal: this.#life.signal, deadlineMs: CALL_MS, terminal: true };
     const { command, cwd, env } = handover;
     const argv = typeof command === 'string' ? ['/bin/sh', '-c', command] : command;
     const variables = Object.entries({ TERM: 'xterm-256color', ...env }).map(([name, value]) => `${name}=${value}`);
     const spec = { argv: terminalCommand(cwd, argv), env: variables, stdin: true, terminal: true };
     try {
       const execId = await engine.exec.create(id, spec, terms);
-      const stream = await engine.exec.start(execId, { ...terms, terminal: true });
+      signal.throwIfAborted();
+      const stream = await engine.exec.start(execId, whole);
       const terminal = new DockerTerminal(engine, { execId, stream, size }, io, this.#around, signal);
       const late = (): Error => new Error('the terminal does not begin');
       await inTime(clock, CALL_MS, terminal.begun, late).catch((error: unknown) => {
@@ -177,21 +166,21 @@ export class OpenContainer implements OpenSandbox {
 
   async quiet(signal: AbortSignal): Promise<void> {
     await this.#ready.keepNone();
-    await this.#tell(QUIET_LINE, 'stopping what is left', signal);
+    await this.#tell(quietLine, 'stopping what is left', signal);
   }
 
   async leave(): Promise<void> {
     // What was given up in this moment is still ended inside, by a way that is closed here.
     await new Promise<void>(resolve => void setImmediate(resolve));
     await Promise.allSettled(this.#signals);
-    this.#leaving('this process has let go of it');
+    this.#end.tell('this process has let go of it');
     this.#ready.close();
     this.#life.abort(new AcodeError('ACODE-SBX-014', {}));
     this.#parts.over?.();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#leaving('it was removed');
+    this.#end.tell('it was removed');
     this.#ready.close();
     this.#life.abort(new AcodeError('ACODE-SBX-014', {}));
     this.#parts.over?.();
@@ -210,7 +199,7 @@ export class OpenContainer implements OpenSandbox {
     } catch (error) {
       // That it has ended is told by its end.
       if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return;
-      this.#leaving(`something it has mounted was replaced on the host: ${error.context.detail}`);
+      this.#end.tell(`something it has mounted was replaced on the host: ${error.context.detail}`);
       throw error;
     }
   }
@@ -231,18 +220,10 @@ export class OpenContainer implements OpenSandbox {
     return this.#take(signal);
   }
 
-  #take(signal: AbortSignal): Promise<ReadyExec> {
-    return this.#taken(() => this.#ready.take(signal), signal);
-  }
-
-  async #taken(take: () => Promise<ReadyExec>, signal: AbortSignal): Promise<ReadyExec> {
+  async #take(signal: AbortSignal): Promise<ReadyExec> {
     signal.throwIfAborted();
-    const gone = this.gone.then(reason => {
-      throw new AcodeError('ACODE-SBX-025', { sandbox: this.#around.sandbox, reason });
-    });
-    gone.catch(() => undefined);
     try {
-      return await Promise.race([take(), gone]);
+      return await this.#end.unless(this.#ready.take(signal));
     } catch (error) {
       throw this.#failure(error, signal);
     }
@@ -269,30 +250,32 @@ export class OpenContainer implements OpenSandbox {
     const { clock } = this.#parts;
     const late = (): Error =>
       new AcodeError('ACODE-SBX-018', { operation: `sending ${name}`, reason: 'no shell inside could send it' });
-    const sent = inTime(
-      clock,
-      SIGNAL_MS,
-      this.#tell(signalLine(pid, name), `sending ${name}`, this.#life.signal),
-      late,
-    );
+    const line = (word: string): string => signalLine(pid, name, word);
+    const sent = inTime(clock, SIGNAL_MS, this.#tell(line, `sending ${name}`, this.#life.signal), late);
     this.#signals.add(sent);
     try {
       await sent;
     } catch (error) {
       // Whoever ends every shell that could end it ends the sandbox: no command outlives its time because of what it does inside.
-      if (name === 'SIGKILL') this.#leaving('a command in it could not be ended');
+      if (name === 'SIGKILL') this.#end.tell(COULD_NOT);
       throw error;
     } finally {
       this.#signals.delete(sent);
     }
   }
 
-  async #tell(line: string, operation: string, signal: AbortSignal): Promise<void> {
+  async #tell(lineWith: (word: string) => string, operation: string, signal: AbortSignal): Promise<void> {
     const exec = await this.#take(signal);
     const nothing = (): void => undefined;
+    const word = randomBytes(16).toString('hex');
     let told = nothing;
+    let heard = '';
     const sent = new Promise<void>(resolve => (told = resolve));
-    await exec.handOver(line, { stdout: () => told(), stderr: nothing });
+    const hear = (data: Buffer): void => {
+      heard = (heard + data.toString('latin1')).slice(-MOST_HEARD);
+      if (heard.includes(word)) told();
+    };
+    await exec.handOver(lineWith(word), { stdout: hear, stderr: nothing });
     const over = exec.drained.then(nothing, nothing).then(() => 'over' as const);
     const outcome = await Promise.race([sent, over]);
     this.#ready.refill();
@@ -300,16 +283,22 @@ export class OpenContainer implements OpenSandbox {
     if (outcome === 'over') throw new AcodeError('ACODE-SBX-018', { operation, reason: 'the shell inside was ended' });
   }
 
-  async #exitOf(execId: string, signal: AbortSignal): Promise<number> {
+  // Whoever says inside that it was done may be another: the engine has the last word.
+  async #endGroup(pid: number, execId: string): Promise<void> {
+    await this.#signal(pid, 'SIGKILL');
+    await this.#exitOf(execId, this.#life.signal, ENDED_MS);
+  }
+
+  async #exitOf(execId: string, signal: AbortSignal, withinMs = EXIT_MS): Promise<number> {
     const { engine, clock } = this.#parts;
-    const deadline = clock.monotonic() + EXIT_MS;
+    const deadline = clock.monotonic() + withinMs;
     for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, SLOWEST_LOOK_MS)) {
       const state = await this.#asked(() => engine.exec.inspect(execId, { signal, deadlineMs: CALL_MS }), signal);
       if (!state.running && state.exitCode !== null) return await this.#unlessGone(state.exitCode);
       if (clock.monotonic() > deadline) {
         // It said that it was over, or was told to be: what goes on all the same goes with the sandbox.
-        this.#leaving('a command in it could not be ended');
-        throw new AcodeError('ACODE-SBX-018', { operation: 'ending the command', reason: 'its process lives on' });
+        this.#end.tell(COULD_NOT);
+        throw this.#end.failure(COULD_NOT);
       }
       await new Promise<void>(resolve => void clock.after(pauseMs, resolve));
       signal.throwIfAborted();
@@ -320,10 +309,8 @@ export class OpenContainer implements OpenSandbox {
   async #unlessGone(exitCode: number): Promise<number> {
     if (exitCode !== KILLED) return exitCode;
     const { clock } = this.#parts;
-    const stays = new Promise<null>(resolve => void clock.after(GONE_MS, () => resolve(null)));
-    const reason = await Promise.race([this.gone, stays]);
-    if (reason === null) return exitCode;
-    throw new AcodeError('ACODE-SBX-025', { sandbox: this.#around.sandbox, reason });
+    await this.#end.unless(new Promise<void>(resolve => void clock.after(GONE_MS, resolve)));
+    return exitCode;
   }
 
   async #disconnect(): Promise<void> {
@@ -344,6 +331,6 @@ export class OpenContainer implements OpenSandbox {
   #failure(error: unknown, signal: AbortSignal): unknown {
     if (signal.aborted) return signal.reason;
     if (!isNotFound(error)) return engineFailure(error, signal);
-    return new AcodeError('ACODE-SBX-025', { sandbox: this.#around.sandbox, reason: 'the engine has no such sandbox' });
+    return this.#end.failure('the engine has no such sandbox');
   }
 }

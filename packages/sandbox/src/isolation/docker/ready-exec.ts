@@ -1,5 +1,6 @@
 // A process inside a container that stays: a shell that has said who it is and waits for one line.
 
+import { AcodeError } from '../../contract/errors.ts';
 import { READY_COMMAND, readFirstLine } from '../handover/open-script.ts';
 import { demultiplex } from './engine/demultiplex.ts';
 import type { OutputSink } from './engine/demultiplex.ts';
@@ -8,33 +9,27 @@ import type { Engine } from './engine/index.ts';
 
 const CALL_MS = 10_000;
 const SHOWN_BYTES = 512;
-// The two streams come each in its own time: a command that was handed over early may be heard before its shell.
-const MOST_HELD_BYTES = 1024 ** 2;
 
-/** A shell that waits, or will in a moment. */
+/** A shell that waits. */
 export class ReadyExec {
   readonly execId: string;
   readonly stream: HijackedStream;
   /** Settles when its streams have ended. */
   readonly drained: Promise<void>;
-  /** Settles when it has said who it is; nothing of it ran where that fails. */
-  readonly said: Promise<void>;
   #pid = 0;
-  #sink: OutputSink | null = null;
+  #sink: OutputSink;
   #first = Buffer.alloc(0);
-  #held = Buffer.alloc(0);
-  #settle: (error?: Error) => void = () => undefined;
   #isOver = false;
 
-  private constructor(execId: string, stream: HijackedStream) {
+  private constructor(execId: string, stream: HijackedStream, said: (error?: Error) => void) {
     this.execId = execId;
     this.stream = stream;
-    this.said = this.#whenSaid();
-    this.said.catch(() => stream.destroy());
-    const sink = { stdout: (data: Buffer) => this.#stdout(data), stderr: (data: Buffer) => this.#stderr(data) };
-    this.drained = demultiplex(stream, sink).finally(() => {
+    const hear = (data: Buffer): void => this.#hear(data, said);
+    this.#sink = { stdout: hear, stderr: hear };
+    const take = (name: keyof OutputSink) => (data: Buffer) => this.#sink[name](data);
+    this.drained = demultiplex(stream, { stdout: take('stdout'), stderr: take('stderr') }).finally(() => {
       this.#isOver = true;
-      this.#settle(new Error(`the sandbox started no shell${this.#shown()}`));
+      said(new Error(`it did not start${this.#shown()}`));
     });
     this.drained.catch(() => undefined);
   }
@@ -44,9 +39,23 @@ export class ReadyExec {
     return engine.exec.create(containerId, { argv: READY_COMMAND, stdin: true }, { signal, deadlineMs: CALL_MS });
   }
 
-  /** Starts one that was prepared, which says who it is in a moment; `signal` ends it whenever it fires. */
+  /**
+   * Starts one that was prepared; `signal` ends it whenever it fires. It is there when it has said who it is: only then does
+   * anybody write to it, so that one that says something else has run nothing.
+   */
   static async start(engine: Engine, execId: string, signal: AbortSignal): Promise<ReadyExec> {
-    return new ReadyExec(execId, await engine.exec.start(execId, { signal, deadlineMs: CALL_MS }));
+    const stream = await engine.exec.start(execId, { signal, deadlineMs: CALL_MS });
+    return new Promise((resolve, reject) => {
+      const late = setTimeout(() => said(new Error('it does not answer')), CALL_MS);
+      const said = (error?: Error): void => {
+        clearTimeout(late);
+        if (!error) return resolve(ready);
+        stream.destroy();
+        const operation = 'starting a shell in the sandbox';
+        reject(new AcodeError('ACODE-SBX-018', { operation, reason: error.message }, { cause: error }));
+      };
+      const ready = new ReadyExec(execId, stream, said);
+    });
   }
 
   /** Its process, as the sandbox counts them; also the number of its process group. */
@@ -59,49 +68,27 @@ export class ReadyExec {
     return !this.#isOver;
   }
 
-  /** Gives it its one line; what it prints from then on goes to `sink`. It need not have said who it is. */
+  /** Gives it its one line; what it prints from now on goes to `sink`. */
   async handOver(line: string, sink: OutputSink): Promise<void> {
     this.#sink = sink;
     await this.stream.write(line);
   }
 
-  #whenSaid(): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const late = setTimeout(() => this.#settle(new Error('the sandbox’s shell does not answer')), CALL_MS);
-      this.#settle = error => {
-        clearTimeout(late);
-        if (error) reject(error);
-        else resolve();
-      };
-    });
-  }
-
-  #stdout(data: Buffer): void | Promise<void> {
-    return this.#pid > 0 ? this.#sink?.stdout(data) : this.#hear(data);
-  }
-
-  #stderr(data: Buffer): void | Promise<void> {
-    if (this.#pid > 0) return this.#sink?.stderr(data);
-    this.#held = Buffer.concat([this.#held, data]);
-    if (this.#held.length > MOST_HELD_BYTES) this.#settle(new Error(`the shell did not say who it is${this.#shown()}`));
-  }
-
-  async #hear(data: Buffer): Promise<void> {
-    this.#first = Buffer.concat([this.#first, data]);
+  #hear(data: Buffer, said: (error?: Error) => void): void {
+    if (this.#pid > 0) return;
+    this.#first = Buffer.concat([this.#first, data]).subarray(0, SHOWN_BYTES);
     try {
       const first = readFirstLine(this.#first);
       if (!first) return;
       this.#pid = first.pid;
-      this.#settle();
-      if (this.#held.length > 0) await this.#sink?.stderr(this.#held);
-      if (first.rest.length > 0) await this.#sink?.stdout(first.rest);
+      said();
     } catch (error) {
-      this.#settle(new Error(`${error instanceof Error ? error.message : String(error)}${this.#shown()}`));
+      said(new Error(`${error instanceof Error ? error.message : String(error)}${this.#shown()}`));
     }
   }
 
   #shown(): string {
-    const text = Buffer.concat([this.#first, this.#held]).toString('utf8', 0, SHOWN_BYTES).trim();
+    const text = this.#first.toString('utf8').trim();
     return text === '' ? '' : `: ${text}`;
   }
 }

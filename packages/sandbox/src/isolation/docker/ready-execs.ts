@@ -16,18 +16,12 @@ export interface ReadyExecsOptions {
 const REFILL_AFTER_MS = 40;
 const AGAIN_MS = 50;
 
-// One on its way: it can be written to before it has said who it is. Null where it failed.
-interface Coming {
-  readonly reached: Promise<ReadyExec | null>;
-  readonly ready: Promise<ReadyExec | null>;
-}
-
 /** Shells that wait, each given out once. */
 export class ReadyExecs {
   readonly #options: ReadyExecsOptions;
   readonly #waiting: ReadyExec[] = [];
   /** Those being started that nobody has asked for yet. */
-  readonly #starting = new Set<Coming>();
+  readonly #starting = new Set<Promise<ReadyExec | null>>();
   #cancelRefill: (() => void) | null = null;
   #count: number;
   #closed = false;
@@ -54,12 +48,18 @@ export class ReadyExecs {
 
   /** One that waits, or the next that is there. */
   async take(signal: AbortSignal): Promise<ReadyExec> {
-    return (await this.#next(signal, 'ready')) ?? taken(this.#started(), signal);
-  }
-
-  /** As `take`, without waiting for it to say who it is: that it never does is for the caller to expect. */
-  async takeEarly(signal: AbortSignal): Promise<ReadyExec> {
-    return (await this.#next(signal, 'reached')) ?? taken(this.#started(), signal);
+    this.#prune();
+    const waiting = this.#waiting.shift();
+    this.#refillSoon();
+    if (waiting) return waiting;
+    // One that is being started comes sooner than one that is started now, unless it fails.
+    const [coming] = this.#starting;
+    if (coming) {
+      this.#starting.delete(coming);
+      const found = await taken(coming, signal);
+      if (found) return found;
+    }
+    return taken(this.#started(), signal);
   }
 
   /** Lets those go that wait and those on their way; from then on each is started when it is needed. */
@@ -70,7 +70,7 @@ export class ReadyExecs {
     for (const one of this.#waiting.splice(0)) one.stream.destroy();
     const coming = [...this.#starting];
     this.#starting.clear();
-    for (const one of await Promise.all(coming.map(({ ready }) => ready))) one?.stream.destroy();
+    for (const one of await Promise.all(coming)) one?.stream.destroy();
   }
 
   close(): void {
@@ -79,51 +79,33 @@ export class ReadyExecs {
     for (const one of this.#waiting.splice(0)) one.stream.destroy();
   }
 
-  // One that is being started comes sooner than one that is started now, unless it fails.
-  async #next(signal: AbortSignal, when: keyof Coming): Promise<ReadyExec | null> {
-    this.#prune();
-    const waiting = this.#waiting.shift();
-    this.#refillSoon();
-    if (waiting) return waiting;
-    const [coming] = this.#starting;
-    if (!coming) return null;
-    this.#starting.delete(coming);
-    return taken(coming[when], signal);
-  }
-
   // Where a command that filled the sandbox was ended just now, its processes may still be counted.
   async #started(): Promise<ReadyExec> {
+    const { start, clock } = this.#options;
     try {
-      return await this.#startedOnce();
+      return await start();
     } catch (error) {
       if (this.#closed) throw error;
-      await new Promise<void>(resolve => void this.#options.clock.after(AGAIN_MS, resolve));
-      return await this.#startedOnce();
+      await new Promise<void>(resolve => void clock.after(AGAIN_MS, resolve));
+      return await start();
     }
   }
 
-  async #startedOnce(): Promise<ReadyExec> {
-    const one = await this.#options.start();
-    await one.said;
-    return one;
-  }
-
   #begin(): void {
-    const reached = this.#options.start();
-    const ready = reached.then(async one => {
-      await one.said;
-      const isClaimed = !this.#starting.delete(coming);
-      if (this.#closed) one.stream.destroy();
-      else if (!isClaimed) this.#waiting.push(one);
-      return one;
-    });
-    // Whoever needs one tries again and hears why.
-    const failed = (): null => {
-      this.#starting.delete(coming);
-      return null;
-    };
-    const coming: Coming = { reached: reached.catch(failed), ready: ready.catch(failed) };
-    this.#starting.add(coming);
+    const starting = this.#options.start().then(
+      one => {
+        const isClaimed = !this.#starting.delete(starting);
+        if (this.#closed) one.stream.destroy();
+        else if (!isClaimed) this.#waiting.push(one);
+        return one;
+      },
+      // Whoever needs one tries again and hears why.
+      () => {
+        this.#starting.delete(starting);
+        return null;
+      },
+    );
+    this.#starting.add(starting);
   }
 
   #refillSoon(): void {

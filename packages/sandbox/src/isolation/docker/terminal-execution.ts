@@ -2,7 +2,6 @@
 
 import type { CommandIo, Ending, OpenExecution } from '../backend.ts';
 import type { TerminalSize } from '../../contract/sandbox.ts';
-import { AcodeError } from '../../contract/errors.ts';
 import { unlessCancelled } from '../waiting.ts';
 import { readBegun, readFirstLine } from '../handover/open-script.ts';
 import type { HijackedStream } from './engine/hijack.ts';
@@ -31,6 +30,9 @@ export class DockerTerminal implements OpenExecution {
   readonly #engine: Engine;
   readonly #around: ExecSurroundings;
   readonly #signal: AbortSignal;
+  /** Settles when it is known who it is, or will never be. */
+  readonly #known: Promise<void>;
+  #knows: () => void = () => undefined;
   #pid = 0;
 
   constructor(engine: Engine, started: StartedTerminal, io: CommandIo, around: ExecSurroundings, signal: AbortSignal) {
@@ -39,6 +41,7 @@ export class DockerTerminal implements OpenExecution {
     this.#around = around;
     this.#signal = signal;
     let begin = (): void => undefined;
+    this.#known = new Promise(resolve => (this.#knows = resolve));
     this.begun = new Promise(resolve => (begin = resolve));
     this.ended = this.#run(io, begin);
     this.ended.catch(() => undefined);
@@ -76,27 +79,29 @@ export class DockerTerminal implements OpenExecution {
     let givenUp = Promise.resolve();
     const leave = (): void => {
       const end = (): void => stream.destroy();
-      if (this.#pid > 0) givenUp = this.#around.signal(this.#pid, 'SIGKILL').then(end, end);
-      else end();
+      givenUp = this.#known.then(() => this.#endInside()).then(end, end);
     };
-    this.#signal.addEventListener('abort', leave, { once: true });
-    void this.#around.gone.then(() => stream.destroy());
+    if (this.#signal.aborted) leave();
+    else this.#signal.addEventListener('abort', leave, { once: true });
+    const stopListening = this.#around.gone.listen(() => stream.destroy());
     try {
       await this.#pump(stream, io, begin).catch(() => undefined);
+      this.#knows();
       begin();
       // Told of only when it is so: whoever hears of it may end this process, and with it the way inside.
       await givenUp;
       this.#signal.throwIfAborted();
-      const gone = this.#around.gone.then(reason => {
-        throw new AcodeError('ACODE-SBX-025', { sandbox: this.#around.sandbox, reason });
-      });
-      gone.catch(() => undefined);
-      const exitCode = await Promise.race([this.#around.exitOf(execId, this.#signal), gone]);
+      const exitCode = await this.#around.gone.unless(this.#around.exitOf(execId, this.#signal));
       const neverStarted = this.#pid === 0 && exitCode === CWD ? { neverStarted: 'cwd' as const } : {};
       return { exitCode, ...neverStarted, oomKilled: false, pidsRefused: false };
     } finally {
+      stopListening();
       this.#signal.removeEventListener('abort', leave);
     }
+  }
+
+  async #endInside(): Promise<void> {
+    if (this.#pid > 0) await this.#around.end(this.#pid, this.#started.execId);
   }
 
   async #pump(stream: HijackedStream, io: CommandIo, begin: () => void): Promise<void> {
@@ -127,6 +132,9 @@ export class DockerTerminal implements OpenExecution {
     const first = readFirstLine(held);
     if (!first) return;
     this.#pid = first.pid;
+    this.#knows();
+    // Given up before it began: it is ended where it waits for its line.
+    if (this.#signal.aborted) return;
     // A terminal that cannot be sized is still a terminal.
     await this.resize(this.#started.size).catch(() => undefined);
     await this.#started.stream.write('\n');

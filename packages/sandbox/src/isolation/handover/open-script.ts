@@ -9,7 +9,7 @@ export const READY_COMMAND: readonly string[] = ['/bin/sh', '-c', `${SAYS_PID}; 
 
 // Between saying who it is and the command it waits for a line: by then its terminal has its size. What a terminal repeats
 // of that line comes before the mark.
-const TERMINAL_SCRIPT = `cd "$1" || exit 125; shift; ${SAYS_PID}; IFS= read -r _; printf '\\036go\\n'; exec "$@"`;
+const TERMINAL_SCRIPT = `cd "$1" || exit 125; shift; ${SAYS_PID}; IFS= read -r _ || exit 129; printf '\\036go\\n'; exec "$@"`;
 // oxlint-disable-next-line no-control-regex -- the mark is a control character, so that no program prints it by chance
 const BEGUN = /\u001ego\r?\n/;
 
@@ -21,14 +21,23 @@ export function terminalCommand(cwd: string, argv: readonly string[]): readonly 
 /** What the first process of a sandbox does that outlives its maker: nothing, and no longer at the end of its input. */
 export const STAYING_LINE = 'trap : HUP INT QUIT USR1 USR2; exec </dev/null; while sleep 3600; do :; done\n';
 
-/** Sends a signal to a process group, by the shell itself: where no further process is allowed, that still works. */
-export function signalLine(pid: number, signal: string): string {
+/**
+ * Sends a signal to a process group, by the shell itself: where no further process is allowed, that still works. Then it says
+ * the word it was given: programs beside it can write to where it writes.
+ */
+export function signalLine(pid: number, signal: string, word: string): string {
   const name = signal.replace(/^SIG/, '');
-  return String.raw`kill -s ${name} -- -${pid} 2>/dev/null; printf '\036done\n'; exit` + '\n';
+  return `kill -s ${name} -- -${pid} 2>/dev/null; ${saying(word)}`;
+}
+
+function saying(word: string): string {
+  return String.raw`printf '%s\n' ${word}; exit` + '\n';
 }
 
 /** Stops everything but the shell that says so, by one call of the kernel: nothing that forks meanwhile is left out. */
-export const QUIET_LINE = String.raw`kill -s STOP -- -1 2>/dev/null; printf '\036done\n'; exit` + '\n';
+export function quietLine(word: string): string {
+  return `kill -s STOP -- -1 2>/dev/null; ${saying(word)}`;
+}
 
 /** Takes the mark after which everything is the command’s; null until it is whole. */
 export function readBegun(data: Buffer): Buffer | null {
@@ -37,7 +46,7 @@ export function readBegun(data: Buffer): Buffer | null {
 }
 
 // oxlint-disable-next-line no-control-regex -- as above
-const FIRST_LINE = /^\u001e(\d{1,10})\r?\n/;
+const FIRST_LINE = /^\u001e([1-9]\d{0,9})\r?\n/;
 const LONGEST_FIRST_LINE = 16;
 
 /** Takes the line with which a process says who it is; null until it is whole, and throws where it is something else. */

@@ -78,6 +78,8 @@ const BEGINS = [
   'case $2 in */*)',
   'if ! [ -e "$2" ]; then _acode_f missing; exit 127; fi',
   'if [ -d "$2" ] || ! [ -x "$2" ]; then _acode_f forbidden; exit 126; fi',
+  // Shells take it for the end of their own options.
+  ';; --) _acode_f missing; exit 127',
   ';; *) if ! command -v "$2" >/dev/null; then _acode_f missing; exit 127; fi',
   ';; esac',
   '_acode_u=',

@@ -1,0 +1,87 @@
+// Programs that work against the shells that wait beside them, and what they cost the one who holds the sandbox.
+
+import { statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openHost } from '../conformance/host.ts';
+import type { ConformanceHost } from '../conformance/host.ts';
+import { withoutEngines } from '../support/engines.ts';
+import { places, until } from './places.ts';
+
+// Stops every shell that waits for a command, says in its place that it has done what it was told, and writes down that it lives.
+const STOPPER = `#!/bin/sh
+while :; do
+  for p in /proc/[0-9]*; do
+    p=\${p#/proc/}
+    [ "$p" = "$$" ] && continue
+    case $(tr '\\0' ' ' <"/proc/$p/cmdline" 2>/dev/null) in
+      *'printf'*'read -r _acode_l'*) [ "$p" != "$PPID" ] && kill -STOP "$p" && echo done >"/proc/$p/fd/1";;
+    esac
+  done 2>/dev/null
+  : >heartbeat
+done
+`;
+
+const pause = (ms: number) => new Promise(resolve => void setTimeout(resolve, ms));
+
+describe.skipIf(withoutEngines).each(places)('on $name', place => {
+  let host: ConformanceHost;
+  beforeAll(async () => {
+    host = await openHost(place);
+  });
+  afterAll(() => host[Symbol.asyncDispose]());
+
+  it('a command that answers for the shells that would end it is ended all the same', { timeout: 90_000 }, async () => {
+    writeFileSync(join(host.workspace, 'stopper'), STOPPER, { mode: 0o755 });
+    const heartbeat = join(host.workspace, 'heartbeat');
+    const beatAt = (): number => statSync(heartbeat, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+    const sandbox = await host.acode.create();
+    const stop = new AbortController();
+    const running = sandbox.commands.run(['/workspace/stopper'], { signal: stop.signal });
+    running.catch(() => undefined);
+    // The control: it lives, and goes on.
+    await until(() => beatAt() > 0, 20_000);
+    const first = beatAt();
+    await until(() => beatAt() > first, 20_000);
+    stop.abort();
+    await expect(running).rejects.toMatchObject({ code: 'ACODE-SBX-014' });
+    await pause(1000);
+    const last = beatAt();
+    await pause(3000);
+    expect(beatAt()).toBe(last);
+    await sandbox.kill();
+  });
+
+  it('what commands printed is let go of when nobody has their results any more', { timeout: 120_000 }, async () => {
+    setFlagsFromString('--expose-gc');
+    const collect = runInNewContext('gc') as () => void;
+    const held = async (): Promise<number> => {
+      for (let again = 0; again < 4; again += 1) {
+        collect();
+        await pause(50);
+      }
+      return process.memoryUsage().arrayBuffers;
+    };
+    await using sandbox = await host.acode.create();
+    const before = await held();
+    for (let at = 0; at < 12; at += 1) {
+      const { stdout } = await sandbox.commands.run('head -c 8000000 /dev/zero');
+      expect(stdout).toHaveLength(8_000_000);
+    }
+    expect((await held()) - before).toBeLessThan(40_000_000);
+  });
+
+  it('a terminal that is given up before it begins leaves nothing inside', { timeout: 120_000 }, async () => {
+    await using sandbox = await host.acode.create();
+    for (let ms = 0; ms <= 90; ms += 9) {
+      const signal = AbortSignal.timeout(ms);
+      const opened = sandbox.commands.terminal(['sh', '-c', 'trap "" HUP TERM; sleep 778'], { signal });
+      await expect(opened.then(handle => handle.wait())).rejects.toMatchObject({ code: 'ACODE-SBX-014' });
+    }
+    await pause(1000);
+    const { stdout } = await sandbox.commands.run(['ps', '-o', 'args']);
+    expect(stdout.split('\n').filter(line => line.includes('sleep 778'))).toEqual([]);
+  });
+});
