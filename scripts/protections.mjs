@@ -717,7 +717,7 @@ export const PROTECTIONS = [
   ),
   one(
     'a command goes on that no shell inside could end',
-    [`${DOCKER}/open.ts`, "if (name === 'SIGKILL') this.#leaving(", "if (name === '') this.#leaving("],
+    [`${DOCKER}/open.ts`, "if (name === 'SIGKILL') this.#end.tell(", "if (name === '') this.#end.tell("],
     [['sessions/commands.test.ts', 'lets no command go on beyond its time']],
   ),
   {
@@ -788,5 +788,27 @@ export const PROTECTIONS = [
     'a sandbox that stays goes on without its protected mounts',
     [`${DOCKER}/open.ts`, '      this.#parts.same();\n', ''],
     [['sessions/replaced.test.ts', 'before its next command']],
+  ),
+  one(
+    'whoever says that a command was ended is believed',
+    [
+      [`${DOCKER}/open.ts`, 'if (heard.includes(word)) told();', 'if (heard.length > 0) told();'],
+      [`${DOCKER}/open.ts`, '    await this.#exitOf(execId, this.#life.signal, ENDED_MS);\n', ''],
+    ],
+    [['sessions/hostile.test.ts', 'a command that answers for the shells']],
+  ),
+  one(
+    'a terminal that was given up early goes on',
+    [
+      `${DOCKER}/terminal-execution.ts`,
+      'if (this.#pid > 0) await this.#around.end(this.#pid, this.#started.execId);',
+      '',
+    ],
+    [['sessions/hostile.test.ts', 'a terminal that is given up before it begins']],
+  ),
+  one(
+    'what a command left goes on while artifacts are taken',
+    [`${SRC}/artifacts.ts`, '        await quiet;\n', ''],
+    [['sessions/artifacts.test.ts', 'when the command ended']],
   ),
 ];
