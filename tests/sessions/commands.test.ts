@@ -227,7 +227,8 @@ describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
     it.runIf(place.lacks['process limit'] === undefined)('others fail or say that processes were refused', async () => {
       const { full } = await fill();
       const next = await full.commands
-        .run('sleep 0.1 | sleep 0.1 | sleep 0.1 | sleep 0.1 | sleep 0.1', { timeoutMs: 3000 })
+        // More than there is room for in the whole sandbox, whatever has ended of the first.
+        .run('i=0; while [ $i -lt 40 ]; do sleep 2 & i=$((i+1)); done; wait', { timeoutMs: 5000 })
         .catch((error: unknown) => error);
       expect(next instanceof Error || JSON.stringify(next).includes('"limitExceeded":"pids"')).toBe(true);
       await full.kill();
