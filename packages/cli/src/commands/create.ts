@@ -34,9 +34,9 @@ async function create(call: Call, options: SandboxOptions & { readonly for?: num
     const asked = { ...request, ...expires, keep: true, signal };
     const sandbox = await preparing(call, acode, acode.create(asked));
     await call.print('acode.sandbox/1', factsOf(sandbox), () => `${sandbox.id}\n`);
-    if (!call.options.json && (options.for ?? 0) > LONGEST_MS)
-      await call.say('acode: a day from its creation is the most a sandbox may stay.\n');
-    if (!call.options.json) await call.say(stayLine(call, sandbox.expiresAt));
+    const wanted = options.for ?? 0;
+    if (!call.options.json && wanted > LONGEST_MS) await call.say(MOST_LINE);
+    if (!call.options.json) await call.say(stayLine(call, sandbox.expiresAt, wanted >= LONGEST_MS));
     await sandbox.leave();
     return 0;
   });
@@ -47,11 +47,16 @@ export function factsOf({ id, containerId, name, level, image, kept, expiresAt }
   return { sandboxId: id, containerId, name, level, image, kept, expiresAt: expiresAt.toISOString() };
 }
 
-/** Until when a sandbox stays, for a person. */
-export function stayLine(call: Call, expiresAt: Date): string {
-  const { colours, now } = call.errorLook;
+/** Said where somebody asked for more than there is. */
+export const MOST_LINE = 'acode: a day from its creation is the most a sandbox may stay.\n';
+
+/** Until when a sandbox stays, for a person; `isMost` where it cannot stay any longer. */
+export function stayLine(
+  { errorLook: { colours, now } }: Pick<Call, 'errorLook'>,
+  expiresAt: Date,
+  isMost: boolean,
+): string {
   const moment = expiresAt.toISOString();
-  // Some of the time is over by the time it is said.
-  const nearly = until(new Date(expiresAt.getTime() + 500).toISOString(), now);
-  return `${colours.cyan('acode:')} it goes ${nearly}, at ${moment.slice(0, 19)}Z; \`acode sandbox keep\` lets it stay longer, \`acode sandbox kill\` ends it.\n`;
+  const longer = isMost ? '' : '`acode sandbox keep` lets it stay longer, ';
+  return `${colours.cyan('acode:')} it goes ${until(moment, now)}, at ${moment.slice(0, 19)}Z; ${longer}\`acode sandbox kill\` ends it.\n`;
 }

@@ -33,7 +33,7 @@ export function renderList(items: readonly SandboxInfo[], look: Look): string {
     shortId(item.image),
     item.state,
     age(item.createdAt, look.now),
-    ...(kept ? [item.expiresAt === undefined ? '' : until(item.expiresAt, look.now)] : []),
+    ...(kept ? [item.expiresAt === undefined ? '' : until(item.expiresAt, look.now, 'letters')] : []),
   ]);
   return table(['ID', 'NAME', 'IMAGE', 'STATE', 'CREATED', ...(kept ? ['EXPIRES'] : [])], rows, look, [
     'IMAGE',

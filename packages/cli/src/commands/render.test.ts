@@ -102,10 +102,10 @@ describe('lists', () => {
   });
 
   it('of sandboxes show when those go that stay', () => {
-    const kept = { ...sandbox, expiresAt: '2026-01-02T03:34:35Z' };
+    const kept = { ...sandbox, expiresAt: '2026-01-02T04:34:03Z' };
     const [title, one, other] = renderList([kept, sandbox], look).split('\n');
     expect(title).toMatch(/CREATED +EXPIRES$/);
-    expect(one).toMatch(/1 minute ago +in 30 minutes$/);
+    expect(one).toMatch(/1 minute ago +in 1h 30m$/);
     expect(other).toMatch(/1 minute ago$/);
   });
 

@@ -3,7 +3,7 @@
 import { PassThrough, Writable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { Recorder } from '../test-process.ts';
-import { age } from './age.ts';
+import { age, until } from './age.ts';
 import { shortId } from './identifier.ts';
 import { lookOf } from './look.ts';
 import type { Look } from './look.ts';
@@ -118,6 +118,29 @@ describe('an age', () => {
     ['?', '?'],
   ])('of %s is %s', (moment, text) => {
     expect(age(moment, Date.parse('2026-01-02T03:04:05Z'))).toBe(text);
+  });
+});
+
+describe('the time until', () => {
+  const now = Date.parse('2026-01-02T03:04:05Z');
+
+  it.each([
+    [7_200_000 - 1500, 'in 2 hours', 'in 2h'],
+    [5_400_000 - 1500, 'in 1 hour 30 minutes', 'in 1h 30m'],
+    [120_000 - 1500, 'in 2 minutes', 'in 2m'],
+    [86_400_000 - 1500, 'in 1 day', 'in 1d'],
+    [80_000, 'in 1 minute 20 seconds', 'in 1m 20s'],
+    [4000 - 300, 'in 4 seconds', 'in 4s'],
+    [86_400_000 + 180_000, 'in 1 day', 'in 1d'],
+    [100, 'now', 'now'],
+    [-5000, 'now', 'now'],
+  ])('what is %i ms away is %s', (milliseconds, words, letters) => {
+    const moment = new Date(now + milliseconds).toISOString();
+    expect([until(moment, now), until(moment, now, 'letters')]).toEqual([words, letters]);
+  });
+
+  it('what is no date is given back', () => {
+    expect(until('?', now)).toBe('?');
   });
 });
 

@@ -1,0 +1,26 @@
+// What is said about how long a sandbox stays.
+
+import { describe, expect, it } from 'vitest';
+import { lookOf } from '../terminal/look.ts';
+import { Output } from '../terminal/output.ts';
+import { Recorder } from '../test-process.ts';
+import { stayLine } from './create.ts';
+
+const now = Date.parse('2026-01-02T03:04:05Z');
+const errorLook = lookOf(new Output(new Recorder()), { env: {}, now: () => now }, false);
+const line = (milliseconds: number, isMost: boolean): string =>
+  stayLine({ errorLook }, new Date(now + milliseconds), isMost);
+
+describe('how long a sandbox stays', () => {
+  it('is what was asked for, and can be changed', () => {
+    expect(line(5_399_000, false)).toBe(
+      'acode: it goes in 1 hour 30 minutes, at 2026-01-02T04:34:04Z; `acode sandbox keep` lets it stay longer, `acode sandbox kill` ends it.\n',
+    );
+  });
+
+  it('is not said to be more where it is the most already', () => {
+    expect(line(86_399_000, true)).toBe(
+      'acode: it goes in 1 day, at 2026-01-03T03:04:04Z; `acode sandbox kill` ends it.\n',
+    );
+  });
+});
