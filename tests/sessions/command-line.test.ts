@@ -110,9 +110,12 @@ describe.skipIf(withoutEngines).each(engines)('sandboxes that stay on $name', en
       schema: 'acode.list/1',
       items: expect.arrayContaining([expect.objectContaining({ sandboxId: id, expiresAt: facts.expiresAt })]),
     });
-    expect((await bench.call(['sandbox', 'list'])).stdout.toString()).toMatch(/EXPIRES\n[^]*in 1 hour/);
+    expect((await bench.call(['sandbox', 'list'])).stdout.toString()).toMatch(/EXPIRES\n[^]*in 2h$/m);
+    const inspected = await bench.call(['--json', 'sandbox', 'inspect', id]);
+    expect(JSON.parse(inspected.stdout.toString())).toMatchObject({ sandboxId: id, expiresAt: facts.expiresAt });
     const most = await bench.call(['sandbox', 'keep', id, '--for', '3d']);
     expect(most.stderr).toContain('a day from its creation is the most');
+    expect(most.stderr).not.toContain('stay longer');
   });
 
   it('go by themselves when their time is over, and not before another process extended it', async () => {

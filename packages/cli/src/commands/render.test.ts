@@ -9,7 +9,7 @@ import { Recorder } from '../test-process.ts';
 import { renderCleanup } from './cleanup.ts';
 import { renderDoctor } from './doctor-card.ts';
 import { renderExplanation } from './explain.ts';
-import { renderSandbox } from './inspect.ts';
+import { lookAt, renderSandbox } from './inspect.ts';
 import { renderList } from './list.ts';
 import { renderLogs } from './logs.ts';
 import { renderStatus } from './status.ts';
@@ -201,7 +201,7 @@ describe('uninstall', () => {
   });
 });
 
-it('inspect shows limits, user and mounts', () => {
+describe('inspect', () => {
   const details: SandboxDetails = {
     ...sandbox,
     imageId: sandbox.image,
@@ -211,9 +211,27 @@ it('inspect shows limits, user and mounts', () => {
     network: 'none',
     mounts: [{ source: '/w', target: '/workspace', readOnly: true }],
   };
-  const text = renderSandbox(details, look);
-  for (const part of ['64 MiB', '0.5', 'at most 16', '1000:1000', '/w → /workspace (read-only)'])
-    expect(text).toContain(part);
+
+  it('shows limits, user and mounts', () => {
+    const text = renderSandbox(details, look);
+    for (const part of ['64 MiB', '0.5', 'at most 16', '1000:1000', '/w → /workspace (read-only)'])
+      expect(text).toContain(part);
+    expect(text).not.toContain('Expires');
+  });
+
+  it('shows when a sandbox goes that stays, by its lease', async () => {
+    const labels = { 'acode.keep': 'true' };
+    const expiresAt = '2026-01-02T04:34:04.000Z';
+    const observer = {
+      inspect: async () => ({ ...details, labels }),
+      list: async () => [{ ...sandbox, labels, expiresAt }],
+    };
+    const found = await lookAt(observer, 'x');
+    expect(found.expiresAt).toBe(expiresAt);
+    expect(renderSandbox(found, look)).toMatch(/Expires +2026-01-02T04:34:04\.000Z \(in 1 hour 30 minutes\)/);
+    const elsewhere = { ...observer, list: async () => [sandbox] };
+    expect(await lookAt(elsewhere, 'x')).not.toHaveProperty('expiresAt');
+  });
 });
 
 const unchanged = { changed: false, refused: null };
