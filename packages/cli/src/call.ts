@@ -17,7 +17,7 @@ import { lookOf } from './terminal/look.ts';
 import type { Look } from './terminal/look.ts';
 import type { Output } from './terminal/output.ts';
 import { Progress } from './terminal/progress.ts';
-import { placeOf } from './workspace.ts';
+import { isNoDirectory, placeOf } from './workspace.ts';
 import type { Place } from './workspace.ts';
 
 /** What a call is made of. */
@@ -77,7 +77,7 @@ export class Call {
 
   /** The workspace, and where in it the user stands. */
   place(): Promise<Place> {
-    this.#place ??= placeOf(this.#cwd(), this.options.workspace);
+    this.#place ??= this.#located();
     return this.#place;
   }
 
@@ -130,6 +130,16 @@ export class Call {
       signal.removeEventListener('abort', stop);
       await observer.close();
     }
+  }
+
+  async #located(): Promise<Place> {
+    const { workspace } = this.options;
+    const place = await placeOf(this.#cwd(), workspace);
+    if (workspace === undefined || !(await isNoDirectory(place.root))) return place;
+    // Told here: whatever is looked for below it would be blamed instead.
+    const { AcodeError } = await import('@acode/sandbox');
+    const reason = 'it is not a directory';
+    throw new AcodeError('ACODE-SBX-003', { path: place.root, violation: 'NotADirectory', reason });
   }
 
   async #logger(level: LogLevel | null): Promise<Logger> {

@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { call } from './test-process.ts';
 import { placeOf } from './workspace.ts';
 
 let top = '';
@@ -55,4 +56,14 @@ it('leaves a directory that does not exist for the library to refuse', async () 
 it('takes a directory that only begins like the root for what it is', async () => {
   const named = directory('..odd');
   await expect(placeOf(directory('..odd', '..x'), named)).resolves.toMatchObject({ root: named, inside: '..x' });
+});
+
+it.each(['file', join('file', 'below')])('is no file: %s is said to be none, and nothing below it', async named => {
+  writeFileSync(join(top, 'file'), '');
+  const { status, stderr } = await call(['--workspace', join(top, named), 'sandbox', 'create']);
+  expect({ status, stderr }).toEqual({
+    status: 125,
+    stderr: expect.stringMatching(/file[^ ]* may not be given to a sandbox: it is not a directory \(NotADirectory\)/),
+  });
+  expect(stderr).not.toContain('config.yml');
 });

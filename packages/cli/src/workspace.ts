@@ -1,7 +1,8 @@
 // Where a command runs: the project around the current directory, and the current directory inside it.
 
-import { lstat, realpath } from 'node:fs/promises';
+import { lstat, realpath, stat } from 'node:fs/promises';
 import { dirname, join, relative, resolve, sep } from 'node:path';
+import { fileCode } from './failure/file-reasons.ts';
 
 /** A workspace, and the directory in it that the user stands in. */
 export interface Place {
@@ -19,6 +20,15 @@ export async function placeOf(cwd: string, named?: string): Promise<Place> {
   const way = relative(root, here);
   const outside = way === '..' || way.startsWith(`..${sep}`);
   return { root, here, inside: way === '' || outside ? '.' : way };
+}
+
+/** Whether there is something else than a directory at a path. */
+export async function isNoDirectory(path: string): Promise<boolean> {
+  return stat(path).then(
+    found => !found.isDirectory(),
+    // A part of the path is a file.
+    (error: unknown) => fileCode(error) === 'ENOTDIR',
+  );
 }
 
 async function projectAround(start: string): Promise<string> {
