@@ -71,6 +71,12 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     expect(await state()).toEqual(before);
   });
 
+  it('says that its time was over', async () => {
+    await open(`${id} --timeout 3`);
+    const screen = await pane.until(/^status=124$/m);
+    expect(screen.replaceAll('\n', '')).toContain('ACODE-SBX-007: time limit of 3 s, set by --timeout');
+  });
+
   it('takes Ctrl-C, Ctrl-Z and Ctrl-D inside', async () => {
     await open();
     // What is typed before a program runs is for the shell, as on any terminal.

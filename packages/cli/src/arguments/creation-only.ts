@@ -3,6 +3,7 @@
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { UsageError } from '../failure/usage.ts';
 import { sandboxCommand } from './request.ts';
+import { NEITHER_BRIDGE_NOR_CACHES } from './staying.ts';
 
 // What counts for each command in a sandbox, wherever it was said.
 const EACH_TIME = ['--timeout'];
@@ -21,6 +22,13 @@ export function refuseCreationOptions(command: CommandUnknownOpts, sandbox: stri
   if (!first) return;
   throw new UsageError(
     `${first.long ?? ''} counts when a sandbox is created, and ${sandbox} exists already.`,
-    `Leave it out, or create another one with it: \`acode sandbox create ${first.long ?? ''} …\`.`,
+    neverStays(first.long, command)
+      ? `Leave it out. ${NEITHER_BRIDGE_NOR_CACHES}`
+      : `Leave it out, or create another one with it: \`acode sandbox create ${first.long ?? ''} …\`.`,
   );
+}
+
+function neverStays(long: string | undefined, command: CommandUnknownOpts): boolean {
+  if (long === '--network') return command.getOptionValue('network') === 'bridge';
+  return long === '--caches' || long === '--fill-cache';
 }

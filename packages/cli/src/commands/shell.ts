@@ -4,13 +4,13 @@ import type { Acode, Command as SandboxedCommand, Sandbox, TerminalHandle } from
 import { refuseCreationOptions } from '../arguments/creation-only.ts';
 import { WORKDIR, createRequestOf, environmentOption, sandboxCommand } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
+import { offerEngineLevels } from '../arguments/staying.ts';
 import type { Call, Perform } from '../call.ts';
 import { atTerminal } from '../execution/at-terminal.ts';
-import { statusOf } from '../execution/execute.ts';
+import { closingLines } from '../execution/closing-lines.ts';
+import { sayLines, statusOf } from '../execution/execute.ts';
 import { preparing } from '../execution/preparing.ts';
-import { riskyLines } from '../execution/risky-lines.ts';
 import { UsageError } from '../failure/usage.ts';
-import { oneLine } from '../terminal/text.ts';
 import { stayOption } from './create.ts';
 
 // Whoever hangs up ends what runs there.
@@ -27,7 +27,7 @@ Exit status: the shell’s own; 124 time limit, 125 refused or failed, 129 left 
 
 /** The command. */
 export function shellCommand(perform: Perform) {
-  return sandboxCommand('shell')
+  return offerEngineLevels(sandboxCommand('shell'))
     .description('Open a terminal in a sandbox that stays, or in a fresh one that ends with it')
     .argument('[sandbox]', 'id or name of a sandbox that stays; without it, a fresh one')
     .usage('[options] [sandbox] [-- <program> [arguments…]]')
@@ -74,8 +74,9 @@ async function shell(call: Call, reference: string | undefined, options: ShellOp
       await call.say(`\nacode: left the shell, which ends what ran in it; the sandbox ${fate}.\n`);
       return LEFT;
     }
-    for (const line of riskyLines(result.riskyChanges))
-      await call.say(`${call.errorLook.colours.yellow('acode:')} ${oneLine(line)}\n`);
+    // As a list of words: a shell ends with the status of its last command, which says nothing about the program here.
+    const existing = reference === undefined ? null : { timeoutMs: options.timeout };
+    await sayLines(call, closingLines(result, [], existing));
     return statusOf(result);
   });
 }

@@ -106,6 +106,75 @@ describe('the lines after a run', () => {
     expect(linesOf(denial)).toEqual([line]);
   });
 
+  it.each<[string, Denial, string]>([
+    [
+      'a limit, that another sandbox can have more',
+      {
+        rule: 'memory limit of 64 MiB',
+        setBy: 'the request, policy.limits.memoryBytes',
+        remedy:
+          'Use less, or ask for more: policy.limits.memoryBytes (on the command line --memory 128). A ceiling of the user or the machine still counts.',
+      },
+      'ACODE-SBX-004: memory limit of 64 MiB, set by --memory when the sandbox was created. Use less, or create another sandbox: `acode sandbox create --memory 128`; limits are the sandbox’s own. A ceiling of the user or the machine still counts.',
+    ],
+    [
+      'its own time, that it can ask for more',
+      {
+        rule: 'time limit of 2 s',
+        setBy: 'the request, timeoutMs',
+        remedy: 'Use less, or ask for more: policy.timeoutMs (on the command line --timeout 4).',
+      },
+      'ACODE-SBX-007: time limit of 2 s, set by --timeout. Use less, or ask for --timeout 4.',
+    ],
+    [
+      'the sandbox’s time, that less was given than was asked for',
+      {
+        rule: 'time limit of 5 s',
+        setBy: 'the built-in default',
+        remedy: 'Use less, or ask for more: policy.timeoutMs (on the command line --timeout 10).',
+      },
+      'ACODE-SBX-007: time limit of 5 s, set by the built-in default. --timeout was lowered from 9 s to 5 s, the most that this sandbox allows. Use less, or create another sandbox: `acode sandbox create --timeout 10`; limits are the sandbox’s own.',
+    ],
+    [
+      'a root that is read-only, how to have another image',
+      {
+        rule: 'the sandbox’s own file system is read-only',
+        setBy: 'the built-in rules',
+        remedy: 'Write to /tmp: choose one that has it with policy.image (on the command line --image).',
+      },
+      'denied: the sandbox’s own file system is read-only, set by the built-in rules. Write to /tmp: create a sandbox of one that has it with `acode sandbox create --image`.',
+    ],
+    [
+      'a mount that is read-only, how to have it writable',
+      {
+        rule: 'the mount /d is read-only',
+        setBy: 'the request, policy.mounts',
+        remedy:
+          'Write to /tmp; or ask for the mount with readOnly: false in policy.mounts (on the command line --mount source:target:rw).',
+      },
+      'denied: the mount /d is read-only, set by --mount when the sandbox was created. Write to /tmp; or create another sandbox with `acode sandbox create --mount source:target:rw`.',
+    ],
+    [
+      'a workspace that is read-only, the same',
+      {
+        rule: 'the workspace is read-only',
+        setBy: 'the request, policy.workspace',
+        remedy: 'Write to /tmp; or ask for policy.workspace: direct (on the command line, leave --readonly out).',
+      },
+      'denied: the workspace is read-only, set by --readonly when the sandbox was created. Write to /tmp; or create another sandbox without --readonly.',
+    ],
+  ])('tell in a sandbox that exists of %s', (_, denial, line) => {
+    expect(closingLines({ ...result, denials: [denial] }, ['x'], { timeoutMs: 9000 })).toEqual([line]);
+  });
+
+  it('offer a sandbox that stays no network bridge, and no other image by an option', () => {
+    const denial = { rule: 'the sandbox has no network', setBy: 's', remedy: 'or ask for --network bridge' };
+    const [line] = closingLines({ ...result, denials: [denial] }, ['x'], {});
+    expect(line).toContain('neither the network bridge nor caches');
+    expect(line).not.toContain('ask for --network');
+    expect(closingLines({ ...result, exitCode: 127 }, 'gti', {})[0]).toContain('`acode sandbox create --image …`');
+  });
+
   it('tell about each denial, and then about what was left behind', () => {
     const denial = { rule: 'r', setBy: 's', remedy: 'm' };
     const riskyChanges = [{ path: 'p', kind: 'ci-file', reason: 'why' } as const];

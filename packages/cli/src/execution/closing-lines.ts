@@ -2,15 +2,21 @@
 
 import type { Command, Denial, RunResult } from '@acode/sandbox';
 import { inOptions } from '../arguments/option-names.ts';
+import { inExisting } from './in-existing.ts';
+import type { Existing } from './in-existing.ts';
 import { riskyLines } from './risky-lines.ts';
 
 const NOT_FOUND = 127;
 
-/** The lines about a run, without line ends; none for a run that hit nothing. */
-export function closingLines(result: RunResult, command: Command): string[] {
+/**
+ * The lines about a run, without line ends; none for a run that hit nothing. With `existing`, of a command in a sandbox
+ * that was there before.
+ */
+export function closingLines(result: RunResult, command: Command, existing: Existing | null = null): string[] {
+  const denials = existing ? result.denials.map(denial => inExisting(denial, existing)) : result.denials;
   return [
-    ...result.denials.map(denialLine),
-    ...(typeof command === 'string' && result.exitCode === NOT_FOUND ? [missingLine(result)] : []),
+    ...denials.map(denialLine),
+    ...(typeof command === 'string' && result.exitCode === NOT_FOUND ? [missingLine(result, existing !== null)] : []),
     ...riskyLines(result.riskyChanges),
   ];
 }
@@ -27,7 +33,8 @@ function codeOf(rule: string): string {
   return rule.includes(' limit of ') ? 'ACODE-SBX-004' : 'denied';
 }
 
-function missingLine(result: RunResult): string {
+function missingLine(result: RunResult, exists: boolean): string {
   const image = result.image?.reference ?? 'the image';
-  return `hint: status 127 says that a command was not found; ${image} may not have it. --image chooses another.`;
+  const another = exists ? '`acode sandbox create --image …` makes a sandbox of another.' : '--image chooses another.';
+  return `hint: status 127 says that a command was not found; ${image} may not have it. ${another}`;
 }

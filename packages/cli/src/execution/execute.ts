@@ -10,6 +10,7 @@ import type { Call } from '../call.ts';
 import { pump } from '../terminal/pump.ts';
 import { oneLine } from '../terminal/text.ts';
 import { closingLines } from './closing-lines.ts';
+import type { Existing } from './in-existing.ts';
 import { preparing } from './preparing.ts';
 import { StandardInput } from './standard-input.ts';
 
@@ -33,7 +34,7 @@ export async function execute(
   const command = commandIn(call, words, flags);
   const request = requestOf(options, await call.place());
   return call.withHost(acode =>
-    attend(call, command, given => preparing(call, acode, acode.spawn(command, { ...request, ...given }))),
+    attend(call, { command }, given => preparing(call, acode, acode.spawn(command, { ...request, ...given }))),
   );
 }
 
@@ -43,12 +44,18 @@ export interface StartedWith {
   readonly signal: AbortSignal;
 }
 
+/** A command, and the sandbox it is for where that was there before. */
+export interface Attended {
+  readonly command: Command;
+  readonly existing?: Existing;
+}
+
 /** Starts a command, lets its streams pass through, and gives the exit status. */
-export async function attend(call: Call, command: Command, start: Start): Promise<number> {
+export async function attend(call: Call, { command, existing }: Attended, start: Start): Promise<number> {
   const result = await run(call, start);
   if (result === null) return NOBODY_READS;
   if (call.options.json) await call.printJson('acode.run/1', result);
-  await sayClosingLines(call, command, result);
+  await sayLines(call, closingLines(result, command, existing));
   return statusOf(result);
 }
 
@@ -98,7 +105,8 @@ function withError(error: unknown): () => never {
   };
 }
 
-async function sayClosingLines(call: Call, command: Command, result: RunResult): Promise<void> {
+/** Says the lines about a run that has ended. */
+export async function sayLines(call: Call, lines: readonly string[]): Promise<void> {
   const { yellow } = call.errorLook.colours;
-  for (const line of closingLines(result, command)) await call.say(`${yellow('acode:')} ${oneLine(line)}\n`);
+  for (const line of lines) await call.say(`${yellow('acode:')} ${oneLine(line)}\n`);
 }
