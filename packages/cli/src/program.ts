@@ -67,7 +67,7 @@ function inGroups({ commands }: CommandUnknownOpts, word: string): string | null
 function prepare(command: CommandUnknownOpts, printed: Printed): void {
   const called = calledAs(command);
   if (command.parent && command.commands.length > 0) command.helpCommand(false);
-  addCommonOptions(command);
+  addCommonOptions(command, called);
   command
     .enablePositionalOptions()
     .helpOption('-h, --help', 'show this help')

@@ -1,5 +1,6 @@
 // The options that every command has, wherever on the command line they stand.
 
+import { Option } from '@commander-js/extra-typings';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 
 /** The values of those options. */
@@ -12,11 +13,16 @@ export interface CommonOptions {
   readonly socket?: string;
 }
 
-/** Adds them to a command. */
-export function addCommonOptions(command: CommandUnknownOpts): void {
+// Where the option is taken and says why it cannot be had, and where it is of use only with another one.
+const WITHOUT_JSON = ['acode sandbox shell'];
+const JSON_WITH: Readonly<Record<string, string>> = { 'acode mcp': 'with --print-config or --http: ' };
+
+/** Adds them to a command that is called so. */
+export function addCommonOptions(command: CommandUnknownOpts, called: string): void {
+  const about = `${JSON_WITH[called] ?? ''}print one JSON object on standard output`;
   command
     .optionsGroup('Common options:')
-    .option('--json', 'print one JSON object on standard output')
+    .addOption(new Option('--json', about).hideHelp(WITHOUT_JSON.includes(called)))
     .option('--verbose', 'log what happens on standard error')
     .option('--config <file>', 'configuration file in place of your own')
     .option('--workspace <directory>', 'directory the sandbox is given')

@@ -65,6 +65,15 @@ describe('what cannot be', () => {
     [['sandbox', 'exec', '--in', 'a1b2', '--memory', '1g', '--', 'ls'], /--memory counts when a sandbox is created/],
     [['sandbox', 'exec', '--in', 'a1b2', '--no-caches', '--', 'ls'], /--no-caches counts when/],
     [['sandbox', 'exec', '--in', 'a1b2', '--risk', 'high', '--', 'ls'], /--risk counts when/],
+    [['sandbox', 'exec', '--in', 'a1b2', '--memory', '1g', '--', 'ls'], /`acode sandbox create --memory …`/],
+    [['sandbox', 'exec', '--in', 'a1b2', '--network', 'mine', '--', 'ls'], /`acode sandbox create --network …`/],
+    [['sandbox', 'exec', '--in', 'a1b2', '--network', 'bridge', '--', 'ls'], /neither the network bridge nor caches/],
+    [['sandbox', 'exec', '--in', 'a1b2', '--fill-cache', 'npm', '--', 'ls'], /neither the network bridge nor caches/],
+    [['sandbox', 'create', '--network', 'bridge'], /--network bridge goes with[^]*allowed_networks/],
+    [['sandbox', 'create', '--caches', 'npm'], /--caches goes with[^]*build-image/],
+    [['sandbox', 'create', '--fill-cache', 'npm'], /--fill-cache goes with[^]*exec --fill-cache/],
+    [['sandbox', 'create', '--level', 'bubblewrap'], /Allowed choices are auto, docker, gvisor, microvm/],
+    [['sandbox', 'shell', '--level', 'none'], /Allowed choices are auto, docker, gvisor, microvm/],
     [['sandbox', 'exec', '--in', 'a1b2'], /no command to run/],
     [['sandbox', 'shell', 'a1b2'], /needs a terminal[^]*exec --in a1b2/],
     [['sandbox', 'shell'], /needs a terminal[^]*acode run/],
@@ -88,5 +97,29 @@ describe('what cannot be', () => {
       schema: 'acode.error/1',
       message: expect.stringContaining('no result to print'),
     });
+  });
+});
+
+describe('the help offers what can be had:', () => {
+  const helpOf = async (...words: string[]): Promise<string> => (await call([...words, '--help'])).stdout;
+
+  it('of create, nothing that a sandbox that stays cannot have', async () => {
+    const text = await helpOf('sandbox', 'create');
+    expect(text).not.toMatch(/ --caches|--fill-cache|bridge|ulimit|bubblewrap/);
+    for (const part of ['--no-caches', '--network <network>', '"docker"', '--json']) expect(text).toContain(part);
+  });
+
+  it('of shell, whose fresh sandbox goes with it, caches and the bridge, and no JSON', async () => {
+    const text = await helpOf('sandbox', 'shell');
+    for (const part of ['--caches', '--fill-cache', 'bridge', '"docker"']) expect(text).toContain(part);
+    expect(text).not.toMatch(/--json|ulimit|bubblewrap/);
+  });
+
+  it('of exec, every level', async () => {
+    expect(await helpOf('sandbox', 'exec')).toMatch(/--caches[^]*--fill-cache[^]*bubblewrap/);
+  });
+
+  it('of mcp, JSON with what it counts for', async () => {
+    expect(await helpOf('mcp')).toMatch(/--json +with --print-config or --http: print/);
   });
 });

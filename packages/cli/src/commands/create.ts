@@ -5,6 +5,7 @@ import { Option } from '@commander-js/extra-typings';
 import { duration } from '../arguments/duration.ts';
 import { createRequestOf, sandboxCommand } from '../arguments/request.ts';
 import type { SandboxOptions } from '../arguments/request.ts';
+import { offerWhatStays, refuseWhatGoes } from '../arguments/staying.ts';
 import type { Call, Perform } from '../call.ts';
 import { preparing } from '../execution/preparing.ts';
 import { until } from '../terminal/age.ts';
@@ -20,13 +21,14 @@ export function stayOption() {
 
 /** The command. */
 export function createCommand(perform: Perform) {
-  return sandboxCommand('create')
+  return offerWhatStays(sandboxCommand('create'))
     .description('Create a sandbox that stays, and print its id')
     .addOption(stayOption())
     .action((options, command) => perform(command, call => create(call, options)));
 }
 
 async function create(call: Call, options: SandboxOptions & { readonly for?: number | undefined }): Promise<number> {
+  refuseWhatGoes(options);
   const request = createRequestOf(options, await call.place());
   const expires = options.for === undefined ? {} : { expiresInMs: options.for };
   return call.withHost(async acode => {
