@@ -58,7 +58,10 @@ async function greet(call: Call): Promise<void> {
 async function printSetup(call: Call, client: Client): Promise<number> {
   const { ownStarter, setupOf } = await import('../mcp/client-setup.ts');
   const starter = ownStarter(call.io.env['PATH'], resolve(process.argv[1] ?? 'acode'), process.execPath);
-  const { file, text } = setupOf(client, starter);
+  const { workspace } = call.options;
+  // A client starts the server wherever it likes.
+  const named = workspace === undefined ? undefined : resolve(call.io.cwd(), workspace);
+  const { file, text } = setupOf(client, starter, named);
   await call.print('acode.mcp-config/1', { client, file, text }, () => text);
   if (!call.options.json) await call.say(`acode: this goes into ${file}.\n`);
   return 0;

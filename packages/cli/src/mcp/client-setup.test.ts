@@ -27,6 +27,13 @@ describe('the setup of a client', () => {
     expect(setupOf(client, starter).text).toContain('"/opt/acode/bin/acode.js", "mcp"');
   });
 
+  it.each(CLIENTS)('of %s names the workspace that was given, and no other', client => {
+    const { text, file } = setupOf(client, INSTALLED, '/srv/my project');
+    expect(text).toContain('["mcp", "--workspace", "/srv/my project"]');
+    expect(text).not.toContain('workspaceFolder');
+    if (client === 'claude-code') expect(file).toContain("-- acode mcp --workspace '/srv/my project')");
+  });
+
   it('has the name alone where every client finds it', () => {
     const directory = mkdtempSync(join(tmpdir(), 'acode-path-'));
     writeFileSync(join(directory, 'acode'), '', { mode: 0o755 });

@@ -2,6 +2,7 @@
 
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
+import { quoted } from '../arguments/command-words.ts';
 
 /** The clients whose setup is known. */
 export const CLIENTS = ['claude-code', 'codex', 'cursor', 'vscode', 'gemini-cli'] as const;
@@ -27,13 +28,14 @@ export interface Starter {
 /** The starter where `acode` is a program that every client finds. */
 export const INSTALLED: Starter = { command: 'acode', args: [] };
 
-/** The setup of a client. */
-export function setupOf(client: Client, { command, args }: Starter = INSTALLED): ClientSetup {
-  const plain = { command, args: [...args, 'mcp'] };
-  const around = { command, args: [...args, 'mcp', ...AROUND] };
+/** The setup of a client; with `workspace`, for that directory whatever the client has open. */
+export function setupOf(client: Client, { command, args }: Starter = INSTALLED, workspace?: string): ClientSetup {
+  const named = workspace === undefined ? null : ['--workspace', workspace];
+  const plain = { command, args: [...args, 'mcp', ...(named ?? [])] };
+  const around = { command, args: [...args, 'mcp', ...(named ?? AROUND)] };
   const setups: Readonly<Record<Client, ClientSetup>> = {
     'claude-code': {
-      file: `.mcp.json in the project (or run: claude mcp add acode -- ${[command, ...plain.args].join(' ')})`,
+      file: `.mcp.json in the project (or run: claude mcp add acode -- ${[command, ...plain.args].map(quoted).join(' ')})`,
       text: json({ mcpServers: { acode: plain } }),
     },
     codex: {
