@@ -2,7 +2,7 @@
 
 import { execFileSync } from 'node:child_process';
 import { get } from 'node:http';
-import { readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -72,7 +72,7 @@ describe.skipIf(withoutEngines).each(engines)('sandboxes that stay on $name', en
     expect((await within('--', 'no-such-program')).status).toBe(127);
     const late = await within('--timeout', '1', 'sleep 9');
     expect(late.status).toBe(124);
-    expect(late.stderr).toMatch(/time limit of 1 s, set by the request/);
+    expect(late.stderr).toMatch(/time limit of 1 s, set by --timeout/);
     const json = await within('--json', 'echo hi; exit 3');
     expect(json.status).toBe(3);
     expect(JSON.parse(json.stdout.toString())).toMatchObject({
@@ -155,11 +155,22 @@ describe.skipIf(withoutEngines).each(engines)('sandboxes that stay on $name', en
     await bench.configure({});
     expect(refused.status).toBe(125);
     expect(refused.stderr).toContain('ACODE-SBX-026');
+    expect(refused.stderr).toContain(`hint: \`acode sandbox kill ${made}\` ends it`);
     expect(ended.status).toBe(125);
     expect(JSON.parse(ended.stdout.toString())).toMatchObject({
       schema: 'acode.kill/1',
       removed: [{ sandboxId: made }],
       failed: [{ reference: 'no-such-one', code: 'ACODE-CTN-012' }],
+    });
+  });
+
+  it('cannot be used from another directory, and say which one is theirs', async () => {
+    const other = join(bench.workspace, 'other');
+    await mkdir(other, { recursive: true });
+    const { status, stderr } = await bench.call(['--workspace', other, 'sandbox', 'exec', '--in', id, '--', 'true']);
+    expect({ status, stderr }).toEqual({
+      status: 125,
+      stderr: expect.stringContaining(`\`cd ${bench.workspace}\`; or name it: \`--workspace ${bench.workspace}\``),
     });
   });
 

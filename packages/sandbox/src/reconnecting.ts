@@ -29,13 +29,17 @@ export async function connectSandbox(
   if (!record) throw notHere(info, whyNot(host, info));
   const { policy, risk, workspace } = record;
   if (workspace !== undefined && workspace !== host.workspace)
-    throw notHere(info, `it was created for ${workspace}, and this is ${host.workspace}`);
+    throw notHere(info, `it was created for ${workspace}, and this is ${host.workspace}`, thatWorkspace(workspace));
   const request: RunRequest = { ...(policy ? { policy } : {}), ...(risk ? { risk } : {}) };
   const of = { correlationId: operation.correlationId, preview: true };
   const planned = await plan(host, { command: [], request }, of, signal);
   // What it was made by is in its labels, which nobody can change; a different plan is a different sandbox.
   if (planned.spec.hash !== info.labels['acode.spec'])
-    throw notHere(info, 'its image, its workspace or what your configuration allows has changed since it was created');
+    throw notHere(
+      info,
+      'its image, its workspace or what your configuration allows has changed since it was created',
+      `\`acode sandbox kill ${info.sandboxId}\` ends it; \`acode sandbox create\` makes one as things are now.`,
+    );
   const { sandboxId, name, labels } = info;
   const identity = { sandboxId, name, labels, correlationId: operation.correlationId };
   const spec = { ...planned.spec, identity };
@@ -121,6 +125,15 @@ function whyNotOwn({ uid, identity }: Host, { labels }: Pick<SandboxInfo, 'label
   return null;
 }
 
-function notHere({ sandboxId }: SandboxInfo, reason: string): AcodeError {
-  return new AcodeError('ACODE-SBX-026', { sandbox: sandboxId, reason });
+function thatWorkspace(workspace: string): string {
+  const word = /^[\w@%+=:,./-]+$/.test(workspace) ? workspace : `'${workspace.replaceAll("'", String.raw`'\''`)}'`;
+  return `Work there: \`cd ${word}\`; or name it: \`--workspace ${word}\`.`;
+}
+
+function notHere({ sandboxId }: SandboxInfo, reason: string, remedy?: string): AcodeError {
+  return new AcodeError('ACODE-SBX-026', {
+    sandbox: sandboxId,
+    reason,
+    ...(remedy === undefined ? {} : { remedy }),
+  });
 }

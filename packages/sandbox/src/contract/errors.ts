@@ -310,10 +310,11 @@ const ROWS = {
     exit: 125,
     example: { sandbox: 'a1b2c3d4-0000-4000-8000-000000000000', reason: 'its time was over' },
   }),
-  'ACODE-SBX-026': entry<{ sandbox: string; reason: string }>({
+  'ACODE-SBX-026': entry<{ sandbox: string; reason: string; remedy?: string }>({
     title: 'sandbox cannot be used from here',
     message: c => `The sandbox ${c.sandbox} cannot be used from here: ${c.reason}.`,
-    hint: () => 'Run `acode sandbox list` to see which there are, or create one with `acode sandbox create`.',
+    hint: c =>
+      c.remedy ?? 'Run `acode sandbox list` to see which there are, or create one with `acode sandbox create`.',
     exit: 125,
     example: {
       sandbox: 'a1b2c3d4-0000-4000-8000-000000000000',
@@ -349,10 +350,10 @@ const ROWS = {
     exit: 125,
     example: { path: '/home/me/project/data.bin' },
   }),
-  'ACODE-FIL-005': entry<{ path: string; reason: string }>({
+  'ACODE-FIL-005': entry<{ path: string; reason: string; remedy?: string }>({
     title: 'file that cannot be copied',
     message: c => `${c.path}: ${c.reason}.`,
-    hint: () => 'Paths inside begin in the workspace, or with a slash.',
+    hint: c => c.remedy ?? 'Paths inside begin in the workspace, or with a slash.',
     exit: 125,
     example: { path: '/workspace/dist', reason: 'does not exist' },
   }),
