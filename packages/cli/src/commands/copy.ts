@@ -3,13 +3,13 @@
 import { stat } from 'node:fs/promises';
 import { basename, resolve } from 'node:path';
 import { posix } from 'node:path';
-import { AcodeError, formatBytes } from '@acode/sandbox';
+import { formatBytes } from '@acode/sandbox';
 import type { Files, TransferReport } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import { copying } from '../arguments/copying.ts';
 import type { Copying } from '../arguments/copying.ts';
 import type { Call, Perform } from '../call.ts';
-import { fileCode, fileReason } from '../failure/file-reasons.ts';
+import { copyFailure } from '../failure/copy-failure.ts';
 import { UsageError } from '../failure/usage.ts';
 import { oneLine } from '../terminal/text.ts';
 
@@ -32,21 +32,16 @@ async function copy(call: Call, wanted: Copying): Promise<number> {
   return call.withHost(async acode => {
     const { signal } = call.interruption;
     const sandbox = await call.progress.during('Asking the engine…', acode.connect(wanted.sandbox, { signal }));
-    const work = transfer(sandbox.files, { ...wanted, outside }, wanted.outside.endsWith('/'), signal).catch(inWords);
+    const paths = { ...wanted, outside };
+    const work = transfer(sandbox.files, paths, wanted.outside.endsWith('/'), signal).catch((error: unknown) => {
+      throw copyFailure(error, paths);
+    });
     const { to, ...report } = await call.progress.during('Copying…', work);
     await call.print('acode.cp/1', { sandboxId: sandbox.id, to, ...report }, () => '');
     if (!call.options.json) for (const line of reportLines(report, to)) await call.say(`acode: ${oneLine(line)}\n`);
     await sandbox.leave();
     return 0;
   });
-}
-
-// A path that is wrong is no fault of anybody’s but the path’s.
-function inWords(error: unknown): never {
-  const code = fileCode(error);
-  if (code === null || error instanceof AcodeError) throw error;
-  const path = error instanceof Error && 'path' in error ? String(error.path) : 'it';
-  throw new AcodeError('ACODE-FIL-005', { path, reason: fileReason(code) }, { cause: error });
 }
 
 type Transferred = TransferReport & { readonly to: string };
