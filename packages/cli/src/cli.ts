@@ -14,7 +14,7 @@ import { UsageError } from './failure/usage.ts';
 import { Interruption } from './interruption.ts';
 import type { Io } from './io.ts';
 import type { Lender } from './lender.ts';
-import { buildProgram, calledAs } from './program.ts';
+import { buildProgram, calledAs, helpWords } from './program.ts';
 import type { Printed } from './program.ts';
 import type { Note } from './serve/conversation.ts';
 import { lookOf } from './terminal/look.ts';
@@ -111,7 +111,7 @@ class CommandLine {
 
   async run(): Promise<number> {
     try {
-      await this.#program.parseAsync([...this.#before], { from: 'user' });
+      await this.#program.parseAsync([...helpWords(this.#program, this.#before)], { from: 'user' });
       return this.#status;
     } catch (error) {
       if (error instanceof CommanderError && error.exitCode === 0) return this.#printAnswer(error.code);

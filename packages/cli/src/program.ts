@@ -47,7 +47,7 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .addCommand(dockerCommands(perform))
     .addCommand(completionCommand(perform))
     .addCommand(uninstallCommand(perform))
-    .helpCommand('help [command]', 'Show the help of a command');
+    .helpCommand('help [command...]', 'Show the help of a command');
   prepare(program, printed);
   return program;
 }
@@ -57,10 +57,48 @@ export function calledAs(command: CommandUnknownOpts): string {
   return command.parent ? `${calledAs(command.parent)} ${command.name()}` : command.name();
 }
 
-// A command by its own name, in whichever group it stands.
-function inGroups({ commands }: CommandUnknownOpts, word: string): string | null {
+// What other tools call it.
+const KNOWN_ELSEWHERE: Readonly<Record<string, string>> = {
+  rm: 'acode sandbox kill',
+  remove: 'acode sandbox kill',
+  delete: 'acode sandbox kill',
+  stop: 'acode sandbox kill',
+  ps: 'acode sandbox list',
+  ls: 'acode sandbox list',
+};
+
+// A command by its own name, in whichever group it stands, or by the name it has elsewhere.
+function inGroups(command: CommandUnknownOpts, word: string): string | null {
+  const { commands } = command;
+  if (command.parent === null || command.name() === 'sandbox') {
+    const known = Object.entries(KNOWN_ELSEWHERE).find(([name]) => name === word);
+    if (known) return known[1];
+  }
   const found = commands.flatMap(group => group.commands).find(one => one.name() === word);
   return found ? calledAs(found) : null;
+}
+
+/**
+ * The words of a call of `help` as those of the option, which knows commands below a group too: `help sandbox keep` is
+ * `sandbox keep --help`. Other words are given back.
+ */
+export function helpWords(program: CommandUnknownOpts, words: readonly string[]): readonly string[] {
+  const at = words.findIndex(word => !word.startsWith('-'));
+  const [name, ...path] = words.slice(Math.max(0, at));
+  if (name !== 'help' || path.length === 0) return words;
+  const before = words.slice(0, at);
+  let here = program;
+  for (const [index, word] of path.entries()) {
+    const next = here.commands.find(command => command.name() === word);
+    // A word that is no command is complained about, unless it is for one that takes words.
+    if (!next) return here.commands.length > 0 ? [...before, ...path.slice(0, index + 1)] : helpOf(before, path, index);
+    here = next;
+  }
+  return helpOf(before, path, path.length);
+}
+
+function helpOf(before: readonly string[], path: readonly string[], length: number): string[] {
+  return [...before, ...path.slice(0, length), '--help'];
 }
 
 // What is below a command is prepared when it is called: everything at once would be a tenth of a short command’s time.

@@ -79,10 +79,22 @@ describe('what cannot be', () => {
     [['sandbox', 'shell'], /needs a terminal[^]*acode run/],
     [['sandbox', 'cp', 'a', 'b'], /Neither side/],
     [['sandbox', 'cp', './no-such-file', 'a1b2c3d4:b'], /There is no \.\/no-such-file/],
-    [['sandbox', 'keep', 'a1b2'], /--for/],
+    [['sandbox', 'keep', 'a1b2'], /--for[^]*`acode sandbox keep a1b2c3d4 --for 2h`/],
     [['sandbox', 'keep', 'a1b2', '--for', '2'], /with its unit/],
-    [['sandbox', 'kill'], /sandbox/],
-    [['sandbox', 'create', '--env', 'A=1'], /--env/],
+    [['sandbox', 'kill'], /`acode sandbox kill a1b2c3d4`/],
+    [['sandbox', 'kill', ''], /hint: Expected at least four characters/],
+    [['sandbox', 'kill', 'a1b2', '665'], /'665'[^]*at least four characters/],
+    [['sandbox', 'keep', '665', '--for', '2h'], /at least four characters/],
+    [['sandbox', 'exec', '--in', '665', '--', 'ls'], /at least four characters/],
+    [['sandbox', 'forward', '665', '80'], /at least four characters/],
+    [['sandbox', 'shell', '665'], /at least four characters/],
+    [['sandbox', 'create', '--env', 'A=1'], /--env[^]*`acode sandbox exec --in <sandbox> --env NAME=value/],
+    [['sandbox', 'rm', 'a1b2'], /Did you mean `acode sandbox kill`\?/],
+    [['sandbox', 'stop'], /Did you mean `acode sandbox kill`\?/],
+    [['sandbox', 'delete'], /Did you mean `acode sandbox kill`\?/],
+    [['sandbox', 'ps'], /Did you mean `acode sandbox list`\?/],
+    [['ps'], /Did you mean `acode sandbox list`\?/],
+    [['sandbox', 'constructor'], /Unknown command 'constructor'/],
     [['sandbox', 'kill', 'a1b2', '--', 'x'], /takes no command/],
   ])('%j is a mistake of the call', async (argv, said) => {
     const { status, stderr, stdout } = await call(argv);
@@ -117,6 +129,17 @@ describe('the help offers what can be had:', () => {
 
   it('of exec, every level', async () => {
     expect(await helpOf('sandbox', 'exec')).toMatch(/--caches[^]*--fill-cache[^]*bubblewrap/);
+  });
+
+  it('whether it is asked for by a word or by an option', async () => {
+    for (const words of [['sandbox', 'keep'], ['sandbox'], ['run']]) {
+      const { status, stdout } = await call(['help', ...words]);
+      expect({ status, stdout }).toEqual({ status: 0, stdout: await helpOf(...words) });
+    }
+    expect((await call(['help', 'run', 'x'])).stdout).toBe(await helpOf('run'));
+    expect(JSON.parse((await call(['--json', 'help', 'run'])).stdout)).toMatchObject({ schema: 'acode.help/1' });
+    const { status, stderr } = await call(['help', 'sandbox', 'kep']);
+    expect({ status, stderr }).toEqual({ status: 2, stderr: expect.stringContaining("Unknown command 'kep'") });
   });
 
   it('of mcp, JSON with what it counts for', async () => {

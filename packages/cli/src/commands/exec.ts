@@ -1,6 +1,8 @@
 // `acode sandbox exec`: one command in a fresh sandbox, or in one that stays, as if it ran here.
 
+import { Option } from '@commander-js/extra-typings';
 import { refuseCreationOptions } from '../arguments/creation-only.ts';
+import { reference } from '../arguments/reference.ts';
 import { requestCommand, requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call, Perform } from '../call.ts';
@@ -10,7 +12,9 @@ import { attend, commandIn, execute } from '../execution/execute.ts';
 export function execCommand(perform: Perform) {
   return requestCommand('exec')
     .description('Run one command in a fresh sandbox, or with --in in one that stays')
-    .option('--in <sandbox>', 'id or name of a sandbox that stays, in place of a fresh one')
+    .addOption(
+      new Option('--in <sandbox>', 'id or name of a sandbox that stays, in place of a fresh one').argParser(reference),
+    )
     .addHelpText('after', EXIT_STATUSES)
     .action((words, options, command) =>
       perform(command, call => {
@@ -37,7 +41,7 @@ export function flagsOf(command: { readonly options: readonly { readonly long?: 
 // A signal ends the command and not the sandbox, which is let go of when the host is closed.
 async function executeIn(
   call: Call,
-  reference: string,
+  sandboxId: string,
   words: readonly string[],
   options: RequestOptions,
   flags: readonly string[],
@@ -48,7 +52,7 @@ async function executeIn(
   const request = { ...(cwd ? { cwd } : {}), ...(env ? { env } : {}), ...(timeoutMs ? { timeoutMs } : {}) };
   return call.withHost(acode =>
     attend(call, { command, existing: { timeoutMs } }, async given => {
-      const connected = acode.connect(reference, { signal: given.signal });
+      const connected = acode.connect(sandboxId, { signal: given.signal });
       const sandbox = await call.progress.during('Asking the engine…', connected);
       return sandbox.commands.spawn(command, { ...request, ...given });
     }),

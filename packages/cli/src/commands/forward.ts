@@ -4,21 +4,22 @@ import { AcodeError } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import { forwarding } from '../arguments/forwarding.ts';
 import type { Forwarding } from '../arguments/forwarding.ts';
+import { reference } from '../arguments/reference.ts';
 import type { Call, Perform } from '../call.ts';
 
 /** The command. */
 export function forwardCommand(perform: Perform) {
   return new Command('forward')
     .description('Lead a port of 127.0.0.1 to a server in a sandbox that stays, until Ctrl-C')
-    .argument('<sandbox>', 'id or name of a sandbox that stays')
+    .argument('<sandbox>', 'id or name of a sandbox that stays', reference)
     .argument('<port>', 'port inside, or hostport:port', forwarding)
-    .action((reference, port, _options, command) => perform(command, call => forward(call, reference, port)));
+    .action((named, port, _options, command) => perform(command, call => forward(call, named, port)));
 }
 
-async function forward(call: Call, reference: string, { containerPort, hostPort }: Forwarding): Promise<number> {
+async function forward(call: Call, named: string, { containerPort, hostPort }: Forwarding): Promise<number> {
   return call.withHost(async acode => {
     const { signal } = call.interruption;
-    const sandbox = await call.progress.during('Asking the engine…', acode.connect(reference, { signal }));
+    const sandbox = await call.progress.during('Asking the engine…', acode.connect(named, { signal }));
     const ways = { ...(hostPort === undefined ? {} : { hostPort }), signal };
     await using way = await sandbox.ports.forward(containerPort, ways);
     const facts = { sandboxId: sandbox.id, address: '127.0.0.1', port: way.port, containerPort };

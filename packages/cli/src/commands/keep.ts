@@ -2,6 +2,7 @@
 
 import { Command, Option } from '@commander-js/extra-typings';
 import { duration } from '../arguments/duration.ts';
+import { reference } from '../arguments/reference.ts';
 import type { Call, Perform } from '../call.ts';
 import { MOST_LINE, factsOf, stayLine } from './create.ts';
 
@@ -12,19 +13,19 @@ const NOTICEABLE_MS = 60_000;
 export function keepCommand(perform: Perform) {
   return new Command('keep')
     .description('Let a sandbox stay longer')
-    .argument('<sandbox>', 'id or name of a sandbox that stays')
+    .argument('<sandbox>', 'id or name of a sandbox that stays', reference)
     .addOption(
       new Option('--for <time>', 'how long from now: 30m, 2h; never beyond a day from its creation')
         .argParser(duration)
         .makeOptionMandatory(),
     )
-    .action((reference, options, command) => perform(command, call => keep(call, reference, options.for)));
+    .action((named, options, command) => perform(command, call => keep(call, named, options.for)));
 }
 
-async function keep(call: Call, reference: string, milliseconds: number): Promise<number> {
+async function keep(call: Call, named: string, milliseconds: number): Promise<number> {
   return call.withHost(async acode => {
     const { signal } = call.interruption;
-    const sandbox = await call.progress.during('Asking the engine…', acode.connect(reference, { signal }));
+    const sandbox = await call.progress.during('Asking the engine…', acode.connect(named, { signal }));
     const expiresAt = await sandbox.extend(milliseconds);
     const short = call.io.now() + milliseconds - expiresAt.getTime() > NOTICEABLE_MS;
     await call.print('acode.sandbox/1', factsOf(sandbox), () => `${expiresAt.toISOString()}\n`);

@@ -3,6 +3,7 @@
 import { AcodeError } from '@acode/sandbox';
 import type { SandboxInfo } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
+import { references } from '../arguments/reference.ts';
 import type { Call, Perform } from '../call.ts';
 import { reportOn } from '../failure/report.ts';
 import { oneLine } from '../terminal/text.ts';
@@ -13,8 +14,8 @@ const FAILED = 125;
 export function killCommand(perform: Perform) {
   return new Command('kill')
     .description('End sandboxes that stay')
-    .argument('<sandbox...>', 'ids or names of sandboxes that stay')
-    .action((references, _options, command) => perform(command, call => kill(call, references)));
+    .argument('<sandbox...>', 'ids or names of sandboxes that stay', references)
+    .action((named, _options, command) => perform(command, call => kill(call, named)));
 }
 
 interface Failed {
@@ -24,21 +25,21 @@ interface Failed {
   readonly hint: string;
 }
 
-async function kill(call: Call, references: readonly string[]): Promise<number> {
+async function kill(call: Call, named: readonly string[]): Promise<number> {
   const removed: SandboxInfo[] = [];
   const failed: Failed[] = [];
   await call.withHost(async acode => {
     const { signal } = call.interruption;
     // One after the other: the same one may be named twice.
-    for (const reference of references) {
+    for (const one of named) {
       try {
-        removed.push(await call.progress.during('Ending the sandbox…', acode.kill(reference, { signal })));
+        removed.push(await call.progress.during('Ending the sandbox…', acode.kill(one, { signal })));
       } catch (error) {
         // With one name, or an engine that is not there, the error is the answer; with several, the others still go.
-        if (references.length === 1 || !(error instanceof AcodeError) || signal.aborted) throw error;
+        if (named.length === 1 || !(error instanceof AcodeError) || signal.aborted) throw error;
         if (error.is('ACODE-SBX-008')) throw error;
         const { code, message, hint } = reportOn(error);
-        failed.push({ reference, code, message, hint });
+        failed.push({ reference: one, code, message, hint });
       }
     }
   });

@@ -2,6 +2,7 @@
 
 import type { Acode, Command as SandboxedCommand, Sandbox, TerminalHandle } from '@acode/sandbox';
 import { refuseCreationOptions } from '../arguments/creation-only.ts';
+import { reference } from '../arguments/reference.ts';
 import { WORKDIR, createRequestOf, environmentOption, sandboxCommand } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import { offerEngineLevels } from '../arguments/staying.ts';
@@ -29,31 +30,31 @@ Exit status: the shell’s own; 124 time limit, 125 refused or failed, 129 left 
 export function shellCommand(perform: Perform) {
   return offerEngineLevels(sandboxCommand('shell'))
     .description('Open a terminal in a sandbox that stays, or in a fresh one that ends with it')
-    .argument('[sandbox]', 'id or name of a sandbox that stays; without it, a fresh one')
+    .argument('[sandbox]', 'id or name of a sandbox that stays; without it, a fresh one', reference)
     .usage('[options] [sandbox] [-- <program> [arguments…]]')
     .addOption(stayOption())
     .addOption(environmentOption())
     .option(...WORKDIR)
     .option('--mouse', 'programs inside may hear of the mouse')
     .addHelpText('after', AFTER)
-    .action((reference, options, command) =>
+    .action((named, options, command) =>
       perform(command, call => {
-        assertTerminal(call, reference);
-        if (reference !== undefined) refuseCreationOptions(command, reference);
-        if (reference !== undefined && options.for !== undefined)
+        assertTerminal(call, named);
+        if (named !== undefined) refuseCreationOptions(command, named);
+        if (named !== undefined && options.for !== undefined)
           throw new UsageError(
-            `--for counts when a sandbox is created, and ${reference} exists already.`,
-            `Leave it out; \`acode sandbox keep ${reference} --for …\` lets it stay longer.`,
+            `--for counts when a sandbox is created, and ${named} exists already.`,
+            `Leave it out; \`acode sandbox keep ${named} --for …\` lets it stay longer.`,
           );
-        return shell(call, reference, options);
+        return shell(call, named, options);
       }),
     );
 }
 
 type ShellOptions = RequestOptions & { readonly for?: number | undefined; readonly mouse?: true | undefined };
 
-function assertTerminal(call: Call, reference: string | undefined): void {
-  const instead = reference === undefined ? 'acode run' : `acode sandbox exec --in ${reference}`;
+function assertTerminal(call: Call, named: string | undefined): void {
+  const instead = named === undefined ? 'acode run' : `acode sandbox exec --in ${named}`;
   if (call.options.json)
     throw new UsageError('A shell has no result to print as JSON.', `Use \`${instead} --json -- …\` for one command.`);
   if (call.io.stdin.isTTY && call.stdout.isTerminal) return;
@@ -63,10 +64,10 @@ function assertTerminal(call: Call, reference: string | undefined): void {
   );
 }
 
-async function shell(call: Call, reference: string | undefined, options: ShellOptions): Promise<number> {
+async function shell(call: Call, named: string | undefined, options: ShellOptions): Promise<number> {
   const command = programOf(call);
   return call.withHost(async acode => {
-    const sandbox = await sandboxFor(call, acode, reference, options);
+    const sandbox = await sandboxFor(call, acode, named, options);
     const handle = await begin(call, sandbox, command, options);
     const result = await atTerminal(call, handle, { mouse: options.mouse === true });
     if (result === null) {
@@ -75,7 +76,7 @@ async function shell(call: Call, reference: string | undefined, options: ShellOp
       return LEFT;
     }
     // As a list of words: a shell ends with the status of its last command, which says nothing about the program here.
-    const existing = reference === undefined ? null : { timeoutMs: options.timeout };
+    const existing = named === undefined ? null : { timeoutMs: options.timeout };
     await sayLines(call, closingLines(result, [], existing));
     return statusOf(result);
   });
@@ -91,11 +92,11 @@ function programOf({ words, called }: Call): SandboxedCommand {
 async function sandboxFor(
   call: Call,
   acode: Acode,
-  reference: string | undefined,
+  named: string | undefined,
   options: ShellOptions,
 ): Promise<Sandbox> {
   const { signal } = call.interruption;
-  if (reference !== undefined) return call.progress.during('Asking the engine…', acode.connect(reference, { signal }));
+  if (named !== undefined) return call.progress.during('Asking the engine…', acode.connect(named, { signal }));
   const request = createRequestOf(options, await call.place());
   return preparing(call, acode, acode.create({ ...request, expiresInMs: options.for ?? LONGEST_MS, signal }));
 }

@@ -1,7 +1,17 @@
 // What the command line parser complains about, as a usage error with the way to say it right.
 
 import type { CommanderError } from '@commander-js/extra-typings';
+import { EXAMPLES } from '../examples.ts';
 import { UsageError } from './usage.ts';
+
+// Options that a command has not, for a reason, and what to say in their place.
+const INSTEAD: Readonly<Record<string, string>> = {
+  'acode sandbox create --env':
+    'Variables are each command’s own: `acode sandbox exec --in <sandbox> --env NAME=value -- …`.',
+  'acode sandbox create --workdir':
+    'The directory is each command’s own: `acode sandbox exec --in <sandbox> --workdir <directory> -- …`.',
+};
+const MISSING = ['commander.missingArgument', 'commander.missingMandatoryOptionValue'];
 
 /** What a complaint is about. */
 export interface Complained {
@@ -18,16 +28,26 @@ export function usageErrorFor(complaint: CommanderError, { called, help, elsewhe
   const seeHelp = `\`${called} --help\` shows how it is used.`;
   if (complaint.code === 'commander.help') return new UsageError(`\`${called}\` needs a command.`, seeHelp, help);
   const [first = '', ...rest] = complaint.message.replace(/^error: /, '').split('\n');
+  const instead = insteadOf(complaint, first, called);
+  if (instead !== null) return new UsageError(sentence(first), `${instead} ${seeHelp}`);
   const meant = elsewhere(/^unknown command '([^']*)'/.exec(first)?.[1] ?? '');
   const suggestion = meant === null ? rest.join(' ').replace(/^\((.*)\)$/, '$1') : `Did you mean \`${meant}\`?`;
   // The parser’s own sentence ends before what an argument’s file says was expected.
-  const [what = '', expected] = first.split(/(?<= is invalid)\. /, 2);
+  const [what = '', expected] = first.split(/(?<= is invalid(?: for argument '[^']*')?)\. /, 2);
   return new UsageError(
     sentence(what),
     [expected, suggestion, expected === undefined && suggestion === '' ? seeHelp : undefined]
       .filter(part => part !== undefined && part !== '')
       .join(' '),
   );
+}
+
+// What is missing is best shown by an example that has it.
+function insteadOf({ code }: CommanderError, first: string, called: string): string | null {
+  const [example] = EXAMPLES[called] ?? [];
+  if (MISSING.includes(code)) return example ? `Write it as in \`${example.type}\`.` : null;
+  const option = /^unknown option '([^'=]*)/.exec(first)?.[1] ?? '';
+  return INSTEAD[`${called} ${option}`] ?? null;
 }
 
 function sentence(text: string): string {
