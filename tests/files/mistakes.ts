@@ -5,12 +5,12 @@ import { constants } from 'node:fs';
 /** What node’s file system and a sandbox’s have in common. */
 export interface EitherFiles {
   readFile(path: string): Promise<Buffer>;
-  writeFile(path: string, data: string, options?: { mode?: number }): Promise<void>;
-  appendFile(path: string, data: string): Promise<void>;
+  writeFile(path: string, data: string, options?: { mode?: number; flag?: 'w' | 'a' | 'wx' }): Promise<void>;
+  appendFile(path: string, data: string, options?: { mode?: number }): Promise<void>;
   readdir(path: string): Promise<string[]>;
   readdir(path: string, options: { recursive: boolean }): Promise<string[]>;
   readdir(path: string, options: { recursive?: boolean; withFileTypes: true }): Promise<object[]>;
-  mkdir(path: string, options?: { recursive?: boolean; mode?: number }): Promise<unknown>;
+  mkdir(path: string, options?: number | { recursive?: boolean; mode?: number }): Promise<unknown>;
   rm(path: string, options?: { recursive?: boolean; force?: boolean }): Promise<void>;
   rmdir(path: string): Promise<void>;
   unlink(path: string): Promise<void>;
@@ -95,13 +95,19 @@ export const ACTS: Readonly<Record<string, Act>> = {
   readFile: (files, path) => files.readFile(path),
   writeFile: (files, path) => files.writeFile(path, 'new'),
   'writeFile with a mode': (files, path) => files.writeFile(path, 'new', { mode: 0o751 }),
+  'writeFile of what is not there': (files, path) => files.writeFile(path, 'new', { flag: 'wx' }),
+  'writeFile of what is not there with a mode': (files, path) =>
+    files.writeFile(path, 'new', { flag: 'wx', mode: 0o751 }),
+  'writeFile at the end': (files, path) => files.writeFile(path, 'more', { flag: 'a' }),
   appendFile: (files, path) => files.appendFile(path, 'more'),
+  'appendFile with a mode': (files, path) => files.appendFile(path, 'more', { mode: 0o751 }),
   readdir: (files, path) => files.readdir(path),
   'readdir with types': (files, path) => files.readdir(path, { withFileTypes: true }),
   'readdir of everything': (files, path) => files.readdir(path, { recursive: true }),
   'readdir of everything with types': (files, path) => files.readdir(path, { recursive: true, withFileTypes: true }),
   mkdir: (files, path) => files.mkdir(path),
   'mkdir with a mode': (files, path) => files.mkdir(path, { mode: 0o710 }),
+  'mkdir with a mode alone': (files, path) => files.mkdir(path, 0o700),
   'mkdir with parents': (files, path) => files.mkdir(path, { recursive: true }).then(() => null),
   'mkdir deeper': (files, path) => files.mkdir(`${path}/one/two`, { recursive: true }).then(() => null),
   rm: (files, path) => files.rm(path),

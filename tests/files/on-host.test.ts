@@ -7,6 +7,8 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { filesOf } from '../../packages/sandbox/src/files/files.ts';
 import { InsideHost, removeTools, toolSets } from './inside-host.ts';
+import { ALIKE } from './options.ts';
+import type { LooseFiles } from './options.ts';
 import { ACTS, CLEARED, GROUND, NAMES_ANOTHER, PATHS, outcomeOf } from './mistakes.ts';
 
 const sets = toolSets();
@@ -64,5 +66,36 @@ describe.skipIf(process.getuid?.() === 0).each(sets)('files with $name', tools =
     it('leaves what node leaves', () => {
       expect(seen(other)).toEqual(seen(own));
     });
+  });
+});
+
+describe.each(sets)('options with $name', tools => {
+  it.each(Object.entries(ALIKE))('%s is what it is in node', async (_, act) => {
+    const [own, other] = [ground(), ground()];
+    const files: unknown = filesOf(new InsideHost(tools), { workdir: other });
+    const both = [real as unknown as LooseFiles, files as LooseFiles].map(async (either, at) => {
+      const directory = at === 0 ? own : other;
+      const outcome = await act(either, join(directory, 'file')).catch(
+        ({ name, code, syscall }: NodeJS.ErrnoException) => ({
+          name,
+          code,
+          syscall,
+        }),
+      );
+      return { outcome, content: await real.readFile(join(directory, 'file')), left: seen(directory) };
+    });
+    const [expected, found] = await Promise.all(both);
+    expect(found).toEqual(expected);
+  });
+
+  it('of a stream make text of it', async () => {
+    const other = ground();
+    const files = filesOf(new InsideHost(tools), { workdir: other });
+    await files.writeFile('text', 'ä'.repeat(100_000));
+    for (const options of ['utf8', { encoding: 'utf8' }] as const) {
+      const chunks: unknown[] = await files.createReadStream('text', options).toArray();
+      expect(chunks.every(chunk => typeof chunk === 'string')).toBe(true);
+      expect(chunks.join('')).toBe('ä'.repeat(100_000));
+    }
   });
 });

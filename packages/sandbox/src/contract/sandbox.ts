@@ -99,9 +99,39 @@ export interface FileChange {
   readonly filename: string;
 }
 
-/** What every call takes. */
+/** What every call takes. What it does not know is refused (ACODE-SBX-017), and never ignored. */
 export interface FileCall {
   readonly signal?: AbortSignal;
+}
+
+/** How content is read: as bytes, unless an encoding makes text of them. */
+export interface ContentOptions extends FileCall {
+  readonly encoding?: BufferEncoding | null;
+  readonly flag?: 'r';
+}
+
+/** How a file is read bit by bit. */
+export interface StreamOptions extends FileCall {
+  readonly encoding?: BufferEncoding | null;
+  readonly flags?: 'r';
+}
+
+/** From the beginning of a file, at its end, or only where there is none yet. */
+export type WriteFlag = 'w' | 'a' | 'wx';
+
+/** How a file is written. */
+export interface WritingOptions extends FileCall {
+  /** Of text; utf8 unless you say. */
+  readonly encoding?: BufferEncoding | null;
+  /** Of a file that was not there. */
+  readonly mode?: number;
+  readonly flag?: WriteFlag | 'ax';
+}
+
+/** How a directory is made. */
+export interface DirectoryOptions extends FileCall {
+  readonly recursive?: boolean;
+  readonly mode?: number;
 }
 
 /** Bounds of what is taken out of a sandbox, whose content is whatever its commands made it. */
@@ -131,15 +161,19 @@ export interface TransferReport {
  * in the workspace.
  */
 export interface Files {
-  readFile(path: string, options: { encoding: 'utf8' } & FileCall): Promise<string>;
-  readFile(path: string, options?: { encoding?: null } & FileCall): Promise<Buffer>;
-  writeFile(path: string, data: string | Uint8Array | Readable, options?: { mode?: number } & FileCall): Promise<void>;
-  appendFile(path: string, data: string | Uint8Array, options?: FileCall): Promise<void>;
+  readFile(path: string, options: BufferEncoding | (ContentOptions & { encoding: BufferEncoding })): Promise<string>;
+  readFile(path: string, options?: (ContentOptions & { encoding?: null }) | null): Promise<Buffer>;
+  writeFile(
+    path: string,
+    data: string | Uint8Array | Readable,
+    options?: BufferEncoding | WritingOptions | null,
+  ): Promise<void>;
+  appendFile(path: string, data: string | Uint8Array, options?: BufferEncoding | WritingOptions | null): Promise<void>;
   /** The content as a stream, however large. */
-  createReadStream(path: string, options?: FileCall): Readable;
+  createReadStream(path: string, options?: BufferEncoding | StreamOptions): Readable;
   readdir(path: string, options?: { withFileTypes?: false } & ReadingOptions): Promise<string[]>;
   readdir(path: string, options: { withFileTypes: true } & ReadingOptions): Promise<DirectoryEntry[]>;
-  mkdir(path: string, options?: { recursive?: boolean; mode?: number } & FileCall): Promise<void>;
+  mkdir(path: string, options?: number | DirectoryOptions | null): Promise<void>;
   rm(path: string, options?: { recursive?: boolean; force?: boolean } & FileCall): Promise<void>;
   rmdir(path: string, options?: FileCall): Promise<void>;
   unlink(path: string, options?: FileCall): Promise<void>;

@@ -1,13 +1,14 @@
 // The content of files inside: read and written as bytes, at once or as a stream that waits for whoever is slower.
 
 import { Readable } from 'node:stream';
-import type { FileCall } from '../contract/sandbox.ts';
+import type { FileCall, WriteFlag } from '../contract/sandbox.ts';
 import type { Conversation } from './conversation.ts';
 import { abortError, rangeError, typeError } from './errno.ts';
 import type { Attempt } from './errno.ts';
 import type { Place } from './places.ts';
 import type { Programs, Task } from './programs.ts';
-import { APPEND, READ, WRITE } from './scripts.ts';
+import { APPEND, READ, WRITE, WRITE_NEW } from './scripts.ts';
+import type { Script } from './scripts.ts';
 
 const LARGEST_READ = 1024 ** 3;
 // What is at once in memory anyway is sent at once.
@@ -31,11 +32,16 @@ export async function readWhole(programs: Programs, place: Place, { signal }: Fi
 }
 
 /** A file as a stream: nothing is read before somebody reads it. */
-export function streamOf(programs: Programs, place: () => Place, { signal }: FileCall): Readable {
+export function streamOf(
+  programs: Programs,
+  place: () => Place,
+  { encoding, signal }: { readonly encoding?: BufferEncoding } & FileCall,
+): Readable {
   const stop = new AbortController();
   const leave = (): void => void stream.destroy(abortError(signal?.reason));
   let chunks: AsyncGenerator<Buffer, void, undefined> | null = null;
   const stream = new Readable({
+    ...(encoding && { encoding }),
     read() {
       chunks ??= contentOf(programs, place, stop.signal);
       chunks.next().then(
@@ -75,44 +81,40 @@ function readTask(place: Place, signal: AbortSignal | undefined): Task {
   };
 }
 
-/** Writes a file anew. */
+/** How a file is written. */
+export interface Writing extends FileCall {
+  /** From its beginning, at its end, or only where there is none yet. */
+  readonly flag: WriteFlag;
+  /** Of text. */
+  readonly encoding?: BufferEncoding;
+  /** Of a file that was not there. */
+  readonly mode?: number;
+  /** The name of the call, for who is told that the image lacks a program. */
+  readonly operation: string;
+}
+
+const WRITERS: Readonly<Record<WriteFlag, Script>> = { w: WRITE, a: APPEND, wx: WRITE_NEW };
+
+/** Writes a file. */
 export async function write(
   programs: Programs,
   place: Place,
   data: string | Uint8Array | Readable,
-  { mode, signal }: { mode?: number } & FileCall,
+  { flag, encoding = 'utf8', mode, operation, signal }: Writing,
 ): Promise<void> {
   const task: Task = {
-    script: WRITE,
+    script: WRITERS[flag],
     words: [place.inside, ...modeWords(mode)],
-    operation: 'writeFile',
+    operation,
     attempt: { syscall: 'open', path: place.written },
     unless: WRITING,
     signal,
   };
-  return put(programs, task, data);
+  return put(programs, task, data, encoding);
 }
 
-/** Writes at the end of a file. */
-export async function append(
-  programs: Programs,
-  place: Place,
-  data: string | Uint8Array,
-  { signal }: FileCall,
-): Promise<void> {
-  const task: Task = {
-    script: APPEND,
-    words: [place.inside],
-    operation: 'appendFile',
-    attempt: { syscall: 'open', path: place.written },
-    unless: WRITING,
-    signal,
-  };
-  return put(programs, task, data);
-}
-
-async function put(programs: Programs, task: Task, data: unknown): Promise<void> {
-  const bytes = typeof data === 'string' ? Buffer.from(data, 'utf8') : data;
+async function put(programs: Programs, task: Task, data: unknown, encoding: BufferEncoding): Promise<void> {
+  const bytes = typeof data === 'string' ? Buffer.from(data, encoding) : data;
   if (bytes instanceof Uint8Array && bytes.length <= PORTION) {
     await programs.run(task, { input: bytes, withinMs: CONTENT_MS });
     return;
@@ -120,7 +122,15 @@ async function put(programs: Programs, task: Task, data: unknown): Promise<void>
   if (bytes instanceof Uint8Array) return send(programs, task, portions(bytes));
   if (!(bytes instanceof Readable))
     throw typeError('data', 'of type string, or an instance of Uint8Array or Readable', data);
-  return send(programs, task, bytes);
+  return send(programs, task, inBytes(bytes, encoding));
+}
+
+// The chunks of a stream may be text, of the same encoding as text at once.
+async function* inBytes(
+  source: AsyncIterable<unknown>,
+  encoding: BufferEncoding,
+): AsyncGenerator<unknown, void, undefined> {
+  for await (const chunk of source) yield typeof chunk === 'string' ? Buffer.from(chunk, encoding) : chunk;
 }
 
 function* portions(bytes: Uint8Array): Generator<Uint8Array, void, undefined> {
@@ -154,7 +164,7 @@ export function modeWords(mode: number | undefined): [masked: string, execution:
 }
 
 /** A mode as a number that makes sense. */
-export function checkedMode(mode: number): number {
+export function checkedMode(mode: unknown): number {
   if (typeof mode !== 'number') throw typeError('mode', 'of type number', mode);
   if (!Number.isInteger(mode)) throw rangeError('mode', 'an integer', mode);
   if (mode < 0 || mode > 0xffffffff) throw rangeError('mode', '>= 0 && <= 4294967295', mode);

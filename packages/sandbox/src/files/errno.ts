@@ -116,6 +116,12 @@ export function nulError(argument: string, value: string): Error {
   return Object.assign(new TypeError(text), { code: 'ERR_INVALID_ARG_VALUE' });
 }
 
+/** What node raises for a word that it does not know. */
+export function valueError(argument: string, fault: string, value: unknown): Error {
+  const text = `The argument '${argument}' ${fault}. Received ${inspect(value, { depth: 0 })}`;
+  return Object.assign(new TypeError(text), { code: 'ERR_INVALID_ARG_VALUE' });
+}
+
 /** What node raises for a number that makes no sense. */
 export function rangeError(argument: string, range: string, value: unknown): Error {
   const text = `The value of "${argument}" is out of range. It must be ${range}. Received ${inspect(value)}`;

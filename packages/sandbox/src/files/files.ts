@@ -5,22 +5,39 @@ import { constants } from 'node:fs';
 import type { Readable } from 'node:stream';
 import type { Clock } from '../contract/ports.ts';
 import type {
+  ContentOptions,
   DirectoryEntry,
+  DirectoryOptions,
   FileCall,
   FileChange,
   FileStats,
   Files,
   ReadingOptions,
+  StreamOptions,
   TransferOptions,
   TransferReport,
+  WritingOptions,
 } from '../contract/sandbox.ts';
 import type { Inside } from '../isolation/inside.ts';
 import { systemClock } from '../telemetry/clock.ts';
 import { Arrival } from './arrival.ts';
-import { append, checkedMode, modeWords, octal, readWhole, streamOf, write } from './content.ts';
+import { checkedMode, modeWords, octal, readWhole, streamOf, write } from './content.ts';
 import { readEntries, readNames } from './directories.ts';
 import { download } from './download.ts';
 import { codeOf, fileError, rangeError } from './errno.ts';
+import {
+  CALL,
+  bounding,
+  directoryMode,
+  encoded,
+  fileMode,
+  flagged,
+  optionsOf,
+  readFlag,
+  withEncoding,
+  withMode,
+  writeFlag,
+} from './options.ts';
 import { assertPath, endsInDots, parentOf, placeOf } from './places.ts';
 import type { Place } from './places.ts';
 import { Programs } from './programs.ts';
@@ -29,6 +46,16 @@ import * as scripts from './scripts.ts';
 import { readStats } from './stats.ts';
 import { upload } from './upload.ts';
 import { changesBelow } from './watching.ts';
+
+const READING = { ...CALL, encoding: encoded, flag: readFlag };
+const STREAMING = { ...CALL, encoding: encoded, flags: readFlag };
+const WRITING = { ...CALL, encoding: encoded, flag: writeFlag, mode: fileMode };
+const LISTING = { ...CALL, withFileTypes: flagged, recursive: flagged, maxBytes: bounding };
+const MAKING = { ...CALL, recursive: flagged, mode: directoryMode };
+const REMOVING = { ...CALL, recursive: flagged, force: flagged };
+const WATCHING = { ...CALL, recursive: flagged };
+const MOVING = { ...CALL, maxBytes: bounding, maxEntries: bounding };
+const MOST_ACCESS = constants.R_OK | constants.W_OK | constants.X_OK;
 
 /** What is known of the sandbox whose files they are. */
 export interface FilesContext {
@@ -58,12 +85,10 @@ class SandboxFiles implements Files {
     this.#clock = clock;
   }
 
-  readFile(path: string, options: { encoding: 'utf8' } & FileCall): Promise<string>;
-  readFile(path: string, options?: { encoding?: null } & FileCall): Promise<Buffer>;
-  async readFile(
-    path: string,
-    { encoding, ...call }: { encoding?: 'utf8' | null } & FileCall = {},
-  ): Promise<string | Buffer> {
+  readFile(path: string, options: BufferEncoding | (ContentOptions & { encoding: BufferEncoding })): Promise<string>;
+  readFile(path: string, options?: (ContentOptions & { encoding?: null }) | null): Promise<Buffer>;
+  async readFile(path: string, options?: BufferEncoding | ContentOptions | null): Promise<string | Buffer> {
+    const { encoding, ...call } = optionsOf(withEncoding(options), READING);
     const content = await readWhole(this.#programs, this.#place(path, 'open'), call);
     return encoding ? content.toString(encoding) : content;
   }
@@ -71,43 +96,47 @@ class SandboxFiles implements Files {
   async writeFile(
     path: string,
     data: string | Uint8Array | Readable,
-    options: { mode?: number } & FileCall = {},
+    options?: BufferEncoding | WritingOptions | null,
   ): Promise<void> {
-    return write(this.#programs, this.#place(path, 'open'), data, options);
+    const how = { flag: 'w' as const, ...optionsOf(withEncoding(options), WRITING), operation: 'writeFile' };
+    return write(this.#programs, this.#place(path, 'open'), data, how);
   }
 
-  async appendFile(path: string, data: string | Uint8Array, options: FileCall = {}): Promise<void> {
-    return append(this.#programs, this.#place(path, 'open'), data, options);
+  async appendFile(
+    path: string,
+    data: string | Uint8Array,
+    options?: BufferEncoding | WritingOptions | null,
+  ): Promise<void> {
+    const how = { flag: 'a' as const, ...optionsOf(withEncoding(options), WRITING), operation: 'appendFile' };
+    return write(this.#programs, this.#place(path, 'open'), data, how);
   }
 
-  createReadStream(path: string, options: FileCall = {}): Readable {
+  createReadStream(path: string, options?: BufferEncoding | StreamOptions): Readable {
     assertPath(path, 'path');
-    return streamOf(this.#programs, () => this.#place(path, 'open'), options);
+    const how = optionsOf(withEncoding(options), STREAMING);
+    return streamOf(this.#programs, () => this.#place(path, 'open'), how);
   }
 
   readdir(path: string, options?: { withFileTypes?: false } & ReadingOptions): Promise<string[]>;
   readdir(path: string, options: { withFileTypes: true } & ReadingOptions): Promise<DirectoryEntry[]>;
   async readdir(
     path: string,
-    { withFileTypes = false, ...reading }: { withFileTypes?: boolean } & ReadingOptions = {},
+    options?: { withFileTypes?: boolean } & ReadingOptions,
   ): Promise<string[] | DirectoryEntry[]> {
+    const { withFileTypes = false, ...reading } = optionsOf(options, LISTING);
     const place = this.#place(path, 'scandir');
     return withFileTypes ? readEntries(this.#programs, place, reading) : readNames(this.#programs, place, reading);
   }
 
-  async mkdir(
-    path: string,
-    { recursive = false, mode, signal }: { recursive?: boolean; mode?: number } & FileCall = {},
-  ): Promise<void> {
+  async mkdir(path: string, options?: number | DirectoryOptions | null): Promise<void> {
+    const { recursive = false, mode, signal } = optionsOf(withMode(options), MAKING);
     const script = recursive ? scripts.MKDIR_PARENTS : scripts.MKDIR;
     const [masked] = modeWords(mode);
     await this.#do('mkdir', script, this.#place(path, 'mkdir'), [masked], { signal });
   }
 
-  async rm(
-    path: string,
-    { recursive = false, force = false, signal }: { recursive?: boolean; force?: boolean } & FileCall = {},
-  ): Promise<void> {
+  async rm(path: string, options?: { recursive?: boolean; force?: boolean } & FileCall): Promise<void> {
+    const { recursive = false, force = false, signal } = optionsOf(options, REMOVING);
     const task: Partial<Task> = { operation: 'rm', signal };
     try {
       await this.#do('unlink', scripts.REMOVE, this.#place(path, 'lstat'), [recursive ? 'yes' : ''], task);
@@ -116,36 +145,42 @@ class SandboxFiles implements Files {
     }
   }
 
-  async rmdir(path: string, { signal }: FileCall = {}): Promise<void> {
+  async rmdir(path: string, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
     await this.#do('rmdir', scripts.RMDIR, this.#place(path, 'rmdir'), [], { signal });
   }
 
-  async unlink(path: string, { signal }: FileCall = {}): Promise<void> {
+  async unlink(path: string, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
     await this.#do('unlink', scripts.UNLINK, this.#place(path, 'unlink'), [], { signal });
   }
 
-  async rename(from: string, to: string, { signal }: FileCall = {}): Promise<void> {
+  async rename(from: string, to: string, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
     const [here, there] = this.#pair(from, to, 'rename', ['oldPath', 'newPath']);
     const dots = endsInDots(here.inside) || endsInDots(there.inside) ? 'yes' : '';
     const words = [there.inside, parentOf(here.inside), parentOf(there.inside), dots];
     await this.#do('rename', scripts.RENAME, here, words, { signal, attempt: attemptOf('rename', here, there) });
   }
 
-  async copyFile(from: string, to: string, { signal }: FileCall = {}): Promise<void> {
+  async copyFile(from: string, to: string, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
     const [here, there] = this.#pair(from, to, 'copyfile', ['src', 'dest']);
     const attempt = attemptOf('copyfile', here, there);
     await this.#do('copyfile', scripts.COPY, here, [there.inside], { signal, attempt, operation: 'copyFile' });
   }
 
-  async stat(path: string, { signal }: FileCall = {}): Promise<FileStats> {
-    return this.#stats('stat', scripts.STAT, path, signal);
+  async stat(path: string, options?: FileCall): Promise<FileStats> {
+    return this.#stats('stat', scripts.STAT, path, optionsOf(options, CALL).signal);
   }
 
-  async lstat(path: string, { signal }: FileCall = {}): Promise<FileStats> {
-    return this.#stats('lstat', scripts.LSTAT, path, signal);
+  async lstat(path: string, options?: FileCall): Promise<FileStats> {
+    return this.#stats('lstat', scripts.LSTAT, path, optionsOf(options, CALL).signal);
   }
 
-  async access(path: string, mode: number = constants.F_OK, { signal }: FileCall = {}): Promise<void> {
+  async access(path: string, mode: number = constants.F_OK, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
+    if (checkedMode(mode) > MOST_ACCESS) throw rangeError('mode', `>= 0 && <= ${MOST_ACCESS}`, mode);
     const tests = [
       ...(mode & constants.R_OK ? ['-r'] : []),
       ...(mode & constants.W_OK ? ['-w'] : []),
@@ -154,17 +189,20 @@ class SandboxFiles implements Files {
     await this.#do('access', scripts.ACCESS, this.#place(path, 'access'), tests, { signal });
   }
 
-  async chmod(path: string, mode: number, { signal }: FileCall = {}): Promise<void> {
+  async chmod(path: string, mode: number, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
     // With fewer digits, GNU’s chmod would leave some bits of a directory as they were.
     const digits = octal(checkedMode(mode) & 0o7777).padStart(5, '0');
     await this.#do('chmod', scripts.CHMOD, this.#place(path, 'chmod'), [digits], { signal });
   }
 
-  async readlink(path: string, { signal }: FileCall = {}): Promise<string> {
+  async readlink(path: string, options?: FileCall): Promise<string> {
+    const { signal } = optionsOf(options, CALL);
     return (await this.#do('readlink', scripts.READLINK, this.#place(path, 'readlink'), [], { signal })).toString();
   }
 
-  async symlink(target: string, path: string, { signal }: FileCall = {}): Promise<void> {
+  async symlink(target: string, path: string, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
     const [, there] = this.#pair(target, path, 'symlink', ['target', 'path']);
     const attempt = { syscall: 'symlink', path: target, dest: path };
     const task: Task = {
@@ -177,28 +215,32 @@ class SandboxFiles implements Files {
     await this.#programs.run(task);
   }
 
-  async truncate(path: string, length = 0, { signal }: FileCall = {}): Promise<void> {
+  async truncate(path: string, length = 0, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
     if (!Number.isSafeInteger(length)) throw rangeError('len', 'an integer', length);
     const words = [String(Math.max(0, length))];
     await this.#do('open', scripts.TRUNCATE, this.#place(path, 'open'), words, { signal, operation: 'truncate' });
   }
 
-  async realpath(path: string, { signal }: FileCall = {}): Promise<string> {
+  async realpath(path: string, options?: FileCall): Promise<string> {
+    const { signal } = optionsOf(options, CALL);
     return (await this.#do('realpath', scripts.REALPATH, this.#place(path, 'realpath'), [], { signal })).toString();
   }
 
-  watch(path: string, options: { recursive?: boolean } & FileCall = {}): AsyncIterable<FileChange> {
-    return changesBelow(this.#programs, this.#clock, this.#place(path, 'watch'), options);
+  watch(path: string, options?: { recursive?: boolean } & FileCall): AsyncIterable<FileChange> {
+    const how = optionsOf(options, WATCHING);
+    return changesBelow(this.#programs, this.#clock, this.#place(path, 'watch'), how);
   }
 
-  async upload(hostPath: string, path: string, options: TransferOptions = {}): Promise<TransferReport> {
+  async upload(hostPath: string, path: string, options?: TransferOptions): Promise<TransferReport> {
     assertPath(hostPath, 'hostPath');
-    return upload(this.#programs, hostPath, this.#place(path, 'open'), options);
+    return upload(this.#programs, hostPath, this.#place(path, 'open'), optionsOf(options, MOVING));
   }
 
-  async download(path: string, hostPath: string, options: TransferOptions = {}): Promise<TransferReport> {
+  async download(path: string, hostPath: string, options?: TransferOptions): Promise<TransferReport> {
     assertPath(hostPath, 'hostPath');
-    return download(this.#programs, this.#place(path, 'open'), kind => Arrival.at(hostPath, kind), options);
+    const how = optionsOf(options, MOVING);
+    return download(this.#programs, this.#place(path, 'open'), kind => Arrival.at(hostPath, kind), how);
   }
 
   #place(path: string, syscall: string): Place {

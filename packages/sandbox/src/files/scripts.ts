@@ -59,10 +59,35 @@ dd of="$1" bs=65536 || exit 1
 [ -z "$fresh" ] || [ -z "$3" ] || chmod "$(printf %o "$((0$3 & ~0$usual))")" "$1"
 `);
 
-/** path */
+// The one redirection makes the file and is refused one that is there, so that nothing can come in between. Shells have words of their
+// own for what went wrong then; dd has the system’s.
+/** path, bits that the mode does not have, bits to run it. Only for a file that was not there. */
+export const WRITE_NEW = script(`
+need dd chmod
+taken() { [ -e "$1" ] || [ -L "$1" ]; }
+case $1 in */) ;; *) ! taken "$1" || fault EEXIST ;; esac
+usual=$(umask)
+narrow "$2"
+( set -C; { dd bs=65536 2>&4 || exit 9; } >"$1" ) 4>&2 2>/dev/null
+case $? in
+  0) ;;
+  9) exit 1 ;;
+  *)
+    ! taken "$1" || case $1 in */) ;; *) fault EEXIST ;; esac
+    dd if=/dev/null of="$1" conv=notrunc count=0 || exit 1
+    fault EEXIST ;;
+esac
+[ -z "$3" ] || chmod "$(printf %o "$((0$3 & ~0$usual))")" "$1"
+`);
+
+/** path, bits that the mode does not have, bits to run it. A mode is only for a file that was not there. */
 export const APPEND = script(`
-need tee
-exec tee -a -- "$1" >/dev/null
+need tee chmod
+[ -e "$1" ] || fresh=yes
+usual=$(umask)
+narrow "$2"
+tee -a -- "$1" >/dev/null || exit 1
+[ -z "$fresh" ] || [ -z "$3" ] || chmod "$(printf %o "$((0$3 & ~0$usual))")" "$1"
 `);
 
 /** path, bits that the mode does not have */

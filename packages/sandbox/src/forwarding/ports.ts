@@ -4,6 +4,8 @@ import { createServer } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
 import { AcodeError } from '../contract/errors.ts';
 import type { ForwardedPort, Ports } from '../contract/sandbox.ts';
+import { CALL, optionsOf } from '../files/options.ts';
+import type { Check } from '../files/options.ts';
 import type { Inside, InsideProgram } from '../isolation/inside.ts';
 
 // What can lead a stream to a port of the loopback, the smallest first. The port is an argument, and no part of any text.
@@ -32,14 +34,16 @@ const LEADERS: readonly { readonly program: string; readonly argv: (port: string
 const LOOK = 'for p in "$@"; do command -v "$p" >/dev/null 2>&1 && { printf %s "$p"; exit 0; }; done; exit 1';
 const LARGEST_PORT = 65_535;
 const MOST_CONNECTIONS = 64;
+const listening: Check<number> = (value, field) => checkPort(field, value, 0);
+const FORWARDING = { ...CALL, hostPort: listening };
 
 /** The ports of a sandbox. */
 export function portsOf(inside: Inside, closing: AbortSignal): Ports {
   let leader: Promise<(port: string) => readonly string[]> | null = null;
   return {
-    forward: async (containerPort, { hostPort = 0, signal } = {}) => {
+    forward: async (containerPort, options) => {
+      const { hostPort = 0, signal } = optionsOf(options, FORWARDING);
       checkPort('containerPort', containerPort, 1);
-      checkPort('hostPort', hostPort, 0);
       leader ??= findLeader(inside, closing);
       // What failed once is asked again.
       leader.catch(() => (leader = null));
@@ -140,7 +144,7 @@ function inWords({ code, message }: NodeJS.ErrnoException): string {
   return code ?? message;
 }
 
-function checkPort(field: string, port: number, least: number): void {
-  if (Number.isInteger(port) && port >= least && port <= LARGEST_PORT) return;
+function checkPort(field: string, port: unknown, least: number): number {
+  if (typeof port === 'number' && Number.isInteger(port) && port >= least && port <= LARGEST_PORT) return port;
   throw new AcodeError('ACODE-SBX-017', { field, reason: `must be a whole number from ${least} to ${LARGEST_PORT}` });
 }
