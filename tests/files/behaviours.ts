@@ -231,6 +231,47 @@ export function behaviours(open: () => Promise<Ground>): void {
       expect(readdirSync(join(host, 'deep'))).toEqual(['back']);
     });
 
+    it('of one file arrive whole or not at all', async () => {
+      await files.mkdir('whole');
+      writeFileSync(join(host, 'big'), randomBytes(30_000_000), { mode: 0o755 });
+      // In the middle of it: when something of it is there.
+      const cancelled = async (path: string): Promise<void> => {
+        const stop = new AbortController();
+        const going = files.upload(join(host, 'big'), path, { signal: stop.signal });
+        let isOver = false;
+        const over = going.catch(() => undefined).then(() => (isOver = true));
+        while (!isOver && !(await files.readdir('whole')).some(name => name.startsWith('.acode-')));
+        stop.abort();
+        await over;
+        await expect(going).rejects.toMatchObject({ name: 'AbortError' });
+      };
+      await ground.sh(`cd '${ground.root}/whole' && echo old >there && chmod 640 there`);
+      await cancelled('whole/new');
+      await cancelled('whole/there');
+      expect(await files.readdir('whole')).toEqual(['there']);
+      expect(await files.readFile('whole/there', 'utf8')).toBe('old\n');
+      // The control.
+      expect(await files.upload(join(host, 'big'), 'whole/new')).toMatchObject({ files: 1, bytes: 30_000_000 });
+      expect((await files.readdir('whole')).sort()).toEqual(['new', 'there']);
+    });
+
+    it('of one file leave modes, links and other names of what is there as they were', async () => {
+      await ground.sh(
+        `mkdir '${ground.root}/kept' && cd '${ground.root}/kept' && echo old >narrow && chmod 640 narrow && echo old >one && ln one other && ln -s one link && ln -s nothing dangling`,
+      );
+      writeFileSync(join(host, 'small'), 'new', { mode: 0o644 });
+      for (const name of ['narrow', 'link', 'dangling', 'fresh'])
+        await files.upload(join(host, 'small'), `kept/${name}`);
+      expect((await files.stat('kept/narrow')).mode & 0o777).toBe(0o640);
+      expect((await files.stat('kept/one')).nlink).toBe(2);
+      expect(await files.readlink('kept/link')).toBe('one');
+      for (const name of ['narrow', 'one', 'other', 'nothing', 'fresh'])
+        expect(await files.readFile(`kept/${name}`, 'utf8'), name).toBe('new');
+      expect(await files.readdir('kept')).toHaveLength(7);
+      await expect(files.upload(join(host, 'small'), 'kept')).rejects.toMatchObject({ code: 'EISDIR' });
+      await expect(files.upload(join(host, 'small'), 'kept/one/x')).rejects.toMatchObject({ syscall: 'mkdir' });
+    });
+
     it('of a link of the host are refused, and of what it leads to are not', async () => {
       writeFileSync(join(host, 'secret'), 'secret');
       symlinkSync('secret', join(host, 'planted'));

@@ -80,6 +80,20 @@ describe.skipIf(withoutEngines).each(places)('files on $name', ({ engine, image 
       }
     });
 
+    it('of space leave nothing of a file that was too large', async () => {
+      const large = join(own, 'large');
+      await real.writeFile(large, '');
+      await real.truncate(large, 2 * 1024 ** 3);
+      const before = await sandbox.files.readdir('/tmp');
+      await expect(sandbox.files.upload(large, '/tmp/large')).rejects.toMatchObject({
+        code: 'ENOSPC',
+        syscall: 'write',
+      });
+      expect(await sandbox.files.readdir('/tmp')).toEqual(before);
+      // The control: there is room again.
+      await sandbox.files.writeFile('/tmp/small', Buffer.alloc(1_000_000));
+    });
+
     it('on a file system that nobody may write to are EROFS', async () => {
       const { files } = sandbox;
       const refused = { code: 'EROFS' };

@@ -77,15 +77,22 @@ export class InsideHost implements Inside {
     const { directory } = this.#tools;
     const path = directory !== null && program === '/bin/sh' ? join(directory, 'sh') : program;
     const child = spawn(path, words, {
-      signal,
+      // Whoever ends it ends everything that it started, as in a sandbox.
+      detached: true,
       env: { ...process.env, LANG: 'de_DE.UTF-8', ...(directory !== null && { PATH: directory }) },
     });
     let stderr = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text.slice(0, 65_536 - stderr.length)));
     child.stdin.on('error', () => undefined);
+    const destroy = (): void => void (child.exitCode === null && child.pid !== undefined && killGroup(child.pid));
+    signal.addEventListener('abort', destroy, { once: true });
     const ended = new Promise<InsideEnd>((resolve, reject) => {
       child.on('error', reject);
-      child.on('close', code => resolve({ exitCode: code ?? 137, stderr }));
+      child.on('close', code => {
+        signal.removeEventListener('abort', destroy);
+        if (signal.aborted) reject(signal.reason);
+        else resolve({ exitCode: code ?? 137, stderr });
+      });
     });
     ended.catch(() => undefined);
     return {
@@ -94,7 +101,15 @@ export class InsideHost implements Inside {
       write: data =>
         new Promise((resolve, reject) => child.stdin.write(data, error => (error ? reject(error) : resolve()))),
       closeStdin: () => new Promise(resolve => child.stdin.end(() => resolve())),
-      destroy: () => void child.kill('SIGKILL'),
+      destroy,
     };
+  }
+}
+
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch {
+    // It has ended meanwhile.
   }
 }

@@ -6,6 +6,8 @@ import { promisify } from 'node:util';
 import { afterAll, describe, expect, it } from 'vitest';
 import { AcodeError } from '@acode/sandbox';
 import { filesOf } from '../../packages/sandbox/src/files/files.ts';
+import { argvOf } from '../../packages/sandbox/src/files/scripts.ts';
+import { PLACE_FILE } from '../../packages/sandbox/src/files/transfer-scripts.ts';
 import { behaviours } from './behaviours.ts';
 import type { Ground } from './behaviours.ts';
 import { InsideHost, emptyTools, removeTools, toolSets } from './inside-host.ts';
@@ -30,6 +32,22 @@ function groundWith(tools: Tools): Promise<Ground> {
 
 describe.each(sets)('files with $name', tools => {
   behaviours(() => groundWith(tools));
+
+  it('leave nothing of a file whose sender is gone in the middle', async () => {
+    await using ground = await groundWith(tools);
+    const words = [`${ground.root}/file`, ground.root, '', '', `${ground.root}/part`, '10'];
+    const send = async (text: string): Promise<number> => {
+      const program = await new InsideHost(tools).open(argvOf(PLACE_FILE, words), AbortSignal.timeout(10_000));
+      await program.write(text);
+      await program.closeStdin();
+      return (await program.ended).exitCode;
+    };
+    expect(await send('too short')).not.toBe(0);
+    expect(await ground.files.readdir('.')).toEqual([]);
+    // The control.
+    expect(await send('ten of it.')).toBe(0);
+    expect(await ground.files.readdir('.')).toEqual(['file']);
+  });
 
   it('move ten thousand at once', async () => {
     await using ground = await groundWith(tools);

@@ -19,7 +19,8 @@ const EXECUTION = 0o111;
 
 // Node names neither the file nor `open` when what is open cannot be read or written.
 const READING: Readonly<Record<string, Attempt>> = { EISDIR: { syscall: 'read' }, EIO: { syscall: 'read' } };
-const WRITING: Readonly<Record<string, Attempt>> = {
+/** The same for what is written. */
+export const WRITING: Readonly<Record<string, Attempt>> = {
   ENOSPC: { syscall: 'write' },
   EDQUOT: { syscall: 'write' },
   EFBIG: { syscall: 'write' },
@@ -137,15 +138,24 @@ function* portions(bytes: Uint8Array): Generator<Uint8Array, void, undefined> {
   for (let at = 0; at < bytes.length; at += PORTION) yield bytes.subarray(at, at + PORTION);
 }
 
-/** Sends everything to a task and waits for its end. */
+/** Sends everything to a task and waits for its end. Where that fails, undoes what it left when it is gone. */
 export async function send(
   programs: Programs,
   task: Task,
   source: AsyncIterable<unknown> | Iterable<Uint8Array>,
+  undo?: () => Promise<void>,
 ): Promise<void> {
   using conversation = await programs.open(task);
-  await pour(conversation, source);
-  await conversation.finish();
+  try {
+    await pour(conversation, source);
+    await conversation.finish();
+  } catch (error) {
+    if (undo) {
+      await conversation.end();
+      await undo();
+    }
+    throw error;
+  }
 }
 
 async function pour(conversation: Conversation, source: AsyncIterable<unknown> | Iterable<Uint8Array>): Promise<void> {

@@ -5,6 +5,7 @@ import type { Inside, InsideEnd, InsideProgram } from '../isolation/inside.ts';
 
 // Long enough for a machine that is busy with others, and for a tar that looks through a large tree.
 const STALL_MS = 120_000;
+const LEAVE_MS = 5000;
 
 /** What a conversation is about, and what its mistakes are called. */
 export interface Matter {
@@ -84,6 +85,15 @@ export class Conversation implements Disposable {
     const end = await this.#patiently(this.#program.ended);
     if (end.exitCode !== 0 && !isFine(end)) throw this.#matter.failure(end);
     return end;
+  }
+
+  /** Ends the program, and waits until it is gone, or for a while. */
+  async end(): Promise<void> {
+    this[Symbol.dispose]();
+    let cancel = (): void => undefined;
+    const patience = new Promise<void>(resolve => (cancel = this.#clock.after(LEAVE_MS, resolve)));
+    await Promise.race([this.#program.ended.catch(() => undefined), patience]);
+    cancel();
   }
 
   [Symbol.dispose](): void {

@@ -11,7 +11,7 @@ import type { Conversation } from './conversation.ts';
 import { asText } from './listing.ts';
 import type { Place } from './places.ts';
 import type { Programs } from './programs.ts';
-import { PACK } from './scripts.ts';
+import { PACK } from './transfer-scripts.ts';
 import { MalformedTar, readTar } from './tar-read.ts';
 import type { TarItem } from './tar-read.ts';
 import { Tally } from './tally.ts';

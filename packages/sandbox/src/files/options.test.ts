@@ -1,7 +1,6 @@
-// What calls on files and ports do not understand is refused before anything is asked inside.
+// What calls on files do not understand is refused before anything is asked inside.
 
 import { describe, expect, it } from 'vitest';
-import { portsOf } from '../forwarding/ports.ts';
 import type { Inside } from '../isolation/inside.ts';
 import { filesOf } from './files.ts';
 
@@ -72,18 +71,6 @@ describe('an option that is not understood', () => {
     await expect(files.readFile('p', 'utf9' as BufferEncoding)).rejects.toMatchObject({
       code: 'ERR_INVALID_ARG_VALUE',
     });
-    expect(asked).toBe(0);
-  });
-
-  it.each([
-    [80, { port: 9 }, 'port'],
-    [80, { hostPort: '9' }, 'hostPort'],
-    [80, 9, 'options'],
-    [0, {}, 'containerPort'],
-  ])('of a port is refused: forward(%j, %j)', async (port, options, field) => {
-    const ports = portsOf(inside, new AbortController().signal);
-    const given = options as { hostPort?: number };
-    await expect(ports.forward(port, given)).rejects.toMatchObject({ code: 'ACODE-SBX-017', context: { field } });
     expect(asked).toBe(0);
   });
 });

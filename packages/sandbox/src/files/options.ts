@@ -51,8 +51,7 @@ export const flagged: Check<boolean> = (value, field) => {
   throw typeError(`options.${field}`, 'of type boolean', value);
 };
 
-/** What cancels a call. */
-export const cancelling: Check<AbortSignal> = (value, field) => {
+const cancelling: Check<AbortSignal> = (value, field) => {
   if (value instanceof AbortSignal) return value;
   throw typeError(`options.${field}`, 'an instance of AbortSignal', value);
 };

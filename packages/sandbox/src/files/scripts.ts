@@ -30,7 +30,8 @@ export interface Script {
   readonly text: string;
 }
 
-function script(text: string): Script {
+/** A script with what all of them have. */
+export function script(text: string): Script {
   return { text: PRELUDE + text };
 }
 
@@ -288,43 +289,4 @@ while read -r look; do
   fi | xargs -0 /bin/sh -c '${DESCRIBE}' sh
   printf '\\0'
 done
-`);
-
-/** path: takes an archive on standard input */
-export const UNPACK = script(`
-need mkdir tar
-mkdir -p -- "$1" || at mkdir
-exec tar -x -o -f - -C "$1"
-`);
-
-/** path, the directory it is in, bits that the mode does not have, bits to run it */
-export const PLACE_FILE = script(`
-need mkdir dd chmod
-mkdir -p -- "$2" || at mkdir
-usual=$(umask)
-narrow "$3"
-dd of="$1" bs=65536 || exit 1
-[ -z "$4" ] || chmod "$(printf %o "$((0$4 & ~0$usual))")" "$1"
-`);
-
-// Says first what it is: a directory comes as an archive, a file as it is. An engine passes on each piece that is written by
-// itself, and busybox’s tar writes several of a few hundred bytes for each file: so they are gathered.
-/** path */
-export const PACK = script(`
-need stat cat
-reached "$1" || exit 1
-if [ -d "$1" ]; then
-  need tar
-  [ -r "$1" ] || at scandir
-  gnu=
-  if tar --hard-dereference --version >/dev/null 2>&1; then gnu=yes; else need dd; fi
-  echo directory
-  [ -z "$gnu" ] || exec tar -c --hard-dereference -b 128 -f - -C "$1" .
-  { ended=$({ { tar -c -f - -C "$1" . 3>&- 4>&-; echo $? >&4; } | dd ibs=65536 obs=65536 2>/dev/null >&3; } 4>&1); } 3>&1
-  exit "$ended"
-fi
-[ -f "$1" ] || { echo special; exit 0; }
-[ -r "$1" ] || fault EACCES
-echo "file $(stat -L -c '%a %s' -- "$1")"
-exec cat -- "$1"
 `);

@@ -1,24 +1,26 @@
 // Brings files of the host in: a tree as an archive made while it is sent, without following a link of it anywhere.
 
+import { randomBytes } from 'node:crypto';
 import { closeSync, constants, fstatSync, openSync, read, readSync } from 'node:fs';
 import type { Dirent, Stats } from 'node:fs';
 import { promisify } from 'node:util';
 import { AcodeError } from '../contract/errors.ts';
 import type { TransferOptions, TransferReport } from '../contract/sandbox.ts';
-import { modeWords, send } from './content.ts';
+import { WRITING, modeWords, send } from './content.ts';
 import { codeOf, fileError } from './errno.ts';
 import { HostDirectory } from './host-directory.ts';
 import { asText } from './listing.ts';
-import { parentOf } from './places.ts';
+import { parentOf, prefixOf } from './places.ts';
 import type { Place } from './places.ts';
 import type { Programs, Task } from './programs.ts';
-import { PLACE_FILE, UNPACK } from './scripts.ts';
 import { tarHeader } from './tar-write.ts';
+import { PLACE_FILE, REMOVE_PART, UNPACK } from './transfer-scripts.ts';
 import { Tally } from './tally.ts';
 import { gathered, tarEnd, tarPadding } from '../tar/blocks.ts';
 
 const PORTION = 256 * 1024;
 const PERMISSIONS = 0o777;
+const CLEARING_MS = 10_000;
 const readAt = promisify(read);
 
 /** Brings a file or a tree in. */
@@ -39,8 +41,9 @@ export async function upload(
       await send(programs, treeTask(place, options.signal), gathered(tree(directory, '', tally), PORTION));
     } else if (stats.isFile()) {
       tally.file(stats.size);
-      const task = fileTask(place, stats, options.signal);
-      await send(programs, task, gathered(contentOf({ file: top, size: stats.size, path: hostPath }), PORTION));
+      const content = gathered(contentOf({ file: top, size: stats.size, path: hostPath }), PORTION);
+      const part = partBeside(place);
+      await send(programs, fileTask(place, part, stats, options.signal), content, () => removePart(programs, part));
     } else throw fileError('EINVAL', { syscall: 'open', path: hostPath });
   } finally {
     closeSync(top);
@@ -63,10 +66,30 @@ function treeTask({ written, inside }: Place, signal: AbortSignal | undefined): 
   return { script: UNPACK, words: [inside], operation: 'upload', attempt, signal };
 }
 
-function fileTask({ written, inside }: Place, { mode }: Stats, signal: AbortSignal | undefined): Task {
+function fileTask(
+  { written, inside }: Place,
+  part: string,
+  { mode, size }: Stats,
+  signal: AbortSignal | undefined,
+): Task {
   const attempt = { syscall: 'open', path: written };
-  const words = [inside, parentOf(inside), ...modeWords(mode)];
-  return { script: PLACE_FILE, words, operation: 'upload', attempt, signal };
+  const words = [inside, parentOf(inside), ...modeWords(mode), part, String(size)];
+  return { script: PLACE_FILE, words, operation: 'upload', attempt, unless: WRITING, signal };
+}
+
+function partBeside({ inside }: Place): string {
+  return `${prefixOf(parentOf(inside))}.acode-${randomBytes(8).toString('hex')}.part`;
+}
+
+// The program removes it itself, unless it was ended before it could. That it failed is told already.
+async function removePart(programs: Programs, part: string): Promise<void> {
+  const task: Task = {
+    script: REMOVE_PART,
+    words: [part],
+    operation: 'upload',
+    attempt: { syscall: 'unlink', path: part },
+  };
+  await programs.run(task, { withinMs: CLEARING_MS }).catch(() => undefined);
 }
 
 async function* tree(directory: HostDirectory, way: string, tally: Tally): AsyncGenerator<Buffer, void, undefined> {

@@ -4,8 +4,6 @@ import { createServer } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
 import { AcodeError } from '../contract/errors.ts';
 import type { ForwardedPort, Ports } from '../contract/sandbox.ts';
-import { CALL, optionsOf } from '../files/options.ts';
-import type { Check } from '../files/options.ts';
 import type { Inside, InsideProgram } from '../isolation/inside.ts';
 
 // What can lead a stream to a port of the loopback, the smallest first. The port is an argument, and no part of any text.
@@ -34,16 +32,18 @@ const LEADERS: readonly { readonly program: string; readonly argv: (port: string
 const LOOK = 'for p in "$@"; do command -v "$p" >/dev/null 2>&1 && { printf %s "$p"; exit 0; }; done; exit 1';
 const LARGEST_PORT = 65_535;
 const MOST_CONNECTIONS = 64;
-const listening: Check<number> = (value, field) => checkPort(field, value, 0);
-const FORWARDING = { ...CALL, hostPort: listening };
+const OPTIONS: ReadonlySet<string> = new Set(['hostPort', 'signal']);
+
+type ForwardOptions = NonNullable<Parameters<Ports['forward']>[1]>;
 
 /** The ports of a sandbox. */
 export function portsOf(inside: Inside, closing: AbortSignal): Ports {
   let leader: Promise<(port: string) => readonly string[]> | null = null;
   return {
-    forward: async (containerPort, options) => {
-      const { hostPort = 0, signal } = optionsOf(options, FORWARDING);
+    forward: async (containerPort, options = {}) => {
+      const { hostPort = 0, signal } = checkedOptions(options);
       checkPort('containerPort', containerPort, 1);
+      checkPort('hostPort', hostPort, 0);
       leader ??= findLeader(inside, closing);
       // What failed once is asked again.
       leader.catch(() => (leader = null));
@@ -144,7 +144,21 @@ function inWords({ code, message }: NodeJS.ErrnoException): string {
   return code ?? message;
 }
 
-function checkPort(field: string, port: unknown, least: number): number {
-  if (typeof port === 'number' && Number.isInteger(port) && port >= least && port <= LARGEST_PORT) return port;
-  throw new AcodeError('ACODE-SBX-017', { field, reason: `must be a whole number from ${least} to ${LARGEST_PORT}` });
+// Nothing that was asked for is ignored: a port by another name would listen anywhere.
+function checkedOptions(options: ForwardOptions): ForwardOptions {
+  if (typeof options !== 'object') throw invalid('options', 'must be an object');
+  const unknown = Object.entries(options).find(([field, value]) => value !== undefined && !OPTIONS.has(field));
+  if (unknown) throw invalid(unknown[0], 'is not an option that this call knows');
+  const { signal } = options;
+  if (signal !== undefined && !(signal instanceof AbortSignal)) throw invalid('signal', 'must be an AbortSignal');
+  return options;
+}
+
+function checkPort(field: string, port: number, least: number): void {
+  if (Number.isInteger(port) && port >= least && port <= LARGEST_PORT) return;
+  throw invalid(field, `must be a whole number from ${least} to ${LARGEST_PORT}`);
+}
+
+function invalid(field: string, reason: string): AcodeError {
+  return new AcodeError('ACODE-SBX-017', { field, reason });
 }
