@@ -65,6 +65,40 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a program written for E
     expect(await useSandboxes(options)).toEqual(['kept', 'true', 'running', 'true', 'false', 'true', 'false']);
   });
 
+  it('is shown no sandboxes that it cannot connect to, and pages of those it can', async () => {
+    const elsewhere = mkdtempSync('/var/tmp/acode-test-');
+    const others: SandboxOpts = { acode: { ...options.acode, workspace: elsewhere } };
+    const [one, two, other] = [
+      await Sandbox.create(options),
+      await Sandbox.create('base', options),
+      await Sandbox.create(others),
+    ];
+    try {
+      const found: string[] = [];
+      const pages = Sandbox.list({ ...options, limit: 1 });
+      while (pages.hasNext) {
+        const page = await pages.nextItems();
+        expect(page).toHaveLength(1);
+        found.push(...page.map(({ sandboxId }) => sandboxId));
+      }
+      expect(found).toEqual(expect.arrayContaining([one.sandboxId, two.sandboxId]));
+      expect(found).not.toContain(other.sandboxId);
+      // The control: from where it was made, it is the only one of the three.
+      const there = (await Sandbox.list(others).nextItems()).map(({ sandboxId }) => sandboxId);
+      expect(there).toContain(other.sandboxId);
+      expect(there).not.toContain(one.sandboxId);
+      // Being listed ends nothing, and more than there can be is refused.
+      expect(await one.isRunning()).toBe(true);
+      await expect(one.setTimeout(86_400_001)).rejects.toThrow(InvalidArgumentError);
+      await one.setTimeout(86_400_000);
+      const { startedAt, endAt } = await one.getInfo();
+      expect(endAt.getTime() - startedAt.getTime()).toBeLessThan(86_410_000);
+    } finally {
+      await Promise.all([one.kill(), two.kill(), other.kill()]);
+      rmSync(elsewhere, { recursive: true, force: true });
+    }
+  });
+
   it('opens a terminal, and reaches a server inside', async () => {
     const sandbox = await Sandbox.create(images.busybox, { ...options, ports: [3000] });
     try {

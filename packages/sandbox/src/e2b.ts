@@ -5,9 +5,9 @@ import { AcodeError } from './contract/errors.ts';
 import type { SandboxInfo as Listed } from './contract/host.ts';
 import type { CreateRequest } from './contract/sandbox.ts';
 import { Commands, Pty } from './e2b/commands.ts';
-import { InvalidArgumentError, SandboxNotFoundError, TemplateError, translating } from './e2b/errors.ts';
+import { InvalidArgumentError, SandboxNotFoundError, TemplateError, translated, translating } from './e2b/errors.ts';
 import { Filesystem } from './e2b/filesystem.ts';
-import { signalOf } from './e2b/options.ts';
+import { REQUEST, checkKnown, checkLife, refuse, signalOf } from './e2b/options.ts';
 import type { RequestOptions } from './e2b/options.ts';
 import type { AcodeOptions } from './options.ts';
 import type { Sandbox as Inner } from './sandbox.ts';
@@ -55,7 +55,7 @@ export interface SandboxApiOpts extends RequestOptions {
 /** What a sandbox is to be. */
 export interface SandboxOpts extends SandboxApiOpts {
   envs?: Record<string, string>;
-  /** How long it may exist; five minutes unless told otherwise. */
+  /** How long it may exist; five minutes unless told otherwise, a day at most. */
   timeoutMs?: number;
   /** False, which is what it is; true is refused unless your configuration allows a network. */
   allowInternetAccess?: boolean;
@@ -106,6 +106,11 @@ export type HostBehind = Pick<Acode, 'list' | 'inspect' | 'close'>;
 const STANDARD_MS = 300_000;
 const STANDARD_TEMPLATE = 'base';
 const MEBIBYTE = 1024 ** 2;
+const API = [...REQUEST, 'apiKey', 'accessToken', 'domain', 'debug', 'headers', 'acode'];
+const CONNECTING = [...API, 'timeoutMs', 'ports'];
+const LISTING = [...API, 'query', 'limit'];
+// Those that are refused with a value are known without one.
+const CREATING = [...CONNECTING, 'envs', 'allowInternetAccess', 'secure', 'metadata', 'network', 'mcp', 'autoPause'];
 
 /**
  * A sandbox of this host. It goes at its time, also when this process is gone before.
@@ -137,11 +142,12 @@ export class Sandbox implements AsyncDisposable {
     this.pty = new Pty(() => this.#there().commands);
   }
 
-  /** Creates a sandbox, of the standard image or of one that is named where E2B has a template. */
+  /** Creates a sandbox, of the standard image (`base`) or of one that is named where E2B has a template. */
   static create(options?: SandboxOpts): Promise<Sandbox>;
   static create(template: string, options?: SandboxOpts): Promise<Sandbox>;
   static async create(first: string | SandboxOpts = {}, second: SandboxOpts = {}): Promise<Sandbox> {
     const [template, options] = typeof first === 'string' ? [first, second] : [STANDARD_TEMPLATE, first];
+    checkKnown(options, CREATING);
     const request = requestOf(template, options);
     const sandbox = await open(options, host => host.create({ ...request, ...signalOf(options) }));
     try {
@@ -154,8 +160,9 @@ export class Sandbox implements AsyncDisposable {
 
   /** A sandbox by its id, made by whatever process of this user on this host. */
   static async connect(sandboxId: string, options: SandboxConnectOpts = {}): Promise<Sandbox> {
+    checkKnown(options, CONNECTING);
+    const timeoutMs = checkLife(options.timeoutMs ?? STANDARD_MS);
     const sandbox = await open(options, host => host.connect(sandboxId));
-    const { timeoutMs = STANDARD_MS } = options;
     try {
       if (sandbox.#inner.expiresAt.getTime() < Date.now() + timeoutMs) await sandbox.setTimeout(timeoutMs);
       return await sandbox.#withPorts(options.ports);
@@ -167,6 +174,7 @@ export class Sandbox implements AsyncDisposable {
 
   /** Ends a sandbox by its id; false where there is none. */
   static async kill(sandboxId: string, options?: SandboxApiOpts): Promise<boolean> {
+    checkKnown(options, API);
     const host = await translating(() => Acode.open(options?.acode));
     try {
       // Not by connecting: one that cannot be used any more can still be ended.
@@ -182,12 +190,15 @@ export class Sandbox implements AsyncDisposable {
 
   /** What there is to know of a sandbox, by its id. */
   static async getInfo(sandboxId: string, options?: SandboxApiOpts): Promise<SandboxInfo> {
+    checkKnown(options, API);
     await using sandbox = await open(options, host => host.connect(sandboxId));
     return await sandbox.getInfo();
   }
 
   /** Lets a sandbox exist for so much longer from now on, by its id. */
   static async setTimeout(sandboxId: string, timeoutMs: number, options?: SandboxApiOpts): Promise<void> {
+    checkKnown(options, API);
+    checkLife(timeoutMs);
     await using sandbox = await open(options, host => host.connect(sandboxId));
     await sandbox.setTimeout(timeoutMs);
   }
@@ -197,19 +208,26 @@ export class Sandbox implements AsyncDisposable {
     return new SandboxPaginator(options);
   }
 
-  /** Lets it exist for so much longer, or shorter, from now on; never beyond a day from its creation. */
-  async setTimeout(timeoutMs: number, _options?: RequestOptions): Promise<void> {
+  /**
+   * Lets it exist for so much longer, or shorter, from now on. More than a day is refused; what would end later than a day after its
+   * creation ends then, as `getInfo` tells.
+   */
+  async setTimeout(timeoutMs: number, options?: RequestOptions): Promise<void> {
+    checkKnown(options, REQUEST);
+    checkLife(timeoutMs);
     await translating(async () => this.#there().extend(timeoutMs));
   }
 
   /** Whether it is still there. */
-  async isRunning(_options?: RequestOptions): Promise<boolean> {
+  async isRunning(options?: RequestOptions): Promise<boolean> {
+    checkKnown(options, REQUEST);
     const found = await translating(() => this.#host.list()).catch(() => []);
     return found.some(({ sandboxId, state }) => sandboxId === this.sandboxId && state === 'running');
   }
 
   /** What there is to know of it. */
-  async getInfo(_options?: RequestOptions): Promise<SandboxInfo> {
+  async getInfo(options?: RequestOptions): Promise<SandboxInfo> {
+    checkKnown(options, REQUEST);
     const { limits, ...listed } = await translating(() => this.#host.inspect(this.#inner.containerId));
     const endAt = this.#inner.expiresAt;
     return { ...infoOf(listed, endAt), cpuCount: limits.cpus, memoryMB: Math.floor(limits.memoryBytes / MEBIBYTE) };
@@ -235,7 +253,8 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** Ends it. */
-  async kill(_options?: RequestOptions): Promise<boolean> {
+  async kill(options?: RequestOptions): Promise<boolean> {
+    checkKnown(options, REQUEST);
     const wasOver = this.#isOver;
     this.#isOver = true;
     await translating(() => this.#inner.kill());
@@ -272,34 +291,55 @@ export class Sandbox implements AsyncDisposable {
   }
 }
 
-/** Pages of a list; here there is one. */
+/** Pages of a list: one, unless `limit` says how many there are on each. */
 export class SandboxPaginator {
   readonly #options: SandboxListOpts;
-  #hasNext = true;
+  readonly #limit: number;
+  #rest: SandboxInfo[] | null = null;
 
   constructor(options: SandboxListOpts = {}) {
+    checkKnown(options, LISTING);
+    checkKnown(options.query, ['state', 'metadata'], 'query.');
+    refuse({ 'query.metadata': options.query?.metadata });
+    const { limit = Infinity } = options;
+    if (limit !== Infinity && (!Number.isInteger(limit) || limit < 1))
+      throw new InvalidArgumentError('limit: must be 1 or more.');
     this.#options = options;
+    this.#limit = limit;
   }
 
   get hasNext(): boolean {
-    return this.#hasNext;
+    return this.#rest === null || this.#rest.length > 0;
   }
 
   /** The next page. */
   async nextItems(): Promise<SandboxInfo[]> {
-    if (!this.#hasNext) throw new InvalidArgumentError('There are no more pages.');
-    this.#hasNext = false;
+    if (!this.hasNext) throw new InvalidArgumentError('There are no more pages.');
+    this.#rest ??= await translating(() => this.#all());
+    return this.#rest.splice(0, this.#limit);
+  }
+
+  async #all(): Promise<SandboxInfo[]> {
     const { acode, query } = this.#options;
-    refuse({ 'query.metadata': query?.metadata });
     if (query?.state && !query.state.includes('running')) return [];
-    return translating(async () => {
-      await using host = await Acode.open(acode);
-      const uid = String(process.getuid?.() ?? '');
-      const mine = (await host.list()).filter(
-        ({ labels, state }) => labels['acode.keep'] === 'true' && labels['acode.uid'] === uid && state === 'running',
-      );
-      return mine.map(one => ({ ...infoOf(one, hardEnd(one)), cpuCount: 0, memoryMB: 0 }));
-    });
+    await using host = await Acode.open(acode);
+    const uid = String(process.getuid?.() ?? '');
+    const mine = (await host.list()).filter(
+      ({ labels, state }) => labels['acode.keep'] === 'true' && labels['acode.uid'] === uid && state === 'running',
+    );
+    const found = await Promise.all(mine.map(one => connectable(host, one)));
+    return found.filter(one => one !== null);
+  }
+}
+
+// Whether it can be connected to, only connecting to it can tell: what it was made by must still be what it would be made by.
+async function connectable(host: Acode, one: Listed): Promise<SandboxInfo | null> {
+  try {
+    await using sandbox = await host.connect(one.sandboxId);
+    return { ...infoOf(one, sandbox.expiresAt), cpuCount: 0, memoryMB: 0 };
+  } catch (error) {
+    if (translated(error) instanceof SandboxNotFoundError) return null;
+    throw error;
   }
 }
 
@@ -326,11 +366,11 @@ function requestOf(template: string, options: SandboxOpts): CreateRequest {
   } = options;
   refuse({ metadata, network, mcp, autoPause: autoPause === true ? true : undefined });
   if (secure === false)
-    throw new InvalidArgumentError('secure: false is refused: nobody but this process reaches its sandbox.');
+    throw new InvalidArgumentError('secure: false is refused: nobody but this user reaches a sandbox.');
   const image = imageOf(template);
   return {
     keep: true,
-    expiresInMs: timeoutMs,
+    expiresInMs: checkLife(timeoutMs),
     ...(envs ? { env: envs } : {}),
     policy: { ...(image === null ? {} : { image }), ...(allowInternetAccess ? { network: 'bridge' as const } : {}) },
   };
@@ -345,27 +385,9 @@ function imageOf(template: string): string | null {
   );
 }
 
-function refuse(asked: Readonly<Record<string, unknown>>): void {
-  for (const [name, value] of Object.entries(asked)) {
-    if (value === undefined || isEmpty(value)) continue;
-    throw new InvalidArgumentError(
-      `${name} is not available, and acode never ignores what it was asked for: leave it out (docs/e2b.md).`,
-    );
-  }
-}
-
-function isEmpty(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && Object.keys(value).length === 0;
-}
-
 function infoOf(
   { sandboxId, image, name, createdAt }: Listed,
   endAt: Date,
 ): Omit<SandboxInfo, 'cpuCount' | 'memoryMB'> {
   return { sandboxId, templateId: image, name, metadata: {}, startedAt: new Date(createdAt), endAt, state: 'running' };
-}
-
-// Until when it may stay is written down where only who connects to it looks; this is the latest.
-function hardEnd({ labels, createdAt }: Listed): Date {
-  return new Date(labels['acode.expires'] ?? createdAt);
 }

@@ -3,6 +3,7 @@
 import type { RunResult } from '../contract/result.ts';
 import type { CommandHandle as Inner } from '../contract/sandbox.ts';
 import { SandboxError, TimeoutError, translated } from './errors.ts';
+import { REQUEST, checkKnown } from './options.ts';
 import type { RequestOptions } from './options.ts';
 
 /** How a command ended. */
@@ -102,7 +103,8 @@ export class CommandHandle {
   }
 
   /** Writes to its standard input; it must have been started with `stdin: true`. */
-  async sendStdin(data: string | Uint8Array, _options?: RequestOptions): Promise<void> {
+  async sendStdin(data: string | Uint8Array, options?: RequestOptions): Promise<void> {
+    checkKnown(options, REQUEST);
     try {
       await this.#inner.write(data);
     } catch (error) {
@@ -111,7 +113,8 @@ export class CommandHandle {
   }
 
   /** Ends its standard input. */
-  async closeStdin(_options?: RequestOptions): Promise<void> {
+  async closeStdin(options?: RequestOptions): Promise<void> {
+    checkKnown(options, REQUEST);
     try {
       await this.#inner.closeStdin();
     } catch (error) {

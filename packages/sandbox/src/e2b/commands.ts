@@ -4,7 +4,7 @@ import type { CommandRequest, Commands as Inner, TerminalHandle } from '../contr
 import { CommandHandle } from './command-handle.ts';
 import type { CommandResult, Listeners } from './command-handle.ts';
 import { NotFoundError, translating } from './errors.ts';
-import { checkUser, limitOf } from './options.ts';
+import { AS_USER, REQUEST, checkKnown, checkUser, limitOf } from './options.ts';
 import type { RequestOptions, UserOption } from './options.ts';
 
 /** Everything about one command. */
@@ -29,6 +29,10 @@ export interface ProcessInfo {
   cwd?: string;
 }
 
+const LISTENING = ['onStdout', 'onStderr'];
+const STARTING = [...AS_USER, ...LISTENING, 'background', 'cwd', 'envs', 'stdin', 'timeoutMs'];
+const OPENING = [...AS_USER, 'cols', 'rows', 'onData', 'timeoutMs', 'envs', 'cwd'];
+
 /** The commands of a sandbox. */
 export class Commands {
   readonly #inner: () => Inner;
@@ -48,6 +52,7 @@ export class Commands {
   run(command: string, options: CommandStartOpts & { background: true }): Promise<CommandHandle>;
   run(command: string, options?: CommandStartOpts): Promise<CommandHandle | CommandResult>;
   async run(command: string, options: CommandStartOpts = {}): Promise<CommandHandle | CommandResult> {
+    checkKnown(options, STARTING);
     checkUser(options);
     const started = await translating(async () => this.#inner().run(command, requestOf(options)));
     const handle = new CommandHandle(started, listenersOf(options));
@@ -55,7 +60,8 @@ export class Commands {
   }
 
   /** The commands that this process has under way. */
-  async list(_options?: RequestOptions): Promise<ProcessInfo[]> {
+  async list(options?: RequestOptions): Promise<ProcessInfo[]> {
+    checkKnown(options, REQUEST);
     return this.#inner()
       .list()
       .map(({ pid, command, cwd }) => {
@@ -66,12 +72,14 @@ export class Commands {
 
   /** A command of this process by its pid, from its first output on. */
   async connect(pid: number, options: RequestOptions & Omit<Listeners, 'onPty'> = {}): Promise<CommandHandle> {
+    checkKnown(options, [...REQUEST, ...LISTENING]);
     const inner = this.#find(pid);
     return new CommandHandle(inner, listenersOf(options));
   }
 
   /** Ends a command; false where there is none. */
-  async kill(pid: number, _options?: RequestOptions): Promise<boolean> {
+  async kill(pid: number, options?: RequestOptions): Promise<boolean> {
+    checkKnown(options, REQUEST);
     if (
       !this.#inner()
         .list()
@@ -83,12 +91,14 @@ export class Commands {
   }
 
   /** Writes to the standard input of a command. */
-  async sendStdin(pid: number, data: string | Uint8Array, _options?: RequestOptions): Promise<void> {
+  async sendStdin(pid: number, data: string | Uint8Array, options?: RequestOptions): Promise<void> {
+    checkKnown(options, REQUEST);
     await translating(() => this.#find(pid).write(data));
   }
 
   /** Ends the standard input of a command. */
-  async closeStdin(pid: number, _options?: RequestOptions): Promise<void> {
+  async closeStdin(pid: number, options?: RequestOptions): Promise<void> {
+    checkKnown(options, REQUEST);
     await translating(() => this.#find(pid).closeStdin());
   }
 
@@ -143,6 +153,7 @@ export class Pty {
 
   /** Opens a shell with a terminal. */
   async create(options: PtyCreateOpts): Promise<CommandHandle> {
+    checkKnown(options, OPENING);
     checkUser(options);
     const { cols, rows, onData, timeoutMs, envs, cwd } = options;
     const request = {
@@ -160,17 +171,22 @@ export class Pty {
   }
 
   /** Types into a terminal. */
-  async sendInput(pid: number, data: Uint8Array, _options?: RequestOptions): Promise<void> {
+  async sendInput(pid: number, data: Uint8Array, options?: RequestOptions): Promise<void> {
+    checkKnown(options, REQUEST);
     await translating(() => this.#find(pid).write(data));
   }
 
   /** Gives a terminal another size. */
-  async resize(pid: number, { cols, rows }: { cols: number; rows: number }, _options?: RequestOptions): Promise<void> {
+  async resize(pid: number, size: { cols: number; rows: number }, options?: RequestOptions): Promise<void> {
+    checkKnown(options, REQUEST);
+    checkKnown(size, ['cols', 'rows'], 'size.');
+    const { cols, rows } = size;
     await translating(() => this.#find(pid).resize({ columns: cols, rows }));
   }
 
   /** Ends a terminal; false where there is none. */
-  async kill(pid: number, _options?: RequestOptions): Promise<boolean> {
+  async kill(pid: number, options?: RequestOptions): Promise<boolean> {
+    checkKnown(options, REQUEST);
     const terminal = this.#open.get(pid);
     if (!terminal) return false;
     await translating(() => terminal.kill('SIGKILL'));

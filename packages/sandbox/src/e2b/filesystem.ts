@@ -4,7 +4,7 @@ import { posix } from 'node:path';
 import { Readable } from 'node:stream';
 import type { FileStats, Files } from '../contract/sandbox.ts';
 import { FileNotFoundError, InvalidArgumentError, codeOf, translated, translating } from './errors.ts';
-import { checkUser, limitOf, signalOf } from './options.ts';
+import { AS_USER, checkKnown, checkUser, limitOf, signalOf } from './options.ts';
 import type { RequestOptions, UserOption } from './options.ts';
 
 /** What an entry is. */
@@ -95,7 +95,7 @@ export class Filesystem {
     path: string,
     options: FilesystemRequestOpts & { format?: 'text' | 'bytes' | 'blob' | 'stream' } = {},
   ): Promise<string | Uint8Array | Blob | ReadableStream<Uint8Array>> {
-    checkUser(options);
+    check(options, 'format');
     const call = signalOf(options);
     return translating(async () => {
       // What is read bit by bit has no deadline for the whole of it.
@@ -128,7 +128,7 @@ export class Filesystem {
 
   /** The entries of a directory, and with `depth` of those below. */
   async list(path: string, options: FilesystemRequestOpts & { depth?: number } = {}): Promise<EntryInfo[]> {
-    checkUser(options);
+    check(options, 'depth');
     const { depth = 1 } = options;
     if (!Number.isInteger(depth) || depth < 1) throw new InvalidArgumentError('depth: must be 1 or more.');
     return translating(() => this.#listBelow(path, depth, signalOf(options)));
@@ -154,20 +154,20 @@ export class Filesystem {
 
   /** Removes a file, or a directory with everything in it. */
   async remove(path: string, options?: FilesystemRequestOpts): Promise<void> {
-    checkUser(options);
+    check(options);
     await translating(() => this.#files().rm(path, { recursive: true, ...signalOf(options) }));
   }
 
   /** Gives a file or directory another name. */
   async rename(from: string, to: string, options?: FilesystemRequestOpts): Promise<EntryInfo> {
-    checkUser(options);
+    check(options);
     await translating(() => this.#files().rename(from, to, signalOf(options)));
     return this.getInfo(to, options);
   }
 
   /** What there is to know of a file or directory. */
   async getInfo(path: string, options?: FilesystemRequestOpts): Promise<EntryInfo> {
-    checkUser(options);
+    check(options);
     return translating(() => this.#infoOf(path, signalOf(options)));
   }
 
@@ -177,8 +177,8 @@ export class Filesystem {
     onEvent: (event: FilesystemEvent) => void | Promise<void>,
     options: WatchOpts = {},
   ): Promise<WatchHandle> {
-    checkUser(options);
-    const info = await this.getInfo(path, options);
+    check(options, 'timeoutMs', 'onExit', 'recursive');
+    const info = await this.getInfo(path, signalOf(options));
     if (info.type !== FileType.DIR) throw new InvalidArgumentError(`${path} is no directory.`);
     const stop = new AbortController();
     const { timeoutMs } = limitOf(options.timeoutMs);
@@ -229,8 +229,10 @@ export class Filesystem {
     });
   }
 
-  async #writeOne({ path, data }: WriteEntry, options?: FilesystemRequestOpts): Promise<WriteInfo> {
-    checkUser(options);
+  async #writeOne(entry: WriteEntry, options?: FilesystemRequestOpts): Promise<WriteInfo> {
+    check(options);
+    checkKnown(entry, ['path', 'data'], 'files.');
+    const { path, data } = entry;
     const call = signalOf(options);
     await translating(async () => {
       const content = await contentOf(data);
@@ -267,6 +269,11 @@ export class Filesystem {
     const target = stats.isSymbolicLink() ? { symlinkTarget: await this.#files().readlink(path, call) } : {};
     return { ...entryOf(path, stats), ...target };
   }
+}
+
+function check(options: FilesystemRequestOpts | undefined, ...besides: readonly string[]): void {
+  checkKnown(options, [...AS_USER, ...besides]);
+  checkUser(options);
 }
 
 function entryOf(path: string, stats: FileStats): EntryInfo {

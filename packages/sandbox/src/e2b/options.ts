@@ -18,6 +18,38 @@ export interface UserOption {
 
 const USER = 'user';
 
+/** The names of the options that every call takes. */
+export const REQUEST: readonly string[] = ['requestTimeoutMs', 'signal'];
+
+/** Those of the calls that say who they are of. */
+export const AS_USER: readonly string[] = [...REQUEST, 'user'];
+
+/** Refuses every option that a call does not know. One that is undefined asks for nothing. */
+export function checkKnown(options: unknown, known: readonly string[], prefix = ''): void {
+  if (options === undefined || options === null) return;
+  if (typeof options !== 'object') throw new InvalidArgumentError('options: must be an object.');
+  for (const name in options)
+    if (!known.includes(name) && Reflect.get(options, name) !== undefined) throw unavailable(`${prefix}${name}`);
+}
+
+/** Refuses what has a value that asks for something. */
+export function refuse(asked: Readonly<Record<string, unknown>>): void {
+  for (const [name, value] of Object.entries(asked)) {
+    if (value === undefined || isEmpty(value)) continue;
+    throw unavailable(name);
+  }
+}
+
+function unavailable(name: string): InvalidArgumentError {
+  return new InvalidArgumentError(
+    `${name} is not available, and acode never ignores what it was asked for: leave it out (docs/e2b.md).`,
+  );
+}
+
+function isEmpty(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.keys(value).length === 0;
+}
+
 /** Refuses every user but the one that there is. */
 export function checkUser({ user }: UserOption = {}): void {
   if (user === undefined || user === USER) return;
@@ -38,4 +70,14 @@ export function signalOf({ requestTimeoutMs, signal }: RequestOptions = {}): { s
 export function limitOf(timeoutMs: number | undefined, standardMs = 60_000): { timeoutMs?: number } {
   const limit = timeoutMs ?? standardMs;
   return limit === 0 ? {} : { timeoutMs: limit };
+}
+
+const LONGEST_MS = 86_400_000;
+
+/** Refuses a life that is longer than any sandbox’s: cut off, it would end when nobody expects it. */
+export function checkLife(timeoutMs: number): number {
+  if (timeoutMs <= LONGEST_MS) return timeoutMs;
+  throw new InvalidArgumentError(
+    `timeoutMs: ${timeoutMs} is more than a day (${LONGEST_MS}), and no sandbox exists for longer (docs/e2b.md).`,
+  );
 }
