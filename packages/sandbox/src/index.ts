@@ -86,8 +86,10 @@ export type {
   CommandInfo,
   CommandRequest,
   Commands,
+  ContentOptions,
   CreateRequest,
   DirectoryEntry,
+  DirectoryOptions,
   FileCall,
   FileChange,
   FileStats,
@@ -95,10 +97,13 @@ export type {
   ForwardedPort,
   Ports,
   ReadingOptions,
+  StreamOptions,
   TerminalHandle,
   TerminalSize,
   TransferOptions,
   TransferReport,
+  WriteFlag,
+  WritingOptions,
 } from './contract/sandbox.ts';
 export type { FileIdentity, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from './contract/spec.ts';
 export type {
