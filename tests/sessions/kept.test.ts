@@ -113,6 +113,9 @@ describe.skipIf(withoutEngines || warmth.pool !== undefined).each(places)('a kep
     expect((await bench.call(['sandbox', 'cleanup', '--force'])).status).toBe(0);
     expect(await exists(place.engine, containerId)).toBe(false);
     expect(await done(bench, { what: 'use', sandbox: id })).toMatchObject({ error: 'ACODE-CTN-012' });
+    // And what was there for it alone.
+    await until(() => keepersOf(id).length === 0, 5000);
+    expect(written()).toEqual([]);
   });
 
   it('cannot be used where the user’s rules have become another sandbox’s', async () => {

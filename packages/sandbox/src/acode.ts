@@ -243,8 +243,9 @@ export class Acode implements AsyncDisposable {
       const known = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/.test(reference);
       const { inspectAny } = await import('./reconnecting.ts');
       const found = known ? await inspectAny(await this.#host.engine(), reference, this.#host.closing) : null;
-      if (!found) throw new AcodeError('ACODE-CTN-012', { reference, what: 'sandbox' });
-      return found;
+      const [details] = await withLeases(this.#host, found ? [found] : []);
+      if (!details) throw new AcodeError('ACODE-CTN-012', { reference, what: 'sandbox' });
+      return details;
     });
   }
 

@@ -188,7 +188,7 @@ async function usedNow(host: Host, signal: AbortSignal): Promise<ReadonlySet<str
 }
 
 /** Sandboxes with the time at which they go, where that is written down here. */
-export async function withLeases(host: Host, found: readonly SandboxInfo[]): Promise<SandboxInfo[]> {
+export async function withLeases<Info extends SandboxInfo>(host: Host, found: readonly Info[]): Promise<Info[]> {
   const leases = new Leases(host.directories.state);
   return Promise.all(
     found.map(async one => {

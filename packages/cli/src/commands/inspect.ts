@@ -1,15 +1,12 @@
 // `acode sandbox inspect`: one sandbox, looked at closely.
 
 import { formatBytes } from '@acode/sandbox';
-import type { Observer, SandboxDetails } from '@acode/sandbox';
+import type { SandboxDetails } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import { age, until } from '../terminal/age.ts';
 import type { Look } from '../terminal/look.ts';
 import { fields } from '../terminal/table.ts';
-
-// Marks what stays until its lease ends.
-const KEEP = 'acode.keep';
 
 /** The command. */
 export function inspectCommand(perform: Perform) {
@@ -21,18 +18,10 @@ export function inspectCommand(perform: Perform) {
 
 async function showSandbox(call: Call, reference: string): Promise<number> {
   const details = await call.withObserver(observer =>
-    call.progress.during('Asking the engine…', lookAt(observer, reference)),
+    call.progress.during('Asking the engine…', observer.inspect(reference)),
   );
   await call.print('acode.inspect/1', details, look => renderSandbox(details, look));
   return 0;
-}
-
-/** One sandbox, with the time at which it goes where it stays. That is written down here, and is not among its labels. */
-export async function lookAt(observer: Pick<Observer, 'inspect' | 'list'>, reference: string): Promise<SandboxDetails> {
-  const details = await observer.inspect(reference);
-  if (details.labels[KEEP] !== 'true' || details.expiresAt !== undefined) return details;
-  const listed = (await observer.list()).find(({ containerId }) => containerId === details.containerId);
-  return listed?.expiresAt === undefined ? details : { ...details, expiresAt: listed.expiresAt };
 }
 
 /** A sandbox for a person. */
