@@ -17,7 +17,6 @@ export const NAMES = /** @type {const} */ ({
   heap: 'heap',
   noneTracked: 'beside none',
   mostTracked: 'beside the most',
-  bareMostTracked: 'bare engine beside the most',
   noFiles: 'in an empty workspace',
   mostFiles: 'in 1,000,000 files',
 });
