@@ -1,5 +1,7 @@
 // Signals: the run is stopped, its sandbox removed, and the exit status says why.
 
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { patientEngines, withoutEngines } from '../support/engines.ts';
 import { Bench } from './bench.ts';
@@ -42,8 +44,9 @@ describe.skipIf(withoutEngines).each(patientEngines)('a signal to acode on $name
   });
 
   it('is told in the JSON object, with what had been printed', async () => {
-    const { child, ended } = bench.start(['run', '--json', 'echo partial; sleep 60']);
-    while ((await bench.left()).length === 0) await new Promise(resolve => setTimeout(resolve, 50));
+    const { child, ended } = bench.start(['run', '--json', 'echo partial; touch printed; sleep 60']);
+    const printed = join(bench.workspace, 'printed');
+    while (!existsSync(printed)) await new Promise(resolve => setTimeout(resolve, 50));
     setTimeout(() => child.kill('SIGINT'), 1000);
     const { status, stdout } = await ended;
     expect(status).toBe(130);
