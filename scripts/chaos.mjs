@@ -122,24 +122,38 @@ async function untilGone() {
   let left = {};
   for (;;) {
     const ms = Date.now() - engine.wellSince(last, Date.now());
-    // A client that died between saying that it makes something and asking for it leaves a reaper that cannot know.
-    const expecting = processes().filter(({ expects }) => expects && ms < CREATE_MS + GONE_MS);
-    const there = processes().filter(({ pid }) => !expecting.some(one => one.pid === pid));
-    left = {
-      ...(await engine.remains()),
-      processes: there.length,
-      sockets: Math.max(0, sockets().length - expecting.length),
-    };
-    for (const [kind, count] of Object.entries(left)) {
-      if (count > 0) delete goneAfter[kind];
-      else goneAfter[kind] ??= ms;
-    }
+    const found = await remaining(ms);
+    left = found.left;
+    note(left, ms, goneAfter);
     // A little longer than allowed, to say by how much; and never less, since a create under way may still appear.
     const isLate = (ms > 5 * GONE_MS && total(left) > 0) || Date.now() - last > LONGEST_WAIT_MS;
-    const isOver = ms > GONE_MS && expecting.length === 0 && total(left) === 0;
-    if (isOver || isLate) return { left, goneAfter, there };
+    const isOver = ms > GONE_MS && !found.isExpected && total(left) === 0;
+    if (isOver || isLate) return { ...found, goneAfter };
     await pause(20);
   }
+}
+
+/** @type {(left: Record<string, number>, ms: number, goneAfter: Record<string, number>) => void} */
+function note(left, ms, goneAfter) {
+  for (const [kind, count] of Object.entries(left)) {
+    if (count > 0) delete goneAfter[kind];
+    else goneAfter[kind] ??= ms;
+  }
+}
+
+/**
+ * What is there. A client that died between saying that it makes something and asking for it leaves a reaper that cannot know:
+ * so long as that waits it is expected.
+ *
+ * @param {number} ms since everything should be gone
+ */
+async function remaining(ms) {
+  const all = processes();
+  const expected = all.filter(({ expects }) => expects && ms < CREATE_MS + GONE_MS);
+  const there = all.filter(one => !expected.includes(one));
+  const known = Math.max(0, sockets().length - expected.length);
+  const left = { ...(await engine.remains()), processes: there.length, sockets: known };
+  return { left, there, isExpected: expected.length > 0 };
 }
 
 /** The clients and reapers that are there: a reaper knows the runtime directory, a client its session. */

@@ -22,6 +22,7 @@ const TOP = [
   'built-images.ts',
   'cache-plan.ts',
   'capabilities.ts',
+  'command-handle.ts',
   'commands.ts',
   'compose.ts',
   'creating.ts',
@@ -98,6 +99,8 @@ const ROOMS = {
   files: ['contract', 'tar', 'isolation/inside.ts', 'lifecycle/deadline.ts', 'telemetry/clock.ts'],
   // The same, for streams in place of files.
   forwarding: ['contract', 'isolation/inside.ts'],
+  // Two processes of one user, over the commands of a sandbox that both use.
+  relay: ['contract', 'lifecycle/ownership.ts', 'output/capture.ts'],
   // Another shape of what the top hands it.
   e2b: ['contract'],
   // What an image is made of; who builds it, the top knows.
@@ -141,10 +144,16 @@ const ROOMS = {
 const WIRE = /^(?:node:)?(?:https?|http2|net|tls|dgram)$|^undici$/;
 
 /**
- * The files besides that open a socket: a session’s own, to show that it lives, and one on the host’s loopback that only
- * leads inside what comes there.
+ * The files besides that open a socket: a session’s own, to show that it lives and to offer its commands, the way to that of
+ * another session, and one on the host’s loopback that only leads inside what comes there.
  */
-const LISTENERS = new Set(['lifecycle/ownership.ts', 'forwarding/ports.ts']);
+const LISTENERS = new Set([
+  'lifecycle/ownership.ts',
+  'relay/elsewhere.ts',
+  'relay/offer.ts',
+  'relay/wire.ts',
+  'forwarding/ports.ts',
+]);
 
 /** The room of the command line whose two ends talk over a socket of the user’s own. */
 const SERVE = `${CLI}/serve/`;

@@ -1,9 +1,10 @@
 // Programs that use sandboxes that stay, each a process of its own in surroundings that they share.
 
 import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
+import type { ChildProcess, ChildProcessByStdio } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
+import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { Bench } from '../cli/bench.ts';
@@ -28,7 +29,7 @@ export type Said = z.infer<typeof saidSchema>;
 
 /** A task of client.mjs. */
 export interface ClientTask {
-  readonly what: 'hold' | 'keep' | 'use';
+  readonly what: 'hold' | 'keep' | 'use' | 'join';
   readonly sandbox?: string;
   readonly expiresInMs?: number;
   readonly extendMs?: number;
@@ -37,6 +38,11 @@ export interface ClientTask {
   readonly kill?: boolean;
   /** Whether a client that keeps a sandbox lives on with it. */
   readonly stay?: boolean;
+  /** What of another's command is waited for, and what is done with it then. */
+  readonly until?: string;
+  readonly write?: string;
+  readonly signal?: string;
+  readonly leave?: boolean;
 }
 
 /** A client that has said what it had to say. */
@@ -52,13 +58,17 @@ export async function benchAt({ engine }: Target): Promise<Bench> {
   return Bench.at(engine);
 }
 
-/** Starts a client, and waits until it says something. */
-export async function client(bench: Bench, task: ClientTask): Promise<Client> {
+function begin(bench: Bench, task: ClientTask): ChildProcessByStdio<null, Readable, null> {
   const words = { socket: bench.socket, workspace: bench.workspace, image: images.busybox, ...task };
-  const child = spawn(process.execPath, [PROGRAM, JSON.stringify(words)], {
+  return spawn(process.execPath, [PROGRAM, JSON.stringify(words)], {
     env: bench.env,
     stdio: ['ignore', 'pipe', 'inherit'],
   });
+}
+
+/** Starts a client, and waits until it says something. */
+export async function client(bench: Bench, task: ClientTask): Promise<Client> {
+  const child = begin(bench, task);
   const ended = once(child, 'close');
   let text = '';
   for await (const chunk of child.stdout) {
@@ -66,6 +76,19 @@ export async function client(bench: Bench, task: ClientTask): Promise<Client> {
     if (text.includes('\n')) break;
   }
   return { child, ended, said: saidSchema.parse(JSON.parse(text)) };
+}
+
+/** Everything a client says, to its end. */
+export async function everythingOf(bench: Bench, task: ClientTask): Promise<Record<string, unknown>[]> {
+  const child = begin(bench, task);
+  const ended = once(child, 'close');
+  let text = '';
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+  await ended;
+  return text
+    .split('\n')
+    .filter(line => line !== '')
+    .map(line => z.record(z.string(), z.unknown()).parse(JSON.parse(line)));
 }
 
 /** Has a client do its work to its end. */

@@ -194,7 +194,7 @@ describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
         stderr: `e${index}\n`.repeat(3),
         exitCode: index,
       });
-    expect(sandbox.commands.list()).toEqual([]);
+    expect(await sandbox.commands.list()).toEqual([]);
   });
 
   it('keeps what commands leave: files of /tmp and of home, and nothing of a shell', async () => {

@@ -74,12 +74,14 @@ describe.skipIf(withoutEngines).each(places)('on $name', place => {
 
     it('is listed with its words while it runs, can be connected to, and is not listed afterwards', async () => {
       const command = await sandbox.commands.run(['sleep', '600'], { background: true });
-      expect(sandbox.commands.list()).toMatchObject([{ pid: command.pid, command: ['sleep', '600'], cwd: '.' }]);
-      expect(Date.parse(sandbox.commands.list()[0]?.startedAt ?? '')).toBeGreaterThan(Date.now() - 60_000);
-      await sandbox.commands.connect(command.pid).kill('SIGKILL');
+      expect(await sandbox.commands.list()).toMatchObject([{ pid: command.pid, command: ['sleep', '600'], cwd: '.' }]);
+      expect(Date.parse((await sandbox.commands.list())[0]?.startedAt ?? '')).toBeGreaterThan(Date.now() - 60_000);
+      const same = await sandbox.commands.connect(command.pid);
+      await same.disconnect();
+      await same.kill('SIGKILL');
       await command.wait();
-      expect(sandbox.commands.list()).toEqual([]);
-      expect(() => sandbox.commands.connect(command.pid)).toThrow(expect.objectContaining({ code: 'ACODE-SBX-017' }));
+      expect(await sandbox.commands.list()).toEqual([]);
+      await expect(sandbox.commands.connect(command.pid)).rejects.toMatchObject({ code: 'ACODE-SBX-017' });
     });
 
     it('ends when its handle is disposed of, also one that does not listen', async () => {
@@ -119,7 +121,7 @@ describe.skipIf(withoutEngines).each(places)('on $name', place => {
     it('rejects where it never started', async () => {
       const command = await sandbox.commands.run(['no-such-program'], { background: true });
       await expect(command.result).rejects.toMatchObject({ code: 'ACODE-SBX-015' });
-      expect(sandbox.commands.list()).toEqual([]);
+      expect(await sandbox.commands.list()).toEqual([]);
     });
   });
 
@@ -168,7 +170,7 @@ describe.skipIf(withoutEngines).each(places)('on $name', place => {
       });
       const text = await untilSaid(terminal.stdout, 'below');
       expect(text).toBe("xterm-256color it's\r\n/workspace/below\r\n");
-      expect(sandbox.commands.list().map(({ pid }) => pid)).toContain(terminal.pid);
+      expect((await sandbox.commands.list()).map(({ pid }) => pid)).toContain(terminal.pid);
     });
 
     it('is hung up on and killed with everything it started', async () => {

@@ -6,6 +6,7 @@ import { AcodeError } from './contract/errors.ts';
 import { isAtLeast } from './contract/levels.ts';
 import type { EffectivePolicy } from './contract/policy.ts';
 import type { RunResult } from './contract/result.ts';
+import { Handle, checkSize } from './command-handle.ts';
 import type {
   CommandHandle,
   CommandInfo,
@@ -22,6 +23,8 @@ import { LiveCapture } from './output/live-capture.ts';
 import { govern } from './policy/governance.ts';
 import { setBy } from './policy/layers.ts';
 import { printable } from './record.ts';
+import type { CommandsElsewhere } from './relay/elsewhere.ts';
+import { CommandsOffer } from './relay/offer.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkCommandRequest } from './request-check.ts';
 import { captures } from './run.ts';
@@ -45,6 +48,8 @@ export interface CommandsParts {
   readonly looked: (untilMs: number) => void;
   /** How much time the sandbox has left, were it extended for as long as it may be. */
   readonly leftMs: () => number;
+  /** What other processes have in it, and where they find what this one has: where it is kept. */
+  readonly shared: { readonly elsewhere: CommandsElsewhere; readonly offerAt: string } | null;
 }
 
 type Execute = WaitingSandbox['execute'];
@@ -55,11 +60,15 @@ const DEFAULT_SIZE: TerminalSize = { columns: 80, rows: 24 };
 export class SandboxCommands implements Commands {
   readonly #parts: CommandsParts;
   readonly #underWay = new Map<number, { readonly handle: Handle; readonly info: CommandInfo }>();
+  readonly #offer: CommandsOffer | null;
   #lookedUntilMs: number;
 
   constructor(parts: CommandsParts) {
     this.#parts = parts;
     this.#lookedUntilMs = parts.lookedUntilMs;
+    const find = (pid: number): Handle | null => this.#underWay.get(pid)?.handle ?? null;
+    const { shared } = parts;
+    this.#offer = shared && new CommandsOffer(shared.offerAt, { list: () => this.#own(), find });
   }
 
   /** What is left behind between two commands is looked at with the second one: from here on, nothing was looked at yet. */
@@ -93,14 +102,30 @@ export class SandboxCommands implements Commands {
     return this.#start(command, rest, { begin, background: true, live: true });
   }
 
-  list(): CommandInfo[] {
-    return [...this.#underWay.values()].map(({ info }) => info);
+  async list(): Promise<CommandInfo[]> {
+    const { shared } = this.#parts;
+    return [...this.#own(), ...((await shared?.elsewhere.list(shared.offerAt)) ?? [])];
   }
 
-  connect(pid: number): CommandHandle {
-    const found = this.#underWay.get(pid);
-    if (found) return found.handle;
-    throw new AcodeError('ACODE-SBX-017', { field: 'pid', reason: `no command of this process runs as ${pid}` });
+  async connect(pid: number): Promise<CommandHandle> {
+    const { shared } = this.#parts;
+    const found = this.#underWay.get(pid)?.handle ?? (await shared?.elsewhere.connect(pid, shared.offerAt));
+    if (found) return found;
+    const whose = shared ? 'any process that lives' : 'this process';
+    throw new AcodeError('ACODE-SBX-017', {
+      field: 'pid',
+      reason: `no command of ${whose} runs as ${pid}`,
+      remedy: '`commands.list()` tells which there are; a command is known as long as it runs and its process lives.',
+    });
+  }
+
+  /** Offers nothing any more. */
+  async end(): Promise<void> {
+    await this.#offer?.end();
+  }
+
+  #own(): CommandInfo[] {
+    return [...this.#underWay.values()].map(({ info }) => info);
   }
 
   async #start(
@@ -187,6 +212,7 @@ export class SandboxCommands implements Commands {
     const { pid } = handle;
     const startedAt = new Date(this.#parts.host.telemetry.clock.now()).toISOString();
     this.#underWay.set(pid, { handle, info: { pid, ...what, startedAt } });
+    if (this.#offer) this.#parts.host.keep(this.#offer.begin());
     const forget = (): void => {
       if (this.#underWay.get(pid)?.handle === handle) this.#underWay.delete(pid);
     };
@@ -233,56 +259,4 @@ function withTimeout(planned: Planned, asked: number | undefined, most: number):
   const source = asked !== undefined && asked < most ? ({ layer: 'request', where: 'timeoutMs' } as const) : {};
   const timeoutMs = { ...policy.timeoutMs, ...source, value: Math.max(1, Math.min(asked ?? most, most)) };
   return { ...planned, policy: { ...policy, timeoutMs } };
-}
-
-function checkSize({ columns, rows }: TerminalSize): void {
-  const fits = (count: number): boolean => Number.isInteger(count) && count >= 1 && count <= 10_000;
-  if (fits(columns) && fits(rows)) return;
-  throw new AcodeError('ACODE-SBX-017', { field: 'size', reason: 'must be 1 to 10000 columns and rows' });
-}
-
-/** A command under way in a sandbox that stays. */
-class Handle implements TerminalHandle {
-  readonly pid: number;
-  readonly ports: CommandHandle['ports'];
-  readonly stdout: AsyncIterable<Uint8Array>;
-  readonly stderr: AsyncIterable<Uint8Array>;
-  readonly result: Promise<RunResult>;
-  readonly #running: Running;
-  readonly #execution: OpenExecution | null;
-
-  constructor(running: Running, execution: OpenExecution | null) {
-    this.#running = running;
-    this.#execution = execution;
-    this.pid = execution?.pid ?? 0;
-    this.ports = running.ports;
-    this.stdout = running.stdout;
-    this.stderr = running.stderr;
-    this.result = running.result;
-  }
-
-  write(data: Uint8Array | string): Promise<void> {
-    return this.#running.write(data);
-  }
-
-  closeStdin(): Promise<void> {
-    return this.#running.closeStdin();
-  }
-
-  kill(signal?: string): Promise<void> {
-    return this.#running.kill(signal);
-  }
-
-  wait(): Promise<RunResult> {
-    return this.result;
-  }
-
-  async resize(size: TerminalSize): Promise<void> {
-    checkSize(size);
-    await this.#execution?.resize?.(size);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#running[Symbol.asyncDispose]();
-  }
 }

@@ -13,8 +13,10 @@ import { portsOf } from './forwarding/ports.ts';
 import type { Host } from './host.ts';
 import type { OpenSandbox } from './isolation/backend.ts';
 import { Kept } from './kept.ts';
+import { offerSocketPath } from './lifecycle/ownership.ts';
 import { giveUp, obtainRecorded, reportViolation, tornDown } from './obtaining.ts';
 import { plan } from './planning.ts';
+import { CommandsElsewhere } from './relay/elsewhere.ts';
 import { checkCreateRequest } from './request-check.ts';
 import { report } from './run.ts';
 import { cancelled } from './running.ts';
@@ -156,6 +158,8 @@ export function opened(parts: Opened): Sandbox {
   // It may be extended while a command runs, from elsewhere too; what is still there when it goes is ended with it.
   const leftMs = (): number => Math.max(1, latest.getTime() - clock.now());
   let remembered: Promise<void> = Promise.resolve();
+  const here = untilGone(open, host.closing);
+  const { runtime } = host.directories;
   const commands = new SandboxCommands({
     host,
     open,
@@ -163,6 +167,9 @@ export function opened(parts: Opened): Sandbox {
     env,
     about,
     leftMs,
+    shared: keep
+      ? { elsewhere: new CommandsElsewhere(runtime, sandboxId, here), offerAt: offerSocketPath(runtime, sandboxId) }
+      : null,
     lookedUntilMs: parts.lookedUntilMs ?? Date.now(),
     looked: untilMs => {
       if (!keep) return;
@@ -180,7 +187,7 @@ export function opened(parts: Opened): Sandbox {
     latest,
     commands,
     files: filesOf(open.inside, { workdir: planned.spec.workdir }),
-    ports: portsOf(open.inside, untilGone(open, host.closing)),
+    ports: portsOf(open.inside, here),
     written: async () => (keep ? ((await new Kept(host).read(sandboxId))?.until ?? null) : null),
     extended: async until => {
       if (keep) await new Kept(host).extend(sandboxId, until);
@@ -189,7 +196,7 @@ export function opened(parts: Opened): Sandbox {
       host.closing.removeEventListener('abort', close);
       parts.release();
       host.telemetry.gauge(METRICS.active, host.slots.taken);
-      await remembered;
+      await Promise.all([remembered, commands.end()]);
       if (how === 'left') return [];
       if (keep) await new Kept(host).end(sandboxId);
       tornDown(recorded, planned.spec, reason);

@@ -78,6 +78,8 @@ export class Running implements RunningCommand {
   readonly stderr: AsyncIterable<Uint8Array>;
   readonly result: Promise<RunResult>;
   readonly ports: RunningCommand['ports'];
+  /** The same streams for whoever only reads along: they hold nothing back. */
+  readonly heads: { stdout(): AsyncIterable<Uint8Array>; stderr(): AsyncIterable<Uint8Array> };
   readonly #parts: RunningParts;
   readonly #execution: Execution;
   readonly #handedOver: number;
@@ -96,6 +98,7 @@ export class Running implements RunningCommand {
     this.#networkLimit = limitNetwork(execution, networkMs, clock);
     this.stdout = { [Symbol.asyncIterator]: () => parts.captures.stdout.follow() };
     this.stderr = { [Symbol.asyncIterator]: () => parts.captures.stderr.follow() };
+    this.heads = { stdout: () => parts.captures.stdout.head(), stderr: () => parts.captures.stderr.head() };
     this.result = this.#finish();
     // A caller may only read the streams; the rejection is still theirs to see when they ask for the result.
     this.result.catch(() => undefined);

@@ -30,6 +30,8 @@ export interface CommandHandle extends RunningCommand {
   readonly pid: number;
   /** The same as `result`. */
   wait(): Promise<RunResult>;
+  /** Hangs up on a command of another process, which goes on; nothing where the command is this process’s own. */
+  disconnect(): Promise<void>;
 }
 
 /** A command with a terminal of its own: everything it prints comes on `stdout`. */
@@ -61,10 +63,14 @@ export interface Commands {
   spawn(command: Command, request?: CommandRequest): Promise<CommandHandle>;
   /** Starts a command with a terminal, whose reader has everything it prints, however much. */
   terminal(command: Command, request?: CommandRequest & { size?: TerminalSize }): Promise<TerminalHandle>;
-  /** The commands that this process has under way in the sandbox. */
-  list(): CommandInfo[];
-  /** One of them by its process; ACODE-SBX-017 where there is none. */
-  connect(pid: number): CommandHandle;
+  /** The commands under way: those of this process and, in a sandbox that is kept, of every other one of this user. */
+  list(): Promise<CommandInfo[]>;
+  /**
+   * One of them by its process, with its output from the first byte on; ACODE-SBX-017 where there is none. A command belongs to
+   * the process that started it: who connects from another one reads, writes, kills and waits through that process, and hangs up by
+   * `disconnect` or by disposing of the handle.
+   */
+  connect(pid: number): Promise<CommandHandle>;
 }
 
 /** What `stat` tells of a file: the names of `node:fs`. */

@@ -100,6 +100,7 @@ export class CommandHandle {
   /** Stops listening; the command goes on. */
   async disconnect(): Promise<void> {
     this.#isConnected = false;
+    await this.#inner.disconnect();
   }
 
   /** Writes to its standard input; it must have been started with `stdin: true`. */

@@ -1,9 +1,14 @@
 // The commands and terminals of a sandbox, with the shape of E2B’s.
 
-import type { CommandRequest, Commands as Inner, TerminalHandle } from '../contract/sandbox.ts';
+import type {
+  CommandHandle as Running,
+  CommandRequest,
+  Commands as Inner,
+  TerminalHandle,
+} from '../contract/sandbox.ts';
 import { CommandHandle } from './command-handle.ts';
 import type { CommandResult, Listeners } from './command-handle.ts';
-import { NotFoundError, translating } from './errors.ts';
+import { NotFoundError, codeOf, translating } from './errors.ts';
 import { AS_USER, REQUEST, checkKnown, checkUser, limitOf } from './options.ts';
 import type { RequestOptions, UserOption } from './options.ts';
 
@@ -59,57 +64,65 @@ export class Commands {
     return options.background === true ? handle : handle.wait();
   }
 
-  /** The commands that this process has under way. */
+  /** The commands under way, whichever process of this user started them. */
   async list(options?: RequestOptions): Promise<ProcessInfo[]> {
     checkKnown(options, REQUEST);
-    return this.#inner()
-      .list()
-      .map(({ pid, command, cwd }) => {
-        const [cmd = '', ...args] = typeof command === 'string' ? ['/bin/sh', '-c', command] : command;
-        return { pid, cmd, args, envs: {}, cwd };
-      });
+    const commands = await translating(() => this.#inner().list());
+    return commands.map(({ pid, command, cwd }) => {
+      const [cmd = '', ...args] = typeof command === 'string' ? ['/bin/sh', '-c', command] : command;
+      return { pid, cmd, args, envs: {}, cwd };
+    });
   }
 
-  /** A command of this process by its pid, from its first output on. */
+  /** A command by its pid, from its first output on. */
   async connect(pid: number, options: RequestOptions & Omit<Listeners, 'onPty'> = {}): Promise<CommandHandle> {
     checkKnown(options, [...REQUEST, ...LISTENING]);
-    const inner = this.#find(pid);
+    const inner = await this.#find(pid);
     return new CommandHandle(inner, listenersOf(options));
   }
 
   /** Ends a command; false where there is none. */
   async kill(pid: number, options?: RequestOptions): Promise<boolean> {
     checkKnown(options, REQUEST);
-    if (
-      !this.#inner()
-        .list()
-        .some(one => one.pid === pid)
-    )
-      return false;
-    await translating(() => this.#find(pid).kill('SIGKILL'));
-    return true;
+    return this.#within(pid, one => one.kill('SIGKILL')).then(
+      () => true,
+      (error: unknown) => {
+        if (error instanceof NotFoundError) return false;
+        throw error;
+      },
+    );
   }
 
   /** Writes to the standard input of a command. */
   async sendStdin(pid: number, data: string | Uint8Array, options?: RequestOptions): Promise<void> {
     checkKnown(options, REQUEST);
-    await translating(() => this.#find(pid).write(data));
+    await this.#within(pid, one => one.write(data));
   }
 
   /** Ends the standard input of a command. */
   async closeStdin(pid: number, options?: RequestOptions): Promise<void> {
     checkKnown(options, REQUEST);
-    await translating(() => this.#find(pid).closeStdin());
+    await this.#within(pid, one => one.closeStdin());
   }
 
-  #find(pid: number): ReturnType<Inner['connect']> {
-    if (
-      !this.#inner()
-        .list()
-        .some(one => one.pid === pid)
-    )
-      throw new NotFoundError(`No command of this process runs as ${pid}.`);
-    return this.#inner().connect(pid);
+  // One of another process is let go of again.
+  async #within(pid: number, use: (command: Running) => Promise<void>): Promise<void> {
+    const command = await this.#find(pid);
+    try {
+      await translating(() => use(command));
+    } finally {
+      await command.disconnect();
+    }
+  }
+
+  async #find(pid: number): Promise<Running> {
+    return translating(async () => {
+      try {
+        return await this.#inner().connect(pid);
+      } catch (error) {
+        throw codeOf(error) === 'ACODE-SBX-017' ? new NotFoundError(`No command runs as ${pid}.`) : error;
+      }
+    });
   }
 }
 

@@ -62,6 +62,7 @@ function handle(output: readonly string[], result: Partial<RunResult>): InnerHan
     write,
     closeStdin: async () => undefined,
     kill,
+    disconnect: async () => undefined,
     [Symbol.asyncDispose]: async () => undefined,
   };
 }
@@ -94,8 +95,11 @@ function commandsOf(inner: InnerHandle): {
       asked.push(request);
       return { ...inner, resize: async () => undefined };
     },
-    list: () => [{ pid: 7, command: 'sleep 1', cwd: '.', startedAt: '' }],
-    connect: () => inner,
+    list: async () => [{ pid: 7, command: 'sleep 1', cwd: '.', startedAt: '' }],
+    connect: async pid => {
+      if (pid === 7) return inner;
+      throw new AcodeError('ACODE-SBX-017', { field: 'pid', reason: `no command of this process runs as ${pid}` });
+    },
   };
   return { commands: new Commands(() => stand), asked, pty: new Pty(() => stand) };
 }

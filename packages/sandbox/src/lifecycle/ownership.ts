@@ -1,9 +1,10 @@
 // A session proves that it is alive by a unix socket it listens on: the kernel answers for it, however busy it is, and
 // stops answering the moment the process is gone. No process id, which would be reused, and no heartbeat, which would lie.
 
-import { lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { chmod, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { createConnection, createServer } from 'node:net';
-import type { Server } from 'node:net';
+import type { Server, Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
 
@@ -13,6 +14,10 @@ export type OwnerState = 'alive' | 'dead' | 'unknown';
 // The kernel’s limit on the path of a socket, without the closing NUL.
 const LONGEST_PATH = 107;
 const CONNECT_MS = 1000;
+const OWNERS = 'owners';
+const OFFERS = 'commands';
+const OFFER = /^[0-9a-f]{16}-[0-9a-f]{8}$/;
+const OTHERS = 0o077;
 // What a socket is called until it answers.
 const DRAFT = '~';
 const LONGEST_DRAFT_MS = 60_000;
@@ -20,7 +25,28 @@ const OWNER = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 /** Where the owner of a session listens. */
 export function ownerSocketPath(runtimeDirectory: string, owner: string): string {
-  return join(runtimeDirectory, 'owners', owner.replaceAll('-', ''));
+  return join(runtimeDirectory, OWNERS, owner.replaceAll('-', ''));
+}
+
+/** Where the owner of commands offers them to the user’s other processes: one of several places of a sandbox. */
+export function offerSocketPath(runtimeDirectory: string, sandboxId: string): string {
+  return join(runtimeDirectory, OFFERS, `${offersOf(sandboxId)}${randomBytes(4).toString('hex')}`);
+}
+
+/** All places where commands of a sandbox are offered; none where somebody else could have put one there. */
+export async function offerSocketPaths(runtimeDirectory: string, sandboxId: string): Promise<string[]> {
+  const directory = join(runtimeDirectory, OFFERS);
+  const found = await lstat(directory).catch(() => null);
+  if (!found?.isDirectory() || found.uid !== process.getuid?.() || (found.mode & OTHERS) !== 0) return [];
+  const names = await readdir(directory).catch(() => []);
+  return names
+    .filter(name => OFFER.test(name) && name.startsWith(offersOf(sandboxId)))
+    .map(name => join(directory, name));
+}
+
+// Half of the id: the path of a socket may not be long, and no two sandboxes share half of theirs.
+function offersOf(sandboxId: string): string {
+  return `${sandboxId.replaceAll('-', '').slice(0, 16)}-`;
 }
 
 /** A session’s proof of life, from `listen` to `close`. */
@@ -66,20 +92,26 @@ export class OwnerSocket {
   }
 }
 
-interface Listening {
+/** A socket that listens. */
+export interface Listening {
   readonly server: Server;
   /** Which socket it is: another one in its place does not lead here. */
   readonly inode: number;
 }
 
-// Under another name first: between its making and its first answer a socket looks like that of a dead owner, and whoever
-// saw it then would remove it.
-async function listenAt(path: string): Promise<Listening> {
+/**
+ * Listens on a socket that never keeps the process running. Under another name first: between its making and its first answer
+ * a socket looks like that of a dead owner, and whoever saw it then would remove it. Unless told otherwise, whoever connects
+ * only wants to know that somebody listens.
+ */
+export async function listenAt(
+  path: string,
+  answer: (connection: Socket) => void = connection => void connection.destroy(),
+): Promise<Listening> {
   const draft = `${path}${DRAFT}`;
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await rm(draft, { force: true });
-  // Whoever connects only wants to know that somebody listens.
-  const server = createServer(connection => connection.destroy()).unref();
+  const server = createServer(answer).unref();
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(draft, resolve);
@@ -87,6 +119,7 @@ async function listenAt(path: string): Promise<Listening> {
   server.on('error', () => undefined);
   try {
     const { ino: inode } = await lstat(draft);
+    await chmod(draft, 0o600);
     await rename(draft, path);
     return { server, inode };
   } catch (error) {
@@ -105,16 +138,21 @@ export async function ownerState(runtimeDirectory: string, owner: string | undef
   return socketState(ownerSocketPath(runtimeDirectory, owner));
 }
 
-/** Removes the sockets of dead owners, which a killed process leaves behind. */
+/** Removes the sockets of dead owners, which a killed process leaves behind, and those they offered their commands on. */
 export async function removeDeadSockets(runtimeDirectory: string): Promise<number> {
-  const dead = (await owners(runtimeDirectory)).filter(({ state }) => state === 'dead');
-  await Promise.all([...dead.map(({ path }) => rm(path, { force: true })), removeDrafts(runtimeDirectory)]);
+  const offers = await socketsIn(join(runtimeDirectory, OFFERS), OFFER);
+  const sockets = [...(await owners(runtimeDirectory)), ...offers];
+  const dead = sockets.filter(({ state }) => state === 'dead');
+  await Promise.all([
+    ...dead.map(({ path }) => rm(path, { force: true })),
+    removeDrafts(join(runtimeDirectory, OWNERS)),
+    removeDrafts(join(runtimeDirectory, OFFERS)),
+  ]);
   return dead.length;
 }
 
 // Those of processes that were killed before theirs had its name.
-async function removeDrafts(runtimeDirectory: string): Promise<void> {
-  const directory = join(runtimeDirectory, 'owners');
+async function removeDrafts(directory: string): Promise<void> {
   const names = (await readdir(directory).catch(() => [])).filter(name => name.endsWith(DRAFT));
   for (const name of names) {
     const found = await lstat(join(directory, name)).catch(() => null);
@@ -127,9 +165,12 @@ export async function liveOwners(runtimeDirectory: string): Promise<number> {
   return (await owners(runtimeDirectory)).filter(({ state }) => state !== 'dead').length;
 }
 
-async function owners(runtimeDirectory: string): Promise<{ path: string; state: OwnerState }[]> {
-  const directory = join(runtimeDirectory, 'owners');
-  const names = (await readdir(directory).catch(() => [])).filter(name => /^[0-9a-f]{32}$/.test(name));
+function owners(runtimeDirectory: string): Promise<{ path: string; state: OwnerState }[]> {
+  return socketsIn(join(runtimeDirectory, OWNERS), /^[0-9a-f]{32}$/);
+}
+
+async function socketsIn(directory: string, called: RegExp): Promise<{ path: string; state: OwnerState }[]> {
+  const names = (await readdir(directory).catch(() => [])).filter(name => called.test(name));
   return Promise.all(
     names.map(async name => ({ path: join(directory, name), state: await socketState(join(directory, name)) })),
   );

@@ -46,7 +46,12 @@ export class Capture {
   }
 
   /** Follows the stream from its first byte; each reader has its own place in it. */
-  async *follow(): AsyncGenerator<Uint8Array, void, undefined> {
+  follow(): AsyncGenerator<Uint8Array, void, undefined> {
+    return this.head();
+  }
+
+  /** Follows what is kept of the stream, and never holds anybody back. */
+  async *head(): AsyncGenerator<Uint8Array, void, undefined> {
     for (let at = 0; ;) {
       while (at < this.#kept) {
         const chunk = this.#read(at);

@@ -36,7 +36,7 @@ export class LiveCapture extends Capture {
   /** What was printed so far, and then everything as it comes. A second reader has the kept head alone. */
   override async *follow(): AsyncGenerator<Uint8Array, void, undefined> {
     if (this.#queue !== null) {
-      yield* super.follow();
+      yield* this.head();
       return;
     }
     const queue: Uint8Array[] = [];

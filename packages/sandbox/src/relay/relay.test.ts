@@ -1,0 +1,220 @@
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { createConnection } from 'node:net';
+import type { Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { AcodeError } from '../contract/errors.ts';
+import type { RunResult } from '../contract/result.ts';
+import { offerSocketPath, offerSocketPaths, removeDeadSockets } from '../lifecycle/ownership.ts';
+import { Capture } from '../output/capture.ts';
+import { CommandsElsewhere } from './elsewhere.ts';
+import { CommandsOffer } from './offer.ts';
+import type { Offered } from './offer.ts';
+import { asking, line, packed, unpacked } from './wire.ts';
+
+const SANDBOX = 'a1b2c3d4-0000-4000-8000-000000000000';
+const RESULT: RunResult = {
+  exitCode: 0,
+  stdout: 'out',
+  stderr: '',
+  stdoutBytes: Uint8Array.of(1, 2, 255),
+  dropped: { stdout: 0, stderr: 0 },
+  timedOut: false,
+  oomKilled: false,
+  denials: [],
+  sandboxId: SANDBOX,
+  level: 'docker',
+  durationMs: 1,
+  timings: { queueMs: 0, obtainMs: 0, runMs: 1 },
+  warm: true,
+  riskyChanges: [],
+  correlationId: 'b',
+};
+
+let runtime = '';
+let offer: CommandsOffer;
+let path = '';
+let told: string[] = [];
+let finish: (result: RunResult) => void = () => undefined;
+let fail: (error: unknown) => void = () => undefined;
+let read: () => void = () => undefined;
+let stdout = new Capture(1024);
+
+beforeEach(async () => {
+  runtime = await mkdtemp(join(tmpdir(), 'relay-'));
+  path = offerSocketPath(runtime, SANDBOX);
+  told = [];
+  stdout = new Capture(1024);
+  const stderr = new Capture(1024);
+  const result = new Promise<RunResult>((resolve, reject) => {
+    finish = ended => {
+      stdout.end();
+      stderr.end();
+      resolve(ended);
+    };
+    fail = error => {
+      stdout.end();
+      stderr.end();
+      reject(error);
+    };
+  });
+  result.catch(() => undefined);
+  const reading = new Promise<void>(resolve => (read = resolve));
+  const command: Offered = {
+    ports: [],
+    result,
+    heads: { stdout: () => stdout.head(), stderr: () => stderr.head() },
+    write: async data => {
+      told.push(`write ${Buffer.from(data).toString()}`);
+      await reading;
+    },
+    closeStdin: async () => void told.push('close'),
+    kill: async signal => {
+      told.push(`kill ${signal}`);
+      if (signal === 'NONE') throw new AcodeError('ACODE-SBX-017', { field: 'signal', reason: 'NONE is no signal' });
+    },
+  };
+  offer = new CommandsOffer(path, {
+    list: () => [{ pid: 7, command: ['sleep', '1'], cwd: '.', startedAt: 'now' }],
+    find: pid => (pid === 7 ? command : null),
+  });
+  await offer.begin();
+});
+
+afterEach(async () => {
+  await offer.end();
+  await rm(runtime, { recursive: true });
+});
+
+function elsewhere(signal = new AbortController().signal): CommandsElsewhere {
+  return new CommandsElsewhere(runtime, SANDBOX, signal);
+}
+
+// What the other end says to somebody who speaks for themselves, until it hangs up.
+async function answersTo(said: string): Promise<string> {
+  const socket: Socket = createConnection(path);
+  socket.on('error', () => undefined);
+  socket.write(said);
+  let text = '';
+  socket.setEncoding('utf8').on('data', chunk => (text += chunk));
+  await new Promise(resolve => void socket.once('close', resolve));
+  return text;
+}
+
+describe('commands of another process', () => {
+  it('are listed, but not to the process that has them', async () => {
+    expect(await elsewhere().list(null)).toEqual([{ pid: 7, command: ['sleep', '1'], cwd: '.', startedAt: 'now' }]);
+    expect(await elsewhere().list(path)).toEqual([]);
+    expect(await elsewhere().connect(8, null)).toBeNull();
+  });
+
+  it('tell what was printed, and end with the same result', async () => {
+    stdout.push(Buffer.from('early '));
+    const command = await elsewhere().connect(7, null);
+    stdout.push(Buffer.from('late'));
+    finish(RESULT);
+    expect(await command?.wait()).toEqual(RESULT);
+    const seen: Uint8Array[] = [];
+    for await (const chunk of command?.stdout ?? []) seen.push(chunk);
+    expect(Buffer.concat(seen).toString()).toBe('early late');
+    await command?.write('too late');
+    expect(told).toEqual([]);
+  });
+
+  it('end with the same error', async () => {
+    const command = await elsewhere().connect(7, null);
+    fail(new AcodeError('ACODE-SBX-025', { sandbox: SANDBOX, reason: 'its time was over' }));
+    await expect(command?.result).rejects.toMatchObject({
+      code: 'ACODE-SBX-025',
+      context: { reason: 'its time was over' },
+    });
+    await expect(command?.kill()).rejects.toMatchObject({ code: 'ACODE-SBX-025' });
+  });
+
+  it('are sent signals although they do not read, and input in its order', async () => {
+    const command = await elsewhere().connect(7, null);
+    const written = command?.write('a');
+    const closed = command?.closeStdin();
+    await command?.kill('SIGUSR1');
+    expect(told).toEqual(['write a', 'kill SIGUSR1']);
+    await expect(command?.kill('NONE')).rejects.toMatchObject({ code: 'ACODE-SBX-017' });
+    read();
+    await written;
+    await closed;
+    expect(told.slice(2)).toEqual(['kill NONE', 'close']);
+  });
+
+  it('are hung up on by both ends', async () => {
+    const leaving = new AbortController();
+    const [one, two, three] = [
+      await elsewhere().connect(7, null),
+      await elsewhere(leaving.signal).connect(7, null),
+      await elsewhere().connect(7, null),
+    ];
+    await one?.disconnect();
+    await expect(one?.result).rejects.toMatchObject({ code: 'ACODE-SBX-026' });
+    leaving.abort();
+    await expect(two?.result).rejects.toMatchObject({ code: 'ACODE-SBX-026' });
+    await offer.end();
+    await expect(three?.result).rejects.toMatchObject({ code: 'ACODE-SBX-026' });
+    expect(await readdir(dirname(path))).toEqual([]);
+  });
+});
+
+describe('an offer', () => {
+  it.each([
+    ['no JSON', 'hello\n'],
+    ['nothing it knows', '{"version":1,"ask":"everything"}\n'],
+    ['another version', '{"version":2,"ask":"list"}\n'],
+    ['a line without end', 'x'.repeat(1_100_000)],
+  ])('hangs up on %s', async (_, said) => {
+    expect(await answersTo(said)).toBe('');
+    // And is there for the next.
+    expect(await answersTo(line(asking.list))).toContain('"pid":7');
+  });
+
+  it('hangs up on whoever wants too much at once', async () => {
+    const wishes = Array.from({ length: 65 }, (_, at) => line({ id: at + 1, do: 'write', data: 'YQ==' }));
+    const answers = await answersTo(`${line(asking.connect(7))}${wishes.join('')}`);
+    expect(answers).toContain('connected');
+    expect(answers).not.toContain('done');
+  });
+
+  it('has so many readers and no more', async () => {
+    const all = await Promise.all(Array.from({ length: 40 }, () => elsewhere().connect(7, null)));
+    expect(all.filter(one => one !== null)).toHaveLength(32);
+    for (const one of all) await one?.disconnect();
+  });
+});
+
+describe('places of offers', () => {
+  it('are not looked for where others can put one', async () => {
+    expect(await offerSocketPaths(runtime, SANDBOX)).toEqual([path]);
+    const open = await mkdtemp(join(tmpdir(), 'relay-'));
+    await mkdir(join(open, 'commands'), { mode: 0o755 });
+    await writeFile(offerSocketPath(open, SANDBOX), '');
+    expect(await offerSocketPaths(open, SANDBOX)).toEqual([]);
+    await rm(open, { recursive: true });
+  });
+
+  it('are taken away where nobody is left, by whoever asks and by a sweep', async () => {
+    for (const tidy of [() => elsewhere().list(null), () => removeDeadSockets(runtime)]) {
+      const left = offerSocketPath(runtime, SANDBOX);
+      // A file that nobody listens on refuses like the socket of a killed process.
+      await writeFile(left, '');
+      await tidy();
+      expect(await readdir(dirname(path))).toHaveLength(1);
+    }
+    expect(await elsewhere().list(null)).toHaveLength(1);
+  });
+});
+
+describe('an error on its way', () => {
+  it('stays what it is where it is ours, and a message where it is not', () => {
+    const ours = unpacked(packed(new AcodeError('ACODE-SBX-017', { field: 'cwd', reason: 'is missing' })));
+    expect(ours).toMatchObject({ code: 'ACODE-SBX-017', message: 'cwd: is missing.' });
+    expect(unpacked(packed(new Error('broken'))).message).toBe('broken');
+    expect(unpacked(packed('broken')).message).toBe('broken');
+  });
+});
