@@ -811,4 +811,23 @@ export const PROTECTIONS = [
     [`${SRC}/artifacts.ts`, '        await quiet;\n', ''],
     [['sessions/artifacts.test.ts', 'when the command ended']],
   ),
+  one(
+    'a command that ends its sandbox is not looked after',
+    [
+      `${SRC}/running.ts`,
+      '    result.riskyChanges = await changesOfRun(ended, host.telemetry.clock);\n    recordRisk',
+      '    recordRisk',
+    ],
+    [['sessions/hostile.test.ts', 'hides nothing by that']],
+  ),
+  one(
+    'a killed process has as long as any other to be gone',
+    [`${DOCKER}/exec-execution.ts`, '    this.#patience = ENDED_MS;\n', '    this.#patience = 60_000;\n'],
+    [['sessions/hostile.test.ts', 'has no longer than its time limit']],
+  ),
+  one(
+    'a sandbox whose maker died before it was kept stays',
+    [`${SRC}/lifecycle/orphans.ts`, '(lease !== null || labels[LEASES] !== leases)', 'true'],
+    [['sessions/kept.test.ts', 'where its maker is killed before it was kept']],
+  ),
 ];

@@ -67,8 +67,13 @@ function begin(bench: Bench, task: ClientTask): ChildProcessByStdio<null, Readab
 }
 
 /** Starts a client, and waits until it says something. */
-export async function client(bench: Bench, task: ClientTask): Promise<Client> {
+export async function client(
+  bench: Bench,
+  task: ClientTask,
+  started: (child: ChildProcess) => void = () => undefined,
+): Promise<Client> {
   const child = begin(bench, task);
+  started(child);
   const ended = once(child, 'close');
   let text = '';
   for await (const chunk of child.stdout) {

@@ -1,9 +1,10 @@
 // Programs that work against the shells that wait beside them, and what they cost the one who holds the sandbox.
 
-import { statSync, writeFileSync } from 'node:fs';
+import { rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { AcodeError } from '@acode/sandbox';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openHost } from '../conformance/host.ts';
 import type { ConformanceHost } from '../conformance/host.ts';
@@ -52,6 +53,35 @@ describe.skipIf(withoutEngines).each(places)('on $name', place => {
     await pause(3000);
     expect(beatAt()).toBe(last);
     await sandbox.kill();
+  });
+
+  it('a command that answers for the shells has no longer than its time limit', { timeout: 90_000 }, async () => {
+    writeFileSync(join(host.workspace, 'stopper'), STOPPER, { mode: 0o755 });
+    const sandbox = await host.acode.create();
+    const began = performance.now();
+    const running = sandbox.commands.run(['/workspace/stopper'], { timeoutMs: 2000 });
+    await expect(running).rejects.toMatchObject({ code: 'ACODE-SBX-025' });
+    // Its time, the grace, the look whether it has ended, and the end of the sandbox.
+    expect(performance.now() - began).toBeLessThan(13_000);
+    await sandbox.kill();
+  });
+
+  it('a command that ends its sandbox hides nothing by that', { timeout: 60_000 }, async () => {
+    const command = 'echo printed; sleep 0.3; echo hi > .envrc; kill -9 -1; sleep 60';
+    const hidden = { stdout: 'printed\n', riskyChanges: [{ path: '.envrc' }] };
+    const sandbox = await host.acode.create();
+    await expect(sandbox.commands.run(command)).rejects.toMatchObject({
+      code: 'ACODE-SBX-025',
+      context: { result: hidden },
+    });
+    rmSync(join(host.workspace, '.envrc'));
+    // Whether it ended before its sandbox did, or with it, is a matter of moments.
+    const artifacts = [{ from: '/out/x', to: 'x' }];
+    const outcome = await host.acode.run(command, { artifacts }).catch((error: unknown) => error);
+    expect(
+      outcome instanceof AcodeError && outcome.is('ACODE-SBX-025') ? outcome.context.result : outcome,
+    ).toMatchObject(hidden);
+    rmSync(join(host.workspace, '.envrc'));
   });
 
   it('what commands printed is let go of when nobody has their results any more', { timeout: 120_000 }, async () => {

@@ -55,6 +55,25 @@ describe.skipIf(withoutEngines || warmth.pool !== undefined).each(places)('a kep
     expect(written()).toEqual([]);
   });
 
+  it('is cleared away by the next command where its maker is killed before it was kept', async () => {
+    const maker = client(bench, { what: 'keep', stay: true }, child => {
+      const look = async (): Promise<void> => {
+        while ((await bench.left()).length === 0) await new Promise(resolve => void setTimeout(resolve, 2));
+        child.kill('SIGKILL');
+      };
+      void look();
+    });
+    await expect(maker).rejects.toThrow('JSON');
+    await until(() => reapersOf(bench).length === 0, 20_000);
+    // The control: nobody has removed it yet, and nothing is written down about it.
+    const left = await bench.left();
+    made.push(...left);
+    expect(left).toHaveLength(1);
+    expect(written()).toEqual([]);
+    await bench.exec(['true']);
+    await until(async () => (await bench.left()).length === 0, 10_000);
+  });
+
   it('survives a client that is killed while it uses it', async () => {
     const { id, containerId } = await keep();
     const { child, ended } = await client(bench, { what: 'hold', commands: [] });

@@ -156,18 +156,19 @@ class CommandLine {
       // A terminal has shown `^C` where the cursor was.
       const echoed = this.#around.stderr.isTerminal && interruption.name === 'SIGINT';
       await call.say(`${echoed ? '\n' : ''}acode: stopped by ${interruption.name}.\n`);
-      for (const line of leftBy(error)) await call.say(`acode: ${oneLine(line)}\n`);
     } else if (error instanceof UsageError && error.help !== '') {
       await call.say(error.help);
     } else {
       await call.say(renderFailure(report, call.errorLook, this.#options.verbose));
     }
+    if (!this.#options.json) for (const line of leftBy(error)) await call.say(`acode: ${oneLine(line)}\n`);
     return report.exitStatus;
   }
 }
 
 // A command that was stopped may have left something all the same.
 function leftBy(error: unknown): readonly string[] {
-  const result = error instanceof AcodeError && error.is('ACODE-SBX-014') ? error.context.result : undefined;
-  return riskyLines(result?.riskyChanges ?? []);
+  if (!(error instanceof AcodeError)) return [];
+  const hasResult = error.is('ACODE-SBX-014') || error.is('ACODE-SBX-025');
+  return riskyLines((hasResult ? error.context.result : undefined)?.riskyChanges ?? []);
 }

@@ -61,6 +61,7 @@ function ending(execution: Execution, open: OpenSandbox): Execution {
   return {
     ended: execution.ended,
     dead: open.gone,
+    ...(execution.over ? { over: execution.over } : {}),
     write: data => execution.write(data),
     closeStdin: () => execution.closeStdin(),
     kill: name => execution.kill(name),

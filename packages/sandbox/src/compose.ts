@@ -21,6 +21,7 @@ import { Backends } from './isolation/select.ts';
 import type { BackendSources } from './isolation/select.ts';
 import { Claim } from './lifecycle/claim.ts';
 import { hostIdentity } from './lifecycle/host.ts';
+import { Leases } from './lifecycle/leases.ts';
 import { Removals } from './lifecycle/removal.ts';
 import { Session } from './lifecycle/session.ts';
 import { Slots } from './lifecycle/slots.ts';
@@ -70,7 +71,8 @@ export async function composeHost({
 }: Composition): Promise<OpenHost> {
   const settings = settingsOf(config.config);
   const identity = await hostIdentity(directories.runtime);
-  const session = new Session({ id: options.sessionId, host: identity, uid, settings, now: () => clock.now() });
+  const { place: leases } = new Leases(directories.state);
+  const session = new Session({ id: options.sessionId, host: identity, uid, leases, settings, now: () => clock.now() });
   const telemetry = new Telemetry({ clock, logger: options.logger, metrics: options.metrics, session: session.id });
   const bus = new Bus(error => telemetry.log('error', 'an event listener failed', { reason: String(error) }));
   const reports = new ContainerReports(telemetry, bus);

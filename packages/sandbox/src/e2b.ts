@@ -354,25 +354,20 @@ async function open(options: SandboxApiOpts = {}, get: (host: Acode) => Promise<
 }
 
 function requestOf(template: string, options: SandboxOpts): CreateRequest {
-  const {
-    envs,
-    timeoutMs = STANDARD_MS,
-    allowInternetAccess = false,
-    metadata,
-    network,
-    mcp,
-    autoPause,
-    secure,
-  } = options;
+  const { envs, timeoutMs = STANDARD_MS, allowInternetAccess, metadata, network, mcp, autoPause, secure } = options;
   refuse({ metadata, network, mcp, autoPause: autoPause === true ? true : undefined });
   if (secure === false)
     throw new InvalidArgumentError('secure: false is refused: nobody but this user reaches a sandbox.');
+  if (allowInternetAccess === true)
+    throw new InvalidArgumentError(
+      'allowInternetAccess: true is refused: a sandbox here outlives its session, and the network bridge does not. Name a network of the engine in your configuration (sandbox.network.mode).',
+    );
   const image = imageOf(template);
   return {
     keep: true,
     expiresInMs: checkLife(timeoutMs),
     ...(envs ? { env: envs } : {}),
-    policy: { ...(image === null ? {} : { image }), ...(allowInternetAccess ? { network: 'bridge' as const } : {}) },
+    policy: image === null ? {} : { image },
   };
 }
 

@@ -19,7 +19,7 @@ import type { Capture } from './output/capture.ts';
 import { LiveCapture } from './output/live-capture.ts';
 import { partialResult, resultOf } from './outcome.ts';
 import type { OutcomeParts } from './outcome.ts';
-import { recordDenials, recordExit, recordResult } from './record.ts';
+import { recordDenials, recordExit, recordResult, recordRisk } from './record.ts';
 import { recordOutcome } from './trail.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { afterwards, inTime } from './isolation/waiting.ts';
@@ -154,7 +154,7 @@ export class Running implements RunningCommand {
       return result;
     } catch (error) {
       if (signal.aborted) await this.#gone();
-      const failure = signal.aborted ? this.#withPartialResult(error) : error;
+      const failure = await this.#withPartialResult(error);
       this.#recordOutcome({ error: failure });
       operation.fail(failure);
       throw failure;
@@ -261,11 +261,22 @@ export class Running implements RunningCommand {
     }
   }
 
-  #withPartialResult(error: unknown): AcodeError {
-    const { cause } = cancelled(error);
+  // What was printed until then is not lost with whoever gave the command up, nor with its sandbox. A command can end that itself:
+  // what it left is looked at all the same, when nothing inside goes on any more.
+  async #withPartialResult(error: unknown): Promise<unknown> {
+    const { signal, planned, host, sinceMs } = this.#parts;
+    if (!signal.aborted && !isGone(error)) return error;
     const result = partialResult(this.#outcome());
-    result.riskyChanges = changesOfCancelledRun(this.#parts.planned.spec.mounts);
-    return new AcodeError('ACODE-SBX-014', { result }, { cause });
+    if (signal.aborted) {
+      result.riskyChanges = changesOfCancelledRun(planned.spec.mounts);
+      return new AcodeError('ACODE-SBX-014', { result }, { cause: cancelled(error).cause });
+    }
+    if (!isGone(error)) return error;
+    const { over = this.#execution.dead } = this.#execution;
+    const ended = { mounts: planned.spec.mounts, sinceMs, dead: over, tookMs: result.durationMs };
+    result.riskyChanges = await changesOfRun(ended, host.telemetry.clock);
+    recordRisk(this.#parts.operation, planned.spec.identity.sandboxId, result.riskyChanges);
+    return new AcodeError('ACODE-SBX-025', { ...error.context, result }, { cause: error });
   }
 
   #neverStarted(why: NonNullable<Ending['neverStarted']>): AcodeError {
@@ -309,6 +320,10 @@ export class Running implements RunningCommand {
 export function cancelled(error: unknown): AcodeError {
   const known = error instanceof AcodeError && error.is('ACODE-SBX-014');
   return known ? error : new AcodeError('ACODE-SBX-014', {}, { cause: error });
+}
+
+function isGone(error: unknown): error is AcodeError<'ACODE-SBX-025'> {
+  return error instanceof AcodeError && error.is('ACODE-SBX-025');
 }
 
 function leftSomething({ riskyChanges }: RunResult): boolean {

@@ -168,7 +168,7 @@ export class Sandbox implements AsyncDisposable {
     const { open, over } = this.#parts;
     try {
       if (how === 'left') await open.leave();
-      else await open[Symbol.asyncDispose]();
+      else await open.remove(reason);
     } finally {
       this.#over(reason);
       this.#riskyChanges = await over(reason, how);

@@ -224,7 +224,13 @@ type Look = Pick<SandboxInfo, 'labels'> & Partial<Pick<SandboxInfo, 'containerId
 function judging(host: Host): <Thing extends Look>(thing: Thing) => Promise<Judged<Thing>> {
   const owners = new Map<string, Promise<OwnerState>>();
   const leases = new Leases(host.directories.state);
-  const asking = { uid: host.uid, host: host.identity, owner: host.session.owner, now: host.telemetry.clock.now() };
+  const asking = {
+    uid: host.uid,
+    host: host.identity,
+    owner: host.session.owner,
+    leases: leases.place,
+    now: host.telemetry.clock.now(),
+  };
   return async thing => {
     const { labels } = thing;
     const owner = labels['acode.owner'] ?? '';

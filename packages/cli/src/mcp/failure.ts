@@ -1,9 +1,10 @@
 // A failure as a model is told it: what happened and what to do next, and never a stack.
 
 import { AcodeError } from '@acode/sandbox';
-import type { Denial } from '@acode/sandbox';
+import type { Denial, RunResult } from '@acode/sandbox';
 import * as z from 'zod';
 import { reportOn } from '../failure/report.ts';
+import { riskText, riskySchema, toldRisks } from './risks.ts';
 
 /** Something the sandbox did not let a command do. */
 export const denialSchema = z.object({
@@ -19,6 +20,9 @@ export const failureSchema = z.object({
   message: z.string().describe('Where the call failed: what happened.'),
   hint: z.string().describe('Where the call failed: what to do next.'),
   denials: z.array(denialSchema),
+  riskyChanges: riskySchema
+    .optional()
+    .describe('Where the call failed: what it left that tools of the user might execute.'),
 });
 
 /** A failure, ready to be sent. */
@@ -30,12 +34,21 @@ const LONGEST = 2000;
 /** The failure for whatever was thrown. */
 export function failureOf(error: unknown): ToolFailure {
   const { code, message, hint } = reportOn(error);
-  return { code, message: bounded(message), hint: bounded(forModel(hint)), denials: toldDenials(denialsOf(error)) };
+  const riskyChanges = toldRisks(partialOf(error)?.riskyChanges ?? []);
+  return {
+    code,
+    message: bounded(message),
+    hint: bounded(forModel(hint)),
+    denials: toldDenials(denialsOf(error)),
+    ...(riskyChanges.length > 0 ? { riskyChanges } : {}),
+  };
 }
 
 /** The failure in words. */
-export function failureText({ code, message, hint, denials }: ToolFailure): string {
-  return [`${message} (${code})`, `Next: ${hint}`, ...denials.map(denialText)].join('\n');
+export function failureText({ code, message, hint, denials, riskyChanges = [] }: ToolFailure): string {
+  return [`${message} (${code})`, `Next: ${hint}`, ...denials.map(denialText), ...riskyChanges.map(riskText)].join(
+    '\n',
+  );
 }
 
 /** Denials as a model is told them: with a way on that is one for it. */
@@ -55,7 +68,13 @@ function denialsOf(error: unknown): Denial[] {
     const { rule, setBy, remedy, network } = error.context;
     return [{ rule, setBy, remedy, detail: `the network ${network}` }];
   }
-  return error.is('ACODE-SBX-014') ? [...(error.context.result?.denials ?? [])] : [];
+  return [...(partialOf(error)?.denials ?? [])];
+}
+
+// What a command had come to when it was given up, or its sandbox was gone.
+function partialOf(error: unknown): Pick<RunResult, 'denials' | 'riskyChanges'> | undefined {
+  if (!(error instanceof AcodeError)) return undefined;
+  return error.is('ACODE-SBX-014') || error.is('ACODE-SBX-025') ? error.context.result : undefined;
 }
 
 // What the call itself asked for, it can ask for otherwise.

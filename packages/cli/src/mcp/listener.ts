@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { AcodeError } from '@acode/sandbox';
+import type { RiskyChange } from '@acode/sandbox';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { isInitializeRequest } from '@modelcontextprotocol/sdk/types.js';
 import { ENDPOINT, turnedAway } from './admission.ts';
@@ -31,6 +32,8 @@ export interface ListenerParts {
   /** 0 for any that is free. */
   readonly port: number;
   readonly token: string;
+  /** Told what a client that is gone left in the workspace. */
+  readonly left: (changes: readonly RiskyChange[]) => void;
 }
 
 interface Client {
@@ -164,7 +167,7 @@ export class Listener implements AsyncDisposable {
         remedy: 'End one, or let it idle for half an hour.',
       });
     this.#arriving += 1;
-    const session = new Session(this.#parts.host);
+    const session = new Session(this.#parts.host, this.#parts.left);
     const transport = new StreamableHTTPServerTransport({
       sessionIdGenerator: randomUUID,
       onsessioninitialized: id => void this.#clients.set(id, client),

@@ -1,6 +1,8 @@
 // Puts the server together from the call that asked for it, and keeps it until its client is gone or somebody ends it.
 
+import type { RiskyChange } from '@acode/sandbox';
 import type { Call } from '../call.ts';
+import { riskyLines } from '../execution/risky-lines.ts';
 import type { ToolHost } from './host.ts';
 import { Listener } from './listener.ts';
 import { newLanes, serverFor } from './server.ts';
@@ -27,7 +29,7 @@ export interface HttpFacts {
 /** Serves the client at the other end of standard input and output, until it ends its side or the call is interrupted. */
 export async function serveStandardStreams(call: Call): Promise<void> {
   await withHost(call, async host => {
-    await using session = new Session(host);
+    await using session = new Session(host, changes => sayLeft(call, changes));
     const streams = new StandardStreams(call.io.stdin, call.stdout);
     const server = serverFor(session, newLanes());
     await server.connect(streams);
@@ -44,7 +46,13 @@ export async function serveHttp(
 ): Promise<void> {
   const token = await tokenFrom(tokenFile, call.io.env, process.getuid?.());
   await withHost(call, async host => {
-    await using listener = await Listener.listen({ host, lanes: newLanes(), port, token: token.value });
+    await using listener = await Listener.listen({
+      host,
+      lanes: newLanes(),
+      port,
+      token: token.value,
+      left: changes => sayLeft(call, changes),
+    });
     await ready({ url: listener.url, token });
     await interrupted(call.interruption.signal);
   });
@@ -59,6 +67,15 @@ async function withHost(call: Call, use: (host: ToolHost) => Promise<void>): Pro
   } finally {
     await call.progress.during('Removing the sandboxes…', acode.close());
   }
+}
+
+// To whoever reads what the server says of itself: the client that could have been told is gone.
+function sayLeft(call: Call, changes: readonly RiskyChange[]): void {
+  void call.say(
+    riskyLines(changes)
+      .map(line => `acode: ${line}\n`)
+      .join(''),
+  );
 }
 
 function interrupted(signal: AbortSignal): Promise<void> {

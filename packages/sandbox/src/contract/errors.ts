@@ -303,7 +303,7 @@ const ROWS = {
     exit: 125,
     example: {},
   }),
-  'ACODE-SBX-025': entry<{ sandbox: string; reason: string }>({
+  'ACODE-SBX-025': entry<{ sandbox: string; reason: string; result?: RunResult }>({
     title: 'sandbox is gone',
     message: c => `The sandbox ${c.sandbox} is gone: ${c.reason}.`,
     hint: () => 'Create another one; what was only inside is lost, what is in the workspace is still there.',
@@ -519,7 +519,7 @@ const ROWS = {
   }),
   'ACODE-MCP-010': entry<{ what: string; limit: number; remedy: string }>({
     title: 'too much open in this session',
-    message: c => `This session has ${c.limit} ${c.what} already, which is the most.`,
+    message: c => `There are ${c.limit} ${c.what} already, which is the most.`,
     hint: c => c.remedy,
     exit: 125,
     example: { what: 'open sandboxes', limit: 8, remedy: 'Close one with close_sandbox first.' },

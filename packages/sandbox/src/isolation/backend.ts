@@ -252,6 +252,8 @@ export interface OpenSandbox extends AsyncDisposable {
   quiet(signal: AbortSignal): Promise<void>;
   /** Lets go of it without removing it. What was given up before is ended inside first. */
   leave(): Promise<void>;
+  /** Removes it, for a reason that whoever uses it is told. */
+  remove(reason: string): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
@@ -294,6 +296,8 @@ export interface Execution {
   readonly ended: Promise<Ending>;
   /** Settles when no process of the sandbox is left; rejects where that cannot be known. A command may end before. */
   readonly dead: Promise<unknown>;
+  /** Where the sandbox stays and is gone before its command: settles when nothing in it goes on, or nobody here has it. */
+  readonly over?: Promise<unknown>;
 }
 
 /** How a command ended. */

@@ -17,6 +17,8 @@ export interface LabelFacts {
   readonly nonce: string;
   /** Whether it outlives its session. */
   readonly keep?: boolean;
+  /** Where its lease is, where it does. */
+  readonly leases?: string;
   readonly createdAt: Date;
   /** The hard maximum of its life. */
   readonly expiresAt: Date;
@@ -30,6 +32,9 @@ export const MANAGED = 'acode.managed';
 
 /** The label that says whether a thing outlives its session. Always set: where it is not, an image could set it. */
 export const KEEP = 'acode.keep';
+
+/** The label that says where the lease of a kept thing is: whoever looks elsewhere finds none, and that means nothing. */
+export const LEASES = 'acode.leases';
 
 /** The label that binds the others to the container they were written for: what runs from a copy of it has another name. */
 export const NAME = 'acode.name';
@@ -53,6 +58,7 @@ export function sandboxLabels(facts: LabelFacts, extra: Readonly<Record<string, 
     'acode.sandbox': facts.sandboxId,
     [NAME]: facts.name,
     [KEEP]: String(facts.keep ?? false),
+    ...(facts.keep === true ? { [LEASES]: facts.leases ?? '' } : {}),
     'acode.owner': facts.owner,
     'acode.host': facts.host,
     'acode.uid': String(facts.uid),

@@ -1,5 +1,6 @@
 // How long a sandbox that was kept on purpose may exist: a lease in the state directory, since a label cannot change.
 
+import { createHash } from 'node:crypto';
 import { mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -19,6 +20,11 @@ export class Leases {
 
   constructor(stateDirectory: string) {
     this.#directory = join(stateDirectory, 'leases');
+  }
+
+  /** What labels call this place: not its path, which anybody could read who may ask the engine. */
+  get place(): string {
+    return createHash('sha256').update(this.#directory).digest('hex').slice(0, 16);
   }
 
   /** When the lease of a sandbox ends; null where it has none, or none that can be read. */

@@ -14,6 +14,7 @@ const session = (more: Partial<ConstructorParameters<typeof Session>[0]> = {}) =
     id: undefined,
     host: 'h',
     uid: 7,
+    leases: 'l',
     settings: { namePrefix: 'acode', labels: {} },
     now: () => 0,
     ...more,
@@ -52,6 +53,11 @@ describe('Session', () => {
       'acode.expires': '1970-01-02T01:00:00.000Z',
     });
     expect(name.length).toBeLessThanOrEqual(63);
+  });
+
+  it('says of one that is kept where its lease is', () => {
+    const { labels } = session().identify({ ...of, keep: true });
+    expect(labels).toMatchObject({ 'acode.keep': 'true', 'acode.leases': 'l' });
   });
 
   it('counts per task, and gives every sandbox an id and a nonce of its own', () => {

@@ -7,7 +7,7 @@ import type { Verdict } from './orphans.ts';
 import type { OwnerState } from './ownership.ts';
 
 const NOW = Date.parse('2030-01-01T00:00:00Z');
-const asking = { uid: 1000, host: 'here', owner: 'me', now: NOW };
+const asking = { uid: 1000, host: 'here', owner: 'me', leases: 'ours', now: NOW };
 
 const MANAGED = [['managed', { 'acode.managed': 'true' }] as const, ['unlabelled', {}] as const];
 const FOREIGN = [
@@ -124,6 +124,21 @@ describe('judge', () => {
     expect(judge({ labels: { ...mine, ...past }, containerName: 'web' }, 'dead', asking, null).because).toBe(
       'not ours',
     );
+  });
+
+  it.each([
+    ['ours', null, 'dead', 'orphaned'],
+    // In a state directory that nobody here knows it may have one.
+    ['theirs', null, 'dead', 'kept'],
+    [undefined, null, 'dead', 'kept'],
+    ['ours', NOW + 1, 'dead', 'kept'],
+    ['ours', null, 'alive', 'owner lives'],
+    ['ours', null, 'unknown', 'owner unknown'],
+  ] as const)('takes one whose maker died before it was kept for an orphan: %s, lease %s, owner %s', (...of) => {
+    const [leases, lease, owner, because] = of;
+    const own = { 'acode.managed': 'true', 'acode.uid': '1000', 'acode.host': 'here', 'acode.keep': 'true' };
+    const labels = { ...own, ...(leases === undefined ? {} : { 'acode.leases': leases }) };
+    expect(judge({ labels }, owner, asking, lease).because).toBe(because);
   });
 
   it('holds no sandbox of a live owner to a lease', () => {

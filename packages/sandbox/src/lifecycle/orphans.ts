@@ -1,7 +1,7 @@
 // Whose a sandbox is and whether it may be removed: decided from its labels and the state of its owner. Pure.
 
 import type { SandboxState } from '../contract/host.ts';
-import { CACHE, KEEP, MANAGED, NAME } from './labels.ts';
+import { CACHE, KEEP, LEASES, MANAGED, NAME } from './labels.ts';
 import type { OwnerState } from './ownership.ts';
 
 /** What stands in the labels of a container, network or volume. */
@@ -20,6 +20,8 @@ export interface Asking {
   readonly host: string;
   /** The owner id of the session that asks. */
   readonly owner: string;
+  /** Where it finds leases, as labels say it. */
+  readonly leases: string;
   readonly now: number;
 }
 
@@ -34,7 +36,8 @@ export type Verdict =
 
 /**
  * Judges one thing. Only what belongs to a dead owner of the same host and user, or is past its hard maximum, may go:
- * whatever is unknown is taken for alive. What was kept on purpose stays until its `lease` ends.
+ * whatever is unknown is taken for alive. What was kept on purpose stays until its `lease` ends; one that has none where its
+ * maker would have written it down was never kept, since its maker died before that.
  */
 export function judge(found: Found, owner: OwnerState, asking: Asking, lease: number | null): Verdict {
   const { labels } = found;
@@ -45,7 +48,7 @@ export function judge(found: Found, owner: OwnerState, asking: Asking, lease: nu
   if (here && labels['acode.owner'] === asking.owner) return left('mine');
   if (isExpired(labels, asking.now, lease)) return { remove: true, because: 'expired' };
   if (!here) return left('another host');
-  if (isKept(labels)) return left('kept');
+  if (staysKept(found, asking, lease)) return left('kept');
   if (owner === 'dead') return { remove: true, because: 'orphaned' };
   return left(owner === 'alive' ? 'owner lives' : 'owner unknown');
 }
@@ -105,6 +108,10 @@ function isOurs({ labels, containerName }: Found): boolean {
 function isExpired(labels: Labels, now: number, lease: number | null): boolean {
   const expires = Date.parse(labels['acode.expires'] ?? '');
   return (Number.isFinite(expires) && expires < now) || (isKept(labels) && lease !== null && lease < now);
+}
+
+function staysKept({ labels }: Found, { leases }: Asking, lease: number | null): boolean {
+  return isKept(labels) && (lease !== null || labels[LEASES] !== leases);
 }
 
 function isKept(labels: Labels): boolean {

@@ -14,6 +14,8 @@ export interface SessionOptions {
   readonly id: string | undefined;
   readonly host: string;
   readonly uid: number;
+  /** Where the leases of kept sandboxes are, as labels say it. */
+  readonly leases: string;
   readonly settings: { readonly namePrefix: string; readonly labels: Readonly<Record<string, string>> };
   readonly now: () => number;
 }
@@ -49,7 +51,7 @@ export class Session {
     preview: boolean;
     keep?: boolean;
   }): SandboxIdentity {
-    const { host, uid, settings, now } = this.#options;
+    const { host, uid, leases, settings, now } = this.#options;
     const task = checkId(of.task ?? 'run', 'taskId');
     const session = checkId(of.session ?? this.id, 'sessionId');
     const key = `${session}\n${task}`;
@@ -71,6 +73,7 @@ export class Session {
       specHash: of.specHash,
       nonce: randomUUID(),
       keep: of.keep ?? false,
+      leases,
       createdAt,
       expiresAt: new Date(now() + HARD_MAXIMUM_MS),
     };

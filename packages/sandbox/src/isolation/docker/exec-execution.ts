@@ -10,8 +10,8 @@ import type { ReadyExec } from './ready-exec.ts';
 export interface ExecSurroundings {
   /** Sends a signal to a process group inside. */
   signal(pid: number, name: string): Promise<void>;
-  /** The exit status of a process, by the engine; waits until it has one, for so long at most. */
-  exitOf(execId: string, signal: AbortSignal): Promise<number>;
+  /** The exit status of a process, by the engine; waits until it has one, for so long at most. Where it has none then, the sandbox goes. */
+  exitOf(execId: string, signal: AbortSignal, withinMs?: number): Promise<number>;
   /** Ends a process group and makes sure by the engine that its first process is gone; where it is not, the sandbox goes. */
   end(pid: number, execId: string): Promise<void>;
   /** Whether the engine saw a process killed for want of memory. */
@@ -20,7 +20,12 @@ export interface ExecSurroundings {
   disconnect(): Promise<void>;
   /** The end of the sandbox. */
   readonly gone: Gone;
+  /** Settles when nothing in it goes on any more, or this process has let go of it. */
+  readonly over: Promise<unknown>;
 }
+
+/** How long a process that was killed may take to be gone. */
+export const ENDED_MS = 3000;
 
 // A shell’s status of a command that was ended by a signal is this and the signal’s number.
 const BY_SIGNAL = 128;
@@ -29,11 +34,13 @@ const BY_SIGNAL = 128;
 export class ExecExecution implements OpenExecution {
   readonly ended: Promise<Ending>;
   readonly dead: Promise<unknown>;
+  readonly over: Promise<unknown>;
   readonly #exec: ReadyExec;
   readonly #around: ExecSurroundings;
   readonly #signal: AbortSignal;
   readonly #scanners: { readonly stdout: StatusScanner; readonly stderr: StatusScanner };
   #wasKilled = false;
+  #patience: number | undefined;
   #bothClaimed: () => void = () => undefined;
   #killed: () => void = () => undefined;
 
@@ -55,6 +62,7 @@ export class ExecExecution implements OpenExecution {
     // Whoever asks for the ending gets its error; a caller that was cancelled may never ask.
     this.ended.catch(() => undefined);
     this.dead = this.ended;
+    this.over = around.over;
   }
 
   get pid(): number {
@@ -74,6 +82,7 @@ export class ExecExecution implements OpenExecution {
     // The shell that would tell of the end goes with the rest: then the engine is asked.
     if (name !== 'SIGKILL') return;
     this.#wasKilled = true;
+    this.#patience = ENDED_MS;
     this.#killed();
   }
 
@@ -141,7 +150,7 @@ export class ExecExecution implements OpenExecution {
     if (claim?.kind === 'exit') return this.#exited(claim);
     if (claim && !stdout.passed && !stderr.passed)
       return { exitCode: 127, neverStarted: claim.kind, oomKilled: false, pidsRefused: false };
-    const exitCode = await this.#around.exitOf(this.#exec.execId, this.#signal);
+    const exitCode = await this.#around.exitOf(this.#exec.execId, this.#signal, this.#patience);
     // What the engine saw may have befallen an earlier command: it is no reason where this one was killed on purpose.
     const oomKilled = exitCode > BY_SIGNAL && !this.#wasKilled && this.#around.sawOom();
     // A shell that ends by itself and says nothing could not start the command: there was no room for its process.

@@ -15,7 +15,7 @@ import type { Inside } from '../inside.ts';
 import { inTime } from '../waiting.ts';
 import { isNotFound } from './engine/error.ts';
 import type { Engine } from './engine/index.ts';
-import { ExecExecution } from './exec-execution.ts';
+import { ENDED_MS, ExecExecution } from './exec-execution.ts';
 import type { ExecSurroundings } from './exec-execution.ts';
 import { ExecInside } from './exec-inside.ts';
 import { engineFailure } from './failure.ts';
@@ -52,7 +52,6 @@ export interface OpenParts {
 const CALL_MS = 10_000;
 const SIGNAL_MS = 5000;
 const EXIT_MS = 10_000;
-const ENDED_MS = 3000;
 const MOST_HEARD = 4096;
 const COULD_NOT = 'a command in it could not be ended';
 const SLOWEST_LOOK_MS = 50;
@@ -76,6 +75,7 @@ export class OpenContainer implements OpenSandbox {
   /** The signals on their way inside. */
   readonly #signals = new Set<Promise<void>>();
   #prepared: Promise<string | null> | null = null;
+  #settleOver: (value: unknown) => void = () => undefined;
   #stopLooking: () => void = () => undefined;
 
   constructor(parts: OpenParts) {
@@ -93,11 +93,15 @@ export class OpenContainer implements OpenSandbox {
     this.#ready = new ReadyExecs({ start: () => this.#start(), count: parts.ready, clock: parts.clock });
     this.#around = {
       signal: (pid, name) => this.#signal(pid, name),
-      exitOf: (execId, signal) => this.#exitOf(execId, signal),
+      exitOf: (execId, signal, withinMs) => this.#exitOf(execId, signal, withinMs),
       sawOom: parts.sawOom,
       disconnect: () => this.#disconnect(),
       end: (pid, execId) => this.#endGroup(pid, execId),
       gone,
+      over: new Promise(resolve => {
+        this.#settleOver = resolve;
+        parts.exit.then(resolve, resolve);
+      }),
     };
     this.inside = new ExecInside({
       take: signal => this.#takeSame(signal),
@@ -174,13 +178,18 @@ export class OpenContainer implements OpenSandbox {
     await new Promise<void>(resolve => void setImmediate(resolve));
     await Promise.allSettled(this.#signals);
     this.#end.tell('this process has let go of it');
+    this.#settleOver(null);
     this.#ready.close();
     this.#life.abort(new AcodeError('ACODE-SBX-014', {}));
     this.#parts.over?.();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#end.tell('it was removed');
+    await this.remove('it was removed');
+  }
+
+  async remove(reason: string): Promise<void> {
+    this.#end.tell(reason);
     this.#ready.close();
     this.#life.abort(new AcodeError('ACODE-SBX-014', {}));
     this.#parts.over?.();

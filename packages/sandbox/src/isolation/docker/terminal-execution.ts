@@ -6,6 +6,7 @@ import { unlessCancelled } from '../waiting.ts';
 import { readBegun, readFirstLine } from '../handover/open-script.ts';
 import type { HijackedStream } from './engine/hijack.ts';
 import type { Engine } from './engine/index.ts';
+import { ENDED_MS } from './exec-execution.ts';
 import type { ExecSurroundings } from './exec-execution.ts';
 
 const CALL_MS = 10_000;
@@ -24,6 +25,7 @@ export interface StartedTerminal {
 export class DockerTerminal implements OpenExecution {
   readonly ended: Promise<Ending>;
   readonly dead: Promise<unknown>;
+  readonly over: Promise<unknown>;
   /** Settles when the command was started, or will never be. */
   readonly begun: Promise<void>;
   readonly #started: StartedTerminal;
@@ -34,6 +36,7 @@ export class DockerTerminal implements OpenExecution {
   readonly #known: Promise<void>;
   #knows: () => void = () => undefined;
   #pid = 0;
+  #patience: number | undefined;
 
   constructor(engine: Engine, started: StartedTerminal, io: CommandIo, around: ExecSurroundings, signal: AbortSignal) {
     this.#engine = engine;
@@ -46,6 +49,7 @@ export class DockerTerminal implements OpenExecution {
     this.ended = this.#run(io, begin);
     this.ended.catch(() => undefined);
     this.dead = this.ended;
+    this.over = around.over;
   }
 
   get pid(): number {
@@ -63,7 +67,9 @@ export class DockerTerminal implements OpenExecution {
   async kill(name: string): Promise<void> {
     if (this.#pid > 0) await this.#around.signal(this.#pid, name);
     // With the other end of its terminal gone, whatever still has it is told to hang up.
-    if (name === 'SIGKILL') this.#started.stream.destroy();
+    if (name !== 'SIGKILL') return;
+    this.#patience = ENDED_MS;
+    this.#started.stream.destroy();
   }
 
   disconnect(): Promise<void> {
@@ -91,7 +97,7 @@ export class DockerTerminal implements OpenExecution {
       // Told of only when it is so: whoever hears of it may end this process, and with it the way inside.
       await givenUp;
       this.#signal.throwIfAborted();
-      const exitCode = await this.#around.gone.unless(this.#around.exitOf(execId, this.#signal));
+      const exitCode = await this.#around.gone.unless(this.#around.exitOf(execId, this.#signal, this.#patience));
       const neverStarted = this.#pid === 0 && exitCode === CWD ? { neverStarted: 'cwd' as const } : {};
       return { exitCode, ...neverStarted, oomKilled: false, pidsRefused: false };
     } finally {
