@@ -147,6 +147,17 @@ describe.skipIf(withoutEngines).each(engines)('sandboxes that stay on $name', en
     expect((await within('true')).status).toBe(0);
   });
 
+  it('say once that nothing listens on a port yet', async () => {
+    const { child, ended } = bench.start(['sandbox', 'forward', id, '8098'], {});
+    const first = await new Promise<string>(resolve =>
+      child.stdout?.once('data', (data: Buffer) => resolve(data.toString())),
+    );
+    const port = Number(/:(\d+)\n$/.exec(first)?.[1]);
+    for (let attempt = 0; attempt < 2; attempt++) await expect(body(port)).rejects.toThrow(/./);
+    child.kill('SIGINT');
+    expect((await ended).stderr.match(/nothing listens on port 8098 inside yet/g)).toHaveLength(1);
+  });
+
   it('cannot be used, and can be ended, when what your configuration allows has changed', async () => {
     const made = (await bench.call(['sandbox', 'create'])).stdout.toString().trim();
     await bench.configure({ defaults: { memory_mb: 80 } });

@@ -20,7 +20,8 @@ async function forward(call: Call, named: string, { containerPort, hostPort }: F
   return call.withHost(async acode => {
     const { signal } = call.interruption;
     const sandbox = await call.progress.during('Asking the engine…', acode.connect(named, { signal }));
-    const ways = { ...(hostPort === undefined ? {} : { hostPort }), signal };
+    const onUnanswered = once(() => void call.say(unanswered(containerPort)));
+    const ways = { ...(hostPort === undefined ? {} : { hostPort }), onUnanswered, signal };
     await using way = await sandbox.ports.forward(containerPort, ways);
     const facts = { sandboxId: sandbox.id, address: '127.0.0.1', port: way.port, containerPort };
     await call.print('acode.forward/1', facts, () => `127.0.0.1:${way.port}\n`);
@@ -30,6 +31,19 @@ async function forward(call: Call, named: string, { containerPort, hostPort }: F
     if (reason !== null) throw new AcodeError('ACODE-SBX-025', { sandbox: sandbox.id, reason });
     return 0;
   });
+}
+
+function unanswered(port: number): string {
+  return `acode: nothing listens on port ${port} inside yet (on 127.0.0.1, or on every address).\n`;
+}
+
+// Browsers ask again and again, and the second line would say nothing new.
+function once(tell: () => void): () => void {
+  let told = false;
+  return () => {
+    if (!told) tell();
+    told = true;
+  };
 }
 
 function interrupted(signal: AbortSignal): Promise<null> {

@@ -210,6 +210,12 @@ export interface ForwardedPort extends AsyncDisposable {
 
 /** Reaching servers inside, without a network of the sandbox’s own. */
 export interface Ports {
-  /** Listens on a port of the host’s loopback, any free one unless told otherwise, and leads each connection inside. */
-  forward(containerPort: number, options?: { hostPort?: number; signal?: AbortSignal }): Promise<ForwardedPort>;
+  /**
+   * Listens on a port of the host’s loopback, any free one unless told otherwise, and leads each connection inside.
+   * `onUnanswered` is called for each connection that nothing inside took.
+   */
+  forward(
+    containerPort: number,
+    options?: { hostPort?: number; onUnanswered?: () => void; signal?: AbortSignal },
+  ): Promise<ForwardedPort>;
 }

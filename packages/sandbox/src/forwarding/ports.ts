@@ -32,7 +32,7 @@ const LEADERS: readonly { readonly program: string; readonly argv: (port: string
 const LOOK = 'for p in "$@"; do command -v "$p" >/dev/null 2>&1 && { printf %s "$p"; exit 0; }; done; exit 1';
 const LARGEST_PORT = 65_535;
 const MOST_CONNECTIONS = 64;
-const OPTIONS: ReadonlySet<string> = new Set(['hostPort', 'signal']);
+const OPTIONS: ReadonlySet<string> = new Set(['hostPort', 'onUnanswered', 'signal']);
 
 type ForwardOptions = NonNullable<Parameters<Ports['forward']>[1]>;
 
@@ -41,7 +41,7 @@ export function portsOf(inside: Inside, closing: AbortSignal): Ports {
   let leader: Promise<(port: string) => readonly string[]> | null = null;
   return {
     forward: async (containerPort, options = {}) => {
-      const { hostPort = 0, signal } = checkedOptions(options);
+      const { hostPort = 0, onUnanswered, signal } = checkedOptions(options);
       checkPort('containerPort', containerPort, 1);
       checkPort('hostPort', hostPort, 0);
       leader ??= findLeader(inside, closing);
@@ -50,7 +50,7 @@ export function portsOf(inside: Inside, closing: AbortSignal): Ports {
       const argv = (await leader)(String(containerPort));
       const until = AbortSignal.any([closing, ...(signal ? [signal] : [])]);
       until.throwIfAborted();
-      return Forwarding.listen({ inside, argv, hostPort, until });
+      return Forwarding.listen({ inside, argv, hostPort, until, onUnanswered });
     },
   };
 }
@@ -68,6 +68,7 @@ interface Forwarded {
   readonly argv: readonly string[];
   readonly hostPort: number;
   readonly until: AbortSignal;
+  readonly onUnanswered: (() => void) | undefined;
 }
 
 /** A port of the host’s loopback that leads inside. */
@@ -112,7 +113,7 @@ class Forwarding implements ForwardedPort {
 
   async #lead(socket: Socket): Promise<void> {
     this.#connections.add(socket);
-    const { inside, argv, until } = this.#of;
+    const { inside, argv, until, onUnanswered } = this.#of;
     const gone = new AbortController();
     socket.on('error', () => undefined);
     socket.once('close', () => {
@@ -121,9 +122,14 @@ class Forwarding implements ForwardedPort {
     });
     try {
       const program = await inside.open(argv, AbortSignal.any([until, gone.signal]));
+      let answered = false;
+      program.stdout.once('data', () => (answered = true));
       program.stdout.pipe(socket);
       program.stdout.on('error', () => socket.destroy());
-      await Promise.all([send(socket, program), program.ended]);
+      // A program that found nobody takes nothing either, and only its end says why.
+      const [sent, ended] = await Promise.allSettled([send(socket, program), program.ended]);
+      if (ended.status === 'fulfilled' && ended.value.exitCode !== 0 && !answered) onUnanswered?.();
+      if (sent.status === 'rejected' || ended.status === 'rejected') socket.destroy();
     } catch {
       socket.destroy();
     }
@@ -149,8 +155,10 @@ function checkedOptions(options: ForwardOptions): ForwardOptions {
   if (typeof options !== 'object') throw invalid('options', 'must be an object');
   const unknown = Object.entries(options).find(([field, value]) => value !== undefined && !OPTIONS.has(field));
   if (unknown) throw invalid(unknown[0], 'is not an option that this call knows');
-  const { signal } = options;
+  const { onUnanswered, signal } = options;
   if (signal !== undefined && !(signal instanceof AbortSignal)) throw invalid('signal', 'must be an AbortSignal');
+  if (onUnanswered !== undefined && typeof onUnanswered !== 'function')
+    throw invalid('onUnanswered', 'must be a function');
   return options;
 }
 
