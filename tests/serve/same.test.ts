@@ -53,6 +53,12 @@ describe.each(places)('a command that a server runs, on $name,', place => {
     await served[Symbol.asyncDispose]();
   });
 
+  it('is said to take what waits there, and without a server that one could', async () => {
+    const [through, alone] = [await served.call(['explain', 'true']), await served.alone(['explain', 'true'])];
+    expect(through.stdout.toString()).toMatch(/Warm +no: none in this process; `acode serve` runs for this workspace/);
+    expect(alone.stdout.toString()).toMatch(/Warm +no: none is kept waiting; with `acode serve` running/);
+  });
+
   it.each(calls)('$what as without one', async ({ argv, status, given }) => {
     const through = await served.call(argv, given);
     const alone = await served.alone(argv, given);

@@ -132,6 +132,17 @@ export class Call {
     }
   }
 
+  /** Whether a server is there for calls in the same workspace, with the same configuration and engine. */
+  async isServed(): Promise<boolean> {
+    const uid = process.getuid?.();
+    if (uid === undefined) return false;
+    const { isServed } = await import('./serve/presence.ts');
+    const { root } = await this.place();
+    const { config, socket } = this.options;
+    const where = { ...(config === undefined ? {} : { config }), ...(socket === undefined ? {} : { socket }) };
+    return isServed({ ...where, root, cwd: this.#cwd(), env: this.io.env, uid });
+  }
+
   async #located(): Promise<Place> {
     const { workspace } = this.options;
     const place = await placeOf(this.#cwd(), workspace);

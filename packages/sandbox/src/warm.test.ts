@@ -2,7 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import type { SandboxSpec } from './contract/spec.ts';
-import { poolLimits, whyCold } from './warm.ts';
+import type { Planned } from './running.ts';
+import { poolLimits, warmthOf, whyCold } from './warm.ts';
 
 const plain = {
   level: 'docker',
@@ -43,6 +44,14 @@ describe('whyCold', () => {
   it('says so of one with caches', () => {
     const cache = { tool: 'npm', volume: 'v', target: '/c', environment: {}, fill: false };
     expect(whyCold({ ...plain, caches: [cache] } as SandboxSpec, {})).toMatch(/caches/);
+  });
+});
+
+describe('warmthOf', () => {
+  it('says what would keep a command from one before it says that none is kept', () => {
+    const planned = (spec: SandboxSpec): Planned => ({ spec }) as unknown as Planned;
+    expect(warmthOf({ pool: null }, planned(plain), {}).why).toContain('AcodeOptions.pool');
+    expect(warmthOf({ pool: null }, planned({ ...plain, ports: [{ container: 80 }] }), {}).why).toContain('ports');
   });
 });
 

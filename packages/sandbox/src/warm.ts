@@ -90,9 +90,9 @@ export async function takeWarm(
 /** Whether a command would find a sandbox that waits, for people to read. */
 export function warmthOf(host: Pick<Host, 'pool'>, planned: Planned, request: RunRequest): Warmth {
   const { pool } = host;
-  if (!pool) return { warm: false, why: 'this host keeps none waiting (AcodeOptions.pool)' };
   const cold = whyCold(planned.spec, request);
   if (cold !== null) return { warm: false, why: cold };
+  if (!pool) return { warm: false, why: 'this host keeps none waiting (AcodeOptions.pool)' };
   const ready = pool.ready(mouldOf(planned));
   if (ready === null) return { warm: false, why: 'the image has no /bin/sh that could wait for a command' };
   if (ready === 0) return { warm: false, why: 'none with this plan waits yet; the first command has one made' };

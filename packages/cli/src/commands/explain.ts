@@ -36,14 +36,23 @@ async function explain(
   const command = commandIn(call, words, flags);
   const request = requestOf(options, await call.place());
   const { signal } = call.interruption;
-  const explanation = await call.withHost(acode =>
+  const explained = await call.withHost(acode =>
     call.progress.during('Asking the engine…', acode.explain(command, { ...request, signal })),
   );
+  const explanation = { ...explained, warmReason: await warmReasonOf(call, explained) };
   const { verbose } = call.options;
   await call.print('acode.explain/1', explanation, look =>
     renderExplanation(explanation, request.cwd ?? '.', look, verbose),
   );
   return 0;
+}
+
+// One process of the command line never has any waiting, and a server of the workspace may.
+async function warmReasonOf(call: Call, { warmReason }: Explanation): Promise<string> {
+  if (!warmReason.includes('AcodeOptions.pool')) return warmReason;
+  return (await call.isServed())
+    ? 'none in this process; `acode serve` runs for this workspace, and a command takes one that waits there'
+    : 'none is kept waiting; with `acode serve` running for this workspace, a command takes one that waits there';
 }
 
 /** An explanation for a person, of a command run in `cwd`; with `verbose`, also the request the engine would get. */
