@@ -17,6 +17,8 @@ export class Output {
   #broken = false;
   #fault: string | null = null;
   #midLine = false;
+  // What takes away what is drawn now.
+  #erasing = '';
 
   constructor(stream: OutputStream) {
     this.#stream = stream;
@@ -60,7 +62,10 @@ export class Output {
   /** Writes, and waits until there is room for more. False where nobody reads, or `signal` came first. */
   async write(data: string | Uint8Array, signal?: AbortSignal): Promise<boolean> {
     if (this.#broken || signal?.aborted) return false;
-    if (data.length > 0) this.#midLine = data.at(-1) !== (typeof data === 'string' ? '\n' : NEWLINE);
+    if (data.length > 0) {
+      this.draw('', '');
+      this.#midLine = data.at(-1) !== (typeof data === 'string' ? '\n' : NEWLINE);
+    }
     if (this.#stream.write(data)) return true;
     try {
       await once(this.#stream, 'drain', signal ? { signal } : {});
@@ -73,6 +78,13 @@ export class Output {
   /** Writes what moves or colours and shows nothing, so that it does not count as the beginning of a line. */
   control(sequence: string): void {
     if (!this.#broken) this.#stream.write(sequence);
+  }
+
+  /** Shows something until the next thing is drawn or written: `erasing` takes it away then. */
+  draw(text: string, erasing: string): void {
+    const sequence = `${this.#erasing}${text}`;
+    this.#erasing = erasing;
+    if (sequence !== '') this.control(sequence);
   }
 
   /** Waits until everything written is with the reader, or `signal` says not to. */

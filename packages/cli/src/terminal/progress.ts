@@ -41,21 +41,19 @@ export class Progress {
     if (!this.#enabled) return work;
     const began = Date.now();
     let frame = 0;
-    let shown = 0;
     const draw = (): void => {
       const waited = Date.now() - began;
       if (waited < patienceMs) return;
       const mark = this.#look.colours.cyan(FRAMES[frame++ % FRAMES.length] ?? '');
       const lines = this.#lines(typeof text === 'string' ? text : text(), waited);
-      this.#output.control(`${erase(shown)}${mark} ${lines.join('\n')}`);
-      shown = lines.length;
+      this.#output.draw(`${ERASE_LINE}${mark} ${lines.join('\n')}`, erase(lines.length));
     };
     const timer = setInterval(draw, FRAME_MS);
     try {
       return await work;
     } finally {
       clearInterval(timer);
-      if (shown > 0) this.#output.control(erase(shown));
+      this.#output.draw('', '');
     }
   }
 
@@ -77,7 +75,7 @@ export class Progress {
   }
 }
 
-// From the last line up to the first, where the next frame begins.
+// From the last line up to the first, where whatever comes next begins.
 function erase(lines: number): string {
   return ERASE_LINE + `${UP}${ERASE_LINE}`.repeat(Math.max(0, lines - 1));
 }

@@ -235,6 +235,19 @@ describe('progress', () => {
     expect(stream.text.endsWith('\r\u001b[2K')).toBe(true);
   });
 
+  it('makes way for what is written meanwhile, and comes back below it', async () => {
+    const stream = new Recorder(true);
+    const output = new Output(stream);
+    const work = new Promise(resolve => setTimeout(resolve, 400));
+    setTimeout(() => void output.write('acode: warning: x\n'), 200);
+    await new Progress(output, plain(), true).during(() => ['Waiting…', 'below'], work, 0);
+    // eslint-disable-next-line no-control-regex
+    expect(stream.text).toMatch(
+      /below\r\u001b\[2K\u001b\[1A\r\u001b\[2Kacode: warning: x\n\r\u001b\[2K. Waiting…\n {2}below/,
+    );
+    expect(stream.text.match(/acode: warning/g)).toHaveLength(1);
+  });
+
   it('stays on one line, and keeps the seconds', async () => {
     const stream = new Recorder(true);
     const work = new Promise(resolve => setTimeout(resolve, 1300));
