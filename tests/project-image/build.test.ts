@@ -91,8 +91,14 @@ describe.skipIf(withoutEngines).each(engines)('a project image on $name', engine
     const line =
       'mkdir -p node_modules/dep && id -u > node_modules/dep/uid && ls -A > node_modules/dep/seen && ls /sys/class/net > node_modules/dep/net && chmod 555 node_modules/dep && ln -s /bin/sh python && echo installed';
     const printed: string[] = [];
-    const image = await bench.build({ install: { command: line }, onOutput: text => printed.push(text) });
+    const steps: string[] = [];
+    const image = await bench.build({
+      install: { command: line },
+      onOutput: text => printed.push(text),
+      onStep: step => steps.push(step),
+    });
     expect(printed.join('')).toContain('installed\n');
+    expect(steps).toEqual(['install', 'build']);
     expect(readdirSync(bench.host.workspace)).toEqual(before);
     const seen = await bench.run(image.reference, 'cd /project && cat node_modules/dep/* && readlink python');
     expect(seen.stdout).toBe(`lo\nnode_modules\npackage.json\n${process.getuid?.()}\n/bin/sh\n`);

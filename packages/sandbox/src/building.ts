@@ -224,10 +224,11 @@ async function make(making: Making): Promise<BuiltImage> {
     await using stage = await Stage.of(project.context, project.hashes, { host: building.host.identity, left }, signal);
     const { engine, planned, reference: image } = making;
     const { clock } = building.host.telemetry;
-    const { onOutput } = building.options;
+    const { onOutput, onStep } = building.options;
     const installing = { install, workspace: stage.root, planned, image, engine, openFurther, clock, onOutput };
     if (cannotFetch(planned, install)) operation.step('warn', NOTHING_TO_FETCH_FROM);
     building.stand.installing = planned;
+    onStep?.('install');
     await runInstall(installing, signal);
     building.stand.installing = null;
     return await send(making, { template, context: await installedAt(building, stage.root), hashes: null });
@@ -243,6 +244,7 @@ async function send(
   archive: Archive,
 ): Promise<BuiltImage> {
   const { options, signal } = building;
+  options.onStep?.('build');
   return engine.builds.build(
     {
       reference,

@@ -13,6 +13,8 @@ import { fields } from '../terminal/table.ts';
 
 type Network = ReturnType<typeof network>;
 
+const STEPS = { install: 'Running the install command', build: 'Building the image' };
+
 interface BuildFlags {
   readonly force?: true | undefined;
   readonly base?: string | undefined;
@@ -46,8 +48,13 @@ async function buildImage(call: Call, flags: BuildFlags): Promise<number> {
   const output = new BuildOutput(call);
   const image = await call.withHost(acode =>
     call.progress.during(
-      () => (output.lastLine === '' ? 'Looking at the project…' : output.lastLine),
-      acode.images.buildProject({ ...options, signal, onOutput: text => output.add(text) }),
+      () => output.doing,
+      acode.images.buildProject({
+        ...options,
+        signal,
+        onOutput: text => output.add(text),
+        onStep: step => output.begin(STEPS[step]),
+      }),
     ),
   );
   await call.print('acode.build-image/1', image, look => renderProjectImage(image, look));
@@ -67,18 +74,26 @@ function optionsOf({ force, base, install, network: on, timeout }: BuildFlags): 
   };
 }
 
-/** What is printed while it is built: as it comes on a stream, and its last line where a line redraws itself. */
-class BuildOutput {
-  readonly #call: Call;
+/** What is printed while it is built: as it comes on a stream, and step and last line where a line redraws itself. */
+export class BuildOutput {
+  readonly #call: Pick<Call, 'stderr' | 'interruption'>;
   readonly #sanitiser = new TerminalSanitiser();
+  #step = 'Looking at the project';
   #line = '';
 
-  constructor(call: Call) {
+  constructor(call: Pick<Call, 'stderr' | 'interruption'>) {
     this.#call = call;
   }
 
-  get lastLine(): string {
-    return this.#line;
+  /** What goes on now, in one line. */
+  get doing(): string {
+    return this.#line === '' ? `${this.#step}…` : `${this.#step}: ${this.#line}`;
+  }
+
+  /** Another step begins, and what was printed before is not its own. */
+  begin(step: string): void {
+    this.#step = step;
+    this.#line = '';
   }
 
   add(text: string): void {

@@ -2,10 +2,11 @@
 
 import type { ImageInfo, PrunedImage, PulledImage } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
+import type { Call } from '../call.ts';
 import { lookOf } from '../terminal/look.ts';
 import { Output } from '../terminal/output.ts';
 import { Recorder } from '../test-process.ts';
-import { renderProjectImage } from './build-image.ts';
+import { BuildOutput, renderProjectImage } from './build-image.ts';
 import { renderImages } from './images.ts';
 import { renderPrune } from './prune-images.ts';
 import { registryOf, renderPulled } from './pull.ts';
@@ -36,6 +37,20 @@ const pulled = (more: Partial<PulledImage> = {}): PulledImage => ({
   durationMs: 1000,
   warnings: [],
   ...more,
+});
+
+describe('a build', () => {
+  it('names the step that goes on, with the last line that it printed', () => {
+    const interruption = { signal: new AbortController().signal } as Call['interruption'];
+    const output = new BuildOutput({ stderr: new Output(new Recorder(true)), interruption });
+    expect(output.doing).toBe('Looking at the project…');
+    output.begin('Running the install command');
+    expect(output.doing).toBe('Running the install command…');
+    output.add('one\nadded 3 packages\n');
+    expect(output.doing).toBe('Running the install command: added 3 packages');
+    output.begin('Building the image');
+    expect(output.doing).toBe('Building the image…');
+  });
 });
 
 describe('images', () => {

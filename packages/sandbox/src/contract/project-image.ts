@@ -34,6 +34,8 @@ export interface BuildProjectOptions {
   readonly signal?: AbortSignal;
   /** What the engine, and the install command, print while it is built. */
   readonly onOutput?: (text: string) => void;
+  /** Which step begins: the install command, or the build of the image. Neither where nothing has changed. */
+  readonly onStep?: (step: 'install' | 'build') => void;
 }
 
 /** A project image. */
