@@ -169,6 +169,14 @@ describe('uninstall', () => {
     expect(text).toContain('`acode uninstall --purge`');
   });
 
+  it('says how to go on without an engine, and what the directories hold', () => {
+    const state = { what: 'state', path: '/home/u/.local/state/acode', files: 3, bytes: 10 } as const;
+    const alone = { ...report, directories: [state], engine: null, images: null, engineProblem: 'no engine answered' };
+    const text = renderUninstall(alone, false, look);
+    expect(text).toContain('the audit log and its keys: 3 files');
+    expect(text).toContain('`acode uninstall --purge --force` removes what is listed');
+  });
+
   it('says what became of it', () => {
     expect(renderUninstall({ ...report, purged: true }, true, look)).toContain('Removed.\n');
     const failed = { ...engine, dryRun: false, removed: [sandbox], failed: [{ sandbox, reason: 'busy' }] };

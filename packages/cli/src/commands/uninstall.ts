@@ -11,7 +11,7 @@ import { oneLine } from '../terminal/text.ts';
 const FAILED = 125;
 const ABOUT: Readonly<Record<OwnDirectory['what'], string>> = {
   config: 'your configuration',
-  state: 'kept output, trust, leases',
+  state: 'kept output, trust, leases, the audit log and its keys',
   runtime: 'sockets of sessions',
 };
 
@@ -91,7 +91,7 @@ function diskRows({ directories, copies }: UninstallReport): string[][] {
 }
 
 function closing(report: UninstallReport, purge: boolean, look: Look): string {
-  const { purged, sessions } = report;
+  const { purged, sessions, engineProblem } = report;
   const { bold, cyan, dim } = look.colours;
   const hint = (text: string): string => `${dim('╰▶')} ${cyan('hint:')} ${text}\n`;
   if (purged)
@@ -99,7 +99,11 @@ function closing(report: UninstallReport, purge: boolean, look: Look): string {
   if (purge) return notPurged(report, bold, hint);
   if (isTraceless(report)) return 'There is no trace of acode here.\n';
   const live = sessions > 0 ? ` ${sessions} of your sessions still live: it would need --force.` : '';
-  return `Nothing was removed.${live}\n${hint('`acode uninstall --purge` removes all of it.')}`;
+  const how =
+    engineProblem === null
+      ? '`acode uninstall --purge` removes all of it.'
+      : 'Start the engine first, so that nothing is left on it; `acode uninstall --purge --force` removes what is listed without it.';
+  return `Nothing was removed.${live}\n${hint(how)}`;
 }
 
 function isTraceless({ engine, images, elsewhere, directories, copies }: UninstallReport): boolean {
