@@ -43,7 +43,7 @@ export function renderCard(report: AttackReport, look: Look): string {
   const { backend, image, grade, probes, durationMs } = report;
   const { bold, green, red } = look.colours;
   const count = (verdict: Probe['verdict']): number => probes.filter(probe => probe.verdict === verdict).length;
-  const failed = count('fail');
+  const failed = probes.filter(({ verdict }) => verdict === 'fail').map(({ id }) => id);
   const line = '─'.repeat(WIDTH);
   const made =
     backend.version === '' ? 'no engine' : `${backend.engine} ${backend.version}, runtime ${backend.runtime}`;
@@ -58,10 +58,16 @@ export function renderCard(report: AttackReport, look: Look): string {
       ? ''
       : `\n${bold(`${letter}  ${title}`)}\n${own.map(probe => probeLines(probe, look)).join('')}`;
   });
-  const totals = `${count('pass')} passed, ${failed} failed, ${count('not-applicable')} not applicable, ${(durationMs / 1000).toFixed(1)} s`;
-  const colour = failed > 0 ? red : green;
+  const totals = `${count('pass')} passed, ${failed.length} failed, ${count('not-applicable')} not applicable, ${(durationMs / 1000).toFixed(1)} s`;
+  const colour = failed.length > 0 ? red : green;
+  const which =
+    failed.length > 0
+      ? `${inLines(`Failed: ${failed.join(', ')}`, WIDTH)
+          .map(one => red(one))
+          .join('\n')}\n`
+      : '';
   const warning = backend.boundary ? '' : `${red(NO_BOUNDARY)}\n`;
-  return `${bold('acode: attacks on a live sandbox')}\n${about.join('')}${line}${groups.join('')}${line}\n${colour(bold(`Grade ${grade}`))}   ${totals}\n${warning}`;
+  return `${bold('acode: attacks on a live sandbox')}\n${about.join('')}${line}${groups.join('')}${line}\n${colour(bold(`Grade ${grade}`))}   ${totals}\n${warning}${which}`;
 }
 
 // Two lines: what was tried and what was seen; then what showed that the attempt works.

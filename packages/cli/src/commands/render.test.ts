@@ -1,13 +1,21 @@
 // What each command shows a person.
 
-import type { CleanupReport, Explanation, SandboxDetails, SandboxInfo, Status, UninstallReport } from '@acode/sandbox';
+import type {
+  AttackReport,
+  CleanupReport,
+  Explanation,
+  SandboxDetails,
+  SandboxInfo,
+  Status,
+  UninstallReport,
+} from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
 import { lookOf } from '../terminal/look.ts';
 import { Output } from '../terminal/output.ts';
 import { widthOf } from '../terminal/text.ts';
 import { Recorder } from '../test-process.ts';
 import { renderCleanup } from './cleanup.ts';
-import { renderDoctor } from './doctor-card.ts';
+import { renderCard, renderDoctor } from './doctor-card.ts';
 import { renderExplanation } from './explain.ts';
 import { renderSandbox } from './inspect.ts';
 import { renderList } from './list.ts';
@@ -206,6 +214,32 @@ describe('uninstall', () => {
 
   it('says so when there is nothing', () => {
     expect(renderUninstall({ ...report, directories: [] }, false, look)).toBe('There is no trace of acode here.\n');
+  });
+});
+
+describe('the report card', () => {
+  const probe = { title: 't', control: 'c', observed: 'o', durationMs: 1 };
+  const card = (verdicts: readonly string[]): string =>
+    renderCard(
+      {
+        backend: { level: 'docker', engine: 'Docker', version: '28', runtime: 'runc', kernel: '6', boundary: true },
+        image: 'busybox',
+        grade: 'B',
+        probes: verdicts.map((verdict, index) => ({ ...probe, id: `A${index + 1}`, verdict })),
+        durationMs: 1000,
+      } as unknown as AttackReport,
+      look,
+    );
+
+  it('ends with the attacks that were not stopped, within its width', () => {
+    expect(card(['pass', 'fail', 'not-applicable', 'fail'])).toMatch(/2 failed, 1 not[^\n]*\nFailed: A2, A4\n$/);
+    const most = card(Array.from({ length: 40 }, () => 'fail')).split('\n');
+    expect(Math.max(...most.map(widthOf))).toBeLessThanOrEqual(80);
+    expect(most.at(-2)).toContain('A40');
+  });
+
+  it('ends with the sum where all were', () => {
+    expect(card(['pass'])).toMatch(/0 failed[^\n]*\n$/);
   });
 });
 
