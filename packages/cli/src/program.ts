@@ -119,7 +119,8 @@ function prepare(command: CommandUnknownOpts, printed: Printed): void {
       getErrHasColors: () => false,
     })
     .exitOverride(complaint => {
-      const about = { called, help: printed.text, elsewhere: (word: string) => inGroups(command, word) };
+      const options = command.options.flatMap(({ long }) => long ?? []);
+      const about = { called, help: printed.text, elsewhere: (word: string) => inGroups(command, word), options };
       throw complaint.exitCode === 0 ? complaint : usageErrorFor(complaint, about);
     });
   const examples = exampleText(called);

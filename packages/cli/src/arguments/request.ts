@@ -64,7 +64,7 @@ export function sandboxCommand(name: string) {
     .addOption(
       new Option(
         '--risk <risk>',
-        'how dangerous you believe the command to be; recorded, high and critical need docker or stronger',
+        'how dangerous you believe the command to be; recorded, and counts where your sandbox.require_for allows less than docker',
       )
         .choices(RISKS)
         .argParser(risk),

@@ -10,7 +10,21 @@ const INSTEAD: Readonly<Record<string, string>> = {
     'Variables are each command’s own: `acode sandbox exec --in <sandbox> --env NAME=value -- …`.',
   'acode sandbox create --workdir':
     'The directory is each command’s own: `acode sandbox exec --in <sandbox> --workdir <directory> -- …`.',
+  'acode run --in': 'In a sandbox that stays: `acode sandbox exec --in <sandbox> -- …`.',
+  'acode run --for': 'One that stays: `acode sandbox create --for <time>`; --timeout limits a run.',
 };
+// Options of other tools, and what has the same meaning here.
+const KNOWN_ELSEWHERE: Readonly<Record<string, string>> = {
+  '-e': '--env',
+  '-m': '--memory',
+  '-p': '--publish',
+  '-u': '--user',
+  '-v': '--mount',
+  '-w': '--workdir',
+  '--volume': '--mount',
+  '--ttl': '--for',
+};
+const TERMINAL = ['-i', '-t', '-it', '-ti', '--interactive', '--tty'];
 const MISSING = ['commander.missingArgument', 'commander.missingMandatoryOptionValue'];
 
 /** What a complaint is about. */
@@ -21,14 +35,17 @@ export interface Complained {
   readonly help: string;
   /** What is called by a word that is no command here, such as `acode sandbox pull` for `pull`. */
   readonly elsewhere: (word: string) => string | null;
+  /** The options of the command that was called. */
+  readonly options: readonly string[];
 }
 
 /** The usage error for a complaint of the parser’s. */
-export function usageErrorFor(complaint: CommanderError, { called, help, elsewhere }: Complained): UsageError {
+export function usageErrorFor(complaint: CommanderError, about: Complained): UsageError {
+  const { called, help, elsewhere } = about;
   const seeHelp = `\`${called} --help\` shows how it is used.`;
   if (complaint.code === 'commander.help') return new UsageError(`\`${called}\` needs a command.`, seeHelp, help);
   const [first = '', ...rest] = complaint.message.replace(/^error: /, '').split('\n');
-  const instead = insteadOf(complaint, first, called);
+  const instead = insteadOf(complaint, first, about);
   if (instead !== null) return new UsageError(sentence(first), `${instead} ${seeHelp}`);
   const meant = elsewhere(/^unknown command '([^']*)'/.exec(first)?.[1] ?? '');
   const suggestion = meant === null ? rest.join(' ').replace(/^\((.*)\)$/, '$1') : `Did you mean \`${meant}\`?`;
@@ -43,11 +60,22 @@ export function usageErrorFor(complaint: CommanderError, { called, help, elsewhe
 }
 
 // What is missing is best shown by an example that has it.
-function insteadOf({ code }: CommanderError, first: string, called: string): string | null {
+function insteadOf({ code }: CommanderError, first: string, about: Complained): string | null {
+  const { called } = about;
   const [example] = EXAMPLES[called] ?? [];
   if (MISSING.includes(code)) return example ? `Write it as in \`${example.type}\`.` : null;
   const option = /^unknown option '([^'=]*)/.exec(first)?.[1] ?? '';
-  return INSTEAD[`${called} ${option}`] ?? null;
+  return INSTEAD[`${called} ${option}`] ?? sameAs(option, about);
+}
+
+// What is written without a space after a short option is its value.
+function sameAs(option: string, { called, options }: Complained): string | null {
+  if (TERMINAL.includes(option) && options.includes('--image'))
+    return '`acode sandbox shell` has a terminal inside; standard input is passed on without an option.';
+  const name = option.startsWith('--') ? option : option.slice(0, 2);
+  const [, meant] = Object.entries(KNOWN_ELSEWHERE).find(([known]) => known === name) ?? [];
+  if (meant === undefined) return null;
+  return options.includes(meant) ? `Did you mean ${meant}?` : (INSTEAD[`${called} ${meant}`] ?? null);
 }
 
 function sentence(text: string): string {
