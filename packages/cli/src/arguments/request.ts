@@ -32,7 +32,7 @@ export function sandboxCommand(name: string) {
     .addOption(new Option('--pids <number>', 'most processes at once').argParser(count))
     .addOption(new Option('--open-files <number>', 'most open files of each process').argParser(count))
     .addOption(new Option('--tmp <size>', 'size of /tmp and home, in memory: MB, or 512m').argParser(someSize))
-    .addOption(new Option('--timeout <seconds>', 'time limit, such as 30 or 0.5').argParser(seconds))
+    .addOption(new Option('--timeout <time>', 'time limit: seconds, or 5m, 1h30m').argParser(seconds))
     .addOption(new Option('--max-output <size>', 'most output kept of each stream: MB, or 512k').argParser(size))
     .addOption(new Option('--network <network>', 'network: none, bridge or a name').argParser(network))
     .addOption(

@@ -1,14 +1,15 @@
-// A time span in seconds.
+// A time span in seconds, or with its unit.
 
 import { InvalidArgumentError } from '@commander-js/extra-typings';
+import { LONGEST, spanOf } from './duration.ts';
 
-const LONGEST = 365 * 24 * 3600;
-
-/** Milliseconds of a number of seconds such as `30` or `0.5`. */
+/** Milliseconds of a number of seconds such as `30` or `0.5`, or of a time span such as `5m`. */
 export function seconds(text: string): number {
-  const value = /^\d+(?:\.\d+)?$|^\.\d+$/.test(text) ? Number(text) : NaN;
-  const milliseconds = Math.round(value * 1000);
-  if (!(milliseconds >= 1) || value > LONGEST)
-    throw new InvalidArgumentError('Expected seconds above zero, such as 30 or 0.5.');
+  const plain = /^\d+(?:\.\d+)?$|^\.\d+$/.test(text);
+  const milliseconds = Math.round(plain ? Number(text) * 1000 : spanOf(text));
+  if (!(milliseconds >= 1 && milliseconds <= LONGEST))
+    throw new InvalidArgumentError(
+      'Expected seconds above zero, such as 30 or 0.5, or a time with its unit, such as 5m.',
+    );
   return milliseconds;
 }

@@ -38,7 +38,7 @@ export function buildImageCommand(perform: Perform) {
         network,
       ),
     )
-    .addOption(new Option('--timeout <seconds>', 'for everything together (600)').argParser(seconds))
+    .addOption(new Option('--timeout <time>', 'for everything together: seconds, or 20m (600)').argParser(seconds))
     .action((options, command) => perform(command, call => buildImage(call, options)));
 }
 

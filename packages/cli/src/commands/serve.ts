@@ -14,7 +14,9 @@ export function serveCommand(perform: Perform) {
     .optionsGroup('Pool options:')
     .addOption(new Option('--min <number>', 'sandboxes that always wait; 1 unless you say').argParser(count))
     .addOption(new Option('--max <number>', 'sandboxes that wait at most; 4 unless you say').argParser(count))
-    .addOption(new Option('--idle <seconds>', 'how long one beyond --min waits for nobody; 300').argParser(seconds))
+    .addOption(
+      new Option('--idle <time>', 'how long one beyond --min waits for nobody: seconds, or 5m; 300').argParser(seconds),
+    )
     .action((options, command) => perform(command, call => serve(call, options)));
 }
 
