@@ -82,7 +82,11 @@ describe('the user’s file', () => {
 
   it('may be absent; one that was named may not', async () => {
     expect((await loadUserConfig(directory())).config).toEqual({});
-    await expect(loadUserConfig(directory(), '/no/such.yml')).rejects.toMatchObject({ code: 'ACODE-SBX-013' });
+    await expect(loadUserConfig(directory(), '/no/such.yml')).rejects.toMatchObject({
+      code: 'ACODE-SBX-013',
+      message: '/no/such.yml: does not exist.',
+      hint: expect.stringContaining('--config'),
+    });
   });
 
   it('may not be huge', async () => {

@@ -13,7 +13,10 @@ export async function loadUserConfig(directory: string, file?: string): Promise<
   const source = file ?? join(directory, 'config.yml');
   const found = await readConfigFile(source, source, 0);
   if (found) return (await import('./parse.ts')).parseConfig(textOf(found, source), source);
-  if (file !== undefined) throw new AcodeError('ACODE-SBX-013', { source, key: '', reason: 'cannot be read' });
+  if (file !== undefined) {
+    const remedy = 'Name a configuration file that exists (--config), or leave it out to use your own.';
+    throw new AcodeError('ACODE-SBX-013', { source, key: '', reason: 'does not exist', remedy });
+  }
   return checkConfig({}, source);
 }
 

@@ -33,6 +33,12 @@ describe('the remedy', () => {
     await expect(asked).rejects.toMatchObject({ hint: expect.stringMatching(/^Start Docker/) });
   });
 
+  it('for one that was named is that name, and not a variable which comes after it', async () => {
+    const asked = connectEngine('/nonexistent/docker.sock', AbortSignal.timeout(1000));
+    await expect(asked).rejects.toMatchObject({ hint: expect.stringMatching(/^(?!.*DOCKER_HOST).*--socket/) });
+    expect(await failureRemedy('/x', failure('unreachable'), 'DOCKER_HOST')).toBeUndefined();
+  });
+
   it('for something that hangs is its log', async () => {
     expect(await failureRemedy('/x', failure('timeout'))).toContain('log');
   });

@@ -34,6 +34,8 @@ const CHOICES: Readonly<Record<EngineSource, string>> = {
   podman: 'the socket',
 };
 
+// DOCKER_HOST would not help: what was named comes before it.
+const NAMED_REMEDY = `Start Docker, or correct the socket that was named (${CHOICES.option}); check with \`acode sandbox status\`.`;
 const BUSY_REMEDY = 'Something is there and does not answer as an engine does: look at its own log, and restart it.';
 
 /** What to do about a choice that cannot be followed. Starting an engine would not help: nothing else is tried. */
@@ -48,8 +50,13 @@ export function refusalRemedy({ source, reason }: EngineRefusal): string {
 }
 
 /** What to do about a socket that did not serve; undefined where the engine is simply to be started. */
-export async function failureRemedy(socket: string, error: unknown): Promise<string | undefined> {
-  if (!(error instanceof EngineError) || error.kind === 'unreachable') return undefined;
+export async function failureRemedy(
+  socket: string,
+  error: unknown,
+  source: EngineSource = 'system',
+): Promise<string | undefined> {
+  if (!(error instanceof EngineError) || error.kind === 'unreachable')
+    return source === 'option' ? NAMED_REMEDY : undefined;
   return error.kind === 'refused' ? accessRemedy(socket, await socketGroup(socket)) : BUSY_REMEDY;
 }
 
@@ -100,7 +107,7 @@ async function firstThatAnswers(candidates: readonly EngineCandidate[], signal: 
       return { engine: await Engine.open({ socketPath: socket, signal, deadlineMs: FIRST_CONTACT_MS }), source };
     } catch (error) {
       signal.throwIfAborted();
-      failure ??= unavailable(socket, reasonOf(error), await failureRemedy(socket, error), error);
+      failure ??= unavailable(socket, reasonOf(error), await failureRemedy(socket, error, source), error);
       // Something is there and does not answer: going on to another engine would be a choice nobody made.
       if (!(error instanceof Error && 'kind' in error && error.kind === 'unreachable')) throw failure;
     }
