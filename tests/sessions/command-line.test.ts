@@ -9,7 +9,7 @@ import * as z from 'zod';
 import { EXAMPLES } from '../../packages/cli/src/examples.ts';
 import { Bench } from '../cli/bench.ts';
 import type { Ended } from '../cli/bench.ts';
-import { engines, withoutEngines } from '../support/engines.ts';
+import { engines, images, withoutEngines } from '../support/engines.ts';
 
 const factsSchema = z.looseObject({
   schema: z.string(),
@@ -159,7 +159,11 @@ describe.skipIf(withoutEngines).each(engines)('sandboxes that stay on $name', en
   });
 
   it('cannot be used, and can be ended, when what your configuration allows has changed', async () => {
-    const made = (await bench.call(['sandbox', 'create'])).stdout.toString().trim();
+    const made = (await bench.call(['sandbox', 'create', '--image', images.busybox])).stdout.toString().trim();
+    const inspected = JSON.parse(
+      (await bench.call(['--json', 'sandbox', 'inspect', made])).stdout.toString(),
+    ) as unknown;
+    expect(inspected).toMatchObject({ image: images.busybox, imageId: expect.stringMatching(/^sha256:/) });
     await bench.configure({ defaults: { memory_mb: 80 } });
     const refused = await bench.exec(['--in', made, 'true']);
     const ended = await bench.call(['--json', 'sandbox', 'kill', made, 'no-such-one']);

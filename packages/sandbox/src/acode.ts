@@ -241,11 +241,11 @@ export class Acode implements AsyncDisposable {
     this.#assertOpen('inspect');
     return this.#operation('inspect', async () => {
       const known = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/.test(reference);
-      const { inspectAny } = await import('./reconnecting.ts');
+      const { inspectAny, withReference } = await import('./reconnecting.ts');
       const found = known ? await inspectAny(await this.#host.engine(), reference, this.#host.closing) : null;
       const [details] = await withLeases(this.#host, found ? [found] : []);
       if (!details) throw new AcodeError('ACODE-CTN-012', { reference, what: 'sandbox' });
-      return details;
+      return withReference(this.#host, details);
     });
   }
 

@@ -94,6 +94,13 @@ export async function inspectAny(
   return all.some(one => isMeant(one, reference)) ? engine.inspect(pick(all, reference).containerId, signal) : null;
 }
 
+/** A sandbox with its image as it was asked for, where that is written down: the engine was told only the id. */
+export async function withReference(host: Host, details: SandboxDetails): Promise<SandboxDetails> {
+  if (details.image !== details.imageId || whyNotOwn(host, details) !== null) return details;
+  const image = (await new Kept(host).read(details.sandboxId))?.policy?.image;
+  return image === undefined ? details : { ...details, image };
+}
+
 function isMeant({ sandboxId, name, containerId }: SandboxInfo, reference: string): boolean {
   if (name === reference) return true;
   return reference.length >= SHORTEST && (sandboxId.startsWith(reference) || containerId.startsWith(reference));

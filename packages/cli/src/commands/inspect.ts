@@ -38,7 +38,8 @@ export function renderSandbox(details: SandboxDetails, look: Look): string {
       ['Container', details.containerId],
       ['State', details.state],
       ['Image', details.image],
-      ['Image id', details.imageId],
+      // Where nobody knows the name it was asked for by, the engine has the id for both.
+      ...(details.imageId === details.image ? [] : [['Image id', details.imageId] as const]),
       ['Level', details.level],
       ['Session', details.sessionId],
       ['Task', details.taskId],

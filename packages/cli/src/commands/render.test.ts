@@ -261,6 +261,12 @@ describe('inspect', () => {
     expect(text).not.toContain('Expires');
   });
 
+  it('shows the name of the image beside its id where it is known, and nothing twice', () => {
+    expect(renderSandbox(details, look)).not.toContain('Image id');
+    const text = renderSandbox({ ...details, image: 'node:20' }, look);
+    expect(text).toMatch(/Image +node:20\n +Image id +sha256:d+\n/);
+  });
+
   it('shows when a sandbox goes that stays', () => {
     const text = renderSandbox({ ...details, expiresAt: '2026-01-02T04:34:04.000Z' }, look);
     expect(text).toMatch(/Expires +2026-01-02T04:34:04\.000Z \(in 1 hour 30 minutes\)/);
