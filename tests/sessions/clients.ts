@@ -83,10 +83,15 @@ export async function client(
   return { child, ended, said: saidSchema.parse(JSON.parse(text)) };
 }
 
-/** Everything a client says, to its end. */
-export async function everythingOf(bench: Bench, task: ClientTask): Promise<Record<string, unknown>[]> {
+/** Everything a client says, to its end; `heard` is called when it has said something. */
+export async function everythingOf(
+  bench: Bench,
+  task: ClientTask,
+  heard: () => void = () => undefined,
+): Promise<Record<string, unknown>[]> {
   const child = begin(bench, task);
   const ended = once(child, 'close');
+  child.stdout.once('data', heard);
   let text = '';
   child.stdout.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
   await ended;

@@ -32,11 +32,12 @@ describe.skipIf(withoutEngines).each(places)('a command of another process on $n
     owner = await client(bench, { what: 'keep', commands: [command], stay: true });
     return owner.said.id;
   };
-  const joined = (sandbox: string, task: Partial<ClientTask>): Promise<Record<string, unknown>[]> =>
-    everythingOf(bench, { what: 'join', sandbox, ...task });
-  const sockets = (): string[] => {
+  const joined = (sandbox: string, task: Partial<ClientTask>, heard?: () => void): Promise<Record<string, unknown>[]> =>
+    everythingOf(bench, { what: 'join', sandbox, ...task }, heard);
+  const socketsOf = (sandbox: string): string[] => {
     const directory = join(bench.env['XDG_RUNTIME_DIR'] ?? '', 'acode', 'commands');
-    return readdirSync(directory).map(name => join(directory, name));
+    const names = readdirSync(directory).filter(name => name.startsWith(sandbox.replaceAll('-', '').slice(0, 16)));
+    return names.map(name => join(directory, name));
   };
 
   it('is listed, read from its first byte, written to, and waited for', async () => {
@@ -61,21 +62,19 @@ describe.skipIf(withoutEngines).each(places)('a command of another process on $n
   });
 
   it('loses nothing of what is no text', async () => {
-    const sandbox = await start('sleep 1; head -c 300000 /dev/zero | tr "\\0" "\\377"; exit 4');
-    const [there, ended] = await joined(sandbox, {});
-    expect(there).toMatchObject({ seenBytes: 300_000 });
-    expect(ended).toMatchObject({ exitCode: 4, bytes: 300_000 });
+    const sandbox = await start('head -c 300000 /dev/zero | tr "\\0" "\\377"; echo; read line; exit 4');
+    const [there, ended] = await joined(sandbox, { until: '\n', write: 'x\n' });
+    expect(there).toMatchObject({ seenBytes: 300_001 });
+    expect(ended).toMatchObject({ exitCode: 4, bytes: 300_001 });
   });
 
   it('is told of where the process that has it is gone, and nobody offers it any more', async () => {
     const sandbox = await start('echo up; sleep 600');
-    const waiting = joined(sandbox, { until: 'up\n' });
-    await until(() => sockets().length > 0, 10_000);
-    expect(sockets().map(path => statSync(path).mode & 0o777)).toEqual([0o600]);
-    setTimeout(() => owner?.child.kill('SIGKILL'), 1500);
-    const [, ended] = await waiting;
+    await until(() => socketsOf(sandbox).length > 0, 10_000);
+    expect(socketsOf(sandbox).map(path => statSync(path).mode & 0o777)).toEqual([0o600]);
+    const [, ended] = await joined(sandbox, { until: 'up\n' }, () => owner?.child.kill('SIGKILL'));
     expect(ended).toMatchObject({ error: 'ACODE-SBX-026', message: expect.stringContaining('does not answer') });
     expect(await joined(sandbox, {})).toMatchObject([{ error: 'ACODE-SBX-017' }]);
-    expect(sockets()).toEqual([]);
+    expect(socketsOf(sandbox)).toEqual([]);
   });
 });
