@@ -283,6 +283,18 @@ describe('bounds', () => {
     await expect(take([GOOD, ...odd], { maxBytes: 124 })).resolves.toMatchObject({ files: 1 });
   });
 
+  it('hold for the names of what is left out', async () => {
+    const long = `${'n'.repeat(200)}/`.repeat(20);
+    const links = (count: number): Buffer[] =>
+      Array.from({ length: count }, (_, at) => [
+        entry({ name: 'long', type: 'L', content: `${long}${at}\0` }),
+        entry({ name: 'x', type: '2', link: 'y' }),
+      ]).flat();
+    expect(await refused(take([GOOD, ...links(4300)]), 'ACODE-FIL-003')).toContain('16 MiB of names');
+    const { skipped } = await take([GOOD, ...links(3000)]);
+    expect(skipped).toHaveLength(3000);
+  });
+
   it('hold for directories that only names speak of', async () => {
     const deep = (top: string) => entry({ name: `${top}/${'d/'.repeat(20)}x`, content: 'x' });
     await refused(take([GOOD, deep('a'), deep('b')], { maxEntries: 30 }), 'ACODE-FIL-003');
