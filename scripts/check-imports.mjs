@@ -96,7 +96,14 @@ const ROOMS = {
   // It attacks and examines through what the top hands it; of a level it knows the interface only.
   doctor: ['contract', 'config', 'workspace', 'isolation', 'output/terminal.ts'],
   // It knows programs that run inside, and not what the inside is.
-  files: ['contract', 'tar', 'isolation/inside.ts', 'lifecycle/deadline.ts', 'telemetry/clock.ts'],
+  files: [
+    'contract',
+    'tar',
+    'isolation/inside.ts',
+    'lifecycle/deadline.ts',
+    'lifecycle/pauses.ts',
+    'telemetry/clock.ts',
+  ],
   // The same, for streams in place of files.
   forwarding: ['contract', 'isolation/inside.ts'],
   // Two processes of one user, over the commands of a sandbox that both use.
@@ -104,7 +111,7 @@ const ROOMS = {
   // Another shape of what the top hands it.
   e2b: ['contract'],
   // What an image is made of; who builds it, the top knows.
-  'project-image': ['contract', 'tar', 'config', 'workspace'],
+  'project-image': ['contract', 'tar', 'config', 'workspace', 'lifecycle/pauses.ts'],
   // What archives are made of, whoever they are for.
   tar: [],
   isolation: ['contract', 'policy', 'workspace', 'isolation/handover'],

@@ -330,9 +330,10 @@ const ROWS = {
     example: { program: 'tar', operation: 'upload' },
   }),
   'ACODE-FIL-002': entry<{ path: string; reason: string }>({
-    title: 'archive refused',
+    title: 'archive or listing refused',
     message: c => `What the sandbox sent for ${c.path} was refused: ${c.reason}.`,
-    hint: () => 'Nothing was written outside the target. Look at what the command made before taking it out.',
+    hint: () =>
+      'Nothing was written outside the target. Look at what the command made, and at what still runs in the sandbox, before you try again.',
     exit: 125,
     example: { path: '/workspace/dist', reason: 'an entry is called ../../.bashrc' },
   }),

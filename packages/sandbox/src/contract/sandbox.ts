@@ -149,7 +149,10 @@ export interface TransferOptions extends FileCall {
 /** How a directory is read. */
 export interface ReadingOptions extends FileCall {
   readonly recursive?: boolean;
-  /** How large the listing may be: a command can make a directory as large as it likes. 256 MiB unless you say. */
+  /**
+   * How large the listing may be: a command can make a directory as large as it likes. 256 MiB unless you say, and never more
+   * than 2,000,000 entries.
+   */
   readonly maxBytes?: number;
 }
 

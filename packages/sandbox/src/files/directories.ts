@@ -1,18 +1,21 @@
-// Directories inside: what is in them, making and removing them.
+// Directories inside: what is in them. What lists them can be forged by whatever else runs inside.
 
-import { AcodeError } from '../contract/errors.ts';
+import { Pauses } from '../lifecycle/pauses.ts';
 import type { DirectoryEntry, FileCall } from '../contract/sandbox.ts';
 import { codeIn, fileError } from './errno.ts';
-import { ListingReader, asText } from './listing.ts';
-import type { Listed } from './listing.ts';
-import { prefixOf } from './places.ts';
+import { NamesReader, WalkReader, asText } from './listing.ts';
+import { refused } from './pieces.ts';
+import type { ListingBounds } from './pieces.ts';
+import { leadsBelow, prefixOf } from './places.ts';
 import type { Place } from './places.ts';
-import type { Programs, Task, Terms } from './programs.ts';
+import type { Programs, Task } from './programs.ts';
 import { ENTRIES, NAMES } from './scripts.ts';
+import { sortedBy } from './sorting.ts';
 import { entryOf } from './stats.ts';
 
-// A tree of a million files; more is nothing that one call should answer.
+// More is nothing that one call should answer, nor that one process should hold.
 const MOST_BYTES = 256 * 1024 ** 2;
+const MOST_ENTRIES = 2_000_000;
 const WITHIN_MS = 300_000;
 
 /** How a directory is read. */
@@ -23,26 +26,33 @@ export interface Reading extends FileCall {
 
 /** The names in a directory, or the ways from it to everything below it. */
 export async function readNames(programs: Programs, place: Place, options: Reading): Promise<string[]> {
-  const output = await programs.run(taskFor(place, options, 'names'), termsOf(options));
-  const names = output.toString('utf8').split('\0');
-  const prefix = prefixOf(place.inside);
-  names.pop();
-  return names.map(name => name.slice(prefix.length)).sort();
+  const reader = new NamesReader(boundsOf(place, options), waysBelow(place, options));
+  await programs.read(taskFor(place, options, 'names'), WITHIN_MS, chunk => reader.push(chunk));
+  return sortedBy(reader.finish(), way => way, new Pauses(null));
 }
 
 /** The same, with what each is. */
 export async function readEntries(programs: Programs, place: Place, options: Reading): Promise<DirectoryEntry[]> {
-  const task = taskFor(place, options, 'entries');
-  const { stdout, stderr } = await programs.told(task, termsOf(options));
+  const found: Found[] = [];
+  const wayOf = waysBelow(place, options);
+  const reader = new WalkReader(boundsOf(place, options), ({ name, facts }) =>
+    found.push({ way: wayOf(asText(name)), mode: facts?.mode ?? null }),
+  );
+  const { stderr } = await programs.read(taskFor(place, options, 'entries'), WITHIN_MS, async chunk => {
+    await reader.push(chunk);
+  });
   assertFinished(stderr, place);
-  const [walk] = new ListingReader().push(stdout);
-  if (!walk) throw fileError('EIO', task.attempt);
-  const skipped = prefixOf(place.inside).length;
-  return walk.map(listed => described(listed, place, skipped)).sort(byWay);
+  reader.finish();
+  return described(found, place);
 }
 
-function termsOf({ maxBytes = MOST_BYTES }: Reading): Terms {
-  return { maxBytes, withinMs: WITHIN_MS };
+interface Found {
+  readonly way: string;
+  readonly mode: number | null;
+}
+
+function boundsOf({ written }: Place, { maxBytes = MOST_BYTES }: Reading): ListingBounds {
+  return { path: written, maxBytes, maxEntries: MOST_ENTRIES };
 }
 
 function taskFor(place: Place, { recursive = false, signal }: Reading, kind: 'names' | 'entries'): Task {
@@ -55,27 +65,34 @@ function taskFor(place: Place, { recursive = false, signal }: Reading, kind: 'na
   };
 }
 
-// What went away while it was walked over is no mistake; what may not be looked into is one.
+// What goes away while it is walked over is no mistake; what may not be looked into is one.
 function assertFinished(stderr: string, place: Place): void {
   if (!/^acode-unfinished$/m.test(stderr)) return;
   const code = codeIn(stderr);
   if (code !== 'ENOENT') throw fileError(code ?? 'EIO', { syscall: 'scandir', path: place.written });
 }
 
-function described({ name, facts }: Listed, place: Place, skipped: number): DirectoryEntry {
-  // The name is counted in bytes, and the prefix in characters of the path: both begin after the same slash.
-  const way = asText(name).slice(skipped);
-  const slash = way.lastIndexOf('/');
-  const parent = slash === -1 ? place.written : `${prefixOf(place.written)}${way.slice(0, slash)}`;
-  return entryOf(way.slice(slash + 1), parent, facts?.mode ?? null);
+// Callers put the names they get behind paths of their own: no name leads elsewhere.
+function waysBelow({ inside, written }: Place, { recursive = false }: Reading): (name: string) => string {
+  // As it reads when it was bytes meanwhile.
+  const prefix = Buffer.from(prefixOf(inside)).toString();
+  return name => {
+    const way = name.slice(prefix.length);
+    if (!name.startsWith(prefix) || !leadsBelow(way) || (!recursive && way.includes('/')))
+      throw refused(written, name === '' ? 'a name in it is empty' : 'a name in it lies elsewhere');
+    return way;
+  };
 }
 
-function byWay(one: DirectoryEntry, other: DirectoryEntry): number {
-  const [here, there] = [`${one.parentPath}/${one.name}`, `${other.parentPath}/${other.name}`];
-  return here < there ? -1 : Number(here > there);
-}
-
-/** The error for a tree that has more entries than anybody should wait for. */
-export function tooMany(path: string, limit: number): AcodeError {
-  return new AcodeError('ACODE-FIL-003', { path, limit: `${limit} entries` });
+async function described(found: readonly Found[], place: Place): Promise<DirectoryEntry[]> {
+  const pauses = new Pauses(null);
+  const prefix = prefixOf(place.written);
+  const entries: DirectoryEntry[] = [];
+  for (const { way, mode } of await sortedBy(found, entry => entry.way, pauses)) {
+    const slash = way.lastIndexOf('/');
+    const parent = slash === -1 ? place.written : `${prefix}${way.slice(0, slash)}`;
+    entries.push(entryOf(way.slice(slash + 1), parent, mode));
+    if (pauses.isDue) await pauses.take();
+  }
+  return entries;
 }

@@ -1,7 +1,10 @@
 // Walks as they come in from inside: in any pieces, with any names, and with what went away in between.
 
 import { describe, expect, it } from 'vitest';
-import { ListingReader } from './listing.ts';
+import { WalkReader } from './listing.ts';
+import type { Listed } from './listing.ts';
+import { Pauses } from '../lifecycle/pauses.ts';
+import { sortedBy } from './sorting.ts';
 import { readStats } from './stats.ts';
 import { changesBetween } from './watching.ts';
 
@@ -20,13 +23,19 @@ describe('a walk', () => {
   const names = ['w/a', 'w/gone', odd, 'w/z'];
   const text = `${portion(names, line('81a4', 'w/a') + line('41ed', odd) + line('a1ff', 'w/z'))}${portion(['w/last'], line('81a4', 'w/last'))}\0`;
 
-  it.each([1, 2, 7, 4096])('is the same in pieces of %i bytes', size => {
-    const reader = new ListingReader();
+  const bounds = { path: 'w', maxBytes: 1024 ** 2, maxEntries: 5 };
+
+  it.each([1, 2, 7, 4096])('is the same in pieces of %i bytes', async size => {
+    const found: Listed[] = [];
+    const reader = new WalkReader(bounds, entry => found.push(entry));
     const bytes = Buffer.from(text);
-    const walks = [];
-    for (let at = 0; at < bytes.length; at += size) walks.push(...reader.push(bytes.subarray(at, at + size)));
-    expect(walks).toHaveLength(1);
-    expect(walks[0]?.map(({ name, facts }) => [name, facts?.mode ?? null])).toEqual([
+    let isOver = false;
+    for (let at = 0; at < bytes.length; at += size) {
+      expect(isOver).toBe(false);
+      isOver = await reader.push(bytes.subarray(at, at + size));
+    }
+    expect(isOver).toBe(true);
+    expect(found.map(({ name, facts }) => [name, facts?.mode ?? null])).toEqual([
       ['w/a', 0o100644],
       ['w/gone', null],
       [odd, 0o040755],
@@ -35,8 +44,26 @@ describe('a walk', () => {
     ]);
   });
 
-  it('of nothing is one too', () => {
-    expect(new ListingReader().push(Buffer.from('\0\0'))).toEqual([[], []]);
+  it('of nothing is one too', async () => {
+    expect(await new WalkReader(bounds, () => expect.unreachable()).push(Buffer.from('\0'))).toBe(true);
+  });
+
+  it.each([
+    ['another after it', '\0\0', 'ACODE-FIL-002'],
+    ['a rest after it', '\0w/a', 'ACODE-FIL-002'],
+    ['one entry too many', `${text.slice(0, -1)}${portion(['w/more'], '')}\0`, 'ACODE-FIL-003'],
+    ['a byte too many', `w/a\0\0${'x'.repeat(1024 ** 2)}`, 'ACODE-FIL-003'],
+    ['a name that no kernel knows', 'x'.repeat(10_000), 'ACODE-FIL-002'],
+  ])('with %s is refused', async (_, sent, code) => {
+    const reader = new WalkReader(bounds, () => undefined);
+    await expect(reader.push(Buffer.from(sent))).rejects.toMatchObject({ code });
+  });
+});
+
+describe('sorting', () => {
+  it.each([0, 1, 4096, 4097, 50_000])('%i items gives the order that node gives', async count => {
+    const items = Array.from({ length: count }, (_, at) => `${(at * 7919) % 1009}/${at % 13}`);
+    expect(await sortedBy(items, item => item, new Pauses(null))).toEqual(items.toSorted());
   });
 });
 

@@ -52,3 +52,10 @@ export function prefixOf(inside: string): string {
 export function endsInDots(inside: string): boolean {
   return /(?:^|\/)\.{1,2}\/*$/.test(inside);
 }
+
+/** Whether names lead from a directory to something below it, and nowhere else. */
+export function leadsBelow(way: string): boolean {
+  // Most are one name, and need no search.
+  if (!way.includes('/')) return way !== '' && way !== '.' && way !== '..';
+  return !/(?:^|\/)\.{0,2}(?:\/|$)/.test(way);
+}

@@ -2,7 +2,7 @@
 
 import { AcodeError } from '../contract/errors.ts';
 import type { Clock } from '../contract/ports.ts';
-import type { Inside, InsideEnd } from '../isolation/inside.ts';
+import type { Inside, InsideEnd, InsideResult } from '../isolation/inside.ts';
 import { withDeadline } from '../lifecycle/deadline.ts';
 import { Conversation } from './conversation.ts';
 import { abortError, codeIn, fileError, isDirectoryError } from './errno.ts';
@@ -42,28 +42,27 @@ export class Programs {
   }
 
   /** Runs a task to its end, and gives what it printed. */
-  async run(task: Task, terms: Terms = {}): Promise<Buffer> {
-    return (await this.told(task, terms)).stdout;
+  async run(task: Task, { withinMs = SHORT_MS, ...terms }: Terms = {}): Promise<Buffer> {
+    const call = (signal: AbortSignal): Promise<InsideResult> =>
+      this.#inside.call(argvOf(task.script, task.words), { ...terms, signal });
+    return (await this.#inTime(task, withinMs, call)).stdout;
   }
 
-  /** The same, with what it complained about without failing. */
-  async told(task: Task, { withinMs = SHORT_MS, ...terms }: Terms = {}): Promise<{ stdout: Buffer; stderr: string }> {
-    assertWanted(task.signal);
-    const deadline = {
-      clock: this.#clock,
-      ms: withinMs,
-      signal: task.signal ?? new AbortController().signal,
-      reason: () => fileError('ETIMEDOUT', task.attempt),
-    };
-    try {
-      return await withDeadline(deadline, async signal => {
-        const result = await this.#inside.call(argvOf(task.script, task.words), { ...terms, signal });
-        if (result.exitCode !== 0) throw failureOf(result, task);
-        return result;
-      });
-    } catch (error) {
-      throw translated(error, task);
-    }
+  /** Runs a task to its end, and hands on what it prints while it comes. What `take` raises ends the task. */
+  async read(task: Task, withinMs: number, take: (chunk: Buffer) => Promise<void>): Promise<InsideEnd> {
+    return this.#inTime(task, withinMs, async signal => {
+      const program = await this.#inside.open(argvOf(task.script, task.words), signal);
+      try {
+        // One that has ended already takes no end of its input.
+        await program.closeStdin().catch(() => undefined);
+        for await (const chunk of program.stdout as AsyncIterable<Buffer>) await take(chunk);
+      } catch (error) {
+        program.ended.catch(() => undefined);
+        program.destroy();
+        throw error;
+      }
+      return program.ended;
+    });
   }
 
   /** Starts a task that is talked with while it runs. Whoever opens it disposes of it. */
@@ -76,6 +75,29 @@ export class Programs {
       stalled: () => fileError('ETIMEDOUT', task.attempt),
       translate: error => translated(error, task),
     });
+  }
+
+  async #inTime<End extends InsideEnd>(
+    task: Task,
+    ms: number,
+    work: (signal: AbortSignal) => Promise<End>,
+  ): Promise<End> {
+    assertWanted(task.signal);
+    const deadline = {
+      clock: this.#clock,
+      ms,
+      signal: task.signal ?? new AbortController().signal,
+      reason: () => fileError('ETIMEDOUT', task.attempt),
+    };
+    try {
+      return await withDeadline(deadline, async signal => {
+        const end = await work(signal);
+        if (end.exitCode !== 0) throw failureOf(end, task);
+        return end;
+      });
+    } catch (error) {
+      throw translated(error, task);
+    }
   }
 }
 

@@ -36,10 +36,20 @@ export function isDirectoryMode(mode: number): boolean {
   return (mode & KIND) === KINDS.directory;
 }
 
-function kindOf(mode: number): Pick<FileStats, 'isFile' | 'isDirectory' | 'isSymbolicLink'> {
+type Kind = Pick<FileStats, 'isFile' | 'isDirectory' | 'isSymbolicLink'>;
+
+// The same functions for all of one kind: a directory may have a million entries.
+const OTHER = kind(0);
+const BY_BITS: ReadonlyMap<number, Kind> = new Map(Object.values(KINDS).map(bits => [bits, kind(bits)]));
+
+function kind(bits: number): Kind {
   return {
-    isFile: () => (mode & KIND) === KINDS.file,
-    isDirectory: () => isDirectoryMode(mode),
-    isSymbolicLink: () => (mode & KIND) === KINDS.link,
+    isFile: () => bits === KINDS.file,
+    isDirectory: () => bits === KINDS.directory,
+    isSymbolicLink: () => bits === KINDS.link,
   };
+}
+
+function kindOf(mode: number): Kind {
+  return BY_BITS.get(mode & KIND) ?? OTHER;
 }

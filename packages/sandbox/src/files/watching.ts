@@ -3,17 +3,18 @@
 import type { Clock } from '../contract/ports.ts';
 import type { FileCall, FileChange } from '../contract/sandbox.ts';
 import type { Conversation } from './conversation.ts';
-import { tooMany } from './directories.ts';
-import { ListingReader, asText } from './listing.ts';
-import type { Facts, Listed } from './listing.ts';
-import { prefixOf } from './places.ts';
+import { WalkReader, asText } from './listing.ts';
+import type { Facts } from './listing.ts';
+import { refused } from './pieces.ts';
+import { leadsBelow, prefixOf } from './places.ts';
 import type { Place } from './places.ts';
 import type { Programs } from './programs.ts';
 import { WATCH } from './scripts.ts';
 import { isDirectoryMode } from './stats.ts';
 
 const INTERVAL_MS = 300;
-const LARGEST_WALK = 200_000;
+// Two looks are in memory at once. Each entry has its name twice, and a line of what is known of it.
+const LARGEST_LOOK = { maxEntries: 200_000, maxBytes: 128 * 1024 ** 2 };
 
 /** What is watched, and how. */
 export interface Watch extends FileCall {
@@ -54,24 +55,35 @@ export async function* changesBelow(
 class Looks {
   readonly #conversation: Conversation;
   readonly #place: Place;
+  readonly #prefix: string;
   readonly #chunks: AsyncGenerator<Buffer, void, undefined>;
-  readonly #reader = new ListingReader();
 
   constructor(conversation: Conversation, place: Place) {
     this.#conversation = conversation;
     this.#place = place;
+    this.#prefix = Buffer.from(prefixOf(place.inside)).toString('latin1');
     this.#chunks = conversation.chunks();
   }
 
   async next(): Promise<Snapshot> {
+    const look = new Map<string, Facts>();
+    const reader = new WalkReader({ path: this.#place.written, ...LARGEST_LOOK }, ({ name, facts }) => {
+      if (facts) look.set(this.#filenameOf(name), facts);
+    });
     await this.#conversation.send('\n');
     for (;;) {
       const { done, value } = await this.#chunks.next();
       if (done) throw await this.#ending();
-      const [walk] = this.#reader.push(value);
-      if (walk) return snapshotOf(walk, this.#place);
-      if (this.#reader.pending > LARGEST_WALK) throw tooMany(this.#place.written, LARGEST_WALK);
+      if (await reader.push(value)) return look;
     }
+  }
+
+  // The name of a file that is watched itself is its own.
+  #filenameOf(name: string): string {
+    const isBelow = name.startsWith(this.#prefix);
+    const way = name.slice(isBelow ? this.#prefix.length : name.lastIndexOf('/') + 1);
+    if (!leadsBelow(way)) throw refused(this.#place.written, 'a name in it lies elsewhere');
+    return asText(way);
   }
 
   // Its end is a mistake of the path where it failed, and the sandbox’s where it did not.
@@ -79,16 +91,6 @@ class Looks {
     await this.#conversation.finish();
     return new Error('the watching program ended');
   }
-}
-
-function snapshotOf(walk: readonly Listed[], { inside }: Place): Snapshot {
-  const prefix = Buffer.from(prefixOf(inside)).toString('latin1');
-  return new Map(
-    walk.flatMap(({ name, facts }) => {
-      const own = name.startsWith(prefix) ? name.slice(prefix.length) : name.slice(name.lastIndexOf('/') + 1);
-      return facts ? [[asText(own), facts]] : [];
-    }),
-  );
 }
 
 /** What differs between two looks. A directory’s own times change with what is in it, which is told anyway. */

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { changed, contentOf } from './contents.ts';
 import type { Context } from './context.ts';
-import { Pauses } from './pauses.ts';
+import { Pauses } from '../lifecycle/pauses.ts';
 import { gathered, tarEnd, tarPadding } from '../tar/blocks.ts';
 import { tarHeader } from './tar.ts';
 import { PROJECT_FOLDER, TEMPLATE_NAME } from './template.ts';

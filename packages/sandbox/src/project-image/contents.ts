@@ -10,7 +10,7 @@ import { readBoundedFile } from '../config/bounded-file.ts';
 import { ensurePrivateDirectory } from '../config/directories.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { Context, ContextEntry, FileVersion } from './context.ts';
-import { Pauses } from './pauses.ts';
+import { Pauses } from '../lifecycle/pauses.ts';
 
 const AT_ONCE = 16;
 const CHUNK = 256 * 1024;

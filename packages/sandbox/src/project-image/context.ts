@@ -8,7 +8,7 @@ import { AcodeError } from '../contract/errors.ts';
 import { formatBytes } from '../config/units.ts';
 import { DirectoryLook, fromText, toText } from '../workspace/directory-look.ts';
 import type { IgnoreRules, Verdict } from './ignore.ts';
-import { Pauses } from './pauses.ts';
+import { Pauses } from '../lifecycle/pauses.ts';
 import { isSecret } from './secrets.ts';
 import type { TarEntry } from './tar.ts';
 
