@@ -95,6 +95,8 @@ export class CommandsOffer {
     // Whoever hangs up wants nothing any more; the command goes on.
     const hungUp = obey(connection, command, said);
     await Promise.race([hungUp, tell(connection, command)]);
+    // A connection that is closed before everything was read that came over it takes the last word with it.
+    await Promise.race([hungUp, new Promise(resolve => void setTimeout(resolve, LAST_WORD_MS).unref())]);
   }
 }
 

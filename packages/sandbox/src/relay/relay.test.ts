@@ -3,7 +3,7 @@ import { createConnection } from 'node:net';
 import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { AcodeError } from '../contract/errors.ts';
 import type { RunResult } from '../contract/result.ts';
 import { offerSocketPath, offerSocketPaths, removeDeadSockets } from '../lifecycle/ownership.ts';
@@ -179,6 +179,24 @@ describe('an offer', () => {
     const answers = await answersTo(`${line(asking.connect(7))}${wishes.join('')}`);
     expect(answers).toContain('connected');
     expect(answers).not.toContain('done');
+  });
+
+  // Whoever writes to a connection that was closed loses what it has not read yet of it: the result.
+  it('does not close on whoever still speaks when the command ends', async () => {
+    const socket: Socket = createConnection({ path, allowHalfOpen: true });
+    const failures: Error[] = [];
+    socket.on('error', error => failures.push(error));
+    let text = '';
+    socket.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+    socket.write(line(asking.connect(7)));
+    await vi.waitFor(() => expect(text).toContain('connected'));
+    finish(RESULT);
+    await vi.waitFor(() => expect(text).toContain('"result"'));
+    await new Promise(resolve => void setTimeout(resolve, 100));
+    socket.write(line({ id: 1, do: 'closeStdin' }));
+    await new Promise(resolve => void setTimeout(resolve, 100));
+    expect(failures).toEqual([]);
+    socket.destroy();
   });
 
   it('has so many readers and no more', async () => {
