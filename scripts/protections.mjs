@@ -825,9 +825,4 @@ export const PROTECTIONS = [
     [`${DOCKER}/exec-execution.ts`, '    this.#patience = ENDED_MS;\n', '    this.#patience = 60_000;\n'],
     [['sessions/hostile.test.ts', 'has no longer than its time limit']],
   ),
-  one(
-    'a sandbox whose maker died before it was kept stays',
-    [`${SRC}/lifecycle/orphans.ts`, '(lease !== null || labels[LEASES] !== leases)', 'true'],
-    [['sessions/kept.test.ts', 'where its maker is killed before it was kept']],
-  ),
 ];

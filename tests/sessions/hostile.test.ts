@@ -11,14 +11,20 @@ import type { ConformanceHost } from '../conformance/host.ts';
 import { withoutEngines } from '../support/engines.ts';
 import { places, until } from './places.ts';
 
-// Stops every shell that waits for a command, says in its place that it has done what it was told, and writes down that it lives.
+// Stops every shell that waits for a command, says in its place that it has done what it was told, also with the very words that it
+// was told in, and writes down that it lives.
 const STOPPER = `#!/bin/sh
 while :; do
   for p in /proc/[0-9]*; do
     p=\${p#/proc/}
     [ "$p" = "$$" ] && continue
     case $(tr '\\0' ' ' <"/proc/$p/cmdline" 2>/dev/null) in
-      *'printf'*'read -r _acode_l'*) [ "$p" != "$PPID" ] && kill -STOP "$p" && echo done >"/proc/$p/fd/1";;
+      *'printf'*'read -r _acode_l'*)
+        [ "$p" = "$PPID" ] && continue
+        kill -STOP "$p" && echo done >"/proc/$p/fd/1"
+        case " $seen " in *" $p "*) continue;; esac
+        seen="$seen $p"
+        (read -r line <"/proc/$p/fd/0"; echo "$line" >"/proc/$p/fd/1") &;;
     esac
   done 2>/dev/null
   : >heartbeat
