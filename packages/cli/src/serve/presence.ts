@@ -5,8 +5,7 @@ import { identityOf, runtimeDirectory } from './identity.ts';
 import type { IdentityParts } from './identity.ts';
 import { SocketPlace } from './socket-place.ts';
 
-// A server that lives takes a connection at once.
-const TAKEN_MS = 250;
+const LIVES_MS = 1000;
 
 /** Whether a server would be asked to do such a call. It may still leave it to the caller. */
 export async function isServed(parts: IdentityParts): Promise<boolean> {
@@ -14,18 +13,22 @@ export async function isServed(parts: IdentityParts): Promise<boolean> {
   if ('unsafe' in place) return false;
   using held = place;
   const { socketName } = identityOf(parts);
-  return held.whyUnsafe(socketName, parts.uid) === null && (await takesConnections(held.path(socketName)));
+  return held.whyUnsafe(socketName, parts.uid) === null && (await lives(held.path(socketName)));
 }
 
-// The socket of a server that was killed lies there still.
-function takesConnections(path: string): Promise<boolean> {
+/**
+ * Whether somebody listens on a socket: that of a server that was killed lies there still. One that is busy accepts all the same,
+ * so that only a refused connection shows that nobody does.
+ */
+export function lives(path: string): Promise<boolean> {
   return new Promise(resolve => {
-    const socket = connect({ path, signal: AbortSignal.timeout(TAKEN_MS) });
-    const settle = (taken: boolean): void => {
+    const socket = connect({ path, timeout: LIVES_MS });
+    const found = (alive: boolean): void => {
       socket.destroy();
-      resolve(taken);
+      resolve(alive);
     };
-    socket.once('connect', () => settle(true));
-    socket.once('error', () => settle(false));
+    socket.once('connect', () => found(true));
+    socket.once('timeout', () => found(true));
+    socket.once('error', (error: NodeJS.ErrnoException) => found(error.code !== 'ECONNREFUSED'));
   });
 }

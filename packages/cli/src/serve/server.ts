@@ -2,7 +2,7 @@
 
 import { once } from 'node:events';
 import { lstat, rename, rm, stat } from 'node:fs/promises';
-import { connect, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import type { Server } from 'node:net';
 import { join } from 'node:path';
 import { AcodeError } from '@acode/sandbox';
@@ -11,11 +11,11 @@ import type { Perform, Serving } from './connection.ts';
 import type { Identity } from './identity.ts';
 import { directoryMark } from './request.ts';
 import type { ServedRequest } from './request.ts';
+import { lives } from './presence.ts';
 import { SocketPlace } from './socket-place.ts';
 import { whereOf } from './words.ts';
 
 const ONLY_OWNER = 0o177;
-const LIVES_MS = 1000;
 // How long calls that were stopped have to say so. Their sandboxes are removed by then, or when the host is closed.
 const LAST_WORDS_MS = 5000;
 const MOST_CLIENTS = 256;
@@ -123,18 +123,4 @@ async function bound(server: Server, path: string): Promise<void> {
   server.listen(path);
   process.umask(before);
   await listening;
-}
-
-// One that is busy still accepts: only a refused connection shows that nobody listens any more.
-function lives(path: string): Promise<boolean> {
-  return new Promise(resolve => {
-    const socket = connect({ path, timeout: LIVES_MS });
-    const found = (alive: boolean): void => {
-      socket.destroy();
-      resolve(alive);
-    };
-    socket.once('connect', () => found(true));
-    socket.once('timeout', () => found(true));
-    socket.once('error', (error: NodeJS.ErrnoException) => found(error.code !== 'ECONNREFUSED'));
-  });
 }

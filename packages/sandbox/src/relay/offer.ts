@@ -36,14 +36,13 @@ const LAST_WORD_MS = 500;
 /** Offers commands, from `begin` to `end`. */
 export class CommandsOffer {
   readonly #commands: UnderWay;
-  /** Where it listens. */
-  readonly path: string;
+  readonly #path: string;
   readonly #connections = new Set<Socket>();
   #listening: Promise<Listening | null> | null = null;
   #over = false;
 
   constructor(path: string, commands: UnderWay) {
-    this.path = path;
+    this.#path = path;
     this.#commands = commands;
   }
 
@@ -58,7 +57,7 @@ export class CommandsOffer {
     this.#over = true;
     const listening = await this.#listening;
     if (!listening) return;
-    await rm(this.path, { force: true });
+    await rm(this.#path, { force: true });
     const hangUp = (): void => this.#connections.forEach(connection => void connection.destroy());
     const late = setTimeout(hangUp, LAST_WORD_MS);
     await new Promise<void>(resolve => void listening.server.close(() => resolve()));
@@ -66,7 +65,7 @@ export class CommandsOffer {
   }
 
   async #listen(): Promise<Listening> {
-    const listening = await listenAt(this.path, connection => this.#welcome(connection));
+    const listening = await listenAt(this.#path, connection => this.#welcome(connection));
     listening.server.maxConnections = MOST_READERS;
     return listening;
   }
