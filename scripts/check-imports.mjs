@@ -107,7 +107,7 @@ const ROOMS = {
   // The same, for streams in place of files.
   forwarding: ['contract', 'isolation/inside.ts'],
   // Two processes of one user, over the commands of a sandbox that both use.
-  relay: ['contract', 'lifecycle/ownership.ts', 'output/capture.ts'],
+  relay: ['contract', 'lifecycle/ownership.ts', 'output/capture.ts', 'output/text.ts'],
   // Another shape of what the top hands it.
   e2b: ['contract'],
   // What an image is made of; who builds it, the top knows.

@@ -21,6 +21,7 @@ import { partialResult, resultOf } from './outcome.ts';
 import type { OutcomeParts } from './outcome.ts';
 import { recordDenials, recordExit, recordResult, recordRisk } from './record.ts';
 import { recordOutcome } from './trail.ts';
+import type { Heads } from './relay/offer.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { afterwards, inTime } from './isolation/waiting.ts';
 import { changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
@@ -78,8 +79,8 @@ export class Running implements RunningCommand {
   readonly stderr: AsyncIterable<Uint8Array>;
   readonly result: Promise<RunResult>;
   readonly ports: RunningCommand['ports'];
-  /** The same streams for whoever only reads along: they hold nothing back. */
-  readonly heads: { stdout(): AsyncIterable<Uint8Array>; stderr(): AsyncIterable<Uint8Array> };
+  /** The same streams for whoever only reads along, until they are gone: they hold nothing back. */
+  readonly heads: Heads;
   readonly #parts: RunningParts;
   readonly #execution: Execution;
   readonly #handedOver: number;
@@ -98,7 +99,8 @@ export class Running implements RunningCommand {
     this.#networkLimit = limitNetwork(execution, networkMs, clock);
     this.stdout = { [Symbol.asyncIterator]: () => parts.captures.stdout.follow() };
     this.stderr = { [Symbol.asyncIterator]: () => parts.captures.stderr.follow() };
-    this.heads = { stdout: () => parts.captures.stdout.head(), stderr: () => parts.captures.stderr.head() };
+    const { stdout, stderr } = parts.captures;
+    this.heads = { stdout: gone => stdout.head(gone), stderr: gone => stderr.head(gone) };
     this.result = this.#finish();
     // A caller may only read the streams; the rejection is still theirs to see when they ask for the result.
     this.result.catch(() => undefined);

@@ -11,7 +11,7 @@ export class Capture {
   #kept = 0;
   #dropped = 0;
   #ended = false;
-  #wake: (() => void)[] = [];
+  readonly #wake = new Set<() => void>();
 
   constructor(limit: number, onChunk?: (chunk: Uint8Array) => void) {
     this.#limit = limit;
@@ -50,17 +50,30 @@ export class Capture {
     return this.head();
   }
 
-  /** Follows what is kept of the stream, and never holds anybody back. */
-  async *head(): AsyncGenerator<Uint8Array, void, undefined> {
+  /** Follows what is kept of the stream, and never holds anybody back; `gone` ends it. */
+  async *head(gone?: AbortSignal): AsyncGenerator<Uint8Array, void, undefined> {
     for (let at = 0; ;) {
       while (at < this.#kept) {
         const chunk = this.#read(at);
         at += chunk.length;
         yield chunk;
       }
-      if (this.#ended) return;
-      await new Promise<void>(resolve => this.#wake.push(resolve));
+      if (this.#ended || gone?.aborted) return;
+      await this.#more(gone);
     }
+  }
+
+  // A reader that is gone is let go of at once: the next byte may never come.
+  #more(gone: AbortSignal | undefined): Promise<void> {
+    return new Promise(resolve => {
+      const wake = (): void => {
+        gone?.removeEventListener('abort', wake);
+        this.#wake.delete(wake);
+        resolve();
+      };
+      this.#wake.add(wake);
+      gone?.addEventListener('abort', wake);
+    });
   }
 
   // Copied into blocks of our own: a few bytes of a chunk would otherwise keep the whole of the socket’s buffer alive.
@@ -86,8 +99,6 @@ export class Capture {
   }
 
   #wakeAll(): void {
-    const waiting = this.#wake;
-    this.#wake = [];
-    for (const wake of waiting) wake();
+    for (const wake of this.#wake) wake();
   }
 }

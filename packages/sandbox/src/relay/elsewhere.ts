@@ -8,12 +8,14 @@ import type { PublishedPort, RunResult } from '../contract/result.ts';
 import type { CommandHandle, CommandInfo } from '../contract/sandbox.ts';
 import { offerSocketPaths } from '../lifecycle/ownership.ts';
 import { Capture } from '../output/capture.ts';
-import { PIECE, answer, asking, lines, say, unpacked } from './wire.ts';
+import { PIECE, answer, asking, lines, say, unpacked, withOutput } from './wire.ts';
 import type { Answer, Opening, Wish } from './wire.ts';
 
 const ANSWER_MS = 5000;
-// A result has everything that was printed up to the limit.
-const MOST_LINE = 256 * 1024 * 1024;
+const KILL_MS = 15_000;
+const MOST_LINE = 64 * 1024 * 1024;
+// As much as any policy keeps.
+const MOST_OUTPUT = 256 * 1024 * 1024;
 
 /** The commands of one kept sandbox that other processes have. */
 export class CommandsElsewhere {
@@ -39,7 +41,10 @@ export class CommandsElsewhere {
   async connect(pid: number, own: string | null): Promise<CommandHandle | null> {
     const paths = await this.#paths(own);
     const found = await Promise.all(paths.map(path => this.#connected(path, pid)));
-    return found.find(one => one !== null) ?? null;
+    const [first = null, ...others] = found.filter(one => one !== null);
+    // The number of a command whose end is not told yet may be another's already.
+    for (const other of others) await other.disconnect();
+    return first;
   }
 
   async #paths(own: string | null): Promise<string[]> {
@@ -77,7 +82,8 @@ export class CommandsElsewhere {
     } catch (error) {
       socket.destroy();
       this.#signal.throwIfAborted();
-      if (error instanceof Error && 'code' in error && error.code === 'ECONNREFUSED') await rm(path, { force: true });
+      if (error instanceof Error && 'code' in error && error.code === 'ECONNREFUSED')
+        await rm(path, { force: true }).catch(() => undefined);
       return null;
     } finally {
       clearTimeout(late);
@@ -107,6 +113,7 @@ class HandleElsewhere implements CommandHandle {
   readonly #socket: Socket;
   readonly #wishes = new Map<number, (error: Error | null) => void>();
   #count = 0;
+  #input: Promise<void> | null = null;
   #over: { readonly failure: Error | null } | null = null;
 
   constructor({ socket, said, pid, ports, sandboxId }: HandleParts) {
@@ -114,7 +121,7 @@ class HandleElsewhere implements CommandHandle {
     this.pid = pid;
     this.ports = ports;
     // As much as the other process keeps of it, which its policy bounds.
-    const captures = { stdout: new Capture(MOST_LINE), stderr: new Capture(MOST_LINE) };
+    const captures = { stdout: new Capture(MOST_OUTPUT), stderr: new Capture(MOST_OUTPUT) };
     this.stdout = { [Symbol.asyncIterator]: () => captures.stdout.follow() };
     this.stderr = { [Symbol.asyncIterator]: () => captures.stderr.follow() };
     this.result = this.#follow(said, captures)
@@ -136,16 +143,24 @@ class HandleElsewhere implements CommandHandle {
 
   async write(data: Uint8Array | string): Promise<void> {
     const bytes = Buffer.from(data);
-    for (let at = 0; at < bytes.length; at += PIECE)
-      await this.#wish(id => ({ id, do: 'write', data: bytes.subarray(at, at + PIECE).toString('base64') }));
+    await this.#inOrder(async () => {
+      for (let at = 0; at < bytes.length; at += PIECE)
+        await this.#wish(id => ({ id, do: 'write', data: bytes.subarray(at, at + PIECE).toString('base64') }));
+    });
   }
 
   async closeStdin(): Promise<void> {
-    await this.#wish(id => ({ id, do: 'closeStdin' }));
+    await this.#inOrder(() => this.#wish(id => ({ id, do: 'closeStdin' })));
   }
 
+  // The other process has less time for it; one that is stopped has no answer.
   async kill(signal = 'SIGTERM'): Promise<void> {
-    await this.#wish(id => ({ id, do: 'kill', signal }));
+    const late = setTimeout(() => void this.#socket.destroy(), KILL_MS);
+    try {
+      await this.#wish(id => ({ id, do: 'kill', signal }));
+    } finally {
+      clearTimeout(late);
+    }
   }
 
   wait(): Promise<RunResult> {
@@ -169,8 +184,8 @@ class HandleElsewhere implements CommandHandle {
       const told = answer.parse(next);
       if (told.is === 'stdout' || told.is === 'stderr') to[told.is].push(Buffer.from(told.data, 'base64'));
       else if (told.is === 'done') this.#done(told.id, told.failure ? unpacked(told.failure) : null);
-      else if (told.is === 'failed') throw unpacked(told.failure);
-      else if (told.is === 'result') return told.result;
+      else if (told.is === 'failed') throw unpacked(told.failure, to);
+      else if (told.is === 'result') return withOutput(told.result, to);
     }
     throw new Error('the connection has ended');
   }
@@ -185,6 +200,18 @@ class HandleElsewhere implements CommandHandle {
     this.#over = { failure };
     for (const settle of this.#wishes.values()) settle(failure);
     this.#wishes.clear();
+  }
+
+  // Callers who do not wait for one call before the next have their pieces in the order of the calls all the same.
+  async #inOrder(work: () => Promise<void>): Promise<void> {
+    const mine = this.#input ? this.#input.then(work) : work();
+    const settled = mine
+      .catch(() => undefined)
+      .finally(() => {
+        if (this.#input === settled) this.#input = null;
+      });
+    this.#input = settled;
+    await mine;
   }
 
   async #wish(of: (id: number) => Wish): Promise<void> {

@@ -3,19 +3,25 @@
 
 import { rm } from 'node:fs/promises';
 import type { Socket } from 'node:net';
+import { AcodeError } from '../contract/errors.ts';
 import type { CommandInfo } from '../contract/sandbox.ts';
 import type { PublishedPort, RunResult } from '../contract/result.ts';
 import { listenAt } from '../lifecycle/ownership.ts';
 import type { Listening } from '../lifecycle/ownership.ts';
-import { PIECE, lines, opening, packed, say, wish } from './wire.ts';
+import { PIECE, TAKEN_MS, lines, opening, packed, say, wish, withoutOutput } from './wire.ts';
 import type { Answer, Wish } from './wire.ts';
+
+/** What a command prints, without ever holding it back; `gone` is fired when nobody wants it any more. */
+export interface Heads {
+  stdout(gone: AbortSignal): AsyncIterable<Uint8Array>;
+  stderr(gone: AbortSignal): AsyncIterable<Uint8Array>;
+}
 
 /** A command that can be offered. */
 export interface Offered {
   readonly ports: readonly PublishedPort[];
   readonly result: Promise<RunResult>;
-  /** What it prints, without ever holding it back. */
-  readonly heads: { stdout(): AsyncIterable<Uint8Array>; stderr(): AsyncIterable<Uint8Array> };
+  readonly heads: Heads;
   write(data: Uint8Array): Promise<void>;
   closeStdin(): Promise<void>;
   kill(signal: string): Promise<void>;
@@ -29,7 +35,9 @@ export interface UnderWay {
 
 const MOST_READERS = 32;
 const MOST_WISHES = 64;
-const MOST_LINE = 1024 * 1024;
+// Of all readers of one command together, those that hung up included: what it has not taken stays with it.
+const MOST_INPUT = 256;
+const MOST_LINE = 2 * PIECE;
 const OPENING_MS = 5000;
 const LAST_WORD_MS = 500;
 
@@ -76,12 +84,18 @@ export class CommandsOffer {
     connection.unref();
     const close = (): void => void connection.destroy();
     connection.on('error', close);
-    connection.once('close', () => this.#connections.delete(connection));
     const late = setTimeout(close, OPENING_MS).unref();
-    void this.#converse(connection, () => clearTimeout(late)).then(close, close);
+    const begun = (): void => clearTimeout(late);
+    const gone = new AbortController();
+    connection.once('close', () => {
+      this.#connections.delete(connection);
+      begun();
+      gone.abort();
+    });
+    void this.#converse(connection, begun, gone.signal).then(close, close);
   }
 
-  async #converse(connection: Socket, begun: () => void): Promise<void> {
+  async #converse(connection: Socket, begun: () => void, gone: AbortSignal): Promise<void> {
     const said = lines(connection, MOST_LINE);
     const first = await said.next();
     if (first.done) return;
@@ -93,25 +107,28 @@ export class CommandsOffer {
     await say(connection, { is: 'connected', ports: [...command.ports] });
     // Whoever hangs up wants nothing any more; the command goes on.
     const hungUp = obey(connection, command, said);
-    await Promise.race([hungUp, tell(connection, command)]);
+    await Promise.race([hungUp, tell(connection, command, gone)]);
     // A connection that is closed before everything was read that came over it takes the last word with it.
     await Promise.race([hungUp, new Promise(resolve => void setTimeout(resolve, LAST_WORD_MS).unref())]);
   }
 }
 
-async function tell(connection: Socket, command: Offered): Promise<void> {
+async function tell(connection: Socket, command: Offered, gone: AbortSignal): Promise<void> {
   const pump = async (is: 'stdout' | 'stderr'): Promise<void> => {
-    for await (const chunk of command.heads[is]())
+    for await (const chunk of command.heads[is](gone))
       for (let at = 0; at < chunk.length; at += PIECE)
         await say(connection, { is, data: Buffer.from(chunk.subarray(at, at + PIECE)).toString('base64') });
   };
   await Promise.all([pump('stdout'), pump('stderr')]);
+  if (gone.aborted) return;
   const last = await command.result.then(
-    (result): Answer => ({ is: 'result', result }),
+    (result): Answer => ({ is: 'result', result: withoutOutput(result) }),
     (error: unknown): Answer => ({ is: 'failed', failure: packed(error) }),
   );
   await finish(connection, last);
 }
+
+const untaken = new WeakMap<Offered, number>();
 
 // Input in its order; a signal at once, since a command that does not read would hold it back.
 async function obey(connection: Socket, command: Offered, said: AsyncIterable<unknown>): Promise<void> {
@@ -121,8 +138,10 @@ async function obey(connection: Socket, command: Offered, said: AsyncIterable<un
     const wanted = wish.parse(next);
     pending += 1;
     if (pending > MOST_WISHES) throw new Error(`more than ${MOST_WISHES} wishes at once`);
-    const before = wanted.do === 'kill' ? Promise.resolve() : input;
-    const done = before.then(() => carryOut(command, wanted));
+    const done =
+      wanted.do === 'kill'
+        ? carryOut(command, wanted)
+        : counted(command, () => input.then(() => carryOut(command, wanted)));
     if (wanted.do !== 'kill') input = done.catch(() => undefined);
     void done
       .then(
@@ -134,6 +153,24 @@ async function obey(connection: Socket, command: Offered, said: AsyncIterable<un
   }
 }
 
+async function counted(command: Offered, work: () => Promise<void>): Promise<void> {
+  const count = (by: number): number => {
+    const now = (untaken.get(command) ?? 0) + by;
+    untaken.set(command, now);
+    return now;
+  };
+  try {
+    if (count(1) > MOST_INPUT)
+      throw new AcodeError('ACODE-SBX-017', {
+        field: 'stdin',
+        reason: 'the command does not take what it was sent before',
+      });
+    await work();
+  } finally {
+    count(-1);
+  }
+}
+
 async function carryOut(command: Offered, wanted: Wish): Promise<void> {
   if (wanted.do === 'write') await command.write(Buffer.from(wanted.data, 'base64'));
   else if (wanted.do === 'closeStdin') await command.closeStdin();
@@ -142,6 +179,7 @@ async function carryOut(command: Offered, wanted: Wish): Promise<void> {
 
 async function finish(connection: Socket, last: Answer): Promise<void> {
   await say(connection, last);
+  connection.setTimeout(TAKEN_MS, () => void connection.destroy());
   await new Promise<void>(resolve => {
     connection.once('close', () => resolve());
     connection.end(() => resolve());

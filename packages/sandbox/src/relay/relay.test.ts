@@ -16,9 +16,8 @@ import { asking, line, packed, unpacked } from './wire.ts';
 const SANDBOX = 'a1b2c3d4-0000-4000-8000-000000000000';
 const RESULT: RunResult = {
   exitCode: 0,
-  stdout: 'out',
+  stdout: '',
   stderr: '',
-  stdoutBytes: Uint8Array.of(1, 2, 255),
   dropped: { stdout: 0, stderr: 0 },
   timedOut: false,
   oomKilled: false,
@@ -40,6 +39,17 @@ let finish: (result: RunResult) => void = () => undefined;
 let fail: (error: unknown) => void = () => undefined;
 let read: () => void = () => undefined;
 let stdout = new Capture(1024);
+let reading = 0;
+let offered: Offered;
+
+async function* watched(head: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, undefined> {
+  reading += 1;
+  try {
+    yield* head;
+  } finally {
+    reading -= 1;
+  }
+}
 
 beforeEach(async () => {
   runtime = await mkdtemp(join(tmpdir(), 'relay-'));
@@ -60,29 +70,36 @@ beforeEach(async () => {
     };
   });
   result.catch(() => undefined);
-  const reading = new Promise<void>(resolve => (read = resolve));
-  const command: Offered = {
+  const taken = new Promise<void>(resolve => (read = resolve));
+  reading = 0;
+  offered = {
     ports: [],
     result,
-    heads: { stdout: () => stdout.head(), stderr: () => stderr.head() },
+    heads: { stdout: gone => watched(stdout.head(gone)), stderr: gone => watched(stderr.head(gone)) },
     write: async data => {
       told.push(`write ${Buffer.from(data).toString()}`);
-      await reading;
+      await taken;
     },
     closeStdin: async () => void told.push('close'),
     kill: async signal => {
       told.push(`kill ${signal}`);
+      if (signal === 'SIGSTOP') await new Promise(() => undefined);
       if (signal === 'NONE') throw new AcodeError('ACODE-SBX-017', { field: 'signal', reason: 'NONE is no signal' });
     },
   };
-  offer = new CommandsOffer(path, {
-    list: () => [{ pid: 7, command: ['sleep', '1'], cwd: '.', startedAt: 'now' }],
-    find: pid => (pid === 7 ? command : null),
-  });
+  offer = offerAt(path);
   await offer.begin();
 });
 
+function offerAt(place: string): CommandsOffer {
+  return new CommandsOffer(place, {
+    list: () => [{ pid: 7, command: ['sleep', '1'], cwd: '.', startedAt: 'now' }],
+    find: pid => (pid === 7 ? offered : null),
+  });
+}
+
 afterEach(async () => {
+  vi.useRealTimers();
   await offer.end();
   await rm(runtime, { recursive: true });
 });
@@ -114,12 +131,19 @@ describe('commands of another process', () => {
     const command = await elsewhere().connect(7, null);
     stdout.push(Buffer.from('late'));
     finish(RESULT);
-    expect(await command?.wait()).toEqual(RESULT);
+    expect(await command?.wait()).toEqual({ ...RESULT, stdout: 'early late' });
     const seen: Uint8Array[] = [];
     for await (const chunk of command?.stdout ?? []) seen.push(chunk);
     expect(Buffer.concat(seen).toString()).toBe('early late');
     await command?.write('too late');
     expect(told).toEqual([]);
+  });
+
+  it('end with the bytes of what is no text', async () => {
+    const command = await elsewhere().connect(7, null);
+    stdout.push(Buffer.of(65, 255));
+    finish(RESULT);
+    expect(await command?.wait()).toEqual({ ...RESULT, stdout: 'A\uFFFD', stdoutBytes: Uint8Array.of(65, 255) });
   });
 
   it('end with the same error', async () => {
@@ -130,6 +154,13 @@ describe('commands of another process', () => {
       context: { reason: 'its time was over' },
     });
     await expect(command?.kill()).rejects.toMatchObject({ code: 'ACODE-SBX-025' });
+  });
+
+  it('end with what was printed until they were cancelled', async () => {
+    const command = await elsewhere().connect(7, null);
+    stdout.push(Buffer.from('half'));
+    fail(new AcodeError('ACODE-SBX-014', { result: { ...RESULT, stdout: 'half' } }));
+    await expect(command?.result).rejects.toMatchObject({ context: { result: { ...RESULT, stdout: 'half' } } });
   });
 
   it('are sent signals although they do not read, and input in its order', async () => {
@@ -143,6 +174,33 @@ describe('commands of another process', () => {
     await written;
     await closed;
     expect(told.slice(2)).toEqual(['kill NONE', 'close']);
+  });
+
+  it('have their input in the order of the calls, however much of it is not waited for', async () => {
+    read();
+    const command = await elsewhere().connect(7, null);
+    const large = ['a', 'b'].map(letter => command?.write(letter.repeat(150_000)));
+    const small = Array.from({ length: 100 }, () => command?.write('c'));
+    await Promise.all([...large, ...small, command?.closeStdin()]);
+    const order = told.map(what => (what === 'close' ? what : (what.at(-1) ?? '')));
+    expect(order.join('')).toBe(`aaabbb${'c'.repeat(100)}close`);
+  });
+
+  it('are not waited for where the process that has them does not answer a signal', async () => {
+    const command = await elsewhere().connect(7, null);
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const killed = command?.kill('SIGSTOP');
+    vi.advanceTimersByTime(15_000);
+    await expect(killed).rejects.toMatchObject({ code: 'ACODE-SBX-026' });
+  });
+
+  it('are taken from one process where two say they have it, and the other is left', async () => {
+    const second = offerAt(offerSocketPath(runtime, SANDBOX));
+    await second.begin();
+    const command = await elsewhere().connect(7, null);
+    await vi.waitFor(() => expect(reading).toBe(2));
+    await command?.disconnect();
+    await second.end();
   });
 
   it('are hung up on by both ends', async () => {
@@ -199,6 +257,52 @@ describe('an offer', () => {
     socket.destroy();
   });
 
+  // The next byte of a command may never come, and whoever asks in passing asks often.
+  it('keeps nothing of whoever hung up', async () => {
+    const command = await elsewhere().connect(7, null);
+    await vi.waitFor(() => expect(reading).toBe(2));
+    await command?.disconnect();
+    await vi.waitFor(() => expect(reading).toBe(0));
+  });
+
+  it('keeps so much input that a command does not take and no more, whoever sent it', async () => {
+    const wishes = Array.from({ length: 64 }, (_, at) => line({ id: at + 1, do: 'write', data: 'YQ==' })).join('');
+    const onceMore = line({ id: 65, do: 'kill', signal: 'NONE' });
+    for (let count = 0; count < 4; count += 1) await answersTo(`${line(asking.connect(7))}${wishes}${onceMore}`);
+    const command = await elsewhere().connect(7, null);
+    await expect(command?.write('b')).rejects.toMatchObject({ code: 'ACODE-SBX-017' });
+    await command?.kill();
+    read();
+    await vi.waitFor(() => command?.write('b'));
+  });
+
+  it('hangs up on whoever takes nothing', async () => {
+    stdout = new Capture(4_000_000);
+    stdout.push(Buffer.alloc(4_000_000));
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const socket: Socket = createConnection(path).pause();
+    socket.write(line(asking.connect(7)));
+    await vi.waitFor(() => expect(reading).toBe(2));
+    await vi.waitFor(() => {
+      vi.advanceTimersByTime(60_000);
+      expect(reading).toBe(0);
+    });
+    socket.destroy();
+  });
+
+  it('says nothing twice: a result comes without what was printed', async () => {
+    stdout.push(Buffer.from('printed'));
+    finish({ ...RESULT, stdout: 'printed', stdoutBytes: Buffer.from('printed') });
+    const socket: Socket = createConnection(path);
+    let text = '';
+    socket.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+    socket.write(line(asking.connect(7)));
+    await vi.waitFor(() => expect(text).toContain('"result"'));
+    expect(text).not.toContain('"printed"');
+    expect(text.split(Buffer.from('printed').toString('base64'))).toHaveLength(2);
+    socket.destroy();
+  });
+
   it('has so many readers and no more', async () => {
     const all = await Promise.all(Array.from({ length: 40 }, () => elsewhere().connect(7, null)));
     expect(all.filter(one => one !== null)).toHaveLength(32);
@@ -224,6 +328,9 @@ describe('places of offers', () => {
       await tidy();
       expect(await readdir(dirname(path))).toHaveLength(1);
     }
+    expect(await elsewhere().list(null)).toHaveLength(1);
+    // What cannot be taken away is in nobody's way.
+    await mkdir(offerSocketPath(runtime, SANDBOX));
     expect(await elsewhere().list(null)).toHaveLength(1);
   });
 });

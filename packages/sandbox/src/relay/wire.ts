@@ -4,13 +4,18 @@ import type { Socket } from 'node:net';
 import * as z from 'zod';
 import { AcodeError, ERRORS } from '../contract/errors.ts';
 import type { ErrorCode, ErrorContexts } from '../contract/errors.ts';
-import type { RunResult } from '../contract/result.ts';
+import type { RunResult, WebRunResult } from '../contract/result.ts';
+import type { Capture } from '../output/capture.ts';
+import { decodeOutput } from '../output/text.ts';
 
 /** The version of everything below: ends that do not agree on it do not talk. */
 const VERSION = 1;
 
 /** The most that one line carries of a stream. */
 export const PIECE = 64 * 1024;
+
+/** How long the other end may take nothing of what it is told: it reads whatever its user does, unless it is stopped. */
+export const TAKEN_MS = 60_000;
 
 const id = z.int().min(1);
 const command = z.union([z.string(), z.array(z.string()).readonly()]);
@@ -56,6 +61,7 @@ export type Wish = z.infer<typeof wish>;
 /** What is said of a command. */
 export type Answer = z.infer<typeof answer>;
 type Failure = z.infer<typeof failure>;
+type Outcome = RunResult | WebRunResult;
 
 /** The first line of a conversation. */
 export const asking = {
@@ -99,12 +105,14 @@ export async function* lines(socket: Socket, most: number): AsyncGenerator<unkno
   }
 }
 
-/** Says something, and waits while the other end does not take it. */
+/** Says something, and waits while the other end does not take it; hangs up where that is too long. */
 export async function say(socket: Socket, said: Opening | Wish | Answer): Promise<void> {
   if (!socket.writable) throw new Error('the connection has ended');
   if (socket.write(line(said))) return;
   await new Promise<void>((resolve, reject) => {
+    const late = setTimeout(() => void socket.destroy(), TAKEN_MS).unref();
     const settle = (): void => {
+      clearTimeout(late);
       socket.off('drain', settle).off('close', settle);
       if (socket.writable) resolve();
       else reject(new Error('the connection has ended'));
@@ -115,7 +123,11 @@ export async function say(socket: Socket, said: Opening | Wish | Answer): Promis
 
 /** An error as the other end can make it again. */
 export function packed(error: unknown): Failure {
-  if (isOurs(error)) return { code: error.code, message: error.message, context: error.context };
+  if (isOurs(error)) {
+    const { code, message, context: full } = error;
+    const short = 'result' in full && full.result ? { ...full, result: withoutOutput(full.result) } : full;
+    return { code, message, context: short };
+  }
   return { code: '', message: error instanceof Error ? error.message : String(error), context: {} };
 }
 
@@ -123,8 +135,40 @@ function isOurs(error: unknown): error is AcodeError {
   return error instanceof AcodeError;
 }
 
-/** The error that the other end had. */
-export function unpacked({ code, message, context: circumstances }: Failure): Error {
+/** The error that the other end had; `printed` is what the command had printed. */
+export function unpacked({ code, message, context: circumstances }: Failure, printed?: Printed): Error {
   const known = Object.keys(ERRORS).find((one): one is ErrorCode => one === code);
-  return known ? new AcodeError(known, circumstances) : new Error(message);
+  if (!known) return new Error(message);
+  if (!printed || !('result' in circumstances) || !circumstances.result) return new AcodeError(known, circumstances);
+  return new AcodeError(known, { ...circumstances, result: withOutput(circumstances.result, printed) });
+}
+
+/** What a command had printed, up to its limit. */
+export interface Printed {
+  readonly stdout: Pick<Capture, 'bytes'>;
+  readonly stderr: Pick<Capture, 'bytes'>;
+}
+
+/**
+ * A result without what was printed, which the other end has read by then. As text in one line it would be up to six times as
+ * long, as the command likes.
+ */
+export function withoutOutput<Result extends Outcome>(whole: Result): Result {
+  const bare = { ...whole, stdout: '', stderr: '' };
+  delete bare.stdoutBytes;
+  delete bare.stderrBytes;
+  return bare;
+}
+
+/** The result with what was printed. */
+export function withOutput<Result extends Outcome>(bare: Result, printed: Printed): Result {
+  const stdout = decodeOutput(printed.stdout.bytes(), bare.dropped.stdout > 0);
+  const stderr = decodeOutput(printed.stderr.bytes(), bare.dropped.stderr > 0);
+  return {
+    ...bare,
+    stdout: stdout.text,
+    stderr: stderr.text,
+    ...(stdout.bytes ? { stdoutBytes: stdout.bytes } : {}),
+    ...(stderr.bytes ? { stderrBytes: stderr.bytes } : {}),
+  };
 }
