@@ -27,6 +27,19 @@ const englishOnly = {
   },
 };
 
+// zod writes a program of its own for each schema at its first use. That pays for itself after many uses; a command has one or two
+// of each.
+const withoutCompiling = {
+  name: 'without-compiling',
+  setup({ onLoad }) {
+    onLoad({ filter: /zod\/v4\/core\/core\.js$/ }, async ({ path }) => {
+      const text = await readFile(path, 'utf8');
+      if (!text.includes('export const globalConfig')) throw new Error('zod keeps its configuration elsewhere by now');
+      return { contents: `${text}\nglobalConfig.jitless = true;\n`, resolveDir: dirname(path) };
+    });
+  },
+};
+
 // The programs that a reaper and a keeper become are handed over as text: here they are a part of the bundle, and no files.
 const programsInside = {
   name: 'programs-inside',
@@ -51,7 +64,12 @@ const common = { absWorkingDir: root, outdir: bin, bundle: true, platform: 'node
 await rm(bin, { recursive: true, force: true });
 const command = await build({
   ...common,
-  plugins: [libraryByNeed(join(root, 'packages', 'sandbox', 'src', 'index.ts')), englishOnly, programsInside],
+  plugins: [
+    libraryByNeed(join(root, 'packages', 'sandbox', 'src', 'index.ts')),
+    englishOnly,
+    withoutCompiling,
+    programsInside,
+  ],
   entryPoints: { [COMMAND]: join(cli, 'src', 'cli.ts') },
   splitting: true,
   format: 'esm',

@@ -146,11 +146,16 @@ export class Running implements RunningCommand {
       const { ending, timedOut } = await this.#supervised();
       const result = resultOf(this.#outcome(), ending, timedOut);
       await this.#takeArtifacts(result);
-      await this.#lookForRisk(result);
+      // While the sandbox ends there is time for what else is to be said.
+      const looking = this.#lookForRisk(result);
+      if (!ending.neverStarted) this.#deny(result, ending);
+      await looking;
       // That a command never started is the sandbox’s own claim, and a command can make it. What it left shows that it did.
       if (ending.neverStarted && !leftSomething(result)) throw this.#neverStarted(ending.neverStarted);
-      if (ending.neverStarted) recordExit(this.#parts, result.exitCode);
-      this.#deny(result, ending);
+      if (ending.neverStarted) {
+        recordExit(this.#parts, result.exitCode);
+        this.#deny(result, ending);
+      }
       recordResult(this.#parts, result);
       this.#recordOutcome({ result });
       return result;

@@ -1,5 +1,6 @@
 // No secret that has a known shape or a telling name survives redaction; ordinary text does.
 
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { redact, redactArguments, redactFields } from './redact.ts';
 
@@ -128,5 +129,47 @@ describe('redactFields', () => {
       none: null,
       error,
     });
+  });
+
+  // What is searched thoroughly, because something at its beginning is suspect, comes to the same.
+  it('leaves nothing out of a text that seems to have no secret', () => {
+    const piece = fc.constantFrom(
+      ...['ghp_', 'github_pat_', 'glpat-', 'sk-', 'rk-', 'AKIA', 'ASIA', 'xoxb-', 'npm_', 'eyJ', '.', '-----BEGIN '],
+      ...[
+        'RSA PRIVATE KEY-----',
+        'Cookie: ',
+        'authorization:',
+        'Bearer ',
+        'basic ',
+        'a://',
+        ':',
+        '@',
+        '-u ',
+        '--user=',
+      ],
+      ...[
+        '--proxy-user ',
+        'PASSWD',
+        'db_pass',
+        '_pwd',
+        'Secret',
+        'tOken',
+        'api-key',
+        'credential',
+        '=',
+        ' ',
+        '"',
+        "'",
+        '--',
+      ],
+      ...['x', '7', 'A'.repeat(40), 'b0'.repeat(20), '\n', 'compass', 'word', '-', '_', ','],
+    );
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 12 }), pieces => {
+        const text = pieces.join('');
+        expect(redact(`://\n${text}`)).toBe(`://\n${redact(text)}`);
+      }),
+      { numRuns: 20_000 },
+    );
   });
 });

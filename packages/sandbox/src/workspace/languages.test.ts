@@ -75,4 +75,19 @@ describe('the languages of a workspace', () => {
     expect(recogniseLanguages(root)).toEqual([{ language: 'go', file: 'go.mod' }]);
     expect(time()).toBeLessThan(some * 4 + 10);
   });
+
+  it('are those of now, also where the directory had not changed for a while and was looked into', async () => {
+    touch('go.mod');
+    await new Promise(resolve => void setTimeout(resolve, 1100));
+    const found = [{ language: 'go', file: 'go.mod' }];
+    const remembered = recogniseLanguages(root);
+    expect(remembered).toEqual(found);
+    // The very same list: it was not looked for again.
+    expect(recogniseLanguages(root)).toBe(remembered);
+    touch('Cargo.toml');
+    expect(recogniseLanguages(root)).toEqual([...found, { language: 'rust', file: 'Cargo.toml' }]);
+    rmSync(join(root, 'Cargo.toml'));
+    mkdirSync(join(root, 'Cargo.toml'));
+    expect(recogniseLanguages(root)).toEqual(found);
+  });
 });

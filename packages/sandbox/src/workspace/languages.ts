@@ -2,6 +2,7 @@
 //
 // Those files are untrusted: none is opened, no link is followed, and the look costs the same however much lies there.
 
+import { lstatSync } from 'node:fs';
 import type { Language, LanguageFound } from '../contract/languages.ts';
 import { DirectoryLook, fromText, toText } from './directory-look.ts';
 
@@ -21,11 +22,37 @@ const PROJECT = /\.(?:sln|slnx|csproj|fsproj)$/i;
 // Names with any beginning need the directory to be read, and somebody may have put a million files there.
 const MOST_ENTRIES = 1000;
 
-/** The languages of a workspace, in the order of the alphabet, each once. */
-export function recogniseLanguages(root: string): LanguageFound[] {
-  const look = DirectoryLook.open(fromText(root));
-  if (typeof look === 'string') return [];
-  using top = look;
+// A directory that was changed so lately could be changed again within the same tick of the kernel’s clock.
+const SETTLED_NS = 1_000_000_000n;
+
+let known: { readonly stamp: string; readonly found: readonly LanguageFound[] } | null = null;
+
+/**
+ * The languages of a workspace, in the order of the alphabet, each once. It is asked before each command: whatever comes into
+ * a directory or leaves it changes the directory’s own time, so one that has the same is not looked into again.
+ */
+export function recogniseLanguages(root: string): readonly LanguageFound[] {
+  const stamp = stampOf(root);
+  if (stamp !== null && known?.stamp === stamp) return known.found;
+  const found = look(root);
+  if (stamp !== null) known = { stamp, found };
+  return found;
+}
+
+function stampOf(root: string): string | null {
+  try {
+    const { dev, ino, ctimeNs } = lstatSync(root, { bigint: true });
+    const settled = ctimeNs + SETTLED_NS < BigInt(Date.now()) * 1_000_000n;
+    return settled ? `${dev} ${ino} ${ctimeNs} ${root}` : null;
+  } catch {
+    return null;
+  }
+}
+
+function look(root: string): LanguageFound[] {
+  const opened = DirectoryLook.open(fromText(root));
+  if (typeof opened === 'string') return [];
+  using top = opened;
   const found = new Map<Language, string>();
   const project = projectFile(top);
   if (project !== null) found.set('dotnet', project);

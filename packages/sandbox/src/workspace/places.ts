@@ -189,8 +189,15 @@ function ownPlaces({ config, state, runtime }: Directories): Place[] {
   }));
 }
 
-function credentials(home: string): Place[] {
-  return CREDENTIALS.map(name => sensitive(join(home, name), `${name} holds credentials`));
+// Of one home at a time: nearly always it is the same.
+let known: { readonly home: string; readonly places: readonly Place[] } | null = null;
+
+function credentials(home: string): readonly Place[] {
+  if (known?.home !== home) {
+    const places = CREDENTIALS.map(name => sensitive(join(home, name), `${name} holds credentials`));
+    known = { home, places };
+  }
+  return known.places;
 }
 
 function engine(path: string): Place {

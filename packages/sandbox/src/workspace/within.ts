@@ -10,9 +10,11 @@ export function isWithin(path: string, root: string): boolean {
   return way === '' || (way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way));
 }
 
+const DOTS = /\/\.\.?(?:\/|$)/;
+
 // Absolute, and with nothing in it that stands for another segment, or for none.
 function isPlain(path: string): boolean {
   if (!path.startsWith('/') || sep !== '/') return false;
   if (path === '/') return true;
-  return !path.endsWith('/') && !path.includes('//') && !`${path}/`.includes('/./') && !`${path}/`.includes('/../');
+  return !path.endsWith('/') && !path.includes('//') && !(path.includes('/.') && DOTS.test(path));
 }
