@@ -26,16 +26,23 @@ interface Rule {
   readonly args?: readonly Record<string, unknown>[];
 }
 
+// The same for every sandbox of an architecture, and long.
+const texts = new Map<Architecture, string>();
+
 /**
  * The filter for an architecture. Everything that is not allowed gets EPERM, the errno of the engine’s own default: it is
  * not spelt out, since Docker 20.10 does not know the key.
  */
 export function seccompProfile(architecture: Architecture): string {
-  return JSON.stringify({
+  const known = texts.get(architecture);
+  if (known !== undefined) return known;
+  const text = JSON.stringify({
     defaultAction: 'SCMP_ACT_ERRNO',
     architectures: [ENGINE_NAMES[architecture]],
     syscalls: rules(architecture),
   });
+  texts.set(architecture, text);
+  return text;
 }
 
 // Docker has the kernel’s names, Podman those of Go.
