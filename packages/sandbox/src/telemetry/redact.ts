@@ -39,7 +39,7 @@ const SECRET_KEY = new RegExp(`^${NAME}$`, 'i');
 
 // Something of this is in every text that any of the above finds a secret in. Most texts have none of it.
 const SUSPECT =
-  /gh[pousr]_|github_pat_|glpat-|[spr]k-|AKIA|ASIA|xox|npm_|eyJ|-----BEGIN|authorization|cookie|bearer|basic|:\/\/|-u|--user|--proxy-user|pass|pwd|secret|token|key|credential/i;
+  /gh[pousr]_|github_pat_|glpat-|[spr]k-|AKIA|ASIA|xox|npm_|eyJ|-----BEGIN|authorization|cookie|bearer|basic|:\/\/|-u|pass|pwd|secret|token|key|credential/i;
 
 // What is logged of a text at most: searching is linear, and still nobody reads more.
 const LONGEST = 64 * 1024;
