@@ -36,7 +36,9 @@ describe.skipIf(withoutEngines).each(places)('a command of another process on $n
     everythingOf(bench, { what: 'join', sandbox, ...task }, heard);
   const socketsOf = (sandbox: string): string[] => {
     const directory = join(bench.env['XDG_RUNTIME_DIR'] ?? '', 'acode', 'commands');
-    const names = readdirSync(directory).filter(name => name.startsWith(sandbox.replaceAll('-', '').slice(0, 16)));
+    const first = sandbox.replaceAll('-', '').slice(0, 16);
+    // One that is being made has another name, until it is what it should be.
+    const names = readdirSync(directory).filter(name => name.startsWith(first) && !name.endsWith('~'));
     return names.map(name => join(directory, name));
   };
 

@@ -7,6 +7,7 @@ import { openHost } from '../conformance/host.ts';
 import type { ConformanceHost } from '../conformance/host.ts';
 import { openWarm, untilWarm } from '../pool/warm-host.ts';
 import { images, mainEngine, TestHost, warmth, withoutEngines } from '../support/engines.ts';
+import { EngineProxy } from '../support/proxy.ts';
 import { countOf, places, until } from './places.ts';
 
 describe.skipIf(withoutEngines).each(places)('a host on $name', place => {
@@ -62,21 +63,22 @@ describe.skipIf(withoutEngines).each(places)('a host on $name', place => {
     await extended.kill();
   });
 
-  it('notices that a sandbox was removed by somebody else', async () => {
-    const sandbox = await host.acode.create();
+  it('notices that a sandbox was removed by somebody else, however late the engine says so', async () => {
+    await using proxy = await EngineProxy.start(place.engine.socket);
+    proxy.onRequest((_, path) => (path.includes('/wait') ? { lateMs: 1500 } : undefined));
+    await using slow = await openHost({ ...place, engine: { ...place.engine, socket: proxy.socket } });
+    const kept = await slow.acode.create({ keep: true });
+    await kept.leave();
+    const sandbox = await slow.acode.connect(kept.id);
+    // The control: a command that was killed alone has its status, and nobody waits for an end that does not come.
+    const began = performance.now();
+    expect((await sandbox.commands.run('kill -KILL $$')).exitCode).toBe(137);
+    expect(performance.now() - began).toBeLessThan(3000);
     const command = await sandbox.commands.run(['sleep', '600'], { background: true });
     await using other = await openHost(place);
-    await other.acode.cleanup({ force: true, allSessions: true });
-    // Whichever is noticed first: that its process was killed, or that the sandbox is gone.
-    const { exitCode } = await command.result.catch(() => ({ exitCode: 137 }));
-    expect(exitCode).toBe(137);
-    const again = () =>
-      sandbox.commands.run(['true']).then(
-        () => '',
-        (error: unknown) => (error instanceof AcodeError ? error.code : String(error)),
-      );
-    await until(async () => (await again()) === 'ACODE-SBX-025', 5000);
-    await sandbox.kill();
+    await other.acode.kill(kept.id);
+    await expect(command.result).rejects.toMatchObject({ code: 'ACODE-SBX-025' });
+    await expect(sandbox.commands.run(['true'])).rejects.toMatchObject({ code: 'ACODE-SBX-025' });
   });
 
   it('refuses images without a shell, and makes nothing of them', async () => {

@@ -13,11 +13,17 @@ import { join } from 'node:path';
  * - `'drop'`: the connection is cut before the engine sees it
  * - `'drop-reply'`: the engine does it, and the connection is cut when its answer begins
  * - `'drop-body'`: the headers of the answer pass, and the connection is cut at once after them
+ * - `{ lateMs }`: the headers of the answer pass, and everything after them comes that much later
  * - `{ head }`: it passes with another head (request line and headers, without the empty line)
  * - `{ status }`: the client gets this status and message, and the engine has done nothing (`before`) or all of it (`after`)
  */
 export type RequestFate =
-  undefined | Buffer | 'hang' | 'drop' | 'drop-reply' | 'drop-body' | { readonly head: string } | FalseAnswer;
+  undefined | Buffer | 'hang' | 'drop' | 'drop-reply' | 'drop-body' | { readonly head: string } | LateAnswer | FalseAnswer;
+
+/** An answer whose body is late. */
+export interface LateAnswer {
+  readonly lateMs: number;
+}
 
 /** An answer that is not the engine’s. */
 export interface FalseAnswer {
@@ -166,6 +172,7 @@ class Relay {
   #raw = false;
   #paused = true;
   #work = Promise.resolve();
+  #lateMs: number | null = null;
   #onReply: 'pass' | 'drop' | 'drop-after-head' | Buffer = 'pass';
 
   constructor(client: Socket, engine: Socket, decide: (request: ParsedRequest) => Promise<RequestFate>) {
@@ -175,12 +182,12 @@ class Relay {
     client.on('data', chunk => this.#fromClient(chunk));
     engine.on('data', chunk => this.#fromEngine(chunk));
     client.on('end', () => this.#clientEnded());
-    engine.on('end', () => client.end());
+    engine.on('end', () => this.#later(() => client.end()));
     client.on('drain', () => this.#paused || engine.resume());
     engine.on('drain', () => this.#paused || client.resume());
     for (const socket of [client, engine]) {
       socket.on('error', () => undefined);
-      socket.once('close', () => this.drop());
+      socket.once('close', () => this.#later(() => this.drop()));
     }
     this.pause();
   }
@@ -248,6 +255,7 @@ class Relay {
     }
     if (fate === 'drop-reply') this.#onReply = 'drop';
     if (fate === 'drop-body') this.#onReply = 'drop-after-head';
+    if (typeof fate === 'object' && 'lateMs' in fate) this.#lateMs = fate.lateMs;
     if (isFalseAnswer(fate)) {
       this.#onReply = falseAnswer(request, fate);
       if (fate.when === 'before') {
@@ -264,7 +272,7 @@ class Relay {
 
   #fromEngine(chunk: Buffer): void {
     if (this.#onReply === 'pass') {
-      if (!this.#client.write(chunk)) this.#engine.pause();
+      this.#toClient(chunk);
       return;
     }
     if (this.#onReply === 'drop') {
@@ -279,10 +287,26 @@ class Relay {
     this.#client.end(chunk.subarray(0, end === -1 ? chunk.length : end + headEnd.length), () => this.drop());
   }
 
+  #toClient(chunk: Buffer): void {
+    const end = this.#lateMs === null ? chunk.length : headOf(chunk);
+    if (end > 0 && !this.#client.write(chunk.subarray(0, end))) this.#engine.pause();
+    if (end < chunk.length) this.#later(() => void this.#client.write(chunk.subarray(end)));
+  }
+
+  #later(step: () => void): void {
+    if (this.#lateMs === null) step();
+    else setTimeout(step, this.#lateMs);
+  }
+
   // What the engine says besides, now or later, is nobody’s any more.
   #answerFalsely(answer: Buffer): void {
     if (!this.#client.writableEnded) this.#client.end(answer, () => this.drop());
   }
+}
+
+function headOf(chunk: Buffer): number {
+  const end = chunk.toString('latin1', 0, 5) === 'HTTP/' ? chunk.indexOf(headEnd) : -1;
+  return end === -1 ? 0 : end + headEnd.length;
 }
 
 function isFalseAnswer(fate: RequestFate): fate is FalseAnswer {

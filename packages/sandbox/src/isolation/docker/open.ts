@@ -10,10 +10,11 @@ import type { SandboxSpec } from '../../contract/spec.ts';
 import type { CommandIo, OpenExecution, OpenSandbox } from '../backend.ts';
 import { handoverLine } from '../handover/script.ts';
 import type { Handover } from '../handover/script.ts';
-import { quietLine, signalLine, terminalCommand } from '../handover/open-script.ts';
+import { answerLine, quietLine, signalLine, terminalCommand } from '../handover/open-script.ts';
 import type { Inside } from '../inside.ts';
 import { inTime } from '../waiting.ts';
 import { isNotFound } from './engine/error.ts';
+import type { ExecState } from './engine/exec.ts';
 import type { Engine } from './engine/index.ts';
 import { ENDED_MS, ExecExecution } from './exec-execution.ts';
 import type { ExecSurroundings } from './exec-execution.ts';
@@ -55,9 +56,10 @@ const EXIT_MS = 10_000;
 const MOST_HEARD = 4096;
 const COULD_NOT = 'a command in it could not be ended';
 const SLOWEST_LOOK_MS = 50;
-// What a shell says of a command that SIGKILL ended, and how long the end of the whole sandbox may take to be heard of.
+// What a shell says of a command that SIGKILL ended, and how long the end of the whole sandbox may take to be heard of where
+// nobody inside answers any more.
 const KILLED = 137;
-const GONE_MS = 200;
+const GONE_MS = 5000;
 // How often it is looked at whether a mount has been taken away: whoever saves a file may do that at any moment.
 const LOOK_MS = 1000;
 const SIGNAL = /^SIG[A-Z0-9]{2,10}$/;
@@ -299,11 +301,11 @@ export class OpenContainer implements OpenSandbox {
   }
 
   async #exitOf(execId: string, signal: AbortSignal, withinMs = EXIT_MS): Promise<number> {
-    const { engine, clock } = this.#parts;
+    const { clock } = this.#parts;
     const deadline = clock.monotonic() + withinMs;
     for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, SLOWEST_LOOK_MS)) {
-      const state = await this.#asked(() => engine.exec.inspect(execId, { signal, deadlineMs: CALL_MS }), signal);
-      if (!state.running && state.exitCode !== null) return await this.#unlessGone(state.exitCode);
+      const state = await this.#stateOf(execId, signal);
+      if (!state.running && state.exitCode !== null) return state.exitCode;
       if (clock.monotonic() > deadline) {
         // It said that it was over, or was told to be: what goes on all the same goes with the sandbox.
         this.#end.tell(COULD_NOT);
@@ -314,12 +316,25 @@ export class OpenContainer implements OpenSandbox {
     }
   }
 
-  // A command that was killed may have been killed with everything else, and the engine says so a moment later.
-  async #unlessGone(exitCode: number): Promise<number> {
-    if (exitCode !== KILLED) return exitCode;
-    const { clock } = this.#parts;
-    await this.#end.unless(new Promise<void>(resolve => void clock.after(GONE_MS, resolve)));
-    return exitCode;
+  // A command that was killed may have been killed with everything else, and what an engine cannot tell of may be going with
+  // its sandbox: it may say so much later.
+  async #stateOf(execId: string, signal: AbortSignal): Promise<ExecState> {
+    try {
+      const state = await this.#parts.engine.exec.inspect(execId, { signal, deadlineMs: CALL_MS });
+      if (state.exitCode === KILLED) await this.#unlessGone();
+      return state;
+    } catch (error) {
+      if (error instanceof AcodeError) throw error;
+      if (!signal.aborted && !isNotFound(error)) await this.#unlessGone();
+      throw this.#failure(error, signal);
+    }
+  }
+
+  // Whoever answers inside says that the sandbox goes on.
+  async #unlessGone(): Promise<void> {
+    const late = new Promise<void>(resolve => void this.#parts.clock.after(GONE_MS, resolve));
+    const answered = this.#tell(answerLine, 'asking who is left', this.#life.signal).catch(() => late);
+    await this.#end.unless(Promise.race([answered, late]));
   }
 
   async #disconnect(): Promise<void> {
