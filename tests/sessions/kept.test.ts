@@ -1,9 +1,11 @@
 // A sandbox that was kept: it outlives its maker, is found by others, goes at its time, and leaves nobody waiting for it.
 
-import { readdirSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Bench } from '../cli/bench.ts';
+import { openHost } from '../conformance/host.ts';
 import { exists, gone, reapersOf } from '../ownership/victims.ts';
 import { warmth, withEngine, withoutEngines } from '../support/engines.ts';
 import { benchAt, client, done, keepersOf } from './clients.ts';
@@ -125,6 +127,38 @@ describe.skipIf(withoutEngines || warmth.pool !== undefined).each(places)('a kep
     await ended;
     await done(bench, { what: 'use', sandbox: said.id, kill: true });
     expect(await exists(place.engine, said.containerId)).toBe(false);
+  });
+
+  it('goes at its new time where it was extended when its keeper had come for it', { timeout: 60_000 }, async () => {
+    const { id, containerId } = await keep();
+    const [shell = 0] = keepersOf(id);
+    // What the shell becomes when it sees that the time is over: of what it is then, only the moment is another one here.
+    const words = readFileSync(`/proc/${shell}/cmdline`, 'utf8').split('\0').slice(5, -1);
+    process.kill(shell, 'SIGKILL');
+    const { expiresAt } = await done(bench, { what: 'use', sandbox: id, extendMs: 5000 });
+    expect(words[0]).toBe(process.execPath);
+    const keeper = spawn(process.execPath, words.slice(1), { stdio: 'ignore' });
+    try {
+      await gone(place.engine, containerId, 20_000);
+      expect(Math.abs(Date.now() - Date.parse(expiresAt))).toBeLessThan(3000);
+      await until(() => keeper.exitCode === 0, 3000);
+      expect(written()).toEqual([]);
+    } finally {
+      keeper.kill('SIGKILL');
+    }
+  });
+
+  it('cannot be extended when its time is over, since whoever ends it then may be about to', async () => {
+    await using host = await openHost(place);
+    const sandbox = await host.acode.create({ keep: true, expiresInMs: 3000 });
+    made.push(sandbox.containerId);
+    // Nothing else of this process has its turn before the question.
+    while (Date.now() <= sandbox.expiresAt.getTime());
+    await expect(sandbox.extend(60_000)).rejects.toMatchObject({
+      code: 'ACODE-SBX-025',
+      context: { reason: 'its time was over' },
+    });
+    await gone(place.engine, sandbox.containerId, 20_000);
   });
 
   it('is nobody’s orphan, and cleaning up by force takes it', async () => {

@@ -8,7 +8,9 @@ import { request } from 'node:http';
 const CALL_MS = 10_000;
 // An engine that is down may come back.
 const GIVE_UP_MS = 15 * 60 * 1000;
+const SOONEST_MS = 100;
 const SLOWEST_MS = 5000;
+const LOOK_MS = 1000;
 
 /** @typedef {{ engineSocket: string, sandboxId: string, uid: number, host: string, lease: string, record: string, journal: string }} Task */
 /** @typedef {{ Id: string, Names?: string[], Labels?: Record<string, string> | null }} Container */
@@ -59,11 +61,12 @@ function isIt(container) {
   );
 }
 
-/** Whether its time is over: it may have been extended, or removed with its lease, since this was started. */
-async function isOver() {
+/** When its time is over: it may have been extended since this was started. Null where it was removed, with its lease. */
+async function leaseEnd() {
   const text = await readFile(task.lease, 'utf8').catch(() => null);
-  const until = Date.parse(text?.trim().split(' ')[0] ?? '');
-  return text !== null && (!Number.isFinite(until) || until <= Date.now());
+  if (text === null) return null;
+  const until = Date.parse(text.trim().split(' ')[0] ?? '');
+  return Number.isFinite(until) ? until : 0;
 }
 
 async function removeIt() {
@@ -84,13 +87,23 @@ async function removeIt() {
 /** @param {number} ms */
 const pause = ms => new Promise(resolve => void setTimeout(resolve, ms));
 
-const began = Date.now();
-for (let wait = 100; (await isOver()) && Date.now() - began < GIVE_UP_MS; wait = Math.min(wait * 2, SLOWEST_MS)) {
+let [wait, triedSince] = [SOONEST_MS, Infinity];
+for (let until = await leaseEnd(); until !== null; until = await leaseEnd()) {
+  const now = Date.now();
+  if (until > now) {
+    // Extended in its last moment. Nobody else would remove it at its new time.
+    [wait, triedSince] = [SOONEST_MS, Infinity];
+    await pause(LOOK_MS);
+    continue;
+  }
+  triedSince = Math.min(triedSince, now);
+  if (now - triedSince > GIVE_UP_MS) break;
   try {
     await removeIt();
     await rm(task.record, { force: true });
     await rm(task.lease, { force: true });
   } catch {
     await pause(wait);
+    wait = Math.min(wait * 2, SLOWEST_MS);
   }
 }

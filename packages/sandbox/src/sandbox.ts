@@ -8,6 +8,8 @@ import type { Commands, Files, Ports } from './contract/sandbox.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import type { OpenSandbox } from './isolation/backend.ts';
 
+const OVER = 'its time was over';
+
 /** What a sandbox that stays is made of. */
 export interface SandboxParts {
   readonly open: OpenSandbox;
@@ -106,6 +108,10 @@ export class Sandbox implements AsyncDisposable {
     if (!Number.isFinite(expiresInMs) || expiresInMs <= 0)
       throw new AcodeError('ACODE-SBX-017', { field: 'expiresInMs', reason: 'must be more than 0 milliseconds' });
     const { clock, latest, extended } = this.#parts;
+    // Whoever ends it at its time may be about to.
+    if ((await this.#untilWhen()).getTime() <= clock.now())
+      throw new AcodeError('ACODE-SBX-025', { sandbox: this.id, reason: OVER });
+    this.#assertThere();
     const until = new Date(Math.min(clock.now() + expiresInMs, latest.getTime()));
     await extended(until);
     this.#expiresAt = until;
@@ -150,12 +156,16 @@ export class Sandbox implements AsyncDisposable {
   }
 
   async #look(): Promise<void> {
-    const { clock, written } = this.#parts;
-    const until = await written().catch(() => null);
+    const until = await this.#untilWhen();
     if (this.#ending) return;
-    if (until !== null) this.#expiresAt = until;
-    if (clock.now() < this.#expiresAt.getTime()) this.#watch();
-    else await this.#end('its time was over', 'removed');
+    this.#expiresAt = until;
+    if (this.#parts.clock.now() < until.getTime()) this.#watch();
+    else await this.#end(OVER, 'removed');
+  }
+
+  // Another process may have said otherwise since.
+  async #untilWhen(): Promise<Date> {
+    return (await this.#parts.written().catch(() => null)) ?? this.#expiresAt;
   }
 
   #end(reason: string, how: 'removed' | 'left'): Promise<void> {
