@@ -1,6 +1,5 @@
 // A container that stays: commands are started in it, each by a shell that waited there, until it is removed or left.
 
-import { randomBytes } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
@@ -10,16 +9,14 @@ import type { SandboxSpec } from '../../contract/spec.ts';
 import type { CommandIo, OpenExecution, OpenSandbox } from '../backend.ts';
 import { handoverLine } from '../handover/script.ts';
 import type { Handover } from '../handover/script.ts';
-import { answerLine, quietLine, signalLine, terminalCommand } from '../handover/open-script.ts';
+import { quietLine, terminalCommand } from '../handover/open-script.ts';
 import type { Inside } from '../inside.ts';
 import { inTime } from '../waiting.ts';
-import { isNotFound } from './engine/error.ts';
-import type { ExecState } from './engine/exec.ts';
 import type { Engine } from './engine/index.ts';
-import { ENDED_MS, ExecExecution } from './exec-execution.ts';
+import { ExecEnds, failureIn } from './exec-ends.ts';
+import { ExecExecution } from './exec-execution.ts';
 import type { ExecSurroundings } from './exec-execution.ts';
 import { ExecInside } from './exec-inside.ts';
-import { engineFailure } from './failure.ts';
 import { Gone } from './gone.ts';
 import { ReadyExec } from './ready-exec.ts';
 import { ReadyExecs } from './ready-execs.ts';
@@ -51,18 +48,8 @@ export interface OpenParts {
 }
 
 const CALL_MS = 10_000;
-const SIGNAL_MS = 5000;
-const EXIT_MS = 10_000;
-const MOST_HEARD = 4096;
-const COULD_NOT = 'a command in it could not be ended';
-const SLOWEST_LOOK_MS = 50;
-// What a shell says of a command that SIGKILL ended, and how long the end of the whole sandbox may take to be heard of where
-// nobody inside answers any more.
-const KILLED = 137;
-const GONE_MS = 5000;
 // How often it is looked at whether a mount has been taken away: whoever saves a file may do that at any moment.
 const LOOK_MS = 1000;
-const SIGNAL = /^SIG[A-Z0-9]{2,10}$/;
 
 /** A container that stays. */
 export class OpenContainer implements OpenSandbox {
@@ -74,8 +61,7 @@ export class OpenContainer implements OpenSandbox {
   readonly #around: ExecSurroundings;
   readonly #life = new AbortController();
   readonly #end: Gone;
-  /** The signals on their way inside. */
-  readonly #signals = new Set<Promise<void>>();
+  readonly #ends: ExecEnds;
   #prepared: Promise<string | null> | null = null;
   #settleOver: (value: unknown) => void = () => undefined;
   #stopLooking: () => void = () => undefined;
@@ -93,12 +79,20 @@ export class OpenContainer implements OpenSandbox {
       () => gone.tell('its engine does not answer for it any more'),
     );
     this.#ready = new ReadyExecs({ start: () => this.#start(), count: parts.ready, clock: parts.clock });
+    this.#ends = new ExecEnds({
+      engine: parts.engine,
+      clock: parts.clock,
+      gone,
+      life: this.#life.signal,
+      take: signal => this.#take(signal),
+      taken: () => this.#ready.refill(),
+    });
     this.#around = {
-      signal: (pid, name) => this.#signal(pid, name),
-      exitOf: (execId, signal, withinMs) => this.#exitOf(execId, signal, withinMs),
+      signal: (pid, name) => this.#ends.signal(pid, name),
+      exitOf: (execId, signal, withinMs) => this.#ends.exitOf(execId, signal, withinMs),
       sawOom: parts.sawOom,
       disconnect: () => this.#disconnect(),
-      end: (pid, execId) => this.#endGroup(pid, execId),
+      end: (pid, execId) => this.#ends.end(pid, execId),
       gone,
       over: new Promise(resolve => {
         this.#settleOver = resolve;
@@ -166,19 +160,19 @@ export class OpenContainer implements OpenSandbox {
       });
       return terminal;
     } catch (error) {
-      throw this.#failure(error, signal);
+      throw failureIn(error, this.#end, signal);
     }
   }
 
   async quiet(signal: AbortSignal): Promise<void> {
     await this.#ready.keepNone();
-    await this.#tell(quietLine, 'stopping what is left', signal);
+    await this.#ends.tell(quietLine, 'stopping what is left', signal);
   }
 
   async leave(): Promise<void> {
     // What was given up in this moment is still ended inside, by a way that is closed here.
     await new Promise<void>(resolve => void setImmediate(resolve));
-    await Promise.allSettled(this.#signals);
+    await this.#ends.sent();
     this.#end.tell('this process has let go of it');
     this.#settleOver(null);
     this.#ready.close();
@@ -236,7 +230,7 @@ export class OpenContainer implements OpenSandbox {
     try {
       return await this.#end.unless(this.#ready.take(signal));
     } catch (error) {
-      throw this.#failure(error, signal);
+      throw failureIn(error, this.#end, signal);
     }
   }
 
@@ -255,106 +249,14 @@ export class OpenContainer implements OpenSandbox {
     this.#prepared ??= ReadyExec.prepare(this.#parts.engine, this.id, this.#life.signal).catch(() => null);
   }
 
-  // By a shell that waits inside, since it needs no further process to do it; an engine has no way to signal an exec.
-  async #signal(pid: number, name: string): Promise<void> {
-    if (!SIGNAL.test(name)) throw new AcodeError('ACODE-SBX-017', { field: 'signal', reason: `${name} is no signal` });
-    const { clock } = this.#parts;
-    const late = (): Error =>
-      new AcodeError('ACODE-SBX-018', { operation: `sending ${name}`, reason: 'no shell inside could send it' });
-    const line = (word: string): string => signalLine(pid, name, word);
-    const sent = inTime(clock, SIGNAL_MS, this.#tell(line, `sending ${name}`, this.#life.signal), late);
-    this.#signals.add(sent);
-    try {
-      await sent;
-    } catch (error) {
-      // Whoever ends every shell that could end it ends the sandbox: no command outlives its time because of what it does inside.
-      if (name === 'SIGKILL') this.#end.tell(COULD_NOT);
-      throw error;
-    } finally {
-      this.#signals.delete(sent);
-    }
-  }
-
-  async #tell(lineWith: (word: string) => string, operation: string, signal: AbortSignal): Promise<void> {
-    const exec = await this.#take(signal);
-    const nothing = (): void => undefined;
-    const word = randomBytes(16).toString('hex');
-    let told = nothing;
-    let heard = '';
-    const sent = new Promise<void>(resolve => (told = resolve));
-    const hear = (data: Buffer): void => {
-      heard = (heard + data.toString('latin1')).slice(-MOST_HEARD);
-      if (heard.includes(word)) told();
-    };
-    await exec.handOver(lineWith(word), { stdout: hear, stderr: nothing });
-    const over = exec.drained.then(nothing, nothing).then(() => 'over' as const);
-    const outcome = await Promise.race([sent, over]);
-    this.#ready.refill();
-    // One that was ended before it said so may have been ended by the command it was to end.
-    if (outcome === 'over') throw new AcodeError('ACODE-SBX-018', { operation, reason: 'the shell inside was ended' });
-  }
-
-  // Whoever says inside that it was done may be another: the engine has the last word.
-  async #endGroup(pid: number, execId: string): Promise<void> {
-    await this.#signal(pid, 'SIGKILL');
-    await this.#exitOf(execId, this.#life.signal, ENDED_MS);
-  }
-
-  async #exitOf(execId: string, signal: AbortSignal, withinMs = EXIT_MS): Promise<number> {
-    const { clock } = this.#parts;
-    const deadline = clock.monotonic() + withinMs;
-    for (let pauseMs = 1; ; pauseMs = Math.min(pauseMs * 2, SLOWEST_LOOK_MS)) {
-      const state = await this.#stateOf(execId, signal);
-      if (!state.running && state.exitCode !== null) return state.exitCode;
-      if (clock.monotonic() > deadline) {
-        // It said that it was over, or was told to be: what goes on all the same goes with the sandbox.
-        this.#end.tell(COULD_NOT);
-        throw this.#end.failure(COULD_NOT);
-      }
-      await new Promise<void>(resolve => void clock.after(pauseMs, resolve));
-      signal.throwIfAborted();
-    }
-  }
-
-  // A command that was killed may have been killed with everything else, and what an engine cannot tell of may be going with
-  // its sandbox: it may say so much later.
-  async #stateOf(execId: string, signal: AbortSignal): Promise<ExecState> {
-    try {
-      const state = await this.#parts.engine.exec.inspect(execId, { signal, deadlineMs: CALL_MS });
-      if (state.exitCode === KILLED) await this.#unlessGone();
-      return state;
-    } catch (error) {
-      if (error instanceof AcodeError) throw error;
-      if (!signal.aborted && !isNotFound(error)) await this.#unlessGone();
-      throw this.#failure(error, signal);
-    }
-  }
-
-  // Whoever answers inside says that the sandbox goes on.
-  async #unlessGone(): Promise<void> {
-    const late = new Promise<void>(resolve => void this.#parts.clock.after(GONE_MS, resolve));
-    const answered = this.#tell(answerLine, 'asking who is left', this.#life.signal).catch(() => late);
-    await this.#end.unless(Promise.race([answered, late]));
-  }
-
   async #disconnect(): Promise<void> {
     const { network, engine, id } = this.#parts;
     if (network === 'none') return;
     const terms = { signal: this.#life.signal, deadlineMs: CALL_MS };
-    await this.#asked(() => engine.networks.disconnect(network, id, terms), this.#life.signal);
-  }
-
-  async #asked<Value>(call: () => Promise<Value>, signal: AbortSignal): Promise<Value> {
     try {
-      return await call();
+      await engine.networks.disconnect(network, id, terms);
     } catch (error) {
-      throw this.#failure(error, signal);
+      throw failureIn(error, this.#end, this.#life.signal);
     }
-  }
-
-  #failure(error: unknown, signal: AbortSignal): unknown {
-    if (signal.aborted) return signal.reason;
-    if (!isNotFound(error)) return engineFailure(error, signal);
-    return this.#end.failure('the engine has no such sandbox');
   }
 }
