@@ -3,8 +3,8 @@
 // A proxy in front of the real engine breaks the request on its way, so that the engine really makes something else than
 // was planned. Each break has its control: without verification the same break reaches a running command.
 
-import { existsSync, mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { existsSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { AcodeEvent } from '@acode/sandbox';
 import { EngineProxy } from '../support/proxy.ts';
 import {
@@ -120,6 +120,10 @@ function addMount(body: CreateBody, mount: object): void {
   body.HostConfig['Mounts'] = [...(body.HostConfig['Mounts'] as object[]), mount];
 }
 
+function removed(path: string): void {
+  rmSync(path, { recursive: true, force: true });
+}
+
 function setReadOnly(body: CreateBody): void {
   for (const mount of body.HostConfig['Mounts'] as Record<string, unknown>[]) mount['ReadOnly'] = true;
 }
@@ -168,6 +172,7 @@ describe.skipIf(withoutEngines).each(patientEngines)(
 
     it('the workspace was swapped for a link to a secret after it was validated', async () => {
       const secret = makeWorkspace();
+      onTestFinished(() => [secret, `${host.workspace}.away`].forEach(removed));
       writeFileSync(`${secret}/key`, 'secret');
       proxy.onRequest((method, path) => {
         if (method === 'POST' && path.includes('/containers/create')) {
@@ -186,6 +191,7 @@ describe.skipIf(withoutEngines).each(patientEngines)(
     });
 
     it('the workspace was replaced by another directory after it was validated', async () => {
+      onTestFinished(() => removed(`${host.workspace}.away`));
       proxy.onRequest((method, path) => {
         if (method === 'POST' && path.includes('/containers/create')) {
           renameSync(host.workspace, `${host.workspace}.away`);
