@@ -21,8 +21,8 @@ export interface EndedRun {
 }
 
 // The look makes nobody wait for much longer than they have waited, in however large a workspace.
-const SHARE = 0.15;
-const SHORTEST_MS = 40;
+const SHARE = 0.12;
+const SHORTEST_MS = 20;
 
 // A container that was killed is gone within moments; who waits for the result does not wait longer than this.
 const DEATH_MS = 2000;

@@ -35,11 +35,11 @@ export interface LookBudget {
 
 const BUDGET: LookBudget = { entries: 20_000, directories: 4000, depth: 64, milliseconds: 500, patience: 500 };
 // Enough are so many entries, and a directory takes as long as several of them: a busy machine makes no look a short one.
-const ENOUGH = 5000;
+const ENOUGH = 2500;
 const DIRECTORY = 8;
 // The kernel stamps files by a clock that lags behind the one we read by up to a tick.
 const CLOCK_LAG_MS = 20;
-const SLICE_MS = 6;
+const SLICE_MS = 10;
 const MOST_CHANGES = 200;
 // The part of the budget that one directory may use before what is foretold was asked for.
 const FEW = 0.005;
@@ -256,11 +256,12 @@ class Look {
       return;
     }
     const wanted = region?.whole ? names.filter(name => !CONTENT.has(name)) : names;
+    const depth = visit.depth + 1;
     for (const name of wanted) {
+      const path = below(visit, name);
       const installed = visit.installed || name === 'node_modules';
       const own = region ?? regionAt(visit, name, installed);
-      const place = { path: below(visit, name), name, depth: visit.depth + 1 };
-      this.#visits.put({ ...place, region: own, installed, inChanged, moved, asked: false });
+      this.#visits.put({ path, name, depth, region: own, installed, inChanged, moved, asked: false });
     }
   }
 
