@@ -45,7 +45,8 @@ export async function memory(context, place) {
  * @param {Place} place
  */
 function stepsOf({ asked: { quick, growth } }, { level }) {
-  return quick || level === 'gvisor' ? [0, 1, 10, 32] : [0, 1, 10, 100, MANY, ...(growth ? [1000] : [])];
+  if (level === 'gvisor' || (quick && !growth)) return [0, 1, 10, 32];
+  return [0, 1, 10, 100, MANY, ...(growth && !quick ? [1000] : [])];
 }
 
 /**
