@@ -717,7 +717,7 @@ export const PROTECTIONS = [
   ),
   one(
     'a command goes on that no shell inside could end',
-    [`${DOCKER}/open.ts`, "if (name === 'SIGKILL') this.#end.tell(", "if (name === '') this.#end.tell("],
+    [`${DOCKER}/exec-ends.ts`, "if (name === 'SIGKILL') gone.tell(", "if (name === '') gone.tell("],
     [['sessions/commands.test.ts', 'lets no command go on beyond its time']],
   ),
   {
@@ -792,8 +792,8 @@ export const PROTECTIONS = [
   one(
     'whoever says that a command was ended is believed',
     [
-      [`${DOCKER}/open.ts`, 'if (heard.includes(word)) told();', 'if (heard.length > 0) told();'],
-      [`${DOCKER}/open.ts`, '    await this.#exitOf(execId, this.#life.signal, ENDED_MS);\n', ''],
+      [`${DOCKER}/exec-ends.ts`, 'if (heard.includes(word)) told();', 'if (heard.length > 0) told();'],
+      [`${DOCKER}/exec-ends.ts`, '    await this.#exitOf(execId, this.#parts.life, ENDED_MS);\n', ''],
     ],
     [['sessions/hostile.test.ts', 'a command that answers for the shells']],
   ),
@@ -824,5 +824,15 @@ export const PROTECTIONS = [
     'a killed process has as long as any other to be gone',
     [`${DOCKER}/exec-execution.ts`, '    this.#patience = ENDED_MS;\n', '    this.#patience = 60_000;\n'],
     [['sessions/hostile.test.ts', 'has no longer than its time limit']],
+  ),
+  one(
+    'a command that was killed with its sandbox says no more than that it was killed',
+    [`${DOCKER}/exec-ends.ts`, '      if (exitCode === KILLED) await this.#unlessGone();\n', ''],
+    [['sessions/host.test.ts', 'however late the engine says so']],
+  ),
+  one(
+    'a kept sandbox is extended when its end has come',
+    [`${SRC}/sandbox.ts`, '.getTime() <= clock.now())', '.getTime() < 0)'],
+    [['sessions/kept.test.ts', 'cannot be extended when its time is over']],
   ),
 ];
