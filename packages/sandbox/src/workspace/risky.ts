@@ -35,7 +35,7 @@ export interface LookBudget {
 
 const BUDGET: LookBudget = { entries: 20_000, directories: 4000, depth: 64, milliseconds: 500, patience: 500 };
 // Enough are so many entries, and a directory takes as long as several of them: a busy machine makes no look a short one.
-const ENOUGH = 2500;
+const ENOUGH = 1500;
 const DIRECTORY = 8;
 // The kernel stamps files by a clock that lags behind the one we read by up to a tick.
 const CLOCK_LAG_MS = 20;
