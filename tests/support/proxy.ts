@@ -18,7 +18,15 @@ import { join } from 'node:path';
  * - `{ status }`: the client gets this status and message, and the engine has done nothing (`before`) or all of it (`after`)
  */
 export type RequestFate =
-  undefined | Buffer | 'hang' | 'drop' | 'drop-reply' | 'drop-body' | { readonly head: string } | LateAnswer | FalseAnswer;
+  | undefined
+  | Buffer
+  | 'hang'
+  | 'drop'
+  | 'drop-reply'
+  | 'drop-body'
+  | { readonly head: string }
+  | LateAnswer
+  | FalseAnswer;
 
 /** An answer whose body is late. */
 export interface LateAnswer {
