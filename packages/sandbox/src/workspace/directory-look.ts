@@ -88,15 +88,11 @@ function openDirectory(path: string): number {
 export function lstat(path: string): Stats | null {
   try {
     // Most names that are asked for are not there, and an exception for each would cost more than the question.
-    return lstatSync(isPlain(path) ? path : bytes(path), UNLESS_GONE) ?? null;
+    // The same bytes as a text cost less to hand over.
+    return lstatSync(PLAIN.test(path) ? path : bytes(path), UNLESS_GONE) ?? null;
   } catch {
     return null;
   }
-}
-
-// The same bytes as a text, which costs less to hand over.
-function isPlain(path: string): boolean {
-  return PLAIN.test(path);
 }
 
 /** A byte string as the file system takes it. */

@@ -27,21 +27,17 @@ export const STAYING_LINE = 'trap : HUP INT QUIT USR1 USR2; exec </dev/null; whi
  */
 export function signalLine(pid: number, signal: string, word: string): string {
   const name = signal.replace(/^SIG/, '');
-  return `kill -s ${name} -- -${pid} 2>/dev/null; ${saying(word)}`;
+  return `kill -s ${name} -- -${pid} 2>/dev/null; ${answerLine(word)}`;
 }
 
 /** Says the word it was given and nothing else: who hears it knows that the sandbox goes on. */
 export function answerLine(word: string): string {
-  return saying(word);
-}
-
-function saying(word: string): string {
   return String.raw`printf '%s\n' ${word}; exit` + '\n';
 }
 
 /** Stops everything but the shell that says so, by one call of the kernel: nothing that forks meanwhile is left out. */
 export function quietLine(word: string): string {
-  return `kill -s STOP -- -1 2>/dev/null; ${saying(word)}`;
+  return `kill -s STOP -- -1 2>/dev/null; ${answerLine(word)}`;
 }
 
 /** Takes the mark after which everything is the command’s; null until it is whole. */
