@@ -667,6 +667,11 @@ export const PROTECTIONS = [
     [['caches/failures.test.ts', 'planned before the fill began']],
   ),
   one(
+    'who comes to the engine later is not noticed',
+    [`${DOCKER}/neighbourhood.ts`, 'return this.#silence.hasLastedSince(mark) ? [', 'return mark !== null ? ['],
+    [['verification/mounts.test.ts', 'has run commands before']],
+  ),
+  one(
     'the mounts of a sandbox that waited are not compared again',
     [
       `${SRC}/isolation/process/held.ts`,

@@ -28,7 +28,7 @@ const GONE_MS = 300_000;
 export async function memory(context, place) {
   // Without an engine a sandbox is a process of this host; what one costs is not this process’s.
   if (!place.engine) return;
-  const rounds = context.asked.quick ? 5 : 15;
+  const rounds = context.asked.quick && !context.asked.growth ? 5 : 15;
   const order = { options: context.optionsAt(place), rounds, run: context.run };
   const tracked = /** @type {Step[]} */ (await client(context, { ...order, steps: stepsOf(context, place) }));
   await gone(context, place.engine.socket);

@@ -32,6 +32,23 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
     });
   }
 
+  // From its second command on a host is told by the engine who comes, and does not ask it every time.
+  it('the same holds for a host that has run commands before the other sandbox came', async () => {
+    await using inner = await TestHost.open(engine, { workspace: outer.file('inner') });
+    mkdirSync(outer.file('inner'), { recursive: true });
+    for (let count = 0; count < 3; count += 1) expect(await inner.acode.run(['true'])).toMatchObject({ exitCode: 0 });
+    {
+      await using _ = await outer.acode.spawn(['cat']);
+      await expect(inner.acode.run(['touch', 'ran'])).rejects.toMatchObject({
+        code: 'ACODE-SBX-010',
+        context: { violation: 'NestedWritableMount' },
+      });
+      expect(existsSync(outer.file('inner/ran'))).toBe(false);
+    }
+    expect(await inner.acode.run(['touch', 'ran'])).toMatchObject({ exitCode: 0 });
+    expect(existsSync(outer.file('inner/ran'))).toBe(true);
+  });
+
   it('the same workspace may be used by two sandboxes at once', async () => {
     await using busy = await outer.acode.spawn(['cat']);
     expect(await outer.acode.run(['true'])).toMatchObject({ exitCode: 0 });

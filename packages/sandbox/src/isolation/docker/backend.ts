@@ -139,7 +139,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     if (this.#shells.get(spec.image.id) === false) refuseDirectFill(spec);
     const facts = await this.#facts(spec, signal);
     const verified = this.#options.weakness?.verified ?? true;
-    if (verified && !runtimeKind(facts.runtime).hostKernel) await assertNoNeighbour(this.#engine, spec, signal);
+    if (verified && !runtimeKind(facts.runtime).hostKernel)
+      await assertNoNeighbour(this.#creation.neighbourhood, spec, signal);
     if (this.#shells.get(spec.image.id) === false) return this.#direct(spec, facts);
     const created = await this.#creation.create(spec, await this.#builder(spec, facts), signal);
     try {
@@ -183,7 +184,12 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     const spec = this.#isPodman ? planForPodman(planned) : planned;
     const facts = await this.#facts(spec, signal);
     const { hostKernel } = runtimeKind(facts.runtime);
-    const { State: state } = await inspectRunning(this.#engine, id, { spec, facts }, signal);
+    const { State: state } = await inspectRunning(
+      this.#engine,
+      id,
+      { spec, facts, around: this.#creation.neighbourhood },
+      signal,
+    );
     const same = sameness(spec, hostKernel ? hold(state.Pid, id) : null);
     const { clock } = this.#options;
     // For as long as it is used: neither as long as it takes to find it, nor only until the host begins to close, when what

@@ -68,6 +68,7 @@ export class Creation {
   readonly #options: CreationOptions;
   readonly #engine: Engine;
   readonly #lateLooks: LateLooks;
+  #isUsed = false;
 
   constructor(options: CreationOptions) {
     this.#options = options;
@@ -109,10 +110,13 @@ export class Creation {
 
   /** Begins to watch a container before it starts, so that its end cannot be missed. */
   async watch(id: string, signal: AbortSignal): Promise<PendingExit> {
+    // For a single sandbox the engine is asked once who else is there; where there are more, it is to tell.
+    const listens = this.#options.keepsWaiting === true || this.#isUsed;
+    this.#isUsed = true;
     const [pending] = await Promise.all([
       this.#engine.containers.expectExit(id, 'next-exit', { signal, deadlineMs: EXIT_MS }),
       this.oomWatch.follow(id),
-      this.#options.keepsWaiting === true ? this.neighbourhood.listen() : null,
+      listens ? this.neighbourhood.listen() : null,
     ]);
     return pending;
   }
@@ -125,13 +129,13 @@ export class Creation {
     const { containers } = this.#engine;
     const streams = { stdin: true, stdout: true, stderr: true };
     const stream = await containers.attach(id, { ...streams, signal, deadlineMs: CALL_MS });
+    this.neighbourhood.entered(id, spec);
     try {
       await containers.start(id, { signal, deadlineMs: START_MS });
     } catch (error) {
       stream.destroy();
       throw error;
     }
-    this.neighbourhood.entered(id, spec);
     this.#options.observer.started(spec, id);
     const { oomWatch, neighbourhood } = this;
     return { id, engine: this.#engine, stream, exit, oomWatch, neighbourhood, clock: this.#options.clock };

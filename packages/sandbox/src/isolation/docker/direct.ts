@@ -63,7 +63,7 @@ export class DirectContainer implements WaitingSandbox {
     const { id, spec } = this.#created;
     try {
       await this.#parts.own(this.#created, signal);
-      await inspectCreated(engine, id, { spec, facts }, argv, signal);
+      await inspectCreated(engine, id, { spec, facts, around: creation.neighbourhood }, argv, signal);
       const exit = await creation.watch(id, signal);
       const container = await creation.start(spec, id, exit, signal);
       const given = { nonce: handover.nonce, line: null, network: facts.network };

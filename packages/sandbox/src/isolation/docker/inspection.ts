@@ -3,13 +3,13 @@
 import { lstat } from 'node:fs/promises';
 import { AcodeError } from '../../contract/errors.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
-import { MANAGED } from '../../lifecycle/labels.ts';
 import { isWithin } from '../../workspace/within.ts';
-import type { ContainerDetails, ContainerSummary } from './engine/containers.ts';
+import type { ContainerDetails } from './engine/containers.ts';
 import type { Engine } from './engine/index.ts';
 import { engineFailure } from './failure.ts';
 import { readKernelView } from '../kernel.ts';
 import type { KernelView } from '../kernel.ts';
+import type { Neighbour, Neighbourhood } from './neighbourhood.ts';
 import { podmanAccount, podmanKernelView } from './podman.ts';
 import { absentPaths } from './podman-facts.ts';
 import type { EngineFacts } from './request.ts';
@@ -17,7 +17,6 @@ import { runtimeKind } from './runtime.ts';
 import { compareWithEngine, compareWithKernel } from './verify.ts';
 import type { Difference } from '../mount-differences.ts';
 import { exposedTo } from '../neighbours.ts';
-import type { Reach } from '../neighbours.ts';
 
 const CALL_MS = 10_000;
 const MOST_LOOKS = 8;
@@ -27,19 +26,23 @@ const BETWEEN_LOOKS_MS = 25;
 export interface Expected {
   readonly spec: SandboxSpec;
   readonly facts: EngineFacts;
+  /** Who else is on the engine. */
+  readonly around: Around;
 }
+
+type Around = Pick<Neighbourhood, 'remembered' | 'ask'>;
 
 /** Compares a container that runs and waits. Gives its state back where it does not run. */
 export async function inspectRunning(
   engine: Engine,
   id: string,
-  { spec, facts }: Expected,
+  expected: Expected,
   signal: AbortSignal,
 ): Promise<ContainerDetails> {
   for (let looks = 1; ; looks += 1) {
-    const { details, differences } = await look(engine, id, { spec, facts }, signal);
+    const { details, differences } = await look(engine, id, expected, signal);
     // Podman says that a container runs a moment before its first process is what it is going to be.
-    const settled = differences.length === 0 || !facts.podman || looks >= MOST_LOOKS;
+    const settled = differences.length === 0 || !expected.facts.podman || looks >= MOST_LOOKS;
     if (settled) refuse(differences);
     if (settled) return details;
     await new Promise(resolve => void setTimeout(resolve, BETWEEN_LOOKS_MS));
@@ -51,24 +54,27 @@ export async function inspectRunning(
 async function look(
   engine: Engine,
   id: string,
-  { spec, facts }: Expected,
+  { spec, facts, around }: Expected,
   signal: AbortSignal,
 ): Promise<{ details: ContainerDetails; differences: readonly Difference[] }> {
-  const [details, others] = await ask(engine, id, signal);
+  const [details, nested] = await asked(
+    Promise.all([inspectNow(engine, id, signal), nestedNow(id, spec, around, signal)]),
+    signal,
+  );
   // Under a kernel of its own the host’s sees the runtime’s process there, and nothing of the sandbox.
   const { hostKernel } = runtimeKind(facts.runtime);
   const view = hostKernel ? await readKernelView(details.State.Pid, id, spec) : null;
   if (!details.State.Running) return { details, differences: [] };
   // A process that ended while it was looked at has no view either.
   if (view === null && hostKernel) {
-    const [again] = await ask(engine, id, signal);
+    const again = await asked(inspectNow(engine, id, signal), signal);
     if (!again.State.Running) return { details: again, differences: [] };
   }
   const seen = await inDockersWords(details, view, { spec, facts });
   const differences = [
     ...compareWithEngine(spec, facts, seen.details),
     ...(seen.view ? compareWithKernel(spec, seen.view, facts.caches) : await swappedSources(spec)),
-    ...nestedMounts(id, spec, others),
+    ...nested,
   ];
   return { details, differences };
 }
@@ -76,7 +82,7 @@ async function look(
 async function inDockersWords(
   details: ContainerDetails,
   view: KernelView | null,
-  { spec, facts: { runtime, seccomp, podman } }: Expected,
+  { spec, facts: { runtime, seccomp, podman } }: Omit<Expected, 'around'>,
 ): Promise<{ details: ContainerDetails; view: KernelView | null }> {
   if (!podman) return { details, view };
   const reading = { spec, facts: { runtime, seccomp, podman }, view, absent: await absentPaths() };
@@ -87,35 +93,31 @@ async function inDockersWords(
 export async function inspectCreated(
   engine: Engine,
   id: string,
-  { spec, facts }: Expected,
+  { spec, facts, around }: Expected,
   argv: readonly string[],
   signal: AbortSignal,
 ): Promise<void> {
-  const [details, others] = await ask(engine, id, signal);
+  const [details, others] = await asked(Promise.all([inspectNow(engine, id, signal), around.ask(signal)]), signal);
   const differences = [...compareWithEngine(spec, facts, details, argv), ...nestedMounts(id, spec, others)];
   // Last, when no other sandbox is left that could exchange a source after this look.
   refuse([...differences, ...(await swappedSources(spec))]);
 }
 
 /** What the engine says of a container that was started for its command. */
-export async function inspectStarted(engine: Engine, id: string, signal: AbortSignal): Promise<ContainerDetails> {
-  try {
-    return await engine.containers.inspect(id, { signal, deadlineMs: CALL_MS });
-  } catch (error) {
-    throw engineFailure(error, signal);
-  }
+export function inspectStarted(engine: Engine, id: string, signal: AbortSignal): Promise<ContainerDetails> {
+  return asked(inspectNow(engine, id, signal), signal);
 }
 
 /**
  * Refuses a plan whose mounts another sandbox could exchange, before its container is made. Where the kernel does not show
  * what was mounted, a look afterwards is too late: the other may have put everything back, and ended.
  */
-export async function assertNoNeighbour(engine: Engine, spec: SandboxSpec, signal: AbortSignal): Promise<void> {
-  try {
-    refuse([...mountsFromWorkspace(spec), ...nestedMounts('', spec, await neighbours(engine, signal))]);
-  } catch (error) {
-    throw engineFailure(error, signal);
-  }
+export async function assertNoNeighbour(
+  around: Pick<Around, 'ask'>,
+  spec: SandboxSpec,
+  signal: AbortSignal,
+): Promise<void> {
+  refuse([...mountsFromWorkspace(spec), ...nestedMounts('', spec, await asked(around.ask(signal), signal))]);
 }
 
 /**
@@ -149,27 +151,20 @@ export async function swappedSources({ mounts }: SandboxSpec): Promise<Differenc
   return found.flat();
 }
 
-async function ask(engine: Engine, id: string, signal: AbortSignal): Promise<[ContainerDetails, ContainerSummary[]]> {
+function inspectNow(engine: Engine, id: string, signal: AbortSignal): Promise<ContainerDetails> {
+  return engine.containers.inspect(id, { signal, deadlineMs: CALL_MS });
+}
+
+async function asked<Answer>(answer: Promise<Answer>, signal: AbortSignal): Promise<Answer> {
   try {
-    return await Promise.all([
-      engine.containers.inspect(id, { signal, deadlineMs: CALL_MS }),
-      neighbours(engine, signal),
-    ]);
+    return await answer;
   } catch (error) {
     throw engineFailure(error, signal);
   }
 }
 
-function neighbours(engine: Engine, signal: AbortSignal): Promise<ContainerSummary[]> {
-  return engine.containers.list({ labels: [`${MANAGED}=true`], signal, deadlineMs: CALL_MS });
-}
-
 /** Below a directory that another sandbox can write, everything may be swapped at any moment: checking it proves nothing. */
-export function nestedMounts(
-  id: string,
-  spec: SandboxSpec,
-  others: readonly (Reach & Pick<ContainerSummary, 'id'>)[],
-): Difference[] {
+export function nestedMounts(id: string, spec: SandboxSpec, others: readonly Neighbour[]): Difference[] {
   const running = others.filter(other => other.id !== id);
   return exposedTo(running, spec).map(({ source, above }) => ({
     violation: 'NestedWritableMount',
@@ -177,27 +172,22 @@ export function nestedMounts(
   }));
 }
 
-/** Refuses a sandbox that waits if one of these has come since, and could exchange what it has mounted. */
-export function assertNotNested(
-  id: string,
-  spec: SandboxSpec,
-  others: readonly (Reach & Pick<ContainerSummary, 'id'>)[],
-): void {
-  refuse(nestedMounts(id, spec, others));
+// Where nobody in question has come since the engine was asked last, it need not be asked again. Who was there then may be
+// gone by now, so that only the engine’s own word refuses a sandbox.
+async function nestedNow(id: string, spec: SandboxSpec, around: Around, signal: AbortSignal): Promise<Difference[]> {
+  const { remembered } = around;
+  if (remembered !== null && nestedMounts(id, spec, remembered).length === 0) return [];
+  return nestedMounts(id, spec, await around.ask(signal));
 }
 
-/** The same for whatever of ours is on the engine now. */
-export async function assertNotNestedNow(
-  engine: Engine,
+/** Refuses a sandbox that waits if somebody has come since who could exchange what it has mounted. */
+export async function assertNotNested(
   id: string,
   spec: SandboxSpec,
+  around: Around,
   signal: AbortSignal,
 ): Promise<void> {
-  try {
-    assertNotNested(id, spec, await neighbours(engine, signal));
-  } catch (error) {
-    throw engineFailure(error, signal);
-  }
+  refuse(await asked(nestedNow(id, spec, around, signal), signal));
 }
 
 function refuse(differences: readonly Difference[]): void {

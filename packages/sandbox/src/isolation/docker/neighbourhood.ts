@@ -1,4 +1,4 @@
-// Who else has sandboxes on the engine: noticed as they come, so that what waits need not ask the engine at every hand-over.
+// Who else has sandboxes on the engine: noticed as they come, so that the engine need not be asked at every command.
 
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { MANAGED } from '../../lifecycle/labels.ts';
@@ -7,34 +7,46 @@ import type { Reach } from '../neighbours.ts';
 import type { Engine } from './engine/index.ts';
 import { Silence } from './silence.ts';
 
-/** A sandbox of this session that runs, or waits. */
+/** A sandbox that runs, or waits. */
 export type Neighbour = Reach & { readonly id: string };
+
+const CALL_MS = 10_000;
 
 /** The sandboxes around those of one session. */
 export class Neighbourhood {
+  readonly #engine: Engine;
+  readonly #owner: string;
   readonly #silence: Silence;
   readonly #own = new Map<string, Neighbour>();
+  #asked: { readonly mark: number | null; readonly others: readonly Neighbour[] } = { mark: null, others: [] };
 
   constructor(engine: Engine, owner: string) {
+    this.#engine = engine;
+    this.#owner = owner;
     this.#silence = new Silence(engine, {
       filters: { type: ['container'], event: ['start', 'unpause'], label: [`${MANAGED}=true`] },
       counts: ({ attributes }) => attributes['acode.owner'] !== owner,
     });
   }
 
-  /** Those of this session, asked of nobody. */
-  get own(): readonly Neighbour[] {
-    return [...this.#own.values()];
+  /**
+   * All that there can be: those of others when the engine was asked last, and this session’s own. Null where somebody may have
+   * come since. Some may be gone.
+   */
+  get remembered(): readonly Neighbour[] | null {
+    const { mark, others } = this.#asked;
+    return this.#silence.hasLastedSince(mark) ? [...others, ...this.#own.values()] : null;
   }
 
-  /** What is compared later; null while nobody listens, so that nothing follows from it. */
-  get mark(): number | null {
-    return this.#silence.mark;
-  }
-
-  /** Whether no sandbox of another session has been started since a mark. */
-  isQuietSince(mark: number | null): boolean {
-    return this.#silence.hasLastedSince(mark);
+  /** Asks the engine who is there now. */
+  async ask(signal: AbortSignal): Promise<readonly Neighbour[]> {
+    // First: whoever comes while the engine answers has come since.
+    const { mark } = this.#silence;
+    const labels = [`${MANAGED}=true`];
+    const found = await this.#engine.containers.list({ labels, signal, deadlineMs: CALL_MS });
+    const others = found.filter(one => one.labels['acode.owner'] !== this.#owner);
+    this.#asked = { mark, others: others.map(neighbourOf) };
+    return found.map(neighbourOf);
   }
 
   /** Resolves once the engine tells of whatever starts from now on; never rejects. */
@@ -42,7 +54,7 @@ export class Neighbourhood {
     return this.#silence.listen();
   }
 
-  /** One of this session’s was started. */
+  /** One of this session’s is about to be started. */
   entered(id: string, spec: SandboxSpec): void {
     this.#own.set(id, { id, ...reachOf(spec) });
   }
@@ -55,4 +67,8 @@ export class Neighbourhood {
   close(): void {
     this.#silence.close();
   }
+}
+
+function neighbourOf({ id, writableSources, readOnlySources }: Neighbour): Neighbour {
+  return { id, writableSources, readOnlySources };
 }

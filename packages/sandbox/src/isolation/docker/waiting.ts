@@ -12,7 +12,7 @@ import type { Held } from '../process/held.ts';
 import type { ProcessIdentity } from '../process/identity.ts';
 import { ContainerExecution } from './execution.ts';
 import type { StartedContainer } from './execution.ts';
-import { assertNotNested, assertNotNestedNow, inspectRunning } from './inspection.ts';
+import { assertNotNested, inspectRunning } from './inspection.ts';
 import { OpenContainer } from './open.ts';
 import { podmanVariables } from './podman.ts';
 import { publishedPorts } from './ports.ts';
@@ -39,8 +39,6 @@ export class WaitingContainer implements WaitingSandbox {
   /** What it ends with; null where that cannot be seen from here. */
   #lives: readonly ProcessIdentity[] | null = null;
   #births: readonly number[] = [];
-  /** Since when nobody else has come who could exchange what it has mounted. */
-  #quiet: number | null = null;
   #isLost = false;
 
   constructor(spec: SandboxSpec, facts: EngineFacts, container: StartedContainer, remove: () => Promise<void>) {
@@ -63,9 +61,9 @@ export class WaitingContainer implements WaitingSandbox {
   async verify(signal: AbortSignal): Promise<void> {
     // First: whatever takes the place of a source from here on was made later.
     this.#births = birthsOf(this.#spec);
-    this.#quiet = this.#container.neighbourhood.mark;
-    const expected = { spec: this.#spec, facts: this.#facts };
-    const details = await inspectRunning(this.#container.engine, this.id, expected, signal);
+    const { engine, neighbourhood: around } = this.#container;
+    const expected = { spec: this.#spec, facts: this.#facts, around };
+    const details = await inspectRunning(engine, this.id, expected, signal);
     const { State: state } = details;
     if (state.Running) {
       this.#ports = publishedPorts(this.#spec, details);
@@ -137,20 +135,10 @@ export class WaitingContainer implements WaitingSandbox {
       throw new AcodeError('ACODE-SBX-006', { name: this.#spec.identity.name, reason: 'it ended while it waited' });
     if (this.#held) {
       assertHeld(this.#held, this.#spec);
-      return this.#assertNoNeighbour(signal);
+      return assertNotNested(this.id, this.#spec, this.#container.neighbourhood, signal);
     }
     assertBirths(this.#births, this.#spec);
     await this.verify(signal);
-  }
-
-  // The engine is asked only where somebody else has come since it was asked last.
-  async #assertNoNeighbour(signal: AbortSignal): Promise<void> {
-    const { neighbourhood, engine } = this.#container;
-    assertNotNested(this.id, this.#spec, neighbourhood.own);
-    if (neighbourhood.isQuietSince(this.#quiet)) return;
-    const { mark } = neighbourhood;
-    await assertNotNestedNow(engine, this.id, this.#spec, signal);
-    this.#quiet = mark;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
