@@ -14,7 +14,7 @@ import { WORKSPACE_TARGET, planSandbox } from './isolation/plan.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
 import { refuseUndecided, withImageReason } from './policy/language-image.ts';
-import { resolvePolicy } from './policy/resolve.ts';
+import { NOTHING, resolvePolicy } from './policy/resolve.ts';
 import { imageForRun } from './pulling.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './request-check.ts';
@@ -47,7 +47,7 @@ export async function plan(
   const languages = recogniseLanguages(root);
   const task = { command, risk: request.risk };
   const about = { caller: host.caller, cpus: availableParallelism(), task, languages };
-  const first = resolvePolicy(request.policy ?? {}, layers, about);
+  const first = resolvePolicy(request.policy ?? NOTHING, layers, about);
   const chosen = await chooseLevel(host, first);
   const { level, runtime, capability } = chosen;
   // Asked while the workspace is looked at: neither needs the other, and only what is there is asked for.
@@ -56,7 +56,7 @@ export async function plan(
   const workspace = await validateWorkspace(found, host.directories, around);
   // The engine may have other CPUs than this process sees, and refuses more than it has.
   const { cpus } = capability;
-  const resolved = cpus === about.cpus ? first : resolvePolicy(request.policy ?? {}, layers, { ...about, cpus });
+  const resolved = cpus === about.cpus ? first : resolvePolicy(request.policy ?? NOTHING, layers, { ...about, cpus });
   const policy = { ...resolved, runtime: { ...resolved.runtime, value: runtime } };
   if (usesEngine(level)) refuseUndecided(policy.image, languages);
   const { image, notes: imageNotes } = await imageFor(host, chosen, policy, { ...of, ...asked }, signal).catch(

@@ -2,7 +2,6 @@
 
 import type { AuditEntry } from '../contract/audit.ts';
 import { redactFields } from '../telemetry/redact.ts';
-import { canonicalJson } from './canonical.ts';
 
 /** The most bytes that the content of a record takes; what stands around it is added. */
 export const LARGEST_CONTENT = 64 * 1024;
@@ -38,8 +37,9 @@ function isLong(entry: AuditEntry): boolean {
 }
 
 function fits(content: Content): boolean {
-  // What is added when it is cut, and quotes and keys, stay within what readers expect by a wide margin.
-  return Buffer.byteLength(canonicalJson(content)) <= LARGEST_CONTENT - 64;
+  // What is added when it is cut, and quotes and keys, stay within what readers expect by a wide margin. The language’s own
+  // writer says the same in another order, and much faster.
+  return Buffer.byteLength(JSON.stringify(content)) <= LARGEST_CONTENT - 64;
 }
 
 function shortened(value: unknown, most: number): unknown {

@@ -14,9 +14,11 @@ export interface NetworkLimit {
 }
 
 const ATTEMPTS = 3;
+const UNLIMITED: NetworkLimit = { cut: 'none', stop: () => undefined };
 
 /** Takes the network of a command away after `timeoutMs`; never, if that is null. */
 export function limitNetwork(execution: Execution, timeoutMs: number | null, clock: Clock): NetworkLimit {
+  if (timeoutMs === null) return UNLIMITED;
   let cut: NetworkCut = 'none';
   const stopped = new AbortController();
   const disconnect = async (): Promise<void> => {
@@ -35,7 +37,7 @@ export function limitNetwork(execution: Execution, timeoutMs: number | null, clo
     cut = 'killed';
     await execution.kill('SIGKILL').catch(() => undefined);
   };
-  const cancel = timeoutMs === null ? () => undefined : clock.after(timeoutMs, () => void disconnect());
+  const cancel = clock.after(timeoutMs, () => void disconnect());
   return {
     get cut() {
       return cut;

@@ -2,6 +2,7 @@
 // stops answering the moment the process is gone. No process id, which would be reused, and no heartbeat, which would lie.
 
 import { randomBytes } from 'node:crypto';
+import { lstatSync } from 'node:fs';
 import { chmod, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { createConnection, createServer } from 'node:net';
 import type { Server, Socket } from 'node:net';
@@ -84,11 +85,19 @@ export class OwnerSocket {
   }
 
   async #renew(): Promise<void> {
-    const found = await lstat(this.path).catch(() => null);
-    if (found?.ino === this.#listening.inode) return;
+    if (inodeNow(this.path) === this.#listening.inode) return;
     const before = this.#listening.server;
     this.#listening = await listenAt(this.path);
     await stop(before);
+  }
+}
+
+// Without a pause: it is asked before each command.
+function inodeNow(path: string): number | null {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false })?.ino ?? null;
+  } catch {
+    return null;
   }
 }
 

@@ -37,6 +37,9 @@ export interface ResolveHost {
 
 const NO_TASK: Task = { command: [] };
 
+/** What is asked where nothing special is. */
+export const NOTHING: PolicyInput = Object.freeze({});
+
 /** Merges every layer and the request, and clamps them by every ceiling. Pure. */
 export function resolvePolicy(input: PolicyInput, layers: Layers, host: ResolveHost): EffectivePolicy {
   const request = checked(input);
@@ -89,6 +92,7 @@ export function resolvePolicy(input: PolicyInput, layers: Layers, host: ResolveH
 const LIMIT_FIELDS = new Set<PropertyKey>(['limits', 'timeoutMs']);
 
 function checked(input: PolicyInput): PolicyInput {
+  if (input === NOTHING) return input;
   const fault = shapeFault(input);
   if (fault) throw invalid(['policy', ...fault.path].join('.'), fault.reason);
   const parsed = policyInputSchema.safeParse(input, { error: issueText });

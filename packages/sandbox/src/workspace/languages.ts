@@ -2,9 +2,9 @@
 //
 // Those files are untrusted: none is opened, no link is followed, and the look costs the same however much lies there.
 
-import { lstatSync } from 'node:fs';
 import type { Language, LanguageFound } from '../contract/languages.ts';
 import { DirectoryLook, fromText, toText } from './directory-look.ts';
+import { stampOf } from './presence.ts';
 
 // The first of a language that is there speaks for it.
 const NAMES: readonly (readonly [file: string, language: Language])[] = [
@@ -22,10 +22,7 @@ const PROJECT = /\.(?:sln|slnx|csproj|fsproj)$/i;
 // Names with any beginning need the directory to be read, and somebody may have put a million files there.
 const MOST_ENTRIES = 1000;
 
-// A directory that was changed so lately could be changed again within the same tick of the kernel’s clock.
-const SETTLED_NS = 1_000_000_000n;
-
-let known: { readonly stamp: string; readonly found: readonly LanguageFound[] } | null = null;
+let known: { readonly root: string; readonly stamp: string; readonly found: readonly LanguageFound[] } | null = null;
 
 /**
  * The languages of a workspace, in the order of the alphabet, each once. It is asked before each command: whatever comes into
@@ -33,20 +30,10 @@ let known: { readonly stamp: string; readonly found: readonly LanguageFound[] } 
  */
 export function recogniseLanguages(root: string): readonly LanguageFound[] {
   const stamp = stampOf(root);
-  if (stamp !== null && known?.stamp === stamp) return known.found;
+  if (stamp !== null && known?.stamp === stamp && known.root === root) return known.found;
   const found = look(root);
-  if (stamp !== null) known = { stamp, found };
+  if (stamp !== null) known = { root, stamp, found };
   return found;
-}
-
-function stampOf(root: string): string | null {
-  try {
-    const { dev, ino, ctimeNs } = lstatSync(root, { bigint: true });
-    const settled = ctimeNs + SETTLED_NS < BigInt(Date.now()) * 1_000_000n;
-    return settled ? `${dev} ${ino} ${ctimeNs} ${root}` : null;
-  } catch {
-    return null;
-  }
 }
 
 function look(root: string): LanguageFound[] {

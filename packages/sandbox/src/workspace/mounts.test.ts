@@ -5,7 +5,7 @@ import { linkSync, lstatSync, mkdirSync, mkdtempSync, realpathSync, rmSync, syml
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { validateWorkspace } from './locate.ts';
 import { planMounts } from './mounts.ts';
 import type { MountFacts } from './mounts.ts';
@@ -253,6 +253,21 @@ describe('the target of a mount', () => {
 });
 
 describe('the workspace', () => {
+  it('B7: is refused once a socket has come into it, although it had none when it was asked for before', async () => {
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 5000 });
+    try {
+      for (let count = 0; count < 3; count += 1) await plan();
+      await listening(join(project, 'late.sock'), async () => {
+        await expect(plan()).rejects.toMatchObject(refused('DockerSocketMounted'));
+        vi.setSystemTime(Date.now() + 5000);
+        await expect(plan()).rejects.toMatchObject(refused('DockerSocketMounted'));
+        await expect(plan()).rejects.toMatchObject(refused('DockerSocketMounted'));
+      });
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   it('B7: is refused with a socket in it, and fine without', async () => {
     await listening(join(project, 'x.sock'), () =>
       expect(plan()).rejects.toMatchObject(refused('DockerSocketMounted')),

@@ -1,11 +1,13 @@
 // The places of the host that no sandbox is ever given: the system, homes, credentials, sockets, acode’s own files.
 
-import { lstatSync, realpathSync } from 'node:fs';
+import { realpathSync } from 'node:fs';
 import { userInfo } from 'node:os';
-import { dirname, isAbsolute, join, relative } from 'node:path';
+import { dirname, isAbsolute, join, relative, resolve } from 'node:path';
 import type { MountViolation } from '../contract/errors.ts';
 import type { Directories } from '../config/directories.ts';
-import { isWithin } from './within.ts';
+import { thoseThere } from './presence.ts';
+import type { Entry } from './presence.ts';
+import { isBelow, isWithin } from './within.ts';
 
 /** Why a path may not be given to a sandbox. */
 export interface Trespass {
@@ -14,9 +16,7 @@ export interface Trespass {
 }
 
 /** A place that may be neither given, nor lie in what is given, nor hold it. */
-interface Place extends Trespass {
-  readonly path: string;
-}
+interface Place extends Trespass, Entry {}
 
 /** What is known of the host, every path both as it is written and as it really is. */
 export interface Places {
@@ -134,6 +134,10 @@ const ENGINE_SOCKETS = [
   '/run/buildkit/buildkitd.sock',
 ];
 
+const ENGINES = ENGINE_SOCKETS.map(engine);
+
+let accountHome: string | null = null;
+
 /** What the places of a host are found from. */
 export interface PlaceFacts {
   readonly directories: Directories;
@@ -145,13 +149,15 @@ export interface PlaceFacts {
 /** Finds the places of this host. A link leads to a place as surely as its name does, so each counts both ways. */
 export function knownPlaces({ directories, engineSocket, environment }: PlaceFacts): Places {
   // HOME is whatever the environment says; the home of the account is what it is.
-  const named = [...new Set([directories.home, userInfo().homedir])];
+  accountHome ??= userInfo().homedir;
+  const named = [...new Set([directories.home, accountHome])];
   const homes = bothWays(named.map(path => ({ path }))).map(({ path }) => path);
   const own = bothWays([...ownPlaces(directories), ...(engineSocket ? [engine(engineSocket)] : [])]);
   const others = bothWaysIfThere([
     ...homes.flatMap(credentials),
     ...agents(environment),
-    ...[...ENGINE_SOCKETS, ...rootless(environment)].map(engine),
+    ...ENGINES,
+    ...rootless(environment).map(engine),
   ]);
   return { homes, closed: [...own, ...others] };
 }
@@ -164,7 +170,7 @@ export function trespass(path: string, { homes, closed }: Places): Trespass | nu
   if (homes.some(home => isWithin(home, path))) {
     return { violation: 'ForbiddenPath', reason: 'it is, or contains, your home directory' };
   }
-  const met = closed.find(place => isWithin(path, place.path) || isWithin(place.path, path));
+  const met = closed.find(place => isBelow(path, place.path) || isBelow(place.path, path));
   return met ? { violation: met.violation, reason: met.reason } : null;
 }
 
@@ -182,26 +188,24 @@ export function nearestReal(path: string): string {
 }
 
 function ownPlaces({ config, state, runtime }: Directories): Place[] {
-  return [config, state, runtime].map(path => ({
-    path,
-    violation: 'ForbiddenPath',
-    reason: `acode keeps its own files in ${path}`,
-  }));
+  return [config, state, runtime].map(path => placeAt(path, 'ForbiddenPath', `acode keeps its own files in ${path}`));
 }
 
-// Of one home at a time: nearly always it is the same.
-let known: { readonly home: string; readonly places: readonly Place[] } | null = null;
+// Of a few homes: nearly always they are the same.
+const known = new Map<string, readonly Place[]>();
+const MOST_HOMES = 8;
 
 function credentials(home: string): readonly Place[] {
-  if (known?.home !== home) {
-    const places = CREDENTIALS.map(name => sensitive(join(home, name), `${name} holds credentials`));
-    known = { home, places };
-  }
-  return known.places;
+  const before = known.get(home);
+  if (before) return before;
+  const places = CREDENTIALS.map(name => sensitive(join(home, name), `${name} holds credentials`));
+  if (known.size >= MOST_HOMES) known.clear();
+  known.set(home, places);
+  return places;
 }
 
 function engine(path: string): Place {
-  return { path, violation: 'DockerSocketMounted', reason: `the engine’s socket ${path} is as good as root` };
+  return placeAt(path, 'DockerSocketMounted', `the engine’s socket ${path} is as good as root`);
 }
 
 function agents(environment: PlaceFacts['environment']): Place[] {
@@ -226,22 +230,19 @@ function isNamed(path: string | undefined): path is string {
 }
 
 function sensitive(path: string, reason: string): Place {
-  return { path, violation: 'SensitivePathAccess', reason };
+  return placeAt(path, 'SensitivePathAccess', reason);
 }
 
-// Most credentials of the list do not exist, and what does not exist leads nowhere; asking costs less than resolving.
+function placeAt(named: string, violation: MountViolation, reason: string): Place {
+  const path = resolve(named);
+  return { path, directory: dirname(path), violation, reason };
+}
+
+// Most credentials of the list do not exist, and what does not exist leads nowhere; asking costs less than resolving. What is
+// behind a directory that may not be entered is resolved as far as it can be.
 function bothWaysIfThere(items: readonly Place[]): Place[] {
-  const there = items.filter(({ path }) => exists(path));
+  const there = thoseThere(items);
   return [...items, ...bothWays(there).slice(there.length)];
-}
-
-function exists(path: string): boolean {
-  try {
-    return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
-  } catch {
-    // Behind a directory that may not be entered: it is resolved as far as it can be.
-    return true;
-  }
 }
 
 function bothWays<Item extends { readonly path: string }>(items: readonly Item[]): Item[] {

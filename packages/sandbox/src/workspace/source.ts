@@ -7,6 +7,7 @@ import { join, resolve } from 'node:path';
 import type { FileIdentity } from '../contract/spec.ts';
 import { trespass } from './places.ts';
 import type { Places } from './places.ts';
+import { stampOf } from './presence.ts';
 import { refusal } from './refusal.ts';
 import { isWithin } from './within.ts';
 
@@ -49,8 +50,18 @@ export async function validateSource(source: string, rules: SourceRules): Promis
   return { path, identity: identityOf(found), isDirectory: found.isDirectory() };
 }
 
+// Of one directory at a time: the workspace is asked for before each command.
+let known: { readonly directory: string; readonly stamp: string } | null = null;
+
 /** Refuses a directory with a socket in it: whoever listens there would be within reach, under whatever name. */
 export function refuseSockets(directory: string): void {
+  const stamp = stampOf(directory);
+  if (stamp !== null && known?.stamp === stamp && known.directory === directory) return;
+  lookForSockets(directory);
+  known = stamp === null ? null : { directory, stamp };
+}
+
+function lookForSockets(directory: string): void {
   const opened = opendirSync(directory, { bufferSize: 256 });
   try {
     for (let looked = 0; looked < MOST_ENTRIES; looked += 1) {

@@ -17,7 +17,9 @@ export class UsageSampler {
   readonly #engine: Engine;
   readonly #id: string;
   readonly #clock: Clock;
-  readonly #stop = new AbortController();
+  // Made with the first sample: most commands end before there is one.
+  #calls: AbortController | null = null;
+  #isOver = false;
   #latest: Usage | undefined;
   #cancel: () => void = () => undefined;
 
@@ -39,8 +41,9 @@ export class UsageSampler {
   }
 
   stop(): void {
+    this.#isOver = true;
     this.#cancel();
-    this.#stop.abort();
+    this.#calls?.abort();
   }
 
   #schedule(ms: number): void {
@@ -49,12 +52,15 @@ export class UsageSampler {
 
   async #sample(): Promise<void> {
     await this.#take(DEADLINE_MS);
-    if (!this.#stop.signal.aborted) this.#schedule(EVERY_MS);
+    if (!this.#isOver) this.#schedule(EVERY_MS);
   }
 
   async #take(deadlineMs: number): Promise<void> {
+    if (this.#isOver) return;
+    this.#calls ??= new AbortController();
+    const { signal } = this.#calls;
     try {
-      const stats = await this.#engine.containers.stats(this.#id, { signal: this.#stop.signal, deadlineMs });
+      const stats = await this.#engine.containers.stats(this.#id, { signal, deadlineMs });
       this.#latest = merge(this.#latest, usageOf(stats));
     } catch {
       // A sample that cannot be had is left out; whether the run itself is well is known from its own connection.

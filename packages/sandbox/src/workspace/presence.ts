@@ -1,0 +1,89 @@
+// Which of many names exist. Dozens are asked for before each command, and nearly all of them exist nowhere: whatever comes into
+// a directory or leaves it changes the directory’s own time, so one that has the same is not asked for each name again.
+
+import { lstatSync } from 'node:fs';
+
+// A directory that was changed so lately could be changed again within the same tick of the kernel’s clock.
+const SETTLED_NS = 1_000_000_000n;
+const MOST_KNOWN = 256;
+
+interface Known {
+  readonly stamp: string;
+  readonly names: Map<string, boolean>;
+}
+
+const known = new Map<string, Known>();
+
+/** A path, and the directory it is in. */
+export interface Entry {
+  readonly path: string;
+  readonly directory: string;
+}
+
+/** Those of which there is anything, be it a link that leads nowhere; in doubt there is. */
+export function thoseThere<Item extends Entry>(entries: readonly Item[]): Item[] {
+  const directories = new Map<string, Known | 'absent' | null>();
+  return entries.filter(({ path, directory }) => {
+    let found = directories.get(directory);
+    if (found === undefined) {
+      found = look(directory);
+      directories.set(directory, found);
+    }
+    if (found === 'absent') return false;
+    const before = found?.names.get(path);
+    if (before !== undefined) return before;
+    const now = exists(path);
+    found?.names.set(path, now);
+    return now;
+  });
+}
+
+/**
+ * What a directory is and when something last came into it or left it; null where it is none, only leads to one, or was changed
+ * a moment ago.
+ */
+export function stampOf(directory: string): string | null {
+  try {
+    const found = lstatSync(directory, { bigint: true });
+    return stampFrom(found);
+  } catch {
+    return null;
+  }
+}
+
+type Found = Readonly<{ dev: bigint; ino: bigint; ctimeNs: bigint; isDirectory: () => boolean }>;
+
+function stampFrom(found: Found): string | null {
+  const { dev, ino, ctimeNs } = found;
+  const settled = ctimeNs + SETTLED_NS < BigInt(Date.now()) * 1_000_000n;
+  return found.isDirectory() && settled ? `${dev} ${ino} ${ctimeNs}` : null;
+}
+
+function look(directory: string): Known | 'absent' | null {
+  try {
+    const found = lstatSync(directory, { bigint: true, throwIfNoEntry: false });
+    if (!found) return 'absent';
+    const stamp = stampFrom(found);
+    return stamp === null ? null : remembered(directory, stamp);
+  } catch {
+    // Behind a directory that may not be entered.
+    return null;
+  }
+}
+
+function remembered(directory: string, stamp: string): Known {
+  const before = known.get(directory);
+  if (before?.stamp === stamp) return before;
+  if (known.size >= MOST_KNOWN) known.clear();
+  const now = { stamp, names: new Map<string, boolean>() };
+  known.set(directory, now);
+  return now;
+}
+
+function exists(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch {
+    return true;
+  }
+}
