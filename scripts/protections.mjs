@@ -667,6 +667,15 @@ export const PROTECTIONS = [
     [['caches/failures.test.ts', 'planned before the fill began']],
   ),
   one(
+    'a sandbox that could not be removed is forgotten as a neighbour',
+    [
+      `${DOCKER}/creation.ts`,
+      '    await this.#options.remove(spec, id);\n  }',
+      '    await this.#options.remove(spec, id);\n    this.neighbourhood.left(id);\n  }',
+    ],
+    [['verification/mounts.test.ts', 'could not be removed']],
+  ),
+  one(
     'who comes to the engine later is not noticed',
     [`${DOCKER}/neighbourhood.ts`, 'return this.#silence.hasLastedSince(mark) ? [', 'return mark !== null ? ['],
     [['verification/mounts.test.ts', 'has run commands before']],

@@ -3,6 +3,7 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { TestHost, engines, images, withoutEngines } from '../support/engines.ts';
+import { EngineProxy } from '../support/proxy.ts';
 
 describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
   let outer: TestHost;
@@ -47,6 +48,30 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
     }
     expect(await inner.acode.run(['touch', 'ran'])).toMatchObject({ exitCode: 0 });
     expect(existsSync(outer.file('inner/ran'))).toBe(true);
+  });
+
+  it('one that could not be removed still counts, also for the host that made it', async () => {
+    await using proxy = await EngineProxy.start(engine.socket);
+    await using host = await TestHost.open(engine, {
+      engine: { socket: proxy.socket },
+      config: { sandbox: { images: { default: images.busybox }, cleanup: { timeout_seconds: 1 } } },
+    });
+    mkdirSync(host.file('part'));
+    const mounting = { policy: { mounts: [{ source: 'part', target: '/part' }] } };
+    for (let count = 0; count < 2; count += 1) expect(await host.acode.run(['true'])).toMatchObject({ exitCode: 0 });
+    const busy = await host.acode.spawn(['sleep', '60']);
+    proxy.onRequest(method => (method === 'DELETE' ? { status: 500, message: 'not now', when: 'before' } : undefined));
+    await busy[Symbol.asyncDispose]();
+    await expect(host.acode.run(['touch', 'ran'], mounting)).rejects.toMatchObject({
+      context: { violation: 'NestedWritableMount' },
+    });
+    expect(existsSync(host.file('ran'))).toBe(false);
+    proxy.onRequest(undefined);
+    await expect
+      .poll(() => host.acode.run(['touch', 'ran'], mounting), { timeout: 20_000 })
+      .toMatchObject({
+        exitCode: 0,
+      });
   });
 
   it('the same workspace may be used by two sandboxes at once', async () => {

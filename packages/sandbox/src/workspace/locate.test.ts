@@ -49,6 +49,17 @@ describe('validateWorkspace', () => {
     expect(workspace.identity.inode).toBeGreaterThan(0);
   });
 
+  it('holds the place of an agent closed where it really is, also where its name leads up again behind a link', async () => {
+    mkdirSync(join(base, 'data/deep/down'), { recursive: true });
+    mkdirSync(join(base, 'data/deep/agent'));
+    symlinkSync(join(base, 'data/deep/down'), join(base, 'link'));
+    const environment = { SSH_AUTH_SOCK: `${base}/link/../agent/socket` };
+    await expect(validateWorkspace(join(base, 'data/deep'), own, { environment })).rejects.toMatchObject({
+      context: { violation: 'SensitivePathAccess' },
+    });
+    await expect(validateWorkspace(join(base, 'data/deep'), own)).resolves.toBeDefined();
+  });
+
   it.each([
     '/',
     '/tmp/..',

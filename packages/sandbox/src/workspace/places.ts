@@ -16,7 +16,10 @@ export interface Trespass {
 }
 
 /** A place that may be neither given, nor lie in what is given, nor hold it. */
-interface Place extends Trespass, Entry {}
+interface Place extends Trespass, Entry {
+  /** As somebody wrote it: `..` after a link leads elsewhere than the text says. */
+  readonly named: string;
+}
 
 /** What is known of the host, every path both as it is written and as it really is. */
 export interface Places {
@@ -235,17 +238,21 @@ function sensitive(path: string, reason: string): Place {
 
 function placeAt(named: string, violation: MountViolation, reason: string): Place {
   const path = resolve(named);
-  return { path, directory: dirname(path), violation, reason };
+  return { path, named, directory: dirname(path), violation, reason };
 }
 
 // Most credentials of the list do not exist, and what does not exist leads nowhere; asking costs less than resolving. What is
 // behind a directory that may not be entered is resolved as far as it can be.
 function bothWaysIfThere(items: readonly Place[]): Place[] {
-  const there = thoseThere(items);
+  const there = [...thoseThere(items.filter(isAsWritten)), ...items.filter(item => !isAsWritten(item))];
   return [...items, ...bothWays(there).slice(there.length)];
 }
 
-function bothWays<Item extends { readonly path: string }>(items: readonly Item[]): Item[] {
-  const real = items.map(item => ({ ...item, path: nearestReal(item.path) }));
+function isAsWritten({ path, named }: Place): boolean {
+  return path === named;
+}
+
+function bothWays<Item extends { readonly path: string; readonly named?: string }>(items: readonly Item[]): Item[] {
+  const real = items.map(item => ({ ...item, path: nearestReal(item.named ?? item.path) }));
   return [...items, ...real.filter(({ path }, index) => path !== items[index]?.path)];
 }

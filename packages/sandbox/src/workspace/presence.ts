@@ -1,11 +1,14 @@
 // Which of many names exist. Dozens are asked for before each command, and nearly all of them exist nowhere: whatever comes into
 // a directory or leaves it changes the directory’s own time, so one that has the same is not asked for each name again.
 
-import { lstatSync } from 'node:fs';
+import { lstatSync, statfsSync } from 'node:fs';
 
 // A directory that was changed so lately could be changed again within the same tick of the kernel’s clock.
 const SETTLED_NS = 1_000_000_000n;
 const MOST_KNOWN = 256;
+// Where whatever comes or goes is known to change the time: ext, xfs, btrfs, f2fs, zfs, tmpfs, overlay. Others may make one directory
+// of several, or tell of a change later.
+const EXACT = new Set([0xef53n, 0x58465342n, 0x9123683en, 0xf2f52010n, 0x2fc12fc1n, 0x01021994n, 0x794c7630n]);
 
 interface Known {
   readonly stamp: string;
@@ -44,8 +47,7 @@ export function thoseThere<Item extends Entry>(entries: readonly Item[]): Item[]
  */
 export function stampOf(directory: string): string | null {
   try {
-    const found = lstatSync(directory, { bigint: true });
-    return stampFrom(found);
+    return stampFrom(directory, lstatSync(directory, { bigint: true }));
   } catch {
     return null;
   }
@@ -53,17 +55,27 @@ export function stampOf(directory: string): string | null {
 
 type Found = Readonly<{ dev: bigint; ino: bigint; ctimeNs: bigint; isDirectory: () => boolean }>;
 
-function stampFrom(found: Found): string | null {
+function stampFrom(directory: string, found: Found): string | null {
   const { dev, ino, ctimeNs } = found;
   const settled = ctimeNs + SETTLED_NS < BigInt(Date.now()) * 1_000_000n;
-  return found.isDirectory() && settled ? `${dev} ${ino} ${ctimeNs}` : null;
+  return found.isDirectory() && settled && isExact(directory, dev) ? `${dev} ${ino} ${ctimeNs}` : null;
+}
+
+const exact = new Map<bigint, boolean>();
+
+function isExact(directory: string, device: bigint): boolean {
+  const before = exact.get(device);
+  if (before !== undefined) return before;
+  const now = EXACT.has(statfsSync(directory, { bigint: true }).type);
+  exact.set(device, now);
+  return now;
 }
 
 function look(directory: string): Known | 'absent' | null {
   try {
     const found = lstatSync(directory, { bigint: true, throwIfNoEntry: false });
     if (!found) return 'absent';
-    const stamp = stampFrom(found);
+    const stamp = stampFrom(directory, found);
     return stamp === null ? null : remembered(directory, stamp);
   } catch {
     // Behind a directory that may not be entered.

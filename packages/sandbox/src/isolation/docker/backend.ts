@@ -178,6 +178,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     const isOver = (): boolean => signal.aborted || closing.aborted;
     const remove = (): Promise<void> => this.#engine.containers.remove(id, { force: true, volumes: true, signal });
     await whenItAnswers(remove, { clock, isOver });
+    // Only now: one that could not be removed can still write what it has.
+    this.#creation.neighbourhood.left(id);
   }
 
   async reopen(planned: SandboxSpec, id: string, signal: AbortSignal): Promise<OpenSandbox> {

@@ -144,7 +144,6 @@ export class Creation {
   /** Removes a container of a spec. */
   async remove(spec: SandboxSpec, id: string): Promise<void> {
     await this.#options.remove(spec, id);
-    this.neighbourhood.left(id);
   }
 
   // A create that is under way cannot be taken back: cutting the connection would leave a container that appears a moment

@@ -57,10 +57,8 @@ async function look(
   { spec, facts, around }: Expected,
   signal: AbortSignal,
 ): Promise<{ details: ContainerDetails; differences: readonly Difference[] }> {
-  const [details, nested] = await asked(
-    Promise.all([inspectNow(engine, id, signal), nestedNow(id, spec, around, signal)]),
-    signal,
-  );
+  const asking = around.remembered === null ? around.ask(signal) : null;
+  const [details, others] = await asked(Promise.all([inspectNow(engine, id, signal), asking]), signal);
   // Under a kernel of its own the host’s sees the runtime’s process there, and nothing of the sandbox.
   const { hostKernel } = runtimeKind(facts.runtime);
   const view = hostKernel ? await readKernelView(details.State.Pid, id, spec) : null;
@@ -74,7 +72,8 @@ async function look(
   const differences = [
     ...compareWithEngine(spec, facts, seen.details),
     ...(seen.view ? compareWithKernel(spec, seen.view, facts.caches) : await swappedSources(spec)),
-    ...nested,
+    // Last where it is remembered: by now the engine has told of whoever came before this sandbox was started.
+    ...(others ? nestedMounts(id, spec, others) : await asked(nestedNow(id, spec, around, signal), signal)),
   ];
   return { details, differences };
 }
