@@ -29,7 +29,7 @@ import { diagnoseEngine } from './diagnose.ts';
 import { DirectContainer } from './direct.ts';
 import { isNotFound } from './engine/error.ts';
 import type { Engine } from './engine/index.ts';
-import { engineFailure, reasonOf, unavailable } from './failure.ts';
+import { asked, engineFailure, reasonOf, unavailable } from './failure.ts';
 import type { EngineInfo } from './engine/system.ts';
 import { engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
 import { EngineImages } from './image-store.ts';
@@ -355,14 +355,6 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     }
     this.#shells.set(spec.image.id, found);
     return found;
-  }
-}
-
-async function asked<Value>(call: () => Promise<Value>, signal: AbortSignal): Promise<Value> {
-  try {
-    return await call();
-  } catch (error) {
-    throw engineFailure(error, signal);
   }
 }
 

@@ -35,3 +35,12 @@ export function engineFailure(error: unknown, signal: AbortSignal): unknown {
 function detailOf(error: EngineError): string {
   return error.message.replace(`${error.operation}: `, '');
 }
+
+/** What a call of the engine gives, its failure as an error of the contract. */
+export async function asked<Value>(call: () => Promise<Value>, signal: AbortSignal): Promise<Value> {
+  try {
+    return await call();
+  } catch (error) {
+    throw engineFailure(error, signal);
+  }
+}

@@ -6,7 +6,7 @@ import type { SandboxSpec } from '../../contract/spec.ts';
 import { isWithin } from '../../workspace/within.ts';
 import type { ContainerDetails } from './engine/containers.ts';
 import type { Engine } from './engine/index.ts';
-import { engineFailure } from './failure.ts';
+import { asked } from './failure.ts';
 import { readKernelView } from '../kernel.ts';
 import type { KernelView } from '../kernel.ts';
 import type { Neighbour, Neighbourhood } from './neighbourhood.ts';
@@ -58,14 +58,14 @@ async function look(
   signal: AbortSignal,
 ): Promise<{ details: ContainerDetails; differences: readonly Difference[] }> {
   const asking = around.remembered === null ? around.ask(signal) : null;
-  const [details, others] = await asked(Promise.all([inspectNow(engine, id, signal), asking]), signal);
+  const [details, others] = await asked(() => Promise.all([inspectNow(engine, id, signal), asking]), signal);
   // Under a kernel of its own the host’s sees the runtime’s process there, and nothing of the sandbox.
   const { hostKernel } = runtimeKind(facts.runtime);
   const view = hostKernel ? await readKernelView(details.State.Pid, id, spec) : null;
   if (!details.State.Running) return { details, differences: [] };
   // A process that ended while it was looked at has no view either.
   if (view === null && hostKernel) {
-    const again = await asked(inspectNow(engine, id, signal), signal);
+    const again = await asked(() => inspectNow(engine, id, signal), signal);
     if (!again.State.Running) return { details: again, differences: [] };
   }
   const seen = await inDockersWords(details, view, { spec, facts });
@@ -73,7 +73,7 @@ async function look(
     ...compareWithEngine(spec, facts, seen.details),
     ...(seen.view ? compareWithKernel(spec, seen.view, facts.caches) : await swappedSources(spec)),
     // Last where it is remembered: by now the engine has told of whoever came before this sandbox was started.
-    ...(others ? nestedMounts(id, spec, others) : await asked(nestedNow(id, spec, around, signal), signal)),
+    ...(others ? nestedMounts(id, spec, others) : await asked(() => nestedNow(id, spec, around, signal), signal)),
   ];
   return { details, differences };
 }
@@ -96,7 +96,10 @@ export async function inspectCreated(
   argv: readonly string[],
   signal: AbortSignal,
 ): Promise<void> {
-  const [details, others] = await asked(Promise.all([inspectNow(engine, id, signal), around.ask(signal)]), signal);
+  const [details, others] = await asked(
+    () => Promise.all([inspectNow(engine, id, signal), around.ask(signal)]),
+    signal,
+  );
   const differences = [...compareWithEngine(spec, facts, details, argv), ...nestedMounts(id, spec, others)];
   // Last, when no other sandbox is left that could exchange a source after this look.
   refuse([...differences, ...(await swappedSources(spec))]);
@@ -104,7 +107,7 @@ export async function inspectCreated(
 
 /** What the engine says of a container that was started for its command. */
 export function inspectStarted(engine: Engine, id: string, signal: AbortSignal): Promise<ContainerDetails> {
-  return asked(inspectNow(engine, id, signal), signal);
+  return asked(() => inspectNow(engine, id, signal), signal);
 }
 
 /**
@@ -116,7 +119,7 @@ export async function assertNoNeighbour(
   spec: SandboxSpec,
   signal: AbortSignal,
 ): Promise<void> {
-  refuse([...mountsFromWorkspace(spec), ...nestedMounts('', spec, await asked(around.ask(signal), signal))]);
+  refuse([...mountsFromWorkspace(spec), ...nestedMounts('', spec, await asked(() => around.ask(signal), signal))]);
 }
 
 /**
@@ -154,14 +157,6 @@ function inspectNow(engine: Engine, id: string, signal: AbortSignal): Promise<Co
   return engine.containers.inspect(id, { signal, deadlineMs: CALL_MS });
 }
 
-async function asked<Answer>(answer: Promise<Answer>, signal: AbortSignal): Promise<Answer> {
-  try {
-    return await answer;
-  } catch (error) {
-    throw engineFailure(error, signal);
-  }
-}
-
 /** Below a directory that another sandbox can write, everything may be swapped at any moment: checking it proves nothing. */
 export function nestedMounts(id: string, spec: SandboxSpec, others: readonly Neighbour[]): Difference[] {
   const running = others.filter(other => other.id !== id);
@@ -186,7 +181,7 @@ export async function assertNotNested(
   around: Around,
   signal: AbortSignal,
 ): Promise<void> {
-  refuse(await asked(nestedNow(id, spec, around, signal), signal));
+  refuse(await asked(() => nestedNow(id, spec, around, signal), signal));
 }
 
 function refuse(differences: readonly Difference[]): void {
