@@ -90,12 +90,14 @@ async function bench(asked, file, interrupted) {
 }
 
 /**
- * @param {{ rows: readonly Row[], verdicts: readonly Verdict[], seconds: number, stolen: number, failure: string | null, complaints: readonly string[] }} of
+ * @param {{ rows: readonly Row[], verdicts: readonly Verdict[], mode: string, seconds: number, stolen: number, failure: string | null, complaints: readonly string[] }} of
  */
-function print({ rows, verdicts, seconds, stolen, failure, complaints }) {
+function print({ rows, verdicts, mode, seconds, stolen, failure, complaints }) {
   console.log(`\n${renderRows(rows)}\n\n${renderVerdicts(verdicts)}\n`);
   for (const verdict of verdicts) console.log(figureLine(verdict));
-  console.log(`\n${seconds} s; others had ${Math.round(stolen * 100)} % of this machine’s CPU time`);
+  // What the figures above are worth.
+  const others = `others had ${Math.round(stolen * 100)} % of this machine’s CPU time`;
+  console.log(`FIGURE rounds: ${mode}, ${others}\n\n${seconds} s; ${others}`);
   if (failure !== null) console.error(`ended early: ${failure}`);
   for (const complaint of complaints) console.error(complaint);
 }

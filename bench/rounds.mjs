@@ -2,6 +2,8 @@
 // machine is everybody’s and nobody is always the one after the slowest.
 // @ts-check
 
+import { setMaxListeners } from 'node:events';
+
 /**
  * Somebody who takes turns. What `settled` waits for is what a turn left to be done off the path, such as removing a sandbox.
  *
@@ -58,9 +60,17 @@ export async function interleave(contenders, course) {
       if (!turns || turns.errors.length >= MOST_ERRORS) continue;
       signal.throwIfAborted();
       await Promise.all(contenders.map(({ settled }) => settled()));
-      await takeTurn(contender, turns, round >= 0, AbortSignal.any([signal, AbortSignal.timeout(course.turnMs)]));
+      await takeTurn(contender, turns, round >= 0, turnSignal(course));
     }
   return all;
+}
+
+/** @param {Course} course */
+function turnSignal({ signal, turnMs }) {
+  const both = AbortSignal.any([signal, AbortSignal.timeout(turnMs)]);
+  // A turn of fifty at once has as many listeners.
+  setMaxListeners(0, both);
+  return both;
 }
 
 /**
