@@ -1,6 +1,7 @@
 // What the kernel says about a sandbox’s process: read from /proc, because what an engine reports is only what it was asked for.
 
-import { lstat, readFile, readlink } from 'node:fs/promises';
+import { readFileSync, readlinkSync } from 'node:fs';
+import { lstat } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import type { FileIdentity, SandboxSpec } from '../contract/spec.ts';
 import { isWithin } from '../workspace/within.ts';
@@ -57,27 +58,20 @@ export async function readKernelView(
   spec: Pick<SandboxSpec, 'mounts'>,
 ): Promise<KernelView | null> {
   const directory = `/proc/${pid}`;
-  const [groups, status, mountinfo, own] = await Promise.all([
-    text(`${directory}/cgroup`),
-    text(`${directory}/status`),
-    text(`${directory}/mountinfo`),
-    text('/proc/self/mountinfo'),
-  ]);
+  const groups = text(`${directory}/cgroup`);
+  const status = text(`${directory}/status`);
+  const mountinfo = text(`${directory}/mountinfo`);
+  const own = text('/proc/self/mountinfo');
   if (groups === null || status === null || mountinfo === null || own === null || !groups.includes(containerId))
     return null;
-  const [identities, sharedNamespaces, interfaces] = await Promise.all([
-    readIdentities(directory, spec),
-    readSharedNamespaces(directory),
-    readInterfaces(directory),
-  ]);
   const ours = parseMountinfo(own);
   return {
     ...parseStatus(status),
     mounts: parseMountinfo(mountinfo),
-    identities,
+    identities: await readIdentities(directory, spec),
     sources: new Map(spec.mounts.map(({ source }) => [source, locate(source, ours)])),
-    sharedNamespaces,
-    interfaces,
+    sharedNamespaces: readSharedNamespaces(directory),
+    interfaces: readInterfaces(directory),
   };
 }
 
@@ -145,6 +139,7 @@ export function locate(path: string, mounts: readonly KernelMount[]): { device: 
     : { device: '', root: '' };
 }
 
+// The file systems of a sandbox may be slow ones, or of somebody who does not answer: they are waited for, and hold nobody up.
 async function readIdentities(
   directory: string,
   spec: Pick<SandboxSpec, 'mounts'>,
@@ -162,26 +157,19 @@ async function readIdentities(
   return identities;
 }
 
-async function readSharedNamespaces(directory: string): Promise<string[] | null> {
+function readSharedNamespaces(directory: string): string[] | null {
   try {
-    const same = await Promise.all(
-      NAMESPACES.map(
-        async name => (await readlink(`${directory}/ns/${name}`)) === (await readlink(`/proc/self/ns/${name}`)),
-      ),
-    );
-    return NAMESPACES.filter((_, index) => same[index]);
+    return NAMESPACES.filter(name => readlinkSync(`${directory}/ns/${name}`) === readlinkSync(`/proc/self/ns/${name}`));
   } catch {
     return null;
   }
 }
 
 // A kernel makes tunnel devices in every network namespace; they reach nothing without an address, and so without a route.
-async function readInterfaces(directory: string): Promise<string[] | null> {
-  const [routes, addresses] = await Promise.all([
-    text(`${directory}/net/route`),
-    // Absent where the kernel has no IPv6.
-    text(`${directory}/net/if_inet6`),
-  ]);
+function readInterfaces(directory: string): string[] | null {
+  const routes = text(`${directory}/net/route`);
+  // Absent where the kernel has no IPv6.
+  const addresses = text(`${directory}/net/if_inet6`);
   return routes === null ? null : parseInterfaces(routes, addresses ?? '');
 }
 
@@ -201,9 +189,10 @@ export function parseInterfaces(routes: string, addresses: string): string[] {
   return [...new Set(names)].filter(name => name !== 'lo').sort();
 }
 
-async function text(path: string): Promise<string | null> {
+// Only of /proc, where the kernel itself answers from memory: a thread of its own for each of a dozen files takes longer.
+function text(path: string): string | null {
   try {
-    return await readFile(path, 'utf8');
+    return readFileSync(path, 'utf8');
   } catch {
     return null;
   }

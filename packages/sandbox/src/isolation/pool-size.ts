@@ -103,7 +103,10 @@ export function decidePool(state: PoolState): PoolDecision {
   const times = [
     ...kinds.flatMap(kind => plan.kept(kind).map(({ since }) => since + Math.min(limits.idleMs, LONGEST_WAIT_MS))),
     ...kinds.flatMap(kind => plan.kept(kind).map(({ since }) => since + LONGEST_WAIT_MS)),
-    ...kinds.flatMap(({ requests }) => requests.map(at => at + limits.idleMs)),
+    // The oldest that still counts is forgotten first.
+    ...kinds
+      .flatMap(({ requests }) => requests.find(at => at + limits.idleMs > now) ?? [])
+      .map(at => at + limits.idleMs),
     ...plan.retries,
   ].filter(at => at > now);
   return { make: plan.make, remove: plan.remove, againMs: times.length === 0 ? null : Math.min(...times) - now };

@@ -14,6 +14,9 @@ const MOST = 4096;
 const WAIT_MS = 15_000;
 // How exact the time of the last use is: not every run needs to write a file.
 const USE_STEP_MS = 3600 * 1000;
+// How often it is looked at for that: not every run needs to read one either.
+const LOOK_STEP_MS = 60 * 1000;
+const MOST_LOOKED_AT = 256;
 
 // Built at its first use: every host has an index, and most never look into it.
 const entrySchema = z.lazy(() =>
@@ -44,6 +47,8 @@ export class PulledImages {
   readonly #directory: string;
   readonly #uid: number;
   readonly #turns: Turns;
+  /** When the index was last read for a use of an image, by its id. */
+  readonly #lookedAt = new Map<string, number>();
 
   constructor(stateDirectory: string, uid: number, turns: Turns) {
     this.#directory = stateDirectory;
@@ -63,6 +68,9 @@ export class PulledImages {
 
   /** Remembers that an image was used. Cheap where that is known already, to the hour. */
   async used(id: string, now: number, signal: AbortSignal): Promise<void> {
+    if (Math.abs(now - (this.#lookedAt.get(id) ?? -Infinity)) < LOOK_STEP_MS) return;
+    if (this.#lookedAt.size >= MOST_LOOKED_AT) this.#lookedAt.clear();
+    this.#lookedAt.set(id, now);
     const isStale = (one: PulledEntry): boolean => one.id === id && now - one.lastUsedAt >= USE_STEP_MS;
     if (!(await this.#read()).some(isStale)) return;
     await this.#change(signal, entries => entries.map(one => (isStale(one) ? { ...one, lastUsedAt: now } : one)));

@@ -130,6 +130,17 @@ describe('the index', () => {
     await expect(index().on('e')).resolves.toHaveLength(1);
   });
 
+  it('is not read again within a minute for the same image', async () => {
+    const one = index();
+    const late = 1000 + 3600 * 1000;
+    await one.add(entry(), signal);
+    await one.used('sha256:1', late - 30_000, signal);
+    await one.used('sha256:1', late, signal);
+    await expect(one.on('e')).resolves.toEqual([entry()]);
+    await one.used('sha256:1', late + 30_000, signal);
+    await expect(one.on('e')).resolves.toEqual([entry({ lastUsedAt: late + 30_000 })]);
+  });
+
   it('says nothing where it is damaged, or somebody else could have written it', async () => {
     await index().add(entry(), signal);
     const file = join(top, 'state', 'images.json');

@@ -18,7 +18,7 @@ import type {
   Weakening,
 } from '../backend.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
-import { hold, sameness } from '../process/held.ts';
+import { sameness } from '../process/held.ts';
 import { inspectBelonging, listBelongings, removeBelonging } from './belongings.ts';
 import { DockerBuilds } from './builds.ts';
 import { refuseDirectFill } from './cache-rules.ts';
@@ -186,13 +186,13 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     const spec = this.#isPodman ? planForPodman(planned) : planned;
     const facts = await this.#facts(spec, signal);
     const { hostKernel } = runtimeKind(facts.runtime);
-    const { State: state } = await inspectRunning(
+    const { held } = await inspectRunning(
       this.#engine,
       id,
       { spec, facts, around: this.#creation.neighbourhood },
       signal,
     );
-    const same = sameness(spec, hostKernel ? hold(state.Pid, id) : null);
+    const same = sameness(spec, held);
     const { clock } = this.#options;
     // For as long as it is used: neither as long as it takes to find it, nor only until the host begins to close, when what
     // was given up is still to be ended inside.

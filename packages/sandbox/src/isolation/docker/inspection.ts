@@ -7,6 +7,8 @@ import { isWithin } from '../../workspace/within.ts';
 import type { ContainerDetails } from './engine/containers.ts';
 import type { Engine } from './engine/index.ts';
 import { asked } from './failure.ts';
+import { hold } from '../process/held.ts';
+import type { Held } from '../process/held.ts';
 import { readKernelView } from '../kernel.ts';
 import type { KernelView } from '../kernel.ts';
 import type { Neighbour, Neighbourhood } from './neighbourhood.ts';
@@ -32,19 +34,26 @@ export interface Expected {
 
 type Around = Pick<Neighbourhood, 'remembered' | 'ask'>;
 
+/** A container that was compared with its plan. */
+export interface Inspected {
+  readonly details: ContainerDetails;
+  /** What the kernel showed of it before it was compared: whatever changes from there on is a change. Null where it shows nothing. */
+  readonly held: Held | null;
+}
+
 /** Compares a container that runs and waits. Gives its state back where it does not run. */
 export async function inspectRunning(
   engine: Engine,
   id: string,
   expected: Expected,
   signal: AbortSignal,
-): Promise<ContainerDetails> {
+): Promise<Inspected> {
   for (let looks = 1; ; looks += 1) {
-    const { details, differences } = await look(engine, id, expected, signal);
+    const { details, held, differences } = await look(engine, id, expected, signal);
     // Podman says that a container runs a moment before its first process is what it is going to be.
     const settled = differences.length === 0 || !expected.facts.podman || looks >= MOST_LOOKS;
     if (settled) refuse(differences);
-    if (settled) return details;
+    if (settled) return { details, held };
     await new Promise(resolve => void setTimeout(resolve, BETWEEN_LOOKS_MS));
     signal.throwIfAborted();
   }
@@ -56,17 +65,19 @@ async function look(
   id: string,
   { spec, facts, around }: Expected,
   signal: AbortSignal,
-): Promise<{ details: ContainerDetails; differences: readonly Difference[] }> {
+): Promise<Inspected & { differences: readonly Difference[] }> {
   const asking = around.remembered === null ? around.ask(signal) : null;
   const [details, others] = await asked(() => Promise.all([inspectNow(engine, id, signal), asking]), signal);
   // Under a kernel of its own the host’s sees the runtime’s process there, and nothing of the sandbox.
   const { hostKernel } = runtimeKind(facts.runtime);
+  // First: a mount that goes while the others are looked at must not be missing from what is held.
+  const held = hostKernel ? hold(details.State.Pid, id) : null;
   const view = hostKernel ? await readKernelView(details.State.Pid, id, spec) : null;
-  if (!details.State.Running) return { details, differences: [] };
+  if (!details.State.Running) return { details, held, differences: [] };
   // A process that ended while it was looked at has no view either.
   if (view === null && hostKernel) {
     const again = await asked(() => inspectNow(engine, id, signal), signal);
-    if (!again.State.Running) return { details: again, differences: [] };
+    if (!again.State.Running) return { details: again, held, differences: [] };
   }
   const seen = await inDockersWords(details, view, { spec, facts });
   const differences = [
@@ -75,7 +86,7 @@ async function look(
     // Last where it is remembered: by now the engine has told of whoever came before this sandbox was started.
     ...(others ? nestedMounts(id, spec, others) : await asked(() => nestedNow(id, spec, around, signal), signal)),
   ];
-  return { details, differences };
+  return { details, held, differences };
 }
 
 async function inDockersWords(

@@ -7,7 +7,7 @@ import type { CommandIo, Execution, Keeping, OpenSandbox, WaitingSandbox } from 
 import { STAYING_LINE } from '../handover/open-script.ts';
 import { handoverLine } from '../handover/script.ts';
 import type { Handover } from '../handover/script.ts';
-import { assertBirths, assertHeld, birthsOf, hold, sameness } from '../process/held.ts';
+import { assertBirths, assertHeld, birthsOf, sameness } from '../process/held.ts';
 import type { Held } from '../process/held.ts';
 import type { ProcessIdentity } from '../process/identity.ts';
 import { ContainerExecution } from './execution.ts';
@@ -63,11 +63,11 @@ export class WaitingContainer implements WaitingSandbox {
     this.#births = birthsOf(this.#spec);
     const { engine, neighbourhood: around } = this.#container;
     const expected = { spec: this.#spec, facts: this.#facts, around };
-    const details = await inspectRunning(engine, this.id, expected, signal);
+    const { details, held } = await inspectRunning(engine, this.id, expected, signal);
     const { State: state } = details;
     if (state.Running) {
       this.#ports = publishedPorts(this.#spec, details);
-      this.#look(state.Pid);
+      this.#look(state.Pid, held);
       return;
     }
     const reason = state.Error ? state.Error : `its first process ended at once with status ${state.ExitCode}`;
@@ -121,9 +121,9 @@ export class WaitingContainer implements WaitingSandbox {
   }
 
   // Under a kernel of its own the host’s sees the runtime’s processes, and nothing of the sandbox.
-  #look(pid: number): void {
-    const { hostKernel, processes } = this.#kind;
-    this.#held = hostKernel ? hold(pid, this.id) : null;
+  #look(pid: number, held: Held | null): void {
+    const { processes } = this.#kind;
+    this.#held = held;
     if (this.#held) this.#lives = [this.#held.process];
     else if (processes) this.#lives ??= runtimeProcesses(pid, this.id, processes);
   }

@@ -8,8 +8,10 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { systemClock } from '../../telemetry/clock.ts';
+import type { SandboxProcesses } from './execution.ts';
 import { assertBirths, assertHeld, birthsOf, endOfAll, hold } from './held.ts';
 import { identify } from './identity.ts';
+import { WaitingProcesses } from './waiting.ts';
 
 let top = '';
 beforeEach(() => {
@@ -23,6 +25,22 @@ function spec(): Pick<SandboxSpec, 'mounts' | 'identity'> {
   const { dev: device, ino: inode } = lstatSync(source);
   const mount = { purpose: 'workspace', source, target: '/w', readOnly: false, identity: { device, inode } } as const;
   return { mounts: [mount], identity: { sandboxId: 's', name: 'n', labels: {}, correlationId: '' } };
+}
+
+// One whose comparison takes so long that something can happen meanwhile. It has no mounts of its own that could be missed.
+function waiting(inside: number, meanwhile: () => void): WaitingProcesses {
+  const child = { ended: false, exit: new Promise<never>(() => undefined) };
+  return new WaitingProcesses({
+    spec: { ...spec(), mounts: [], hash: '' } as unknown as SandboxSpec,
+    processes: { child } as unknown as SandboxProcesses,
+    verify: () => Promise.resolve(meanwhile()),
+    inside,
+    remove: () => Promise.resolve(),
+  });
+}
+
+function recheck({ keeping }: WaitingProcesses): Promise<void> {
+  return keeping.recheck(new AbortController().signal);
 }
 
 describe.skipIf(process.platform !== 'linux')('what the kernel showed of a sandbox', () => {
@@ -62,6 +80,28 @@ describe.skipIf(process.platform !== 'linux')('what the kernel showed of a sandb
     expect(() => assertHeld(held, planned)).toThrow(/is not what was checked/);
     renameSync(join(top, 'other'), join(top, 'source'));
     expect(() => assertHeld(held, planned)).toThrow(/is not what was checked/);
+  });
+
+  it('was held before it was compared: what goes while it is compared is a change', { timeout: 20_000 }, async () => {
+    const source = join(top, 'source');
+    const program = 'mount --bind "$1" "$1" && echo ready && exec sleep 60';
+    const child = spawn('unshare', ['-rm', 'sh', '-c', program, 'sh', source], { stdio: ['ignore', 'pipe', 'ignore'] });
+    try {
+      await once(child.stdout, 'data');
+      const anew = (): void => {
+        rmSync(source, { recursive: true });
+        mkdirSync(source);
+      };
+      // Made where nothing is compared any more: the control, which may be used as long as nothing changes.
+      const before = waiting(child.pid ?? 0, () => undefined);
+      await before.verify(new AbortController().signal);
+      await expect(recheck(before)).resolves.toBeUndefined();
+      const during = waiting(child.pid ?? 0, anew);
+      await during.verify(new AbortController().signal);
+      await expect(recheck(during)).rejects.toThrow(/mounts are not those/);
+    } finally {
+      child.kill('SIGKILL');
+    }
   });
 
   it('ends with the first process, which is known without waiting for anybody to bury it', async () => {

@@ -44,11 +44,12 @@ export class WaitingProcesses implements WaitingSandbox {
 
   async verify(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
-    const { processes, spec, verify } = this.#parts;
+    const { processes, spec, verify, inside } = this.#parts;
+    // Before it is compared: a mount that goes while the others are looked at must not be missing from what is held.
+    const held = inside === undefined ? null : hold(inside, '');
     if (!processes.child.ended) await verify(signal);
     if (!processes.child.ended) {
-      const { inside } = this.#parts;
-      this.#held = inside === undefined ? null : hold(inside, '');
+      this.#held = held;
       return;
     }
     const { exitCode } = await processes.child.exit;
