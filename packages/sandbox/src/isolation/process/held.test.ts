@@ -27,7 +27,7 @@ function spec(): Pick<SandboxSpec, 'mounts' | 'identity'> {
   return { mounts: [mount], identity: { sandboxId: 's', name: 'n', labels: {}, correlationId: '' } };
 }
 
-// One whose comparison takes so long that something can happen meanwhile. It has no mounts of its own that could be missed.
+// One during whose comparison something happens. Its plan has no mounts, so that nothing but the table of mounts can tell.
 function waiting(inside: number, meanwhile: () => void): WaitingProcesses {
   const child = { ended: false, exit: new Promise<never>(() => undefined) };
   return new WaitingProcesses({
@@ -92,7 +92,7 @@ describe.skipIf(process.platform !== 'linux')('what the kernel showed of a sandb
         rmSync(source, { recursive: true });
         mkdirSync(source);
       };
-      // Made where nothing is compared any more: the control, which may be used as long as nothing changes.
+      // The control: where nothing changes meanwhile, it may be used.
       const before = waiting(child.pid ?? 0, () => undefined);
       await before.verify(new AbortController().signal);
       await expect(recheck(before)).resolves.toBeUndefined();
