@@ -119,7 +119,7 @@ const ROOMS = {
   // The system call filter, in the form of the engine and in that of the kernel.
   'isolation/seccomp': [],
   // What levels share whose sandboxes are processes of this host.
-  'isolation/process': ['contract', 'isolation', 'isolation/handover'],
+  'isolation/process': ['contract', 'workspace', 'isolation', 'isolation/handover'],
   'isolation/docker': [
     'contract',
     'workspace',

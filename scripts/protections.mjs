@@ -35,10 +35,10 @@ const POOL = 'pool/bubblewrap.test.ts';
 
 /** @type {Edit[]} */
 const VERIFICATION = [
-  { file: `${DOCKER}/inspection.ts`, find: '    ...compareWithEngine(spec, facts, seen.details),\n', put: '' },
+  { file: `${DOCKER}/inspection.ts`, find: '    ...compareWithEngine(spec, facts, seen.details, argv),\n', put: '' },
   {
     file: `${DOCKER}/inspection.ts`,
-    find: '    ...(seen.view ? compareWithKernel(spec, seen.view, facts.caches) : await swappedSources(spec)),\n',
+    find: '    ...(seen.view ? compareWithKernel(spec, seen.view, facts.caches) : swappedSources(spec)),\n',
     put: '',
   },
 ];
@@ -682,12 +682,41 @@ export const PROTECTIONS = [
   ),
   one(
     'the mounts of a sandbox that waited are not compared again',
+    [`${SRC}/isolation/process/held.ts`, 'if (table !== mounts)', 'if (table === null)'],
+    [[POOL, 'though it was there at the last look']],
+  ),
+  one(
+    'nothing is looked at between the last look and the command',
+    [`${DOCKER}/waiting.ts`, '    if (!this.#isLost) this.#same?.();\n', ''],
+    [['pool/engines.test.ts', 'though it was there at the last look']],
+  ),
+  one(
+    'nothing is looked at between the last look and the command, without an engine',
     [
-      `${SRC}/isolation/process/held.ts`,
-      'if (tableNow(process.pid) !== mounts)',
-      'if (tableNow(process.pid) === null)',
+      `${SRC}/isolation/process/waiting.ts`,
+      '    if (this.#held && !processes.child.ended) assertHeld(this.#held, spec);\n',
+      '',
     ],
-    [[POOL, 'a protected part was removed and made anew']],
+    [[POOL, 'though it was there at the last look']],
+  ),
+  one(
+    'a command goes on although its sandbox has lost a mount',
+    [`${SRC}/isolation/supervise.ts`, 'if (!execution.assertSame) return;', 'if (execution.ended) return;'],
+    [[POOL, 'during which a protected part is made anew']],
+  ),
+  one(
+    'what was started with its command is not looked at',
+    [
+      `${DOCKER}/direct.ts`,
+      'const { details, held } = await inspectStarted(engine, id, expected, signal);',
+      'const { details, held } = { details: await engine.containers.inspect(id, { signal }), held: null };',
+    ],
+    [['verification/mounts.test.ts', 'somebody came while it was started']],
+  ),
+  one(
+    'a kept sandbox that was changed goes on',
+    [`${SRC}/reconnecting.ts`, 'if (!isChanged(error)) throw error;', 'if (error !== null) throw error;'],
+    [['sessions/replaced.test.ts', 'is ended when it is looked for']],
   ),
   one(
     'a sandbox that waits is for any plan',

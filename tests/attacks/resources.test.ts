@@ -79,7 +79,7 @@ describe.skipIf(withoutEngines).each(TARGETS)('resources, on $name', target => {
         control: '300 MiB are given where there is no limit',
       };
     },
-    90_000,
+    { timeoutMs: 90_000 },
   );
 
   attack(target, 'E3', 'ends at the set size', async () => {
@@ -161,7 +161,7 @@ describe.skipIf(withoutEngines).each(TARGETS)('resources, on $name', target => {
         control: 'without the cap every byte would be held',
       };
     },
-    90_000,
+    { timeoutMs: 90_000 },
   );
 
   attack(target, 'E8', 'end at the limit', async () => {

@@ -161,7 +161,7 @@ export class LevelBench implements AsyncDisposable {
     wish.during?.(execution);
     if (wish.stdin !== undefined) await execution.write(wish.stdin);
     await execution.closeStdin();
-    const limits = { timeoutMs: wish.timeoutMs ?? PATIENCE_MS, graceMs: 300 };
+    const limits = { timeoutMs: wish.timeoutMs ?? PATIENCE_MS, graceMs: 300, sandboxId: sandbox.id };
     const { ending, timedOut } = await supervise(execution, limits, systemClock);
     const text = (chunks: readonly Buffer[]): string => Buffer.concat([...chunks]).toString();
     return { ...ending, timedOut, stdout: text(printed.stdout), stderr: text(printed.stderr) };

@@ -16,7 +16,9 @@ describe.skipIf(withoutEngines).each(engines)('when a client on $name is killed'
   });
   afterEach(() => bench[Symbol.asyncDispose]());
 
-  it('its sandbox is gone within a second, with no other acode process running', { timeout: 300_000 }, async () => {
+  // Again where others had the CPU: what takes longer than a second by itself does so every time.
+  const limits = { timeout: 300_000, retry: 2 };
+  it('its sandbox is gone within a second, with no other acode process running', limits, async () => {
     const times: number[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
       const { child, id } = await sleeping(bench, engine, `kill-${round}`);

@@ -2,10 +2,10 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { AuditRecord, RunResult } from '@acode/sandbox';
+import type { AcodeError, AuditRecord, PoolOptions, RunResult } from '@acode/sandbox';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ConformanceHost } from '../conformance/host.ts';
 import { itWhere } from '../conformance/targets.ts';
@@ -220,6 +220,60 @@ export function neverBehaviours(target: Target): void {
       made();
       await host.acode.run(attack);
       expect(() => readFileSync(host.file('.git/config'))).toThrow(/ENOENT/);
+    });
+
+    it.each<[string, PoolOptions | false]>([
+      ['waited', { min: 1, max: 1 }],
+      ['is made for the command', false],
+    ])(
+      'one that %s gets no command once a protected part was made anew, though it was there at the last look',
+      async (_, pool) => {
+        await using host = await openWarm(target, pool);
+        const made = (): void => {
+          rmSync(host.file('.git'), { recursive: true, force: true });
+          mkdirSync(host.file('.git'));
+        };
+        made();
+        await host.acode.run(['true']);
+        if (pool !== false) await untilWarm(host);
+        const attack = 'echo mine >.git/config; echo allowed >allowed';
+        {
+          // What is told comes between that look and the hand-over.
+          using _listening = host.acode.events.on('SandboxProvisioned', made);
+          await expect(host.acode.run(attack)).rejects.toMatchObject({ code: 'ACODE-SBX-010' });
+        }
+        expect(readdirSync(host.file('.git'))).toEqual([]);
+        expect(() => readFileSync(host.file('allowed'))).toThrow(/ENOENT/);
+        // The control: without anybody who makes it anew the command runs, and can write where it may.
+        await host.acode.run(attack);
+        expect(readdirSync(host.file('.git'))).toEqual([]);
+        expect(readFileSync(host.file('allowed'), 'utf8')).toBe('allowed\n');
+      },
+    );
+
+    it('end with a command during which a protected part is made anew', async () => {
+      await using host = await openWarm(target);
+      mkdirSync(host.file('.git'));
+      await host.acode.run(['true']);
+      await untilWarm(host);
+      const attack = 'echo started; until echo mine >.git/config; do sleep 0.1; done 2>/dev/null; sleep 15';
+      const violations: string[] = [];
+      using _told = host.acode.events.on('SecurityViolation', ({ sandboxId }) => violations.push(sandboxId));
+      await using running = await host.acode.spawn(attack);
+      for await (const chunk of running.stdout) if (Buffer.from(chunk).includes('started')) break;
+      // The control: as long as it is the same directory nothing gets into it.
+      await new Promise(resolve => void setTimeout(resolve, 300));
+      expect(readdirSync(host.file('.git'))).toEqual([]);
+      rmSync(host.file('.git'), { recursive: true });
+      mkdirSync(host.file('.git'));
+      const error: unknown = await running.result.catch((thrown: unknown) => thrown);
+      expect(error).toMatchObject({
+        code: 'ACODE-SBX-025',
+        context: { result: { stdout: 'started\n', riskyChanges: [{ path: '.git' }] } },
+      });
+      // Those that wait have lost it as well, and may be told of too.
+      const { context } = error as AcodeError<'ACODE-SBX-025'>;
+      expect(violations).toContain(context.sandbox);
     });
 
     it('do not keep a command from what became protected, or is mounted, while they waited', async () => {

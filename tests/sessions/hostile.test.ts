@@ -63,30 +63,36 @@ describe.skipIf(withoutEngines).each(places)('on $name', place => {
 
   it('a command that answers for the shells has no longer than its time limit', { timeout: 90_000 }, async () => {
     writeFileSync(join(host.workspace, 'stopper'), STOPPER, { mode: 0o755 });
+    const heartbeat = join(host.workspace, 'heartbeat');
+    rmSync(heartbeat, { force: true });
     const sandbox = await host.acode.create();
     const began = performance.now();
-    const running = sandbox.commands.run(['/workspace/stopper'], { timeoutMs: 2000 });
-    await expect(running).rejects.toMatchObject({ code: 'ACODE-SBX-025' });
+    const running = sandbox.commands.run(['/workspace/stopper'], { timeoutMs: 4000 });
+    const outcome = await running.catch((error: unknown) => error);
     // Its time, the grace, the look whether it has ended, and the end of the sandbox.
     expect(performance.now() - began).toBeLessThan(20_000);
+    // On a busy machine its time may be over before it has stopped the shell that ends it, which then does.
+    const atLimit = outcome instanceof AcodeError ? { ended: outcome.code } : outcome;
+    expect([{ ended: 'ACODE-SBX-025' }, expect.objectContaining({ timedOut: true })]).toContainEqual(atLimit);
+    const last = statSync(heartbeat).mtimeMs;
+    await pause(2000);
+    expect(statSync(heartbeat).mtimeMs).toBe(last);
     await sandbox.kill();
   });
 
   it('a command that ends its sandbox hides nothing by that', { timeout: 60_000 }, async () => {
     const command = 'echo printed; sleep 0.3; echo hi > .envrc; kill -9 -1; sleep 60';
     const hidden = { stdout: 'printed\n', riskyChanges: [{ path: '.envrc' }] };
-    const sandbox = await host.acode.create();
-    await expect(sandbox.commands.run(command)).rejects.toMatchObject({
-      code: 'ACODE-SBX-025',
-      context: { result: hidden },
-    });
-    rmSync(join(host.workspace, '.envrc'));
     // Whether it ended before its sandbox did, or with it, is a matter of moments.
+    const resultOf = (running: Promise<unknown>): Promise<unknown> =>
+      running.catch((error: unknown) =>
+        error instanceof AcodeError && error.is('ACODE-SBX-025') ? error.context.result : error,
+      );
+    const sandbox = await host.acode.create();
+    expect(await resultOf(sandbox.commands.run(command))).toMatchObject(hidden);
+    rmSync(join(host.workspace, '.envrc'));
     const artifacts = [{ from: '/out/x', to: 'x' }];
-    const outcome = await host.acode.run(command, { artifacts }).catch((error: unknown) => error);
-    expect(
-      outcome instanceof AcodeError && outcome.is('ACODE-SBX-025') ? outcome.context.result : outcome,
-    ).toMatchObject(hidden);
+    expect(await resultOf(host.acode.run(command, { artifacts }))).toMatchObject(hidden);
     rmSync(join(host.workspace, '.envrc'));
   });
 

@@ -1,7 +1,7 @@
 // Somebody on the host replaces a file that lies under a protected mount, as every editor does that saves it: the kernel takes
 // the mount away then. A sandbox that stays must not go on with that.
 
-import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openHost } from '../conformance/host.ts';
@@ -66,5 +66,31 @@ describe.skipIf(withoutEngines).each(places)('a protected file on $name', place 
     } finally {
       await host.acode.kill(kept.id);
     }
+  });
+});
+
+const shown = places.filter(({ lacks }) => lacks['kernel walls'] === undefined);
+
+describe.skipIf(withoutEngines).each(shown)('a kept sandbox on $name', place => {
+  it('that has lost a mount, although everything on the host looks the same, is ended when it is looked for', async () => {
+    await using host = await openHost(place);
+    const file = join(host.workspace, '.mcp.json');
+    writeFileSync(file, BEFORE);
+    const kept = await host.acode.create({ keep: true });
+    const violations: string[] = [];
+    using _ = host.acode.events.on('SecurityViolation', ({ violation }) => violations.push(violation));
+    await kept.leave();
+    // The control: as it was made, it can be used.
+    await (await host.acode.connect(kept.id)).leave();
+    // The mount goes with the name it lies on; what was there gets it back, and is the same file.
+    linkSync(file, `${file}.same`);
+    rmSync(file);
+    renameSync(`${file}.same`, file);
+    await expect(host.acode.connect(kept.id)).rejects.toMatchObject({
+      code: 'ACODE-SBX-010',
+      hint: expect.stringContaining('It was ended') as string,
+    });
+    expect(violations).toEqual(['MountMismatch']);
+    await until(async () => (await host.remains()).length === 0, 10_000);
   });
 });

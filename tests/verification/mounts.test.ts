@@ -1,6 +1,7 @@
 // A directory below one that another sandbox can write is never mounted; an image without a shell is held to the same rule.
 
 import { existsSync, mkdirSync } from 'node:fs';
+import type { RunningCommand } from '@acode/sandbox';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { TestHost, engines, images, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
@@ -92,6 +93,41 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
       });
       expect((await outer.acode.run(['/id'], { policy })).stdout).toContain(`uid=${process.getuid?.()}`);
     });
+
+    it.each([
+      ['goes on', ['/sleep', '20']],
+      ['has ended by then', ['/true']],
+    ])(
+      'is ended where somebody came while it was started who could exchange its mounts, when it %s',
+      async (_, command) => {
+        await using proxy = await EngineProxy.start(engine.socket);
+        const options = { engine: { socket: proxy.socket }, workspace: outer.file('inner') };
+        mkdirSync(outer.file('inner'), { recursive: true });
+        await using inner = await TestHost.open(engine, options);
+        // The control, and what is known of the image from here on: that it has no shell.
+        expect(await inner.acode.run(['/true'], { policy })).toMatchObject({ exitCode: 0 });
+        const violations: string[] = [];
+        using _told = inner.acode.events.on('SecurityViolation', ({ violation }) => violations.push(violation));
+        const coming: RunningCommand[] = [];
+        proxy.onRequest(async (method, path) => {
+          if (method === 'POST' && path.endsWith('/start')) {
+            proxy.onRequest(undefined);
+            coming.push(await outer.acode.spawn(['cat']));
+          }
+          return undefined;
+        });
+        try {
+          await expect(inner.acode.run(command, { policy })).rejects.toMatchObject({
+            code: 'ACODE-SBX-025',
+            context: { reason: expect.stringContaining('another sandbox can write') as string },
+            hint: expect.stringContaining('had begun') as string,
+          });
+          expect(violations).toEqual(['NestedWritableMount']);
+        } finally {
+          for (const other of coming) await other[Symbol.asyncDispose]();
+        }
+      },
+    );
 
     it('takes no line for a shell, and no environment that the engine would tell everybody', async () => {
       await expect(outer.acode.run('echo hi', { policy })).rejects.toMatchObject({ code: 'ACODE-SBX-015' });

@@ -103,7 +103,7 @@ export function reportViolation(
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return;
   const { violation, detail } = error.context;
   const { sandboxId } = spec.identity;
-  operation.step('error', 'security violation: sandbox removed before the command was handed over', {
+  operation.step('error', 'security violation: sandbox removed', {
     sandboxId,
     violation,
     detail,

@@ -9,9 +9,11 @@ import type { Host } from './host.ts';
 import type { EngineBackend } from './isolation/backend.ts';
 import { Kept } from './kept.ts';
 import { KEEP } from './lifecycle/labels.ts';
+import { reportViolation } from './obtaining.ts';
 import { plan } from './planning.ts';
 import type { Sandbox } from './sandbox.ts';
 import { removeSandbox } from './sweep.ts';
+import type { Judged, Removal } from './sweep.ts';
 import type { Operation } from './telemetry/operation.ts';
 
 const SHORTEST = 4;
@@ -43,7 +45,12 @@ export async function connectSandbox(
   const { sandboxId, name, labels } = info;
   const identity = { sandboxId, name, labels, correlationId: operation.correlationId };
   const spec = { ...planned.spec, identity };
-  const open = await engine.reopen(spec, info.containerId, signal);
+  const open = await engine.reopen(spec, info.containerId, signal).catch(async (error: unknown) => {
+    if (!isChanged(error)) throw error;
+    const outcome = await removeSandbox(host, info, { may: ownersMay(host), operation, signal });
+    reportViolation(host, spec, operation, info.containerId, error);
+    throw new AcodeError('ACODE-SBX-010', { ...error.context, remedy: afterChange(info, outcome) }, { cause: error });
+  });
   return opened({
     recorded: { host, operation, command: [], request, as: 'create' },
     planned: { ...planned, spec },
@@ -71,7 +78,7 @@ export async function killSandbox(
   const why = whyNotOwn(host, info);
   if (why !== null) throw notHere(info, why);
   const outcome = await removeSandbox(host, info, {
-    may: ({ thing }) => whyNotOwn(host, thing) === null,
+    may: ownersMay(host),
     operation,
     signal,
   });
@@ -99,6 +106,23 @@ export async function withReference(host: Host, details: SandboxDetails): Promis
   if (details.image !== details.imageId || whyNotOwn(host, details) !== null) return details;
   const image = (await new Kept(host).read(details.sandboxId))?.policy?.image;
   return image === undefined ? details : { ...details, image };
+}
+
+function ownersMay(host: Host): (now: Judged) => boolean {
+  return ({ thing }) => whyNotOwn(host, thing) === null;
+}
+
+// What the kernel shows of it is not what was made, so it must not go on, whoever has it. What only the engine’s account says can
+// be another version of acode or another setting of the engine: then it is not used, and stays.
+function isChanged(error: unknown): error is AcodeError<'ACODE-SBX-010'> {
+  if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return false;
+  return error.context.violation === 'MountMismatch';
+}
+
+function afterChange({ sandboxId }: SandboxInfo, outcome: Removal): string {
+  return typeof outcome === 'object'
+    ? `It could not be ended (${outcome.failed}): end it with \`acode sandbox kill ${sandboxId}\`, and look at what it may have written.`
+    : 'It was ended, and what was only inside is gone. Look at what it may have written, and create another one.';
 }
 
 function isMeant({ sandboxId, name, containerId }: SandboxInfo, reference: string): boolean {

@@ -17,6 +17,7 @@ import { supervise } from './isolation/supervise.ts';
 import type { Supervised } from './isolation/supervise.ts';
 import type { Capture } from './output/capture.ts';
 import { LiveCapture } from './output/live-capture.ts';
+import { reportViolation } from './obtaining.ts';
 import { partialResult, resultOf } from './outcome.ts';
 import type { OutcomeParts } from './outcome.ts';
 import { recordDenials, recordExit, recordResult, recordRisk } from './record.ts';
@@ -185,7 +186,11 @@ export class Running implements RunningCommand {
 
   async #supervised(): Promise<Supervised> {
     const { host, planned } = this.#parts;
-    const limits = { timeoutMs: planned.policy.timeoutMs.value, graceMs: host.settings.graceMs };
+    const limits = {
+      timeoutMs: planned.policy.timeoutMs.value,
+      graceMs: host.settings.graceMs,
+      sandboxId: planned.spec.identity.sandboxId,
+    };
     try {
       const supervised = await supervise(this.#execution, limits, host.telemetry.clock);
       const { ending, timedOut } = supervised;
@@ -193,6 +198,8 @@ export class Running implements RunningCommand {
       return supervised;
     } catch (error) {
       this.#end();
+      const { operation, sandbox } = this.#parts;
+      if (error instanceof Error) reportViolation(host, planned.spec, operation, sandbox.id, error.cause);
       throw error;
     } finally {
       this.#networkLimit.stop();

@@ -303,10 +303,10 @@ const ROWS = {
     exit: 125,
     example: {},
   }),
-  'ACODE-SBX-025': entry<{ sandbox: string; reason: string; result?: RunResult }>({
+  'ACODE-SBX-025': entry<{ sandbox: string; reason: string; remedy?: string; result?: RunResult }>({
     title: 'sandbox is gone',
     message: c => `The sandbox ${c.sandbox} is gone: ${c.reason}.`,
-    hint: () => 'Create another one; what was only inside is lost, what is in the workspace is still there.',
+    hint: c => c.remedy ?? 'Create another one; what was only inside is lost, what is in the workspace is still there.',
     exit: 125,
     example: { sandbox: 'a1b2c3d4-0000-4000-8000-000000000000', reason: 'its time was over' },
   }),

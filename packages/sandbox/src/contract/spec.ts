@@ -8,6 +8,8 @@ import type { Limits, NetworkMode, PortRequest, UserId } from './policy.ts';
 export interface FileIdentity {
   readonly device: number;
   readonly inode: number;
+  /** When it was made, in milliseconds: the number of one that was removed is given to the next. Only of what cannot be written. */
+  readonly born?: number;
 }
 
 /** A directory or file of the host inside the sandbox. */

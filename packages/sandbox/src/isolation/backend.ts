@@ -296,6 +296,8 @@ export interface Execution {
   readonly ended: Promise<Ending>;
   /** Settles when no process of the sandbox is left; rejects where that cannot be known. A command may end before. */
   readonly dead: Promise<unknown>;
+  /** Throws where what the sandbox has mounted is not what it was verified with; absent where it is watched by others, or cannot be. */
+  readonly assertSame?: () => void;
   /** Where the sandbox stays and is gone before its command: settles when nothing in it goes on, or nobody here has it. */
   readonly over?: Promise<unknown>;
 }

@@ -96,8 +96,8 @@ describe('readKernelView', () => {
 
   it('sees what is really mounted where, and which namespaces are shared', async () => {
     const view = await readKernelView(process.pid, '/', spec);
-    const { dev, ino } = statSync(here);
-    expect(view?.identities.get(here)).toEqual({ device: dev, inode: ino });
+    const { dev, ino, birthtimeMs } = statSync(here);
+    expect(view?.identities.get(here)).toEqual({ device: dev, inode: ino, born: birthtimeMs });
     expect(view?.sharedNamespaces).toEqual(['mnt', 'pid', 'net', 'ipc', 'uts', 'cgroup']);
     expect(view?.sources.get(here)?.root).toContain(here.split('/').at(-1));
   });

@@ -4,6 +4,7 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import { lstat } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import type { FileIdentity, SandboxSpec } from '../contract/spec.ts';
+import { identityOf } from '../workspace/file-identity.ts';
 import { isWithin } from '../workspace/within.ts';
 
 /** One line of mountinfo. */
@@ -149,7 +150,7 @@ async function readIdentities(
     try {
       // Not followed: a mount point is never a link, and a link would be resolved from our root instead of the sandbox’s.
       const found = await lstat(`${directory}/root${target}`);
-      identities.set(target, { device: found.dev, inode: found.ino });
+      identities.set(target, identityOf(found));
     } catch {
       // Another uid, or a process that may not be looked into: the mount table alone decides then.
     }
@@ -193,9 +194,24 @@ export function parseInterfaces(routes: string, addresses: string): string[] {
 function text(path: string): string | null {
   try {
     return readFileSync(path, 'utf8');
-  } catch {
-    return null;
+  } catch (error) {
+    return unlessHidden(error);
   }
+}
+
+/** Whether an error is what the kernel says of a process that is gone, or is about to be and has no mounts any more. */
+export function isEnding(error: unknown): boolean {
+  return ['ENOENT', 'ESRCH', 'EINVAL'].includes(codeOf(error));
+}
+
+/** Null where an error says that a process ends, or is not ours to look at; throws any other, such as no more descriptors. */
+export function unlessHidden(error: unknown): null {
+  if (isEnding(error) || ['EACCES', 'EPERM'].includes(codeOf(error))) return null;
+  throw error;
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : '';
 }
 
 // mountinfo writes space, tab, newline and backslash as octal.

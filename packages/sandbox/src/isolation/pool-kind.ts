@@ -1,6 +1,7 @@
 // One kind of sandboxes that wait: what they are made from, which there are, and what is known for deciding how many there should be.
 
 import type { SandboxSpec } from '../contract/spec.ts';
+import { isSameFile } from '../workspace/file-identity.ts';
 import type { WaitingSandbox } from './backend.ts';
 import { exposedTo, reachOf } from './neighbours.ts';
 import type { KindState } from './pool-size.ts';
@@ -107,7 +108,7 @@ export function isOvertaken(old: SandboxSpec, now: SandboxSpec): boolean {
   const moved = old.image.reference === now.image.reference && old.image.id !== now.image.id;
   const swapped = old.mounts.some(({ source, identity }) => {
     const same = now.mounts.find(other => other.source === source);
-    return same && (same.identity.device !== identity.device || same.identity.inode !== identity.inode);
+    return same && !isSameFile(same.identity, identity);
   });
   return moved || swapped;
 }

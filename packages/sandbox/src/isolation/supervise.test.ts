@@ -1,10 +1,13 @@
-// The time limit: asked to end first, killed after the grace, and never touched when it ended in time.
+// The limits of a command: asked to end first, killed after the grace, and never touched when it ended in time; killed at once where
+// its sandbox has changed.
 
 import { describe, expect, it, vi } from 'vitest';
+import { AcodeError } from '../contract/errors.ts';
 import { systemClock } from '../telemetry/clock.ts';
 import type { Ending, Execution } from './backend.ts';
 import { supervise } from './supervise.ts';
 
+const LIMITS = { timeoutMs: 1000, graceMs: 100, sandboxId: 's' };
 const ending: Ending = { exitCode: 0, oomKilled: false, pidsRefused: false };
 
 function execution(endsOn: string | null) {
@@ -22,7 +25,7 @@ function execution(endsOn: string | null) {
 describe('supervise', () => {
   it('lets a command end by itself', async () => {
     const command = execution(null);
-    const supervised = supervise(command.execution, { timeoutMs: 1000, graceMs: 100 }, systemClock);
+    const supervised = supervise(command.execution, LIMITS, systemClock);
     command.end();
     expect(await supervised).toEqual({ ending, timedOut: false });
     expect(command.signals).toEqual([]);
@@ -35,10 +38,40 @@ describe('supervise', () => {
     vi.useFakeTimers();
     try {
       const command = execution(endsOn);
-      const supervised = supervise(command.execution, { timeoutMs: 1000, graceMs: 100 }, systemClock);
+      const supervised = supervise(command.execution, LIMITS, systemClock);
       await vi.advanceTimersByTimeAsync(1500);
       expect(await supervised).toEqual({ ending, timedOut: true });
       expect(command.signals).toEqual(signals);
+      expect(vi.getTimerCount()).toBe(0);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('ends one whose sandbox is not what it was, and goes on looking where it could not look', async () => {
+    vi.useFakeTimers();
+    try {
+      const command = execution(null);
+      const changed = new AcodeError('ACODE-SBX-010', { violation: 'MountMismatch', detail: 'a mount is gone' });
+      const looks = [null, new Error('no more descriptors'), null, changed];
+      let looked = 0;
+      const assertSame = (): void => {
+        const found = looks[looked];
+        looked += 1;
+        if (found) throw found;
+      };
+      const limits = { ...LIMITS, timeoutMs: 60_000 };
+      const supervised = supervise({ ...command.execution, assertSame }, limits, systemClock);
+      const refused = expect(supervised).rejects.toMatchObject({
+        code: 'ACODE-SBX-025',
+        context: { sandbox: 's', reason: expect.stringContaining('a mount is gone') as string },
+      });
+      await vi.advanceTimersByTimeAsync(3900);
+      expect(command.signals).toEqual([]);
+      await vi.advanceTimersByTimeAsync(200);
+      await refused;
+      expect(command.signals).toEqual(['SIGKILL']);
+      expect(looked).toBe(4);
       expect(vi.getTimerCount()).toBe(0);
     } finally {
       vi.useRealTimers();
@@ -49,7 +82,7 @@ describe('supervise', () => {
     vi.useFakeTimers();
     try {
       const command = execution(null);
-      const supervised = supervise(command.execution, { timeoutMs: 1000, graceMs: 100 }, systemClock);
+      const supervised = supervise(command.execution, LIMITS, systemClock);
       const refused = expect(supervised).rejects.toMatchObject({ code: 'ACODE-SBX-018' });
       await vi.advanceTimersByTimeAsync(12_000);
       await refused;

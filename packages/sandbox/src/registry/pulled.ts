@@ -73,7 +73,13 @@ export class PulledImages {
     this.#lookedAt.set(id, now);
     const isStale = (one: PulledEntry): boolean => one.id === id && now - one.lastUsedAt >= USE_STEP_MS;
     if (!(await this.#read()).some(isStale)) return;
-    await this.#change(signal, entries => entries.map(one => (isStale(one) ? { ...one, lastUsedAt: now } : one)));
+    try {
+      await this.#change(signal, entries => entries.map(one => (isStale(one) ? { ...one, lastUsedAt: now } : one)));
+    } catch (error) {
+      // The next use tries again.
+      this.#lookedAt.delete(id);
+      throw error;
+    }
   }
 
   /** Forgets one. */

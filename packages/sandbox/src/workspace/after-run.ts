@@ -1,10 +1,10 @@
 // The look at the workspace after a run: only when nothing of the sandbox lives any more to write behind its back.
 
-import { lstatSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Clock } from '../contract/ports.ts';
 import type { RiskyChange } from '../contract/result.ts';
 import type { MountSpec } from '../contract/spec.ts';
+import { isInPlace } from './file-identity.ts';
 import { findRiskyChanges, notLookedAt } from './risky.ts';
 
 /** What is known of a run that has ended. */
@@ -56,14 +56,9 @@ function writableWorkspace(mounts: readonly MountSpec[]): MountSpec | undefined 
 // Not those that somebody on the host has replaced meanwhile: then nothing lies over them any more.
 function protectedNames(mounts: readonly MountSpec[], { source: root }: MountSpec): Set<string> {
   const own = mounts.filter(
-    mount => mount.purpose === 'protected' && dirname(mount.source) === root && isWhatItWas(mount),
+    mount => mount.purpose === 'protected' && dirname(mount.source) === root && isInPlace(mount),
   );
   return new Set(own.map(({ source }) => basename(source)));
-}
-
-function isWhatItWas({ source, identity }: MountSpec): boolean {
-  const now = lstatSync(source, { throwIfNoEntry: false });
-  return now?.dev === identity.device && now.ino === identity.inode;
 }
 
 async function settledWithin(dead: Promise<unknown>, clock: Clock): Promise<boolean> {

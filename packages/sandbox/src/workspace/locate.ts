@@ -7,6 +7,7 @@ import { AcodeError } from '../contract/errors.ts';
 import type { MountViolation } from '../contract/errors.ts';
 import type { FileIdentity } from '../contract/spec.ts';
 import type { Directories } from '../config/directories.ts';
+import { identityOf } from './file-identity.ts';
 import { knownPlaces, trespass } from './places.ts';
 import type { PlaceFacts, Places } from './places.ts';
 import { isWithin } from './within.ts';
@@ -46,7 +47,7 @@ export async function validateWorkspace(
   if (!found.isDirectory()) throw refuse(path, 'NotADirectory', 'it is not a directory');
   const broken = trespass(root, places);
   if (broken) throw refuse(root, broken.violation, broken.reason);
-  return { root, identity: { device: found.dev, inode: found.ino }, places };
+  return { root, identity: identityOf(found), places };
 }
 
 /** The directory inside the sandbox for a `cwd` relative to the workspace. */

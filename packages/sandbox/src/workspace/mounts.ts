@@ -3,6 +3,7 @@
 import { basename, dirname } from 'node:path';
 import type { MountRequest } from '../contract/policy.ts';
 import type { MountSpec } from '../contract/spec.ts';
+import { comparable } from './file-identity.ts';
 import { installationRoot } from './installation.ts';
 import type { Workspace } from './locate.ts';
 import { nearestReal } from './places.ts';
@@ -49,7 +50,13 @@ export async function planMounts(facts: MountFacts): Promise<MountPlan> {
   const own = readOnly ? null : await protectInstallation(root, target, installation);
   const additional = await planAdditional({ ...facts, installation }, { places, workspace: root, roots });
   const git = await planGit(facts, roots, additional);
-  const whole: MountSpec = { purpose: 'workspace', source: root, target, readOnly, identity: workspace.identity };
+  const whole: MountSpec = {
+    purpose: 'workspace',
+    source: root,
+    target,
+    readOnly,
+    identity: comparable(workspace.identity, readOnly),
+  };
   const mounts = [whole, ...protecting, ...(own ? [own] : []), ...git.mounts, ...additional];
   return { mounts, notes: [...(own ? [INSTALLED_INSIDE] : []), ...git.notes] };
 }
@@ -92,7 +99,13 @@ async function planAdditional(facts: MountFacts & { installation: string }, rule
     const readOnly = request.readOnly ?? true;
     if (!readOnly) refuseWayRound(source.path, facts.workspace.root, facts.installation);
     targets.push(target);
-    planned.push({ purpose: 'additional', source: source.path, target, readOnly, identity: source.identity });
+    planned.push({
+      purpose: 'additional',
+      source: source.path,
+      target,
+      readOnly,
+      identity: comparable(source.identity, readOnly),
+    });
     // Another project that may be written is trusted by the host in the same places.
     if (readOnly || !source.isDirectory) continue;
     const own = await protectInstallation(source.path, target, facts.installation);

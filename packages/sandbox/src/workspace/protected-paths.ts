@@ -6,7 +6,7 @@ import { opendir } from 'node:fs/promises';
 import { join, posix, relative, sep } from 'node:path';
 import type { MountSpec } from '../contract/spec.ts';
 import { refusal } from './refusal.ts';
-import { identityOf } from './source.ts';
+import { identityOf } from './file-identity.ts';
 import { isWithin } from './within.ts';
 
 // All of them at the top of the workspace, whose own directory a sandbox cannot rename. Something deeper could be

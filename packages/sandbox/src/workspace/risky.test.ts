@@ -20,6 +20,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { changesOfCancelledRun, changesOfRun } from './after-run.ts';
+import { identityOf } from './file-identity.ts';
 import { findRiskyChanges } from './risky.ts';
 
 let root: string;
@@ -414,8 +415,8 @@ describe('changesOfRun', () => {
     },
   ];
   const identityNow = (path: string) => {
-    const { dev: device = 0, ino: inode = 0 } = lstatSync(path, { throwIfNoEntry: false }) ?? {};
-    return { device, inode };
+    const now = lstatSync(path, { throwIfNoEntry: false });
+    return now ? identityOf(now) : { device: 0, inode: 0 };
   };
   const clock = {
     now: () => 0,
@@ -423,6 +424,27 @@ describe('changesOfRun', () => {
     after: (_: number, action: () => void) => (action(), () => undefined),
   };
   const patient = { ...clock, after: () => () => undefined };
+
+  it('looks at a protected part that was made anew during the run, also where it has the number of the old one', async () => {
+    mkdirSync(join(root, '.git'));
+    const planned = mounts(false);
+    const old = lstatSync(join(root, '.git'));
+    const anew = async (): Promise<number> => {
+      rmSync(join(root, '.git'), { recursive: true });
+      // The kernel’s clock of files has steps of some milliseconds.
+      await delay(20);
+      put('.git/config');
+      return lstatSync(join(root, '.git')).ino;
+    };
+    // A file system gives the number to whoever comes next, which may be somebody else.
+    for (let tries = 0; tries < 50 && (await anew()) !== old.ino; tries += 1);
+    const run = { mounts: planned, sinceMs: since, dead: Promise.resolve() };
+    const changes = await changesOfRun(run, patient);
+    expect(changes.map(({ path }) => path)).toEqual(['.git']);
+    // The control: one that is what it was could not be changed by the run.
+    const same = await changesOfRun({ ...run, mounts: mounts(false) }, patient);
+    expect(same).toEqual([]);
+  });
 
   it('looks when everything is dead, and only at what could be written', async () => {
     put('.git/config');

@@ -5,6 +5,7 @@ import type { Stats } from 'node:fs';
 import { lstat, realpath } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { FileIdentity } from '../contract/spec.ts';
+import { identityOf } from './file-identity.ts';
 import { trespass } from './places.ts';
 import type { Places } from './places.ts';
 import { stampOf } from './presence.ts';
@@ -75,11 +76,6 @@ function lookForSockets(directory: string): void {
   } finally {
     opened.closeSync();
   }
-}
-
-/** Which object of the file system was found. */
-export function identityOf({ dev, ino }: Stats): FileIdentity {
-  return { device: dev, inode: ino };
 }
 
 // On this system they would be ordinary characters of a name; whoever writes them means a path of another.

@@ -8,7 +8,7 @@ import { basename, dirname, join, posix, resolve } from 'node:path';
 import type { MountSpec } from '../contract/spec.ts';
 import { trespass } from './places.ts';
 import type { Places } from './places.ts';
-import { identityOf } from './source.ts';
+import { identityOf } from './file-identity.ts';
 import { repositoryTargetProblem } from './target.ts';
 import { isWithin } from './within.ts';
 

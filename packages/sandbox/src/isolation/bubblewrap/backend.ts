@@ -144,9 +144,7 @@ export class BubblewrapBackend implements WeakenedBackend {
       const started = await startBubblewrap({ spec, program: ground.program, words, seccomp, group }, signal);
       const expected = { spec, view, limits: resourceLimits(spec.limits, ground.delegation === null), group };
       const verified = !weakenings.includes('verification');
-      return this.#waiting(started, spec, group, () =>
-        verified ? inspectStarted(started, expected) : Promise.resolve(),
-      );
+      return this.#waiting(started, spec, group, verified ? () => inspectStarted(started, expected) : null);
     } catch (error) {
       if (group) this.#options.keep(group.remove());
       throw error;
@@ -157,7 +155,7 @@ export class BubblewrapBackend implements WeakenedBackend {
     started: Started,
     spec: SandboxSpec,
     group: ControlGroup | null,
-    verify: () => Promise<void>,
+    verify: (() => Promise<void>) | null,
   ): WaitingSandbox {
     const processes = new BubblewrapProcesses(started, group);
     // Bubblewrap’s own tie to its parent can be cut from inside, by a command that reaches into the first process.
@@ -169,6 +167,7 @@ export class BubblewrapBackend implements WeakenedBackend {
       await group?.remove();
       guard.dismiss();
     };
+    if (!verify) return new WaitingProcesses({ spec, processes, verify: async () => {}, remove });
     return new WaitingProcesses({ spec, processes, verify, remove, inside: started.shell });
   }
 

@@ -4,6 +4,7 @@
 // not be its own excuse.
 
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
+import { isSameNumber } from '../../workspace/file-identity.ts';
 import { isWithin } from '../../workspace/within.ts';
 import type { KernelMount, KernelView } from '../kernel.ts';
 import { coveredDifferences, last, mounted, tmpfsDifferences } from '../mount-differences.ts';
@@ -120,7 +121,7 @@ function plannedMountDifferences(mount: MountSpec, view: KernelView): Difference
   if (!found) return [mounted(`${mount.target} is not mounted`)];
   const differences: Difference[] = [];
   const identity = view.identities.get(mount.target);
-  if (identity?.device !== mount.identity.device || identity.inode !== mount.identity.inode)
+  if (!isSameNumber(identity, mount.identity))
     differences.push(mounted(`${mount.target} is not what was checked, but ${found.root}`));
   if (found.options.includes('ro') !== mount.readOnly)
     differences.push(mounted(`${mount.target} is ${mount.readOnly ? 'writable' : 'read-only'}`));

@@ -186,13 +186,10 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     const spec = this.#isPodman ? planForPodman(planned) : planned;
     const facts = await this.#facts(spec, signal);
     const { hostKernel } = runtimeKind(facts.runtime);
-    const { held } = await inspectRunning(
-      this.#engine,
-      id,
-      { spec, facts, around: this.#creation.neighbourhood },
-      signal,
-    );
-    const same = sameness(spec, held);
+    const around = this.#creation.neighbourhood;
+    const { details, held } = await inspectRunning(this.#engine, id, { spec, facts, around }, signal);
+    if (!details.State.Running)
+      throw new AcodeError('ACODE-SBX-025', { sandbox: spec.identity.sandboxId, reason: 'it has ended' });
     const { clock } = this.#options;
     // For as long as it is used: neither as long as it takes to find it, nor only until the host begins to close, when what
     // was given up is still to be ended inside.
@@ -212,7 +209,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       ready: 0,
       network: networkName(spec),
       unset: this.#isPodman ? podmanVariables(spec) : [],
-      same,
+      same: sameness(spec, held),
       hostKernel,
       remove: () => this.#creation.remove(spec, id),
     });
@@ -350,7 +347,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     // every further sandbox of an image that has a shell, so it counts only if it is given twice and with the sources there.
     let found = await look();
     if (!found) {
-      await assertSources(spec);
+      assertSources(spec);
       found = await look();
     }
     this.#shells.set(spec.image.id, found);

@@ -1,20 +1,27 @@
 // A sandbox of an image without a shell: nothing can wait in it, so its container is made for the one command it gets.
 //
-// It is compared with its plan before it starts, by the engine’s account alone; the kernel’s comes only with a process.
-// That is why no mount source may lie below anything another sandbox can write.
+// It is compared with its plan before it starts, by the engine’s account alone; the kernel’s comes only with a process, and
+// then the command has begun. That is why no mount source may lie below anything another sandbox can write.
 
 import { AcodeError } from '../../contract/errors.ts';
 import type { PublishedPort } from '../../contract/result.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import type { CommandIo, Execution, WaitingSandbox } from '../backend.ts';
 import type { Handover } from '../handover/script.ts';
+import { protection } from '../process/held.ts';
+import type { Held } from '../process/held.ts';
 import { startFailure } from './creation.ts';
 import type { Created, Creation, RequestBuilder } from './creation.ts';
 import type { Engine } from './engine/index.ts';
 import { ContainerExecution } from './execution.ts';
+import type { StartedContainer } from './execution.ts';
 import { inspectCreated, inspectStarted } from './inspection.ts';
+import type { Expected } from './inspection.ts';
 import { publishedPorts } from './ports.ts';
 import type { EngineFacts } from './request.ts';
+
+const BEGUN =
+  'The image has no shell, so the command had begun when that was seen. Run it again when no other sandbox can write there.';
 
 /** What a direct start needs. */
 export interface DirectParts {
@@ -63,15 +70,33 @@ export class DirectContainer implements WaitingSandbox {
     const { id, spec } = this.#created;
     try {
       await this.#parts.own(this.#created, signal);
-      await inspectCreated(engine, id, { spec, facts, around: creation.neighbourhood }, argv, signal);
+      const expected = { spec, facts, around: creation.neighbourhood, argv };
+      await inspectCreated(engine, id, expected, signal);
       const exit = await creation.watch(id, signal);
       const container = await creation.start(spec, id, exit, signal);
+      let held: Held | null = null;
+      const checked = this.#compare(container, expected, signal).then(found => (held = found));
+      const same = (): void => protection(spec, held)();
       const given = { nonce: handover.nonce, line: null, network: facts.network };
-      const execution = new ContainerExecution(container, given, io, signal);
-      if (spec.ports.length > 0) this.#ports = publishedPorts(spec, await inspectStarted(engine, id, signal));
+      const execution = new ContainerExecution({ ...container, same, checked }, given, io, signal);
+      // Why it cannot be used is said by its ending.
+      if (spec.ports.length > 0) await checked.catch(() => undefined);
       return execution;
     } catch (error) {
       throw startFailure(spec, error, signal);
+    }
+  }
+
+  // The command has begun: what is found is its end, and no refusal of it.
+  async #compare({ id, engine }: StartedContainer, expected: Expected, signal: AbortSignal): Promise<Held | null> {
+    try {
+      const { details, held } = await inspectStarted(engine, id, expected, signal);
+      this.#ports = publishedPorts(expected.spec, details);
+      return held;
+    } catch (error) {
+      if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) throw error;
+      const { sandboxId: sandbox } = expected.spec.identity;
+      throw new AcodeError('ACODE-SBX-025', { sandbox, reason: error.context.detail, remedy: BEGUN }, { cause: error });
     }
   }
 

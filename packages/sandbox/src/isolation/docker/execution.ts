@@ -30,6 +30,10 @@ export interface StartedContainer {
   readonly clock: Clock;
   /** The processes with which it ends, where this host’s kernel shows them. */
   readonly lives?: readonly ProcessIdentity[];
+  /** Throws where what it has mounted is not what was verified. */
+  readonly same?: () => void;
+  /** Settles when it was compared with its plan, where that is done only while its command runs already. */
+  readonly checked?: Promise<unknown>;
 }
 
 // After a container has exited its streams end by themselves; this bounds a stream that does not.
@@ -44,6 +48,7 @@ const NEVER_STARTED = { cwd: 125, missing: 127, forbidden: 126 } as const;
 /** A command in a container. */
 export class ContainerExecution implements Execution {
   readonly ended: Promise<Ending>;
+  readonly assertSame?: () => void;
   readonly #container: StartedContainer;
   readonly #signal: AbortSignal;
   readonly #sampler: UsageSampler;
@@ -59,6 +64,7 @@ export class ContainerExecution implements Execution {
     signal: AbortSignal,
   ) {
     this.#container = container;
+    if (container.same) this.assertSame = container.same;
     this.#signal = signal;
     this.#network = network;
     this.#sampler = new UsageSampler(container.engine, container.id, container.clock);
@@ -120,14 +126,17 @@ export class ContainerExecution implements Execution {
   }
 
   async #run(line: string | null): Promise<Ending> {
-    const { stream } = this.#container;
+    const { stream, checked = Promise.resolve() } = this.#container;
     try {
+      const refused = new Promise<never>((_, reject) => void checked.catch(reject));
       const claimed = new Promise<void>(resolve => (this.#bothClaimed = resolve));
       const drained = this.#pump();
       drained.catch(() => undefined);
       if (line !== null) await stream.write(line);
-      await Promise.race([claimed, drained, this.#exitThenDrain(drained)]);
-      return await this.#ending();
+      await Promise.race([claimed, drained, this.#exitThenDrain(drained), refused]);
+      const ending = await this.#ending();
+      await checked;
+      return ending;
     } catch (error) {
       throw engineFailure(error, this.#signal);
     } finally {

@@ -1,8 +1,8 @@
 // Step 5, the doing part: asks engine and kernel about a container and throws at the first difference from its plan.
 
-import { lstat } from 'node:fs/promises';
 import { AcodeError } from '../../contract/errors.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
+import { isInPlace } from '../../workspace/file-identity.ts';
 import { isWithin } from '../../workspace/within.ts';
 import type { ContainerDetails } from './engine/containers.ts';
 import type { Engine } from './engine/index.ts';
@@ -30,6 +30,8 @@ export interface Expected {
   readonly facts: EngineFacts;
   /** Who else is on the engine. */
   readonly around: Around;
+  /** What its first process is, where it does not wait for a command. */
+  readonly argv?: readonly string[];
 }
 
 type Around = Pick<Neighbourhood, 'remembered' | 'ask'>;
@@ -63,7 +65,7 @@ export async function inspectRunning(
 async function look(
   engine: Engine,
   id: string,
-  { spec, facts, around }: Expected,
+  { spec, facts, around, argv }: Expected,
   signal: AbortSignal,
 ): Promise<Inspected & { differences: readonly Difference[] }> {
   const asking = around.remembered === null ? around.ask(signal) : null;
@@ -81,8 +83,8 @@ async function look(
   }
   const seen = await inDockersWords(details, view, { spec, facts });
   const differences = [
-    ...compareWithEngine(spec, facts, seen.details),
-    ...(seen.view ? compareWithKernel(spec, seen.view, facts.caches) : await swappedSources(spec)),
+    ...compareWithEngine(spec, facts, seen.details, argv),
+    ...(seen.view ? compareWithKernel(spec, seen.view, facts.caches) : swappedSources(spec)),
     // Last where it is remembered: by now the engine has told of whoever came before this sandbox was started.
     ...(others ? nestedMounts(id, spec, others) : await asked(() => nestedNow(id, spec, around, signal), signal)),
   ];
@@ -99,12 +101,11 @@ async function inDockersWords(
   return { details: podmanAccount(details, reading), view: view && podmanKernelView(view, details.Id) };
 }
 
-/** Compares a container that was created to run `argv` and was not started. */
+/** Compares a container that was created to run its command and was not started. */
 export async function inspectCreated(
   engine: Engine,
   id: string,
-  { spec, facts, around }: Expected,
-  argv: readonly string[],
+  { spec, facts, around, argv }: Expected,
   signal: AbortSignal,
 ): Promise<void> {
   const [details, others] = await asked(
@@ -113,12 +114,35 @@ export async function inspectCreated(
   );
   const differences = [...compareWithEngine(spec, facts, details, argv), ...nestedMounts(id, spec, others)];
   // Last, when no other sandbox is left that could exchange a source after this look.
-  refuse([...differences, ...(await swappedSources(spec))]);
+  refuse([...differences, ...swappedSources(spec)]);
 }
 
-/** What the engine says of a container that was started for its command. */
-export function inspectStarted(engine: Engine, id: string, signal: AbortSignal): Promise<ContainerDetails> {
-  return asked(() => inspectNow(engine, id, signal), signal);
+/**
+ * Compares a container that was started with its command: whoever came while it was started could have exchanged what it has
+ * mounted, and only now does the kernel show that. One that has ended already shows nothing, but who is there still does.
+ */
+export async function inspectStarted(
+  engine: Engine,
+  id: string,
+  expected: Expected,
+  signal: AbortSignal,
+): Promise<Inspected> {
+  const { spec, around } = expected;
+  let seen = await look(engine, id, expected, signal);
+  // A runtime sets the last things of a process up in the moment it starts.
+  const unsettled = (): boolean => seen.differences.some(({ violation }) => violation === 'KernelMismatch');
+  for (let looks = 1; unsettled() && looks < MOST_LOOKS; looks += 1) {
+    await new Promise(resolve => void setTimeout(resolve, BETWEEN_LOOKS_MS));
+    signal.throwIfAborted();
+    seen = await look(engine, id, expected, signal);
+  }
+  const { details, held, differences } = seen;
+  refuse(differences);
+  if (!details.State.Running) {
+    assertSources(spec);
+    await assertNotNested(id, spec, around, signal);
+  }
+  return { details, held };
 }
 
 /**
@@ -148,20 +172,15 @@ export function mountsFromWorkspace({ mounts }: SandboxSpec): Difference[] {
 }
 
 /** Refuses a plan of which a mount source is not there any more, or is another than was checked. */
-export async function assertSources(spec: SandboxSpec): Promise<void> {
-  refuse(await swappedSources(spec));
+export function assertSources(spec: SandboxSpec): void {
+  refuse(swappedSources(spec));
 }
 
 /** The sources that are not what was checked: all that can be seen of a swap where the kernel does not show the mounts. */
-export async function swappedSources({ mounts }: SandboxSpec): Promise<Difference[]> {
-  const found = await Promise.all(
-    mounts.map(async ({ source, identity }): Promise<Difference[]> => {
-      const now = await lstat(source).catch(() => null);
-      if (now?.dev === identity.device && now.ino === identity.inode) return [];
-      return [{ violation: 'MountMismatch', detail: `${source} is not what was checked` }];
-    }),
-  );
-  return found.flat();
+export function swappedSources({ mounts }: SandboxSpec): Difference[] {
+  return mounts
+    .filter(mount => !isInPlace(mount))
+    .map(({ source }) => ({ violation: 'MountMismatch', detail: `${source} is not what was checked` }));
 }
 
 function inspectNow(engine: Engine, id: string, signal: AbortSignal): Promise<ContainerDetails> {

@@ -12,6 +12,7 @@ import type { Handover } from '../handover/script.ts';
 import { quietLine, terminalCommand } from '../handover/open-script.ts';
 import type { Inside } from '../inside.ts';
 import { inTime } from '../waiting.ts';
+import { watchSame, whyChanged } from '../watch.ts';
 import type { Engine } from './engine/index.ts';
 import { ExecEnds, failureIn } from './exec-ends.ts';
 import { ExecExecution } from './exec-execution.ts';
@@ -48,8 +49,6 @@ export interface OpenParts {
 }
 
 const CALL_MS = 10_000;
-// How often it is looked at whether a mount has been taken away: whoever saves a file may do that at any moment.
-const LOOK_MS = 1000;
 
 /** A container that stays. */
 export class OpenContainer implements OpenSandbox {
@@ -110,7 +109,7 @@ export class OpenContainer implements OpenSandbox {
     void this.gone.then(() => this.#ready.close());
     void this.gone.then(() => this.#stopLooking());
     this.#ready.refill();
-    this.#look();
+    this.#stopLooking = watchSame(parts.same, parts.clock, why => gone.tell(why));
   }
 
   get ports(): readonly PublishedPort[] {
@@ -151,6 +150,7 @@ export class OpenContainer implements OpenSandbox {
     try {
       const execId = await engine.exec.create(id, spec, terms);
       signal.throwIfAborted();
+      this.#assertSame();
       const stream = await engine.exec.start(execId, whole);
       const terminal = new DockerTerminal(engine, { execId, stream, size }, io, this.#around, signal);
       const late = (): Error => new Error('the terminal does not begin');
@@ -196,33 +196,29 @@ export class OpenContainer implements OpenSandbox {
     return AbortSignal.any([this.#life.signal, signal]);
   }
 
-  // Somebody on the host who replaces a directory or file that lies under a mount takes that mount away, and what it protected
-  // could be written from inside. That is the end of the sandbox.
   #assertSame(): void {
     try {
       this.#parts.same();
     } catch (error) {
+      const why = whyChanged(error);
+      if (why !== null) this.#end.tell(why);
       // That it has ended is told by its end.
-      if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return;
-      this.#end.tell(`something it has mounted was replaced on the host: ${error.context.detail}`);
+      else if (error instanceof AcodeError && error.is('ACODE-SBX-006')) return;
       throw error;
     }
   }
 
-  #look(): void {
-    this.#stopLooking = this.#parts.clock.after(LOOK_MS, () => {
-      try {
-        this.#assertSame();
-        this.#look();
-      } catch {
-        // It is over, and whoever waits for something of it hears why.
-      }
-    });
-  }
-
+  // Before, since a shell is made where none is ready; and after, since that takes its time.
   async #takeSame(signal: AbortSignal): Promise<ReadyExec> {
     this.#assertSame();
-    return this.#take(signal);
+    const exec = await this.#take(signal);
+    try {
+      this.#assertSame();
+      return exec;
+    } catch (error) {
+      exec.stream.destroy();
+      throw error;
+    }
   }
 
   async #take(signal: AbortSignal): Promise<ReadyExec> {

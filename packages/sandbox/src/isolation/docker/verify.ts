@@ -4,6 +4,7 @@
 // must not be its own excuse.
 
 import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
+import { isSameNumber } from '../../workspace/file-identity.ts';
 import { RESERVED } from '../../lifecycle/labels.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import type { EngineFacts } from './request.ts';
@@ -242,7 +243,7 @@ function plannedMountDifferences(mount: MountSpec, view: KernelView): Difference
   const identity = view.identities.get(mount.target);
   const source = view.sources.get(mount.source);
   const swapped = identity
-    ? identity.device !== mount.identity.device || identity.inode !== mount.identity.inode
+    ? !isSameNumber(identity, mount.identity)
     : found.device !== source?.device || found.root !== source.root;
   if (swapped) differences.push(mounted(`${mount.target} is not what was checked, but ${found.root}`));
   if (found.options.includes('ro') !== mount.readOnly)

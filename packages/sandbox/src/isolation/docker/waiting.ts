@@ -7,7 +7,7 @@ import type { CommandIo, Execution, Keeping, OpenSandbox, WaitingSandbox } from 
 import { STAYING_LINE } from '../handover/open-script.ts';
 import { handoverLine } from '../handover/script.ts';
 import type { Handover } from '../handover/script.ts';
-import { assertBirths, assertHeld, birthsOf, sameness } from '../process/held.ts';
+import { protection, sameness } from '../process/held.ts';
 import type { Held } from '../process/held.ts';
 import type { ProcessIdentity } from '../process/identity.ts';
 import { ContainerExecution } from './execution.ts';
@@ -35,10 +35,11 @@ export class WaitingContainer implements WaitingSandbox {
   readonly #remove: () => Promise<void>;
   #used = false;
   #ports: readonly PublishedPort[] = [];
+  /** Throws where what it has mounted is not what was verified; null before it was. */
+  #same: (() => void) | null = null;
   #held: Held | null = null;
   /** What it ends with; null where that cannot be seen from here. */
   #lives: readonly ProcessIdentity[] | null = null;
-  #births: readonly number[] = [];
   #isLost = false;
 
   constructor(spec: SandboxSpec, facts: EngineFacts, container: StartedContainer, remove: () => Promise<void>) {
@@ -59,8 +60,6 @@ export class WaitingContainer implements WaitingSandbox {
   }
 
   async verify(signal: AbortSignal): Promise<void> {
-    // First: whatever takes the place of a source from here on was made later.
-    this.#births = birthsOf(this.#spec);
     const { engine, neighbourhood: around } = this.#container;
     const expected = { spec: this.#spec, facts: this.#facts, around };
     const { details, held } = await inspectRunning(engine, this.id, expected, signal);
@@ -78,12 +77,15 @@ export class WaitingContainer implements WaitingSandbox {
     if (this.#used) throw new AcodeError('ACODE-SBX-019', { operation: 'execute' });
     this.#used = true;
     signal.throwIfAborted();
+    // The last look, with nothing between it and the command: what lies before it took its time.
+    if (!this.#isLost) this.#same?.();
     const unset = this.#unset;
     const { network } = this.#facts;
     const counted = { group: this.#kind.hostKernel, traffic: network !== 'none' };
     const line = handoverLine({ ...handover, unset, counted });
     const given = { nonce: handover.nonce, line, network };
-    const seen = this.#lives ? { lives: this.#lives } : {};
+    const same = this.#same && protection(this.#spec, this.#held);
+    const seen = { ...(this.#lives && { lives: this.#lives }), ...(same && { same }) };
     return new ContainerExecution({ ...this.#container, ...seen }, given, io, signal);
   }
 
@@ -106,7 +108,7 @@ export class WaitingContainer implements WaitingSandbox {
       ready: READY,
       network: this.#facts.network,
       unset: this.#unset,
-      same: sameness(this.#spec, this.#held, this.#births),
+      same: this.#same ?? sameness(this.#spec, this.#held),
       hostKernel: this.#kind.hostKernel,
       remove: () => this[Symbol.asyncDispose](),
     });
@@ -124,6 +126,7 @@ export class WaitingContainer implements WaitingSandbox {
   #look(pid: number, held: Held | null): void {
     const { processes } = this.#kind;
     this.#held = held;
+    this.#same = sameness(this.#spec, held);
     if (this.#held) this.#lives = [this.#held.process];
     else if (processes) this.#lives ??= runtimeProcesses(pid, this.id, processes);
   }
@@ -133,12 +136,9 @@ export class WaitingContainer implements WaitingSandbox {
     signal.throwIfAborted();
     if (this.#isLost || this.#used)
       throw new AcodeError('ACODE-SBX-006', { name: this.#spec.identity.name, reason: 'it ended while it waited' });
-    if (this.#held) {
-      assertHeld(this.#held, this.#spec);
-      return assertNotNested(this.id, this.#spec, this.#container.neighbourhood, signal);
-    }
-    assertBirths(this.#births, this.#spec);
-    await this.verify(signal);
+    if (!this.#held) return this.verify(signal);
+    await assertNotNested(this.id, this.#spec, this.#container.neighbourhood, signal);
+    this.#same?.();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

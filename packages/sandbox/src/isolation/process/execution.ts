@@ -35,17 +35,19 @@ const NEVER_STARTED = { cwd: 125, missing: 127, forbidden: 126 } as const;
 export class ProcessExecution implements Execution {
   readonly ended: Promise<Ending>;
   readonly dead: Promise<void>;
+  readonly assertSame?: () => void;
   readonly #processes: SandboxProcesses;
   readonly #scanners: { readonly stdout: StatusScanner; readonly stderr: StatusScanner };
   #bothClaimed: () => void = () => undefined;
 
   constructor(
     processes: SandboxProcesses,
-    { nonce, line }: { readonly nonce: string; readonly line: string },
+    { nonce, line, same }: { readonly nonce: string; readonly line: string; readonly same?: () => void },
     io: CommandIo,
     signal: AbortSignal,
   ) {
     this.#processes = processes;
+    if (same) this.assertSame = same;
     this.#scanners = {
       stdout: new StatusScanner(nonce, data => io.stdout(data)),
       stderr: new StatusScanner(nonce, data => io.stderr(data)),

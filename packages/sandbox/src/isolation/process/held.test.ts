@@ -2,14 +2,17 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { lstatSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { lstatSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { AcodeError } from '../../contract/errors.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { systemClock } from '../../telemetry/clock.ts';
 import type { SandboxProcesses } from './execution.ts';
-import { assertBirths, assertHeld, birthsOf, endOfAll, hold } from './held.ts';
+import { readKernelView } from '../kernel.ts';
+import { assertHeld, assertInPlace, endOfAll, hold, protection } from './held.ts';
+import { identityOf } from '../../workspace/file-identity.ts';
 import { identify } from './identity.ts';
 import { WaitingProcesses } from './waiting.ts';
 
@@ -22,8 +25,8 @@ afterEach(() => rmSync(top, { recursive: true }));
 
 function spec(): Pick<SandboxSpec, 'mounts' | 'identity'> {
   const source = join(top, 'source');
-  const { dev: device, ino: inode } = lstatSync(source);
-  const mount = { purpose: 'workspace', source, target: '/w', readOnly: false, identity: { device, inode } } as const;
+  const identity = identityOf(lstatSync(source));
+  const mount = { purpose: 'protected', source, target: '/w', readOnly: true, identity } as const;
   return { mounts: [mount], identity: { sandboxId: 's', name: 'n', labels: {}, correlationId: '' } };
 }
 
@@ -104,6 +107,79 @@ describe.skipIf(process.platform !== 'linux')('what the kernel showed of a sandb
     }
   });
 
+  it(
+    'holds where what is mounted is replaced, and not where what it is mounted on is',
+    { timeout: 20_000 },
+    async () => {
+      const [from, onto] = [join(top, 'from'), join(top, 'onto')];
+      for (const file of [from, onto]) writeFileSync(file, '');
+      const program = 'mount --bind "$1" "$2" && echo ready && exec sleep 60';
+      const words = ['-rm', 'sh', '-c', program, 'sh', from, onto];
+      const child = spawn('unshare', words, { stdio: ['ignore', 'pipe', 'ignore'] });
+      try {
+        await once(child.stdout, 'data');
+        const held = hold(child.pid ?? 0, '');
+        if (!held) throw new Error('the child can be seen');
+        const look = protection(spec(), held);
+        const replace = (file: string): void => {
+          writeFileSync(`${file}.new`, '');
+          renameSync(`${file}.new`, file);
+        };
+        replace(from);
+        // The control: the kernel does say so, and the mount is still there.
+        expect(readFileSync(`/proc/${child.pid}/mountinfo`, 'utf8')).toMatch(/from\/\/deleted \S+onto /);
+        expect(look).not.toThrow();
+        replace(onto);
+        expect(look).toThrow(/mounts are not those/);
+      } finally {
+        child.kill('SIGKILL');
+      }
+    },
+  );
+
+  it(
+    'is not taken for changed while the process ends, when the kernel has put its mounts away',
+    { timeout: 60_000 },
+    async () => {
+      const seen = { ended: 0, changed: 0 };
+      for (let count = 0; count < 40; count += 1) {
+        const words = ['-rm', 'sh', '-c', 'echo ready; exec sleep 60'];
+        const child = spawn('unshare', words, { stdio: ['ignore', 'pipe', 'ignore'] });
+        await once(child.stdout, 'data');
+        const held = hold(child.pid ?? 0, '');
+        if (!held) throw new Error('the child can be seen');
+        const look = protection(spec(), held);
+        child.kill('SIGKILL');
+        // Without a pause, so that no moment of its end is missed.
+        for (let over = false; !over;) {
+          try {
+            look();
+          } catch (error) {
+            over = true;
+            if (error instanceof AcodeError && error.is('ACODE-SBX-006')) seen.ended += 1;
+            else seen.changed += 1;
+          }
+        }
+      }
+      expect(seen).toEqual({ ended: 40, changed: 0 });
+    },
+  );
+
+  it('is not had of a process that has ended and was not buried', { timeout: 20_000 }, async () => {
+    const child = spawn('sh', ['-c', 'sleep 0.1 & echo $!; exec sleep 60'], { stdio: ['ignore', 'pipe', 'ignore'] });
+    try {
+      const [said] = (await once(child.stdout, 'data')) as [Buffer];
+      const pid = Number(said.toString());
+      const state = (): string => readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1] ?? '';
+      while (!state().startsWith('Z')) await new Promise(resolve => void setTimeout(resolve, 5));
+      expect(() => readFileSync(`/proc/${pid}/mountinfo`)).toThrow(/EINVAL/);
+      expect(hold(pid, '')).toBeNull();
+      expect(await readKernelView(pid, '', { mounts: [] })).toBeNull();
+    } finally {
+      child.kill('SIGKILL');
+    }
+  });
+
   it('ends with the first process, which is known without waiting for anybody to bury it', async () => {
     const child = spawn('sleep', ['60'], { stdio: 'ignore' });
     const exit = once(child, 'exit');
@@ -122,13 +198,12 @@ describe.skipIf(process.platform !== 'linux')('what the kernel showed of a sandb
 describe('when a source was made', () => {
   it('tells it from one in its place, even of the same number, and stays while things are made in it', async () => {
     const planned = spec();
-    const births = birthsOf(planned);
     await new Promise(resolve => void setTimeout(resolve, 20));
     mkdirSync(join(top, 'source', 'inside'));
-    expect(() => assertBirths(births, planned)).not.toThrow();
+    expect(() => assertInPlace(planned)).not.toThrow();
     rmSync(join(top, 'source'), { recursive: true });
-    expect(() => assertBirths(births, planned)).toThrow(/is not what was checked/);
+    expect(() => assertInPlace(planned)).toThrow(/is not what was checked/);
     mkdirSync(join(top, 'source'));
-    expect(() => assertBirths(births, planned)).toThrow(/is not what was checked/);
+    expect(() => assertInPlace(planned)).toThrow(/is not what was checked/);
   });
 });

@@ -4,13 +4,16 @@
 // on the host removes the directory it lies on, and the number of that directory may be given to the next one. A `.git` that
 // was removed and made anew would then look the same in every plan, and be writable inside. The table of mounts tells.
 
-import { lstatSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
+import { isInPlace, isSameFile, isSameNumber } from '../../workspace/file-identity.ts';
+import { isEnding, unlessHidden } from '../kernel.ts';
 import { identify, isAlive } from './identity.ts';
 import type { ProcessIdentity } from './identity.ts';
 
+const ENDING = Symbol('it ends');
 const SLOWEST_LOOK_MS = 20;
 const LONGEST_MS = 5000;
 const SOON_MS = 1.5;
@@ -18,7 +21,7 @@ const SOON_MS = 1.5;
 /** What was seen of a sandbox that waits. */
 export interface Held {
   readonly process: ProcessIdentity;
-  /** Its table of mounts, as the kernel writes it. */
+  /** Its table of mounts, without what becomes of the paths they were made of. */
   readonly mounts: string;
 }
 
@@ -27,50 +30,54 @@ export interface Held {
  * control group must name; empty where the process is known to be the sandbox’s.
  */
 export function hold(pid: number, containerId: string): Held | null {
-  const process = identify(pid);
-  if (!process) return null;
   try {
     if (!readFileSync(`/proc/${pid}/cgroup`, 'utf8').includes(containerId)) return null;
-    return { process, mounts: mountsOf(pid) };
-  } catch {
-    return null;
+    const mounts = mountsOf(pid);
+    const process = identify(pid);
+    return process && { process, mounts };
+  } catch (error) {
+    return unlessHidden(error);
   }
 }
 
 /**
  * Throws where the sandbox has ended, its mounts changed, or a path leads somewhere else than when it was checked. Without a
- * pause between the looks: they are a few files of the kernel’s own, and take less time than one turn of the loop.
+ * pause between the looks: they are a few files of the kernel’s own, and take less time than one turn of the loop. The table
+ * comes last: it is what the command will have.
  */
 export function assertHeld({ process, mounts }: Held, spec: Pick<SandboxSpec, 'mounts' | 'identity'>): void {
-  if (!isAlive(process))
+  assertInPlace(spec, isSameNumber);
+  assertMounted({ process, mounts }, spec);
+}
+
+function assertMounted({ process, mounts }: Held, spec: Pick<SandboxSpec, 'identity'>): void {
+  const table = tableNow(process.pid);
+  if (table === ENDING || !isAlive(process))
     throw new AcodeError('ACODE-SBX-006', { name: spec.identity.name, reason: 'it ended while it waited' });
-  if (tableNow(process.pid) !== mounts) throw different('its mounts are not those that were compared with its plan');
-  for (const { source, identity } of spec.mounts) {
-    const now = lstatSync(source, { throwIfNoEntry: false });
-    if (now?.dev !== identity.device || now.ino !== identity.inode)
-      throw different(`${source} is not what was checked`);
-  }
+  if (table !== mounts) throw different('its mounts are not those that were compared with its plan');
 }
 
-/** When each mount source was made: all that tells a directory from its successor where no table of mounts can be read. */
-export function birthsOf({ mounts }: Pick<SandboxSpec, 'mounts'>): readonly number[] {
-  return mounts.map(({ source }) => lstatSync(source, { throwIfNoEntry: false })?.birthtimeMs ?? 0);
+/** Throws where a mount source is not the one that was checked; unless told otherwise, although it may have its number. */
+export function assertInPlace({ mounts }: Pick<SandboxSpec, 'mounts'>, same = isSameFile): void {
+  const other = mounts.find(mount => !isInPlace(mount, same));
+  if (other) throw different(`${other.source} is not what was checked`);
 }
 
-/** Throws where a mount source is not the one it was, although it may have the same number. */
-export function assertBirths(births: readonly number[], spec: Pick<SandboxSpec, 'mounts'>): void {
-  const now = birthsOf(spec);
-  const at = now.findIndex((birth, index) => birth !== births[index]);
-  if (at >= 0) throw different(`${spec.mounts[at]?.source ?? ''} is not what was checked`);
+/**
+ * A look that throws where what a sandbox has mounted is not what it was: by its table of mounts where that can be seen, else
+ * by the birth of what it was made of, which is all that tells a directory from its successor.
+ */
+export function sameness(spec: Pick<SandboxSpec, 'mounts' | 'identity'>, held: Held | null): () => void {
+  return () => (held ? assertHeld(held, spec) : assertInPlace(spec));
 }
 
-/** A look that throws where what a sandbox has mounted is not what it was; by its table of mounts where that can be seen. */
-export function sameness(
-  spec: Pick<SandboxSpec, 'mounts' | 'identity'>,
-  held: Held | null,
-  births: readonly number[] = birthsOf(spec),
-): () => void {
-  return () => (held ? assertHeld(held, spec) : assertBirths(births, spec));
+/**
+ * The same look while a command runs: that somebody has put something else at the path of a mount does not matter as long as
+ * the mount is there. Where that cannot be seen, the protected parts alone count: only their mounts go with them.
+ */
+export function protection(spec: Pick<SandboxSpec, 'mounts' | 'identity'>, held: Held | null): () => void {
+  const parts = { mounts: spec.mounts.filter(({ purpose }) => purpose === 'protected') };
+  return () => (held ? assertMounted(held, spec) : assertInPlace(parts));
 }
 
 /**
@@ -90,16 +97,21 @@ export async function endOfAll(lives: readonly ProcessIdentity[], clock: Clock):
   }
 }
 
-function tableNow(pid: number): string | null {
+// While a process ends, the kernel puts its mounts away before it says that the process is over. One that lives and must not be looked
+// at any more is another matter: it could when it was verified.
+function tableNow(pid: number): string | typeof ENDING | null {
   try {
     return mountsOf(pid);
-  } catch {
-    return null;
+  } catch (error) {
+    return isEnding(error) ? ENDING : unlessHidden(error);
   }
 }
 
+// Without the fourth field: where what is mounted lies on its device. The kernel writes another when somebody renames or replaces
+// that on the host, and the mount stays what it was.
 function mountsOf(pid: number): string {
-  return readFileSync(`/proc/${pid}/mountinfo`, 'utf8');
+  const table = readFileSync(`/proc/${pid}/mountinfo`, 'utf8');
+  return table.replaceAll(/^(\S+ \S+ \S+) \S+/gm, '$1');
 }
 
 function different(detail: string): AcodeError {

@@ -1,6 +1,6 @@
 // Sandboxes that are processes of this host without a wall around them: what levels ulimit and none have in common.
 
-import { chmod, lstat, mkdtemp, readdir, realpath, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, readdir, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
@@ -10,6 +10,7 @@ import type { Handover } from '../handover/script.ts';
 import { Child } from './child.ts';
 import { GroupProcesses } from './group.ts';
 import { Guard } from './guard.ts';
+import { assertInPlace } from './held.ts';
 import { MARK } from './survivors.ts';
 import { WaitingProcesses } from './waiting.ts';
 
@@ -49,7 +50,7 @@ export async function prepareOnHost(start: HostStart, signal: AbortSignal): Prom
     await removeTree(directory);
   };
   const verify = async (): Promise<void> => {
-    await assertSame(workspace);
+    assertInPlace({ mounts: [workspace] });
     await start.verify(child);
   };
   if (signal.aborted) await remove();
@@ -94,12 +95,6 @@ function workspaceOf({ mounts }: SandboxSpec): MountSpec {
   const workspace = mounts.find(({ purpose }) => purpose === 'workspace');
   if (workspace) return workspace;
   throw new AcodeError('ACODE-SBX-017', { field: 'workspace', reason: 'there is none to run the command in' });
-}
-
-async function assertSame({ source, identity }: MountSpec): Promise<void> {
-  const now = await lstat(source).catch(() => null);
-  if (now?.dev === identity.device && now.ino === identity.inode) return;
-  throw new AcodeError('ACODE-SBX-010', { violation: 'MountMismatch', detail: `${source} is not what was checked` });
 }
 
 // A directory that is not there, or cannot be entered, the shell finds out itself.

@@ -7,7 +7,7 @@ import { handoverLine } from '../handover/script.ts';
 import type { Handover } from '../handover/script.ts';
 import { ProcessExecution } from './execution.ts';
 import type { SandboxProcesses } from './execution.ts';
-import { assertHeld, hold } from './held.ts';
+import { assertHeld, hold, protection } from './held.ts';
 import type { Held } from './held.ts';
 
 /** What a waiting sandbox is made of. */
@@ -64,7 +64,11 @@ export class WaitingProcesses implements WaitingSandbox {
     signal.throwIfAborted();
     // What such a sandbox used is counted from outside.
     const line = handoverLine({ ...own, counted: { group: false, traffic: false } });
-    return new ProcessExecution(this.#parts.processes, { nonce: own.nonce, line }, io, signal);
+    const { processes, spec } = this.#parts;
+    const same = this.#held && protection(spec, this.#held);
+    // The last look, with nothing between it and the command: what lies before it took its time.
+    if (this.#held && !processes.child.ended) assertHeld(this.#held, spec);
+    return new ProcessExecution(processes, { nonce: own.nonce, line, ...(same && { same }) }, io, signal);
   }
 
   async #recheck(signal: AbortSignal): Promise<void> {
