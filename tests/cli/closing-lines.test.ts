@@ -121,6 +121,15 @@ describe.skipIf(withoutEngines)('a repository that asks for more', () => {
     expect((await bench.exec(['true'])).status).toBe(125);
   });
 
+  it('is trusted no longer after --revoke, also where its file cannot be read any more', async () => {
+    expect((await bench.call(['trust'])).status).toBe(0);
+    await bench.repositoryFile(`${FILE}  nonsense: 1\n`);
+    const { status, stdout } = await bench.call(['trust', '--revoke']);
+    expect([status, stdout.toString()]).toEqual([0, expect.stringMatching(/nonsense[^]*The trust was ended/)]);
+    await bench.repositoryFile(FILE);
+    expect((await bench.exec(['true'])).status).toBe(125);
+  });
+
   it('tightens without trust', async () => {
     await bench.repositoryFile('sandbox:\n  defaults:\n    pids_limit: 32\n');
     const { status, stdout } = await bench.call(['explain', '--json', '--', 'true']);

@@ -6,15 +6,15 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Acode } from '@acode/sandbox';
 import type { Check, DoctorReport } from '@acode/sandbox';
 import { engineChecks } from '../../packages/sandbox/src/doctor/checks/engine.ts';
-import type { EngineSurroundings } from '../../packages/sandbox/src/doctor/checks/engine.ts';
+import type { EngineSurroundings, Examined } from '../../packages/sandbox/src/doctor/checks/engine.ts';
 import {
   directoriesCheck,
   environmentCheck,
   socketCheck,
   userCheck,
 } from '../../packages/sandbox/src/doctor/checks/machine.ts';
-import type { Diagnosis } from '../../packages/sandbox/src/isolation/backend.ts';
 import { Bench } from '../cli/bench.ts';
+import { reapersOf, sleeping } from '../ownership/victims.ts';
 import { engines, images, mainEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 
@@ -91,6 +91,24 @@ describe.skipIf(withoutEngines)('the doctor', () => {
     expect(find(report, 'shadows')).toMatchObject({ status: 'warn', seen: expect.stringContaining('docker') });
   });
 
+  it('names the sandbox of a dead session as long as nobody has removed it', { timeout: 60_000 }, async () => {
+    await using bench = await Bench.at(mainEngine);
+    const leftovers = async (): Promise<Check> => {
+      const { stdout } = await bench.call(['doctor', '--json']);
+      return find(JSON.parse(stdout.toString()) as DoctorReport, 'leftovers');
+    };
+    const { child, ended } = await sleeping(bench, mainEngine, 'orphan');
+    // The control: its session lives.
+    expect(await leftovers()).toMatchObject({ status: 'ok' });
+    for (const pid of reapersOf(bench)) process.kill(pid, 'SIGKILL');
+    child.kill('SIGKILL');
+    await ended;
+    const remedy = expect.stringContaining('acode sandbox cleanup');
+    expect(await leftovers()).toMatchObject({ status: 'warn', seen: expect.stringContaining('orphan'), remedy });
+    expect((await bench.call(['sandbox', 'cleanup'])).status).toBe(0);
+    expect(await leftovers()).toMatchObject({ status: 'ok' });
+  });
+
   it('fails a workspace that no sandbox would be given', async () => {
     symlinkSync('/etc', join(workspace, '.git'));
     expect(find(await examined(mainEngine.socket), 'workspace').status).toBe('fail');
@@ -111,7 +129,7 @@ describe.skipIf(withoutEngines)('the doctor', () => {
   });
 });
 
-const GOOD: Diagnosis = {
+const GOOD: Examined = {
   engine: {
     socket: '/s',
     source: 'option',
@@ -134,6 +152,7 @@ const GOOD: Diagnosis = {
   warnings: [],
   sandboxes: [],
   networks: [],
+  left: [],
   imagePresent: true,
 };
 const AROUND: EngineSurroundings = { image: 'node:20', now: 1_000_000, uid: 1001, identity: 'here', appArmor: false };
@@ -144,7 +163,7 @@ describe('a check of the engine', () => {
     expect(engineChecks(GOOD, AROUND).filter(({ status }) => status !== 'ok')).toEqual([]);
   });
 
-  it.each<[string, string, Partial<Diagnosis>, Partial<EngineSurroundings>]>([
+  it.each<[string, string, Partial<Examined>, Partial<EngineSurroundings>]>([
     ['engine-version', 'fail', { engine: { ...GOOD.engine, apiVersion: '1.40' } }, {}],
     ['seccomp', 'fail', { engine: { ...GOOD.engine, securityOptions: [] } }, {}],
     ['seccomp', 'fail', { engine: { ...GOOD.engine, securityOptions: ['name=seccomp,profile=unconfined'] } }, {}],

@@ -20,6 +20,7 @@ it.each([
     stdout: new Output(stdout),
     stderr: new Output(stderr),
     options,
+    before: [],
     words: null,
     called: 'acode run',
   };

@@ -27,6 +27,8 @@ export interface CallParts {
   readonly stderr: Output;
   readonly interruption: Interruption;
   readonly options: CommonOptions;
+  /** The words before any `--`, options too. */
+  readonly before: readonly string[];
   /** The words after `--`; null where there was none. */
   readonly words: readonly string[] | null;
   /** What the user called: `acode sandbox exec`. */
@@ -44,6 +46,7 @@ export class Call {
   readonly stderr: Output;
   readonly interruption: Interruption;
   readonly options: CommonOptions;
+  readonly before: readonly string[];
   readonly words: readonly string[] | null;
   readonly called: string;
   readonly progress: Progress;
@@ -57,6 +60,7 @@ export class Call {
     this.stderr = parts.stderr;
     this.interruption = parts.interruption;
     this.options = parts.options;
+    this.before = parts.before;
     this.words = parts.words;
     this.called = parts.called;
     this.#lender = parts.lender;

@@ -131,7 +131,7 @@ class CommandLine {
   }
 
   #call(called: string): Call {
-    return new Call({ ...this.#around, options: this.#options, words: this.#words, called });
+    return new Call({ ...this.#around, options: this.#options, before: this.#before, words: this.#words, called });
   }
 
   // Help and version, which the parser prints itself.

@@ -5,6 +5,7 @@ import type { DoctorReport } from './doctor/report.ts';
 import type { Host } from './host.ts';
 import { resolvePolicy } from './policy/resolve.ts';
 import { workspaceOf } from './repository.ts';
+import { judged } from './sweep.ts';
 
 /** Examines a host; runs nothing. */
 export async function examineHost(host: Host): Promise<DoctorReport> {
@@ -19,7 +20,9 @@ export async function examineHost(host: Host): Promise<DoctorReport> {
     workspace: await workspaceOf(host),
     diagnose: async signal => {
       const backend = await host.engine();
-      return backend.diagnose(image, AbortSignal.any([signal, host.closing]));
+      const diagnosis = await backend.diagnose(image, AbortSignal.any([signal, host.closing]));
+      const left = (await judged(host, diagnosis.sandboxes)).filter(({ verdict }) => verdict.remove);
+      return { ...diagnosis, left: left.map(({ thing }) => thing.containerId) };
     },
   });
 }

@@ -119,5 +119,13 @@ async function revoke(host: Host): Promise<TrustReport> {
   const { root } = await validateWorkspace(await workspaceOf(host), host.directories);
   await recordTrust(host, 'trust revoked', { workspace: root });
   await host.trust.revoke(root);
-  return report(host);
+  return report(host).catch((error: unknown) => unreadable(root, error));
+}
+
+// The trust is over, whatever has become of the file since.
+function unreadable(root: string, error: unknown): TrustReport {
+  if (!(error instanceof AcodeError && error.is('ACODE-SBX-013'))) throw error;
+  const { source: file, key, reason: rule } = error.context;
+  const refused = { key, where: file, rule, remedy: error.hint };
+  return { workspace: root, file, hash: null, trusted: false, changed: true, needsTrust: [], refused };
 }

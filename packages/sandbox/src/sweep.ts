@@ -56,7 +56,11 @@ export async function survey(host: Host, signal: AbortSignal): Promise<Survey> {
 
 /** Looks at every sandbox of ours. */
 export async function surveySandboxes(host: Host, signal: AbortSignal): Promise<Judged[]> {
-  const sandboxes = await (await host.engine()).list(signal);
+  return judged(host, await (await host.engine()).list(signal));
+}
+
+/** What is to be done with sandboxes, each owner asked once. */
+export function judged(host: Host, sandboxes: readonly SandboxInfo[]): Promise<Judged[]> {
   return Promise.all(sandboxes.map(judging(host)));
 }
 

@@ -36,9 +36,15 @@ async function serve(call: Call, { min, max, idle }: ServeOptions): Promise<numb
   };
   // What only a server needs is loaded by a server only.
   const { serveCalls } = await import('../serve/serve-calls.ts');
-  await serveCalls(call, pool, async ({ workspace, socket }) => {
+  await serveCalls(call, pool, async ({ workspace, socket, caches }) => {
     if (call.options.json) await call.printJson('acode.serve/1', { workspace, socket });
-    else await call.say(`acode: serving ${oneLine(workspace)}: \`acode run\` begins at once here. Ctrl-C ends it.\n`);
+    else await call.say(`acode: serving ${oneLine(workspace)}: ${promise(caches)} Ctrl-C ends it.\n`);
   });
   return 0;
+}
+
+function promise(caches: boolean): string {
+  return caches
+    ? '`acode run --no-caches` begins at once here. With the project’s caches, each command has its sandbox made.'
+    : '`acode run` begins at once here.';
 }

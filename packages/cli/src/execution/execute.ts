@@ -21,7 +21,14 @@ export const NOBODY_READS = 141;
 
 /** The command that the words of a call mean. */
 export function commandIn(call: Call, words: readonly string[], flags: readonly string[]): Command {
-  return commandOf({ before: words, after: call.words, called: call.called, options: flags });
+  return commandOf({ before: words, after: call.words, called: calledWithOptions(call, words), options: flags });
+}
+
+// With a sign for the options that stood before the command: a hint without them would have it run without them too, and their
+// values may be secrets.
+function calledWithOptions({ called, before }: Call, words: readonly string[]): string {
+  const names = called.split(' ').length - 1;
+  return before.length > names + words.length ? `${called} …` : called;
 }
 
 /** Runs the command of a call to its end and gives the exit status. */

@@ -4,13 +4,18 @@ import type { CommanderError } from '@commander-js/extra-typings';
 import { EXAMPLES } from '../examples.ts';
 import { UsageError } from './usage.ts';
 
-// Options that a command has not, for a reason, and what to say in their place.
+// Options and commands that are not there, for a reason, and what to say in their place.
 const INSTEAD: Readonly<Record<string, string>> = {
   'acode sandbox create --env':
     'Variables are each command’s own: `acode sandbox exec --in <sandbox> --env NAME=value -- …`.',
   'acode sandbox create --workdir':
     'The directory is each command’s own: `acode sandbox exec --in <sandbox> --workdir <directory> -- …`.',
   'acode run --in': 'In a sandbox that stays: `acode sandbox exec --in <sandbox> -- …`.',
+  'acode run --rm': 'Every sandbox is removed by itself.',
+  'acode sandbox exec --rm': 'Every sandbox is removed by itself.',
+  'acode run --dry-run': 'Without running anything: `acode explain -- …`.',
+  'acode sandbox exec --dry-run': 'Without running anything: `acode explain -- …`.',
+  'acode version': 'Did you mean `acode --version`?',
   'acode run --for': 'One that stays: `acode sandbox create --for <time>`; --timeout limits a run.',
 };
 // Options of other tools, and what has the same meaning here.
@@ -64,8 +69,8 @@ function insteadOf({ code }: CommanderError, first: string, about: Complained): 
   const { called } = about;
   const [example] = EXAMPLES[called] ?? [];
   if (MISSING.includes(code)) return example ? `Write it as in \`${example.type}\`.` : null;
-  const option = /^unknown option '([^'=]*)/.exec(first)?.[1] ?? '';
-  return INSTEAD[`${called} ${option}`] ?? sameAs(option, about);
+  const unknown = /^unknown (?:option|command) '([^'=]*)/.exec(first)?.[1] ?? '';
+  return INSTEAD[`${called} ${unknown}`] ?? sameAs(unknown, about);
 }
 
 // What is written without a space after a short option is its value.

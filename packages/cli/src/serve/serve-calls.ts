@@ -12,6 +12,8 @@ import { CallServer } from './server.ts';
 export interface ServerFacts {
   readonly workspace: string;
   readonly socket: string;
+  /** Whether commands have caches here, with which nothing can wait for them. */
+  readonly caches: boolean;
 }
 
 /** Serves until the call is interrupted; nothing is left then. `ready` is called when clients can come. */
@@ -45,11 +47,20 @@ export async function serveCalls(
       uid,
       perform: (argv, io) => runCli(argv, io, { lender: host }),
     });
-    await ready({ workspace: root, socket: server.path });
+    await ready({ workspace: root, socket: server.path, caches: await hasCaches(call, host) });
     await interrupted(call.interruption.signal);
   } finally {
     await call.progress.during('Removing the sandboxes…', host.close());
   }
+}
+
+// Of a command that asks for nothing. One that would be refused hears why when it comes.
+async function hasCaches(call: Call, host: ServedHost): Promise<boolean> {
+  const loan = await host.borrow(await call.hostOptions());
+  const { signal } = call.interruption;
+  const explained = loan?.during(acode => acode.explain('true', { signal }));
+  const spec = await explained?.then(({ spec: planned }) => planned).catch(() => null);
+  return (spec?.caches.length ?? 0) > 0;
 }
 
 // Where acode is installed in the workspace, a sandbox may have put something else in the place of what is loaded later.

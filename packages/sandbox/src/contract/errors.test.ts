@@ -39,6 +39,11 @@ describe('AcodeError', () => {
     expect(noShell.hint).toMatch(/has no shell.*-- \/path\/to\/program.*--image/);
   });
 
+  it('knows a line that was given as the name of a program', () => {
+    const line = new AcodeError('ACODE-SBX-015', { command: 'ls -l', image: 'y', reason: 'not found' });
+    expect(line.hint).toMatch(/without `--`: acode run "ls -l"\.$/);
+  });
+
   it('does not send anybody for another image where the level has none', () => {
     for (const command of ['x', '/bin/sh']) {
       const context = { command, image: 'host', reason: 'not found' } as const;

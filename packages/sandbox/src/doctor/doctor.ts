@@ -4,9 +4,9 @@ import { performance } from 'node:perf_hooks';
 import type { Directories } from '../config/directories.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { unavailableReason } from '../contract/unavailable.ts';
-import type { Diagnosis } from '../isolation/backend.ts';
 import { fail } from './checks/check.ts';
 import { engineChecks, noEngine } from './checks/engine.ts';
+import type { Examined } from './checks/engine.ts';
 import {
   directoriesCheck,
   diskCheck,
@@ -27,7 +27,7 @@ export interface Patient {
   readonly workspace: string;
   readonly image: string;
   /** Asks the engine; rejects where there is none. */
-  diagnose(signal: AbortSignal): Promise<Diagnosis>;
+  diagnose(signal: AbortSignal): Promise<Examined>;
 }
 
 // Together they leave room for the start of a process within two seconds.
@@ -58,7 +58,7 @@ interface Unasked {
   readonly socket: string | null;
 }
 
-type Asked = Diagnosis | Unasked;
+type Asked = Examined | Unasked;
 
 async function withEngine(patient: Patient): Promise<Asked> {
   const slow: Unasked = {

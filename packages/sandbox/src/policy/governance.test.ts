@@ -130,7 +130,7 @@ describe('risk', () => {
     const of = layers({ risk_rules: [{ match: 'make deploy*', risk: 'critical' }] });
     expect(govern({ command: 'make deploy', risk: 'low' }, of)).toMatchObject({
       risk: { value: 'critical', where: 'rules' },
-      riskReasons: ['critical: matches "make deploy*"'],
+      riskReasons: ['critical: matches "make deploy*" of sandbox.risk_rules'],
       required: { value: 'docker' },
     });
   });

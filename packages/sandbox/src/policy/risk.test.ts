@@ -106,7 +106,7 @@ describe('assessing', () => {
     const rules = [{ match: 'terraform*apply*', risk: 'critical' as const }];
     expect(assess('terraform -chdir=x apply -auto-approve', 'low', rules)).toEqual({
       risk: 'critical',
-      reasons: ['critical: matches "terraform*apply*"'],
+      reasons: ['critical: matches "terraform*apply*" of sandbox.risk_rules'],
     });
     expect(assess('terraform plan', 'low', rules)).toEqual({ risk: 'low', reasons: [] });
   });

@@ -79,7 +79,7 @@ export function assess(command: Command, given: Risk | undefined, rules: readonl
     ...BUILT_IN.filter(({ applies }) => read.some(({ parts, reading }) => applies(parts, reading))),
     ...rules
       .filter(({ match }) => matchesText(text, match))
-      .map(({ match, risk }) => ({ risk, why: `matches ${JSON.stringify(match)}` })),
+      .map(({ match, risk }) => ({ risk, why: `matches ${JSON.stringify(match)} of sandbox.risk_rules` })),
   ];
   const least = given ?? 'low';
   const risk = matched.reduce((worst, found) => (isWorse(found.risk, worst) ? found.risk : worst), least);

@@ -313,7 +313,9 @@ class Look {
     else if (this.#directories >= directories) this.#unseen.add(`only ${directories} directories were looked at`);
     else if (this.#isOver(milliseconds)) this.#unseen.add(`only what ${milliseconds} ms allowed was looked at`);
     else if (this.#isOver(patience) && this.#entries + this.#directories * DIRECTORY >= ENOUGH)
-      this.#unseen.add(`only ${this.#entries} entries were looked at, since the run was a short one`);
+      this.#unseen.add(
+        `only ${this.#entries} entries were looked at, the uppermost first, since the run was a short one`,
+      );
     else return false;
     return true;
   }

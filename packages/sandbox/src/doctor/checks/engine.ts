@@ -4,6 +4,12 @@ import type { Diagnosis } from '../../isolation/backend.ts';
 import type { Check } from '../report.ts';
 import { fail, ok, warn } from './check.ts';
 
+/** The engine’s account of itself. */
+export interface Examined extends Diagnosis {
+  /** The ids of sandboxes whose session is gone, or whose time is over. */
+  readonly left: readonly string[];
+}
+
 /** What the engine’s account is held against. */
 export interface EngineSurroundings {
   readonly image: string;
@@ -45,7 +51,7 @@ const KNOWN_BAD: readonly {
 ];
 
 /** Everything the engine can be judged by. */
-export function engineChecks(diagnosis: Diagnosis, around: EngineSurroundings): Check[] {
+export function engineChecks(diagnosis: Examined, around: EngineSurroundings): Check[] {
   return [
     reached(diagnosis),
     version(diagnosis),
@@ -175,13 +181,14 @@ function clock({ systemTime }: Diagnosis, { now }: EngineSurroundings): Check {
   return warn('clock', 'Clock', seen, 'Set both by NTP: expiry of sandboxes is told by them.');
 }
 
-function leftovers({ sandboxes, networks }: Diagnosis, { uid, identity, now }: EngineSurroundings): Check {
+function leftovers({ sandboxes, networks, left }: Examined, { uid, identity, now }: EngineSurroundings): Check {
   const isMine = (labels: Readonly<Record<string, string>>): boolean =>
     labels['acode.uid'] === String(uid) && labels['acode.host'] === identity;
   const expired = (labels: Readonly<Record<string, string>>): boolean =>
     Date.parse(labels['acode.expires'] ?? '') < now;
   const ended = sandboxes.filter(
-    ({ labels, state }) => isMine(labels) && (state === 'exited' || state === 'dead' || expired(labels)),
+    ({ labels, state, containerId }) =>
+      left.includes(containerId) || (isMine(labels) && (state === 'exited' || state === 'dead' || expired(labels))),
   );
   const old = networks.filter(({ labels }) => isMine(labels) && expired(labels));
   const running = sandboxes.length - ended.length;

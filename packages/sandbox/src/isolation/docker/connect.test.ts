@@ -23,6 +23,11 @@ describe('the remedy', () => {
     expect(refusalRemedy({ source: 'context', reason, subject: 'x' })).not.toContain('Start Docker');
   });
 
+  it('for a socket without its scheme is the same with it, and no talk of other machines', () => {
+    const remedy = refusalRemedy({ source: 'DOCKER_HOST', reason: 'no-scheme', subject: '/run/docker.sock' });
+    expect(remedy).toBe('Write it so in DOCKER_HOST: unix:///run/docker.sock.');
+  });
+
   it('for a socket without permission is its group', async () => {
     expect(await failureRemedy('/dev/null/none', failure('refused'))).toContain('usermod -aG docker');
   });

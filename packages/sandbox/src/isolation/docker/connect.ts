@@ -19,6 +19,7 @@ const FIRST_CONTACT_MS = 4000;
 
 const REFUSALS: Readonly<Record<EngineRefusal['reason'], string>> = {
   'not-a-unix-socket': 'only engines on a local unix socket are supported',
+  'no-scheme': 'a socket is named with unix:// before its path',
   'not-absolute': 'the path of the socket must be absolute',
   'context-missing': 'there is no docker context of that name',
   unreadable: 'the docker configuration cannot be read',
@@ -39,10 +40,11 @@ const NAMED_REMEDY = `Start Docker, or correct the socket that was named (${CHOI
 const BUSY_REMEDY = 'Something is there and does not answer as an engine does: look at its own log, and restart it.';
 
 /** What to do about a choice that cannot be followed. Starting an engine would not help: nothing else is tried. */
-export function refusalRemedy({ source, reason }: EngineRefusal): string {
+export function refusalRemedy({ source, reason, subject }: EngineRefusal): string {
   const chosen = CHOICES[source];
   if (reason === 'context-missing') return `Name a context that \`docker context ls\` lists, or change ${chosen}.`;
   if (reason === 'unreadable') return 'Mend that file or its permissions, or name the socket with --socket.';
+  if (reason === 'no-scheme') return `Write it so in ${chosen}: unix://${subject}.`;
   const form = 'unix:///path/to/docker.sock';
   return reason === 'not-absolute'
     ? `Write the whole path in ${chosen}: ${form}.`

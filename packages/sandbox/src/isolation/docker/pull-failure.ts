@@ -80,7 +80,8 @@ export function remedyFor(
       : 'Check the name and the tag: the registry has no such image.';
   if (kind === 'damaged')
     return 'Nothing of it is used. Try again; where it stays so, whoever looks after the registry should know.';
-  if (kind === 'unreachable') return `Check the way to ${registry} from the engine’s machine, then try again.`;
+  if (kind === 'unreachable')
+    return `Check the way to ${registry} from the engine’s machine, then try again; or name an image that the engine already has (--image).`;
   return 'The engine’s own log says more.';
 }
 

@@ -133,7 +133,7 @@ describe('a choice that cannot be followed', () => {
       'a bare path',
       { env: { DOCKER_HOST: '/x.sock' } },
       undefined,
-      { source: 'DOCKER_HOST', reason: 'not-a-unix-socket', subject: '/x.sock' },
+      { source: 'DOCKER_HOST', reason: 'no-scheme', subject: '/x.sock' },
     ],
     [
       'a relative socket',

@@ -16,11 +16,12 @@ export interface EngineCandidate {
  * Why a choice of the user cannot be followed.
  *
  * - `not-a-unix-socket`: it names another transport, such as `tcp:` or `ssh:`
+ * - `no-scheme`: it names a path without `unix://` where Docker’s own command line wants that
  * - `not-absolute`: it names a relative path
  * - `context-missing`: there is no docker context of that name
  * - `unreadable`: the docker configuration that holds the choice cannot be read
  */
-export type RefusalReason = 'not-a-unix-socket' | 'not-absolute' | 'context-missing' | 'unreadable';
+export type RefusalReason = 'not-a-unix-socket' | 'no-scheme' | 'not-absolute' | 'context-missing' | 'unreadable';
 
 /** A choice that cannot be followed, and so nothing is tried in its place. */
 export interface EngineRefusal {
@@ -104,7 +105,8 @@ function chosen(source: EngineSource, address: string): EngineSearch {
   const socket = address.startsWith('unix://') ? address.slice('unix://'.length) : address;
   if (/^[a-z][a-z0-9+.-]*:/i.test(socket)) return refused(source, 'not-a-unix-socket', address);
   // Docker reads a bare "host:port" as tcp, so in DOCKER_HOST and in contexts only the scheme makes it a path.
-  if (source !== 'option' && socket === address) return refused(source, 'not-a-unix-socket', address);
+  if (source !== 'option' && socket === address)
+    return refused(source, isAbsolute(address) ? 'no-scheme' : 'not-a-unix-socket', address);
   if (!isAbsolute(socket)) return refused(source, 'not-absolute', address);
   return { kind: 'chosen', candidates: [{ source, socket }] };
 }
