@@ -1,7 +1,11 @@
 // What a reaper takes and what it leaves, and that one thing it cannot remove keeps it from nothing else.
 
+import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { reaperProgram } from '../../packages/sandbox/src/lifecycle/reaper-program.ts';
 import { Bench } from '../cli/bench.ts';
 import { mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
@@ -92,6 +96,32 @@ describe.skipIf(withoutEngines)('a reaper', () => {
     await until(() => reapersOf(bench).length === 0, 20_000);
     const told = (await bench.call(['run', '--verbose', '--', 'true'])).stderr;
     for (const one of [id, stuck]) expect(told).toContain(one.slice(0, 12));
+  });
+
+  it('asks ever less often where the engine does not answer: what it was asked it still has', async () => {
+    const owner = randomUUID();
+    const labels = { 'acode.managed': 'true', 'acode.owner': owner, 'acode.uid': '4242', 'acode.host': 'reaper-test' };
+    const stuck = await left(labels);
+    let asked = 0;
+    proxy.onRequest(method => {
+      if (method !== 'DELETE') return undefined;
+      asked += 1;
+      return 'hang';
+    });
+    const nowhere = join(bench.workspace, 'nowhere');
+    const task = { engineSocket: proxy.socket, owner, uid: 4242, host: 'reaper-test', createMs: 0 };
+    const words = JSON.stringify({ ...task, ownerSocket: nowhere, journal: nowhere });
+    // The same with an engine that is given less time for its answer, so that nobody waits for minutes.
+    const program = (await reaperProgram()).replace('CALL_MS = 10_000', 'CALL_MS = 1000');
+    const child = spawn(process.execPath, ['--input-type=module', '-e', program, 'acode-reaper', words]);
+    const exit = once(child, 'exit');
+    await new Promise(resolve => setTimeout(resolve, 12_000));
+    // It comes back to it. As often as where it is told no, that would be seven times by now.
+    expect(asked).toBeGreaterThan(1);
+    expect(asked).toBeLessThan(5);
+    proxy.onRequest(undefined);
+    await gone(mainEngine, stuck, 20_000);
+    expect(await exit).toEqual([0, null]);
   });
 
   async function victim(flags: readonly string[] = []) {

@@ -38,6 +38,14 @@ const REMOVALS = {
   volume: id => `/volumes/${encodeURIComponent(id)}`,
 };
 
+/**
+ * What the engine did not answer about in time, and when it is asked again: later each time, since what it was asked before it still
+ * has, and a connection for each.
+ *
+ * @type {Map<string, { at: number, waitMs: number }>}
+ */
+const unanswered = new Map();
+
 /** How long the slowest list of this round took. */
 let slowest = 0;
 
@@ -138,10 +146,24 @@ async function remove(thing) {
  */
 async function removeAll(kind) {
   const things = await owned(kind);
-  const outcomes = await Promise.allSettled(things.map(remove));
-  const removed = things.filter((_, at) => outcomes[at]?.status === 'fulfilled' && outcomes[at].value);
+  const due = things.filter(({ id }) => (unanswered.get(id)?.at ?? 0) <= Date.now());
+  const outcomes = await Promise.allSettled(due.map(removeInTime));
+  const removed = due.filter((_, at) => outcomes[at]?.status === 'fulfilled' && outcomes[at].value);
   await writeDown(removed);
   return { found: things.length, removed: removed.length };
+}
+
+/** @param {Removed} thing */
+async function removeInTime(thing) {
+  try {
+    return await remove(thing);
+  } catch (error) {
+    if (error instanceof Error && error.name === 'AbortError') {
+      const waitMs = 2 * (unanswered.get(thing.id)?.waitMs ?? CALL_MS);
+      unanswered.set(thing.id, { at: Date.now() + waitMs, waitMs });
+    }
+    throw error;
+  }
 }
 
 /** Removes what there is; says how much that was, and how much of it is gone. */
