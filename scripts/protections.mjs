@@ -473,8 +473,8 @@ export const PROTECTIONS = [
       [
         [
           REAPER,
-          'await Promise.allSettled(things.map(remove))',
-          "(await Promise.all(things.map(remove))).map(value => ({ status: 'fulfilled', value }))",
+          'await Promise.allSettled(due.map(removeInTime))',
+          "(await Promise.all(due.map(removeInTime))).map(value => ({ status: 'fulfilled', value }))",
         ],
         [REAPER, '      failures.push(error);', '      throw error;'],
       ],
