@@ -127,5 +127,5 @@ function unreadable(root: string, error: unknown): TrustReport {
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-013'))) throw error;
   const { source: file, key, reason: rule } = error.context;
   const refused = { key, where: file, rule, remedy: error.hint };
-  return { workspace: root, file, hash: null, trusted: false, changed: true, needsTrust: [], refused };
+  return { workspace: root, file, hash: null, trusted: false, changed: false, needsTrust: [], refused };
 }

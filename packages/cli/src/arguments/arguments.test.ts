@@ -128,6 +128,7 @@ describe('the words of a command', () => {
   it.each([
     [['echo', 'hi'], null, 'acode run "echo hi"'],
     [['echo', 'hi'], null, 'acode run -- echo hi'],
+    [['echo', '$(id)'], null, "acode run 'echo $(id)'"],
     [['ls -l', '--network', 'none'], null, "acode run --network none 'ls -l'"],
     [['ls', '--network=none'], null, 'acode run -- ls --network=none'],
     [['ls', '-l'], null, 'acode run -- ls -l'],

@@ -50,6 +50,9 @@ function together(words: readonly string[]): string {
   return words.some(word => /\s/.test(word)) ? quoted(words.join(' ')) : `-- ${words.map(quoted).join(' ')}`;
 }
 
+// In double quotes only where the shell of whoever pastes it would find nothing to expand.
 function forms(called: string, words: readonly string[]): string {
-  return `For a shell line: \`${called} "${words.join(' ')}"\`. For a program and its arguments: \`${called} -- ${words.map(quoted).join(' ')}\`.`;
+  const line = words.join(' ');
+  const shown = /^[\w@%+=:,./ -]*$/.test(line) ? `"${line}"` : quoted(line);
+  return `For a shell line: \`${called} ${shown}\`. For a program and its arguments: \`${called} -- ${words.map(quoted).join(' ')}\`.`;
 }

@@ -37,7 +37,7 @@ async function serve(call: Call, { min, max, idle }: ServeOptions): Promise<numb
   // What only a server needs is loaded by a server only.
   const { serveCalls } = await import('../serve/serve-calls.ts');
   await serveCalls(call, pool, async ({ workspace, socket, caches }) => {
-    if (call.options.json) await call.printJson('acode.serve/1', { workspace, socket });
+    if (call.options.json) await call.printJson('acode.serve/1', { workspace, socket, caches });
     else await call.say(`acode: serving ${oneLine(workspace)}: ${promise(caches)} Ctrl-C ends it.\n`);
   });
   return 0;

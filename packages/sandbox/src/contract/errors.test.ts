@@ -40,8 +40,8 @@ describe('AcodeError', () => {
   });
 
   it('knows a line that was given as the name of a program', () => {
-    const line = new AcodeError('ACODE-SBX-015', { command: 'ls -l', image: 'y', reason: 'not found' });
-    expect(line.hint).toMatch(/without `--`: acode run "ls -l"\.$/);
+    const line = new AcodeError('ACODE-SBX-015', { command: 'ls $(id)', image: 'y', reason: 'not found' });
+    expect(line.hint).toMatch(/without `--`: acode run "a \| b"\.$/);
   });
 
   it('does not send anybody for another image where the level has none', () => {

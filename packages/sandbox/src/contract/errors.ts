@@ -220,8 +220,9 @@ const ROWS = {
     hint: c => {
       if (c.reason === 'not executable')
         return 'Make the file executable (chmod +x), or name its interpreter: acode sandbox exec -- sh ./script.';
+      // Without the words of the command: whoever pastes them has their own shell read them.
       if (/\s/.test(c.command))
-        return `That is looked for as the name of one program. A line for the shell goes in quotes, and without \`--\`: acode run ${JSON.stringify(c.command)}.`;
+        return 'That is looked for as the name of one program. A line for the shell goes in quotes, and without `--`: acode run "a | b".';
       const line = 'A line for the shell goes in quotes: acode run "a | b".';
       if (c.imageless === true)
         return `Check the spelling, install the command where this level shows it (docs/levels.md), or use a level with images: --level docker. ${line}`;

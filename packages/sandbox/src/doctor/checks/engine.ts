@@ -188,7 +188,7 @@ function leftovers({ sandboxes, networks, left }: Examined, { uid, identity, now
     Date.parse(labels['acode.expires'] ?? '') < now;
   const ended = sandboxes.filter(
     ({ labels, state, containerId }) =>
-      left.includes(containerId) || (isMine(labels) && (state === 'exited' || state === 'dead' || expired(labels))),
+      left.includes(containerId) || (isMine(labels) && (state === 'exited' || state === 'dead')),
   );
   const old = networks.filter(({ labels }) => isMine(labels) && expired(labels));
   const running = sandboxes.length - ended.length;
