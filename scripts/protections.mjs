@@ -270,7 +270,11 @@ export const PROTECTIONS = [
   },
   one(
     'nothing is reported after a run',
-    [`${SRC}/workspace/after-run.ts`, '  if (!workspace) return [];\n', '  return [];\n'],
+    [
+      `${SRC}/workspace/after-run.ts`,
+      '  if (roots.length === 0) return NOTHING_WRITTEN;\n',
+      '  return NOTHING_WRITTEN;\n',
+    ],
     [[HOST, 'C5 |C6 |C8 |C11 |C13 ']],
   ),
   one(
@@ -858,7 +862,7 @@ export const PROTECTIONS = [
     'a command that ends its sandbox is not looked after',
     [
       `${SRC}/running.ts`,
-      '    result.riskyChanges = await changesOfRun(ended, host.telemetry.clock);\n    recordRisk',
+      '    addScan(result, await changesOfRun(ended, host.telemetry.clock));\n    recordRisk',
       '    recordRisk',
     ],
     [['sessions/hostile.test.ts', 'hides nothing by that']],

@@ -10,7 +10,7 @@ import { Bench } from '../cli/bench.ts';
 import { images, mainEngine, withoutEngines } from '../support/engines.ts';
 
 const RUN = 'schema exitCode stdout stderr dropped timedOut oomKilled denials sandboxId containerId level';
-const MORE = 'image durationMs timings warm riskyChanges correlationId';
+const MORE = 'image durationMs timings warm riskyChanges changed scan correlationId';
 
 // How each command is called, the schema it answers with, and what is in that for ever: fields may be added, none goes.
 const ERROR = 'schema code message hint context correlationId';

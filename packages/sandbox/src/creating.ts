@@ -213,9 +213,9 @@ export function opened(parts: Opened): Sandbox {
 // What was left behind after the last command, when nothing of the sandbox lives any more.
 async function lastLook({ host, operation }: Recorded, spec: SandboxSpec, sinceMs: number): Promise<RiskyChange[]> {
   const ended = { mounts: spec.mounts, sinceMs, dead: Promise.resolve() };
-  const found = await changesOfRun(ended, host.telemetry.clock);
-  recordRisk(operation, spec.identity.sandboxId, found);
-  return found;
+  const { riskyChanges } = await changesOfRun(ended, host.telemetry.clock);
+  recordRisk(operation, spec.identity.sandboxId, riskyChanges);
+  return [...riskyChanges];
 }
 
 // What leads into a sandbox goes with it.

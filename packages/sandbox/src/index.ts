@@ -70,6 +70,7 @@ export type { BuildProjectOptions, ProjectImage, ProjectInput, ProjectInstall } 
 export type { Clock, LogFields, Logger, MetricLabels, Metrics } from './contract/ports.ts';
 export type {
   ArtifactReport,
+  ChangeCounts,
   Denial,
   LimitName,
   PublishedPort,
@@ -77,6 +78,7 @@ export type {
   RiskyKind,
   RunResult,
   RunningCommand,
+  ScanState,
   Usage,
   WebRunResult,
 } from './contract/result.ts';

@@ -6,6 +6,8 @@ import type { SandboxSpec } from './contract/spec.ts';
 import type { Ending } from './isolation/backend.ts';
 import type { Capture } from './output/capture.ts';
 import { decodeOutput } from './output/text.ts';
+import { NO_CHANGES } from './workspace/change-counts.ts';
+import type { Scan } from './workspace/risky.ts';
 
 /** What a result is made of. */
 export interface OutcomeParts {
@@ -57,10 +59,19 @@ export function partialResult(parts: OutcomeParts): RunResult {
     timings,
     warm,
     riskyChanges: [],
+    changed: NO_CHANGES,
+    scan: 'complete',
     ...(ports.length > 0 ? { ports: [...ports] } : {}),
     correlationId,
     auditSequence,
   };
+}
+
+/** Puts what the scan of the workspace has found into a result. */
+export function addScan(result: RunResult, { riskyChanges, changed, complete }: Scan): void {
+  result.riskyChanges = [...riskyChanges];
+  result.changed = changed;
+  result.scan = complete ? 'complete' : 'incomplete';
 }
 
 // The limit that explains the ending best: what killed comes before what only held back.

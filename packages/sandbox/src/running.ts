@@ -18,7 +18,7 @@ import type { Supervised } from './isolation/supervise.ts';
 import type { Capture } from './output/capture.ts';
 import { LiveCapture } from './output/live-capture.ts';
 import { reportViolation } from './obtaining.ts';
-import { partialResult, resultOf } from './outcome.ts';
+import { addScan, partialResult, resultOf } from './outcome.ts';
 import type { OutcomeParts } from './outcome.ts';
 import { recordDenials, recordExit, recordResult, recordRisk } from './record.ts';
 import { recordOutcome } from './trail.ts';
@@ -268,7 +268,7 @@ export class Running implements RunningCommand {
     const ended = { mounts: planned.spec.mounts, sinceMs, dead: this.#execution.dead, tookMs, brought };
     const cancel = clock.after(result.timedOut ? 0 : ENDS_SOON_MS, () => this.#end());
     try {
-      result.riskyChanges = await changesOfRun(ended, clock);
+      addScan(result, await changesOfRun(ended, clock));
     } finally {
       cancel();
       this.#end();
@@ -282,13 +282,13 @@ export class Running implements RunningCommand {
     if (!signal.aborted && !isGone(error)) return error;
     const result = partialResult(this.#outcome());
     if (signal.aborted) {
-      result.riskyChanges = changesOfCancelledRun(planned.spec.mounts);
+      addScan(result, changesOfCancelledRun(planned.spec.mounts));
       return new AcodeError('ACODE-SBX-014', { result }, { cause: cancelled(error).cause });
     }
     if (!isGone(error)) return error;
     const { over = this.#execution.dead } = this.#execution;
     const ended = { mounts: planned.spec.mounts, sinceMs, dead: over, tookMs: result.durationMs };
-    result.riskyChanges = await changesOfRun(ended, host.telemetry.clock);
+    addScan(result, await changesOfRun(ended, host.telemetry.clock));
     recordRisk(this.#parts.operation, planned.spec.identity.sandboxId, result.riskyChanges);
     return new AcodeError('ACODE-SBX-025', { ...error.context, result }, { cause: error });
   }

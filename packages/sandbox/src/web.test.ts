@@ -196,6 +196,8 @@ describe('a run', () => {
       oomKilled: false,
       warm: false,
       riskyChanges: [],
+      changed: { executable: 0, hidden: 0, configuration: 0, source: 0, other: 0 },
+      scan: 'complete',
     });
     expect(result.sandboxId).toMatch(/^[0-9a-f-]{36}$/);
     await acode.run('echo a | wc', {});

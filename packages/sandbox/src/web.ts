@@ -16,6 +16,7 @@ import { Slots } from './lifecycle/slots.ts';
 import { decodeOutput } from './output/text.ts';
 import { systemClock } from './telemetry/clock.ts';
 import { redactArguments } from './telemetry/redact.ts';
+import { NO_CHANGES } from './workspace/change-counts.ts';
 
 export { AcodeError } from './contract/errors.ts';
 export type { Command, RunRequest } from './contract/command.ts';
@@ -248,6 +249,8 @@ export class WebAcode implements AsyncDisposable {
       },
       warm: false,
       riskyChanges: [],
+      changed: NO_CHANGES,
+      scan: 'complete',
       ...(intent ? { auditSequence: intent.seq } : {}),
     };
   }

@@ -19,6 +19,8 @@ const result: RunResult = {
   timings: { queueMs: 0, obtainMs: 0, runMs: 1 },
   warm: false,
   riskyChanges: [],
+  changed: { executable: 0, hidden: 0, configuration: 0, source: 0, other: 0 },
+  scan: 'complete',
   correlationId: 'c',
 };
 

@@ -39,6 +39,32 @@ export type RiskyKind =
   | 'shadowed-program'
   | 'scan-incomplete';
 
+/**
+ * How many files a run made or changed, by kind. Each file counts once, under the first kind that fits. A list of risky names is
+ * never complete: these numbers tell "nothing was changed" from "a hundred files that no rule knows". Links and special files
+ * count by their names. Not counted are directories, and what lies in a directory that is reported as one thing, such as
+ * a git repository. Where `scan` is not `'complete'`, each number is a lower bound.
+ */
+export interface ChangeCounts {
+  /** Files with an executable bit. */
+  readonly executable: number;
+  /** Files whose name, or that of a directory they are in, begins with a dot. */
+  readonly hidden: number;
+  /** Files that tools obey: those with a risky name, and settings such as `.json`, `.yml`, `.toml`. */
+  readonly configuration: number;
+  /** Files with the ending of a programming language, such as `.ts`, `.py`, `.sh`. */
+  readonly source: number;
+  /** All others: documents, images, data, compiled code. */
+  readonly other: number;
+}
+
+/**
+ * How much of the workspace the scan after the run has seen. `'complete'`: all of it, or nothing could be written.
+ * `'incomplete'`: `riskyChanges` has an entry of kind `scan-incomplete` that says why. `'continuing'`: the scan goes on in
+ * the background, and what it finds is told later.
+ */
+export type ScanState = 'complete' | 'continuing' | 'incomplete';
+
 /** A published port, as it came out. */
 export interface PublishedPort {
   readonly container: number;
@@ -97,6 +123,10 @@ export interface RunResult {
   warm: boolean;
   usage?: Usage;
   riskyChanges: RiskyChange[];
+  /** How many files of the workspace the run made or changed, by kind; all zeros where it could not write there. */
+  changed: ChangeCounts;
+  /** How much of the workspace the scan for `riskyChanges` and `changed` has seen. */
+  scan: ScanState;
   /** What was brought out of the sandbox, in the order it was asked for. */
   artifacts?: ArtifactReport[];
   /** Ports that were reachable from the host’s loopback while the command ran. */

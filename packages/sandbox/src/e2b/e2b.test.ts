@@ -44,6 +44,8 @@ const RESULT: RunResult = {
   timings: { queueMs: 0, obtainMs: 0, runMs: 1 },
   warm: true,
   riskyChanges: [],
+  changed: { executable: 0, hidden: 0, configuration: 0, source: 0, other: 0 },
+  scan: 'complete',
   correlationId: 'b',
 };
 

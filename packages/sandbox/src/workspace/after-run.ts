@@ -2,10 +2,11 @@
 
 import { basename, dirname } from 'node:path';
 import type { Clock } from '../contract/ports.ts';
-import type { RiskyChange } from '../contract/result.ts';
 import type { MountSpec } from '../contract/spec.ts';
 import { isInPlace } from './file-identity.ts';
-import { findRiskyChanges, notLookedAt } from './risky.ts';
+import { NOTHING_WRITTEN, notLookedAt, scanDirectory } from './risky.ts';
+import type { Scan, ScanOptions, ScanWindow } from './risky.ts';
+import { addCounts } from './change-counts.ts';
 
 /** What is known of a run that has ended. */
 export interface EndedRun {
@@ -27,26 +28,61 @@ const SHORTEST_MS = 20;
 // A container that was killed is gone within moments; who waits for the result does not wait longer than this.
 const DEATH_MS = 2000;
 
-/** The risky changes of a run; none where it could not write the workspace. */
-export async function changesOfRun(
-  { mounts, sinceMs, dead, tookMs = Infinity, brought = false }: EndedRun,
-  clock: Clock,
-): Promise<RiskyChange[]> {
-  const workspace = brought ? mounts.find(({ purpose }) => purpose === 'workspace') : writableWorkspace(mounts);
-  if (!workspace) return [];
-  const ended = await settledWithin(dead, clock);
-  const patience = Math.max(SHORTEST_MS, tookMs * SHARE);
-  const found = await findRiskyChanges(workspace.source, sinceMs, { patience }, protectedNames(mounts, workspace));
-  if (ended) return found;
-  const late = 'the sandbox was not seen to end, so it may have written after the look';
-  return [...found, notLookedAt(late)];
+/** A directory of the host that a run could write. Plain data, so that another process can scan it again. */
+interface ScanRoot {
+  readonly path: string;
+  /** Names at the top that the run could not change. */
+  readonly skipped: readonly string[];
 }
 
-/** What stands for the risky changes of a run that was cancelled: its caller has left and waits for no look. */
-export function changesOfCancelledRun(mounts: readonly MountSpec[]): RiskyChange[] {
-  return writableWorkspace(mounts)
-    ? [notLookedAt('the command was cancelled, so the workspace was not looked at')]
-    : [];
+/** The scan of a run; complete and without changes where it could not write anything. */
+export async function changesOfRun(run: EndedRun, clock: Clock): Promise<Scan> {
+  const { mounts, sinceMs, dead, tookMs = Infinity, brought = false } = run;
+  const roots = rootsOf(mounts, brought);
+  if (roots.length === 0) return NOTHING_WRITTEN;
+  const ended = await settledWithin(dead, clock);
+  const patience = Math.max(SHORTEST_MS, tookMs * SHARE);
+  const found = await scanRoots(roots, { sinceMs, untilMs: Infinity }, { budget: { patience } });
+  return ended ? found : incomplete(found, 'the sandbox was not seen to end, so it may have written after the scan');
+}
+
+/** What stands for the scan of a run that was cancelled: its caller has left and waits for none. */
+export function changesOfCancelledRun(mounts: readonly MountSpec[]): Scan {
+  if (rootsOf(mounts).length === 0) return NOTHING_WRITTEN;
+  return incomplete(NOTHING_WRITTEN, 'the command was cancelled, so the workspace was not scanned');
+}
+
+/** What is to be scanned after a run with these mounts; with `brought`, the workspace even where it was read-only. */
+function rootsOf(mounts: readonly MountSpec[], brought = false): ScanRoot[] {
+  const workspace = brought ? mounts.find(({ purpose }) => purpose === 'workspace') : writableWorkspace(mounts);
+  return workspace ? [{ path: workspace.source, skipped: [...protectedNames(mounts, workspace)] }] : [];
+}
+
+/** Scans all of these, each with its share of the budget. */
+async function scanRoots(
+  roots: readonly ScanRoot[],
+  window: ScanWindow,
+  { budget, signal }: Pick<ScanOptions, 'budget' | 'signal'> = {},
+): Promise<Scan> {
+  let sum = NOTHING_WRITTEN;
+  for (const { path, skipped } of roots) {
+    // oxlint-disable-next-line no-await-in-loop -- one after the other: together they would only take turns on one thread
+    const found = await scanDirectory(path, window, {
+      ...(budget ? { budget } : {}),
+      ...(signal ? { signal } : {}),
+      skipped: new Set(skipped),
+    });
+    sum = {
+      riskyChanges: [...sum.riskyChanges, ...found.riskyChanges],
+      changed: addCounts(sum.changed, found.changed),
+      complete: sum.complete && found.complete,
+    };
+  }
+  return sum;
+}
+
+function incomplete({ riskyChanges, changed }: Scan, reason: string): Scan {
+  return { riskyChanges: [...riskyChanges, notLookedAt(reason)], changed, complete: false };
 }
 
 function writableWorkspace(mounts: readonly MountSpec[]): MountSpec | undefined {

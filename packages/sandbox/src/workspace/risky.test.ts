@@ -21,7 +21,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { changesOfCancelledRun, changesOfRun } from './after-run.ts';
 import { identityOf } from './file-identity.ts';
-import { findRiskyChanges } from './risky.ts';
+import { scanDirectory } from './risky.ts';
+import type { ScanOptions } from './risky.ts';
 
 let root: string;
 let since: number;
@@ -38,8 +39,13 @@ async function before(make: () => void): Promise<void> {
   since = Date.now();
 }
 
-async function found(...rest: [Parameters<typeof findRiskyChanges>[2]?, Parameters<typeof findRiskyChanges>[3]?]) {
-  return (await findRiskyChanges(root, since, ...rest)).map(({ kind, path }) => `${kind} ${path}`);
+async function changes(budget: ScanOptions['budget'] = {}, skipped = new Set<string>()) {
+  const window = { sinceMs: since, untilMs: Infinity };
+  return (await scanDirectory(root, window, { budget, skipped })).riskyChanges;
+}
+
+async function found(...rest: Parameters<typeof changes>) {
+  return (await changes(...rest)).map(({ kind, path }) => `${kind} ${path}`);
 }
 
 beforeEach(async () => {
@@ -51,7 +57,7 @@ afterEach(() => {
   rmSync(root, { recursive: true, force: true });
 });
 
-describe('findRiskyChanges', () => {
+describe('scanDirectory', () => {
   it('finds what a renamed directory brought along, although nothing in it has changed', async () => {
     await before(() => {
       for (const path of ['a/workflows/x.yml', 'b/settings.json', 'c/sub/package.json', 'd/.bin/git', 'e/HEAD'])
@@ -249,7 +255,7 @@ describe('findRiskyChanges', () => {
     });
     writeFileSync(join(root, 'notes.txt'), 'x');
     writeFileSync(join(root, 'single'), 'x');
-    expect(await findRiskyChanges(root, since, {}, new Set(['.git']))).toEqual([
+    expect(await changes({}, new Set(['.git']))).toEqual([
       { path: 'notes.txt', kind: 'hard-link', reason: expect.stringContaining('another name that changed with it') },
     ]);
   });
@@ -271,9 +277,9 @@ describe('findRiskyChanges', () => {
   it('C14: 200-deep directories and long names are survived, and what was not looked at is said', async () => {
     put(`${Array.from({ length: 200 }, () => 'd').join('/')}/package.json`);
     put(`${'n'.repeat(255)}/package.json`);
-    const changes = await found();
-    expect(changes).toContain(`package-scripts ${'n'.repeat(255)}/package.json`);
-    expect(changes.at(-1)).toBe('scan-incomplete .');
+    const listed = await found();
+    expect(listed).toContain(`package-scripts ${'n'.repeat(255)}/package.json`);
+    expect(listed.at(-1)).toBe('scan-incomplete .');
     expect(await found({ depth: 300 })).toHaveLength(2);
   });
 
@@ -292,7 +298,7 @@ describe('findRiskyChanges', () => {
     expect(await found()).toEqual([]);
     put('hidden/.git/config');
     chmodSync(join(root, 'hidden'), 0o000);
-    expect(await findRiskyChanges(root, since)).toEqual([
+    expect(await changes()).toEqual([
       { path: '.', kind: 'scan-incomplete', reason: 'hidden could not be looked into' },
     ]);
   });
@@ -309,15 +315,15 @@ describe('findRiskyChanges', () => {
     ])
       put(path);
     chmodSync(join(root, 'sub'), 0o311);
-    const changes = await findRiskyChanges(root, since);
-    expect(changes.map(({ kind, path }) => `${kind} ${path}`)).toEqual([
+    const listed = await changes();
+    expect(listed.map(({ kind, path }) => `${kind} ${path}`)).toEqual([
       'git-repository sub/.git',
       'editor-config sub/.vscode/tasks.json',
       'build-file sub/Makefile',
       'build-file sub/eslint.config.mjs',
       'scan-incomplete .',
     ]);
-    expect(changes.at(-1)?.reason).toBe('sub could not be looked into');
+    expect(listed.at(-1)?.reason).toBe('sub could not be looked into');
   });
 
   it.runIf(process.getuid?.() !== 0)('such a directory is named although only something below it changed', async () => {
@@ -327,9 +333,7 @@ describe('findRiskyChanges', () => {
       mkdirSync(join(root, 'shut'), 0o000);
     });
     put('sub/a/.git/config');
-    expect(await findRiskyChanges(root, since)).toEqual([
-      { path: '.', kind: 'scan-incomplete', reason: 'sub could not be looked into' },
-    ]);
+    expect(await changes()).toEqual([{ path: '.', kind: 'scan-incomplete', reason: 'sub could not be looked into' }]);
   });
 
   it.runIf(process.getuid?.() !== 0)(
@@ -345,7 +349,7 @@ describe('findRiskyChanges', () => {
 
   it.runIf(process.getuid?.() !== 0)('many closed directories are counted where they are not named', async () => {
     for (let n = 0; n < 8; n += 1) mkdirSync(join(root, `d${n}`), 0o000);
-    const [change] = await findRiskyChanges(root, since);
+    const [change] = await changes();
     expect(change?.reason.match(/d\d could not/g)).toHaveLength(5);
     expect(change?.reason).toMatch(/; nor could 3 other directories$/);
   });
@@ -370,32 +374,70 @@ describe('findRiskyChanges', () => {
     [{ milliseconds: 0 }, /only what 0 ms/],
   ])('ends at its budget %j and says so once', async (budget, reason) => {
     for (let n = 0; n < 40; n += 1) put(`d${n}/file`);
-    const changes = await findRiskyChanges(root, since, budget);
-    expect(changes).toEqual([{ path: '.', kind: 'scan-incomplete', reason: expect.stringMatching(reason) }]);
+    const listed = await changes(budget);
+    expect(listed).toEqual([{ path: '.', kind: 'scan-incomplete', reason: expect.stringMatching(reason) }]);
   });
 
   it('sees enough although nobody wants to wait, and says what it left out', async () => {
     for (let n = 0; n < 40; n += 1) put(`d${n}/file`);
     put('d39/deep/Makefile');
-    expect(await findRiskyChanges(root, since, { patience: 0 })).toMatchObject([{ path: 'd39/deep/Makefile' }]);
+    expect(await changes({ patience: 0 })).toMatchObject([{ path: 'd39/deep/Makefile' }]);
     for (let n = 0; n < 6000; n += 1) put(`many/file-${n}`);
-    const changes = await findRiskyChanges(root, since, { patience: 0 });
-    expect(changes.at(-1)).toMatchObject({
+    const listed = await changes({ patience: 0 });
+    expect(listed.at(-1)).toMatchObject({
       kind: 'scan-incomplete',
       reason: expect.stringMatching(
         /^only \d+ entries were looked at, the uppermost first, since the run was a short one$/,
       ),
     });
-    expect(await findRiskyChanges(root, since)).toMatchObject([{ path: 'd39/deep/Makefile' }]);
+    expect(await changes()).toMatchObject([{ path: 'd39/deep/Makefile' }]);
   });
 
   it('lists at most 200, and a flood of one kind does not hide another', async () => {
     for (let n = 0; n < 300; n += 1) put(`a${n}/package.json`);
     put('z/z/z/.git/config');
-    const changes = await found();
-    expect(changes).toHaveLength(200);
-    expect(changes).toContain('git-repository z/z/z/.git');
-    expect(changes.at(-1)).toBe('scan-incomplete .');
+    const listed = await found();
+    expect(listed).toHaveLength(200);
+    expect(listed).toContain('git-repository z/z/z/.git');
+    expect(listed.at(-1)).toBe('scan-incomplete .');
+  });
+
+  it('counts every new and changed file once, by kind, and nothing else', async () => {
+    await before(() => {
+      for (const path of ['old.ts', 'old.json', '.old', 'src/edited.ts']) put(path);
+    });
+    for (const path of [
+      '.hidden',
+      'a/.cache/x.ts',
+      'package.json',
+      'x.yml',
+      'src/edited.ts',
+      'run.py',
+      'a.png',
+      'LICENSE',
+    ])
+      put(path);
+    put('tool.py');
+    chmodSync(join(root, 'tool.py'), 0o755);
+    symlinkSync('run.py', join(root, 'link.py'));
+    mkdirSync(join(root, 'made'));
+    const { changed } = await scanDirectory(root, { sinceMs: since, untilMs: Infinity });
+    expect(changed).toEqual({ executable: 1, hidden: 2, configuration: 2, source: 3, other: 2 });
+    // So full that what matters is asked for by name before it is listed.
+    for (let n = 0; n < 200; n += 1) put(`file-${n}`);
+    const full = await scanDirectory(root, { sinceMs: since, untilMs: Infinity });
+    expect(full.changed).toEqual({ ...changed, other: 202 });
+  });
+
+  it('ends when it is told to, with what it has found, and says so', async () => {
+    put('Makefile');
+    for (let n = 0; n < 300; n += 1) put(`d${n}/file`);
+    const signal = AbortSignal.abort();
+    const scan = await scanDirectory(root, { sinceMs: since, untilMs: Infinity }, { signal });
+    expect(scan).toMatchObject({
+      complete: false,
+      riskyChanges: [{ path: 'Makefile' }, { reason: 'the scan was stopped' }],
+    });
   });
 
   it('leaves out what the run could not change', async () => {
@@ -425,6 +467,7 @@ describe('changesOfRun', () => {
     monotonic: () => 0,
     after: (_: number, action: () => void) => (action(), () => undefined),
   };
+  const none = { executable: 0, hidden: 0, configuration: 0, source: 0, other: 0 };
   const patient = { ...clock, after: () => () => undefined };
 
   it('looks at a protected part that was made anew during the run, also where it has the number of the old one', async () => {
@@ -441,22 +484,27 @@ describe('changesOfRun', () => {
     // A file system gives the number to whoever comes next, which may be somebody else.
     for (let tries = 0; tries < 50 && (await anew()) !== old.ino; tries += 1);
     const run = { mounts: planned, sinceMs: since, dead: Promise.resolve() };
-    const changes = await changesOfRun(run, patient);
-    expect(changes.map(({ path }) => path)).toEqual(['.git']);
+    const listed = (await changesOfRun(run, patient)).riskyChanges;
+    expect(listed.map(({ path }) => path)).toEqual(['.git']);
     // The control: one that is what it was could not be changed by the run.
     const same = await changesOfRun({ ...run, mounts: mounts(false) }, patient);
-    expect(same).toEqual([]);
+    expect(same).toEqual({ riskyChanges: [], changed: none, complete: true });
   });
 
   it('looks when everything is dead, and only at what could be written', async () => {
     put('.git/config');
     put('package.json');
     const run = { sinceMs: since, dead: delay(50).then(() => put('Makefile')) };
-    expect(await changesOfRun({ ...run, mounts: mounts(false) }, patient)).toMatchObject([
-      { path: 'Makefile' },
-      { path: 'package.json' },
-    ]);
-    expect(await changesOfRun({ ...run, mounts: mounts(true) }, patient)).toEqual([]);
+    expect(await changesOfRun({ ...run, mounts: mounts(false) }, patient)).toMatchObject({
+      riskyChanges: [{ path: 'Makefile' }, { path: 'package.json' }],
+      changed: { ...none, configuration: 2 },
+      complete: true,
+    });
+    expect(await changesOfRun({ ...run, mounts: mounts(true) }, patient)).toEqual({
+      riskyChanges: [],
+      changed: none,
+      complete: true,
+    });
   });
 
   it('looks at a protected part that was replaced, since nothing lies over it any more', async () => {
@@ -465,20 +513,21 @@ describe('changesOfRun', () => {
     renameSync(join(root, '.git'), join(root, 'old'));
     put('.git/config');
     const run = { sinceMs: since, dead: Promise.resolve(), mounts: planned };
-    expect((await changesOfRun(run, patient)).map(({ path }) => path)).toContain('.git');
+    expect((await changesOfRun(run, patient)).riskyChanges.map(({ path }) => path)).toContain('.git');
   });
 
   it('looks at what was brought into a workspace that could not be written', async () => {
-    const none = { sinceMs: since, dead: Promise.resolve(), mounts: mounts(true) };
+    const run = { sinceMs: since, dead: Promise.resolve(), mounts: mounts(true) };
     put('Makefile');
-    expect(await changesOfRun(none, patient)).toEqual([]);
-    expect(await changesOfRun({ ...none, brought: true }, patient)).toMatchObject([{ path: 'Makefile' }]);
+    expect((await changesOfRun(run, patient)).riskyChanges).toEqual([]);
+    expect((await changesOfRun({ ...run, brought: true }, patient)).riskyChanges).toMatchObject([{ path: 'Makefile' }]);
   });
 
   it('says when the end was not seen, or nobody waited for a look', async () => {
     const forever = { mounts: mounts(false), sinceMs: since, dead: new Promise(() => undefined) };
-    expect(await changesOfRun(forever, clock)).toMatchObject([{ kind: 'scan-incomplete' }]);
-    expect(changesOfCancelledRun(mounts(false))).toMatchObject([{ kind: 'scan-incomplete' }]);
-    expect(changesOfCancelledRun(mounts(true))).toEqual([]);
+    const incomplete = { riskyChanges: [{ kind: 'scan-incomplete' }], complete: false };
+    expect(await changesOfRun(forever, clock)).toMatchObject(incomplete);
+    expect(changesOfCancelledRun(mounts(false))).toMatchObject(incomplete);
+    expect(changesOfCancelledRun(mounts(true))).toEqual({ riskyChanges: [], changed: none, complete: true });
   });
 });

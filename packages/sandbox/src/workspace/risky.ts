@@ -5,7 +5,9 @@
 
 import type { Dirent, Stats } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
-import type { RiskyChange, RiskyKind } from '../contract/result.ts';
+import type { ChangeCounts, RiskyChange, RiskyKind } from '../contract/result.ts';
+import { NO_CHANGES, changeKindOf } from './change-counts.ts';
+import type { Counting } from './change-counts.ts';
 import { DirectoryLook, fromText, lstat, toText } from './directory-look.ts';
 import type { Unseen } from './directory-look.ts';
 import { leadsOut } from './links-out.ts';
@@ -64,20 +66,47 @@ interface Seen {
   readonly below: string[];
 }
 
-/**
- * Finds risky changes since a time, shallow ones first.
- *
- * @param skipped names at the top that the run could not change.
- */
-export async function findRiskyChanges(
-  root: string,
-  sinceMs: number,
-  budget: Partial<LookBudget> = {},
-  skipped: ReadonlySet<string> = new Set(),
-): Promise<RiskyChange[]> {
-  const look = new Look(fromText(root), sinceMs - CLOCK_LAG_MS, { ...BUDGET, ...budget }, skipped);
+/** The time in which a change is taken for one of the run, by the clock of the kernel. */
+export interface ScanWindow {
+  /** When nothing of the sandbox existed yet. */
+  readonly sinceMs: number;
+  /** When nothing of the sandbox lived any more; `Infinity` where that is not known. */
+  readonly untilMs: number;
+}
+
+/** How a directory is scanned. */
+export interface ScanOptions {
+  /** How much is looked at; what is absent is as after a run that a caller waits for. */
+  readonly budget?: Partial<LookBudget>;
+  /** Names at the top that the run could not change. */
+  readonly skipped?: ReadonlySet<string>;
+  /** Ends the scan early; what it has found until then is its result, and incomplete. */
+  readonly signal?: AbortSignal;
+}
+
+/** What a scan has found. */
+export interface Scan {
+  /** At most 200; where something was left out, the last entry is of kind `scan-incomplete` and says what. */
+  readonly riskyChanges: readonly RiskyChange[];
+  readonly changed: ChangeCounts;
+  /** Whether everything was seen; false exactly where `riskyChanges` has an entry of kind `scan-incomplete`. */
+  readonly complete: boolean;
+}
+
+/** The scan of a run that could not write anything. */
+export const NOTHING_WRITTEN: Scan = { riskyChanges: [], changed: NO_CHANGES, complete: true };
+
+/** Scans a directory for what was changed within a time, shallow changes first. Nothing outside of it is read, no link is followed. */
+export async function scanDirectory(root: string, window: ScanWindow, options: ScanOptions = {}): Promise<Scan> {
+  const look = new Look(fromText(root), window, options);
   await look.run();
-  return look.changes();
+  const riskyChanges = look.changes();
+  return { riskyChanges, changed: look.changed, complete: isComplete(riskyChanges) };
+}
+
+/** Whether nothing says that something was left out. */
+function isComplete(changes: readonly RiskyChange[]): boolean {
+  return changes.every(({ kind }) => kind !== 'scan-incomplete');
 }
 
 /** What is reported where the workspace was not looked at. */
@@ -87,7 +116,8 @@ export function notLookedAt(reason: string): RiskyChange {
 
 class Look {
   readonly #root: string;
-  readonly #since: number;
+  readonly #window: ScanWindow;
+  readonly #signal: AbortSignal | undefined;
   readonly #budget: LookBudget;
   readonly #skipped: ReadonlySet<string>;
   readonly #found = new Map<RiskyKind, RiskyChange[]>();
@@ -96,17 +126,24 @@ class Look {
   readonly #closed = new Set<string>();
   readonly #visits = new Visits();
   readonly #began = performance.now();
+  readonly #counts: Counting = { ...NO_CHANGES };
   #slice = performance.now();
   #entries = 0;
   #directories = 0;
   #device = 0;
   #more = 0;
 
-  constructor(root: string, since: number, budget: LookBudget, skipped: ReadonlySet<string>) {
+  constructor(root: string, { sinceMs, untilMs }: ScanWindow, { budget, skipped, signal }: ScanOptions) {
     this.#root = root;
-    this.#since = since;
-    this.#budget = budget;
-    this.#skipped = skipped;
+    this.#window = { sinceMs: sinceMs - CLOCK_LAG_MS, untilMs };
+    this.#budget = { ...BUDGET, ...budget };
+    this.#skipped = skipped ?? new Set();
+    this.#signal = signal;
+  }
+
+  /** How many files were made or changed. */
+  get changed(): ChangeCounts {
+    return { ...this.#counts };
   }
 
   async run(): Promise<void> {
@@ -221,7 +258,15 @@ class Look {
     if (!named && !entry.isFile() && !seen.changed) return;
     const stats = seen.directory.lstat(name);
     if (!stats && seen.changed) this.#missed(visit, 'unreadable');
-    if (stats && this.#isNew(stats, seen)) this.#judge(visit, name, stats, named);
+    if (!stats || !this.#isNew(stats, seen)) return;
+    this.#count(visit, name, stats, named !== null);
+    this.#judge(visit, name, stats, named);
+  }
+
+  // What was asked for before its directory is listed was counted then.
+  #count(visit: Visit, name: string, stats: Stats, isKnown: boolean): void {
+    if (visit.asked && IS_FORETOLD.has(name)) return;
+    this.#counts[changeKindOf(below(visit, name), stats.isFile() ? stats.mode : 0, isKnown)] += 1;
   }
 
   // A region is judged by everything in it; elsewhere only names and kinds of files count.
@@ -304,12 +349,13 @@ class Look {
   }
 
   #isChanged({ ctimeMs }: Stats): boolean {
-    return ctimeMs >= this.#since;
+    return ctimeMs >= this.#window.sinceMs && ctimeMs <= this.#window.untilMs;
   }
 
   #isSpent(): boolean {
     const { entries, directories, milliseconds, patience } = this.#budget;
-    if (this.#entries >= entries) this.#unseen.add(`only ${entries} entries were looked at`);
+    if (this.#signal?.aborted) this.#unseen.add('the scan was stopped');
+    else if (this.#entries >= entries) this.#unseen.add(`only ${entries} entries were looked at`);
     else if (this.#directories >= directories) this.#unseen.add(`only ${directories} directories were looked at`);
     else if (this.#isOver(milliseconds)) this.#unseen.add(`only what ${milliseconds} ms allowed was looked at`);
     else if (this.#isOver(patience) && this.#entries + this.#directories * DIRECTORY >= ENOUGH)
