@@ -339,6 +339,19 @@ export const PROTECTIONS = [
     [[POLICY, 'F13 ']],
   ),
   one(
+    'a repository and a model may name any image of this machine',
+    [
+      [`${SRC}/pulling.ts`, '  assertMayName(policy);\n', ''],
+      [`${SRC}/pulling.ts`, '  assertOrigin(policy, found, await wasPulled(host, policy, found, signal));\n', ''],
+    ],
+    [['languages/languages.test.ts', 'to name, unless']],
+  ),
+  one(
+    'a model’s call pulls what it names',
+    [`${SRC}/policy/pull.ts`, 'return modelForbids(image, imageNaming);', 'return null;'],
+    [['languages/languages.test.ts', 'is not pulled']],
+  ),
+  one(
     'image references are not checked',
     [
       `${SRC}/policy/images.ts`,

@@ -100,7 +100,7 @@ export function trusting(config: UserConfig = {}): UserConfig {
     sandbox: {
       ...sandbox,
       images: { default: images.busybox, ...sandbox.images },
-      security: { trusted_images: ['docker.io/acode-test/*'], ...sandbox.security },
+      security: { trusted_images: ['docker.io/acode-test/*', 'docker.io/acode-test/hostile'], ...sandbox.security },
     },
   };
 }

@@ -1,9 +1,11 @@
 // The image of a workspace by the files in it, on real engines: chosen, explained, and missed with the reason.
 
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, realpathSync, writeFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { ConfigInput } from '@acode/sandbox';
-import { TestHost, images, mainEngine, withoutEngines } from '../support/engines.ts';
+import { path } from '../../packages/sandbox/src/isolation/docker/engine/path.ts';
+import { projectReference } from '../../packages/sandbox/src/project-image/template.ts';
+import { TestHost, images, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 
 const SYSTEM = ['sh', '-c', 'cat /etc/os-release 2>/dev/null || echo busybox'];
 
@@ -52,5 +54,69 @@ describe.skipIf(withoutEngines)('the image of a workspace', () => {
       message: expect.stringContaining('App.csproj says dotnet, package.json says node'),
     });
     expect((await other.acode.run(SYSTEM, { policy: { image: images.debian } })).stdout).toContain('debian');
+  });
+});
+
+// Gives the image of the tests one more name, for the time of a test.
+async function alsoNamed(name: string): Promise<AsyncDisposable> {
+  const [repo, tag] = name.split(':');
+  const terms = () => ({ signal: AbortSignal.timeout(20_000), deadlineMs: 20_000 });
+  await withEngine(mainEngine, engine =>
+    engine.connection.empty({
+      method: 'POST',
+      path: path`/images/${images.busybox}/tag`,
+      query: { repo, tag },
+      expect: [201],
+      ...terms(),
+    }),
+  );
+  return {
+    [Symbol.asyncDispose]: () =>
+      withEngine(mainEngine, engine => engine.images.remove(name, { force: true, ...terms() })),
+  };
+}
+
+describe.skipIf(withoutEngines)('an image that lies on this machine', () => {
+  it('is not a repository’s or a model’s to name, unless the user’s file names it or it is the project’s own', async () => {
+    await using host = await hostWith([], { images: { default: images.busybox } });
+    const own = projectReference(realpathSync(host.workspace), process.getuid?.() ?? 0);
+    const others = projectReference(`${realpathSync(host.workspace)}-other`, process.getuid?.() ?? 0);
+    await using _own = await alsoNamed(own);
+    await using _others = await alsoNamed(others);
+    await using _library = await alsoNamed('acodetestprivate:1');
+    const id = (await host.acode.explain('true')).spec.image.id;
+    mkdirSync(host.file('.agent'));
+    const asRepository = (image: string) => {
+      writeFileSync(host.file('.agent/config.yml'), `sandbox: { images: { default: "${image}" } }\n`);
+      return host.acode.run(SYSTEM);
+    };
+    const asModel = (image: string) => host.acode.run(SYSTEM, { policy: { image, askedBy: 'model' } });
+    const refused = { code: 'ACODE-SBX-010', context: { violation: 'UnverifiedImage' } };
+    for (const image of [images.debian, others, 'acodetestprivate:1', id]) {
+      await expect(asRepository(image), image).rejects.toMatchObject(refused);
+      await expect(asModel(image), image).rejects.toMatchObject(refused);
+    }
+    // The control: the program or person that makes the request may name it.
+    expect((await host.acode.run(SYSTEM, { policy: { image: others } })).stdout).toBe('busybox\n');
+    expect((await asRepository(own)).stdout).toBe('busybox\n');
+    expect((await asModel(images.busybox)).stdout).toBe('busybox\n');
+    // The control: what the user trusted counts.
+    await expect(asRepository(images.debian)).rejects.toMatchObject({ hint: expect.stringContaining('`acode trust`') });
+    expect((await host.acode.trust.grant()).needsTrust).toMatchObject([{ key: 'sandbox.images.default' }]);
+    expect((await host.acode.run(SYSTEM)).stdout).toContain('debian');
+    await host.acode.trust.revoke();
+    await expect(host.acode.run(SYSTEM)).rejects.toMatchObject(refused);
+  });
+
+  it('and one that does not is not pulled for a model, whatever its tag says', async () => {
+    await using host = await hostWith([], { images: { default: images.busybox } });
+    const image = 'busybox:text-that-would-leave-this-machine';
+    await expect(host.acode.run('true', { policy: { image, askedBy: 'model' } })).rejects.toMatchObject({
+      code: 'ACODE-SBX-009',
+      hint: expect.stringContaining(`\`acode sandbox pull ${image}\``),
+    });
+    // The control: for the caller the engine would ask a registry.
+    const { notes } = await host.acode.explain('true', { policy: { image } });
+    expect(notes).toContainEqual(expect.stringContaining(`The image ${image} would be pulled first`));
   });
 });

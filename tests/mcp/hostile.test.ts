@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { BIN, Bench } from '../cli/bench.ts';
-import { mainEngine, withoutEngines } from '../support/engines.ts';
+import { images, mainEngine, withoutEngines } from '../support/engines.ts';
 import { Connection, WAYS, anotherClient, callOf, startHttp, textIn } from './connection.ts';
 
 const MIB = 1024 ** 2;
@@ -47,9 +47,21 @@ describe.skipIf(withoutEngines).each(WAYS)('a hostile client over %s', way => {
             structured: { code: 'ACODE-MCP-001' },
           },
         );
-    const image = await to.call('run_command', { command: 'true', image: 'evil.example/miner:latest' });
-    expect(image.isError).toBe(true);
-    expect(textIn(image.structured, 'code')).toMatch(/^ACODE-SBX-/);
+    // A name on no list, a local image, text in a tag: no registry hears of any, and the model is told what the user can type.
+    for (const [image, code, next] of [
+      ['evil.example/miner:latest', 'ACODE-SBX-010', 'trusted_images: [evil.example/miner]'],
+      [images.debian, 'ACODE-SBX-010', 'trusted_images: [docker.io/acode-test/debian]'],
+      ['busybox:c2VjcmV0LWluLWEtdGFn', 'ACODE-SBX-009', 'acode sandbox pull busybox:c2VjcmV0LWluLWEtdGFn'],
+    ])
+      for (const tool of ['run_command', 'open_sandbox']) {
+        const answer = await to.call(tool, { ...(tool === 'run_command' ? { command: 'true' } : {}), image });
+        expect(answer).toMatchObject({ isError: true, structured: { code } });
+        expect(textIn(answer.structured, 'hint')).toContain(next);
+      }
+    // The control: an image that the user’s file names may be named.
+    expect(await to.call('run_command', { command: 'true', image: images.busybox })).toMatchObject({
+      structured: { exitCode: 0 },
+    });
     // The control: what is stricter is taken.
     expect(
       await to.call('run_command', { command: 'true', level: 'docker', network: 'none', read_only: true }),

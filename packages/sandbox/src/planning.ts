@@ -15,6 +15,7 @@ import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
 import { refuseUndecided, withImageReason } from './policy/language-image.ts';
 import { NOTHING, resolvePolicy } from './policy/resolve.ts';
+import { projectReference } from './project-image/template.ts';
 import { imageForRun } from './pulling.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './request-check.ts';
@@ -46,7 +47,8 @@ export async function plan(
   const layers = await layersFor(host, root);
   const languages = recogniseLanguages(root);
   const task = { command, risk: request.risk };
-  const about = { caller: host.caller, cpus: availableParallelism(), task, languages };
+  const projectImage = projectReference(root, host.uid);
+  const about = { caller: host.caller, cpus: availableParallelism(), task, languages, projectImage };
   const first = resolvePolicy(request.policy ?? NOTHING, layers, about);
   const chosen = await chooseLevel(host, first);
   const { level, runtime, capability } = chosen;

@@ -2,11 +2,12 @@
 
 import { AcodeError } from './contract/errors.ts';
 import type { PullProgress, VerifySignature } from './contract/images.ts';
-import type { EffectivePolicy, ImageTrust } from './contract/policy.ts';
+import type { EffectivePolicy } from './contract/policy.ts';
 import type { ImageFacts } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import { withDeadline } from './lifecycle/deadline.ts';
-import { decideImage, parseReference } from './policy/images.ts';
+import { assertMayName, assertOrigin } from './policy/image-naming.ts';
+import { decideImage, fullName, parseReference } from './policy/images.ts';
 import { decidePull, latestWarning } from './policy/pull.ts';
 import type { PulledImages } from './registry/pulled.ts';
 import type { SharedWork } from './registry/shared-work.ts';
@@ -30,7 +31,7 @@ export interface PullOutcome {
 
 /** An image that somebody wants. */
 export interface Wanted {
-  readonly policy: Pick<EffectivePolicy, 'image' | 'pull' | 'offline' | 'mode' | 'imageTrust'>;
+  readonly policy: Pick<EffectivePolicy, 'image' | 'pull' | 'offline' | 'mode' | 'imageTrust' | 'imageNaming'>;
   readonly correlationId: string;
   /** Whether it is only to be said what would be done. */
   readonly preview: boolean;
@@ -68,6 +69,7 @@ export async function obtainImage(
   cachedWillDo: boolean,
 ): Promise<Obtained> {
   const { policy, preview } = wanted;
+  assertMayName(policy);
   const store = (await host.engine()).images;
   const found = await (wanted.found ?? store.find(policy.image.value, signal));
   const { action, reason, warnings } = decidePull({ image: policy.image, present: found !== null, policy });
@@ -108,15 +110,30 @@ async function previewed(
 // The decision about what may run is made on what the engine really has, whatever was decided about its name before.
 async function accepted(
   host: Host,
-  { image, imageTrust }: { image: EffectivePolicy['image']; imageTrust: ImageTrust },
+  policy: Wanted['policy'],
   found: ImageFacts,
   { notes, outcome = NOTHING_DONE }: { notes: readonly string[]; outcome?: PullOutcome },
   signal: AbortSignal,
 ): Promise<Obtained> {
+  const { image, imageTrust } = policy;
   decideImage(image.value, found, imageTrust);
+  assertOrigin(policy, found, await wasPulled(host, policy, found, signal));
   await assertSigned(host, found, signal);
   const latest = found.repositoryDigests.length > 0 ? latestWarning(image.value) : [];
   return { image: found, notes: [...new Set([...notes, ...latest])], outcome };
+}
+
+// Whether acode itself pulled this image under this name; asked only where the engine’s own account proves nothing.
+async function wasPulled(
+  host: Host,
+  { image, imageNaming }: Wanted['policy'],
+  { id, namedOnly }: ImageFacts,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (imageNaming.untrusted === null || namedOnly !== true) return false;
+  const full = fullName(image.value);
+  const engine = await (await host.engine()).images.engineId(signal);
+  return (await host.pulls.index.on(engine)).some(entry => entry.reference === full && entry.id === id);
 }
 
 async function assertSigned(

@@ -3,9 +3,11 @@
 import { loadRepositoryConfig } from './config/repository.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { Host } from './host.ts';
+import { imagesThatNeedTrust } from './policy/image-naming.ts';
 import type { Layers } from './policy/layers.ts';
 import { checkRepository, keysThatNeedTrust } from './policy/repository.ts';
 import type { TrustKey } from './policy/repository.ts';
+import { projectReference } from './project-image/template.ts';
 import { locateWorkspace, validateWorkspace } from './workspace/locate.ts';
 
 /** What the user’s trust in a repository’s configuration comes to. */
@@ -79,7 +81,11 @@ async function report(host: Host): Promise<TrustReport> {
   const before = await host.trust.trustedHash(repository.root);
   const changed = before !== null && before !== hash;
   const refused = refusedAnyway({ ...layers, repository: { ...repository, trusted: true } });
-  return { workspace: root, file, hash, trusted, changed, needsTrust: keysThatNeedTrust(repository), refused };
+  const needsTrust = [
+    ...keysThatNeedTrust(repository),
+    ...imagesThatNeedTrust(layers, projectReference(root, host.uid)),
+  ];
+  return { workspace: root, file, hash, trusted, changed, needsTrust, refused };
 }
 
 function refusedAnyway(layers: Layers): RefusedKey | null {

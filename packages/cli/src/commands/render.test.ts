@@ -334,6 +334,12 @@ describe('explain', () => {
         anywhere: { value: false, ...builtIn },
         requireDigest: { value: false, ...builtIn },
       },
+      imageNaming: {
+        untrusted: null,
+        listed: { repositories: [], references: [] },
+        pullable: null,
+        projectImage: null,
+      },
       networkTimeoutMs: { value: null, ...builtIn },
       dns: { value: [], ...builtIn },
       ports: { value: [], ...builtIn },
@@ -413,6 +419,7 @@ describe('explain', () => {
     const {
       limits,
       imageTrust,
+      imageNaming: _____,
       warnings: _,
       denials: __,
       riskReasons: ___,

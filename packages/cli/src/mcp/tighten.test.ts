@@ -26,6 +26,7 @@ describe('what a model asks for', () => {
   it('counts where it is stricter', () => {
     expect(policyFor({ timeout_seconds: 5, memory_mb: 64, cpus: 0.5, level: 'gvisor', network: 'none' })).toEqual({
       policy: {
+        askedBy: 'model',
         network: 'none',
         level: 'gvisor',
         timeoutMs: 5000,
@@ -37,7 +38,7 @@ describe('what a model asks for', () => {
 
   it('is left to the policy where it is more than that gives, and said so', () => {
     const { policy, notes } = policyFor({ timeout_seconds: 3600, memory_mb: 8192, cpus: 16 });
-    expect(policy).toEqual({});
+    expect(policy).toEqual({ askedBy: 'model' });
     expect(notes).toEqual([
       'timeout_seconds was lowered from 3600 to 60, the limit of the user’s policy.',
       'memory_mb was lowered from 8192 to 512, the limit of the user’s policy.',

@@ -33,7 +33,7 @@ export const tighteningArguments = {
     .max(512)
     .optional()
     .describe(
-      'Container image to run in, if not the one chosen for the workspace. The user’s policy decides which may be used.',
+      'Container image to run in, if not the one chosen for the workspace. Must be one that the user trusts; it is not pulled.',
     ),
 };
 
@@ -89,6 +89,8 @@ export function boundedBy(
 /** The part that cannot loosen anything, or that the user’s own lists decide about. */
 export function plainPolicy({ network, read_only: readOnly, image }: Tightening): PolicyInput {
   return {
+    // The library then lets the image be one that the user trusts, and pulls nothing that a model chose.
+    askedBy: 'model',
     ...(network === undefined ? {} : { network }),
     ...(readOnly === undefined ? {} : { workspace: 'readonly' as const }),
     ...(image === undefined ? {} : { image }),

@@ -157,7 +157,13 @@ const ROWS = {
       remedy: 'Pull it once with `acode sandbox pull node:20-alpine`.',
     },
   }),
-  'ACODE-SBX-010': entry<{ violation: SecurityViolation; detail: string; remedy?: string }>({
+  'ACODE-SBX-010': entry<{
+    violation: SecurityViolation;
+    detail: string;
+    remedy?: string;
+    rule?: string;
+    setBy?: string;
+  }>({
     title: 'security policy violation',
     message: c => `Refused for safety (${c.violation}): ${c.detail}.`,
     hint: c =>

@@ -31,6 +31,7 @@ export const policyInputSchema = z.strictObject({
   level: z.enum([...LEVELS, 'auto']).optional(),
   runtime: z.string().min(1).optional(),
   image: z.string().min(1).optional(),
+  askedBy: z.enum(['caller', 'model']).optional(),
   pull: z.enum(['missing', 'always', 'never']).optional(),
   limits: z
     .strictObject({
@@ -66,6 +67,10 @@ export const policyInputSchema = z.strictObject({
 
 /**
  * What a caller may say about a sandbox; what is absent comes from the configured layers.
+ *
+ * `askedBy: 'model'` says that a model chose these values, as in a tool call. Then `image` must be on the trust list and have
+ * come from that registry, or be named in the user’s own file; and nothing is pulled but what that file or acode’s own
+ * table of languages names. The default is `'caller'`: the program or person behind the call answers for the image.
  *
  * @example
  * const policy: PolicyInput = { image: 'node:20-alpine', limits: { memoryBytes: 256 * 1024 ** 2 }, timeoutMs: 30_000 };
@@ -132,6 +137,7 @@ export interface EffectivePolicy {
   /** What led to the image, as a clause: a file of the workspace, or that it was asked for. */
   readonly imageReason: string;
   readonly imageTrust: ImageTrust;
+  readonly imageNaming: ImageNaming;
   readonly pull: Sourced<'missing' | 'always' | 'never'>;
   /** Whether no registry is ever asked for anything. */
   readonly offline: Sourced<boolean>;
@@ -165,4 +171,16 @@ export interface ImageTrust {
   readonly anywhere: Sourced<boolean>;
   /** Whether a reference must name a digest. */
   readonly requireDigest: Sourced<boolean>;
+}
+
+/** Who named the image of a run, and what that lets them name. */
+export interface ImageNaming {
+  /** Who named it, where the user does not answer for them: a repository’s file that is not trusted, or a model. Else null. */
+  readonly untrusted: 'repository' | 'model' | null;
+  /** Images that the user’s own file names: repositories of `trusted_images` without `*`, and references of `images`. */
+  readonly listed: { readonly repositories: readonly string[]; readonly references: readonly string[] };
+  /** The only references, in full, that may be pulled for this request; null where the trust list alone decides. */
+  readonly pullable: readonly string[] | null;
+  /** The name of this workspace’s own project image; null where it is not known. */
+  readonly projectImage: string | null;
 }

@@ -1,7 +1,7 @@
 // Whether an image is pulled, taken as it is or refused, in a table: before a registry is asked for anything.
 
 import { describe, expect, it } from 'vitest';
-import type { EffectivePolicy, ImageTrust, Sourced } from '../contract/policy.ts';
+import type { EffectivePolicy, ImageNaming, ImageTrust, Sourced } from '../contract/policy.ts';
 import { builtInValue } from './layers.ts';
 import { TRUSTED_REPOSITORIES } from './profiles.ts';
 import { decidePull, isLocal, latestWarning } from './pull.ts';
@@ -17,11 +17,12 @@ interface Given {
   readonly mode?: EffectivePolicy['mode']['value'];
   readonly present?: boolean;
   readonly trust?: Partial<ImageTrust>;
+  readonly naming?: Partial<ImageNaming>;
 }
 
 function decide(
   image: string,
-  { pull = 'missing', offline, mode, present = false, trust = {} }: Given = {},
+  { pull = 'missing', offline, mode, present = false, trust = {}, naming = {} }: Given = {},
 ): PullDecision {
   return decidePull({
     image: users(image),
@@ -36,6 +37,13 @@ function decide(
         anywhere: builtInValue(false),
         requireDigest: builtInValue(false),
         ...trust,
+      },
+      imageNaming: {
+        untrusted: null,
+        listed: { repositories: [], references: [] },
+        pullable: null,
+        projectImage: null,
+        ...naming,
       },
     },
   });
@@ -181,5 +189,30 @@ describe('who trusts a repository', () => {
 it('who may not pull is told which image to pull', () => {
   expect(() => decide('node:20', { pull: 'never' })).toThrow(
     expect.objectContaining({ hint: 'Pull it once with `acode sandbox pull node:20`.' }),
+  );
+});
+
+describe('a model’s call', () => {
+  const naming = { untrusted: 'model', pullable: ['docker.io/library/node:20-alpine'] } as const;
+
+  it('pulls what the user’s configuration names, and what the engine has is taken as it is', () => {
+    expect(decide('node:20-alpine', { naming })).toMatchObject({ action: 'pull' });
+    expect(decide('node:22', { naming, present: true })).toMatchObject({ action: 'use' });
+    expect(decide('node:22', { naming, present: true, pull: 'always' })).toMatchObject({ action: 'use' });
+  });
+
+  it.each(['busybox:c2VjcmV0', `node@${A}`, 'node:20-alpine-', 'docker.io/library/node'])(
+    'asks no registry for %s, and says what the user can type',
+    image => {
+      expect(() => decide(image, { naming })).toThrow(
+        expect.objectContaining({
+          code: 'ACODE-SBX-009',
+          message: expect.stringContaining('a model’s call pulls only images') as string,
+          hint: expect.stringContaining(`\`acode sandbox pull ${image}\``) as string,
+        }),
+      );
+      // The control: for anybody else the trust list decides.
+      expect(decide(image)).toMatchObject({ action: 'pull' });
+    },
   );
 });

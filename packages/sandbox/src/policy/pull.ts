@@ -1,8 +1,8 @@
 // Whether an image is pulled, taken as it is, or refused: decided before a registry is asked for a byte. Pure.
 
 import { AcodeError } from '../contract/errors.ts';
-import type { EffectivePolicy, ImageTrust, Sourced } from '../contract/policy.ts';
-import { isListed, noReference, parseReference } from './images.ts';
+import type { EffectivePolicy, ImageNaming, ImageTrust, Sourced } from '../contract/policy.ts';
+import { fullName, isListed, noReference, parseReference } from './images.ts';
 import type { ImageReference } from './images.ts';
 import { builtInValue, setBy } from './layers.ts';
 import { TRUSTED_REPOSITORIES } from './profiles.ts';
@@ -12,7 +12,7 @@ export interface PullQuestion {
   readonly image: Sourced<string>;
   /** Whether the engine has an image under this reference. */
   readonly present: boolean;
-  readonly policy: Pick<EffectivePolicy, 'pull' | 'offline' | 'mode' | 'imageTrust'>;
+  readonly policy: Pick<EffectivePolicy, 'pull' | 'offline' | 'mode' | 'imageTrust' | 'imageNaming'>;
 }
 
 /** What is to be done, and why. */
@@ -44,16 +44,25 @@ export function decidePull({ image, present, policy }: PullQuestion): PullDecisi
 // Who says that no registry may be asked; null where nobody does.
 function whatForbids(
   image: string,
-  { pull, offline, mode }: Pick<EffectivePolicy, 'pull' | 'offline' | 'mode'>,
+  { pull, offline, mode, imageNaming }: Pick<EffectivePolicy, 'pull' | 'offline' | 'mode' | 'imageNaming'>,
 ): { rule: string; remedy: string } | null {
   if (mode.value === 'airgapped') return { rule: `the mode is airgapped (${setBy(mode)})`, remedy: LOAD };
   if (offline.value) {
     const remedy = `Pull it once with sandbox.images.offline: false, or load it: \`docker load\`.`;
     return { rule: `sandbox.images.offline is true (${setBy(offline)})`, remedy };
   }
-  if (pull.value !== 'never') return null;
+  if (pull.value !== 'never') return modelForbids(image, imageNaming);
   const remedy = `Pull it once with \`acode sandbox pull ${image}\`.`;
   return { rule: `the pull policy is never (${setBy(pull)})`, remedy };
+}
+
+// The tag of a pull is text that leaves this machine. A model chooses none of it.
+function modelForbids(image: string, { pullable, untrusted }: ImageNaming): { rule: string; remedy: string } | null {
+  if (pullable === null || pullable.includes(fullName(image) ?? '')) return null;
+  return {
+    rule: 'a model’s call pulls only images that the user’s configuration or acode’s own table of languages names (built-in rule)',
+    remedy: `Ask the user to pull it once with \`acode sandbox pull ${image}\`${untrusted === 'model' ? ', or leave the argument image out' : ''}.`,
+  };
 }
 
 const LOAD = 'Load it from a file that was brought here: `docker load`.';

@@ -12,6 +12,7 @@ import { policyInputSchema } from '../contract/policy.ts';
 import type { EffectivePolicy, MountRequest, PolicyInput, Sourced, UserId } from '../contract/policy.ts';
 import { govern } from './governance.ts';
 import type { Task } from './governance.ts';
+import { resolveImageNaming } from './image-naming.ts';
 import { resolveImageTrust } from './image-trust.ts';
 import { resolveCaches } from './caches.ts';
 import { chooseImage } from './language-image.ts';
@@ -31,6 +32,8 @@ export interface ResolveHost {
   readonly cpus: number;
   /** What the workspace is written in; none unless it was looked at. */
   readonly languages?: readonly LanguageFound[];
+  /** The name of the workspace’s own project image, where the workspace is known. */
+  readonly projectImage?: string;
   /** The command that the policy is for, where there is one. */
   readonly task?: Task;
 }
@@ -54,14 +57,16 @@ export function resolvePolicy(input: PolicyInput, layers: Layers, host: ResolveH
   const limitsFor = { request, profile: profile.value, cpus: host.cpus };
   const mounts = resolveMounts(request, layers);
   const user = resolveUser(request, layers, host.caller);
+  const choice = chooseImage(request.image, layers, host.languages);
   return {
     mode,
     profile,
     level: resolveLevel(request, layers, warnings),
     ...govern(host.task ?? NO_TASK, layers),
     runtime: resolveRuntime(request, layers),
-    ...chooseImage(request.image, layers, host.languages),
+    ...choice,
     imageTrust: resolveImageTrust(layers),
+    imageNaming: resolveImageNaming(layers, choice.image, request.askedBy, host.projectImage),
     pull: pick(layers, {
       field: 'pull',
       request: request.pull,

@@ -2,6 +2,7 @@
 
 import * as z from 'zod';
 import type { Explanation, Status } from '@acode/sandbox';
+import { plainPolicy } from '../tighten.ts';
 import { tool } from '../tool.ts';
 
 const MIB = 1024 ** 2;
@@ -38,7 +39,7 @@ export const status = tool({
     const found = await session.host.status();
     const enough = AbortSignal.any([signal, AbortSignal.timeout(DEADLINE_MS)]);
     // Without a plan there is still a status; it says itself why there is none.
-    const plan = await session.host.explain(['true'], { signal: enough }).catch(() => null);
+    const plan = await session.host.explain(['true'], { policy: plainPolicy({}), signal: enough }).catch(() => null);
     const structured = described(found, plan, session.sandboxes.length);
     return { text: textOf(structured), structured };
   },

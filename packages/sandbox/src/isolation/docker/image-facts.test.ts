@@ -43,3 +43,9 @@ it('knows what Podman calls local for local, and on Docker for a registry of tha
   });
   expect(imageFacts('x:1', local)).toMatchObject({ digest: 'sha256:2', repositoryDigests: local.repoDigests });
 });
+
+it('takes the digests of Docker’s containerd image store for what they are: made of the image’s names', () => {
+  const built = { ...image({}), repoDigests: ['x@sha256:1'] };
+  expect(imageFacts('x:1', built)).toMatchObject({ namedOnly: true });
+  expect(imageFacts('x:1', image({}))).not.toHaveProperty('namedOnly');
+});

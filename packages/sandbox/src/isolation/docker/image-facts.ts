@@ -19,8 +19,14 @@ export function imageFacts(reference: string, image: ImageDetails, isPodman = fa
     environment: image.config.Env ?? [],
     volumes: Object.keys(image.config.Volumes ?? {}),
     repositoryDigests,
-    ...(isPodman ? { namedOnly: true } : {}),
+    ...(isPodman || isNamedByManifest(image) ? { namedOnly: true } : {}),
   };
+}
+
+// Docker’s containerd image store, which is told by an image’s id: that is the digest of its manifest there. It makes the
+// digests of whatever names an image has, also of one that was built here.
+function isNamedByManifest({ id, repoDigests }: ImageDetails): boolean {
+  return repoDigests.some(digest => digest.endsWith(`@${id}`));
 }
 
 // A container gets the labels of its image: with one such as acode.keep it would outlive its session.
