@@ -49,6 +49,7 @@ const TOP = [
   'run.ts',
   'running.ts',
   'sandbox.ts',
+  'scanning.ts',
   'sweep.ts',
   'trail.ts',
   'uninstall.ts',

@@ -272,10 +272,15 @@ export const PROTECTIONS = [
     'nothing is reported after a run',
     [
       `${SRC}/workspace/after-run.ts`,
-      '  if (roots.length === 0) return NOTHING_WRITTEN;\n',
-      '  return NOTHING_WRITTEN;\n',
+      '  if (roots.length === 0) return { ...NOTHING_WRITTEN, rest: null };\n  const ended',
+      '  if (roots.length >= 0) return { ...NOTHING_WRITTEN, rest: null };\n  const ended',
     ],
     [[HOST, 'C5 |C6 |C8 |C11 |C13 ']],
+  ),
+  one(
+    'a scan that its run had no time for does not go on',
+    [`${SRC}/scanning.ts`, '  if (!rest) return;\n', '  if (!rest || rest) return;\n'],
+    [['workspace/risky-changes.test.ts', 'finds the hook among 4,000 directories|scans after a cancelled command']],
   ),
   one(
     'an untrusted file of the repository may loosen',
@@ -875,7 +880,7 @@ export const PROTECTIONS = [
     'a command that ends its sandbox is not looked after',
     [
       `${SRC}/running.ts`,
-      '    addScan(result, await changesOfRun(ended, host.telemetry.clock));\n    recordRisk',
+      '    this.#addScan(result, await changesOfRun(ended, host.telemetry.clock));\n    recordRisk',
       '    recordRisk',
     ],
     [['sessions/hostile.test.ts', 'hides nothing by that']],

@@ -27,7 +27,7 @@ describe.skipIf(withoutEngines).each(patientEngines)('a signal to acode on $name
     });
     expect({ status, stdout: stdout.toString() }).toEqual({ status: expected, stdout: 'started\n' });
     expect(stderr).toBe(
-      `acode: stopped by ${signal}.\nacode: not everything was looked at: the command was cancelled, so the workspace was not looked at\n`,
+      `acode: stopped by ${signal}.\nacode: not everything was looked at: the command was cancelled, so the workspace was not scanned\n`,
     );
     expect(await bench.left()).toEqual([]);
   });

@@ -1,10 +1,12 @@
 // What a command leaves for host tools to execute is in its result, in the log, and complete: looked for after its end.
 
-import { linkSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { linkSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { LogFields } from '@acode/sandbox';
-import { TestHost, engines, images, withoutEngines } from '../support/engines.ts';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { Acode } from '@acode/sandbox';
+import type { AcodeEvent, LogFields, ScanJob } from '@acode/sandbox';
+import { TestHost, engines, images, mainEngine, makeWorkspace, withoutEngines } from '../support/engines.ts';
+import { DEEP_HOOK, PLANT_HOOK, fillWorkspace } from '../support/full-workspace.ts';
 
 describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
   let host: TestHost;
@@ -77,14 +79,15 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
     mkdirSync(host.file('kept'));
     linkSync(host.file('notes.txt'), host.file('kept/trusted'));
     await delay(100);
-    const { riskyChanges } = await host.acode.run([
+    const { riskyChanges, scan } = await host.acode.run([
       'sh',
       '-c',
       'echo x >> notes.txt; mkdir -p sub/.git .husky; chmod 311 sub; echo x > .husky/pre-commit; echo {} > package.json; seq 30000 | xargs touch',
     ]);
     expect(riskyChanges.map(({ kind, path }) => `${kind} ${path}`)).toEqual(
-      expect.arrayContaining(['git-settings .husky/pre-commit', 'package-scripts package.json', 'scan-incomplete .']),
+      expect.arrayContaining(['git-settings .husky/pre-commit', 'package-scripts package.json']),
     );
+    expect(scan).toBe('continuing');
     await host.acode.run(['sh', '-c', 'seq 30000 | xargs rm']);
     await delay(100);
     const { riskyChanges: again } = await host.acode.run(['sh', '-c', 'echo x >> notes.txt; touch sub/.git/config']);
@@ -125,5 +128,94 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
   it('a read-only workspace has nothing to report, in an image without a shell neither', async () => {
     expect(await host.acode.run(['true'], { policy: { workspace: 'readonly' } })).toMatchObject({ riskyChanges: [] });
     expect(await host.acode.run(['/true'], { policy: { image: images.noshell } })).toMatchObject({ riskyChanges: [] });
+  });
+});
+
+describe.skipIf(withoutEngines)('a scan that its run had no time for', () => {
+  let host: TestHost;
+  const scanned: AcodeEvent<'WorkspaceScanned'>[] = [];
+  let workspace = '';
+  beforeAll(() => {
+    workspace = makeWorkspace();
+    fillWorkspace(workspace);
+  });
+  afterAll(() => rmSync(workspace, { recursive: true }));
+  beforeEach(async () => {
+    scanned.length = 0;
+    host = await TestHost.open(mainEngine, { workspace });
+    host.acode.events.on('WorkspaceScanned', event => scanned.push(event));
+  });
+  afterEach(() => host.acode.close());
+
+  const HOOK = `${PLANT_HOOK} && echo {} > package.json`;
+  const scansOf = async (correlationId: string): Promise<AcodeEvent<'WorkspaceScanned'>> =>
+    vi.waitFor(
+      () => scanned.find(event => event.correlationId === correlationId) ?? Promise.reject(new Error('not yet')),
+      { timeout: 90_000 },
+    );
+
+  it('goes on while the caller has the result, finds the hook among 4,000 directories, and is in the audit log', async () => {
+    const { correlationId, riskyChanges, scan, sandboxId } = await host.acode.run(HOOK);
+    expect(scan).toBe('continuing');
+    expect(riskyChanges).toMatchObject([{ path: 'package.json' }]);
+    const event = await scansOf(correlationId);
+    expect(event).toMatchObject({ sandboxId, complete: true, changed: { configuration: 1, hidden: 1 } });
+    expect(event.riskyChanges).toMatchObject([{ kind: 'git-settings', path: DEEP_HOOK }]);
+    const recorded = await vi.waitFor(async () => {
+      const found = (await host.acode.audit.find(correlationId)).find(({ operation }) => operation === 'scan');
+      return found ?? Promise.reject(new Error('not yet'));
+    });
+    expect(recorded).toMatchObject({
+      kind: 'event',
+      scan: 'complete',
+      sandboxIds: [sandboxId],
+      riskyChanges: [{ path: DEEP_HOOK }],
+    });
+  });
+
+  it('scans after a cancelled command too, and does not take what the user makes afterwards for its own', async () => {
+    const stop = new AbortController();
+    const onStdout = (): void => stop.abort();
+    const rejected = await host.acode
+      .run(`${HOOK}; echo done; sleep 60`, { signal: stop.signal, onStdout })
+      .catch((error: unknown) => error);
+    // Files are stamped by a clock that lags behind a little.
+    await delay(100);
+    writeFileSync(host.file('Makefile'), '');
+    expect(rejected).toMatchObject({
+      code: 'ACODE-SBX-014',
+      context: { result: { scan: 'continuing', riskyChanges: [] } },
+    });
+    const [found] = await vi.waitFor(() => (scanned.length > 0 ? scanned : Promise.reject(new Error('not yet'))), {
+      timeout: 90_000,
+    });
+    expect(found).toMatchObject({ complete: true });
+    expect(found?.riskyChanges.map(({ path }) => path)).toEqual(['package.json', DEEP_HOOK]);
+  });
+
+  it('ends at close, and says that it did not see everything', async () => {
+    const { scan } = await host.acode.run(HOOK);
+    expect(scan).toBe('continuing');
+    await host.acode.close();
+    expect(scanned).toHaveLength(1);
+    const [{ complete, riskyChanges } = { complete: true, riskyChanges: [] }] = scanned;
+    // Either it was faster than that, or it says so.
+    expect(riskyChanges.some(({ kind }) => kind === 'scan-incomplete')).toBe(!complete);
+  });
+
+  it('is the opener’s where it takes it over, and the result is incomplete where it does not', async () => {
+    const jobs: ScanJob[] = [];
+    const options = { workspace: host.workspace, engine: { socket: mainEngine.socket } };
+    const config = { sandbox: { images: { default: images.busybox } } };
+    let takes = true;
+    const continueScan = (job: ScanJob): boolean => takes && jobs.push(JSON.parse(JSON.stringify(job)) as ScanJob) > 0;
+    await using acode = await Acode.open({ ...options, config, continueScan });
+    expect(await acode.run(HOOK)).toMatchObject({ scan: 'continuing' });
+    const reports = [];
+    for await (const report of Acode.scan(jobs)) reports.push(report);
+    expect(reports).toMatchObject([{ complete: true, riskyChanges: [{ path: DEEP_HOOK }] }]);
+    takes = false;
+    const { scan, riskyChanges } = await acode.run('touch t/0/x');
+    expect([scan, riskyChanges.map(({ kind }) => kind)]).toEqual(['incomplete', ['scan-incomplete']]);
   });
 });

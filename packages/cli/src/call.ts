@@ -181,6 +181,8 @@ export class Call {
     return {
       workspace: (await this.place()).root,
       logger: await this.#logger(level),
+      // A call ends when its command has ended: nobody is left here to go on.
+      continueScan: () => false,
       ...(config === undefined ? {} : { configFile: resolve(this.#cwd(), config) }),
       ...(socket === undefined ? {} : { engine: { socket: enginePath(this.#cwd(), socket) } }),
     };

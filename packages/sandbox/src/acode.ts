@@ -9,6 +9,7 @@ import { loadUserConfig, readAllowRoot } from './config/load.ts';
 import { loadMachinePolicy } from './config/machine.ts';
 import { directoriesOf, ensurePrivateDirectory } from './config/directories.ts';
 import type { Directories } from './config/directories.ts';
+import { AuditLog } from './audit/log.ts';
 import { auditIn } from './audit/read.ts';
 import type { Audit } from './contract/audit.ts';
 import type { Command, RunRequest } from './contract/command.ts';
@@ -30,6 +31,7 @@ import type {
 import type { Images } from './contract/images.ts';
 import type { RunResult, RunningCommand } from './contract/result.ts';
 import type { CreateRequest } from './contract/sandbox.ts';
+import type { ScanJob, ScanReport } from './contract/scan.ts';
 import { composeHost, loadLevels } from './compose.ts';
 import type { OpenHost } from './compose.ts';
 import { imagesOf } from './images.ts';
@@ -45,10 +47,12 @@ import { explain, planFirst } from './planning.ts';
 import { start } from './run.ts';
 import { cancelled } from './running.ts';
 import type { Sandbox } from './sandbox.ts';
+import { scanRecord } from './scanning.ts';
 import { sweep } from './sweep.ts';
 import { systemClock } from './telemetry/clock.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { warmUp } from './warm.ts';
+import { scanJobs } from './workspace/continued-scan.ts';
 import { installationRoot } from './workspace/installation.ts';
 import { isWithin } from './workspace/within.ts';
 
@@ -133,6 +137,35 @@ export class Acode implements AsyncDisposable {
       close: () => acode.close(),
       [Symbol.asyncDispose]: () => acode.close(),
     };
+  }
+
+  /**
+   * Does scans that {@link AcodeOptions.continueScan} took over, in this process or another of the same user. Each report is in
+   * the audit log when it comes.
+   *
+   * @example
+   * declare const jobs: ScanJob[];
+   * for await (const { riskyChanges } of Acode.scan(jobs)) console.error(riskyChanges);
+   */
+  static async *scan(
+    jobs: readonly ScanJob[],
+    options: { readonly signal?: AbortSignal; readonly restMs?: number; readonly maxMs?: number } = {},
+  ): AsyncGenerator<ScanReport> {
+    const uid = currentUid();
+    const { state } = directoriesOf({ env: process.env, home: homedir(), uid });
+    const audit = new AuditLog({ directory: join(state, 'audit'), uid, clock: systemClock });
+    const failures: unknown[] = [];
+    try {
+      for await (const report of scanJobs(jobs, options)) {
+        const [first] = report.jobs;
+        // What was found is told even where it cannot be written down.
+        if (first) await audit.append(scanRecord(report, first)).catch((error: unknown) => failures.push(error));
+        yield report;
+      }
+    } finally {
+      await audit.close();
+    }
+    if (failures.length > 0) throw failures[0];
   }
 
   /**

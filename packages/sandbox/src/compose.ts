@@ -13,6 +13,7 @@ import type { Level } from './contract/levels.ts';
 import type { PullProgress } from './contract/images.ts';
 import type { UserId } from './contract/policy.ts';
 import type { Clock } from './contract/ports.ts';
+import type { ContinuedScans } from './contract/scan.ts';
 import type { Host } from './host.ts';
 import type { EngineBackend } from './isolation/backend.ts';
 import { DockerBackend } from './isolation/docker/backend.ts';
@@ -27,6 +28,7 @@ import { Session } from './lifecycle/session.ts';
 import { Slots } from './lifecycle/slots.ts';
 import type { AcodeOptions } from './options.ts';
 import type { PullOutcome } from './pulling.ts';
+import { ScansInProcess, tellScan } from './scanning.ts';
 import { SavedLogs } from './output/saved.ts';
 import { environmentMode } from './policy/layers.ts';
 import { PulledImages } from './registry/pulled.ts';
@@ -118,8 +120,12 @@ export async function composeHost({
       await claim.take((await backends.engine()).socket);
     },
   };
+  const scans: ContinuedScans = options.continueScan
+    ? { begin: options.continueScan }
+    : new ScansInProcess({ ...shared, report: report => tellScan({ ...shared, audit }, report) });
   return {
     ...shared,
+    scans,
     config,
     machine,
     environmentMode: environmentMode(process.env),

@@ -4,7 +4,7 @@ import type { AuditHead } from './contract/audit.ts';
 import type { RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
 import { usesEngine } from './contract/levels.ts';
-import type { RiskyChange } from './contract/result.ts';
+import type { RiskyChange, ScanState } from './contract/result.ts';
 import type { CreateRequest } from './contract/sandbox.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import { SandboxCommands } from './commands.ts';
@@ -23,6 +23,7 @@ import { cancelled } from './running.ts';
 import type { Planned } from './running.ts';
 import { recordRisk } from './record.ts';
 import { Sandbox } from './sandbox.ts';
+import { continueScan } from './scanning.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { recordOutcome, recordRefusal } from './trail.ts';
@@ -211,11 +212,15 @@ export function opened(parts: Opened): Sandbox {
 }
 
 // What was left behind after the last command, when nothing of the sandbox lives any more.
-async function lastLook({ host, operation }: Recorded, spec: SandboxSpec, sinceMs: number): Promise<RiskyChange[]> {
+async function lastLook(recorded: Recorded, spec: SandboxSpec, sinceMs: number): Promise<RiskyChange[]> {
+  const { host, operation } = recorded;
   const ended = { mounts: spec.mounts, sinceMs, dead: Promise.resolve() };
-  const { riskyChanges } = await changesOfRun(ended, host.telemetry.clock);
+  const { riskyChanges: found, rest } = await changesOfRun(ended, host.telemetry.clock);
+  const scanned = { riskyChanges: [...found], scan: 'incomplete' as ScanState };
+  continueScan({ ...recorded, planned: { spec } }, scanned, rest);
+  const { riskyChanges } = scanned;
   recordRisk(operation, spec.identity.sandboxId, riskyChanges);
-  return [...riskyChanges];
+  return riskyChanges;
 }
 
 // What leads into a sandbox goes with it.

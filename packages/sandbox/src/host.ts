@@ -6,6 +6,7 @@ import type { LoadedConfig } from './config/check.ts';
 import type { LoadedMachine } from './config/machine.ts';
 import type { Settings } from './config/settings.ts';
 import type { UserId } from './contract/policy.ts';
+import type { ContinuedScans } from './contract/scan.ts';
 import type { Level } from './contract/levels.ts';
 import type { Backend, Capability, EngineBackend } from './isolation/backend.ts';
 import type { Pool } from './isolation/pool.ts';
@@ -54,6 +55,8 @@ export interface Host {
   readonly pastLogs: Pick<SavedLogs, 'list' | 'find'>;
   /** Where the output of this host’s runs is kept; null where the user wants none kept. */
   readonly savedLogs: SavedLogs | null;
+  /** Where a scan goes on that its run had no time for. */
+  readonly scans: ContinuedScans;
   /** Remembers work that may outlive its caller, so that `close` waits for it. */
   keep(work: Promise<unknown>): void;
   /** Aborted by `close`. */

@@ -82,6 +82,7 @@ export type {
   Usage,
   WebRunResult,
 } from './contract/result.ts';
+export type { ScanJob, ScanReport, ScanRoot } from './contract/scan.ts';
 export type { Sandbox } from './sandbox.ts';
 export type {
   CommandHandle,

@@ -3,6 +3,7 @@
 import type { ConfigInput } from './config/schema.ts';
 import type { VerifySignature } from './contract/images.ts';
 import type { Clock, Logger, Metrics } from './contract/ports.ts';
+import type { ScanJob } from './contract/scan.ts';
 
 /** How many sandboxes are kept waiting. Each of them still runs one command and is gone. */
 export interface PoolOptions {
@@ -29,6 +30,12 @@ export interface AcodeOptions {
   maxConcurrent?: number;
   /** Sandboxes kept waiting, so that commands begin within milliseconds; none unless asked for. docs/pool.md says more. */
   pool?: false | PoolOptions;
+  /**
+   * Takes over the scan of a workspace that its run had no time for, and says whether it does; {@link Acode.scan} does such a
+   * scan, in this process or another. Without it, the host goes on with the scan until it is closed. Either way the result says
+   * `scan: 'continuing'`. Must return at once.
+   */
+  continueScan?: (job: ScanJob) => boolean;
   logger?: Logger;
   metrics?: Metrics;
   clock?: Clock;

@@ -21,11 +21,13 @@ import { reportViolation } from './obtaining.ts';
 import { addScan, partialResult, resultOf } from './outcome.ts';
 import type { OutcomeParts } from './outcome.ts';
 import { recordDenials, recordExit, recordResult, recordRisk } from './record.ts';
+import { continueScan } from './scanning.ts';
 import { recordOutcome } from './trail.ts';
 import type { Heads } from './relay/offer.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { afterwards, inTime } from './isolation/waiting.ts';
 import { changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
+import type { RunScan } from './workspace/after-run.ts';
 
 /** Everything that was decided before a sandbox exists. */
 export interface Planned {
@@ -161,8 +163,8 @@ export class Running implements RunningCommand {
       this.#recordOutcome({ result });
       return result;
     } catch (error) {
-      if (signal.aborted) await this.#gone();
-      const failure = await this.#withPartialResult(error);
+      const gone = signal.aborted && (await this.#gone());
+      const failure = await this.#withPartialResult(error, gone);
       this.#recordOutcome({ error: failure });
       operation.fail(failure);
       throw failure;
@@ -217,9 +219,16 @@ export class Running implements RunningCommand {
   }
 
   // Whoever gave a command up is told so when nothing of it goes on; an engine that does not answer is not waited for.
-  async #gone(): Promise<void> {
+  async #gone(): Promise<boolean> {
     const late = (): Error => new Error('the sandbox is still being removed');
-    await inTime(this.#parts.host.telemetry.clock, GIVEN_UP_MS, this.#removed, late).catch(() => undefined);
+    // A sandbox that stays is not removed with its command.
+    const over: Promise<unknown> = this.#parts.stays
+      ? Promise.all([this.#removed, this.#execution.dead])
+      : this.#removed;
+    return inTime(this.#parts.host.telemetry.clock, GIVEN_UP_MS, over, late).then(
+      () => true,
+      () => false,
+    );
   }
 
   #outcome(): OutcomeParts {
@@ -268,27 +277,32 @@ export class Running implements RunningCommand {
     const ended = { mounts: planned.spec.mounts, sinceMs, dead: this.#execution.dead, tookMs, brought };
     const cancel = clock.after(result.timedOut ? 0 : ENDS_SOON_MS, () => this.#end());
     try {
-      addScan(result, await changesOfRun(ended, clock));
+      this.#addScan(result, await changesOfRun(ended, clock));
     } finally {
       cancel();
       this.#end();
     }
   }
 
+  #addScan(result: RunResult, scan: RunScan): void {
+    addScan(result, scan);
+    continueScan(this.#parts, result, scan.rest);
+  }
+
   // What was printed until then is not lost with whoever gave the command up, nor with its sandbox. A command can end that itself:
   // what it left is looked at all the same, when nothing inside goes on any more.
-  async #withPartialResult(error: unknown): Promise<unknown> {
+  async #withPartialResult(error: unknown, gone: boolean): Promise<unknown> {
     const { signal, planned, host, sinceMs } = this.#parts;
     if (!signal.aborted && !isGone(error)) return error;
     const result = partialResult(this.#outcome());
     if (signal.aborted) {
-      addScan(result, changesOfCancelledRun(planned.spec.mounts));
+      this.#addScan(result, changesOfCancelledRun(planned.spec.mounts, sinceMs, gone));
       return new AcodeError('ACODE-SBX-014', { result }, { cause: cancelled(error).cause });
     }
     if (!isGone(error)) return error;
     const { over = this.#execution.dead } = this.#execution;
     const ended = { mounts: planned.spec.mounts, sinceMs, dead: over, tookMs: result.durationMs };
-    addScan(result, await changesOfRun(ended, host.telemetry.clock));
+    this.#addScan(result, await changesOfRun(ended, host.telemetry.clock));
     recordRisk(this.#parts.operation, planned.spec.identity.sandboxId, result.riskyChanges);
     return new AcodeError('ACODE-SBX-025', { ...error.context, result }, { cause: error });
   }

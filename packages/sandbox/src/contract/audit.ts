@@ -2,6 +2,7 @@
 
 import type { RemovalReason } from './events.ts';
 import type { Level, Risk } from './levels.ts';
+import type { ChangeCounts, RiskyChange } from './result.ts';
 
 /** What a record is about. */
 export const AUDIT_KINDS = ['intent', 'outcome', 'refusal', 'removal', 'event', 'checkpoint'] as const;
@@ -24,6 +25,7 @@ export type AuditOperation =
   | 'prune'
   | 'cleanup'
   | 'uninstall'
+  | 'scan'
   | 'trust'
   | 'deny';
 
@@ -115,8 +117,22 @@ export interface AuditEvent extends AuditContext {
   readonly detail?: Readonly<Record<string, string | number | boolean | null>>;
 }
 
+/** What the scan of a workspace found that went on after a run: an event of operation `scan`. */
+export interface AuditScan extends AuditEvent {
+  readonly operation: 'scan';
+  readonly workspace: string;
+  /** The sandboxes whose changes it is about. */
+  readonly sandboxIds: readonly string[];
+  readonly scan: 'complete' | 'incomplete';
+  readonly changed: ChangeCounts;
+  /** Those that the results of the runs do not have; as many as a record has room for. */
+  readonly riskyChanges: readonly RiskyChange[];
+  /** How many there are. */
+  readonly riskyChangesTotal: number;
+}
+
 /** What can be written to the audit log. */
-export type AuditEntry = AuditIntent | AuditOutcome | AuditRefusal | AuditRemoval | AuditEvent;
+export type AuditEntry = AuditIntent | AuditOutcome | AuditRefusal | AuditRemoval | AuditEvent | AuditScan;
 
 /** A place in the chain: a record, and through its hash every record before it. */
 export interface AuditHead {

@@ -3,7 +3,7 @@
 import type { SecurityViolation } from './errors.ts';
 import type { PullProgress } from './images.ts';
 import type { BackendName, Level } from './levels.ts';
-import type { LimitName } from './result.ts';
+import type { ChangeCounts, LimitName, RiskyChange } from './result.ts';
 
 /**
  * Why something of ours was removed.
@@ -37,6 +37,19 @@ export interface AcodeEvents {
   ImagePulled: { reference: string; id: string; digest: string; previousDigest?: string };
   LimitExceeded: { sandboxId: string; limit: LimitName };
   NetworkDenied: { sandboxId: string; rule: string; detail?: string };
+  /**
+   * The scan of the workspace that went on after a run has ended: comes for each run whose result says `scan: 'continuing'`,
+   * unless {@link AcodeOptions.continueScan} took the scan over. `riskyChanges` has what the result does not have.
+   */
+  WorkspaceScanned: {
+    sandboxId: string;
+    workspace: string;
+    riskyChanges: readonly RiskyChange[];
+    /** Of all that the run made or changed. */
+    changed: ChangeCounts;
+    /** False where not everything was seen, such as after 60 seconds or at `close()`; `riskyChanges` then says why. */
+    complete: boolean;
+  };
   SecurityViolation: { sandboxId: string; containerId?: string; violation: SecurityViolation; detail: string };
 }
 

@@ -2,6 +2,7 @@
 
 import { basename, dirname } from 'node:path';
 import type { Clock } from '../contract/ports.ts';
+import type { ScanRoot } from '../contract/scan.ts';
 import type { MountSpec } from '../contract/spec.ts';
 import { isInPlace } from './file-identity.ts';
 import { NOTHING_WRITTEN, notLookedAt, scanDirectory } from './risky.ts';
@@ -28,28 +29,48 @@ const SHORTEST_MS = 20;
 // A container that was killed is gone within moments; who waits for the result does not wait longer than this.
 const DEATH_MS = 2000;
 
-/** A directory of the host that a run could write. Plain data, so that another process can scan it again. */
-interface ScanRoot {
-  readonly path: string;
-  /** Names at the top that the run could not change. */
-  readonly skipped: readonly string[];
+/** What of a scan is still to be done, as another scan of the same directories for the same time. */
+export interface ScanRest {
+  readonly directories: readonly ScanRoot[];
+  readonly sinceMs: number;
+  /** When nothing of the sandbox lived any more; null where that is not known. */
+  readonly untilMs: number | null;
+  /** Whether the scan stays incomplete for another reason, whatever the rest of it finds. */
+  readonly final: boolean;
+}
+
+/** The scan of a run; `rest` where its budget was not enough. */
+export interface RunScan extends Scan {
+  readonly rest: ScanRest | null;
 }
 
 /** The scan of a run; complete and without changes where it could not write anything. */
-export async function changesOfRun(run: EndedRun, clock: Clock): Promise<Scan> {
+export async function changesOfRun(run: EndedRun, clock: Clock): Promise<RunScan> {
   const { mounts, sinceMs, dead, tookMs = Infinity, brought = false } = run;
   const roots = rootsOf(mounts, brought);
-  if (roots.length === 0) return NOTHING_WRITTEN;
+  if (roots.length === 0) return { ...NOTHING_WRITTEN, rest: null };
   const ended = await settledWithin(dead, clock);
+  // By the clock of the kernel, like the beginning; what is written from now on is somebody else’s.
+  const untilMs = ended ? Date.now() : null;
   const patience = Math.max(SHORTEST_MS, tookMs * SHARE);
   const found = await scanRoots(roots, { sinceMs, untilMs: Infinity }, { budget: { patience } });
-  return ended ? found : incomplete(found, 'the sandbox was not seen to end, so it may have written after the scan');
+  const rest = found.spent ? { directories: roots, sinceMs, untilMs, final: !ended } : null;
+  const late = 'the sandbox was not seen to end, so it may have written after the scan';
+  return { ...(ended ? found : incomplete(found, late)), rest };
 }
 
-/** What stands for the scan of a run that was cancelled: its caller has left and waits for none. */
-export function changesOfCancelledRun(mounts: readonly MountSpec[]): Scan {
-  if (rootsOf(mounts).length === 0) return NOTHING_WRITTEN;
-  return incomplete(NOTHING_WRITTEN, 'the command was cancelled, so the workspace was not scanned');
+/**
+ * What stands for the scan of a run that was cancelled: its caller has left and waits for none. `gone` says whether nothing
+ * of the sandbox lives any more.
+ */
+export function changesOfCancelledRun(mounts: readonly MountSpec[], sinceMs: number, gone: boolean): RunScan {
+  const roots = rootsOf(mounts);
+  if (roots.length === 0) return { ...NOTHING_WRITTEN, rest: null };
+  const rest = { directories: roots, sinceMs, untilMs: gone ? Date.now() : null, final: !gone };
+  const reason = gone
+    ? 'the command was cancelled, so the workspace was not scanned'
+    : 'the command was cancelled and its sandbox was not seen to end, so it may have written after the scan';
+  return { ...incomplete(NOTHING_WRITTEN, reason), rest };
 }
 
 /** What is to be scanned after a run with these mounts; with `brought`, the workspace even where it was read-only. */
@@ -59,7 +80,7 @@ function rootsOf(mounts: readonly MountSpec[], brought = false): ScanRoot[] {
 }
 
 /** Scans all of these, each with its share of the budget. */
-async function scanRoots(
+export async function scanRoots(
   roots: readonly ScanRoot[],
   window: ScanWindow,
   { budget, signal }: Pick<ScanOptions, 'budget' | 'signal'> = {},
@@ -76,13 +97,14 @@ async function scanRoots(
       riskyChanges: [...sum.riskyChanges, ...found.riskyChanges],
       changed: addCounts(sum.changed, found.changed),
       complete: sum.complete && found.complete,
+      spent: sum.spent || found.spent,
     };
   }
   return sum;
 }
 
-function incomplete({ riskyChanges, changed }: Scan, reason: string): Scan {
-  return { riskyChanges: [...riskyChanges, notLookedAt(reason)], changed, complete: false };
+function incomplete(scan: Scan, reason: string): Scan {
+  return { ...scan, riskyChanges: [...scan.riskyChanges, notLookedAt(reason)], complete: false };
 }
 
 function writableWorkspace(mounts: readonly MountSpec[]): MountSpec | undefined {

@@ -488,7 +488,7 @@ describe('changesOfRun', () => {
     expect(listed.map(({ path }) => path)).toEqual(['.git']);
     // The control: one that is what it was could not be changed by the run.
     const same = await changesOfRun({ ...run, mounts: mounts(false) }, patient);
-    expect(same).toEqual({ riskyChanges: [], changed: none, complete: true });
+    expect(same).toMatchObject({ riskyChanges: [], changed: none, complete: true });
   });
 
   it('looks when everything is dead, and only at what could be written', async () => {
@@ -504,6 +504,8 @@ describe('changesOfRun', () => {
       riskyChanges: [],
       changed: none,
       complete: true,
+      spent: false,
+      rest: null,
     });
   });
 
@@ -526,8 +528,20 @@ describe('changesOfRun', () => {
   it('says when the end was not seen, or nobody waited for a look', async () => {
     const forever = { mounts: mounts(false), sinceMs: since, dead: new Promise(() => undefined) };
     const incomplete = { riskyChanges: [{ kind: 'scan-incomplete' }], complete: false };
-    expect(await changesOfRun(forever, clock)).toMatchObject(incomplete);
-    expect(changesOfCancelledRun(mounts(false))).toMatchObject(incomplete);
-    expect(changesOfCancelledRun(mounts(true))).toEqual({ riskyChanges: [], changed: none, complete: true });
+    expect(await changesOfRun(forever, clock)).toMatchObject({ ...incomplete, rest: null });
+    const rest = { directories: [{ path: root, skipped: [] }], sinceMs: since };
+    expect(changesOfCancelledRun(mounts(false), since, true)).toMatchObject({
+      ...incomplete,
+      rest: { ...rest, untilMs: expect.any(Number), final: false },
+    });
+    expect(changesOfCancelledRun(mounts(false), since, false)).toMatchObject({
+      ...incomplete,
+      rest: { ...rest, untilMs: null, final: true },
+    });
+    expect(changesOfCancelledRun(mounts(true), since, true)).toMatchObject({
+      riskyChanges: [],
+      complete: true,
+      rest: null,
+    });
   });
 });

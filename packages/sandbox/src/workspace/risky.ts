@@ -4,7 +4,7 @@
 // sets. Budgets bound the look, so that its cost does not grow with the workspace; what they left out is said.
 
 import type { Dirent, Stats } from 'node:fs';
-import { setImmediate } from 'node:timers/promises';
+import { setImmediate, setTimeout } from 'node:timers/promises';
 import type { ChangeCounts, RiskyChange, RiskyKind } from '../contract/result.ts';
 import { NO_CHANGES, changeKindOf } from './change-counts.ts';
 import type { Counting } from './change-counts.ts';
@@ -33,9 +33,18 @@ export interface LookBudget {
   readonly milliseconds: number;
   /** The time after which it ends as soon as it has seen enough: somebody waits for the result. */
   readonly patience: number;
+  /** How long it rests after each slice of work, in milliseconds: 0 where nobody else needs the thread. */
+  readonly restMs: number;
 }
 
-const BUDGET: LookBudget = { entries: 20_000, directories: 4000, depth: 64, milliseconds: 500, patience: 500 };
+const BUDGET: LookBudget = {
+  entries: 20_000,
+  directories: 4000,
+  depth: 64,
+  milliseconds: 500,
+  patience: 500,
+  restMs: 0,
+};
 // Enough are so many entries, and a directory takes as long as several of them: a busy machine makes no look a short one.
 const ENOUGH = 1500;
 const DIRECTORY = 8;
@@ -91,17 +100,19 @@ export interface Scan {
   readonly changed: ChangeCounts;
   /** Whether everything was seen; false exactly where `riskyChanges` has an entry of kind `scan-incomplete`. */
   readonly complete: boolean;
+  /** Whether it ended because its budget was used up, so that a larger one would see more. */
+  readonly spent: boolean;
 }
 
 /** The scan of a run that could not write anything. */
-export const NOTHING_WRITTEN: Scan = { riskyChanges: [], changed: NO_CHANGES, complete: true };
+export const NOTHING_WRITTEN: Scan = { riskyChanges: [], changed: NO_CHANGES, complete: true, spent: false };
 
 /** Scans a directory for what was changed within a time, shallow changes first. Nothing outside of it is read, no link is followed. */
 export async function scanDirectory(root: string, window: ScanWindow, options: ScanOptions = {}): Promise<Scan> {
   const look = new Look(fromText(root), window, options);
   await look.run();
   const riskyChanges = look.changes();
-  return { riskyChanges, changed: look.changed, complete: isComplete(riskyChanges) };
+  return { riskyChanges, changed: look.changed, complete: isComplete(riskyChanges), spent: look.spent };
 }
 
 /** Whether nothing says that something was left out. */
@@ -128,6 +139,7 @@ class Look {
   readonly #began = performance.now();
   readonly #counts: Counting = { ...NO_CHANGES };
   #slice = performance.now();
+  #spent = false;
   #entries = 0;
   #directories = 0;
   #device = 0;
@@ -139,6 +151,11 @@ class Look {
     this.#budget = { ...BUDGET, ...budget };
     this.#skipped = skipped ?? new Set();
     this.#signal = signal;
+  }
+
+  /** Whether it ended because its budget was used up. */
+  get spent(): boolean {
+    return this.#spent;
   }
 
   /** How many files were made or changed. */
@@ -354,15 +371,19 @@ class Look {
 
   #isSpent(): boolean {
     const { entries, directories, milliseconds, patience } = this.#budget;
-    if (this.#signal?.aborted) this.#unseen.add('the scan was stopped');
-    else if (this.#entries >= entries) this.#unseen.add(`only ${entries} entries were looked at`);
+    if (this.#signal?.aborted) {
+      this.#unseen.add('the scan was stopped');
+      return true;
+    }
+    if (this.#entries >= entries) this.#unseen.add(`only ${entries} entries were looked at`);
     else if (this.#directories >= directories) this.#unseen.add(`only ${directories} directories were looked at`);
-    else if (this.#isOver(milliseconds)) this.#unseen.add(`only what ${milliseconds} ms allowed was looked at`);
+    else if (this.#isOver(milliseconds)) this.#unseen.add(`only what ${inWords(milliseconds)} allowed was looked at`);
     else if (this.#isOver(patience) && this.#entries + this.#directories * DIRECTORY >= ENOUGH)
       this.#unseen.add(
         `only ${this.#entries} entries were looked at, the uppermost first, since the run was a short one`,
       );
     else return false;
+    this.#spent = true;
     return true;
   }
 
@@ -376,7 +397,8 @@ class Look {
 
   // Others get their turn: a look must not hold up the streams of another sandbox.
   async #pause(): Promise<void> {
-    await setImmediate();
+    if (this.#budget.restMs > 0) await setTimeout(this.#budget.restMs);
+    else await setImmediate();
     this.#slice = performance.now();
   }
 }
@@ -402,6 +424,10 @@ function below({ path }: Visit, name: string): string {
 function regionAt(visit: Visit, name: string, installed: boolean): Region | null {
   const risk = installed && name !== '.git' ? null : riskOfDirectory(name, visit.name);
   return risk && { ...risk, path: below(visit, name), reported: false };
+}
+
+function inWords(milliseconds: number): string {
+  return milliseconds < 1000 ? `${milliseconds} ms` : `${milliseconds / 1000} s`;
 }
 
 function byPath(one: RiskyChange, other: RiskyChange): number {
