@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect } from 'vitest';
 import type { PolicyInput, RunRequest } from '@acode/sandbox';
 import { images, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
+import { OFFLINE_NAMES } from '../support/variables.ts';
 import { Arena } from './arena.ts';
 import { attack } from './attack.ts';
 import { runCommand } from './command.ts';
@@ -41,8 +42,8 @@ describe.skipIf(withoutEngines).each(TARGETS)('secrets and policy, on $name', ta
       expect(names.filter(name => !['SHLVL', '_', 'OLDPWD', 'PWD'].includes(name))).toEqual(
         expect.arrayContaining(['GREETING', 'HOME', 'PATH']),
       );
-      for (const name of names)
-        expect(['GREETING', 'HOME', 'HOSTNAME', 'PATH', 'PWD', 'SHLVL', 'OLDPWD', '_', 'TERM']).toContain(name);
+      const allowed = ['GREETING', 'HOME', 'HOSTNAME', 'PATH', 'PWD', 'SHLVL', 'OLDPWD', '_', 'TERM', ...OFFLINE_NAMES];
+      for (const name of names) expect(allowed).toContain(name);
       const first = await arena.sh('tr "\\0" "\\n" < /proc/1/environ; true');
       expect(first.stdout).not.toContain(SECRET);
       const control = await runWeakened(target.engine, {

@@ -69,6 +69,24 @@ describe.skipIf(withoutEngines).each(patientEngines)('caches on $name $version',
     expect(stderr).toMatch(/ENOTCACHED/);
   });
 
+  it('are used without a network by a plain npm ci; without them it fails by itself, long before npm would give up', async () => {
+    const plain = 'rm -rf node_modules; npm ci --no-audit --no-fund --no-update-notifier';
+    expect(await with_(plain, 'project')).toMatchObject({ exitCode: 0, denials: [] });
+    // npm repeats a request for more than a minute where it is not told that there is no network.
+    const { exitCode, denials } = await run(plain, { caches: false, timeoutMs: 45_000 }, 'project');
+    expect(exitCode).not.toBeNull();
+    expect(exitCode).not.toBe(0);
+    expect(denials).toMatchObject([
+      { rule: 'the sandbox has no network', remedy: expect.stringContaining('--network bridge') },
+    ]);
+    const { environment } = await host.acode.explain('true', {
+      policy: { image: images.debian },
+      env: { GOPROXY: '' },
+    });
+    expect(environment).toMatchObject({ npm_config_offline: 'true' });
+    expect(environment).not.toHaveProperty('GOPROXY');
+  });
+
   it('come by language without being asked for', async () => {
     const { spec, policy } = await host.acode.explain('true', { policy: { image: images.debian } });
     expect([policy.caches.value.volumes, spec.caches]).toEqual([[], []]);

@@ -6,6 +6,7 @@ import { describe, it } from 'vitest';
 import { findDelegation } from '../../packages/sandbox/src/isolation/bubblewrap/control-group.ts';
 import { engines, podman, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
+import { OFFLINE_NAMES } from '../support/variables.ts';
 import { LACKS } from './kinds.ts';
 import type { Kind, Lacks, Trait } from './kinds.ts';
 
@@ -47,7 +48,8 @@ export function describeWhere({ lacks }: Target, needed: Trait): (name: string, 
   return lacks[needed] === undefined ? describe : () => undefined;
 }
 
-const ofContainers = ['HOME', 'HOSTNAME', 'PATH', 'PWD'];
+const ofContainers = ['HOME', 'HOSTNAME', 'PATH', 'PWD', ...OFFLINE_NAMES];
+const ofBubblewrap = ['HOME', 'PATH', 'PWD', ...OFFLINE_NAMES];
 
 function onEngine(engine: TestEngine, kind: Kind, level: Level, options: AcodeOptions = {}): Target {
   const runtime = kind.slice(kind.indexOf('/') + 1);
@@ -72,7 +74,7 @@ function onHost(kind: Kind, level: Level, absent: boolean, sandbox: object = {})
     level,
     lacks: LACKS[kind],
     absent: absent || process.getuid?.() === 0,
-    variables: level === 'bubblewrap' ? ['HOME', 'PATH', 'PWD'] : ['ACODE_SANDBOX', 'HOME', 'PATH', 'PWD', 'TMPDIR'],
+    variables: level === 'bubblewrap' ? ofBubblewrap : ['ACODE_SANDBOX', 'HOME', 'PATH', 'PWD', 'TMPDIR'],
     // There memory that a runtime reserves and never uses counts as well.
     workLimits: level === 'ulimit' ? { memoryBytes: 4 * 1024 ** 3 } : {},
     options: { config: { sandbox: { level, ...sandbox } } },

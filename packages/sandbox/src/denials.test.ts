@@ -46,6 +46,7 @@ const calm: DenialFacts = {
   cwd: '/workspace',
   command: ['make'],
   exitCode: 1,
+  stdout: '',
   stderr: '',
   timedOut: false,
   oomKilled: false,
@@ -80,7 +81,19 @@ describe('a suspected use of the network', () => {
     "W: Failed to fetch http://d/  Temporary failure resolving 'd'",
     'fatal: unable to access: Couldn’t resolve host'.replace('’', "'"),
     'java.net.UnknownHostException: example.test',
+    'npm error code ENOTCACHED',
+    'npm error Exit handler never called!',
+    'ERROR: No matching distribution found for flask',
+    'hint: Packages were unavailable because the network was disabled.',
+    "As a reminder, you're using offline mode (--offline) which can sometimes cause surprising resolution failures",
+    'go: example.test/m@v1.0.0: module lookup disabled by GOPROXY=off',
+    'Network disabled, request canceled: https://repo.example.test/packages.json',
   ];
+  const PRINTED = [
+    ['yarn install', '➤ YN0080: │ left-pad@npm:1.3.0: Request to … has been blocked because of your configuration'],
+    ['yarn add left-pad', '➤ YN0001: │ RequestError: getaddrinfo EAI_AGAIN registry.example.test'],
+    [['pnpm', 'install'], ' ERR_PNPM_NO_OFFLINE_META  Failed to resolve left-pad@1.3.0 in package mirror'],
+  ] as const;
   it.each(SIGNS)('is seen in “%s”', stderr => {
     expect(denialsOf({ ...calm, stderr: `${stderr}\n` }).network).toEqual([
       {
@@ -92,7 +105,17 @@ describe('a suspected use of the network', () => {
     ]);
   });
 
+  it.each(PRINTED)('is seen where %j prints its errors to standard output', (command, stdout) => {
+    const [denial] = denialsOf({ ...calm, command, stdout }).network;
+    expect(denial).toMatchObject({
+      rule: 'the sandbox has no network',
+      detail: expect.stringContaining(stdout.trim()),
+    });
+  });
+
   it.each([
+    ['a command that fetches nothing prints it', { stdout: PRINTED[1][1], command: 'make report' }],
+    ['the command itself chose to work offline', { stderr: 'npm error code ENOTCACHED', command: 'npm ci --offline' }],
     ['the command ended well', { exitCode: 0, stderr: SIGNS[0]! }],
     ['the command was ended by us and said nothing', { exitCode: null, timedOut: true }],
     ['it tests', { exitCode: null, timedOut: true, command: 'npm test; cargo build; go test ./...' }],

@@ -22,6 +22,7 @@ export interface DenialFacts {
   readonly command: Command;
   /** Null where the command was killed by us. */
   readonly exitCode: number | null;
+  readonly stdout: string;
   readonly stderr: string;
   readonly timedOut: boolean;
   readonly oomKilled: boolean;
@@ -54,13 +55,17 @@ const OPEN_FILES_WORDS = /too many open files|\b(?:EMFILE|ENFILE)\b/i;
 export function denialsOf(facts: DenialFacts): Denials {
   const lines = lastLines(facts.stderr);
   return {
-    network: unique([...facts.policy.denials, ...suspectedNetwork({ ...facts, lines }), ...cutNetwork(facts)]),
+    network: unique([
+      ...facts.policy.denials,
+      ...suspectedNetwork({ ...facts, lines, printed: () => lastLines(facts.stdout) }),
+      ...cutNetwork(facts),
+    ]),
     other: unique([...readOnlyWrites(facts, lines), ...limitsHit(facts), ...suspectedLimits(facts, lines)]),
   };
 }
 
-function lastLines(stderr: string): string[] {
-  return stderr
+function lastLines(output: string): string[] {
+  return output
     .slice(-TAIL)
     .split('\n')
     .map(line => line.slice(0, LONGEST_LINE));

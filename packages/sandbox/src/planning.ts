@@ -13,6 +13,7 @@ import type { Host } from './host.ts';
 import { WORKSPACE_TARGET, planSandbox } from './isolation/plan.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
+import { defaultEnvironment } from './policy/environment.ts';
 import { refuseUndecided, withImageReason } from './policy/language-image.ts';
 import { NOTHING, resolvePolicy } from './policy/resolve.ts';
 import { projectReference } from './project-image/template.ts';
@@ -160,11 +161,16 @@ export async function explain(
     policy,
     level: spec.level,
     spec,
+    environment: environmentOf(spec, request),
     engineRequest: backend.describe(spec),
     warm,
     warmReason,
     notes: [...new Set([...notes, ...backend.notes, ...notesOn(policy, spec)])],
   };
+}
+
+function environmentOf(spec: SandboxSpec, { env = {} }: RunRequest): Explanation['environment'] {
+  return Object.fromEntries(Object.entries(defaultEnvironment(spec)).filter(([name]) => !Object.hasOwn(env, name)));
 }
 
 const COMPARED =

@@ -20,6 +20,7 @@ import { LiveCapture } from './output/live-capture.ts';
 import { reportViolation } from './obtaining.ts';
 import { addScan, partialResult, resultOf } from './outcome.ts';
 import type { OutcomeParts } from './outcome.ts';
+import { defaultEnvironment } from './policy/environment.ts';
 import { recordDenials, recordExit, recordResult, recordRisk } from './record.ts';
 import { continueScan } from './scanning.ts';
 import { recordOutcome } from './trail.ts';
@@ -115,7 +116,9 @@ export class Running implements RunningCommand {
   /** Hands the command over. */
   static async begin(parts: RunningParts): Promise<Running> {
     const { sandbox, captures, request, signal } = parts;
-    const handover = { command: parts.command, cwd: parts.cwd, env: { ...request.env }, nonce: parts.nonce };
+    const { command, cwd, nonce, planned } = parts;
+    const defaults = defaultEnvironment(planned.spec);
+    const handover = { command, cwd, env: { ...request.env }, defaults, nonce };
     const { stdout } = captures;
     const io = {
       stdout: (data: Buffer) => stdout.push(data),
@@ -249,13 +252,14 @@ export class Running implements RunningCommand {
   // What was denied goes into the result, each with the way on.
   #deny(result: RunResult, { oomKilled, pidsRefused }: Ending): void {
     const { planned, cwd, command } = this.#parts;
-    const { exitCode, stderr, timedOut } = result;
+    const { exitCode, stdout, stderr, timedOut } = result;
     const denials = denialsOf({
       policy: planned.policy,
       spec: planned.spec,
       cwd,
       command,
       exitCode,
+      stdout,
       stderr,
       timedOut,
       oomKilled,

@@ -18,17 +18,24 @@ export interface WithoutNetwork {
   readonly timedOut: boolean;
   /** Null where the command was killed by us. */
   readonly exitCode: number | null;
-  /** The last lines of what it printed. */
+  /** The last lines of its standard error. */
   readonly lines: readonly string[];
+  /** The last lines of its standard output. */
+  readonly printed: () => readonly string[];
 }
 
 const NETWORK_WORDS =
   /bad address|could ?n[o']t resolve|could not resolve|failed to resolve|temporary failure (?:in name resolution|resolving)|name or service not known|name does not resolve|nodename nor servname|no address associated with hostname|network is unreachable|network unreachable|failed to lookup address|unknownhostexception|no such host|name resolution|\b(?:ENOTFOUND|EAI_AGAIN|EAI_NONAME|ENETUNREACH|getaddrinfo)\b/i;
 
+// What package managers say that were told to work offline (policy/environment.ts) and do not have what they need; and
+// npm’s crash, which is what some of its versions make of a registry that cannot be reached.
+const OFFLINE_WORDS =
+  /\bENOTCACHED\b|Exit handler never called|\bERR_PNPM_NO_OFFLINE_|\bYN0080\b|no matching distribution found for|network was disabled|you're using offline mode|disabled by GOPROXY=off|network disabled, request cancell?ed/i;
+
 // A package manager with a verb that fetches: what only builds or tests may take its time for reasons of its own.
 const FETCHES =
-  /(?:^|[\s;&|(/'"])((?:npm|pnpm|bun)(?: +-\S+)* +(?:ci|i|install|add|update|up|upgrade)|yarn(?: +(?:install|add|up|upgrade))?(?= *(?:$|[;&|]| -))|npx|(?:pip3?|pipx|uv|poetry|pdm)(?: +-\S+| +pip)* +(?:install|download|sync|add|update|lock)|cargo +(?:fetch|install|update|add)|go +(?:get|install|mod +(?:download|tidy))|dotnet +(?:restore|add)|nuget +(?:restore|install)|(?:apt|apt-get|apk|dnf|yum)(?: +-\S+)* +(?:install|update|upgrade|add)|gem +install|bundle +(?:install|update)|composer +(?:install|update|require))(?=$|[\s;&|)'"])/;
-// Whoever says this knows that there is none.
+  /(?:^|[\s;&|(/'"])((?:npm|pnpm|bun)(?: +-\S+)* +(?:ci|i|install|add|update|up|upgrade)|yarn +(?:install|add|up|upgrade|dlx)|yarn(?= *(?:$|[;&|]| -))|npx|(?:pip3?|pipx|uv|poetry|pdm)(?: +-\S+| +pip)* +(?:install|download|sync|add|update|lock)|cargo +(?:fetch|install|update|add)|go +(?:get|install|mod +(?:download|tidy))|dotnet +(?:restore|add)|nuget +(?:restore|install)|(?:apt|apt-get|apk|dnf|yum)(?: +-\S+)* +(?:install|update|upgrade|add)|gem +install|bundle +(?:install|update)|composer +(?:install|update|require))(?=$|[\s;&|)'"])/;
+// A command that says this chose to work offline.
 const OFFLINE = /(?:^|\s)--(?:offline|no-index)(?=$|[\s;&|)'"=])/;
 const LONGEST_COMMAND = 4096;
 
@@ -54,26 +61,36 @@ export function noNetwork({ network, mode }: NetworkRules): Denial {
 
 /** The part of a command that fetches packages, as far as its words tell; null where none does. */
 export function fetching(command: Command): string | null {
-  const line = (typeof command === 'string' ? command : command.join(' ')).slice(0, LONGEST_COMMAND);
+  const line = lineOf(command);
   if (OFFLINE.test(line)) return null;
   // Without its options, which may hold anything.
   return FETCHES.exec(line)?.[1]?.replaceAll(/ +-\S+/g, '') ?? null;
 }
 
-function saidSo({ exitCode, lines }: WithoutNetwork): string | null {
-  const sign = exitCode === 0 ? undefined : signIn(lines);
+function saidSo(ended: WithoutNetwork): string | null {
+  const sign = ended.exitCode === 0 ? undefined : signOf(ended);
   return sign === undefined ? null : `suspected use of the network: ${sign}`;
 }
 
 // Some try for minutes and say nothing meanwhile, so that what a program is for has to do.
-function waitedInVain({ command, lines }: WithoutNetwork): string | null {
-  const sign = signIn(lines) ?? fetching(command);
+function waitedInVain(ended: WithoutNetwork): string | null {
+  const sign = signOf(ended) ?? fetching(ended.command);
   return sign === null ? null : `suspected: it had no network, which may be what it waited for: ${sign}`;
 }
 
-function signIn(lines: readonly string[]): string | undefined {
+// Some package managers (Yarn, pnpm) print their errors to standard output, where other programs print anything at all.
+function signOf({ command, lines, printed }: WithoutNetwork): string | undefined {
+  const offline = !OFFLINE.test(lineOf(command));
+  return signIn(lines, offline) ?? (fetching(command) === null ? undefined : signIn(printed(), offline));
+}
+
+function signIn(lines: readonly string[], offline: boolean): string | undefined {
   return lines
-    .find(line => NETWORK_WORDS.test(line))
+    .find(line => NETWORK_WORDS.test(line) || (offline && OFFLINE_WORDS.test(line)))
     ?.trim()
     .slice(0, 200);
+}
+
+function lineOf(command: Command): string {
+  return (typeof command === 'string' ? command : command.join(' ')).slice(0, LONGEST_COMMAND);
 }

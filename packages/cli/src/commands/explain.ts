@@ -64,6 +64,7 @@ export function renderExplanation(explanation: Explanation, cwd: string, look: L
     `${bold('Command')}  ${oneLine(line)}\n`,
     policyTable(policy, look),
     fields([...planFields(level, spec, cwd), ['Warm', warmText(explanation)]], look),
+    ...offlineSection(explanation, look),
     ...(policy.denials.length > 0 ? [`${bold('Denied')}\n${bullets(policy.denials.map(denialLine), look)}`] : []),
     ...(notes.length > 0 ? [`${bold('Notes')}\n${bullets(notes, look)}`] : []),
     verbose
@@ -90,6 +91,13 @@ function planFields(level: string, spec: SandboxSpec, cwd: string): (readonly [l
     ...spec.tmpfs.map(({ target, bytes }) => ['In memory', `${target} (${formatBytes(bytes)})`] as const),
     ['Plan', spec.hash],
   ];
+}
+
+function offlineSection({ environment }: Explanation, look: Look): string[] {
+  const set = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
+  if (set.length === 0) return [];
+  const why = 'There is no network, so package managers are told to work offline. --env changes a variable.';
+  return [`${look.colours.bold('Environment')}\n${bullets([set.join(' '), why], look)}`];
 }
 
 function mountField({ purpose, source, target, readOnly }: MountSpec): readonly [label: string, value: string] {

@@ -393,6 +393,7 @@ describe('explain', () => {
       tmpfs: [{ target: '/tmp', bytes: 1024, mode: '1777' }],
       hash: 'h',
     },
+    environment: { npm_config_offline: 'true', GOPROXY: 'off' },
     engineRequest: { HostConfig: {} },
     warm: false,
     warmReason: 'this host keeps none waiting',
@@ -409,6 +410,8 @@ describe('explain', () => {
     expect(text).toMatch(/Directory +\/workspace\/a\/b\n/);
     expect(text).toMatch(/Warm +no: this host keeps none waiting\n/);
     expect(text).toContain('- A note about --memory.');
+    expect(text).toContain('Environment\n  - npm_config_offline=true GOPROXY=off\n  - There is no network');
+    expect(renderExplanation({ ...explanation, environment: {} }, '.', look, false)).not.toContain('Environment');
     expect(text).not.toContain('HostConfig');
     expect(text).toContain('--verbose');
   });

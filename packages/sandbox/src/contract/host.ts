@@ -200,6 +200,11 @@ export interface Explanation {
   readonly policy: EffectivePolicy;
   readonly level: Level;
   readonly spec: SandboxSpec;
+  /**
+   * Variables that acode sets by itself: without a network, those that tell package managers to work offline, such as
+   * `{ npm_config_offline: 'true' }`. Left out is what the request’s `env` or the image sets.
+   */
+  readonly environment: Readonly<Record<string, string>>;
   /** The exact request the engine would get. */
   readonly engineRequest: unknown;
   /** Whether a sandbox with this very plan waits now, so that the command would begin at once. */

@@ -1,6 +1,8 @@
-// Which environment variables may enter a sandbox.
+// Which environment variables may enter a sandbox, and which acode sets by itself.
 
 import { AcodeError } from '../contract/errors.ts';
+import { isAtLeast } from '../contract/levels.ts';
+import type { SandboxSpec } from '../contract/spec.ts';
 
 // Variables that make programs load or run other code, or that the shell which hands the command over needs for itself. Handing one over would let a caller’s mistake, or an image’s
 // author, change what every program in the sandbox is.
@@ -28,4 +30,33 @@ export function checkEnvironment(env: Readonly<Record<string, string>>): void {
       });
     }
   }
+}
+
+// What package managers read to work offline. Without a network they would otherwise repeat every request for up to a
+// minute or more before they fail. Only names that the tool documents; Yarn 1, Maven, Bundler and NuGet have none, or fail
+// at once anyway. pnpm read the first name up to version 10, and reads the second since version 11.
+const OFFLINE: Readonly<Record<string, string>> = {
+  npm_config_offline: 'true',
+  pnpm_config_offline: 'true',
+  YARN_ENABLE_NETWORK: 'false',
+  PIP_NO_INDEX: '1',
+  UV_OFFLINE: '1',
+  CARGO_NET_OFFLINE: 'true',
+  GOPROXY: 'off',
+  COMPOSER_DISABLE_NETWORK: '1',
+};
+
+/**
+ * The variables that acode sets for a command unless the request sets them: without a network, package managers are told
+ * to work offline, so that they fail at once. What the image sets stays as it is. Levels without walls have the host’s own
+ * network, whatever the policy says, and get none of these.
+ */
+export function defaultEnvironment({
+  network,
+  level,
+  image,
+}: Pick<SandboxSpec, 'network' | 'level' | 'image'>): Readonly<Record<string, string>> {
+  if (network !== 'none' || !isAtLeast(level, 'bubblewrap')) return {};
+  const set = new Set(image.environment.map(variable => variable.replace(/=.*$/s, '')));
+  return Object.fromEntries(Object.entries(OFFLINE).filter(([name]) => !set.has(name)));
 }

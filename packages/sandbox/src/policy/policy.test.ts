@@ -4,8 +4,9 @@ import { describe, expect, it } from 'vitest';
 import { checkConfig } from '../config/check.ts';
 import type { ConfigInput } from '../config/schema.ts';
 import type { PolicyInput } from '../contract/policy.ts';
+import type { SandboxSpec } from '../contract/spec.ts';
 import { decideLevel } from './decide.ts';
-import { checkEnvironment, isDangerous } from './environment.ts';
+import { checkEnvironment, defaultEnvironment, isDangerous } from './environment.ts';
 import { assertNotRoot } from './guard.ts';
 import { NO_LAYERS } from './layers.ts';
 import type { Layers } from './layers.ts';
@@ -189,6 +190,36 @@ describe('a level weaker than what there is', () => {
     expect(() => decideLevel('none', ['docker'])).toThrow(
       expect.objectContaining({ code: 'ACODE-SBX-016', message: expect.stringContaining('policy.level: none') }),
     );
+  });
+});
+
+describe('defaultEnvironment', () => {
+  const spec = (of: Partial<SandboxSpec>, environment: readonly string[] = []) =>
+    ({ level: 'docker', network: 'none', image: { environment }, ...of }) as SandboxSpec;
+
+  it('tells package managers to work offline where there is no network', () => {
+    const names = Object.keys(defaultEnvironment(spec({})));
+    expect(names).toEqual(
+      expect.arrayContaining(['npm_config_offline', 'PIP_NO_INDEX', 'CARGO_NET_OFFLINE', 'GOPROXY']),
+    );
+    expect(defaultEnvironment(spec({ level: 'bubblewrap' }))).toEqual(defaultEnvironment(spec({})));
+    expect(() => checkEnvironment(defaultEnvironment(spec({})))).not.toThrow();
+  });
+
+  it.each([
+    ['a bridge', { network: 'bridge' }],
+    ['a network by name', { network: { name: 'n' } }],
+    ['the host’s own network', { level: 'ulimit' }],
+    ['the host’s own network and nothing else', { level: 'none' }],
+  ] as const)('sets nothing with %s', (_, of) => {
+    expect(defaultEnvironment(spec(of))).toEqual({});
+  });
+
+  it('leaves what the image sets', () => {
+    const found = defaultEnvironment(spec({}, ['GOPROXY=file:///modules', 'PIP_NO_INDEX=', 'PATH=/bin']));
+    expect(found).not.toHaveProperty('GOPROXY');
+    expect(found).not.toHaveProperty('PIP_NO_INDEX');
+    expect(found).toHaveProperty('npm_config_offline', 'true');
   });
 });
 

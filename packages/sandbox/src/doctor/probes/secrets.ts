@@ -39,6 +39,7 @@ export const environment: Trial = {
       ...ORDINARY,
       ...(bench.terrain.kind === 'host' ? ON_HOST : []),
       ...explained.spec.image.environment.map(variable => variable.replace(/=.*$/s, '')),
+      ...Object.keys(explained.environment),
     ]);
     const foreign = ({ stdout }: RunResult): string[] =>
       [...stdout.matchAll(/^([A-Za-z_][A-Za-z0-9_]*)=/gm)]

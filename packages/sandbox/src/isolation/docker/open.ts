@@ -143,10 +143,11 @@ export class OpenContainer implements OpenSandbox {
     const terms = { signal: this.#within(signal), deadlineMs: CALL_MS };
     // From its start on it is ended by whoever knows its process: an engine that is hung up on lets it be.
     const whole = { signal: this.#life.signal, deadlineMs: CALL_MS, terminal: true };
-    const { command, cwd, env } = handover;
+    const { command, cwd, env, defaults } = handover;
     const argv = typeof command === 'string' ? ['/bin/sh', '-c', command] : command;
-    const variables = Object.entries({ TERM: 'xterm-256color', ...env }).map(([name, value]) => `${name}=${value}`);
-    const spec = { argv: terminalCommand(cwd, argv), env: variables, stdin: true, terminal: true };
+    const variables = { TERM: 'xterm-256color', ...defaults, ...env };
+    const pairs = Object.entries(variables).map(pair => pair.join('='));
+    const spec = { argv: terminalCommand(cwd, argv), env: pairs, stdin: true, terminal: true };
     try {
       const execId = await engine.exec.create(id, spec, terms);
       signal.throwIfAborted();

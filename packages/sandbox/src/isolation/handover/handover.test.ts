@@ -93,6 +93,12 @@ describe.each(shells)('handed over to %s', (_, shell) => {
     expect(seen.status).toBe(42);
   });
 
+  it('a variable of the request counts more than a default, also where it is empty', () => {
+    const defaults = { A: 'default', B: 'default', C: "it's" };
+    const seen = run(shell, { command: 'echo "[$A] [${B-unset}] [$C]"', env: { A: 'own', B: '' }, defaults });
+    expect(seen.stdout.toString()).toBe("[own] [] [it's]\n");
+  });
+
   it('takes a string as a line for the shell', () => {
     expect(run(shell, { command: 'echo a | tr a b && exit 3' })).toMatchObject({
       stdout: Buffer.from('b\n'),

@@ -10,6 +10,8 @@ export interface Handover {
   readonly command: Command;
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
+  /** Variables that are set where `env` does not set them. An image without a shell gets none. */
+  readonly defaults?: Readonly<Record<string, string>>;
   /** Frames the status line. Unguessable, so that no program prints it by chance. */
   readonly nonce: string;
   /** Variables that the sandbox has and the command must not see. */
@@ -121,8 +123,11 @@ export const WAITING_COMMAND: readonly string[] = ['/bin/sh', '-c', WAITING_SCRI
 export function handoverLine(handover: Handover): string {
   const argv = typeof handover.command === 'string' ? ['/bin/sh', '-c', handover.command] : handover.command;
   const { group, traffic, shared = false } = handover.counted ?? { group: true, traffic: true };
-  const exports = Object.entries(handover.env).map(([name, value]) => `export ${name}=${quote(value)}`);
-  const inner = [['_acode_x', ...(handover.unset ?? [])].join(' '), ...exports, `exec ${argv.map(quote).join(' ')}`];
+  const inner = [
+    ['_acode_x', ...(handover.unset ?? [])].join(' '),
+    ...exportsOf(handover),
+    `exec ${argv.map(quote).join(' ')}`,
+  ];
   const before = group && shared ? 's' : '-';
   const after = `-${group ? 'g' : ''}${traffic ? 't' : ''}`;
   return `${[
@@ -131,6 +136,12 @@ export function handoverLine(handover: Handover): string {
     `( ${inner.join('; ')} )`,
     `_acode_e $? ${after}`,
   ].join('; ')}\n`;
+}
+
+// One statement for all: the line is read byte by byte.
+function exportsOf({ defaults, env }: Pick<Handover, 'defaults' | 'env'>): string[] {
+  const assigned = Object.entries({ ...defaults, ...env }).map(([name, value]) => `${name}=${quote(value)}`);
+  return assigned.length > 0 ? [`export ${assigned.join(' ')}`] : [];
 }
 
 /** A word the shell takes as it is, on one line. */
