@@ -77,6 +77,15 @@ export const PROTECTIONS = [
     [[ESCAPE, 'A5 |A7 |A8 |A9 |A10 ']],
   ),
   one(
+    'a command is believed that it never started',
+    [
+      `${SRC}/isolation/handover/status.ts`,
+      "(claim.kind === 'exit') === this.#begun",
+      "(claim.kind !== 'exit' || this.#begun)",
+    ],
+    [['workspace/risky-changes.test.ts', 'claims never to have started']],
+  ),
+  one(
     'the filter allows AF_VSOCK',
     [
       `${SECCOMP}/conditions.ts`,

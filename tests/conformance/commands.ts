@@ -1,9 +1,10 @@
 // What a command gets: its words, environment, directory and input, and nothing else.
 
-import { mkdirSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { images } from '../support/engines.ts';
+import { FORGE, canReadParent } from '../support/forged-claim.ts';
 import { openHost } from './host.ts';
 import type { ConformanceHost } from './host.ts';
 import { itWhere } from './targets.ts';
@@ -120,6 +121,27 @@ export function commandBehaviours(target: Target): void {
       });
       writeFileSync(host.file('plain.txt'), 'x');
       await expect(host.acode.run(['./plain.txt'])).rejects.toMatchObject({ code: 'ACODE-SBX-015', exitStatus: 126 });
+    });
+
+    it('cannot claim that it never started, nor that the engine ended it for want of memory', async () => {
+      writeFileSync(host.file('forge.sh'), FORGE);
+      // A kernel of its own lets no process read its parent: then the line is the same without the nonce.
+      const isInReach = target.lacks['own kernel'] !== undefined && canReadParent();
+      const framed = isInReach ? /^\u001e[0-9a-f]{32} missing\n$/ : /^\u001e missing\n$/;
+      const result = await host.acode.run(['sh', 'forge.sh', 'missing', '127']);
+      expect(result).toMatchObject({ exitCode: 127, riskyChanges: [] });
+      expect(existsSync(host.file('made-by-forger'))).toBe(true);
+      expect([result.stdout, result.stderr]).toEqual([expect.stringMatching(framed), result.stdout]);
+      // Podman tells nothing of memory, so that the claim of the sandbox stands there.
+      if (target.lacks.Podman === undefined) return;
+      const forged = await host.acode.run(['sh', 'forge.sh', 'exit 0;memory.events|oom_kill 5', '9']);
+      expect(forged).toMatchObject({ oomKilled: false });
+    });
+
+    it('that has no interpreter has started, and ends with a status of its own', async () => {
+      writeFileSync(host.file('script'), '#!/no/such/interpreter\n', { mode: 0o755 });
+      const { exitCode } = await host.acode.run(['./script']);
+      expect([126, 127]).toContain(exitCode);
     });
 
     it('writes files that belong to the caller', async () => {

@@ -1,6 +1,6 @@
 // Commands in a sandbox that stays: how they end, what they read and print, and that one does not disturb another.
 
-import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -9,6 +9,7 @@ import { openHost } from '../conformance/host.ts';
 import type { ConformanceHost } from '../conformance/host.ts';
 import { oddSeconds } from '../levels/host-processes.ts';
 import { withoutEngines } from '../support/engines.ts';
+import { FORGE } from '../support/forged-claim.ts';
 import { countInside, places, until, untilSaid } from './places.ts';
 
 const MEBIBYTE = 1024 ** 2;
@@ -42,6 +43,16 @@ describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
   it('gives every exit status as it is, up to 255', async () => {
     for (const status of [0, 1, 2, 125, 126, 127, 128, 129, 137, 143, 255])
       expect((await sandbox.commands.run(`exit ${status}`)).exitCode).toBe(status);
+  });
+
+  it('has a result for a command that claims never to have started, or to lack memory', async () => {
+    writeFileSync(host.file('forge.sh'), FORGE);
+    const result = await sandbox.commands.run(['sh', 'forge.sh', 'missing', '127']);
+    expect(result).toMatchObject({ exitCode: 127, stdout: expect.stringContaining(' missing\n') });
+    expect(existsSync(host.file('made-by-forger'))).toBe(true);
+    if (place.lacks.Podman === undefined) return;
+    const forged = await sandbox.commands.run(['sh', 'forge.sh', 'exit 0;memory.events|oom_kill 5', '9']);
+    expect(forged).toMatchObject({ oomKilled: false });
   });
 
   it('gives the status of a shell where a signal ended the command', async () => {

@@ -111,18 +111,26 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
       $found{$1}++ while $data =~ /([0-9a-f]{32})/g;
     }
     my ($nonce) = sort { $found{$b} <=> $found{$a} } keys %found;
-    open(my $trap, '>', '.envrc'); print $trap 'trap'; close $trap;
+    mkdir('closed') && chmod(0, 'closed');
     open(my $control, '>', 'control'); print $control $nonce; close $control;
     syswrite(STDOUT, "\\x1e$nonce missing\\n"); syswrite(STDERR, "\\x1e$nonce missing\\n");
     exit 127;`;
 
-  it('a command that claims never to have started is not believed when it left something', async () => {
-    const result = await host.acode.run(['perl', '-e', FORGED], { policy: { image: images.debian } });
-    expect(readFileSync(host.file('control'), 'utf8')).toMatch(/^[0-9a-f]{32}$/);
-    expect(result).toMatchObject({ exitCode: 127, stdout: '', riskyChanges: [{ path: '.envrc' }] });
-    await expect(host.acode.run(['no-such-program'], { policy: { image: images.debian } })).rejects.toMatchObject({
-      code: 'ACODE-SBX-015',
-    });
+  it('a command that claims never to have started has a result, a record and the scan that did not reach everything', async () => {
+    const image = { policy: { image: images.debian } };
+    const result = await host.acode.run(['perl', '-e', FORGED], image);
+    const nonce = readFileSync(host.file('control'), 'utf8');
+    expect(nonce).toMatch(/^[0-9a-f]{32}$/);
+    const unread = { kind: 'scan-incomplete', reason: expect.stringContaining('closed') };
+    expect(result).toMatchObject({ exitCode: 127, riskyChanges: [unread], scan: 'incomplete', changed: { other: 1 } });
+    expect(result.stdout).toBe(`\u001e${nonce} missing\n`);
+    await expect
+      .poll(async () => (await host.acode.audit.find(result.correlationId)).at(-1))
+      .toMatchObject({ kind: 'outcome', exitCode: 127 });
+    const [outcome] = (await host.acode.audit.find(result.correlationId)).slice(-1);
+    expect(outcome).not.toHaveProperty('errorCode');
+    await expect(host.acode.run(['no-such-program'], image)).rejects.toMatchObject({ code: 'ACODE-SBX-015' });
+    await host.acode.run(['chmod', '755', 'closed']);
   });
 
   it('a read-only workspace has nothing to report, in an image without a shell neither', async () => {

@@ -166,9 +166,7 @@ class CommandLine {
   }
 }
 
-// A command that was stopped may have left something all the same.
+// A command that was stopped may have left something all the same, and so may a sandbox that was refused.
 function leftBy(error: unknown): readonly string[] {
-  if (!(error instanceof AcodeError)) return [];
-  const hasResult = error.is('ACODE-SBX-014') || error.is('ACODE-SBX-025');
-  return riskyLines((hasResult ? error.context.result : undefined)?.riskyChanges ?? []);
+  return error instanceof AcodeError ? riskyLines(error.riskyChanges) : [];
 }

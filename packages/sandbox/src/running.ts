@@ -156,8 +156,9 @@ export class Running implements RunningCommand {
       const looking = this.#lookForRisk(result);
       if (!ending.neverStarted) this.#deny(result, ending);
       await looking;
-      // That a command never started is the sandbox’s own claim, and a command can make it. What it left shows that it did.
-      if (ending.neverStarted && !leftSomething(result)) throw this.#neverStarted(ending.neverStarted);
+      // A command cannot claim that it never started, but an image’s own shell can, and so can whatever an earlier command left
+      // in a persistent sandbox. What was left in the workspace shows that something ran.
+      if (ending.neverStarted && !leftSomething(result)) throw this.#neverStarted(ending.neverStarted, result);
       if (ending.neverStarted) {
         recordExit(this.#parts, result.exitCode);
         this.#deny(result, ending);
@@ -311,12 +312,15 @@ export class Running implements RunningCommand {
     return new AcodeError('ACODE-SBX-025', { ...error.context, result }, { cause: error });
   }
 
-  #neverStarted(why: NonNullable<Ending['neverStarted']>): AcodeError {
+  // What the scan did not reach is still said.
+  #neverStarted(why: NonNullable<Ending['neverStarted']>, { riskyChanges }: RunResult): AcodeError {
     const { command, planned, request } = this.#parts;
+    const found = riskyChanges.length > 0 ? { riskyChanges } : {};
     if (why === 'cwd')
       return new AcodeError('ACODE-SBX-017', {
         field: 'cwd',
         reason: `${request.cwd ?? '.'} is not a directory the sandbox can enter`,
+        ...found,
       });
     const program = typeof command === 'string' ? '/bin/sh' : (command[0] ?? '');
     return new AcodeError('ACODE-SBX-015', {
@@ -324,6 +328,7 @@ export class Running implements RunningCommand {
       image: planned.spec.image.reference,
       reason: why === 'missing' ? 'not found' : 'not executable',
       ...(usesEngine(planned.spec.level) ? {} : { imageless: true }),
+      ...found,
     });
   }
 

@@ -34,7 +34,7 @@ const LONGEST = 2000;
 /** The failure for whatever was thrown. */
 export function failureOf(error: unknown): ToolFailure {
   const { code, message, hint } = reportOn(error);
-  const riskyChanges = toldRisks(partialOf(error)?.riskyChanges ?? []);
+  const riskyChanges = toldRisks(error instanceof AcodeError ? error.riskyChanges : []);
   return {
     code,
     message: bounded(message),
@@ -72,7 +72,7 @@ function denialsOf(error: unknown): Denial[] {
 }
 
 // What a command had come to when it was given up, or its sandbox was gone.
-function partialOf(error: unknown): Pick<RunResult, 'denials' | 'riskyChanges'> | undefined {
+function partialOf(error: unknown): Pick<RunResult, 'denials'> | undefined {
   if (!(error instanceof AcodeError)) return undefined;
   return error.is('ACODE-SBX-014') || error.is('ACODE-SBX-025') ? error.context.result : undefined;
 }

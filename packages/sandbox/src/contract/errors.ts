@@ -1,6 +1,6 @@
 // The one table of everything that can go wrong: code, context, message, hint, exit status.
 
-import type { RunResult, WebRunResult } from './result.ts';
+import type { RiskyChange, RunResult, WebRunResult } from './result.ts';
 
 /** One row of the error table. */
 export interface ErrorEntry<Context> {
@@ -614,13 +614,21 @@ const ROWS = {
 /** The code of an {@link AcodeError}. */
 export type ErrorCode = keyof typeof ROWS;
 
-/** What each error says about its circumstances, by code. */
-export type ErrorContexts = {
+type RowContexts = {
   [Code in ErrorCode]: (typeof ROWS)[Code] extends ErrorEntry<infer Context> ? Context : never;
 };
 
+/** What any error may carry: what the scan of the workspace found although there is no result. */
+export interface ErrorFindings {
+  /** The image’s own shell runs in a sandbox before any command does, and can write wherever the sandbox can. */
+  readonly riskyChanges?: readonly RiskyChange[];
+}
+
+/** What each error says about its circumstances, by code. */
+export type ErrorContexts = { [Code in ErrorCode]: RowContexts[Code] & ErrorFindings };
+
 /** Every error acode raises, by code. */
-export const ERRORS: { readonly [Code in ErrorCode]: ErrorEntry<ErrorContexts[Code]> } = ROWS;
+export const ERRORS: { readonly [Code in ErrorCode]: ErrorEntry<RowContexts[Code]> } = ROWS;
 
 /**
  * The one error class of acode. `code` tells which error it is, `context` its circumstances, `hint` what to do next.
@@ -645,13 +653,20 @@ export class AcodeError<Code extends ErrorCode = ErrorCode> extends Error {
   correlationId?: string;
 
   constructor(code: Code, context: ErrorContexts[Code], options?: { cause?: unknown }) {
-    const row: ErrorEntry<ErrorContexts[Code]> = ERRORS[code];
+    const row: ErrorEntry<RowContexts[Code]> = ERRORS[code];
     super(row.message(context), options);
     this.name = 'AcodeError';
     this.code = code;
     this.context = context;
     this.hint = row.hint(context);
     this.exitStatus = row.exitFor?.(context) ?? row.exit;
+  }
+
+  /** What the scan of the workspace found, in the error itself or in the partial result it carries. */
+  get riskyChanges(): readonly RiskyChange[] {
+    const { riskyChanges, result }: ErrorFindings & { readonly result?: Pick<RunResult, 'riskyChanges'> } =
+      this.context;
+    return riskyChanges ?? result?.riskyChanges ?? [];
   }
 
   /** Narrows the error to one code, and with it the type of `context`. */

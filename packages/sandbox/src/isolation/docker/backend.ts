@@ -204,7 +204,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       ports: [],
       exit,
       over: () => use.abort(),
-      sawOom: () => false,
+      oomWatch: this.#creation.oomWatch,
       // Whoever comes from another process mostly has one command and goes.
       ready: 0,
       network: networkName(spec),

@@ -1,8 +1,8 @@
 // A command in a container that stays: handed to a shell that waited there, from its first byte to its end.
 
 import type { CommandIo, Ending, OpenExecution } from '../backend.ts';
-import { StatusScanner } from '../handover/status.ts';
-import type { Claim } from '../handover/status.ts';
+import { NEVER_STARTED_STATUS, StatusScanner, claimedExit, neverStarted } from '../handover/status.ts';
+import type { ExitClaim } from '../handover/status.ts';
 import type { Gone } from './gone.ts';
 import type { ReadyExec } from './ready-exec.ts';
 
@@ -14,8 +14,10 @@ export interface ExecSurroundings {
   exitOf(execId: string, signal: AbortSignal, withinMs?: number): Promise<number>;
   /** Ends a process group and makes sure by the engine that its first process is gone; where it is not, the sandbox goes. */
   end(pid: number, execId: string): Promise<void>;
-  /** Whether the engine saw a process killed for want of memory. */
-  sawOom(): boolean;
+  /** How often the engine has told that a process was killed for want of memory. */
+  ooms(): number;
+  /** Whether it has told so more than that often; null where its events may have been missed. Waits a moment for a late one. */
+  sawOomSince(ooms: number): Promise<boolean | null>;
   /** Takes the network of the whole sandbox away. */
   disconnect(): Promise<void>;
   /** The end of the sandbox. */
@@ -39,6 +41,7 @@ export class ExecExecution implements OpenExecution {
   readonly #around: ExecSurroundings;
   readonly #signal: AbortSignal;
   readonly #scanners: { readonly stdout: StatusScanner; readonly stderr: StatusScanner };
+  readonly #oomsBefore: number;
   #wasKilled = false;
   #patience: number | undefined;
   #bothClaimed: () => void = () => undefined;
@@ -54,6 +57,7 @@ export class ExecExecution implements OpenExecution {
     this.#exec = exec;
     this.#around = around;
     this.#signal = signal;
+    this.#oomsBefore = around.ooms();
     this.#scanners = {
       stdout: new StatusScanner(nonce, data => io.stdout(data)),
       stderr: new StatusScanner(nonce, data => io.stderr(data)),
@@ -145,21 +149,22 @@ export class ExecExecution implements OpenExecution {
   }
 
   async #ending(): Promise<Ending> {
-    const { stdout, stderr } = this.#scanners;
-    const claim = stdout.claim ?? stderr.claim;
-    if (claim?.kind === 'exit') return this.#exited(claim);
-    if (claim && !stdout.passed && !stderr.passed)
-      return { exitCode: 127, neverStarted: claim.kind, oomKilled: false, pidsRefused: false };
+    const never = neverStarted(this.#scanners);
+    if (never)
+      return { exitCode: NEVER_STARTED_STATUS[never], neverStarted: never, oomKilled: false, pidsRefused: false };
+    const claim = claimedExit(this.#scanners);
+    if (claim) return this.#exited(claim);
     const exitCode = await this.#around.exitOf(this.#exec.execId, this.#signal, this.#patience);
-    // What the engine saw may have befallen an earlier command: it is no reason where this one was killed on purpose.
-    const oomKilled = exitCode > BY_SIGNAL && !this.#wasKilled && this.#around.sawOom();
+    const oomKilled = exitCode > BY_SIGNAL && !this.#wasKilled && this.#around.ooms() > this.#oomsBefore;
     // A shell that ends by itself and says nothing could not start the command: there was no room for its process.
     return { exitCode, oomKilled, pidsRefused: exitCode > 0 && exitCode <= BY_SIGNAL };
   }
 
-  // A status that a signal leaves may be another one by the engine’s own account.
-  async #exited({ exitCode, counters }: Claim & { kind: 'exit' }): Promise<Ending> {
+  // A status that a signal leaves may be another one by the engine’s own account. The command can forge the counters, so the
+  // engine’s events have the last word on memory; where it has none, the claim stands.
+  async #exited({ exitCode, counters }: ExitClaim): Promise<Ending> {
     const real = exitCode <= BY_SIGNAL ? exitCode : await this.#around.exitOf(this.#exec.execId, this.#signal);
-    return { exitCode: real, oomKilled: counters.oomKills > 0, pidsRefused: counters.pidsRefused > 0 };
+    const oomKilled = counters.oomKills > 0 && ((await this.#around.sawOomSince(this.#oomsBefore)) ?? true);
+    return { exitCode: real, oomKilled, pidsRefused: counters.pidsRefused > 0 };
   }
 }

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { AcodeError } from '../../contract/errors.ts';
 import { handoverLine } from '../handover/script.ts';
-import { StatusScanner } from '../handover/status.ts';
+import { StatusScanner, claimedExit, neverStarted } from '../handover/status.ts';
 import type { Inside, InsideEnd, InsideProgram, InsideResult } from '../inside.ts';
 import type { ExecSurroundings } from './exec-execution.ts';
 import type { ReadyExec } from './ready-exec.ts';
@@ -184,14 +184,15 @@ class ExecProgram implements InsideProgram {
 
   async #end(): Promise<InsideEnd> {
     const { around, image, program } = this.#parts;
-    const claim = this.#scanners.stdout.claim ?? this.#scanners.stderr.claim;
-    if (claim?.kind === 'missing' || claim?.kind === 'forbidden')
+    const never = neverStarted(this.#scanners);
+    if (never && never !== 'cwd')
       throw new AcodeError('ACODE-SBX-015', {
         command: program,
         image,
-        reason: claim.kind === 'missing' ? 'not found' : 'not executable',
+        reason: never === 'missing' ? 'not found' : 'not executable',
       });
-    const exitCode = claim?.kind === 'exit' ? claim.exitCode : await around.exitOf(this.#exec.execId, this.#signal);
+    const claim = claimedExit(this.#scanners);
+    const exitCode = claim ? claim.exitCode : await around.exitOf(this.#exec.execId, this.#signal);
     return { exitCode, stderr: Buffer.concat(this.#stderr).toString('utf8') };
   }
 }

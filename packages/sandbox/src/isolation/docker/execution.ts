@@ -3,8 +3,8 @@
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { CommandIo, Ending, Execution } from '../backend.ts';
-import { StatusScanner } from '../handover/status.ts';
-import type { Claim } from '../handover/status.ts';
+import { NEVER_STARTED_STATUS, StatusScanner, claimedExit, neverStarted } from '../handover/status.ts';
+import type { ExitClaim } from '../handover/status.ts';
 import { endOfAll } from '../process/held.ts';
 import type { ProcessIdentity } from '../process/identity.ts';
 import type { ContainerExit } from './engine/containers.ts';
@@ -42,8 +42,6 @@ const VERDICT_MS = 5000;
 const CALL_MS = 10_000;
 // A shell’s status of a command that was ended by a signal is this and the signal’s number.
 const BY_SIGNAL = 128;
-// The status with which the waiting shell ends when it could not start the command.
-const NEVER_STARTED = { cwd: 125, missing: 127, forbidden: 126 } as const;
 
 /** A command in a container. */
 export class ContainerExecution implements Execution {
@@ -161,16 +159,16 @@ export class ContainerExecution implements Execution {
   }
 
   async #ending(): Promise<Ending> {
-    const claim = this.#scanners.stdout.claim ?? this.#scanners.stderr.claim;
-    if (claim?.kind === 'exit') return this.#exited(claim);
+    const never = neverStarted(this.#scanners);
+    if (never)
+      return { exitCode: NEVER_STARTED_STATUS[never], neverStarted: never, oomKilled: false, pidsRefused: false };
+    const claim = claimedExit(this.#scanners);
+    if (claim) return this.#exited(claim);
     const verdict = await this.#verdict();
-    // A command that did start could claim that it never had; then it has printed something, or ends in another way.
-    const silent = !this.#scanners.stdout.passed && !this.#scanners.stderr.passed;
-    if (claim && silent && verdict.exitCode === NEVER_STARTED[claim.kind]) return neverStarted(claim.kind);
     return this.#report(verdict.exitCode, verdict.oomKilled, null);
   }
 
-  async #exited(claim: Claim & { kind: 'exit' }): Promise<Ending> {
+  async #exited(claim: ExitClaim): Promise<Ending> {
     const claimedOom = claim.counters.oomKills > 0;
     // An engine that shuts down ends every command with a signal first, and its sandbox still lives to tell: that would look
     // like the command’s own end. So whoever was ended by a signal has an engine that goes on, or it is the engine’s failure.
@@ -178,7 +176,14 @@ export class ContainerExecution implements Execution {
     if (!claimedOom && !bySignal && !this.#engineMayKnowMore()) return this.#report(claim.exitCode, false, claim);
     // The sandbox’s own word does not count where the engine may know more.
     const verdict = await this.#verdict();
-    return this.#report(verdict.exitCode, verdict.oomKilled || claimedOom, claim);
+    const oomKilled = verdict.oomKilled || (claimedOom && (await this.#confirmsOom()));
+    return this.#report(verdict.exitCode, oomKilled, claim);
+  }
+
+  // The command can forge the counter, so the engine’s events have the last word; where it has none, the claim stands.
+  async #confirmsOom(): Promise<boolean> {
+    const { oomWatch, id, clock } = this.#container;
+    return (await oomWatch.sawSince(id, 0, clock)) ?? true;
   }
 
   #engineMayKnowMore(): boolean {
@@ -198,8 +203,8 @@ export class ContainerExecution implements Execution {
     return { exitCode: ended.statusCode, oomKilled: State.OOMKilled || this.#container.oomWatch.saw(id) };
   }
 
-  #report(exitCode: number, oomKilled: boolean, claim: Claim | null): Ending {
-    const counters = claim?.kind === 'exit' ? claim.counters : undefined;
+  #report(exitCode: number, oomKilled: boolean, claim: ExitClaim | null): Ending {
+    const counters = claim?.counters;
     const usage = usageFrom(counters, this.#sampler.latest, this.#network !== 'none');
     return { exitCode, oomKilled, pidsRefused: (counters?.pidsRefused ?? 0) > 0, ...(usage ? { usage } : {}) };
   }
@@ -210,10 +215,6 @@ function hasEnded(error: unknown): boolean {
   if (!(error instanceof EngineError)) return false;
   if (error.status === 409 || error.status === 404) return true;
   return error.status === 500 && /no such container|container state improper/.test(error.engineMessage ?? '');
-}
-
-function neverStarted(why: NonNullable<Ending['neverStarted']>): Ending {
-  return { exitCode: NEVER_STARTED[why], neverStarted: why, oomKilled: false, pidsRefused: false };
 }
 
 function delay(ms: number): Promise<undefined> {

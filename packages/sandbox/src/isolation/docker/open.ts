@@ -19,6 +19,7 @@ import { ExecExecution } from './exec-execution.ts';
 import type { ExecSurroundings } from './exec-execution.ts';
 import { ExecInside } from './exec-inside.ts';
 import { Gone } from './gone.ts';
+import type { OomWatch } from './oom-watch.ts';
 import { ReadyExec } from './ready-exec.ts';
 import { ReadyExecs } from './ready-execs.ts';
 import { DockerTerminal } from './terminal-execution.ts';
@@ -32,7 +33,8 @@ export interface OpenParts {
   readonly ports: readonly PublishedPort[];
   /** Settles when it has ended. */
   readonly exit: Promise<unknown>;
-  readonly sawOom: () => boolean;
+  /** Listens to the engine’s out-of-memory events; of one that another process has made it hears none. */
+  readonly oomWatch: OomWatch;
   /** How many shells wait in it. */
   readonly ready: number;
   /** `none`, or the id of its network. */
@@ -89,7 +91,8 @@ export class OpenContainer implements OpenSandbox {
     this.#around = {
       signal: (pid, name) => this.#ends.signal(pid, name),
       exitOf: (execId, signal, withinMs) => this.#ends.exitOf(execId, signal, withinMs),
-      sawOom: parts.sawOom,
+      ooms: () => parts.oomWatch.count(parts.id),
+      sawOomSince: ooms => parts.oomWatch.sawSince(parts.id, ooms, parts.clock),
       disconnect: () => this.#disconnect(),
       end: (pid, execId) => this.#ends.end(pid, execId),
       gone,

@@ -104,7 +104,7 @@ export class WaitingContainer implements WaitingSandbox {
       clock,
       ports: this.#ports,
       exit,
-      sawOom: () => oomWatch.saw(id),
+      oomWatch,
       ready: READY,
       network: this.#facts.network,
       unset: this.#unset,

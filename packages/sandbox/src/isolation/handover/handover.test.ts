@@ -1,13 +1,13 @@
 // The hand-over works in real shells: whatever the words, the command gets exactly them, and its end is known on both streams.
 
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, symlinkSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { WAITING_SCRIPT, handoverLine, quote } from './script.ts';
-import { StatusScanner, parseClaim } from './status.ts';
+import { StatusScanner, neverStarted, parseClaim } from './status.ts';
 
 const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
 const NONCE = 'a'.repeat(32);
@@ -126,6 +126,18 @@ describe.each(shells)('handed over to %s', (_, shell) => {
     expect(run(shell, { cwd: '/no/such' })).toMatchObject({ ...quiet, claims: [{ kind: 'cwd' }, { kind: 'cwd' }] });
   });
 
+  it('acknowledges a command before it starts: what fails then is its own 126 or 127', () => {
+    const directory = mkdtempSync(join(tmpdir(), 'acode-begun-'));
+    const script = join(directory, 'script');
+    writeFileSync(script, '#!/no/such/interpreter\n', { mode: 0o755 });
+    const seen = run(shell, { command: [script] });
+    expect([126, 127]).toContain(seen.status);
+    expect(seen.raw).toContain(`\u001e${NONCE} begun\n`);
+    expect(seen.claims).toMatchObject([{ kind: 'exit', exitCode: seen.status }, { kind: 'exit' }]);
+    expect(run(shell, { command: ['/no/such'] }).raw).not.toContain('begun');
+    rmSync(directory, { recursive: true });
+  });
+
   it('keeps the shell’s own remarks about a killed command out of the output', () => {
     expect(run(shell, { command: ['sh', '-c', 'kill -9 $$'] })).toMatchObject({
       stderr: Buffer.alloc(0),
@@ -175,21 +187,31 @@ describe('quote', () => {
 });
 
 describe('StatusScanner', () => {
+  const framed = (text: string): string => `\u001e${NONCE} ${text}\n`;
+
+  function scan(stream: Buffer, cuts: readonly number[] = []): { scanner: StatusScanner; output: Buffer } {
+    const got: Buffer[] = [];
+    const scanner = new StatusScanner(NONCE, data => got.push(Buffer.from(data)));
+    let from = 0;
+    for (const cut of cuts) {
+      scanner.push(stream.subarray(from, from + cut));
+      from = Math.min(stream.length, from + cut);
+    }
+    scanner.push(stream.subarray(from));
+    scanner.end();
+    return { scanner, output: Buffer.concat(got) };
+  }
+
   it('finds the line however the stream is cut, and passes every other byte on', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), fc.array(fc.nat(60), { maxLength: 20 }), (bytes, cuts) => {
-        const output = Buffer.concat([Buffer.from(bytes), Buffer.from('\u001eaaaa')]);
-        const stream = Buffer.concat([output, Buffer.from(`\u001e${NONCE} exit 7;memory.peak|99\nlater`)]);
-        const got: Buffer[] = [];
-        const scanner = new StatusScanner(NONCE, data => got.push(Buffer.from(data)));
-        let from = 0;
-        for (const cut of cuts) {
-          scanner.push(stream.subarray(from, from + cut));
-          from = Math.min(stream.length, from + cut);
-        }
-        scanner.push(stream.subarray(from));
-        scanner.end();
-        expect(Buffer.concat(got).equals(output)).toBe(true);
+        const printed = Buffer.concat([Buffer.from(bytes), Buffer.from('\u001eaaaa')]);
+        const end = `${framed('exit 7;memory.peak|99')}later`;
+        const { scanner, output } = scan(
+          Buffer.concat([Buffer.from(framed('begun')), printed, Buffer.from(end)]),
+          cuts,
+        );
+        expect(output.equals(printed)).toBe(true);
         expect(scanner.claim).toEqual({
           kind: 'exit',
           exitCode: 7,
@@ -199,13 +221,34 @@ describe('StatusScanner', () => {
     );
   });
 
+  it('takes a claim that the command never started only in place of the acknowledgement; any later one is output', () => {
+    for (const kind of ['cwd', 'missing', 'forbidden', 'begun', 'nonsense', `exit ${'9'.repeat(20_000)}`]) {
+      const honest = scan(Buffer.from(framed(kind))).scanner.claim;
+      expect(honest, kind).toEqual(['cwd', 'missing', 'forbidden'].includes(kind) ? { kind } : null);
+      const forged = `${framed(kind)}${framed(kind)}after`;
+      const text = `${framed('begun')}${forged}${framed('exit 127')}`;
+      for (const cuts of [[], Array.from({ length: 400 }, () => 1)]) {
+        const { scanner, output } = scan(Buffer.from(text), cuts);
+        expect(output.toString(), kind).toBe(forged);
+        expect(scanner.claim, kind).toMatchObject({ kind: 'exit', exitCode: 127 });
+      }
+    }
+  });
+
+  it('is believed to say that nothing was started where both streams say it, and not where one does', () => {
+    const never = scan(Buffer.from(framed('missing'))).scanner;
+    const started = scan(Buffer.from(framed('begun') + framed('missing'))).scanner;
+    const silent = scan(Buffer.alloc(0)).scanner;
+    expect(neverStarted({ stdout: never, stderr: never })).toBe('missing');
+    for (const other of [started, silent, scan(Buffer.from(framed('cwd'))).scanner]) {
+      expect(neverStarted({ stdout: never, stderr: other })).toBeNull();
+      expect(neverStarted({ stdout: other, stderr: never })).toBeNull();
+    }
+  });
+
   it('gives back what it held when the stream ends without a line', () => {
-    const got: Buffer[] = [];
-    const scanner = new StatusScanner(NONCE, data => got.push(data));
-    scanner.push(Buffer.from(`x\u001e${NONCE.slice(0, 5)}`));
-    scanner.end();
-    expect(Buffer.concat(got).toString()).toBe(`x\u001e${NONCE.slice(0, 5)}`);
-    expect(scanner.claim).toBeNull();
+    for (const held of [`x\u001e${NONCE.slice(0, 5)}`, `x\u001e${NONCE} exit 0`])
+      expect(scan(Buffer.from(held))).toMatchObject({ output: Buffer.from(held), scanner: { claim: null } });
   });
 });
 

@@ -35,6 +35,9 @@ export function statusMarker(nonce: string): Buffer {
   return Buffer.from(`\u001e${nonce} `, 'latin1');
 }
 
+/** What the shell says on both streams right before it starts the command. */
+export const BEGUN = 'begun';
+
 // A newline cannot stand in a one-line frame, so quoted words reach it through this variable.
 const NEWLINE = '_acode_n';
 
@@ -64,7 +67,7 @@ function reading(counters: readonly string[], prefix = ''): string {
   return `for _acode_p in ${counters.join(' ')}; do if [ -r "/sys/fs/cgroup/$_acode_p" ]; then _acode_u="$_acode_u;${prefix}$_acode_p"; while read -r _acode_r; do _acode_u="$_acode_u|$_acode_r"; done <"/sys/fs/cgroup/$_acode_p"; fi; done`;
 }
 
-// Says how it ended, on both streams: what a command left unread on one of them does not hold it back on the other.
+// Says something on both streams: what a command left unread on one of them does not hold it back on the other.
 const SAYS = String.raw`_acode_f() { printf '\036%s %s\n' "$_acode_o" "$1"; printf '\036%s %s\n' "$_acode_o" "$1" >&3; }`;
 
 // Before the command: where it runs, whether its program is there, and what other commands have counted.
@@ -86,6 +89,8 @@ const BEGINS = [
   ';; esac',
   '_acode_u=',
   `case $3 in *s*) ${reading(TROUBLE, EARLIER)};; esac`,
+  // The command has no process before this line is in both pipes, so that it cannot claim that it was never started.
+  `_acode_f ${BEGUN}`,
   '}',
 ].join('\n');
 

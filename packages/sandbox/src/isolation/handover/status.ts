@@ -1,11 +1,19 @@
 // Finds the status line in a stream of output and reads what it claims.
 
-import { EARLIER, statusMarker } from './script.ts';
+import { BEGUN, EARLIER, statusMarker } from './script.ts';
 
 /** How a command ended, by the sandbox’s own account. The engine’s word counts where it differs. */
-export type Claim =
-  | { readonly kind: 'exit'; readonly exitCode: number; readonly counters: Counters }
-  | { readonly kind: 'cwd' | 'missing' | 'forbidden' };
+export type Claim = ExitClaim | { readonly kind: NeverStarted };
+
+/** That a command ran and ended. The command can forge it: it can read the nonce in the memory of the waiting shell. */
+export interface ExitClaim {
+  readonly kind: 'exit';
+  readonly exitCode: number;
+  readonly counters: Counters;
+}
+
+/** Why the waiting shell did not start a command. The command cannot forge it: it has no process before the shell acknowledges. */
+export type NeverStarted = 'cwd' | 'missing' | 'forbidden';
 
 /** What the control group counted. */
 export interface Counters {
@@ -22,16 +30,25 @@ export interface Counters {
   readonly txBytes: number | undefined;
 }
 
-const LONGEST_LINE = 16 * 1024;
+const MAX_LINE = 16 * 1024;
 
-/** Passes output on and stops at the status line. One scanner per stream. */
+/** The status with which the waiting shell ends where it does not start the command. */
+export const NEVER_STARTED_STATUS: Readonly<Record<NeverStarted, number>> = { cwd: 125, missing: 127, forbidden: 126 };
+
+/**
+ * Passes output on and stops at the status line. One scanner per stream.
+ *
+ * The shell acknowledges on each stream before it starts the command. Only a claim that comes instead of the
+ * acknowledgement can say that the command never started, and only one that comes after it how the command ended. Any
+ * other framed line is the command’s own output.
+ */
 export class StatusScanner {
   readonly #marker: Buffer;
   readonly #pass: (data: Buffer) => void;
   #held: Buffer = Buffer.alloc(0);
-  #line: Buffer | null = null;
+  #isInLine = false;
   #claim: Claim | null = null;
-  #passed = false;
+  #begun = false;
 
   constructor(nonce: string, pass: (data: Buffer) => void) {
     this.#marker = statusMarker(nonce);
@@ -43,51 +60,81 @@ export class StatusScanner {
     return this.#claim;
   }
 
-  /** Whether any output came before. */
-  get passed(): boolean {
-    return this.#passed;
-  }
-
   /** Takes the next bytes of the stream. */
   push(chunk: Buffer): void {
-    if (this.#claim) return;
-    if (this.#line) {
-      this.#readLine(chunk);
-      return;
-    }
-    const data = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]);
+    let rest: Buffer | null = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]);
+    this.#held = Buffer.alloc(0);
+    while (rest && !this.#claim) rest = this.#isInLine ? this.#readLine(rest) : this.#readOutput(rest);
+  }
+
+  /** The stream has ended: what was held back was output after all. */
+  end(): void {
+    if (!this.#claim) this.#emit(this.#held);
+    this.#held = Buffer.alloc(0);
+  }
+
+  #emit(data: Buffer): void {
+    if (data.length > 0) this.#pass(data);
+  }
+
+  // Gives what is to be read next: from the marker on, or nothing.
+  #readOutput(data: Buffer): Buffer | null {
     const at = data.indexOf(this.#marker);
+    this.#isInLine = at >= 0;
     if (at >= 0) {
-      this.#held = Buffer.alloc(0);
       this.#emit(data.subarray(0, at));
-      this.#line = Buffer.alloc(0);
-      this.#readLine(data.subarray(at + this.#marker.length));
-      return;
+      return data.subarray(at);
     }
     const keep = tailThatMayBegin(data, this.#marker);
     this.#emit(data.subarray(0, data.length - keep));
     // A copy: the tail is a few bytes of a chunk that may be large.
     this.#held = Buffer.from(data.subarray(data.length - keep));
+    return null;
   }
 
-  /** The stream has ended: what was held back was output after all. */
-  end(): void {
-    this.#emit(this.#held);
-    this.#held = Buffer.alloc(0);
+  // Begins with the marker.
+  #readLine(data: Buffer): Buffer | null {
+    const from = this.#marker.length;
+    const end = data.subarray(0, from + MAX_LINE).indexOf(0x0a, from);
+    if (end < 0 && data.length < from + MAX_LINE) {
+      this.#held = Buffer.from(data);
+      return null;
+    }
+    this.#isInLine = false;
+    const text = data.subarray(from, Math.max(from, end)).toString('latin1');
+    const claim = parseClaim(text);
+    if (!this.#begun && text === BEGUN) this.#begun = true;
+    else if (claim && (claim.kind === 'exit') === this.#begun) this.#claim = claim;
+    // Without its marker, which would be found again.
+    else return this.#notOurs(data, from);
+    return data.subarray(end + 1);
   }
 
-  #emit(data: Buffer): void {
-    if (data.length === 0) return;
-    this.#passed = true;
-    this.#pass(data);
+  #notOurs(data: Buffer, from: number): Buffer {
+    this.#emit(data.subarray(0, from));
+    return data.subarray(from);
   }
+}
 
-  #readLine(chunk: Buffer): void {
-    const line = Buffer.concat([this.#line ?? Buffer.alloc(0), chunk]);
-    const end = line.indexOf(0x0a);
-    this.#line = line.subarray(0, LONGEST_LINE);
-    if (end >= 0) this.#claim = parseClaim(line.subarray(0, end).toString('latin1'));
-  }
+/**
+ * Why the command was never started; null where it was. Both streams have to say so: on a stream that the shell has
+ * acknowledged, the claim would be the command’s.
+ */
+export function neverStarted({
+  stdout,
+  stderr,
+}: Readonly<Record<'stdout' | 'stderr', StatusScanner>>): NeverStarted | null {
+  const kind = stdout.claim?.kind;
+  return kind !== undefined && kind !== 'exit' && kind === stderr.claim?.kind ? kind : null;
+}
+
+/** How the command ended by its sandbox’s account; null where the engine has to be asked. */
+export function claimedExit({
+  stdout,
+  stderr,
+}: Readonly<Record<'stdout' | 'stderr', StatusScanner>>): ExitClaim | null {
+  const claim = stdout.claim ?? stderr.claim;
+  return claim?.kind === 'exit' ? claim : null;
 }
 
 // How many bytes at the end could be the beginning of the marker.
@@ -99,7 +146,7 @@ function tailThatMayBegin(data: Buffer, marker: Buffer): number {
   return 0;
 }
 
-/** Reads the text of a status line; one that makes no sense counts as an exit that says nothing, and the engine decides. */
+/** Reads the text of a status line; null where it makes no sense. */
 export function parseClaim(line: string): Claim | null {
   if (line === 'cwd' || line === 'missing' || line === 'forbidden') return { kind: line };
   const match = /^exit (\d{1,3})(;.*)?$/.exec(line);

@@ -3,7 +3,7 @@
 import { AcodeError } from '../../contract/errors.ts';
 import type { Usage } from '../../contract/result.ts';
 import type { CommandIo, Ending, Execution } from '../backend.ts';
-import { StatusScanner } from '../handover/status.ts';
+import { NEVER_STARTED_STATUS, StatusScanner, claimedExit, neverStarted } from '../handover/status.ts';
 import type { Child } from './child.ts';
 
 /** What the host saw of a command that has ended. */
@@ -28,8 +28,6 @@ export interface SandboxProcesses {
 // After the first process has ended, what is in the pipes comes at once; this bounds a process that holds one open.
 const DRAIN_MS = 1000;
 const VERDICT_MS = 5000;
-// The status with which the waiting shell ends when it could not start the command.
-const NEVER_STARTED = { cwd: 125, missing: 127, forbidden: 126 } as const;
 
 /** A command in a sandbox of processes. */
 export class ProcessExecution implements Execution {
@@ -119,13 +117,11 @@ export class ProcessExecution implements Execution {
   }
 
   async #ending(): Promise<Ending> {
-    const { stdout, stderr } = this.#scanners;
-    const claim = stdout.claim ?? stderr.claim;
-    if (claim?.kind === 'exit') return { exitCode: claim.exitCode, ...(await this.#processes.observe()) };
-    const exitCode = await this.#exitCode();
-    // A command that did start could claim that it never had; then it has printed something, or ends in another way.
-    if (claim && !stdout.passed && !stderr.passed && exitCode === NEVER_STARTED[claim.kind])
-      return { exitCode, neverStarted: claim.kind, oomKilled: false, pidsRefused: false };
+    const never = neverStarted(this.#scanners);
+    if (never)
+      return { exitCode: NEVER_STARTED_STATUS[never], neverStarted: never, oomKilled: false, pidsRefused: false };
+    const claim = claimedExit(this.#scanners);
+    const exitCode = claim ? claim.exitCode : await this.#exitCode();
     return { exitCode, ...(await this.#processes.observe()) };
   }
 
