@@ -3,6 +3,7 @@
 import { once } from 'node:events';
 import { readFileSync, readdirSync } from 'node:fs';
 import type { ChildProcess } from 'node:child_process';
+import type { Stream } from 'node:stream';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -39,12 +40,20 @@ export class Connection implements AsyncDisposable {
   readonly client: Client;
   /** The process of the server. */
   readonly pid: number;
+  /** What the server has said on standard error so far. */
+  readonly said: () => string;
   readonly #ends: readonly (() => Promise<void>)[];
 
-  private constructor(bench: Bench, client: Client, pid: number, ends: readonly (() => Promise<void>)[]) {
+  private constructor(
+    bench: Bench,
+    client: Client,
+    { pid, said }: { readonly pid: number; readonly said: () => string },
+    ends: readonly (() => Promise<void>)[],
+  ) {
     this.bench = bench;
     this.client = client;
     this.pid = pid;
+    this.said = said;
     this.#ends = ends;
   }
 
@@ -63,15 +72,16 @@ export class Connection implements AsyncDisposable {
         args: [BIN, 'mcp'],
         env: bench.env,
         cwd: bench.workspace,
-        stderr: 'inherit',
+        stderr: 'pipe',
       });
+      const said = textOf(transport.stderr);
       await client.connect(transport);
-      return new Connection(bench, client, transport.pid ?? 0, [() => client.close()]);
+      return new Connection(bench, client, { pid: transport.pid ?? 0, said }, [() => client.close()]);
     }
     const server = await startHttp(bench);
     await client.connect(transportTo(server));
     const ends = [() => client.close(), async () => server[Symbol.asyncDispose]()];
-    return new Connection(bench, client, server.child.pid ?? 0, ends);
+    return new Connection(bench, client, { pid: server.child.pid ?? 0, said: textOf(server.child.stderr) }, ends);
   }
 
   /** Calls a tool. */
@@ -83,6 +93,13 @@ export class Connection implements AsyncDisposable {
     for (const end of this.#ends) await end();
     await this.bench[Symbol.asyncDispose]();
   }
+}
+
+// What comes from a stream, as it is when asked.
+function textOf(stream: Stream | null): () => string {
+  let text = '';
+  stream?.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  return () => text;
 }
 
 /** Calls a tool of a client’s server. */

@@ -102,7 +102,7 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     );
     expect(heard.length).toBeGreaterThanOrEqual(3);
     expect(heard.map(({ progress }) => progress)).toEqual(heard.map(({ progress }) => progress).sort((a, b) => a - b));
-    expect(heard[0]?.message).toMatch(/^line 1/);
+    expect(heard[0]?.message).toMatch(/^The command printed: line 1/);
   });
 
   it('open_sandbox, run_in_sandbox, list_sandboxes and close_sandbox: one that stays', async () => {
@@ -118,6 +118,7 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     expect((await to.call('close_sandbox', { sandbox_id: id })).structured).toEqual({
       closed: id,
       riskyChanges: [],
+      riskyChangesOmitted: 0,
     });
     const gone = await to.call('run_in_sandbox', { sandbox_id: id, command: 'true' });
     expect(gone).toMatchObject({ isError: true, structured: { code: 'ACODE-MCP-004' } });

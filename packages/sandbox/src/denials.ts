@@ -10,6 +10,7 @@ import type { EffectivePolicy, Sourced } from './contract/policy.ts';
 import type { Denial } from './contract/result.ts';
 import type { MountSpec, SandboxSpec } from './contract/spec.ts';
 import type { NetworkCut } from './isolation/network-limit.ts';
+import { quotedPath } from './output/quotation.ts';
 import { setBy } from './policy/layers.ts';
 import { suspectedNetwork } from './without-network.ts';
 
@@ -108,7 +109,7 @@ function readOnlyRule({ spec, policy }: DenialFacts, path: string): Denial[] {
   const mount = deepest(spec.mounts, path);
   if (!mount) return inMemory(spec, path) ? [] : [rootDenial(path)];
   if (!mount.readOnly) return [];
-  return [{ ...READ_ONLY_RULES[mount.purpose](mount, policy), detail: `suspected write to ${path}` }];
+  return [{ ...READ_ONLY_RULES[mount.purpose](mount, policy), detail: `suspected write to ${quotedPath(path)}` }];
 }
 
 type ReadOnlyRule = (mount: MountSpec, policy: EffectivePolicy) => Denial;
@@ -143,7 +144,7 @@ function rootDenial(path: string): Denial {
     setBy: BUILT_IN,
     remedy:
       'Write to the workspace, to /tmp or to the home directory. What must be installed belongs into the image: choose one that has it with policy.image (on the command line --image).',
-    detail: `suspected write to ${path}`,
+    detail: `suspected write to ${quotedPath(path)}`,
   };
 }
 

@@ -14,6 +14,8 @@ export type {
 } from './contract/audit.ts';
 export { CACHE_TOOLS } from './contract/caches.ts';
 export type { CachePolicy, CacheSpec, CacheTool, CacheVolume } from './contract/caches.ts';
+export { chooseChanges } from './contract/changes.ts';
+export type { ChosenChanges } from './contract/changes.ts';
 export type { ArtifactRequest, Command, RunRequest } from './contract/command.ts';
 export { AcodeError, ERRORS } from './contract/errors.ts';
 export type { ErrorCode, ErrorContexts, ErrorEntry, MountViolation, SecurityViolation } from './contract/errors.ts';

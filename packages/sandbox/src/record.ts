@@ -1,5 +1,6 @@
 // Step 9 of the pipe: what became of a run, for the log, the metrics, those who listen, and whoever reads its output later.
 
+import { chooseChanges } from './contract/changes.ts';
 import type { Command } from './contract/command.ts';
 import type { RiskyChange, RunResult } from './contract/result.ts';
 import type { Denials } from './denials.ts';
@@ -77,10 +78,11 @@ export function printable(command: Command): string | string[] {
 /** Says in the log what was left in the workspace. */
 export function recordRisk(operation: Operation, sandboxId: string, riskyChanges: readonly RiskyChange[]): void {
   if (riskyChanges.length === 0) return;
+  const { shown, incomplete } = chooseChanges(riskyChanges, SHOWN_CHANGES);
   operation.step('warn', 'the run left things in the workspace that programs on this host might execute or follow', {
     sandboxId,
     count: riskyChanges.length,
-    riskyChanges: riskyChanges.slice(0, SHOWN_CHANGES),
+    riskyChanges: [...shown, ...incomplete],
   });
 }
 

@@ -6,6 +6,7 @@
 import type { Command } from './contract/command.ts';
 import type { EffectivePolicy } from './contract/policy.ts';
 import type { Denial } from './contract/result.ts';
+import { quotation } from './output/quotation.ts';
 import { setBy } from './policy/layers.ts';
 
 /** What the policy says about networks. */
@@ -69,13 +70,13 @@ export function fetching(command: Command): string | null {
 
 function saidSo(ended: WithoutNetwork): string | null {
   const sign = ended.exitCode === 0 ? undefined : signOf(ended);
-  return sign === undefined ? null : `suspected use of the network: ${sign}`;
+  return sign === undefined ? null : `suspected use of the network: ${quotation(sign)}`;
 }
 
 // Some try for minutes and say nothing meanwhile, so that what a program is for has to do.
 function waitedInVain(ended: WithoutNetwork): string | null {
   const sign = signOf(ended) ?? fetching(ended.command);
-  return sign === null ? null : `suspected: it had no network, which may be what it waited for: ${sign}`;
+  return sign === null ? null : `suspected: it had no network, which may be what it waited for: ${quotation(sign)}`;
 }
 
 // Some package managers (Yarn, pnpm) print their errors to standard output, where other programs print anything at all.
@@ -85,10 +86,7 @@ function signOf({ command, lines, printed }: WithoutNetwork): string | undefined
 }
 
 function signIn(lines: readonly string[], offline: boolean): string | undefined {
-  return lines
-    .find(line => NETWORK_WORDS.test(line) || (offline && OFFLINE_WORDS.test(line)))
-    ?.trim()
-    .slice(0, 200);
+  return lines.find(line => NETWORK_WORDS.test(line) || (offline && OFFLINE_WORDS.test(line)));
 }
 
 function lineOf(command: Command): string {

@@ -1,11 +1,11 @@
-// How a command ended, as a model reads it: the exit status first, then what it printed, cut to fit, then what was denied.
+// How a command ended, as a model reads it: the exit status, what was denied and what it left, and then what it printed, cut to fit.
 
 import type { RunResult } from '@acode/sandbox';
 import * as z from 'zod';
 import { excerptOf, sharesOf } from './excerpt.ts';
 import { denialSchema, denialText, toldDenials } from './failure.ts';
 import type { KeptOutputs } from './kept-outputs.ts';
-import { riskText, riskySchema, toldRisks } from './risks.ts';
+import { omittedSchema, riskTexts, riskySchema, toldRisks } from './risks.ts';
 import type { Answer } from './tool.ts';
 
 /** Characters of output that go into a model’s context. */
@@ -27,6 +27,7 @@ export const commandSchema = z.object({
   outOfMemory: z.boolean(),
   denials: z.array(denialSchema).describe('What the sandbox did not let it do, and the way on.'),
   riskyChanges: riskySchema.describe('Files it left in the workspace that tools of the user might execute.'),
+  riskyChangesOmitted: omittedSchema,
   level: z.string().describe('The isolation it ran at.'),
   durationMs: z.number(),
   sandboxId: z.string(),
@@ -55,7 +56,7 @@ export function commandAnswer(
     timedOut: result.timedOut,
     outOfMemory: result.oomKilled,
     denials: toldDenials(result.denials),
-    riskyChanges: toldRisks(result.riskyChanges),
+    ...toldRisks(result.riskyChanges),
     level: result.level,
     durationMs: Math.round(result.durationMs),
     sandboxId: result.sandboxId,
@@ -64,15 +65,16 @@ export function commandAnswer(
   return { text: textOf(structured), structured, outputs: kept };
 }
 
+// What the command printed stands last: nothing of acode’s follows it that a command could have written itself.
 function textOf(answer: z.input<typeof commandSchema>): string {
   return [
     endOf(answer),
+    ...answer.denials.map(denialText),
+    ...riskTexts(answer),
+    ...answer.notes,
+    ...(answer.outputs.length === 0 ? [] : [`The whole output: ${answer.outputs.join(', ')} (read_output reads it).`]),
     ...(answer.stdout === '' ? [] : [`stdout:\n${answer.stdout}`]),
     ...(answer.stderr === '' ? [] : [`stderr:\n${answer.stderr}`]),
-    ...(answer.outputs.length === 0 ? [] : [`The whole output: ${answer.outputs.join(', ')} (read_output reads it).`]),
-    ...answer.denials.map(denialText),
-    ...answer.riskyChanges.map(riskText),
-    ...answer.notes,
   ].join('\n');
 }
 

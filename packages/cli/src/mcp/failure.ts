@@ -4,7 +4,8 @@ import { AcodeError } from '@acode/sandbox';
 import type { Denial, RunResult } from '@acode/sandbox';
 import * as z from 'zod';
 import { reportOn } from '../failure/report.ts';
-import { riskText, riskySchema, toldRisks } from './risks.ts';
+import { oneLine } from '../terminal/text.ts';
+import { omittedSchema, riskTexts, riskySchema, toldRisks } from './risks.ts';
 
 /** Something the sandbox did not let a command do. */
 export const denialSchema = z.object({
@@ -23,6 +24,7 @@ export const failureSchema = z.object({
   riskyChanges: riskySchema
     .optional()
     .describe('Where the call failed: what it left that tools of the user might execute.'),
+  riskyChangesOmitted: omittedSchema.optional(),
 });
 
 /** A failure, ready to be sent. */
@@ -34,31 +36,42 @@ const LONGEST = 2000;
 /** The failure for whatever was thrown. */
 export function failureOf(error: unknown): ToolFailure {
   const { code, message, hint } = reportOn(error);
-  const riskyChanges = toldRisks(error instanceof AcodeError ? error.riskyChanges : []);
+  const left = error instanceof AcodeError ? error.riskyChanges : [];
   return {
     code,
     message: bounded(message),
     hint: bounded(forModel(hint)),
     denials: toldDenials(denialsOf(error)),
-    ...(riskyChanges.length > 0 ? { riskyChanges } : {}),
+    ...(left.length > 0 ? toldRisks(left) : {}),
   };
 }
 
 /** The failure in words. */
-export function failureText({ code, message, hint, denials, riskyChanges = [] }: ToolFailure): string {
-  return [`${message} (${code})`, `Next: ${hint}`, ...denials.map(denialText), ...riskyChanges.map(riskText)].join(
-    '\n',
-  );
+export function failureText({
+  code,
+  message,
+  hint,
+  denials,
+  riskyChanges = [],
+  riskyChangesOmitted = 0,
+}: ToolFailure): string {
+  const left = riskTexts({ riskyChanges, riskyChangesOmitted });
+  return [`${message} (${code})`, `Next: ${hint}`, ...denials.map(denialText), ...left].join('\n');
 }
 
 /** Denials as a model is told them: with a way on that is one for it. */
 export function toldDenials(denials: readonly Denial[]): z.output<typeof denialSchema>[] {
-  return denials.map(denial => ({ ...denial, remedy: ownRemedy(denial) ?? forModel(denial.remedy) }));
+  return denials.map(({ rule, setBy, detail, ...denial }) => ({
+    rule: oneLine(rule),
+    setBy: oneLine(setBy),
+    remedy: oneLine(ownRemedy(setBy) ?? forModel(denial.remedy)),
+    ...(detail === undefined ? {} : { detail: bounded(detail) }),
+  }));
 }
 
-/** A denial in words. */
+/** A denial in words. The detail may quote what a command printed, and so it stands last. */
 export function denialText({ rule, setBy, remedy, detail }: z.output<typeof denialSchema>): string {
-  return `Denied: ${rule}${detail === undefined ? '' : ` (${detail})`}; set by ${setBy}. ${remedy}`;
+  return `Denied: ${rule}; set by ${setBy}. ${remedy}${detail === undefined ? '' : ` [${detail}]`}`;
 }
 
 // A network that is denied ends the call; what it says is a denial all the same.
@@ -71,8 +84,8 @@ function denialsOf(error: unknown): Denial[] {
   return [...(partialOf(error)?.denials ?? [])];
 }
 
-// What a command had come to when it was given up, or its sandbox was gone.
-function partialOf(error: unknown): Pick<RunResult, 'denials'> | undefined {
+/** What a command had come to when it was given up, or its sandbox was gone. */
+export function partialOf(error: unknown): Pick<RunResult, 'denials' | 'auditSequence'> | undefined {
   if (!(error instanceof AcodeError)) return undefined;
   return error.is('ACODE-SBX-014') || error.is('ACODE-SBX-025') ? error.context.result : undefined;
 }
@@ -85,7 +98,7 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
   'policy.limits.cpus': 'cpus',
 };
 
-function ownRemedy({ setBy }: Denial): string | null {
+function ownRemedy(setBy: string): string | null {
   const field = /^the request, ([a-z.]+)/i.exec(setBy)?.[1] ?? '';
   const argument = ARGUMENTS[field];
   return argument === undefined
@@ -103,6 +116,8 @@ function forModel(remedy: string): string {
     : plain;
 }
 
+// In one line: a line break in it could begin what looks like a line of acode’s own, such as `Next: …`.
 function bounded(text: string): string {
-  return text.length <= LONGEST ? text : `${text.slice(0, LONGEST)}…`;
+  const line = oneLine(text);
+  return line.length <= LONGEST ? line : `${line.slice(0, LONGEST)}…`;
 }

@@ -66,6 +66,8 @@ export interface InsideSandbox {
   readonly commands: InsideCommands;
   readonly files: InsideFiles;
   readonly riskyChanges: readonly RunResult['riskyChanges'][number][];
+  /** Settles when it is over, whoever ended it. */
+  readonly ended: Promise<unknown>;
   kill(): Promise<void>;
 }
 

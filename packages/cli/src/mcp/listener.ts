@@ -5,7 +5,6 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { AcodeError } from '@acode/sandbox';
-import type { RiskyChange } from '@acode/sandbox';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { isInitializeRequest } from '@modelcontextprotocol/sdk/types.js';
 import { ENDPOINT, turnedAway } from './admission.ts';
@@ -32,8 +31,6 @@ export interface ListenerParts {
   /** 0 for any that is free. */
   readonly port: number;
   readonly token: string;
-  /** Told what a client that is gone left in the workspace. */
-  readonly left: (changes: readonly RiskyChange[]) => void;
 }
 
 interface Client {
@@ -150,6 +147,8 @@ export class Listener implements AsyncDisposable {
         new AcodeError('ACODE-MCP-013', { reason: 'it belongs to no session; a session begins with `initialize`' }),
         message,
       );
+    if (!known && this.#clients.size + this.#arriving >= MOST_SESSIONS)
+      return refuse(response, 503, REFUSED, tooManySessions(), message);
     const client = known ?? (await this.#arrive());
     client.open += 1;
     response.once('close', () => {
@@ -160,14 +159,8 @@ export class Listener implements AsyncDisposable {
   }
 
   async #arrive(): Promise<Client> {
-    if (this.#clients.size + this.#arriving >= MOST_SESSIONS)
-      throw new AcodeError('ACODE-MCP-010', {
-        what: 'sessions',
-        limit: MOST_SESSIONS,
-        remedy: 'End one, or let it idle for half an hour.',
-      });
     this.#arriving += 1;
-    const session = new Session(this.#parts.host, this.#parts.left);
+    const session = new Session(this.#parts.host);
     const transport = new StreamableHTTPServerTransport({
       sessionIdGenerator: randomUUID,
       onsessioninitialized: id => void this.#clients.set(id, client),
@@ -210,6 +203,14 @@ function refuse(response: ServerResponse, status: number, code: number, error: A
   });
   response.end(body);
   response.req.resume();
+}
+
+function tooManySessions(): AcodeError {
+  return new AcodeError('ACODE-MCP-010', {
+    what: 'sessions',
+    limit: MOST_SESSIONS,
+    remedy: 'End one, or let it idle for half an hour.',
+  });
 }
 
 function isKnown(error: unknown): error is AcodeError {

@@ -1,6 +1,7 @@
 // Answers to what is no message at all, or came where it may not: the shape that JSON-RPC gives them.
 
 import type { AcodeError } from '@acode/sandbox';
+import { oneLine } from '../terminal/text.ts';
 import { failureOf } from './failure.ts';
 import type { ToolFailure } from './failure.ts';
 
@@ -26,7 +27,7 @@ export function refusalOf(code: number, error: AcodeError, about?: unknown): Ref
   return {
     jsonrpc: '2.0',
     id: idOf(about),
-    error: { code, message: `${error.message} ${error.hint}`, data: failureOf(error) },
+    error: { code, message: oneLine(`${error.message} ${error.hint}`), data: failureOf(error) },
   };
 }
 

@@ -28,7 +28,7 @@ export class Progress {
     const now = this.#now();
     if (now - this.#sent < PAUSE_MS) return;
     this.#sent = now;
-    this.#notify(this.#bytes, lastLine(chunk));
+    this.#notify(this.#bytes, `The command printed: ${lastLine(chunk)}`);
   };
 }
 

@@ -1,21 +1,57 @@
 // What was left in the workspace that tools of the user might execute, as a model is told of it.
 
+import { chooseChanges } from '@acode/sandbox';
 import type { RiskyChange } from '@acode/sandbox';
 import * as z from 'zod';
+import { incompleteText, shownPath } from '../execution/risky-lines.ts';
+import { cut, oneLine } from '../terminal/text.ts';
 
-const MOST_TOLD = 50;
+const MAX_TOLD = 50;
+// Longer than the paths of real projects. It is data here and in no sentence of acode’s.
+const MAX_PATH = 300;
 
 /** Such changes, in an answer. */
 export const riskySchema = z.array(z.object({ path: z.string(), kind: z.string(), reason: z.string() }));
 
-type Told = z.input<typeof riskySchema>;
+/** How many of them an answer has no room for. */
+export const omittedSchema = z.int().describe('How many more risky changes there are than riskyChanges lists.');
 
-/** Those that an answer has room for. */
-export function toldRisks(changes: readonly RiskyChange[]): Told {
-  return changes.slice(0, MOST_TOLD).map(({ path, kind, reason }) => ({ path, kind, reason }));
+/** The risky changes of a command, as an answer holds them. */
+export interface ToldRisks {
+  readonly riskyChanges: z.input<typeof riskySchema>;
+  readonly riskyChangesOmitted: number;
 }
 
-/** One of them in a line. */
-export function riskText({ path, reason }: Told[number]): string {
-  return `Left in the workspace: ${path}: ${reason}.`;
+/** Those that an answer has room for: each kind in turn, and always the note that not everything was scanned. */
+export function toldRisks(changes: readonly RiskyChange[]): ToldRisks {
+  const { shown, incomplete, omitted } = chooseChanges(changes, MAX_TOLD);
+  const notes: readonly RiskyChange[] =
+    incomplete.length === 0 ? [] : [{ path: '.', kind: 'scan-incomplete', reason: incompleteText(incomplete) }];
+  return {
+    riskyChanges: [...shown, ...notes].map(({ path, kind, reason }) => ({
+      path: cut(oneLine(path), MAX_PATH),
+      kind,
+      reason: oneLine(reason),
+    })),
+    riskyChangesOmitted: omitted,
+  };
+}
+
+/** The same in lines. A command chooses the paths, and so they stand last in their line, in quotes. */
+export function riskTexts({ riskyChanges, riskyChangesOmitted }: ToldRisks): string[] {
+  return [
+    ...riskyChanges.map(({ path, kind, reason }) =>
+      kind === 'scan-incomplete'
+        ? `Not everything in the workspace was scanned for risky changes: ${shownReason(reason)}`
+        : `Left in the workspace (${kind}: ${reason}): ${shownPath(path)}`,
+    ),
+    ...(riskyChangesOmitted > 0
+      ? [`And ${riskyChangesOmitted} more risky changes. The user can list them with \`acode changes\`.`]
+      : []),
+  ];
+}
+
+// It may name directories that a command made.
+function shownReason(reason: string): string {
+  return `“${reason.replaceAll(/[“”]/g, '"')}”`;
 }

@@ -3,8 +3,10 @@
 import type { RiskyChange } from '@acode/sandbox';
 import type { Call } from '../call.ts';
 import { riskyLines } from '../execution/risky-lines.ts';
+import { oneLine } from '../terminal/text.ts';
 import type { ToolHost } from './host.ts';
 import { Listener } from './listener.ts';
+import { reportingHost } from './reporting-host.ts';
 import { newLanes, serverFor } from './server.ts';
 import { Session } from './session.ts';
 import { StandardStreams } from './standard-streams.ts';
@@ -29,7 +31,7 @@ export interface HttpFacts {
 /** Serves the client at the other end of standard input and output, until it ends its side or the call is interrupted. */
 export async function serveStandardStreams(call: Call): Promise<void> {
   await withHost(call, async host => {
-    await using session = new Session(host, changes => sayLeft(call, changes));
+    await using session = new Session(host);
     const streams = new StandardStreams(call.io.stdin, call.stdout);
     const server = serverFor(session, newLanes());
     await server.connect(streams);
@@ -51,7 +53,6 @@ export async function serveHttp(
       lanes: newLanes(),
       port,
       token: token.value,
-      left: changes => sayLeft(call, changes),
     });
     await ready({ url: listener.url, token });
     await interrupted(call.interruption.signal);
@@ -63,19 +64,18 @@ async function withHost(call: Call, use: (host: ToolHost) => Promise<void>): Pro
   // An agent is there for long, and its next command should not wait for a sandbox to be made.
   const acode = await Acode.open({ ...(await call.hostOptions()), pool: POOL });
   try {
-    await use(acode);
+    await use(reportingHost(acode, (changes, record) => sayLeft(call, changes, record)));
   } finally {
     await call.progress.during('Removing the sandboxes…', acode.close());
   }
 }
 
-// To whoever reads what the server says of itself: the client that could have been told is gone.
-function sayLeft(call: Call, changes: readonly RiskyChange[]): void {
-  void call.say(
-    riskyLines(changes)
-      .map(line => `acode: ${line}\n`)
-      .join(''),
-  );
+// Clients keep what a server says on standard error as its log, where a person finds it, whatever the model makes of the answer.
+function sayLeft(call: Call, changes: readonly RiskyChange[], record: number | undefined): void {
+  const shown =
+    record === undefined ? [] : [`the command is record ${record} of the audit log: \`acode audit show ${record}\``];
+  const lines = [...riskyLines(changes, '`acode changes` lists them.'), ...shown];
+  void call.say(lines.map(line => `acode: ${oneLine(line)}\n`).join(''));
 }
 
 function interrupted(signal: AbortSignal): Promise<void> {

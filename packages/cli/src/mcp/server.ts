@@ -11,6 +11,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 import type { CallToolResult, ReadResourceResult } from '@modelcontextprotocol/sdk/types.js';
 import * as z from 'zod';
+import { oneLine } from '../terminal/text.ts';
 import { ownVersion } from '../version.ts';
 import { failureOf, failureText } from './failure.ts';
 import { OUTPUT_TEMPLATE } from './kept-outputs.ts';
@@ -42,11 +43,16 @@ const progressToken = z.union([z.string(), z.int()]);
 
 const callSchema = z.object({
   name: z.string().max(256),
-  arguments: z.record(z.string(), z.unknown()).optional(),
+  // As it came: a copy would be without an argument called `__proto__`, which the tool then could not refuse.
+  arguments: z.custom<Readonly<Record<string, unknown>>>(isObject, 'expected an object').optional(),
   _meta: z.looseObject({ progressToken: progressToken.optional() }).optional(),
 });
 
 const readSchema = z.object({ uri: z.string().max(1024) });
+
+function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
 
 /** What is known of a request besides its content. */
 interface Around {
@@ -74,7 +80,7 @@ export function serverFor(session: Session, lanes: Lanes): McpServer {
   server.fallbackRequestHandler = async ({ method, params }, around) => {
     if (method === 'tools/call') return callTool({ session, lanes }, checked(callSchema, params, method), around);
     if (method === 'resources/read') return readResource(session, checked(readSchema, params, method).uri);
-    throw new McpError(ErrorCode.MethodNotFound, `There is no method ${method.slice(0, 100)}`);
+    throw new McpError(ErrorCode.MethodNotFound, `There is no method ${oneLine(method.slice(0, 100))}`);
   };
   return mcp;
 }
@@ -175,7 +181,7 @@ function checked<Value>(schema: z.ZodType<Value>, params: unknown, method: strin
 }
 
 function protocolError(error: AcodeError): McpError {
-  return new McpError(ErrorCode.InvalidParams, `${error.message} ${error.hint}`, failureOf(error));
+  return new McpError(ErrorCode.InvalidParams, oneLine(`${error.message} ${error.hint}`), failureOf(error));
 }
 
 // By what was checked: text, and lists of text.

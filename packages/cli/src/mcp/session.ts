@@ -18,7 +18,6 @@ export interface SessionSandbox {
 export class Session implements AsyncDisposable {
   readonly host: ToolHost;
   readonly outputs = new KeptOutputs();
-  readonly #left: (changes: InsideSandbox['riskyChanges']) => void;
   readonly #closing = new AbortController();
   readonly #sandboxes = new Map<string, InsideSandbox>();
   readonly #commands = new Map<string, BackgroundCommand>();
@@ -28,10 +27,8 @@ export class Session implements AsyncDisposable {
   #defaultId: string | null = null;
   #closed: Promise<void> | null = null;
 
-  /** `left` is told what was left in the workspace after the last command, when the client is gone and cannot be. */
-  constructor(host: ToolHost, left: (changes: InsideSandbox['riskyChanges']) => void = () => undefined) {
+  constructor(host: ToolHost) {
     this.host = host;
-    this.#left = left;
   }
 
   /** Fires when the client is gone. */
@@ -154,7 +151,5 @@ export class Session implements AsyncDisposable {
     this.outputs.clear();
     // Whatever cannot be removed now is the host’s to remove when it closes.
     await Promise.allSettled(sandboxes.map(sandbox => sandbox.kill()));
-    const changes = sandboxes.flatMap(({ riskyChanges }) => riskyChanges);
-    if (changes.length > 0) this.#left(changes);
   }
 }

@@ -6,6 +6,8 @@ import { failureSchema } from './failure.ts';
 import type { Progress } from './progress.ts';
 import type { Session } from './session.ts';
 
+const HIDDEN = '__proto__';
+
 /** The surroundings of one call of a tool. */
 export interface ToolCall {
   readonly session: Session;
@@ -67,6 +69,8 @@ interface Definition<Input extends z.ZodObject, Output extends z.ZodObject> exte
 export function tool<Input extends z.ZodObject, Output extends z.ZodObject>(of: Definition<Input, Output>): Tool {
   const { name, title, description, annotations, lane, input, output, perform } = of;
   const read = (given: unknown): z.output<Input> => {
+    const hidden = hiddenName(given);
+    if (hidden !== null) throw unknownArgument(name, hidden);
     const parsed = input.safeParse(given);
     if (!parsed.success) throw wrongArguments(name, parsed.error.issues);
     return parsed.data;
@@ -109,12 +113,31 @@ function jsonObject(schema: object): JsonObject {
   return { ...rest, type: 'object' };
 }
 
+function unknownArgument(called: string, field: string): AcodeError {
+  return new AcodeError('ACODE-MCP-001', {
+    tool: called,
+    field: field.slice(0, 200),
+    reason: 'is no argument of this tool',
+  });
+}
+
+// A schema passes over what is called `__proto__`, in arguments and in a list of variables alike, instead of refusing it.
+function hiddenName(given: unknown): string | null {
+  if (typeof given !== 'object' || given === null) return null;
+  if (Object.hasOwn(given, HIDDEN)) return HIDDEN;
+  const within = Object.entries(given).find(([, value]) => isObject(value) && Object.hasOwn(value, HIDDEN));
+  return within ? `${within[0]}.${HIDDEN}` : null;
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}
+
 /** The error for arguments that a schema refuses. A misspelt name comes first: what is missing then is missing because of it. */
 export function wrongArguments(called: string, issues: readonly z.core.$ZodIssue[]): AcodeError {
   const unknown = issues.find(issue => issue.code === 'unrecognized_keys');
   if (unknown) {
-    const field = [...unknown.path, unknown.keys.join(', ')].join('.').slice(0, 200);
-    return new AcodeError('ACODE-MCP-001', { tool: called, field, reason: 'is no argument of this tool' });
+    return unknownArgument(called, [...unknown.path, unknown.keys.join(', ')].join('.'));
   }
   const [first] = issues;
   const text = (first?.message ?? '')

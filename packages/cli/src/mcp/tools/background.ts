@@ -6,6 +6,7 @@ import type { BackgroundCommand } from '../background.ts';
 import { MOST_SHOWN } from '../command-answer.ts';
 import { wholeBefore } from '../excerpt.ts';
 import { denialSchema, denialText, toldDenials } from '../failure.ts';
+import { omittedSchema, riskTexts, riskySchema, toldRisks } from '../risks.ts';
 import type { Session } from '../session.ts';
 import { tool } from '../tool.ts';
 import type { Answer } from '../tool.ts';
@@ -24,6 +25,8 @@ const readSchema = z.object({
   exitCode: z.int().nullable().optional().describe('Of a command that has ended.'),
   timedOut: z.boolean().optional(),
   denials: z.array(denialSchema).optional(),
+  riskyChanges: riskySchema.optional().describe('Files it left in the workspace that tools of the user might execute.'),
+  riskyChangesOmitted: omittedSchema.optional(),
 });
 
 type Read = Answer<z.input<typeof readSchema>>;
@@ -114,7 +117,8 @@ function keptPart(session: Session, output: string, offset: number): Read {
   const text = whole.slice(offset, next);
   const more = next < whole.length;
   const structured = { text, from: offset, next: Math.max(next, offset), more, running: false };
-  return { text: more ? `${text}\n[goes on at offset ${next} of ${whole.length}]` : text, structured };
+  // Before the output: what follows it could be of the command.
+  return { text: more ? `[goes on at offset ${next} of ${whole.length}]\n${text}` : text, structured };
 }
 
 function printedPart(command: BackgroundCommand, offset: number | undefined): Read {
@@ -129,7 +133,12 @@ function printedPart(command: BackgroundCommand, offset: number | undefined): Re
     running: result === null,
     ...(result === null
       ? {}
-      : { exitCode: result.exitCode, timedOut: result.timedOut, denials: toldDenials(result.denials) }),
+      : {
+          exitCode: result.exitCode,
+          timedOut: result.timedOut,
+          denials: toldDenials(result.denials),
+          ...toldRisks(result.riskyChanges),
+        }),
   };
   const state =
     result === null
@@ -138,5 +147,6 @@ function printedPart(command: BackgroundCommand, offset: number | undefined): Re
         ? 'was stopped by its time limit'
         : `has ended with ${result.exitCode}`;
   const denials = toldDenials(result?.denials ?? []).map(denialText);
-  return { text: [text, `[${command.id} ${state}]`, ...denials].join('\n'), structured };
+  const left = riskTexts(toldRisks(result?.riskyChanges ?? []));
+  return { text: [`[${command.id} ${state}]`, ...denials, ...left, text].join('\n'), structured };
 }

@@ -7,6 +7,7 @@ import { MOST_SHOWN } from '../command-answer.ts';
 import { excerptOf } from '../excerpt.ts';
 import type { InsideEntry, InsideFiles } from '../host.ts';
 import { tool } from '../tool.ts';
+import { nameText } from './name-text.ts';
 import { path, sandboxId } from './arguments.ts';
 import { withFile } from './file-failure.ts';
 import { inside } from './inside.ts';
@@ -49,8 +50,9 @@ export const readFile = tool({
       const { text: content, omitted } = excerptOf(part, MOST_SHOWN);
       const outputs = omitted > 0 ? [session.outputs.keep(part)] : [];
       const structured = { path: name, content, encoding: used, bytes: data.length, omitted, outputs };
-      const rest = omitted > 0 ? `\n[The whole: ${outputs.join('')}; read_output reads it.]` : '';
-      return { text: `${content}${rest}`, structured, outputs };
+      // Before the content: what follows it could be of the file.
+      const whole = omitted > 0 ? `[The whole: ${outputs.join('')}; read_output reads it.]\n` : '';
+      return { text: `${whole}${content}`, structured, outputs };
     }),
 });
 
@@ -80,7 +82,7 @@ export const writeFile = tool({
         else await files.writeFile(name, data, options);
       });
       return {
-        text: `${append ? 'Added' : 'Wrote'} ${data.length} bytes to ${name}.`,
+        text: `${append ? 'Added' : 'Wrote'} ${data.length} bytes to ${nameText(name)}`,
         structured: { path: name, bytes: data.length },
       };
     }),
@@ -114,8 +116,8 @@ export const listDirectory = tool({
         .map(entry => ({ path: pathOf(entry, recursive), kind: kindOf(entry) }))
         .sort((one, other) => (one.path < other.path ? -1 : 1));
       const omitted = found.length - entries.length;
-      const lines = entries.map(({ path: shown, kind }) => `${shown}${kind === 'directory' ? '/' : ''}`);
-      const text = [...lines, ...(omitted > 0 ? [`[${omitted} more]`] : [])].join('\n');
+      const lines = entries.map(({ path: shown, kind }) => `${nameText(shown)}${kind === 'directory' ? '/' : ''}`);
+      const text = [...(omitted > 0 ? [`[${omitted} more than these]`] : []), ...lines].join('\n');
       return { text: text === '' ? 'The directory is empty.' : text, structured: { path: name, entries, omitted } };
     }),
 });

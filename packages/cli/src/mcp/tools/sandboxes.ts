@@ -1,7 +1,7 @@
 // open_sandbox, list_sandboxes, close_sandbox: the sandboxes of a session.
 
 import * as z from 'zod';
-import { riskText, riskySchema, toldRisks } from '../risks.ts';
+import { omittedSchema, riskTexts, riskySchema, toldRisks } from '../risks.ts';
 import type { SessionSandbox } from '../session.ts';
 import { tightened, tighteningArguments } from '../tighten.ts';
 import { tool } from '../tool.ts';
@@ -76,11 +76,12 @@ export const closeSandbox = tool({
     riskyChanges: riskySchema.describe(
       'Files left in the workspace after its last command that tools of the user might execute.',
     ),
+    riskyChangesOmitted: omittedSchema,
   }),
   perform: async ({ sandbox_id: id }, { session }) => {
-    const riskyChanges = toldRisks(await session.closeSandbox(id));
-    const text = [`Closed sandbox ${id}.`, ...riskyChanges.map(riskText)].join('\n');
-    return { text, structured: { closed: id, riskyChanges } };
+    const left = toldRisks(await session.closeSandbox(id));
+    const text = [`Closed sandbox ${id}.`, ...riskTexts(left)].join('\n');
+    return { text, structured: { closed: id, ...left } };
   },
 });
 

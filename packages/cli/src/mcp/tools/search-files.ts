@@ -3,9 +3,11 @@
 import { AcodeError } from '@acode/sandbox';
 import type { RunResult } from '@acode/sandbox';
 import * as z from 'zod';
+import { oneLine } from '../../terminal/text.ts';
 import { tool } from '../tool.ts';
 import { path, sandboxId } from './arguments.ts';
 import { inside } from './inside.ts';
+import { nameText } from './name-text.ts';
 
 const MOST_FOUND = 200;
 const MOST_PER_FILE = '50';
@@ -55,9 +57,9 @@ export const searchFiles = tool({
       const matches = found.slice(0, MOST_FOUND);
       const complete = found.length <= MOST_FOUND && !result.timedOut && result.dropped.stdout === 0;
       const lines = matches.map(({ path: at, line, text }) =>
-        line === undefined ? at : `${at}:${line}: ${text ?? ''}`,
+        line === undefined ? nameText(at) : `${nameText(at)}:${line}: ${oneLine(text ?? '')}`,
       );
-      const text = [...(lines.length === 0 ? ['Nothing was found.'] : lines), ...(complete ? [] : ['[there is more]'])];
+      const text = [...(complete ? [] : ['[there is more]']), ...(lines.length === 0 ? ['Nothing was found.'] : lines)];
       return { text: text.join('\n'), structured: { matches, complete } };
     }),
 });
@@ -118,6 +120,6 @@ function assertSearched({ exitCode, stdout, stderr }: RunResult, program: string
     throw new AcodeError('ACODE-MCP-001', {
       tool: 'search_files',
       field: 'pattern',
-      reason: `${JSON.stringify(pattern.slice(0, 100))} is no regular expression: ${stderr.trim().slice(0, 200)}`,
+      reason: `${JSON.stringify(pattern.slice(0, 100))} is no regular expression: ${JSON.stringify(stderr.trim().slice(0, 200))}`,
     });
 }

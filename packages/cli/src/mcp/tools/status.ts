@@ -2,8 +2,10 @@
 
 import * as z from 'zod';
 import type { Explanation, Status } from '@acode/sandbox';
+import { oneLine } from '../../terminal/text.ts';
 import { plainPolicy } from '../tighten.ts';
 import { tool } from '../tool.ts';
+import { nameText } from './name-text.ts';
 
 const MIB = 1024 ** 2;
 const DEADLINE_MS = 15_000;
@@ -82,9 +84,11 @@ function limitsOf({ policy }: Explanation): z.input<typeof limitsSchema> {
 
 function textOf({ available, reason, remedy, level, image, limits }: Described): string {
   if (!available)
-    return [`No command can be run here: ${reason ?? 'nobody knows why'}`, remedy ?? ''].join('\n').trim();
+    return [`No command can be run here: ${oneLine(reason ?? 'nobody knows why')}`, oneLine(remedy ?? '')]
+      .join('\n')
+      .trim();
   const bounds = limits
     ? ` Limits: ${limits.timeout_seconds} s, ${limits.memory_mb} MiB, ${limits.cpus} CPUs, network ${limits.network}, workspace ${limits.workspace}.`
     : '';
-  return `Commands can be run at level ${level ?? 'unknown'} in ${image}.${bounds}`;
+  return `Commands can be run at level ${level ?? 'unknown'} in ${nameText(image)}.${bounds}`;
 }

@@ -37,6 +37,7 @@ const WRONG: readonly (readonly [tool: string, given: unknown])[] = [
   ['run_command', { command: 'ls', timeout_seconds: '5' }],
   ['run_command', { command: 'ls', env: { A: 1 } }],
   ['run_command', JSON.parse('{"command":"ls","__proto__":{"privileged":true}}')],
+  ['run_command', JSON.parse('{"command":"ls","env":{"__proto__":"x"}}')],
   ['open_sandbox', { keep: true }],
   ['open_sandbox', { expires_in_minutes: 100_000 }],
   ['run_in_sandbox', { command: 'ls', sandbox_id: 7 }],
