@@ -28,7 +28,8 @@ import type { Heads } from './relay/offer.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { afterwards, inTime } from './isolation/waiting.ts';
 import { changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
-import type { RunScan } from './workspace/after-run.ts';
+import type { EndedRun, RunScan } from './workspace/after-run.ts';
+import { clockOffsetMs } from './workspace/file-times.ts';
 
 /** Everything that was decided before a sandbox exists. */
 export interface Planned {
@@ -89,6 +90,7 @@ export class Running implements RunningCommand {
   readonly #execution: Execution;
   readonly #handedOver: number;
   readonly #networkLimit: NetworkLimit;
+  readonly #clockOffset = clockOffsetMs();
   #removed: Promise<void> = Promise.resolve();
   #hasEnded = false;
 
@@ -272,14 +274,19 @@ export class Running implements RunningCommand {
     recordDenials(this.#parts, result.sandboxId, denials);
   }
 
+  #ran(): Pick<EndedRun, 'mounts' | 'sinceMs' | 'clockOffset'> {
+    const { planned, sinceMs } = this.#parts;
+    return { mounts: planned.spec.mounts, sinceMs, clockOffset: this.#clockOffset };
+  }
+
   // A sandbox ends with its command, and everything in it: while its removal is left for afterwards, the engine is not in the
   // way of the look. One that does not end soon is removed now, which ends it.
   async #lookForRisk(result: RunResult): Promise<void> {
-    const { host, planned, sinceMs, timings } = this.#parts;
+    const { host, timings } = this.#parts;
     const { clock } = host.telemetry;
     const tookMs = timings.queueMs + timings.obtainMs + clock.monotonic() - this.#handedOver;
     const brought = (result.artifacts ?? []).some(({ files }) => files > 0);
-    const ended = { mounts: planned.spec.mounts, sinceMs, dead: this.#execution.dead, tookMs, brought };
+    const ended = { ...this.#ran(), dead: this.#execution.dead, tookMs, brought };
     const cancel = clock.after(result.timedOut ? 0 : ENDS_SOON_MS, () => this.#end());
     try {
       this.#addScan(result, await changesOfRun(ended, clock));
@@ -306,7 +313,7 @@ export class Running implements RunningCommand {
     }
     if (!isGone(error)) return error;
     const { over = this.#execution.dead } = this.#execution;
-    const ended = { mounts: planned.spec.mounts, sinceMs, dead: over, tookMs: result.durationMs };
+    const ended = { ...this.#ran(), dead: over, tookMs: result.durationMs };
     this.#addScan(result, await changesOfRun(ended, host.telemetry.clock));
     recordRisk(this.#parts.operation, planned.spec.identity.sandboxId, result.riskyChanges);
     return new AcodeError('ACODE-SBX-025', { ...error.context, result }, { cause: error });

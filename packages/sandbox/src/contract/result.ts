@@ -16,7 +16,7 @@ export interface Denial {
 
 /** Something a run left in the workspace that a tool on the host might execute or follow. */
 export interface RiskyChange {
-  /** Relative to the workspace. */
+  /** Relative to the workspace; for another directory that was mounted writable, absolute as inside the sandbox: `/other/.git`. */
   readonly path: string;
   readonly kind: RiskyKind;
   readonly reason: string;

@@ -2,9 +2,13 @@
 
 import type { ChangeCounts, RiskyChange } from './result.ts';
 
-/** A directory of the host that a run could write. */
+/** Something of the host that a run could write: the workspace, or another directory or file that was mounted writable. */
 export interface ScanRoot {
   readonly path: string;
+  /** Where it was inside the sandbox; absent for the workspace, whose paths are shown relative to it. */
+  readonly shownAs?: string;
+  /** Git directories outside whose configuration counts here: that of the repository of a worktree. */
+  readonly repositories?: readonly string[];
   /** Names at the top that the run could not change. */
   readonly skipped: readonly string[];
 }

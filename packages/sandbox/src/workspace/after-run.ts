@@ -2,12 +2,17 @@
 
 import { basename, dirname } from 'node:path';
 import type { Clock } from '../contract/ports.ts';
+import type { RiskyChange } from '../contract/result.ts';
 import type { ScanRoot } from '../contract/scan.ts';
 import type { MountSpec } from '../contract/spec.ts';
-import { isInPlace } from './file-identity.ts';
-import { NOTHING_WRITTEN, notLookedAt, scanDirectory } from './risky.ts';
-import type { Scan, ScanOptions, ScanWindow } from './risky.ts';
 import { addCounts } from './change-counts.ts';
+import { isInPlace } from './file-identity.ts';
+import { clockOffsetMs, setBackMs } from './file-times.ts';
+import type { ScanWindow } from './file-times.ts';
+import { protectedPaths } from './protected-paths.ts';
+import { BUDGET, NOTHING_WRITTEN, notLookedAt, scanPath } from './risky.ts';
+import type { LookBudget, Scan, ScanOptions } from './risky.ts';
+import { isWithin } from './within.ts';
 
 /** What is known of a run that has ended. */
 export interface EndedRun {
@@ -18,6 +23,8 @@ export interface EndedRun {
   readonly brought?: boolean;
   /** How long its caller has waited; what is absent is nobody’s wait. */
   readonly tookMs?: number;
+  /** What {@link clockOffsetMs} said when the run began: where the clock was set back since, the scan begins earlier. */
+  readonly clockOffset?: number;
   /** Settles when no process of the sandbox is left. */
   readonly dead: Promise<unknown>;
 }
@@ -46,14 +53,16 @@ export interface RunScan extends Scan {
 
 /** The scan of a run; complete and without changes where it could not write anything. */
 export async function changesOfRun(run: EndedRun, clock: Clock): Promise<RunScan> {
-  const { mounts, sinceMs, dead, tookMs = Infinity, brought = false } = run;
+  const { mounts, dead, tookMs = Infinity, brought = false, clockOffset } = run;
   const roots = rootsOf(mounts, brought);
   if (roots.length === 0) return { ...NOTHING_WRITTEN, rest: null };
   const ended = await settledWithin(dead, clock);
   // By the clock of the kernel, like the beginning; what is written from now on is somebody else’s.
   const untilMs = ended ? Date.now() : null;
+  const back = clockOffset === undefined ? 0 : setBackMs(clockOffset, clockOffsetMs(), tookMs);
+  const sinceMs = run.sinceMs - back;
   const patience = Math.max(SHORTEST_MS, tookMs * SHARE);
-  const found = await scanRoots(roots, { sinceMs, untilMs: Infinity }, { budget: { patience } });
+  const found = await scanRoots(roots, { sinceMs, untilMs: untilMs ?? Infinity }, { budget: { patience } });
   const rest = found.spent ? { directories: roots, sinceMs, untilMs, final: !ended } : null;
   const late = 'the sandbox was not seen to end, so it may have written after the scan';
   return { ...(ended ? found : incomplete(found, late)), rest };
@@ -75,8 +84,23 @@ export function changesOfCancelledRun(mounts: readonly MountSpec[], sinceMs: num
 
 /** What is to be scanned after a run with these mounts; with `brought`, the workspace even where it was read-only. */
 function rootsOf(mounts: readonly MountSpec[], brought = false): ScanRoot[] {
-  const workspace = brought ? mounts.find(({ purpose }) => purpose === 'workspace') : writableWorkspace(mounts);
-  return workspace ? [{ path: workspace.source, skipped: [...protectedNames(mounts, workspace)] }] : [];
+  const written = mounts.filter(
+    ({ purpose, readOnly }) =>
+      (purpose === 'workspace' && (brought || !readOnly)) || (purpose === 'additional' && !readOnly),
+  );
+  const repositories = mounts.filter(({ purpose }) => purpose === 'worktree').map(({ source }) => source);
+  // What lies in another one is scanned with it.
+  const outermost = written.filter(({ source }) => !written.some(other => isBelow(source, other.source)));
+  return outermost.map(mount => ({
+    path: mount.source,
+    ...(mount.purpose === 'workspace' ? {} : { shownAs: mount.target }),
+    ...(mount.purpose === 'workspace' && repositories.length > 0 ? { repositories } : {}),
+    skipped: [...protectedNames(mounts, mount, brought)],
+  }));
+}
+
+function isBelow(path: string, directory: string): boolean {
+  return path !== directory && isWithin(path, directory);
 }
 
 /** Scans all of these, each with its share of the budget. */
@@ -86,15 +110,19 @@ export async function scanRoots(
   { budget, signal }: Pick<ScanOptions, 'budget' | 'signal'> = {},
 ): Promise<Scan> {
   let sum = NOTHING_WRITTEN;
-  for (const { path, skipped } of roots) {
-    // oxlint-disable-next-line no-await-in-loop -- one after the other: together they would only take turns on one thread
-    const found = await scanDirectory(path, window, {
-      ...(budget ? { budget } : {}),
+  for (const { path, shownAs, skipped, repositories = [] } of roots) {
+    const writable = roots.map(root => root.path).filter(other => other !== path);
+    const options = {
+      budget: shareOf({ ...BUDGET, ...budget }, roots.length),
       ...(signal ? { signal } : {}),
       skipped: new Set(skipped),
-    });
+      repositories,
+      writable,
+    };
+    // oxlint-disable-next-line no-await-in-loop -- one after the other: together they would only take turns on one thread
+    const found = await scanPath(path, window, options);
     sum = {
-      riskyChanges: [...sum.riskyChanges, ...found.riskyChanges],
+      riskyChanges: [...sum.riskyChanges, ...found.riskyChanges.map(change => shown(change, shownAs))],
       changed: addCounts(sum.changed, found.changed),
       complete: sum.complete && found.complete,
       spent: sum.spent || found.spent,
@@ -103,20 +131,34 @@ export async function scanRoots(
   return sum;
 }
 
+function shareOf(budget: LookBudget, roots: number): LookBudget {
+  const { entries, directories, milliseconds, patience } = budget;
+  return {
+    ...budget,
+    entries: Math.ceil(entries / roots),
+    directories: Math.ceil(directories / roots),
+    milliseconds: milliseconds / roots,
+    patience: patience / roots,
+  };
+}
+
+function shown(change: RiskyChange, shownAs: string | undefined): RiskyChange {
+  if (shownAs === undefined) return change;
+  return { ...change, path: change.path === '.' ? shownAs : `${shownAs}/${change.path}` };
+}
+
 function incomplete(scan: Scan, reason: string): Scan {
   return { ...scan, riskyChanges: [...scan.riskyChanges, notLookedAt(reason)], complete: false };
 }
 
-function writableWorkspace(mounts: readonly MountSpec[]): MountSpec | undefined {
-  return mounts.find(({ purpose, readOnly }) => purpose === 'workspace' && !readOnly);
-}
-
-// Not those that somebody on the host has replaced meanwhile: then nothing lies over them any more.
-function protectedNames(mounts: readonly MountSpec[], { source: root }: MountSpec): Set<string> {
+// Not those that somebody on the host has replaced meanwhile: then nothing lies over them any more. What was brought may lie in
+// any but those that a request may not name.
+function protectedNames(mounts: readonly MountSpec[], { source: root }: MountSpec, brought: boolean): Set<string> {
   const own = mounts.filter(
     mount => mount.purpose === 'protected' && dirname(mount.source) === root && isInPlace(mount),
   );
-  return new Set(own.map(({ source }) => basename(source)));
+  const known = brought ? own.filter(({ source }) => protectedPaths(root).includes(source)) : own;
+  return new Set(known.map(({ source }) => basename(source)));
 }
 
 async function settledWithin(dead: Promise<unknown>, clock: Clock): Promise<boolean> {

@@ -61,12 +61,17 @@ function stampFrom(directory: string, found: Found): string | null {
   return found.isDirectory() && settled && isExact(directory, dev) ? `${dev} ${ino} ${ctimeNs}` : null;
 }
 
+/** Whether a directory lies on a file system known to stamp every change by the kernel’s own clock, to a fraction of a second or to the second. */
+export function keepsExactTimes(directory: string): boolean {
+  return EXACT.has(statfsSync(directory, { bigint: true }).type);
+}
+
 const exact = new Map<bigint, boolean>();
 
 function isExact(directory: string, device: bigint): boolean {
   const before = exact.get(device);
   if (before !== undefined) return before;
-  const now = EXACT.has(statfsSync(directory, { bigint: true }).type);
+  const now = keepsExactTimes(directory);
   exact.set(device, now);
   return now;
 }

@@ -23,7 +23,8 @@ export const BARE_REPOSITORY: RiskyDirectory = {
   whole: true,
 };
 
-const ENVIRONMENT: RiskyDirectory = {
+/** What is said of the programs of a virtual environment. */
+export const ENVIRONMENT: RiskyDirectory = {
   kind: 'shadowed-program',
   reason: 'its programs come first in the search path wherever the environment is active',
   whole: true,
@@ -139,14 +140,45 @@ const BY_NAME: ReadonlyMap<string, Risk> = new Map(
   FILES.flatMap(([risk, names]) => names.split(' ').map(name => [name.toLowerCase(), risk] as const)),
 );
 
-/** Names of which at least two, HEAD among them, make git take a directory for a bare repository. */
-export const BARE_PARTS: ReadonlySet<string> = new Set(['HEAD', 'config', 'objects', 'refs']);
+/**
+ * Names of which at least two, HEAD among them, make git take a directory for a repository: objects and references may lie where
+ * `commondir` says.
+ */
+const BARE_PARTS: ReadonlySet<string> = new Set(['HEAD', 'config', 'config.worktree', 'commondir', 'objects', 'refs']);
+
+/** Names of git's in the spelling that git asks for, by their lower case: some file systems answer to any. */
+export const BARE_SPELLING: ReadonlyMap<string, string> = new Map(
+  [...BARE_PARTS].map(name => [name.toLowerCase(), name]),
+);
+
+/** What is said of what the configuration of a repository names. */
+export const NAMED_BY_GIT = {
+  hooks: (key: string): RiskyDirectory => within('git-settings', `git executes its hooks: ${key} names it`),
+  include: (key: string): Risk => ({ kind: 'git-settings', reason: `git takes settings from it: ${key} names it` }),
+  attributes: (key: string): Risk => ({ kind: 'git-settings', reason: `git takes filters from it: ${key} names it` }),
+  command: (key: string): Risk => ({ kind: 'git-settings', reason: `git executes it: ${key} names it` }),
+} as const;
 
 /** Directories in which only some parts are risky: what is put beside those must not keep them from being seen. */
 export const WITH_KNOWN_PARTS: ReadonlySet<string> = new Set([
   '.hg',
   ...[...DIRECTORIES.keys()].filter(key => key.includes('/')).map(key => key.slice(0, key.indexOf('/'))),
 ]);
+
+const INSTALLED: RiskyDirectory = within(
+  'shadowed-program',
+  'scripts of the package manager start the programs it leads to',
+);
+const MERCURIAL: RiskyDirectory = within('git-settings', 'Mercurial executes the hooks and extensions its hgrc names');
+
+/** What is said of a link with the name of a directory that holds risky parts, or that package managers install into. */
+export function riskOfHolder(name: string): RiskyDirectory | null {
+  const key = name.toLowerCase();
+  if (key === 'node_modules') return INSTALLED;
+  if (key === '.hg') return MERCURIAL;
+  const part = WITH_KNOWN_PARTS.has(key) ? [...DIRECTORIES].find(([path]) => path.startsWith(`${key}/`)) : undefined;
+  return part ? { ...part[1], whole: false } : null;
+}
 
 /** Names to ask for where a directory cannot be listed, or is too full to be: those that can be foretold. */
 export const FORETOLD: readonly string[] = [
@@ -156,6 +188,7 @@ export const FORETOLD: readonly string[] = [
     ...WITH_KNOWN_PARTS,
     '.bin',
     'node_modules',
+    'pyvenv.cfg',
     ...BARE_PARTS,
     ...CONFIGURED.flatMap(tool => CONFIG_EXTENSIONS.map(extension => `${tool}.config.${extension}`)),
     ...RC_FILES.flatMap(name => RC_ENDINGS.map(ending => `${name}${ending}`)),
@@ -175,9 +208,21 @@ export function riskOfDirectory(name: string, parent: string): RiskyDirectory | 
   return DIRECTORIES.get(key) ?? DIRECTORIES.get(`${parent.toLowerCase()}/${key}`) ?? null;
 }
 
+/** Whether a person or a tool starts a program of this name. */
+export function isProgram(name: string): boolean {
+  return PROGRAMS.has(name.toLowerCase());
+}
+
+/** The risk of a file among what a package manager installed: names mean nothing there but to git and to Python itself. */
+export function riskOfInstalled(name: string, parent: string): Risk | null {
+  if (name === '.git') return GIT;
+  const starts = /^(?:site|dist)-packages$/.test(parent) && /\.pth$|^(?:site|user)customize\.py$/.test(name);
+  return starts ? { kind: 'build-file', reason: 'Python executes it whenever it starts' } : null;
+}
+
 /** The risk of a program in a folder that package managers put first in the search path. */
 export function riskOfProgram(name: string): Risk | null {
-  if (!PROGRAMS.has(name.toLowerCase())) return null;
+  if (!isProgram(name)) return null;
   return { kind: 'shadowed-program', reason: `scripts of the package manager would start it in place of ${name}` };
 }
 

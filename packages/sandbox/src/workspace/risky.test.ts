@@ -16,7 +16,7 @@ import {
 } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { changesOfCancelledRun, changesOfRun } from './after-run.ts';
@@ -523,6 +523,58 @@ describe('changesOfRun', () => {
     put('Makefile');
     expect((await changesOfRun(run, patient)).riskyChanges).toEqual([]);
     expect((await changesOfRun({ ...run, brought: true }, patient)).riskyChanges).toMatchObject([{ path: 'Makefile' }]);
+  });
+
+  it('scans every directory that could be written, and says where it was inside', async () => {
+    const other = realpathSync(mkdtempSync(join(tmpdir(), 'acode-risky-other-')));
+    const file = join(other, '..', `${basename(other)}.Makefile`);
+    const identity = { device: 0, inode: 0 };
+    const more = (source: string, target: string, readOnly: boolean) =>
+      ({ purpose: 'additional', source, target, readOnly, identity }) as const;
+    try {
+      mkdirSync(join(other, '.vscode'));
+      writeFileSync(join(other, '.vscode/tasks.json'), '');
+      writeFileSync(file, '');
+      put('Makefile');
+      put('below/package.json');
+      const run = { sinceMs: since, dead: Promise.resolve() };
+      const writable = [
+        ...mounts(false),
+        more(other, '/other', false),
+        more(join(root, 'below'), '/below', false),
+        more(file, '/one', false),
+      ];
+      const { riskyChanges, changed } = await changesOfRun({ ...run, mounts: writable }, patient);
+      expect(riskyChanges.map(({ path }) => path)).toEqual([
+        'Makefile',
+        'below/package.json',
+        '/other/.vscode/tasks.json',
+      ]);
+      expect(changed).toEqual({ ...none, hidden: 1, configuration: 2, other: 1 });
+      // The control: what could not be written is not looked at.
+      const closed = [...mounts(true), more(other, '/other', true)];
+      expect((await changesOfRun({ ...run, mounts: closed }, patient)).riskyChanges).toEqual([]);
+      expect(changesOfCancelledRun([...mounts(true), more(other, '/other', false)], since, true)).toMatchObject({
+        complete: false,
+      });
+    } finally {
+      rmSync(other, { recursive: true });
+      rmSync(file);
+    }
+  });
+
+  it('does not take for the run’s what somebody changed after its end', async () => {
+    put('Makefile');
+    const run = { sinceMs: since, dead: delay(5), mounts: mounts(false) };
+    const scan = changesOfRun(run, patient);
+    expect((await scan).riskyChanges).toMatchObject([{ path: 'Makefile' }]);
+    // A clock that was set back since is taken into account.
+    await delay(30);
+    since = Date.now() + 60_000;
+    const later = { ...run, sinceMs: since };
+    expect((await changesOfRun(later, patient)).riskyChanges).toEqual([]);
+    const clockOffset = Date.now() - performance.now() + 120_000;
+    expect((await changesOfRun({ ...later, clockOffset }, patient)).riskyChanges).toMatchObject([{ path: 'Makefile' }]);
   });
 
   it('says when the end was not seen, or nobody waited for a look', async () => {

@@ -10,18 +10,28 @@ import { NO_CHANGES, changeKindOf } from './change-counts.ts';
 import type { Counting } from './change-counts.ts';
 import { DirectoryLook, fromText, lstat, toText } from './directory-look.ts';
 import type { Unseen } from './directory-look.ts';
-import { leadsOut } from './links-out.ts';
+import { isInterpreterName, riskOfEnvironmentFile } from './environments.ts';
+import { FileTimes, INEXACT, hasReliableTimes, keepsBirth } from './file-times.ts';
+import type { ScanWindow } from './file-times.ts';
+import { commonDirectory, gitfileTarget, namedInside } from './git-directory.ts';
+import type { NamedInside } from './git-directory.ts';
+import { HardLinks } from './hard-links.ts';
+import { Leads } from './leads.ts';
+import type { Lead } from './leads.ts';
+import { targetInside, writtenInside } from './link-target.ts';
+import { isInstalled, riskAt, roleOf, wantedBelow } from './regions.ts';
 import { HARD_LINK, LINK_OUT, riskOfKind } from './risky-files.ts';
 import {
-  BARE_PARTS,
   BARE_REPOSITORY,
+  BARE_SPELLING,
+  ENVIRONMENT,
   FORETOLD,
+  NAMED_BY_GIT,
   WITH_KNOWN_PARTS,
   riskOfDirectory,
   riskOfFile,
-  riskOfProgram,
 } from './risky-names.ts';
-import type { Risk } from './risky-names.ts';
+import type { Risk, RiskyDirectory } from './risky-names.ts';
 import { Visits } from './visits.ts';
 import type { Region, Visit } from './visits.ts';
 
@@ -37,7 +47,8 @@ export interface LookBudget {
   readonly restMs: number;
 }
 
-const BUDGET: LookBudget = {
+/** How much is looked at after a run that a caller waits for. */
+export const BUDGET: LookBudget = {
   entries: 20_000,
   directories: 4000,
   depth: 64,
@@ -48,39 +59,33 @@ const BUDGET: LookBudget = {
 // Enough are so many entries, and a directory takes as long as several of them: a busy machine makes no look a short one.
 const ENOUGH = 1500;
 const DIRECTORY = 8;
-// The kernel stamps files by a clock that lags behind the one we read by up to a tick.
-const CLOCK_LAG_MS = 20;
 const SLICE_MS = 10;
 const MOST_CHANGES = 200;
 // The part of the budget that one directory may use before what is foretold was asked for.
 const FEW = 0.005;
 const MOST_CLOSED = 5;
 const LONGEST_SHOWN = 300;
-// Of a repository: what only holds content, and may be huge.
-const CONTENT = new Set(['objects', 'refs', 'logs', 'lfs']);
+const GIT_FILES = ['config', 'config.worktree'];
+const MAX_REPOSITORIES = 64;
 
 const IS_FORETOLD: ReadonlySet<string> = new Set(FORETOLD);
 
-type Entry = Pick<Dirent, 'name' | 'isDirectory' | 'isFile'>;
+type Entry = Pick<Dirent, 'name' | 'isDirectory' | 'isFile' | 'isSymbolicLink'>;
 
 // What is gathered of one directory.
 interface Seen {
   readonly directory: DirectoryLook;
-  /** Whether something was made, renamed or removed in it. */
+  /** Whether something was made, renamed or removed in it during the run. */
   readonly changed: boolean;
+  /** The same, be it that it was changed again after the run. */
+  readonly touched: boolean;
   /** Whether it, or a directory around it, may have been renamed to where it is. */
   readonly moved: boolean;
   /** Names that a bare repository is known by. */
   readonly parts: Set<string>;
   readonly below: string[];
-}
-
-/** The time in which a change is taken for one of the run, by the clock of the kernel. */
-export interface ScanWindow {
-  /** When nothing of the sandbox existed yet. */
-  readonly sinceMs: number;
-  /** When nothing of the sandbox lived any more; `Infinity` where that is not known. */
-  readonly untilMs: number;
+  /** Whether it is a virtual environment. */
+  isEnvironment: boolean;
 }
 
 /** How a directory is scanned. */
@@ -89,6 +94,10 @@ export interface ScanOptions {
   readonly budget?: Partial<LookBudget>;
   /** Names at the top that the run could not change. */
   readonly skipped?: ReadonlySet<string>;
+  /** Other directories of the host that the run could write. */
+  readonly writable?: readonly string[];
+  /** Git directories outside whose configuration counts here: that of the repository of a worktree. */
+  readonly repositories?: readonly string[];
   /** Ends the scan early; what it has found until then is its result, and incomplete. */
   readonly signal?: AbortSignal;
 }
@@ -106,6 +115,25 @@ export interface Scan {
 
 /** The scan of a run that could not write anything. */
 export const NOTHING_WRITTEN: Scan = { riskyChanges: [], changed: NO_CHANGES, complete: true, spent: false };
+
+/** Scans a directory as {@link scanDirectory} does, or the one file that is there. */
+export async function scanPath(path: string, window: ScanWindow, options: ScanOptions = {}): Promise<Scan> {
+  const stats = lstat(fromText(path));
+  if (!stats?.isFile()) return await scanDirectory(path, window, options);
+  const isReliable = hasReliableTimes(path);
+  const riskyChanges = isReliable ? [] : [notLookedAt(INEXACT)];
+  if (!new FileTimes(window, isReliable).isChanged(stats))
+    return { ...NOTHING_WRITTEN, riskyChanges, complete: isReliable };
+  const name = fromText(path.slice(path.lastIndexOf('/') + 1));
+  const risks = [riskOfFile(name), riskOfKind(stats)].filter(risk => risk !== null);
+  const kind = changeKindOf(name, stats.mode, riskOfFile(name) !== null);
+  return {
+    riskyChanges: [...risks.map(risk => ({ ...risk, path: '.' })), ...riskyChanges],
+    changed: { ...NO_CHANGES, [kind]: 1 },
+    complete: isReliable,
+    spent: false,
+  };
+}
 
 /** Scans a directory for what was changed within a time, shallow changes first. Nothing outside of it is read, no link is followed. */
 export async function scanDirectory(root: string, window: ScanWindow, options: ScanOptions = {}): Promise<Scan> {
@@ -125,9 +153,27 @@ export function notLookedAt(reason: string): RiskyChange {
   return { path: '.', kind: 'scan-incomplete', reason };
 }
 
+const ROOT: Visit = {
+  path: '',
+  name: '',
+  depth: 0,
+  region: null,
+  installed: false,
+  inChanged: false,
+  inTouched: false,
+  moved: false,
+  asked: false,
+  alias: false,
+  sealed: false,
+};
+
 class Look {
   readonly #root: string;
-  readonly #window: ScanWindow;
+  readonly #times: FileTimes;
+  readonly #leads: Leads;
+  readonly #keepsBirth: boolean;
+  readonly #writable: readonly string[];
+  readonly #repositories: readonly string[];
   readonly #signal: AbortSignal | undefined;
   readonly #budget: LookBudget;
   readonly #skipped: ReadonlySet<string>;
@@ -136,6 +182,9 @@ class Look {
   readonly #unseen = new Set<string>();
   readonly #closed = new Set<string>();
   readonly #visits = new Visits();
+  readonly #hardLinks = new HardLinks();
+  // Virtual environments that the run has made.
+  readonly #fresh: string[] = [];
   readonly #began = performance.now();
   readonly #counts: Counting = { ...NO_CHANGES };
   #slice = performance.now();
@@ -144,10 +193,18 @@ class Look {
   #directories = 0;
   #device = 0;
   #more = 0;
+  #repositoriesRead = 0;
 
-  constructor(root: string, { sinceMs, untilMs }: ScanWindow, { budget, skipped, signal }: ScanOptions) {
+  constructor(root: string, window: ScanWindow, options: ScanOptions) {
+    const { budget, skipped, signal, writable = [], repositories = [] } = options;
     this.#root = root;
-    this.#window = { sinceMs: sinceMs - CLOCK_LAG_MS, untilMs };
+    const isReliable = hasReliableTimes(toText(root));
+    if (!isReliable) this.#unseen.add(INEXACT);
+    this.#times = new FileTimes(window, isReliable);
+    this.#leads = new Leads(root, this.#times);
+    this.#keepsBirth = keepsBirth(toText(root));
+    this.#writable = writable.map(fromText);
+    this.#repositories = repositories.map(fromText);
     this.#budget = { ...BUDGET, ...budget };
     this.#skipped = skipped ?? new Set();
     this.#signal = signal;
@@ -164,8 +221,15 @@ class Look {
   }
 
   async run(): Promise<void> {
-    const root = { path: '', name: '', depth: 0, region: null, installed: false, inChanged: false, moved: false };
-    await this.#visit({ ...root, asked: false });
+    await this.#visit(ROOT);
+    // Of a worktree the repository is elsewhere, and what its settings name is here.
+    this.#putNamed(
+      namedInside(
+        this.#root,
+        this.#repositories.map(path => `${path}/config`),
+        '',
+      ),
+    );
     for (let visit = this.#visits.next(); visit; visit = this.#visits.next()) {
       if (this.#isSpent()) return;
       if (this.#isSliceOver()) await this.#pause();
@@ -175,11 +239,12 @@ class Look {
 
   /** At most so many, each kind in turn: a thousand harmless ones must not hide the one that matters. */
   changes(): RiskyChange[] {
+    this.#sayClosed();
+    this.#addHardLinks();
     const kinds = [...this.#found.values()];
     const total = kinds.reduce((sum, { length }) => sum + length, 0);
     if (total + this.#more > MOST_CHANGES - 1)
       this.#unseen.add(`there are ${total + this.#more} risky changes, of which ${MOST_CHANGES - 1} are listed`);
-    this.#sayClosed();
     const picked: RiskyChange[] = [];
     for (let round = 0; round < MOST_CHANGES && picked.length < Math.min(total, MOST_CHANGES - 1); round += 1) {
       const turn = kinds.flatMap(list => list.slice(round, round + 1));
@@ -195,7 +260,7 @@ class Look {
     if (typeof opened === 'string') return this.#missed(visit, opened);
     using directory = opened;
     // Mounts of the host below the workspace are not in the sandbox; a subvolume that was made there is, and looks the same.
-    if (visit.path === '') this.#device = directory.stats.dev;
+    if (visit === ROOT) this.#device = directory.stats.dev;
     else if (directory.stats.dev !== this.#device) return this.#missed(visit, 'elsewhere');
     this.#directories += 1;
     await this.#entriesOf(visit, directory);
@@ -204,6 +269,7 @@ class Look {
   async #entriesOf(visit: Visit, directory: DirectoryLook): Promise<void> {
     const seen = this.#begin(visit, directory);
     if (seen.changed && visit.region?.whole) return this.#report(visit.region);
+    this.#readRepository(visit, visit.worktree, visit.region);
     if (isAskedFirst(visit)) return this.#askFirst(visit, seen);
     for (let entry = directory.next(); entry !== null; entry = directory.next()) {
       if (entry === 'unreadable') {
@@ -212,7 +278,7 @@ class Look {
       }
       if (this.#isSpent()) return;
       this.#entries += 1;
-      if (!this.#isSkipped(visit, entry.name)) this.#take(visit, entry, seen);
+      this.#take(visit, entry, seen);
       if (this.#isSliceOver()) await this.#pause();
     }
     this.#descend(visit, seen, this.#bareRegion(visit, seen));
@@ -224,7 +290,7 @@ class Look {
     this.#entries += few.length;
     const known = few.filter(({ name }) => IS_FORETOLD.has(name));
     const others = few.filter(({ name }) => !IS_FORETOLD.has(name));
-    for (const entry of [...known, ...others]) if (!this.#isSkipped(visit, entry.name)) this.#take(visit, entry, seen);
+    for (const entry of [...known, ...others]) this.#take(visit, entry, seen);
     this.#descend(visit, seen, this.#bareRegion(visit, seen));
   }
 
@@ -249,40 +315,84 @@ class Look {
     const answered = new Set<string>();
     for (const name of FORETOLD) {
       const stats = seen.directory.lstat(name);
-      if (!stats || this.#isSkipped(visit, name)) continue;
+      if (!stats) continue;
       const key = `${stats.ino} ${name.toLowerCase()}`;
       if (answered.has(key)) continue;
       answered.add(key);
-      this.#take(visit, { name, isDirectory: () => stats.isDirectory(), isFile: () => stats.isFile() }, seen);
+      const is = { dir: stats.isDirectory(), file: stats.isFile(), link: stats.isSymbolicLink() };
+      const entry = { name, isDirectory: () => is.dir, isFile: () => is.file, isSymbolicLink: () => is.link };
+      this.#take(visit, entry, seen);
     }
   }
 
   // Renaming a directory leaves the times of all that is in it as they were, and stamps the directory and the one around it.
-  #begin({ moved: around, inChanged }: Visit, directory: DirectoryLook): Seen {
-    const changed = around || this.#isChanged(directory.stats);
-    return { directory, changed, moved: around || (inChanged && changed), parts: new Set(), below: [] };
+  #begin(visit: Visit, directory: DirectoryLook): Seen {
+    const { moved: around, inChanged, inTouched, sealed } = visit;
+    const own = { changed: this.#times.isChanged(directory.stats), touched: this.#times.isTouched(directory.stats) };
+    const moved = !sealed && (around || (inTouched && own.touched && (inChanged || own.changed)));
+    return {
+      directory,
+      changed: !sealed && (around || own.changed),
+      touched: !sealed && (around || own.touched),
+      moved,
+      parts: new Set(),
+      below: [],
+      isEnvironment: false,
+    };
   }
 
   #take(visit: Visit, entry: Entry, seen: Seen): void {
     const { name } = entry;
-    if (BARE_PARTS.has(name)) seen.parts.add(name);
-    if (entry.isDirectory()) {
-      seen.below.push(name);
-      return;
-    }
+    if (visit.path === '' && this.#skipped.has(name)) return this.#takeSealed(visit, entry);
+    const part = BARE_SPELLING.get(name.toLowerCase());
+    if (part !== undefined && (part === name || seen.directory.lstat(part))) seen.parts.add(part);
+    if (name === 'pyvenv.cfg') seen.isEnvironment = true;
+    if (entry.isDirectory()) seen.below.push(name);
+    else if (entry.isSymbolicLink()) this.#takeLink(visit, name, seen);
+    else if (!visit.sealed) this.#takeFile(visit, entry, seen);
+  }
+
+  // The run could not change it, but what it leads to.
+  #takeSealed(visit: Visit, entry: Entry): void {
+    const { name } = entry;
+    if (name === '.git' && entry.isFile()) this.#followGitfile(visit, name);
+    const risk = entry.isDirectory() ? riskOfDirectory(name, visit.name) : null;
+    if (!risk) return;
+    const region = { ...risk, path: name, reported: false };
+    const worktree = name === '.git' ? { worktree: '' } : {};
+    this.#visits.put({ ...ROOT, path: name, name, depth: 1, region, alias: true, sealed: true, ...worktree });
+  }
+
+  #takeFile(visit: Visit, entry: Entry, seen: Seen): void {
+    const { name } = entry;
     const named = this.#riskOf(visit, name);
-    // A link or special file cannot be changed, only made, and making it changes its directory.
-    if (!named && !entry.isFile() && !seen.changed) return;
+    // A special file cannot be changed, only made, and making it changes its directory.
+    if (!named && !entry.isFile() && !seen.touched) return;
+    if (name === '.git' && entry.isFile()) this.#followGitfile(visit, name);
+    this.#judgeNew(visit, name, seen, named);
+  }
+
+  // A link is what it is called, and what it leads to.
+  #takeLink(visit: Visit, name: string, seen: Seen): void {
+    const named = this.#riskOf(visit, name);
+    const role = roleOf(visit, name);
+    if (named || role) this.#follow(visit, name, named, role);
+    // A link cannot be changed, only made, and making it changes its directory.
+    if (visit.sealed || (!named && !role && !seen.touched)) return;
+    this.#judgeNew(visit, name, seen, named ?? role);
+  }
+
+  #judgeNew(visit: Visit, name: string, seen: Seen, named: Risk | null): void {
     const stats = seen.directory.lstat(name);
-    if (!stats && seen.changed) this.#missed(visit, 'unreadable');
-    if (!stats || !this.#isNew(stats, seen)) return;
+    if (!stats && seen.touched) this.#missed(visit, 'unreadable');
+    if (!stats || !(seen.moved || this.#times.isChanged(stats))) return;
     this.#count(visit, name, stats, named !== null);
     this.#judge(visit, name, stats, named);
   }
 
-  // What was asked for before its directory is listed was counted then.
+  // What was asked for before its directory is listed was counted then, and what something leads to is counted where it is.
   #count(visit: Visit, name: string, stats: Stats, isKnown: boolean): void {
-    if (visit.asked && IS_FORETOLD.has(name)) return;
+    if (visit.alias || (visit.asked && IS_FORETOLD.has(name))) return;
     this.#counts[changeKindOf(below(visit, name), stats.isFile() ? stats.mode : 0, isKnown)] += 1;
   }
 
@@ -290,47 +400,162 @@ class Look {
   #judge(visit: Visit, name: string, stats: Stats, named: Risk | null): void {
     if (visit.region?.whole) return this.#report(visit.region);
     const path = below(visit, name);
-    if (named) this.#add(path, named);
-    const kind = riskOfKind(stats);
-    if (kind) this.#add(path, kind);
-    if (stats.isSymbolicLink() && leadsOut(this.#root, path)) this.#add(path, LINK_OUT);
-    if (stats.isFile() && stats.nlink > 1 && this.#isChanged(stats)) this.#add(path, HARD_LINK);
+    const own = visit.region?.fresh ? riskOfEnvironmentFile(this.#root, path, stats, this.#writable) : named;
+    const isLinkOut = this.#isLinkOut(path, stats) && !(own === null && isFreshInterpreter(visit, name));
+    const isLinked = this.#isLinked(path, stats);
+    const risks = [own, riskOfKind(stats), ...(isLinkOut ? [LINK_OUT] : []), ...(isLinked ? [HARD_LINK] : [])];
+    for (const risk of risks.filter(known => known !== null)) this.#add(path, risk);
   }
 
-  #riskOf({ name: parent, region, installed }: Visit, name: string): Risk | null {
-    if (region) return region;
-    if (installed) return parent === '.bin' ? riskOfProgram(name) : name === '.git' ? riskOfFile(name) : null;
-    return riskOfFile(name);
+  #isLinkOut(path: string, stats: Stats): boolean {
+    return stats.isSymbolicLink() && targetInside(this.#root, path) === null;
+  }
+
+  // A file with a second name; of one whose names all were installed together, that is known in the end.
+  #isLinked(path: string, stats: Stats): boolean {
+    if (!stats.isFile() || stats.nlink <= 1 || !this.#times.isChanged(stats)) return false;
+    return !this.#hardLinks.note(path, stats);
+  }
+
+  // In an environment that the run has made, what is executed when it starts is expected.
+  #riskOf(visit: Visit, name: string): Risk | null {
+    const risk = riskAt(visit, name);
+    const isFresh = visit.installed && this.#fresh.some(environment => visit.path.startsWith(`${environment}/`));
+    return isFresh && risk?.kind === 'build-file' ? null : risk;
+  }
+
+  // Where a link leads that is old, something may be new.
+  #follow(visit: Visit, name: string, named: Risk | null, role: RiskyDirectory | null): void {
+    const path = below(visit, name);
+    const lead = this.#leads.at(path);
+    if (lead?.stats.isDirectory() && role) this.#putAlias(visit, name, role, lead);
+    if (!lead || !named || !this.#leads.isNewFile(lead)) return;
+    if (visit.region?.whole && !visit.sealed) this.#report(visit.region);
+    else this.#add(path, named);
+  }
+
+  #putAlias(visit: Visit, name: string, role: RiskyDirectory, lead: Lead): void {
+    const path = below(visit, name);
+    if (lead.isNewWay) this.#add(path, role);
+    const isRegion = visit.region !== null || riskOfDirectory(name, visit.name) !== null;
+    // What leads to a directory around it makes everything a part of it: that is said once.
+    const whole = role.whole || lead.path === '' || path.startsWith(`${lead.path}/`);
+    const reason = whole ? role.reason : `${role.reason}; a link leads there`;
+    const region = isRegion ? { kind: role.kind, reason, whole, path, reported: false } : null;
+    this.#visits.put({
+      ...ROOT,
+      path: lead.path,
+      name,
+      depth: visit.depth + 1,
+      region,
+      installed: !isRegion && name.toLowerCase() === 'node_modules',
+      alias: true,
+      sealed: this.#isSealed(lead.path),
+      ...(name.toLowerCase() === '.git' ? { worktree: visit.path } : {}),
+    });
+  }
+
+  #isSealed(path: string): boolean {
+    return this.#skipped.has(path.split('/')[0] ?? '');
+  }
+
+  // A file that names a git directory elsewhere: that one is the repository of the directory it lies in.
+  #followGitfile(visit: Visit, name: string): void {
+    const written = gitfileTarget(`${this.#root}/${below(visit, name)}`);
+    const path = written === null ? null : writtenInside(this.#root, visit.path, written);
+    const lead = path === null ? null : this.#leads.at(path);
+    const risk = riskOfDirectory('.git', '');
+    if (!lead?.stats.isDirectory() || !risk) return;
+    const region = { ...risk, path: lead.path, reported: false };
+    const [depth, sealed] = [visit.depth + 1, this.#isSealed(lead.path)];
+    this.#visits.put({ ...ROOT, path: lead.path, name, depth, region, alias: true, sealed, worktree: visit.path });
+  }
+
+  #readRepository({ path: gitdir, depth }: Visit, worktree: string | undefined, region: Region | null): void {
+    if (!region || worktree === undefined) return;
+    this.#repositoriesRead += 1;
+    if (this.#repositoriesRead > MAX_REPOSITORIES) {
+      this.#unseen.add(`the settings of only ${MAX_REPOSITORIES} repositories were read`);
+      return;
+    }
+    const common = commonDirectory(this.#root, gitdir);
+    if (common !== null && common !== gitdir) {
+      const shared = { ...region, path: common, reported: false };
+      const sealed = this.#isSealed(common);
+      this.#visits.put({ ...ROOT, path: common, name: '.git', depth: depth + 1, region: shared, alias: true, sealed });
+    }
+    const directories = [gitdir, ...(common === null ? [] : [common])];
+    const files = directories.flatMap(directory => GIT_FILES.map(file => `${this.#root}/${directory}/${file}`));
+    this.#putNamed(namedInside(this.#root, files, worktree));
+  }
+
+  #putNamed(named: readonly NamedInside[]): void {
+    for (const { as, path, key } of named) {
+      const lead = this.#leads.at(path);
+      if (as === 'hooks' && lead?.stats.isDirectory()) this.#putHooks(lead, key);
+      if (!lead || this.#isSealed(lead.path) || !this.#leads.isNewFile(lead)) continue;
+      this.#add(lead.path, NAMED_BY_GIT[as](key));
+    }
+  }
+
+  #putHooks({ path, isNewWay }: Lead, key: string): void {
+    const risk = NAMED_BY_GIT.hooks(key);
+    const sealed = this.#isSealed(path);
+    if (isNewWay && !sealed && path !== '') this.#add(path, risk);
+    const hooks = path === '' ? 'named' : 'all';
+    const region = { ...risk, path, reported: false, hooks } as const;
+    this.#visits.put({ ...ROOT, path, name: 'hooks', depth: 1, region, alias: true, sealed });
   }
 
   #bareRegion(visit: Visit, { directory, changed, parts }: Seen): Region | null {
     const isBare = parts.has('HEAD') && parts.size > 1;
     if (visit.region || !isBare) return visit.region;
     const region = { ...BARE_REPOSITORY, path: visit.path === '' ? '.' : visit.path, reported: false };
-    const trusted = ['HEAD', 'config', 'hooks'].map(name => directory.lstat(name));
-    if (changed || trusted.some(stats => stats && this.#isChanged(stats))) this.#report(region);
+    const trusted = ['HEAD', 'config', 'config.worktree', 'commondir', 'hooks'].map(name => directory.lstat(name));
+    if (changed || trusted.some(stats => stats && this.#times.isChanged(stats))) this.#report(region);
+    else this.#readRepository(visit, visit.path, region);
     return region;
   }
 
-  #descend(visit: Visit, { below: names, changed: inChanged, moved }: Seen, region: Region | null): void {
+  #descend(visit: Visit, seen: Seen, region: Region | null): void {
+    const { below: names, changed: inChanged, touched: inTouched, moved } = seen;
     if (names.length > 0 && visit.depth >= this.#budget.depth) {
-      this.#unseen.add(`directories deeper than ${this.#budget.depth} were not looked at`);
+      if (!visit.sealed) this.#unseen.add(`directories deeper than ${this.#budget.depth} were not looked at`);
       return;
     }
-    const wanted = region?.whole ? names.filter(name => !CONTENT.has(name)) : names;
-    const depth = visit.depth + 1;
-    for (const name of wanted) {
+    for (const name of wantedBelow(visit, region, names)) {
       const path = below(visit, name);
-      const installed = visit.installed || name === 'node_modules';
-      const own = region ?? regionAt(visit, name, installed);
-      this.#visits.put({ path, name, depth, region: own, installed, inChanged, moved, asked: false });
+      const installed = visit.installed || isInstalled(name, visit.name);
+      const own = region ?? this.#regionAt(visit, name, seen, installed);
+      const { alias, sealed } = visit;
+      const worktree = name.toLowerCase() === '.git' && !region ? { worktree: visit.path } : {};
+      const about = { installed, inChanged, inTouched, moved, alias, sealed, asked: false };
+      this.#visits.put({ path, name, depth: visit.depth + 1, region: own, ...about, ...worktree });
     }
   }
 
-  #missed({ path, depth }: Visit, why: Unseen, isEnterable = false): void {
+  #regionAt(visit: Visit, name: string, seen: Seen, installed: boolean): Region | null {
+    const byName = installed && name !== '.git' ? null : riskOfDirectory(name, visit.name);
+    const risk = byName ?? (seen.isEnvironment && name === 'bin' ? ENVIRONMENT : null);
+    if (!risk) return null;
+    const region = { ...risk, path: below(visit, name), reported: false };
+    if (risk !== ENVIRONMENT || visit.alias || !this.#isFresh(seen, name)) return region;
+    this.#fresh.push(visit.path);
+    return { ...region, whole: false, fresh: true };
+  }
+
+  // An environment that was made by the run: as long as the file system keeps when something was made.
+  #isFresh({ directory, isEnvironment }: Seen, name: string): boolean {
+    const programs = directory.lstat(name);
+    if (!isEnvironment || !this.#keepsBirth || !programs) return false;
+    return this.#times.isBorn(directory.stats) && this.#times.isMade(programs);
+  }
+
+  #missed({ path, depth, sealed }: Visit, why: Unseen, isEnterable = false): void {
+    if (sealed) return;
     // What may neither be read nor entered and was not touched was so before: the run could not enter it either.
     const stats = lstat(`${this.#root}/${path}`);
-    if (why === 'gone' || (stats && !isEnterable && !this.#isChanged(stats))) return;
+    if (why === 'gone' || (stats && !isEnterable && !this.#times.isTouched(stats))) return;
     const shown = path.length > LONGEST_SHOWN ? `a directory ${depth} deep` : toText(path);
     this.#closed.add(path === '' ? 'the workspace' : shown);
   }
@@ -339,6 +564,15 @@ class Look {
     const all = [...this.#closed];
     for (const shown of all.slice(0, MOST_CLOSED)) this.#unseen.add(`${shown} could not be looked into`);
     if (all.length > MOST_CLOSED) this.#unseen.add(`nor could ${all.length - MOST_CLOSED} other directories`);
+  }
+
+  // A name that was not seen lies elsewhere, or in what was not looked at.
+  #addHardLinks(): void {
+    const paths = this.#hardLinks.elsewhere();
+    const isCut = this.#spent || this.#signal?.aborted === true;
+    if (!isCut) for (const path of paths) this.#add(path, HARD_LINK);
+    else if (paths.length > 0)
+      this.#unseen.add(`of ${paths.length} hard links below node_modules not every name was seen`);
   }
 
   #report(region: Region): void {
@@ -355,18 +589,6 @@ class Look {
     this.#found.set(kind, list);
     if (list.length < MOST_CHANGES) list.push({ path: toText(path), kind, reason });
     else this.#more += 1;
-  }
-
-  #isSkipped({ path }: Visit, name: string): boolean {
-    return path === '' && this.#skipped.has(name);
-  }
-
-  #isNew(stats: Stats, { moved }: Seen): boolean {
-    return moved || this.#isChanged(stats);
-  }
-
-  #isChanged({ ctimeMs }: Stats): boolean {
-    return ctimeMs >= this.#window.sinceMs && ctimeMs <= this.#window.untilMs;
   }
 
   #isSpent(): boolean {
@@ -413,17 +635,16 @@ function fewEntries(directory: DirectoryLook, most: number): Entry[] | null {
   return few;
 }
 
-function isAskedFirst({ path, name, installed, asked }: Visit): boolean {
-  return !asked && !installed && (path === '' || WITH_KNOWN_PARTS.has(name.toLowerCase()));
+function isAskedFirst({ path, name, installed, asked, sealed }: Visit): boolean {
+  return !asked && !installed && !sealed && (path === '' || WITH_KNOWN_PARTS.has(name.toLowerCase()));
 }
 
 function below({ path }: Visit, name: string): string {
   return path === '' ? name : `${path}/${name}`;
 }
 
-function regionAt(visit: Visit, name: string, installed: boolean): Region | null {
-  const risk = installed && name !== '.git' ? null : riskOfDirectory(name, visit.name);
-  return risk && { ...risk, path: below(visit, name), reported: false };
+function isFreshInterpreter({ region }: Visit, name: string): boolean {
+  return region?.fresh === true && isInterpreterName(name);
 }
 
 function inWords(milliseconds: number): string {

@@ -6,12 +6,17 @@ import type { RiskyDirectory } from './risky-names.ts';
 export interface Region extends RiskyDirectory {
   readonly path: string;
   reported: boolean;
+  /** Set for the programs of a virtual environment that the run has made: what each environment has is expected there. */
+  readonly fresh?: boolean;
+  /** Set for a directory of hooks, of which only what lies directly in it is executed; `'named'`: only by the names of hooks. */
+  readonly hooks?: 'all' | 'named';
 }
 
 /** A directory to be looked into. */
 export interface Visit {
   /** Relative to the root; empty for the root itself. */
   readonly path: string;
+  /** What it is called where it is used: of one that a link leads to, the name of the link. */
   readonly name: string;
   readonly depth: number;
   /** The risky directory it lies in. */
@@ -20,10 +25,18 @@ export interface Visit {
   readonly installed: boolean;
   /** Whether something was made, renamed or removed in the directory it lies in: it may have come from elsewhere. */
   readonly inChanged: boolean;
+  /** The same, be it that it was changed again after the run. */
+  readonly inTouched: boolean;
   /** Whether it lies in what may have come from elsewhere: nothing in it shows that by a time of its own. */
   readonly moved: boolean;
   /** Whether it was asked for what matters already, and is only to be listed. */
   readonly asked: boolean;
+  /** Whether something leads here, such as a link or a setting of git: it is looked into for what it is used as, besides being looked into as what it is. */
+  readonly alias: boolean;
+  /** Whether the run could not change it: only where its links and settings lead matters. */
+  readonly sealed: boolean;
+  /** Of a git directory: where git runs what its configuration names, relative to the root. */
+  readonly worktree?: string;
 }
 
 /** The visits that are still to be made. */
@@ -35,12 +48,13 @@ export class Visits {
   readonly #installed = new Queue();
   readonly #known = new Set<string>();
 
-  /** Adds a visit, unless there was one to the same directory. */
+  /** Adds a visit, unless there was one to the same directory as the same thing. */
   put(visit: Visit): void {
-    if (this.#known.has(visit.path)) return;
-    this.#known.add(visit.path);
-    if (visit.installed) this.#installed.put(visit);
-    else if (visit.region) this.#risky.put(visit);
+    const key = keyOf(visit);
+    if (this.#known.has(key)) return;
+    this.#known.add(key);
+    if (visit.installed && !visit.alias) this.#installed.put(visit);
+    else if (visit.region || visit.alias) this.#risky.put(visit);
     else this.#ordinary.put(visit);
   }
 
@@ -53,6 +67,17 @@ export class Visits {
   next(): Visit | undefined {
     return this.#risky.take() ?? this.#ordinary.take() ?? this.#installed.take();
   }
+}
+
+// However many links lead to a directory, it is looked into once for each thing that it can be used as.
+function keyOf({ path, name, region, installed, alias, sealed }: Visit): string {
+  if (!alias) return path;
+  const as = region
+    ? `${region.kind} ${region.whole} ${region.hooks ?? ''}`
+    : installed
+      ? 'installed'
+      : name.toLowerCase();
+  return `${path}\0${as}${sealed ? ' sealed' : ''}`;
 }
 
 // First in, first out, without moving what waits.

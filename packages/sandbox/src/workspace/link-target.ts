@@ -4,19 +4,28 @@ import { lstatSync, readlinkSync } from 'node:fs';
 import { bytes } from './directory-look.ts';
 
 // As many as the kernel follows.
-const MOST_LINKS = 40;
+const MAX_LINKS = 40;
+
+/** Where a path leads inside a directory. */
+export interface LinkTarget {
+  /** Relative to the directory, with no link left in it; empty for the directory itself. */
+  readonly path: string;
+  /** The links on the way, the one that was asked about first; relative to the directory. */
+  readonly links: readonly string[];
+}
 
 /**
- * Whether a link leads out of `root`, or in a circle. Asked of the links on its way too: an innocent target may lead through a
- * directory that is a link itself. All paths are byte strings, `path` relative to `root`.
+ * Where a path leads inside `root`, or null where it leads out, or in a circle. Asked of the links on its way too: an innocent
+ * target may lead through a directory that is a link itself. All paths are byte strings, `path` relative to `root`.
  */
-export function leadsOut(root: string, path: string): boolean {
+export function targetInside(root: string, path: string): LinkTarget | null {
   const way = steps(path);
   const here: string[] = [];
-  for (let links = 0; way.length > 0;) {
+  const links: string[] = [];
+  while (way.length > 0) {
     const step = way.pop() ?? '';
     if (step === '..') {
-      if (here.pop() === undefined) return true;
+      if (here.pop() === undefined) return null;
       continue;
     }
     const target = targetOf([root, ...here, step].join('/'));
@@ -24,14 +33,21 @@ export function leadsOut(root: string, path: string): boolean {
       here.push(step);
       continue;
     }
-    links += 1;
-    if (links > MOST_LINKS) return true;
+    links.push([...here, step].join('/'));
+    if (links.length > MAX_LINKS) return null;
     const rest = inside(root, target);
-    if (rest === null) return true;
+    if (rest === null) return null;
     if (rest !== target) here.length = 0;
     way.push(...steps(rest));
   }
-  return false;
+  return { path: here.join('/'), links };
+}
+
+/** A path as it was written somewhere: relative to `base`, or absolute; null for an absolute one outside `root`. */
+export function writtenInside(root: string, base: string, written: string): string | null {
+  const rest = inside(root, written);
+  if (rest === null) return null;
+  return rest === written ? `${base}/${written}` : rest;
 }
 
 // The last first, so that the next is taken from the end.
