@@ -445,8 +445,13 @@ export const PROTECTIONS = [
   ...[
     one(
       'uninstall removes whatever is in its directories',
-      [`${SRC}/uninstall.ts`, 'names.filter(one => own.test(one))', 'names.filter(one => own.test(one) || true)'],
+      [`${SRC}/uninstall.ts`, 'names.filter(one => own.test(one)', 'names.filter(one => (own.test(one) || true)'],
       [['ownership/uninstall.test.ts', 'removes only what acode put there,']],
+    ),
+    one(
+      'uninstall removes the audit log without being asked',
+      [`${SRC}/uninstall.ts`, ' && !kept.has(join(directory, one))', ''],
+      [['ownership/uninstall.test.ts', 'nothing is left but the audit log']],
     ),
     one(
       'uninstall forgets what other hosts have left',

@@ -19,7 +19,7 @@ describe.skipIf(withoutEngines)('uninstall', () => {
   });
   afterEach(() => bench[Symbol.asyncDispose]());
 
-  it('shows first and removes nothing; with --purge nothing is left', async () => {
+  it('shows first and removes nothing; with --purge nothing is left but the audit log and the configuration, unless they are asked for', async () => {
     const own = directories();
     const { child, ended, id } = await sleeping(bench, mainEngine, 'labels');
     const labels = await withEngine(
@@ -46,9 +46,21 @@ describe.skipIf(withoutEngines)('uninstall', () => {
       expect(new Set(await bench.left())).toEqual(new Set([kept, others]));
       const purged = await bench.call(['uninstall', '--purge', '--json']);
       expect(purged.status).toBe(0);
-      expect(JSON.parse(purged.stdout.toString())).toMatchObject({ purged: true, sessions: 0 });
+      const [config = '', state = ''] = own;
+      const audit = join(state, 'audit');
+      const spared = [
+        { what: 'config', path: config },
+        { what: 'audit', path: audit },
+      ];
+      expect(JSON.parse(purged.stdout.toString())).toMatchObject({ purged: true, sessions: 0, spared });
       expect(await exists(mainEngine, kept)).toBe(false);
       expect(await exists(mainEngine, others)).toBe(true);
+      expect(own.filter(existsSync)).toEqual([config, state]);
+      expect(readdirSync(state)).toEqual(['audit']);
+      expect((await bench.call(['audit', 'verify'])).status).toBe(0);
+      const whole = await bench.call(['uninstall', '--purge', '--with-audit', '--with-config', '--json']);
+      expect(whole.status).toBe(0);
+      expect(JSON.parse(whole.stdout.toString())).toMatchObject({ purged: true, spared: [] });
       expect(own.filter(existsSync)).toEqual([]);
       expect(await bench.left()).toEqual([others]);
     } finally {
@@ -66,7 +78,7 @@ describe.skipIf(withoutEngines)('uninstall', () => {
     writeFileSync(join(elsewhere, 'config.yml'), '{}');
     rmSync(config, { recursive: true });
     symlinkSync(elsewhere, config);
-    expect((await bench.call(['uninstall', '--purge'])).status).toBe(0);
+    expect((await bench.call(['uninstall', '--purge', '--with-config'])).status).toBe(0);
     expect(existsSync(config)).toBe(false);
     expect(readdirSync(elsewhere)).toEqual(['config.yml']);
   });
@@ -78,7 +90,8 @@ describe.skipIf(withoutEngines)('uninstall', () => {
     mkdirSync(join(state, 'src'));
     writeFileSync(join(state, 'src', 'main.ts'), 'mine');
     mkdirSync(join(state, 'audit'), { recursive: true });
-    const { status, stdout } = await bench.call(['uninstall', '--purge', '--json']);
+    const all = ['uninstall', '--purge', '--with-audit', '--with-config'];
+    const { status, stdout } = await bench.call([...all, '--json']);
     expect(status).toBe(125);
     const report: unknown = JSON.parse(stdout.toString());
     expect(report).toMatchObject({ purged: false, left: expect.arrayContaining([...notes, join(state, 'src')]) });
@@ -88,10 +101,10 @@ describe.skipIf(withoutEngines)('uninstall', () => {
     expect(existsSync(runtime)).toBe(false);
     // For people too; and once that is gone, nothing is left.
     await bench.configure({});
-    const told = (await bench.call(['uninstall', '--purge'])).stdout.toString();
+    const told = (await bench.call(all)).stdout.toString();
     for (const path of notes) expect(told).toContain(path);
     for (const path of [...notes, join(state, 'src')]) rmSync(path, { recursive: true });
-    expect((await bench.call(['uninstall', '--purge'])).status).toBe(0);
+    expect((await bench.call(all)).status).toBe(0);
     expect([config, state, runtime].filter(existsSync)).toEqual([]);
   });
 
@@ -150,7 +163,8 @@ describe.skipIf(withoutEngines)('uninstall', () => {
     expect(refused.status).toBe(125);
     expect(refused.stderr).toContain('ACODE-SBX-008');
     expect(directories().every(existsSync)).toBe(true);
-    const forced = await bench.call(['uninstall', '--purge', '--force'], nowhere);
+    const all = ['uninstall', '--purge', '--force', '--with-audit', '--with-config'];
+    const forced = await bench.call(all, nowhere);
     expect(forced.status).toBe(0);
     expect(forced.stdout.toString()).toContain('The engine was not asked');
     expect(directories().filter(existsSync)).toEqual([]);

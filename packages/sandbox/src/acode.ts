@@ -312,8 +312,9 @@ export class Acode implements AsyncDisposable {
   }
 
   /**
-   * Reports every trace of acode on engine and disk; with `purge`, removes it too and closes the host. What is in
-   * repositories, such as `.agent/config.yml`, is not acode’s and stays.
+   * Reports every trace of acode on engine and disk; with `purge`, removes it too and closes the host. The audit log and
+   * the user’s configuration are left unless `audit` and `config` ask for them. What is in repositories, such as
+   * `.agent/config.yml`, is not acode’s and stays.
    */
   async uninstall(options: UninstallOptions = {}): Promise<UninstallReport> {
     this.#assertOpen('uninstall');
@@ -326,7 +327,7 @@ export class Acode implements AsyncDisposable {
     if (!report.purged) return report;
     // Last, since a host that is still open may write to its directories.
     await this.close();
-    const left = await removeDirectories(report.directories);
+    const left = await removeDirectories(report);
     return { ...report, left, purged: left.length === 0 };
   }
 

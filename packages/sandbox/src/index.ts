@@ -27,6 +27,7 @@ export type {
   Explanation,
   OwnDirectory,
   Remote,
+  SparedTrace,
   KpiEvent,
   KpiReport,
   LevelStatus,

@@ -3,7 +3,14 @@
 import { lstat, readdir, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AcodeError } from './contract/errors.ts';
-import type { CleanupReport, OwnDirectory, Remote, UninstallOptions, UninstallReport } from './contract/host.ts';
+import type {
+  CleanupReport,
+  OwnDirectory,
+  Remote,
+  SparedTrace,
+  UninstallOptions,
+  UninstallReport,
+} from './contract/host.ts';
 import type { ImagePruneReport } from './contract/images.ts';
 import type { Host } from './host.ts';
 import { prune } from './images.ts';
@@ -19,8 +26,10 @@ const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
   config: /^config\.yml$/,
   state: /^(?:leases|kept|trust|logs|audit|project-images|images\.json(?:\.[0-9a-f]{16})?)$/,
   runtime:
-    /^(?:owners|pulls|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
+    /^(?:owners|commands|pulls|bubblewrap-held(?:\.\d+)?|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
 };
+
+const AUDIT = 'audit';
 
 /** What is on the engine, and what becomes of it; the disk is looked at and left as it is. */
 export async function uninstallFromEngine(
@@ -34,7 +43,9 @@ export async function uninstallFromEngine(
   const spares = purge && !force;
   if (sessions > 0 && spares) throw new AcodeError('ACODE-SBX-022', { sessions });
   const copies = await forgottenStages(host.identity);
-  const about = { sessions, directories: await ownDirectories(host), left: [], copies };
+  const directories = await ownDirectories(host);
+  const spared = purge ? await sparedTraces(directories, options) : [];
+  const about = { sessions, directories, left: [], spared, copies };
   try {
     const cleared = await clearEngine(host, { purge, force }, operation, signal);
     // Copies only after that, since a sandbox that still ran would write in them.
@@ -78,31 +89,50 @@ async function clearEngine(
   return { engine, images, elsewhere: await ofOtherHosts(host, signal) };
 }
 
+// The audit log is evidence and the configuration is the user’s own work: each goes only when it is asked for.
+async function sparedTraces(
+  directories: readonly OwnDirectory[],
+  { audit = false, config = false }: UninstallOptions,
+): Promise<SparedTrace[]> {
+  const places = directories.flatMap(({ what, path }): SparedTrace[] => {
+    if (what === 'config' && !config) return [{ what: 'config', path }];
+    return what === 'state' && !audit ? [{ what: 'audit', path: join(path, AUDIT) }] : [];
+  });
+  const found = await Promise.all(places.map(({ path }) => lstat(path).catch(() => null)));
+  return places.filter((_, index) => found[index] !== null);
+}
+
 /**
- * Removes what is acode’s from its own directories, and those that are empty then; what is left comes back. Of a directory
- * that is a symbolic link the link is removed, and what it leads to is not.
+ * Removes what is acode’s from its own directories, but for what is spared, and those that are empty then. What is left
+ * without being spared comes back. Of a directory that is a symbolic link the link is removed, and what it leads to is not.
  */
-export async function removeDirectories(directories: readonly OwnDirectory[]): Promise<string[]> {
+export async function removeDirectories({
+  directories,
+  spared,
+}: Pick<UninstallReport, 'directories' | 'spared'>): Promise<string[]> {
   const left: string[] = [];
-  for (const { what, path } of directories) left.push(...(await removeOwn(path, OWN_ENTRIES[what])));
+  const kept = new Set(spared.map(({ path }) => path));
+  for (const { what, path } of directories)
+    if (!kept.has(path)) left.push(...(await removeOwn(path, OWN_ENTRIES[what], kept)));
   return left;
 }
 
-async function removeOwn(directory: string, own: RegExp): Promise<string[]> {
+async function removeOwn(directory: string, own: RegExp, kept: ReadonlySet<string>): Promise<string[]> {
   const found = await lstat(directory).catch(() => null);
   if (!found?.isDirectory()) {
     await rm(directory, { force: true });
     return [];
   }
   const names = await readdir(directory);
-  for (const name of names.filter(one => own.test(one)))
+  for (const name of names.filter(one => own.test(one) && !kept.has(join(directory, one))))
     await rm(join(directory, name), { recursive: true, force: true });
   try {
     await rmdir(directory);
     return [];
   } catch {
     const left = await readdir(directory).catch(() => []);
-    return left.length > 0 ? left.map(name => join(directory, name)) : [directory];
+    if (left.length === 0) return [directory];
+    return left.map(name => join(directory, name)).filter(path => !kept.has(path));
   }
 }
 

@@ -165,8 +165,11 @@ describe('uninstall', () => {
   const engine = { ...none, belongings: none, dryRun: true };
   const directories = [{ what: 'config', path: '/home/u/.config/acode', files: 1, bytes: 2048 }] as const;
   const images = { ...none, removedBytes: 0, dryRun: true };
-  const found = { engine, engineProblem: null, sessions: 0, directories, left: [], elsewhere: [], images, copies: [] };
-  const report: UninstallReport = { ...found, purged: false };
+  const nothing = { left: [], spared: [], elsewhere: [], copies: [] };
+  const report: UninstallReport = {
+    ...{ engine, engineProblem: null, sessions: 0, directories, images, ...nothing },
+    purged: false,
+  };
 
   it('lists every trace, and how to be rid of it', () => {
     const text = renderUninstall({ ...report, engine: { ...engine, removed: [sandbox] }, sessions: 2 }, false, look);
@@ -187,6 +190,14 @@ describe('uninstall', () => {
 
   it('says what became of it', () => {
     expect(renderUninstall({ ...report, purged: true }, true, look)).toContain('Removed.\n');
+    const spared = [
+      { what: 'audit', path: '/state/acode/audit' },
+      { what: 'config', path: '/config/acode' },
+    ] as const;
+    const kept = renderUninstall({ ...report, spared, purged: true }, true, look);
+    expect(kept).toMatch(
+      /Removed\.\nThe audit log was kept: \/state\/acode\/audit\nYour configuration was kept: \/config\/acode\n.*`acode uninstall --purge --with-audit --with-config` removes/,
+    );
     const failed = { ...engine, dryRun: false, removed: [sandbox], failed: [{ sandbox, reason: 'busy' }] };
     expect(renderUninstall({ ...report, engine: failed }, true, look)).toMatch(
       / removed\n[^]*failed: busy[^]*Not everything/,

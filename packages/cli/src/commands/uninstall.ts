@@ -1,9 +1,11 @@
 // `acode uninstall`: shows every trace of acode on engine and disk, and removes it when told to.
 
 import { formatBytes } from '@acode/sandbox';
-import type { OwnDirectory, UninstallReport } from '@acode/sandbox';
+import type { OwnDirectory, SparedTrace, UninstallOptions, UninstallReport } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
+import { UsageError } from '../failure/usage.ts';
+import { ask, canAsk } from '../terminal/ask.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
 import { oneLine } from '../terminal/text.ts';
@@ -19,7 +21,9 @@ const ABOUT: Readonly<Record<OwnDirectory['what'], string>> = {
 export function uninstallCommand(perform: Perform) {
   return new Command('uninstall')
     .description('Show every trace of acode on engine and disk; with --purge, remove it')
-    .option('--purge', 'remove everything that is shown')
+    .option('--purge', 'remove everything that is shown, except for the audit log and your configuration')
+    .option('--with-audit', 'with --purge: remove the audit log too')
+    .option('--with-config', 'with --purge: remove your configuration too')
     .option(
       '--force',
       'do not spare sessions that live nor what other hosts of yours made, and go on without an engine',
@@ -30,18 +34,43 @@ export function uninstallCommand(perform: Perform) {
 interface UninstallFlags {
   readonly purge?: true | undefined;
   readonly force?: true | undefined;
+  readonly withAudit?: true | undefined;
+  readonly withConfig?: true | undefined;
 }
 
-async function uninstall(call: Call, { purge, force }: UninstallFlags): Promise<number> {
+async function uninstall(call: Call, flags: UninstallFlags): Promise<number> {
+  const { purge, force } = flags;
+  if (purge !== true && (flags.withAudit ?? flags.withConfig) !== undefined)
+    throw new UsageError(
+      'Without --purge nothing is removed.',
+      'Write `acode uninstall --purge` before --with-audit and --with-config.',
+    );
   const { signal } = call.interruption;
+  const wanted = purge ? await alsoRemoved(call, flags) : {};
   const report = await call.withHost(acode =>
     call.progress.during(
       purge ? 'Removing every trace…' : 'Looking for traces…',
-      acode.uninstall({ purge: purge === true, force: force === true, signal }),
+      acode.uninstall({ purge: purge === true, force: force === true, ...wanted, signal }),
     ),
   );
   await call.print('acode.uninstall/1', report, look => renderUninstall(report, purge === true, look));
   return purge === true && !report.purged ? FAILED : 0;
+}
+
+const QUESTIONS = {
+  audit: 'Remove the audit log of everything that was run, and its keys, too?',
+  config: 'Remove your configuration too?',
+} as const;
+
+// Evidence and somebody’s own work: removed where the options say so, or the person at the terminal.
+async function alsoRemoved(
+  call: Call,
+  { withAudit, withConfig }: UninstallFlags,
+): Promise<Pick<UninstallOptions, 'audit' | 'config'>> {
+  const asks = canAsk(call.io) && !call.options.json;
+  const agreed = async (what: keyof typeof QUESTIONS, option: true | undefined): Promise<boolean> =>
+    option ?? (asks && (await ask(call.io, `acode: ${QUESTIONS[what]}`, call.interruption.signal)));
+  return { audit: await agreed('audit', withAudit), config: await agreed('config', withConfig) };
 }
 
 /** Every trace, for a person. */
@@ -95,15 +124,27 @@ function closing(report: UninstallReport, purge: boolean, look: Look): string {
   const { bold, cyan, dim } = look.colours;
   const hint = (text: string): string => `${dim('╰▶')} ${cyan('hint:')} ${text}\n`;
   if (purged)
-    return `${bold('Removed.')}\n${hint('Where npm installed it, `npm uninstall -g acode` removes the command itself.')}`;
+    return `${bold('Removed.')}\n${sparedText(report.spared, hint)}${hint('Where npm installed it, `npm uninstall -g acode` removes the command itself.')}`;
   if (purge) return notPurged(report, bold, hint);
   if (isTraceless(report)) return 'There is no trace of acode here.\n';
   const live = sessions > 0 ? ` ${sessions} of your sessions still live: it would need --force.` : '';
   const how =
     engineProblem === null
-      ? '`acode uninstall --purge` removes all of it.'
+      ? '`acode uninstall --purge` removes all of it, and the audit log and your configuration only with --with-audit and --with-config.'
       : 'Start the engine first, so that nothing is left on it; `acode uninstall --purge --force` removes what is listed without it.';
   return `Nothing was removed.${live}\n${hint(how)}`;
+}
+
+const SPARED: Readonly<Record<SparedTrace['what'], string>> = {
+  audit: 'The audit log was kept',
+  config: 'Your configuration was kept',
+};
+
+function sparedText(spared: readonly SparedTrace[], hint: Say): string {
+  if (spared.length === 0) return '';
+  const kept = spared.map(({ what, path }) => `${SPARED[what]}: ${oneLine(path)}\n`).join('');
+  const options = spared.map(({ what }) => `--with-${what}`).join(' ');
+  return `${kept}${hint(`\`acode uninstall --purge ${options}\` removes that too.`)}`;
 }
 
 function isTraceless({ engine, images, elsewhere, directories, copies }: UninstallReport): boolean {
@@ -116,7 +157,7 @@ type Say = (text: string) => string;
 function notPurged(report: UninstallReport, bold: Say, hint: Say): string {
   if (report.left.length > 0) {
     const names = report.left.map(path => `  ${oneLine(path)}\n`).join('');
-    return `${bold('Removed, except for what acode did not put there:')}\n${names}`;
+    return `${bold('Removed, except for what acode did not put there:')}\n${names}${sparedText(report.spared, hint)}`;
   }
   const how = wasSpared(report)
     ? 'What other hosts or sessions of yours may still use was spared: `acode uninstall --purge --force` removes that too.'

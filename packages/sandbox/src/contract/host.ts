@@ -135,8 +135,12 @@ export interface CleanupReport {
 
 /** What `Acode.uninstall` should do. Without options it removes nothing and reports what there is. */
 export interface UninstallOptions {
-  /** Removes everything that is reported. */
+  /** Removes everything that is reported, except for the audit log and the user’s configuration. */
   purge?: boolean;
+  /** With `purge`: removes the audit log and its keys too. */
+  audit?: boolean;
+  /** With `purge`: removes the user’s configuration too. */
+  config?: boolean;
   /** Does not spare sessions that live nor what other hosts of this user made, and goes on without an engine. */
   force?: boolean;
   signal?: AbortSignal;
@@ -156,6 +160,12 @@ export interface Remote {
   readonly name: string;
 }
 
+/** Something that `purge` leaves unless it is asked for by name. */
+export interface SparedTrace {
+  readonly what: 'audit' | 'config';
+  readonly path: string;
+}
+
 /** Every trace of acode, and whether it is gone. */
 export interface UninstallReport {
   /** What is, or was, on the engine; null where there is none to ask. */
@@ -167,13 +177,15 @@ export interface UninstallReport {
   readonly directories: readonly OwnDirectory[];
   /** What is still in those directories after they were cleared, because acode did not put it there. */
   readonly left: readonly string[];
+  /** What was not asked for by name, and so is left: the audit log, the user’s configuration. Empty without `purge`. */
+  readonly spared: readonly SparedTrace[];
   /** What other hosts have on the engine, and may still use: removed only with `force`. */
   readonly elsewhere: readonly Remote[];
   /** Images that acode pulled or built here; one that a container of others uses is kept. Null without an engine to ask. */
   readonly images: ImagePruneReport | null;
   /** Copies of projects that builds left behind because they were killed. */
   readonly copies: readonly string[];
-  /** Whether it was all removed. */
+  /** Whether all of it was removed, but for what is `spared`. */
   readonly purged: boolean;
 }
 
