@@ -120,7 +120,7 @@ async function build(building: Building, timeoutMs: number): Promise<ProjectImag
     built,
     changed: built ? changedSince(before?.labels[INPUTS_LABEL], project.checksum) : [],
     base: { reference: baseReference, id },
-    files: project.context.entries.length,
+    files: project.context.entries.filter(({ kind }) => kind !== 'directory').length,
     bytes: project.context.bytes,
     withheld: { count: project.context.withheld.length, paths: project.context.withheld.slice(0, MOST_SHOWN) },
     durationMs: host.telemetry.clock.monotonic() - began,

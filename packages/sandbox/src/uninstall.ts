@@ -44,7 +44,7 @@ export async function uninstallFromEngine(
   if (sessions > 0 && spares) throw new AcodeError('ACODE-SBX-022', { sessions });
   const copies = await forgottenStages(host.identity);
   const directories = await ownDirectories(host);
-  const spared = purge ? await sparedTraces(directories, options) : [];
+  const spared = await sparedTraces(directories, options);
   const about = { sessions, directories, left: [], spared, copies };
   try {
     const cleared = await clearEngine(host, { purge, force }, operation, signal);
@@ -92,8 +92,9 @@ async function clearEngine(
 // The audit log is evidence and the configuration is the user’s own work: each goes only when it is asked for.
 async function sparedTraces(
   directories: readonly OwnDirectory[],
-  { audit = false, config = false }: UninstallOptions,
+  { purge = false, audit = false, config = false }: UninstallOptions,
 ): Promise<SparedTrace[]> {
+  if (!purge) return [];
   const places = directories.flatMap(({ what, path }): SparedTrace[] => {
     if (what === 'config' && !config) return [{ what: 'config', path }];
     return what === 'state' && !audit ? [{ what: 'audit', path: join(path, AUDIT) }] : [];

@@ -3,7 +3,8 @@
 import type { EffectivePolicy, Explanation, Level } from '@acode/sandbox';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { boundedBy, plainPolicy } from './tighten.ts';
+import * as z from 'zod';
+import { boundedBy, plainPolicy, tighteningArguments } from './tighten.ts';
 import type { Tightening } from './tighten.ts';
 
 const MIB = 1024 ** 2;
@@ -39,6 +40,11 @@ describe('what a model asks for', () => {
   it('is left to the policy where it is more than that gives, and said so', () => {
     const { policy, notes } = policyFor({ timeout_seconds: 3600, memory_mb: 8192, cpus: 16 });
     expect(policy).toEqual({ askedBy: 'model' });
+    const asked = z.object(tighteningArguments).parse({ timeout_seconds: 100_000 });
+    expect(policyFor(asked)).toEqual({
+      policy: { askedBy: 'model' },
+      notes: ['timeout_seconds was lowered from 100000 to 60, the limit of the user’s policy.'],
+    });
     expect(notes).toEqual([
       'timeout_seconds was lowered from 3600 to 60, the limit of the user’s policy.',
       'memory_mb was lowered from 8192 to 512, the limit of the user’s policy.',

@@ -12,7 +12,6 @@ export const tighteningArguments = {
   timeout_seconds: z
     .number()
     .positive()
-    .max(86_400)
     .optional()
     .describe('Stop the command after this many seconds. Can only shorten the limit of the user’s policy.'),
   memory_mb: z.int().min(6).optional().describe('Memory limit in MiB. Can only lower the limit of the user’s policy.'),

@@ -17,7 +17,7 @@ export function ask(
   signal.throwIfAborted();
   const reader = createInterface({ input: stdin, output: stderr, terminal: false });
   return new Promise<boolean>((resolve, reject) => {
-    const stop = (): void => reject(signal.reason as Error);
+    const stop = (): void => reject(signal.reason instanceof Error ? signal.reason : new Error('interrupted'));
     signal.addEventListener('abort', stop, { once: true });
     reader.on('line', line => resolve(/^\s*y/i.test(line)));
     reader.on('close', () => resolve(false));

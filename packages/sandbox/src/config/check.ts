@@ -5,7 +5,7 @@ import { AcodeError } from '../contract/errors.ts';
 import { renameOldKeys } from './aliases.ts';
 import type { Path } from './document.ts';
 import { issueText, kindOf } from './issue-text.ts';
-import { isPlanned, keysOf, nearestKey } from './keys.ts';
+import { isPlanned, isSection, keysOf, nearestKey } from './keys.ts';
 import { configSchema } from './schema.ts';
 import type { Config } from './schema.ts';
 import { shapeFault } from './shape.ts';
@@ -56,7 +56,7 @@ export function holdTo<Value>(
   const parsed = schema.safeParse(value, { error: issueText });
   if (parsed.success) return { config: parsed.data, source, where, warnings };
   const issue = parsed.error.issues[0];
-  throw issue ? issueError(schema, issue, whereOf) : invalid(source, '', 'is not valid');
+  throw issue ? issueError(schema, issue, { value, where: whereOf }) : invalid(source, '', 'is not valid');
 }
 
 /** The value of a key, given with dots, in a value of any shape. */
@@ -69,13 +69,48 @@ export function valueAt(value: unknown, key: string): unknown {
   return here;
 }
 
-function issueError(schema: z.ZodType, issue: z.core.$ZodIssue, where: (path: Path) => string): AcodeError {
+/** A value that did not pass its schema. */
+interface Checked {
+  readonly value: unknown;
+  readonly where: (path: Path) => string;
+}
+
+function issueError(schema: z.ZodType, issue: z.core.$ZodIssue, { value, where }: Checked): AcodeError {
   if (issue.code !== 'unrecognized_keys') return invalid(where(issue.path), issue.path.join('.'), issue.message);
-  const path = [...issue.path, issue.keys[0] ?? ''];
+  const written = issue.keys[0] ?? '';
+  const path = [...issue.path, written];
   const key = path.join('.');
+  const known = keysOf(schema);
+  if (written.includes('.') && (known.includes(key) || isSection(key, known)))
+    return dotted(key, where(path), memberOf(valueOf(value, issue.path), written));
   if (isPlanned(key)) return later(key, where(path));
-  const near = nearestKey(key, keysOf(schema));
+  const near = nearestKey(key, known);
   return invalid(where(path), shortened(key), `is not a known key${near === null ? '' : ` (did you mean ${near}?)`}`);
+}
+
+// The key is right and its form is not: messages and docs name keys with dots, and YAML nests them.
+function dotted(key: string, where: string, value: unknown): AcodeError {
+  const parts = key.split('.');
+  const shown = typeof value === 'boolean' || typeof value === 'number' ? String(value) : '…';
+  const lines = parts.map((part, index) => `\`${part}:${index === parts.length - 1 ? ` ${shown}` : ''}\``);
+  const flow = `${parts
+    .slice(0, -1)
+    .map(part => `${part}: { `)
+    .join('')}${parts.at(-1) ?? ''}: ${shown}${' }'.repeat(parts.length - 1)}`;
+  return new AcodeError('ACODE-SBX-013', {
+    source: where,
+    key: shortened(key),
+    reason: 'is one key with dots in its name; in a file the parts are nested',
+    remedy: `Write ${lines.join(', ')} on lines of their own, each indented below the one before; or on one line: \`${flow}\`.`,
+  });
+}
+
+function valueOf(value: unknown, path: Path): unknown {
+  return path.reduce<unknown>((here, step) => memberOf(here, step), value);
+}
+
+function memberOf(value: unknown, step: PropertyKey): unknown {
+  return typeof value === 'object' && value !== null ? Object.getOwnPropertyDescriptor(value, step)?.value : undefined;
 }
 
 function later(key: string, where: string): AcodeError {

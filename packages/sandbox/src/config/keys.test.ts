@@ -1,6 +1,7 @@
 // Every key has a rule, old names lead to new ones, and a slip of the pen gets a hint.
 
 import { describe, expect, it } from 'vitest';
+import { AcodeError } from '../contract/errors.ts';
 import { ALIASES } from './aliases.ts';
 import { checkConfig } from './check.ts';
 import { parseConfig } from './parse.ts';
@@ -9,6 +10,14 @@ import { configSchema, machineSchema } from './schema.ts';
 
 const refused = (part: string) =>
   expect.objectContaining({ code: 'ACODE-SBX-013', message: expect.stringContaining(part) as string });
+
+function thrownBy(work: () => unknown): unknown {
+  try {
+    return work();
+  } catch (error) {
+    return error;
+  }
+}
 
 describe('keys', () => {
   const known = keysOf(configSchema);
@@ -54,6 +63,13 @@ describe('keys', () => {
     ['sandbox.defaults.memroy_mb', 'sandbox.defaults.memory_mb'],
     ['sandbox.memory_mb', null],
     ['pids_limit', null],
+    ['sandbox.memory', 'sandbox.defaults.memory_mb'],
+    ['sandbox.defaults.memory', 'sandbox.defaults.memory_mb'],
+    ['sandbox.defaults.timeout', 'sandbox.defaults.timeout_seconds'],
+    ['sandbox.network.timeout', 'sandbox.network.timeout_seconds'],
+    ['timeout', 'sandbox.defaults.timeout_seconds'],
+    ['sandbox.cpus', 'sandbox.defaults.cpu_limit'],
+    ['sandbox.ceilings.memory', 'sandbox.ceilings.memory_mb'],
     ['workspace_mode', 'sandbox.mounts.workspace_mode'],
     ['sandbox.allow_bridge', 'sandbox.network.allow_bridge'],
     ['sandbx', 'sandbox'],
@@ -62,6 +78,25 @@ describe('keys', () => {
     ['x'.repeat(5000), null],
   ])('%s was probably %s', (key, meant) => {
     expect(nearestKey(key, known)).toBe(meant);
+  });
+
+  it.each([
+    ['sandbox.network.allow_bridge: true\n', '1:1', 'true'],
+    ['sandbox:\n  network.allow_bridge: true\n', '2:3', 'true'],
+    ['sandbox.network.allow_bridge: hunter2\n', '1:1', '…'],
+  ])('written with dots are explained, with the YAML to write: %j', (text, place, value) => {
+    const error = thrownBy(() => parseConfig(text, 'f.yml'));
+    expect(error).toMatchObject({
+      code: 'ACODE-SBX-013',
+      message: `f.yml:${place}: \`sandbox.network.allow_bridge\` is one key with dots in its name; in a file the parts are nested.`,
+      hint: `Write \`sandbox:\`, \`network:\`, \`allow_bridge: ${value}\` on lines of their own, each indented below the one before; or on one line: \`sandbox: { network: { allow_bridge: ${value} } }\`.`,
+    });
+    const line = / on one line: `(.*)`\.$/.exec(error instanceof AcodeError ? error.hint : '')?.[1] ?? '';
+    if (value === 'true') expect(parseConfig(line, 'f.yml').config.sandbox?.network?.allow_bridge).toBe(true);
+  });
+
+  it('with dots that are no keys are judged like any other', () => {
+    expect(() => parseConfig('sandbox.netwrok: {}\n', 'f.yml')).toThrow(refused('did you mean sandbox.network?'));
   });
 
   it('are hinted at in the message', () => {

@@ -119,6 +119,11 @@ export function keysOf(schema: z.ZodType, prefix = ''): string[] {
   });
 }
 
+/** Whether a key with dots stands above known keys. */
+export function isSection(key: string, known: readonly string[]): boolean {
+  return known.some(one => one.startsWith(`${key}.`));
+}
+
 /** The known key that somebody probably meant; null where none is near. */
 export function nearestKey(key: string, known: readonly string[]): string | null {
   if (key.length > 120) return null;
@@ -126,6 +131,10 @@ export function nearestKey(key: string, known: readonly string[]): string | null
   // The right word in the wrong place is nearer than another word in the right one.
   const moved = known.filter(one => one === last || one.endsWith(`.${last}`));
   if (moved.length === 1 && moved[0] !== undefined) return moved[0];
+  return withUnit(key, last, known) ?? alike(key, last, known);
+}
+
+function alike(key: string, last: string, known: readonly string[]): string | null {
   const sections = known.flatMap(one => one.split('.').map((_, index, words) => words.slice(0, index + 1).join('.')));
   const furthest = Math.max(2, Math.floor(last.length / 3));
   let best: { key: string; distance: number } | null = null;
@@ -136,6 +145,24 @@ export function nearestKey(key: string, known: readonly string[]): string | null
   }
   return best !== null && best.distance <= furthest ? best.key : null;
 }
+
+// `memory` for `memory_mb`, `cpus` for `cpu_limit`: the word without what stands behind it here. Best where it was looked
+// for, then among the defaults, and never one that says more than a unit (`memory_swap_mb`) before one that does not.
+function withUnit(key: string, last: string, known: readonly string[]): string | null {
+  const stem = last.replace(/s$/, '');
+  if (stem.length < 3) return null;
+  const section = key.slice(0, key.length - last.length);
+  const candidates = known.filter(one => {
+    const word = one.slice(one.lastIndexOf('.') + 1);
+    return word.startsWith(`${last}_`) || word.startsWith(`${stem}_`) || word.startsWith(`${stem}s_`);
+  });
+  const rank = (one: string): number =>
+    (one.startsWith(section) && !one.slice(section.length).includes('.') ? 0 : one.startsWith(DEFAULTS) ? 100 : 200) +
+    one.slice(one.lastIndexOf('.') + 1).length;
+  return candidates.sort((a, b) => rank(a) - rank(b))[0] ?? null;
+}
+
+const DEFAULTS = 'sandbox.defaults.';
 
 /** The word that somebody probably meant; null where none is near. Short words are near only by one letter. */
 export function nearestWord(word: string, known: readonly string[]): string | null {

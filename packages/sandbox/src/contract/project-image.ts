@@ -50,6 +50,7 @@ export interface ProjectImage {
   /** Which inputs have changed since it was built before; all of them for the first time. */
   readonly changed: readonly ProjectInput[];
   readonly base: { readonly reference: string; readonly id: string };
+  /** How many files and links of the project are in it; directories are not counted. */
   readonly files: number;
   readonly bytes: number;
   /** What was left out because images never hold it, such as secrets: some of them, and how many there are. */

@@ -81,8 +81,29 @@ describe('a network by name', () => {
     );
   });
 
-  it.each(['host', 'HOST', 'none', 'default', 'bridge', 'ingress', 'container:x', 'container'])('is never %s', name => {
-    expect(() => resolve({ network: { name } }, user)).toThrow(denied('no network of its own', '', ''));
+  it.each(['none', 'default', 'bridge', 'ingress', 'container:x', 'container'])('is never %s', name => {
+    expect(() => resolve({ network: { name } }, user)).toThrow(denied('not a network of its own', '', ''));
+  });
+
+  it.each(['host', 'HOST'])('is never %s, and what to use instead is said', name => {
+    expect(() => resolve({ network: { name } }, user)).toThrow(
+      denied('never shares the network of the host', '', '--network bridge'),
+    );
+  });
+
+  it.each(['registry.example', 'registry.npmjs.org', 'a-b.c1.dev'])('is told apart from a domain such as %s', name => {
+    expect(() => resolve({ network: { name } }, user)).toThrow(
+      denied('looks like a domain', 'the built-in default', 'add it to `sandbox.network.allowed_networks`'),
+    );
+    expect(
+      resolve({ network: { name } }, `sandbox: { network: { allowed_networks: [${name}] } }`).network,
+    ).toMatchObject({
+      value: { name },
+    });
+  });
+
+  it.each(['db.1', 'my_net.x_y'])('may be called %s, which is no domain', name => {
+    expect(() => resolve({ network: { name } }, user)).toThrow(denied('does not list it', '', ''));
   });
 
   it('is in the machine’s list as well', () => {

@@ -111,15 +111,23 @@ function assertBridge({ machine, user }: Layers): void {
 
 function assertNamed(network: Sourced<string>, { machine, user, repository }: Layers): void {
   const name = network.value;
-  if (RESERVED.test(name)) {
-    const remedy = 'Use none, bridge, or the name of a network that you made yourself.';
-    throw denied(name, 'it is no network of its own', builtInValue(null), remedy);
-  }
+  refuseReserved(name);
   const machines = machine?.config.sandbox?.network?.allowed_networks;
   if (machine && machines && !machines.includes(name)) {
     throw denied(name, 'this machine does not list it', { layer: 'machine', where: placeOf(machine, NAMES) }, ASK);
   }
   assertListed(network, user, network.layer === 'repository' ? repository : network.layer === 'user' ? user : null);
+}
+
+function refuseReserved(name: string): void {
+  if (/^host$/i.test(name)) {
+    const remedy = `Ask for policy.network: bridge (on the command line --network bridge), which reaches servers of this host that listen on more than its loopback; to reach a server inside, publish its port with policy.ports (on the command line --publish).`;
+    throw denied(name, 'a sandbox never shares the network of the host', builtInValue(null), remedy);
+  }
+  if (RESERVED.test(name)) {
+    const remedy = 'Use none, bridge, or the name of a network that you made yourself.';
+    throw denied(name, 'it is not a network of its own', builtInValue(null), remedy);
+  }
 }
 
 // In a file a name that is nearly one of ours is a slip of the pen, and the place of it is what the writer needs.
@@ -132,6 +140,13 @@ function assertListed({ value: name }: Sourced<string>, user: LoadedConfig, file
     const reason = `is ${name}, which ${NAMES} does not list (did you mean ${meant}?)`;
     throw new AcodeError('ACODE-SBX-013', { source: file.where(key), key, reason });
   }
+  if (DOMAIN.test(name))
+    throw denied(
+      name,
+      'it looks like a domain, and a network cannot be limited to domains yet',
+      builtInValue([]),
+      `Without a network: --network none. With access to everything: --network bridge, which needs \`${CONSENT}: true\` in ${user.source}. If the engine has a network of that name, add it to \`${NAMES}\` there.`,
+    );
   throw denied(
     name,
     'your configuration does not list it',
@@ -140,6 +155,8 @@ function assertListed({ value: name }: Sourced<string>, user: LoadedConfig, file
   );
 }
 
+// A name with dots that ends in letters: networks of engines may be called so and hardly ever are.
+const DOMAIN = /^(?:\*\.)?(?:[a-z0-9-]+\.)+[a-z]{2,}$/i;
 const CONSENT = 'sandbox.network.allow_bridge';
 const NAMES = 'sandbox.network.allowed_networks';
 const ASK = 'Run without a network, or ask whoever looks after this machine.';

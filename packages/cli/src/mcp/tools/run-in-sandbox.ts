@@ -32,30 +32,47 @@ export const runInSandbox = tool({
     timeout_seconds: z
       .number()
       .positive()
-      .max(86_400)
       .optional()
       .describe('Stop the command after this many seconds. Can only shorten the limit of the user’s policy.'),
     background: z.boolean().optional().describe('true: return at once and let it run on.'),
   }),
   output: outputSchema,
   perform: ({ command: asked, sandbox_id: id, timeout_seconds: seconds, background, ...rest }, call) => {
-    const timeoutMs = seconds === undefined ? undefined : Math.max(1, Math.round(seconds * 1000));
+    const { timeoutMs, notes } = timeLimit(seconds);
     const request = given({ ...rest, timeoutMs });
     return inside(call.session, id, sandbox =>
-      background === true ? begin(sandbox, asked, request, call) : toItsEnd(sandbox, asked, request, call),
+      background === true
+        ? begin(sandbox, asked, request, { ...call, notes })
+        : toItsEnd(sandbox, asked, request, { ...call, notes }),
     );
   },
 });
+
+// No sandbox lives longer, so that more is no limit at all.
+const MAX_SECONDS = 86_400;
+
+/** A time limit as the library takes it; one beyond what any sandbox has is left out, with a note. */
+export function timeLimit(seconds: number | undefined): {
+  readonly timeoutMs: number | undefined;
+  readonly notes: readonly string[];
+} {
+  if (seconds === undefined) return { timeoutMs: undefined, notes: [] };
+  if (seconds <= MAX_SECONDS) return { timeoutMs: Math.max(1, Math.round(seconds * 1000)), notes: [] };
+  const note = `timeout_seconds was left out: ${seconds} is more than the ${MAX_SECONDS} that a sandbox can live; the limit of the user’s policy counts.`;
+  return { timeoutMs: undefined, notes: [note] };
+}
+
+type NotedCall = ToolCall & { readonly notes: readonly string[] };
 
 async function toItsEnd(
   sandbox: InsideSandbox,
   asked: Command,
   request: InsideRequest,
-  { session, signal, progress }: ToolCall,
+  { session, signal, progress, notes }: NotedCall,
 ): Promise<Answer<z.input<typeof outputSchema>>> {
   const heard = { onStdout: progress.hear, onStderr: progress.hear };
   const result = await sandbox.commands.run(asked, { ...request, ...heard, signal });
-  const { structured, ...answer } = commandAnswer(result, session.outputs, []);
+  const { structured, ...answer } = commandAnswer(result, session.outputs, notes);
   return { ...answer, structured: { ...structured, sandboxId: sandbox.id, background: false } };
 }
 
@@ -64,7 +81,7 @@ async function begin(
   sandbox: InsideSandbox,
   asked: Command,
   { stdin, ...request }: InsideRequest,
-  { session }: ToolCall,
+  { session, notes }: NotedCall,
 ): Promise<Answer<z.input<typeof outputSchema>>> {
   session.makeRoomForCommand();
   const handle = await sandbox.commands.run(asked, { ...request, background: true, signal: session.closing });
@@ -72,7 +89,10 @@ async function begin(
   // Not waited for: a command that does not read would hold the turn that others wait for.
   if (typeof stdin === 'string' && stdin !== '') handle.write(stdin).catch(() => undefined);
   return {
-    text: `Runs in the background as ${id} in sandbox ${sandbox.id}. read_output shows what it prints.`,
+    text: [
+      `Runs in the background as ${id} in sandbox ${sandbox.id}. read_output shows what it prints.`,
+      ...notes,
+    ].join('\n'),
     structured: { sandboxId: sandbox.id, background: true, command_id: id },
   };
 }

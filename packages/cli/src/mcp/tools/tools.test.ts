@@ -5,6 +5,7 @@ import type { ToolHost } from '../host.ts';
 import { Progress } from '../progress.ts';
 import { Session } from '../session.ts';
 import { TOOLS } from './all.ts';
+import { timeLimit } from './run-in-sandbox.ts';
 import { matchesIn, searchWords } from './search-files.ts';
 
 // Whatever gets through would be an error of another kind.
@@ -18,6 +19,18 @@ function call(name: string, given: unknown) {
   const surroundings = { session: new Session(host), signal: AbortSignal.timeout(1000), progress: new Progress(null) };
   return tool?.call(given, surroundings);
 }
+
+describe('a time limit', () => {
+  it('counts, and is left out with a note where no sandbox lives that long', () => {
+    expect(timeLimit(undefined)).toEqual({ timeoutMs: undefined, notes: [] });
+    expect(timeLimit(86_400)).toEqual({ timeoutMs: 86_400_000, notes: [] });
+    expect(timeLimit(0.0001)).toEqual({ timeoutMs: 1, notes: [] });
+    expect(timeLimit(100_000)).toEqual({
+      timeoutMs: undefined,
+      notes: [expect.stringMatching(/^timeout_seconds was left out: 100000 is more than the 86400/)],
+    });
+  });
+});
 
 const WRONG: readonly (readonly [tool: string, given: unknown])[] = [
   ['run_command', {}],
