@@ -1,7 +1,8 @@
 // Every command as a person and as a program sees it, on a real engine.
 
 import { execFileSync } from 'node:child_process';
-import { writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EXAMPLES } from '../../packages/cli/src/examples.ts';
@@ -141,6 +142,44 @@ describe.skipIf(withoutEngines).each(patientEngines)('the commands on $name', en
     const object = json(await bench.exec(['--json', String.raw`printf 'a\377\000b'; echo text >&2`]));
     expect(object).toMatchObject({ schema: 'acode.run/1', exitCode: 0, stderr: 'text\n', stdoutBytes: 'Yf8AYg==' });
     expect(object).not.toHaveProperty('stderrBytes');
+  });
+
+  it('an empty or relative HOME makes nobody’s file in the current directory the user’s own', async () => {
+    const here = join(bench.workspace, '..', 'elsewhere');
+    await mkdir(join(here, '.config', 'acode'), { recursive: true });
+    await writeFile(join(here, '.config', 'acode', 'config.yml'), 'sandbox: { network: { allow_bridge: true } }\n');
+    const words = ['explain', '--workspace', bench.workspace, '--image', images.busybox, '--network', 'bridge'];
+    for (const HOME of ['', '.']) {
+      const { status, stderr } = await bench.call([...words, '--', 'true'], {
+        cwd: here,
+        env: { HOME, XDG_CONFIG_HOME: '' },
+      });
+      expect([status, stderr]).toEqual([125, expect.stringContaining('ACODE-SBX-005')]);
+    }
+    expect(await readdir(here)).toEqual(['.config']);
+    // The control: in the user’s own place the same file counts.
+    const own = await bench.call([...words, '--', 'true'], { cwd: here, env: { HOME: here, XDG_CONFIG_HOME: '' } });
+    expect([own.status, own.stderr]).toEqual([0, '']);
+  });
+
+  it('another user who has taken the runtime directory keeps nobody from running commands', async () => {
+    const top = join(bench.workspace, '..');
+    const temporary = join(top, 'shared');
+    await mkdir(temporary);
+    // As what another user put there: nothing that can be used, or taken away.
+    await symlink('/nonexistent', join(temporary, `acode-${process.getuid?.() ?? 0}`));
+    const env = { TMPDIR: temporary, XDG_RUNTIME_DIR: '', XDG_STATE_HOME: join(top, 'other-state') };
+    const { status, stderr } = await bench.exec(['--', 'true'], { env });
+    expect([status, stderr]).toEqual([0, '']);
+    // Either of the two, by whether the user who runs this has a session; and the next command comes to the same.
+    const places = [join(top, 'other-state', 'acode', 'run'), `/run/user/${process.getuid?.() ?? 0}/acode`];
+    expect(places.filter(place => existsSync(join(place, 'host'))).length).toBeGreaterThan(0);
+    const hosts = await Promise.all(
+      [0, 1].map(async () => (await bench.call(['explain', '--json', '--', 'true'], { env })).stdout.toString()),
+    );
+    const [one, other] = hosts.map(text => /"acode\.host":\s*"([0-9a-f]+)"/.exec(text)?.[1]);
+    expect(one).toBeDefined();
+    expect(one).toBe(other);
   });
 
   it('--config takes another file, and a wrong one is an error with its place', async () => {

@@ -1,13 +1,13 @@
 // Acode, the host: opens what the pipe needs, and is the one place where it is all put together.
 
 import { realpath } from 'node:fs/promises';
-import { homedir, userInfo } from 'node:os';
+import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { checkConfig } from './config/check.ts';
 import type { LoadedConfig } from './config/check.ts';
 import { loadUserConfig, readAllowRoot } from './config/load.ts';
 import { loadMachinePolicy } from './config/machine.ts';
-import { directoriesOf, ensurePrivateDirectory } from './config/directories.ts';
+import { directoriesOf, homeOf, ownDirectories } from './config/directories.ts';
 import type { Directories } from './config/directories.ts';
 import { AuditLog } from './audit/log.ts';
 import { auditIn } from './audit/read.ts';
@@ -111,9 +111,8 @@ export class Acode implements AsyncDisposable {
   /** Opens the host. Refuses root before anything else; the engine is contacted at first use, or for what is to wait. */
   static async open(options: AcodeOptions = {}): Promise<Acode> {
     const uid = currentUid();
-    const directories = directoriesOf({ env: process.env, home: homedir(), uid });
     assertNotRoot(uid, uid === 0 && (await readAllowRoot(join(userInfo().homedir, '.config', 'acode'), uid)));
-    const host = await open(options, directories, uid);
+    const host = await open(options, uid);
     if (uid === 0) await recordRoot(host);
     await loadAhead(host);
     if (host.pool) host.keep(warmUp(host, () => planFirst(host)));
@@ -123,8 +122,7 @@ export class Acode implements AsyncDisposable {
   /** Opens the host to look at it. Works for root too, since nothing can be run through it. */
   static async observe(options: AcodeOptions = {}): Promise<Observer> {
     const uid = currentUid();
-    const directories = directoriesOf({ env: process.env, home: homedir(), uid });
-    const acode = new Acode(await open(options, directories, uid), options);
+    const acode = new Acode(await open(options, uid), options);
     return {
       status: () => acode.status(),
       list: () => acode.list(),
@@ -152,7 +150,7 @@ export class Acode implements AsyncDisposable {
     options: { readonly signal?: AbortSignal; readonly restMs?: number; readonly maxMs?: number } = {},
   ): AsyncGenerator<ScanReport> {
     const uid = currentUid();
-    const { state } = directoriesOf({ env: process.env, home: homedir(), uid });
+    const { state } = directoriesOf({ env: process.env, home: homeOf(process.env), uid });
     const audit = new AuditLog({ directory: join(state, 'audit'), uid, clock: systemClock });
     const failures: unknown[] = [];
     try {
@@ -387,10 +385,12 @@ async function recordRoot(host: OpenHost): Promise<void> {
   await host.audit.append({ kind: 'event', operation: 'open', correlationId: host.session.owner, event });
 }
 
-async function open(options: AcodeOptions, directories: Directories, uid: number): Promise<OpenHost> {
+async function open(options: AcodeOptions, uid: number): Promise<OpenHost> {
   const machine = await loadMachinePolicy();
-  const config = await configOf(options, directories);
-  await ensurePrivateDirectory(directories.runtime, uid);
+  const about = { env: process.env, home: homeOf(process.env), uid };
+  const config = await configOf(options, directoriesOf(about));
+  // Made only now: a configuration that is refused leaves nothing behind.
+  const directories = await ownDirectories(about);
   return composeHost({ options, config, machine, directories, uid, clock: options.clock ?? systemClock });
 }
 
@@ -405,7 +405,7 @@ export async function openFurther(options: AcodeOptions, workspace: string, sock
     ...(configFile === undefined ? {} : { configFile }),
     ...(clock ? { clock } : {}),
   };
-  return open(own, directoriesOf({ env: process.env, home: homedir(), uid }), uid);
+  return open(own, uid);
 }
 
 async function configOf(options: AcodeOptions, directories: Directories): Promise<LoadedConfig> {

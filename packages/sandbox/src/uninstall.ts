@@ -2,6 +2,7 @@
 
 import { lstat, readdir, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { fallbackRuntime } from './config/directories.ts';
 import { AcodeError } from './contract/errors.ts';
 import type {
   CleanupReport,
@@ -24,7 +25,7 @@ import type { Operation } from './telemetry/operation.ts';
 // anywhere, and a directory of that name may be anything.
 const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
   config: /^config\.yml$/,
-  state: /^(?:leases|kept|trust|logs|audit|project-images|images\.json(?:\.[0-9a-f]{16})?)$/,
+  state: /^(?:leases|kept|run|trust|logs|audit|project-images|images\.json(?:\.[0-9a-f]{16})?)$/,
   runtime:
     /^(?:owners|commands|pulls|bubblewrap-held(?:\.\d+)?|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
 };
@@ -39,7 +40,10 @@ export async function uninstallFromEngine(
   signal: AbortSignal,
 ): Promise<UninstallReport> {
   const { purge = false, force = false } = options;
-  const sessions = await liveOwners(host.directories.runtime);
+  // Also where another session had to put its sockets, at a time when the usual directory was another user’s.
+  const places = new Set([host.directories.runtime, fallbackRuntime(host.directories.state)]);
+  const counted = await Promise.all([...places].map(place => liveOwners(place)));
+  const sessions = counted.reduce((sum, count) => sum + count, 0);
   const spares = purge && !force;
   if (sessions > 0 && spares) throw new AcodeError('ACODE-SBX-022', { sessions });
   const copies = await forgottenStages(host.identity);

@@ -1,6 +1,8 @@
 // Which server a call belongs to: one that would read the same configuration and reach the same engine for the same workspace.
 
-import { homedir, tmpdir } from 'node:os';
+import { lstatSync } from 'node:fs';
+import type { Stats } from 'node:fs';
+import { homedir, tmpdir, userInfo } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
 import { ownVersion } from '../version.ts';
 import { PROTOCOL } from './frames.ts';
@@ -69,16 +71,60 @@ export function enginePath(cwd: string, socket: string): string {
   return socket.includes('://') ? socket : resolve(cwd, socket);
 }
 
-/** The directory of the user’s sockets. The library decides the same; it is not loaded where a server does the work. */
-export function runtimeDirectory(env: Environment, uid: number): string {
-  const named = env['XDG_RUNTIME_DIR'];
-  return named && isAbsolute(named) ? join(named, 'acode') : join(tmpdir(), `acode-${uid}`);
+/**
+ * The directory of the user’s sockets. The library decides the same (config/directories.ts has the reasons); it is not loaded
+ * where a server does the work.
+ */
+export function runtimeDirectory(env: Environment, uid: number, logins = '/run/user'): string {
+  const named = absolute(env['XDG_RUNTIME_DIR']);
+  if (named !== null) return join(named, 'acode');
+  const shared = join(absolute(tmpdir()) ?? '/tmp', `acode-${uid}`);
+  const found = look(shared);
+  return !found || (found.isDirectory() && found.uid === uid) ? shared : otherRuntime(env, uid, logins);
+}
+
+function otherRuntime(env: Environment, uid: number, logins: string): string {
+  const state = absolute(env['XDG_STATE_HOME']) ?? join(homeDirectory(env), '.local', 'state');
+  const fallback = join(state, 'acode', 'run');
+  if (look(fallback)?.uid === uid) return fallback;
+  const login = join(logins, String(uid));
+  return isPrivate(look(login), uid) ? join(login, 'acode') : fallback;
+}
+
+function isPrivate(found: Stats | null, uid: number): boolean {
+  return found?.isDirectory() === true && found.uid === uid && (found.mode & 0o777) === 0o700;
 }
 
 /** The user’s own configuration file. */
 export function userConfigFile(env: Environment): string {
-  const named = env['XDG_CONFIG_HOME'];
-  return join(named && isAbsolute(named) ? named : join(homedir(), '.config'), 'acode', 'config.yml');
+  return join(absolute(env['XDG_CONFIG_HOME']) ?? join(homeDirectory(env), '.config'), 'acode', 'config.yml');
+}
+
+/** The user’s home directory, as the library decides it: never a relative one. */
+export function homeDirectory(env: Environment): string {
+  if (process.platform === 'win32') return homedir();
+  return absolute(env['HOME']) ?? accountHome();
+}
+
+function accountHome(): string {
+  try {
+    return userInfo().homedir;
+  } catch {
+    // No such user. Nothing is found there, and the library says why.
+    return '/nonexistent';
+  }
+}
+
+function look(path: string): Stats | null {
+  try {
+    return lstatSync(path);
+  } catch {
+    return null;
+  }
+}
+
+function absolute(path: string | undefined): string | null {
+  return path && isAbsolute(path) ? path : null;
 }
 
 // FNV-1a. A cryptographic one would take longer to load than the whole call takes, and nothing rests on it.

@@ -2,10 +2,9 @@
 
 import { createHash } from 'node:crypto';
 import { lstat, open } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
-import { userConfigFile } from './identity.ts';
+import { homeDirectory, userConfigFile } from './identity.ts';
 
 const MACHINE_POLICY = '/etc/acode/policy.yml';
 // Far more than the library reads of any of them; what is larger is refused by it, and differs here by its size.
@@ -18,7 +17,7 @@ export async function standingOf(
   env: Readonly<Record<string, string | undefined>>,
   configFile: string | undefined,
 ): Promise<string> {
-  const docker = env['DOCKER_CONFIG'] || join(homedir(), '.docker');
+  const docker = env['DOCKER_CONFIG'] || join(homeDirectory(env), '.docker');
   const paths = [
     MACHINE_POLICY,
     userConfigFile(env),

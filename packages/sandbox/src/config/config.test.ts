@@ -1,11 +1,11 @@
 // Configuration is read strictly: a mistake is an error with its place, and nothing is ignored.
 
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
-import { directoriesOf, ensurePrivateDirectory } from './directories.ts';
+import { describe, expect, it, vi } from 'vitest';
+import { directoriesOf, ensurePrivateDirectory, homeOf, ownDirectories } from './directories.ts';
 import { checkConfig } from './check.ts';
 import { parseConfig } from './parse.ts';
 import { loadUserConfig, readAllowRoot } from './load.ts';
@@ -143,6 +143,55 @@ describe('directories', () => {
       runtime: '/r/acode',
     });
     expect(directoriesOf({ env: {}, home: '/h', uid: 7 }).runtime).toBe(join(tmpdir(), 'acode-7'));
+  });
+
+  it('are never below an empty or relative HOME, which would be the current directory', () => {
+    expect(homeOf({ HOME: '/h' })).toBe('/h');
+    for (const HOME of ['', 'relative', './x', undefined])
+      expect(homeOf(HOME === undefined ? {} : { HOME })).toBe(userInfo().homedir);
+  });
+
+  it('have another runtime directory where somebody else has taken the usual one, and everybody finds the same', async () => {
+    const uid = process.getuid?.() ?? 0;
+    const base = mkdtempSync(join(tmpdir(), 'acode-taken-'));
+    const [temporary, logins, state] = ['tmp', 'logins', 'state'].map(name => join(base, name));
+    for (const path of [temporary, logins]) mkdirSync(path ?? '');
+    vi.stubEnv('TMPDIR', temporary);
+    try {
+      const host = { env: { XDG_STATE_HOME: state }, home: base, uid, logins: logins ?? '' };
+      const usual = join(temporary ?? '', `acode-${uid}`);
+      const fallback = join(state ?? '', 'acode', 'run');
+      const login = join(logins ?? '', String(uid));
+      const place = () => directoriesOf(host).runtime;
+      expect(place()).toBe(usual);
+      expect((await ownDirectories(host)).runtime).toBe(usual);
+      // The control: ours is used, and nobody else’s; a link is nobody’s.
+      expect(place()).toBe(usual);
+      rmSync(usual, { recursive: true });
+      symlinkSync(base, usual);
+      expect(place()).toBe(fallback);
+      mkdirSync(login, { mode: 0o755 });
+      expect(place()).toBe(fallback);
+      chmodSync(login, 0o700);
+      expect(place()).toBe(join(login, 'acode'));
+      expect((await ownDirectories(host)).runtime).toBe(join(login, 'acode'));
+      // The session ends, and later there is another one: what was used in between stays the answer.
+      rmSync(login, { recursive: true });
+      expect((await ownDirectories(host)).runtime).toBe(fallback);
+      expect(statSync(fallback).mode & 0o777).toBe(0o700);
+      mkdirSync(login, { mode: 0o700 });
+      expect(place()).toBe(fallback);
+      // Where nothing can be had, the way out is named.
+      rmSync(fallback, { recursive: true });
+      writeFileSync(fallback, '');
+      await expect(ownDirectories(host)).rejects.toMatchObject({
+        code: 'ACODE-SBX-013',
+        hint: expect.stringContaining('export XDG_RUNTIME_DIR='),
+      });
+    } finally {
+      vi.unstubAllEnvs();
+      rmSync(base, { recursive: true, force: true });
+    }
   });
 
   it('are private, and not those of another or of a link', async () => {

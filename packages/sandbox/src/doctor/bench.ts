@@ -2,7 +2,7 @@
 
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { isAbsolute, join } from 'node:path';
 import type { Command, RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { Explanation } from '../contract/host.ts';
@@ -106,7 +106,7 @@ export class Bench implements AsyncDisposable {
   /** Makes the scratch directory where the engine can see it, and a first sandbox in it. */
   static async make(options: BenchOptions): Promise<Bench> {
     let failure: unknown;
-    for (const place of new Set(['/var/tmp', tmpdir(), join(homedir(), '.cache')])) {
+    for (const place of new Set(['/var/tmp', tmpdir(), join(homedir(), '.cache')].filter(path => isAbsolute(path)))) {
       const scratch = await mkdtemp(join(place, `acode-doctor-${process.pid}-`)).catch(() => null);
       if (scratch === null) continue;
       try {

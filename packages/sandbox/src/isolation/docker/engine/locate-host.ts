@@ -1,13 +1,15 @@
 // This machine, as locating an engine sees it.
 import { existsSync, readFileSync } from 'node:fs';
-import { homedir } from 'node:os';
+import { homedir, userInfo } from 'node:os';
+import { isAbsolute } from 'node:path';
 import type { LocateHost } from './locate.ts';
 
 /** The machine and the user this process runs as. */
 export function thisHost(): LocateHost {
   return {
     env: process.env,
-    homedir: homedir(),
+    // An empty or relative HOME would make the current directory’s `.docker` say which engine is used.
+    homedir: isAbsolute(homedir()) ? homedir() : userInfo().homedir,
     uid: process.getuid?.(),
     readFile: readIfPresent,
     exists: existsSync,
