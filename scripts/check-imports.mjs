@@ -53,6 +53,7 @@ const TOP = [
   'sweep.ts',
   'trail.ts',
   'uninstall.ts',
+  'user-files.ts',
   'warm.ts',
   'web.ts',
   'without-network.ts',

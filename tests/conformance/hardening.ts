@@ -95,6 +95,20 @@ export function hardeningBehaviours(target: Target): void {
       },
     );
 
+    itWhere(target, 'walls')('is somebody: the user has a name, a group, a home and a shell', async () => {
+      const small = await sh('whoami; id -gn; eval echo ~$(whoami)');
+      const [name, group, home] = small.stdout.trim().split('\n');
+      expect([name, group]).toEqual([expect.stringMatching(/^[a-z]/), expect.stringMatching(/^[a-z]/)]);
+      expect(home).toBe('/home/sandbox');
+      const script = `id -un; python3 -c 'import getpass, os, pwd; print(getpass.getuser(), pwd.getpwuid(os.getuid()).pw_shell)'
+        node -e 'const u = os.userInfo(); console.log(u.username, u.homedir)'`;
+      const large = await host.acode.run(['sh', '-c', script], {
+        policy: { ...host.image(images.debian), limits: target.workLimits },
+      });
+      expect(large.stderr).toBe('');
+      expect(large.stdout).toBe(`${name}\n${name} /bin/sh\n${name} /home/sandbox\n`);
+    });
+
     it('runs real work: python, node, git and a C build', { timeout: 120_000 }, async () => {
       const script =
         'python3 -c "print(6*7)" && node -e "console.log(6*7)" && git --version >/dev/null && printf "int main(){return 42;}" > $HOME/a.c && gcc -o $HOME/a $HOME/a.c && { $HOME/a; echo $?; }';

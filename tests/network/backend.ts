@@ -52,6 +52,7 @@ export class BackendHost implements AsyncDisposable {
       making: (_, make) => make(),
       remove: (_, id) =>
         engine.containers.remove(id, { force: true, volumes: true, signal: AbortSignal.timeout(20_000) }),
+      discard: id => engine.containers.remove(id, { force: true, volumes: true, signal: AbortSignal.timeout(20_000) }),
     });
     return new BackendHost(backend, `test-${randomUUID()}`, kept);
   }

@@ -73,7 +73,8 @@ describe.skipIf(withoutEngines)('a mount', () => {
     const made = await withEngine(mainEngine, direct =>
       direct.containers.inspect(mine?.id ?? '', { signal: AbortSignal.timeout(10_000) }),
     );
-    expect(made.Mounts).toHaveLength(3);
+    // With the lists of users and groups.
+    expect(made.Mounts).toHaveLength(5);
     for (const mount of made.Mounts) expect(mount).toMatchObject({ Type: 'bind', Propagation: 'rprivate' });
     expect(made.Mounts).toContainEqual(expect.objectContaining({ Destination: '/data', RW: false }));
     expect(made.Mounts).toContainEqual(expect.objectContaining({ Destination: '/writable', RW: true }));

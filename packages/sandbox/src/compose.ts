@@ -202,6 +202,7 @@ export async function composeHost({
         reports.leaving(spec, id);
         return removals.begin(id);
       },
+      discard: id => removals.begin(id),
     });
   }
 

@@ -121,6 +121,13 @@ const protectedRule: ReadOnlyRule = ({ target }) => ({
     'Trying again cannot help, whatever the permissions. Leave it as it is and write elsewhere in the workspace; the user changes it on the host.',
 });
 
+const ROOT_RULE: Denial = {
+  rule: 'the sandbox’s own file system is read-only',
+  setBy: BUILT_IN,
+  remedy:
+    'Write to the workspace, to /tmp or to the home directory. What must be installed belongs into the image: choose one that has it with policy.image (on the command line --image).',
+};
+
 const READ_ONLY_RULES: Readonly<Record<MountSpec['purpose'], ReadOnlyRule>> = {
   protected: protectedRule,
   worktree: protectedRule,
@@ -136,16 +143,12 @@ const READ_ONLY_RULES: Readonly<Record<MountSpec['purpose'], ReadOnlyRule>> = {
     remedy:
       'Write to the workspace or to /tmp; or ask for the mount with readOnly: false in policy.mounts (on the command line --mount source:target:rw).',
   }),
+  // To the command it is a file of the image like those around it.
+  identity: () => ROOT_RULE,
 };
 
 function rootDenial(path: string): Denial {
-  return {
-    rule: 'the sandbox’s own file system is read-only',
-    setBy: BUILT_IN,
-    remedy:
-      'Write to the workspace, to /tmp or to the home directory. What must be installed belongs into the image: choose one that has it with policy.image (on the command line --image).',
-    detail: `suspected write to ${quotedPath(path)}`,
-  };
+  return { ...ROOT_RULE, detail: `suspected write to ${quotedPath(path)}` };
 }
 
 function limitsHit(facts: DenialFacts): Denial[] {

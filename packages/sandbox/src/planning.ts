@@ -21,6 +21,7 @@ import { imageForRun } from './pulling.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './request-check.ts';
 import type { Planned } from './running.ts';
+import { planUserFiles } from './user-files.ts';
 import { warmthOf } from './warm.ts';
 import { recogniseLanguages } from './workspace/languages.ts';
 import { validateWorkspace } from './workspace/locate.ts';
@@ -32,6 +33,8 @@ interface PlanFor {
   readonly correlationId: string;
   /** Whether it is only to be shown. */
   readonly preview: boolean;
+  /** Whether a sandbox is made of it, where that does not follow from `preview`. */
+  readonly makes?: boolean;
   /** Whether the sandbox outlives its session. */
   readonly keep?: boolean;
 }
@@ -84,14 +87,24 @@ export async function plan(
     hostRoots: policy.hostRoots.value,
     uid: host.uid,
   });
+  const lists = await planUserFiles(
+    host,
+    { level, image, policy, correlationId: of.correlationId, mayRead: of.makes ?? !of.preview },
+    signal,
+  );
   const cached = await planCaches(host, level, policy, signal);
   const artifacts = (request.artifacts?.length ?? 0) > 0;
-  const spec = planSandbox(policy, { level, image, mounts, caches: cached.caches, artifacts }, identify);
+  const spec = planSandbox(
+    policy,
+    { level, image, mounts: [...mounts, ...lists.mounts], caches: cached.caches, artifacts },
+    identify,
+  );
   return {
     policy,
     spec,
     backend: chosen.backend,
     notes: [...warningsOf(chosen), ...chosen.notes, ...imageNotes, ...notes, ...cached.notes],
+    asides: lists.notes,
   };
 }
 
@@ -141,7 +154,12 @@ async function imageFor(
 
 /** The plan of a command that asks for nothing special. Nothing is pulled: nobody has given that command yet. */
 export function planFirst(host: Host): Promise<Planned> {
-  return plan(host, { command: ['true'], request: {} }, { correlationId: '', preview: true }, host.closing);
+  return plan(
+    host,
+    { command: ['true'], request: {} },
+    { correlationId: '', preview: true, makes: true },
+    host.closing,
+  );
 }
 
 /** What a command would come to. */
@@ -154,7 +172,7 @@ export async function explain(
   checkRequest(command, request);
   const of = { correlationId: '', preview: true };
   const planned = await plan(host, { command, request }, of, signal);
-  const { policy, spec, notes, backend } = planned;
+  const { policy, spec, notes, asides = [], backend } = planned;
   const { warm, why: warmReason } = warmthOf(host, planned, request);
   return {
     command,
@@ -165,7 +183,7 @@ export async function explain(
     engineRequest: backend.describe(spec),
     warm,
     warmReason,
-    notes: [...new Set([...notes, ...backend.notes, ...notesOn(policy, spec)])],
+    notes: [...new Set([...notes, ...asides, ...backend.notes, ...notesOn(policy, spec)])],
   };
 }
 

@@ -101,7 +101,9 @@ function offlineSection({ environment }: Explanation, look: Look): string[] {
 }
 
 function mountField({ purpose, source, target, readOnly }: MountSpec): readonly [label: string, value: string] {
-  return ['Mount', `${source} → ${target} (${purpose}, ${readOnly ? 'read-only' : 'writable'})`];
+  // The other purposes say by themselves why something is mounted.
+  const why = purpose === 'identity' ? 'the image’s own list with an entry for this user' : purpose;
+  return ['Mount', `${source} → ${target} (${why}, ${readOnly ? 'read-only' : 'writable'})`];
 }
 
 function cacheField({ volume, target, fill }: CacheSpec): readonly [label: string, value: string] {

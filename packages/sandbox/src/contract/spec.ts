@@ -14,8 +14,11 @@ export interface FileIdentity {
 
 /** A directory or file of the host inside the sandbox. */
 export interface MountSpec {
-  /** Why it is there. `protected` covers a part of the workspace that host tools trust; `worktree` is the repository of a git worktree. */
-  readonly purpose: 'workspace' | 'protected' | 'worktree' | 'additional';
+  /**
+   * Why it is there. `protected` covers a part of the workspace that host tools trust; `worktree` is the repository of a git
+   * worktree; `identity` is the image’s list of users or groups with an entry for the user inside.
+   */
+  readonly purpose: 'workspace' | 'protected' | 'worktree' | 'additional' | 'identity';
   readonly source: string;
   readonly target: string;
   readonly readOnly: boolean;

@@ -92,6 +92,12 @@ export interface Backend {
 /** Whether there is a cache: `filling` while a run fills it, `unsupported` where the engine cannot make layers over one. */
 export type CacheState = 'ready' | 'filling' | 'absent' | 'unsupported';
 
+/**
+ * Reads what is at a path of an image, as a tar that its maker may have made to do harm: null where nothing is there, and
+ * `refused` where the engine does not give it. Links are followed within the image, except at the end of the path.
+ */
+export type ImageReader = (path: string) => Promise<{ readonly tar: Readable } | { readonly refused: string } | null>;
+
 /** A backend whose sandboxes are on an engine that outlives us: the truth about what exists is asked of it. */
 export interface EngineBackend extends Backend {
   /** Where it is reached: never to be given to a sandbox. */
@@ -115,6 +121,8 @@ export interface EngineBackend extends Backend {
   readonly builds: ImageBuilds;
   /** What there is of a user’s caches, in the order they were asked for. */
   caches(volumes: readonly CacheVolume[], uid: number, signal: AbortSignal): Promise<CacheState[]>;
+  /** Reads files of a plan’s image, from a container that is made for that, never started, and removed at once. */
+  readImage<Value>(spec: SandboxSpec, use: (read: ImageReader) => Promise<Value>, signal: AbortSignal): Promise<Value>;
   /** Everything about the engine that the doctor judges, and whether it has an image. */
   diagnose(image: string, signal: AbortSignal): Promise<Diagnosis>;
 }

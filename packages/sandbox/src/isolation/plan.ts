@@ -15,7 +15,8 @@ export const WORKSPACE_TARGET = '/workspace';
 /** Where a command puts what is to be brought out. */
 export const OUT_TARGET = '/out';
 
-const HOME = '/home/sandbox';
+/** The home directory of the user inside. */
+export const HOME = '/home/sandbox';
 const RUN_BYTES = 16 * 1024 ** 2;
 
 /** What planning needs besides the policy. */

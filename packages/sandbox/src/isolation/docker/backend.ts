@@ -12,6 +12,7 @@ import type {
   Capability,
   Diagnosis,
   EngineBackend,
+  ImageReader,
   OpenSandbox,
   WaitingSandbox,
   WeakenedBackend,
@@ -27,7 +28,7 @@ import { Creation, startFailure } from './creation.ts';
 import type { Created, CreationOptions, RequestBuilder } from './creation.ts';
 import { diagnoseEngine } from './diagnose.ts';
 import { DirectContainer } from './direct.ts';
-import { isNotFound } from './engine/error.ts';
+import { EngineError, isNotFound } from './engine/error.ts';
 import type { Engine } from './engine/index.ts';
 import { asked, engineFailure, reasonOf, unavailable } from './failure.ts';
 import type { EngineInfo } from './engine/system.ts';
@@ -100,6 +101,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     );
     const known = architectureOf(info.Architecture) !== null;
     this.#runtimes.learn(info);
+    this.images.learn(info.ID);
     return {
       level: this.level,
       available: filtered && known,
@@ -229,6 +231,37 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
 
   async caches(volumes: readonly CacheVolume[], uid: number, signal: AbortSignal): Promise<CacheState[]> {
     return this.#isPodman ? volumes.map(() => 'unsupported') : this.#caches.find(volumes, uid, signal);
+  }
+
+  async readImage<Value>(
+    wanted: SandboxSpec,
+    use: (read: ImageReader) => Promise<Value>,
+    signal: AbortSignal,
+  ): Promise<Value> {
+    const planned = this.#isPodman ? planForPodman(wanted) : wanted;
+    try {
+      const facts = await this.#facts(planned, signal);
+      const { podman } = facts;
+      const build: RequestBuilder = own =>
+        podman ? podmanRequest(createRequest(own, facts), own, podman) : createRequest(own, facts);
+      const look = (id: string): Promise<Value> => use(path => this.#read(id, path, signal));
+      return await this.#creation.lookInto(planned, build, look, signal);
+    } catch (error) {
+      throw engineFailure(error, signal);
+    } finally {
+      this.#leave(planned);
+    }
+  }
+
+  async #read(id: string, path: string, signal: AbortSignal): ReturnType<ImageReader> {
+    try {
+      return { tar: await this.#engine.archive.get(id, path, { signal, deadlineMs: CALL_MS }) };
+    } catch (error) {
+      if (isNotFound(error)) return null;
+      // Such as a loop of links: that must not keep anybody from using the image.
+      if (error instanceof EngineError && error.kind === 'status') return { refused: reasonOf(error) };
+      throw error;
+    }
   }
 
   async release(): Promise<NetworkLeft[]> {

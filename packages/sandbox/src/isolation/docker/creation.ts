@@ -42,6 +42,8 @@ export interface CreationOptions {
   readonly making: <Value>(nonce: string, make: () => Promise<Value>) => Promise<Value>;
   /** Removes a container off the caller’s path and never forgets it. */
   readonly remove: (spec: SandboxSpec, containerId: string) => Promise<void>;
+  /** The same for one that never was a sandbox, so that nobody is told of its end. */
+  readonly discard: (containerId: string) => Promise<void>;
 }
 
 const CALL_MS = 10_000;
@@ -85,6 +87,28 @@ export class Creation {
 
   /** Creates a container; the plan that comes back carries the nonce of the attempt that made it. */
   async create(spec: SandboxSpec, build: RequestBuilder, signal: AbortSignal): Promise<Created> {
+    const before = this.#options.clock.monotonic();
+    const created = await this.#create(spec, build, signal);
+    this.#options.observer.created(created.spec, created.id, this.#options.clock.monotonic() - before);
+    return created;
+  }
+
+  /** Creates a container that is never started, lets it be looked at, and has it removed: no sandbox, and so no event. */
+  async lookInto<Value>(
+    spec: SandboxSpec,
+    build: RequestBuilder,
+    look: (id: string) => Promise<Value>,
+    signal: AbortSignal,
+  ): Promise<Value> {
+    const { id } = await this.#create(spec, build, signal);
+    try {
+      return await look(id);
+    } finally {
+      this.#options.keep(this.#options.discard(id));
+    }
+  }
+
+  async #create(spec: SandboxSpec, build: RequestBuilder, signal: AbortSignal): Promise<Created> {
     const { attempts, baseMs, factor } = this.#options.retry;
     this.#options.keep(this.#lateLooks.again());
     const backoff = new ExponentialBackoff({ initialDelay: baseMs, exponent: factor, maxDelay: LONGEST_BACKOFF_MS });
@@ -96,13 +120,11 @@ export class Creation {
       { maxAttempts: attempts, backoff },
     );
     try {
-      const created = await policy.execute(({ attempt }) => {
+      return await policy.execute(({ attempt }) => {
         // Each attempt has a nonce of its own, or cleaning up after one would take the next one with it.
         const own = attempt === 0 ? spec : withFreshNonce(spec);
         return this.#createUnlessCancelled(own, build(own), signal);
       }, signal);
-      this.#options.observer.created(created.spec, created.id, this.#options.clock.monotonic() - before);
-      return created;
     } catch (error) {
       throw creationFailure(spec, error, signal);
     }

@@ -38,6 +38,11 @@ export class EngineImages implements ImageStore {
     return this.#id;
   }
 
+  /** Takes in the engine’s own id, where it was said on another occasion. */
+  learn(id: string): void {
+    this.#id = id;
+  }
+
   async find(reference: string, signal: AbortSignal): Promise<ImageFacts | null> {
     return this.#known.find(reference, () => this.#ask(reference, signal));
   }
