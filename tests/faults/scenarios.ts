@@ -17,6 +17,8 @@ export interface Stage {
 export interface Scenario {
   readonly name: string;
   readonly sandbox?: NonNullable<ConfigInput['sandbox']>;
+  /** Whether nothing is known of any image yet, so that its lists of users are read first. */
+  readonly fresh?: true;
   /** Whether a dead session has left a sandbox on the engine. */
   readonly orphan?: true;
   /** Does it. What was wrong with the outcome comes back; null where it was right. An AcodeError is right too under a fault. */
@@ -49,6 +51,11 @@ export const scenarios: readonly Scenario[] = [
   {
     name: 'a run of an image without a shell',
     act: async ({ acode }) => expected(await acode.run(['/true'], { policy: { image: images.noshell } }), ''),
+  },
+  {
+    name: 'the first run of an image',
+    fresh: true,
+    act: async ({ acode }) => expected(await acode.run(['echo', 'hi']), 'hi\n'),
   },
   {
     name: 'a run on the managed bridge',

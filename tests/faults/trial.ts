@@ -123,14 +123,15 @@ class Trial {
         },
       },
     };
-    const before = process.env['XDG_RUNTIME_DIR'];
-    // It is read before anything is awaited, so that trials at the same time do not get each other’s.
+    const { XDG_RUNTIME_DIR: runtime, XDG_STATE_HOME: state } = process.env;
+    // They are read before anything is awaited, so that trials at the same time do not get each other’s.
     process.env['XDG_RUNTIME_DIR'] = join(this.#parts.top, 'runtime');
+    if (this.#scenario.fresh) process.env['XDG_STATE_HOME'] = join(this.#parts.top, 'state');
     try {
       return Acode.open(options);
     } finally {
-      if (before === undefined) delete process.env['XDG_RUNTIME_DIR'];
-      else process.env['XDG_RUNTIME_DIR'] = before;
+      restore('XDG_RUNTIME_DIR', runtime);
+      restore('XDG_STATE_HOME', state);
     }
   }
 
@@ -206,4 +207,9 @@ class Trial {
 
 function pause(ms: number): Promise<void> {
   return new Promise(resolve => void setTimeout(resolve, ms));
+}
+
+function restore(name: string, value: string | undefined): void {
+  if (value === undefined) delete process.env[name];
+  else process.env[name] = value;
 }
