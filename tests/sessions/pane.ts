@@ -55,6 +55,11 @@ export class Pane implements AsyncDisposable {
     return (await this.#tmux('capture-pane', '-p')).replaceAll(/ +$/gm, '').trimEnd();
   }
 
+  /** The same with its colours. */
+  async coloured(): Promise<string> {
+    return this.#tmux('capture-pane', '-p', '-e');
+  }
+
   /** A fact that tmux knows of the pane, such as `alternate_on`. */
   async fact(name: string): Promise<string> {
     return (await this.#tmux('display-message', '-p', `#{${name}}`)).trim();

@@ -2,6 +2,7 @@
 // terminal is given back however it ends.
 
 import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -61,6 +62,32 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     await pane.line(`clear; ${acode} sandbox shell ${words === '' ? id : words}; echo "status=$?"`);
     await pane.until(/[$#]$/);
   };
+
+  it('is there for one command too: `acode run -t` has keys, size, colours, Ctrl-C and the exit status', async () => {
+    const script =
+      'trap "echo caught" INT; stty size; printf "\\033[31mred\\033[0m\\n"; read line; read line; stty size; echo "[$line] $TERM $FORCE_COLOR"; exit 7';
+    await pane.line(`clear; ${acode} run -t '${script}'; echo "status=$?"`);
+    await pane.until(/^24 80\nred$/m);
+    await pane.press('C-c');
+    await pane.until(/caught/);
+    await pane.resize(100, 30);
+    await pane.line('one');
+    const screen = await pane.until(/^status=7$/m);
+    expect(screen).toMatch(/^30 100\n\[one\] \S+ 1$/m);
+    expect(await pane.coloured()).toMatch(/\u001b\[31mred/);
+    await pane.resize(80, 24);
+    expect(await state()).toEqual(before);
+    expect(await bench.left()).toHaveLength(1);
+    const audit = (await bench.call(['audit', 'tail', '--json'])).stdout.toString();
+    expect(audit).toContain('stty size');
+  });
+
+  it('is refused to one command where a stream is not a terminal, before anything is made', async () => {
+    const { status, stderr } = await bench.call(['run', '-t', 'touch made']);
+    expect(status).toBe(2);
+    expect(stderr).toMatch(/-t needs a terminal on both sides.*\n[^]*Leave -t out/);
+    expect(existsSync(join(bench.workspace, 'made'))).toBe(false);
+  });
 
   it('gives what the shell ended with, and the terminal as it was', async () => {
     await open();

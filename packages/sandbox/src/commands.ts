@@ -13,6 +13,7 @@ import type {
   CommandRequest,
   Commands,
   TerminalHandle,
+  TerminalRequest,
   TerminalSize,
 } from './contract/sandbox.ts';
 import type { Host } from './host.ts';
@@ -94,12 +95,12 @@ export class SandboxCommands implements Commands {
     return this.#start(command, request, { begin: (...of) => open.start(...of), background: false });
   }
 
-  async terminal(command: Command, request: CommandRequest & { size?: TerminalSize } = {}): Promise<TerminalHandle> {
-    const { size = DEFAULT_SIZE, ...rest } = request;
+  async terminal(command: Command, request: TerminalRequest = {}): Promise<TerminalHandle> {
+    const { size = DEFAULT_SIZE, limited = false, ...rest } = request;
     checkSize(size);
     const { open } = this.#parts;
     const begin: Begin = (handover, io, signal) => open.startTerminal(handover, size, io, signal);
-    return this.#start(command, rest, { begin, background: true, live: true });
+    return this.#start(command, rest, { begin, background: true, live: true, limited });
   }
 
   async list(): Promise<CommandInfo[]> {
@@ -131,7 +132,7 @@ export class SandboxCommands implements Commands {
   async #start(
     command: Command,
     request: CommandRequest,
-    how: { readonly begin: Begin; readonly background: boolean; readonly live?: true },
+    how: { readonly begin: Begin; readonly background: boolean; readonly live?: true; readonly limited?: boolean },
   ): Promise<Handle> {
     const { host, planned: of, about } = this.#parts;
     const operation = host.telemetry.begin('exec');
@@ -147,7 +148,7 @@ export class SandboxCommands implements Commands {
       checkCommandRequest(command, request);
       if (!how.live) this.#parts.open.expect();
       await this.#assertStrongEnough(command);
-      const planned = withTimeout(of, timeoutMs, this.#most(how.background));
+      const planned = withTimeout(of, timeoutMs, this.#most(how.background && how.limited !== true));
       operation.note({ command: printable(command), sandboxId: of.spec.identity.sandboxId });
       const sinceMs = this.#lookedUntilMs;
       const intent = await recordIntent(recorded, planned, signal);
@@ -235,9 +236,9 @@ export class SandboxCommands implements Commands {
     });
   }
 
-  #most(background: boolean): number {
+  #most(unlimited: boolean): number {
     const { planned, leftMs } = this.#parts;
-    return background ? leftMs() : planned.policy.timeoutMs.value;
+    return unlimited ? leftMs() : planned.policy.timeoutMs.value;
   }
 }
 

@@ -105,6 +105,7 @@ export type {
   ReadingOptions,
   StreamOptions,
   TerminalHandle,
+  TerminalRequest,
   TerminalSize,
   TransferOptions,
   TransferReport,

@@ -7,6 +7,7 @@ import { requestCommand, requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call, Perform } from '../call.ts';
 import { attend, commandIn, execute } from '../execution/execute.ts';
+import { TERMINAL_HELP, executeInTerminal, terminalOption } from '../execution/in-terminal.ts';
 
 /** The command. */
 export function execCommand(perform: Perform) {
@@ -15,12 +16,14 @@ export function execCommand(perform: Perform) {
     .addOption(
       new Option('--in <sandbox>', 'id or name of a sandbox that stays, in place of a fresh one').argParser(reference),
     )
-    .addHelpText('after', EXIT_STATUSES)
+    .addOption(terminalOption())
+    .addHelpText('after', `${EXIT_STATUSES}${TERMINAL_HELP}`)
     .action((words, options, command) =>
       perform(command, call => {
         const flags = flagsOf(command);
+        if (options.in !== undefined) refuseCreationOptions(command, options.in);
+        if (options.terminal) return executeInTerminal(call, words, options, flags);
         if (options.in === undefined) return execute(call, words, options, flags);
-        refuseCreationOptions(command, options.in);
         return executeIn(call, options.in, words, options, flags);
       }),
     );

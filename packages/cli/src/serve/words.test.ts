@@ -29,6 +29,8 @@ describe('where a call runs', () => {
     ['serve', null],
     ['sandbox exec --in a1b2c3d4 -- true', null],
     ['sandbox exec --in=a1b2c3d4 true', null],
+    ['run -t vi', null],
+    ['run --terminal vi', null],
     ['sandbox exec --env --in -- true', {}],
     ['sandbox shell a1b2c3d4', null],
     // A value that is missing is the parser’s to complain about.

@@ -8,11 +8,18 @@ export interface Where {
 }
 
 /** Options that take no value. All others do, so that a new one is at worst not understood here, and its call not served. */
-export const WITHOUT_VALUE: readonly string[] = ['--json', '--verbose', '--no-color', '--readonly', '--no-caches'];
+export const WITHOUT_VALUE: readonly string[] = [
+  '--json',
+  '--verbose',
+  '--no-color',
+  '--readonly',
+  '--no-caches',
+  '--terminal',
+];
 
 const WHERE = ['workspace', 'config', 'socket'] as const;
-// Short options, and long ones that are answered without running anything.
-const ANSWERED = /^-(?!-)|^--(?:help|version)$|^--in(?:=|$)/;
+// Short options, and long ones that are answered without running anything, or need the terminal itself.
+const ANSWERED = /^-(?!-)|^--(?:help|version)$|^--(?:in(?:=|$)|terminal$)/;
 
 type Found = { -readonly [Key in keyof Where]: Where[Key] };
 

@@ -24,6 +24,17 @@ export interface TerminalSize {
   readonly rows: number;
 }
 
+/** Everything about one command with a terminal. */
+export interface TerminalRequest extends CommandRequest {
+  /** The size of the terminal at first; 80 by 24 unless told otherwise. */
+  size?: TerminalSize;
+  /**
+   * Whether the time limit of the sandbox’s policy holds, as for `run`. Without it, the command may go on for as long as the
+   * sandbox exists.
+   */
+  limited?: boolean;
+}
+
 /** A command in a sandbox that stays, while it runs. */
 export interface CommandHandle extends RunningCommand {
   /** The first process of the command, as the sandbox counts them. */
@@ -62,7 +73,7 @@ export interface Commands {
   /** Starts a command and returns a handle on it, with the contract of `Acode.spawn` and the time limit of `run`. */
   spawn(command: Command, request?: CommandRequest): Promise<CommandHandle>;
   /** Starts a command with a terminal, whose reader has everything it prints, however much. */
-  terminal(command: Command, request?: CommandRequest & { size?: TerminalSize }): Promise<TerminalHandle>;
+  terminal(command: Command, request?: TerminalRequest): Promise<TerminalHandle>;
   /** The commands under way: those of this process and, in a sandbox that is kept, of every other one of this user. */
   list(): Promise<CommandInfo[]>;
   /**

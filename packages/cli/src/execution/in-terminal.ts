@@ -1,0 +1,101 @@
+// Runs one command of a call with a terminal of its own, in a fresh sandbox that ends with it or in a persistent one.
+
+import { AcodeError } from '@acode/sandbox';
+import type { Acode, Sandbox } from '@acode/sandbox';
+import { Option } from '@commander-js/extra-typings';
+import { createRequestOf } from '../arguments/request.ts';
+import type { RequestOptions } from '../arguments/request.ts';
+import type { Call } from '../call.ts';
+import { UsageError } from '../failure/usage.ts';
+import { atTerminal } from './at-terminal.ts';
+import { closingLines } from './closing-lines.ts';
+import { commandIn, sayLines, statusOf } from './execute.ts';
+import { preparing } from './preparing.ts';
+import { terminalVariables } from './terminal-variables.ts';
+
+// Whoever hangs up ends what runs there.
+const LEFT = 129;
+// Beyond any time limit of a command: the sandbox ends with its command, and with this process.
+const LIFE_MS = 24 * 3600 * 1000;
+
+/** The option that gives a command a terminal. */
+export function terminalOption() {
+  return new Option(
+    '-t, --terminal',
+    'give the command a terminal, for editors and prompts; its two outputs become one',
+  );
+}
+
+/** What `--help` says about it. */
+export const TERMINAL_HELP = `
+With -t the command has a terminal of its own: keys go to it as they are typed, Ctrl-C too. Standard output and
+standard error are one stream then. The keys Enter ~ . end it from outside (status 129).`;
+
+/** Runs the command of a call in a terminal, and gives the exit status. */
+export async function executeInTerminal(
+  call: Call,
+  words: readonly string[],
+  options: RequestOptions & { readonly in?: string | undefined },
+  flags: readonly string[],
+): Promise<number> {
+  refuseWithoutTerminal(call);
+  const command = commandIn(call, words, flags);
+  const place = await call.place();
+  const { signal } = call.interruption;
+  return call.withHost(async acode => {
+    const sandbox = await sandboxFor(call, acode, options);
+    const { size } = call.stdout;
+    const handle = await sandbox.commands.terminal(command, {
+      cwd: options.workdir ?? place.inside,
+      env: { ...terminalVariables(call), ...options.env },
+      signal,
+      limited: true,
+      ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout }),
+      ...(size ? { size } : {}),
+    });
+    const result = await atTerminal(call, handle, { mouse: false });
+    if (result === null) {
+      await call.say('\nacode: ended from outside by the keys Enter ~ .\n');
+      return LEFT;
+    }
+    await sayLines(
+      call,
+      closingLines(result, command, options.in === undefined ? null : { timeoutMs: options.timeout }),
+    );
+    return statusOf(result);
+  });
+}
+
+function refuseWithoutTerminal(call: Call): void {
+  if (call.options.json)
+    throw new UsageError('With -t there is no result to print as JSON.', 'Leave -t out, or leave --json out.');
+  if (call.io.stdin.isTTY && call.stdout.isTerminal) return;
+  const what = call.io.stdin.isTTY ? 'standard output' : 'standard input';
+  throw new UsageError(
+    `-t needs a terminal on both sides, and ${what} is not one.`,
+    `Leave -t out: \`${call.called}\` passes input and output on as they are.`,
+  );
+}
+
+async function sandboxFor(
+  call: Call,
+  acode: Acode,
+  options: RequestOptions & { readonly in?: string | undefined },
+): Promise<Sandbox> {
+  const { signal } = call.interruption;
+  if (options.in !== undefined)
+    return call.progress.during('Asking the engine…', acode.connect(options.in, { signal }));
+  const request = createRequestOf(options, await call.place());
+  try {
+    return await preparing(call, acode, acode.create({ ...request, expiresInMs: LIFE_MS, signal }));
+  } catch (error) {
+    if (!(error instanceof AcodeError && error.is('ACODE-SBX-016'))) throw error;
+    // In the words of the library it is about persistent sandboxes, which nobody asked for here.
+    const { what } = error.context;
+    if (!what.includes('that stays')) throw error;
+    throw new UsageError(
+      'A terminal (-t) needs an engine: level docker or stronger, and an image with /bin/sh.',
+      'Leave -t out, or ask for --level docker.',
+    );
+  }
+}

@@ -1,0 +1,32 @@
+// The variables that a command gets by default when a person watches: what its terminal is, and that colours are welcome.
+
+import type { Call } from '../call.ts';
+
+// What terminals and locales are called. Anything else is left out: the value comes from outside and goes to every program.
+const SAFE = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
+
+/** The variables for a call; none where standard output is not a terminal. */
+export function terminalVariables({
+  stdout,
+  io: { env },
+}: {
+  readonly stdout: Pick<Call['stdout'], 'isTerminal'>;
+  readonly io: Pick<Call['io'], 'env'>;
+}): Readonly<Record<string, string>> {
+  if (!stdout.isTerminal) return {};
+  const { TERM, COLORTERM } = env;
+  const quiet = (env['NO_COLOR'] ?? '') !== '';
+  return {
+    ...(TERM !== undefined && SAFE.test(TERM) ? { TERM } : {}),
+    ...(COLORTERM !== undefined && SAFE.test(COLORTERM) ? { COLORTERM } : {}),
+    ...(quiet ? { NO_COLOR: '1' } : { FORCE_COLOR: '1' }),
+    // The one locale that every C library has; the caller’s own is hardly ever in an image.
+    ...(isUtf8(env) ? { LANG: 'C.UTF-8' } : {}),
+  };
+}
+
+// In the order in which a C library looks for the character set.
+function isUtf8({ LC_ALL, LC_CTYPE, LANG }: Call['io']['env']): boolean {
+  const locale = [LC_ALL, LC_CTYPE, LANG].find(value => value !== undefined && value !== '') ?? '';
+  return /\.utf-?8(?:@|$)/i.test(locale);
+}
