@@ -53,6 +53,7 @@ mkdirSync(join(top, 'config', 'acode'), { recursive: true });
 mkdirSync(join(workspace, '.git'), { recursive: true });
 writeFileSync(join(top, 'config', 'acode', 'config.yml'), JSON.stringify(config));
 const env = {
+  CI: 'true',
   PATH: process.env['PATH'],
   HOME: join(top, 'home'),
   XDG_CONFIG_HOME: join(top, 'config'),

@@ -68,7 +68,7 @@ async function timed(work) {
  */
 function node(words, socket) {
   const { PATH } = process.env;
-  const env = { PATH, ...own, DOCKER_HOST: `unix://${socket ?? join(top, 'no-engine.sock')}` };
+  const env = { CI: 'true', PATH, ...own, DOCKER_HOST: `unix://${socket ?? join(top, 'no-engine.sock')}` };
   const { status, stderr } = spawnSync(process.execPath, words, { env, timeout: LONGEST_MS, encoding: 'utf8' });
   // `status` says with 1 that there is no engine, which is what was asked for.
   if (status !== 0 && !(status === 1 && socket === undefined))

@@ -5,6 +5,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll } from 'vitest';
 
+// Where somebody runs the tests at a terminal: no command of theirs may leave a background process.
+process.env['CI'] = 'true';
 const home = mkdtempSync('/var/tmp/acode-test-home-');
 process.env['XDG_CONFIG_HOME'] = join(home, 'config');
 process.env['XDG_STATE_HOME'] = join(home, 'state');

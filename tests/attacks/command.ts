@@ -70,6 +70,8 @@ function call(
 
 function surroundings(scratch: Scratch, socket: string): Record<string, string> {
   return {
+    // No background process beside the attack.
+    CI: 'true',
     PATH: '/usr/bin:/bin',
     HOME: scratch.path('home'),
     XDG_CONFIG_HOME: scratch.path('config'),

@@ -25,7 +25,8 @@ export interface Ended {
 export interface Given {
   /** What it reads; `open` is a pipe that never ends. Without it, nothing. */
   readonly stdin?: Buffer | 'open';
-  readonly env?: Readonly<Record<string, string>>;
+  /** Variables besides those of the bench; undefined takes one away. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
   readonly cwd?: string;
   /** Takes over the reading of standard output. */
   readonly read?: (child: ChildProcess) => Promise<Buffer>;
@@ -73,6 +74,8 @@ export class Bench implements AsyncDisposable {
   /** The environment of a call: nothing of the machine’s own configuration is seen. */
   get env(): Record<string, string> {
     return {
+      // No background process: a test that wants one takes this away.
+      CI: 'true',
       PATH: process.env['PATH'] ?? '',
       HOME: join(this.#top, 'home'),
       XDG_CONFIG_HOME: join(this.#top, 'config'),

@@ -1,29 +1,42 @@
-// With caches nothing can wait: the server says so, instead of promising what no command would see.
+// A server says that a sandbox is warm when one is; where none can be, it says why and what to do.
 
-import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Bench } from '../cli/bench.ts';
 import { mainEngine, withoutEngines } from '../support/engines.ts';
 
-describe.skipIf(withoutEngines)('a server of a project with a cache', () => {
-  it('says which commands begin at once', { timeout: 90_000 }, async () => {
+/** What a server says until it knows whether a sandbox is warm. */
+async function announced(bench: Bench): Promise<string> {
+  const { child, ended } = bench.start(['serve']);
+  let said = '';
+  child.stderr?.on('data', (chunk: Buffer) => {
+    said += chunk.toString();
+    if (/ready:|no sandbox/.test(said)) child.kill('SIGTERM');
+  });
+  await ended;
+  return said;
+}
+
+describe.skipIf(withoutEngines)('a server', () => {
+  it('says that a sandbox is warm, and in a project with a cache which commands can have one', async () => {
     await using bench = await Bench.at(mainEngine);
     writeFileSync(join(bench.workspace, 'package.json'), '{}');
-    const announced = async (): Promise<string> => {
-      const { child, ended } = bench.start(['serve']);
-      const [said] = (await once(child.stderr ?? child, 'data')) as [Buffer];
-      child.kill('SIGTERM');
-      await ended;
-      return said.toString();
-    };
-    expect(await announced()).toContain('`acode run` begins at once here.');
+    expect(await announced(bench)).toContain('ready: a sandbox of acode-test/busybox:1 is warm');
     expect((await bench.exec(['--fill-cache', 'npm', '--', 'true'])).status).toBe(0);
     try {
-      expect(await announced()).toContain('`acode run --no-caches` begins at once here.');
+      expect(await announced(bench)).toContain('`acode run --no-caches` can have a warm one.');
     } finally {
       await bench.call(['sandbox', 'cleanup', '--volumes']);
     }
+  });
+
+  it('promises nothing where the image is not there, and says how to get it', async () => {
+    await using bench = await Bench.at(mainEngine);
+    await bench.configure({ images: { default: 'busybox:0.0-absent' } });
+    const said = await announced(bench);
+    expect(said).toContain('no sandbox is warm: the image busybox:0.0-absent is not on this engine');
+    expect(said).toMatch(/`acode sandbox pull \S*busybox:0\.0-absent` fetches it/);
+    expect(said).not.toContain('at once');
   });
 });

@@ -11,7 +11,8 @@ import { jsonPieces } from './json.ts';
 import type { Lender } from './lender.ts';
 import { logLevel, noticesOnly } from './log.ts';
 import type { Note } from './serve/conversation.ts';
-import { enginePath } from './serve/identity.ts';
+import { enginePath, inheritedTraits } from './serve/identity.ts';
+import { whereOf } from './serve/words.ts';
 import type { LogLevel } from './log.ts';
 import { lookOf } from './terminal/look.ts';
 import type { Look } from './terminal/look.ts';
@@ -37,6 +38,8 @@ export interface CallParts {
   readonly lender?: Lender | undefined;
   /** What is to be said about a server that did not do this call. */
   readonly note?: Note | null | undefined;
+  /** The file this process was started from; absent where it is not a process of this call’s own. */
+  readonly entry?: string | undefined;
 }
 
 /** One call of one command. */
@@ -50,6 +53,9 @@ export class Call {
   readonly words: readonly string[] | null;
   readonly called: string;
   readonly progress: Progress;
+  readonly entry: string | undefined;
+  /** What is left to do when all output is with its reader. Never rejects. */
+  afterwards: () => Promise<void> = () => Promise.resolve();
   readonly #lender: Lender | undefined;
   readonly #note: Note | null;
   #place: Promise<Place> | null = null;
@@ -63,6 +69,7 @@ export class Call {
     this.before = parts.before;
     this.words = parts.words;
     this.called = parts.called;
+    this.entry = parts.entry;
     this.#lender = parts.lender;
     this.#note = parts.note ?? null;
     // Log lines and a line that redraws itself do not mix.
@@ -113,12 +120,27 @@ export class Call {
     const loan = await this.#lender?.borrow(options);
     if (loan) return loan.during(use);
     const { Acode } = await import('@acode/sandbox');
-    const acode = await Acode.open(options);
+    const [acode, leave] = await Promise.all([Acode.open(options), this.#leaving()]);
     try {
-      return await use(acode);
+      const value = await use(acode);
+      this.afterwards = leave(acode);
+      return value;
     } finally {
       await this.progress.during('Cleaning up…', acode.close());
     }
+  }
+
+  // Loaded before any command runs: where acode is installed in the workspace, the command may put something else in its place.
+  async #leaving(): Promise<(acode: Acode) => () => Promise<void>> {
+    const { entry } = this;
+    if (entry === undefined || whereOf(this.before) === null) return () => this.afterwards;
+    const { afterCommand } = await import('./serve/start.ts');
+    return acode => {
+      // Asked while the host is open, and waited for when it is closed.
+      const asked = acode.serveSetting();
+      asked.catch(() => undefined);
+      return () => asked.then(setting => afterCommand(this, entry, setting)).catch(() => undefined);
+    };
   }
 
   /** Opens the host to look at it; works for root too. A signal ends the look. */
@@ -144,7 +166,7 @@ export class Call {
     const { root } = await this.place();
     const { config, socket } = this.options;
     const where = { ...(config === undefined ? {} : { config }), ...(socket === undefined ? {} : { socket }) };
-    return isServed({ ...where, root, cwd: this.#cwd(), env: this.io.env, uid });
+    return isServed({ ...where, root, cwd: this.#cwd(), env: this.io.env, uid, inherited: inheritedTraits() });
   }
 
   async #located(): Promise<Place> {

@@ -34,6 +34,8 @@ export interface Served {
   readonly lender?: Lender;
   /** What is to be said about a server that did not do it. */
   readonly note?: Note | null;
+  /** The file this process was started from, where it may leave a background process behind. */
+  readonly entry?: string;
   /** Whether a server had taken it on, and was lost. */
   readonly lost?: true;
 }
@@ -55,6 +57,7 @@ export async function runCli(argv: readonly string[], io: Io, served: Served = {
   await flushed([stdout, stderr], interruption);
   if (interruption.exitStatus !== null) return interruption.exitStatus;
   if (stdout.fault !== null) return unwritable(stdout.fault, stderr);
+  await line.afterwards();
   return stdout.broken ? NOBODY_READS : status;
 }
 
@@ -92,6 +95,7 @@ class CommandLine {
   readonly #program: CommandUnknownOpts;
   #options: CommonOptions;
   #status = 0;
+  #done: Call | null = null;
 
   constructor(argv: readonly string[], around: Surroundings) {
     // Taken off before parsing: the parser does not tell whether a word stood before or after it.
@@ -119,6 +123,11 @@ class CommandLine {
     }
   }
 
+  /** What a command leaves to be done when all output is with its reader. It has ended by now, and nothing here changes how. */
+  async afterwards(): Promise<void> {
+    await this.#done?.afterwards();
+  }
+
   async #perform(command: CommandUnknownOpts, work: (call: Call) => Promise<number>): Promise<void> {
     this.#options = commonOptionsOf(command);
     const called = calledAs(command);
@@ -127,7 +136,9 @@ class CommandLine {
         `\`${called}\` takes no command after \`--\`.`,
         `\`${called} --help\` shows how it is used.`,
       );
-    this.#status = await work(this.#call(called));
+    const call = this.#call(called);
+    this.#status = await work(call);
+    this.#done = call;
   }
 
   #call(called: string): Call {

@@ -2,6 +2,7 @@
 
 import { closeSync, fstatSync } from 'node:fs';
 import { isatty } from 'node:tty';
+import { fileURLToPath } from 'node:url';
 import type { Io } from './io.ts';
 import { throughServer } from './serve/client.ts';
 
@@ -66,7 +67,8 @@ async function perform(argv: readonly string[]): Promise<void> {
   const outcome = await throughServer(argv, io, terminals);
   if (outcome.kind === 'done') return leave(outcome.status);
   const { runCli } = await import('./cli.ts');
-  leave(await runCli(argv, io, outcome.kind === 'lost' ? { lost: true } : { note: outcome.note }));
+  const entry = fileURLToPath(import.meta.url);
+  leave(await runCli(argv, io, outcome.kind === 'lost' ? { lost: true } : { note: outcome.note, entry }));
 }
 
 // No `await` here: the bundled entry is no module, because those load more slowly.

@@ -24,9 +24,11 @@ import type {
   SandboxInfo,
   SavedLog,
   SavedLogInfo,
+  ServeSetting,
   Status,
   UninstallOptions,
   UninstallReport,
+  WarmPool,
 } from './contract/host.ts';
 import type { Images } from './contract/images.ts';
 import type { RunResult, RunningCommand } from './contract/result.ts';
@@ -41,7 +43,7 @@ import type { OpenFurther } from './attack.ts';
 import type { AttackOptions, AttackReport, DoctorReport } from './doctor/report.ts';
 import type { AcodeOptions } from './options.ts';
 import { assertNotRoot } from './policy/guard.ts';
-import { trustOf, workspaceOf } from './repository.ts';
+import { serveSettingOf, trustOf, workspaceOf } from './repository.ts';
 import type { Trust } from './repository.ts';
 import { explain, planFirst } from './planning.ts';
 import { start } from './run.ts';
@@ -51,13 +53,16 @@ import { scanRecord } from './scanning.ts';
 import { sweep } from './sweep.ts';
 import { systemClock } from './telemetry/clock.ts';
 import type { Operation } from './telemetry/operation.ts';
-import { warmUp } from './warm.ts';
+import { poolReport, warmUp } from './warm.ts';
 import { scanJobs } from './workspace/continued-scan.ts';
 import { installationRoot } from './workspace/installation.ts';
 import { isWithin } from './workspace/within.ts';
 
 /** A host that can be looked at and runs nothing. */
-export type Observer = Pick<Acode, 'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'audit' | 'doctor' | 'close'> & {
+export type Observer = Pick<
+  Acode,
+  'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'audit' | 'doctor' | 'serveSetting' | 'close'
+> & {
   readonly images: Pick<Images, 'list' | 'isPresent'>;
 } & AsyncDisposable;
 
@@ -132,6 +137,7 @@ export class Acode implements AsyncDisposable {
       audit: acode.audit,
       images: { list: (...of) => acode.images.list(...of), isPresent: (...of) => acode.images.isPresent(...of) },
       doctor: () => acode.doctor(),
+      serveSetting: () => acode.serveSetting(),
       close: () => acode.close(),
       [Symbol.asyncDispose]: () => acode.close(),
     };
@@ -255,6 +261,18 @@ export class Acode implements AsyncDisposable {
   /** Key figures since this host was opened, such as how long sandboxes took to be ready. */
   kpis(): KpiReport {
     return this.#host.telemetry.kpis.report();
+  }
+
+  /** The warm pool of this host: how many sandboxes are ready, or why none is. */
+  async warmPool(): Promise<WarmPool> {
+    this.#assertOpen('warmPool');
+    return poolReport(this.#host, () => planFirst(this.#host));
+  }
+
+  /** Whether acode may keep a background process for the workspace (`sandbox.serve`), by every layer of configuration. */
+  async serveSetting(): Promise<ServeSetting> {
+    this.#assertOpen('serveSetting');
+    return serveSettingOf(this.#host);
   }
 
   /** The sandboxes that exist on the engine, asked now. */

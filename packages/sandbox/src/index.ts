@@ -37,9 +37,11 @@ export type {
   SandboxState,
   SavedLog,
   SavedLogInfo,
+  ServeSetting,
   Status,
   UninstallOptions,
   UninstallReport,
+  WarmPool,
 } from './contract/host.ts';
 export type {
   ImageInfo,

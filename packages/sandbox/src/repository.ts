@@ -2,6 +2,7 @@
 
 import { loadRepositoryConfig } from './config/repository.ts';
 import { AcodeError } from './contract/errors.ts';
+import type { ServeSetting } from './contract/host.ts';
 import type { Host } from './host.ts';
 import { imagesThatNeedTrust } from './policy/image-naming.ts';
 import type { Layers } from './policy/layers.ts';
@@ -9,6 +10,9 @@ import { checkRepository, keysThatNeedTrust } from './policy/repository.ts';
 import type { TrustKey } from './policy/repository.ts';
 import { projectReference } from './project-image/template.ts';
 import { locateWorkspace, validateWorkspace } from './workspace/locate.ts';
+import { nearestReal } from './workspace/places.ts';
+
+const SERVE = 'sandbox.serve';
 
 /** What the user’s trust in a repository’s configuration comes to. */
 export interface TrustReport {
@@ -58,6 +62,15 @@ export async function layersFor(host: Host, root: string): Promise<Layers> {
   if (!repository) return { machine, user, repository: null, environmentMode };
   const trusted = await host.trust.isTrusted(repository.root, repository.hash);
   return { machine, user, repository: { ...repository, trusted }, environmentMode };
+}
+
+/** Whether acode may keep a background process for the workspace. A machine or a repository can only switch it off. */
+export async function serveSettingOf(host: Host): Promise<ServeSetting> {
+  const { machine, user, repository } = await layersFor(host, nearestReal(await workspaceOf(host)));
+  const off = [machine, repository].find(layer => layer?.config.sandbox?.serve === 'never');
+  if (off) return { value: 'never', setBy: off.where(SERVE) };
+  const own = user.config.sandbox?.serve;
+  return own === undefined ? { value: 'auto', setBy: null } : { value: own, setBy: user.where(SERVE) };
 }
 
 /** The directory that the caller named, or the project they stand in. */

@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { totalmem } from 'node:os';
 import type { RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
+import type { WarmPool } from './contract/host.ts';
 import { isAtLeast, usesEngine } from './contract/levels.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
@@ -97,6 +98,39 @@ export function warmthOf(host: Pick<Host, 'pool'>, planned: Planned, request: Ru
   if (ready === null) return { warm: false, why: 'the image has no /bin/sh that could wait for a command' };
   if (ready === 0) return { warm: false, why: 'none with this plan waits yet; the first command has one made' };
   return { warm: true, why: `${ready} with this very plan ${ready === 1 ? 'waits' : 'wait'}` };
+}
+
+/** The pool of a host, and what a command that asks for nothing special would find in it. Never rejects. */
+export async function poolReport({ pool }: Pick<Host, 'pool'>, planning: () => Promise<Planned>): Promise<WarmPool> {
+  const sandboxes = pool?.images() ?? [];
+  try {
+    const planned = await planning();
+    const image = usesEngine(planned.spec.level) ? planned.spec.image.reference : null;
+    const first = firstOf(pool, planned);
+    if (sandboxes.length === 0 || first.state === 'ready') return { sandboxes, image, ...first };
+    // Others are ready: those of the plan that was asked for last.
+    const reason = 'sandboxes of the plan that was used last are warm';
+    return { sandboxes, image, state: 'ready', cause: null, reason };
+  } catch (error) {
+    const state = sandboxes.length > 0 ? 'ready' : 'none';
+    const reason = error instanceof Error ? error.message : String(error);
+    return { sandboxes, image: null, state, cause: null, reason };
+  }
+}
+
+function firstOf(pool: Pool | null, planned: Planned): Pick<WarmPool, 'state' | 'cause' | 'reason'> {
+  const { spec } = planned;
+  const { warm, why: reason } = warmthOf({ pool }, planned, {});
+  if (warm) return { state: 'ready', cause: null, reason };
+  const cause = spec.caches.length > 0 ? 'caches' : null;
+  if (!pool || whyCold(spec, {}) !== null || pool.ready(mouldOf(planned)) === null)
+    return { state: 'none', cause, reason };
+  if (usesEngine(spec.level) && spec.image.id === '')
+    return { state: 'none', cause: 'no image', reason: `the image ${spec.image.reference} is not on this engine` };
+  const failure = pool.failure(mouldOf(planned));
+  if (failure === null) return { state: 'making', cause, reason: 'the first is being made' };
+  const why = failure instanceof Error ? failure.message : 'unknown reason';
+  return { state: 'none', cause, reason: `one could not be made: ${why}` };
 }
 
 /** Why a command cannot have a sandbox that was made before it was known; null where it can. */

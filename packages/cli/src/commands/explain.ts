@@ -52,7 +52,7 @@ async function warmReasonOf(call: Call, { warmReason }: Explanation): Promise<st
   if (!warmReason.includes('AcodeOptions.pool')) return warmReason;
   return (await call.isServed())
     ? 'none in this process; `acode serve` runs for this workspace, and a command takes one that waits there'
-    : 'none is kept waiting; with `acode serve` running for this workspace, a command takes one that waits there';
+    : 'none is kept waiting; with `acode serve` running for this workspace, a command takes one that waits there (`acode serve status`)';
 }
 
 /** An explanation for a person, of a command run in `cwd`; with `verbose`, also the request the engine would get. */

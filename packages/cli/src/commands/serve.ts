@@ -1,32 +1,43 @@
-// `acode serve`: keeps sandboxes waiting for one workspace, and runs the commands that `acode run` is called with there.
+// `acode serve`: keeps warm sandboxes for one workspace, and runs the commands that `acode run` is called with there.
 
+import type { WarmPool } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
 import { count } from '../arguments/count.ts';
 import { seconds } from '../arguments/seconds.ts';
 import type { Call, Perform } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
 import { oneLine } from '../terminal/text.ts';
+import { serveStatusCommand, serveStopCommand } from './serve-status.ts';
 
-/** The command. */
+/** The command, with those about a server that runs. */
 export function serveCommand(perform: Perform) {
-  return new Command('serve')
-    .description('Keep sandboxes waiting for a workspace, so that commands in it begin at once')
-    .optionsGroup('Pool options:')
-    .addOption(new Option('--min <number>', 'sandboxes that always wait; 1 unless you say').argParser(count))
-    .addOption(new Option('--max <number>', 'sandboxes that wait at most; 4 unless you say').argParser(count))
-    .addOption(
-      new Option('--idle <time>', 'how long one beyond --min waits for nobody: seconds, or 5m; 300').argParser(seconds),
-    )
-    .action((options, command) => perform(command, call => serve(call, options)));
+  return (
+    new Command('serve')
+      .description('Keep warm sandboxes for a workspace, so that commands in it start at once')
+      .optionsGroup('Pool options:')
+      .addOption(new Option('--min <number>', 'sandboxes that are always warm; 1 unless you say').argParser(count))
+      .addOption(new Option('--max <number>', 'warm sandboxes at most; 4 unless you say').argParser(count))
+      .addOption(
+        new Option('--idle <time>', 'how long an unused one beyond --min is kept: seconds, or 5m; 300').argParser(
+          seconds,
+        ),
+      )
+      // How a command that ended starts it.
+      .addOption(new Option('--background').hideHelp())
+      .addCommand(serveStatusCommand(perform))
+      .addCommand(serveStopCommand(perform))
+      .action((options, command) => perform(command, call => serve(call, options)))
+  );
 }
 
 interface ServeOptions {
   readonly min?: number | undefined;
   readonly max?: number | undefined;
   readonly idle?: number | undefined;
+  readonly background?: true | undefined;
 }
 
-async function serve(call: Call, { min, max, idle }: ServeOptions): Promise<number> {
+async function serve(call: Call, { min, max, idle, background }: ServeOptions): Promise<number> {
   if (min !== undefined && max !== undefined && min > max)
     throw new UsageError(`--min ${min} is more than --max ${max}.`, 'Raise --max, or lower --min.');
   const pool = {
@@ -36,15 +47,30 @@ async function serve(call: Call, { min, max, idle }: ServeOptions): Promise<numb
   };
   // What only a server needs is loaded by a server only.
   const { serveCalls } = await import('../serve/serve-calls.ts');
-  await serveCalls(call, pool, async ({ workspace, socket, caches }) => {
-    if (call.options.json) await call.printJson('acode.serve/1', { workspace, socket, caches });
-    else await call.say(`acode: serving ${oneLine(workspace)}: ${promise(caches)} Ctrl-C ends it.\n`);
+  await serveCalls(call, {
+    pool,
+    background: background === true,
+    listening: async ({ workspace }) => {
+      if (!call.options.json) await call.say(`acode: serving ${oneLine(workspace)}. Ctrl-C ends it.\n`);
+    },
+    settled: async (facts, found) => {
+      const { state, cause, reason, image } = found;
+      const shown = { ...facts, ready: state === 'ready', reason, image, caches: cause === 'caches' };
+      if (call.options.json) await call.printJson('acode.serve/1', shown);
+      else await call.say(`acode: ${oneLine(readiness(found))}\n`);
+    },
   });
   return 0;
 }
 
-function promise(caches: boolean): string {
-  return caches
-    ? '`acode run --no-caches` begins at once here. With the project’s caches, each command has its sandbox made.'
-    : '`acode run` begins at once here.';
+// Said when it is so, and where it is not, why.
+function readiness({ state, cause, reason, image }: WarmPool): string {
+  const of = image === null ? '' : ` of ${image}`;
+  if (state === 'ready') return `ready: a sandbox${of} is warm, and \`acode run\` starts in it at once.`;
+  const remedy = {
+    'no image': `\`acode sandbox pull ${image ?? ''}\` fetches it.`,
+    caches: '`acode run --no-caches` can have a warm one.',
+    other: 'Commands run here all the same, and each has its sandbox made.',
+  }[cause ?? 'other'];
+  return `no sandbox is warm: ${reason.replace(/\.$/, '')}. ${remedy}`;
 }

@@ -6,7 +6,7 @@ import type { Io } from '../io.ts';
 import { placeOf } from '../workspace.ts';
 import { converse } from './conversation.ts';
 import type { Outcome } from './conversation.ts';
-import { identityOf, runtimeDirectory } from './identity.ts';
+import { identityOf, inheritedTraits, runtimeDirectory } from './identity.ts';
 import type { Identity } from './identity.ts';
 import { directoryMark, requestFrom } from './request.ts';
 import { SocketPlace } from './socket-place.ts';
@@ -27,7 +27,7 @@ export async function throughServer(argv: readonly string[], io: Io, terminals: 
   const cwd = currentDirectory(io);
   if (where === null || uid === undefined || cwd === null) return ALONE;
   const { root } = await placeOf(cwd, where.workspace);
-  const identity = identityOf({ ...where, root, cwd, env: io.env, uid });
+  const identity = identityOf({ ...where, root, cwd, env: io.env, uid, inherited: inheritedTraits() });
   const directory = runtimeDirectory(io.env, uid);
   if (!isThere(join(directory, identity.socketName))) return ALONE;
   const workspace = statSync(root, { throwIfNoEntry: false });

@@ -17,6 +17,10 @@ export interface Serving {
   /** Why a call is not done here; null where it is. */
   whyNot(request: ServedRequest): Promise<string | null>;
   readonly perform: Perform;
+  /** How the server is, for whoever asks. */
+  state(): Promise<object>;
+  /** Has the server end, when the commands that run have ended. */
+  stop(): void;
 }
 
 // A client says all of this at once; one that does not is none.
@@ -55,6 +59,7 @@ export class Connection {
   readonly #late: NodeJS.Timeout;
   #request: ServedRequest | null = null;
   #streams: Streams | null = null;
+  #isTaken = false;
   #end: () => void = () => undefined;
 
   constructor(socket: Socket, serving: Serving) {
@@ -65,6 +70,11 @@ export class Connection {
     socket.on('data', chunk => this.#hear(chunk));
     socket.on('error', () => undefined);
     socket.on('close', () => this.#gone());
+  }
+
+  /** Whether its call was taken on, so that nobody else does it. */
+  get isTaken(): boolean {
+    return this.#isTaken;
   }
 
   /** Stops what is done for it, which it is told. */
@@ -91,6 +101,8 @@ export class Connection {
     if (this.#streams) this.#pass(one, this.#streams);
     else if (one.kind === FRAME.go && this.#request) this.#begin(this.#request);
     else if (one.kind === FRAME.request && this.#request === null) this.#consider(one.body);
+    else if (one.kind === FRAME.ask && this.#request === null) this.#tell();
+    else if (one.kind === FRAME.stop && this.#request === null) this.#stopServer();
     else throw new Error('out of turn');
   }
 
@@ -103,9 +115,26 @@ export class Connection {
     );
   }
 
+  // The end of the connection tells the client that the server has begun to end.
+  #stopServer(): void {
+    clearTimeout(this.#late);
+    this.#serving.stop();
+  }
+
+  #tell(): void {
+    clearTimeout(this.#late);
+    this.#serving.state().then(
+      state => this.#socket.end(frame(FRAME.state, JSON.stringify(state))),
+      () => this.#socket.destroy(),
+    );
+  }
+
   #answer(reason: string | null): void {
-    if (reason === null) this.#send(FRAME.ready);
-    else this.#socket.end(frame(FRAME.declined, reason));
+    if (reason === null) {
+      // From here on the client may say go at any moment, and run the command nowhere else.
+      this.#isTaken = true;
+      this.#send(FRAME.ready);
+    } else this.#socket.end(frame(FRAME.declined, reason));
   }
 
   // The client has said that nobody else does it: from here on it runs to its end, or until the client is gone.

@@ -1,7 +1,7 @@
 // How the two ends of a serving socket talk: frames of a kind, a length and so many bytes. Loaded by every call, so small.
 
 /** The version of everything below: ends that do not agree on it do not talk. */
-export const PROTOCOL = 1;
+export const PROTOCOL = 2;
 
 /** What a frame is. */
 export const FRAME = {
@@ -19,6 +19,10 @@ export const FRAME = {
   broken: 6,
   /** From the client: the name of a signal it got. */
   signal: 7,
+  /** From the client, in place of a request: how the server is. */
+  ask: 8,
+  /** From the client, in place of a request: the server is to end. */
+  stop: 9,
   /** From the server: it would do it. */
   ready: 16,
   /** From the server: it will not, and why. */
@@ -31,6 +35,8 @@ export const FRAME = {
   wantInput: 20,
   /** From the server: the exit status; nothing comes after it. */
   exit: 21,
+  /** From the server: how it is. Nothing comes after it but the end of the connection. */
+  state: 22,
 } as const;
 
 /** One frame. */

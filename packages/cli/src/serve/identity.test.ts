@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { LOOK_VARIABLES, READ_VARIABLES, identityOf } from './identity.ts';
 import type { IdentityParts } from './identity.ts';
 
-const own = { root: '/a', cwd: '/a', env: { HOME: '/home/me' }, uid: 1000 };
+const own = { root: '/a', cwd: '/a', env: { HOME: '/home/me' }, uid: 1000, inherited: 'umask 022' };
 
 describe('the identity of a server', () => {
   it.each<readonly [string, IdentityParts]>([
@@ -12,6 +12,7 @@ describe('the identity of a server', () => {
     ['another user', { ...own, uid: 1001 }],
     ['another configuration', { ...own, config: 'c.yml' }],
     ['another engine', { ...own, socket: '/s' }],
+    ['other groups, limits or another mask', { ...own, inherited: 'umask 077' }],
     ['another mode', { ...own, env: { ...own.env, ACODE_MODE: 'airgapped' } }],
     ...READ_VARIABLES.map(name => [`another ${name}`, { ...own, env: { ...own.env, [name]: 'x' } }] as const),
   ])('is another one with %s', (_what, parts) => {

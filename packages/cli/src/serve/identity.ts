@@ -1,8 +1,8 @@
 // Which server a call belongs to: one that would read the same configuration and reach the same engine for the same workspace.
 
-import { lstatSync } from 'node:fs';
+import { lstatSync, readFileSync } from 'node:fs';
 import type { Stats } from 'node:fs';
-import { homedir, tmpdir, userInfo } from 'node:os';
+import { getPriority, homedir, tmpdir, userInfo } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
 import { ownVersion } from '../version.ts';
 import { PROTOCOL } from './frames.ts';
@@ -49,11 +49,12 @@ export interface IdentityParts extends Where {
   readonly cwd: string;
   readonly env: Environment;
   readonly uid: number;
+  /** What a process that this one starts would inherit. */
+  readonly inherited: string;
 }
 
 /** The identity of a call, or of a server for such calls. */
-export function identityOf({ root, cwd, env, uid, config, socket }: IdentityParts): Identity {
-  const names = Object.keys(env).filter(name => name.startsWith('ACODE_') && !LOOK_VARIABLES.includes(name));
+export function identityOf({ root, cwd, env, uid, inherited, config, socket }: IdentityParts): Identity {
   const text = JSON.stringify([
     PROTOCOL,
     ownVersion(),
@@ -61,9 +62,45 @@ export function identityOf({ root, cwd, env, uid, config, socket }: IdentityPart
     root,
     config === undefined ? null : resolve(cwd, config),
     socket === undefined ? null : enginePath(cwd, socket),
-    [...names, ...READ_VARIABLES].sort().map(name => [name, env[name] ?? null]),
+    inherited,
+    [...new Set([...Object.keys(env), ...READ_VARIABLES])]
+      .filter(isHashed)
+      .sort()
+      .map(name => [name, env[name] ?? null]),
   ]);
   return { text, socketName: `serve-${hash(text, 0x811c9dc5)}${hash(text, 0x01000193)}.sock` };
+}
+
+/** The variables of an environment that an identity has, and so all that a server is started with. */
+export function hashedVariables(env: Environment): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(env).flatMap(([name, value]) => (value !== undefined && isHashed(name) ? [[name, value]] : [])),
+  );
+}
+
+function isHashed(name: string): boolean {
+  return READ_VARIABLES.includes(name) || (name.startsWith('ACODE_') && !LOOK_VARIABLES.includes(name));
+}
+
+// Of `/proc/self/status`. The last three are of a caller that is itself confined: a server that is not must not do its work.
+const TRAITS = /^(?:Gid|Groups|Umask|NoNewPrivs|Seccomp|CapBnd):.*$/gm;
+
+/**
+ * What this process hands on to those it starts, besides its environment: groups, the mask of file modes, priority, resource
+ * limits, and how it is confined. A sandbox without an engine inherits them, and the group owns what a command writes.
+ */
+export function inheritedTraits(): string {
+  const traits = own('status').match(TRAITS) ?? [];
+  return JSON.stringify([process.getgid?.(), getPriority(), ...traits, own('limits')]);
+}
+
+// On a system without such files nobody can tell.
+function own(name: string): string {
+  try {
+    return readFileSync(`/proc/self/${name}`, 'utf8');
+  } catch {
+    return '';
+  }
 }
 
 /** An engine’s socket as it was named on the command line, seen from anywhere. */
@@ -84,8 +121,7 @@ export function runtimeDirectory(env: Environment, uid: number, logins = '/run/u
 }
 
 function otherRuntime(env: Environment, uid: number, logins: string): string {
-  const state = absolute(env['XDG_STATE_HOME']) ?? join(homeDirectory(env), '.local', 'state');
-  const fallback = join(state, 'acode', 'run');
+  const fallback = join(stateDirectory(env), 'run');
   if (look(fallback)?.uid === uid) return fallback;
   const login = join(logins, String(uid));
   return isPrivate(look(login), uid) ? join(login, 'acode') : fallback;
@@ -93,6 +129,11 @@ function otherRuntime(env: Environment, uid: number, logins: string): string {
 
 function isPrivate(found: Stats | null, uid: number): boolean {
   return found?.isDirectory() === true && found.uid === uid && (found.mode & 0o777) === 0o700;
+}
+
+/** The directory of what outlives a restart of the machine. */
+export function stateDirectory(env: Environment): string {
+  return join(absolute(env['XDG_STATE_HOME']) ?? join(homeDirectory(env), '.local', 'state'), 'acode');
 }
 
 /** The user’s own configuration file. */

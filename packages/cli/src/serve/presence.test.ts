@@ -18,7 +18,7 @@ describe('a server', () => {
   beforeEach(() => {
     runtime = mkdtempSync(join(tmpdir(), 'acode-presence-'));
     mkdirSync(join(runtime, 'acode'), { mode: 0o700 });
-    parts = { root: '/w', cwd: '/w', env: { XDG_RUNTIME_DIR: runtime }, uid: process.getuid?.() ?? -1 };
+    parts = { root: '/w', cwd: '/w', env: { XDG_RUNTIME_DIR: runtime }, uid: process.getuid?.() ?? -1, inherited: '' };
     socket = join(runtime, 'acode', identityOf(parts).socketName);
   });
   afterEach(() => rmSync(runtime, { recursive: true }));

@@ -1,66 +1,136 @@
-// Puts a server together from the call that asked for it, and keeps it until that call is interrupted.
+// Puts a server together from the call that asked for it, and keeps it until it is interrupted, stopped or not wanted any more.
 
 import { AcodeError } from '@acode/sandbox';
-import type { PoolOptions } from '@acode/sandbox';
+import type { PoolOptions, WarmPool } from '@acode/sandbox';
 import type { Call } from '../call.ts';
 import { runCli } from '../cli.ts';
-import { identityOf, runtimeDirectory } from './identity.ts';
+import { identityOf, inheritedTraits, runtimeDirectory } from './identity.ts';
+import type { IdentityParts } from './identity.ts';
+import { longestIdle, watchLifetime } from './lifetime.ts';
+import { isServed } from './presence.ts';
 import { ServedHost } from './served-host.ts';
 import { CallServer } from './server.ts';
+import type { ServerState } from './state.ts';
 
-/** What a server says of itself when it is ready. */
+/** Where a server is. */
 export interface ServerFacts {
   readonly workspace: string;
   readonly socket: string;
-  /** Whether commands have caches here, with which nothing can wait for them. */
-  readonly caches: boolean;
 }
 
-/** Serves until the call is interrupted; nothing is left then. `ready` is called when clients can come. */
-export async function serveCalls(
-  call: Call,
-  pool: PoolOptions,
-  ready: (facts: ServerFacts) => Promise<void>,
-): Promise<void> {
+/** How a server is run. */
+export interface Serving {
+  readonly pool: PoolOptions;
+  /** Whether it was started by a command that ended: then it ends by itself, and says nothing. */
+  readonly background: boolean;
+  /** Called when clients can come. */
+  listening(facts: ServerFacts): Promise<void>;
+  /** Called when the first sandbox is warm, or it is known that none will be. */
+  settled(facts: ServerFacts, pool: WarmPool): Promise<void>;
+}
+
+const ASK_MS = 100;
+// An engine that does not answer by then has no part in what is said of the server.
+const STATE_MS = 3000;
+const UNKNOWN: WarmPool = {
+  sandboxes: [],
+  state: 'none',
+  cause: null,
+  reason: 'the engine does not answer',
+  image: null,
+};
+
+/** Serves until the call is interrupted, or the server is not wanted any more; nothing is left then. */
+export async function serveCalls(call: Call, serving: Serving): Promise<void> {
+  const parts = await partsOf(call);
+  // Somebody else was quicker; a person who started this one hears of it below.
+  if (serving.background && (await isServed(parts))) return;
+  const { Acode } = await import('@acode/sandbox');
+  const { env } = call.io;
+  const options = { ...(await call.hostOptions()), pool: serving.pool };
+  const host = new ServedHost({ open: given => Acode.open(given), options, env });
+  try {
+    // Before anybody is served: whoever may not run anything hears of it here, and the directory of the sockets is private.
+    await host.open();
+    await loadAhead();
+    await serve(call, serving, host, parts);
+  } finally {
+    await call.progress.during('Removing the sandboxes…', host.close());
+  }
+}
+
+async function partsOf(call: Call): Promise<IdentityParts> {
   const uid = process.getuid?.();
   if (uid === undefined)
     throw new AcodeError('ACODE-SBX-016', {
       what: '`acode serve` on this system',
       instead: 'Call `acode run` as it is: every command has a sandbox made for it.',
     });
-  const { env } = call.io;
   const { root, here } = await call.place();
-  const { Acode } = await import('@acode/sandbox');
-  const host = new ServedHost({
-    open: options => Acode.open(options),
-    options: { ...(await call.hostOptions()), pool },
-    env,
-  });
-  try {
-    // Before anybody is served: whoever may not run anything hears of it here, and the directory of the sockets is private.
-    await host.open();
-    await loadAhead();
-    await using server = await CallServer.listen({
-      directory: runtimeDirectory(env, uid),
-      identity: identityOf({ ...call.options, root, cwd: here, env, uid }),
-      workspace: root,
-      uid,
-      perform: (argv, io) => runCli(argv, io, { lender: host }),
-    });
-    await ready({ workspace: root, socket: server.path, caches: await hasCaches(call, host) });
-    await interrupted(call.interruption.signal);
-  } finally {
-    await call.progress.during('Removing the sandboxes…', host.close());
-  }
+  return { ...call.options, root, cwd: here, env: call.io.env, uid, inherited: inheritedTraits() };
 }
 
-// Of a command that asks for nothing. One that would be refused hears why when it comes.
-async function hasCaches(call: Call, host: ServedHost): Promise<boolean> {
-  const loan = await host.borrow(await call.hostOptions());
+async function serve(call: Call, serving: Serving, host: ServedHost, parts: IdentityParts): Promise<void> {
   const { signal } = call.interruption;
-  const explained = loan?.during(acode => acode.explain('true', { signal }));
-  const spec = await explained?.then(({ spec: planned }) => planned).catch(() => null);
-  return (spec?.caches.length ?? 0) > 0;
+  const since = new Date(call.io.now()).toISOString();
+  const ending = new AbortController();
+  const end = (): void => ending.abort();
+  await using server = await CallServer.listen({
+    directory: runtimeDirectory(parts.env, parts.uid),
+    identity: identityOf(parts),
+    workspace: parts.root,
+    uid: parts.uid,
+    perform: (argv, io) => runCli(argv, io, { lender: host }),
+    whyDeclined: async () => (serving.background ? whySwitchedOff(host, end) : null),
+    state: async (): Promise<Omit<ServerState, 'commands'>> => ({
+      pid: process.pid,
+      since,
+      background: serving.background,
+      ...(await poolOf(host)),
+    }),
+    stop: end,
+  });
+  const facts = { workspace: parts.root, socket: server.path };
+  const watched = { ...facts, idleMs: () => server.idleMs() };
+  using _life = serving.background ? watchLifetime(watched, longestIdle(parts.env), end) : null;
+  await serving.listening(facts);
+  const over = AbortSignal.any([signal, ending.signal]);
+  if (!serving.background) void tellWhenSettled(host, over, pool => serving.settled(facts, pool));
+  await aborted(over);
+  // A person who interrupts a server means its commands too.
+  if (!signal.aborted) await server.retire(signal);
+}
+
+// Asked before each command: whoever switched it off did so for the next one, and is not served by it any more.
+async function whySwitchedOff(host: ServedHost, end: () => void): Promise<string | null> {
+  const setting = await host.look(acode => acode.serveSetting());
+  if (setting?.value !== 'never') return null;
+  end();
+  return `sandbox.serve is never (${setting.setBy ?? 'unknown'})`;
+}
+
+async function poolOf(host: ServedHost): Promise<WarmPool> {
+  const late = new Promise<null>(resolve => void setTimeout(() => resolve(null), STATE_MS).unref());
+  const pool = await Promise.race([host.look(acode => acode.warmPool()), late]).catch(reasonOf);
+  return pool ?? UNKNOWN;
+}
+
+function reasonOf(error: unknown): WarmPool {
+  return { ...UNKNOWN, reason: error instanceof Error ? error.message : String(error) };
+}
+
+// What is said is what was seen, and not what is hoped for.
+async function tellWhenSettled(
+  host: ServedHost,
+  over: AbortSignal,
+  tell: (pool: WarmPool) => Promise<void>,
+): Promise<void> {
+  while (!over.aborted) {
+    const pool = await poolOf(host);
+    if (over.aborted) return;
+    if (pool.state !== 'making') return tell(pool);
+    await new Promise(resolve => void setTimeout(resolve, ASK_MS));
+  }
 }
 
 // Where acode is installed in the workspace, a sandbox may have put something else in the place of what is loaded later.
@@ -68,7 +138,7 @@ async function loadAhead(): Promise<void> {
   await import('../structured-log.ts');
 }
 
-function interrupted(signal: AbortSignal): Promise<void> {
+function aborted(signal: AbortSignal): Promise<void> {
   return new Promise(resolve => {
     if (signal.aborted) resolve();
     else signal.addEventListener('abort', () => resolve(), { once: true });

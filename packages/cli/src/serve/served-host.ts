@@ -57,6 +57,14 @@ export class ServedHost implements Lender {
     return { during: use => this.#lend(kept, options.logger, use) };
   }
 
+  /** Looks at the host as it is now; null where there is none to look at. */
+  async look<Value>(use: (acode: Acode) => Promise<Value>): Promise<Value | null> {
+    const kept = await this.#current();
+    if (kept === null) return null;
+    kept.lent++;
+    return this.#lend(kept, undefined, use);
+  }
+
   /** Stops what runs and closes everything. */
   async close(): Promise<void> {
     this.#closed = true;

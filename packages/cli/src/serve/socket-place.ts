@@ -1,6 +1,6 @@
 // Whether a serving socket can be trusted: Node cannot ask who is at the other end, so the place it lies in has to say so.
 
-import { closeSync, constants, existsSync, fstatSync, lstatSync, openSync } from 'node:fs';
+import { closeSync, constants, existsSync, fstatSync, lstatSync, openSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
 const OTHERS = 0o077;
@@ -10,6 +10,7 @@ const DESCRIPTORS = '/proc/self/fd';
 export class SocketPlace implements Disposable {
   readonly #directory: string;
   readonly #descriptor: number;
+  #isOpen = true;
 
   private constructor(directory: string, descriptor: number) {
     this.#directory = directory;
@@ -35,6 +36,11 @@ export class SocketPlace implements Disposable {
     return existsSync(DESCRIPTORS) ? `${DESCRIPTORS}/${this.#descriptor}/${name}` : join(this.#directory, name);
   }
 
+  /** The names of what is in it. */
+  names(): string[] {
+    return readdirSync(this.path(''));
+  }
+
   /** Why a socket in it is not to be used; null where it is. */
   whyUnsafe(name: string, uid: number): string | null {
     const shown = join(this.#directory, name);
@@ -44,7 +50,8 @@ export class SocketPlace implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    closeSync(this.#descriptor);
+    if (this.#isOpen) closeSync(this.#descriptor);
+    this.#isOpen = false;
   }
 }
 

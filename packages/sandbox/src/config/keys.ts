@@ -36,6 +36,7 @@ export type RepositoryRule = 'free' | 'capped' | 'tighten' | 'trusted' | 'fixed'
 const REPOSITORY: Readonly<Record<string, RepositoryRule>> = {
   mode: 'tighten',
   'sandbox.level': 'tighten',
+  'sandbox.serve': 'tighten',
   'sandbox.require_for': 'free',
   'sandbox.risk_rules': 'free',
   'sandbox.runtime': 'tighten',

@@ -172,6 +172,8 @@ const level = z
   .optional()
   .describe('The isolation level; auto is the strongest there is.');
 
+const serve = 'Whether acode keeps a background process with a warm sandbox for a workspace';
+
 const requireFor = z
   .array(z.enum(RISKS))
   .refine(risks => risks.includes('critical'), { message: 'critical cannot be left out' })
@@ -192,6 +194,10 @@ const riskRules = z
 const sandbox = z
   .strictObject({
     level,
+    serve: z
+      .enum(['auto', 'never', 'always'])
+      .optional()
+      .describe(`${serve}: auto after the second command within ten minutes, always after the first, or never.`),
     require_for: requireFor,
     fallback: z
       .enum(['refuse', 'warn'])
@@ -259,6 +265,7 @@ export const machineSchema = z.strictObject({
   sandbox: z
     .strictObject({
       level,
+      serve: z.enum(['auto', 'never']).optional().describe(`${serve}; never switches it off for everybody.`),
       require_for: requireFor,
       risk_rules: riskRules,
       ceilings: ceilings.optional(),

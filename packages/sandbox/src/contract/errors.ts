@@ -299,8 +299,9 @@ const ROWS = {
   }),
   'ACODE-SBX-023': entry<{ workspace: string }>({
     title: 'workspace already served',
-    message: c => `Another \`acode serve\` of yours serves ${c.workspace} already.`,
-    hint: () => 'Use that one, or end it first; each workspace has one.',
+    message: c => `An \`acode serve\` of yours serves ${c.workspace} already.`,
+    hint: () =>
+      'Each workspace has one, and `acode run` uses it already. `acode serve status` shows it; `acode serve stop` ends it.',
     exit: 125,
     example: { workspace: '/home/me/project' },
   }),

@@ -227,6 +227,28 @@ export interface Explanation {
   readonly notes: readonly string[];
 }
 
+/** Whether acode may keep a background process for a workspace: `sandbox.serve`, as every layer together says. */
+export interface ServeSetting {
+  /** `auto` starts it after the second command within ten minutes, `always` after the first. */
+  readonly value: 'auto' | 'never' | 'always';
+  /** The file and line that set it; null where nobody did. */
+  readonly setBy: string | null;
+}
+
+/** The warm pool of a host, and what a command that asks for nothing special would find in it. */
+export interface WarmPool {
+  /** Warm sandboxes, by image. At levels without images the reference is empty. */
+  readonly sandboxes: readonly { readonly image: string; readonly count: number }[];
+  /** `making`: the first is under way. `none`: none can be made now, for `reason`. */
+  readonly state: 'ready' | 'making' | 'none';
+  /** What keeps sandboxes from being made ahead, where a caller can do something about it. */
+  readonly cause: 'no image' | 'caches' | null;
+  /** Why the state is what it is. */
+  readonly reason: string;
+  /** The image of a command that asks for nothing special; null where it would be refused, or its level has no images. */
+  readonly image: string | null;
+}
+
 /** A run whose output was kept. */
 export interface SavedLogInfo {
   readonly name: string;

@@ -46,6 +46,8 @@ export interface Kind {
   leadMs: number;
   failures: number;
   failedAt: number;
+  /** Why the last one could not be made; null once one was. */
+  failure: unknown;
   unfit: boolean;
   /** How many callers have a sandbox made beside which none of these may be. */
   held: number;
@@ -63,6 +65,7 @@ export function kindOf(mould: Mould, lastAsked: number): Kind {
     leadMs: FIRST_LEAD_MS,
     failures: 0,
     failedAt: 0,
+    failure: null,
     unfit: false,
     held: 0,
     underWay: new Set(),

@@ -75,6 +75,21 @@ export class Pool {
     return kind?.unfit === true ? null : (kind?.waiting.size ?? 0);
   }
 
+  /** Why none of a kind could be made the last time; null where that did not fail. */
+  failure({ key }: Pick<Mould, 'key'>): unknown {
+    return this.#kinds.get(key)?.failure ?? null;
+  }
+
+  /** What waits, by the image it was made from. */
+  images(): { image: string; count: number }[] {
+    const counts = new Map<string, number>();
+    for (const { mould, waiting } of this.#kinds.values()) {
+      const image = mould.spec.image.reference;
+      if (waiting.size > 0) counts.set(image, (counts.get(image) ?? 0) + waiting.size);
+    }
+    return [...counts].map(([image, count]) => ({ image, count }));
+  }
+
   /** Has the kind ready for its first request. */
   expect(mould: Mould): void {
     if (this.#isOver) return;
@@ -238,11 +253,13 @@ export class Pool {
     try {
       const made = await this.#options.make(mould, stop.signal);
       kind.failures = 0;
+      kind.failure = null;
       kind.leadMs = (kind.leadMs + (clock.monotonic() - began)) / 2;
       this.#add(kind, { ...made, since: clock.monotonic(), stop });
     } catch (error) {
       if (!this.#isOver) observer.failed(mould, error);
       kind.failures += 1;
+      kind.failure = error;
       kind.failedAt = clock.monotonic();
     } finally {
       closing.removeEventListener('abort', close);

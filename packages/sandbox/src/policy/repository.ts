@@ -77,6 +77,14 @@ const TIGHTEN: readonly { readonly key: string; readonly loosens: Loosens }[] = 
   { key: 'sandbox.level', loosens: levelLoosens },
   { key: 'sandbox.runtime', loosens: runtimeLoosens },
   {
+    key: 'sandbox.serve',
+    loosens: (asked, { user }) => {
+      const own = user.config.sandbox?.serve ?? 'auto';
+      const serve = asked.sandbox?.serve ?? own;
+      return serve === 'never' || serve === own ? null : `yours is ${own}`;
+    },
+  },
+  {
     key: 'sandbox.images.pull_policy',
     loosens: (asked, { user }) => {
       const own = user.config.sandbox?.images?.pull_policy ?? 'missing';

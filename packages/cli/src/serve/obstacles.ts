@@ -1,0 +1,94 @@
+// Why no background process is started for a workspace, by a table: the starter obeys it and `acode serve status` shows it.
+
+import { readFileSync, realpathSync } from 'node:fs';
+import type { ServeSetting } from '@acode/sandbox';
+import type { Io } from '../io.ts';
+import { diskOf } from './file-system.ts';
+import type { Disk } from './file-system.ts';
+
+/** What the rules look at. */
+export interface Surroundings {
+  readonly platform: NodeJS.Platform;
+  readonly uid: number | undefined;
+  /** The value of `CI`. */
+  readonly ci: string | undefined;
+  readonly setting: ServeSetting;
+  /** The memory that can be had without swapping; null where nobody can tell. */
+  readonly availableBytes: number | null;
+  readonly disk: Disk;
+  /** Whether acode itself, or Node, is a part of the workspace. */
+  readonly installedInside: boolean;
+}
+
+const GIB = 1024 ** 3;
+const LEAST_AVAILABLE = 2 * GIB;
+
+const DISKS: Readonly<Record<Disk, string | null>> = {
+  local: null,
+  network: 'the workspace is on a network file system',
+  removable: 'the workspace is on a removable disk',
+  unknown: 'acode cannot tell what kind of disk the workspace is on',
+};
+
+/** Each gives the reason not to start, or null. The first one counts. */
+const RULES: readonly ((of: Surroundings) => string | null)[] = [
+  ({ platform }) => (platform === 'linux' ? null : `acode starts none on ${platform}; \`acode serve\` works by hand`),
+  ({ uid }) => (uid === 0 ? 'you are root' : null),
+  ({ setting: { value, setBy } }) => (value === 'never' ? `sandbox.serve is never (${setBy ?? 'unknown'})` : null),
+  ({ ci }) => (ci === undefined || ci === '' || ci === 'false' ? null : `CI is set (${ci}), and nobody works here`),
+  ({ installedInside }) =>
+    installedInside
+      ? 'acode is installed inside the workspace, where a command may have changed what would be started'
+      : null,
+  ({ disk }) => DISKS[disk],
+  ({ availableBytes: bytes }) => {
+    if (bytes === null) return 'acode cannot tell how much memory is available';
+    return bytes < LEAST_AVAILABLE ? `${(bytes / GIB).toFixed(1)} GiB of memory are available, and it needs 2` : null;
+  },
+];
+
+/** Why no background process is started here; null where nothing is against it. */
+export function obstacleOf(of: Surroundings): string | null {
+  for (const rule of RULES) {
+    const reason = rule(of);
+    if (reason !== null) return reason;
+  }
+  return null;
+}
+
+/**
+ * The surroundings of a call in a workspace.
+ *
+ * @param entry the file that would be started
+ */
+export function surroundingsOf(
+  { env }: Pick<Io, 'env'>,
+  { root, entry, setting }: { readonly root: string; readonly entry: string; readonly setting: ServeSetting },
+): Surroundings {
+  return {
+    platform: process.platform,
+    uid: process.getuid?.(),
+    ci: env['CI'],
+    setting,
+    availableBytes: availableBytes(),
+    disk: diskOf(root),
+    installedInside: [process.execPath, entry].some(path => isInside(path, root)),
+  };
+}
+
+function availableBytes(): number | null {
+  try {
+    const [, kib] = /^MemAvailable:\s+(\d+) kB$/m.exec(readFileSync('/proc/meminfo', 'utf8')) ?? [];
+    return kib === undefined ? null : Number(kib) * 1024;
+  } catch {
+    return null;
+  }
+}
+
+function isInside(path: string, root: string): boolean {
+  try {
+    return `${realpathSync(path)}/`.startsWith(`${root}/`);
+  } catch {
+    return true;
+  }
+}

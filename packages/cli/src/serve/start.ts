@@ -1,0 +1,122 @@
+// Starts the background process of a workspace when a command in it has ended, and says so once in a user’s life.
+
+import { spawn } from 'node:child_process';
+import { closeSync, constants, mkdirSync, openSync, readFileSync, readdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { ServeSetting } from '@acode/sandbox';
+import type { Call } from '../call.ts';
+import { oneLine } from '../terminal/text.ts';
+import { enginePath, hashedVariables, identityOf, inheritedTraits } from './identity.ts';
+import { runtimeDirectory, stateDirectory, userConfigFile } from './identity.ts';
+import { obstacleOf, surroundingsOf } from './obstacles.ts';
+import { lives } from './presence.ts';
+import { forgetEnds, noteEnd } from './recent.ts';
+import { SocketPlace } from './socket-place.ts';
+import { whereOf } from './words.ts';
+import type { Where } from './words.ts';
+
+const ANNOUNCED = 'serve-announced';
+const DESCRIPTORS = '/proc/self/fd';
+const STANDARD = 2;
+// O_CLOEXEC, as the kernel shows it.
+const CLOSED_ON_EXEC = 0o2000000;
+
+/** Where a background process would be started. */
+interface Spot {
+  readonly root: string;
+  readonly here: string;
+  readonly where: Where;
+  readonly entry: string;
+}
+
+/**
+ * Notes that a command has ended, and starts the background process of its workspace where that is due. The command’s output
+ * is with its reader by then, and nothing that happens here changes its exit status.
+ */
+export async function afterCommand(call: Call, entry: string, setting: ServeSetting): Promise<void> {
+  const where = whereOf(call.before);
+  const uid = process.getuid?.();
+  if (where === null || uid === undefined || setting.value === 'never') return;
+  const { root, here } = await call.place();
+  const { env } = call.io;
+  const { socketName } = identityOf({ ...where, root, cwd: here, env, uid, inherited: inheritedTraits() });
+  const place = SocketPlace.open(runtimeDirectory(env, uid), uid);
+  if ('unsafe' in place) return;
+  using held = place;
+  const isDue = noteEnd(held, socketName, call.io.now()) || setting.value === 'always';
+  if (!isDue || obstacleOf(surroundingsOf(call.io, { root, entry, setting })) !== null) return;
+  if (await isTaken(held, socketName, uid)) return;
+  await announce(call);
+  forgetEnds(held, socketName);
+  start({ root, here, where, entry }, hashedVariables(env));
+}
+
+// One that lives and did not take the command has its reasons; a second one would find its place taken.
+async function isTaken(place: SocketPlace, socketName: string, uid: number): Promise<boolean> {
+  return place.whyUnsafe(socketName, uid) === null && (await lives(place.path(socketName)));
+}
+
+function start({ root, here, where, entry }: Spot, env: Record<string, string>): void {
+  closeInherited();
+  const options = [
+    '--workspace',
+    root,
+    ...(where.config === undefined ? [] : ['--config', resolve(here, where.config)]),
+    ...(where.socket === undefined ? [] : ['--socket', enginePath(here, where.socket)]),
+  ];
+  // In a session of its own (`detached`), so that neither Ctrl-C nor the end of the terminal reaches it. Its directory is one
+  // that nobody wants to unmount or remove.
+  const child = spawn(process.execPath, [entry, 'serve', '--background', ...options], {
+    cwd: '/',
+    env,
+    detached: true,
+    stdio: 'ignore',
+  });
+  child.on('error', () => undefined);
+  child.unref();
+}
+
+// Node closes what it opened itself when it starts a program, but not everything that this process was given: a `$(…)`, a lock
+// or a pipe of the shell would stay open for as long as the background process lives. Nothing here reads them any more.
+function closeInherited(): void {
+  for (const name of readdirSync(DESCRIPTORS)) {
+    const descriptor = Number(name);
+    if (descriptor <= STANDARD || isClosedOnExec(name)) continue;
+    try {
+      closeSync(descriptor);
+    } catch {
+      // It was that of the directory that is being listed.
+    }
+  }
+}
+
+function isClosedOnExec(name: string): boolean {
+  try {
+    const [, flags = '0'] = /^flags:\s+([0-7]+)$/m.exec(readFileSync(`/proc/self/fdinfo/${name}`, 'utf8')) ?? [];
+    return (Number.parseInt(flags, 8) & CLOSED_ON_EXEC) !== 0;
+  } catch {
+    return true;
+  }
+}
+
+/** Whether nobody has told this user yet; from now on somebody has. */
+function isFirstTime(directory: string): boolean {
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    closeSync(openSync(join(directory, ANNOUNCED), constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY, 0o600));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function announce(call: Call): Promise<void> {
+  if (!call.stderr.isTerminal || !isFirstTime(stateDirectory(call.io.env))) return;
+  const file = oneLine(userConfigFile(call.io.env));
+  await call.say(
+    `${call.errorLook.colours.cyan('acode:')} a background process now keeps a sandbox warm for this workspace, so that ` +
+      'commands start faster. It ends after 10 idle minutes. `acode serve stop` ends it now; `sandbox: { serve: never }` ' +
+      `in ${file} switches it off. (This is said once.)\n`,
+  );
+  await call.stderr.flush();
+}
