@@ -50,6 +50,7 @@ const TOP = [
   'running.ts',
   'sandbox.ts',
   'scanning.ts',
+  'unused.ts',
   'sweep.ts',
   'trail.ts',
   'uninstall.ts',

@@ -86,6 +86,25 @@ export const PROTECTIONS = [
     [['workspace/risky-changes.test.ts', 'claims never to have started']],
   ),
   one(
+    'a warm sandbox is made without a record',
+    [`${SRC}/warm.ts`, '  await recordMadeAhead(host, { spec, profile, requestHash }, signal);\n', ''],
+    [['pool/unused.test.ts', 'on record before']],
+  ),
+  one(
+    'a warm sandbox that goes unused is not scanned',
+    [
+      `${SRC}/warm.ts`,
+      '    removed: ({ spec, sinceMs }) => scans.add(spec, sinceMs),',
+      '    removed: () => undefined,',
+    ],
+    [['pool/unused.test.ts', 'on record before']],
+  ),
+  one(
+    'a sandbox that does not start is not scanned',
+    [`${SRC}/unused.ts`, 'if (!usesEngine(level)) return error;', 'if (level !== null) return error;'],
+    [['pool/unused.test.ts', 'does not start']],
+  ),
+  one(
     'the filter allows AF_VSOCK',
     [
       `${SECCOMP}/conditions.ts`,

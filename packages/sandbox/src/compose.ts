@@ -141,7 +141,7 @@ export async function composeHost({
     reports,
     pulls,
     slots: new Slots(concurrency(options, settings), clock),
-    pool: openPool(options, shared),
+    pool: openPool(options, { ...shared, audit }),
     pastLogs: logs,
     savedLogs: settings.keepOutputDays === null ? null : logs,
     engineNamed: engineNamedBy(options, settings),

@@ -14,7 +14,8 @@ import type { Host } from './host.ts';
 import type { OpenSandbox } from './isolation/backend.ts';
 import { Kept } from './kept.ts';
 import { offerSocketPath } from './lifecycle/ownership.ts';
-import { giveUp, obtainRecorded, reportViolation, tornDown } from './obtaining.ts';
+import type { Made } from './isolation/pool-kind.ts';
+import { givenUp, obtainRecorded, reportViolation, tornDown } from './obtaining.ts';
 import { plan } from './planning.ts';
 import { CommandsElsewhere } from './relay/elsewhere.ts';
 import { checkCreateRequest } from './request-check.ts';
@@ -87,22 +88,30 @@ async function make(
   refuse(wanted, keep);
   // One that is to outlive this process says so in its labels, from the beginning.
   const taken = keep ? null : await takeWarm(host, wanted, asked, signal);
-  const planned = taken ? { ...wanted, spec: taken.spec, requestHash: taken.requestHash } : wanted;
+  const { planned, sinceMs } = asTaken(wanted, taken);
   report(operation, planned);
-  const { sandbox: waiting, intent } = await obtainRecorded(recorded, planned, taken, signal);
+  const { sandbox: waiting, intent } = await obtainRecorded(recorded, planned, { taken, sinceMs }, signal);
   try {
     if (!waiting.keepOpen) throw noShell(planned);
     const now = host.telemetry.clock.now();
     const times = timesFrom(now, request.expiresInMs);
     if (keep) await keepRecord(host, planned, asked, times);
     const open = await waiting.keepOpen({ outlives: keep }, signal);
-    return opened({ recorded, planned, open, intent, release, keep, ...times, env: request.env ?? {} });
+    const env = request.env ?? {};
+    // From the beginning: the shell that waited is the image’s, and may have written before the first command.
+    return opened({ recorded, planned, open, intent, release, keep, ...times, env, lookedUntilMs: sinceMs });
   } catch (error) {
     if (keep) await new Kept(host).end(planned.spec.identity.sandboxId);
-    await giveUp(waiting, host, signal);
+    const failure = await givenUp(waiting, { ...recorded, planned, signal, sinceMs }, error);
     reportViolation(host, planned.spec, operation, waiting.id, error);
-    throw error;
+    throw failure;
   }
+}
+
+function asTaken(wanted: Planned, taken: Made | null): { readonly planned: Planned; readonly sinceMs: number } {
+  if (!taken) return { planned: wanted, sinceMs: Date.now() };
+  const { spec, requestHash, sinceMs } = taken;
+  return { planned: { ...wanted, spec, requestHash }, sinceMs };
 }
 
 async function keepRecord(

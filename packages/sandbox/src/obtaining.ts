@@ -5,60 +5,68 @@ import { AcodeError } from './contract/errors.ts';
 import { backendOf, isAtLeast, usesEngine } from './contract/levels.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
-import type { WaitingSandbox } from './isolation/backend.ts';
+import type { Backend, WaitingSandbox } from './isolation/backend.ts';
 import type { Made } from './isolation/pool-kind.ts';
 import type { Planned } from './running.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { recordIntent } from './trail.ts';
 import type { Recorded } from './trail.ts';
+import { withFindings } from './unused.ts';
+import type { GivenUp } from './unused.ts';
 
 /** The record is written while the sandbox is made, so it costs no time; nothing is handed over before both are there. */
 export async function obtainRecorded(
   run: Recorded,
   planned: Planned,
-  taken: Made | null,
+  { taken, sinceMs }: { readonly taken: Made | null; readonly sinceMs: number },
   signal: AbortSignal,
 ): Promise<{ sandbox: WaitingSandbox; intent: AuditHead }> {
   const writing = recordIntent(run, planned, signal);
   writing.catch(() => undefined);
-  const sandbox = taken ? given(run, taken) : await obtain(run.host, planned, run.operation, signal);
+  const giving = { ...run, planned, signal, sinceMs };
+  const sandbox = taken ? given(run, taken) : await obtain(giving);
   try {
     // Whoever tidied up while it waited may have taken away what shows that its owner lives.
     if (taken && usesEngine(planned.spec.level)) await run.host.claim();
     return { sandbox, intent: await writing };
   } catch (error) {
-    await giveUp(sandbox, run.host, signal);
-    throw error;
+    throw await givenUp(sandbox, giving, error);
   }
 }
 
 // Steps 4 and 5. A sandbox that is not what was planned is removed before anything was handed to it.
-async function obtain(
-  host: Host,
-  { spec }: Planned,
-  operation: Operation,
-  signal: AbortSignal,
-): Promise<WaitingSandbox> {
+async function obtain(run: Giving): Promise<WaitingSandbox> {
+  const { host, operation, planned, signal } = run;
+  const { spec } = planned;
   const backend = await host.backend(spec.level);
   if (!backend) throw new AcodeError('ACODE-SBX-012', { required: spec.level, available: 'none' });
   // What runs on this host itself ends with this process; what is on an engine would outlive it.
   if (usesEngine(spec.level)) await host.claim();
   const began = host.telemetry.clock.monotonic();
   const make = async (): Promise<WaitingSandbox> => {
-    const made = await backend.prepare(spec, signal);
+    const made = await prepared(run, backend);
     try {
       await made.verify(signal);
       return made;
     } catch (error) {
-      await giveUp(made, host, signal);
+      const failure = await givenUp(made, run, error);
       reportViolation(host, spec, operation, made.id, error);
-      throw error;
+      throw failure;
     }
   };
   const sandbox = await (host.pool ? host.pool.during(spec, signal, make) : make());
   provisioned({ host, operation }, spec, host.telemetry.clock.monotonic() - began);
   return sandbox;
+}
+
+// Where it fails nothing is left of it, but its first process may have run, and that is the image’s.
+async function prepared(run: Giving, backend: Backend): Promise<WaitingSandbox> {
+  try {
+    return await backend.prepare(run.planned.spec, run.signal);
+  } catch (error) {
+    throw await withFindings({ ...run, removed: Promise.resolve() }, error);
+  }
 }
 
 // One that waited was verified when it was made, and compared again when it was taken.
@@ -85,11 +93,22 @@ function provisioned(
   });
 }
 
-/** Removes it: who cancelled does not wait for that; who was refused hears of it only when nothing is left. */
-export async function giveUp(sandbox: WaitingSandbox, host: Host, signal: AbortSignal): Promise<void> {
+/** A run whose sandbox may have to be given up. */
+export type Giving = Omit<GivenUp, 'removed'>;
+
+/**
+ * Removes a sandbox that will have no command, and gives the error with what the scan found: who cancelled does not wait for
+ * that; who was refused hears of it only when nothing is left.
+ */
+export async function givenUp(sandbox: WaitingSandbox, run: Giving, error: unknown): Promise<unknown> {
+  const { host, signal } = run;
   const removed = sandbox[Symbol.asyncDispose]();
   host.keep(removed);
-  if (!signal.aborted) await removed;
+  const found = withFindings({ ...run, removed }, error);
+  host.keep(found);
+  if (signal.aborted) return error;
+  await removed;
+  return found;
 }
 
 /** Tells of a sandbox that was not what was planned. */

@@ -8,7 +8,8 @@ import type { RunningCommand } from './contract/result.ts';
 import type { Host } from './host.ts';
 import type { WaitingSandbox } from './isolation/backend.ts';
 import { WORKSPACE_TARGET } from './isolation/plan.ts';
-import { giveUp, obtainRecorded, reportViolation, tornDown } from './obtaining.ts';
+import { givenUp, obtainRecorded, reportViolation, tornDown } from './obtaining.ts';
+import type { Giving } from './obtaining.ts';
 import { plan } from './planning.ts';
 import { Capture } from './output/capture.ts';
 import { checkRequest } from './request-check.ts';
@@ -54,11 +55,16 @@ export async function start(
     // the clock of the host program, since files are stamped by the kernel’s.
     const sinceMs = taken?.sinceMs ?? Date.now();
     report(operation, planned);
-    const { sandbox, intent } = await obtainRecorded({ host, operation, command, request }, planned, taken, signal);
+    const { sandbox, intent } = await obtainRecorded(
+      { host, operation, command, request },
+      planned,
+      { taken, sinceMs },
+      signal,
+    );
     const obtained = clock.monotonic();
     const timings = { queueMs: queued - began, obtainMs: obtained - queued };
     const dispose = (): Promise<void> => disposing({ host, operation, planned, sandbox, release });
-    const used = await asUsed(sandbox, planned, { host, request, signal });
+    const used = await asUsed(sandbox, { host, operation, planned, request, signal, sinceMs });
     return await handOver(sandbox, {
       host,
       operation,
@@ -110,31 +116,30 @@ async function disposing({
 }
 
 // One whose artifacts are wanted stays until they were taken.
-async function asUsed(
-  sandbox: WaitingSandbox,
-  { spec }: Planned,
-  { host, request, signal }: { readonly host: Host; readonly request: RunRequest; readonly signal: AbortSignal },
-): Promise<Pick<RunningParts, 'sandbox' | 'take'>> {
-  const { artifacts = [] } = request;
+async function asUsed(sandbox: WaitingSandbox, run: Giving & { readonly request: RunRequest }): Promise<Used> {
+  const { artifacts = [] } = run.request;
   if (artifacts.length === 0) return { sandbox };
+  const { planned, host, signal } = run;
   try {
     const { withArtifacts } = await import('./artifacts.ts');
-    const used = await withArtifacts(sandbox, artifacts, { spec, clock: host.telemetry.clock, signal });
+    const { clock } = host.telemetry;
+    const used = await withArtifacts(sandbox, artifacts, { spec: planned.spec, clock, signal });
     return { sandbox: used, take: () => used.take() };
   } catch (error) {
-    await giveUp(sandbox, host, signal);
-    throw error;
+    throw await givenUp(sandbox, run, error);
   }
 }
+
+type Used = Pick<RunningParts, 'sandbox' | 'take'>;
 
 // A sandbox that cannot be handed its command is given up like one that is not what was planned.
 async function handOver(sandbox: WaitingSandbox, parts: RunningParts): Promise<RunningCommand> {
   try {
     return await Running.begin(parts);
   } catch (error) {
-    await giveUp(sandbox, parts.host, parts.signal);
+    const failure = await givenUp(sandbox, parts, error);
     reportViolation(parts.host, parts.planned.spec, parts.operation, parts.sandbox.id, error);
-    throw error;
+    throw failure;
   }
 }
 

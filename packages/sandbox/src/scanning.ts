@@ -148,8 +148,8 @@ export function scanRecord({ jobs, riskyChanges, changed, complete }: ScanReport
   };
 }
 
-// That something was not seen is never what there is no room for.
-function recordable(changes: readonly RiskyChange[]): readonly RiskyChange[] {
+/** As many as a record has room for. That something was not seen is never what there is no room for. */
+export function recordable(changes: readonly RiskyChange[]): readonly RiskyChange[] {
   const incomplete = changes.filter(({ kind }) => kind === 'scan-incomplete');
   const found = changes.filter(({ kind }) => kind !== 'scan-incomplete');
   return [...incomplete, ...found].slice(0, MAX_RECORDED);

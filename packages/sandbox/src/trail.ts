@@ -1,7 +1,14 @@
 // Step 9 of the pipe, the part that must not fail: what will run is written down before it is handed over, and what became of it after.
 
 import { createHash } from 'node:crypto';
-import type { AuditHead, AuditIntent, AuditOutcome, AuditRemoval } from './contract/audit.ts';
+import type {
+  AuditHead,
+  AuditIntent,
+  AuditMadeAhead,
+  AuditOutcome,
+  AuditRemoval,
+  AuditSandbox,
+} from './contract/audit.ts';
 import type { EventBus, RemovalReason } from './contract/events.ts';
 import type { Command, RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
@@ -13,6 +20,7 @@ import type { Backend } from './isolation/backend.ts';
 import { afterwards } from './isolation/waiting.ts';
 import { setBy } from './policy/layers.ts';
 import type { Planned } from './running.ts';
+import { recordable } from './scanning.ts';
 import type { Operation } from './telemetry/operation.ts';
 
 /** One run, as its records name it. */
@@ -29,6 +37,31 @@ export interface Recorded {
 export async function recordIntent(run: Recorded, planned: Planned, signal: AbortSignal): Promise<AuditHead> {
   const commandHash = await run.host.audit.fingerprint(asGiven(run));
   return run.host.audit.append({ ...intentOf(run, planned), commandHash }, signal);
+}
+
+/** Writes down that a warm sandbox is about to be made. Without this record none is: its image’s shell runs in it at once. */
+export async function recordMadeAhead(
+  { audit, session }: Pick<Host, 'audit' | 'session'>,
+  {
+    spec,
+    profile,
+    requestHash,
+  }: { readonly spec: SandboxSpec; readonly profile: string; readonly requestHash: string },
+  signal: AbortSignal,
+): Promise<void> {
+  const { correlationId } = spec.identity;
+  const entry: AuditMadeAhead = {
+    kind: 'event',
+    operation: 'create',
+    event: 'a sandbox is made ahead of its command',
+    correlationId,
+    sessionId: session.id,
+    profile,
+    ...sandboxOf(spec),
+    specHash: spec.hash,
+    requestHash,
+  };
+  await audit.append(entry, signal);
 }
 
 /** Writes down what became of it, off the caller’s path: the command has run by then, whatever can be written. */
@@ -62,6 +95,7 @@ export function recordRefusal(run: Recorded, error: unknown): void {
   if (error instanceof AcodeError && error.is('ACODE-AUD-001')) return;
   const { request, command } = run;
   const message = error instanceof Error ? error.message : String(error);
+  const found = error instanceof AcodeError ? error.riskyChanges : [];
   const writing = run.host.audit.append({
     ...contextOf(run),
     kind: 'refusal',
@@ -70,6 +104,7 @@ export function recordRefusal(run: Recorded, error: unknown): void {
     ...(request.risk === undefined ? {} : { risk: request.risk }),
     errorCode: codeOf(error),
     message,
+    ...(found.length > 0 ? { riskyChanges: recordable(found) } : {}),
   });
   inBackground(run, writing);
 }
@@ -110,34 +145,41 @@ export function requestHashOf(backend: Pick<Backend, 'describe'>, spec: SandboxS
   return hashOf(backend.describe(spec));
 }
 
+function sandboxOf(
+  spec: SandboxSpec,
+): Pick<AuditIntent, 'sandbox_level'> & AuditSandbox & { readonly sandboxId: string } {
+  return {
+    sandboxId: spec.identity.sandboxId,
+    sandbox_level: spec.level,
+    runtime: spec.runtime,
+    containerName: spec.identity.name,
+    ...(usesEngine(spec.level) ? { image: spec.image.reference, imageDigest: spec.image.digest } : {}),
+    network: typeof spec.network === 'string' ? spec.network : spec.network.name,
+    mounts: spec.mounts.map(({ target, readOnly }) => ({ target, mode: readOnly ? 'ro' : 'rw' })),
+    user: `${spec.user.uid}:${spec.user.gid}`,
+    ...workspaceOf(spec),
+  };
+}
+
 function intentOf(run: Recorded, { policy, spec, backend, requestHash }: Planned): Omit<AuditIntent, 'commandHash'> {
   const { command, request } = run;
-  const engine = usesEngine(spec.level);
   return {
     ...contextOf(run),
     kind: 'intent',
     operation: run.as ?? 'run',
-    sandboxId: spec.identity.sandboxId,
-    sandbox_level: spec.level,
+    ...sandboxOf(spec),
     profile: policy.profile.value,
-    runtime: spec.runtime,
-    containerName: spec.identity.name,
-    ...(engine ? { image: spec.image.reference, imageDigest: spec.image.digest } : {}),
     command: wordsOf(command),
     env: Object.keys(request.env ?? {}),
     cwd: request.cwd ?? '.',
     stdin: inputOf(run),
-    network: typeof spec.network === 'string' ? spec.network : spec.network.name,
     limits: { ...spec.limits, timeoutMs: policy.timeoutMs.value },
-    mounts: spec.mounts.map(({ target, readOnly }) => ({ target, mode: readOnly ? 'ro' : 'rw' })),
-    user: `${spec.user.uid}:${spec.user.gid}`,
     risk: policy.risk.value,
     riskReasons: policy.riskReasons,
     requiredLevel: policy.required.value,
     policyHash: hashOf(policy),
     specHash: spec.hash,
     requestHash: requestHash ?? requestHashOf(backend, spec),
-    ...workspaceOf(spec),
     decision: decisionOf(policy, spec),
   };
 }

@@ -3,7 +3,8 @@
 import { describe, expect, it } from 'vitest';
 import type { SandboxSpec } from './contract/spec.ts';
 import type { Planned } from './running.ts';
-import { poolLimits, warmthOf, whyCold } from './warm.ts';
+import { openPool, poolLimits, warmthOf, whyCold } from './warm.ts';
+import type { PoolHost } from './warm.ts';
 
 const plain = {
   level: 'docker',
@@ -52,6 +53,54 @@ describe('warmthOf', () => {
     const planned = (spec: SandboxSpec): Planned => ({ spec }) as unknown as Planned;
     expect(warmthOf({ pool: null }, planned(plain), {}).why).toContain('AcodeOptions.pool');
     expect(warmthOf({ pool: null }, planned({ ...plain, ports: [{ container: 80 }] }), {}).why).toContain('ports');
+  });
+});
+
+describe('a warm sandbox', () => {
+  it('is made only when there is a record of it', async () => {
+    const spec = {
+      ...plain,
+      hash: 'h',
+      image: { reference: 'image:1', digest: 'sha256:1', id: 'sha256:1' },
+      user: { uid: 1, gid: 1 },
+      limits: { memoryBytes: 1 },
+    } as unknown as SandboxSpec;
+    const attempt = async (append: () => Promise<unknown>): Promise<{ happened: string[]; logged: string[] }> => {
+      const happened: string[] = [];
+      const logged: string[] = [];
+      const prepare = (): never => {
+        happened.push('made');
+        throw new Error('no engine');
+      };
+      const closing = new AbortController();
+      const host = {
+        audit: { append: () => append().then(() => void happened.push('recorded')) },
+        backend: async () => ({ prepare, describe: () => ({}) }),
+        claim: async () => undefined,
+        closing: closing.signal,
+        keep: () => undefined,
+        session: { id: 's', identify: () => ({ sandboxId: 'i', name: 'n', correlationId: 'c', labels: {} }) },
+        telemetry: {
+          clock: {
+            now: () => Date.now(),
+            monotonic: () => performance.now(),
+            after: (ms: number, action: () => void) => {
+              const timer = setTimeout(action, ms);
+              return () => clearTimeout(timer);
+            },
+          },
+          log: (_: string, message: string, { reason }: { reason: string }) => logged.push(`${message}: ${reason}`),
+          gauge: () => undefined,
+        },
+      } as unknown as PoolHost;
+      openPool({ pool: { min: 1, max: 1 } }, host)?.expect({ key: 'k', spec, profile: 'dev' });
+      await expect.poll(() => logged).not.toEqual([]);
+      closing.abort();
+      return { happened, logged };
+    };
+    expect(await attempt(async () => undefined)).toMatchObject({ happened: ['recorded', 'made'] });
+    const refused = await attempt(() => Promise.reject(new Error('disk full')));
+    expect(refused).toEqual({ happened: [], logged: [expect.stringContaining('disk full')] });
   });
 });
 

@@ -16,10 +16,11 @@ import type { PoolLimits } from './isolation/pool-size.ts';
 import type { AcodeOptions } from './options.ts';
 import type { Planned } from './running.ts';
 import { METRICS } from './telemetry/operation.ts';
-import { requestHashOf } from './trail.ts';
+import { recordMadeAhead, requestHashOf } from './trail.ts';
+import { UnusedScans } from './unused.ts';
 
 /** What a pool needs of its host. */
-export type PoolHost = Pick<Host, 'backend' | 'bus' | 'claim' | 'closing' | 'keep' | 'session' | 'telemetry'>;
+export type PoolHost = Pick<Host, 'audit' | 'backend' | 'bus' | 'claim' | 'closing' | 'keep' | 'session' | 'telemetry'>;
 
 /** Whether a command would have a sandbox that waits already, and why. */
 export interface Warmth {
@@ -49,13 +50,14 @@ export function poolLimits({ pool = false }: Pick<AcodeOptions, 'pool'>): PoolLi
 export function openPool(options: Pick<AcodeOptions, 'pool'>, host: PoolHost): Pool | null {
   const limits = poolLimits(options);
   if (!limits) return null;
+  const scans = new UnusedScans(host);
   return new Pool({
     limits,
     clock: host.telemetry.clock,
     closing: host.closing,
     keep: work => host.keep(work),
-    make: (mould, signal) => makeWaiting(host, mould, signal),
-    observer: observing(host),
+    make: (mould, signal) => makeWaiting(host, mould, scans, signal),
+    observer: observing(host, scans),
   });
 }
 
@@ -153,8 +155,13 @@ function mouldOf({ spec, policy }: Pick<Planned, 'spec' | 'policy'>): Mould {
   return { key: `${spec.hash} ${profile}`, spec, profile };
 }
 
-// As for a command: owned before it is made, verified before it counts, and removed where it is not what was planned.
-async function makeWaiting(host: PoolHost, { spec: planned, profile }: Mould, signal: AbortSignal): Promise<Made> {
+// As for a command: owned and recorded before it is made, verified before it counts, and removed where it is not what was planned.
+async function makeWaiting(
+  host: PoolHost,
+  { spec: planned, profile }: Mould,
+  scans: UnusedScans,
+  signal: AbortSignal,
+): Promise<Made> {
   const { level, hash: specHash } = planned;
   const backend = await host.backend(level);
   if (!backend) throw new AcodeError('ACODE-SBX-012', { required: level, available: 'none' });
@@ -162,22 +169,32 @@ async function makeWaiting(host: PoolHost, { spec: planned, profile }: Mould, si
   signal.throwIfAborted();
   const about = { task: undefined, session: undefined, correlationId: randomUUID(), preview: false };
   const spec = { ...planned, identity: host.session.identify({ ...about, profile, level, specHash }) };
+  const requestHash = requestHashOf(backend, spec);
+  await recordMadeAhead(host, { spec, profile, requestHash }, signal);
   const sinceMs = Date.now();
-  const sandbox = await backend.prepare(spec, signal);
+  let id = '';
   try {
-    await sandbox.verify(signal);
-    return { sandbox, spec, sinceMs, requestHash: requestHashOf(backend, spec) };
+    const sandbox = await backend.prepare(spec, signal);
+    id = sandbox.id;
+    try {
+      await sandbox.verify(signal);
+    } catch (error) {
+      await sandbox[Symbol.asyncDispose]();
+      throw error;
+    }
+    return { sandbox, spec, sinceMs, requestHash };
   } catch (error) {
-    await sandbox[Symbol.asyncDispose]();
-    violated(host, spec, sandbox.id, error);
+    scans.add(spec, sinceMs);
+    violated(host, spec, id, error);
     throw error;
   }
 }
 
-function observing(host: PoolHost): PoolObserver {
+function observing(host: PoolHost, scans: UnusedScans): PoolObserver {
   return {
     waiting: count => host.telemetry.gauge(METRICS.waiting, count),
     discarded: (made, why, error) => discarded(host, made, why, error),
+    removed: ({ spec, sinceMs }) => scans.add(spec, sinceMs),
     failed: ({ spec }, error) => {
       const reason = error instanceof Error ? error.message : String(error);
       const fields = { image: spec.image.reference, isolation: spec.level, reason };

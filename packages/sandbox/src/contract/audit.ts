@@ -99,6 +99,8 @@ export interface AuditRefusal extends AuditContext, AuditSandbox {
   readonly kind: 'refusal';
   readonly errorCode: string;
   readonly message: string;
+  /** What the scan found where a sandbox had started all the same; as many as a record has room for. */
+  readonly riskyChanges?: readonly RiskyChange[];
 }
 
 /** Something of ours that was removed. */
@@ -131,8 +133,16 @@ export interface AuditScan extends AuditEvent {
   readonly riskyChangesTotal: number;
 }
 
+/** A warm sandbox is about to be made, before its command is known: an event of operation `create`. */
+export interface AuditMadeAhead extends AuditEvent, AuditSandbox {
+  readonly operation: 'create';
+  readonly sandboxId: string;
+  readonly specHash: string;
+}
+
 /** What can be written to the audit log. */
-export type AuditEntry = AuditIntent | AuditOutcome | AuditRefusal | AuditRemoval | AuditEvent | AuditScan;
+export type AuditEntry =
+  AuditIntent | AuditOutcome | AuditRefusal | AuditRemoval | AuditEvent | AuditScan | AuditMadeAhead;
 
 /** A place in the chain: a record, and through its hash every record before it. */
 export interface AuditHead {

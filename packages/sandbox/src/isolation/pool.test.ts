@@ -126,6 +126,7 @@ function bench(of: BenchOptions = {}) {
     observer: {
       waiting: () => undefined,
       discarded: ({ sandbox }, why) => void discarded.push(`${sandbox.id} ${why}`),
+      removed: () => undefined,
       failed: () => (failed += 1),
     },
   });

@@ -17,6 +17,8 @@ export interface PoolObserver {
   /** How many wait now. */
   waiting(count: number): void;
   discarded(made: Made, why: Discarded, error?: unknown): void;
+  /** One that was discarded is gone, as far as its backend can tell. */
+  removed(made: Made): void;
   /** One could not be made. Nobody who runs a command hears of it. */
   failed(mould: Mould, error: unknown): void;
 }
@@ -301,8 +303,9 @@ export class Pool {
   }
 
   #remove(one: Waiting, why: Discarded, error?: unknown): Promise<void> {
-    this.#options.observer.discarded(one, why, error);
-    return dispose(one);
+    const { observer } = this.#options;
+    observer.discarded(one, why, error);
+    return dispose(one).finally(() => observer.removed(one));
   }
 
   #tell(): void {
