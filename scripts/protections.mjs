@@ -297,6 +297,30 @@ export const PROTECTIONS = [
     ],
   },
   one(
+    'hooks that the configuration names are writable',
+    [
+      `${SRC}/workspace/protected-paths.ts`,
+      "...(await protectHooks(root, target, join(root, '.git')))",
+      '...(root === target ? await protectHooks(root, target, root) : [])',
+    ],
+    [[HOST, 'C1 ']],
+  ),
+  one(
+    'links are not followed inside the workspace',
+    [`${SRC}/workspace/risky.ts`, '    if (named || role) this.#follow(visit, name, named, role);\n', ''],
+    [[HOST, 'C1 |C8 ']],
+  ),
+  one(
+    'a repository is known by its own directory alone',
+    [`${SRC}/workspace/risky-names.ts`, "'config.worktree', 'commondir', ", ''],
+    [[HOST, 'C6 ']],
+  ),
+  one(
+    'settings of git are not read',
+    [`${SRC}/workspace/risky.ts`, '    this.#putNamed(namedInside(this.#root, files, worktree));\n', ''],
+    [[HOST, 'C1 ']],
+  ),
+  one(
     'nothing is reported after a run',
     [
       `${SRC}/workspace/after-run.ts`,

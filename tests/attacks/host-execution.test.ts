@@ -71,8 +71,48 @@ describe.skipIf(withoutEngines).each(TARGETS)('host execution, on $name', target
     expect((await unprotected(weak.root, plant)).stdout).toContain('planted');
     weak.commit();
     expect(weak.hasRun).toBe(true);
-    return { observed: 'EROFS; a commit ran nothing', control: 'planted, and a commit on the host ran it' };
+    await plantNamedHooks();
+    return {
+      observed: 'EROFS, also where core.hooksPath says; deeper, or behind a link, reported',
+      control: 'planted, and a commit on the host ran it',
+    };
   });
+
+  // Hooks that the repository's own configuration names: at the top they are read-only, deeper or behind a link they are reported.
+  async function plantNamedHooks(): Promise<void> {
+    const named = (name: string, path: string): HostRepository => {
+      const repo = repository(name);
+      mkdirSync(join(repo.root, path), { recursive: true });
+      repo.git('config', 'core.hooksPath', path);
+      return repo;
+    };
+    const plantIn = (path: string): string =>
+      `printf '${HOOK.replaceAll('\n', '\\n')}' > ${path}/pre-commit && chmod +x ${path}/pre-commit && echo planted`;
+    const top = named('hooks-top', 'hk');
+    const { stdout, stderr } = await inSandbox(
+      top.root,
+      `${plantIn('hk')}; mv hk away && echo moved; echo work > file`,
+    );
+    expect([stdout, existsSync(join(top.root, 'file'))]).toEqual(['', true]);
+    expect(stderr).toMatch(/Read-only file system/);
+    top.commit();
+    expect(top.hasRun).toBe(false);
+    const weak = named('hooks-top-control', 'hk');
+    expect((await unprotected(weak.root, plantIn('hk'))).stdout).toContain('planted');
+    weak.commit();
+    expect(weak.hasRun).toBe(true);
+    const deep = named('hooks-deep', 'tools/hooks');
+    mkdirSync(join(deep.root, '.githooks'));
+    const { riskyChanges } = await inSandbox(
+      deep.root,
+      `${plantIn('tools/hooks')}; mv .githooks g && ln -s g .githooks && ${plantIn('g')}`,
+    );
+    found(riskyChanges, 'git-settings', /^tools\/hooks\/pre-commit$/);
+    found(riskyChanges, 'git-settings', /^\.githooks$/);
+    found(riskyChanges, 'git-settings', /^g\/pre-commit$/);
+    deep.commit();
+    expect(deep.hasRun).toBe(true);
+  }
 
   attack(target, 'C2', 'the settings of git stay as they are', async () => {
     const plant = `printf '[core]\\n\\tfsmonitor = touch PWNED; false\\n\\tsshCommand = touch PWNED\\n' >> .git/config && echo planted`;
@@ -162,13 +202,29 @@ describe.skipIf(withoutEngines).each(TARGETS)('host execution, on $name', target
     [['git-repository', /^sub\/\.git/]],
     'mkdir -p sub/git; echo x > sub/git/config',
   );
-  reported(
-    'C6',
-    'reported',
-    'mkdir -p b/objects b/refs; echo "ref: refs/heads/main" > b/HEAD; printf "[core]\\n\\tbare = true\\n\\tfsmonitor = touch PWNED\\n" > b/config',
-    [['git-repository', /^b(?:\/|$)/]],
-    'mkdir -p b; echo x > b/notes',
-  );
+  attack(target, 'C6', 'reported', async () => {
+    const root = scratch.directory(`C6-${target.runtime}`);
+    const plant = [
+      'mkdir -p b/objects b/refs; echo "ref: refs/heads/main" > b/HEAD',
+      String.raw`printf '[core]\n\tbare = true\n\tfsmonitor = touch PWNED\n' > b/config`,
+      // The same in two directories, as git finds it by way of `commondir`.
+      'mkdir -p c/common/objects c/common/refs; echo "ref: refs/heads/main" > c/HEAD; echo common > c/commondir',
+      String.raw`printf '[core]\n\trepositoryformatversion = 1\n\tfsmonitor = "touch PWNED; false"\n[extensions]\n\tworktreeConfig = true\n' > c/common/config`,
+      String.raw`printf '[core]\n\tbare = false\n\tworktree = %s\n' '${root}/c' > c/config.worktree`,
+    ].join('; ');
+    const { riskyChanges, stderr } = await inSandbox(root, plant);
+    expect(stderr).toBe('');
+    for (const path of [/^b$/, /^c$/]) found(riskyChanges, 'git-repository', path);
+    const repo = new HostRepository(join(root, 'c'));
+    repo.git('status', '--porcelain');
+    expect(repo.hasRun).toBe(true);
+    const calm = scratch.directory(`C6-${target.runtime}-calm`);
+    expect((await inSandbox(calm, 'mkdir -p b; echo x > b/notes; echo y > b/config')).riskyChanges).toEqual([]);
+    return {
+      observed: 'reported: git-repository, in one directory and split by commondir',
+      control: 'git status there executed what was planted; a run that leaves ordinary files reports nothing',
+    };
+  });
 
   attack(target, 'C7', 'a new one is reported, and none is left by protection itself', async () => {
     const root = scratch.directory(`no-git-${target.runtime}`);
@@ -192,6 +248,7 @@ describe.skipIf(withoutEngines).each(TARGETS)('host execution, on $name', target
       'mkdir -p sub/.vscode sub/.idea sub/.claude .github/workflows sub/.cursor',
       'for f in .gitattributes .gitmodules sub/.vscode/tasks.json sub/.idea/workspace.xml .envrc Makefile sub/Makefile .mcp.json sub/.claude/settings.json AGENTS.md .bashrc .github/workflows/ci.yml .gitlab-ci.yml; do echo x > $f; done',
       `echo '{"scripts":{"postinstall":"touch PWNED"}}' > package.json`,
+      'mkdir -p linked real/bin; for d in .vscode .husky .claude .github .venv .cargo node_modules; do ln -s ../real linked/$d; done; echo x > real/x; echo x > real/bin/python',
     ].join('; '),
     [
       ['git-settings', /^\.gitattributes$/],
@@ -207,8 +264,18 @@ describe.skipIf(withoutEngines).each(TARGETS)('host execution, on $name', target
       ['shell-startup', /^\.bashrc$/],
       ['ci-file', /^\.github\/workflows/],
       ['ci-file', /^\.gitlab-ci\.yml$/],
+      // A link is what it is called, and what is behind it is used as that.
+      ['editor-config', /^linked\/\.vscode$/],
+      ['git-settings', /^linked\/\.husky$/],
+      ['agent-config', /^linked\/\.claude$/],
+      ['agent-config', /^linked\/\.github$/],
+      ['shadowed-program', /^linked\/\.venv$/],
+      ['build-file', /^linked\/\.cargo$/],
+      ['shadowed-program', /^linked\/node_modules$/],
+      ['editor-config', /^real\/x$/],
+      ['shadowed-program', /^real\/bin$/],
     ],
-    'mkdir src; echo "int main;" > src/a.c; echo hi > README.md',
+    'mkdir src; echo "int main;" > src/a.c; echo hi > README.md; ln -s src lib',
   );
 
   attack(target, 'C9', 'acode runs none of them', async () => {

@@ -48,8 +48,12 @@ describe.skipIf(skipped).each(['bubblewrap', 'ulimit', 'none'] as const)(
     });
 
     it('reports what a command left that host tools might execute', async () => {
-      const { riskyChanges } = await acode.run('mkdir -p sub/.git && echo x >sub/.git/config', { risk: 'low' });
-      expect(riskyChanges.map(({ kind }) => kind)).toContain('git-repository');
+      const plant =
+        'mkdir -p sub/.git behind split && echo x >sub/.git/config && ln -s ../behind sub/.claude && echo "ref: x" >split/HEAD && echo .. >split/commondir';
+      const { riskyChanges } = await acode.run(plant, { risk: 'low' });
+      expect(riskyChanges.map(({ kind, path }) => `${kind} ${path}`)).toEqual(
+        expect.arrayContaining(['git-repository split', 'git-repository sub/.git', 'agent-config sub/.claude']),
+      );
     });
 
     it('keeps a repository from being changed only where there is a wall', async () => {

@@ -4,7 +4,8 @@
 // git itself would write.
 
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
-import { bytes, fromText } from './directory-look.ts';
+import { posix } from 'node:path';
+import { bytes, fromText, toText } from './directory-look.ts';
 import { parseGitConfig, pathsNamedBy } from './git-config.ts';
 import type { NamedPath } from './git-config.ts';
 import { targetInside, writtenInside } from './link-target.ts';
@@ -17,6 +18,8 @@ export interface NamedInside {
   readonly key: string;
 }
 
+/** The files of a git directory that git takes its settings from. */
+export const CONFIG_FILES = ['config', 'config.worktree'];
 const MAX_POINTER_BYTES = 4096;
 const MAX_CONFIG_BYTES = 256 * 1024;
 const MAX_FILES = 32;
@@ -70,6 +73,14 @@ function namedBy(root: string, file: string, worktree: string): NamedInside[] {
     const path = base === null ? null : insidePath(root, base, written);
     return path === null ? [] : [{ as, path, key }];
   });
+}
+
+/** The names at the top of `root` that the configuration of a git directory names as directories of hooks. Both paths are text. */
+export function hooksAtTop(root: string, gitdir: string): string[] {
+  const files = CONFIG_FILES.map(file => fromText(`${gitdir}/${file}`));
+  const named = namedInside(fromText(root), files, '').filter(({ as }) => as === 'hooks');
+  const paths = named.map(({ path }) => posix.normalize(`./${toText(path)}`).replace(/\/$/, ''));
+  return [...new Set(paths)].filter(path => path !== '.' && path !== '..' && !path.includes('/'));
 }
 
 // What a file outside includes by a relative path is outside as well.

@@ -352,6 +352,57 @@ describe('what git on the host trusts', () => {
     },
   );
 
+  it.each<[hooksPath: string, protectedToo: string[]]>([
+    ['hk', ['hk']],
+    ['./hk/', ['hk']],
+    ['.husky', []],
+    ['tools/hooks', []],
+    ['.', []],
+    ['..', []],
+    ['absent', []],
+    ['notes.txt', []],
+    ['~/hk', []],
+    ['/etc', []],
+  ])('has the directory of hooks %s read-only where it lies at the top: %j', async (hooksPath, wanted) => {
+    for (const directory of ['.git', 'hk', '.husky', 'tools/hooks'])
+      mkdirSync(join(project, directory), { recursive: true });
+    writeFileSync(join(project, 'notes.txt'), '');
+    writeFileSync(join(project, '.git/config'), `[core]\n\thooksPath = ${hooksPath}\n`);
+    const names = (await plan()).mounts.flatMap(({ purpose, readOnly, target }) =>
+      purpose === 'protected' && readOnly ? [target] : [],
+    );
+    expect(names).toEqual(['.git', '.husky', ...wanted].map(name => `/workspace/${name}`));
+  });
+
+  it('is that directory also by an absolute path, with a git directory of another name and in a further directory, and never a link', async () => {
+    const hooks = (root: string, gitdir: string, value: string): void => {
+      mkdirSync(join(root, 'hk'), { recursive: true });
+      mkdirSync(gitdir, { recursive: true });
+      writeFileSync(join(gitdir, 'config'), `[core]\n\thooksPath = ${value}\n`);
+    };
+    const targets = async (...more: Parameters<typeof plan>): Promise<string[]> =>
+      (await plan(...more)).mounts.filter(({ purpose }) => purpose === 'protected').map(({ target }) => target);
+    hooks(project, join(project, '.git'), join(project, 'hk'));
+    hooks(shared, join(shared, '.git'), 'hk');
+    const additional = [{ source: shared, target: '/mnt/data', readOnly: false }];
+    expect(await targets({ additional })).toEqual(expect.arrayContaining(['/workspace/hk', '/mnt/data/hk']));
+    // Nor by way of another mount.
+    const round = [{ source: join(project, 'hk'), target: '/mnt/data', readOnly: false }];
+    await expect(plan({ additional: round })).rejects.toMatchObject(refused('ProtectedPath'));
+    // A git directory of another name.
+    rmSync(join(project, '.git'), { recursive: true });
+    writeFileSync(join(project, '.git'), 'gitdir: repository\n');
+    hooks(project, join(project, 'repository'), 'hk');
+    expect(await targets()).toEqual(expect.arrayContaining(['/workspace/repository', '/workspace/hk']));
+    writeFileSync(join(project, 'hk/pre-commit'), '');
+    linkSync(join(project, 'hk/pre-commit'), join(project, 'second'));
+    await expect(plan()).rejects.toMatchObject(refused('ProtectedPath'));
+    rmSync(join(project, 'hk'), { recursive: true });
+    symlinkSync('sub', join(project, 'hk'));
+    await expect(plan()).rejects.toMatchObject(refused('ProtectedPath'));
+    await expect(plan({ readOnly: true })).resolves.toBeDefined();
+  });
+
   it('is looked at in a repository of another name, and in a further directory that may be written', async () => {
     mkdirSync(join(project, 'repository'));
     writeFileSync(join(project, '.git'), 'gitdir: repository\n');
@@ -387,6 +438,11 @@ describe('a git worktree', () => {
     expect(worktree).toMatchObject([{ source: common, target: common, readOnly: true }]);
     expect(mounts).toContainEqual(expect.objectContaining({ purpose: 'protected', target: '/workspace/.git' }));
     expect(notes).toEqual([]);
+    // And the hooks that the repository names, which git looks for in each worktree.
+    mkdirSync(join(project, 'hk'));
+    git(join(shared, 'repo'), 'config', 'core.hooksPath', 'hk');
+    const targets = (await plan()).mounts.filter(({ purpose }) => purpose === 'protected').map(({ target }) => target);
+    expect(targets).toEqual(['/workspace/.git', '/workspace/hk']);
   });
 
   const rewrite = (path: string, content: string): undefined => {

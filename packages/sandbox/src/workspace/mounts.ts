@@ -7,7 +7,7 @@ import { comparable } from './file-identity.ts';
 import { installationRoot } from './installation.ts';
 import type { Workspace } from './locate.ts';
 import { nearestReal } from './places.ts';
-import { protectInstallation, protectPart, protectParts, protectedPaths } from './protected-paths.ts';
+import { protectHooks, protectInstallation, protectPart, protectParts, protectedPaths } from './protected-paths.ts';
 import { refusal } from './refusal.ts';
 import { refuseSockets, validateSource } from './source.ts';
 import type { SourceRules } from './source.ts';
@@ -48,7 +48,8 @@ export async function planMounts(facts: MountFacts): Promise<MountPlan> {
   const installation = facts.installation ?? (await installationRoot());
   const protecting = readOnly ? [] : await protectParts(root, target);
   const own = readOnly ? null : await protectInstallation(root, target, installation);
-  const additional = await planAdditional({ ...facts, installation }, { places, workspace: root, roots });
+  const sealed = protecting.map(({ source }) => source);
+  const additional = await planAdditional({ ...facts, installation, sealed }, { places, workspace: root, roots });
   const git = await planGit(facts, roots, additional);
   const whole: MountSpec = {
     purpose: 'workspace',
@@ -72,24 +73,28 @@ async function planGit(
   if ('inside' in found) return readOnly ? { mounts: [], notes: [] } : protectInside(found.inside, root, target);
   const { mount } = found;
   const met = additional.find(other => isWithin(mount.target, other.target) || isWithin(other.target, mount.target));
-  if (!met) return { mounts: [mount], notes: [] };
-  return { mounts: [], notes: [`The repository of this worktree is not mounted: ${met.target} is in its place.`] };
+  const hooks = readOnly ? [] : await protectHooks(root, target, mount.source);
+  if (!met) return { mounts: [...hooks, mount], notes: [] };
+  return { mounts: hooks, notes: [`The repository of this worktree is not mounted: ${met.target} is in its place.`] };
 }
 
 // A git directory under another name, in the workspace itself: what git on the host trusts is there and not in `.git`.
 async function protectInside(gitdir: string, root: string, target: string): Promise<MountPlan> {
   if (protectedPaths(root).includes(gitdir)) return { mounts: [], notes: [] };
   const mount = dirname(gitdir) === root ? await protectPart(root, target, basename(gitdir)) : null;
-  if (mount) return { mounts: [mount], notes: [] };
+  const hooks = await protectHooks(root, target, gitdir);
+  if (mount) return { mounts: [mount, ...hooks.filter(({ source }) => source !== mount.source)], notes: [] };
   return {
-    mounts: [],
+    mounts: hooks,
     notes: [
       `The repository ${gitdir} cannot be protected where it is: the command can change what git on the host runs.`,
     ],
   };
 }
 
-async function planAdditional(facts: MountFacts & { installation: string }, rules: SourceRules): Promise<MountSpec[]> {
+type AdditionalFacts = MountFacts & { readonly installation: string; readonly sealed: readonly string[] };
+
+async function planAdditional(facts: AdditionalFacts, rules: SourceRules): Promise<MountSpec[]> {
   const planned: MountSpec[] = [];
   const targets: string[] = [];
   for (const request of facts.additional) {
@@ -97,7 +102,7 @@ async function planAdditional(facts: MountFacts & { installation: string }, rule
     const target = validateTarget(request.target, facts.target);
     refuseOverlap(target, targets);
     const readOnly = request.readOnly ?? true;
-    if (!readOnly) refuseWayRound(source.path, facts.workspace.root, facts.installation);
+    if (!readOnly) refuseWayRound(source.path, facts.workspace.root, [...facts.sealed, facts.installation]);
     targets.push(target);
     planned.push({
       purpose: 'additional',
@@ -115,9 +120,9 @@ async function planAdditional(facts: MountFacts & { installation: string }, rule
 }
 
 // What is read-only in the workspace would be writable through the other mount.
-function refuseWayRound(source: string, root: string, installation: string): void {
+function refuseWayRound(source: string, root: string, sealed: readonly string[]): void {
   const remedy = 'Mount it read-only.';
   if (isWithin(root, source)) throw refusal(source, 'ProtectedPath', 'it is, or contains, the workspace', { remedy });
-  const met = [...protectedPaths(root), installation].find(path => isWithin(source, path));
+  const met = [...protectedPaths(root), ...sealed].find(path => isWithin(source, path));
   if (met) throw refusal(source, 'ProtectedPath', `it is a part of ${met}, which is read-only inside`, { remedy });
 }

@@ -7,6 +7,7 @@ import { join, posix, relative, sep } from 'node:path';
 import type { MountSpec } from '../contract/spec.ts';
 import { refusal } from './refusal.ts';
 import { identityOf } from './file-identity.ts';
+import { hooksAtTop } from './git-directory.ts';
 import { isWithin } from './within.ts';
 
 // All of them at the top of the workspace, whose own directory a sandbox cannot rename. Something deeper could be
@@ -42,7 +43,34 @@ export function protectedPaths(root: string): string[] {
 /** The read-only mounts over a writable directory. What does not exist is not mounted: that would leave a stub on the host. */
 export async function protectParts(root: string, target: string): Promise<MountSpec[]> {
   const mounts = await Promise.all(Object.keys(PROTECTED).map(name => protectPart(root, target, name)));
+  return [...mounts.filter(mount => mount !== null), ...(await protectHooks(root, target, join(root, '.git')))];
+}
+
+/**
+ * The read-only mounts over the directories of hooks that a repository's own configuration names (`core.hooksPath`), where they
+ * lie at the top of a writable directory. Something deeper could be exchanged by renaming a directory above it: that is scanned
+ * after the run.
+ *
+ * @param gitdir the git directory whose configuration git on the host reads for `root`.
+ */
+export async function protectHooks(root: string, target: string, gitdir: string): Promise<MountSpec[]> {
+  const names = hooksAtTop(root, gitdir).filter(name => !(name in PROTECTED));
+  const mounts = await Promise.all(names.map(name => protectHooksIn(root, target, name)));
   return mounts.filter(mount => mount !== null);
+}
+
+async function protectHooksIn(root: string, target: string, name: string): Promise<MountSpec | null> {
+  const source = join(root, name);
+  const found = lstatIfThere(source);
+  if (!found || (!found.isDirectory() && !found.isSymbolicLink())) return null;
+  refuseTricks(source, name, found);
+  for (const hook of await someNames(source)) {
+    const path = join(source, hook);
+    const file = lstatIfThere(path);
+    if (file) refuseSecondName(path, file, 'git on the host executes it');
+  }
+  const inside = posix.join(target, name);
+  return { purpose: 'protected', source, target: inside, readOnly: true, identity: identityOf(found) };
 }
 
 /** The read-only mount over one part of a writable directory, or null where there is none. */

@@ -16,7 +16,7 @@ const PACKAGES = /^(?:site|dist)-packages$/;
 /** The risk of a file by its name and where it is. */
 export function riskAt({ name: parent, region, installed }: Visit, name: string): Risk | null {
   if (region) return isExpected(region, name) ? null : region;
-  if (!installed) return riskOfFile(name);
+  if (!installed) return riskOfFile(name, parent);
   return parent === '.bin' ? riskOfProgram(name) : riskOfInstalled(name, parent);
 }
 

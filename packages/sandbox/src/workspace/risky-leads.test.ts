@@ -330,6 +330,31 @@ describe('what the configuration of a repository names', () => {
   });
 });
 
+it('a flood of files hides nothing of that: what is known to matter comes first', async () => {
+  await before(() => {
+    put('.git/config', '[core]\n\thooksPath = tools/hooks\n');
+    put('tools/hooks/pre-commit');
+    link('../../w', 'packages/app/.vscode');
+    link('packages/app/.vscode', '.zed');
+    put('w/tasks.json');
+  });
+  for (let n = 0; n < 400; n += 1) for (const place of ['', 'tools/', 'a/']) put(`${place}0decoy${n}`);
+  put('tools/hooks/pre-commit', 'evil');
+  put('w/tasks.json', 'evil');
+  link('a', '.githooks');
+  const all = await scanDirectory(root, { sinceMs: since, untilMs: Infinity }, { skipped: new Set(['.git']) });
+  expect(all.changed).toEqual({ executable: 0, hidden: 1, configuration: 1, source: 0, other: 1201 });
+  const budget = { entries: 100 };
+  expect(await found({ budget, skipped: new Set(['.git']) })).toEqual(
+    expect.arrayContaining([
+      'git-settings .githooks',
+      'git-settings tools/hooks/pre-commit',
+      'editor-config w/tasks.json',
+      'scan-incomplete .',
+    ]),
+  );
+});
+
 describe('no alarm', () => {
   it('for hard links all of whose names lie below one node_modules, and one for every other', async () => {
     put('node_modules/a/bin/x');

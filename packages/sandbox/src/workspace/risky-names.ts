@@ -41,29 +41,37 @@ const FILES: readonly (readonly [risk: Risk, names: string])[] = [
   ],
   [
     { kind: 'git-settings', reason: 'git hooks execute the commands it names' },
-    '.pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml lefthook.yml lefthook.yaml lefthook.toml lefthook.json .lefthook.yml .lefthook.yaml .lefthook.toml .lefthook.json lefthook-local.yml .overcommit.yml .huskyrc .simple-git-hooks.json',
+    '.pre-commit-config.yaml .pre-commit-config.yml .pre-commit-hooks.yaml lefthook.yml lefthook.yaml lefthook.toml lefthook.json .lefthook.yml .lefthook.yaml .lefthook.toml .lefthook.json lefthook-local.yml lefthook-local.yaml lefthook-local.toml lefthook-local.json captainhook.json grumphp.yml .overcommit.yml .huskyrc .simple-git-hooks.json',
   ],
   [{ kind: 'git-settings', reason: 'Mercurial executes the hooks and extensions it names' }, 'hgrc .hgrc'],
   [
     PACKAGES,
-    'package.json package.json5 package.yaml .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pnpmfile.mjs pnpmfile.js .pnp.cjs .pnp.js .pnp.loader.mjs pnpm-workspace.yaml bunfig.toml deno.json deno.jsonc composer.json .pypirc pip.conf Gemfile gems.rb Podfile Brewfile',
+    'package.json package.json5 package.yaml .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pnpmfile.mjs pnpmfile.js .pnp.cjs .pnp.js .pnp.loader.mjs pnpm-workspace.yaml bunfig.toml deno.json deno.jsonc composer.json .pypirc pip.conf Gemfile gems.rb Podfile Brewfile binding.gyp requirements.txt Pipfile go.mod',
+  ],
+  // Where the code comes from that is installed and executed: an address in it is enough.
+  [
+    { kind: 'package-scripts', reason: 'package managers fetch and execute the code it names' },
+    'package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb deno.lock Pipfile.lock poetry.lock uv.lock pdm.lock Gemfile.lock composer.lock Podfile.lock Package.resolved',
   ],
   [
     BUILD,
-    'Makefile GNUmakefile justfile .justfile Rakefile rakefile.rb Taskfile.yml Taskfile.yaml CMakeLists.txt CMakePresets.json CMakeUserPresets.json meson.build SConstruct wscript build.gradle build.gradle.kts settings.gradle settings.gradle.kts init.gradle gradle.properties gradlew mvnw pom.xml build.xml build.sbt build.sc build.mill build.rs build.zig dune-project setup.py setup.cfg conftest.py pytest.ini noxfile.py tox.ini pyproject.toml sitecustomize.py usercustomize.py Snakefile Directory.Build.props Directory.Build.targets Directory.Packages.props nuget.config Gruntfile.js Gulpfile.js gulpfile.mjs gulpfile.ts karma.conf.js Dockerfile Containerfile docker-compose.yml docker-compose.yaml docker-compose.override.yml compose.yml compose.yaml compose.override.yml docker-bake.hcl Vagrantfile Tiltfile Earthfile Procfile Guardfile Fastfile .rspec flake.nix shell.nix default.nix devenv.nix Cargo.toml rust-toolchain rust-toolchain.toml go.work Package.swift mix.exs rebar.config project.clj deps.edn MODULE.bazel WORKSPACE.bazel BUILD.bazel .bazelrc gatsby-config.js gatsby-node.js turbo.json nx.json',
+    'Makefile GNUmakefile justfile .justfile Rakefile rakefile.rb Taskfile.yml Taskfile.yaml CMakeLists.txt CMakePresets.json CMakeUserPresets.json meson.build SConstruct wscript build.gradle build.gradle.kts settings.gradle settings.gradle.kts init.gradle gradle.properties gradlew mvnw pom.xml build.xml build.sbt build.sc build.mill build.rs build.zig dune-project setup.py setup.cfg conftest.py pytest.ini noxfile.py tox.ini pyproject.toml sitecustomize.py usercustomize.py Snakefile Directory.Build.props Directory.Build.targets Directory.Packages.props nuget.config Gruntfile.js Gulpfile.js gulpfile.mjs gulpfile.ts karma.conf.js Dockerfile Containerfile docker-compose.yml docker-compose.yaml docker-compose.override.yml compose.yml compose.yaml compose.override.yml docker-bake.hcl Vagrantfile Tiltfile Earthfile Procfile Guardfile Fastfile .rspec flake.nix shell.nix default.nix devenv.nix Cargo.toml rust-toolchain rust-toolchain.toml go.work Package.swift mix.exs rebar.config project.clj deps.edn MODULE.bazel WORKSPACE.bazel BUILD.bazel .bazelrc gatsby-config.js gatsby-node.js turbo.json nx.json gradle-wrapper.jar gradle-wrapper.properties gradlew.bat mvnw.cmd maven-wrapper.jar maven-wrapper.properties .jvmopts .sbtopts WORKSPACE BUILD .pylintrc pylintrc mypy.ini .mypy.ini .flake8 .rubocop.yml ansible.cfg nodemon.json wrangler.toml wrangler.json wrangler.jsonc firebase.json netlify.toml vercel.json serverless.yml mkdocs.yml fabfile.py dodo.py .replit skaffold.yaml',
   ],
   [
     { kind: 'ci-file', reason: 'continuous integration executes it with its secrets' },
-    '.gitlab-ci.yml .gitlab-ci.yaml Jenkinsfile azure-pipelines.yml azure-pipelines.yaml bitbucket-pipelines.yml .travis.yml .drone.yml .woodpecker.yml appveyor.yml .appveyor.yml cloudbuild.yaml buildspec.yml .cirrus.yml',
+    '.gitlab-ci.yml .gitlab-ci.yaml Jenkinsfile azure-pipelines.yml azure-pipelines.yaml bitbucket-pipelines.yml .travis.yml .drone.yml .woodpecker.yml appveyor.yml .appveyor.yml cloudbuild.yaml buildspec.yml .cirrus.yml .woodpecker.yaml .build.yml bitrise.yml codemagic.yaml codefresh.yml',
   ],
-  [EDITOR, '.exrc .vimrc .nvimrc .nvim.lua .dir-locals.el .ycm_extra_conf.py .lldbinit .gdbinit .devcontainer.json'],
+  [
+    EDITOR,
+    '.exrc .vimrc .nvimrc .nvim.lua .dir-locals.el .ycm_extra_conf.py .lldbinit .gdbinit .devcontainer.json .luarc.json .clangd coc-settings.json',
+  ],
   [
     { kind: 'agent-config', reason: 'coding agents obey it or start what it names' },
-    '.mcp.json mcp.json AGENTS.md AGENT.md CLAUDE.md CLAUDE.local.md GEMINI.md QWEN.md copilot-instructions.md .cursorrules .windsurfrules .clinerules .roorules .roomodes .goosehints opencode.json opencode.jsonc crush.json .crush.json .aider.conf.yml agent-config.yml',
+    '.mcp.json mcp.json AGENTS.md AGENT.md CLAUDE.md CLAUDE.local.md GEMINI.md QWEN.md copilot-instructions.md .cursorrules .windsurfrules .clinerules .roorules .roomodes .goosehints opencode.json opencode.jsonc crush.json .crush.json .aider.conf.yml agent-config.yml .rules WARP.md .augment-guidelines',
   ],
   [
     { kind: 'shell-startup', reason: 'shells execute it when they start or enter the directory' },
-    '.envrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc .inputrc .pythonrc .pythonstartup .irbrc .pryrc .tool-versions mise.toml .mise.toml mise.local.toml .mise.local.toml',
+    '.envrc .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc .tcshrc .inputrc .pythonrc .pythonstartup .irbrc .pryrc .tool-versions mise.toml .mise.toml mise.local.toml .mise.local.toml devbox.json .Rprofile .ghci .ocamlinit .iex.exs .pdbrc .perldb .psqlrc .sqliterc',
   ],
 ];
 
@@ -83,9 +91,12 @@ const PATTERNS: readonly (readonly [risk: Risk, pattern: RegExp])[] = [
   [BUILD, new RegExp(`^(?:${RC_FILES.join('|').replaceAll('.', '\\.')})(?:\\.|$)`)],
   [BUILD, /^(?:docker-)?compose(?:[._-].*)?\.ya?ml$/],
   [BUILD, /^(?:docker|container)file\.|\.dockerfile$/],
-  [BUILD, /\.(?:csproj|fsproj|vbproj|vcxproj|proj|sln|slnx|gemspec|cabal)$/],
+  [BUILD, /\.(?:csproj|fsproj|vbproj|vcxproj|proj|sln|slnx|gemspec|cabal|sbt|bzl)$/],
+  [PACKAGES, /^requirements[-_.].*\.txt$/],
   [EDITOR, /\.(?:code-workspace|sublime-project)$/],
 ];
+
+const CI = within('ci-file', 'continuous integration executes it with its secrets');
 
 const DIRECTORIES: ReadonlyMap<string, RiskyDirectory> = new Map(
   Object.entries({
@@ -94,6 +105,11 @@ const DIRECTORIES: ReadonlyMap<string, RiskyDirectory> = new Map(
     '.idea': within('editor-config', 'editors execute its run configurations'),
     '.zed': within('editor-config', 'editors execute its tasks and obey its settings'),
     '.fleet': within('editor-config', 'editors execute its run configurations'),
+    '.helix': within('editor-config', 'the editor starts the servers and formatters it names'),
+    '.vim': within('editor-config', 'the editor executes it or starts what it names'),
+    '.nvim': within('editor-config', 'the editor executes it or starts what it names'),
+    '.bsp': within('editor-config', 'editors start the build servers it names'),
+    '.run': within('editor-config', 'editors execute its run configurations'),
     '.devcontainer': within('editor-config', 'editors execute its commands on the host'),
     '.agent': within('agent-config', 'acode and agents obey it'),
     '.claude': within('agent-config', 'the agent executes its hooks and obeys its settings'),
@@ -109,16 +125,35 @@ const DIRECTORIES: ReadonlyMap<string, RiskyDirectory> = new Map(
     '.amazonq': within('agent-config', 'the agent obeys its rules and starts its servers'),
     '.junie': within('agent-config', 'the agent obeys its rules and starts its servers'),
     '.qwen': within('agent-config', 'the agent obeys its settings and starts its servers'),
+    '.agents': within('agent-config', 'coding agents obey it or execute its skills'),
+    '.openhands': within('agent-config', 'the agent executes its setup and hooks'),
+    '.factory': within('agent-config', 'the agent obeys its settings and executes its hooks'),
+    '.augment': within('agent-config', 'the agent obeys its rules'),
+    '.trae': within('agent-config', 'the agent obeys its rules and starts its servers'),
+    '.goose': within('agent-config', 'the agent obeys its rules and starts its servers'),
+    '.crush': within('agent-config', 'the agent obeys its settings and starts its servers'),
+    '.github/hooks': within('agent-config', 'coding agents execute its hooks'),
+    '.github/skills': within('agent-config', 'coding agents obey it or execute its skills'),
     '.github/agents': within('agent-config', 'coding agents obey it or start what it names'),
     '.github/instructions': within('agent-config', 'coding agents obey it'),
     '.github/prompts': within('agent-config', 'coding agents obey it'),
     '.husky': within('git-settings', 'git executes its hooks'),
     '.githooks': within('git-settings', 'git may be set to execute its hooks'),
-    '.circleci': within('ci-file', 'continuous integration executes it with its secrets'),
-    '.buildkite': within('ci-file', 'continuous integration executes it with its secrets'),
-    '.github/workflows': within('ci-file', 'continuous integration executes it with its secrets'),
-    '.github/actions': within('ci-file', 'continuous integration executes it with its secrets'),
-    '.gitlab/ci': within('ci-file', 'continuous integration executes it with its secrets'),
+    '.git-hooks': within('git-settings', 'git may be set to execute its hooks'),
+    '.hooks': within('git-settings', 'git may be set to execute its hooks'),
+    githooks: within('git-settings', 'git may be set to execute its hooks'),
+    'git-hooks': within('git-settings', 'git may be set to execute its hooks'),
+    '.lefthook': within('git-settings', 'git hooks execute its scripts'),
+    '.forgejo/workflows': CI,
+    '.gitea/workflows': CI,
+    '.woodpecker': CI,
+    '.semaphore': CI,
+    '.teamcity': CI,
+    '.circleci': CI,
+    '.buildkite': CI,
+    '.github/workflows': CI,
+    '.github/actions': CI,
+    '.gitlab/ci': CI,
     '.cargo': within('build-file', 'cargo executes the programs its config names'),
     '.mvn': within('build-file', 'the build tool obeys it'),
     '.yarn/releases': within('package-scripts', 'the package manager is executed from it'),
@@ -126,6 +161,8 @@ const DIRECTORIES: ReadonlyMap<string, RiskyDirectory> = new Map(
     '.venv/bin': ENVIRONMENT,
     'venv/bin': ENVIRONMENT,
     '.mise': within('shell-startup', 'shells that enter the directory obey it'),
+    mise: within('shell-startup', 'shells that enter the directory obey it'),
+    '.config/mise': within('shell-startup', 'shells that enter the directory obey it'),
   }),
 );
 
@@ -195,10 +232,15 @@ export const FORETOLD: readonly string[] = [
   ]),
 ];
 
+// Names that mean something only in one directory.
+const BY_PARENT: ReadonlyMap<string, Risk> = new Map([['tools/bazel', BUILD]]);
+
 /** The risk of a file by its name. Letter case does not matter to file systems of some hosts, so it does not here. */
-export function riskOfFile(name: string): Risk | null {
+export function riskOfFile(name: string, parent = ''): Risk | null {
   const key = name.toLowerCase();
   if (key === '.git') return GIT;
+  const here = BY_PARENT.get(`${parent.toLowerCase()}/${key}`);
+  if (here) return here;
   return BY_NAME.get(key) ?? PATTERNS.find(([, pattern]) => pattern.test(key))?.[0] ?? null;
 }
 

@@ -402,6 +402,34 @@ describe('scanDirectory', () => {
     expect(listed.at(-1)).toBe('scan-incomplete .');
   });
 
+  it('knows what further tools execute or obey, each by its kind', async () => {
+    const names: Readonly<Record<string, string>> = {
+      'package-scripts':
+        'binding.gyp requirements.txt requirements-dev.txt package-lock.json yarn.lock pnpm-lock.yaml npm-shrinkwrap.json go.mod uv.lock',
+      'build-file':
+        'gradle/wrapper/gradle-wrapper.jar gradle/wrapper/gradle-wrapper.properties .pylintrc mypy.ini .flake8 .rubocop.yml ansible.cfg tools/bazel WORKSPACE BUILD project/plugins.sbt .jvmopts nodemon.json wrangler.toml firebase.json',
+      'shell-startup':
+        '.Rprofile .ghci .ocamlinit .iex.exs .pdbrc .perldb devbox.json mise/config.toml .config/mise/config.toml',
+      'editor-config': '.helix/languages.toml .bsp/sbt.json .run/app.xml .vim/coc-settings.json',
+      'ci-file':
+        '.forgejo/workflows/x.yml .gitea/workflows/x.yml .woodpecker/x.yml .semaphore/semaphore.yml .teamcity/settings.kts',
+      'agent-config':
+        '.github/hooks/x.json .github/skills/x/SKILL.md .agents/skills/x/SKILL.md .openhands/setup.sh .factory/settings.json .rules',
+      'git-settings': '.git-hooks/pre-commit .hooks/pre-commit githooks/pre-push',
+    };
+    const wanted = Object.entries(names).flatMap(([kind, paths]) => paths.split(' ').map(path => `${kind} ${path}`));
+    for (const line of wanted) put(line.slice(line.indexOf(' ') + 1));
+    for (const path of [
+      'tools/other',
+      'src/hooks/useState.ts',
+      'yarn.lock.md',
+      'docs/requirements.md',
+      '.config/app/x',
+    ])
+      put(path);
+    expect((await found()).toSorted()).toEqual(wanted.toSorted());
+  });
+
   it('counts every new and changed file once, by kind, and nothing else', async () => {
     await before(() => {
       for (const path of ['old.ts', 'old.json', '.old', 'src/edited.ts']) put(path);

@@ -13,7 +13,7 @@ import type { Unseen } from './directory-look.ts';
 import { isInterpreterName, riskOfEnvironmentFile } from './environments.ts';
 import { FileTimes, INEXACT, hasReliableTimes, keepsBirth } from './file-times.ts';
 import type { ScanWindow } from './file-times.ts';
-import { commonDirectory, gitfileTarget, namedInside } from './git-directory.ts';
+import { CONFIG_FILES, commonDirectory, gitfileTarget, namedInside } from './git-directory.ts';
 import type { NamedInside } from './git-directory.ts';
 import { HardLinks } from './hard-links.ts';
 import { Leads } from './leads.ts';
@@ -63,9 +63,10 @@ const SLICE_MS = 10;
 const MOST_CHANGES = 200;
 // The part of the budget that one directory may use before what is foretold was asked for.
 const FEW = 0.005;
+// The part that one risky directory may use before the others were looked into.
+const SHARE_OF_REGION = 0.02;
 const MOST_CLOSED = 5;
 const LONGEST_SHOWN = 300;
-const GIT_FILES = ['config', 'config.worktree'];
 const MAX_REPOSITORIES = 64;
 
 const IS_FORETOLD: ReadonlySet<string> = new Set(FORETOLD);
@@ -163,6 +164,7 @@ const ROOT: Visit = {
   inTouched: false,
   moved: false,
   asked: false,
+  taken: 0,
   alias: false,
   sealed: false,
 };
@@ -271,17 +273,29 @@ class Look {
     if (seen.changed && visit.region?.whole) return this.#report(visit.region);
     this.#readRepository(visit, visit.worktree, visit.region);
     if (isAskedFirst(visit)) return this.#askFirst(visit, seen);
+    await this.#list(visit, seen);
+    this.#descend(visit, seen, this.#bareRegion(visit, seen));
+  }
+
+  async #list(visit: Visit, seen: Seen): Promise<void> {
+    const { directory } = seen;
+    const most = this.#mostAtOnce(visit);
+    let at = 0;
     for (let entry = directory.next(); entry !== null; entry = directory.next()) {
-      if (entry === 'unreadable') {
-        this.#askClosed(visit, seen);
-        break;
-      }
+      if (entry === 'unreadable') return this.#askClosed(visit, seen);
       if (this.#isSpent()) return;
+      at += 1;
+      if (at <= visit.taken) continue;
+      if (at > most) return this.#visits.putAgain({ ...visit, taken: at - 1 });
       this.#entries += 1;
       this.#take(visit, entry, seen);
       if (this.#isSliceOver()) await this.#pause();
     }
-    this.#descend(visit, seen, this.#bareRegion(visit, seen));
+  }
+
+  // However full a risky directory is made, that cannot use up the budget before the others were looked into.
+  #mostAtOnce({ region, alias, taken }: Visit): number {
+    return taken === 0 && (region || alias) ? Math.max(1, this.#budget.entries * SHARE_OF_REGION) : Infinity;
   }
 
   // Of a directory with little in it all names are known in less time than the foretold ones could be asked for; what is
@@ -485,7 +499,7 @@ class Look {
       this.#visits.put({ ...ROOT, path: common, name: '.git', depth: depth + 1, region: shared, alias: true, sealed });
     }
     const directories = [gitdir, ...(common === null ? [] : [common])];
-    const files = directories.flatMap(directory => GIT_FILES.map(file => `${this.#root}/${directory}/${file}`));
+    const files = directories.flatMap(directory => CONFIG_FILES.map(file => `${this.#root}/${directory}/${file}`));
     this.#putNamed(namedInside(this.#root, files, worktree));
   }
 
@@ -529,7 +543,7 @@ class Look {
       const own = region ?? this.#regionAt(visit, name, seen, installed);
       const { alias, sealed } = visit;
       const worktree = name.toLowerCase() === '.git' && !region ? { worktree: visit.path } : {};
-      const about = { installed, inChanged, inTouched, moved, alias, sealed, asked: false };
+      const about = { installed, inChanged, inTouched, moved, alias, sealed, asked: false, taken: 0 };
       this.#visits.put({ path, name, depth: visit.depth + 1, region: own, ...about, ...worktree });
     }
   }

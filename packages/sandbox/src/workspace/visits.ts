@@ -31,6 +31,8 @@ export interface Visit {
   readonly moved: boolean;
   /** Whether it was asked for what matters already, and is only to be listed. */
   readonly asked: boolean;
+  /** How many of its entries were taken already, in the order of the file system. */
+  readonly taken: number;
   /** Whether something leads here, such as a link or a setting of git: it is looked into for what it is used as, besides being looked into as what it is. */
   readonly alias: boolean;
   /** Whether the run could not change it: only where its links and settings lead matters. */

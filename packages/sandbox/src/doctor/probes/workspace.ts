@@ -10,7 +10,8 @@ import type { Outcome, Trial } from '../trial.ts';
 
 const REPOSITORY = {
   '.git/HEAD': 'ref: refs/heads/main\n',
-  '.git/config': '[core]\n',
+  '.git/config': '[core]\n\thooksPath = named-hooks\n',
+  'named-hooks/sample': '',
   '.git/hooks/sample': '',
   '.git/info/exclude': '',
 };
@@ -18,6 +19,7 @@ const SETTINGS = ['commondir', 'config.worktree', 'info/attributes', 'modules'];
 
 const TAKE_OVER = `
 echo 'touch /tmp/pwned' > .git/hooks/pre-commit
+echo 'touch /tmp/pwned' > named-hooks/pre-commit
 echo 'fsmonitor = touch /tmp/pwned' >> .git/config
 for f in ${SETTINGS.join(' ')}; do echo x > ".git/$f"; done
 mv .git .moved && mkdir .git
@@ -49,12 +51,20 @@ export const repositoryTakeover: Trial = {
       controlled: without[name] && inside.ordinary,
       control: without[name] ? 'changed without the protected paths' : 'not changed without the protected paths either',
     });
-    return { C1: outcome('hook'), C2: outcome('config'), C3: outcome('moved'), C4: outcome('settings') };
+    const [own, named] = [outcome('hook'), outcome('namedHook')];
+    return {
+      C1: own.stopped && own.controlled ? named : own,
+      C2: outcome('config'),
+      C3: outcome('moved'),
+      C4: outcome('settings'),
+    };
   },
 };
 
 interface Taken {
   readonly hook: boolean;
+  /** Where `core.hooksPath` says. */
+  readonly namedHook: boolean;
   readonly config: boolean;
   readonly moved: boolean;
   readonly settings: boolean;
@@ -68,6 +78,7 @@ async function taken(workspace: string): Promise<Taken> {
   const settings = await Promise.all(SETTINGS.map(name => exists(join(git, name))));
   return {
     hook: await exists(join(git, 'hooks', 'pre-commit')),
+    namedHook: await exists(join(workspace, 'named-hooks', 'pre-commit')),
     config: (await readFile(join(git, 'config'), 'utf8')).includes('fsmonitor'),
     moved,
     settings: settings.some(Boolean),
@@ -87,13 +98,18 @@ function reasons(stderr: string): string {
 
 const NAMES = ['.gitattributes', '.gitmodules', '.envrc', 'Makefile', '.mcp.json', 'AGENTS.md', '.bashrc'];
 
+const LINKS = ['.claude', '.husky', '.github', '.venv', 'node_modules'];
+
 const LEAVE_BEHIND = `
 mkdir -p sub/.git && echo '[core]' > sub/.git/config && echo 'ref: x' > sub/.git/HEAD
 mkdir -p bare/objects bare/refs && echo 'ref: x' > bare/HEAD && echo '[core]' > bare/config
+mkdir -p split/common/objects split/common/refs && echo 'ref: x' > split/HEAD && echo common > split/commondir
 mkdir -p .git && echo '[core]' > .git/config
 for f in ${NAMES.join(' ')}; do echo x > "$f"; done
 echo '{"scripts":{"postinstall":"id"}}' > package.json
 mkdir -p .vscode .github/workflows && echo '{}' > .vscode/tasks.json && echo x > .github/workflows/ci.yml
+mkdir -p linked behind/bin && for d in ${LINKS.join(' ')}; do ln -s ../behind "linked/$d"; done
+echo x > behind/bin/python
 ln -s /etc/passwd outside
 echo x > tool && chmod 755 tool && echo 'tool made' && chmod 4755 tool
 mkfifo .env
@@ -135,9 +151,9 @@ export const leftBehind: Trial = {
     });
     return {
       C5: report(['sub/.git']),
-      C6: report(['bare']),
+      C6: report(['bare', 'split']),
       C7: report(['.git']),
-      C8: report([...NAMES, 'package.json', '.vscode', '.github/workflows']),
+      C8: report([...NAMES, ...LINKS.map(name => `linked/${name}`), 'package.json', '.vscode', '.github/workflows']),
       C11: report(['outside']),
       C12: setuid ? report(['tool']) : refused('the bit was refused'),
       C13: fifo ? report(['.env']) : refused('the FIFO was refused'),
