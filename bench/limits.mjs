@@ -86,6 +86,13 @@ export const LIMITS = [
   }),
   limit('command.cold', 'command less node, beside docker run', ['command.true', NAMES.commandCold], '≤ 1.15 ×'),
   limit('command.served', 'command less node, with acode serve', ['command.true', NAMES.commandServed], '≤ 60 ms'),
+  limit(
+    'command.background',
+    'acode run, third and later',
+    ['command.background', NAMES.commandBackground],
+    '≤ 0.35 ×',
+  ),
+  limit('command.srt', 'acode run, third and later, beside srt', ['command.srt', NAMES.commandBackground], '≤ 0.35 ×'),
   limit('output', 'output beside the bare attach', ['output.bandwidth', NAMES.cold], '≥ 0.8 ×'),
   limit('line', 'a streamed line, there and back', ['output.line', NAMES.cold], '≤ 10 ms'),
   limit('memory', 'client memory of a tracked sandbox', ['memory.tracked', NAMES.resident], '≤ 1 MB'),

@@ -16,6 +16,7 @@ import { dockerRun } from './open.mjs';
 
 const COMMAND = fileURLToPath(new URL('../../packages/cli/bin/acode.js', import.meta.url));
 const EXEC = [COMMAND, 'sandbox', 'exec', '--', 'true'];
+const RUN = [COMMAND, 'run', '--', 'true'];
 const TURN_MS = 60_000;
 const SERVING_MS = 30_000;
 const HERE = 'this machine';
@@ -28,7 +29,9 @@ export async function command(context, place) {
   if (!existsSync(COMMAND)) throw new Error('the command is not built: npm run build');
   const rounds = context.asked.quick ? 8 : 25;
   if (!context.rows.some(({ group }) => group === 'command.start')) await start(context, rounds);
-  if (place.engine) await exec(context, place, rounds);
+  if (!place.engine) return;
+  await exec(context, place, rounds);
+  await background(context, place, rounds);
 }
 
 /**
@@ -74,6 +77,89 @@ async function exec(context, place, rounds) {
   } finally {
     await served?.stop();
   }
+}
+
+/**
+ * What a person waits for from the third command on, with everything in it that they wait for.
+ *
+ * @param {Context} context
+ * @param {Place} place
+ * @param {number} rounds
+ */
+async function background(context, place, rounds) {
+  const group = 'command.background';
+  /** @type {Absent[]} */
+  const absent = [];
+  /** @type {Contender[]} */
+  const contenders = [];
+  try {
+    contenders.push(await engineCommand(context, place));
+  } catch (error) {
+    absent.push({ name: NAMES.dockerRun, unavailable: reasonOf(error) });
+  }
+  const srt = onPath('srt');
+  // It needs files of its own in a home that it can write.
+  if (srt) contenders.push(plain(context, NAMES.srt, srt, ['true'], srtUser(context)));
+  else absent.push({ name: NAMES.srt, unavailable: 'srt (npm @anthropic-ai/sandbox-runtime) is not installed' });
+  const own = await worked(context, place);
+  contenders.push(plain(context, NAMES.commandBackground, process.execPath, RUN, own.env, own.refilled));
+  try {
+    const turns = await race(context, contenders, rounds);
+    add(context, { group, place: place.name, reference: NAMES.dockerRun }, turns, absent);
+    // The same figures once more, to be held beside the other.
+    const beside = new Map([...turns].filter(([name]) => name !== NAMES.dockerRun));
+    if (srt) add(context, { group: 'command.srt', place: place.name, reference: NAMES.srt }, beside, []);
+  } finally {
+    await own.stop();
+  }
+}
+
+/**
+ * Two commands as at a person’s terminal, and the background process that they leave, once it says that it is ready.
+ *
+ * @param {Context} context
+ * @param {Place} place
+ */
+async function worked(context, place) {
+  const { CI: _, ...env } = user(context, place);
+  const stop = async () =>
+    void (await wall(context, process.execPath, [COMMAND, 'serve', 'stop'], env, context.signal));
+  for (let commands = 0; commands < 2; commands += 1) await wall(context, process.execPath, RUN, env, context.signal);
+  const until = performance.now() + SERVING_MS;
+  for (;;) {
+    const { state, reason } = JSON.parse(await printed(context, ['serve', 'status', '--json'], env));
+    if (state === 'ready') return { env, stop, refilled: async () => void (await pause(1000)) };
+    if (performance.now() > until) {
+      await stop();
+      throw new Error(`the background process is ${state}: ${reason}`);
+    }
+    await pause(300);
+  }
+}
+
+/**
+ * @param {Context} context
+ * @param {string} name
+ * @param {string} program
+ * @param {readonly string[]} words
+ * @param {NodeJS.ProcessEnv} env
+ * @param {() => Promise<void>} [settled]
+ * @returns {Contender}
+ */
+function plain(context, name, program, words, env, settled = async () => undefined) {
+  return { name, settled, turn: signal => wall(context, program, words, env, signal) };
+}
+
+/** @param {string} name */
+function onPath(name) {
+  const places = (process.env['PATH'] ?? '').split(':').filter(Boolean);
+  return places.map(directory => join(directory, name)).find(path => existsSync(path));
+}
+
+/** @param {Context} context */
+function srtUser(context) {
+  const { PATH, LD_LIBRARY_PATH } = process.env;
+  return { PATH, ...(LD_LIBRARY_PATH ? { LD_LIBRARY_PATH } : {}), ...context.environment() };
 }
 
 /**
@@ -212,8 +298,18 @@ async function serve(context, place) {
  * @param {NodeJS.ProcessEnv} env
  */
 async function isWarm(context, env) {
-  const words = [COMMAND, 'sandbox', 'exec', '--json', '--', 'true'];
-  const child = spawn(process.execPath, words, {
+  return /"warm":\s*true/.test(await printed(context, ['sandbox', 'exec', '--json', '--', 'true'], env));
+}
+
+/**
+ * What the command prints, whatever its exit status.
+ *
+ * @param {Context} context
+ * @param {readonly string[]} words
+ * @param {NodeJS.ProcessEnv} env
+ */
+async function printed(context, words, env) {
+  const child = spawn(process.execPath, [COMMAND, ...words], {
     env,
     cwd: context.workspace,
     stdio: ['ignore', 'pipe', 'ignore'],
@@ -225,7 +321,7 @@ async function isWarm(context, env) {
     child.on('close', resolve);
     child.on('error', reject);
   });
-  return /"warm":\s*true/.test(text);
+  return text;
 }
 
 /**

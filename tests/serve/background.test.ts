@@ -194,6 +194,14 @@ describe.each(places.slice(-1))('the background process on $name', place => {
     expect(await desk.started()).not.toBe(first);
   });
 
+  it('is ended by `acode uninstall --purge`, which then finds nothing that lives', async () => {
+    const pid = await desk.started();
+    const { status, stderr } = await desk.call(['uninstall', '--purge', '--with-audit', '--with-config']);
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(isAlive(pid)).toBe(false);
+    expect(existsSync(desk.runtime)).toBe(false);
+  });
+
   it('lives on when a client of its is killed, and of that command nothing is left', async () => {
     const pid = await desk.started();
     const { child, ended } = desk.bench.start(['run', 'echo up; exec sleep 600'], { env: { CI: undefined } });

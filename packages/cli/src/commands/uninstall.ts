@@ -11,6 +11,7 @@ import { table } from '../terminal/table.ts';
 import { oneLine } from '../terminal/text.ts';
 
 const FAILED = 125;
+const STOP_MS = 15_000;
 const ABOUT: Readonly<Record<OwnDirectory['what'], string>> = {
   config: 'your configuration',
   state: 'kept output, trust, leases, the audit log and its keys',
@@ -47,6 +48,7 @@ async function uninstall(call: Call, flags: UninstallFlags): Promise<number> {
     );
   const { signal } = call.interruption;
   const wanted = purge ? await alsoRemoved(call, flags) : {};
+  if (purge) await endBackground(call);
   const report = await call.withHost(acode =>
     call.progress.during(
       purge ? 'Removing every trace…' : 'Looking for traces…',
@@ -55,6 +57,12 @@ async function uninstall(call: Call, flags: UninstallFlags): Promise<number> {
   );
   await call.print('acode.uninstall/1', report, look => renderUninstall(report, purge === true, look));
   return purge === true && !report.purged ? FAILED : 0;
+}
+
+// Nobody started them knowingly, and each is a session that lives: one would have to be spared.
+async function endBackground(call: Call): Promise<void> {
+  const { stopBackground } = await import('../serve/state.ts');
+  await call.progress.during('Ending background processes…', stopBackground(call.io.env, STOP_MS));
 }
 
 const QUESTIONS = {

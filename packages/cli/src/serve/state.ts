@@ -5,6 +5,8 @@ import { connect } from 'node:net';
 import type { Socket } from 'node:net';
 import * as z from 'zod';
 import { FRAME, FrameReader, frame } from './frames.ts';
+import { runtimeDirectory } from './identity.ts';
+import { SocketPlace } from './socket-place.ts';
 
 const stateSchema = z.object({
   pid: z.int().positive(),
@@ -51,6 +53,22 @@ export async function stopServer(path: string, { pid }: Pick<ServerState, 'pid'>
     await new Promise(resolve => void setTimeout(resolve, LOOK_MS));
   }
   return true;
+}
+
+/** Ends every background process of the user, whatever workspace it is for. One that a person started is left alone. */
+export async function stopBackground(env: Readonly<Record<string, string | undefined>>, waitMs: number): Promise<void> {
+  const uid = process.getuid?.();
+  if (uid === undefined) return;
+  const place = SocketPlace.open(runtimeDirectory(env, uid), uid);
+  if ('unsafe' in place) return;
+  using held = place;
+  const names = held.names().filter(name => name.endsWith('.sock') && held.whyUnsafe(name, uid) === null);
+  await Promise.all(
+    names.map(async name => {
+      const state = await stateOf(held.path(name));
+      if (state !== null && state !== 'silent' && state.background) await stopServer(held.path(name), state, waitMs);
+    }),
+  );
 }
 
 type Ended = 'nobody' | 'closed' | 'late';
