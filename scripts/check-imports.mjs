@@ -20,6 +20,7 @@ const TOP = [
   'build-turn.ts',
   'building.ts',
   'built-images.ts',
+  'ca-bundle.ts',
   'cache-plan.ts',
   'capabilities.ts',
   'command-handle.ts',

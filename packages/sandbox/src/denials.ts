@@ -137,6 +137,12 @@ const READ_ONLY_RULES: Readonly<Record<MountSpec['purpose'], ReadOnlyRule>> = {
     remedy:
       'Write to /tmp or the home directory, which are empty again next time; or ask for policy.workspace: direct (on the command line, leave --readonly out).',
   }),
+  ca: ({ target }, policy) => ({
+    rule: `${target}, the bundle of CA certificates, is read-only`,
+    setBy: setBy(policy.caFile),
+    remedy:
+      'Copy it to /tmp, add to the copy, and name that in the variable that your program reads, such as SSL_CERT_FILE.',
+  }),
   additional: ({ target }, policy) => ({
     rule: `the mount ${target} is read-only`,
     setBy: setBy(policy.mounts),

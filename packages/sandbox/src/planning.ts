@@ -1,6 +1,7 @@
 // Steps 1 to 3 of the pipe: what a command may do, at which level, and the plan of its sandbox.
 
 import { availableParallelism } from 'node:os';
+import { planCaBundle } from './ca-bundle.ts';
 import { planCaches } from './cache-plan.ts';
 import type { Command, RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
@@ -93,10 +94,11 @@ export async function plan(
     signal,
   );
   const cached = await planCaches(host, level, policy, signal);
+  const ca = await planCaBundle(host, level, policy);
   const artifacts = (request.artifacts?.length ?? 0) > 0;
   const spec = planSandbox(
     policy,
-    { level, image, mounts: [...mounts, ...lists.mounts], caches: cached.caches, artifacts },
+    { level, image, mounts: [...mounts, ...lists.mounts, ...ca], caches: cached.caches, artifacts },
     identify,
   );
   return {

@@ -25,7 +25,8 @@ import type { Operation } from './telemetry/operation.ts';
 // anywhere, and a directory of that name may be anything.
 const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
   config: /^config\.yml$/,
-  state: /^(?:leases|kept|run|trust|logs|audit|project-images|users|serve-announced|images\.json(?:\.[0-9a-f]{16})?)$/,
+  state:
+    /^(?:ca|leases|kept|run|trust|logs|audit|project-images|users|serve-announced|images\.json(?:\.[0-9a-f]{16})?)$/,
   runtime:
     /^(?:owners|commands|pulls|bubblewrap-held(?:\.\d+)?|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|recent-commands|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
 };

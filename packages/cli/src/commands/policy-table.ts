@@ -63,6 +63,7 @@ function policyRows(policy: EffectivePolicy): Row[] {
     row('network', policy.network, networkName),
     row('network time', policy.networkTimeoutMs, ms => (ms === null ? 'as long as the command' : seconds(ms))),
     row('dns', policy.dns, listed),
+    row('ca file', policy.caFile, path => path ?? 'the image’s own'),
     row('ports', policy.ports, ports => listed(ports.map(portText))),
     row('workspace', policy.workspace, String),
     row('mounts', policy.mounts, mounts => listed(mounts.map(mountText))),

@@ -352,6 +352,7 @@ describe('explain', () => {
         projectImage: null,
       },
       networkTimeoutMs: { value: null, ...builtIn },
+      caFile: { value: null, ...builtIn },
       dns: { value: [], ...builtIn },
       ports: { value: [], ...builtIn },
       mounts: { value: [], ...builtIn },

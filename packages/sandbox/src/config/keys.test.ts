@@ -46,6 +46,7 @@ describe('keys', () => {
       'sandbox.mounts.allowed_host_roots',
       'sandbox.network.allow_bridge',
       'sandbox.network.allowed_networks',
+      'sandbox.network.ca_file',
       'sandbox.output.retention_days',
       'sandbox.output.save',
       'sandbox.security.allow_untrusted_registries',

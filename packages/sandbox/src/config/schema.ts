@@ -59,6 +59,11 @@ const network = z.strictObject({
     .boolean()
     .optional()
     .describe('Your consent to bridge: a sandbox on it reaches services of this host and the internet.'),
+  ca_file: absolutePath
+    .optional()
+    .describe(
+      'A complete bundle of CA certificates (PEM) for sandboxes with a network: mounted read-only and named in the variables that clients read.',
+    ),
 });
 
 const images = z.strictObject({
@@ -269,7 +274,7 @@ export const machineSchema = z.strictObject({
       require_for: requireFor,
       risk_rules: riskRules,
       ceilings: ceilings.optional(),
-      network: network.pick({ allow_bridge: true, allowed_networks: true }).optional(),
+      network: network.pick({ allow_bridge: true, allowed_networks: true, ca_file: true }).optional(),
       mounts: mounts.pick({ allowed_host_roots: true }).optional(),
       security: security.pick({ trusted_images: true, require_digest: true, allowed_runtimes: true }).optional(),
     })

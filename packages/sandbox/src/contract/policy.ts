@@ -148,6 +148,8 @@ export interface EffectivePolicy {
   readonly networkTimeoutMs: Sourced<number | null>;
   readonly dns: Sourced<readonly string[]>;
   readonly ports: Sourced<readonly PortRequest[]>;
+  /** A bundle of CA certificates for sandboxes with a network; null for the image’s own. */
+  readonly caFile: Sourced<string | null>;
   readonly workspace: Sourced<'direct' | 'readonly'>;
   readonly mounts: Sourced<readonly MountRequest[]>;
   /** The caches of package managers that the sandbox is to have. */

@@ -16,9 +16,10 @@ export interface FileIdentity {
 export interface MountSpec {
   /**
    * Why it is there. `protected` covers a part of the workspace that host tools trust; `worktree` is the repository of a git
-   * worktree; `identity` is the image’s list of users or groups with an entry for the user inside.
+   * worktree; `identity` is the image’s list of users or groups with an entry for the user inside; `ca` is the user’s bundle
+   * of CA certificates.
    */
-  readonly purpose: 'workspace' | 'protected' | 'worktree' | 'additional' | 'identity';
+  readonly purpose: 'workspace' | 'protected' | 'worktree' | 'additional' | 'identity' | 'ca';
   readonly source: string;
   readonly target: string;
   readonly readOnly: boolean;

@@ -46,16 +46,44 @@ const OFFLINE: Readonly<Record<string, string>> = {
   COMPOSER_DISABLE_NETWORK: '1',
 };
 
+/** Where a sandbox has the user’s bundle of CA certificates. */
+export const CA_TARGET = '/etc/acode/ca.pem';
+
+// What clients read to find CA certificates. Node.js and Deno add the file to their own; the others read it in place of the
+// image’s, which is why it has to be a complete bundle. Only names that the tool documents.
+const CA_VARIABLES: readonly string[] = [
+  'NODE_EXTRA_CA_CERTS',
+  'DENO_CERT',
+  'SSL_CERT_FILE',
+  'NIX_SSL_CERT_FILE',
+  'REQUESTS_CA_BUNDLE',
+  'PIP_CERT',
+  'CURL_CA_BUNDLE',
+  'npm_config_cafile',
+  'YARN_HTTPS_CA_FILE_PATH',
+  'CARGO_HTTP_CAINFO',
+  'GIT_SSL_CAINFO',
+  'AWS_CA_BUNDLE',
+  'COMPOSER_CAFILE',
+  'BUNDLE_SSL_CA_CERT',
+  'CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE',
+  'GRPC_DEFAULT_SSL_ROOTS_FILE_PATH',
+];
+
 /**
- * The variables that acode sets for a command unless the request sets them: without a network, package managers are told
- * to work offline, so that they fail at once. What the image sets stays as it is. Levels without walls have the host’s own
- * network, whatever the policy says, and get none of these.
+ * The variables that acode sets for a command unless the request sets them. With a bundle of CA certificates, clients are
+ * told where it is; it counts before what the image sets, since the user named it for every image. Without a network,
+ * package managers are told to work offline, so that they fail at once; there, what the image sets stays as it is. Levels
+ * without walls have the host’s own network, whatever the policy says, and get none of these.
  */
 export function defaultEnvironment({
   network,
   level,
   image,
-}: Pick<SandboxSpec, 'network' | 'level' | 'image'>): Readonly<Record<string, string>> {
+  mounts,
+}: Pick<SandboxSpec, 'network' | 'level' | 'image' | 'mounts'>): Readonly<Record<string, string>> {
+  if (mounts.some(({ purpose }) => purpose === 'ca'))
+    return Object.fromEntries(CA_VARIABLES.map(name => [name, CA_TARGET]));
   if (network !== 'none' || !isAtLeast(level, 'bubblewrap')) return {};
   const set = new Set(image.environment.map(variable => variable.replace(/=.*$/s, '')));
   return Object.fromEntries(Object.entries(OFFLINE).filter(([name]) => !set.has(name)));

@@ -13,6 +13,16 @@ import type { Layers, Mode } from './layers.ts';
 /** The part of a policy that is about the network. */
 export type NetworkPolicy = Pick<EffectivePolicy, 'network' | 'dns' | 'ports' | 'denials'>;
 
+/** The bundle of CA certificates: the user’s own, else the machine’s. A repository names none, and neither does a request. */
+export function resolveCaFile({ machine, user }: Layers): EffectivePolicy['caFile'] {
+  const key = 'sandbox.network.ca_file';
+  const own = user.config.sandbox?.network?.ca_file;
+  if (own !== undefined) return { value: own, layer: 'user', where: placeOf(user, key) };
+  const machines = machine?.config.sandbox?.network?.ca_file;
+  if (machine && machines !== undefined) return { value: machines, layer: 'machine', where: placeOf(machine, key) };
+  return builtInValue(null);
+}
+
 const MOST_SERVERS = 3;
 const MOST_PORTS = 16;
 // Names that mean something else to an engine than a network of the user’s.

@@ -195,7 +195,7 @@ describe('a level weaker than what there is', () => {
 
 describe('defaultEnvironment', () => {
   const spec = (of: Partial<SandboxSpec>, environment: readonly string[] = []) =>
-    ({ level: 'docker', network: 'none', image: { environment }, ...of }) as SandboxSpec;
+    ({ level: 'docker', network: 'none', image: { environment }, mounts: [], ...of }) as SandboxSpec;
 
   it('tells package managers to work offline where there is no network', () => {
     const names = Object.keys(defaultEnvironment(spec({})));

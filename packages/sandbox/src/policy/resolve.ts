@@ -19,7 +19,7 @@ import { chooseImage } from './language-image.ts';
 import { builtInValue, pick, placeOf, resolveMode, setBy } from './layers.ts';
 import type { Layers } from './layers.ts';
 import { resolveLimits, resolveNetworkTimeout, resolveTimeout } from './limits.ts';
-import { resolveNetwork } from './network.ts';
+import { resolveCaFile, resolveNetwork } from './network.ts';
 import { checkRepository } from './repository.ts';
 import { resolveRuntime } from './named-runtime.ts';
 import { isWithin } from '../workspace/within.ts';
@@ -78,6 +78,7 @@ export function resolvePolicy(input: PolicyInput, layers: Layers, host: ResolveH
     limits: resolveLimits(layers, limitsFor, warnings),
     timeoutMs: resolveTimeout(layers, limitsFor, warnings),
     ...resolveNetwork(request, layers, mode),
+    caFile: resolveCaFile(layers),
     networkTimeoutMs: resolveNetworkTimeout(layers, warnings),
     workspace: pick(layers, {
       field: 'workspace',

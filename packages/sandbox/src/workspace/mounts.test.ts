@@ -1,7 +1,17 @@
 // What a sandbox may be given of the host, named after the attacks it refuses; each refusal beside the legitimate thing.
 
 import { execFileSync } from 'node:child_process';
-import { linkSync, lstatSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -86,6 +96,21 @@ describe('an additional mount', () => {
     for (const source of ['/', '/tmp/..', '/proc/self/root', '/etc', '/usr/bin', '/var/run', '../../../../../..'])
       await expect(mount(source, {}, { hostRoots: ['/'] })).rejects.toMatchObject(refused('ForbiddenPath'));
   });
+
+  it.skipIf(!existsSync('/etc/ssl/certs'))(
+    'the CA certificates of the system may be had where the user allows it, to be read; nothing beside them',
+    async () => {
+      const certificates = realpathSync('/etc/ssl/certs');
+      const hostRoots = ['/etc/ssl/certs'];
+      const { mounts } = await mount('/etc/ssl/certs', {}, { hostRoots });
+      expect(mounts).toContainEqual(expect.objectContaining({ source: certificates, readOnly: true }));
+      await expect(mount('/etc/ssl/certs')).rejects.toMatchObject(refused('OutsideAllowedRoots'));
+      await expect(mount('/etc/ssl/certs', { readOnly: false }, { hostRoots })).rejects.toMatchObject(
+        refused('ForbiddenPath'),
+      );
+      await expect(mount('/etc/ssl', {}, { hostRoots: ['/etc/ssl'] })).rejects.toMatchObject(refused('ForbiddenPath'));
+    },
+  );
 
   it('B2: a sibling whose name only begins like an allowed root is outside', async () => {
     mkdirSync(`${shared}-evil`);

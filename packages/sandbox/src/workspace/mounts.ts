@@ -98,10 +98,10 @@ async function planAdditional(facts: AdditionalFacts, rules: SourceRules): Promi
   const planned: MountSpec[] = [];
   const targets: string[] = [];
   for (const request of facts.additional) {
-    const source = await validateSource(request.source, rules);
+    const readOnly = request.readOnly ?? true;
+    const source = await validateSource(request.source, rules, readOnly);
     const target = validateTarget(request.target, facts.target);
     refuseOverlap(target, targets);
-    const readOnly = request.readOnly ?? true;
     if (!readOnly) refuseWayRound(source.path, facts.workspace.root, [...facts.sealed, facts.installation]);
     targets.push(target);
     planned.push({

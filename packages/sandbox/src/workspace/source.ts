@@ -32,7 +32,7 @@ const REMEDY = 'Leave the mount out, or name a directory that holds nothing but 
 const MOST_ENTRIES = 4096;
 
 /** Resolves a source, relative to the workspace, and refuses it unless the sandbox may have it. */
-export async function validateSource(source: string, rules: SourceRules): Promise<Source> {
+export async function validateSource(source: string, rules: SourceRules, readOnly: boolean): Promise<Source> {
   refuseForeignNotation(source);
   const path = await resolved(source, rules.workspace);
   const found = await lstat(path).catch((cause: unknown) => {
@@ -40,7 +40,7 @@ export async function validateSource(source: string, rules: SourceRules): Promis
     throw refusal(source, 'Missing', 'it does not exist or cannot be reached', { remedy: REMEDY, cause });
   });
   refuseSpecial(path, found);
-  const broken = trespass(path, rules.places);
+  const broken = readOnly && isPublic(path) ? null : trespass(path, rules.places);
   if (broken) throw refusal(path, broken.violation, broken.reason, { remedy: REMEDY });
   if (![rules.workspace, ...rules.roots].some(root => isWithin(path, root))) {
     throw refusal(path, 'OutsideAllowedRoots', 'it lies outside the workspace and every directory you allow', {
@@ -49,6 +49,20 @@ export async function validateSource(source: string, rules: SourceRules): Promis
   }
   if (found.isDirectory()) refuseSockets(path);
   return { path, identity: identityOf(found), isDirectory: found.isDirectory() };
+}
+
+// Where systems have the CA certificates that everybody may read. A user who allows one of them in their own file may have it
+// mounted, to be read: nothing else of the system is there.
+const CERTIFICATES = [
+  '/etc/ssl/certs',
+  '/etc/pki/tls/certs',
+  '/etc/pki/ca-trust/extracted',
+  '/usr/share/ca-certificates',
+  '/usr/local/share/ca-certificates',
+];
+
+function isPublic(path: string): boolean {
+  return CERTIFICATES.some(tree => isWithin(path, tree));
 }
 
 // Of one directory at a time: the workspace is asked for before each command.
