@@ -1,6 +1,7 @@
 // `acode doctor --attack` on real engines: a green card with every control seen to work, and a red one where a protection is missing.
 
 import { readdirSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { describe, expect, it } from 'vitest';
 import { Acode } from '@acode/sandbox';
 import type { AcodeOptions, AttackReport, Probe } from '@acode/sandbox';
@@ -92,6 +93,22 @@ describe.skipIf(withoutEngines)('the attack', () => {
     },
     2 * LONGEST_MS,
   );
+
+  it('starts from an image that is there where the default one is not, and says so', async () => {
+    const config = { sandbox: { images: { default: 'ubuntu:0.0', node: images.busybox } } };
+    const options: AcodeOptions = { engine: { socket: mainEngine.socket }, config };
+    const host = await openFurther(options, tmpdir(), mainEngine.socket);
+    try {
+      const open: Parameters<typeof attackHost>[1] = asked => openFurther(options, asked.workspace, asked.socket);
+      expect(await attackHost(host, open, {}, { against: [], only: ['F1'] })).toMatchObject({
+        image: images.busybox,
+        imageReason: 'ubuntu:0.0 is not on this engine',
+        probes: expect.arrayContaining([expect.objectContaining({ id: 'F1', verdict: 'pass' })]),
+      });
+    } finally {
+      await host.close();
+    }
+  });
 
   it(
     'says which probes an image without a shell cannot run',

@@ -115,6 +115,37 @@ describe.skipIf(withoutEngines)('the doctor', () => {
     expect(find(await examined(mainEngine.socket, '/etc'), 'workspace').status).toBe('fail');
   });
 
+  it('fails a configuration that cannot be used, and looks at everything else all the same', async () => {
+    const engine = { socket: mainEngine.socket };
+    const configFile = join(workspace, 'own.yml');
+    const file = (text: string, mode = 0o600): void => {
+      writeFileSync(configFile, text);
+      chmodSync(configFile, mode);
+    };
+    file('sandbox: [');
+    const broken = await Acode.examine({ workspace, engine, configFile });
+    expect(find(broken, 'configuration')).toMatchObject({
+      status: 'fail',
+      seen: expect.stringMatching(/own\.yml:1:\d+: is not valid YAML/),
+      remedy: expect.stringMatching(/^Correct .*own\.yml/),
+    });
+    expect(broken.ok).toBe(false);
+    for (const id of ['engine', 'kernel', 'workspace']) expect(find(broken, id).status).not.toBe('fail');
+    // A command is not run without the configuration that was meant.
+    await expect(Acode.open({ workspace, engine, configFile })).rejects.toMatchObject({ code: 'ACODE-SBX-013' });
+    file('sandbox: {}', 0o666);
+    expect(find(await Acode.examine({ workspace, engine, configFile }), 'configuration').status).toBe('warn');
+    file('sandbox: {}');
+    expect(find(await Acode.examine({ workspace, engine, configFile }), 'configuration').status).toBe('ok');
+    mkdirSync(join(workspace, '.agent'));
+    writeFileSync(join(workspace, '.agent', 'config.yml'), 'sandbox: { memroy: 1 }');
+    const repository = await Acode.examine({ workspace, engine, configFile });
+    expect(find(repository, 'configuration')).toMatchObject({
+      status: 'fail',
+      seen: expect.stringContaining('.agent/config.yml'),
+    });
+  });
+
   it('prints a list and one JSON object, and ends with 0 or 1', async () => {
     await using bench = await Bench.at(mainEngine);
     const text = await bench.call(['doctor']);

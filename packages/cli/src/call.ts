@@ -18,7 +18,7 @@ import { lookOf } from './terminal/look.ts';
 import type { Look } from './terminal/look.ts';
 import type { Output } from './terminal/output.ts';
 import { Progress } from './terminal/progress.ts';
-import { isNoDirectory, placeOf } from './workspace.ts';
+import { isMissing, isNoDirectory, placeOf } from './workspace.ts';
 import type { Place } from './workspace.ts';
 
 /** What a call is made of. */
@@ -172,8 +172,19 @@ export class Call {
   async #located(): Promise<Place> {
     const { workspace } = this.options;
     const place = await placeOf(this.#cwd(), workspace);
-    if (workspace === undefined || !(await isNoDirectory(place.root))) return place;
+    if (workspace === undefined) return place;
     // Told here: whatever is looked for below it would be blamed instead.
+    if (await isMissing(place.root)) {
+      const { AcodeError } = await import('@acode/sandbox');
+      const remedy = 'Check the path after --workspace, or make the directory first.';
+      throw new AcodeError('ACODE-SBX-003', {
+        path: place.root,
+        violation: 'Missing',
+        reason: 'it does not exist',
+        remedy,
+      });
+    }
+    if (!(await isNoDirectory(place.root))) return place;
     const { AcodeError } = await import('@acode/sandbox');
     const reason = 'it is not a directory';
     throw new AcodeError('ACODE-SBX-003', { path: place.root, violation: 'NotADirectory', reason });

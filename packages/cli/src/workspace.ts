@@ -31,6 +31,14 @@ export async function isNoDirectory(path: string): Promise<boolean> {
   );
 }
 
+/** Whether there is nothing at a path. */
+export async function isMissing(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => false,
+    (error: unknown) => fileCode(error) === 'ENOENT',
+  );
+}
+
 async function projectAround(start: string): Promise<string> {
   for (let here = start; ; here = dirname(here)) {
     if ((await exists(join(here, '.agent', 'config.yml'))) || (await exists(join(here, '.git')))) return here;

@@ -124,6 +124,25 @@ export class Acode implements AsyncDisposable {
     return new Acode(host, options);
   }
 
+  /**
+   * Looks at engine, machine, configuration and workspace as {@link Acode.doctor} does. A configuration that cannot be used
+   * is a failed check, and the rest is looked at without it.
+   *
+   * @example
+   * const { ok, checks } = await Acode.examine();
+   * if (!ok) console.error(checks.filter(({ status }) => status === 'fail'));
+   */
+  static async examine(options: AcodeOptions = {}): Promise<DoctorReport> {
+    const faults: AcodeError[] = [];
+    const acode = new Acode(await open(options, currentUid(), faults), options);
+    try {
+      const { examineHost } = await import('./examine.ts');
+      return await acode.#operation('doctor', () => examineHost(acode.#host, faults));
+    } finally {
+      await acode.close();
+    }
+  }
+
   /** Opens the host to look at it. Works for root too, since nothing can be run through it. */
   static async observe(options: AcodeOptions = {}): Promise<Observer> {
     const uid = currentUid();
@@ -403,13 +422,32 @@ async function recordRoot(host: OpenHost): Promise<void> {
   await host.audit.append({ kind: 'event', operation: 'open', correlationId: host.session.owner, event });
 }
 
-async function open(options: AcodeOptions, uid: number): Promise<OpenHost> {
-  const machine = await loadMachinePolicy();
+async function open(options: AcodeOptions, uid: number, faults?: AcodeError[]): Promise<OpenHost> {
+  const machine = await orFault(loadMachinePolicy(), null, faults);
   const about = { env: process.env, home: homeOf(process.env), uid };
-  const config = await configOf(options, directoriesOf(about));
+  const places = directoriesOf(about);
+  const unset = checkConfig({}, options.configFile ?? join(places.config, 'config.yml'));
+  const config = await orFault(configOf(options, places), unset, faults);
   // Made only now: a configuration that is refused leaves nothing behind.
   const directories = await ownDirectories(about);
   return composeHost({ options, config, machine, directories, uid, clock: options.clock ?? systemClock });
+}
+
+// Where somebody collects what is wrong with a configuration, it is put there and the value without one is used. Only for
+// looking: a command is never run without the configuration that was meant.
+async function orFault<Value>(
+  loading: Promise<Value>,
+  otherwise: Value,
+  faults: AcodeError[] | undefined,
+): Promise<Value> {
+  try {
+    return await loading;
+  } catch (error) {
+    if (!faults || !(error instanceof AcodeError && (error.is('ACODE-SBX-013') || error.is('ACODE-SBX-016'))))
+      throw error;
+    faults.push(error);
+    return otherwise;
+  }
 }
 
 /** A host beside another: the same configuration, another workspace, an engine where one is needed, and nobody who listens. */

@@ -3,18 +3,22 @@
 import { availableParallelism, release } from 'node:os';
 import type { OpenHost } from './compose.ts';
 import { AcodeError } from './contract/errors.ts';
+import { LANGUAGES } from './contract/languages.ts';
 import { backendOf, usesEngine } from './contract/levels.ts';
 import type { Level } from './contract/levels.ts';
 import type { EffectivePolicy, PolicyInput } from './contract/policy.ts';
+import type { ImageFacts } from './contract/spec.ts';
 import { attackBackend } from './doctor/attack.ts';
 import type { Target } from './doctor/attack.ts';
 import type { Ground, GroundOptions } from './doctor/bench.ts';
 import type { AttackOptions, AttackReport } from './doctor/report.ts';
 import { terrainOf } from './doctor/terrain.ts';
 import type { Host } from './host.ts';
-import type { WeakenedBackend, Weakening } from './isolation/backend.ts';
+import type { ImageStore, WeakenedBackend, Weakening } from './isolation/backend.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
+import { decideImage } from './policy/images.ts';
+import { chooseImage } from './policy/language-image.ts';
 import { resolvePolicy } from './policy/resolve.ts';
 import { explain } from './planning.ts';
 import { start } from './run.ts';
@@ -102,18 +106,64 @@ async function onEngine(
   policy: EffectivePolicy,
   options: AttackOptions,
 ): Promise<Target> {
-  const image = options.image ?? policy.image.value;
-  const { engine, kernel } = await (await host.engine()).diagnose(image, host.closing);
+  const backend = await host.engine();
+  const { image, reason } = await attackedFrom(host, backend.images, policy, options);
+  const { engine, kernel } = await backend.diagnose(image, host.closing);
   return {
     terrain: terrainOf(level),
     engine: backendOf(level),
     version: engine.version,
     runtime: runtime ?? engine.defaultRuntime,
     image,
+    ...(reason === undefined ? {} : { imageReason: reason }),
     policy: { image, level: policy.level.value, ...(runtime === null ? {} : { runtime }) },
     socket: engine.socket,
     kernel,
   };
+}
+
+// How many images are looked at before the default one is asked for after all.
+const MAX_LOOKED_AT = 20;
+
+// The default image is often not on an engine whose projects all name one of their own: then one that is there will do, if
+// it could be used for a run without further consent.
+async function attackedFrom(
+  host: Host,
+  store: ImageStore,
+  policy: EffectivePolicy,
+  options: AttackOptions,
+): Promise<{ readonly image: string; readonly reason?: string }> {
+  if (options.image !== undefined) return { image: options.image };
+  const wanted = policy.image.value;
+  if (await store.find(wanted, host.closing)) return { image: wanted };
+  for (const reference of (await otherImages(host, store)).slice(0, MAX_LOOKED_AT)) {
+    const facts = await store.find(reference, host.closing);
+    if (facts && isAllowed(reference, facts, policy))
+      return { image: reference, reason: `${wanted} is not on this engine` };
+  }
+  return { image: wanted };
+}
+
+// Those that commands in projects get, and then what came from a trusted registry, the smallest first.
+async function otherImages(host: Host, store: ImageStore): Promise<string[]> {
+  const { machine, config: user, environmentMode } = host;
+  const layers = { machine, user, repository: null, environmentMode };
+  const named = LANGUAGES.map(language => chooseImage(undefined, layers, [{ language, file: '' }]).image.value);
+  const stored = (await store.list(host.closing))
+    .filter(({ digests }) => digests.length > 0)
+    .sort((one, other) => one.sizeBytes - other.sizeBytes)
+    .flatMap(({ tags }) => tags);
+  return [...new Set([...named, ...stored])];
+}
+
+function isAllowed(reference: string, facts: ImageFacts, { imageTrust }: EffectivePolicy): boolean {
+  try {
+    decideImage(reference, facts, imageTrust);
+    return true;
+  } catch (error) {
+    if (error instanceof AcodeError) return false;
+    throw error;
+  }
 }
 
 /** Where the sandboxes of an attack are made. */

@@ -176,6 +176,40 @@ describe('a suspected use of the network', () => {
   });
 });
 
+describe('a command that wants to be root', () => {
+  it.each([
+    '/bin/sh: 1: sudo: not found',
+    'sh: sudo: not found',
+    'bash: line 1: sudo: command not found',
+    'sudo: effective uid is not 0, is sudo installed setuid root?',
+    'sudo: The "no new privileges" flag is set, which prevents sudo from running as root.',
+    'su: must be suid to work properly',
+    'E: Could not open lock file /var/lib/apt/lists/lock - open (13: Permission denied)',
+    'E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), are you root?',
+    'dpkg: error: requested operation requires superuser privilege',
+    'ERROR: Unable to lock database: Permission denied',
+    'Error: This command has to be run with superuser privileges (under the root user on most systems).',
+    'You need to be root to perform this command.',
+  ])('is told that there is none: %s', stderr => {
+    expect(all({ stderr: `${stderr}\n` })).toEqual([
+      {
+        rule: 'a sandbox has no root',
+        setBy: 'the built-in rules',
+        remedy: expect.stringMatching(/in the image instead.*--image/),
+        detail: expect.stringContaining('suspected'),
+      },
+    ]);
+    expect(all({ stderr, exitCode: 0 })).toEqual([]);
+  });
+
+  it.each(['gti: not found', 'sudoku: not found', 'the user root was not found', 'Permission denied'])(
+    'is not suspected in “%s”',
+    stderr => {
+      expect(all({ stderr })).toEqual([]);
+    },
+  );
+});
+
 describe('a network that was cut', () => {
   const limited = { ...policy, network: of('bridge' as const), networkTimeoutMs: of(1500, 'user', 'c.yml:4:4') };
   it.each([

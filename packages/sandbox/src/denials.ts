@@ -52,6 +52,10 @@ const REFUSED_BEHIND = /(?:read-only file ?system|\bEROFS\b)[^'"]{0,80}['"]([^'"
 const NO_SPACE_WORDS = /no space left on device|\bENOSPC\b/i;
 const OPEN_FILES_WORDS = /too many open files|\b(?:EMFILE|ENFILE)\b/i;
 
+// What programs say that want to be root: package managers of systems, and what is to make somebody root.
+const ROOT_WORDS =
+  /^(?:\S*sh: (?:line )?(?:\d+: )?)?(?:sudo|su|doas): (?:command )?not found|^sudo: .*(?:setuid|effective uid|no new privileges)|^su: .*(?:setuid|cannot set (?:groups|user)|authentication failure|must be suid)|could not open lock file \/var\/lib\/|unable to (?:acquire the dpkg frontend lock|lock directory \/var\/lib\/)|requires? superuser privilege|unable to lock database|has to be run (?:with superuser privileges|under the root user)|you (?:need to|must) be root|are you root\?|must be run as root/i;
+
 /** Everything that was denied, in an order that depends on nothing but what it is, each once. */
 export function denialsOf(facts: DenialFacts): Denials {
   const lines = lastLines(facts.stderr);
@@ -61,7 +65,12 @@ export function denialsOf(facts: DenialFacts): Denials {
       ...suspectedNetwork({ ...facts, lines, printed: () => lastLines(facts.stdout) }),
       ...cutNetwork(facts),
     ]),
-    other: unique([...readOnlyWrites(facts, lines), ...limitsHit(facts), ...suspectedLimits(facts, lines)]),
+    other: unique([
+      ...withoutRoot(facts, lines),
+      ...readOnlyWrites(facts, lines),
+      ...limitsHit(facts),
+      ...suspectedLimits(facts, lines),
+    ]),
   };
 }
 
@@ -86,6 +95,20 @@ function cutNetwork({ networkCut, policy: { networkTimeoutMs } }: DenialFacts): 
       setBy: setBy(networkTimeoutMs),
       remedy,
       detail,
+    },
+  ];
+}
+
+function withoutRoot({ exitCode }: DenialFacts, lines: readonly string[]): Denial[] {
+  const sign = exitCode === 0 ? undefined : lines.find(line => ROOT_WORDS.test(line));
+  if (sign === undefined) return [];
+  return [
+    {
+      rule: 'a sandbox has no root',
+      setBy: BUILT_IN,
+      remedy:
+        'Leave sudo out: the command may write to the workspace, to /tmp and to its home. Install packages of the system (apt, apk, yum) in the image instead: choose one that has them with policy.image (on the command line --image).',
+      detail: `suspected: ${sign.trim().slice(0, 200)}`,
     },
   ];
 }

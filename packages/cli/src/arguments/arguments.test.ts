@@ -136,10 +136,30 @@ describe('the words of a command', () => {
     [['  '], null, 'acode run -- echo hi'],
     [[], [], 'acode run -- echo hi'],
     [['echo'], ['hi'], 'acode run -- echo hi'],
+    [['busybox', 'ls'], null, 'In the image busybox: `acode run --image busybox -- ls`.'],
+    [['node:20', 'ls', '-l'], null, 'acode run --image node:20 -- ls -l'],
+    [
+      ['53a87165-0ce1-453c-a9b1-594e18d02b6f'],
+      ['ls'],
+      '`acode sandbox exec --in 53a87165-0ce1-453c-a9b1-594e18d02b6f -- ls`',
+    ],
+    [
+      ['53a87165-0ce1-453c-a9b1-594e18d02b6f', 'ls'],
+      null,
+      '`acode sandbox exec --in 53a87165-0ce1-453c-a9b1-594e18d02b6f -- ls`',
+    ],
+    [['acode-1a2b3c4d-run-001'], ['ls'], '`acode sandbox exec --in acode-1a2b3c4d-run-001 -- ls`'],
   ] as const)('%j and %j are a mistake, and the hint has the way to write it', (before, after, hint) => {
     const attempt = () => of([...before], after && [...after]);
     expect(attempt).toThrow(UsageError);
     expect(attempt).toThrow(expect.objectContaining({ exitStatus: 2, hint: expect.stringContaining(hint) }));
+  });
+
+  it.each([
+    ['node', 'a.js'],
+    ['make', 'build:all'],
+  ])('%s %s are no image', (...words) => {
+    expect(() => of(words)).toThrow(expect.objectContaining({ hint: expect.not.stringContaining('--image') }));
   });
 
   it('are quoted for a shell where they must be', () => {

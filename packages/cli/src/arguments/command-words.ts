@@ -17,6 +17,7 @@ export interface CommandWords {
 
 /** The command that was meant; throws where it could be read in two ways. */
 export function commandOf({ before, after, called, options }: CommandWords): Command {
+  refuseSandbox(before, after, called);
   if (after !== null) return vector(before, after, called);
   const [line, ...rest] = before;
   if (line === undefined || line.trim() === '')
@@ -27,7 +28,33 @@ export function commandOf({ before, after, called, options }: CommandWords): Com
       `Options stand before the command, and ${rest[0] ?? ''} stands after it.`,
       `Write \`${called} ${rest.map(quoted).join(' ')} ${quoted(line)}\`; if the words belong to the command, \`${called} ${together(before)}\`.`,
     );
-  throw new UsageError(`${before.length} words without \`--\` could be read in two ways.`, forms(called, before));
+  throw new UsageError(
+    `${before.length} words without \`--\` could be read in two ways.`,
+    `${forms(called, before)}${imageForm(called, line, rest)}`,
+  );
+}
+
+// The id or the name of a sandbox, where other tools take one as their first word.
+const SANDBOX = /^(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{1,22}|acode-[0-9a-z]+(?:-[0-9a-z]+)+)$/;
+
+function refuseSandbox(before: readonly string[], after: readonly string[] | null, called: string): void {
+  const [first = '', ...rest] = before;
+  const words = [...rest, ...(after ?? [])];
+  if (!SANDBOX.test(first) || words.length === 0) return;
+  const exec = called.replace(/^acode run\b/, 'acode sandbox exec');
+  throw new UsageError(
+    `${first} is the name of a sandbox, and stands where the command is expected.`,
+    `For a command in that sandbox: \`${exec} --in ${first} -- ${words.map(quoted).join(' ')}\`.`,
+  );
+}
+
+// Names that are images and hardly ever programs, or that have a tag.
+const IMAGE =
+  /^(?:busybox|alpine|ubuntu|debian|fedora|centos|rockylinux|archlinux|golang)$|^[a-z0-9][a-z0-9._/-]*:[\w][\w.-]*$/;
+
+function imageForm(called: string, first: string, rest: readonly string[]): string {
+  if (!IMAGE.test(first)) return '';
+  return ` In the image ${first}: \`${called} --image ${first} -- ${rest.map(quoted).join(' ')}\`.`;
 }
 
 /** A word as it can be typed into a shell. */

@@ -107,6 +107,9 @@ describe('what cannot be', () => {
     [['sandbox', 'ps'], /Did you mean `acode sandbox list`\?/],
     [['ps'], /Did you mean `acode sandbox list`\?/],
     [['sandbox', 'constructor'], /Unknown command 'constructor'/],
+    [['-v'], /Unknown option '-v'[^]*acode --version/],
+    [['config'], /Unknown command 'config'[^]*config\.yml[^]*acode explain/],
+    [['init'], /Unknown command 'init'[^]*Nothing has to be set up/],
     [['sandbox', 'kill', 'a1b2', '--', 'x'], /takes no command/],
   ])('%j is a mistake of the call', async (argv, said) => {
     const { status, stderr, stdout } = await call(argv);

@@ -40,7 +40,8 @@ function checkLines({ status, title, seen, remedy }: Check, look: Look): string 
 
 /** The report card for a person. */
 export function renderCard(report: AttackReport, look: Look): string {
-  const { backend, image, grade, probes, durationMs } = report;
+  const { backend, image, imageReason, grade, probes, durationMs } = report;
+  const chosen = imageReason === undefined ? '' : ` (${imageReason})`;
   const { bold, green, red } = look.colours;
   const count = (verdict: Probe['verdict']): number => probes.filter(probe => probe.verdict === verdict).length;
   const failed = probes.filter(({ verdict }) => verdict === 'fail').map(({ id }) => id);
@@ -50,7 +51,7 @@ export function renderCard(report: AttackReport, look: Look): string {
   const about = [
     `Level    ${backend.level} (${made})`,
     `Kernel   ${backend.kernel}`,
-    ...(backend.version === '' ? [] : [`Image    ${image}`]),
+    ...(backend.version === '' ? [] : [`Image    ${image}${chosen}`]),
   ].map(text => `${cut(oneLine(text), WIDTH)}\n`);
   const groups = Object.entries(GROUPS).map(([letter, title]) => {
     const own = probes.filter(({ id }) => id.startsWith(letter));

@@ -32,7 +32,9 @@ async function doctor(call: Call, options: DoctorOptions): Promise<number> {
   const alone = (['level', 'runtime', 'image'] as const).find(name => options[name] !== undefined);
   if (alone !== undefined)
     throw new UsageError(`--${alone} has a meaning only with --attack.`, 'Add --attack, or leave it out.');
-  const report = await call.withObserver(observer => call.progress.during('Looking around…', observer.doctor()));
+  const { Acode } = await import('@acode/sandbox');
+  const examining = Acode.examine(await call.hostOptions());
+  const report = await call.progress.during('Looking around…', examining);
   await call.print('acode.doctor/1', report, look => renderDoctor(report, look));
   return report.ok ? 0 : 1;
 }

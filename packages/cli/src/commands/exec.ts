@@ -54,7 +54,7 @@ async function executeIn(
   const { timeout: timeoutMs } = options;
   const request = { ...(cwd ? { cwd } : {}), ...(env ? { env } : {}), ...(timeoutMs ? { timeoutMs } : {}) };
   return call.withHost(acode =>
-    attend(call, { command, existing: { timeoutMs } }, async given => {
+    attend(call, { command, existing: { timeoutMs }, flags }, async given => {
       const connected = acode.connect(sandboxId, { signal: given.signal });
       const sandbox = await call.progress.during('Asking the engine…', connected);
       return sandbox.commands.spawn(command, { ...request, ...given });

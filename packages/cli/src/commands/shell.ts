@@ -77,7 +77,7 @@ async function shell(call: Call, named: string | undefined, options: ShellOption
     }
     // As a list of words: a shell ends with the status of its last command, which says nothing about the program here.
     const existing = named === undefined ? null : { timeoutMs: options.timeout };
-    await sayLines(call, closingLines(result, [], existing));
+    await sayLines(call, closingLines(result, [], { existing }));
     return statusOf(result);
   });
 }

@@ -166,15 +166,17 @@ describe('the lines after a run', () => {
       'denied: the workspace is read-only, set by --readonly when the sandbox was created. Write to /tmp; or create another sandbox without --readonly.',
     ],
   ])('tell in a sandbox that exists of %s', (_, denial, line) => {
-    expect(closingLines({ ...result, denials: [denial] }, ['x'], { timeoutMs: 9000 })).toEqual([line]);
+    expect(closingLines({ ...result, denials: [denial] }, ['x'], { existing: { timeoutMs: 9000 } })).toEqual([line]);
   });
 
   it('offer a sandbox that stays no network bridge, and no other image by an option', () => {
     const denial = { rule: 'the sandbox has no network', setBy: 's', remedy: 'or ask for --network bridge' };
-    const [line] = closingLines({ ...result, denials: [denial] }, ['x'], {});
+    const [line] = closingLines({ ...result, denials: [denial] }, ['x'], { existing: {} });
     expect(line).toContain('neither the network bridge nor caches');
     expect(line).not.toContain('ask for --network');
-    expect(closingLines({ ...result, exitCode: 127 }, 'gti', {})[0]).toContain('`acode sandbox create --image …`');
+    expect(closingLines({ ...result, exitCode: 127 }, 'gti', { existing: {} })[0]).toContain(
+      '`acode sandbox create --image …`',
+    );
   });
 
   it('tell about each denial, and then about what was left behind', () => {
@@ -187,6 +189,24 @@ describe('the lines after a run', () => {
 
   it('tell a shell line that ended with 127 what that means, and say nothing to a program that did', () => {
     expect(closingLines({ ...result, exitCode: 127 }, 'gti')[0]).toContain('busybox may not have it');
+    const dependencies = 'the dependencies may not be installed';
+    for (const command of ['npm test', ['npm', 'test']])
+      expect(closingLines({ ...result, exitCode: 127 }, command, { dependencies })).toEqual([`hint: ${dependencies}`]);
+    expect(closingLines({ ...result, exitCode: 127 }, [], { dependencies })).toEqual([]);
+    expect(closingLines({ ...result, exitCode: 1 }, 'npm test', { dependencies })).toEqual([]);
     expect(closingLines({ ...result, exitCode: 127 }, ['gti'])).toEqual([]);
+  });
+
+  it('say so where an option of acode’s went to the program, and only there', () => {
+    const options = ['--image', '--memory'];
+    const complained = { ...result, exitCode: 2, stderr: "ls: unrecognized option '--image'\n" };
+    expect(closingLines(complained, ['ls', '--image', 'busybox'], { options })).toEqual([
+      'hint: --image stands after `--`, so ls was given it. Options of acode stand before `--`.',
+    ]);
+    expect(closingLines(complained, ['ls', '--image=busybox'], { options })).toHaveLength(1);
+    expect(closingLines({ ...complained, exitCode: 0 }, ['ls', '--image', 'x'], { options })).toEqual([]);
+    expect(closingLines({ ...complained, stderr: 'no' }, ['ls', '--image', 'x'], { options })).toEqual([]);
+    expect(closingLines(complained, ['ls', '--other'], { options })).toEqual([]);
+    expect(closingLines(complained, 'ls --image x', { options })).toEqual([]);
   });
 });

@@ -2,21 +2,33 @@
 
 import type { Command, Denial, RunResult } from '@acode/sandbox';
 import { inOptions } from '../arguments/option-names.ts';
+import { oneLine } from '../terminal/text.ts';
 import { inExisting } from './in-existing.ts';
 import type { Existing } from './in-existing.ts';
 import { riskyLines } from './risky-lines.ts';
 
 const NOT_FOUND = 127;
+// The rule that says why sudo is not there, which another image would not change.
+const NO_ROOT = 'a sandbox has no root';
 
-/**
- * The lines about a run, without line ends; none for a run that hit nothing. With `existing`, of a command in a sandbox
- * that was there before.
- */
-export function closingLines(result: RunResult, command: Command, existing: Existing | null = null): string[] {
+/** What is known of a command that has ended, besides its result. */
+export interface About {
+  /** The sandbox that was there before, if it ran in one. */
+  readonly existing?: Existing | null | undefined;
+  /** What is said of dependencies that are not installed. */
+  readonly dependencies?: string | null | undefined;
+  /** The options acode itself has, as `--memory`. */
+  readonly options?: readonly string[] | undefined;
+}
+
+/** The lines about a run, without line ends; none for a run that hit nothing. */
+export function closingLines(result: RunResult, command: Command, about: About = {}): string[] {
+  const { existing = null, dependencies = null, options = [] } = about;
   const denials = existing ? result.denials.map(denial => inExisting(denial, existing)) : result.denials;
   return [
     ...denials.map(denialLine),
-    ...(typeof command === 'string' && result.exitCode === NOT_FOUND ? [missingLine(result, existing !== null)] : []),
+    ...missingLines(result, command, { existing, dependencies }),
+    ...optionLines(result, command, options),
     ...riskyLines(result.riskyChanges),
   ];
 }
@@ -31,6 +43,35 @@ export function denialLine({ rule, setBy, remedy, detail }: Denial): string {
 function codeOf(rule: string): string {
   if (rule.startsWith('time limit of ')) return 'ACODE-SBX-007';
   return rule.includes(' limit of ') ? 'ACODE-SBX-004' : 'denied';
+}
+
+/** Whether what a command printed and how it ended may come from dependencies that are not installed. */
+export function mayLackDependencies({ exitCode }: Pick<RunResult, 'exitCode'>): boolean {
+  return exitCode === NOT_FOUND;
+}
+
+function missingLines(
+  result: RunResult,
+  command: Command,
+  { existing, dependencies }: Required<Pick<About, 'existing' | 'dependencies'>>,
+): string[] {
+  if (result.exitCode !== NOT_FOUND || result.denials.some(({ rule }) => rule === NO_ROOT)) return [];
+  // Of a shell that ended with the status of its last command, nothing more is known.
+  if (dependencies && command.length > 0) return [`hint: ${dependencies}`];
+  return typeof command === 'string' ? [missingLine(result, existing != null)] : [];
+}
+
+// What stands behind `--` is the command’s: said where the program complains about an option that acode has.
+function optionLines({ exitCode, stderr }: RunResult, command: Command, options: readonly string[]): string[] {
+  if (typeof command === 'string' || exitCode === 0 || exitCode === null) return [];
+  const [program = '', ...words] = command;
+  const given = words
+    .map(word => word.split('=')[0] ?? '')
+    .find(word => options.includes(word) && stderr.includes(word));
+  if (given === undefined) return [];
+  return [
+    `hint: ${given} stands after \`--\`, so ${oneLine(program)} was given it. Options of acode stand before \`--\`.`,
+  ];
 }
 
 function missingLine(result: RunResult, exists: boolean): string {

@@ -9,8 +9,9 @@ import type { RequestOptions } from '../arguments/request.ts';
 import type { Call } from '../call.ts';
 import { pump } from '../terminal/pump.ts';
 import { oneLine } from '../terminal/text.ts';
-import { closingLines } from './closing-lines.ts';
+import { closingLines, mayLackDependencies } from './closing-lines.ts';
 import type { Existing } from './in-existing.ts';
+import { missingDependencies } from './missing-dependencies.ts';
 import { preparing } from './preparing.ts';
 import { StandardInput } from './standard-input.ts';
 
@@ -41,7 +42,7 @@ export async function execute(
   const command = commandIn(call, words, flags);
   const request = requestOf(options, await call.place());
   return call.withHost(acode =>
-    attend(call, { command }, given => preparing(call, acode, acode.spawn(command, { ...request, ...given }))),
+    attend(call, { command, flags }, given => preparing(call, acode, acode.spawn(command, { ...request, ...given }))),
   );
 }
 
@@ -55,14 +56,17 @@ export interface StartedWith {
 export interface Attended {
   readonly command: Command;
   readonly existing?: Existing;
+  /** The options acode itself has here. */
+  readonly flags?: readonly string[];
 }
 
 /** Starts a command, lets its streams pass through, and gives the exit status. */
-export async function attend(call: Call, { command, existing }: Attended, start: Start): Promise<number> {
+export async function attend(call: Call, { command, existing, flags }: Attended, start: Start): Promise<number> {
   const result = await run(call, start);
   if (result === null) return NOBODY_READS;
   if (call.options.json) await call.printJson('acode.run/1', result);
-  await sayLines(call, closingLines(result, command, existing));
+  const dependencies = mayLackDependencies(result) ? await missingDependencies(await call.place()) : null;
+  await sayLines(call, closingLines(result, command, { existing, dependencies, options: flags }));
   return statusOf(result);
 }
 

@@ -8,7 +8,8 @@ import type { RequestOptions } from '../arguments/request.ts';
 import type { Call } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
 import { atTerminal } from './at-terminal.ts';
-import { closingLines } from './closing-lines.ts';
+import { closingLines, mayLackDependencies } from './closing-lines.ts';
+import { missingDependencies } from './missing-dependencies.ts';
 import { commandIn, sayLines, statusOf } from './execute.ts';
 import { preparing } from './preparing.ts';
 import { terminalVariables } from './terminal-variables.ts';
@@ -58,10 +59,9 @@ export async function executeInTerminal(
       await call.say('\nacode: ended from outside by the keys Enter ~ .\n');
       return LEFT;
     }
-    await sayLines(
-      call,
-      closingLines(result, command, options.in === undefined ? null : { timeoutMs: options.timeout }),
-    );
+    const existing = options.in === undefined ? null : { timeoutMs: options.timeout };
+    const dependencies = mayLackDependencies(result) ? await missingDependencies(await call.place()) : null;
+    await sayLines(call, closingLines(result, command, { existing, dependencies }));
     return statusOf(result);
   });
 }

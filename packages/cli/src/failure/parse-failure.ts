@@ -16,6 +16,11 @@ const INSTEAD: Readonly<Record<string, string>> = {
   'acode run --dry-run': 'Without running anything: `acode explain -- …`.',
   'acode sandbox exec --dry-run': 'Without running anything: `acode explain -- …`.',
   'acode version': 'Did you mean `acode --version`?',
+  'acode -v': '`acode --version` shows the version; --verbose, which stands behind a command, says more.',
+  'acode config':
+    'There is no such command yet. Your configuration is a file, acode/config.yml below $XDG_CONFIG_HOME or ~/.config; docs/configuration.md lists its keys, and `acode explain -- <command>` shows what counts and which file says so.',
+  'acode init':
+    'Nothing has to be set up: `acode doctor` checks this machine, and `acode run -- <command>` works in any project directory.',
   'acode run --for': 'One that stays: `acode sandbox create --for <time>`; --timeout limits a run.',
 };
 // Options of other tools, and what has the same meaning here.

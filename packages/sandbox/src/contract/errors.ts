@@ -87,7 +87,8 @@ const ROWS = {
   }),
   'ACODE-SBX-003': entry<{ path: string; violation: MountViolation; reason: string; remedy?: string }>({
     title: 'mount refused',
-    message: c => `${c.path} may not be given to a sandbox: ${c.reason} (${c.violation}).`,
+    message: c =>
+      `${c.path} ${c.violation === 'Missing' ? 'cannot' : 'may not'} be given to a sandbox: ${c.reason} (${c.violation}).`,
     hint: c => c.remedy ?? 'Work in a project directory of its own and name it with --workspace.',
     exit: 125,
     example: { path: '/', violation: 'ForbiddenPath', reason: 'it is the root of the file system' },
@@ -229,6 +230,8 @@ const ROWS = {
       // Without the words of the command: whoever pastes them has their own shell read them.
       if (/\s/.test(c.command))
         return 'That is looked for as the name of one program. A line for the shell goes in quotes, and without `--`: acode run "a | b".';
+      if (/^(?:\S*\/)?(?:sudo|su|doas)$/.test(c.command) && c.imageless !== true)
+        return 'There is no root in a sandbox: leave it out. What must be installed as root belongs in the image: choose one that has it with --image.';
       const line = 'A line for the shell goes in quotes: acode run "a | b".';
       if (c.imageless === true)
         return `Check the spelling, install the command where this level shows it (docs/levels.md), or use a level with images: --level docker. ${line}`;

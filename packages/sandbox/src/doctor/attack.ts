@@ -54,6 +54,8 @@ export interface Target extends Pick<AttackReport['backend'], 'engine' | 'versio
   readonly terrain: Terrain;
   /** The image, `host` where a level has none. */
   readonly image: string;
+  /** Why it is another than the default one. */
+  readonly imageReason?: string;
   /** What every sandbox is asked for. */
   readonly policy: PolicyInput;
   /** The engine’s socket; null where there is none. */
@@ -76,7 +78,7 @@ export interface AttackGround {
 /** Runs the corpus and writes the card. */
 export async function attackBackend(ground: AttackGround, options: AttackOptions): Promise<AttackReport> {
   const began = performance.now();
-  const { terrain, image, policy, socket, kernel, engine, version, runtime } = ground.target;
+  const { terrain, image, imageReason, policy, socket, kernel, engine, version, runtime } = ground.target;
   const signal = AbortSignal.any([
     ground.signal,
     AbortSignal.timeout(LONGEST_MS),
@@ -103,6 +105,7 @@ export async function attackBackend(ground: AttackGround, options: AttackOptions
       kernel: bench.contact.kernel === '' ? kernel : bench.contact.kernel,
     },
     image,
+    ...(imageReason === undefined ? {} : { imageReason }),
     grade: gradeOf(probes),
     probes,
     durationMs: Math.round(performance.now() - began),

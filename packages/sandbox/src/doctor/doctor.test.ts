@@ -16,7 +16,7 @@ afterAll(() => rm(top, { recursive: true, force: true }));
 const checksWithout = async (socket: string) => {
   const home = { home: top, config: join(top, 'c'), state: join(top, 's'), runtime: join(top, 'r') };
   const failure = new AcodeError('ACODE-SBX-008', { socket, reason: 'no permission', remedy: 'Join its group.' });
-  const patient = { uid: 1001, identity: 'i', directories: home, workspace: top, image: 'x' };
+  const patient = { uid: 1001, identity: 'i', directories: home, workspace: top, image: 'x', configuration: [] };
   return (await examine({ ...patient, diagnose: () => Promise.reject(failure) })).checks;
 };
 

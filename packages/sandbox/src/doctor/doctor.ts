@@ -26,6 +26,8 @@ export interface Patient {
   readonly directories: Directories;
   readonly workspace: string;
   readonly image: string;
+  /** What was found about the configuration. */
+  readonly configuration: readonly Check[];
   /** Asks the engine; rejects where there is none. */
   diagnose(signal: AbortSignal): Promise<Examined>;
 }
@@ -43,7 +45,7 @@ export async function examine(patient: Patient): Promise<DoctorReport> {
     machineSection(patient),
     workspaceSection(patient, diagnosis),
   ]);
-  const checks = [...engine, ...machine, ...workspace];
+  const checks = [...engine, ...machine, ...patient.configuration, ...workspace];
   return {
     checks,
     ok: checks.every(({ status }) => status !== 'fail'),

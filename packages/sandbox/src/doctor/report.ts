@@ -62,6 +62,8 @@ export interface AttackReport {
   };
   /** The image the attacks started from; `host` where a level has none. */
   readonly image: string;
+  /** Why it is another than the default one, where none was asked for. */
+  readonly imageReason?: string;
   readonly grade: Grade;
   readonly probes: readonly Probe[];
   readonly durationMs: number;

@@ -131,7 +131,8 @@ function assertNamed(network: Sourced<string>, { machine, user, repository }: La
 
 function refuseReserved(name: string): void {
   if (/^host$/i.test(name)) {
-    const remedy = `Ask for policy.network: bridge (on the command line --network bridge), which reaches servers of this host that listen on more than its loopback; to reach a server inside, publish its port with policy.ports (on the command line --publish).`;
+    const remedy =
+      'To reach servers of this host that listen on more than its loopback, ask for policy.network: bridge (on the command line --network bridge). To reach a server inside, publish its port: policy.ports (on the command line --publish).';
     throw denied(name, 'a sandbox never shares the network of the host', builtInValue(null), remedy);
   }
   if (RESERVED.test(name)) {

@@ -44,6 +44,15 @@ describe('the remedy', () => {
     expect(await failureRemedy('/x', failure('unreachable'), 'DOCKER_HOST')).toBeUndefined();
   });
 
+  it('for something that is not a socket says so, and speaks of no group', async () => {
+    const asked = connectEngine('/etc/passwd', AbortSignal.timeout(1000));
+    await expect(asked).rejects.toMatchObject({
+      message: expect.stringContaining('/etc/passwd (that is not a socket)'),
+      hint: expect.stringMatching(/^Name the socket of an engine.*--socket/),
+    });
+    expect(await failureRemedy('/etc', failure('refused'), 'DOCKER_HOST')).toMatch(/^Name the socket.*in DOCKER_HOST/);
+  });
+
   it('for something that hangs is its log', async () => {
     expect(await failureRemedy('/x', failure('timeout'))).toContain('log');
   });

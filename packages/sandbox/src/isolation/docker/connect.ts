@@ -1,6 +1,6 @@
 // Finds the engine, once per session: what was found first stays, and a choice of the user is never replaced by another engine.
 
-import { lstatSync } from 'node:fs';
+import { lstatSync, statSync } from 'node:fs';
 import { accessRemedy, socketGroup } from '../socket-group.ts';
 import { absent, unavailable, reasonOf } from './failure.ts';
 import { EngineError } from './engine/error.ts';
@@ -57,6 +57,8 @@ export async function failureRemedy(
   error: unknown,
   source: EngineSource = 'system',
 ): Promise<string | undefined> {
+  if (isOtherThanSocket(socket))
+    return `Name the socket of an engine, such as /var/run/docker.sock, in ${CHOICES[source]}; or leave it out, and acode finds one.`;
   if (!(error instanceof EngineError) || error.kind === 'unreachable')
     return source === 'option' ? NAMED_REMEDY : undefined;
   return error.kind === 'refused' ? accessRemedy(socket, await socketGroup(socket)) : BUSY_REMEDY;
@@ -92,6 +94,15 @@ export function isAbsent(
   return [...searched, ...own].every(socket => look(socket) === 'absent');
 }
 
+// A file or a directory: permissions and groups, which the kernel complains about first, would change nothing.
+function isOtherThanSocket(path: string): boolean {
+  try {
+    return !statSync(path).isSocket();
+  } catch {
+    return false;
+  }
+}
+
 function whatIsAt(path: string): 'there' | 'absent' | 'unknown' {
   try {
     lstatSync(path);
@@ -109,7 +120,8 @@ async function firstThatAnswers(candidates: readonly EngineCandidate[], signal: 
       return { engine: await Engine.open({ socketPath: socket, signal, deadlineMs: FIRST_CONTACT_MS }), source };
     } catch (error) {
       signal.throwIfAborted();
-      failure ??= unavailable(socket, reasonOf(error), await failureRemedy(socket, error, source), error);
+      const reason = isOtherThanSocket(socket) ? 'that is not a socket' : reasonOf(error);
+      failure ??= unavailable(socket, reason, await failureRemedy(socket, error, source), error);
       // Something is there and does not answer: going on to another engine would be a choice nobody made.
       if (!(error instanceof Error && 'kind' in error && error.kind === 'unreachable')) throw failure;
     }
