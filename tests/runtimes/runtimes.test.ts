@@ -71,6 +71,13 @@ describe.skipIf(withoutEngines).each(gvisor)('gVisor on $name $version', engine 
       context: { violation: 'ReadOnlyNotHeld' },
       hint: expect.stringContaining('--directfs=false'),
     });
+    // Said before anybody tries, of that runtime and not of the other.
+    const status = (await host.acode.status()).levels.find(({ level }) => level === 'gvisor');
+    expect(status).toMatchObject({
+      state: 'available',
+      reason: expect.stringContaining('runtimeArgs of runsc-directfs '),
+    });
+    expect(status?.reason).not.toContain('runtimeArgs of runsc ');
     expect(await host.acode.run(emptied, { policy: { runtime: 'runsc' } })).toMatchObject({ level: 'gvisor' });
     expect(readFileSync(host.file('.git/config'), 'utf8')).toBe('precious');
     await emptyWithout(engine, host.workspace);

@@ -45,6 +45,21 @@ describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
       expect((await sandbox.commands.run(`exit ${status}`)).exitCode).toBe(status);
   });
 
+  it('may run as long as the sandbox stays, unless somebody set a limit', async () => {
+    const limitOf = async (where: Sandbox, request = {}): Promise<unknown> => {
+      const { correlationId } = await where.commands.run(['true'], request);
+      const [intent] = await host.acode.audit.find(correlationId);
+      return (intent?.['limits'] as { timeoutMs?: number } | undefined)?.timeoutMs;
+    };
+    expect(sandbox.commandTimeoutMs).toBeNull();
+    expect(await limitOf(sandbox)).toBeGreaterThan(3600 * 1000);
+    expect(await limitOf(sandbox, { timeoutMs: 700_000 })).toBe(700_000);
+    await using short = await host.acode.create({ policy: { timeoutMs: 20_000 } });
+    expect(short.commandTimeoutMs).toBe(20_000);
+    expect(await limitOf(short)).toBe(20_000);
+    expect(await limitOf(short, { timeoutMs: 700_000 })).toBe(20_000);
+  });
+
   it('has a result for a command that claims never to have started, or to lack memory', async () => {
     writeFileSync(host.file('forge.sh'), FORGE);
     const result = await sandbox.commands.run(['sh', 'forge.sh', 'missing', '127']);

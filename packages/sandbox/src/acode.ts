@@ -38,7 +38,7 @@ import { composeHost, loadLevels } from './compose.ts';
 import type { OpenHost } from './compose.ts';
 import { imagesOf } from './images.ts';
 import type { Operate } from './images.ts';
-import { cleanup, statusOf, withLeases } from './inventory.ts';
+import { cleanup, statusOf, withImageNames, withLeases } from './inventory.ts';
 import type { OpenFurther } from './attack.ts';
 import type { AttackOptions, AttackReport, DoctorReport } from './doctor/report.ts';
 import type { AcodeOptions } from './options.ts';
@@ -299,7 +299,8 @@ export class Acode implements AsyncDisposable {
     this.#assertOpen('list');
     return this.#operation('list', async () => {
       const { pool, closing } = this.#host;
-      const found = await withLeases(this.#host, await (await this.#host.engine()).list(closing));
+      const leased = await withLeases(this.#host, await (await this.#host.engine()).list(closing));
+      const found = await withImageNames(this.#host, leased);
       return found.map(one => (pool?.holds(one.containerId) === true ? { ...one, waiting: true } : one));
     });
   }

@@ -53,9 +53,22 @@ function levelsOfEngine(levels: readonly Level[], capability: Capability): Level
     const runtimes = Object.entries(capability.runtimes).flatMap(([name, its]) => (its === level ? [name] : []));
     const by = runtimes.length > 0 ? runtimes.join(', ') : 'engine';
     if (!capability.available) return { level, state: 'unavailable', by, ...reasonOf(capability) };
-    if (runtimes.length > 0) return { level, state: 'available', by };
+    if (runtimes.length > 0) return { level, state: 'available', by, ...refusalOf(runtimes, capability) };
     return { level, state: 'unavailable', by, reason: NO_RUNTIME[level] ?? 'the engine has no runtime for it' };
   });
+}
+
+// Nearly every project has something that is mounted read-only, so who reads that a level is available has to know.
+function refusalOf(runtimes: readonly string[], { unprotecting = {} }: Capability): { reason?: string } {
+  const refused = runtimes.flatMap(name => {
+    const lacking = unprotecting[name];
+    return lacking === undefined ? [] : [`\`${lacking}\` is missing in the runtimeArgs of ${name}`];
+  });
+  if (refused.length === 0) return {};
+  const which = refused.join(', ');
+  return {
+    reason: `a workspace with .git or other protected parts is refused, because ${which} in the engine’s daemon.json; add it and reload the engine`,
+  };
 }
 
 function ofLocal(capability: Capability): LevelStatus {

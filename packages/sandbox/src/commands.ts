@@ -148,7 +148,7 @@ export class SandboxCommands implements Commands {
       checkCommandRequest(command, request);
       if (!how.live) this.#parts.open.expect();
       await this.#assertStrongEnough(command);
-      const planned = withTimeout(of, timeoutMs, this.#most(how.background && how.limited !== true));
+      const planned = withTimeout(of, timeoutMs, this.#most(how));
       operation.note({ command: printable(command), sandboxId: of.spec.identity.sandboxId });
       const sinceMs = this.#lookedUntilMs;
       const intent = await recordIntent(recorded, planned, signal);
@@ -236,9 +236,13 @@ export class SandboxCommands implements Commands {
     });
   }
 
-  #most(unlimited: boolean): number {
+  // The built-in limit is for commands that have a sandbox of their own. Here it would end every server after minutes, in a
+  // sandbox that was asked for by the hour; a limit that somebody set counts.
+  #most({ background, limited = false }: { readonly background: boolean; readonly limited?: boolean }): number {
     const { planned, leftMs } = this.#parts;
-    return unlimited ? leftMs() : planned.policy.timeoutMs.value;
+    const { value } = planned.policy.timeoutMs;
+    if (limited) return value;
+    return background ? leftMs() : (commandLimit(planned.policy) ?? leftMs());
   }
 }
 
@@ -253,6 +257,11 @@ type Begin = (...of: Parameters<Execute>) => Promise<OpenExecution>;
 function liveCaptures({ limits }: EffectivePolicy, run: RunRequest): Captures {
   const limit = limits.outputBytes.value;
   return { stdout: new LiveCapture(limit, run.onStdout), stderr: new Capture(limit, run.onStderr) };
+}
+
+/** How long a command in the foreground may take in a persistent sandbox; null where it may as long as the sandbox stays. */
+export function commandLimit({ timeoutMs }: Pick<EffectivePolicy, 'timeoutMs'>): number | null {
+  return timeoutMs.layer === 'built-in' ? null : timeoutMs.value;
 }
 
 function withTimeout(planned: Planned, asked: number | undefined, most: number): Planned {

@@ -7,7 +7,7 @@ import { usesEngine } from './contract/levels.ts';
 import type { RiskyChange, ScanState } from './contract/result.ts';
 import type { CreateRequest } from './contract/sandbox.ts';
 import type { SandboxSpec } from './contract/spec.ts';
-import { SandboxCommands } from './commands.ts';
+import { SandboxCommands, commandLimit } from './commands.ts';
 import { filesOf } from './files/files.ts';
 import { portsOf } from './forwarding/ports.ts';
 import type { Host } from './host.ts';
@@ -192,6 +192,7 @@ export function opened(parts: Opened): Sandbox {
     open,
     spec: planned.spec,
     kept: keep,
+    commandTimeoutMs: commandLimit(planned.policy),
     clock,
     expiresAt,
     latest,

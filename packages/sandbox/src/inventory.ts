@@ -195,9 +195,20 @@ export async function withLeases<Info extends SandboxInfo>(host: Host, found: re
       const { labels, sandboxId } = one;
       const own = labels['acode.uid'] === String(host.uid) && labels['acode.host'] === host.identity;
       const until = own && labels[KEEP] === 'true' ? await leases.read(sandboxId) : null;
-      return until === null ? one : { ...one, expiresAt: new Date(until).toISOString() };
+      if (until === null) return one;
+      // The label is the latest moment to which it can be extended: beside the time at which it goes, it looks like another one.
+      const { 'acode.expires': _, ...others } = labels;
+      return { ...one, labels: others, expiresAt: new Date(until).toISOString() };
     }),
   );
+}
+
+/** Sandboxes with the names of their images. They are made by id, so that a tag that moves changes nothing. */
+export async function withImageNames(host: Host, found: readonly SandboxInfo[]): Promise<SandboxInfo[]> {
+  if (found.length === 0) return [];
+  const images = await (await host.engine()).images.list(host.closing);
+  const names = new Map(images.map(({ id, tags }) => [id, tags[0]]));
+  return found.map(one => ({ ...one, image: names.get(one.image) ?? one.image }));
 }
 
 function countsOf(judged: readonly Judged[]): SandboxCounts {

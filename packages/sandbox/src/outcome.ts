@@ -37,7 +37,12 @@ export function resultOf(parts: OutcomeParts, ending: Ending, timedOut: boolean)
 
 /** What there is of a result when a command was cancelled. */
 export function partialResult(parts: OutcomeParts): RunResult {
-  const { spec, containerId, correlationId, auditSequence, captures, timings, ports, warm } = parts;
+  const { spec, containerId, correlationId, auditSequence, captures, ports, warm } = parts;
+  const timings = {
+    queueMs: readable(parts.timings.queueMs),
+    obtainMs: readable(parts.timings.obtainMs),
+    runMs: readable(parts.timings.runMs),
+  };
   const stdout = decodeOutput(captures.stdout.bytes(), captures.stdout.dropped > 0);
   const stderr = decodeOutput(captures.stderr.bytes(), captures.stderr.dropped > 0);
   return {
@@ -72,6 +77,11 @@ export function addScan(result: RunResult, { riskyChanges, changed, complete }: 
   result.riskyChanges = [...riskyChanges];
   result.changed = changed;
   result.scan = complete ? 'complete' : 'incomplete';
+}
+
+// As precise as the clock is, and no more: `25.568349000000012` is for nobody.
+function readable(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
 }
 
 // The limit that explains the ending best: what killed comes before what only held back.

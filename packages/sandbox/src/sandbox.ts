@@ -15,6 +15,7 @@ export interface SandboxParts {
   readonly open: OpenSandbox;
   readonly spec: SandboxSpec;
   readonly kept: boolean;
+  readonly commandTimeoutMs: number | null;
   readonly clock: Clock;
   readonly expiresAt: Date;
   /** The latest time it may be extended to. */
@@ -54,6 +55,8 @@ export class Sandbox implements AsyncDisposable {
   readonly image: { readonly reference: string; readonly digest: string };
   /** Whether it outlives this process. */
   readonly kept: boolean;
+  /** How long a command in the foreground may take, in milliseconds; null where it may as long as the sandbox stays. */
+  readonly commandTimeoutMs: number | null;
   /** Runs commands in it. */
   readonly commands: Commands;
   /** Its files. */
@@ -79,6 +82,7 @@ export class Sandbox implements AsyncDisposable {
     this.level = spec.level;
     this.image = { reference: spec.image.reference, digest: spec.image.digest };
     this.kept = parts.kept;
+    this.commandTimeoutMs = parts.commandTimeoutMs;
     this.commands = parts.commands;
     this.files = parts.files;
     this.ports = parts.ports;

@@ -39,14 +39,16 @@ async function create(call: Call, options: SandboxOptions & { readonly for?: num
     const wanted = options.for ?? 0;
     if (!call.options.json && wanted > LONGEST_MS) await call.say(MOST_LINE);
     if (!call.options.json) await call.say(stayLine(call, sandbox.expiresAt, wanted >= LONGEST_MS));
+    if (!call.options.json) await call.say(timeLine(call, sandbox.commandTimeoutMs));
     await sandbox.leave();
     return 0;
   });
 }
 
 /** A sandbox that stays, for a program. */
-export function factsOf({ id, containerId, name, level, image, kept, expiresAt }: Sandbox): object {
-  return { sandboxId: id, containerId, name, level, image, kept, expiresAt: expiresAt.toISOString() };
+export function factsOf({ id, containerId, name, level, image, kept, expiresAt, commandTimeoutMs }: Sandbox): object {
+  const expires = expiresAt.toISOString();
+  return { sandboxId: id, containerId, name, level, image, kept, expiresAt: expires, commandTimeoutMs };
 }
 
 /** Said where somebody asked for more than there is. */
@@ -61,4 +63,13 @@ export function stayLine(
   const moment = expiresAt.toISOString();
   const longer = isMost ? '' : '`acode sandbox keep` lets it stay longer, ';
   return `${colours.cyan('acode:')} it goes ${until(moment, now)}, at ${moment.slice(0, 19)}Z; ${longer}\`acode sandbox kill\` ends it.\n`;
+}
+
+/** How long a command in it may take, for a person. */
+export function timeLine({ errorLook: { colours } }: Pick<Call, 'errorLook'>, timeoutMs: number | null): string {
+  const time =
+    timeoutMs === null
+      ? 'a command in it may run as long as it stays; `--timeout` limits one'
+      : `a command in it may take ${timeoutMs / 1000} s at most, as --timeout or your configuration says`;
+  return `${colours.cyan('acode:')} ${time}.\n`;
 }

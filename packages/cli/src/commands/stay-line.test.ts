@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { lookOf } from '../terminal/look.ts';
 import { Output } from '../terminal/output.ts';
 import { Recorder } from '../test-process.ts';
-import { stayLine } from './create.ts';
+import { stayLine, timeLine } from './create.ts';
 
 const now = Date.parse('2026-01-02T03:04:05Z');
 const errorLook = lookOf(new Output(new Recorder()), { env: {}, now: () => now }, false);
@@ -16,6 +16,11 @@ describe('how long a sandbox stays', () => {
     expect(line(5_399_000, false)).toBe(
       'acode: it goes in 1 hour 30 minutes, at 2026-01-02T04:34:04Z; `acode sandbox keep` lets it stay longer, `acode sandbox kill` ends it.\n',
     );
+  });
+
+  it('is how long a command in it may run, unless somebody set a limit', () => {
+    expect(timeLine({ errorLook }, null)).toContain('as long as it stays');
+    expect(timeLine({ errorLook }, 30_000)).toContain('may take 30 s at most');
   });
 
   it('is not said to be more where it is the most already', () => {

@@ -14,7 +14,10 @@ export interface CreateRequest extends Pick<RunRequest, 'policy' | 'env' | 'risk
 
 /** Everything about one command in a sandbox that stays. */
 export interface CommandRequest extends Pick<RunRequest, 'cwd' | 'env' | 'stdin' | 'signal' | 'onStdout' | 'onStderr'> {
-  /** How long it may take; never longer than the sandbox’s own policy says. */
+  /**
+   * How long it may take, in milliseconds; never longer than a limit that the policy of the sandbox sets. As long as the
+   * sandbox stays by default: the built-in limit is for commands that have a sandbox of their own.
+   */
   timeoutMs?: number;
 }
 

@@ -24,6 +24,8 @@ export interface Capability {
   readonly runtimes: Readonly<Record<string, Level>>;
   /** The runtime of a sandbox that names none. */
   readonly standardRuntime: string;
+  /** Runtimes that do not hold what is mounted read-only, each with the argument it lacks: a workspace with `.git` is refused. */
+  readonly unprotecting?: Readonly<Record<string, string>>;
 }
 
 /**

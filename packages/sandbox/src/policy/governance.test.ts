@@ -117,6 +117,17 @@ describe('levels', () => {
   });
 });
 
+describe('the required level', () => {
+  it('names the machine’s file where that asks for what is built in anyway', () => {
+    const machine = checkConfig({ sandbox: { level: 'docker' } }, 'policy.yml') as unknown as Layers['machine'];
+    expect(govern({ command: ['true'], risk: 'low' }, { ...NO_LAYERS, machine }).required).toMatchObject({
+      value: 'docker',
+      layer: 'machine',
+    });
+    expect(govern({ command: ['true'], risk: 'low' }, NO_LAYERS).required).toMatchObject({ layer: 'built-in' });
+  });
+});
+
 describe('risk', () => {
   it('is what the caller gave', () => {
     expect(govern({ command: ['true'], risk: 'medium' }, NO_LAYERS).risk).toEqual({

@@ -70,8 +70,12 @@ function levelsOf({ user, machine }: Layers): Sourced<Level>[] {
   });
 }
 
+// Of two that ask for the same, the one that somebody wrote down is named: a built-in value is nobody’s decision.
 function strongest([first, ...others]: readonly [Sourced<Level>, ...Sourced<Level>[]]): Sourced<Level> {
-  return others.reduce((best, one) => (isAtLeast(best.value, one.value) ? best : one), first);
+  return others.reduce((best, one) => {
+    if (best.value === one.value) return best.layer === 'built-in' ? one : best;
+    return isAtLeast(best.value, one.value) ? best : one;
+  }, first);
 }
 
 // The machine’s and the repository’s lists add to the user’s, since they can only tighten.

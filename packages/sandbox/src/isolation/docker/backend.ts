@@ -108,6 +108,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       cpus: info.NCPU,
       runtimes: this.#runtimes.levels,
       standardRuntime: this.#runtimes.standard,
+      unprotecting: this.#runtimes.unprotecting,
       ...(filtered ? {} : { reason: 'the engine runs containers without a seccomp filter' }),
       ...(known ? {} : { reason: `there is no system call filter for ${info.Architecture}` }),
     };

@@ -132,6 +132,16 @@ export class Runtimes {
     return Object.fromEntries(this.#names().map(name => [name, runtimeKind(name).level]));
   }
 
+  /** Those as the engine starts them that do not hold what is mounted read-only, each with the argument it lacks. */
+  get unprotecting(): Readonly<Record<string, string>> {
+    return Object.fromEntries(
+      this.#names().flatMap(name => {
+        const lacking = this.#lacking(name);
+        return lacking === null ? [] : [[name, lacking]];
+      }),
+    );
+  }
+
   /** The runtime of a sandbox that names none. */
   get standard(): string {
     const name = this.#info?.DefaultRuntime ?? 'runc';
@@ -162,14 +172,18 @@ export class Runtimes {
 
   // What is mounted read-only must stay as it is, or the protected parts of a workspace are not protected.
   #holdReadOnly(runtime: string, spec: SandboxSpec): void {
-    const needed = runtimeKind(runtime).readOnlyNeeds;
+    const needed = this.#lacking(runtime);
     if (needed === null || !spec.mounts.some(({ readOnly }) => readOnly)) return;
-    if (argumentsOf(this.#info, runtime).includes(needed)) return;
     throw new AcodeError('ACODE-SBX-010', {
       violation: 'ReadOnlyNotHeld',
       detail: `with ${runtime} as the engine starts it, a command can empty files that are mounted read-only, such as those in .git`,
       remedy: `Add \`${needed}\` to the runtimeArgs of ${runtime} in the engine’s daemon.json and reload the engine.`,
     });
+  }
+
+  #lacking(runtime: string): string | null {
+    const needed = runtimeKind(runtime).readOnlyNeeds;
+    return needed === null || argumentsOf(this.#info, runtime).includes(needed) ? null : needed;
   }
 
   /** Proves the runtime of a container that runs and waits, unless another one of it did before. */
