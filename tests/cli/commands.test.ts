@@ -61,7 +61,7 @@ describe.skipIf(withoutEngines).each(patientEngines)('the commands on $name', en
       taskId: 'seen',
     });
     const details = await bench.call(['sandbox', 'inspect', name]);
-    expect(details.stdout.toString()).toMatch(/512 MiB[^]*→ \/workspace/);
+    expect(details.stdout.toString()).toMatch(/[1-4](?:\.\d)? GiB[^]*→ \/workspace/);
 
     const kept = json(await bench.call(['sandbox', 'cleanup', '--json']));
     expect(kept).toMatchObject({ schema: 'acode.cleanup/1', removed: [], dryRun: false, kept: [{ name }] });
@@ -104,7 +104,7 @@ describe.skipIf(withoutEngines).each(patientEngines)('the commands on $name', en
     const text = stdout.toString();
     expect(text).toMatch(/memory +64 MiB +this call +--memory/);
     expect(text).toMatch(/image +\S+ +user +\S+config\.yml:2:\d+ \(sandbox\.images\.default\)/);
-    expect(text).toMatch(/time +300 s +built-in/);
+    expect(text).toMatch(/time +600 s +built-in/);
     expect(text).toContain(`${bench.workspace} → /workspace (workspace, writable)`);
     expect(text).toContain(`${bench.workspace}/.git → /workspace/.git (protected, read-only)`);
     expect(text).not.toContain('HostConfig');

@@ -213,6 +213,8 @@ export class Call {
     const level = logLevel(verbose, this.io.env['ACODE_LOG_LEVEL']);
     return {
       workspace: (await this.place()).root,
+      // People and agents build and test whole projects; a program that uses the library decides for itself.
+      profile: 'dev',
       logger: await this.#logger(level),
       // A call ends when its command has ended: nobody is left here to go on.
       continueScan: () => false,

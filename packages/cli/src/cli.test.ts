@@ -93,7 +93,7 @@ describe('a mistake in the call', () => {
     [['run', '--mount', '/a', 'ls'], /\.\/data:\/data/],
     [['run', '--publish', '0.0.0.0:80:80', 'ls'], /8080:3000.*127\.0\.0\.1 only/],
     [['run', '--dns', 'dns.example', 'ls'], /1\.1\.1\.1/],
-    [['run', '--profile', 'huge', 'ls'], /exec, task, swarm/],
+    [['run', '--profile', 'huge', 'ls'], /exec, dev, task, swarm/],
     [['run', '--open-files', '0', 'ls'], /whole number/],
     [['run', '--memory', '0', 'ls'], /above zero/],
     [['run', '--tmp', '0k', 'ls'], /above zero/],

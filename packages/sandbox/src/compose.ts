@@ -134,6 +134,7 @@ export async function composeHost({
     directories,
     uid,
     identity,
+    profile: options.profile ?? 'exec',
     caller: uid === 0 ? NOT_ROOT : { uid, gid: process.getgid?.() ?? uid },
     workspace: options.workspace ?? process.cwd(),
     workspaceNamed: options.workspace !== undefined,

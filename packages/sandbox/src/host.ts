@@ -6,6 +6,7 @@ import type { LoadedConfig } from './config/check.ts';
 import type { LoadedMachine } from './config/machine.ts';
 import type { Settings } from './config/settings.ts';
 import type { UserId } from './contract/policy.ts';
+import type { ProfileName } from './contract/profiles.ts';
 import type { ContinuedScans } from './contract/scan.ts';
 import type { Level } from './contract/levels.ts';
 import type { Backend, Capability, EngineBackend } from './isolation/backend.ts';
@@ -35,6 +36,8 @@ export interface Host {
   readonly uid: number;
   /** The identity of this machine, as labels carry it. */
   readonly identity: string;
+  /** The profile of requests that name none. */
+  readonly profile: ProfileName;
   /** The user sandboxes run as. */
   readonly caller: UserId;
   /** The directory the caller named, or stood in. */

@@ -58,6 +58,8 @@ export type {
   VerifySignature,
 } from './contract/images.ts';
 export { LEVELS, RISKS, isAtLeast } from './contract/levels.ts';
+export { PROFILE_NAMES } from './contract/profiles.ts';
+export type { ProfileName } from './contract/profiles.ts';
 export type { Level, Risk } from './contract/levels.ts';
 export type {
   EffectivePolicy,

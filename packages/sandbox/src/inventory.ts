@@ -231,7 +231,8 @@ async function defaultPolicy(
   host: Host,
   workspace: string,
 ): Promise<{ policy: EffectivePolicy; problem?: AcodeError }> {
-  const about = { caller: { uid: 1, gid: 1 }, cpus: 1, languages: recogniseLanguages(await real(workspace)) };
+  const languages = recogniseLanguages(await real(workspace));
+  const about = { caller: { uid: 1, gid: 1 }, cpus: 1, profile: host.profile, languages };
   const policy = await known(layersFor(host, workspace).then(layers => resolvePolicy({}, layers, about)));
   return policy instanceof AcodeError ? { policy: resolvePolicy({}, NO_LAYERS, about), problem: policy } : { policy };
 }

@@ -2,6 +2,7 @@
 
 import type { ConfigInput } from './config/schema.ts';
 import type { VerifySignature } from './contract/images.ts';
+import type { ProfileName } from './contract/profiles.ts';
 import type { Clock, Logger, Metrics } from './contract/ports.ts';
 import type { ScanJob } from './contract/scan.ts';
 
@@ -25,6 +26,8 @@ export interface AcodeOptions {
   configFile?: string;
   /** The engine’s socket; else DOCKER_HOST, the docker context, the known places. Pinned for the session. */
   engine?: { socket: string };
+  /** The built-in limits of requests that name none: `exec` unless told otherwise. The command line and MCP use `dev`. */
+  profile?: ProfileName;
   sessionId?: string;
   /** Sandboxes at once; 4 unless configured, at most 16. */
   maxConcurrent?: number;

@@ -1,6 +1,6 @@
 // Steps 1 to 3 of the pipe: what a command may do, at which level, and the plan of its sandbox.
 
-import { availableParallelism } from 'node:os';
+import { availableParallelism, totalmem } from 'node:os';
 import { planCaBundle } from './ca-bundle.ts';
 import { planCaches } from './cache-plan.ts';
 import type { Command, RunRequest } from './contract/command.ts';
@@ -14,7 +14,7 @@ import type { Host } from './host.ts';
 import { WORKSPACE_TARGET, planSandbox } from './isolation/plan.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
-import { defaultEnvironment } from './policy/environment.ts';
+import { defaultEnvironment, notInImage } from './policy/environment.ts';
 import { refuseUndecided, withImageReason } from './policy/language-image.ts';
 import { NOTHING, resolvePolicy } from './policy/resolve.ts';
 import { projectReference } from './project-image/template.ts';
@@ -53,7 +53,8 @@ export async function plan(
   const languages = recogniseLanguages(root);
   const task = { command, risk: request.risk };
   const projectImage = projectReference(root, host.uid);
-  const about = { caller: host.caller, cpus: availableParallelism(), task, languages, projectImage };
+  const machine = { cpus: availableParallelism(), memoryBytes: totalmem() };
+  const about = { caller: host.caller, profile: host.profile, task, languages, projectImage, ...machine };
   const first = resolvePolicy(request.policy ?? NOTHING, layers, about);
   const chosen = await chooseLevel(host, first);
   const { level, runtime, capability } = chosen;
@@ -61,9 +62,11 @@ export async function plan(
   const asked = await imageAsked(host, level, first, signal);
   const around = { environment: process.env, ...(await engineSocketOf(host, level)) };
   const workspace = await validateWorkspace(found, host.directories, around);
-  // The engine may have other CPUs than this process sees, and refuses more than it has.
-  const { cpus } = capability;
-  const resolved = cpus === about.cpus ? first : resolvePolicy(request.policy ?? NOTHING, layers, { ...about, cpus });
+  // The engine may have other CPUs and less memory than this process sees, and refuses more CPUs than it has.
+  const { cpus, memoryBytes = machine.memoryBytes } = capability;
+  const isHere = cpus === machine.cpus && memoryBytes === machine.memoryBytes;
+  const there = { ...about, cpus, memoryBytes };
+  const resolved = isHere ? first : resolvePolicy(request.policy ?? NOTHING, layers, there);
   const policy = { ...resolved, runtime: { ...resolved.runtime, value: runtime } };
   if (usesEngine(level)) refuseUndecided(policy.image, languages);
   const { image, notes: imageNotes } = await imageFor(host, chosen, policy, { ...of, ...asked }, signal).catch(
@@ -189,8 +192,9 @@ export async function explain(
   };
 }
 
-function environmentOf(spec: SandboxSpec, { env = {} }: RunRequest): Explanation['environment'] {
-  return Object.fromEntries(Object.entries(defaultEnvironment(spec)).filter(([name]) => !Object.hasOwn(env, name)));
+function environmentOf(spec: SandboxSpec, { env = {}, envDefaults = {} }: RunRequest): Explanation['environment'] {
+  const defaults = { ...defaultEnvironment(spec), ...notInImage(envDefaults, spec) };
+  return Object.fromEntries(Object.entries(defaults).filter(([name]) => !Object.hasOwn(env, name)));
 }
 
 const COMPARED =

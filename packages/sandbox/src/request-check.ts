@@ -24,6 +24,7 @@ const requestSchema = z.strictObject({
   policy: z.unknown().optional(),
   cwd: z.string().optional(),
   env: z.record(z.string(), word).optional(),
+  envDefaults: z.record(z.string(), word).optional(),
   stdin: z
     .custom(
       value => typeof value === 'string' || value instanceof Uint8Array || value instanceof Readable,
@@ -73,6 +74,7 @@ export function checkRequest(command: Command, request: RunRequest): void {
   checkCommand(command);
   request.artifacts?.forEach(checkArtifact);
   checkEnvironment(request.env ?? {});
+  checkEnvironment(request.envDefaults ?? {});
   workdirFor(request.cwd, WORKSPACE_TARGET);
 }
 

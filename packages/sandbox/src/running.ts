@@ -20,7 +20,7 @@ import { LiveCapture } from './output/live-capture.ts';
 import { reportViolation } from './obtaining.ts';
 import { addScan, partialResult, resultOf } from './outcome.ts';
 import type { OutcomeParts } from './outcome.ts';
-import { defaultEnvironment } from './policy/environment.ts';
+import { defaultEnvironment, notInImage } from './policy/environment.ts';
 import { recordDenials, recordExit, recordResult, recordRisk } from './record.ts';
 import { continueScan } from './scanning.ts';
 import { recordOutcome } from './trail.ts';
@@ -121,7 +121,7 @@ export class Running implements RunningCommand {
   static async begin(parts: RunningParts): Promise<Running> {
     const { sandbox, captures, request, signal } = parts;
     const { command, cwd, nonce, planned } = parts;
-    const defaults = defaultEnvironment(planned.spec);
+    const defaults = { ...defaultEnvironment(planned.spec), ...notInImage(request.envDefaults ?? {}, planned.spec) };
     const handover = { command, cwd, env: { ...request.env }, defaults, nonce };
     const { stdout } = captures;
     const io = {

@@ -1,7 +1,7 @@
 // The options that commands share: everything that can be said about a sandbox, and about one run in it.
 
 import { resolve } from 'node:path';
-import { LEVELS, RISKS } from '@acode/sandbox';
+import { LEVELS, PROFILE_NAMES, RISKS } from '@acode/sandbox';
 import type { CreateRequest, PolicyInput, RunRequest } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
 import { address } from './address.ts';
@@ -24,7 +24,7 @@ export function sandboxCommand(name: string) {
     .optionsGroup('Sandbox options:')
     .option('--image <reference>', 'image of the sandbox')
     .addOption(
-      new Option('--profile <profile>', 'built-in limits to begin with').choices(['exec', 'task', 'swarm'] as const),
+      new Option('--profile <profile>', 'built-in limits to begin with; dev unless you say').choices(PROFILE_NAMES),
     )
     .addOption(new Option('--memory <size>', 'memory limit: MB, or 512m, 1.5g').argParser(someSize))
     .addOption(new Option('--swap <size>', 'swap beyond the memory: MB, or 512m; none unless you say').argParser(size))

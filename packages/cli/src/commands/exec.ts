@@ -7,6 +7,7 @@ import { requestCommand, requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call, Perform } from '../call.ts';
 import { attend, commandIn, execute } from '../execution/execute.ts';
+import { terminalVariables } from '../execution/terminal-variables.ts';
 import { TERMINAL_HELP, executeInTerminal, terminalOption } from '../execution/in-terminal.ts';
 
 /** The command. */
@@ -50,9 +51,10 @@ async function executeIn(
   flags: readonly string[],
 ): Promise<number> {
   const command = commandIn(call, words, flags);
-  const { cwd, env } = requestOf(options, await call.place());
+  const { cwd, env: own } = requestOf(options, await call.place());
+  const env = { ...terminalVariables(call), ...own };
   const { timeout: timeoutMs } = options;
-  const request = { ...(cwd ? { cwd } : {}), ...(env ? { env } : {}), ...(timeoutMs ? { timeoutMs } : {}) };
+  const request = { ...(cwd ? { cwd } : {}), env, ...(timeoutMs ? { timeoutMs } : {}) };
   return call.withHost(acode =>
     attend(call, { command, existing: { timeoutMs }, flags }, async given => {
       const connected = acode.connect(sandboxId, { signal: given.signal });

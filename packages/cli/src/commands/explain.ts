@@ -10,6 +10,7 @@ import type { RequestOptions } from '../arguments/request.ts';
 import type { Call, Perform } from '../call.ts';
 import { denialLine } from '../execution/closing-lines.ts';
 import { commandIn } from '../execution/execute.ts';
+import { terminalVariables } from '../execution/terminal-variables.ts';
 import type { Look } from '../terminal/look.ts';
 import { fields } from '../terminal/table.ts';
 import { harmless, oneLine, wrapped } from '../terminal/text.ts';
@@ -37,7 +38,10 @@ async function explain(
   const request = requestOf(options, await call.place());
   const { signal } = call.interruption;
   const explained = await call.withHost(acode =>
-    call.progress.during('Asking the engine…', acode.explain(command, { ...request, signal })),
+    call.progress.during(
+      'Asking the engine…',
+      acode.explain(command, { ...request, envDefaults: terminalVariables(call), signal }),
+    ),
   );
   const explanation = { ...explained, warmReason: await warmReasonOf(call, explained) };
   const { verbose } = call.options;

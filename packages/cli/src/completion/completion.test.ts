@@ -32,7 +32,7 @@ describe('completion in bash', () => {
     [['acode', 'trust', '--re'], ['--revoke']],
     [
       ['acode', 'run', '--profile', ''],
-      ['exec', 'task', 'swarm'],
+      ['exec', 'dev', 'task', 'swarm'],
     ],
     [['acode', 'run', '--mount', './a:/a', '--runtime', 'runs'], ['runsc']],
     [

@@ -14,6 +14,7 @@ import type { Existing } from './in-existing.ts';
 import { missingDependencies } from './missing-dependencies.ts';
 import { preparing } from './preparing.ts';
 import { StandardInput } from './standard-input.ts';
+import { terminalVariables } from './terminal-variables.ts';
 
 const TIMED_OUT = 124;
 const FAILED = 125;
@@ -42,7 +43,9 @@ export async function execute(
   const command = commandIn(call, words, flags);
   const request = requestOf(options, await call.place());
   return call.withHost(acode =>
-    attend(call, { command, flags }, given => preparing(call, acode, acode.spawn(command, { ...request, ...given }))),
+    attend(call, { command, flags }, given =>
+      preparing(call, acode, acode.spawn(command, { ...request, envDefaults: terminalVariables(call), ...given })),
+    ),
   );
 }
 

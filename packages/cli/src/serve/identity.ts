@@ -32,7 +32,16 @@ export const READ_VARIABLES: readonly string[] = [
 ];
 
 /** Variables that say how a call looks and what it logs: they come with each call. */
-export const LOOK_VARIABLES: readonly string[] = ['ACODE_LOG_LEVEL', 'COLUMNS', 'FORCE_COLOR', 'NO_COLOR', 'TERM'];
+export const LOOK_VARIABLES: readonly string[] = [
+  'ACODE_LOG_LEVEL',
+  'COLORTERM',
+  'COLUMNS',
+  'FORCE_COLOR',
+  'LC_ALL',
+  'LC_CTYPE',
+  'NO_COLOR',
+  'TERM',
+];
 
 /** What a server and its clients must have in common. */
 export interface Identity {

@@ -45,7 +45,8 @@ export function requestFrom(
     stderr: terminals.includes(2) ? factsOf(io.stderr) : NO_TERMINAL,
     outputsAreOne: io.outputsAreOne,
     env: Object.fromEntries(
-      LOOK_VARIABLES.flatMap(name => {
+      // The language belongs to the identity too, and decides what a command hears of the terminal.
+      [...LOOK_VARIABLES, 'LANG'].flatMap(name => {
         const value = io.env[name];
         return value === undefined ? [] : [[name, value]];
       }),

@@ -23,6 +23,11 @@ export interface RunRequest {
   cwd?: string;
   /** Environment of the command; nothing is inherited from the host. */
   env?: Record<string, string>;
+  /**
+   * Variables that the command gets unless `env` or its image sets them. An image without a shell gets none. For what is nice
+   * to have, such as the caller’s `TERM`.
+   */
+  envDefaults?: Record<string, string>;
   /** What the command reads from standard input; without it, it reads end of file. */
   stdin?: string | Uint8Array | Readable;
   /** How dangerous the caller believes the command to be. */

@@ -3,6 +3,8 @@
 import * as z from 'zod';
 import { CACHE_TOOLS } from './caches.ts';
 import type { CachePolicy } from './caches.ts';
+import { PROFILE_NAMES } from './profiles.ts';
+import type { ProfileName } from './profiles.ts';
 import { LEVELS } from './levels.ts';
 import type { Level, Risk } from './levels.ts';
 import type { Denial } from './result.ts';
@@ -27,7 +29,7 @@ const cacheTool = z.enum(CACHE_TOOLS);
 
 /** The schema of {@link PolicyInput}: strict, so that a misspelt key is an error and never ignored. */
 export const policyInputSchema = z.strictObject({
-  profile: z.enum(['exec', 'task', 'swarm']).optional(),
+  profile: z.enum(PROFILE_NAMES).optional(),
   level: z.enum([...LEVELS, 'auto']).optional(),
   runtime: z.string().min(1).optional(),
   image: z.string().min(1).optional(),
@@ -121,7 +123,7 @@ export interface UserId {
 export interface EffectivePolicy {
   /** `airgapped` beats everything that would enable a network. */
   readonly mode: Sourced<'local-only' | 'airgapped'>;
-  readonly profile: Sourced<'exec' | 'task' | 'swarm'>;
+  readonly profile: Sourced<ProfileName>;
   readonly level: Sourced<Level | 'auto'>;
   /** How dangerous the command is: what its caller said, raised by rules. */
   readonly risk: Sourced<Risk>;

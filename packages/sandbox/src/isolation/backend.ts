@@ -20,6 +20,8 @@ export interface Capability {
   /** Whether it did not answer in time: it is asked again, and nothing follows from it. */
   readonly unknown?: boolean;
   readonly cpus: number;
+  /** The memory of the machine; absent where it is this one’s. */
+  readonly memoryBytes?: number;
   /** Every runtime the engine lists, with the level it is for. */
   readonly runtimes: Readonly<Record<string, Level>>;
   /** The runtime of a sandbox that names none. */

@@ -85,6 +85,14 @@ export function defaultEnvironment({
   if (mounts.some(({ purpose }) => purpose === 'ca'))
     return Object.fromEntries(CA_VARIABLES.map(name => [name, CA_TARGET]));
   if (network !== 'none' || !isAtLeast(level, 'bubblewrap')) return {};
+  return notInImage(OFFLINE, { image });
+}
+
+/** Those of some variables that the image does not set itself. */
+export function notInImage(
+  variables: Readonly<Record<string, string>>,
+  { image }: Pick<SandboxSpec, 'image'>,
+): Readonly<Record<string, string>> {
   const set = new Set(image.environment.map(variable => variable.replace(/=.*$/s, '')));
-  return Object.fromEntries(Object.entries(OFFLINE).filter(([name]) => !set.has(name)));
+  return Object.fromEntries(Object.entries(variables).filter(([name]) => !set.has(name)));
 }

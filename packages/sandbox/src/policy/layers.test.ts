@@ -260,6 +260,22 @@ describe('runtimes', () => {
 });
 
 describe('what a repository may do', () => {
+  it('asks for no more than profile dev, unless the user’s own file gives more anyway', () => {
+    const repository =
+      'sandbox: { defaults: { memory_mb: 6g, pids_limit: 2000, timeout_seconds: 3600 }, mounts: { tmpfs_size: 2g } }';
+    const asked = resolve({ repository });
+    const values = ({ limits, timeoutMs }: typeof asked) =>
+      [limits.memoryBytes, limits.pids, limits.tmpBytes, timeoutMs].map(({ value }) => value);
+    expect(values(asked)).toEqual([1024 ** 3, 1024, 256 * 1024 ** 2, 600_000]);
+    expect(asked.warnings.join('\n')).toMatch(
+      /memory_mb\) was lowered from 6 GiB to 1 GiB, the most that a repository/,
+    );
+    // Control: the same in the user’s own file counts, and a repository may ask for less than that.
+    const user = repository.replace('6g', '7g');
+    expect(values(resolve({ user }))).toEqual([7 * 1024 ** 3, 2000, 2 * 1024 ** 3, 3_600_000]);
+    expect(values(resolve({ user, repository }))).toEqual([6 * 1024 ** 3, 2000, 2 * 1024 ** 3, 3_600_000]);
+  });
+
   const refusal = (key: string, line: number, part: string, remedy: string) =>
     expect.objectContaining({
       code: 'ACODE-SBX-020',

@@ -3,10 +3,11 @@
 import type { Config } from '../config/schema.ts';
 import { formatBytes } from '../config/units.ts';
 import type { EffectivePolicy, Limits, PolicyInput, Sourced } from '../contract/policy.ts';
+import type { ProfileName } from '../contract/profiles.ts';
 import { builtInValue, pick, placeOf } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { CEILINGS, PROFILES } from './profiles.ts';
-import type { Profile } from './profiles.ts';
+import { CEILINGS, profileLimits } from './profiles.ts';
+import type { Machine } from './profiles.ts';
 
 type Sandbox = NonNullable<Config['sandbox']>;
 type Ceilings = NonNullable<Sandbox['ceilings']>;
@@ -35,9 +36,9 @@ const LIMITS: Readonly<Record<keyof Limits, LimitKeys>> = {
 /** What limits are resolved for. */
 export interface LimitsFor {
   readonly request: PolicyInput;
-  readonly profile: Profile;
-  /** CPUs the engine has; it refuses more. */
-  readonly cpus: number;
+  readonly profile: ProfileName;
+  /** What the engine has; it refuses more CPUs. */
+  readonly machine: Machine;
 }
 
 /** Every limit, clamped; what was lowered goes into `warnings`. */
@@ -49,10 +50,13 @@ export function resolveLimits(layers: Layers, of: LimitsFor, warnings: string[])
       request: of.request.limits?.[name],
       key,
       read: ({ sandbox }) => (sandbox ? read(sandbox) : undefined),
-      builtIn: PROFILES[of.profile][name],
+      builtIn: profileLimits(of.profile, of.machine)[name],
     });
-    const engine = name === 'cpus' ? [builtInValue(of.cpus)] : [];
-    return clamp(`limits.${name}`, asked, [...engine, ...ceilingsOf(layers, ceiling, CEILINGS[name])], warnings);
+    const own = layers.user.config.sandbox;
+    const most = repositoryMost(of, name, own ? read(own) : undefined);
+    const allowed = clampRepository(asked, most, unitOf(name), warnings);
+    const engine = name === 'cpus' ? [builtInValue(of.machine.cpus)] : [];
+    return clamp(`limits.${name}`, allowed, [...engine, ...ceilingsOf(layers, ceiling, CEILINGS[name])], warnings);
   };
   return {
     memoryBytes: one('memoryBytes'),
@@ -72,9 +76,11 @@ export function resolveTimeout(layers: Layers, of: LimitsFor, warnings: string[]
     request: of.request.timeoutMs,
     key: 'sandbox.defaults.timeout_seconds',
     read: ({ sandbox }) => milliseconds(sandbox?.defaults?.timeout_seconds),
-    builtIn: PROFILES[of.profile].timeoutMs,
+    builtIn: profileLimits(of.profile, of.machine).timeoutMs,
   });
-  return clamp('timeoutMs', asked, timeCeilings(layers), warnings);
+  const own = milliseconds(layers.user.config.sandbox?.defaults?.timeout_seconds);
+  const allowed = clampRepository(asked, repositoryMost(of, 'timeoutMs', own), inSeconds, warnings);
+  return clamp('timeoutMs', allowed, timeCeilings(layers), warnings);
 }
 
 /** How long the network stays connected, clamped like the time limit; null for as long as the command runs. */
@@ -109,6 +115,28 @@ function ceilingsOf({ machine, user }: Layers, name: keyof Ceilings, builtIn: nu
   ];
 }
 
+// Profile `dev`, or what the user’s own file or the request’s profile gives anyway: to ask for less than that is to tighten.
+function repositoryMost({ profile, machine }: LimitsFor, name: keyof Limits | 'timeoutMs', own = 0): number {
+  return Math.max(profileLimits('dev', machine)[name], profileLimits(profile, machine)[name], own);
+}
+
+function clampRepository(
+  asked: Sourced<number>,
+  most: number,
+  shown: (value: number) => string,
+  warnings: string[],
+): Sourced<number> {
+  if (asked.layer !== 'repository' || asked.value <= most) return asked;
+  warnings.push(
+    `${asked.where} was lowered from ${shown(asked.value)} to ${shown(most)}, the most that a repository may ask for; your own configuration file may set more.`,
+  );
+  return { ...asked, value: most };
+}
+
+function unitOf(name: string): (value: number) => string {
+  return name.endsWith('Bytes') ? formatBytes : name.endsWith('Ms') ? inSeconds : String;
+}
+
 // A value lowered by somebody’s ceiling is theirs from then on: whoever wants more has to change the ceiling.
 function clamp(
   name: string,
@@ -120,7 +148,7 @@ function clamp(
   if (asked.value <= ceiling.value) return asked;
   // A built-in default above what a small machine has is nobody’s mistake and needs no warning.
   if (asked.layer !== 'built-in') {
-    const shown = name.endsWith('Bytes') ? formatBytes : name.endsWith('Ms') ? inSeconds : String;
+    const shown = unitOf(name);
     const what = asked.layer === 'request' ? name : asked.where;
     const limit =
       ceiling.layer === 'built-in' ? 'the most that is allowed here' : `the ceiling set by ${ceiling.where}`;

@@ -101,6 +101,32 @@ describe('resolvePolicy', () => {
     });
   });
 
+  it('has a profile for a person’s own work that follows the machine', () => {
+    const GIB = 1024 * MIB;
+    const machines: readonly (readonly [cpus: number, memory: number, wantedCpus: number, wantedMemory: number])[] = [
+      [1, 2 * GIB, 1, GIB],
+      [2, 8 * GIB, 2, 2 * GIB],
+      [16, 64 * GIB, 4, 4 * GIB],
+      [4, 6.5 * GIB, 4, 1664 * MIB],
+    ];
+    for (const [cpus, memoryBytes, wantedCpus, wantedMemory] of machines) {
+      const { profile, limits, timeoutMs } = resolvePolicy({}, NO_LAYERS, {
+        ...host,
+        cpus,
+        memoryBytes,
+        profile: 'dev',
+      });
+      const { memoryBytes: memory, swapBytes, cpus: given, pids, tmpBytes } = limits;
+      expect([profile, timeoutMs]).toMatchObject([{ value: 'dev', layer: 'built-in' }, { value: 600_000 }]);
+      expect(
+        [given.value, memory.value, swapBytes.value, pids.value, tmpBytes.value],
+        `${cpus} ${memoryBytes}`,
+      ).toEqual([wantedCpus, wantedMemory, 0, 1024, Math.min(GIB, wantedMemory / 4)]);
+    }
+    expect(resolve({ profile: 'exec' }).limits.memoryBytes.value).toBe(512 * MIB);
+    expect(resolve({}).profile.value).toBe('exec');
+  });
+
   it('lowers what is above a ceiling, and says so', () => {
     const policy = resolve({ limits: { cpus: 64, memoryBytes: 2 ** 40, pids: 1e6, openFiles: 1e6 }, timeoutMs: 1e10 });
     expect(policy).toMatchObject({

@@ -1,13 +1,11 @@
 // The built-in values: what a sandbox gets when nobody says anything, and the most anybody can ask for.
 
 import type { Language } from '../contract/languages.ts';
-import type { EffectivePolicy, Limits } from '../contract/policy.ts';
+import type { Limits } from '../contract/policy.ts';
+import type { ProfileName } from '../contract/profiles.ts';
 
 const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
-
-/** What a sandbox is made for. */
-export type Profile = EffectivePolicy['profile']['value'];
 
 const exec: Limits = {
   memoryBytes: 512 * MIB,
@@ -19,13 +17,40 @@ const exec: Limits = {
   outputBytes: 10 * MIB,
 };
 
-/** The limits of each profile. */
-export const PROFILES: Readonly<Record<Profile, Limits & { timeoutMs: number }>> = {
+/** The limits of a profile. */
+export type ProfileLimits = Limits & { readonly timeoutMs: number };
+
+/** The machine that sandboxes run on. */
+export interface Machine {
+  readonly cpus: number;
+  readonly memoryBytes: number;
+}
+
+/** The limits of the profiles that are the same everywhere. */
+export const PROFILES: Readonly<Record<Exclude<ProfileName, 'dev'>, ProfileLimits>> = {
   exec: { ...exec, timeoutMs: 300_000 },
   task: { ...exec, cpus: 0.5, timeoutMs: 300_000 },
   // A swarm’s agent builds and tests a whole project: limits and time only, the isolation is the same.
   swarm: { ...exec, memoryBytes: 4 * GIB, swapBytes: 4 * GIB, cpus: 2, pids: 1000, timeoutMs: 4 * 3600 * 1000 },
 };
+
+/** The limits of a profile on a machine. */
+export function profileLimits(profile: ProfileName, machine: Machine): ProfileLimits {
+  return profile === 'dev' ? devLimits(machine) : PROFILES[profile];
+}
+
+// A person’s own builds and tests: most of what docs/limits.md measured fits, and the machine stays usable beside it.
+function devLimits({ cpus, memoryBytes }: Machine): ProfileLimits {
+  const memory = Math.floor(Math.min(4 * GIB, Math.max(GIB, memoryBytes / 4)) / MIB) * MIB;
+  return {
+    ...exec,
+    memoryBytes: memory,
+    cpus: Math.min(4, Math.max(1, cpus)),
+    pids: 1024,
+    tmpBytes: Math.min(GIB, memory / 4),
+    timeoutMs: 600_000,
+  };
+}
 
 /** The most that any layer may ask for. */
 export const CEILINGS: Readonly<Limits & { timeoutMs: number }> = {

@@ -10,6 +10,7 @@ import { isAtLeast } from '../contract/levels.ts';
 import type { LanguageFound } from '../contract/languages.ts';
 import { policyInputSchema } from '../contract/policy.ts';
 import type { EffectivePolicy, MountRequest, PolicyInput, Sourced, UserId } from '../contract/policy.ts';
+import type { ProfileName } from '../contract/profiles.ts';
 import { govern } from './governance.ts';
 import type { Task } from './governance.ts';
 import { resolveImageNaming } from './image-naming.ts';
@@ -30,6 +31,10 @@ export interface ResolveHost {
   readonly caller: UserId;
   /** CPUs the engine has; it refuses more. */
   readonly cpus: number;
+  /** The memory of the engine’s machine; 4 GiB where nobody knows. */
+  readonly memoryBytes?: number;
+  /** The profile of a request that names none; `exec` unless the host was opened with another. */
+  readonly profile?: ProfileName;
   /** What the workspace is written in; none unless it was looked at. */
   readonly languages?: readonly LanguageFound[];
   /** The name of the workspace’s own project image, where the workspace is known. */
@@ -38,6 +43,7 @@ export interface ResolveHost {
   readonly task?: Task;
 }
 
+const UNKNOWN_MEMORY = 4 * 1024 ** 3;
 const NO_TASK: Task = { command: [] };
 
 /** What is asked where nothing special is. */
@@ -52,9 +58,10 @@ export function resolvePolicy(input: PolicyInput, layers: Layers, host: ResolveH
   const mode = resolveMode(layers);
   const profile: EffectivePolicy['profile'] =
     request.profile === undefined
-      ? builtInValue('exec')
+      ? builtInValue(host.profile ?? 'exec')
       : { value: request.profile, layer: 'request', where: 'policy.profile' };
-  const limitsFor = { request, profile: profile.value, cpus: host.cpus };
+  const machine = { cpus: host.cpus, memoryBytes: host.memoryBytes ?? UNKNOWN_MEMORY };
+  const limitsFor = { request, profile: profile.value, machine };
   const mounts = resolveMounts(request, layers);
   const user = resolveUser(request, layers, host.caller);
   const choice = chooseImage(request.image, layers, host.languages);

@@ -106,6 +106,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       level: this.level,
       available: filtered && known,
       cpus: info.NCPU,
+      memoryBytes: info.MemTotal,
       runtimes: this.#runtimes.levels,
       standardRuntime: this.#runtimes.standard,
       unprotecting: this.#runtimes.unprotecting,
