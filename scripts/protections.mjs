@@ -889,6 +889,34 @@ export const PROTECTIONS = [
   },
   {
     ...one(
+      'risky changes of an MCP command are told to the model alone',
+      [
+        'packages/cli/src/mcp/serve-mcp.ts',
+        'await use(reportingHost(acode, (changes, record) => sayLeft(call, changes, record)));',
+        'await use(reportingHost(acode, () => undefined));',
+      ],
+      [['mcp/hostile.test.ts', 'reaches the person too']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
+      'a name that a command chose begins a line of acode’s answer',
+      ['packages/cli/src/mcp/risks.ts', 'path: cut(oneLine(path), MAX_PATH),', 'path: cut(path, MAX_PATH),'],
+      [['mcp/hostile.test.ts', 'cannot speak in acode’s name']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
+      'a closed pipe silences what is known of the workspace',
+      ['packages/cli/src/execution/execute.ts', 'await sayLines(call, riskyLines(ended.unread));', ''],
+      [['cli/closing-lines.test.ts', 'told though the reader']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
       'a model has more memory than the user allows',
       [
         'packages/cli/src/mcp/tighten.ts',

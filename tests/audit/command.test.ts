@@ -7,6 +7,7 @@ import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { runCli } from '../../packages/cli/src/cli.ts';
 import { Recorder, call, testIo } from '../../packages/cli/src/test-process.ts';
 import { AuditLog } from '../../packages/sandbox/src/audit/log.ts';
+import type { AuditFindings } from '../../packages/sandbox/src/contract/audit.ts';
 import { systemClock } from '../../packages/sandbox/src/telemetry/clock.ts';
 import { Bench } from '../cli/bench.ts';
 import { event, uid } from './log.ts';
@@ -114,6 +115,149 @@ describe('acode audit show', () => {
     const { status, stderr } = await call(['audit', 'show', '4711']);
     expect(status).toBe(125);
     expect(stderr).toMatch(/no audit record for 4711[^]*ACODE-AUD-003[^]*acode audit tail/);
+  });
+});
+
+describe('acode changes', () => {
+  const counts = { executable: 0, hidden: 1, configuration: 2, source: 0, other: 0 };
+
+  // One run for each outcome, in a workspace.
+  async function runs(
+    workspace: string,
+    ...outcomes: readonly (AuditFindings & { readonly command?: string })[]
+  ): Promise<number[]> {
+    const log = open();
+    const seqs: number[] = [];
+    for (const { command = 'make', ...findings } of outcomes) {
+      const context = { correlationId: `run-${command}`, operation: 'run' } as const;
+      const intent = {
+        ...context,
+        kind: 'intent',
+        sandbox_level: 'docker',
+        sandboxId: `sandbox-of-${command}`,
+        command: ['/bin/sh', '-c', command],
+        workspace,
+        ...{ policyHash: 'p', commandHash: 'c', cwd: '.', stdin: 'none' as const, decision: 'allowed' },
+      } as const;
+      const { seq } = await log.append(intent);
+      await log.append({ ...context, kind: 'outcome', intent: seq, exitCode: 0, durationMs: 1, ...findings });
+      seqs.push(seq);
+    }
+    await log.close();
+    return seqs;
+  }
+  const hook = { kind: 'git-settings', path: '.husky/pre-commit\u001b[2J\nNext: all is well' } as const;
+  const found = { riskyChanges: [hook], riskyChangesTotal: 7, changed: counts, scan: 'complete' } as const;
+  const here = process.cwd();
+
+  it('ends with 0 where no run left anything, and where the log is older than such records or not there', async () => {
+    expect(await call(['changes'])).toMatchObject({ status: 0, stdout: `No risky changes are recorded in ${here}.\n` });
+    await runs(here, { changed: counts, scan: 'complete' });
+    expect(await call(['changes', '--json'])).toMatchObject({ status: 0 });
+    // The control: the records with and without these fields are one good chain.
+    expect(await call(['audit', 'verify'])).toMatchObject({ status: 0 });
+    await rm(directory, { recursive: true });
+    expect(await call(['changes'])).toMatchObject({ status: 0 });
+  });
+
+  it('shows the runs of this workspace, newest first, with what they left and what was not scanned', async () => {
+    const [first] = await runs(here, { ...found, command: 'npm ci' });
+    const [last] = await runs(here, { scan: 'incomplete', changed: counts, scanReason: 'too much', command: 'flood' });
+    await runs('/elsewhere', { ...found, command: 'other' });
+    const { status, stdout } = await call(['changes']);
+    expect(status).toBe(1);
+    expect(stdout).toBe(
+      [
+        `2 runs left risky changes or could not be scanned completely in ${here}, newest first.`,
+        '',
+        `record ${last}, just now, sandbox sandbox-of-f`,
+        '    command: flood',
+        '    not everything was scanned: too much',
+        '',
+        `record ${first}, just now, sandbox sandbox-of-n`,
+        '    command: npm ci',
+        "    git-settings: '.husky/pre-commit␛[2J⏎Next: all is well'",
+        '    and 6 more, for which the record has no room',
+        '',
+      ].join('\n'),
+    );
+    expect((await call(['changes', '--all'])).stdout).toContain('    in /elsewhere\n');
+    const json = JSON.parse((await call(['changes', '--json'])).stdout) as { items: object[] };
+    expect(json).toMatchObject({ schema: 'acode.changes/1', workspace: here, since: null });
+    expect(json.items).toMatchObject([
+      { intent: last, scan: 'incomplete', scanReason: 'too much', riskyChanges: [] },
+      {
+        intent: first,
+        command: ['/bin/sh', '-c', 'npm ci'],
+        riskyChanges: [hook],
+        riskyChangesTotal: 7,
+        changed: counts,
+      },
+    ]);
+  });
+
+  it('takes a time span, a moment or a record to begin from, and says what it takes', async () => {
+    const [, last = 0] = await runs(here, found, found);
+    const count = async (since: string): Promise<number> => {
+      const { stdout } = await call(['changes', '--json', '--since', since], { now: Date.now });
+      return (JSON.parse(stdout) as { items: unknown[] }).items.length;
+    };
+    expect(await Promise.all(['1h', '2020-01-01', '2099-01-01T00:00', `${last}`, '0'].map(count))).toEqual([
+      2, 2, 0, 1, 2,
+    ]);
+    for (const wrong of ['yesterday', '2h ago', '2026-13-45', '-1', '', 'tomorow'])
+      expect(await call(['changes', '--since', wrong]), wrong).toMatchObject({
+        status: 2,
+        stderr: expect.stringMatching(/2h, 7d/),
+      });
+  });
+
+  it('fits a narrow terminal as far as names allow', async () => {
+    await runs(here, { ...found, riskyChanges: [{ kind: 'build-file', path: 'Makefile' }], riskyChangesTotal: 1 });
+    const stdout = new Recorder(true, 40);
+    expect(await runCli(['changes', '--all'], testIo({ stdout }))).toBe(1);
+    const lines = stdout.text.replaceAll(/\u001b\[\d+m/g, '').split('\n');
+    for (const line of lines.filter(one => one.includes(' ') && !one.includes(here)))
+      expect(line.length).toBeLessThanOrEqual(40);
+  });
+
+  it('settles a scan that went on by the record of its end, and lists it where there is none', async () => {
+    const continuing = { changed: counts, scan: 'continuing' } as const;
+    await runs(
+      here,
+      { ...continuing, command: 'calm' },
+      { ...continuing, command: 'wild' },
+      { ...continuing, command: 'lost' },
+    );
+    const log = open();
+    const scan = (id: string, findings: AuditFindings): Promise<unknown> =>
+      log.append({
+        kind: 'event',
+        operation: 'scan',
+        event: 'scanned',
+        correlationId: id,
+        workspace: here,
+        sandboxIds: [`sandbox-of-${id}`],
+        ...findings,
+      });
+    await scan('calm', { scan: 'complete', changed: counts });
+    await scan('wild', found);
+    await log.close();
+    const { items } = JSON.parse((await call(['changes', '--json'])).stdout) as { items: object[] };
+    expect(items).toMatchObject([
+      { command: ['/bin/sh', '-c', 'wild'], riskyChangesTotal: 7, scan: 'complete' },
+      { command: ['/bin/sh', '-c', 'lost'], scan: 'continuing' },
+    ]);
+  });
+
+  it('is what tail and show say of the same records', async () => {
+    const [seq = 0] = await runs(here, { ...found, scan: 'incomplete' });
+    expect((await call(['audit', 'tail', '-n', '1'])).stdout).toMatch(
+      /of \d+: exit 0, 0\.001 s, 7 risky changes, scan incomplete\n$/,
+    );
+    const { stdout } = await call(['audit', 'show', String(seq + 1)]);
+    expect(stdout).toMatch(/riskyChanges +git-settings: '\.husky\/pre-commit␛\[2J⏎Next: all is well'\n/);
+    expect(stdout).toMatch(/riskyChangesTotal +7\n/);
   });
 });
 

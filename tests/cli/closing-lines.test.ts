@@ -1,5 +1,7 @@
 // What is said after a run: what it was denied and the way on, what it left behind; never on standard output.
 
+import type { ChildProcess } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -42,6 +44,33 @@ describe.skipIf(withoutEngines).each(patientEngines)('after a run on $name', eng
   it('a full /tmp is told with its limit', async () => {
     const { stderr } = await bench.exec(['--tmp', '1m', 'dd if=/dev/zero of=/tmp/x bs=1M count=3']);
     expect(stderr).toMatch(/acode: ACODE-SBX-004: temporary storage limit of 1 MiB, set by --tmp\..*--tmp 2/);
+  });
+
+  const firstChunk = async (child: ChildProcess): Promise<Buffer> => {
+    for await (const chunk of child.stdout ?? []) return chunk as Buffer;
+    return Buffer.alloc(0);
+  };
+
+  it('what was left behind is told though the reader of the output has gone, as after `| head -1`', async () => {
+    const unscanned = await bench.exec(['yes'], { read: firstChunk });
+    expect(unscanned.status).toBe(141);
+    expect(unscanned.stderr).toMatch(/^acode: not everything was looked at: the command was cancelled.*\n$/);
+    // One that has ended by itself when nobody reads any more is scanned.
+    const log = join(bench.env['XDG_STATE_HOME'] ?? '', 'acode', 'audit', '000000000001.jsonl');
+    const recorded = (): string => readFileSync(log, 'utf8');
+    const planted = 'mkdir t; echo x > t/Makefile; head -c 4000000 /dev/zero';
+    const scanned = await bench.exec([planted], {
+      read: async child => {
+        await expect.poll(recorded, { timeout: 20_000 }).toContain('t/Makefile"}');
+        child.stdout?.destroy();
+        return Buffer.alloc(0);
+      },
+    });
+    expect(scanned.status).toBe(141);
+    expect(scanned.stderr).toContain('t/Makefile');
+    // The control: nothing can be left where nothing can be written, and so nothing is said.
+    const harmless = await bench.exec(['--readonly', 'yes'], { read: firstChunk });
+    expect({ status: harmless.status, stderr: harmless.stderr }).toEqual({ status: 141, stderr: '' });
   });
 
   it('what was left behind is listed by kind, drives no terminal, and is whole in JSON', async () => {

@@ -54,7 +54,7 @@ describe.skipIf(withoutEngines).each(patientEngines)('the streams of a command o
   });
 
   it('stop the command quietly with 141 when the reader goes away, as `| head -1` does', async () => {
-    const { status, stderr } = await bench.exec(['yes'], {
+    const { status, stderr } = await bench.exec(['--readonly', 'yes'], {
       read: async child => {
         for await (const chunk of child.stdout ?? []) return chunk as Buffer;
         return Buffer.alloc(0);

@@ -231,6 +231,22 @@ describe.skipIf(withoutEngines)('what a command leaves behind', () => {
     expect(flood.structured['riskyChangesOmitted']).toBe(12);
     expect(flood.text).toContain('And 12 more risky changes.');
     await heard('zz/.git', 'zz/.vscode/tasks.json', 'and 52 more; `acode changes` lists them', 'acode audit show ');
+    // And stays on record, for whoever looks later.
+    const recorded = async () => {
+      const { status, stdout } = await to.bench.call(['changes', '--json']);
+      const { items } = z
+        .object({ items: z.array(z.looseObject({ riskyChangesTotal: z.int() })) })
+        .parse(JSON.parse(stdout.toString()));
+      return { status, items };
+    };
+    const { status, items } = await recorded();
+    expect({ status, totals: items.map(({ riskyChangesTotal }) => riskyChangesTotal) }).toEqual({
+      status: 1,
+      totals: [62],
+    });
+    expect(items[0]).toMatchObject({
+      riskyChanges: expect.arrayContaining([{ kind: 'git-repository', path: 'zz/.git' }]),
+    });
     await to.call('run_in_sandbox', { command: 'echo x > Makefile' });
     await heard('Makefile');
     await to.call('run_in_sandbox', { command: 'echo x > Rakefile; echo done', background: true });
@@ -240,6 +256,9 @@ describe.skipIf(withoutEngines)('what a command leaves behind', () => {
     await until(() => existsSync(join(to.bench.workspace, 'noxfile.py')));
     await to.client.close();
     await heard('noxfile.py');
+    // The outcome of the sandbox itself, and of its three commands.
+    await expect.poll(async () => JSON.stringify((await recorded()).items)).toContain('noxfile.py');
+    expect((await recorded()).items.length).toBeGreaterThanOrEqual(4);
   });
 
   it('cannot speak in acode’s name, neither by its names nor by what it prints', async () => {

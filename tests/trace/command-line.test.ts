@@ -43,6 +43,7 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   explain: [['--', 'true'], 'acode.explain/1', 'schema command policy level spec engineRequest warm warmReason notes'],
   trust: [['--show'], 'acode.trust/1', 'schema workspace file hash trusted needsTrust'],
   doctor: [[], 'acode.doctor/1', 'schema checks ok durationMs'],
+  changes: [[], 'acode.changes/1', 'schema workspace since items'],
   'audit tail': [[], 'acode.audit/1', 'schema items'],
   'audit show': [['1'], 'acode.error/1', ERROR],
   'audit verify': [[], 'acode.audit-verify/1', 'schema'],

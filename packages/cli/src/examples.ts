@@ -78,6 +78,11 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode trust', for: 'agree with exactly this content' },
     { type: 'acode trust --revoke', for: 'take it back' },
   ],
+  'acode changes': [
+    { type: 'acode changes', for: 'what did runs leave in this workspace?' },
+    { type: 'acode changes --since 2h', for: 'in the last two hours' },
+    { type: 'acode changes --since 2026-05-31 --all', for: 'since that day, in every workspace' },
+  ],
   'acode audit tail': [
     { type: 'acode audit tail', for: 'the newest records' },
     { type: 'acode audit tail --lines 5', for: 'a few of them' },

@@ -5,6 +5,7 @@ import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { addCommonOptions } from './arguments/common.ts';
 import type { Perform } from './call.ts';
 import { auditCommands } from './commands/audit.ts';
+import { changesCommand } from './commands/changes.ts';
 import { completionCommand } from './commands/completion.ts';
 import { dockerCommands } from './commands/docker.ts';
 import { doctorCommand } from './commands/doctor.ts';
@@ -42,6 +43,7 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .addCommand(mcpCommand(perform))
     .addCommand(explainCommand(perform))
     .addCommand(trustCommand(perform))
+    .addCommand(changesCommand(perform))
     .addCommand(auditCommands(perform))
     .addCommand(doctorCommand(perform))
     .addCommand(dockerCommands(perform))

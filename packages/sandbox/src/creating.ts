@@ -1,10 +1,11 @@
 // How a sandbox that stays comes to be: the pipe of a run up to the hand-over, and then it stays.
 
+import type { Scanned } from './audit/findings.ts';
 import type { AuditHead } from './contract/audit.ts';
 import type { RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
 import { usesEngine } from './contract/levels.ts';
-import type { RiskyChange, ScanState } from './contract/result.ts';
+import type { ScanState } from './contract/result.ts';
 import type { CreateRequest } from './contract/sandbox.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import { SandboxCommands, commandLimit } from './commands.ts';
@@ -27,7 +28,7 @@ import { Sandbox } from './sandbox.ts';
 import { continueScan } from './scanning.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
-import { recordOutcome, recordRefusal } from './trail.ts';
+import { recordFindings, recordOutcome, recordRefusal, workspaceOf } from './trail.ts';
 import type { Recorded } from './trail.ts';
 import { takeWarm } from './warm.ts';
 import { changesOfRun } from './workspace/after-run.ts';
@@ -211,8 +212,12 @@ export function opened(parts: Opened): Sandbox {
       if (how === 'left') return [];
       if (keep) await new Kept(host).end(sandboxId);
       tornDown(recorded, planned.spec, reason);
-      if (parts.intent) recordOutcome(recorded, parts.intent, { durationMs: clock.monotonic() - began });
-      return lastLook(recorded, planned.spec, commands.lookedUntilMs);
+      const durationMs = clock.monotonic() - began;
+      const scanned = await lastLook(recorded, planned.spec, commands.lookedUntilMs);
+      if (parts.intent) recordOutcome(recorded, parts.intent, { durationMs, scanned });
+      // Made by another process: its outcome is that one’s to write.
+      else recordFindings(recorded, LEFT_LATER, { sandboxId, ...workspaceOf(planned.spec) }, scanned);
+      return scanned.riskyChanges;
     },
   });
   const close = (): void => host.keep(sandbox.leave());
@@ -221,16 +226,18 @@ export function opened(parts: Opened): Sandbox {
   return sandbox;
 }
 
+const LEFT_LATER = 'risky changes after the last command of a sandbox';
+
 // What was left behind after the last command, when nothing of the sandbox lives any more.
-async function lastLook(recorded: Recorded, spec: SandboxSpec, sinceMs: number): Promise<RiskyChange[]> {
+async function lastLook(recorded: Recorded, spec: SandboxSpec, sinceMs: number): Promise<Scanned> {
   const { host, operation } = recorded;
   const ended = { mounts: spec.mounts, sinceMs, dead: Promise.resolve() };
-  const { riskyChanges: found, rest } = await changesOfRun(ended, host.telemetry.clock);
-  const scanned = { riskyChanges: [...found], scan: 'incomplete' as ScanState };
+  const { riskyChanges, changed, complete, rest } = await changesOfRun(ended, host.telemetry.clock);
+  const scan: ScanState = complete ? 'complete' : 'incomplete';
+  const scanned = { riskyChanges: [...riskyChanges], changed, scan };
   continueScan({ ...recorded, planned: { spec } }, scanned, rest);
-  const { riskyChanges } = scanned;
-  recordRisk(operation, spec.identity.sandboxId, riskyChanges);
-  return riskyChanges;
+  recordRisk(operation, spec.identity.sandboxId, scanned.riskyChanges);
+  return scanned;
 }
 
 // What leads into a sandbox goes with it.

@@ -5,12 +5,15 @@ export type { Logs, Observer } from './acode.ts';
 export type { ConfigInput } from './config/schema.ts';
 export type {
   Audit,
+  AuditChange,
   AuditFault,
   AuditHead,
   AuditKind,
   AuditProblem,
   AuditRecord,
   AuditVerification,
+  ChangesQuery,
+  RecordedChanges,
 } from './contract/audit.ts';
 export { CACHE_TOOLS } from './contract/caches.ts';
 export type { CachePolicy, CacheSpec, CacheTool, CacheVolume } from './contract/caches.ts';

@@ -1,6 +1,8 @@
 // What becomes of a scan that its run had no time for: it goes on, in this process or where the opener says, and what it finds is told.
 
+import { findingsOf } from './audit/findings.ts';
 import type { AuditScan } from './contract/audit.ts';
+import { chooseChanges } from './contract/changes.ts';
 import type { RunRequest } from './contract/command.ts';
 import type { RiskyChange, RunResult } from './contract/result.ts';
 import type { ContinuedScans, ScanJob, ScanReport } from './contract/scan.ts';
@@ -15,8 +17,8 @@ import { scanJobs } from './workspace/continued-scan.ts';
 const REST_MS = 10;
 // A host that many commands use at once; beyond it, the results say that their scan is incomplete.
 const MAX_QUEUED = 64;
-// A record holds no more; all of them are in the event.
-const MAX_RECORDED = 100;
+// A log line holds no more; all of them are in the event.
+const MAX_LOGGED = 100;
 
 /** What scans that go on in this process need. */
 export interface ScansHere {
@@ -122,7 +124,7 @@ export function tellScan(host: Pick<Host, 'bus' | 'telemetry' | 'audit' | 'keep'
     correlationId: first.correlationId,
     sandboxId: first.sandboxId,
     complete,
-    riskyChanges: recordable(riskyChanges),
+    riskyChanges: loggable(riskyChanges),
   });
   const unwritten = (error: unknown): void =>
     host.telemetry.log('error', 'the audit log could not be written', { reason: String(error) });
@@ -141,16 +143,12 @@ export function scanRecord({ jobs, riskyChanges, changed, complete }: ScanReport
     ...(taskId === undefined ? {} : { taskId }),
     workspace,
     sandboxIds: jobs.map(({ sandboxId }) => sandboxId),
-    scan: complete ? 'complete' : 'incomplete',
-    changed,
-    riskyChanges: recordable(riskyChanges),
-    riskyChangesTotal: riskyChanges.length,
+    ...findingsOf({ riskyChanges: [...riskyChanges], changed, scan: complete ? 'complete' : 'incomplete' }),
   };
 }
 
-/** As many as a record has room for. That something was not seen is never what there is no room for. */
-export function recordable(changes: readonly RiskyChange[]): readonly RiskyChange[] {
-  const incomplete = changes.filter(({ kind }) => kind === 'scan-incomplete');
-  const found = changes.filter(({ kind }) => kind !== 'scan-incomplete');
-  return [...incomplete, ...found].slice(0, MAX_RECORDED);
+/** As many as a log line has room for. That something was not seen is never what there is no room for. */
+export function loggable(changes: readonly RiskyChange[]): readonly RiskyChange[] {
+  const { shown, incomplete } = chooseChanges(changes, MAX_LOGGED);
+  return [...incomplete, ...shown];
 }

@@ -1,7 +1,10 @@
 // Step 9 of the pipe, the part that must not fail: what will run is written down before it is handed over, and what became of it after.
 
 import { createHash } from 'node:crypto';
+import { findingsOf } from './audit/findings.ts';
+import type { Scanned } from './audit/findings.ts';
 import type {
+  AuditFindings,
   AuditHead,
   AuditIntent,
   AuditMadeAhead,
@@ -20,7 +23,6 @@ import type { Backend } from './isolation/backend.ts';
 import { afterwards } from './isolation/waiting.ts';
 import { setBy } from './policy/layers.ts';
 import type { Planned } from './running.ts';
-import { recordable } from './scanning.ts';
 import type { Operation } from './telemetry/operation.ts';
 
 /** One run, as its records name it. */
@@ -68,7 +70,13 @@ export async function recordMadeAhead(
 export function recordOutcome(
   run: Recorded,
   intent: AuditHead,
-  ended: { readonly result?: RunResult | undefined; readonly error?: unknown; readonly durationMs: number },
+  ended: {
+    readonly result?: RunResult | undefined;
+    readonly error?: unknown;
+    readonly durationMs: number;
+    /** What the workspace was found to hold, where that is in no result. */
+    readonly scanned?: Scanned;
+  },
 ): void {
   const { result, error, durationMs } = ended;
   const entry: AuditOutcome = {
@@ -81,6 +89,7 @@ export function recordOutcome(
     ...(result ? { oomKilled: result.oomKilled, timedOut: result.timedOut } : {}),
     ...(result?.containerId === undefined ? {} : { containerId: result.containerId }),
     ...(error === undefined ? {} : { errorCode: codeOf(error) }),
+    ...found(ended.scanned ?? result ?? partialOf(error)),
   };
   // The caller has waited long enough: what they hear first is what the command said.
   inBackground(
@@ -89,13 +98,52 @@ export function recordOutcome(
   );
 }
 
+function found(scanned: Scanned | undefined): AuditFindings {
+  return scanned ? findingsOf(scanned) : {};
+}
+
+/** Writes down what was found in a workspace and belongs to no command: it came after the last one of a sandbox. */
+export function recordFindings(
+  run: Pick<Recorded, 'host' | 'operation' | 'request'>,
+  event: string,
+  { sandboxId, workspace }: { readonly sandboxId?: string; readonly workspace?: string },
+  scanned: Scanned,
+): void {
+  if (scanned.riskyChanges.length === 0) return;
+  const about = {
+    ...(sandboxId === undefined ? {} : { sandboxId }),
+    ...(workspace === undefined ? {} : { workspace }),
+  };
+  const entry = {
+    ...contextOf(run),
+    kind: 'event',
+    operation: 'exec',
+    event,
+    ...about,
+    ...findingsOf(scanned),
+  } as const;
+  inBackground(
+    run,
+    afterwards(() => run.host.audit.append(entry)),
+  );
+}
+
+// What is known where there is no result: of a command that was given up, or of an error that names what it left.
+function partialOf(error: unknown): Scanned | undefined {
+  if (!(error instanceof AcodeError)) return undefined;
+  const partial = error.is('ACODE-SBX-014') || error.is('ACODE-SBX-025') ? error.context.result : undefined;
+  if (partial || error.riskyChanges.length === 0) return partial;
+  const complete = error.riskyChanges.every(({ kind }) => kind !== 'scan-incomplete');
+  return { riskyChanges: [...error.riskyChanges], scan: complete ? 'complete' : 'incomplete' };
+}
+
 /** Writes down that something was asked for and refused before there was anything to hand over. */
 export function recordRefusal(run: Recorded, error: unknown): void {
   // What could not be written down is not written down again.
   if (error instanceof AcodeError && error.is('ACODE-AUD-001')) return;
   const { request, command } = run;
   const message = error instanceof Error ? error.message : String(error);
-  const found = error instanceof AcodeError ? error.riskyChanges : [];
+  const scanned = partialOf(error);
   const writing = run.host.audit.append({
     ...contextOf(run),
     kind: 'refusal',
@@ -104,7 +152,7 @@ export function recordRefusal(run: Recorded, error: unknown): void {
     ...(request.risk === undefined ? {} : { risk: request.risk }),
     errorCode: codeOf(error),
     message,
-    ...(found.length > 0 ? { riskyChanges: recordable(found) } : {}),
+    ...(scanned ? { workspace: run.host.workspace, ...findingsOf(scanned) } : {}),
   });
   inBackground(run, writing);
 }
@@ -121,7 +169,7 @@ export function recordRemovals(bus: EventBus, audit: Host['audit'], keep: Host['
   bus.on('VolumeRemoved', event => record('volume', event.name, event.reason, event.correlationId));
 }
 
-function inBackground({ host, operation }: Recorded, writing: Promise<unknown>): void {
+function inBackground({ host, operation }: Pick<Recorded, 'host' | 'operation'>, writing: Promise<unknown>): void {
   host.keep(
     writing.catch((error: unknown) =>
       operation.step('error', 'the audit log could not be written', { reason: String(error) }),
@@ -184,7 +232,8 @@ function intentOf(run: Recorded, { policy, spec, backend, requestHash }: Planned
   };
 }
 
-function workspaceOf({ mounts }: Planned['spec']): { workspace?: string } {
+/** The workspace of a plan, as its records name it. */
+export function workspaceOf({ mounts }: Pick<SandboxSpec, 'mounts'>): { workspace?: string } {
   const workspace = mounts.find(({ purpose }) => purpose === 'workspace')?.source;
   return workspace === undefined ? {} : { workspace };
 }
@@ -198,7 +247,7 @@ function contextOf({
   host,
   operation,
   request,
-}: Recorded): Pick<AuditIntent, 'correlationId' | 'sessionId' | 'taskId'> {
+}: Pick<Recorded, 'host' | 'operation' | 'request'>): Pick<AuditIntent, 'correlationId' | 'sessionId' | 'taskId'> {
   return {
     correlationId: operation.correlationId,
     sessionId: request.sessionId ?? host.session.id,

@@ -1,5 +1,6 @@
 // A sandbox that ran no command: the image’s own shell has run in it all the same, so what it left is scanned for and told.
 
+import { findingsOf } from './audit/findings.ts';
 import type { AuditScan } from './contract/audit.ts';
 import { AcodeError } from './contract/errors.ts';
 import { usesEngine } from './contract/levels.ts';
@@ -9,7 +10,7 @@ import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import { afterwards } from './isolation/waiting.ts';
 import { recordRisk } from './record.ts';
-import { continueScan, recordable } from './scanning.ts';
+import { continueScan, loggable } from './scanning.ts';
 import type { ScannedRun } from './scanning.ts';
 import { changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
 import { scanJobs } from './workspace/continued-scan.ts';
@@ -70,7 +71,7 @@ export class UnusedScans {
     if (!first) return;
     const found = report.riskyChanges.filter(({ kind }) => kind !== 'scan-incomplete');
     const { correlationId, sandboxId } = first;
-    const fields = { correlationId, sandboxId, image, left: recordable(report.riskyChanges) };
+    const fields = { correlationId, sandboxId, image, left: loggable(report.riskyChanges) };
     if (found.length > 0)
       telemetry.log(
         'warn',
@@ -94,10 +95,7 @@ function recordOf({ jobs, riskyChanges, changed, complete }: ScanReport, first: 
     ...(sessionId === undefined ? {} : { sessionId }),
     workspace,
     sandboxIds: jobs.map(({ sandboxId }) => sandboxId),
-    scan: complete ? 'complete' : 'incomplete',
-    changed,
-    riskyChanges: recordable(riskyChanges),
-    riskyChangesTotal: riskyChanges.length,
+    ...findingsOf({ riskyChanges: [...riskyChanges], changed, scan: complete ? 'complete' : 'incomplete' }),
   };
 }
 

@@ -1,6 +1,7 @@
 // A record of the audit log for a person: a row among others, or every field of it.
 
 import type { AuditRecord } from '@acode/sandbox';
+import { quoted } from '../arguments/command-words.ts';
 import { age } from '../terminal/age.ts';
 import type { Look } from '../terminal/look.ts';
 import { fields, table } from '../terminal/table.ts';
@@ -29,8 +30,20 @@ export function renderLine(record: AuditRecord, look: Look): string {
 export function renderRecord(record: AuditRecord, look: Look): string {
   const others = Object.keys(record).filter(name => !LEFT_OUT.has(name));
   const names = [...LEADING, ...others, ...CHAIN].filter(name => record[name] !== undefined);
-  const pairs = names.map(name => [oneLine(name), valueText(name, record[name])] as const);
+  const pairs = names.flatMap(name => pairsOf(name, record[name]));
   return `${look.colours.bold(`Record ${record.seq}`)}\n${fields(pairs, look)}`;
+}
+
+// One line for each risky change: they are what a reader looks for.
+function pairsOf(name: string, value: unknown): (readonly [label: string, value: string])[] {
+  if (name !== 'riskyChanges' || !Array.isArray(value) || !value.every(isChange))
+    return [[oneLine(name), valueText(name, value)]];
+  return value.map(({ kind, path }, index) => [index === 0 ? name : '', `${kind}: ${quoted(oneLine(path))}`]);
+}
+
+function isChange(value: unknown): value is { readonly kind: string; readonly path: string } {
+  if (typeof value !== 'object' || value === null || !('kind' in value && 'path' in value)) return false;
+  return typeof value.kind === 'string' && typeof value.path === 'string';
 }
 
 /** What a record says, in a few words. */
@@ -43,7 +56,7 @@ const ABOUT: Readonly<Record<AuditRecord['kind'], (record: AuditRecord) => strin
   outcome: record => `of ${valueText('intent', record['intent'])}: ${outcome(record)}`,
   refusal: record => words(record, 'errorCode', 'message'),
   removal: record => words(record, 'what', 'name', 'id', 'reason'),
-  event: record => words(record, 'event', 'detail'),
+  event: record => [words(record, 'event', 'detail'), ...found(record)].filter(text => text !== '').join(', '),
   checkpoint: record => `signed by key ${valueText('key', record['key']).slice(0, SHORT)}`,
 };
 
@@ -55,8 +68,19 @@ function outcome(record: AuditRecord): string {
     record['timedOut'] === true ? 'timed out' : '',
     record['oomKilled'] === true ? 'out of memory' : '',
     typeof durationMs === 'number' ? `${durationMs / 1000} s` : '',
+    ...found(record),
   ];
   return how.filter(part => part !== '').join(', ');
+}
+
+// What the scan of the workspace found.
+function found({ riskyChangesTotal, scan }: AuditRecord): string[] {
+  return [
+    typeof riskyChangesTotal === 'number'
+      ? `${riskyChangesTotal} risky change${riskyChangesTotal === 1 ? '' : 's'}`
+      : '',
+    scan === 'incomplete' ? 'scan incomplete' : '',
+  ];
 }
 
 function words(record: AuditRecord, ...names: readonly string[]): string {

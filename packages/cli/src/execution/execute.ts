@@ -1,7 +1,7 @@
 // Runs one command and lets its output, its input and its end pass through as if it ran here.
 
 import { AcodeError } from '@acode/sandbox';
-import type { Command, PublishedPort, RunResult, RunningCommand } from '@acode/sandbox';
+import type { Command, PublishedPort, RiskyChange, RunResult, RunningCommand } from '@acode/sandbox';
 import type { Readable } from 'node:stream';
 import { commandOf } from '../arguments/command-words.ts';
 import { requestOf } from '../arguments/request.ts';
@@ -13,6 +13,7 @@ import { closingLines, mayLackDependencies } from './closing-lines.ts';
 import type { Existing } from './in-existing.ts';
 import { missingDependencies } from './missing-dependencies.ts';
 import { preparing } from './preparing.ts';
+import { riskyLines } from './risky-lines.ts';
 import { StandardInput } from './standard-input.ts';
 import { terminalVariables } from './terminal-variables.ts';
 
@@ -65,8 +66,13 @@ export interface Attended {
 
 /** Starts a command, lets its streams pass through, and gives the exit status. */
 export async function attend(call: Call, { command, existing, flags }: Attended, start: Start): Promise<number> {
-  const result = await run(call, start);
-  if (result === null) return NOBODY_READS;
+  const ended = await run(call, start);
+  if ('unread' in ended) {
+    // Whoever pipes into `head` has stopped reading the output, and mostly still reads what acode says of the workspace.
+    await sayLines(call, riskyLines(ended.unread));
+    return NOBODY_READS;
+  }
+  const { result } = ended;
   if (call.options.json) await call.printJson('acode.run/1', result);
   const dependencies = mayLackDependencies(result) ? await missingDependencies(await call.place()) : null;
   await sayLines(call, closingLines(result, command, { existing, dependencies, options: flags }));
@@ -80,15 +86,17 @@ export function statusOf({ timedOut, exitCode }: RunResult): number {
 
 type Start = (given: StartedWith) => Promise<RunningCommand>;
 
-/** The result, or null where the reader of the output went away and so the run was given up. */
-async function run(call: Call, start: Start): Promise<RunResult | null> {
+/** The result; where the reader of the output went away and so the run was given up, what it left in the workspace. */
+type Attending = { readonly result: RunResult } | { readonly unread: readonly RiskyChange[] };
+
+async function run(call: Call, start: Start): Promise<Attending> {
   const unread = new AbortController();
   const signal = AbortSignal.any([call.interruption.signal, unread.signal]);
   using stdin = new StandardInput(call.io.stdin);
   try {
     const running = await start({ stdin: stdin.source, signal });
     await sayPorts(call, running.ports);
-    if (call.options.json) return await running.result;
+    if (call.options.json) return { result: await running.result };
     const passOn = async (source: AsyncIterable<Uint8Array>, output: Call['stdout']): Promise<void> => {
       await pump(source, output, signal);
       if (output.broken) unread.abort();
@@ -96,10 +104,11 @@ async function run(call: Call, start: Start): Promise<RunResult | null> {
     const streams = Promise.all([passOn(running.stdout, call.stdout), passOn(running.stderr, call.stderr)]);
     const [, outcome] = await Promise.all([streams, running.result.then(withValue, withError)]);
     await Promise.all([call.stdout.flush(signal), call.stderr.flush(signal)]);
-    if (call.stdout.broken || call.stderr.broken) return null;
-    return outcome();
+    const result = outcome();
+    return call.stdout.broken || call.stderr.broken ? { unread: result.riskyChanges } : { result };
   } catch (error) {
-    if (unread.signal.aborted && error instanceof AcodeError && error.is('ACODE-SBX-014')) return null;
+    if (unread.signal.aborted && error instanceof AcodeError && error.is('ACODE-SBX-014'))
+      return { unread: error.context.result?.riskyChanges ?? [] };
     throw error;
   }
 }

@@ -62,7 +62,13 @@ export async function serveHttp(
 async function withHost(call: Call, use: (host: ToolHost) => Promise<void>): Promise<void> {
   const { Acode } = await import('@acode/sandbox');
   // An agent is there for long, and its next command should not wait for a sandbox to be made.
-  const acode = await Acode.open({ ...(await call.hostOptions()), pool: POOL });
+  // And it is there to go on with a scan that a command had no time for.
+  const { continueScan: _, ...options } = await call.hostOptions();
+  const acode = await Acode.open({ ...options, pool: POOL });
+  const sayScanned = (changes: readonly RiskyChange[]): void => {
+    if (changes.length > 0) sayLeft(call, changes, undefined);
+  };
+  using _scans = acode.events.on('WorkspaceScanned', ({ riskyChanges }) => sayScanned(riskyChanges));
   try {
     await use(reportingHost(acode, (changes, record) => sayLeft(call, changes, record)));
   } finally {

@@ -21,13 +21,19 @@ export function contentOf(entry: AuditEntry): Content {
   const fields: Record<string, unknown> = { ...entry };
   // A caller who hands over `NAME=value` still gets only the name written.
   if ('env' in entry && entry.env) fields['env'] = entry.env.map(name => name.split('=', 1)[0] ?? '');
-  const safe = isLong(entry) ? { ...redactFields(fields), cut: true } : redactFields(fields);
+  const masked = { ...redactFields(fields), ...unmasked(entry) };
+  const safe = isLong(entry) ? { ...masked, cut: true } : masked;
   if (fits(safe)) return safe;
   for (const most of SHORTER) {
     const shorter = Object.fromEntries(Object.entries(safe).map(([key, item]) => [key, shortened(item, most)]));
     if (fits(shorter)) return { ...shorter, cut: true };
   }
   throw new TypeError('an audit record is too large, however much of it is left out');
+}
+
+// Paths are written as they are: a command could otherwise hide one by calling it as secrets are called.
+function unmasked(entry: AuditEntry): Content {
+  return 'riskyChanges' in entry && entry.riskyChanges ? { riskyChanges: entry.riskyChanges } : {};
 }
 
 // Beyond this, taking secrets out leaves the rest out as well.

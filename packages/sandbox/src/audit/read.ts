@@ -6,6 +6,7 @@ import { AcodeError } from '../contract/errors.ts';
 import { LineReader, filesFrom, listFiles, partsOf } from './lines.ts';
 import type { Part } from './lines.ts';
 import { openLine } from './record.ts';
+import { recordedChanges } from './changes.ts';
 import { verifyLog } from './verify.ts';
 
 const SHOWN = 20;
@@ -20,6 +21,7 @@ export function auditIn(directory: string): Audit {
     follow: options => follow(directory, options?.after, options?.signal),
     find: reference => find(directory, reference),
     verify: async ({ heads, signal } = {}) => verifyLog(directory, heads, signal),
+    changes: query => recordedChanges(exported(directory, 1, Infinity, query?.signal), query),
     export: options => exported(directory, options?.from ?? 1, options?.to ?? Infinity, options?.signal),
   };
 }

@@ -2,7 +2,7 @@
 
 import type { RemovalReason } from './events.ts';
 import type { Level, Risk } from './levels.ts';
-import type { ChangeCounts, RiskyChange } from './result.ts';
+import type { ChangeCounts, RiskyKind, ScanState } from './result.ts';
 
 /** What a record is about. */
 export const AUDIT_KINDS = ['intent', 'outcome', 'refusal', 'removal', 'event', 'checkpoint'] as const;
@@ -81,8 +81,27 @@ export interface AuditIntent extends AuditContext, AuditSandbox {
   readonly decision: string;
 }
 
+/** A risky change as a record names it. */
+export interface AuditChange {
+  readonly kind: RiskyKind;
+  /** Relative to the workspace; cut where it is very long. */
+  readonly path: string;
+}
+
+/** What a scan of the workspace found, as far as a record has room for it. Records of older versions have none of it. */
+export interface AuditFindings {
+  /** At most 64, each kind in turn; absent where there were none. */
+  readonly riskyChanges?: readonly AuditChange[];
+  /** How many risky changes there were in all; absent where there were none. */
+  readonly riskyChangesTotal?: number;
+  readonly changed?: ChangeCounts;
+  readonly scan?: ScanState;
+  /** Why not everything was scanned; absent where everything was. */
+  readonly scanReason?: string;
+}
+
 /** Written after it: what became of an intent. */
-export interface AuditOutcome extends AuditContext {
+export interface AuditOutcome extends AuditContext, AuditFindings {
   readonly kind: 'outcome';
   /** The sequence number of the intent. */
   readonly intent: number;
@@ -95,12 +114,10 @@ export interface AuditOutcome extends AuditContext {
 }
 
 /** Something that was asked for and not done. */
-export interface AuditRefusal extends AuditContext, AuditSandbox {
+export interface AuditRefusal extends AuditContext, AuditSandbox, AuditFindings {
   readonly kind: 'refusal';
   readonly errorCode: string;
   readonly message: string;
-  /** What the scan found where a sandbox had started all the same; as many as a record has room for. */
-  readonly riskyChanges?: readonly RiskyChange[];
 }
 
 /** Something of ours that was removed. */
@@ -113,9 +130,11 @@ export interface AuditRemoval extends AuditContext {
 }
 
 /** Something else worth keeping: a protection that was broken, a host opened by root, a choice of the user’s. */
-export interface AuditEvent extends AuditContext {
+export interface AuditEvent extends AuditContext, AuditFindings {
   readonly kind: 'event';
   readonly event: string;
+  readonly sandboxId?: string;
+  readonly workspace?: string;
   readonly detail?: Readonly<Record<string, string | number | boolean | null>>;
 }
 
@@ -125,12 +144,6 @@ export interface AuditScan extends AuditEvent {
   readonly workspace: string;
   /** The sandboxes whose changes it is about. */
   readonly sandboxIds: readonly string[];
-  readonly scan: 'complete' | 'incomplete';
-  readonly changed: ChangeCounts;
-  /** Those that the results of the runs do not have; as many as a record has room for. */
-  readonly riskyChanges: readonly RiskyChange[];
-  /** How many there are. */
-  readonly riskyChangesTotal: number;
 }
 
 /** A warm sandbox is about to be made, before its command is known: an event of operation `create`. */
@@ -229,6 +242,37 @@ export interface AuditVerification {
   readonly problem: AuditProblem | null;
 }
 
+/** A run that left risky changes in a workspace, or whose workspace was not scanned completely. */
+export interface RecordedChanges {
+  /** The number of the record that names the changes. */
+  readonly record: number;
+  /** When the changes were found. */
+  readonly ts: string;
+  /** The record of the command; null where the changes came after the last command of a sandbox. */
+  readonly intent: number | null;
+  /** The command as it was recorded: secrets are masked, and a long one is cut. Empty where there is none. */
+  readonly command: readonly string[];
+  readonly sandboxId: string | null;
+  readonly workspace: string | null;
+  readonly exitCode: number | null;
+  readonly riskyChanges: readonly AuditChange[];
+  /** How many risky changes there were in all. */
+  readonly riskyChangesTotal: number;
+  readonly changed: ChangeCounts | null;
+  readonly scan: ScanState | null;
+  /** Why not everything was scanned; null where everything was. */
+  readonly scanReason: string | null;
+}
+
+/** Which recorded changes are wanted. */
+export interface ChangesQuery {
+  /** The workspace they are in; every workspace unless told. */
+  readonly workspace?: string;
+  /** From this moment on, or after the record with this number. */
+  readonly since?: Date | number;
+  readonly signal?: AbortSignal;
+}
+
 /** The audit log of this user, to be read. Works without an engine, and never waits for a writer. */
 export interface Audit {
   /** The newest records, oldest of them first. */
@@ -251,6 +295,14 @@ export interface Audit {
    * console.log(ok ? `keep ${head?.seq}:${head?.hash}` : problem?.detail);
    */
   verify(options?: { heads?: readonly AuditHead[]; signal?: AbortSignal }): Promise<AuditVerification>;
+  /**
+   * Runs that left risky changes, oldest first. Runs of acode versions that did not record changes are not among them.
+   *
+   * @example
+   * const runs = await acode.audit.changes({ since: new Date(Date.now() - 3_600_000) });
+   * for (const { command, riskyChanges } of runs) console.log(command.join(' '), riskyChanges);
+   */
+  changes(query?: ChangesQuery): Promise<RecordedChanges[]>;
   /** The lines of the log as they are, each with its newline. */
   export(options?: { from?: number; to?: number; signal?: AbortSignal }): AsyncIterable<string>;
 }
