@@ -5,7 +5,7 @@ import type { Stats } from 'node:fs';
 interface Linked {
   readonly names: Set<string>;
   readonly nlink: number;
-  /** The `node_modules` that all of its names are below; null where there are several. */
+  /** The `node_modules` or `target` that all of its names are below; null where there are several. */
   below: string | null;
 }
 
@@ -35,8 +35,10 @@ export class HardLinks {
   }
 }
 
+// Installers and compilers give their own files second names there: esbuild in `node_modules`, cargo in `target`.
+const OUTPUT = /^(?:.*?\/)?(?:node_modules|target)(?=\/)/;
+
 // The outermost, since one installation nests others.
 function installedBelow(path: string): string | null {
-  const at = `/${path}`.indexOf('/node_modules/');
-  return at < 0 ? null : path.slice(0, at + 'node_modules'.length);
+  return OUTPUT.exec(path)?.[0] ?? null;
 }

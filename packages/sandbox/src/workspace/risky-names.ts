@@ -183,10 +183,13 @@ const BY_NAME: ReadonlyMap<string, Risk> = new Map(
  */
 const BARE_PARTS: ReadonlySet<string> = new Set(['HEAD', 'config', 'config.worktree', 'commondir', 'objects', 'refs']);
 
-/** Names of git's in the spelling that git asks for, by their lower case: some file systems answer to any. */
-export const BARE_SPELLING: ReadonlyMap<string, string> = new Map(
-  [...BARE_PARTS].map(name => [name.toLowerCase(), name]),
-);
+const BARE_LENGTHS: ReadonlySet<number> = new Set([...BARE_PARTS].map(name => name.length));
+const BARE_SPELLING: ReadonlyMap<string, string> = new Map([...BARE_PARTS].map(name => [name.toLowerCase(), name]));
+
+/** The part of a repository that a name may stand for, in the spelling that git asks for: some file systems answer to any. */
+export function barePartOf(name: string): string | undefined {
+  return BARE_LENGTHS.has(name.length) ? BARE_SPELLING.get(name.toLowerCase()) : undefined;
+}
 
 /** What is said of what the configuration of a repository names. */
 export const NAMED_BY_GIT = {
@@ -232,15 +235,12 @@ export const FORETOLD: readonly string[] = [
   ]),
 ];
 
-// Names that mean something only in one directory.
-const BY_PARENT: ReadonlyMap<string, Risk> = new Map([['tools/bazel', BUILD]]);
-
 /** The risk of a file by its name. Letter case does not matter to file systems of some hosts, so it does not here. */
 export function riskOfFile(name: string, parent = ''): Risk | null {
   const key = name.toLowerCase();
   if (key === '.git') return GIT;
-  const here = BY_PARENT.get(`${parent.toLowerCase()}/${key}`);
-  if (here) return here;
+  // The one name that means something only in one directory.
+  if (key === 'bazel' && parent.toLowerCase() === 'tools') return BUILD;
   return BY_NAME.get(key) ?? PATTERNS.find(([, pattern]) => pattern.test(key))?.[0] ?? null;
 }
 

@@ -23,11 +23,11 @@ import { isInstalled, riskAt, roleOf, wantedBelow } from './regions.ts';
 import { HARD_LINK, LINK_OUT, riskOfKind } from './risky-files.ts';
 import {
   BARE_REPOSITORY,
-  BARE_SPELLING,
   ENVIRONMENT,
   FORETOLD,
   NAMED_BY_GIT,
   WITH_KNOWN_PARTS,
+  barePartOf,
   riskOfDirectory,
   riskOfFile,
 } from './risky-names.ts';
@@ -358,7 +358,7 @@ class Look {
   #take(visit: Visit, entry: Entry, seen: Seen): void {
     const { name } = entry;
     if (visit.path === '' && this.#skipped.has(name)) return this.#takeSealed(visit, entry);
-    const part = BARE_SPELLING.get(name.toLowerCase());
+    const part = barePartOf(name);
     if (part !== undefined && (part === name || seen.directory.lstat(part))) seen.parts.add(part);
     if (name === 'pyvenv.cfg') seen.isEnvironment = true;
     if (entry.isDirectory()) seen.below.push(name);
@@ -586,7 +586,7 @@ class Look {
     const isCut = this.#spent || this.#signal?.aborted === true;
     if (!isCut) for (const path of paths) this.#add(path, HARD_LINK);
     else if (paths.length > 0)
-      this.#unseen.add(`of ${paths.length} hard links below node_modules not every name was seen`);
+      this.#unseen.add(`of ${paths.length} hard links below node_modules or target not every name was seen`);
   }
 
   #report(region: Region): void {
