@@ -829,6 +829,22 @@ export const PROTECTIONS = [
     ),
     command: true,
   },
+  {
+    ...one(
+      'a background process keeps what its command was given open',
+      ['packages/cli/src/serve/start.ts', '  closeInherited();\n', ''],
+      [['serve/background.test.ts', 'in a session of its own']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
+      'a background process lives on when its workspace is another one',
+      ['packages/cli/src/serve/lifetime.ts', 'if (before.workspace !== now.workspace)', 'if (now.workspace === "")'],
+      [['serve/background.test.ts', 'when its workspace is removed']],
+    ),
+    command: true,
+  },
   one(
     'a way of an artifact leads through a link',
     [`${SRC}/files/host-directory.ts`, 'DIRECTORY | constants.O_NOFOLLOW)', 'DIRECTORY)'],

@@ -13,12 +13,14 @@ export interface Watched {
   readonly workspace: string;
   /** The path of its socket. */
   readonly socket: string;
+  /** The file it was started from. */
+  readonly entry: string;
   /** How long nothing has run; 0 while something does. */
   idleMs(): number;
 }
 
 /** Why it ends. */
-export type EndReason = 'idle' | 'workspace gone' | 'socket gone';
+export type EndReason = 'idle' | 'workspace gone' | 'socket gone' | 'acode replaced';
 
 /** The longest idle time: `ACODE_SERVE_IDLE_SECONDS` may shorten it, and never lengthen. */
 export function longestIdle(env: Readonly<Record<string, string | undefined>>): number {
@@ -48,6 +50,7 @@ export function watchLifetime(watched: Watched, longestIdleMs: number, end: (why
 interface Marks {
   readonly workspace: string | null;
   readonly socket: string | null;
+  readonly entry: string | null;
 }
 
 function reasonToEnd(before: Marks, now: Marks, isIdle: boolean): EndReason | null {
@@ -55,16 +58,22 @@ function reasonToEnd(before: Marks, now: Marks, isIdle: boolean): EndReason | nu
   if (before.workspace !== now.workspace) return 'workspace gone';
   // Whoever has its place now is found in its stead.
   if (before.socket !== now.socket) return 'socket gone';
+  // What it has not loaded yet is another version’s by now.
+  if (before.entry !== now.entry) return 'acode replaced';
   return isIdle ? 'idle' : null;
 }
 
-function marks({ workspace, socket }: Watched): Marks {
-  return { workspace: markOf(() => statSync(workspace)), socket: markOf(() => lstatSync(socket)) };
+function marks({ workspace, socket, entry }: Watched): Marks {
+  return {
+    workspace: markOf(() => directoryMark(statSync(workspace))),
+    socket: markOf(() => directoryMark(lstatSync(socket))),
+    entry: markOf(() => `${directoryMark(statSync(entry))} ${statSync(entry).mtimeMs}`),
+  };
 }
 
-function markOf(look: () => { readonly dev: number; readonly ino: number }): string | null {
+function markOf(look: () => string): string | null {
   try {
-    return directoryMark(look());
+    return look();
   } catch {
     return null;
   }

@@ -91,7 +91,7 @@ async function serve(call: Call, serving: Serving, host: ServedHost, parts: Iden
     stop: end,
   });
   const facts = { workspace: parts.root, socket: server.path };
-  const watched = { ...facts, idleMs: () => server.idleMs() };
+  const watched = { ...facts, entry: call.entry ?? process.execPath, idleMs: () => server.idleMs() };
   using _life = serving.background ? watchLifetime(watched, longestIdle(parts.env), end) : null;
   await serving.listening(facts);
   const over = AbortSignal.any([signal, ending.signal]);

@@ -310,9 +310,9 @@ const ROWS = {
   }),
   'ACODE-SBX-024': entry<Record<string, never>>({
     title: 'server lost',
-    message: () => 'The `acode serve` that ran the command ended before the command did.',
+    message: () => 'The background process (`acode serve`) that ran the command ended before the command did.',
     hint: () =>
-      'The sandbox is removed. How far the command came nobody can tell: look at what it was to change, then run it again.',
+      'The sandbox is removed. acode cannot tell how much of the command ran: check what it was to change before running it again.',
     exit: 125,
     example: {},
   }),

@@ -1,5 +1,6 @@
 // Waiting sandboxes kept ready, over any backend: made ahead, given out once, and gone when nobody asks for them.
 
+import { usesEngine } from '../contract/levels.ts';
 import type { Clock } from '../contract/ports.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import { dispose, isExposed, isOvertaken, kindOf, newest, stateOf } from './pool-kind.ts';
@@ -82,11 +83,11 @@ export class Pool {
     return this.#kinds.get(key)?.failure ?? null;
   }
 
-  /** What waits, by the image it was made from. */
+  /** What waits, by the image it was made from; without an engine there is none. */
   images(): { image: string; count: number }[] {
     const counts = new Map<string, number>();
     for (const { mould, waiting } of this.#kinds.values()) {
-      const image = mould.spec.image.reference;
+      const image = usesEngine(mould.spec.level) ? mould.spec.image.reference : '';
       if (waiting.size > 0) counts.set(image, (counts.get(image) ?? 0) + waiting.size);
     }
     return [...counts].map(([image, count]) => ({ image, count }));
