@@ -58,6 +58,14 @@ it('takes a directory that only begins like the root for what it is', async () =
   await expect(placeOf(directory('..odd', '..x'), named)).resolves.toMatchObject({ root: named, inside: '..x' });
 });
 
+it('that does not exist is said to be missing, with what to do', async () => {
+  const { status, stderr } = await call(['--workspace', join(top, 'nowhere'), 'run', '--', 'true']);
+  expect(status).toBe(125);
+  expect(stderr).toMatch(
+    /nowhere cannot be given to a sandbox: it does not exist \(Missing\)[^]*Check the path after --workspace/,
+  );
+});
+
 it.each(['file', join('file', 'below')])('is no file: %s is said to be none, and nothing below it', async named => {
   writeFileSync(join(top, 'file'), '');
   const { status, stderr } = await call(['--workspace', join(top, named), 'sandbox', 'create']);
