@@ -30,6 +30,7 @@ export function commandBehaviours(target: Target): void {
         level,
       });
       expect(result.durationMs).toBeGreaterThan(0);
+      expect(String(result.durationMs)).toMatch(/^\d+(\.\d{1,3})?$/);
     });
 
     itWhere(target, 'engine')('says in which container of which image it ran', async () => {

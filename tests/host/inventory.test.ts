@@ -45,6 +45,8 @@ describe.skipIf(withoutEngines).each(engines)('the inventory of $name', engine =
       workspace: host.workspace,
     });
     expect(status.sandboxes.running).toBeGreaterThanOrEqual(1);
+    const mine = (await host.acode.list()).find(({ sessionId }) => sessionId === host.session);
+    expect(mine?.image).toMatch(/^acode-test\//);
     await command.closeStdin();
   });
 

@@ -29,6 +29,7 @@ describe.skipIf(withoutEngines).each(engines)('sandboxes that stay on $name', en
     const { status, stdout, stderr } = await bench.call(['sandbox', 'create', '--memory', '96']);
     expect(status, stderr).toBe(0);
     expect(stderr).toMatch(/it goes in 1 hour, at \d{4}-/);
+    expect(stderr).toContain('a command in it may run as long as it stays');
     id = stdout.toString().trim();
     expect(id).toMatch(UUID);
   });
@@ -164,6 +165,13 @@ describe.skipIf(withoutEngines).each(engines)('sandboxes that stay on $name', en
       (await bench.call(['--json', 'sandbox', 'inspect', made])).stdout.toString(),
     ) as unknown;
     expect(inspected).toMatchObject({ image: images.busybox, imageId: expect.stringMatching(/^sha256:/) });
+    const listed = JSON.parse((await bench.call(['--json', 'sandbox', 'list'])).stdout.toString()) as {
+      items: { sandboxId: string }[];
+    };
+    const item = listed.items.find(({ sandboxId }) => sandboxId === made);
+    expect(item).toMatchObject({ image: images.busybox, expiresAt: expect.any(String) });
+    // Its label is the latest it could ever be extended to, which is another time.
+    for (const one of [item, inspected]) expect(one).not.toHaveProperty(['labels', 'acode.expires']);
     await bench.configure({ defaults: { memory_mb: 80 } });
     const refused = await bench.exec(['--in', made, 'true']);
     const ended = await bench.call(['--json', 'sandbox', 'kill', made, 'no-such-one']);

@@ -15,6 +15,7 @@ import { layersFor, workspaceOf } from './repository.ts';
 import { recogniseLanguages } from './workspace/languages.ts';
 import { fewAtOnce, removeBelonging, removeSandbox, survey, surveySandboxes } from './sweep.ts';
 import type { Judged, Removal } from './sweep.ts';
+import { Kept } from './kept.ts';
 import { CACHE, FILLING, KEEP, LAYER } from './lifecycle/labels.ts';
 import { Leases } from './lifecycle/leases.ts';
 import { isForeign, isWantedElsewhere, mayGo, mayLive } from './lifecycle/orphans.ts';
@@ -206,9 +207,18 @@ export async function withLeases<Info extends SandboxInfo>(host: Host, found: re
 /** Sandboxes with the names of their images. They are made by id, so that a tag that moves changes nothing. */
 export async function withImageNames(host: Host, found: readonly SandboxInfo[]): Promise<SandboxInfo[]> {
   if (found.length === 0) return [];
-  const images = await (await host.engine()).images.list(host.closing);
+  // Names are for people: the list is worth having without them.
+  const images = await known((await host.engine()).images.list(host.closing));
+  if (images instanceof AcodeError) return [...found];
   const names = new Map(images.map(({ id, tags }) => [id, tags[0]]));
-  return found.map(one => ({ ...one, image: names.get(one.image) ?? one.image }));
+  const kept = new Kept(host);
+  return Promise.all(
+    found.map(async one => {
+      // What was asked for is written down of those that were kept; an image may have several names.
+      const asked = one.expiresAt === undefined ? undefined : (await kept.read(one.sandboxId))?.policy?.image;
+      return { ...one, image: asked ?? names.get(one.image) ?? one.image };
+    }),
+  );
 }
 
 function countsOf(judged: readonly Judged[]): SandboxCounts {
