@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { request } from 'node:http';
 import { createInterface } from 'node:readline';
-import { existsSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { readFileSync, existsSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -87,7 +87,9 @@ describe.skipIf(withoutEngines).each(WAYS)('a hostile client over %s', way => {
     await to.call('write_file', { path: `${up}tmp/x`, content: 'inside' });
     expect(await to.call('read_file', { path: '/tmp/x' })).toMatchObject({ structured: { content: 'inside' } });
     const own = await to.call('read_file', { path: '../../../etc/passwd' });
-    expect(own.text).not.toContain('acode-test');
+    // The user’s name is there, and nothing of the host’s list of users.
+    const hosts = readFileSync('/etc/passwd', 'utf8').trim().split('\n').at(-1);
+    expect(own.text).not.toContain(hosts);
     rmSync(link);
   });
 
