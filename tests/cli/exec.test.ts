@@ -1,8 +1,10 @@
 // One command in a sandbox, as if it ran here: output, exit status, limits, files.
 
-import { stat } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { identify } from '../../packages/sandbox/src/isolation/process/identity.ts';
 import { patientEngines, images, withoutEngines } from '../support/engines.ts';
 import { Bench } from './bench.ts';
 
@@ -25,6 +27,29 @@ describe.skipIf(withoutEngines).each(patientEngines)('acode sandbox exec on $nam
       const { status, stdout, stderr } = await alone.exec(['--image', images.busybox, '--', 'echo', 'hi']);
       expect({ status, stdout: stdout.toString(), stderr }).toEqual({ status: 0, stdout: 'hi\n', stderr: '' });
       expect(await alone.left()).toEqual([]);
+    });
+
+    it('waits, and says so, while other sandboxes of the user have the memory; nothing is made meanwhile', async () => {
+      await using alone = await Bench.at(engine);
+      // Entries of a process that lives, this one, and of one that is gone: only the first counts.
+      const share = join(alone.env['XDG_RUNTIME_DIR'] ?? '', 'acode', 'memory');
+      const { pid, startTime } = identify(process.pid) ?? { pid: 0, startTime: '' };
+      const busy = join(share, `${pid}-${startTime}.${randomUUID()}.${2 ** 50}`);
+      await mkdir(share, { recursive: true, mode: 0o700 });
+      await writeFile(join(share, `${pid}-1.${randomUUID()}.${2 ** 50}`), '');
+      await writeFile(busy, '');
+      const { child, ended } = alone.start(['run', 'echo hi']);
+      await new Promise<void>(resolve => {
+        let said = '';
+        child.stderr?.on('data', (data: Buffer) => {
+          said += data.toString();
+          if (said.includes('waiting for memory')) resolve();
+        });
+      });
+      expect(await alone.left()).toEqual([]);
+      await rm(busy);
+      expect(await ended).toMatchObject({ status: 0, stdout: Buffer.from('hi\n') });
+      expect(await readdir(share)).toEqual([]);
     });
 
     it('keeps the streams apart and passes the exit status on', async () => {

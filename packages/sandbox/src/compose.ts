@@ -1,6 +1,7 @@
 // The composition root: puts one host together from its parts, each with what it needs and nothing else.
 
 import { setMaxListeners } from 'node:events';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { AuditLog } from './audit/log.ts';
 import type { Directories } from './config/directories.ts';
@@ -18,11 +19,13 @@ import type { Host } from './host.ts';
 import type { EngineBackend } from './isolation/backend.ts';
 import { DockerBackend } from './isolation/docker/backend.ts';
 import { connectEngine } from './isolation/docker/connect.ts';
+import { identify, isAlive } from './isolation/process/identity.ts';
 import { Backends } from './isolation/select.ts';
 import type { BackendSources } from './isolation/select.ts';
 import { Claim } from './lifecycle/claim.ts';
 import { hostIdentity } from './lifecycle/host.ts';
 import { Leases } from './lifecycle/leases.ts';
+import { MemoryShare } from './lifecycle/memory-share.ts';
 import { Removals } from './lifecycle/removal.ts';
 import { Session } from './lifecycle/session.ts';
 import { Slots } from './lifecycle/slots.ts';
@@ -142,6 +145,7 @@ export async function composeHost({
     reports,
     pulls,
     slots: new Slots(concurrency(options, settings), clock),
+    memory: memoryShare(directories, clock),
     pool: openPool(options, { ...shared, audit }),
     pastLogs: logs,
     savedLogs: settings.keepOutputDays === null ? null : logs,
@@ -259,6 +263,16 @@ class Background {
 // In the order in which the engine is looked for.
 function engineNamedBy(options: AcodeOptions, settings: Settings): string | null {
   return options.engine?.socket ?? settings.engineSocket ?? process.env['DOCKER_HOST'] ?? null;
+}
+
+function memoryShare({ runtime, state }: Directories, clock: Clock): MemoryShare {
+  return new MemoryShare({
+    directory: runtime,
+    clock,
+    self: identify(process.pid) ?? { pid: process.pid, startTime: '0' },
+    isAlive: owner => owner.pid === process.pid || isAlive(owner),
+    isKept: sandboxId => existsSync(join(state, 'kept', `${sandboxId}.json`)),
+  });
 }
 
 function concurrency(options: AcodeOptions, settings: Settings): number {

@@ -16,7 +16,7 @@ import type { OpenSandbox } from './isolation/backend.ts';
 import { Kept } from './kept.ts';
 import { offerSocketPath } from './lifecycle/ownership.ts';
 import type { Made } from './isolation/pool-kind.ts';
-import { givenUp, obtainRecorded, reportViolation, tornDown } from './obtaining.ts';
+import { givenUp, obtainRecorded, reportViolation, tornDown, withMemory } from './obtaining.ts';
 import { plan } from './planning.ts';
 import { CommandsElsewhere } from './relay/elsewhere.ts';
 import { checkCreateRequest } from './request-check.ts';
@@ -54,7 +54,9 @@ export async function createSandbox(host: Host, request: CreateRequest): Promise
     host.closing.throwIfAborted();
     release = await host.slots.take(host.settings.queueMs, life.signal);
     host.telemetry.gauge(METRICS.active, host.slots.taken);
-    const sandbox = await make(recorded, request, release, life.signal);
+    const wanted = await planFor(recorded, request, life.signal);
+    release = await withMemory({ host, operation, release }, wanted, request.keep ?? false, life.signal);
+    const sandbox = await make(recorded, request, wanted, release, life.signal);
     operation.succeed({ sandboxId: sandbox.id });
     return sandbox;
   } catch (error) {
@@ -75,18 +77,28 @@ function recordedOf(host: Host, operation: Operation, request: CreateRequest): R
   return { host, operation, command: [], request: run, as: 'create' };
 }
 
+function askedOf({ request }: Recorded, keep: boolean): RunRequest {
+  return keep ? withoutCaches(request) : request;
+}
+
+async function planFor(recorded: Recorded, { keep = false }: CreateRequest, signal: AbortSignal): Promise<Planned> {
+  const { host, operation } = recorded;
+  const of = { correlationId: operation.correlationId, preview: false, keep };
+  const wanted = await plan(host, { command: [], request: askedOf(recorded, keep) }, of, signal);
+  refuse(wanted, keep);
+  return wanted;
+}
+
 async function make(
   recorded: Recorded,
   request: CreateRequest,
+  wanted: Planned,
   release: () => void,
   signal: AbortSignal,
 ): Promise<Sandbox> {
   const { host, operation } = recorded;
   const keep = request.keep ?? false;
-  const asked: RunRequest = keep ? withoutCaches(recorded.request) : recorded.request;
-  const of = { correlationId: operation.correlationId, preview: false, keep };
-  const wanted = await plan(host, { command: [], request: asked }, of, signal);
-  refuse(wanted, keep);
+  const asked = askedOf(recorded, keep);
   // One that is to outlive this process says so in its labels, from the beginning.
   const taken = keep ? null : await takeWarm(host, wanted, asked, signal);
   const { planned, sinceMs } = asTaken(wanted, taken);

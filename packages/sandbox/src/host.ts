@@ -11,6 +11,7 @@ import type { ContinuedScans } from './contract/scan.ts';
 import type { Level } from './contract/levels.ts';
 import type { Backend, Capability, EngineBackend } from './isolation/backend.ts';
 import type { Pool } from './isolation/pool.ts';
+import type { MemoryShare } from './lifecycle/memory-share.ts';
 import type { Session } from './lifecycle/session.ts';
 import type { Slots } from './lifecycle/slots.ts';
 import type { SavedLogs } from './output/saved.ts';
@@ -52,6 +53,8 @@ export interface Host {
   /** What pulling images needs. */
   readonly pulls: Pulls;
   readonly slots: Slots;
+  /** The memory that all sandboxes of the user share. */
+  readonly memory: MemoryShare;
   /** The sandboxes that wait for commands; null where none are kept. */
   readonly pool: Pool | null;
   /** What was kept of past runs, to be read; whatever becomes of this one. */

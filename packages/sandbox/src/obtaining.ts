@@ -1,5 +1,6 @@
 // Steps 4 and 5 of the pipe: a sandbox for a plan, one that waited or one that is made, and the record that it is there.
 
+import { formatBytes } from './config/units.ts';
 import type { AuditHead } from './contract/audit.ts';
 import { AcodeError } from './contract/errors.ts';
 import { backendOf, isAtLeast, usesEngine } from './contract/levels.ts';
@@ -146,4 +147,36 @@ export function tornDown(
     backend: backendOf(spec.level),
     reason,
   });
+}
+
+/**
+ * Waits until the sandbox of a plan has its share of the memory that all sandboxes of the user have together. What comes back
+ * gives up that share and the place that was taken before.
+ */
+export async function withMemory(
+  { host, operation, release }: Pick<Recorded, 'host' | 'operation'> & { readonly release: () => void },
+  { spec, machineBytes }: Pick<Planned, 'spec' | 'machineBytes'>,
+  keep: boolean,
+  signal: AbortSignal,
+): Promise<() => void> {
+  // Without walls nothing holds a command to its limit, so that a sum of limits would say nothing.
+  if (!isAtLeast(spec.level, 'bubblewrap')) return release;
+  const { sandboxId } = spec.identity;
+  const { memoryBytes } = spec.limits;
+  const share = await host.memory.take(
+    { sandboxId, memoryBytes, machineBytes, keep },
+    {
+      deadlineMs: host.settings.queueMs,
+      signal,
+      onWait: (others, most) =>
+        operation.step(
+          'warn',
+          `waiting for memory: your sandboxes may have ${formatBytes(most)} together, others have ${formatBytes(others)} now, and this one asks for ${formatBytes(memoryBytes)}`,
+        ),
+    },
+  );
+  return () => {
+    share();
+    release();
+  };
 }

@@ -109,6 +109,7 @@ export async function plan(
     spec,
     backend: chosen.backend,
     notes: [...warningsOf(chosen), ...chosen.notes, ...imageNotes, ...notes, ...cached.notes],
+    machineBytes: there.memoryBytes,
     asides: lists.notes,
   };
 }

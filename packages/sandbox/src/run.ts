@@ -8,7 +8,7 @@ import type { RunningCommand } from './contract/result.ts';
 import type { Host } from './host.ts';
 import type { WaitingSandbox } from './isolation/backend.ts';
 import { WORKSPACE_TARGET } from './isolation/plan.ts';
-import { givenUp, obtainRecorded, reportViolation, tornDown } from './obtaining.ts';
+import { givenUp, obtainRecorded, reportViolation, tornDown, withMemory } from './obtaining.ts';
 import type { Giving } from './obtaining.ts';
 import { plan } from './planning.ts';
 import { Capture } from './output/capture.ts';
@@ -48,6 +48,7 @@ export async function start(
     const queued = clock.monotonic();
     const of = { correlationId: operation.correlationId, preview: false };
     const wanted = await plan(host, { command, request }, of, signal);
+    release = await withMemory({ host, operation, release }, wanted, false, signal);
     const taken = await takeWarm(host, wanted, request, signal);
     // One that waited has an identity of its own, which is what the record names; its plan is the same by its hash.
     const planned = taken ? { ...wanted, spec: taken.spec, requestHash: taken.requestHash } : wanted;

@@ -40,6 +40,8 @@ export interface Planned {
   readonly requestHash?: string;
   /** What a reader of the plan should know besides. */
   readonly notes: readonly string[];
+  /** The memory of the machine it is made on. */
+  readonly machineBytes: number;
   /** What only an explanation says: it changes nothing that a command was promised. */
   readonly asides?: readonly string[];
 }

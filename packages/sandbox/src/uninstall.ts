@@ -28,7 +28,7 @@ const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
   state:
     /^(?:ca|leases|kept|run|trust|logs|audit|project-images|users|serve-announced|images\.json(?:\.[0-9a-f]{16})?)$/,
   runtime:
-    /^(?:owners|commands|pulls|bubblewrap-held(?:\.\d+)?|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|recent-commands|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
+    /^(?:owners|commands|memory|pulls|bubblewrap-held(?:\.\d+)?|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|recent-commands|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
 };
 
 const AUDIT = 'audit';

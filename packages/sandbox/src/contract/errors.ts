@@ -434,6 +434,15 @@ const ROWS = {
     exit: 125,
     example: { image: 'node:20-alpine' },
   }),
+  'ACODE-CTN-013': entry<{ mostBytes: number; othersBytes: number; waitedMs: number }>({
+    title: 'too much memory for all sandboxes together',
+    message: c =>
+      `Your sandboxes may have ${gib(c.mostBytes)} of memory together, three quarters of this machine, and others had ${gib(c.othersBytes)} for ${Math.round(c.waitedMs / 100) / 10} s.`,
+    hint: () =>
+      'Let others end first, or ask for less with --memory (policy.limits.memoryBytes); `acode sandbox list` shows yours.',
+    exit: 125,
+    example: { mostBytes: 12 * 1024 ** 3, othersBytes: 12 * 1024 ** 3, waitedMs: 60_000 },
+  }),
   'ACODE-CTN-012': entry<{ reference: string; what: 'sandbox' | 'saved log' }>({
     title: 'no such sandbox',
     message: c => `There is no ${c.what} for ${c.reference}.`,
@@ -678,4 +687,8 @@ export class AcodeError<Code extends ErrorCode = ErrorCode> extends Error {
     const own: ErrorCode = this.code;
     return own === code;
   }
+}
+
+function gib(bytes: number): string {
+  return `${Math.round((bytes / 1024 ** 3) * 10) / 10} GiB`;
 }
