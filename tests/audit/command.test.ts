@@ -300,6 +300,35 @@ describe('acode audit verify', () => {
   });
 });
 
+describe('a log that was emptied or removed beside its key', () => {
+  it.each(['emptied', 'removed'])(
+    'is a finding where it was %s, and stays one when the next run begins a chain',
+    async how => {
+      // The control: where nothing was ever recorded, nothing is lost.
+      expect(await call(['audit', 'verify'])).toMatchObject({ status: 0 });
+      if (how === 'emptied') await writeFile(file, '');
+      else await rm(file);
+      const gone = await call(['audit', 'verify']);
+      expect({ status: gone.status, stdout: gone.stdout }).toEqual({ status: 125, stdout: '' });
+      expect(gone.stderr).toMatch(/record 1 .* is lost: there is no record, and key\.pem[^]*ACODE-AUD-002/);
+      const log = open();
+      expect(await log.append(event('after'))).toMatchObject({ seq: 2 });
+      expect(await log.append(event('later'))).toMatchObject({ seq: 3 });
+      await log.close();
+      expect((await call(['audit', 'tail'])).stdout).toMatch(/\n1 .* event +the records before this one are lost/);
+      const after = await call(['audit', 'verify', '--json']);
+      expect(after.status).toBe(125);
+      expect(JSON.parse(after.stdout)).toMatchObject({ code: 'ACODE-AUD-002', context: { fault: 'lost', seq: 1 } });
+      // A change further on is what is told first: it can be looked into.
+      await writeFile(
+        file,
+        (await readFile(file, 'utf8')).replace('"correlationId":"later"', '"correlationId":"other"'),
+      );
+      expect((await call(['audit', 'verify'])).stderr).toMatch(/record 3 .* is edited/);
+    },
+  );
+});
+
 describe('acode audit export', () => {
   it('prints the lines as they are, or one object', async () => {
     const text = await readFile(file, 'utf8');

@@ -9,7 +9,8 @@ import { ensurePrivateDirectory } from '../config/directories.ts';
 import { canonicalJson } from './canonical.ts';
 import { codeOf } from './failure.ts';
 
-const KEY = 'command.key';
+/** The name of the key that fingerprints are made with. */
+export const COMMAND_KEY = 'command.key';
 const KEY_BYTES = 32;
 
 /** Makes fingerprints with the key of one log. */
@@ -36,7 +37,7 @@ export class Fingerprints {
 
   async #load(): Promise<Buffer> {
     await ensurePrivateDirectory(this.#directory, this.#uid);
-    const path = join(this.#directory, KEY);
+    const path = join(this.#directory, COMMAND_KEY);
     const known = await read(path);
     if (known) return known;
     await make(path);

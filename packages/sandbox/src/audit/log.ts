@@ -15,8 +15,8 @@ import { notWritten } from './failure.ts';
 import { Fingerprints } from './fingerprint.ts';
 import { thisHolder } from './holder.ts';
 import type { Holder } from './holder.ts';
-import { seal } from './record.ts';
-import { makeKey, signHead } from './signature.ts';
+import { LOST, seal } from './record.ts';
+import { hasKey, makeKey, signHead } from './signature.ts';
 import { endTurn, takeTurn } from './turn.ts';
 
 const ROTATE_BYTES = 16 * 1024 * 1024;
@@ -26,6 +26,12 @@ const LONGEST_PAUSE_MS = 20;
 
 // What allows something must outlive a power cut; what says how it ended reaches the disk with the next of these.
 const AUTHORISING: ReadonlySet<AuditKind> = new Set<AuditKind>(['intent', 'event']);
+
+const LOSS: Content = {
+  correlationId: 'audit',
+  operation: 'open',
+  event: LOST,
+};
 
 const toDisk = promisify(fdatasync);
 
@@ -44,7 +50,12 @@ export interface AuditLogOptions {
 }
 
 /** What one try came to: a record, or somebody else’s turn. */
-type Try = { readonly written: AuditHead & { readonly kind: AuditKind } } | { readonly waitFor: string | null };
+type Try = { readonly written: Written } | { readonly waitFor: string | null };
+
+/** A record that was written; not the wanted one where another had to stand before it. */
+interface Written extends AuditHead {
+  readonly isWanted: boolean;
+}
 
 /**
  * The audit log of one user, to be written.
@@ -131,7 +142,7 @@ export class AuditLog {
     const { clock } = this.#options;
     for (let waits = 0; ;) {
       const outcome = this.#try(kind, content, waits > 0);
-      if ('written' in outcome && outcome.written.kind === kind) return outcome.written;
+      if ('written' in outcome && outcome.written.isWanted) return outcome.written;
       const waitFor = 'written' in outcome ? null : outcome.waitFor;
       if (clock.monotonic() > deadline) throw this.#busy(waitFor ?? 'others were always first');
       // A checkpoint was due first; or the record is somebody else’s by now, and the next one may be ours.
@@ -180,11 +191,11 @@ export class AuditLog {
     }
   }
 
-  #next(kind: AuditKind, content: Content): AuditHead & { kind: AuditKind } {
+  #next(kind: AuditKind, content: Content): Written {
     const { directory, clock } = this.#options;
     const { head } = this.#chain;
     const seq = head.seq + 1;
-    if (seq === 1) makeKey(directory);
+    if (seq === 1 && hasKey(directory)) return this.#beginAfterLoss();
     const rotates = this.#chain.size >= this.#rotateBytes;
     const isTime = rotates || this.#chain.beginsFile || seq % this.#checkpointEvery === 0;
     const due = isTime && head.kind !== null && head.kind !== 'checkpoint';
@@ -192,7 +203,17 @@ export class AuditLog {
     const own = due ? ('checkpoint' as const) : kind;
     const sealed = seal(place, own, due ? { ...signHead(directory, head) } : content);
     this.#chain.append(sealed, own, rotates);
-    return { seq, hash: sealed.hash, kind: own };
+    // After the first record: a key without one would say that records were lost. Its writer may have died in between.
+    if (seq <= 2) makeKey(directory);
+    return { seq, hash: sealed.hash, isWanted: !due };
+  }
+
+  // The key is made after the first record: where it is there already, there were records, and somebody took them away.
+  #beginAfterLoss(): Written {
+    const ts = new Date(this.#options.clock.now()).toISOString();
+    const sealed = seal({ seq: 1, ts, prev: this.#chain.head.hash }, 'event', LOSS);
+    this.#chain.append(sealed, 'event', false);
+    return { seq: 1, hash: sealed.hash, isWanted: false };
   }
 
   #busy(waitFor: string): AcodeError {

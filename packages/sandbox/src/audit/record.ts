@@ -11,6 +11,9 @@ import type { Content } from './content.ts';
 /** What the first record says of the one before it. */
 export const NO_HASH = '0'.repeat(64);
 
+/** What the first record says of a chain that was begun beside the key of another, whose records are gone. */
+export const LOST = 'the records before this one are lost: the log was emptied or removed';
+
 /** The longest line there can be, newline and all. */
 export const LONGEST_LINE = LARGEST_CONTENT + 1024;
 

@@ -8,6 +8,7 @@ import { constants } from 'node:fs';
 import { join } from 'node:path';
 import type { AuditHead } from '../contract/audit.ts';
 import { codeOf } from './failure.ts';
+import { COMMAND_KEY } from './fingerprint.ts';
 
 const PRIVATE = 'key.pem';
 const PUBLIC = 'key.pub';
@@ -20,13 +21,25 @@ export interface Signature {
   readonly signature: string;
 }
 
-/** Makes the pair of keys where there is none. Only the writer of the first record does this, so no two make one at once. */
+/** Whether there is a key already. */
+export function hasKey(directory: string): boolean {
+  return readPrivate(directory) !== null;
+}
+
+/** Makes the pair of keys where there is none. Only a writer whose turn it is does this, so no two make one at once. */
 export function makeKey(directory: string): void {
-  if (readPrivate(directory) !== null) return;
+  if (hasKey(directory)) return;
   const { privateKey, publicKey } = generateKeyPairSync('ed25519');
   // The private key last: where it is, the public one is too.
   put(directory, PUBLIC, publicKey.export({ type: 'spki', format: 'pem' }).toString());
   put(directory, PRIVATE, privateKey.export({ type: 'pkcs8', format: 'pem' }).toString());
+}
+
+/** The names of the keys that are there. They are made with the first record, so that one without a record shows a loss. */
+export function keysIn(directory: string): string[] {
+  return [PRIVATE, PUBLIC, COMMAND_KEY].filter(
+    name => fs.lstatSync(join(directory, name), { throwIfNoEntry: false }) !== undefined,
+  );
 }
 
 /** Signs a place in the chain. */

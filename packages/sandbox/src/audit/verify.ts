@@ -1,13 +1,15 @@
 // Walks the whole chain and names the first record that is not what it was.
 
+import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { AcodeError } from '../contract/errors.ts';
 import type { AuditFault, AuditHead, AuditProblem, AuditRecord, AuditVerification } from '../contract/audit.ts';
 import { isInPlaceOfCheckpoint } from './checkpoints.ts';
+import { fileName } from './files.ts';
 import { LineReader, listFiles, partsOf } from './lines.ts';
 import type { Part } from './lines.ts';
-import { NO_HASH, openLine } from './record.ts';
-import { Verifier } from './signature.ts';
+import { LOST, NO_HASH, openLine } from './record.ts';
+import { Verifier, keysIn } from './signature.ts';
 import { isBeingWritten } from './turn.ts';
 
 // Longer than it takes to write a line, by far.
@@ -41,7 +43,8 @@ export async function verifyLog(
     unfinished = end.unfinished;
     if (problem) break;
   }
-  problem = await explained(directory, names, problem ?? walk.missingHead(names.at(-1) ?? directory), signal);
+  problem ??= walk.missingHead(names.at(-1) ?? directory) ?? walk.loss(directory);
+  problem = await explained(directory, names, problem, signal);
   return { ...walk.report, ok: problem === null, files: names.length, unfinished, problem };
 }
 
@@ -129,6 +132,7 @@ class Walk {
   #checkpoints = 0;
   #lastCheckpoint = 0;
   #headsFound = 0;
+  #saysLost = false;
   #last: AuditHead = { seq: 0, hash: NO_HASH };
   #end: Where = { file: '', line: 0 };
 
@@ -186,6 +190,16 @@ class Walk {
     return this.problem('truncated', `the log ends before record ${seq}, which was noted elsewhere`, where);
   }
 
+  /** That records were lost: there is a key and none of them, or the first one says so. */
+  loss(directory: string): AuditProblem | null {
+    const where = { file: join(directory, fileName(1)), line: 0 };
+    if (this.#saysLost) return this.problem('lost', `record 1 says: ${LOST}`, { ...where, line: 1 }, 1);
+    const keys = this.#records === 0 ? keysIn(directory) : [];
+    if (keys.length === 0) return null;
+    const detail = `there is no record, and ${keys.join(' and ')} beside it shows that there were some`;
+    return this.problem('lost', detail, where, 1);
+  }
+
   #line(bytes: Buffer, where: Where): AuditProblem | null {
     const { record, broken } = openLine(bytes);
     if (broken !== null) return this.problem(broken, BROKEN[broken], where);
@@ -195,6 +209,7 @@ class Walk {
       this.#unsigned(record, where) ??
       this.#unlikeHead(record, where);
     if (problem) return problem;
+    if (record.seq === 1 && record['event'] === LOST) this.#saysLost = true;
     this.#records += 1;
     if (record.kind === 'checkpoint') {
       this.#checkpoints += 1;

@@ -190,6 +190,7 @@ export interface AuditRecord {
  * - `broken-chain`: it does not continue the record before it: one of the two was written anew
  * - `bad-signature`: a checkpoint that the key did not sign
  * - `unsigned`: a record where there must be a checkpoint: signatures were taken out
+ * - `lost`: there is a key and no record, or the first record says that there was: the log was emptied or removed
  * - `truncated`, `rewritten`: a head that was kept elsewhere is not in the chain any more
  */
 export type AuditFault =
@@ -204,6 +205,7 @@ export type AuditFault =
   | 'broken-chain'
   | 'bad-signature'
   | 'unsigned'
+  | 'lost'
   | 'truncated'
   | 'rewritten';
 

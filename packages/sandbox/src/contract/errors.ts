@@ -59,6 +59,8 @@ function standing(fault: string): string {
     return 'This is not the log whose head you kept: nothing up to that head is proven, whatever the records say.';
   if (fault === 'incomplete')
     return 'A writer that was killed, or a power cut, leaves half a line, and the next record takes its place; everything before it still stands.';
+  if (fault === 'lost')
+    return 'What ran before cannot be read here any more: compare with an export or a head that you kept elsewhere, and find out who could write to the directory.';
   return 'Everything before that record still stands.';
 }
 
