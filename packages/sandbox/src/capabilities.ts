@@ -61,14 +61,13 @@ function levelsOfEngine(levels: readonly Level[], capability: Capability): Level
 // Nearly every project has something that is mounted read-only, so who reads that a level is available has to know.
 function refusalOf(runtimes: readonly string[], { unprotecting = {} }: Capability): { reason?: string } {
   const refused = runtimes.flatMap(name => {
-    const lacking = unprotecting[name];
-    return lacking === undefined ? [] : [`\`${lacking}\` is missing in the runtimeArgs of ${name}`];
+    const lacked = unprotecting[name];
+    if (lacked === undefined) return [];
+    return [
+      `with ${name} a workspace with .git or other protected parts is refused; add \`${lacked}\` to the runtimeArgs of ${name} in the engine’s daemon.json and reload the engine`,
+    ];
   });
-  if (refused.length === 0) return {};
-  const which = refused.join(', ');
-  return {
-    reason: `a workspace with .git or other protected parts is refused, because ${which} in the engine’s daemon.json; add it and reload the engine`,
-  };
+  return refused.length === 0 ? {} : { reason: refused.join('; ') };
 }
 
 function ofLocal(capability: Capability): LevelStatus {

@@ -50,6 +50,8 @@ export type Weakening =
 /** What the engine says about itself and its host, for the doctor. */
 export interface Diagnosis {
   readonly engine: NonNullable<Status['engine']>;
+  /** As in {@link Capability}. */
+  readonly unprotecting?: Readonly<Record<string, string>>;
   readonly kernel: string;
   readonly architecture: string;
   /** The engine’s parts, such as its runtime, and their versions. */

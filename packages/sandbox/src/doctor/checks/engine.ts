@@ -90,9 +90,13 @@ function version({ engine }: Diagnosis): Check {
       );
 }
 
-function runtimes({ engine }: Diagnosis): Check {
+function runtimes({ engine, unprotecting = {} }: Diagnosis): Check {
   const names = engine.runtimes.map(name => (name === engine.defaultRuntime ? `${name} (default)` : name));
-  return ok('runtimes', 'Runtimes', names.join(', ') || 'the engine names none');
+  const refused = Object.entries(unprotecting).map(
+    ([name, lacked]) =>
+      `with ${name} a workspace with .git or other protected parts is refused: add \`${lacked}\` to its runtimeArgs in the engine’s daemon.json`,
+  );
+  return ok('runtimes', 'Runtimes', [names.join(', ') || 'the engine names none', ...refused].join('; '));
 }
 
 function limits({ engine, limits: supported }: Diagnosis): Check {

@@ -8,6 +8,7 @@ import type { Engine } from './engine/index.ts';
 import type { EngineInfo } from './engine/system.ts';
 import { engineFailure } from './failure.ts';
 import { engineStatus, sandboxInfo } from './info.ts';
+import { unprotectingIn } from './runtime.ts';
 
 const CALL_MS = 1500;
 
@@ -42,6 +43,7 @@ export async function diagnoseEngine(
     ]);
     return {
       engine: engineStatus(engine, source, info),
+      unprotecting: unprotectingIn(info),
       kernel: info.KernelVersion,
       architecture: info.Architecture,
       components: (version.Components ?? []).map(({ Name, Version }) => ({ name: Name, version: Version })),

@@ -134,12 +134,7 @@ export class Runtimes {
 
   /** Those as the engine starts them that do not hold what is mounted read-only, each with the argument it lacks. */
   get unprotecting(): Readonly<Record<string, string>> {
-    return Object.fromEntries(
-      this.#names().flatMap(name => {
-        const lacking = this.#lacking(name);
-        return lacking === null ? [] : [[name, lacking]];
-      }),
-    );
+    return unprotectingIn(this.#info);
   }
 
   /** The runtime of a sandbox that names none. */
@@ -172,18 +167,13 @@ export class Runtimes {
 
   // What is mounted read-only must stay as it is, or the protected parts of a workspace are not protected.
   #holdReadOnly(runtime: string, spec: SandboxSpec): void {
-    const needed = this.#lacking(runtime);
+    const needed = lackedBy(this.#info, runtime);
     if (needed === null || !spec.mounts.some(({ readOnly }) => readOnly)) return;
     throw new AcodeError('ACODE-SBX-010', {
       violation: 'ReadOnlyNotHeld',
       detail: `with ${runtime} as the engine starts it, a command can empty files that are mounted read-only, such as those in .git`,
       remedy: `Add \`${needed}\` to the runtimeArgs of ${runtime} in the engine’s daemon.json and reload the engine.`,
     });
-  }
-
-  #lacking(runtime: string): string | null {
-    const needed = runtimeKind(runtime).readOnlyNeeds;
-    return needed === null || argumentsOf(this.#info, runtime).includes(needed) ? null : needed;
   }
 
   /** Proves the runtime of a container that runs and waits, unless another one of it did before. */
@@ -292,6 +282,21 @@ function notProven(runtime: string, claim: string, seen: Seen, host: HostKernel)
     `${runtime} is registered with the engine but does not behave like it: nothing shows that ${claim} ` +
     `(seen inside: ${inside}, uid map ${seen.uidMap || 'empty'}; the host’s kernel is ${host.release})`
   );
+}
+
+/** The runtimes of an engine that do not hold what is mounted read-only, each with the argument it lacks. */
+export function unprotectingIn(info: EngineInfo | null): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    Object.keys(info?.Runtimes ?? {}).flatMap(name => {
+      const lacked = lackedBy(info, name);
+      return lacked === null ? [] : [[name, lacked]];
+    }),
+  );
+}
+
+function lackedBy(info: EngineInfo | null, runtime: string): string | null {
+  const needed = runtimeKind(runtime).readOnlyNeeds;
+  return needed === null || argumentsOf(info, runtime).includes(needed) ? null : needed;
 }
 
 function argumentsOf(info: EngineInfo | null, runtime: string): unknown[] {
