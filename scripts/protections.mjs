@@ -334,6 +334,14 @@ export const PROTECTIONS = [
     [`${SRC}/scanning.ts`, '  if (!rest) return;\n', '  if (!rest || rest) return;\n'],
     [['workspace/risky-changes.test.ts', 'finds the hook among 4,000 directories|scans after a cancelled command']],
   ),
+  {
+    ...one(
+      'the next command does not say what a scan found after its own command had ended',
+      ['packages/cli/src/cli.ts', '  if (!hasScans()) return;\n', '  if (hasScans() || !hasScans()) return;\n'],
+      [['cli/scans.test.ts', 'by the next command']],
+    ),
+    command: true,
+  },
   one(
     'an untrusted file of the repository may loosen',
     [
@@ -908,8 +916,8 @@ export const PROTECTIONS = [
       'risky changes of an MCP command are told to the model alone',
       [
         'packages/cli/src/mcp/serve-mcp.ts',
-        'await use(reportingHost(acode, (changes, record) => sayLeft(call, changes, record)));',
-        'await use(reportingHost(acode, () => undefined));',
+        'await use(reportingHost(acode, report, () => late.splice(0)));',
+        'await use(reportingHost(acode, () => undefined, () => late.splice(0)));',
       ],
       [['mcp/hostile.test.ts', 'reaches the person too']],
     ),

@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -118,7 +118,19 @@ export class Bench implements AsyncDisposable {
       .map(({ Id }) => Id);
   }
 
+  /** Waits until no scan goes on after its command; what was found and not told stays. */
+  async scanned(): Promise<void> {
+    const scans = join(this.#top, 'state', 'acode', 'scans');
+    for (const until = Date.now() + 60_000; Date.now() < until; await new Promise(resolve => setTimeout(resolve, 50))) {
+      const files = await readdir(scans, { recursive: true }).catch(() => []);
+      if (!files.some(file => /(?:^|\/)(?:job-|scanner$)/.test(file))) return;
+    }
+    throw new Error('a scan still goes on');
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
+    // A scanner that goes on would make again what is removed here.
+    await this.scanned();
     // A reaper may be about to write down what it removed.
     await rm(this.#top, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
   }

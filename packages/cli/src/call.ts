@@ -1,7 +1,7 @@
 // One call of one command: its streams, how they look, what was asked for in common options.
 
 import { resolve } from 'node:path';
-import type { Acode, AcodeOptions, Logger, Observer } from '@acode/sandbox';
+import type { Acode, AcodeOptions, Logger, Observer, ScanJob } from '@acode/sandbox';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { CommonOptions } from './arguments/common.ts';
 import { UsageError } from './failure/usage.ts';
@@ -196,6 +196,15 @@ export class Call {
     return structuredLog(level, this.stderr, this.errorLook);
   }
 
+  // Loaded before any command runs: where acode is installed in the workspace, the command may put something else in its place.
+  async #continuing(): Promise<(job: ScanJob) => boolean> {
+    const lender = this.#lender;
+    const pid = this.stderr.isTerminal ? (this.io.pid ?? null) : null;
+    if (lender) return job => lender.scan(job, pid);
+    const { inOwnProcess } = await import('./scans/hand-over.ts');
+    return inOwnProcess(this.entry, pid);
+  }
+
   #cwd(): string {
     try {
       return this.io.cwd();
@@ -216,8 +225,7 @@ export class Call {
       // People and agents build and test whole projects; a program that uses the library decides for itself.
       profile: 'dev',
       logger: await this.#logger(level),
-      // A call ends when its command has ended: nobody is left here to go on.
-      continueScan: () => false,
+      continueScan: await this.#continuing(),
       ...(config === undefined ? {} : { configFile: resolve(this.#cwd(), config) }),
       ...(socket === undefined ? {} : { engine: { socket: enginePath(this.#cwd(), socket) } }),
     };

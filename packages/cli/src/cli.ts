@@ -17,6 +17,7 @@ import type { Lender } from './lender.ts';
 import { buildProgram, calledAs, helpWords } from './program.ts';
 import type { Printed } from './program.ts';
 import type { Note } from './serve/conversation.ts';
+import { SCAN_COMMAND, hasScans } from './scans/place.ts';
 import { lookOf } from './terminal/look.ts';
 import { Output } from './terminal/output.ts';
 import { oneLine } from './terminal/text.ts';
@@ -26,6 +27,8 @@ import { ownVersion } from './version.ts';
 const LAST_WORDS_MS = 250;
 const PARTIAL_RESULT_MS = 2000;
 const FAILED = 125;
+// What programs call, and a person never sees.
+const SAYS_NOTHING = ['completion', SCAN_COMMAND];
 const TAKES_COMMAND = ['exec', 'run', 'explain', 'shell'];
 
 /** What a call has to do with a server. */
@@ -137,6 +140,7 @@ class CommandLine {
         `\`${called} --help\` shows how it is used.`,
       );
     const call = this.#call(called);
+    if (!SAYS_NOTHING.includes(command.name())) await sayPendingScans(call);
     this.#status = await work(call);
     this.#done = call;
   }
@@ -174,6 +178,17 @@ class CommandLine {
     }
     if (!this.#options.json) for (const line of leftBy(error)) await call.say(`acode: ${oneLine(line)}\n`);
     return report.exitStatus;
+  }
+}
+
+// What was found after earlier commands comes first. Nothing that goes wrong with it keeps this one from being done.
+async function sayPendingScans(call: Call): Promise<void> {
+  if (!hasScans()) return;
+  try {
+    const { sayPending } = await import('./scans/pending.ts');
+    await sayPending(call);
+  } catch {
+    // What is wrong with the place of the call, the command itself says.
   }
 }
 

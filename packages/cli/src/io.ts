@@ -23,6 +23,8 @@ export interface Io {
   readonly stdin: InputStream;
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;
+  /** The process at the caller’s terminal; absent where that is not known. */
+  readonly pid?: number;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signals: SignalSource;
   /** Whether both outputs end in the same place though neither is a terminal, as after `2>&1`. */

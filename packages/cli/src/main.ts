@@ -36,6 +36,7 @@ const io: Io = {
   get stderr() {
     return process.stderr;
   },
+  pid: process.pid,
   env: process.env,
   signals: process,
   outputsAreOne: outputsAreOne(),

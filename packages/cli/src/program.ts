@@ -12,6 +12,7 @@ import { doctorCommand } from './commands/doctor.ts';
 import { explainCommand } from './commands/explain.ts';
 import { mcpCommand } from './commands/mcp.ts';
 import { runCommand } from './commands/run.ts';
+import { scanWorkspaceCommand } from './commands/scan-workspace.ts';
 import { sandboxCommands } from './commands/sandbox.ts';
 import { serveCommand } from './commands/serve.ts';
 import { trustCommand } from './commands/trust.ts';
@@ -49,6 +50,7 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .addCommand(dockerCommands(perform))
     .addCommand(completionCommand(perform))
     .addCommand(uninstallCommand(perform))
+    .addCommand(scanWorkspaceCommand(perform), { hidden: true })
     .helpCommand('help [command...]', 'Show the help of a command');
   prepare(program, printed);
   return program;

@@ -5,7 +5,6 @@ import type { AttackOptions, AttackReport, Level } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
-import { renderCard, renderDoctor } from './doctor-card.ts';
 
 interface DoctorOptions {
   readonly attack?: true;
@@ -32,7 +31,7 @@ async function doctor(call: Call, options: DoctorOptions): Promise<number> {
   const alone = (['level', 'runtime', 'image'] as const).find(name => options[name] !== undefined);
   if (alone !== undefined)
     throw new UsageError(`--${alone} has a meaning only with --attack.`, 'Add --attack, or leave it out.');
-  const { Acode } = await import('@acode/sandbox');
+  const [{ Acode }, { renderDoctor }] = await Promise.all([import('@acode/sandbox'), import('./doctor-card.ts')]);
   const examining = Acode.examine(await call.hostOptions());
   const report = await call.progress.during('Looking around…', examining);
   await call.print('acode.doctor/1', report, look => renderDoctor(report, look));
@@ -41,6 +40,7 @@ async function doctor(call: Call, options: DoctorOptions): Promise<number> {
 
 async function attack(call: Call, { level, runtime, image }: DoctorOptions): Promise<number> {
   const { signal } = call.interruption;
+  const { renderCard } = await import('./doctor-card.ts');
   let doing = 'Attacking…';
   const asked: AttackOptions = {
     signal,

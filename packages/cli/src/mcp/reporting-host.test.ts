@@ -66,6 +66,22 @@ describe('what is left behind', () => {
     expect(reports).toEqual(['soon of 7', 'late of 7']);
   });
 
+  it('and found late is in the next result, once', async () => {
+    const late = [left('found-late')];
+    const run = (() => Promise.resolve(resultWith(''))) as unknown as InsideSandbox['commands']['run'];
+    const { host: inner } = reporting({ commands: { run } }, async () => resultWith('now'));
+    const host = reportingHost(
+      inner,
+      () => undefined,
+      () => late.splice(0),
+    );
+    const paths = ({ riskyChanges }: RunResult): string[] => riskyChanges.map(({ path }) => path);
+    expect(paths(await host.run('make'))).toEqual(['found-late', 'now']);
+    expect(paths(await host.run('make'))).toEqual(['now']);
+    late.push(left('later'));
+    expect(paths(await (await host.create()).commands.run('make'))).toEqual(['later']);
+  });
+
   it('after the last command of a sandbox is reported once, whoever ends it', async () => {
     const { host, reports } = reporting({ riskyChanges: [left('after')] });
     const sandbox = await host.create();

@@ -8,24 +8,30 @@ import type { InsideCommands, InsideHandle, InsideRequest, InsideSandbox, ToolHo
 /** Hears the risky changes of one command; `record` is its number in the audit log. */
 export type Report = (changes: readonly RiskyChange[], record: number | undefined) => void;
 
-/** The same host, which reports what its commands and its sandboxes leave in the workspace. */
-export function reportingHost(host: ToolHost, report: Report): ToolHost {
+/** Takes what scans found after earlier commands had ended, and was in no answer yet. */
+export type TakeLate = () => readonly RiskyChange[];
+
+/**
+ * The same host, which reports what its commands and its sandboxes leave in the workspace. The next result also has what is
+ * found late: the model that caused it hears of it while it works on the workspace.
+ */
+export function reportingHost(host: ToolHost, report: Report, late: TakeLate = () => []): ToolHost {
   return {
-    run: (command, request) => reported(host.run(command, request), report),
-    create: async request => reportingSandbox(await host.create(request), report),
+    run: async (command, request) => withLate(await reported(host.run(command, request), report), late),
+    create: async request => reportingSandbox(await host.create(request), report, late),
     explain: (command, request) => host.explain(command, request),
     status: () => host.status(),
   };
 }
 
-function reportingSandbox(sandbox: InsideSandbox, report: Report): InsideSandbox {
+function reportingSandbox(sandbox: InsideSandbox, report: Report, late: TakeLate): InsideSandbox {
   const end = reportedEnd(sandbox, report);
   // One that expires, or whose first process ends, is closed by nobody’s call.
   void sandbox.ended.then(end).catch(() => undefined);
   return {
     id: sandbox.id,
     files: sandbox.files,
-    commands: reportingCommands(sandbox.commands, report),
+    commands: reportingCommands(sandbox.commands, report, late),
     ended: sandbox.ended,
     get expiresAt() {
       return sandbox.expiresAt;
@@ -47,7 +53,7 @@ function reportedEnd(sandbox: InsideSandbox, report: Report): () => Promise<void
   return () => (ending ??= end());
 }
 
-function reportingCommands(commands: InsideCommands, report: Report): InsideCommands {
+function reportingCommands(commands: InsideCommands, report: Report, late: TakeLate): InsideCommands {
   function run(
     command: Parameters<InsideCommands['run']>[0],
     request?: InsideRequest & { background?: false },
@@ -61,7 +67,7 @@ function reportingCommands(commands: InsideCommands, report: Report): InsideComm
     request: InsideRequest & { background?: boolean } = {},
   ): Promise<RunResult | InsideHandle> {
     const { background = false, ...rest } = request;
-    if (!background) return reported(commands.run(command, rest), report);
+    if (!background) return withLate(await reported(commands.run(command, rest), report), late);
     const handle = await commands.run(command, { ...rest, background: true });
     reported(handle.result, report).catch(() => undefined);
     return handle;
@@ -79,4 +85,8 @@ async function reported(running: Promise<RunResult>, report: Report): Promise<Ru
     if (left.length > 0) report(left, partialOf(error)?.auditSequence);
     throw error;
   }
+}
+
+function withLate(result: RunResult, late: TakeLate): RunResult {
+  return { ...result, riskyChanges: [...late(), ...result.riskyChanges] };
 }

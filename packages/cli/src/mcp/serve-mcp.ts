@@ -1,12 +1,14 @@
 // Puts the server together from the call that asked for it, and keeps it until its client is gone or somebody ends it.
 
-import type { RiskyChange } from '@acode/sandbox';
+import type { RiskyChange, ScanJob } from '@acode/sandbox';
 import type { Call } from '../call.ts';
 import { riskyLines } from '../execution/risky-lines.ts';
+import { ScansHere } from '../scans/hand-over.ts';
 import { oneLine } from '../terminal/text.ts';
 import type { ToolHost } from './host.ts';
 import { Listener } from './listener.ts';
 import { reportingHost } from './reporting-host.ts';
+import type { Report } from './reporting-host.ts';
 import { newLanes, serverFor } from './server.ts';
 import { Session } from './session.ts';
 import { StandardStreams } from './standard-streams.ts';
@@ -15,6 +17,8 @@ import { tokenFrom } from './token.ts';
 
 // What waits takes memory from whatever else the user does, so it is little.
 const POOL = { min: 1, max: 2 };
+// A scan takes half of the time: commands pass through the same thread.
+const SCAN_REST_MS = 10;
 
 /** Where the HTTP server listens, and whom it lets in. */
 export interface HttpOptions {
@@ -62,15 +66,22 @@ export async function serveHttp(
 async function withHost(call: Call, use: (host: ToolHost) => Promise<void>): Promise<void> {
   const { Acode } = await import('@acode/sandbox');
   // An agent is there for long, and its next command should not wait for a sandbox to be made.
-  // And it is there to go on with a scan that a command had no time for.
-  const { continueScan: _, ...options } = await call.hostOptions();
-  const acode = await Acode.open({ ...options, pool: POOL });
-  const sayScanned = (changes: readonly RiskyChange[]): void => {
-    if (changes.length > 0) sayLeft(call, changes, undefined);
-  };
-  using _scans = acode.events.on('WorkspaceScanned', ({ riskyChanges }) => sayScanned(riskyChanges));
+  const late: RiskyChange[] = [];
+  const uid = process.getuid?.() ?? 0;
+  await using scans = new ScansHere({
+    uid,
+    entry: call.entry,
+    scan: (jobs, signal) => Acode.scan(jobs, { signal, restMs: SCAN_REST_MS }),
+    found: ({ riskyChanges }) => {
+      sayLeft(call, riskyChanges, undefined);
+      late.push(...riskyChanges);
+    },
+  });
+  const continueScan = (job: ScanJob): boolean => scans.take(job, null);
+  const acode = await Acode.open({ ...(await call.hostOptions()), pool: POOL, continueScan });
   try {
-    await use(reportingHost(acode, (changes, record) => sayLeft(call, changes, record)));
+    const report: Report = (changes, record) => sayLeft(call, changes, record);
+    await use(reportingHost(acode, report, () => late.splice(0)));
   } finally {
     await call.progress.during('Removing the sandboxes…', acode.close());
   }

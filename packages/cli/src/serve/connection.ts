@@ -31,6 +31,7 @@ const facts = z.object({ terminal: z.boolean(), columns: z.int().nullable(), row
 const requestSchema: z.ZodType<ServedRequest> = z.object({
   identity: z.string(),
   directory: z.string(),
+  pid: z.int(),
   argv: z.array(z.string()),
   cwd: z.string(),
   stdinIsTerminal: z.boolean(),
@@ -151,6 +152,7 @@ export class Connection {
     this.#streams = streams;
     const io: Io = {
       ...streams,
+      pid: request.pid,
       env: request.env,
       signals: this.#signals,
       outputsAreOne: request.outputsAreOne,

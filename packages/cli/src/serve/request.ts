@@ -18,6 +18,8 @@ export interface ServedRequest {
   readonly identity: string;
   /** Which directory the client sees at the workspace’s path: it may live in another view of the file system. */
   readonly directory: string;
+  /** The process of the client. */
+  readonly pid: number;
   readonly argv: readonly string[];
   readonly cwd: string;
   readonly stdinIsTerminal: boolean;
@@ -40,6 +42,7 @@ export function requestFrom(
 ): ServedRequest {
   return {
     ...about,
+    pid: process.pid,
     stdinIsTerminal: terminals.includes(0),
     stdout: terminals.includes(1) ? factsOf(io.stdout) : NO_TERMINAL,
     stderr: terminals.includes(2) ? factsOf(io.stderr) : NO_TERMINAL,

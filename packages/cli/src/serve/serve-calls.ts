@@ -30,6 +30,8 @@ export interface Serving {
 }
 
 const ASK_MS = 100;
+// A scan takes half of the time: commands pass through the same thread.
+const SCAN_REST_MS = 10;
 // An engine that does not answer by then has no part in what is said of the server.
 const STATE_MS = 3000;
 const UNKNOWN: WarmPool = {
@@ -48,7 +50,13 @@ export async function serveCalls(call: Call, serving: Serving): Promise<void> {
   const { Acode } = await import('@acode/sandbox');
   const { env } = call.io;
   const options = { ...(await call.hostOptions()), pool: serving.pool };
-  const host = new ServedHost({ open: given => Acode.open(given), options, env });
+  const { ScansHere } = await import('../scans/hand-over.ts');
+  await using scans = new ScansHere({
+    uid: parts.uid,
+    entry: call.entry,
+    scan: (jobs, signal) => Acode.scan(jobs, { signal, restMs: SCAN_REST_MS }),
+  });
+  const host = new ServedHost({ open: given => Acode.open(given), options, env, scans });
   try {
     // Before anybody is served: whoever may not run anything hears of it here, and the directory of the sockets is private.
     await host.open();
@@ -135,7 +143,7 @@ async function tellWhenSettled(
 
 // Where acode is installed in the workspace, a sandbox may have put something else in the place of what is loaded later.
 async function loadAhead(): Promise<void> {
-  await import('../structured-log.ts');
+  await Promise.all([import('../structured-log.ts'), import('../scans/pending.ts')]);
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

@@ -1,8 +1,9 @@
 // The host that a server keeps open and lends to calls: never an outdated one, and never to more calls than it has room for.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { Acode, AcodeOptions, LogFields, Logger } from '@acode/sandbox';
+import type { Acode, AcodeOptions, LogFields, Logger, ScanJob } from '@acode/sandbox';
 import type { Lender, Loan } from '../lender.ts';
+import type { ScansHere } from '../scans/hand-over.ts';
 import { standingOf } from './standing.ts';
 
 /** As many commands as one host runs at once. A call beyond that has a host of its own, as it would without a server. */
@@ -20,6 +21,7 @@ interface Kept {
 /** The call that log lines are about. */
 interface Caller {
   readonly logger: Logger | undefined;
+  readonly continueScan: AcodeOptions['continueScan'] | undefined;
   ended: boolean;
 }
 
@@ -27,6 +29,7 @@ interface Caller {
 export interface ServedHostParts {
   readonly open: (options: AcodeOptions) => Promise<Acode>;
   readonly options: AcodeOptions;
+  readonly scans: ScansHere;
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
@@ -54,7 +57,11 @@ export class ServedHost implements Lender {
     const kept = await this.#current();
     if (kept === null || kept.lent >= MOST_AT_ONCE) return null;
     kept.lent++;
-    return { during: use => this.#lend(kept, options.logger, use) };
+    return { during: use => this.#lend(kept, options, use) };
+  }
+
+  scan(job: ScanJob, pid: number | null): boolean {
+    return this.#parts.scans.take(job, pid);
   }
 
   /** Looks at the host as it is now; null where there is none to look at. */
@@ -62,7 +69,7 @@ export class ServedHost implements Lender {
     const kept = await this.#current();
     if (kept === null) return null;
     kept.lent++;
-    return this.#lend(kept, undefined, use);
+    return this.#lend(kept, {}, use);
   }
 
   /** Stops what runs and closes everything. */
@@ -78,8 +85,12 @@ export class ServedHost implements Lender {
     return workspace === own.workspace && configFile === own.configFile && engine?.socket === own.engine?.socket;
   }
 
-  async #lend<Value>(kept: Kept, logger: Logger | undefined, use: (acode: Acode) => Promise<Value>): Promise<Value> {
-    const caller: Caller = { logger, ended: false };
+  async #lend<Value>(
+    kept: Kept,
+    { logger, continueScan }: Pick<AcodeOptions, 'logger' | 'continueScan'>,
+    use: (acode: Acode) => Promise<Value>,
+  ): Promise<Value> {
+    const caller: Caller = { logger, continueScan, ended: false };
     try {
       return await this.#logs.run(caller, () => use(kept.acode));
     } finally {
@@ -105,7 +116,10 @@ export class ServedHost implements Lender {
       const standing = await standingOf(env, options.configFile);
       if (this.#kept?.standing === standing) return this.#kept;
       this.#retire();
-      const acode = await open({ ...options, maxConcurrent: MOST_AT_ONCE, logger: this.#logger() });
+      // Of the call whose command it is: it knows the terminal to be told.
+      const continueScan = (job: ScanJob): boolean =>
+        this.#logs.getStore()?.continueScan?.(job) ?? this.scan(job, null);
+      const acode = await open({ ...options, maxConcurrent: MOST_AT_ONCE, logger: this.#logger(), continueScan });
       this.#kept = { acode, standing, lent: 0 };
       this.#open.add(this.#kept);
     }

@@ -16,6 +16,7 @@ export interface ChosenChanges {
  * changes cannot push the one that matters out of sight. One of each kind is always shown, even where that is more than `max`.
  *
  * @example
+ * const result = await acode.run('npm ci');
  * const { shown, incomplete, omitted } = chooseChanges(result.riskyChanges, 10);
  */
 export function chooseChanges(changes: readonly RiskyChange[], max: number): ChosenChanges {

@@ -6,8 +6,8 @@ import { scanRoots } from './after-run.ts';
 import { NOTHING_WRITTEN, notLookedAt } from './risky.ts';
 import type { LookBudget, Scan } from './risky.ts';
 
-/** How long one scan goes on, at most. */
-export const MAX_SCAN_MS = 60_000;
+// How long one scan goes on, at most.
+const MAX_SCAN_MS = 60_000;
 
 // Time is the bound: these only keep the memory of the scan finite.
 const BUDGET: Partial<LookBudget> = {

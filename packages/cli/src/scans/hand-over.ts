@@ -1,0 +1,128 @@
+// Hands the scan of a workspace over to a process that outlives the call, or to the server that does the call.
+
+import { spawn } from 'node:child_process';
+import { dirname } from 'node:path';
+import type { ScanJob, ScanReport } from '@acode/sandbox';
+import { tellCallers } from './pending.ts';
+import { SCAN_COMMAND } from './place.ts';
+import { scanStored } from './scanner.ts';
+import { ScanStore } from './store.ts';
+import { terminalOf } from './terminal.ts';
+
+// What the library reads to find its directories, and nothing else of the caller’s.
+const PASSED_ON = ['HOME', 'XDG_CONFIG_HOME', 'XDG_RUNTIME_DIR', 'XDG_STATE_HOME', 'TMPDIR'];
+
+/** The call that a scan is of. */
+export interface ScannedCall {
+  readonly uid: number;
+  /** The process at the caller’s terminal, where there is one to be told something. */
+  readonly pid: number | null;
+}
+
+/** Writes down a scan that is to go on; null where that is not possible. */
+export function storeJob(job: ScanJob, { uid, pid }: ScannedCall): ScanStore | null {
+  const stored = { job, askedMs: Date.now(), terminal: pid === null ? null : terminalOf(pid, uid) };
+  const add = (): ScanStore | null => {
+    const store = ScanStore.make(job.workspace, uid);
+    return store.add(stored) ? store : null;
+  };
+  try {
+    return add();
+  } catch {
+    // A scanner that has ended removes the directory: this may have been the moment.
+    return add();
+  }
+}
+
+/**
+ * Starts the process that scans: in a session of its own, so that neither Ctrl-C nor the end of the terminal reaches it, with
+ * nothing of the caller’s open, so that nobody who reads the caller’s output waits for it.
+ */
+function startScanner(entry: string, workspace: string): void {
+  const own = PASSED_ON.flatMap(name => (process.env[name] === undefined ? [] : [[name, process.env[name]] as const]));
+  const child = spawn(process.execPath, [entry, SCAN_COMMAND, '--workspace', workspace], {
+    detached: true,
+    cwd: '/',
+    env: { ...Object.fromEntries(own), PATH: dirname(process.execPath), ELECTRON_RUN_AS_NODE: '1' },
+    stdio: 'ignore',
+  });
+  // The job stays written down: the next command says that it was not done.
+  child.on('error', () => undefined);
+  child.unref();
+}
+
+/** Hands scans over to a process of their own; takes none on where there is no program to start. */
+export function inOwnProcess(entry: string | undefined, pid: number | null): (job: ScanJob) => boolean {
+  const uid = process.getuid?.();
+  return job => {
+    if (entry === undefined || uid === undefined || !storeJob(job, { uid, pid })) return false;
+    startScanner(entry, job.workspace);
+    return true;
+  };
+}
+
+/** How scans are done in this process. */
+export interface ScansHereParts {
+  readonly uid: number;
+  readonly scan: (jobs: readonly ScanJob[], signal: AbortSignal) => AsyncIterable<ScanReport>;
+  /** Told of each scan that found something, besides the terminal and the next command. */
+  readonly found?: (report: ScanReport) => void;
+  /** The file of the program that goes on with what is not finished when this process ends. */
+  readonly entry: string | undefined;
+}
+
+/** Scans in a process that lives on: written down like those of others, so that nothing is lost with the process. */
+export class ScansHere implements AsyncDisposable {
+  readonly #parts: ScansHereParts;
+  readonly #ending = new AbortController();
+  readonly #told = new Set<Promise<void>>();
+  readonly #workspaces = new Set<string>();
+  #work: Promise<void> | null = null;
+
+  constructor(parts: ScansHereParts) {
+    this.#parts = parts;
+  }
+
+  /** Takes a scan on. */
+  take(job: ScanJob, pid: number | null): boolean {
+    if (this.#ending.signal.aborted) return false;
+    const store = storeJob(job, { uid: this.#parts.uid, pid });
+    if (!store) return false;
+    this.#workspaces.add(job.workspace);
+    this.#work ??= this.#scan(store);
+    return true;
+  }
+
+  /** Ends what goes on here; another process then begins it anew. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    const isUnderWay = this.#work !== null;
+    this.#ending.abort();
+    await this.#work;
+    const { entry } = this.#parts;
+    if (isUnderWay && entry !== undefined) for (const workspace of this.#workspaces) startScanner(entry, workspace);
+    await Promise.all(this.#told);
+  }
+
+  async #scan(store: ScanStore): Promise<void> {
+    const { scan, uid, entry } = this.#parts;
+    const { signal } = this.#ending;
+    try {
+      await scanStored(store, {
+        scan,
+        signal,
+        handsOn: entry !== undefined,
+        found: (report, jobs) => {
+          this.#parts.found?.(report);
+          const telling: Promise<void> = tellCallers(report, jobs, uid, signal).finally(() =>
+            this.#told.delete(telling),
+          );
+          this.#told.add(telling);
+        },
+      });
+    } catch {
+      // What could not be done stays written down, and the next command says so.
+    } finally {
+      this.#work = null;
+    }
+  }
+}

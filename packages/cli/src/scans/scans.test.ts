@@ -1,0 +1,189 @@
+// Scans that go on after their commands: private, one process at a time, told once by the next command, and never lost.
+
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { RiskyChange, ScanJob, ScanReport } from '@acode/sandbox';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { call } from '../test-process.ts';
+import { ScansHere, storeJob } from './hand-over.ts';
+import { allScans } from './place.ts';
+import { parseStat, processStart } from './process.ts';
+import { scanStored } from './scanner.ts';
+import { ScanStore } from './store.ts';
+import { sayOn, terminalOf } from './terminal.ts';
+
+const uid = process.getuid?.() ?? 0;
+const changed = { executable: 0, hidden: 0, configuration: 0, source: 0, other: 0 };
+const hook = (path = 'deep/.husky/pre-commit'): RiskyChange => ({ path, kind: 'git-settings', reason: 'git runs it' });
+const never = new AbortController().signal;
+let top = '';
+
+beforeEach(() => {
+  top = realpathSync(mkdtempSync(join(tmpdir(), 'acode-scans-')));
+  for (const name of ['XDG_CONFIG_HOME', 'XDG_STATE_HOME', 'XDG_RUNTIME_DIR']) vi.stubEnv(name, join(top, name));
+});
+
+afterEach(() => {
+  vi.unstubAllEnvs();
+  rmSync(top, { recursive: true });
+});
+
+function job(id: string): ScanJob {
+  const directories = [{ path: top, skipped: ['.git'], shownAs: '/data', repositories: ['/r'] }];
+  return {
+    workspace: top,
+    directories,
+    sinceMs: 1,
+    untilMs: null,
+    sandboxId: id,
+    correlationId: id,
+    known: [{ kind: 'git-settings', path: 'a' }],
+  };
+}
+
+function added(id: string): ScanStore {
+  const store = storeJob(job(id), { uid, pid: null });
+  if (!store) throw new Error('not stored');
+  return store;
+}
+
+const finding = (riskyChanges: RiskyChange[]) =>
+  async function* (jobs: readonly ScanJob[]): AsyncGenerator<ScanReport> {
+    yield { jobs, riskyChanges, changed, complete: true };
+  };
+
+const next = () => call(['audit', 'tail'], { cwd: () => top });
+
+describe('a scan that goes on', () => {
+  it('is written down whole, for this user alone, and nothing is left when it found nothing', async () => {
+    const store = added('one');
+    expect(store.jobs().map(({ content }) => content.job)).toEqual([job('one')]);
+    const [name = ''] = readdirSync(allScans());
+    const directory = join(allScans(), name);
+    expect(statSync(directory).mode & 0o777).toBe(0o700);
+    for (const file of readdirSync(directory)) expect(statSync(join(directory, file)).mode & 0o777).toBe(0o600);
+    await scanStored(store, { scan: finding([]), found: () => expect.unreachable(), signal: never });
+    expect(readdirSync(join(top, 'XDG_STATE_HOME', 'acode'))).toEqual([]);
+  });
+
+  it('is told by the next command, first thing, on standard error, once; its paths drive no terminal', async () => {
+    const heard: string[] = [];
+    await scanStored(added('one'), {
+      scan: finding([hook(), hook('\u001b[2Jx')]),
+      found: ({ riskyChanges }) => heard.push(...riskyChanges.map(({ path }) => path)),
+      signal: never,
+    });
+    expect(heard).toHaveLength(2);
+    const { stderr } = await next();
+    expect(stderr).toMatch(
+      /^acode: the scan of the workspace that went on after the command of \d\d:\d\d:\d\d found more:\n/,
+    );
+    expect(stderr).toContain('deep/.husky/pre-commit');
+    expect(stderr).not.toContain('\u001b');
+    expect((await next()).stderr).not.toContain('husky');
+  });
+
+  it('is told of another workspace to nobody, and by completion never', async () => {
+    await scanStored(added('one'), { scan: finding([hook()]), found: () => undefined, signal: never });
+    const other = join(top, 'other');
+    mkdirSync(join(other, '.git'), { recursive: true });
+    expect((await call(['audit', 'tail'], { cwd: () => other })).stderr).not.toContain('husky');
+    expect((await call(['completion', 'bash'], { cwd: () => top })).stderr).toBe('');
+    expect((await next()).stderr).toContain('husky');
+  });
+
+  it('is done by one process at a time, which also does what comes meanwhile', async () => {
+    const store = added('one');
+    const seen: string[] = [];
+    await scanStored(store, {
+      async *scan(jobs) {
+        seen.push(...jobs.map(({ sandboxId }) => sandboxId));
+        if (seen.length === 1) {
+          added('two');
+          // As another process would try.
+          const others = ScanStore.of(top, uid);
+          expect(others?.scanner).toBe('works');
+        }
+        yield { jobs, riskyChanges: [], changed, complete: true };
+      },
+      found: () => undefined,
+      signal: never,
+    });
+    expect(seen).toEqual(['one', 'two']);
+    added('three');
+    const [name = ''] = readdirSync(allScans());
+    symlinkSync(`${process.ppid}.${processStart(process.ppid) ?? ''}`, join(allScans(), name, 'scanner'));
+    await scanStored(store, { scan: () => expect.unreachable(), found: () => undefined, signal: never });
+    expect(store.jobs()).toHaveLength(1);
+    expect((await next()).stderr).not.toContain('did not finish');
+  });
+
+  it.each([
+    ['was killed', `999999999.1`],
+    ['was of another process with the same id', `${process.pid}.1`],
+  ])('whose process %s is said not to have finished, once', async (_, holder) => {
+    added('one');
+    const [name = ''] = readdirSync(allScans());
+    symlinkSync(holder, join(allScans(), name, 'scanner'));
+    expect((await next()).stderr).toMatch(/^acode: the scan .* did not finish: its process was ended\./);
+    expect((await next()).stderr).not.toContain('did not finish');
+    expect(added('two').lock()).toBe(true);
+  });
+
+  it('that fails is told, and one of a process that ends is left to another', async () => {
+    const store = added('one');
+    const failing = { scan: () => expect.unreachable('it failed'), found: () => undefined, signal: never };
+    await expect(scanStored(store, failing)).rejects.toThrow('it failed');
+    expect((await next()).stderr).toContain('the scan failed');
+    await using here = new ScansHere({
+      uid,
+      entry: '/nonexistent',
+      async *scan(jobs, signal) {
+        await new Promise(resolve => {
+          signal.addEventListener('abort', resolve);
+        });
+        yield { jobs, riskyChanges: [], changed, complete: false };
+      },
+    });
+    expect(here.take(job('two'), null)).toBe(true);
+    await here[Symbol.asyncDispose]();
+    expect(ScanStore.of(top, uid)?.jobs()).toHaveLength(1);
+    expect(here.take(job('three'), null)).toBe(false);
+  });
+
+  it('is not read from what is no file of ours', async () => {
+    const store = added('one');
+    const [name = ''] = readdirSync(allScans());
+    writeFileSync(join(allScans(), name, 'found-1-x'), '{"riskyChanges":');
+    symlinkSync('/etc/passwd', join(allScans(), name, 'found-2-x'));
+    expect(store.take(Date.now())).toEqual([]);
+  });
+});
+
+describe('the terminal of a caller', () => {
+  it('is none where standard error is no terminal, and nothing is written to one that is gone', () => {
+    expect(terminalOf(999_999_999, uid)).toBeNull();
+    const gone = { path: '/dev/null', device: 1, madeMs: 1, leader: 999_999_999, leaderStart: '1' };
+    expect(sayOn(gone, uid, ['x'])).toBe('gone');
+  });
+
+  it('is read of a process whose name tries to be something else', () => {
+    const rest = Array.from({ length: 14 }, () => '0').join(' ');
+    expect(parseStat(`7 (a) S 1) S 1 70 60 34816 80 ${rest.slice(2)} 4242 0`)).toMatchObject({
+      group: 70,
+      session: 60,
+      terminal: 34816,
+      foreground: 80,
+    });
+  });
+});
