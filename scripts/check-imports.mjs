@@ -107,6 +107,9 @@ const ROOMS = {
     'lifecycle/deadline.ts',
     'lifecycle/pauses.ts',
     'telemetry/clock.ts',
+    // What comes out of a sandbox is scanned like what a run leaves.
+    'workspace/risky.ts',
+    'workspace/risky-names.ts',
   ],
   // The same, for streams in place of files.
   forwarding: ['contract', 'isolation/inside.ts'],

@@ -1,19 +1,23 @@
 // `acode sandbox cp`: files and directories into a sandbox that stays, and out of it.
 
 import { stat } from 'node:fs/promises';
-import { basename, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { posix } from 'node:path';
 import { formatBytes } from '@acode/sandbox';
-import type { Files, TransferReport } from '@acode/sandbox';
+import type { Files, RiskyChange, TransferReport } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import { copying } from '../arguments/copying.ts';
 import type { Copying } from '../arguments/copying.ts';
 import type { Call, Perform } from '../call.ts';
+import { sayLines } from '../execution/execute.ts';
+import { riskyLines } from '../execution/risky-lines.ts';
 import { copyFailure } from '../failure/copy-failure.ts';
 import { UsageError } from '../failure/usage.ts';
 import { oneLine } from '../terminal/text.ts';
 
 const MOST_NAMED = 10;
+const COPIED =
+  'look before you use the copy: tools on this machine might execute or follow what came out of the sandbox.';
 
 /** The command. */
 export function copyCommand(perform: Perform) {
@@ -39,9 +43,15 @@ async function copy(call: Call, wanted: Copying): Promise<number> {
     const { to, ...report } = await call.progress.during('Copying…', work);
     await call.print('acode.cp/1', { sandboxId: sandbox.id, to, ...report }, () => '');
     if (!call.options.json) for (const line of reportLines(report, to)) await call.say(`acode: ${oneLine(line)}\n`);
+    await sayLines(call, riskyLines(below(report, to), undefined, COPIED));
     await sandbox.leave();
     return 0;
   });
+}
+
+// By the name of the copy, as a person finds it.
+function below({ riskyChanges = [] }: TransferReport, to: string): RiskyChange[] {
+  return riskyChanges.map(change => ({ ...change, path: join(basename(to), change.path) }));
 }
 
 type Transferred = TransferReport & { readonly to: string };

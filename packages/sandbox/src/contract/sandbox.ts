@@ -2,7 +2,7 @@
 
 import type { Readable } from 'node:stream';
 import type { Command, RunRequest } from './command.ts';
-import type { RunResult, RunningCommand } from './result.ts';
+import type { RiskyChange, RunResult, RunningCommand } from './result.ts';
 
 /** What a sandbox that stays is to be. Every field is optional. */
 export interface CreateRequest extends Pick<RunRequest, 'policy' | 'env' | 'risk' | 'sessionId' | 'taskId' | 'signal'> {
@@ -177,6 +177,11 @@ export interface TransferReport {
   readonly bytes: number;
   /** What was left out, and why: links, devices and names that lead elsewhere. */
   readonly skipped: readonly { readonly path: string; readonly reason: string }[];
+  /**
+   * What came out of the sandbox and tools of this machine might execute or follow; paths are relative to the target. Absent
+   * where there is none, and of an upload.
+   */
+  readonly riskyChanges?: readonly RiskyChange[];
 }
 
 /**

@@ -24,6 +24,7 @@ import { Arrival } from './arrival.ts';
 import { checkedMode, modeWords, octal, readWhole, streamOf, write } from './content.ts';
 import { readEntries, readNames } from './directories.ts';
 import { download } from './download.ts';
+import { riskyArrivals } from './risky-arrivals.ts';
 import { codeOf, fileError, rangeError } from './errno.ts';
 import {
   CALL,
@@ -240,7 +241,10 @@ class SandboxFiles implements Files {
   async download(path: string, hostPath: string, options?: TransferOptions): Promise<TransferReport> {
     assertPath(hostPath, 'hostPath');
     const how = optionsOf(options, MOVING);
-    return download(this.#programs, this.#place(path, 'open'), kind => Arrival.at(hostPath, kind), how);
+    const sinceMs = Date.now();
+    const report = await download(this.#programs, this.#place(path, 'open'), kind => Arrival.at(hostPath, kind), how);
+    const riskyChanges = await riskyArrivals(hostPath, sinceMs);
+    return riskyChanges.length === 0 ? report : { ...report, riskyChanges };
   }
 
   #place(path: string, syscall: string): Place {

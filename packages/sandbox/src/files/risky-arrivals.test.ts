@@ -1,0 +1,35 @@
+// What came out of a sandbox is scanned like what a run leaves.
+
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { riskyArrivals } from './risky-arrivals.ts';
+
+let top: string;
+beforeEach(async () => {
+  top = await mkdtemp('/var/tmp/acode-arrivals-');
+});
+afterEach(async () => rm(top, { recursive: true, force: true }));
+
+const found = async (path: string): Promise<string[]> =>
+  (await riskyArrivals(join(top, path), Date.now() - 60_000)).map(one => `${one.kind} ${one.path}`).sort();
+
+describe('what came out of a sandbox', () => {
+  it('is named where tools here might execute it, and not where they would not', async () => {
+    await mkdir(join(top, 'copy', '.git', 'hooks'), { recursive: true });
+    await mkdir(join(top, 'copy', '.vscode'));
+    await writeFile(join(top, 'copy', '.git', 'config'), 'x');
+    await writeFile(join(top, 'copy', '.vscode', 'tasks.json'), 'x');
+    await writeFile(join(top, 'copy', 'notes.txt'), 'x');
+    expect(await found('copy')).toEqual(['editor-config .vscode/tasks.json', 'git-repository .git']);
+    expect(await found('copy/notes.txt')).toEqual([]);
+  });
+
+  it('is named by what it is called itself, directory or file', async () => {
+    await mkdir(join(top, '.git'));
+    await writeFile(join(top, '.git', 'config'), 'x');
+    await writeFile(join(top, 'Makefile'), 'x');
+    expect(await found('.git')).toContain('git-repository .');
+    expect(await found('Makefile')).toEqual(['build-file .']);
+  });
+});
