@@ -29,8 +29,9 @@ export function terminalOption() {
 
 /** What `--help` says about it. */
 export const TERMINAL_HELP = `
-With -t the command has a terminal of its own: keys go to it as they are typed, Ctrl-C too. Standard output and
-standard error are one stream then. The keys Enter ~ . end it from outside (status 129).`;
+With -t the command has a terminal of its own: keys go to it as they are typed, Ctrl-C too.
+Standard output and standard error are one stream then. The keys Enter ~ . end it from outside
+(status 129).`;
 
 /** Runs the command of a call in a terminal, and gives the exit status. */
 export async function executeInTerminal(
