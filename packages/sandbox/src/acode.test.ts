@@ -48,7 +48,7 @@ describe('Acode.observe', () => {
   it.skipIf(isRoot)('is open to root, and so has nothing that runs, makes or removes anything', async () => {
     await using observer = await Acode.observe(options());
     expect(Object.keys(observer).sort()).toEqual(
-      ['audit', 'close', 'doctor', 'images', 'inspect', 'list', 'logs', 'status', 'trust'].sort(),
+      ['audit', 'close', 'doctor', 'images', 'inspect', 'list', 'logs', 'serveSetting', 'status', 'trust'].sort(),
     );
     expect(Object.keys(observer.images)).toEqual(['list', 'isPresent']);
   });
