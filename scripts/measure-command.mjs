@@ -54,3 +54,5 @@ process.stdout.write(
   ].join('\n'),
 );
 if (result.exitCode !== 0) process.stderr.write(result.stderr.slice(-2000));
+// A figure of a command that failed is not one: whoever puts it into a table sees that here.
+process.exitCode = result.exitCode ?? 1;
