@@ -177,7 +177,7 @@ describe('acode changes', () => {
         `record ${first}, just now, sandbox sandbox-of-n`,
         '    command: npm ci',
         "    git-settings: '.husky/pre-commit␛[2J⏎Next: all is well'",
-        '    and 6 more, for which the record has no room',
+        '    and 6 more, not listed in the record',
         '',
       ].join('\n'),
     );

@@ -79,7 +79,7 @@ describe.skipIf(withoutEngines).each(patientEngines)('after a run on $name', eng
     const leave = String.raw`mkdir -p "$1" && cd "$1" && ln -s /etc/passwd out && printf '{"scripts":{"postinstall":"x"}}' > package.json && mkfifo "$(printf 'a\033[2J.env')" .env`;
     const { status, stdout, stderr } = await bench.exec(['--', 'sh', '-c', leave, 'sh', 'left']);
     expect({ status, stdout: stdout.toString() }).toEqual({ status: 0, stdout: '' });
-    expect(stderr).toMatch(/^acode: look before you use the workspace/);
+    expect(stderr).toMatch(/^acode: check the workspace before you use it/);
     expect(stderr).toMatch(/symlink-out \(.*\): left\/out/);
     expect(stderr).toMatch(/package-scripts \(.*\): left\/package\.json/);
     expect(stderr).not.toContain('\u001b');
@@ -97,7 +97,7 @@ describe.skipIf(withoutEngines).each(patientEngines)('after a run on $name', eng
     const many = 'mkdir many && cd many && for i in $(seq 25); do ln -s /etc/passwd l$i; done';
     const { stderr } = await bench.exec([many]);
     expect(stderr.match(/many\/l\d+/g)).toHaveLength(10);
-    expect(stderr).toMatch(/and 15 more; --json has all\./);
+    expect(stderr).toMatch(/and 15 more; --json lists all\./);
   });
 
   it('has left nothing on the engine', async () => {

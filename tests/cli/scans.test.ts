@@ -54,7 +54,7 @@ describe.skipIf(withoutEngines)('a workspace that the scan after a run cannot se
     expect(JSON.parse(stdout.toString())).toMatchObject({ scan: 'continuing', riskyChanges: [] });
     await bench.scanned();
     const next = await bench.call(['run', 'echo hello >&2']);
-    expect(next.stderr).toMatch(/^acode: the scan of the workspace that went on after the command of .* found more:\n/);
+    expect(next.stderr).toMatch(/^acode: the background scan after the command of .* found more:\n/);
     expect(next.stderr).toMatch(new RegExp(`git-settings .*: ${DEEP_HOOK}\nhello\n$`));
     expect((await bench.call(['run', 'echo hello >&2'])).stderr).toBe('hello\n');
     const { stdout: tail } = await bench.call(['audit', 'tail', '-n', '20', '--json']);
@@ -68,7 +68,7 @@ describe.skipIf(withoutEngines)('a workspace that the scan after a run cannot se
     rmSync(join(bench.workspace, DEEP_HOOK), { force: true });
     const text = await inShell(bench, ['run', `${PLANT_HOOK}; echo planted`], new RegExp(`${DEEP_HOOK}\\s+$`));
     expect(left(text)).toMatch(
-      new RegExp(`planted\nended with 0\n.*\n+acode: the scan .* found more:\n[^]*${DEEP_HOOK}\n`),
+      new RegExp(`planted\nended with 0\n.*\n+acode: the background scan .* found more:\n[^]*${DEEP_HOOK}\n`),
     );
     expect((await bench.call(['audit', 'tail'])).stderr).toContain(DEEP_HOOK);
   });

@@ -78,7 +78,7 @@ describe.skipIf(withoutEngines)('at a terminal', () => {
     });
     expect(status).toBe(130);
     // What a stopped command left was not looked for, and that is said.
-    expect(text).toMatch(/acode: stopped by SIGINT\.\nacode: not everything was looked at: .*\n$/);
+    expect(text).toMatch(/acode: stopped by SIGINT\.\nacode: not everything was scanned: .*\n$/);
     expect(await bench.left()).toEqual([]);
   });
 

@@ -170,7 +170,7 @@ describe.each(places.slice(-1))('the background process on $name', place => {
     await pause(500);
     expect(await desk.status()).toMatchObject({
       state: 'not running',
-      reason: 'it starts when the next command has ended',
+      reason: 'it starts after the next command',
     });
     expect(desk.processes()).toEqual([]);
     const pid = await desk.started();

@@ -25,7 +25,7 @@ describe.skipIf(withoutEngines)('a server', () => {
     expect(await announced(bench)).toContain('ready: a sandbox of acode-test/busybox:1 is warm');
     expect((await bench.exec(['--fill-cache', 'npm', '--', 'true'])).status).toBe(0);
     try {
-      expect(await announced(bench)).toContain('`acode run --no-caches` can have a warm one.');
+      expect(await announced(bench)).toContain('`acode run --no-caches` can use a warm sandbox.');
     } finally {
       await bench.call(['sandbox', 'cleanup', '--volumes']);
     }

@@ -107,7 +107,7 @@ describe.skipIf(withoutEngines)('the lists of users and groups', () => {
 
   it('of an ordinary image are its own with one line more, read once, and can be written by nobody inside', async () => {
     const before = await host.acode.explain('true');
-    expect(before.notes.join('\n')).toContain('was not read for that yet');
+    expect(before.notes.join('\n')).toContain('has not read the user lists of this image yet');
     const inside = await seen(images.busybox);
     expect(inside.stdout.split('\n').slice(0, 4)).toEqual([
       username,
@@ -195,7 +195,7 @@ describe.skipIf(withoutEngines)('the lists of users and groups', () => {
         await using other = await TestHost.open(mainEngine, { engine: { socket: proxy.socket } });
         const { stdout } = await other.acode.run('whoami 2>&1; grep -c /etc/passwd /proc/mounts');
         expect(stdout).toMatch(/unknown uid.*\n0\n$/);
-        expect((await other.acode.explain('true')).notes.join('\n')).toContain('does not see the state directory');
+        expect((await other.acode.explain('true')).notes.join('\n')).toContain('cannot see acode’s state directory');
         rmSync(unseen, { recursive: true });
       }
     } finally {

@@ -110,7 +110,7 @@ function refused(caFile: CaFile, reason: string, cause?: unknown): AcodeError<'A
       source: setBy(caFile),
       key: 'sandbox.network.ca_file',
       reason,
-      remedy: `Name a file with the CA certificates in PEM form, such as \`sandbox: { network: { ca_file: /etc/ssl/certs/ca-certificates.crt } }\`; docs/corporate.md says more.`,
+      remedy: `Name a file with the CA certificates in PEM form, such as \`sandbox: { network: { ca_file: /etc/ssl/certs/ca-certificates.crt } }\`. See docs/corporate.md.`,
     },
     { cause },
   );

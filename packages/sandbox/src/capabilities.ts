@@ -64,7 +64,7 @@ function refusalOf(runtimes: readonly string[], { unprotecting = {} }: Capabilit
     const lacked = unprotecting[name];
     if (lacked === undefined) return [];
     return [
-      `with ${name} a workspace with .git or other protected parts is refused; add \`${lacked}\` to the runtimeArgs of ${name} in the engine’s daemon.json and reload the engine`,
+      `with ${name} a workspace with .git or other protected paths is refused; add \`${lacked}\` to the runtimeArgs of ${name} in the engine’s daemon.json and reload the engine`,
     ];
   });
   return refused.length === 0 ? {} : { reason: refused.join('; ') };

@@ -107,7 +107,7 @@ function withoutRoot({ exitCode }: DenialFacts, lines: readonly string[]): Denia
       rule: 'a sandbox has no root',
       setBy: BUILT_IN,
       remedy:
-        'Leave sudo out: the command may write to the workspace, to /tmp and to its home. Install packages of the system (apt, apk, yum) in the image instead: choose one that has them with policy.image (on the command line --image).',
+        'Leave sudo out: the command can write to the workspace, /tmp and its home directory. System packages (apt, apk, yum) belong in the image: choose one that has them with policy.image (on the command line --image).',
       detail: `suspected: ${sign.trim().slice(0, 200)}`,
     },
   ];
@@ -148,7 +148,7 @@ const ROOT_RULE: Denial = {
   rule: 'the sandbox’s own file system is read-only',
   setBy: BUILT_IN,
   remedy:
-    'Write to the workspace, to /tmp or to the home directory. What must be installed belongs into the image: choose one that has it with policy.image (on the command line --image).',
+    'Write to the workspace, to /tmp or to the home directory. What must be installed belongs in the image: choose one that has it with policy.image (on the command line --image).',
 };
 
 const READ_ONLY_RULES: Readonly<Record<MountSpec['purpose'], ReadOnlyRule>> = {
@@ -164,7 +164,7 @@ const READ_ONLY_RULES: Readonly<Record<MountSpec['purpose'], ReadOnlyRule>> = {
     rule: `${target}, the bundle of CA certificates, is read-only`,
     setBy: setBy(policy.caFile),
     remedy:
-      'Copy it to /tmp, add to the copy, and name that in the variable that your program reads, such as SSL_CERT_FILE.',
+      'Copy it to /tmp, add your certificates to the copy, and set the variable that your program reads, such as SSL_CERT_FILE, to its path.',
   }),
   additional: ({ target }, policy) => ({
     rule: `the mount ${target} is read-only`,

@@ -52,8 +52,8 @@ async function configurationChecks(host: Host, faults: readonly AcodeError[]): P
       warn(
         ID,
         TITLE,
-        `${config.source} can be written by others than you`,
-        `Take that away: chmod go-w ${config.source}`,
+        `${config.source} can be written by other users`,
+        `Make it yours alone: chmod go-w ${config.source}`,
       ),
     ];
   const files = [...(machine ? [machine.source] : []), ...(found ? [config.source] : [])];

@@ -171,7 +171,7 @@ export async function withMemory(
       onWait: (others, most) =>
         operation.step(
           'warn',
-          `waiting for memory: your sandboxes may have ${formatBytes(most)} together, others have ${formatBytes(others)} now, and this one asks for ${formatBytes(memoryBytes)}`,
+          `waiting for memory: your sandboxes may use ${formatBytes(most)} together; others hold ${formatBytes(others)}, and this one asks for ${formatBytes(memoryBytes)}`,
         ),
     },
   );

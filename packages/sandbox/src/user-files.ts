@@ -43,9 +43,9 @@ type ListName = (typeof LISTS)[number];
 
 const NONE: PlannedLists = { mounts: [], notes: [] };
 const NOT_YET =
-  'The first sandbox of this image gets an entry for its user in /etc/passwd and /etc/group; the image was not read for that yet.';
+  'acode has not read the user lists of this image yet: its first sandbox adds an entry for your user to /etc/passwd and /etc/group.';
 const NOT_SEEN =
-  'The user inside has no entry in /etc/passwd: the engine does not see the state directory of acode, where the list would be mounted from.';
+  'The user inside has no entry in /etc/passwd: the engine cannot see acode’s state directory, from which the file would be mounted.';
 // Raised when what is written changes, so that lists of an older form are made anew.
 const FORM = 1;
 const MAX_HEADERS = 8;

@@ -43,8 +43,8 @@ function refuseSandbox(before: readonly string[], after: readonly string[] | nul
   if (!SANDBOX.test(first) || words.length === 0) return;
   const exec = called.replace(/^acode run\b/, 'acode sandbox exec');
   throw new UsageError(
-    `${first} is the name of a sandbox, and stands where the command is expected.`,
-    `For a command in that sandbox: \`${exec} --in ${first} -- ${words.map(quoted).join(' ')}\`.`,
+    `${first} is the name of a sandbox, but a command is expected there.`,
+    `To run a command in that sandbox: \`${exec} --in ${first} -- ${words.map(quoted).join(' ')}\`.`,
   );
 }
 

@@ -24,7 +24,7 @@ export function sandboxCommand(name: string) {
     .optionsGroup('Sandbox options:')
     .option('--image <reference>', 'image of the sandbox')
     .addOption(
-      new Option('--profile <profile>', 'built-in limits to begin with; dev unless you say').choices(PROFILE_NAMES),
+      new Option('--profile <profile>', 'built-in limits to start from; dev unless you say').choices(PROFILE_NAMES),
     )
     .addOption(new Option('--memory <size>', 'memory limit: MB, or 512m, 1.5g').argParser(someSize))
     .addOption(new Option('--swap <size>', 'swap beyond the memory: MB, or 512m; none unless you say').argParser(size))

@@ -109,7 +109,7 @@ describe('what cannot be', () => {
     [['sandbox', 'constructor'], /Unknown command 'constructor'/],
     [['-v'], /Unknown option '-v'[^]*acode --version/],
     [['config'], /Unknown command 'config'[^]*config\.yml[^]*acode explain/],
-    [['init'], /Unknown command 'init'[^]*Nothing has to be set up/],
+    [['init'], /Unknown command 'init'[^]*There is nothing to set up/],
     [['sandbox', 'kill', 'a1b2', '--', 'x'], /takes no command/],
   ])('%j is a mistake of the call', async (argv, said) => {
     const { status, stderr, stdout } = await call(argv);

@@ -85,13 +85,14 @@ function runLines(item: RecordedChanges, withWorkspace: boolean, look: Look): st
     ...indented(commandText(item), look),
     ...(withWorkspace && workspace !== null ? [`${INDENT}in ${quoted(oneLine(workspace))}`] : []),
     ...grouped(riskyChanges).flatMap(([kind, paths]) => groupLines(kind, paths, look)),
-    ...(hidden > 0 ? indented(`and ${hidden} more, for which the record has no room`, look) : []),
+    ...(hidden > 0 ? indented(`and ${hidden} more, not listed in the record`, look) : []),
     ...unscanned(item, look),
   ];
 }
 
 function commandText({ command }: RecordedChanges): string {
-  if (command.length === 0) return 'no command: it came after the last one of the sandbox, or while it waited for one';
+  if (command.length === 0)
+    return 'no command: the change came after the last command of a sandbox, or while a warm sandbox waited';
   const [shell, option, line] = command;
   const text = shell === '/bin/sh' && option === '-c' && command.length === 3 ? (line ?? '') : command.join(' ');
   return `command: ${cut(oneLine(text), MAX_COMMAND)}`;
@@ -105,8 +106,7 @@ function groupLines(kind: string, paths: readonly string[], look: Look): string[
 
 function unscanned({ scan, scanReason }: RecordedChanges, look: Look): string[] {
   if (scan === 'complete' || scan === null) return [];
-  if (scan === 'continuing')
-    return indented('the scan went on after the run, and how it ended is not recorded yet', look);
+  if (scan === 'continuing') return indented('the scan continued after the run; its result is not recorded yet', look);
   const why = scanReason === null ? '' : `: ${oneLine(scanReason)}`;
   return indented(`not everything was scanned${why}`, look);
 }

@@ -6,7 +6,8 @@ import type { Perform } from '../call.ts';
 
 const AFTER = `
 A run is listed as long as its record is in the log, also when the files are gone by now.
-Exit status: 0 nothing was left, 1 something was, 2 usage, 125 the log cannot be read.`;
+Exit status: 0 no risky changes, 1 risky changes or an incomplete scan, 2 usage,
+125 the log cannot be read.`;
 
 /** The command. */
 export function changesCommand(perform: Perform) {
@@ -15,10 +16,10 @@ export function changesCommand(perform: Perform) {
     .addOption(
       new Option(
         '--since <time or record>',
-        'from then on: 2h, 2026-05-31, 2026-05-31T14:00, or a record number',
+        'only changes since then: 2h, 2026-05-31, 2026-05-31T14:00, or after a record number',
       ).argParser(since),
     )
-    .option('--all', 'of every workspace')
+    .option('--all', 'show every workspace')
     .addHelpText('after', AFTER)
     .action((options, command) =>
       perform(command, async call => (await import('./changes-view.ts')).showChanges(call, options)),

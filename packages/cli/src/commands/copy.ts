@@ -17,7 +17,7 @@ import { oneLine } from '../terminal/text.ts';
 
 const MOST_NAMED = 10;
 const COPIED =
-  'look before you use the copy: tools on this machine might execute or follow what came out of the sandbox.';
+  'check the copy before you use it: tools on this machine might execute or follow what came out of the sandbox.';
 
 /** The command. */
 export function copyCommand(perform: Perform) {

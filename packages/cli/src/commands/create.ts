@@ -69,7 +69,7 @@ export function stayLine(
 export function timeLine({ errorLook: { colours } }: Pick<Call, 'errorLook'>, timeoutMs: number | null): string {
   const time =
     timeoutMs === null
-      ? 'a command in it may run as long as it stays; `--timeout` limits one'
-      : `a command in it may take ${timeoutMs / 1000} s at most, as --timeout or your configuration says`;
+      ? 'a command in it may run until the sandbox ends; `--timeout` limits a single command'
+      : `a command in it may take ${timeoutMs / 1000} s at most (set by --timeout or your configuration)`;
   return `${colours.cyan('acode:')} ${time}.\n`;
 }

@@ -33,7 +33,7 @@ async function doctor(call: Call, options: DoctorOptions): Promise<number> {
     throw new UsageError(`--${alone} has a meaning only with --attack.`, 'Add --attack, or leave it out.');
   const [{ Acode }, { renderDoctor }] = await Promise.all([import('@acode/sandbox'), import('./doctor-card.ts')]);
   const examining = Acode.examine(await call.hostOptions());
-  const report = await call.progress.during('Looking around…', examining);
+  const report = await call.progress.during('Checking this machine…', examining);
   await call.print('acode.doctor/1', report, look => renderDoctor(report, look));
   return report.ok ? 0 : 1;
 }

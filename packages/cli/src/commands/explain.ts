@@ -56,7 +56,7 @@ async function warmReasonOf(call: Call, { warmReason }: Explanation): Promise<st
   if (!warmReason.includes('AcodeOptions.pool')) return warmReason;
   return (await call.isServed())
     ? 'none in this process; `acode serve` runs for this workspace, and a command takes one that waits there'
-    : 'none is kept waiting; with `acode serve` running for this workspace, a command takes one that waits there (`acode serve status`)';
+    : 'none in this process; if `acode serve` runs for this workspace, commands use its warm sandboxes (`acode serve status`)';
 }
 
 /** An explanation for a person, of a command run in `cwd`; with `verbose`, also the request the engine would get. */
@@ -68,7 +68,7 @@ export function renderExplanation(explanation: Explanation, cwd: string, look: L
     `${bold('Command')}  ${oneLine(line)}\n`,
     policyTable(policy, look),
     fields([...planFields(level, spec, cwd), ['Warm', warmText(explanation)]], look),
-    ...offlineSection(explanation, look),
+    ...environmentSection(explanation, look),
     ...(policy.denials.length > 0 ? [`${bold('Denied')}\n${bullets(policy.denials.map(denialLine), look)}`] : []),
     ...(notes.length > 0 ? [`${bold('Notes')}\n${bullets(notes, look)}`] : []),
     verbose
@@ -97,16 +97,22 @@ function planFields(level: string, spec: SandboxSpec, cwd: string): (readonly [l
   ];
 }
 
-function offlineSection({ environment }: Explanation, look: Look): string[] {
+// On a terminal there are also TERM and its like, which need no explanation.
+function environmentSection({ environment, spec }: Explanation, look: Look): string[] {
+  const names = Object.keys(environment);
+  if (names.length === 0) return [];
+  const why = [
+    ...(names.some(name => /offline/i.test(name)) ? ['There is no network, so package managers work offline.'] : []),
+    ...(spec.mounts.some(({ purpose }) => purpose === 'ca') ? ['Clients find your CA bundle by these variables.'] : []),
+    '--env overrides a variable.',
+  ];
   const set = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
-  if (set.length === 0) return [];
-  const why = 'There is no network, so package managers are told to work offline. --env changes a variable.';
-  return [`${look.colours.bold('Environment')}\n${bullets([set.join(' '), why], look)}`];
+  return [`${look.colours.bold('Environment')}\n${bullets([set.join(' '), why.join(' ')], look)}`];
 }
 
 function mountField({ purpose, source, target, readOnly }: MountSpec): readonly [label: string, value: string] {
   // The other purposes say by themselves why something is mounted.
-  const why = purpose === 'identity' ? 'the image’s own list with an entry for this user' : purpose;
+  const why = purpose === 'identity' ? 'the image’s own file plus an entry for your user' : purpose;
   return ['Mount', `${source} → ${target} (${why}, ${readOnly ? 'read-only' : 'writable'})`];
 }
 

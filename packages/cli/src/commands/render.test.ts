@@ -424,6 +424,12 @@ describe('explain', () => {
     expect(text).toContain('- A note about --memory.');
     expect(text).toContain('Environment\n  - npm_config_offline=true GOPROXY=off\n  - There is no network');
     expect(renderExplanation({ ...explanation, environment: {} }, '.', look, false)).not.toContain('Environment');
+    const [workspace] = explanation.spec.mounts;
+    const mounts = workspace ? [workspace, { ...workspace, purpose: 'ca' as const }] : [];
+    const withCa = { ...explanation, environment: { PIP_CERT: '/ca' }, spec: { ...explanation.spec, mounts } };
+    expect(renderExplanation(withCa, '.', look, false)).toContain(
+      'Environment\n  - PIP_CERT=/ca\n  - Clients find your CA bundle',
+    );
     expect(text).not.toContain('HostConfig');
     expect(text).toContain('--verbose');
   });

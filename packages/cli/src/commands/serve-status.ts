@@ -17,14 +17,14 @@ const STOP_MS = 15_000;
 export function serveStatusCommand(perform: Perform) {
   return new Command('status')
     .description('Show whether a server runs for the workspace, whether a sandbox is warm, and why not')
-    .addHelpText('after', '\nExit status: 0 where one runs, 1 where none does.')
+    .addHelpText('after', '\nExit status: 0 if a server runs, 1 if none does.')
     .action((_, command) => perform(command, status));
 }
 
 /** `acode serve stop`. */
 export function serveStopCommand(perform: Perform) {
   return new Command('stop')
-    .description('End the server of the workspace, and remove its warm sandboxes')
+    .description('Stop the server of the workspace and remove its warm sandboxes')
     .action((_, command) => perform(command, stop));
 }
 
@@ -75,7 +75,11 @@ async function stop(call: Call): Promise<number> {
     withSocket(spot, path => stopServer(path, answer, STOP_MS)),
   );
   if (isGone !== false) return tell(true, `Stopped the server of ${oneLine(workspace)} (process ${answer.pid}).`, 0);
-  return tell(false, `The server (process ${answer.pid}) takes no more commands, and ends when those in it have.`, 0);
+  return tell(
+    false,
+    `The server (process ${answer.pid}) accepts no new commands and ends when the running ones have ended.`,
+    0,
+  );
 }
 
 /** Where the server of a call’s workspace listens. */
@@ -120,13 +124,13 @@ async function whyNone(call: Call, setting: ServeSetting, { directory, name, uid
   const { root } = await call.place();
   const obstacle = obstacleOf(surroundingsOf(call.io, { root, entry: call.entry ?? process.execPath, setting }));
   if (obstacle !== null) return obstacle;
-  if (setting.value === 'always') return 'it starts when the next command has ended';
+  if (setting.value === 'always') return 'it starts after the next command';
   const place = SocketPlace.open(directory, uid);
-  if ('unsafe' in place) return 'no command has run yet; it starts when two have ended within ten minutes';
+  if ('unsafe' in place) return 'no command has run yet; it starts after two commands within ten minutes';
   using held = place;
   return endedRecently(held, name, call.io.now())
-    ? 'it starts when the next command has ended'
-    : 'it starts when two commands have ended within ten minutes';
+    ? 'it starts after the next command'
+    : 'it starts after two commands within ten minutes';
 }
 
 function render({ workspace, state, reason, setting, server }: ServeStatus, look: Look): string {

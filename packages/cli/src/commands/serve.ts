@@ -15,12 +15,13 @@ export function serveCommand(perform: Perform) {
     new Command('serve')
       .description('Keep warm sandboxes for a workspace, so that commands in it start at once')
       .optionsGroup('Pool options:')
-      .addOption(new Option('--min <number>', 'sandboxes that are always warm; 1 unless you say').argParser(count))
-      .addOption(new Option('--max <number>', 'warm sandboxes at most; 4 unless you say').argParser(count))
+      .addOption(new Option('--min <number>', 'warm sandboxes to keep at least; 1 unless you say').argParser(count))
+      .addOption(new Option('--max <number>', 'warm sandboxes to keep at most; 4 unless you say').argParser(count))
       .addOption(
-        new Option('--idle <time>', 'how long an unused one beyond --min is kept: seconds, or 5m; 300').argParser(
-          seconds,
-        ),
+        new Option(
+          '--idle <time>',
+          'how long an unused sandbox beyond --min is kept: seconds, or 5m; 300 unless you say',
+        ).argParser(seconds),
       )
       // How a command that ended starts it.
       .addOption(new Option('--background').hideHelp())
@@ -69,8 +70,8 @@ function readiness({ state, cause, reason, image }: WarmPool): string {
   if (state === 'ready') return `ready: a sandbox${of} is warm, and \`acode run\` starts in it at once.`;
   const remedy = {
     'no image': `\`acode sandbox pull ${image ?? ''}\` fetches it.`,
-    caches: '`acode run --no-caches` can have a warm one.',
-    other: 'Commands run here all the same, and each has its sandbox made.',
+    caches: '`acode run --no-caches` can use a warm sandbox.',
+    other: 'Commands still run; acode creates a sandbox for each.',
   }[cause ?? 'other'];
   return `no sandbox is warm: ${reason.replace(/\.$/, '')}. ${remedy}`;
 }

@@ -19,7 +19,7 @@ describe('how long a sandbox stays', () => {
   });
 
   it('is how long a command in it may run, unless somebody set a limit', () => {
-    expect(timeLine({ errorLook }, null)).toContain('as long as it stays');
+    expect(timeLine({ errorLook }, null)).toContain('until the sandbox ends');
     expect(timeLine({ errorLook }, 30_000)).toContain('may take 30 s at most');
   });
 

@@ -43,8 +43,8 @@ async function uninstall(call: Call, flags: UninstallFlags): Promise<number> {
   const { purge, force } = flags;
   if (purge !== true && (flags.withAudit ?? flags.withConfig) !== undefined)
     throw new UsageError(
-      'Without --purge nothing is removed.',
-      'Write `acode uninstall --purge` before --with-audit and --with-config.',
+      '--with-audit and --with-config need --purge.',
+      'Write `acode uninstall --purge --with-audit --with-config`, or leave out what you want to keep.',
     );
   const { signal } = call.interruption;
   const wanted = purge ? await alsoRemoved(call, flags) : {};
@@ -66,8 +66,8 @@ async function endBackground(call: Call): Promise<void> {
 }
 
 const QUESTIONS = {
-  audit: 'Remove the audit log of everything that was run, and its keys, too?',
-  config: 'Remove your configuration too?',
+  audit: 'Also remove the audit log (the record of every run) and its keys?',
+  config: 'Also remove your configuration?',
 } as const;
 
 // Evidence and somebody’s own work: removed where the options say so, or the person at the terminal.
@@ -132,13 +132,13 @@ function closing(report: UninstallReport, purge: boolean, look: Look): string {
   const { bold, cyan, dim } = look.colours;
   const hint = (text: string): string => `${dim('╰▶')} ${cyan('hint:')} ${text}\n`;
   if (purged)
-    return `${bold('Removed.')}\n${sparedText(report.spared, hint)}${hint('Where npm installed it, `npm uninstall -g acode` removes the command itself.')}`;
+    return `${bold('Removed.')}\n${sparedText(report.spared, hint)}${hint('If you installed acode with npm, `npm uninstall -g acode` removes the command itself.')}`;
   if (purge) return notPurged(report, bold, hint);
   if (isTraceless(report)) return 'There is no trace of acode here.\n';
   const live = sessions > 0 ? ` ${sessions} of your sessions still live: it would need --force.` : '';
   const how =
     engineProblem === null
-      ? '`acode uninstall --purge` removes all of it, and the audit log and your configuration only with --with-audit and --with-config.'
+      ? '`acode uninstall --purge` removes all of it except the audit log and your configuration; --with-audit and --with-config remove those too.'
       : 'Start the engine first, so that nothing is left on it; `acode uninstall --purge --force` removes what is listed without it.';
   return `Nothing was removed.${live}\n${hint(how)}`;
 }

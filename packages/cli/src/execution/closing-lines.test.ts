@@ -201,7 +201,7 @@ describe('the lines after a run', () => {
     const options = ['--image', '--memory'];
     const complained = { ...result, exitCode: 2, stderr: "ls: unrecognized option '--image'\n" };
     expect(closingLines(complained, ['ls', '--image', 'busybox'], { options })).toEqual([
-      'hint: --image stands after `--`, so ls was given it. Options of acode stand before `--`.',
+      'hint: --image comes after `--`, so it went to ls. Put options of acode before `--`.',
     ]);
     expect(closingLines(complained, ['ls', '--image=busybox'], { options })).toHaveLength(1);
     expect(closingLines({ ...complained, exitCode: 0 }, ['ls', '--image', 'x'], { options })).toEqual([]);

@@ -69,9 +69,7 @@ function optionLines({ exitCode, stderr }: RunResult, command: Command, options:
     .map(word => word.split('=')[0] ?? '')
     .find(word => options.includes(word) && stderr.includes(word));
   if (given === undefined) return [];
-  return [
-    `hint: ${given} stands after \`--\`, so ${oneLine(program)} was given it. Options of acode stand before \`--\`.`,
-  ];
+  return [`hint: ${given} comes after \`--\`, so it went to ${oneLine(program)}. Put options of acode before \`--\`.`];
 }
 
 function missingLine(result: RunResult, exists: boolean): string {

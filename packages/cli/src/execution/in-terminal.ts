@@ -23,15 +23,15 @@ const LIFE_MS = 24 * 3600 * 1000;
 export function terminalOption() {
   return new Option(
     '-t, --terminal',
-    'give the command a terminal, for editors and prompts; its two outputs become one',
+    'give the command a terminal, for editors and prompts; its outputs become one stream',
   );
 }
 
 /** What `--help` says about it. */
 export const TERMINAL_HELP = `
-With -t the command has a terminal of its own: keys go to it as they are typed, Ctrl-C too.
-Standard output and standard error are one stream then. The keys Enter ~ . end it from outside
-(status 129).`;
+With -t the command gets a terminal of its own: every key you type goes to it, Ctrl-C too.
+Standard output and standard error become one stream. If the command hangs, type Enter ~ . to
+end it (status 129).`;
 
 /** Runs the command of a call in a terminal, and gives the exit status. */
 export async function executeInTerminal(
@@ -57,7 +57,7 @@ export async function executeInTerminal(
     });
     const result = await atTerminal(call, handle, { mouse: false });
     if (result === null) {
-      await call.say('\nacode: ended from outside by the keys Enter ~ .\n');
+      await call.say('\nacode: you ended the command with Enter ~ .\n');
       return LEFT;
     }
     const existing = options.in === undefined ? null : { timeoutMs: options.timeout };
@@ -73,7 +73,7 @@ function refuseWithoutTerminal(call: Call): void {
   if (call.io.stdin.isTTY && call.stdout.isTerminal) return;
   const what = call.io.stdin.isTTY ? 'standard output' : 'standard input';
   throw new UsageError(
-    `-t needs a terminal on both sides, and ${what} is not one.`,
+    `-t needs a terminal for input and output, but ${what} is not one.`,
     `Leave -t out: \`${call.called}\` passes input and output on as they are.`,
   );
 }

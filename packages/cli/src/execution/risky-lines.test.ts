@@ -28,19 +28,19 @@ describe('the lines about risky changes', () => {
     const lines = riskyLines(many);
     expect(lines).toHaveLength(3);
     expect(lines[1]?.match(/p\d+/g)).toHaveLength(10);
-    expect(lines[2]).toBe('  and 15 more; --json has all.');
+    expect(lines[2]).toBe('  and 15 more; --json lists all.');
   });
 
   it('show one of each kind, however many there are of another', () => {
     const many = Array.from({ length: 1000 }, (_, index) => change(`p${index}`));
     const lines = riskyLines([...many, change('sub/.git', 'git-repository', 'git reads it')]);
     expect(lines.join('\n')).toContain('git-repository (git reads it): sub/.git');
-    expect(lines.at(-1)).toBe('  and 991 more; --json has all.');
+    expect(lines.at(-1)).toBe('  and 991 more; --json lists all.');
   });
 
-  it('always tell in one line that not everything was looked at, and why', () => {
+  it('always tell in one line that not everything was scanned, and why', () => {
     const incomplete = change('.', 'scan-incomplete', 'sub could not be looked into');
-    const line = 'not everything was looked at: sub could not be looked into';
+    const line = 'not everything was scanned: sub could not be looked into';
     expect(riskyLines([incomplete])).toEqual([line]);
     expect(riskyLines([incomplete, change('x')])).toEqual([expect.any(String), expect.stringContaining(': x'), line]);
     const late = change('.', 'scan-incomplete', `a\n\u001b[2J${'x'.repeat(5000)}`);
@@ -54,7 +54,7 @@ describe('the lines about risky changes', () => {
     const many = Array.from({ length: 10 }, (_, index) => change(`p${index}`));
     const lines = riskyLines([change('.', 'scan-incomplete', 'too much'), ...many]);
     expect(lines[1]?.match(/p\d+/g)).toHaveLength(10);
-    expect(lines.slice(2)).toEqual(['not everything was looked at: too much']);
+    expect(lines.slice(2)).toEqual(['not everything was scanned: too much']);
   });
 
   it('are driven by no path: not the terminal, not the line, not the length', () => {

@@ -6,7 +6,7 @@ import { quoted } from '../arguments/command-words.ts';
 import { cut, oneLine } from '../terminal/text.ts';
 
 const LEFT =
-  'look before you use the workspace: tools on this machine might execute or follow what the command left there.';
+  'check the workspace before you use it: tools on this machine might execute or follow what the command left there.';
 const MAX_SHOWN = 10;
 const MAX_PATH = 100;
 const MAX_REASON = 600;
@@ -15,14 +15,14 @@ const MAX_REASON = 600;
  * The lines about risky changes, grouped by what is risky about them, and one about what was not scanned. `rest` says
  * where to find the changes for which there is no room.
  */
-export function riskyLines(changes: readonly RiskyChange[], rest = '--json has all.', head = LEFT): string[] {
+export function riskyLines(changes: readonly RiskyChange[], rest = '--json lists all.', head = LEFT): string[] {
   const { shown, incomplete, omitted } = chooseChanges(changes, MAX_SHOWN);
   return [
     ...(shown.length === 0 ? [] : [head]),
     ...groupLines(shown),
     ...(omitted > 0 ? [`  and ${omitted} more; ${rest}`] : []),
     // Always said: a command that hides something would do it where the scan did not reach.
-    ...(incomplete.length === 0 ? [] : [`not everything was looked at: ${incompleteText(incomplete)}`]),
+    ...(incomplete.length === 0 ? [] : [`not everything was scanned: ${incompleteText(incomplete)}`]),
   ];
 }
 

@@ -16,11 +16,12 @@ const INSTEAD: Readonly<Record<string, string>> = {
   'acode run --dry-run': 'Without running anything: `acode explain -- …`.',
   'acode sandbox exec --dry-run': 'Without running anything: `acode explain -- …`.',
   'acode version': 'Did you mean `acode --version`?',
-  'acode -v': '`acode --version` shows the version; --verbose, which stands behind a command, says more.',
+  'acode -v':
+    '`acode --version` shows the version. For more output, write --verbose after a command: `acode run --verbose …`.',
   'acode config':
-    'There is no such command yet. Your configuration is a file, acode/config.yml below $XDG_CONFIG_HOME or ~/.config; docs/configuration.md lists its keys, and `acode explain -- <command>` shows what counts and which file says so.',
+    'There is no such command. Edit the file acode/config.yml in $XDG_CONFIG_HOME or ~/.config; docs/configuration.md lists its keys, and `acode explain -- <command>` shows each value in effect and the file that set it.',
   'acode init':
-    'Nothing has to be set up: `acode doctor` checks this machine, and `acode run -- <command>` works in any project directory.',
+    'There is nothing to set up: `acode doctor` checks this machine, and `acode run -- <command>` works in any project directory.',
   'acode run --for': 'One that stays: `acode sandbox create --for <time>`; --timeout limits a run.',
 };
 // Options of other tools, and what has the same meaning here.

@@ -32,7 +32,7 @@ export const tighteningArguments = {
     .max(512)
     .optional()
     .describe(
-      'Container image to run in, if not the one chosen for the workspace. Must be one that the user trusts; it is not pulled.',
+      'Container image to run in, if not the one chosen for the workspace. Must be one that the user trusts. Only images that the user’s configuration or acode’s language table names are pulled.',
     ),
 };
 

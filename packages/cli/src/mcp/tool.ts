@@ -117,7 +117,7 @@ function unknownArgument(called: string, field: string): AcodeError {
   return new AcodeError('ACODE-MCP-001', {
     tool: called,
     field: field.slice(0, 200),
-    reason: 'is no argument of this tool',
+    reason: 'is not an argument of this tool',
   });
 }
 

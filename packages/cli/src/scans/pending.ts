@@ -38,7 +38,7 @@ async function sayUnfinished(call: Call, store: ScanStore, now: number): Promise
   if (dead.length === 0) return;
   const askedMs = dead.map(({ content }) => content.askedMs);
   await say(call, [
-    `${aboutThose(askedMs)} did not finish: its process was ended. Not everything that the command left was looked at; \`git status --ignored\` lists what is new.`,
+    `${aboutThose(askedMs)} did not finish: its process was ended. Some of what the command left was not scanned; \`git status --ignored\` lists new files.`,
   ]);
   for (const { name } of dead) store.remove(name);
   if (scanner === 'was killed') store.unlock();
@@ -72,8 +72,8 @@ function findingLines({ askedMs, riskyChanges }: Finding): string[] {
 function aboutThose(askedMs: readonly number[]): string {
   const times = [...new Set(askedMs.map(ms => new Date(ms).toTimeString().slice(0, 8)))];
   return times.length > 1
-    ? `the scan of the workspace that went on after the commands of ${times.join(', ')}`
-    : `the scan of the workspace that went on after the command of ${times.join('')}`;
+    ? `the background scan after the commands of ${times.join(', ')}`
+    : `the background scan after the command of ${times.join('')}`;
 }
 
 async function say(call: Call, lines: readonly string[]): Promise<void> {

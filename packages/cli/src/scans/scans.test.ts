@@ -85,9 +85,7 @@ describe('a scan that goes on', () => {
     });
     expect(heard).toHaveLength(2);
     const { stderr } = await next();
-    expect(stderr).toMatch(
-      /^acode: the scan of the workspace that went on after the command of \d\d:\d\d:\d\d found more:\n/,
-    );
+    expect(stderr).toMatch(/^acode: the background scan after the command of \d\d:\d\d:\d\d found more:\n/);
     expect(stderr).toContain('deep/.husky/pre-commit');
     expect(stderr).not.toContain('\u001b');
     expect((await next()).stderr).not.toContain('husky');
@@ -135,7 +133,7 @@ describe('a scan that goes on', () => {
     added('one');
     const [name = ''] = readdirSync(allScans());
     symlinkSync(holder, join(allScans(), name, 'scanner'));
-    expect((await next()).stderr).toMatch(/^acode: the scan .* did not finish: its process was ended\./);
+    expect((await next()).stderr).toMatch(/^acode: the background scan .* did not finish: its process was ended\./);
     expect((await next()).stderr).not.toContain('did not finish');
     expect(added('two').lock()).toBe(true);
   });

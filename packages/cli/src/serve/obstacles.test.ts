@@ -30,7 +30,7 @@ describe('a background process', () => {
     ['always', { setting: { value: 'always', setBy: 'c.yml:2:3' } }, null],
     ['always, and CI', { ci: '1', setting: { value: 'always', setBy: 'c.yml:2:3' } }, 'CI is set (1)'],
     ['root', { uid: 0 }, 'you are root'],
-    ['little memory', { availableBytes: 2 * GIB - 1 }, '2.0 GiB of memory are available, and it needs 2'],
+    ['little memory', { availableBytes: 2 * GIB - 1 }, '2.0 GiB of memory are available; it needs 2 GiB'],
     ['unknown memory', { availableBytes: null }, 'how much memory'],
     ['a network', { disk: 'network' }, 'network file system'],
     ['a stick', { disk: 'removable' }, 'removable disk'],

@@ -32,18 +32,19 @@ const DISKS: Readonly<Record<Disk, string | null>> = {
 
 /** Each gives the reason not to start, or null. The first one counts. */
 const RULES: readonly ((of: Surroundings) => string | null)[] = [
-  ({ platform }) => (platform === 'linux' ? null : `acode starts none on ${platform}; \`acode serve\` works by hand`),
+  ({ platform }) =>
+    platform === 'linux' ? null : `acode starts it on Linux only, not on ${platform}; run \`acode serve\` yourself`,
   ({ uid }) => (uid === 0 ? 'you are root' : null),
   ({ setting: { value, setBy } }) => (value === 'never' ? `sandbox.serve is never (${setBy ?? 'unknown'})` : null),
-  ({ ci }) => (ci === undefined || ci === '' || ci === 'false' ? null : `CI is set (${ci}), and nobody works here`),
+  ({ ci }) => (ci === undefined || ci === '' || ci === 'false' ? null : `CI is set (${ci})`),
   ({ installedInside }) =>
     installedInside
-      ? 'acode is installed inside the workspace, where a command may have changed what would be started'
+      ? 'acode is installed inside the workspace, where a command may have changed the program that would start'
       : null,
   ({ disk }) => DISKS[disk],
   ({ availableBytes: bytes }) => {
     if (bytes === null) return 'acode cannot tell how much memory is available';
-    return bytes < LEAST_AVAILABLE ? `${(bytes / GIB).toFixed(1)} GiB of memory are available, and it needs 2` : null;
+    return bytes < LEAST_AVAILABLE ? `${(bytes / GIB).toFixed(1)} GiB of memory are available; it needs 2 GiB` : null;
   },
 ];
 

@@ -116,7 +116,7 @@ async function announce(call: Call): Promise<void> {
   await call.say(
     `${call.errorLook.colours.cyan('acode:')} a background process now keeps a sandbox warm for this workspace, so that ` +
       'commands start faster. It ends after 10 idle minutes. `acode serve stop` ends it now; `sandbox: { serve: never }` ' +
-      `in ${file} switches it off. (This is said once.)\n`,
+      `in ${file} switches it off. (Shown once.)\n`,
   );
   await call.stderr.flush();
 }

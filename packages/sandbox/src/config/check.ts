@@ -100,8 +100,8 @@ function dotted(key: string, where: string, value: unknown): AcodeError {
   return new AcodeError('ACODE-SBX-013', {
     source: where,
     key: shortened(key),
-    reason: 'is one key with dots in its name; in a file the parts are nested',
-    remedy: `Write ${lines.join(', ')} on lines of their own, each indented below the one before; or on one line: \`${flow}\`.`,
+    reason: 'is written with dots; in a file, its parts are nested',
+    remedy: `Write \`${flow}\`, or put ${lines.join(', ')} on separate lines, each indented below the one before.`,
   });
 }
 

@@ -144,7 +144,7 @@ export async function ensurePrivateDirectory(path: string, uid: number, remedy?:
     // What is there and is not a directory is told below.
     if (isCode(error, 'EEXIST')) return;
     if (remedy !== undefined && ['EACCES', 'ENOTDIR', 'EROFS'].some(code => isCode(error, code)))
-      throw refused('cannot be made', error);
+      throw refused('cannot be created', error);
     throw error;
   });
   const found = await lstat(path);

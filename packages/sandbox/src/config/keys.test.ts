@@ -89,8 +89,8 @@ describe('keys', () => {
     const error = thrownBy(() => parseConfig(text, 'f.yml'));
     expect(error).toMatchObject({
       code: 'ACODE-SBX-013',
-      message: `f.yml:${place}: \`sandbox.network.allow_bridge\` is one key with dots in its name; in a file the parts are nested.`,
-      hint: `Write \`sandbox:\`, \`network:\`, \`allow_bridge: ${value}\` on lines of their own, each indented below the one before; or on one line: \`sandbox: { network: { allow_bridge: ${value} } }\`.`,
+      message: `f.yml:${place}: \`sandbox.network.allow_bridge\` is written with dots; in a file, its parts are nested.`,
+      hint: `Write \`sandbox: { network: { allow_bridge: ${value} } }\`, or put \`sandbox:\`, \`network:\`, \`allow_bridge: ${value}\` on separate lines, each indented below the one before.`,
     });
     const line = / on one line: `(.*)`\.$/.exec(error instanceof AcodeError ? error.hint : '')?.[1] ?? '';
     if (value === 'true') expect(parseConfig(line, 'f.yml').config.sandbox?.network?.allow_bridge).toBe(true);

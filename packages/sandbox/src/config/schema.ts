@@ -270,7 +270,7 @@ export const machineSchema = z.strictObject({
   sandbox: z
     .strictObject({
       level,
-      serve: z.enum(['auto', 'never']).optional().describe(`${serve}; never switches it off for everybody.`),
+      serve: z.enum(['auto', 'never']).optional().describe(`${serve}; never switches it off for every user.`),
       require_for: requireFor,
       risk_rules: riskRules,
       ceilings: ceilings.optional(),

@@ -88,7 +88,7 @@ export interface AuditChange {
   readonly path: string;
 }
 
-/** What a scan of the workspace found, as far as a record has room for it. Records of older versions have none of it. */
+/** What a scan of the workspace found, as far as a record has room for it. Records of older versions lack these fields. */
 export interface AuditFindings {
   /** At most 64, each kind in turn; absent where there were none. */
   readonly riskyChanges?: readonly AuditChange[];
@@ -138,15 +138,15 @@ export interface AuditEvent extends AuditContext, AuditFindings {
   readonly detail?: Readonly<Record<string, string | number | boolean | null>>;
 }
 
-/** What the scan of a workspace found that went on after a run: an event of operation `scan`. */
+/** The findings of a background scan after a run: an event of operation `scan`. */
 export interface AuditScan extends AuditEvent {
   readonly operation: 'scan';
   readonly workspace: string;
-  /** The sandboxes whose changes it is about. */
+  /** The sandboxes whose changes it covers. */
   readonly sandboxIds: readonly string[];
 }
 
-/** A warm sandbox is about to be made, before its command is known: an event of operation `create`. */
+/** A warm sandbox is about to be created, before its command is known: an event of operation `create`. */
 export interface AuditMadeAhead extends AuditEvent, AuditSandbox {
   readonly operation: 'create';
   readonly sandboxId: string;
@@ -190,7 +190,7 @@ export interface AuditRecord {
  * - `broken-chain`: it does not continue the record before it: one of the two was written anew
  * - `bad-signature`: a checkpoint that the key did not sign
  * - `unsigned`: a record where there must be a checkpoint: signatures were taken out
- * - `lost`: there is a key and no record, or the first record says that there was: the log was emptied or removed
+ * - `lost`: the log was emptied or removed: there is a key but no record, or the first record says so
  * - `truncated`, `rewritten`: a head that was kept elsewhere is not in the chain any more
  */
 export type AuditFault =
@@ -266,9 +266,9 @@ export interface RecordedChanges {
   readonly scanReason: string | null;
 }
 
-/** Which recorded changes are wanted. */
+/** A filter for recorded changes. */
 export interface ChangesQuery {
-  /** The workspace they are in; every workspace unless told. */
+  /** Only changes in this workspace; default: every workspace. */
   readonly workspace?: string;
   /** From this moment on, or after the record with this number. */
   readonly since?: Date | number;

@@ -60,7 +60,7 @@ function standing(fault: string): string {
   if (fault === 'incomplete')
     return 'A writer that was killed, or a power cut, leaves half a line, and the next record takes its place; everything before it still stands.';
   if (fault === 'lost')
-    return 'What ran before cannot be read here any more: compare with an export or a head that you kept elsewhere, and find out who could write to the directory.';
+    return 'The earlier records are gone: compare with an export or a head that you kept elsewhere, and find out who could write to the directory.';
   return 'Everything before that record still stands.';
 }
 
@@ -233,7 +233,7 @@ const ROWS = {
       if (/\s/.test(c.command))
         return 'That is looked for as the name of one program. A line for the shell goes in quotes, and without `--`: acode run "a | b".';
       if (/^(?:\S*\/)?(?:sudo|su|doas)$/.test(c.command) && c.imageless !== true)
-        return 'There is no root in a sandbox: leave it out. What must be installed as root belongs in the image: choose one that has it with --image.';
+        return 'A sandbox has no root: leave it out. Software that needs root to install belongs in the image: choose one that has it with --image.';
       const line = 'A line for the shell goes in quotes: acode run "a | b".';
       if (c.imageless === true)
         return `Check the spelling, install the command where this level shows it (docs/levels.md), or use a level with images: --level docker. ${line}`;
@@ -304,9 +304,9 @@ const ROWS = {
   }),
   'ACODE-SBX-023': entry<{ workspace: string }>({
     title: 'workspace already served',
-    message: c => `An \`acode serve\` of yours serves ${c.workspace} already.`,
+    message: c => `\`acode serve\` already runs for ${c.workspace}.`,
     hint: () =>
-      'Each workspace has one, and `acode run` uses it already. `acode serve status` shows it; `acode serve stop` ends it.',
+      'Each workspace has one server, and `acode run` uses it. `acode serve status` shows it; `acode serve stop` ends it.',
     exit: 125,
     example: { workspace: '/home/me/project' },
   }),
@@ -314,7 +314,7 @@ const ROWS = {
     title: 'server lost',
     message: () => 'The background process (`acode serve`) that ran the command ended before the command did.',
     hint: () =>
-      'The sandbox is removed. acode cannot tell how much of the command ran: check what it was to change before running it again.',
+      'The sandbox is removed. acode cannot tell how much of the command ran: check its effects before running it again.',
     exit: 125,
     example: {},
   }),
@@ -437,11 +437,11 @@ const ROWS = {
     example: { image: 'node:20-alpine' },
   }),
   'ACODE-CTN-013': entry<{ mostBytes: number; othersBytes: number; waitedMs: number }>({
-    title: 'too much memory for all sandboxes together',
+    title: 'no memory left for another sandbox',
     message: c =>
-      `Your sandboxes may have ${gib(c.mostBytes)} of memory together, three quarters of this machine, and others had ${gib(c.othersBytes)} for ${Math.round(c.waitedMs / 100) / 10} s.`,
+      `Your sandboxes may use ${gib(c.mostBytes)} of memory together (three quarters of this machine), and others still held ${gib(c.othersBytes)} after ${Math.round(c.waitedMs / 100) / 10} s.`,
     hint: () =>
-      'Let others end first, or ask for less with --memory (policy.limits.memoryBytes); `acode sandbox list` shows yours.',
+      'Wait until others have ended, or ask for less with --memory (policy.limits.memoryBytes). `acode sandbox list` shows your sandboxes.',
     exit: 125,
     example: { mostBytes: 12 * 1024 ** 3, othersBytes: 12 * 1024 ** 3, waitedMs: 60_000 },
   }),
@@ -633,7 +633,7 @@ type RowContexts = {
   [Code in ErrorCode]: (typeof ROWS)[Code] extends ErrorEntry<infer Context> ? Context : never;
 };
 
-/** What any error may carry: what the scan of the workspace found although there is no result. */
+/** Findings that any error may carry: what a scan of the workspace found although there is no result. */
 export interface ErrorFindings {
   /** The image’s own shell runs in a sandbox before any command does, and can write wherever the sandbox can. */
   readonly riskyChanges?: readonly RiskyChange[];

@@ -38,16 +38,16 @@ export interface AcodeEvents {
   LimitExceeded: { sandboxId: string; limit: LimitName };
   NetworkDenied: { sandboxId: string; rule: string; detail?: string };
   /**
-   * The scan of the workspace that went on after a run has ended: comes for each run whose result says `scan: 'continuing'`,
-   * unless {@link AcodeOptions.continueScan} took the scan over. `riskyChanges` has what the result does not have.
+   * The background scan after a run has ended. Emitted for each run whose result has `scan: 'continuing'`, unless
+   * {@link AcodeOptions.continueScan} took the scan over. `riskyChanges` has the findings that the result does not have.
    */
   WorkspaceScanned: {
     sandboxId: string;
     workspace: string;
     riskyChanges: readonly RiskyChange[];
-    /** Of all that the run made or changed. */
+    /** Counts of all files that the run made or changed. */
     changed: ChangeCounts;
-    /** False where not everything was seen, such as after 60 seconds or at `close()`; `riskyChanges` then says why. */
+    /** False if not everything was scanned, such as after 60 seconds or at `close()`; `riskyChanges` then says why. */
     complete: boolean;
   };
   SecurityViolation: { sandboxId: string; containerId?: string; violation: SecurityViolation; detail: string };

@@ -160,7 +160,7 @@ export interface Remote {
   readonly name: string;
 }
 
-/** Something that `purge` leaves unless it is asked for by name. */
+/** Something that `purge` keeps unless `audit` or `config` asks for it. */
 export interface SparedTrace {
   readonly what: 'audit' | 'config';
   readonly path: string;
@@ -177,7 +177,7 @@ export interface UninstallReport {
   readonly directories: readonly OwnDirectory[];
   /** What is still in those directories after they were cleared, because acode did not put it there. */
   readonly left: readonly string[];
-  /** What was not asked for by name, and so is left: the audit log, the user’s configuration. Empty without `purge`. */
+  /** What `purge` kept because it was not asked for: the audit log, the user’s configuration. Empty without `purge`. */
   readonly spared: readonly SparedTrace[];
   /** What other hosts have on the engine, and may still use: removed only with `force`. */
   readonly elsewhere: readonly Remote[];
@@ -185,7 +185,7 @@ export interface UninstallReport {
   readonly images: ImagePruneReport | null;
   /** Copies of projects that builds left behind because they were killed. */
   readonly copies: readonly string[];
-  /** Whether all of it was removed, but for what is `spared`. */
+  /** Whether all of it was removed, except what is `spared`. */
   readonly purged: boolean;
 }
 
@@ -213,8 +213,9 @@ export interface Explanation {
   readonly level: Level;
   readonly spec: SandboxSpec;
   /**
-   * Variables that acode sets by itself: without a network, those that tell package managers to work offline, such as
-   * `{ npm_config_offline: 'true' }`. Left out is what the request’s `env` or the image sets.
+   * Variables that the command gets without `env`. Without a network: those that make package managers work offline, such as
+   * `{ npm_config_offline: 'true' }`. With `sandbox.network.ca_file`: those that name the CA bundle. And the request’s
+   * `envDefaults`. What `env` sets is left out.
    */
   readonly environment: Readonly<Record<string, string>>;
   /** The exact request the engine would get. */
@@ -227,25 +228,25 @@ export interface Explanation {
   readonly notes: readonly string[];
 }
 
-/** Whether acode may keep a background process for a workspace: `sandbox.serve`, as every layer together says. */
+/** Whether acode may keep a background process for a workspace: `sandbox.serve`, resolved from all layers. */
 export interface ServeSetting {
   /** `auto` starts it after the second command within ten minutes, `always` after the first. */
   readonly value: 'auto' | 'never' | 'always';
-  /** The file and line that set it; null where nobody did. */
+  /** The file and line that set it; null for the default. */
   readonly setBy: string | null;
 }
 
-/** The warm pool of a host, and what a command that asks for nothing special would find in it. */
+/** The warm pool of a host, and what a command with default options would find in it. */
 export interface WarmPool {
   /** Warm sandboxes, by image. At levels without images the reference is empty. */
   readonly sandboxes: readonly { readonly image: string; readonly count: number }[];
-  /** `making`: the first is under way. `none`: none can be made now, for `reason`. */
+  /** `making`: the first sandbox is being created. `none`: none can be created now; `reason` says why. */
   readonly state: 'ready' | 'making' | 'none';
-  /** What keeps sandboxes from being made ahead, where a caller can do something about it. */
+  /** What prevents warm sandboxes, if the caller can do something about it. */
   readonly cause: 'no image' | 'caches' | null;
   /** Why the state is what it is. */
   readonly reason: string;
-  /** The image of a command that asks for nothing special; null where it would be refused, or its level has no images. */
+  /** The image of a command with default options; null if it would be refused, or its level has no images. */
   readonly image: string | null;
 }
 

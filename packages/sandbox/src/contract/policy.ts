@@ -71,8 +71,8 @@ export const policyInputSchema = z.strictObject({
  * What a caller may say about a sandbox; what is absent comes from the configured layers.
  *
  * `askedBy: 'model'` says that a model chose these values, as in a tool call. Then `image` must be on the trust list and have
- * come from that registry, or be named in the user’s own file; and nothing is pulled but what that file or acode’s own
- * table of languages names. The default is `'caller'`: the program or person behind the call answers for the image.
+ * come from that registry, or be named in the user’s own file; and acode pulls only images that this file or its own table of
+ * languages names. The default is `'caller'`: the program or person behind the call is responsible for the image.
  *
  * @example
  * const policy: PolicyInput = { image: 'node:20-alpine', limits: { memoryBytes: 256 * 1024 ** 2 }, timeoutMs: 30_000 };
@@ -179,7 +179,7 @@ export interface ImageTrust {
 
 /** Who named the image of a run, and what that lets them name. */
 export interface ImageNaming {
-  /** Who named it, where the user does not answer for them: a repository’s file that is not trusted, or a model. Else null. */
+  /** Who named it, if the user does not vouch for them: a repository’s file that is not trusted, or a model. Else null. */
   readonly untrusted: 'repository' | 'model' | null;
   /** Images that the user’s own file names: repositories of `trusted_images` without `*`, and references of `images`. */
   readonly listed: { readonly repositories: readonly string[]; readonly references: readonly string[] };

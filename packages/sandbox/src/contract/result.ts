@@ -41,27 +41,27 @@ export type RiskyKind =
 
 /**
  * How many files a run made or changed, by kind. Each file counts once, under the first kind that fits. A list of risky names is
- * never complete: these numbers tell "nothing was changed" from "a hundred files that no rule knows". Links and special files
- * count by their names. Not counted are directories, and what lies in a directory that is reported as one thing, such as
- * a git repository. Where `scan` is not `'complete'`, each number is a lower bound.
+ * never complete: these numbers distinguish "no changes" from "a hundred changed files that no rule matches". Links and special
+ * files count by their names. Directories do not count, nor does the content of a directory that is reported as a whole, such
+ * as a git repository. If `scan` is not `'complete'`, each number is a lower bound.
  */
 export interface ChangeCounts {
   /** Files with an executable bit. */
   readonly executable: number;
   /** Files whose name, or that of a directory they are in, begins with a dot. */
   readonly hidden: number;
-  /** Files that tools obey: those with a risky name, and settings such as `.json`, `.yml`, `.toml`. */
+  /** Files that configure tools: those with a risky name, and settings such as `.json`, `.yml`, `.toml`. */
   readonly configuration: number;
-  /** Files with the ending of a programming language, such as `.ts`, `.py`, `.sh`. */
+  /** Files with the extension of a programming language, such as `.ts`, `.py`, `.sh`. */
   readonly source: number;
   /** All others: documents, images, data, compiled code. */
   readonly other: number;
 }
 
 /**
- * How much of the workspace the scan after the run has seen. `'complete'`: all of it, or nothing could be written.
- * `'incomplete'`: `riskyChanges` has an entry of kind `scan-incomplete` that says why. `'continuing'`: the scan goes on in
- * the background, and what it finds is told later.
+ * How much of the workspace the scan after the run covered. `'complete'`: all of it, or the run could not write there.
+ * `'incomplete'`: `riskyChanges` has an entry of kind `scan-incomplete` that says why. `'continuing'`: the scan continues
+ * in the background and reports later.
  */
 export type ScanState = 'complete' | 'continuing' | 'incomplete';
 
@@ -123,9 +123,9 @@ export interface RunResult {
   warm: boolean;
   usage?: Usage;
   riskyChanges: RiskyChange[];
-  /** How many files of the workspace the run made or changed, by kind; all zeros where it could not write there. */
+  /** How many files in the workspace the run made or changed, by kind; all zeros if it could not write there. */
   changed: ChangeCounts;
-  /** How much of the workspace the scan for `riskyChanges` and `changed` has seen. */
+  /** How much of the workspace the scan for `riskyChanges` and `changed` covered. */
   scan: ScanState;
   /** What was brought out of the sandbox, in the order it was asked for. */
   artifacts?: ArtifactReport[];

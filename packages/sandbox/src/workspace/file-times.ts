@@ -25,7 +25,7 @@ const STEP_MS = 100;
 
 /** What is said of a file system whose change times prove nothing. */
 export const INEXACT =
-  'this file system may stamp files by another clock, or let the command set their times: what it changed may look older than the run';
+  'on this file system another clock, or the command itself, may set file times: what the command changed may look older than the run';
 
 /** Tells what was changed in a window of time. */
 export class FileTimes {

@@ -387,7 +387,7 @@ describe('scanDirectory', () => {
     expect(listed.at(-1)).toMatchObject({
       kind: 'scan-incomplete',
       reason: expect.stringMatching(
-        /^only \d+ entries were looked at, the uppermost first, since the run was a short one$/,
+        /^only \d+ entries were scanned, the uppermost first, since the run was a short one$/,
       ),
     });
     const patient = { milliseconds: 60_000, patience: Infinity };

@@ -534,7 +534,7 @@ class Look {
   #descend(visit: Visit, seen: Seen, region: Region | null): void {
     const { below: names, changed: inChanged, touched: inTouched, moved } = seen;
     if (names.length > 0 && visit.depth >= this.#budget.depth) {
-      if (!visit.sealed) this.#unseen.add(`directories deeper than ${this.#budget.depth} were not looked at`);
+      if (!visit.sealed) this.#unseen.add(`directories deeper than ${this.#budget.depth} were not scanned`);
       return;
     }
     for (const name of wantedBelow(visit, region, names)) {
@@ -586,7 +586,7 @@ class Look {
     const isCut = this.#spent || this.#signal?.aborted === true;
     if (!isCut) for (const path of paths) this.#add(path, HARD_LINK);
     else if (paths.length > 0)
-      this.#unseen.add(`of ${paths.length} hard links below node_modules or target not every name was seen`);
+      this.#unseen.add(`not every name of ${paths.length} hard links below node_modules or target was found`);
   }
 
   #report(region: Region): void {
@@ -611,12 +611,12 @@ class Look {
       this.#unseen.add('the scan was stopped');
       return true;
     }
-    if (this.#entries >= entries) this.#unseen.add(`only ${entries} entries were looked at`);
-    else if (this.#directories >= directories) this.#unseen.add(`only ${directories} directories were looked at`);
-    else if (this.#isOver(milliseconds)) this.#unseen.add(`only what ${inWords(milliseconds)} allowed was looked at`);
+    if (this.#entries >= entries) this.#unseen.add(`only ${entries} entries were scanned`);
+    else if (this.#directories >= directories) this.#unseen.add(`only ${directories} directories were scanned`);
+    else if (this.#isOver(milliseconds)) this.#unseen.add(`only what ${inWords(milliseconds)} allowed was scanned`);
     else if (this.#isOver(patience) && this.#entries + this.#directories * DIRECTORY >= ENOUGH)
       this.#unseen.add(
-        `only ${this.#entries} entries were looked at, the uppermost first, since the run was a short one`,
+        `only ${this.#entries} entries were scanned, the uppermost first, since the run was a short one`,
       );
     else return false;
     this.#spent = true;

@@ -118,7 +118,7 @@ function keptPart(session: Session, output: string, offset: number): Read {
   const more = next < whole.length;
   const structured = { text, from: offset, next: Math.max(next, offset), more, running: false };
   // Before the output: what follows it could be of the command.
-  return { text: more ? `[goes on at offset ${next} of ${whole.length}]\n${text}` : text, structured };
+  return { text: more ? `[continues at offset ${next} of ${whole.length}]\n${text}` : text, structured };
 }
 
 function printedPart(command: BackgroundCommand, offset: number | undefined): Read {

@@ -51,7 +51,7 @@ export const readFile = tool({
       const outputs = omitted > 0 ? [session.outputs.keep(part)] : [];
       const structured = { path: name, content, encoding: used, bytes: data.length, omitted, outputs };
       // Before the content: what follows it could be of the file.
-      const whole = omitted > 0 ? `[The whole: ${outputs.join('')}; read_output reads it.]\n` : '';
+      const whole = omitted > 0 ? `[Full content: ${outputs.join('')}; read_output reads it.]\n` : '';
       return { text: `${whole}${content}`, structured, outputs };
     }),
 });
@@ -117,7 +117,7 @@ export const listDirectory = tool({
         .sort((one, other) => (one.path < other.path ? -1 : 1));
       const omitted = found.length - entries.length;
       const lines = entries.map(({ path: shown, kind }) => `${nameText(shown)}${kind === 'directory' ? '/' : ''}`);
-      const text = [...(omitted > 0 ? [`[${omitted} more than these]`] : []), ...lines].join('\n');
+      const text = [...(omitted > 0 ? [`[${omitted} more not shown]`] : []), ...lines].join('\n');
       return { text: text === '' ? 'The directory is empty.' : text, structured: { path: name, entries, omitted } };
     }),
 });

@@ -58,7 +58,7 @@ export function timeLimit(seconds: number | undefined): {
 } {
   if (seconds === undefined) return { timeoutMs: undefined, notes: [] };
   if (seconds <= MAX_SECONDS) return { timeoutMs: Math.max(1, Math.round(seconds * 1000)), notes: [] };
-  const note = `timeout_seconds was left out: ${seconds} is more than the ${MAX_SECONDS} that a sandbox can live; the limit of the user’s policy counts.`;
+  const note = `timeout_seconds was ignored: ${seconds} is more than the ${MAX_SECONDS} seconds a sandbox can live; the limit of the user’s policy applies.`;
   return { timeoutMs: undefined, notes: [note] };
 }
 

@@ -59,7 +59,10 @@ export const searchFiles = tool({
       const lines = matches.map(({ path: at, line, text }) =>
         line === undefined ? nameText(at) : `${nameText(at)}:${line}: ${oneLine(text ?? '')}`,
       );
-      const text = [...(complete ? [] : ['[there is more]']), ...(lines.length === 0 ? ['Nothing was found.'] : lines)];
+      const text = [
+        ...(complete ? [] : ['[more matches not shown]']),
+        ...(lines.length === 0 ? ['Nothing was found.'] : lines),
+      ];
       return { text: text.join('\n'), structured: { matches, complete } };
     }),
 });
@@ -120,6 +123,6 @@ function assertSearched({ exitCode, stdout, stderr }: RunResult, program: string
     throw new AcodeError('ACODE-MCP-001', {
       tool: 'search_files',
       field: 'pattern',
-      reason: `${JSON.stringify(pattern.slice(0, 100))} is no regular expression: ${JSON.stringify(stderr.trim().slice(0, 200))}`,
+      reason: `${JSON.stringify(pattern.slice(0, 100))} is not a regular expression: ${JSON.stringify(stderr.trim().slice(0, 200))}`,
     });
 }

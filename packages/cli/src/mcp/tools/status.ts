@@ -84,7 +84,7 @@ function limitsOf({ policy }: Explanation): z.input<typeof limitsSchema> {
 
 function textOf({ available, reason, remedy, level, image, limits }: Described): string {
   if (!available)
-    return [`No command can be run here: ${oneLine(reason ?? 'nobody knows why')}`, oneLine(remedy ?? '')]
+    return [`No command can be run here: ${oneLine(reason ?? 'unknown reason')}`, oneLine(remedy ?? '')]
       .join('\n')
       .trim();
   const bounds = limits

@@ -27,7 +27,7 @@ describe('a time limit', () => {
     expect(timeLimit(0.0001)).toEqual({ timeoutMs: 1, notes: [] });
     expect(timeLimit(100_000)).toEqual({
       timeoutMs: undefined,
-      notes: [expect.stringMatching(/^timeout_seconds was left out: 100000 is more than the 86400/)],
+      notes: [expect.stringMatching(/^timeout_seconds was ignored: 100000 is more than the 86400/)],
     });
   });
 });

@@ -94,7 +94,7 @@ function runtimes({ engine, unprotecting = {} }: Diagnosis): Check {
   const names = engine.runtimes.map(name => (name === engine.defaultRuntime ? `${name} (default)` : name));
   const refused = Object.entries(unprotecting).map(
     ([name, lacked]) =>
-      `with ${name} a workspace with .git or other protected parts is refused: add \`${lacked}\` to its runtimeArgs in the engine’s daemon.json`,
+      `with ${name} a workspace with .git or other protected paths is refused: add \`${lacked}\` to its runtimeArgs in the engine’s daemon.json`,
   );
   return ok('runtimes', 'Runtimes', [names.join(', ') || 'the engine names none', ...refused].join('; '));
 }
