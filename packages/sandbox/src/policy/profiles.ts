@@ -47,6 +47,8 @@ function devLimits({ cpus, memoryBytes }: Machine): ProfileLimits {
     memoryBytes: memory,
     cpus: Math.min(4, Math.max(1, cpus)),
     pids: 1024,
+    // `npm ci` of a thousand packages opens more than 1,024 files at once.
+    openFiles: 8192,
     tmpBytes: Math.min(GIB, memory / 4),
     timeoutMs: 600_000,
   };
