@@ -92,7 +92,10 @@ describe.skipIf(withoutEngines).each(engines)('the inventory of $name', engine =
       state: 'running',
       network: 'none',
       limits: { pids: 256 },
-      mounts: [{ source: host.workspace, target: '/workspace', readOnly: false }],
+      mounts: expect.arrayContaining([
+        { source: host.workspace, target: '/workspace', readOnly: false },
+        { source: expect.stringMatching(/\/passwd$/), target: '/etc/passwd', readOnly: true },
+      ]),
     });
     const foreign = await leftover({}, ['sleep', '60'], true);
     await expect(host.acode.inspect(foreign)).rejects.toMatchObject({ code: 'ACODE-CTN-012' });

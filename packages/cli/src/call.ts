@@ -10,6 +10,7 @@ import type { Io } from './io.ts';
 import { jsonPieces } from './json.ts';
 import type { Lender } from './lender.ts';
 import { logLevel, noticesOnly } from './log.ts';
+import type { OwnProgram } from './own-program.ts';
 import type { Note } from './serve/conversation.ts';
 import { enginePath, inheritedTraits } from './serve/identity.ts';
 import { whereOf } from './serve/words.ts';
@@ -38,8 +39,8 @@ export interface CallParts {
   readonly lender?: Lender | undefined;
   /** What is to be said about a server that did not do this call. */
   readonly note?: Note | null | undefined;
-  /** The file this process was started from; absent where it is not a process of this call’s own. */
-  readonly entry?: string | undefined;
+  /** The program of this process; absent where the process is not this call’s own. */
+  readonly program?: OwnProgram | undefined;
 }
 
 /** One call of one command. */
@@ -53,7 +54,9 @@ export class Call {
   readonly words: readonly string[] | null;
   readonly called: string;
   readonly progress: Progress;
-  readonly entry: string | undefined;
+  readonly program: OwnProgram | undefined;
+  /** Directories besides the workspace that the command of this call could write. */
+  readonly written: string[] = [];
   /** What is left to do when all output is with its reader. Never rejects. */
   afterwards: () => Promise<void> = () => Promise.resolve();
   readonly #lender: Lender | undefined;
@@ -69,7 +72,7 @@ export class Call {
     this.before = parts.before;
     this.words = parts.words;
     this.called = parts.called;
-    this.entry = parts.entry;
+    this.program = parts.program;
     this.#lender = parts.lender;
     this.#note = parts.note ?? null;
     // Log lines and a line that redraws itself do not mix.
@@ -132,14 +135,14 @@ export class Call {
 
   // Loaded before any command runs: where acode is installed in the workspace, the command may put something else in its place.
   async #leaving(): Promise<(acode: Acode) => () => Promise<void>> {
-    const { entry } = this;
-    if (entry === undefined || whereOf(this.before) === null) return () => this.afterwards;
+    const { program } = this;
+    if (program === undefined || whereOf(this.before) === null) return () => this.afterwards;
     const { afterCommand } = await import('./serve/start.ts');
     return acode => {
       // Asked while the host is open, and waited for when it is closed.
       const asked = acode.serveSetting();
       asked.catch(() => undefined);
-      return () => asked.then(setting => afterCommand(this, entry, setting)).catch(() => undefined);
+      return () => asked.then(setting => afterCommand(this, program, setting)).catch(() => undefined);
     };
   }
 
@@ -202,7 +205,7 @@ export class Call {
     const pid = this.stderr.isTerminal ? (this.io.pid ?? null) : null;
     if (lender) return job => lender.scan(job, pid);
     const { inOwnProcess } = await import('./scans/hand-over.ts');
-    return inOwnProcess(this.entry, pid);
+    return inOwnProcess(this.program, pid);
   }
 
   #cwd(): string {

@@ -14,6 +14,7 @@ import { UsageError } from './failure/usage.ts';
 import { Interruption } from './interruption.ts';
 import type { Io } from './io.ts';
 import type { Lender } from './lender.ts';
+import { OwnProgram } from './own-program.ts';
 import { buildProgram, calledAs, helpWords } from './program.ts';
 import type { Printed } from './program.ts';
 import type { Note } from './serve/conversation.ts';
@@ -55,7 +56,8 @@ export async function runCli(argv: readonly string[], io: Io, served: Served = {
   const stdout = new Output(io.stdout);
   const stderr = new Output(io.stderr);
   using interruption = new Interruption(io.signals, status => io.leave(status));
-  const line = new CommandLine(argv, { io, stdout, stderr, interruption, ...served });
+  const program = served.entry === undefined ? undefined : new OwnProgram(served.entry);
+  const line = new CommandLine(argv, { io, stdout, stderr, interruption, program, ...served });
   const status = await (served.lost ? line.fail(new AcodeError('ACODE-SBX-024', {})) : line.run());
   await flushed([stdout, stderr], interruption);
   if (interruption.exitStatus !== null) return interruption.exitStatus;
@@ -88,6 +90,7 @@ interface Surroundings extends Served {
   readonly stdout: Output;
   readonly stderr: Output;
   readonly interruption: Interruption;
+  readonly program: OwnProgram | undefined;
 }
 
 class CommandLine {

@@ -122,7 +122,7 @@ async function whyNone(call: Call, setting: ServeSetting, { directory, name, uid
     import('../serve/recent.ts'),
   ]);
   const { root } = await call.place();
-  const obstacle = obstacleOf(surroundingsOf(call.io, { root, entry: call.entry ?? process.execPath, setting }));
+  const obstacle = obstacleOf(surroundingsOf(call.io, { root, written: [], program: call.program, setting }));
   if (obstacle !== null) return obstacle;
   if (setting.value === 'always') return 'it starts after the next command';
   const place = SocketPlace.open(directory, uid);

@@ -7,6 +7,7 @@ import { commandOf } from '../arguments/command-words.ts';
 import { requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call } from '../call.ts';
+import { realPath } from '../own-program.ts';
 import { pump } from '../terminal/pump.ts';
 import { oneLine } from '../terminal/text.ts';
 import { closingLines, mayLackDependencies } from './closing-lines.ts';
@@ -43,6 +44,8 @@ export async function execute(
 ): Promise<number> {
   const command = commandIn(call, words, flags);
   const request = requestOf(options, await call.place());
+  const writable = request.policy?.mounts?.filter(({ readOnly }) => readOnly === false) ?? [];
+  call.written.push(...writable.map(({ source }) => realPath(source)));
   return call.withHost(acode =>
     attend(call, { command, flags }, given =>
       preparing(call, acode, acode.spawn(command, { ...request, envDefaults: terminalVariables(call), ...given })),

@@ -70,7 +70,7 @@ async function withHost(call: Call, use: (host: ToolHost) => Promise<void>): Pro
   const uid = process.getuid?.() ?? 0;
   await using scans = new ScansHere({
     uid,
-    entry: call.entry,
+    program: call.program,
     scan: (jobs, signal) => Acode.scan(jobs, { signal, restMs: SCAN_REST_MS }),
     found: ({ riskyChanges }) => {
       sayLeft(call, riskyChanges, undefined);

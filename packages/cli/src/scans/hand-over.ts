@@ -2,7 +2,8 @@
 
 import { spawn } from 'node:child_process';
 import { dirname } from 'node:path';
-import type { ScanJob, ScanReport } from '@acode/sandbox';
+import type { ScanJob, ScanReport, ScanRoot } from '@acode/sandbox';
+import type { OwnProgram } from '../own-program.ts';
 import { tellCallers } from './pending.ts';
 import { SCAN_COMMAND } from './place.ts';
 import { scanStored } from './scanner.ts';
@@ -51,12 +52,17 @@ function startScanner(entry: string, workspace: string): void {
   child.unref();
 }
 
+// A command that could write where acode is installed decides what would be started.
+function mayStart(program: OwnProgram | undefined, written: readonly ScanRoot[]): program is OwnProgram {
+  return program !== undefined && !program.isBelow(written.map(({ path }) => path));
+}
+
 /** Hands scans over to a process of their own; takes none on where there is no program to start. */
-export function inOwnProcess(entry: string | undefined, pid: number | null): (job: ScanJob) => boolean {
+export function inOwnProcess(program: OwnProgram | undefined, pid: number | null): (job: ScanJob) => boolean {
   const uid = process.getuid?.();
   return job => {
-    if (entry === undefined || uid === undefined || !storeJob(job, { uid, pid })) return false;
-    startScanner(entry, job.workspace);
+    if (uid === undefined || !mayStart(program, job.directories) || !storeJob(job, { uid, pid })) return false;
+    startScanner(program.entry, job.workspace);
     return true;
   };
 }
@@ -67,8 +73,8 @@ export interface ScansHereParts {
   readonly scan: (jobs: readonly ScanJob[], signal: AbortSignal) => AsyncIterable<ScanReport>;
   /** Told of each scan that found something, besides the terminal and the next command. */
   readonly found?: (report: ScanReport) => void;
-  /** The file of the program that goes on with what is not finished when this process ends. */
-  readonly entry: string | undefined;
+  /** The program that goes on with what is not finished when this process ends. */
+  readonly program: OwnProgram | undefined;
 }
 
 /** Scans in a process that lives on: written down like those of others, so that nothing is lost with the process. */
@@ -77,6 +83,7 @@ export class ScansHere implements AsyncDisposable {
   readonly #ending = new AbortController();
   readonly #told = new Set<Promise<void>>();
   readonly #workspaces = new Set<string>();
+  readonly #directories: ScanRoot[] = [];
   #work: Promise<void> | null = null;
 
   constructor(parts: ScansHereParts) {
@@ -89,6 +96,7 @@ export class ScansHere implements AsyncDisposable {
     const store = storeJob(job, { uid: this.#parts.uid, pid });
     if (!store) return false;
     this.#workspaces.add(job.workspace);
+    this.#directories.push(...job.directories);
     this.#work ??= this.#scan(store);
     return true;
   }
@@ -98,19 +106,20 @@ export class ScansHere implements AsyncDisposable {
     const isUnderWay = this.#work !== null;
     this.#ending.abort();
     await this.#work;
-    const { entry } = this.#parts;
-    if (isUnderWay && entry !== undefined) for (const workspace of this.#workspaces) startScanner(entry, workspace);
+    const { program } = this.#parts;
+    if (isUnderWay && mayStart(program, this.#directories))
+      for (const workspace of this.#workspaces) startScanner(program.entry, workspace);
     await Promise.all(this.#told);
   }
 
   async #scan(store: ScanStore): Promise<void> {
-    const { scan, uid, entry } = this.#parts;
+    const { scan, uid, program } = this.#parts;
     const { signal } = this.#ending;
     try {
       await scanStored(store, {
         scan,
         signal,
-        handsOn: entry !== undefined,
+        handsOn: mayStart(program, this.#directories),
         found: (report, jobs) => {
           this.#parts.found?.(report);
           const telling: Promise<void> = tellCallers(report, jobs, uid, signal).finally(() =>

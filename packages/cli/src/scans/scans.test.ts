@@ -1,21 +1,24 @@
 // Scans that go on after their commands: private, one process at a time, told once by the next command, and never lost.
 
 import {
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   realpathSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { RiskyChange, ScanJob, ScanReport } from '@acode/sandbox';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { OwnProgram } from '../own-program.ts';
 import { call } from '../test-process.ts';
-import { ScansHere, storeJob } from './hand-over.ts';
+import { ScansHere, inOwnProcess, storeJob } from './hand-over.ts';
 import { allScans } from './place.ts';
 import { parseStat, processStart } from './process.ts';
 import { scanStored } from './scanner.ts';
@@ -145,7 +148,7 @@ describe('a scan that goes on', () => {
     expect((await next()).stderr).toContain('the scan failed');
     await using here = new ScansHere({
       uid,
-      entry: '/nonexistent',
+      program: new OwnProgram('/nonexistent'),
       async *scan(jobs, signal) {
         await new Promise(resolve => {
           signal.addEventListener('abort', resolve);
@@ -157,6 +160,27 @@ describe('a scan that goes on', () => {
     await here[Symbol.asyncDispose]();
     expect(ScanStore.of(top, uid)?.jobs()).toHaveLength(1);
     expect(here.take(job('three'), null)).toBe(false);
+  });
+
+  it('is not handed to a program that the command could have replaced, however it was replaced', async () => {
+    const entry = join(top, 'node_modules', 'acode', 'bin', 'acode.js');
+    mkdirSync(dirname(entry), { recursive: true });
+    writeFileSync(entry, `require('node:fs').writeFileSync(${JSON.stringify(join(top, 'started'))}, '')`);
+    const inside = new OwnProgram(entry);
+    // As a command would do it: the parent renamed, and a link out of the workspace in its place.
+    const outside = mkdtempSync(join(tmpdir(), 'acode-outside-'));
+    renameSync(entry, join(outside, 'acode.js'));
+    symlinkSync(join(outside, 'acode.js'), entry);
+    const elsewhere = new OwnProgram(join(outside, 'acode.js'));
+    expect([top, outside].map(root => inside.isBelow([root]))).toEqual([true, false]);
+    expect([top, outside].map(root => elsewhere.isBelow([root]))).toEqual([false, true]);
+    const roots = { directories: [{ path: top, skipped: [] }] };
+    expect(inOwnProcess(inside, null)({ ...job('one'), ...roots })).toBe(false);
+    expect(ScanStore.of(top, uid)?.jobs() ?? []).toEqual([]);
+    // The control: one that lies elsewhere is started.
+    expect(inOwnProcess(elsewhere, null)({ ...job('one'), ...roots })).toBe(true);
+    await vi.waitFor(() => expect(existsSync(join(top, 'started'))).toBe(true), 10_000);
+    rmSync(outside, { recursive: true });
   });
 
   it('is not read from what is no file of ours', async () => {

@@ -1,8 +1,9 @@
 // Why no background process is started for a workspace, by a table: the starter obeys it and `acode serve status` shows it.
 
-import { readFileSync, realpathSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import type { ServeSetting } from '@acode/sandbox';
 import type { Io } from '../io.ts';
+import type { OwnProgram } from '../own-program.ts';
 import { diskOf } from './file-system.ts';
 import type { Disk } from './file-system.ts';
 
@@ -60,20 +61,26 @@ export function obstacleOf(of: Surroundings): string | null {
 /**
  * The surroundings of a call in a workspace.
  *
- * @param entry the file that would be started
+ * @param written directories besides the workspace that the command could write
+ * @param program what would be started
  */
 export function surroundingsOf(
   { env }: Pick<Io, 'env'>,
-  { root, entry, setting }: { readonly root: string; readonly entry: string; readonly setting: ServeSetting },
+  about: {
+    readonly root: string;
+    readonly written: readonly string[];
+    readonly program: OwnProgram | undefined;
+    readonly setting: ServeSetting;
+  },
 ): Surroundings {
   return {
     platform: process.platform,
     uid: process.getuid?.(),
     ci: env['CI'],
-    setting,
+    setting: about.setting,
     availableBytes: availableBytes(),
-    disk: diskOf(root),
-    installedInside: [process.execPath, entry].some(path => isInside(path, root)),
+    disk: diskOf(about.root),
+    installedInside: about.program?.isBelow([about.root, ...about.written]) ?? false,
   };
 }
 
@@ -83,13 +90,5 @@ function availableBytes(): number | null {
     return kib === undefined ? null : Number(kib) * 1024;
   } catch {
     return null;
-  }
-}
-
-function isInside(path: string, root: string): boolean {
-  try {
-    return `${realpathSync(path)}/`.startsWith(`${root}/`);
-  } catch {
-    return true;
   }
 }

@@ -53,7 +53,7 @@ export async function serveCalls(call: Call, serving: Serving): Promise<void> {
   const { ScansHere } = await import('../scans/hand-over.ts');
   await using scans = new ScansHere({
     uid: parts.uid,
-    entry: call.entry,
+    program: call.program,
     scan: (jobs, signal) => Acode.scan(jobs, { signal, restMs: SCAN_REST_MS }),
   });
   const host = new ServedHost({ open: given => Acode.open(given), options, env, scans });
@@ -99,7 +99,7 @@ async function serve(call: Call, serving: Serving, host: ServedHost, parts: Iden
     stop: end,
   });
   const facts = { workspace: parts.root, socket: server.path };
-  const watched = { ...facts, entry: call.entry ?? process.execPath, idleMs: () => server.idleMs() };
+  const watched = { ...facts, entry: call.program?.entry ?? process.execPath, idleMs: () => server.idleMs() };
   using _life = serving.background ? watchLifetime(watched, longestIdle(parts.env), end) : null;
   await serving.listening(facts);
   const over = AbortSignal.any([signal, ending.signal]);

@@ -5,6 +5,7 @@ import { closeSync, constants, mkdirSync, openSync, readFileSync, readdirSync } 
 import { join, resolve } from 'node:path';
 import type { ServeSetting } from '@acode/sandbox';
 import type { Call } from '../call.ts';
+import type { OwnProgram } from '../own-program.ts';
 import { oneLine } from '../terminal/text.ts';
 import { enginePath, hashedVariables, identityOf, inheritedTraits } from './identity.ts';
 import { runtimeDirectory, stateDirectory, userConfigFile } from './identity.ts';
@@ -33,7 +34,7 @@ interface Spot {
  * Notes that a command has ended, and starts the background process of its workspace where that is due. The command’s output
  * is with its reader by then, and nothing that happens here changes its exit status.
  */
-export async function afterCommand(call: Call, entry: string, setting: ServeSetting): Promise<void> {
+export async function afterCommand(call: Call, program: OwnProgram, setting: ServeSetting): Promise<void> {
   const where = whereOf(call.before);
   const uid = process.getuid?.();
   if (where === null || uid === undefined || setting.value === 'never') return;
@@ -44,11 +45,11 @@ export async function afterCommand(call: Call, entry: string, setting: ServeSett
   if ('unsafe' in place) return;
   using held = place;
   const isDue = noteEnd(held, socketName, call.io.now()) || setting.value === 'always';
-  if (!isDue || obstacleOf(surroundingsOf(call.io, { root, entry, setting })) !== null) return;
+  if (!isDue || obstacleOf(surroundingsOf(call.io, { root, written: call.written, program, setting })) !== null) return;
   if (await isTaken(held, socketName, uid)) return;
   await announce(call);
   forgetEnds(held, socketName);
-  start({ root, here, where, entry }, hashedVariables(env));
+  start({ root, here, where, entry: program.entry }, hashedVariables(env));
 }
 
 // One that lives and did not take the command has its reasons; a second one would find its place taken.
