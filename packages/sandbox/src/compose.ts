@@ -1,7 +1,6 @@
 // The composition root: puts one host together from its parts, each with what it needs and nothing else.
 
 import { setMaxListeners } from 'node:events';
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { AuditLog } from './audit/log.ts';
 import type { Directories } from './config/directories.ts';
@@ -266,12 +265,14 @@ function engineNamedBy(options: AcodeOptions, settings: Settings): string | null
 }
 
 function memoryShare({ runtime, state }: Directories, clock: Clock): MemoryShare {
+  const leases = new Leases(state);
   return new MemoryShare({
     directory: runtime,
     clock,
     self: identify(process.pid) ?? { pid: process.pid, startTime: '0' },
     isAlive: owner => owner.pid === process.pid || isAlive(owner),
-    isKept: sandboxId => existsSync(join(state, 'kept', `${sandboxId}.json`)),
+    // By its time and not by its record, which is left behind where the container was removed from outside.
+    isKept: sandboxId => leases.isCurrent(sandboxId, clock.now()),
   });
 }
 

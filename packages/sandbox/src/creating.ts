@@ -55,7 +55,7 @@ export async function createSandbox(host: Host, request: CreateRequest): Promise
     release = await host.slots.take(host.settings.queueMs, life.signal);
     host.telemetry.gauge(METRICS.active, host.slots.taken);
     const wanted = await planFor(recorded, request, life.signal);
-    release = await withMemory({ host, operation, release }, wanted, request.keep ?? false, life.signal);
+    release = await withMemory({ host, operation, release }, wanted, true, life.signal);
     const sandbox = await make(recorded, request, wanted, release, life.signal);
     operation.succeed({ sandboxId: sandbox.id });
     return sandbox;
@@ -138,7 +138,9 @@ async function keepRecord(
   const image = policy?.image ?? spec.image.reference;
   const { workspace } = host;
   const record = { policy: { ...policy, image }, ...(risk ? { risk } : {}), workspace, latest };
-  await new Kept(host).begin(spec.identity.sandboxId, record, expiresAt, socket);
+  const { sandboxId } = spec.identity;
+  await new Kept(host).begin(sandboxId, record, expiresAt, socket);
+  host.memory.keep({ sandboxId, memoryBytes: spec.limits.memoryBytes });
 }
 
 function timesFrom(now: number, expiresInMs = DEFAULT_MS): { readonly expiresAt: Date; readonly latest: Date } {

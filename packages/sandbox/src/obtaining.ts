@@ -156,7 +156,7 @@ export function tornDown(
 export async function withMemory(
   { host, operation, release }: Pick<Recorded, 'host' | 'operation'> & { readonly release: () => void },
   { spec, machineBytes }: Pick<Planned, 'spec' | 'machineBytes'>,
-  keep: boolean,
+  persistent: boolean,
   signal: AbortSignal,
 ): Promise<() => void> {
   // Without walls nothing holds a command to its limit, so that a sum of limits would say nothing.
@@ -164,14 +164,14 @@ export async function withMemory(
   const { sandboxId } = spec.identity;
   const { memoryBytes } = spec.limits;
   const share = await host.memory.take(
-    { sandboxId, memoryBytes, machineBytes, keep },
+    { sandboxId, memoryBytes, machineBytes, persistent },
     {
       deadlineMs: host.settings.queueMs,
       signal,
       onWait: (others, most) =>
         operation.step(
           'warn',
-          `waiting for memory: your sandboxes may use ${formatBytes(most)} together; others hold ${formatBytes(others)}, and this one asks for ${formatBytes(memoryBytes)}`,
+          `waiting for memory: your sandboxes may use ${formatBytes(most)} together; others hold ${formatBytes(others)} or wait for it, and this one asks for ${formatBytes(memoryBytes)}`,
         ),
     },
   );

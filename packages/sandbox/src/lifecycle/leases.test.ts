@@ -36,6 +36,18 @@ it('that cannot be understood is none', async () => {
   await leases.grant(id, new Date(1000));
   writeFileSync(join(directory, 'leases', id), 'soon');
   expect(await leases.read(id)).toBeNull();
+  expect(leases.isCurrent(id, 0)).toBe(false);
+});
+
+it('is current only until its time, whatever else is left of its sandbox', async () => {
+  const directory = state();
+  const leases = new Leases(directory);
+  const id = randomUUID();
+  expect(leases.isCurrent(id, 0)).toBe(false);
+  await leases.grant(id, new Date(2000));
+  expect(leases.isCurrent(id, 1999)).toBe(true);
+  expect(leases.isCurrent(id, 2000)).toBe(false);
+  expect(leases.isCurrent('../x', 0)).toBe(false);
 });
 
 it('is dropped when its sandbox is gone and past any time it could have had, and not because it is on another engine', async () => {

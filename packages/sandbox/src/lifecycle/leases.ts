@@ -1,6 +1,7 @@
 // How long a sandbox that was kept on purpose may exist: a lease in the state directory, since a label cannot change.
 
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -31,10 +32,19 @@ export class Leases {
   async read(sandboxId: string): Promise<number | null> {
     if (!isSandboxId(sandboxId)) return null;
     try {
-      const until = Date.parse((await readFile(this.pathOf(sandboxId), 'utf8')).split(/\s/)[0] ?? '');
-      return Number.isFinite(until) ? until : null;
+      return parse(await readFile(this.pathOf(sandboxId), 'utf8'));
     } catch {
       return null;
+    }
+  }
+
+  /** Whether the lease of a sandbox says a time still to come. At once, for who counts and cannot wait. */
+  isCurrent(sandboxId: string, now: number): boolean {
+    if (!isSandboxId(sandboxId)) return false;
+    try {
+      return (parse(readFileSync(this.pathOf(sandboxId), 'utf8')) ?? 0) > now;
+    } catch {
+      return false;
     }
   }
 
@@ -71,4 +81,9 @@ export class Leases {
       if (until === null || until + HARD_MAXIMUM_MS < now) await rm(join(this.#directory, name), { force: true });
     }
   }
+}
+
+function parse(lease: string): number | null {
+  const until = Date.parse(lease.split(/\s/)[0] ?? '');
+  return Number.isFinite(until) ? until : null;
 }

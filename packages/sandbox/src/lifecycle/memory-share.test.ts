@@ -31,14 +31,14 @@ describe('the memory that sandboxes share', () => {
     gib: number,
     {
       deadlineMs = 0,
-      keep = false,
+      persistent = false,
       sandboxId = randomUUID(),
       signal = new AbortController().signal,
       onWait = () => {},
     } = {},
   ) =>
     share(pid).take(
-      { sandboxId, memoryBytes: gib * GIB, machineBytes: 16 * GIB, keep },
+      { sandboxId, memoryBytes: gib * GIB, machineBytes: 16 * GIB, persistent },
       { deadlineMs, signal, onWait },
     );
   const left = () => readdirSync(join(directory, 'memory'));
@@ -72,13 +72,72 @@ describe('the memory that sandboxes share', () => {
   it('is not held by a process that is gone, nor by a kept sandbox that is', async () => {
     const id = randomUUID();
     await take(1, 6);
-    await take(1, 6, { keep: true, sandboxId: id });
-    dead.add(1);
+    const release = await take(1, 6, { persistent: true, sandboxId: id });
+    // Between the two the record of the sandbox is written.
     kept.add(id);
-    await expect(take(2, 8)).rejects.toMatchObject({ context: { othersBytes: 6 * GIB } });
+    share(1).keep({ sandboxId: id, memoryBytes: 6 * GIB });
+    dead.add(1);
+    const asked = { persistent: true };
+    await expect(take(2, 8, asked)).rejects.toMatchObject({ context: { othersBytes: 6 * GIB } });
+    release();
+    await expect(take(2, 8, asked)).rejects.toMatchObject({ context: { othersBytes: 6 * GIB } });
     kept.clear();
-    await expect(take(2, 8)).resolves.toBeTypeOf('function');
+    await expect(take(2, 8, asked)).resolves.toBeTypeOf('function');
     expect(left()).toHaveLength(1);
+  });
+
+  it('is held by a persistent sandbox while its record is not written yet', async () => {
+    const release = await take(1, 6, { persistent: true });
+    await expect(take(2, 8, { persistent: true })).rejects.toMatchObject({ context: { othersBytes: 6 * GIB } });
+    expect(left()).toHaveLength(1);
+    release();
+    expect(left()).toEqual([]);
+  });
+
+  it('is never taken from single commands by persistent sandboxes: those count at most half of it', async () => {
+    for (let number = 0; number < 3; number += 1) await take(1, 4, { persistent: true });
+    await expect(take(2, 1, { persistent: true })).rejects.toMatchObject({ context: { othersBytes: 12 * GIB } });
+    const first = await take(2, 4);
+    await take(3, 2);
+    await expect(take(3, 1)).rejects.toMatchObject({ code: 'ACODE-CTN-013' });
+    first();
+    await expect(take(3, 4)).resolves.toBeTypeOf('function');
+  });
+
+  it('is there for one command that asks for more than is left beside persistent sandboxes', async () => {
+    await take(1, 6, { persistent: true });
+    await expect(take(2, 8)).resolves.toBeTypeOf('function');
+  });
+
+  it('goes to the one that has waited longest, not to one that came later and asks for less', async () => {
+    const holders = [await take(1, 6), await take(1, 6)];
+    const stop = new AbortController();
+    let waits = (): void => undefined;
+    const waiting = new Promise<void>(resolve => (waits = resolve));
+    const large = take(2, 10, { deadlineMs: 60_000, signal: stop.signal, onWait: waits });
+    await waiting;
+    holders[0]?.();
+    // There is room for this one, and there would always be another such one.
+    await expect(take(3, 1)).rejects.toMatchObject({ code: 'ACODE-CTN-013' });
+    holders[1]?.();
+    (await large)();
+    (await take(3, 1))();
+    expect(left()).toEqual([]);
+  });
+
+  it('is not held up by one that waited and is gone, whose time is over, or who wants a persistent sandbox', async () => {
+    const release = await take(1, 6);
+    const now = systemClock.now();
+    const waits = (pid: number, until: number, kind = '') =>
+      writeFileSync(join(directory, 'memory', `waiting.${pid}-1.${randomUUID()}.${now - 1000}.${until}${kind}`), '');
+    waits(7, now + 60_000);
+    dead.add(7);
+    waits(8, now - 1);
+    waits(9, now + 60_000, '.persistent');
+    (await take(3, 1))();
+    waits(9, now + 60_000);
+    await expect(take(3, 1)).rejects.toMatchObject({ code: 'ACODE-CTN-013' });
+    release();
   });
 
   it('is left by who is cancelled, and nothing else in the directory counts', async () => {
@@ -87,6 +146,7 @@ describe('the memory that sandboxes share', () => {
     const stop = new AbortController();
     const waiting = take(2, 4, { deadlineMs: 60_000, signal: stop.signal, onWait: () => stop.abort() });
     await expect(waiting).rejects.toThrow(/abort/);
+    expect(left().filter(name => name.startsWith('waiting'))).toEqual([]);
     expect(left()).toHaveLength(2);
   });
 });
