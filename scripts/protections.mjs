@@ -317,7 +317,11 @@ export const PROTECTIONS = [
   ),
   one(
     'settings of git are not read',
-    [`${SRC}/workspace/risky.ts`, '    this.#putNamed(namedInside(this.#root, files, worktree));\n', ''],
+    [
+      `${SRC}/workspace/risky.ts`,
+      '    this.#putNamed(namedInside(this.#root, files, worktree, () => this.#isSpent()));\n',
+      '',
+    ],
     [[HOST, 'C1 ']],
   ),
   one(

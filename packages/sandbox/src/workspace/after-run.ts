@@ -35,6 +35,7 @@ const SHORTEST_MS = 20;
 
 // A container that was killed is gone within moments; who waits for the result does not wait longer than this.
 const DEATH_MS = 2000;
+const MAX_MESSAGE = 200;
 
 /** What of a scan is still to be done, as another scan of the same directories for the same time. */
 export interface ScanRest {
@@ -120,7 +121,7 @@ export async function scanRoots(
       writable,
     };
     // oxlint-disable-next-line no-await-in-loop -- one after the other: together they would only take turns on one thread
-    const found = await scanPath(path, window, options);
+    const found = await scanPath(path, window, options).catch(failed);
     sum = {
       riskyChanges: [...sum.riskyChanges, ...found.riskyChanges.map(change => shown(change, shownAs))],
       changed: addCounts(sum.changed, found.changed),
@@ -129,6 +130,12 @@ export async function scanRoots(
     };
   }
   return sum;
+}
+
+// Whatever a command has planted to break the scan, its caller gets the result of the command.
+function failed(cause: unknown): Scan {
+  const message = cause instanceof Error ? cause.message : String(cause);
+  return incomplete(NOTHING_WRITTEN, `the scan failed: ${message.slice(0, MAX_MESSAGE)}`);
 }
 
 function shareOf(budget: LookBudget, roots: number): LookBudget {

@@ -45,6 +45,9 @@ it('reads on after what git would refuse, and does not take forever over what is
   expect(parseGitConfig('['.repeat(200_000))).toEqual([]);
   expect(parseGitConfig(`[a "${'\\"'.repeat(100_000)}`)).toEqual([]);
   expect(parseGitConfig('[a]\nb = "'.concat('\\'.repeat(200_001)))).toHaveLength(1);
+  // Minutes and more, where each space may belong to either side of a missing subsection.
+  expect(parseGitConfig(`[a${' '.repeat(250_000)}x`)).toEqual([]);
+  expect(parseGitConfig(`[${'a'.repeat(125_000)}${' '.repeat(125_000)}"b" x`)).toEqual([]);
 });
 
 it.each([
@@ -63,6 +66,8 @@ it.each([
   ['[gpg "ssh"]\nprogram = g/p', ['command g/p']],
   ['[remote "o"]\nurl = ext::./r.sh x', ['command ./r.sh', 'command x']],
   ['[user]\nname = ./no\n[branch "m"]\nremote = o', []],
+  // Names that every JavaScript object has.
+  ['[constructor]\nx = a\n[toString]\nname = b\n[valueOf "y"]\nlength = c\n[core]\nconstructor = d', []],
 ])('%j names %j', (text, named) => {
   expect(pathsNamedBy(parseGitConfig(text)).map(({ as, path }) => `${as} ${path}`)).toEqual(named);
 });

@@ -24,7 +24,9 @@ export interface NamedPath {
 const MAX_VALUES = 5000;
 const MAX_WORDS = 64;
 
-const SECTION = /^\[\s*([-.A-Za-z0-9]+)\s*(?:"((?:[^"\\\n]|\\.)*)")?\s*\]/;
+// The spaces before a subsection belong to it alone: were they optional on both sides of a missing one, a long run of them would take
+// quadratic time.
+const SECTION = /^\[\s*([-.A-Za-z0-9]+)(?:\s*"((?:[^"\\\n]|\\.)*)")?\s*\]/;
 const KEY = /^([A-Za-z][-A-Za-z0-9]*)[ \t]*(=?)/;
 
 /** Reads a configuration file as git does; what git would refuse is left out, and what follows it is read. */
@@ -91,7 +93,7 @@ function lineEnd(text: string): number {
 }
 
 // Keys whose value is a command line, by section: `*` is any subsection, and where there is none.
-const COMMANDS: Readonly<Record<string, string>> = {
+const COMMANDS_BY_SECTION = {
   core: 'fsmonitor sshcommand editor pager askpass gitproxy alternaterefscommand',
   sequence: 'editor',
   filter: 'clean smudge process',
@@ -114,24 +116,28 @@ const COMMANDS: Readonly<Record<string, string>> = {
   imap: 'tunnel',
   instaweb: 'httpd browser',
 };
+// Maps: a section may be called like something that every object has.
+const COMMANDS: ReadonlyMap<string, ReadonlySet<string>> = new Map(
+  Object.entries(COMMANDS_BY_SECTION).map(([section, keys]) => [section, new Set(keys.split(' '))]),
+);
 // Of these every key is a command.
 const ALL_COMMANDS = new Set(['alias', 'pager']);
 
-const PATHS: Readonly<Record<string, NamedPath['as']>> = {
-  'core.hookspath': 'hooks',
-  'core.attributesfile': 'attributes',
-  'include.path': 'include',
-  'includeif.path': 'include',
-};
+const PATHS: ReadonlyMap<string, NamedPath['as']> = new Map([
+  ['core.hookspath', 'hooks'],
+  ['core.attributesfile', 'attributes'],
+  ['include.path', 'include'],
+  ['includeif.path', 'include'],
+]);
 
 /** What the values name: whatever of it exists in the workspace is executed or obeyed by git on the host. */
 export function pathsNamedBy(values: readonly ConfigValue[]): NamedPath[] {
   return values.flatMap(({ section, subsection, key: own, value }) => {
     // A subsection is anybody’s text, and this is shown to people.
     const key = subsection === null ? `${section}.${own}` : `${section}.*.${own}`;
-    const as = PATHS[`${section}.${own}`];
+    const as = PATHS.get(`${section}.${own}`);
     if (as) return value === '' ? [] : [{ as, path: value, key }];
-    const isCommand = ALL_COMMANDS.has(section) || COMMANDS[section]?.split(' ').includes(own);
+    const isCommand = ALL_COMMANDS.has(section) || COMMANDS.get(section)?.has(own);
     return isCommand ? wordsOf(value).map(path => ({ as: 'command', path, key })) : [];
   });
 }

@@ -23,6 +23,8 @@ export const CONFIG_FILES = ['config', 'config.worktree'];
 const MAX_POINTER_BYTES = 4096;
 const MAX_CONFIG_BYTES = 256 * 1024;
 const MAX_FILES = 32;
+// Of all files together: a person has a few, and where each leads is asked step by step.
+const MAX_INCLUDES = 256;
 
 /** Programs that git runs by these names out of a directory of hooks. */
 export const HOOKS: ReadonlySet<string> = new Set(
@@ -50,16 +52,26 @@ export function commonDirectory(root: string, gitdir: string): string | null {
  *
  * @param files absolute paths of the configuration files.
  * @param worktree where git runs what they name, relative to `root`.
+ * @param isSpent asked before each file: whether no more of them are to be read.
  */
-export function namedInside(root: string, files: readonly string[], worktree: string): NamedInside[] {
+export function namedInside(
+  root: string,
+  files: readonly string[],
+  worktree: string,
+  isSpent: () => boolean = () => false,
+): NamedInside[] {
   const named: NamedInside[] = [];
   const known = new Set(files);
+  let includes = 0;
   for (const file of known) {
+    if (isSpent()) break;
     const found = namedBy(root, file, worktree);
     named.push(...found);
     // A set that grows while it is gone through: what is included comes last.
     for (const { as, path } of found) {
-      const target = as === 'include' && known.size < MAX_FILES ? targetInside(root, path) : null;
+      if (as !== 'include' || known.size >= MAX_FILES || includes >= MAX_INCLUDES) continue;
+      includes += 1;
+      const target = targetInside(root, path);
       if (target) known.add(`${root}/${target.path}`);
     }
   }

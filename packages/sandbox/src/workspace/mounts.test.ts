@@ -380,6 +380,7 @@ describe('what git on the host trusts', () => {
   it.each<[hooksPath: string, protectedToo: string[]]>([
     ['hk', ['hk']],
     ['./hk/', ['hk']],
+    ['constructor', ['constructor']],
     ['.husky', []],
     ['tools/hooks', []],
     ['.', []],
@@ -389,7 +390,7 @@ describe('what git on the host trusts', () => {
     ['~/hk', []],
     ['/etc', []],
   ])('has the directory of hooks %s read-only where it lies at the top: %j', async (hooksPath, wanted) => {
-    for (const directory of ['.git', 'hk', '.husky', 'tools/hooks'])
+    for (const directory of ['.git', 'hk', 'constructor', '.husky', 'tools/hooks'])
       mkdirSync(join(project, directory), { recursive: true });
     writeFileSync(join(project, 'notes.txt'), '');
     writeFileSync(join(project, '.git/config'), `[core]\n\thooksPath = ${hooksPath}\n`);

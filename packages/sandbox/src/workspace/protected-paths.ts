@@ -54,7 +54,7 @@ export async function protectParts(root: string, target: string): Promise<MountS
  * @param gitdir the git directory whose configuration git on the host reads for `root`.
  */
 export async function protectHooks(root: string, target: string, gitdir: string): Promise<MountSpec[]> {
-  const names = hooksAtTop(root, gitdir).filter(name => !(name in PROTECTED));
+  const names = hooksAtTop(root, gitdir).filter(name => !Object.hasOwn(PROTECTED, name));
   const mounts = await Promise.all(names.map(name => protectHooksIn(root, target, name)));
   return mounts.filter(mount => mount !== null);
 }
@@ -80,7 +80,7 @@ export async function protectPart(root: string, target: string, name: string): P
   if (!found) return null;
   refuseTricks(source, name, found);
   // Under another name than the listed ones, it is the directory of a repository that `.git` leads to.
-  if (found.isDirectory() && (name === '.git' || !(name in PROTECTED))) await refuseSecondNames(source);
+  if (found.isDirectory() && (name === '.git' || !Object.hasOwn(PROTECTED, name))) await refuseSecondNames(source);
   return {
     purpose: 'protected',
     source,
@@ -114,7 +114,7 @@ export async function protectInstallation(
 
 // A mount follows a link to whatever it names, and a second name of a file is a way round the first.
 function refuseTricks(path: string, name: string, found: Stats): void {
-  const why = PROTECTED[name] ?? 'git on the host trusts it';
+  const why = (Object.hasOwn(PROTECTED, name) ? PROTECTED[name] : undefined) ?? 'git on the host trusts it';
   const remedy = `Make ${name} an ordinary file or directory, or run with a read-only workspace.`;
   if (found.isSymbolicLink())
     throw refusal(path, 'ProtectedPath', `it is a link, and cannot be protected although ${why}`, { remedy });

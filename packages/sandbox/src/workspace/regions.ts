@@ -1,7 +1,17 @@
 // What a name means where it stands: in a risky directory, among what was installed, or elsewhere. Pure.
 
 import { HOOKS } from './git-directory.ts';
-import { riskOfDirectory, riskOfFile, riskOfHolder, riskOfInstalled, riskOfProgram } from './risky-names.ts';
+import {
+  BAZEL,
+  ENVIRONMENT,
+  PROGRAMS_OF_PACKAGES,
+  PYTHON_PACKAGES,
+  riskOfDirectory,
+  riskOfFile,
+  riskOfHolder,
+  riskOfInstalled,
+  riskOfProgram,
+} from './risky-names.ts';
 import type { Risk, RiskyDirectory } from './risky-names.ts';
 import type { Region, Visit } from './visits.ts';
 
@@ -12,6 +22,7 @@ const LINKED_OF_GIT = new Set(['hooks', 'info']);
 // Settings lie at the top of what no run can change; whole checkouts may lie deeper.
 const MAX_SEALED_DEPTH = 3;
 const PACKAGES = /^(?:site|dist)-packages$/;
+const PYTHON = /^python\d/;
 
 /** The risk of a file by its name and where it is. */
 export function riskAt({ name: parent, region, installed }: Visit, name: string): Risk | null {
@@ -24,11 +35,38 @@ function isExpected({ fresh, hooks }: Region, name: string): boolean {
   return fresh === true || (hooks === 'named' && !HOOKS.has(name));
 }
 
-/** What a link counts as because of its name, where it leads to a directory. */
-export function roleOf({ name: parent, region, installed }: Visit, name: string): RiskyDirectory | null {
-  if (region) return region.fresh || region.hooks ? null : region;
-  if (installed) return name === '.git' ? riskOfDirectory(name, '') : null;
+/** What a link counts as because of its name, where it leads to a directory; `beside` says whether something else lies beside it. */
+export function roleOf(
+  { name: parent, region, installed }: Visit,
+  name: string,
+  beside: (name: string) => boolean,
+): RiskyDirectory | null {
+  if (region) return roleInRegion(region);
+  if (name === 'bin' && beside('pyvenv.cfg')) return ENVIRONMENT;
+  if (isPythonLink(name, parent)) return PYTHON_PACKAGES;
+  if (installed) return roleAmongInstalled(name);
+  if (name === 'tools') return beside('tools/bazel') ? BAZEL : null;
   return riskOfDirectory(name, parent) ?? riskOfHolder(name);
+}
+
+function roleInRegion(region: Region): RiskyDirectory | null {
+  return region.fresh || region.hooks ? null : region;
+}
+
+function roleAmongInstalled(name: string): RiskyDirectory | null {
+  if (name === '.bin') return PROGRAMS_OF_PACKAGES;
+  return name === '.git' ? riskOfDirectory(name, '') : null;
+}
+
+// In place of the directory of packages, or of the one around it.
+function isPythonLink(name: string, parent: string): boolean {
+  if (PYTHON.test(name)) return parent === 'lib' || parent === 'lib64';
+  return PACKAGES.test(name) && PYTHON.test(parent);
+}
+
+/** Whether what a link of this name leads to is a place that package managers install into, or put programs in. */
+export function isInstalledLink(visit: Visit, name: string): boolean {
+  return name.toLowerCase() === 'node_modules' || isInstalled(name, visit.name) || (visit.installed && name === '.bin');
 }
 
 /** Which directories matter: of what is only looked into because something leads there, those that it is used for. */
@@ -37,7 +75,8 @@ export function wantedBelow(visit: Visit, region: Region | null, names: readonly
   if (region?.hooks) return [];
   if (region?.whole) return names.filter(name => !CONTENT.has(name));
   if (region || !visit.alias) return names;
-  return names.filter(name => (visit.installed ? name === '.bin' : riskOfDirectory(name, visit.name)));
+  if (visit.installed) return names.filter(name => name === '.bin');
+  return names.filter(name => riskOfDirectory(name, visit.name) ?? isInstalled(name, visit.name));
 }
 
 function wantedOfSealed({ depth }: Visit, region: Region | null, names: readonly string[]): readonly string[] {
@@ -47,5 +86,5 @@ function wantedOfSealed({ depth }: Visit, region: Region | null, names: readonly
 
 /** Whether a package manager installs into a directory of this name. */
 export function isInstalled(name: string, parent: string): boolean {
-  return name === 'node_modules' || (PACKAGES.test(name) && /^python\d/.test(parent));
+  return name === 'node_modules' || (PACKAGES.test(name) && PYTHON.test(parent));
 }

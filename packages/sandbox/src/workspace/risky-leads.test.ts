@@ -19,6 +19,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { hooksAtTop } from './git-directory.ts';
 import { scanDirectory } from './risky.ts';
 import type { ScanOptions } from './risky.ts';
 
@@ -118,6 +119,34 @@ describe('a link', () => {
     renameSync(join(root, 'a'), join(root, 'c'));
     renameSync(join(root, 'b'), join(root, 'a'));
     expect(await found()).toEqual(['git-settings .githooks', 'editor-config .vscode']);
+  });
+
+  // What is used as a folder of programs or packages, by a link that is new, and by one that was there before.
+  it.each<[name: string, target: string, file: string, kind: string, around: () => void]>([
+    ['node_modules/.bin', '../.b', '.b/git', 'shadowed-program', () => put('node_modules/a/package.json')],
+    ['env/bin', '../.b', '.b', 'shadowed-program', () => put('env/pyvenv.cfg')],
+    ['.venv/lib/python3.11/site-packages', '../../../sp', 'sp/a.pth', 'build-file', () => put('.venv/pyvenv.cfg')],
+    ['.venv/lib/python3.11', '../../p', 'p/site-packages/a.pth', 'build-file', () => put('.venv/pyvenv.cfg')],
+    ['tools', 't', 't/bazel', 'build-file', () => put('MODULE.bazel')],
+  ])('%s is used as what it is called', async (name, target, file, kind, around) => {
+    const planted = file.endsWith('.b') ? `${file}/mount` : file;
+    await before(() => {
+      around();
+      put(planted);
+    });
+    expect(await found()).toEqual([]);
+    link(target, name);
+    expect(await found()).toContain(`${kind} ${name}`);
+    await before(() => undefined);
+    expect(await found()).toEqual([]);
+    put(planted, 'evil');
+    expect(await found()).toEqual([`${kind} ${file === '.b' ? name : file}`]);
+  });
+
+  it('called tools is nothing where it leads to no program of Bazel', async () => {
+    put('t/x.sh');
+    link('t', 'tools');
+    expect(await found()).toEqual([]);
   });
 
   it('in what the run could not change leads to what it could', async () => {
@@ -319,6 +348,16 @@ describe('what the configuration of a repository names', () => {
     put('notes.md');
     put('post-merge');
     expect(await found({ skipped: new Set(['.git']) })).toEqual(['git-settings post-merge']);
+  });
+
+  it('cannot stop the scan by the names it uses', async () => {
+    await before(() => {
+      put('sub/.git/HEAD', 'ref: refs/heads/main\n');
+      put('sub/.git/config', '[constructor]\n\tx = a\n[__proto__]\n\ty = b\n[core]\n\thooksPath = constructor\n');
+    });
+    put('Makefile');
+    expect(await found()).toEqual(['build-file Makefile']);
+    expect(hooksAtTop(root, join(root, 'sub/.git'))).toEqual(['constructor']);
   });
 
   it('in a repository elsewhere counts in its worktree', async () => {

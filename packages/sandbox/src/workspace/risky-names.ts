@@ -205,16 +205,21 @@ export const WITH_KNOWN_PARTS: ReadonlySet<string> = new Set([
   ...[...DIRECTORIES.keys()].filter(key => key.includes('/')).map(key => key.slice(0, key.indexOf('/'))),
 ]);
 
-const INSTALLED: RiskyDirectory = within(
+/** What is said of a link in place of a directory into which a package manager installs programs. */
+export const PROGRAMS_OF_PACKAGES: RiskyDirectory = within(
   'shadowed-program',
   'scripts of the package manager start the programs it leads to',
 );
+/** What is said of a link in place of a directory into which Python packages are installed. */
+export const PYTHON_PACKAGES: RiskyDirectory = within('build-file', 'Python executes what it leads to when it starts');
+/** What is said of a link in place of a directory with a program that Bazel starts instead of itself. */
+export const BAZEL: RiskyDirectory = within('build-file', 'Bazel executes the program it leads to');
 const MERCURIAL: RiskyDirectory = within('git-settings', 'Mercurial executes the hooks and extensions its hgrc names');
 
 /** What is said of a link with the name of a directory that holds risky parts, or that package managers install into. */
 export function riskOfHolder(name: string): RiskyDirectory | null {
   const key = name.toLowerCase();
-  if (key === 'node_modules') return INSTALLED;
+  if (key === 'node_modules') return PROGRAMS_OF_PACKAGES;
   if (key === '.hg') return MERCURIAL;
   const part = WITH_KNOWN_PARTS.has(key) ? [...DIRECTORIES].find(([path]) => path.startsWith(`${key}/`)) : undefined;
   return part ? { ...part[1], whole: false } : null;

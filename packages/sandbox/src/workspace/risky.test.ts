@@ -19,7 +19,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { changesOfCancelledRun, changesOfRun } from './after-run.ts';
+import { changesOfCancelledRun, changesOfRun, scanRoots } from './after-run.ts';
 import { identityOf } from './file-identity.ts';
 import { scanDirectory } from './risky.ts';
 import type { ScanOptions } from './risky.ts';
@@ -604,6 +604,29 @@ describe('changesOfRun', () => {
     expect((await changesOfRun(later, patient)).riskyChanges).toEqual([]);
     const clockOffset = Date.now() - performance.now() + 120_000;
     expect((await changesOfRun({ ...later, clockOffset }, patient)).riskyChanges).toMatchObject([{ path: 'Makefile' }]);
+  });
+
+  it('says that it failed in one directory, and still scans the others', async () => {
+    put('Makefile');
+    let asked = 0;
+    // What a defect of the scan would do, in the first directory alone.
+    const signal = {
+      get aborted() {
+        asked += 1;
+        if (asked === 1) throw new Error('broken');
+        return false;
+      },
+    } as unknown as AbortSignal;
+    mkdirSync(join(root, 'sub/deep'), { recursive: true });
+    const roots = [join(root, 'sub'), root].map(path => ({ path, skipped: [] }));
+    const scan = await scanRoots(roots, { sinceMs: since, untilMs: Infinity }, { signal });
+    expect(scan).toMatchObject({
+      riskyChanges: [
+        { kind: 'scan-incomplete', reason: 'the scan failed: broken' },
+        { kind: 'build-file', path: 'Makefile' },
+      ],
+      complete: false,
+    });
   });
 
   it('says when the end was not seen, or nobody waited for a look', async () => {

@@ -19,7 +19,7 @@ import { HardLinks } from './hard-links.ts';
 import { Leads } from './leads.ts';
 import type { Lead } from './leads.ts';
 import { targetInside, writtenInside } from './link-target.ts';
-import { isInstalled, riskAt, roleOf, wantedBelow } from './regions.ts';
+import { isInstalled, isInstalledLink, riskAt, roleOf, wantedBelow } from './regions.ts';
 import { HARD_LINK, LINK_OUT, riskOfKind } from './risky-files.ts';
 import {
   BARE_REPOSITORY,
@@ -230,6 +230,7 @@ class Look {
         this.#root,
         this.#repositories.map(path => `${path}/config`),
         '',
+        () => this.#isSpent(),
       ),
     );
     for (let visit = this.#visits.next(); visit; visit = this.#visits.next()) {
@@ -389,11 +390,16 @@ class Look {
   // A link is what it is called, and what it leads to.
   #takeLink(visit: Visit, name: string, seen: Seen): void {
     const named = this.#riskOf(visit, name);
-    const role = roleOf(visit, name);
+    const role = roleOf(visit, name, other => this.#isBeside(visit, other, seen));
     if (named || role) this.#follow(visit, name, named, role);
     // A link cannot be changed, only made, and making it changes its directory.
     if (visit.sealed || (!named && !role && !seen.touched)) return;
     this.#judgeNew(visit, name, seen, named ?? role);
+  }
+
+  // What lies deeper is found by way of links, but not out of the workspace.
+  #isBeside(visit: Visit, name: string, { directory }: Seen): boolean {
+    return name.includes('/') ? this.#leads.at(below(visit, name)) !== null : directory.lstat(name) !== null;
   }
 
   #judgeNew(visit: Visit, name: string, seen: Seen, named: Risk | null): void {
@@ -451,7 +457,7 @@ class Look {
   #putAlias(visit: Visit, name: string, role: RiskyDirectory, lead: Lead): void {
     const path = below(visit, name);
     if (lead.isNewWay) this.#add(path, role);
-    const isRegion = visit.region !== null || riskOfDirectory(name, visit.name) !== null;
+    const isRegion = visit.region !== null || role === ENVIRONMENT || riskOfDirectory(name, visit.name) !== null;
     // What leads to a directory around it makes everything a part of it: that is said once.
     const whole = role.whole || lead.path === '' || path.startsWith(`${lead.path}/`);
     const reason = whole ? role.reason : `${role.reason}; a link leads there`;
@@ -462,7 +468,7 @@ class Look {
       name,
       depth: visit.depth + 1,
       region,
-      installed: !isRegion && name.toLowerCase() === 'node_modules',
+      installed: !isRegion && isInstalledLink(visit, name),
       alias: true,
       sealed: this.#isSealed(lead.path),
       ...(name.toLowerCase() === '.git' ? { worktree: visit.path } : {}),
@@ -500,11 +506,12 @@ class Look {
     }
     const directories = [gitdir, ...(common === null ? [] : [common])];
     const files = directories.flatMap(directory => CONFIG_FILES.map(file => `${this.#root}/${directory}/${file}`));
-    this.#putNamed(namedInside(this.#root, files, worktree));
+    this.#putNamed(namedInside(this.#root, files, worktree, () => this.#isSpent()));
   }
 
   #putNamed(named: readonly NamedInside[]): void {
     for (const { as, path, key } of named) {
+      if (this.#isSpent()) return;
       const lead = this.#leads.at(path);
       if (as === 'hooks' && lead?.stats.isDirectory()) this.#putHooks(lead, key);
       if (!lead || this.#isSealed(lead.path) || !this.#leads.isNewFile(lead)) continue;

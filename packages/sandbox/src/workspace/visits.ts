@@ -77,7 +77,7 @@ function keyOf({ path, name, region, installed, alias, sealed }: Visit): string 
   const as = region
     ? `${region.kind} ${region.whole} ${region.hooks ?? ''}`
     : installed
-      ? 'installed'
+      ? `installed ${name}`
       : name.toLowerCase();
   return `${path}\0${as}${sealed ? ' sealed' : ''}`;
 }
