@@ -34,6 +34,9 @@ describe.skipIf(withoutEngines)('a host that lives for long', () => {
   });
 
   it('removes what it had given up when it next makes a sandbox', async () => {
+    // The users of the image are read in the first run, from a container of their own.
+    await host.acode.run(['true']);
+    await expect.poll(() => host.containers(), { timeout: 10_000 }).toEqual([]);
     proxy.onRequest(method => (method === 'DELETE' ? 'drop' : undefined));
     await host.acode.run(['true']);
     // The control: it was given up, and is there although the engine is well again.
