@@ -1,6 +1,6 @@
 // The user’s bundle of CA certificates: what is taken for one, and who may name it.
 
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
@@ -27,7 +27,7 @@ function planned(content: string | null, network: NetworkMode = 'bridge', level:
   rmSync(file, { recursive: true, force: true });
   if (content !== null) writeFileSync(file, content);
   const where = { layer: 'user' as const, where: 'config.yml:3:5 (sandbox.network.ca_file)' };
-  return planCaBundle(host, level, { caFile: { value: file, ...where }, network: { value: network, ...where } });
+  return planCaBundle(host, level, { caFile: { value: file, ...where }, network: { value: network, ...where } }, []);
 }
 
 describe('a bundle of CA certificates', () => {
@@ -68,6 +68,63 @@ describe('a bundle of CA certificates', () => {
     });
   });
 
+  it('is refused where a command could replace it, with or without a network', async () => {
+    const workspace = join(base, 'workspace');
+    const other = join(base, 'other');
+    for (const directory of [workspace, other]) mkdirSync(directory);
+    const inside = join(workspace, 'ca.pem');
+    const outside = join(base, 'outside.pem');
+    const elsewhere = join(other, 'ca.pem');
+    for (const file of [inside, outside, elsewhere]) writeFileSync(file, one, { mode: 0o644 });
+    symlinkSync(inside, join(base, 'to-inside.pem'));
+    symlinkSync(outside, join(workspace, 'to-outside.pem'));
+    symlinkSync(workspace, join(base, 'to-workspace'));
+    const planFor = (file: string, readOnly: boolean, network: NetworkMode) => {
+      const where = { layer: 'user' as const, where: 'config.yml:3:5 (sandbox.network.ca_file)' };
+      const policy = { caFile: { value: file, ...where }, network: { value: network, ...where } };
+      return planCaBundle(host, 'docker', policy, [
+        { purpose: 'workspace', source: workspace, readOnly },
+        { purpose: 'additional', source: other, readOnly },
+      ]);
+    };
+    const refusal = { code: 'ACODE-SBX-013', message: expect.stringContaining('a command could replace it') };
+    const within = [
+      inside,
+      join(base, 'to-inside.pem'),
+      join(workspace, 'to-outside.pem'),
+      join(base, 'to-workspace/ca.pem'),
+    ];
+    for (const file of within) {
+      await expect(planFor(file, true, 'bridge'), file).rejects.toMatchObject(refusal);
+      await expect(planFor(file, false, 'none'), file).rejects.toMatchObject(refusal);
+    }
+    await expect(planFor(elsewhere, false, 'bridge')).rejects.toMatchObject(refusal);
+    expect(await planFor(elsewhere, true, 'bridge')).toHaveLength(1);
+    expect(await planFor(outside, false, 'bridge')).toHaveLength(1);
+  });
+
+  it('is refused where others than the user and root could change it', async () => {
+    const file = join(base, 'shared.pem');
+    const where = { layer: 'user' as const, where: 'config.yml:3:5 (sandbox.network.ca_file)' };
+    const policy = { caFile: { value: file, ...where }, network: { value: 'bridge', ...where } } as const;
+    writeFileSync(file, one);
+    for (const mode of [0o664, 0o646]) {
+      chmodSync(file, mode);
+      await expect(planCaBundle(host, 'docker', policy, [])).rejects.toMatchObject({
+        code: 'ACODE-SBX-013',
+        message: expect.stringContaining('others may write'),
+        hint: expect.stringContaining('chmod go-w'),
+      });
+    }
+    chmodSync(file, 0o644);
+    expect(await planCaBundle(host, 'docker', policy, [])).toHaveLength(1);
+    const another = { ...host, uid: host.uid + 1 };
+    if (host.uid !== 0)
+      await expect(planCaBundle(another, 'docker', policy, [])).rejects.toMatchObject({
+        message: expect.stringContaining('belongs to'),
+      });
+  });
+
   it('is refused where it is a directory', async () => {
     mkdirSync(join(base, 'directory'));
     const where = { layer: 'machine' as const, where: 'policy.yml' };
@@ -75,7 +132,7 @@ describe('a bundle of CA certificates', () => {
       caFile: { value: join(base, 'directory'), ...where },
       network: { value: 'bridge', ...where },
     } as const;
-    await expect(planCaBundle(host, 'docker', policy)).rejects.toMatchObject({ code: 'ACODE-SBX-013' });
+    await expect(planCaBundle(host, 'docker', policy, [])).rejects.toMatchObject({ code: 'ACODE-SBX-013' });
     chmodSync(join(base, 'directory'), 0o700);
   });
 

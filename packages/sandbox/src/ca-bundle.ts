@@ -1,8 +1,8 @@
 // The user’s bundle of CA certificates as a mount: checked, and copied to where nobody changes it while sandboxes use it.
 
 import { X509Certificate, createHash, randomBytes } from 'node:crypto';
-import { lstat, open, rename, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { lstat, open, realpath, rename, rm } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { readBoundedFile } from './config/bounded-file.ts';
 import { ensurePrivateDirectory } from './config/directories.ts';
 import { AcodeError } from './contract/errors.ts';
@@ -14,6 +14,7 @@ import type { Host } from './host.ts';
 import { CA_TARGET } from './policy/environment.ts';
 import { setBy } from './policy/layers.ts';
 import { identityOf } from './workspace/file-identity.ts';
+import { isWithin } from './workspace/within.ts';
 
 // The bundles of systems have less than a tenth of it.
 const MAX_BYTES = 4 * 1024 ** 2;
@@ -27,9 +28,13 @@ export async function planCaBundle(
   { directories, uid }: Pick<Host, 'directories' | 'uid'>,
   level: Level,
   { caFile, network }: Pick<EffectivePolicy, 'caFile' | 'network'>,
+  mounts: readonly Pick<MountSpec, 'purpose' | 'source' | 'readOnly'>[],
 ): Promise<readonly MountSpec[]> {
-  if (caFile.value === null || network.value === 'none' || !usesEngine(level)) return [];
-  const blocks = certificatesIn(await read(caFile.value, caFile), caFile);
+  if (caFile.value === null) return [];
+  // Without a network too: what such a command leaves there, the next sandbox with a network would trust.
+  await assertOutOfReach(caFile.value, caFile, mounts);
+  if (network.value === 'none' || !usesEngine(level)) return [];
+  const blocks = certificatesIn(await read(caFile.value, caFile, uid), caFile);
   // The certificates alone: what else stands in the file is for people, or is there by mistake.
   const text = `${blocks.join('\n')}\n`;
   const source = await keep(join(directories.state, 'ca'), uid, text, () => assertCertificates(blocks, caFile));
@@ -39,11 +44,38 @@ export async function planCaBundle(
 
 type CaFile = EffectivePolicy['caFile'];
 
-async function read(path: string, caFile: CaFile): Promise<string> {
+// As it is named, where it really is, and where the link is that leads there: a command that can write any of them says whom
+// sandboxes trust. The workspace counts also where it is read-only, since another command may write it.
+async function assertOutOfReach(
+  path: string,
+  caFile: CaFile,
+  mounts: readonly Pick<MountSpec, 'purpose' | 'source' | 'readOnly'>[],
+): Promise<void> {
+  const above = await realpath(dirname(path)).catch(() => dirname(path));
+  const places = [path, join(above, basename(path)), await realpath(path).catch(() => path)];
+  const reach = mounts.find(
+    ({ purpose, source, readOnly }) =>
+      (purpose === 'workspace' || !readOnly) && places.some(place => isWithin(place, source)),
+  );
+  if (!reach) return;
+  const reason = `names ${path}, which lies in ${reach.source}: a command could replace it, and every later sandbox with a network would trust what it put there`;
+  throw refused(
+    caFile,
+    reason,
+    undefined,
+    'Move the file to a place that no sandbox can write, such as ~/.config/acode.',
+  );
+}
+
+async function read(path: string, caFile: CaFile, uid: number): Promise<string> {
   const file = await readBoundedFile(path, MAX_BYTES).catch((cause: unknown) => {
     throw refused(caFile, `names ${path}, which cannot be read (${reasonOf(cause)})`, cause);
   });
   if (file.size > MAX_BYTES) throw refused(caFile, `names ${path}, which is larger than ${MAX_BYTES / 1024 ** 2} MiB`);
+  if (file.uid !== uid && file.uid !== 0)
+    throw refused(caFile, `names ${path}, which belongs to the user with uid ${file.uid} and not to you or root`);
+  if ((file.mode & 0o022) !== 0)
+    throw refused(caFile, `names ${path}, which others may write`, undefined, `Type \`chmod go-w ${path}\`.`);
   return file.text;
 }
 
@@ -103,14 +135,22 @@ async function keep(directory: string, uid: number, text: string, check: () => v
   return path;
 }
 
-function refused(caFile: CaFile, reason: string, cause?: unknown): AcodeError<'ACODE-SBX-013'> {
+const ANOTHER_FILE =
+  'Name a file with the CA certificates in PEM form, such as `sandbox: { network: { ca_file: /etc/ssl/certs/ca-certificates.crt } }`; docs/corporate.md says more.';
+
+function refused(
+  caFile: CaFile,
+  reason: string,
+  cause?: unknown,
+  remedy: string = ANOTHER_FILE,
+): AcodeError<'ACODE-SBX-013'> {
   return new AcodeError(
     'ACODE-SBX-013',
     {
       source: setBy(caFile),
       key: 'sandbox.network.ca_file',
       reason,
-      remedy: `Name a file with the CA certificates in PEM form, such as \`sandbox: { network: { ca_file: /etc/ssl/certs/ca-certificates.crt } }\`. See docs/corporate.md.`,
+      remedy,
     },
     { cause },
   );

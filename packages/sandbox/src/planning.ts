@@ -97,7 +97,7 @@ export async function plan(
     signal,
   );
   const cached = await planCaches(host, level, policy, signal);
-  const ca = await planCaBundle(host, level, policy);
+  const ca = await planCaBundle(host, level, policy, mounts);
   const artifacts = (request.artifacts?.length ?? 0) > 0;
   const spec = planSandbox(
     policy,
