@@ -59,6 +59,10 @@ describe.skipIf(withoutEngines)('a workspace that the scan after a run cannot se
     expect((await bench.call(['run', 'echo hello >&2'])).stderr).toBe('hello\n');
     const { stdout: tail } = await bench.call(['audit', 'tail', '-n', '20', '--json']);
     expect(tail.toString()).toMatch(new RegExp(`"operation":\\s*"scan"[^]*${DEEP_HOOK}`));
+    // What a program was told, a terminal says once more.
+    const prompt = /ended with \d+\s[^]*prompt> $/;
+    expect(left(await inShell(bench, ['audit', 'tail'], prompt))).toContain('found more:');
+    expect(left(await inShell(bench, ['audit', 'tail'], prompt))).not.toContain('found more:');
     await bench.scanned();
     // The control: scans that found nothing have nothing to tell.
     expect((await bench.call(['run', 'true'])).stderr).toBe('');

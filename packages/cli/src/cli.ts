@@ -143,7 +143,8 @@ class CommandLine {
         `\`${called} --help\` shows how it is used.`,
       );
     const call = this.#call(called);
-    if (!SAYS_NOTHING.includes(command.name())) await sayPendingScans(call);
+    // Nobody reads what the server in the background says either.
+    if (!SAYS_NOTHING.includes(command.name()) && !this.#before.includes('--background')) await sayPendingScans(call);
     this.#status = await work(call);
     this.#done = call;
   }

@@ -1,47 +1,90 @@
-// What scans found after their commands had ended: the first thing that the next command in the workspace says, once.
+// What scans found after their commands had ended: the first thing that the next command in the workspace says, once to a program
+// and once to a terminal.
 
+import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ScanReport } from '@acode/sandbox';
 import type { Call } from '../call.ts';
-import { riskyLines } from '../execution/risky-lines.ts';
+import { riskyLines, shownPath } from '../execution/risky-lines.ts';
 import { oneLine } from '../terminal/text.ts';
 import { ScanStore } from './store.ts';
-import type { Finding, StoredJob } from './store.ts';
+import type { Finding, StoredJob, Untold } from './store.ts';
 import { sayOn } from './terminal.ts';
 
 // By then a process that was started has begun, on however busy a machine.
 const BEGINS_MS = 30_000;
+// How long the library lets one scan take, and how many of them a scanner does before and with the one of a new job.
+const SCAN_MS = 60_000;
+const SCANS_BEFORE = 8;
+const UNFINISHED = {
+  ended: 'its process was ended',
+  stuck: 'its process is stuck',
+  damaged: 'what was written down of it cannot be read',
+} as const;
 // How long a shell may take to be at its prompt again. After that, the next command says it.
 const PROMPT_MS = 30_000;
 const PROMPT_EVERY_MS = 500;
 
-/** Says what scans of this workspace found. Nothing that goes wrong here keeps a command from being run. */
+/** Says what scans of this workspace found, and of those around it. Nothing that goes wrong here keeps a command from being run. */
 export async function sayPending(call: Call): Promise<void> {
   const uid = process.getuid?.();
   if (uid === undefined) return;
-  const { root } = await call.place();
-  const store = ScanStore.of(root, uid);
-  if (!store) return;
+  const { root, here } = await call.place();
   const now = Date.now();
-  for (const { name, content } of store.take(now)) {
-    await say(call, findingLines(content));
-    store.remove(name);
+  // A repository that a command made below the workspace moves the root; what was found is of the one around it.
+  for (const directory of new Set([root, ...around(root), ...around(here)])) {
+    const store = ScanStore.of(directory, uid);
+    if (store) await sayStored(call, store, { now, of: directory === root ? '' : ` of ${shownPath(directory)}` });
   }
-  await sayUnfinished(call, store, now);
 }
 
-// A scanner that was killed, or a machine that was switched off, must not look like a scan that found nothing.
-async function sayUnfinished(call: Call, store: ScanStore, now: number): Promise<void> {
+async function sayStored(
+  call: Call,
+  store: ScanStore,
+  { now, of }: { readonly now: number; readonly of: string },
+): Promise<void> {
+  giveUpUnfinished(store, now);
+  const isTerminal = call.stderr.isTerminal;
+  const untold = store.take(now, isTerminal ? 'terminal' : 'program');
+  const done = async (told: readonly Untold[], lines: readonly string[]): Promise<void> => {
+    if (told.length === 0) return;
+    await say(call, lines);
+    // A program may pass on what it was told, or not: the next terminal says it again.
+    if (isTerminal) for (const { name } of told) store.remove(name);
+  };
+  for (const one of untold) if (one.finding) await done([one], findingLines(one.finding, of));
+  for (const kind of ['ended', 'stuck', 'damaged'] as const) {
+    const told = untold.filter(one => one.kind === kind);
+    const about = aboutThose(
+      told.flatMap(({ askedMs }) => askedMs),
+      of,
+    );
+    await done(told, [
+      `${about} did not finish: ${UNFINISHED[kind]}. Some of what the command left was not scanned; \`git status --ignored\` lists new files.`,
+    ]);
+  }
+  await done(
+    untold.filter(({ kind }) => kind === 'more'),
+    ['earlier background scans found more than acode keeps for this message: `acode changes` lists all of it.'],
+  );
+}
+
+// A scanner that was killed or is stuck, or a machine that was switched off, must not look like a scan that found nothing.
+function giveUpUnfinished(store: ScanStore, now: number): void {
+  store.giveUp(store.damagedJobs(), 'damaged');
   const { scanner } = store;
-  if (scanner === 'works') return;
-  const dead = store.jobs().filter(({ content }) => scanner === 'was killed' || now - content.askedMs > BEGINS_MS);
-  if (dead.length === 0) return;
-  const askedMs = dead.map(({ content }) => content.askedMs);
-  await say(call, [
-    `${aboutThose(askedMs)} did not finish: its process was ended. Some of what the command left was not scanned; \`git status --ignored\` lists new files.`,
-  ]);
-  for (const { name } of dead) store.remove(name);
-  if (scanner === 'was killed') store.unlock();
+  const jobs = store.jobs();
+  const overdueMs = (jobs.length + SCANS_BEFORE) * SCAN_MS + BEGINS_MS;
+  const maxMs = { works: overdueMs, 'has not begun': BEGINS_MS, 'was killed': -Infinity }[scanner];
+  const dead = jobs.filter(({ content }) => now - content.askedMs > maxMs).map(({ name }) => name);
+  store.giveUp(dead, scanner === 'works' ? 'stuck' : 'ended');
+  if (scanner === 'was killed') store.removeDeadLock();
+}
+
+// The directory and all those that it is in.
+function around(directory: string): string[] {
+  const above = dirname(directory);
+  return above === directory ? [directory] : [directory, ...around(above)];
 }
 
 /** Says on the terminals of the callers what a scan found, where those are still there. */
@@ -61,19 +104,19 @@ export async function tellCallers(
     }
 }
 
-function findingLines({ askedMs, riskyChanges }: Finding): string[] {
+function findingLines({ askedMs, riskyChanges }: Finding, of = ''): string[] {
   const isFound = riskyChanges.some(({ kind }) => kind !== 'scan-incomplete');
   return [
-    `${aboutThose(askedMs)} ${isFound ? 'found more:' : 'could not see everything:'}`,
+    `${aboutThose(askedMs, of)} ${isFound ? 'found more:' : 'could not see everything:'}`,
     ...riskyLines(riskyChanges, '`acode changes` lists them.'),
   ];
 }
 
-function aboutThose(askedMs: readonly number[]): string {
+function aboutThose(askedMs: readonly number[], of: string): string {
   const times = [...new Set(askedMs.map(ms => new Date(ms).toTimeString().slice(0, 8)))];
   return times.length > 1
-    ? `the background scan after the commands of ${times.join(', ')}`
-    : `the background scan after the command of ${times.join('')}`;
+    ? `the background scan${of} after the commands of ${times.join(', ')}`
+    : `the background scan${of} after the command of ${times.join('')}`;
 }
 
 async function say(call: Call, lines: readonly string[]): Promise<void> {

@@ -15,9 +15,9 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { RiskyChange, ScanJob, ScanReport } from '@acode/sandbox';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { OwnProgram } from '../own-program.ts';
-import { call } from '../test-process.ts';
+import { Recorder, call } from '../test-process.ts';
 import { ScansHere, inOwnProcess, storeJob } from './hand-over.ts';
 import { allScans } from './place.ts';
 import { parseStat, processStart } from './process.ts';
@@ -67,6 +67,15 @@ const finding = (riskyChanges: RiskyChange[]) =>
 
 const next = () => call(['audit', 'tail'], { cwd: () => top });
 
+// What a person at a terminal is told.
+async function atTerminal(cwd = top): Promise<string> {
+  const stderr = new Recorder(true);
+  await call(['audit', 'tail', '--no-color'], { cwd: () => cwd, stderr });
+  return stderr.text;
+}
+
+const storeDirectory = (): string => join(allScans(), readdirSync(allScans())[0] ?? '');
+
 describe('a scan that goes on', () => {
   it('is written down whole, for this user alone, and nothing is left when it found nothing', async () => {
     const store = added('one');
@@ -94,12 +103,55 @@ describe('a scan that goes on', () => {
     expect((await next()).stderr).not.toContain('husky');
   });
 
-  it('is told of another workspace to nobody, and by completion never', async () => {
+  it('is told to a terminal also where a program was told first, once, and then nothing is left', async () => {
     await scanStored(added('one'), { scan: finding([hook()]), found: () => undefined, signal: never });
-    const other = join(top, 'other');
-    mkdirSync(join(other, '.git'), { recursive: true });
+    expect((await next()).stderr).toContain('husky');
+    expect((await next()).stderr).not.toContain('husky');
+    expect(await atTerminal()).toContain('husky');
+    expect(await atTerminal()).not.toContain('husky');
+    expect(existsSync(allScans())).toBe(false);
+  });
+
+  it('is kept for a terminal for a week, and of many the newest, with a word about the others', async () => {
+    const store = added('one');
+    let clock = Date.now();
+    vi.spyOn(Date, 'now').mockImplementation(() => (clock += 1));
+    onTestFinished(() => void vi.restoreAllMocks());
+    for (let count = 0; count < 20; count += 1)
+      store.finish(count === 0 ? store.jobs() : [], { riskyChanges: [hook(`husky-${count}-`)], complete: true });
+    expect((await next()).stderr).toContain('husky-0-');
+    expect(readdirSync(storeDirectory())).toHaveLength(17);
+    const text = await atTerminal();
+    expect(text).toContain('husky-19-');
+    expect(text).not.toContain('husky-0-');
+    expect(text).toContain('acode changes');
+    await scanStored(added('two'), { scan: finding([hook()]), found: () => undefined, signal: never });
+    await next();
+    const [name = ''] = readdirSync(storeDirectory());
+    renameSync(join(storeDirectory(), name), join(storeDirectory(), name.replace(/\d{15}/, '000000000000001')));
+    expect(await atTerminal()).not.toContain('husky');
+    expect(existsSync(allScans())).toBe(false);
+  });
+
+  it('is told in a directory below, whatever root was planted there', async () => {
+    await scanStored(added('one'), { scan: finding([hook()]), found: () => undefined, signal: never });
+    const below = join(top, 'below', 'deeper');
+    mkdirSync(join(below, '.git'), { recursive: true });
+    const text = await atTerminal(below);
+    expect(text).toContain('husky');
+    expect(text).toContain(top);
+  });
+
+  it('is told of another workspace to nobody, and by completion or the server in the background never', async () => {
+    await scanStored(added('one'), { scan: finding([hook()]), found: () => undefined, signal: never });
+    const other = realpathSync(mkdtempSync(join(tmpdir(), 'acode-other-')));
+    onTestFinished(() => rmSync(other, { recursive: true }));
+    mkdirSync(join(other, '.git'));
     expect((await call(['audit', 'tail'], { cwd: () => other })).stderr).not.toContain('husky');
+    expect(await atTerminal(other)).not.toContain('husky');
     expect((await call(['completion', 'bash'], { cwd: () => top })).stderr).toBe('');
+    const background = ['serve', '--background', '--config', join(top, 'missing')];
+    expect((await call(background, { cwd: () => top })).stderr).not.toContain('husky');
     expect((await next()).stderr).toContain('husky');
   });
 
@@ -138,7 +190,20 @@ describe('a scan that goes on', () => {
     symlinkSync(holder, join(allScans(), name, 'scanner'));
     expect((await next()).stderr).toMatch(/^acode: the background scan .* did not finish: its process was ended\./);
     expect((await next()).stderr).not.toContain('did not finish');
+    expect(await atTerminal()).toContain('did not finish');
+    expect(await atTerminal()).not.toContain('did not finish');
     expect(added('two').lock()).toBe(true);
+  });
+
+  it('whose process lives and has had its time is said not to have finished', async () => {
+    const store = added('one');
+    symlinkSync(`${process.pid}.${processStart(process.pid) ?? ''}`, join(storeDirectory(), 'scanner'));
+    expect(await atTerminal()).not.toContain('did not finish');
+    vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 3_600_000);
+    onTestFinished(() => void vi.restoreAllMocks());
+    expect(await atTerminal()).toMatch(/^acode: the background scan .* did not finish: its process is stuck\./);
+    expect(store.jobs()).toEqual([]);
+    expect(await atTerminal()).not.toContain('did not finish');
   });
 
   it('that fails is told, and one of a process that ends is left to another', async () => {
@@ -188,7 +253,31 @@ describe('a scan that goes on', () => {
     const [name = ''] = readdirSync(allScans());
     writeFileSync(join(allScans(), name, 'found-1-x'), '{"riskyChanges":');
     symlinkSync('/etc/passwd', join(allScans(), name, 'found-2-x'));
-    expect(store.take(Date.now())).toEqual([]);
+    mkdirSync(join(allScans(), name, 'job-3-x'));
+    expect(store.jobs()).toHaveLength(1);
+    // Nobody knows what stood in them: that is said, and they go.
+    const text = await atTerminal();
+    expect(text).toMatch(/^acode: the background scan .* did not finish: what was written down of it cannot be read\./);
+    expect(text).not.toContain('root:');
+    expect(await atTerminal()).not.toContain('did not finish');
+    expect(readdirSync(storeDirectory())).toEqual([expect.stringMatching(/^job-/)]);
+  });
+
+  it('is taken on however long the paths are that a command chose, and what it finds is told', async () => {
+    const long = (count: number): string => `${count}${'\u0001'.repeat(2000)}${'\u0300'.repeat(1000)}`;
+    const many = Array.from({ length: 199 }, (_, count) => hook(long(count)));
+    const known = [...many, hook('short')].map(({ kind, path }) => ({ kind, path }));
+    const store = storeJob({ ...job('one'), known }, { uid, pid: null });
+    // What is left out of these is told twice.
+    expect(store?.jobs().map(({ content }) => content.job.known)).toEqual([[{ kind: 'git-settings', path: 'short' }]]);
+    if (store) await scanStored(store, { scan: finding(many), found: () => undefined, signal: never });
+    expect(await atTerminal()).toMatch(/found more:\n[^]*git-settings[^]*and 189 more/);
+  });
+
+  it('is not taken on where it could not be read again', () => {
+    const directories = [{ path: top, skipped: Array.from({ length: 2000 }, () => 'x'.repeat(4000)) }];
+    expect(storeJob({ ...job('one'), directories }, { uid, pid: null })).toBeNull();
+    expect(ScanStore.of(top, uid)?.jobs() ?? []).toEqual([]);
   });
 });
 

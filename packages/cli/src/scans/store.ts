@@ -20,6 +20,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { RiskyChange, ScanJob, ScanReport } from '@acode/sandbox';
+import { chooseChanges } from '@acode/sandbox';
 import * as z from 'zod';
 import { allScans } from './place.ts';
 import { processStart } from './process.ts';
@@ -29,6 +30,16 @@ const MAX_BYTES = 4 * 1024 * 1024;
 const LOCK = 'scanner';
 // Whoever was to tell it and ended before that has had its time.
 const TELLING_MS = 60_000;
+// A command chooses paths and how many there are, so what is written down of them is bounded, and far below MAX_BYTES.
+const MAX_KNOWN = 256;
+const MAX_KNOWN_PATH = 300;
+const MAX_CHANGES = 256;
+const MAX_NOTES = 16;
+const MAX_PATH = 200;
+const MAX_REASON = 600;
+// What a program was told is kept for a terminal: this many, this long. The audit log has all of them.
+const MAX_KEPT = 16;
+const KEPT_MS = 7 * 24 * 60 * 60 * 1000;
 
 // Written by acode itself; a version that knows other kinds may have written it.
 const kindSchema = z.custom<RiskyChange['kind']>(kind => typeof kind === 'string' && /^[a-z-]{1,40}$/.test(kind));
@@ -82,6 +93,22 @@ export interface StoredJob {
 /** What a scan found that nobody was told yet. */
 export type Finding = z.infer<typeof findingSchema>;
 
+const UNTOLD = ['found', 'ended', 'stuck', 'damaged', 'more'] as const;
+/**
+ * What somebody is to be told: what was found; that a scan did not finish, because its process was ended or is stuck, or what was
+ * written down of it cannot be read; that more was found than is kept.
+ */
+export type UntoldKind = (typeof UNTOLD)[number];
+/** Something that somebody is to be told. */
+export interface Untold {
+  readonly name: string;
+  readonly kind: UntoldKind;
+  /** When the commands ended that it is about. */
+  readonly askedMs: readonly number[];
+  /** Of kind `found` alone. */
+  readonly finding: Finding | null;
+}
+
 /** A file of the store. */
 export interface Stored<Content> {
   readonly name: string;
@@ -113,16 +140,35 @@ export class ScanStore {
     return new ScanStore(directory);
   }
 
-  /** Writes down a scan that is to go on; false where too many wait already. */
-  add(job: StoredJob): boolean {
-    if (this.#names('job-').length >= MAX_JOBS) return false;
-    this.#write('job-', job);
-    return true;
+  /** Writes down a scan that is to go on; false where too many wait already, or it is too large to be read again. */
+  add(stored: StoredJob): boolean {
+    // What is left out of these is told twice, which is better than never.
+    const known = stored.job.known.filter(({ path }) => path.length <= MAX_KNOWN_PATH).slice(0, MAX_KNOWN);
+    const text = JSON.stringify({ ...stored, job: { ...stored.job, known } });
+    if (Buffer.byteLength(text) <= MAX_BYTES && this.#names('job-').length < MAX_JOBS) {
+      this.#write('job-', text);
+      return true;
+    }
+    this.#tidy();
+    return false;
   }
 
   /** The scans that are to go on, or do. */
   jobs(): Stored<StoredJob>[] {
-    return this.#all('job-', storedJobSchema);
+    return this.#names('job-').flatMap(name => {
+      const content = this.#read(name, storedJobSchema);
+      return typeof content === 'string' ? [] : [{ name, content }];
+    });
+  }
+
+  /** The names of scans that are written down and cannot be read: half written when the machine went down, or not by acode. */
+  damagedJobs(): string[] {
+    return this.#names('job-').filter(name => this.#read(name, storedJobSchema) === 'damaged');
+  }
+
+  /** Gives scans up: whoever is told next hears that they did not finish. Needs no room on the disk. */
+  giveUp(names: readonly string[], why: 'ended' | 'stuck' | 'damaged'): void {
+    for (const name of names) this.#rename(name, name.replace(/^job-/, `${why}-`));
   }
 
   /** Replaces jobs by what their scan found, if anything: never is neither of them there. */
@@ -131,29 +177,32 @@ export class ScanStore {
     { riskyChanges, complete }: Pick<ScanReport, 'riskyChanges' | 'complete'>,
   ): void {
     const askedMs = jobs.map(({ content }) => content.askedMs);
-    if (riskyChanges.length > 0) this.#write('found-', { askedMs, riskyChanges: [...riskyChanges], complete });
+    if (riskyChanges.length > 0) this.#writeFinding({ askedMs, riskyChanges: [...riskyChanges], complete });
     for (const { name } of jobs) this.remove(name);
   }
 
-  /** Takes what was found and not told yet: nobody else gets it. */
-  take(now: number): Stored<Finding>[] {
-    for (const name of this.#names('telling-'))
-      if (now - Number(/-(\d+)-/.exec(name)?.[1] ?? 0) > TELLING_MS) this.#rename(name, fileName('found-', now));
-    return this.#all('found-', findingSchema).flatMap(({ name, content }) => {
-      const taken = fileName('telling-', now);
-      return this.#rename(name, taken) ? [{ name: taken, content }] : [];
-    });
+  /**
+   * Takes what was not told yet, oldest first. What a terminal takes is to be removed when it was said. What a program takes,
+   * whose output perhaps nobody reads, no other program gets, and the next terminal does.
+   */
+  take(now: number, by: 'terminal' | 'program'): Untold[] {
+    this.#recover(now);
+    const untold = UNTOLD.flatMap(kind => this.#names(`${kind}-`));
+    if (by === 'terminal') untold.push(...this.#names('told-'));
+    const taken = untold
+      .sort((one, other) => timeIn(bare(one)) - timeIn(bare(other)))
+      .flatMap(name => {
+        const claimed = `${by === 'terminal' ? 'telling' : 'told'}-${padded(now)}-${bare(name)}`;
+        return this.#rename(name, claimed) ? [this.#untold(claimed)] : [];
+      });
+    if (by === 'program') this.#keepFew(now);
+    return taken;
   }
 
   /** Removes a file; and the directories, where it was the last. */
   remove(name: string): void {
-    rmSync(join(this.#directory, name), { force: true });
-    try {
-      rmdirSync(this.#directory);
-      rmdirSync(dirname(this.#directory));
-    } catch {
-      // Others are there.
-    }
+    rmSync(join(this.#directory, name), { force: true, recursive: true });
+    this.#tidy();
   }
 
   /** Makes this process the one that scans; false where another one is, and lives. */
@@ -175,6 +224,13 @@ export class ScanStore {
   /** Lets another process scan. */
   unlock(): void {
     this.remove(LOCK);
+  }
+
+  /** Removes the lock of a process that is not there any more. */
+  removeDeadLock(): void {
+    const holder = this.#holder();
+    if (holder !== null && !isAlive(holder)) this.#clear(holder);
+    this.#tidy();
   }
 
   /** Whether a process scans, one did and was killed, or none has begun. */
@@ -211,35 +267,78 @@ export class ScanStore {
     }
   }
 
-  #all<Content>(prefix: string, schema: z.ZodType<Content>): Stored<Content>[] {
-    return this.#names(prefix).flatMap(name => {
-      const content = this.#read(name, schema);
-      if (content !== null) return [{ name, content }];
-      // Half written when the machine went down, or not ours: nobody can do anything with it.
-      this.remove(name);
-      return [];
-    });
+  #untold(name: string): Untold {
+    const kind = UNTOLD.find(one => bare(name).startsWith(`${one}-`)) ?? 'damaged';
+    const written = [timeIn(bare(name))];
+    if (kind === 'more' || kind === 'damaged') return { name, kind, askedMs: written, finding: null };
+    if (kind === 'found') {
+      const finding = this.#read(name, findingSchema);
+      if (typeof finding === 'string') return { name, kind: 'damaged', askedMs: written, finding: null };
+      return { name, kind, askedMs: finding.askedMs, finding };
+    }
+    const job = this.#read(name, storedJobSchema);
+    return { name, kind, askedMs: typeof job === 'string' ? written : [job.askedMs], finding: null };
   }
 
-  #read<Content>(name: string, schema: z.ZodType<Content>): Content | null {
+  // What somebody took and did not tell is to be told again; what was kept for its time goes.
+  #recover(now: number): void {
+    for (const name of this.#names('telling-')) {
+      if (now - timeIn(name) <= TELLING_MS) continue;
+      const isNamed = UNTOLD.some(kind => bare(name).startsWith(`${kind}-`));
+      this.#rename(name, isNamed ? bare(name) : fileName('found-', now));
+    }
+    for (const name of this.#names('told-')) if (now - timeIn(name) > KEPT_MS) this.remove(name);
+  }
+
+  // The next terminal is not flooded; that there was more, it hears.
+  #keepFew(now: number): void {
+    const isMore = (name: string): boolean => bare(name).startsWith('more-');
+    const told = this.#names('told-');
+    const kept = told.filter(name => !isMore(name)).sort((one, other) => timeIn(bare(one)) - timeIn(bare(other)));
+    if (kept.length <= MAX_KEPT) return;
+    if (!told.some(isMore)) this.#write(`told-${padded(now)}-more-`, '{}');
+    for (const name of kept.slice(0, -MAX_KEPT)) this.remove(name);
+  }
+
+  #tidy(): void {
+    try {
+      rmdirSync(this.#directory);
+      rmdirSync(dirname(this.#directory));
+    } catch {
+      // Others are there.
+    }
+  }
+
+  // Not a file of acode, or too large, or half written: damaged. Gone: another process has taken it.
+  #read<Content extends object>(name: string, schema: z.ZodType<Content>): Content | 'damaged' | 'gone' {
     let file = -1;
     try {
       file = openSync(join(this.#directory, name), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
       const found = fstatSync(file);
-      if (!found.isFile() || found.size > MAX_BYTES) return null;
+      if (!found.isFile() || found.size > MAX_BYTES) return 'damaged';
       return schema.parse(JSON.parse(readFileSync(file, 'utf8')));
-    } catch {
-      return null;
+    } catch (error) {
+      return error instanceof Error && 'code' in error && error.code === 'ENOENT' ? 'gone' : 'damaged';
     } finally {
       if (file >= 0) closeSync(file);
     }
   }
 
+  #writeFinding({ riskyChanges, ...rest }: Finding): void {
+    const { shown, incomplete } = chooseChanges(riskyChanges, MAX_CHANGES);
+    const kept = [...shown.slice(0, MAX_CHANGES), ...incomplete.slice(0, MAX_NOTES)].map(({ kind, path, reason }) => ({
+      kind,
+      path: shortened(path, MAX_PATH),
+      reason: shortened(reason, MAX_REASON),
+    }));
+    this.#write('found-', JSON.stringify({ ...rest, riskyChanges: kept }));
+  }
+
   // Under another name first, so that a reader never sees half of it.
-  #write(prefix: string, content: StoredJob | Finding): void {
+  #write(prefix: string, text: string): void {
     const name = fileName(prefix, Date.now());
     const draft = `draft-${name}`;
-    writeFileSync(join(this.#directory, draft), JSON.stringify(content), { mode: 0o600, flag: 'wx' });
+    writeFileSync(join(this.#directory, draft), text, { mode: 0o600, flag: 'wx' });
     renameSync(join(this.#directory, draft), join(this.#directory, name));
   }
 
@@ -258,7 +357,26 @@ function directoryOf(workspace: string): string {
 }
 
 function fileName(prefix: string, now: number): string {
-  return `${prefix}${String(now).padStart(15, '0')}-${randomBytes(8).toString('hex')}`;
+  return `${prefix}${padded(now)}-${randomBytes(8).toString('hex')}`;
+}
+
+// By characters and not by columns: some characters take none.
+function shortened(text: string, max: number): string {
+  return text.length <= max ? text : `${text.slice(0, max)}…`;
+}
+
+function padded(ms: number): string {
+  return String(ms).padStart(15, '0');
+}
+
+// The first time in a name: of one that was taken, when that was.
+function timeIn(name: string): number {
+  return Number(/-(\d+)-/.exec(name)?.[1] ?? 0);
+}
+
+// The name that it had before somebody took it.
+function bare(name: string): string {
+  return name.replace(/^(?:telling|told)-\d+-/, '');
 }
 
 function isAlive(holder: string): boolean {
