@@ -27,7 +27,7 @@ import { recordOutcome } from './trail.ts';
 import type { Heads } from './relay/offer.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { afterwards, inTime } from './isolation/waiting.ts';
-import { changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
+import { absentEnvironments, changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
 import type { EndedRun, RunScan } from './workspace/after-run.ts';
 import { clockOffsetMs } from './workspace/file-times.ts';
 
@@ -94,11 +94,13 @@ export class Running implements RunningCommand {
   readonly #execution: Execution;
   readonly #handedOver: number;
   readonly #networkLimit: NetworkLimit;
+  readonly #absent: readonly string[];
   readonly #clockOffset = clockOffsetMs();
   #removed: Promise<void> = Promise.resolve();
   #hasEnded = false;
 
-  private constructor(parts: RunningParts, execution: Execution) {
+  private constructor(parts: RunningParts, execution: Execution, absent: readonly string[]) {
+    this.#absent = absent;
     this.#parts = parts;
     this.#execution = execution;
     this.ports = parts.sandbox.ports;
@@ -131,7 +133,8 @@ export class Running implements RunningCommand {
       stderr: (data: Buffer) => captures.stderr.push(data),
       ...(stdout instanceof LiveCapture ? { room: () => stdout.room() } : {}),
     };
-    return new Running(parts, await sandbox.execute(handover, io, signal));
+    const absent = absentEnvironments(planned.spec.mounts);
+    return new Running(parts, await sandbox.execute(handover, io, signal), absent);
   }
 
   async write(data: Uint8Array | string): Promise<void> {
@@ -278,9 +281,10 @@ export class Running implements RunningCommand {
     recordDenials(this.#parts, result.sandboxId, denials);
   }
 
-  #ran(): Pick<EndedRun, 'mounts' | 'sinceMs' | 'clockOffset'> {
-    const { planned, sinceMs } = this.#parts;
-    return { mounts: planned.spec.mounts, sinceMs, clockOffset: this.#clockOffset };
+  #ran(): Pick<EndedRun, 'mounts' | 'sinceMs' | 'clockOffset' | 'absent' | 'persistent'> {
+    const { planned, sinceMs, stays = false } = this.#parts;
+    const { mounts } = planned.spec;
+    return { mounts, sinceMs, clockOffset: this.#clockOffset, absent: this.#absent, persistent: stays };
   }
 
   // A sandbox ends with its command, and everything in it: while its removal is left for afterwards, the engine is not in the
@@ -312,7 +316,7 @@ export class Running implements RunningCommand {
     if (!signal.aborted && !isGone(error)) return error;
     const result = partialResult(this.#outcome());
     if (signal.aborted) {
-      this.#addScan(result, changesOfCancelledRun(planned.spec.mounts, sinceMs, gone));
+      this.#addScan(result, changesOfCancelledRun(planned.spec.mounts, sinceMs, gone, this.#ran()));
       return new AcodeError('ACODE-SBX-014', { result }, { cause: cancelled(error).cause });
     }
     if (!isGone(error)) return error;

@@ -52,6 +52,7 @@ const jobSchema = z.strictObject({
       shownAs: z.string().exactOptional(),
       repositories: z.array(z.string()).exactOptional(),
       skipped: z.array(z.string()),
+      absent: z.array(z.string()).exactOptional(),
     }),
   ),
   sinceMs: z.number(),

@@ -11,6 +11,8 @@ export interface ScanRoot {
   readonly repositories?: readonly string[];
   /** Names at the top that the run could not change. */
   readonly skipped: readonly string[];
+  /** Names at the top where there was nothing when the run began, of those that virtual environments have. */
+  readonly absent?: readonly string[];
 }
 
 /** A scan job: what to scan for which run. Can be stored as JSON. */

@@ -1,6 +1,6 @@
 // What came out of a sandbox is scanned like what a run leaves.
 
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { riskyArrivals } from './risky-arrivals.ts';
@@ -23,6 +23,16 @@ describe('what came out of a sandbox', () => {
     await writeFile(join(top, 'copy', 'notes.txt'), 'x');
     expect(await found('copy')).toEqual(['editor-config .vscode/tasks.json', 'git-repository .git']);
     expect(await found('copy/notes.txt')).toEqual([]);
+  });
+
+  it('is found by way of a link, and said not to be scanned where it cannot be', async () => {
+    await mkdir(join(top, 'real', 'copy', '.vscode'), { recursive: true });
+    await writeFile(join(top, 'real', 'copy', '.vscode', 'tasks.json'), 'x');
+    await symlink('real', join(top, 'link'));
+    await symlink('real/copy', join(top, 'direct'));
+    expect(await found('link/copy')).toEqual(['editor-config .vscode/tasks.json']);
+    expect(await found('direct')).toEqual(['editor-config .vscode/tasks.json']);
+    expect(await found('absent')).toEqual(['scan-incomplete .']);
   });
 
   it('is named by what it is called itself, directory or file', async () => {

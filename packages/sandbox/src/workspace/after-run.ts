@@ -1,11 +1,13 @@
 // The look at the workspace after a run: only when nothing of the sandbox lives any more to write behind its back.
 
-import { basename, dirname } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { Clock } from '../contract/ports.ts';
 import type { RiskyChange } from '../contract/result.ts';
 import type { ScanRoot } from '../contract/scan.ts';
 import type { MountSpec } from '../contract/spec.ts';
 import { addCounts } from './change-counts.ts';
+import { fromText, lstat } from './directory-look.ts';
+import { ENVIRONMENT_NAMES } from './environments.ts';
 import { isInPlace } from './file-identity.ts';
 import { clockOffsetMs, setBackMs } from './file-times.ts';
 import type { ScanWindow } from './file-times.ts';
@@ -27,6 +29,10 @@ export interface EndedRun {
   readonly clockOffset?: number;
   /** Settles when no process of the sandbox is left. */
   readonly dead: Promise<unknown>;
+  /** What {@link absentEnvironments} said when the run began; where it is absent, no environment is taken for a new one. */
+  readonly absent?: readonly string[];
+  /** Whether the sandbox goes on without the command: then what the command started may still write. */
+  readonly persistent?: boolean;
 }
 
 // The look makes nobody wait for much longer than they have waited, in however large a workspace.
@@ -55,12 +61,13 @@ export interface RunScan extends Scan {
 /** The scan of a run; complete and without changes where it could not write anything. */
 export async function changesOfRun(run: EndedRun, clock: Clock): Promise<RunScan> {
   const { mounts, dead, tookMs = Infinity, brought = false, clockOffset } = run;
-  const roots = rootsOf(mounts, brought);
+  const roots = rootsOf(mounts, run.absent, brought);
   if (roots.length === 0) return { ...NOTHING_WRITTEN, rest: null };
   const ended = await settledWithin(dead, clock);
   // By the clock of the kernel, like the beginning; what is written from now on is somebody else’s.
-  const untilMs = ended ? Date.now() : null;
   const back = clockOffset === undefined ? 0 : setBackMs(clockOffset, clockOffsetMs(), tookMs);
+  // What was written before the clock was set back has a time that is still to come.
+  const untilMs = ended && !run.persistent ? Date.now() + back : null;
   const sinceMs = run.sinceMs - back;
   const patience = Math.max(SHORTEST_MS, tookMs * SHARE);
   const found = await scanRoots(roots, { sinceMs, untilMs: untilMs ?? Infinity }, { budget: { patience } });
@@ -73,10 +80,15 @@ export async function changesOfRun(run: EndedRun, clock: Clock): Promise<RunScan
  * What stands for the scan of a run that was cancelled: its caller has left and waits for none. `gone` says whether nothing
  * of the sandbox lives any more.
  */
-export function changesOfCancelledRun(mounts: readonly MountSpec[], sinceMs: number, gone: boolean): RunScan {
-  const roots = rootsOf(mounts);
+export function changesOfCancelledRun(
+  mounts: readonly MountSpec[],
+  sinceMs: number,
+  gone: boolean,
+  { absent, persistent = false }: Pick<EndedRun, 'absent' | 'persistent'> = {},
+): RunScan {
+  const roots = rootsOf(mounts, absent);
   if (roots.length === 0) return { ...NOTHING_WRITTEN, rest: null };
-  const rest = { directories: roots, sinceMs, untilMs: gone ? Date.now() : null, final: !gone };
+  const rest = { directories: roots, sinceMs, untilMs: gone && !persistent ? Date.now() : null, final: !gone };
   const reason = gone
     ? 'the command was cancelled, so the workspace was not scanned'
     : 'the command was cancelled and its sandbox was not seen to end, so it may have written after the scan';
@@ -84,7 +96,7 @@ export function changesOfCancelledRun(mounts: readonly MountSpec[], sinceMs: num
 }
 
 /** What is to be scanned after a run with these mounts; with `brought`, the workspace even where it was read-only. */
-function rootsOf(mounts: readonly MountSpec[], brought = false): ScanRoot[] {
+function rootsOf(mounts: readonly MountSpec[], absent: readonly string[] = [], brought = false): ScanRoot[] {
   const written = mounts.filter(
     ({ purpose, readOnly }) =>
       (purpose === 'workspace' && (brought || !readOnly)) || (purpose === 'additional' && !readOnly),
@@ -97,7 +109,20 @@ function rootsOf(mounts: readonly MountSpec[], brought = false): ScanRoot[] {
     ...(mount.purpose === 'workspace' ? {} : { shownAs: mount.target }),
     ...(mount.purpose === 'workspace' && repositories.length > 0 ? { repositories } : {}),
     skipped: [...protectedNames(mounts, mount, brought)],
+    ...absentIn(mount.source, absent),
   }));
+}
+
+function absentIn(root: string, absent: readonly string[]): Pick<ScanRoot, 'absent'> {
+  const names = absent.filter(path => dirname(path) === root).map(path => basename(path));
+  return names.length > 0 ? { absent: names } : {};
+}
+
+/** The places for virtual environments, at the top of what a run with these mounts can write, where there is nothing now. */
+export function absentEnvironments(mounts: readonly MountSpec[]): readonly string[] {
+  return rootsOf(mounts)
+    .flatMap(({ path }) => ENVIRONMENT_NAMES.map(name => join(path, name)))
+    .filter(path => lstat(fromText(path)) === null);
 }
 
 function isBelow(path: string, directory: string): boolean {
@@ -111,12 +136,13 @@ export async function scanRoots(
   { budget, signal }: Pick<ScanOptions, 'budget' | 'signal'> = {},
 ): Promise<Scan> {
   let sum = NOTHING_WRITTEN;
-  for (const { path, shownAs, skipped, repositories = [] } of roots) {
+  for (const { path, shownAs, skipped, absent = [], repositories = [] } of roots) {
     const writable = roots.map(root => root.path).filter(other => other !== path);
     const options = {
       budget: shareOf({ ...BUDGET, ...budget }, roots.length),
       ...(signal ? { signal } : {}),
       skipped: new Set(skipped),
+      absent: new Set(absent),
       repositories,
       writable,
     };

@@ -1,8 +1,10 @@
 // Virtual environments of Python that a run has made: what every one of them has is expected there, and nothing else.
 
-import { readlinkSync } from 'node:fs';
+import { readlinkSync, realpathSync } from 'node:fs';
 import type { Stats } from 'node:fs';
-import { bytes, lstat } from './directory-look.ts';
+import { homedir } from 'node:os';
+import { posix } from 'node:path';
+import { bytes, fromText, lstat } from './directory-look.ts';
 import { isProgram } from './risky-names.ts';
 import type { Risk } from './risky-names.ts';
 
@@ -10,8 +12,21 @@ const INTERPRETER = /^python\d*(?:\.\d+)?$/;
 const EXPECTED = /^(?:pip\d*(?:\.\d+)?|[Aa]ctivate(?:\.\w+)?)$/;
 // `python` leads to `python3`, which leads to the interpreter.
 const MAX_LINKS = 8;
-// Where everybody can write.
-const ANYBODYS = ['/tmp', '/var/tmp', '/dev/shm'];
+/** Where people make virtual environments, at the top of a workspace. */
+export const ENVIRONMENT_NAMES: readonly string[] = ['.venv', 'venv', 'env'];
+
+// Where interpreters are installed for everybody; they may be those of the image, and not be on this host.
+const INSTALLED_FOR_ALL = ['/usr', '/bin', '/opt', '/nix/store', '/home/linuxbrew/.linuxbrew', '/Library', '/System'];
+// Where tools install interpreters for one user.
+const INSTALLED_FOR_USER = [
+  '.pyenv',
+  '.asdf',
+  '.rye',
+  '.local/share/uv',
+  '.local/share/mise',
+  'miniconda3',
+  'anaconda3',
+];
 const SYSTEM = ['/usr/local/bin', '/usr/bin', '/bin', '/usr/sbin', '/sbin'];
 
 // What is said of a program in a new environment that is not one of its own.
@@ -42,7 +57,34 @@ function isInterpreter(root: string, path: string, stats: Stats, writable: reado
   if (!stats.isSymbolicLink()) return false;
   const target = finalTarget(root, path);
   if (target === null || !INTERPRETER.test(target.slice(target.lastIndexOf('/') + 1))) return false;
-  return ![root, ...writable, ...ANYBODYS].some(place => target === place || target.startsWith(`${place}/`));
+  // Spelled in another way, such as by `/proc/self/cwd` or `//`, it may be in the workspace all the same.
+  if (posix.normalize(target) !== target) return false;
+  return isTrustedPlace(target, [root, ...writable]);
+}
+
+// By its spelling, and by where that really is on this host: a directory on the way may be a link.
+function isTrustedPlace(target: string, writable: readonly string[]): boolean {
+  const home = fromText(homedir());
+  const own = INSTALLED_FOR_USER.map(place => `${home}/${place}`);
+  if (!isIn(target, [...INSTALLED_FOR_ALL, ...own]) || isIn(target, writable)) return false;
+  const real = realPath(target);
+  if (real !== null) return !isIn(real, writable) && lstat(real)?.isFile() === true;
+  if (!isIn(target, INSTALLED_FOR_ALL)) return false;
+  let around = posix.dirname(target);
+  while (around !== '/' && realPath(around) === null) around = posix.dirname(around);
+  return !isIn(realPath(around) ?? around, writable);
+}
+
+function isIn(path: string, places: readonly string[]): boolean {
+  return places.some(place => path === place || path.startsWith(`${place}/`));
+}
+
+function realPath(path: string): string | null {
+  try {
+    return realpathSync.native(bytes(path), 'latin1');
+  } catch {
+    return null;
+  }
 }
 
 // The first absolute target; null for one that stays inside, or leads up and out.

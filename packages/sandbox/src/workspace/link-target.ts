@@ -5,6 +5,10 @@ import { bytes } from './directory-look.ts';
 
 // As many as the kernel follows.
 const MAX_LINKS = 40;
+// Links can make a way of 40 times 4,096 bytes; what is longer than this leads nowhere that a person would use.
+const MAX_STEPS = 1000;
+
+const UNLESS_GONE = { throwIfNoEntry: false } as const;
 
 /** Where a path leads inside a directory. */
 export interface LinkTarget {
@@ -15,14 +19,17 @@ export interface LinkTarget {
 }
 
 /**
- * Where a path leads inside `root`, or null where it leads out, or in a circle. Asked of the links on its way too: an innocent
+ * Where a path leads inside `root`, or null where it leads out, in a circle, or by too many steps. Asked of the links on its way too: an innocent
  * target may lead through a directory that is a link itself. All paths are byte strings, `path` relative to `root`.
  */
 export function targetInside(root: string, path: string): LinkTarget | null {
   const way = steps(path);
   const here: string[] = [];
   const links: string[] = [];
+  let taken = 0;
   while (way.length > 0) {
+    taken += 1;
+    if (taken > MAX_STEPS) return null;
     const step = way.pop() ?? '';
     if (step === '..') {
       if (here.pop() === undefined) return null;
@@ -67,7 +74,7 @@ function inside(root: string, target: string): string | null {
 
 function targetOf(path: string): string | null {
   try {
-    return lstatSync(bytes(path)).isSymbolicLink() ? readlinkSync(bytes(path), 'latin1') : null;
+    return lstatSync(bytes(path), UNLESS_GONE)?.isSymbolicLink() ? readlinkSync(bytes(path), 'latin1') : null;
   } catch {
     // What does not exist leads nowhere further.
     return null;

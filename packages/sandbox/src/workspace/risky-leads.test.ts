@@ -165,6 +165,16 @@ describe('a link', () => {
     expect(await found(options)).toEqual(['git-repository .git/hooks/pre-commit', 'agent-config shared/deploy.md']);
   });
 
+  it('that takes a thousand steps is reported, and not followed to its end', async () => {
+    // Each way is asked for step by step, and the next link begins where the last one ended.
+    mkdirSync(join(root, 'd'));
+    const around = 'd/../'.repeat(300);
+    for (let at = 0; at < 20; at += 1) link(`${around}l${at + 1}`, `l${at}`);
+    put('l20');
+    expect(await found()).toContain('symlink-out l0');
+    expect(await found()).not.toContain('symlink-out l19');
+  });
+
   it('to a directory around it, in a circle, or to nothing ends', async () => {
     link('.', '.vscode');
     link('..', 'a/.claude');
@@ -435,9 +445,46 @@ describe('no alarm', () => {
     environment(name);
   };
 
+  // What the run found absent when it began.
+  const absent = new Set(['.venv', 'env']);
+
   it.each(['.venv', 'env'])('for a new virtual environment %s', async name => {
     await made(name);
-    expect(await found()).toEqual([]);
+    expect(await found({ absent })).toEqual([]);
+  });
+
+  it('but one for a new virtual environment in place of another, or further down', async () => {
+    await made('.venv');
+    await made('app/.venv');
+    expect(await found({ absent: new Set(['env']) })).toEqual(
+      expect.arrayContaining(['shadowed-program .venv/bin', 'shadowed-program app/.venv/bin']),
+    );
+  });
+
+  it('for an interpreter of the image that this host does not have, and one for every other spelling', async () => {
+    await made('.venv');
+    put('.x/python3');
+    const python = async (target: string): Promise<string[]> => {
+      unlinkSync(join(root, '.venv/bin/python3'));
+      link(target, '.venv/bin/python3');
+      return found({ absent });
+    };
+    expect(await python('/usr/local/lib/acode-absent/bin/python3.99')).toEqual([]);
+    const spellings = [
+      '/proc/self/cwd/.x/python3',
+      `/proc/self/root${root}/.x/python3`,
+      `/${root}/.x/python3`,
+      `/.${root}/.x/python3`,
+      '/usr//bin/python3',
+      '/usr/./bin/python3',
+      '/srv/python3',
+      '/dev/fd/3/python3',
+    ];
+    for (const target of spellings)
+      expect([target, await python(target)]).toEqual([
+        target,
+        expect.arrayContaining(['shadowed-program .venv/bin/python3', 'symlink-out .venv/bin/python3']),
+      ]);
   });
 
   it.each<[string, (name: string) => void, string]>([
@@ -462,7 +509,7 @@ describe('no alarm', () => {
   ])('but one for %s in it', async (_, plant, wanted) => {
     await made('.venv');
     plant('.venv');
-    expect(await found()).toContain(wanted);
+    expect(await found({ absent })).toContain(wanted);
   });
 
   it('but one for any change in an environment that was there, or came from elsewhere', async () => {
@@ -471,7 +518,9 @@ describe('no alarm', () => {
     await before(() => undefined);
     put('.venv/bin/activate', 'evil');
     renameSync(join(root, 'old'), join(root, 'venv'));
-    expect(await found()).toEqual(expect.arrayContaining(['shadowed-program .venv/bin', 'shadowed-program venv/bin']));
+    expect(await found({ absent: new Set(['.venv', 'venv']) })).toEqual(
+      expect.arrayContaining(['shadowed-program .venv/bin', 'shadowed-program venv/bin']),
+    );
     rmSync(join(root, 'venv'), { recursive: true });
     put('.venv/lib/python3.11/site-packages/evil.pth', 'import evil\n');
     expect(await found()).toContain('build-file .venv/lib/python3.11/site-packages/evil.pth');

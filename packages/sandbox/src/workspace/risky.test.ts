@@ -18,8 +18,8 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { changesOfCancelledRun, changesOfRun, scanRoots } from './after-run.ts';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { absentEnvironments, changesOfCancelledRun, changesOfRun, scanRoots } from './after-run.ts';
 import { identityOf } from './file-identity.ts';
 import { scanDirectory } from './risky.ts';
 import type { ScanOptions } from './risky.ts';
@@ -604,6 +604,45 @@ describe('changesOfRun', () => {
     expect((await changesOfRun(later, patient)).riskyChanges).toEqual([]);
     const clockOffset = Date.now() - performance.now() + 120_000;
     expect((await changesOfRun({ ...later, clockOffset }, patient)).riskyChanges).toMatchObject([{ path: 'Makefile' }]);
+  });
+
+  it('sees what was written before the clock was set back', async () => {
+    put('Makefile');
+    const clockOffset = Date.now() - performance.now();
+    const now = vi.spyOn(Date, 'now').mockImplementation(() => performance.now() + clockOffset - 60_000);
+    try {
+      const run = { sinceMs: since, dead: Promise.resolve(), mounts: mounts(false) };
+      expect((await changesOfRun({ ...run, clockOffset }, patient)).riskyChanges).toMatchObject([{ path: 'Makefile' }]);
+    } finally {
+      now.mockRestore();
+    }
+  });
+
+  it('does not know the end of a command in a persistent sandbox, where what it started may go on', async () => {
+    put('Makefile');
+    const run = { sinceMs: since, dead: Promise.resolve(), mounts: mounts(false) };
+    // As if the command had ended a minute before the file was written.
+    const early = Date.now() - 60_000;
+    const now = vi.spyOn(Date, 'now').mockReturnValue(early);
+    try {
+      expect((await changesOfRun(run, patient)).riskyChanges).toEqual([]);
+      const open = await changesOfRun({ ...run, persistent: true }, patient);
+      expect(open).toMatchObject({ riskyChanges: [{ path: 'Makefile' }], complete: true });
+    } finally {
+      now.mockRestore();
+    }
+    expect(changesOfCancelledRun(mounts(false), since, true, { persistent: true })).toMatchObject({
+      rest: { untilMs: null, final: false },
+    });
+  });
+
+  it('knows which environments were absent when the run began', async () => {
+    put('venv/pyvenv.cfg');
+    const absent = absentEnvironments(mounts(false));
+    expect(absent).toEqual([join(root, '.venv'), join(root, 'env')]);
+    const { rest } = changesOfCancelledRun(mounts(false), since, true, { absent });
+    expect(rest).toMatchObject({ directories: [{ path: root, absent: ['.venv', 'env'] }] });
+    expect(absentEnvironments(mounts(true))).toEqual([]);
   });
 
   it('says that it failed in one directory, and still scans the others', async () => {

@@ -95,6 +95,8 @@ export interface ScanOptions {
   readonly budget?: Partial<LookBudget>;
   /** Names at the top that the run could not change. */
   readonly skipped?: ReadonlySet<string>;
+  /** Names at the top where there was nothing when the run began: a virtual environment there is a new one, and replaces none. */
+  readonly absent?: ReadonlySet<string>;
   /** Other directories of the host that the run could write. */
   readonly writable?: readonly string[];
   /** Git directories outside whose configuration counts here: that of the repository of a worktree. */
@@ -179,6 +181,7 @@ class Look {
   readonly #signal: AbortSignal | undefined;
   readonly #budget: LookBudget;
   readonly #skipped: ReadonlySet<string>;
+  readonly #absent: ReadonlySet<string>;
   readonly #found = new Map<RiskyKind, RiskyChange[]>();
   readonly #known = new Set<string>();
   readonly #unseen = new Set<string>();
@@ -198,7 +201,7 @@ class Look {
   #repositoriesRead = 0;
 
   constructor(root: string, window: ScanWindow, options: ScanOptions) {
-    const { budget, skipped, signal, writable = [], repositories = [] } = options;
+    const { budget, skipped, absent, signal, writable = [], repositories = [] } = options;
     this.#root = root;
     const isReliable = hasReliableTimes(toText(root));
     if (!isReliable) this.#unseen.add(INEXACT);
@@ -209,6 +212,7 @@ class Look {
     this.#repositories = repositories.map(fromText);
     this.#budget = { ...BUDGET, ...budget };
     this.#skipped = skipped ?? new Set();
+    this.#absent = absent ?? new Set();
     this.#signal = signal;
   }
 
@@ -302,10 +306,13 @@ class Look {
   // Of a directory with little in it all names are known in less time than the foretold ones could be asked for; what is
   // foretold still comes first.
   #takeFew(visit: Visit, seen: Seen, few: readonly Entry[]): void {
-    this.#entries += few.length;
     const known = few.filter(({ name }) => IS_FORETOLD.has(name));
     const others = few.filter(({ name }) => !IS_FORETOLD.has(name));
-    for (const entry of [...known, ...others]) this.#take(visit, entry, seen);
+    for (const entry of [...known, ...others]) {
+      if (this.#isLate()) return;
+      this.#entries += 1;
+      this.#take(visit, entry, seen);
+    }
     this.#descend(visit, seen, this.#bareRegion(visit, seen));
   }
 
@@ -334,6 +341,7 @@ class Look {
       const key = `${stats.ino} ${name.toLowerCase()}`;
       if (answered.has(key)) continue;
       answered.add(key);
+      if (this.#isLate()) return;
       const is = { dir: stats.isDirectory(), file: stats.isFile(), link: stats.isSymbolicLink() };
       const entry = { name, isDirectory: () => is.dir, isFile: () => is.file, isSymbolicLink: () => is.link };
       this.#take(visit, entry, seen);
@@ -560,13 +568,14 @@ class Look {
     const risk = byName ?? (seen.isEnvironment && name === 'bin' ? ENVIRONMENT : null);
     if (!risk) return null;
     const region = { ...risk, path: below(visit, name), reported: false };
-    if (risk !== ENVIRONMENT || visit.alias || !this.#isFresh(seen, name)) return region;
+    if (risk !== ENVIRONMENT || !this.#isFresh(visit, seen, name)) return region;
     this.#fresh.push(visit.path);
     return { ...region, whole: false, fresh: true };
   }
 
-  // An environment that was made by the run: as long as the file system keeps when something was made.
-  #isFresh({ directory, isEnvironment }: Seen, name: string): boolean {
+  // An environment that was made by the run where there was nothing before: as long as the file system keeps when something was made.
+  #isFresh({ path, alias }: Visit, { directory, isEnvironment }: Seen, name: string): boolean {
+    if (alias || !this.#absent.has(path)) return false;
     const programs = directory.lstat(name);
     if (!isEnvironment || !this.#keepsBirth || !programs) return false;
     return this.#times.isBorn(directory.stats) && this.#times.isMade(programs);
@@ -574,11 +583,15 @@ class Look {
 
   #missed({ path, depth, sealed }: Visit, why: Unseen, isEnterable = false): void {
     if (sealed) return;
+    if (path === '') {
+      this.#closed.add('the workspace');
+      return;
+    }
     // What may neither be read nor entered and was not touched was so before: the run could not enter it either.
     const stats = lstat(`${this.#root}/${path}`);
     if (why === 'gone' || (stats && !isEnterable && !this.#times.isTouched(stats))) return;
     const shown = path.length > LONGEST_SHOWN ? `a directory ${depth} deep` : toText(path);
-    this.#closed.add(path === '' ? 'the workspace' : shown);
+    this.#closed.add(shown);
   }
 
   #sayClosed(): void {
@@ -628,6 +641,11 @@ class Look {
     else return false;
     this.#spent = true;
     return true;
+  }
+
+  // What is known to matter is seen first, however many entries that takes, but not for longer than the whole scan may take.
+  #isLate(): boolean {
+    return this.#isOver(this.#budget.milliseconds) && this.#isSpent();
   }
 
   #isOver(milliseconds: number): boolean {
