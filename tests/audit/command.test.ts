@@ -124,17 +124,17 @@ describe('acode changes', () => {
   // One run for each outcome, in a workspace.
   async function runs(
     workspace: string,
-    ...outcomes: readonly (AuditFindings & { readonly command?: string })[]
+    ...outcomes: readonly (AuditFindings & { readonly command?: string; readonly sandboxId?: string })[]
   ): Promise<number[]> {
     const log = open();
     const seqs: number[] = [];
-    for (const { command = 'make', ...findings } of outcomes) {
+    for (const { command = 'make', sandboxId = `sandbox-of-${command}`, ...findings } of outcomes) {
       const context = { correlationId: `run-${command}`, operation: 'run' } as const;
       const intent = {
         ...context,
         kind: 'intent',
         sandbox_level: 'docker',
-        sandboxId: `sandbox-of-${command}`,
+        sandboxId,
         command: ['/bin/sh', '-c', command],
         workspace,
         ...{ policyHash: 'p', commandHash: 'c', cwd: '.', stdin: 'none' as const, decision: 'allowed' },
@@ -248,6 +248,30 @@ describe('acode changes', () => {
       { command: ['/bin/sh', '-c', 'wild'], riskyChangesTotal: 7, scan: 'complete' },
       { command: ['/bin/sh', '-c', 'lost'], scan: 'continuing' },
     ]);
+  });
+
+  it('settles of two commands in one sandbox the one whose scan has ended', async () => {
+    const continuing = { changed: counts, scan: 'continuing', sandboxId: 'persistent' } as const;
+    await runs(here, { ...continuing, command: 'first' }, { ...continuing, command: 'second' });
+    const scan = async (id: string): Promise<string[]> => {
+      const log = open();
+      await log.append({
+        kind: 'event',
+        operation: 'scan',
+        event: 'scanned',
+        correlationId: id,
+        workspace: here,
+        sandboxIds: ['persistent'],
+        correlationIds: [id],
+        scan: 'complete',
+        changed: counts,
+      });
+      await log.close();
+      const { items } = JSON.parse((await call(['changes', '--json'])).stdout) as { items: { command: string[] }[] };
+      return items.map(({ command }) => command.at(-1) ?? '');
+    };
+    expect(await scan('run-first')).toEqual(['second']);
+    expect(await scan('run-second')).toEqual([]);
   });
 
   it('is what tail and show say of the same records', async () => {

@@ -143,6 +143,7 @@ export function scanRecord({ jobs, riskyChanges, changed, complete }: ScanReport
     ...(taskId === undefined ? {} : { taskId }),
     workspace,
     sandboxIds: jobs.map(({ sandboxId }) => sandboxId),
+    correlationIds: jobs.map(job => job.correlationId),
     ...findingsOf({ riskyChanges: [...riskyChanges], changed, scan: complete ? 'complete' : 'incomplete' }),
   };
 }

@@ -37,6 +37,8 @@ const findingsSchema = z.object({
   command: z.array(z.string()).catch([]),
   sandboxId: z.string().nullable().catch(null),
   sandboxIds: z.array(z.string()).catch([]),
+  correlationId: z.string().nullable().catch(null),
+  correlationIds: z.array(z.string()).catch([]),
   workspace: z.string().nullable().catch(null),
   riskyChanges: z.array(z.object({ kind: kindSchema, path: z.string() })).catch([]),
   riskyChangesTotal: z.int().nullable().catch(null),
@@ -47,6 +49,10 @@ const findingsSchema = z.object({
 
 type Intent = z.output<typeof intentSchema>;
 type Findings = z.output<typeof findingsSchema>;
+interface Continuing {
+  readonly run: RecordedChanges;
+  readonly correlationId: string | null;
+}
 
 /** The runs that a query asks for, oldest first. A line that is no record is passed over: `verify` is what finds it. */
 export async function recordedChanges(
@@ -63,7 +69,7 @@ class Runs {
   // Those whose outcome has not come yet, and so never more than ran at once or were killed with their process.
   readonly #open = new Map<number, Intent>();
   /** Those whose scan went on, by their sandbox, until it is known what it came to. */
-  readonly #continuing = new Map<string, RecordedChanges[]>();
+  readonly #continuing = new Map<string, Continuing[]>();
   readonly #found: (RecordedChanges | null)[] = [];
 
   take(line: string): void {
@@ -91,7 +97,8 @@ class Runs {
     const run = runOf(findings, intent);
     this.#found.push(run);
     if (run.scan !== 'continuing' || run.sandboxId === null) return;
-    this.#continuing.set(run.sandboxId, [...(this.#continuing.get(run.sandboxId) ?? []), run]);
+    const { correlationId } = findings;
+    this.#continuing.set(run.sandboxId, [...(this.#continuing.get(run.sandboxId) ?? []), { run, correlationId }]);
   }
 
   // A scan that went on has ended. What it found is a finding of its own; of the runs it is about, those that left nothing
@@ -99,14 +106,23 @@ class Runs {
   #scanned(line: string): void {
     const findings = findingsIn(line);
     if (!findings) return;
-    const about = findings.sandboxIds.flatMap(id => this.#continuing.get(id) ?? []);
-    for (const id of findings.sandboxIds) this.#continuing.delete(id);
+    const about = [...new Set(findings.sandboxIds)].flatMap(id => this.#settled(id, findings.correlationIds));
     for (const run of about) this.#replace(run, run.riskyChanges.length === 0 ? null : { ...run, scan: 'complete' });
     if (findings.riskyChanges.length === 0 && findings.scan === 'complete') return;
     const run = runOf(findings, undefined);
     const [first = run] = about;
     const { intent, command, exitCode } = first;
     this.#found.push({ ...run, intent, command, exitCode, sandboxId: findings.sandboxIds[0] ?? run.sandboxId });
+  }
+
+  // A persistent sandbox has many runs, each with a scan of its own. A record that names no runs is about all of them.
+  #settled(sandboxId: string, correlationIds: readonly string[]): RecordedChanges[] {
+    const ids = new Set<string | null>(correlationIds);
+    const all = this.#continuing.get(sandboxId) ?? [];
+    const left = ids.size === 0 ? [] : all.filter(({ correlationId }) => !ids.has(correlationId));
+    if (left.length === 0) this.#continuing.delete(sandboxId);
+    else this.#continuing.set(sandboxId, left);
+    return all.filter(one => !left.includes(one)).map(({ run }) => run);
   }
 
   #replace(run: RecordedChanges, by: RecordedChanges | null): void {
@@ -121,7 +137,7 @@ function findingsIn(line: string): Findings | null {
 }
 
 function runOf(findings: Findings, intent: Intent | undefined): RecordedChanges {
-  const { seq, sandboxIds: _, riskyChangesTotal, ...rest } = findings;
+  const { seq, sandboxIds: _, correlationId: __, correlationIds: ___, riskyChangesTotal, ...rest } = findings;
   return {
     ...rest,
     record: seq,

@@ -144,6 +144,8 @@ export interface AuditScan extends AuditEvent {
   readonly workspace: string;
   /** The sandboxes whose changes it covers. */
   readonly sandboxIds: readonly string[];
+  /** The correlation ids of the runs whose changes it is about: a persistent sandbox has many runs. */
+  readonly correlationIds?: readonly string[];
 }
 
 /** A warm sandbox is about to be created, before its command is known: an event of operation `create`. */
