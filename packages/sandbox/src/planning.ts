@@ -9,7 +9,7 @@ import type { Explanation } from './contract/host.ts';
 import { isAtLeast, usesEngine } from './contract/levels.ts';
 import type { Level } from './contract/levels.ts';
 import type { EffectivePolicy } from './contract/policy.ts';
-import type { ImageFacts, SandboxSpec } from './contract/spec.ts';
+import type { ImageFacts, MountSpec, SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import { WORKSPACE_TARGET, planSandbox } from './isolation/plan.ts';
 import { chooseLevel } from './level.ts';
@@ -97,21 +97,28 @@ export async function plan(
     signal,
   );
   const cached = await planCaches(host, level, policy, signal);
-  const ca = await planCaBundle(host, level, policy, mounts);
+  const ca = unlessInTheWay(await planCaBundle(host, level, policy, mounts), lists.withoutCa);
   const artifacts = (request.artifacts?.length ?? 0) > 0;
   const spec = planSandbox(
     policy,
-    { level, image, mounts: [...mounts, ...lists.mounts, ...ca], caches: cached.caches, artifacts },
+    { level, image, mounts: [...mounts, ...lists.mounts, ...ca.mounts], caches: cached.caches, artifacts },
     identify,
   );
   return {
     policy,
     spec,
     backend: chosen.backend,
-    notes: [...warningsOf(chosen), ...chosen.notes, ...imageNotes, ...notes, ...cached.notes],
+    notes: [...warningsOf(chosen), ...chosen.notes, ...imageNotes, ...notes, ...cached.notes, ...ca.notes],
     machineBytes: there.memoryBytes,
     asides: lists.notes,
   };
+}
+
+function unlessInTheWay(
+  mounts: readonly MountSpec[],
+  reason: string | null,
+): { readonly mounts: readonly MountSpec[]; readonly notes: readonly string[] } {
+  return reason === null || mounts.length === 0 ? { mounts, notes: [] } : { mounts: [], notes: [reason] };
 }
 
 // What a level is not is said at every run; what one is like, to who asks.

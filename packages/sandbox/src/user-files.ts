@@ -15,10 +15,11 @@ import type { ImageFacts, MountSpec } from './contract/spec.ts';
 import { ByteReader } from './files/bytes.ts';
 import { MalformedTar, readTar } from './files/tar-read.ts';
 import type { Host } from './host.ts';
-import type { ImageReader } from './isolation/backend.ts';
+import type { ImageKinds, ImageReader } from './isolation/backend.ts';
 import { HOME, planSandbox } from './isolation/plan.ts';
 import { MAX_LIST_BYTES, PLAIN_NAME, safeName, withGroup, withUser } from './isolation/user-entry.ts';
 import type { ImageList, ListInside, UserInside } from './isolation/user-entry.ts';
+import { CA_TARGET } from './policy/environment.ts';
 import { identityOf } from './workspace/file-identity.ts';
 import { isWithin } from './workspace/within.ts';
 
@@ -36,18 +37,21 @@ interface ListsFor {
 interface PlannedLists {
   readonly mounts: readonly MountSpec[];
   readonly notes: readonly string[];
+  /** Why nothing may be mounted where the CA certificates would be; null where it may. */
+  readonly withoutCa: string | null;
 }
 
 const LISTS = ['passwd', 'group'] as const;
 type ListName = (typeof LISTS)[number];
 
-const NONE: PlannedLists = { mounts: [], notes: [] };
+const NONE: PlannedLists = { mounts: [], notes: [], withoutCa: null };
+const WITHOUT_CA = 'without-ca';
 const NOT_YET =
   'acode has not read the user lists of this image yet: its first sandbox adds an entry for your user to /etc/passwd and /etc/group.';
 const NOT_SEEN =
   'The user inside has no entry in /etc/passwd: the engine cannot see acode’s state directory, from which the file would be mounted.';
 // Raised when what is written changes, so that lists of an older form are made anew.
-const FORM = 1;
+const FORM = 2;
 const MAX_HEADERS = 8;
 const DAY_MS = 24 * 3600 * 1000;
 // Longer than any sandbox lives that could have one of them mounted.
@@ -67,7 +71,7 @@ export async function planUserFiles(host: Host, of: ListsFor, signal: AbortSigna
   const key = createHash('sha256').update(parts).digest('hex').slice(0, 40);
   const directory = join(host.directories.state, 'users', key);
   const known = remembered(directory, host.uid);
-  if (!of.mayRead) return known ?? { mounts: [], notes: [NOT_YET] };
+  if (!of.mayRead) return known ?? { ...NONE, notes: [NOT_YET] };
   if (known) {
     markUsed(host, directory);
     return known;
@@ -105,7 +109,8 @@ function remembered(directory: string, uid: number): PlannedLists | null {
     mounts.push({ purpose: 'identity', source, target: `/etc/${name}`, readOnly: true, identity: identityOf(found) });
   }
   const notes = names.includes('note') ? [readFileSync(join(directory, 'note'), 'utf8')] : [];
-  return { mounts, notes };
+  const withoutCa = names.includes(WITHOUT_CA) ? readFileSync(join(directory, WITHOUT_CA), 'utf8') : null;
+  return { mounts, notes, withoutCa };
 }
 
 async function make(
@@ -119,8 +124,9 @@ async function make(
   const draft = join(all, `.${randomBytes(8).toString('hex')}`);
   try {
     await mkdir(draft, { mode: 0o700 });
-    const lists = await listsOf(host, of, draft, signal);
+    const { lists, withoutCa } = await readImage(host, of, draft, signal);
     await write(draft, lists);
+    if (withoutCa !== null) await writeFile(join(draft, WITHOUT_CA), withoutCa, { mode: 0o600 });
     await intoPlace(draft, of.directory);
     host.keep(forgetUnused(all, host.telemetry.clock.now()));
     return remembered(of.directory, host.uid);
@@ -130,6 +136,11 @@ async function make(
 }
 
 type Lists = Readonly<Record<ListName, ListInside>> | 'not seen';
+
+interface ImageReading {
+  readonly lists: Lists;
+  readonly withoutCa: string | null;
+}
 
 async function write(draft: string, lists: Lists): Promise<void> {
   if (lists === 'not seen') return writeFile(join(draft, 'note'), NOT_SEEN, { mode: 0o600 });
@@ -173,12 +184,12 @@ function markUsed({ keep, telemetry }: Pick<Host, 'keep' | 'telemetry'>, directo
 
 // The container is as hardened as any sandbox, although it is never started, and has nothing of the host but the draft: what
 // the engine shows of that tells whether it sees the same directory as we do.
-async function listsOf(
+async function readImage(
   host: Host,
   { level, image, policy, correlationId, user }: ListsFor & { readonly user: UserInside },
   draft: string,
   signal: AbortSignal,
-): Promise<Lists> {
+): Promise<ImageReading> {
   const proof = randomBytes(16);
   await writeFile(join(draft, PROBE), proof);
   const source = { source: draft, identity: identityOf(lstatSync(draft)) };
@@ -205,24 +216,50 @@ async function listsOf(
   try {
     return await engine.readImage(
       spec,
-      async read => {
-        const [seen, passwd, group] = await Promise.all([
+      async (read, kindAt) => {
+        const [seen, passwd, group, ca] = await Promise.all([
           listAt(read, `${PROBE_TARGET}/${PROBE}`),
-          listAt(read, '/etc/passwd'),
-          listAt(read, '/etc/group'),
+          listFor(read, kindAt, '/etc/passwd'),
+          listFor(read, kindAt, '/etc/group'),
+          inTheWay(kindAt, CA_TARGET),
         ]);
-        if (!Buffer.isBuffer(seen) || !seen.equals(proof)) return 'not seen';
-        return { passwd: withUser(passwd, user), group: withGroup(group, user) };
+        const withoutCa = ca && `The CA certificates of sandbox.network.ca_file are not mounted: the image’s ${ca}.`;
+        if (!Buffer.isBuffer(seen) || !seen.equals(proof)) return { lists: 'not seen', withoutCa };
+        return { lists: { passwd: withUser(passwd, user), group: withGroup(group, user) }, withoutCa };
       },
       signal,
     );
   } catch (error) {
     if (error instanceof AcodeError && error.is('ACODE-SBX-001') && error.context.reason.includes(draft))
-      return 'not seen';
+      return { lists: 'not seen', withoutCa: null };
     throw error;
   } finally {
     await rm(join(draft, PROBE), { force: true });
   }
+}
+
+// A runtime makes what is missing on the way to a mount, as root and through the links of the image: one to the workspace leads
+// to the host. Nothing is mounted beyond anything but directories.
+async function inTheWay(kindAt: ImageKinds, target: string): Promise<string | null> {
+  const names = target.split('/').slice(1);
+  for (const index of names.keys()) {
+    const path = `/${names.slice(0, index + 1).join('/')}`;
+    const kind = await kindAt(path);
+    if (kind === 'absent') return null;
+    const isLast = index === names.length - 1;
+    if (kind !== (isLast ? 'file' : 'directory'))
+      return `${path} is ${kind === 'symbolic link' ? 'a symbolic link' : `not a ${isLast ? 'file' : 'directory'}`}`;
+  }
+  return null;
+}
+
+async function listFor(read: ImageReader, kindAt: ImageKinds, path: string): Promise<ImageList> {
+  const above = await kindAt('/etc');
+  if (above !== 'absent' && above !== 'directory')
+    return { unusable: `is in /etc, which is ${above === 'other' ? 'not a directory' : `a ${above}`}` };
+  // Podman follows a link when it is asked for the file.
+  if ((await kindAt(path)) === 'symbolic link') return { unusable: 'is a symbolic link' };
+  return listAt(read, path);
 }
 
 // The bytes are whatever the maker of the image wants: one plain file of a bounded size is taken, and anything else is a

@@ -104,6 +104,9 @@ export type CacheState = 'ready' | 'filling' | 'absent' | 'unsupported';
  */
 export type ImageReader = (path: string) => Promise<{ readonly tar: Readable } | { readonly refused: string } | null>;
 
+/** What is at a path of an image, where a link at its end is not followed; `other` also where the engine does not say. */
+export type ImageKinds = (path: string) => Promise<'absent' | 'directory' | 'file' | 'symbolic link' | 'other'>;
+
 /** A backend whose sandboxes are on an engine that outlives us: the truth about what exists is asked of it. */
 export interface EngineBackend extends Backend {
   /** Where it is reached: never to be given to a sandbox. */
@@ -128,7 +131,11 @@ export interface EngineBackend extends Backend {
   /** What there is of a user’s caches, in the order they were asked for. */
   caches(volumes: readonly CacheVolume[], uid: number, signal: AbortSignal): Promise<CacheState[]>;
   /** Reads files of a plan’s image, from a container that is made for that, never started, and removed at once. */
-  readImage<Value>(spec: SandboxSpec, use: (read: ImageReader) => Promise<Value>, signal: AbortSignal): Promise<Value>;
+  readImage<Value>(
+    spec: SandboxSpec,
+    use: (read: ImageReader, kindAt: ImageKinds) => Promise<Value>,
+    signal: AbortSignal,
+  ): Promise<Value>;
   /** Everything about the engine that the doctor judges, and whether it has an image. */
   diagnose(image: string, signal: AbortSignal): Promise<Diagnosis>;
 }

@@ -12,6 +12,7 @@ import type {
   Capability,
   Diagnosis,
   EngineBackend,
+  ImageKinds,
   ImageReader,
   OpenSandbox,
   WaitingSandbox,
@@ -237,7 +238,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
 
   async readImage<Value>(
     wanted: SandboxSpec,
-    use: (read: ImageReader) => Promise<Value>,
+    use: (read: ImageReader, kindAt: ImageKinds) => Promise<Value>,
     signal: AbortSignal,
   ): Promise<Value> {
     const planned = this.#isPodman ? planForPodman(wanted) : wanted;
@@ -246,7 +247,11 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       const { podman } = facts;
       const build: RequestBuilder = own =>
         podman ? podmanRequest(createRequest(own, facts), own, podman) : createRequest(own, facts);
-      const look = (id: string): Promise<Value> => use(path => this.#read(id, path, signal));
+      const look = (id: string): Promise<Value> =>
+        use(
+          path => this.#read(id, path, signal),
+          path => this.#kindAt(id, path, signal),
+        );
       return await this.#creation.lookInto(planned, build, look, signal);
     } catch (error) {
       throw engineFailure(error, signal);
@@ -262,6 +267,15 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       if (isNotFound(error)) return null;
       // Such as a loop of links: that must not keep anybody from using the image.
       if (error instanceof EngineError && error.kind === 'status') return { refused: reasonOf(error) };
+      throw error;
+    }
+  }
+
+  async #kindAt(id: string, path: string, signal: AbortSignal): ReturnType<ImageKinds> {
+    try {
+      return await this.#engine.archive.kindAt(id, path, { signal, deadlineMs: CALL_MS });
+    } catch (error) {
+      if (error instanceof EngineError && error.kind === 'status') return 'other';
       throw error;
     }
   }

@@ -2,6 +2,7 @@
 import type { Readable } from 'node:stream';
 import { type CallOptions, type EngineConnection, termsOf } from './connection.ts';
 import { isNotFound } from './error.ts';
+import { PATH_STAT, type PathKind, pathKind } from './path-kind.ts';
 import { path } from './path.ts';
 
 const defaultDeadlineMs = 30_000;
@@ -45,6 +46,19 @@ export class Archive {
       if (isNotFound(error)) return false;
       throw error;
     }
+  }
+
+  /** What is at a path, where a link at its end is not followed; works before the container was ever started. */
+  async kindAt(containerId: string, containerPath: string, options: CallOptions): Promise<PathKind> {
+    const { status, headers, body } = await this.#connection.stream({
+      method: 'HEAD',
+      path: path`/containers/${containerId}/archive`,
+      query: { path: containerPath },
+      expect: [200, 404],
+      ...termsOf(options, defaultDeadlineMs),
+    });
+    body.destroy();
+    return pathKind(status, headers[PATH_STAT]);
   }
 
   /** Unpacks a tar into a directory that exists. A stream is always used up or destroyed. */
