@@ -4,7 +4,7 @@ import type { ConfigInput } from './config/schema.ts';
 import type { VerifySignature } from './contract/images.ts';
 import type { ProfileName } from './contract/profiles.ts';
 import type { Clock, Logger, Metrics } from './contract/ports.ts';
-import type { ScanJob } from './contract/scan.ts';
+import type { ScanJob, ScanReport } from './contract/scan.ts';
 
 /** How many sandboxes are kept waiting. Each of them still runs one command and is gone. */
 export interface PoolOptions {
@@ -39,6 +39,11 @@ export interface AcodeOptions {
    * `scan: 'continuing'`. Must return at once.
    */
   continueScan?: (job: ScanJob) => boolean;
+  /**
+   * Told of files that appeared in the workspace while a sandbox of `image` waited in the pool and never had a command, if tools
+   * of the host might execute or follow them. No result has these; the log and the audit log do. Must return at once.
+   */
+  foundWhileWaiting?: (report: ScanReport, image: string) => void;
   logger?: Logger;
   metrics?: Metrics;
   clock?: Clock;

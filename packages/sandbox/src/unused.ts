@@ -9,6 +9,7 @@ import type { ScanJob, ScanReport } from './contract/scan.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import { afterwards } from './isolation/waiting.ts';
+import type { AcodeOptions } from './options.ts';
 import { recordRisk } from './record.ts';
 import { continueScan, loggable } from './scanning.ts';
 import type { ScannedRun } from './scanning.ts';
@@ -29,9 +30,11 @@ export class UnusedScans {
   readonly #host: UnusedHost;
   #queue: { readonly job: ScanJob; readonly image: string }[] = [];
   #working = false;
+  readonly #found: AcodeOptions['foundWhileWaiting'];
 
-  constructor(host: UnusedHost) {
+  constructor(host: UnusedHost, found?: AcodeOptions['foundWhileWaiting']) {
     this.#host = host;
+    this.#found = found;
   }
 
   /** One is gone that lived since then. At a level without images its shell is the host’s own, which leaves nothing. */
@@ -79,9 +82,20 @@ export class UnusedScans {
         fields,
       );
     else telemetry.log('debug', 'the workspace was scanned after a warm sandbox that went unused', fields);
+    if (found.length > 0) this.#report(report, image);
     const unwritten = (error: unknown): void =>
       telemetry.log('error', 'the audit log could not be written', { reason: String(error) });
     keep(audit.append(recordOf(report, first)).catch(unwritten));
+  }
+
+  // An opener’s own function may fail; the audit log has it all the same.
+  #report(report: ScanReport, image: string): void {
+    try {
+      this.#found?.(report, image);
+    } catch (error) {
+      const reason = String(error);
+      this.#host.telemetry.log('error', 'what appeared while a warm sandbox waited could not be reported', { reason });
+    }
   }
 }
 
@@ -95,6 +109,7 @@ function recordOf({ jobs, riskyChanges, changed, complete }: ScanReport, first: 
     ...(sessionId === undefined ? {} : { sessionId }),
     workspace,
     sandboxIds: jobs.map(({ sandboxId }) => sandboxId),
+    correlationIds: jobs.map(job => job.correlationId),
     ...findingsOf({ riskyChanges: [...riskyChanges], changed, scan: complete ? 'complete' : 'incomplete' }),
   };
 }

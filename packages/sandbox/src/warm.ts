@@ -47,10 +47,10 @@ export function poolLimits({ pool = false }: Pick<AcodeOptions, 'pool'>): PoolLi
 }
 
 /** The pool of a host; null where its caller wants none. */
-export function openPool(options: Pick<AcodeOptions, 'pool'>, host: PoolHost): Pool | null {
+export function openPool(options: Pick<AcodeOptions, 'pool' | 'foundWhileWaiting'>, host: PoolHost): Pool | null {
   const limits = poolLimits(options);
   if (!limits) return null;
-  const scans = new UnusedScans(host);
+  const scans = new UnusedScans(host, options.foundWhileWaiting);
   return new Pool({
     limits,
     clock: host.telemetry.clock,

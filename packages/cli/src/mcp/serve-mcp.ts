@@ -1,9 +1,10 @@
 // Puts the server together from the call that asked for it, and keeps it until its client is gone or somebody ends it.
 
-import type { RiskyChange, ScanJob } from '@acode/sandbox';
+import type { RiskyChange, ScanJob, ScanReport } from '@acode/sandbox';
 import type { Call } from '../call.ts';
 import { riskyLines } from '../execution/risky-lines.ts';
 import { ScansHere } from '../scans/hand-over.ts';
+import { storeUnused } from '../scans/unused.ts';
 import { oneLine } from '../terminal/text.ts';
 import type { ToolHost } from './host.ts';
 import { Listener } from './listener.ts';
@@ -78,7 +79,11 @@ async function withHost(call: Call, use: (host: ToolHost) => Promise<void>): Pro
     },
   });
   const continueScan = (job: ScanJob): boolean => scans.take(job, null);
-  const acode = await Acode.open({ ...(await call.hostOptions()), pool: POOL, continueScan });
+  const foundWhileWaiting = (report: ScanReport, image: string): void => {
+    late.push(...report.riskyChanges);
+    storeUnused(report, image);
+  };
+  const acode = await Acode.open({ ...(await call.hostOptions()), pool: POOL, continueScan, foundWhileWaiting });
   try {
     const report: Report = (changes, record) => sayLeft(call, changes, record);
     await use(reportingHost(acode, report, () => late.splice(0)));

@@ -104,7 +104,13 @@ export async function tellCallers(
     }
 }
 
-function findingLines({ askedMs, riskyChanges }: Finding, of = ''): string[] {
+function findingLines({ askedMs, riskyChanges, image }: Finding, of = ''): string[] {
+  if (image !== undefined)
+    return riskyLines(
+      riskyChanges,
+      '`acode changes` lists them.',
+      `while a warm sandbox of ${shownPath(image)} waited for a command, files appeared in the workspace${of} that tools on this machine might execute or follow. They may be yours or another command’s: check who made them before you use it.`,
+    );
   const isFound = riskyChanges.some(({ kind }) => kind !== 'scan-incomplete');
   return [
     `${aboutThose(askedMs, of)} ${isFound ? 'found more:' : 'could not see everything:'}`,

@@ -24,6 +24,7 @@ import { parseStat, processStart } from './process.ts';
 import { scanStored } from './scanner.ts';
 import { ScanStore } from './store.ts';
 import { sayOn, terminalOf } from './terminal.ts';
+import { storeUnused } from './unused.ts';
 
 const uid = process.getuid?.() ?? 0;
 const changed = { executable: 0, hidden: 0, configuration: 0, source: 0, other: 0 };
@@ -278,6 +279,18 @@ describe('a scan that goes on', () => {
     const directories = [{ path: top, skipped: Array.from({ length: 2000 }, () => 'x'.repeat(4000)) }];
     expect(storeJob({ ...job('one'), directories }, { uid, pid: null })).toBeNull();
     expect(ScanStore.of(top, uid)?.jobs() ?? []).toEqual([]);
+  });
+});
+
+describe('what appeared while a warm sandbox waited that had no command', () => {
+  it('is told by the next command, with the image, and is bounded however often it happens', async () => {
+    const report = { jobs: [job('one')], riskyChanges: [hook()], changed, complete: true };
+    for (let count = 0; count < 80; count += 1) storeUnused(report, 'evil:1');
+    expect(readdirSync(storeDirectory()).length).toBeLessThanOrEqual(65);
+    const text = await atTerminal();
+    expect(text).toMatch(/^acode: while a warm sandbox of evil:1 waited for a command, files appeared [^]*husky/);
+    expect(text).toContain('acode changes');
+    expect(existsSync(allScans())).toBe(false);
   });
 });
 

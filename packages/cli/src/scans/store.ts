@@ -80,6 +80,8 @@ const findingSchema = z.object({
   askedMs: z.array(z.number()),
   riskyChanges: z.array(changeSchema),
   complete: z.boolean(),
+  /** Of the warm sandbox that waited for a command; absent where it is about commands. */
+  image: z.string().exactOptional(),
 });
 
 /** The terminal that a command was called on. */
@@ -178,8 +180,15 @@ export class ScanStore {
     { riskyChanges, complete }: Pick<ScanReport, 'riskyChanges' | 'complete'>,
   ): void {
     const askedMs = jobs.map(({ content }) => content.askedMs);
-    if (riskyChanges.length > 0) this.#writeFinding({ askedMs, riskyChanges: [...riskyChanges], complete });
+    if (riskyChanges.length > 0) this.addFinding({ askedMs, riskyChanges: [...riskyChanges], complete });
     for (const { name } of jobs) this.remove(name);
+  }
+
+  /** Writes down what was found. */
+  addFinding(finding: Finding): void {
+    // Beyond this, somebody hears that there was more.
+    if (this.#names('found-').length < MAX_JOBS) this.#writeFinding(finding);
+    else if (this.#names('more-').length === 0) this.#write('more-', '{}');
   }
 
   /**

@@ -49,8 +49,9 @@ export async function serveCalls(call: Call, serving: Serving): Promise<void> {
   if (serving.background && (await isServed(parts))) return;
   const { Acode } = await import('@acode/sandbox');
   const { env } = call.io;
-  const options = { ...(await call.hostOptions()), pool: serving.pool };
   const { ScansHere } = await import('../scans/hand-over.ts');
+  const { storeUnused } = await import('../scans/unused.ts');
+  const options = { ...(await call.hostOptions()), pool: serving.pool, foundWhileWaiting: storeUnused };
   await using scans = new ScansHere({
     uid: parts.uid,
     program: call.program,
