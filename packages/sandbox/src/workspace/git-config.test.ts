@@ -66,6 +66,10 @@ it.each([
   ['[gpg "ssh"]\nprogram = g/p', ['command g/p']],
   ['[remote "o"]\nurl = ext::./r.sh x', ['command ./r.sh', 'command x']],
   ['[user]\nname = ./no\n[branch "m"]\nremote = o', []],
+  [
+    '[tar "x"]\ncommand = t/x\n[lfs "customtransfer.y"]\npath = l/y\n[hook "z"]\ncommand = h/z',
+    ['command t/x', 'command l/y', 'command h/z'],
+  ],
   // Names that every JavaScript object has.
   ['[constructor]\nx = a\n[toString]\nname = b\n[valueOf "y"]\nlength = c\n[core]\nconstructor = d', []],
 ])('%j names %j', (text, named) => {

@@ -115,6 +115,10 @@ const COMMANDS_BY_SECTION = {
   web: 'browser',
   imap: 'tunnel',
   instaweb: 'httpd browser',
+  tar: 'command',
+  hook: 'command',
+  // Of custom transfers and of extensions.
+  lfs: 'path clean smudge',
 };
 // Maps: a section may be called like something that every object has.
 const COMMANDS: ReadonlyMap<string, ReadonlySet<string>> = new Map(

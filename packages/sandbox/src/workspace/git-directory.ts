@@ -4,6 +4,7 @@
 // git itself would write.
 
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { posix } from 'node:path';
 import { bytes, fromText, toText } from './directory-look.ts';
 import { parseGitConfig, pathsNamedBy } from './git-config.ts';
@@ -103,8 +104,9 @@ function baseOf(root: string, file: string): string | null {
 }
 
 function insidePath(root: string, base: string, written: string): string | null {
-  if (written.startsWith('~') || written.includes('\0')) return null;
-  return writtenInside(root, base, fromText(written));
+  if (written.includes('\0')) return null;
+  if (written.startsWith('~/')) return writtenInside(root, base, fromText(`${homedir()}${written.slice(1)}`));
+  return written.startsWith('~') ? null : writtenInside(root, base, fromText(written));
 }
 
 function readSmall(path: string, most: number, encoding: 'utf8' | 'latin1'): string | null {

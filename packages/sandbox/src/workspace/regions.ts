@@ -55,7 +55,7 @@ function roleInRegion(region: Region): RiskyDirectory | null {
 
 function roleAmongInstalled(name: string): RiskyDirectory | null {
   if (name === '.bin') return PROGRAMS_OF_PACKAGES;
-  return name === '.git' ? riskOfDirectory(name, '') : null;
+  return name.toLowerCase() === '.git' ? riskOfDirectory(name, '') : null;
 }
 
 // In place of the directory of packages, or of the one around it.

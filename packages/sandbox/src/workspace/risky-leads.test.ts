@@ -16,9 +16,9 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { hooksAtTop } from './git-directory.ts';
 import { scanDirectory } from './risky.ts';
 import type { ScanOptions } from './risky.ts';
@@ -368,6 +368,23 @@ describe('what the configuration of a repository names', () => {
     put('Makefile');
     expect(await found()).toEqual(['build-file Makefile']);
     expect(hooksAtTop(root, join(root, 'sub/.git'))).toEqual(['constructor']);
+  });
+
+  it('by way of the home directory counts where that leads into the workspace', async () => {
+    vi.stubEnv('HOME', dirname(root));
+    await before(() => {
+      put('.git/config', `[core]\n\thooksPath = ~/${basename(root)}/hk\n\tpager = ~nobody/${basename(root)}/x\n`);
+      put('hk/pre-commit');
+    });
+    try {
+      put('hk/pre-commit', 'evil');
+      expect(hooksAtTop(root, join(root, '.git'))).toEqual(['hk']);
+      expect(await found({ skipped: new Set(['.git']) })).toEqual(['git-settings hk/pre-commit']);
+      vi.stubEnv('HOME', '/nowhere');
+      expect(await found({ skipped: new Set(['.git']) })).toEqual([]);
+    } finally {
+      vi.unstubAllEnvs();
+    }
   });
 
   it('in a repository elsewhere counts in its worktree', async () => {

@@ -262,7 +262,7 @@ export function isProgram(name: string): boolean {
 
 /** The risk of a file among what a package manager installed: names mean nothing there but to git and to Python itself. */
 export function riskOfInstalled(name: string, parent: string): Risk | null {
-  if (name === '.git') return GIT;
+  if (name.toLowerCase() === '.git') return GIT;
   const starts = /^(?:site|dist)-packages$/.test(parent) && /\.pth$|^(?:site|user)customize\.py$/.test(name);
   return starts ? { kind: 'build-file', reason: 'Python executes it whenever it starts' } : null;
 }

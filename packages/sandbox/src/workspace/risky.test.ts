@@ -221,7 +221,13 @@ describe('scanDirectory', () => {
     put('node_modules/x/package.json');
     put('node_modules/.bin/eslint');
     put('node_modules/x/.git/config');
-    expect(await found()).toEqual(['git-repository node_modules/x/.git']);
+    put('node_modules/y/.GIT/config');
+    put('node_modules/z/.Git', 'gitdir: ../y/.GIT\n');
+    expect(await found()).toEqual([
+      'git-repository node_modules/x/.git',
+      'git-repository node_modules/y/.GIT',
+      'git-repository node_modules/z/.Git',
+    ]);
   });
 
   it('C11: links out are reported, also through older links and by steps upwards; links inside are not', async () => {

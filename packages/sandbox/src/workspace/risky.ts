@@ -391,7 +391,7 @@ class Look {
     const named = this.#riskOf(visit, name);
     // A special file cannot be changed, only made, and making it changes its directory.
     if (!named && !entry.isFile() && !seen.touched) return;
-    if (name === '.git' && entry.isFile()) this.#followGitfile(visit, name);
+    if (name.toLowerCase() === '.git' && entry.isFile()) this.#followGitfile(visit, name);
     this.#judgeNew(visit, name, seen, named);
   }
 
@@ -564,7 +564,7 @@ class Look {
   }
 
   #regionAt(visit: Visit, name: string, seen: Seen, installed: boolean): Region | null {
-    const byName = installed && name !== '.git' ? null : riskOfDirectory(name, visit.name);
+    const byName = installed && name.toLowerCase() !== '.git' ? null : riskOfDirectory(name, visit.name);
     const risk = byName ?? (seen.isEnvironment && name === 'bin' ? ENVIRONMENT : null);
     if (!risk) return null;
     const region = { ...risk, path: below(visit, name), reported: false };
