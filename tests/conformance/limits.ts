@@ -18,10 +18,10 @@ export function limitBehaviours(target: Target): void {
     afterAll(() => host[Symbol.asyncDispose]());
 
     it('on time ends the command, with what it printed before', async () => {
-      const before = performance.now();
       const result = await host.acode.run(['sh', '-c', 'echo before; exec sleep 60'], { policy: { timeoutMs: 1000 } });
       expect(result).toMatchObject({ exitCode: null, timedOut: true, limitExceeded: 'time', stdout: 'before\n' });
-      expect(performance.now() - before).toBeLessThan(6000);
+      // Of the command alone: how long its sandbox takes to make is another matter.
+      expect(result.durationMs).toBeLessThan(6000);
     });
 
     it('on time lets the command end properly, and kills one that will not', async () => {
