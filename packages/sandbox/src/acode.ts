@@ -424,8 +424,10 @@ async function recordRoot(host: OpenHost): Promise<void> {
 }
 
 async function open(options: AcodeOptions, uid: number, faults?: AcodeError[]): Promise<OpenHost> {
+  // Read before anything is awaited: what the program does to its environment afterwards is not meant for this host.
+  const env = { ...process.env };
+  const about = { env, home: homeOf(env), uid };
   const machine = await orFault(loadMachinePolicy(), null, faults);
-  const about = { env: process.env, home: homeOf(process.env), uid };
   const places = directoriesOf(about);
   const unset = checkConfig({}, options.configFile ?? join(places.config, 'config.yml'));
   const config = await orFault(configOf(options, places), unset, faults);
