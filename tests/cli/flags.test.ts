@@ -70,7 +70,7 @@ describe.skipIf(withoutEngines).each(patientEngines)('an option on $name', engin
         .slice(0, 2),
     ).toEqual(['2048', '77']);
     expect(
-      out(await bench.exec([script]))
+      out(await bench.exec(['--profile', 'exec', script]))
         .split('\n')
         .slice(0, 2),
     ).toEqual([String(64 * 1024), '1024']);
