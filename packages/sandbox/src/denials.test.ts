@@ -195,7 +195,7 @@ describe('a command that wants to be root', () => {
       {
         rule: 'a sandbox has no root',
         setBy: 'the built-in rules',
-        remedy: expect.stringMatching(/in the image instead.*--image/),
+        remedy: expect.stringMatching(/belong in the image.*--image/),
         detail: expect.stringContaining('suspected'),
       },
     ]);

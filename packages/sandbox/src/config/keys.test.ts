@@ -92,7 +92,7 @@ describe('keys', () => {
       message: `f.yml:${place}: \`sandbox.network.allow_bridge\` is written with dots; in a file, its parts are nested.`,
       hint: `Write \`sandbox: { network: { allow_bridge: ${value} } }\`, or put \`sandbox:\`, \`network:\`, \`allow_bridge: ${value}\` on separate lines, each indented below the one before.`,
     });
-    const line = / on one line: `(.*)`\.$/.exec(error instanceof AcodeError ? error.hint : '')?.[1] ?? '';
+    const line = /^Write `(.*?)`, or put /.exec(error instanceof AcodeError ? error.hint : '')?.[1] ?? '';
     if (value === 'true') expect(parseConfig(line, 'f.yml').config.sandbox?.network?.allow_bridge).toBe(true);
   });
 
