@@ -85,7 +85,7 @@ describe('a server', () => {
 
   it('follows the user’s configuration from the moment it is changed', async () => {
     const files = async (): Promise<string> => (await served.call(['run', 'ulimit -n'])).stdout.toString().trim();
-    expect(await files()).toBe('1024');
+    expect(await files()).toBe('8192');
     for (const open_files of [99, 98]) {
       await served.bench.configure({ ...place?.config, defaults: { open_files } });
       expect(await files()).toBe(String(open_files));

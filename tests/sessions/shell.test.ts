@@ -65,7 +65,7 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
 
   it('is there for one command too: `acode run -t` has keys, size, colours, Ctrl-C and the exit status', async () => {
     const script =
-      'trap "echo caught" INT; stty size; printf "\\033[31mred\\033[0m\\n"; read line; read line; stty size; echo "[$line] $TERM $FORCE_COLOR"; exit 7';
+      'trap "echo caught" INT; stty size; printf "\\033[31mred\\033[0m\\n"; read line; read line; while [ "$(stty size)" = "24 80" ]; do sleep 0.1; done; stty size; echo "[$line] $TERM $FORCE_COLOR"; exit 7';
     await pane.line(`clear; ${acode} run -t '${script}'; echo "status=$?"`);
     await pane.until(/^24 80\nred$/m);
     await pane.press('C-c');
