@@ -1,6 +1,7 @@
-// The programs that a reaper and a keeper become. They are plain JavaScript beside the compiled library, since a shell starts them when
-// no library is left to load them; and they are read long before that, since by then a sandbox may have changed the file. (Bundling
-// replaces this file.)
+// Source text of the reaper and keeper programs.
+//
+// They are plain JavaScript beside the compiled library, since a shell starts them when no library is left to load them. They are
+// read long before that, since by then a sandbox may have changed the file. Bundling replaces this module.
 
 import { readFile } from 'node:fs/promises';
 
