@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config';
+import { everything } from './tests/support/targets.ts';
 
 // Tests of the library run on its sources, so that coverage is of them; tests/packaging runs what is really published.
 const alias = {
@@ -12,8 +13,8 @@ const ALONE = [
   'tests/{attacks/resources,sessions/abandoned,sessions/kept,sessions/ratio,cli/streams,cli/engine-faults,files/cost,files/large,pool/restart,project-image/unchanged,serve/cost}.test.ts',
 ];
 
-// What takes long beside what it shows that nothing else does: in the longer proof alone (`npm run ci:long` sets ACODE_EVERYWHERE).
-const PATIENT = process.env['ACODE_EVERYWHERE']
+// What takes long beside what it shows that nothing else does: in the long test suite alone (`npm run ci:long`).
+const PATIENT = everything
   ? []
   : [
       'tests/{audit/parallel,cli/streams,doctor/attack-levels,engine-trouble/restart,host/hostile}.test.ts',
@@ -33,7 +34,7 @@ const real = {
 
 const thresholds = {
   // Of all tests together, on every engine; the others are of the unit tests alone.
-  ...(process.env['ACODE_EVERYWHERE'] ? { lines: 90 } : {}),
+  ...(everything ? { lines: 90 } : {}),
   'packages/sandbox/src/lifecycle/names.ts': { 100: true },
   'packages/sandbox/src/isolation/plan.ts': { 100: true },
   'packages/sandbox/src/policy/guard.ts': { 100: true },

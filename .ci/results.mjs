@@ -1,4 +1,4 @@
-// Puts rows of the longer proof into their table: a row that was there is replaced, the others stay as they were.
+// Puts rows of the long test suite into their table: a row that was there is replaced, the others stay as they were.
 // Usage: results.mjs FILE TITLE < rows
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';

@@ -152,7 +152,7 @@ async function redAnyway(copy, protections) {
  */
 function finished([program = '', ...words], cwd, deadlineMs) {
   return new Promise((resolve, reject) => {
-    const env = { ...process.env, ACODE_TEST_ENGINES: 'docker28', ACODE_EVERYWHERE: '1' };
+    const env = { ...process.env, ACODE_TEST_ENGINES: 'docker28', ACODE_TEST_TARGETS: 'all' };
     const child = spawn(program, words, { cwd, env, stdio: 'ignore', detached: true });
     let late = false;
     const timer = setTimeout(

@@ -5,7 +5,7 @@ import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { PolicyInput, RunResult } from '@acode/sandbox';
-import { TestHost, patientEngines, images, makeWorkspace, withEngine, withoutEngines } from '../support/engines.ts';
+import { TestHost, engines, images, makeWorkspace, withEngine, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 import { NPM_CI, PACKAGES, PACK_AND_ADD, layOut, writeProject } from './npm-tree.ts';
 
@@ -19,7 +19,7 @@ async function volumesOf(engine: TestEngine): Promise<string[]> {
   return list.map(({ Name }) => Name).sort();
 }
 
-describe.skipIf(withoutEngines).each(patientEngines)('caches on $name $version', engine => {
+describe.skipIf(withoutEngines).each(engines)('caches on $name $version', engine => {
   let host: TestHost;
   const name = `acode-cache-test-${randomUUID().slice(0, 8)}`;
   const volume = `${name}-${UID}`;

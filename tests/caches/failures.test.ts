@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { chmodSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { PolicyInput, RunResult } from '@acode/sandbox';
-import { TestHost, patientEngines, images, withEngine, withoutEngines } from '../support/engines.ts';
+import { TestHost, engines, images, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import { NPM_CI, PACKAGES, PACK_AND_ADD, layOut, writeProject } from './npm-tree.ts';
 
@@ -16,7 +16,7 @@ const soon = (): AbortSignal => AbortSignal.timeout(20_000);
 const isCreate = (method: string, path: string, what: 'volumes' | 'containers'): boolean =>
   method === 'POST' && path.includes(`/${what}/create`);
 
-describe.skipIf(withoutEngines).each(patientEngines)('caches on $name $version, in trouble', engine => {
+describe.skipIf(withoutEngines).each(engines)('caches on $name $version, in trouble', engine => {
   let proxy: EngineProxy;
   let host: TestHost;
   let name: string;

@@ -5,10 +5,10 @@ import { readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { engines, patientEngines, withoutEngines } from '../support/engines.ts';
+import { engines, withoutEngines } from '../support/engines.ts';
 import { Bench } from './bench.ts';
 
-describe.skipIf(withoutEngines).each(patientEngines)('after a run on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('after a run on $name', engine => {
   let bench: Bench;
 
   beforeAll(async () => {

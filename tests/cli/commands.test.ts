@@ -6,7 +6,7 @@ import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EXAMPLES } from '../../packages/cli/src/examples.ts';
-import { patientEngines, images, mainEngine, withoutEngines } from '../support/engines.ts';
+import { engines, images, mainEngine, withoutEngines } from '../support/engines.ts';
 import { Bench } from './bench.ts';
 import type { Ended } from './bench.ts';
 
@@ -16,7 +16,7 @@ function json({ stdout }: Ended): Record<string, unknown> {
   return JSON.parse(text) as Record<string, unknown>;
 }
 
-describe.skipIf(withoutEngines).each(patientEngines)('the commands on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('the commands on $name', engine => {
   let bench: Bench;
 
   beforeAll(async () => {

@@ -5,12 +5,12 @@ import { mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { identify } from '../../packages/sandbox/src/isolation/process/identity.ts';
-import { patientEngines, images, withoutEngines } from '../support/engines.ts';
+import { engines, images, withoutEngines } from '../support/engines.ts';
 import { Bench } from './bench.ts';
 
 const HOG = 'sh -c "a=x; while :; do a=\\$a\\$a; done"';
 
-describe.skipIf(withoutEngines).each(patientEngines)('acode sandbox exec on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('acode sandbox exec on $name', engine => {
   let bench: Bench;
 
   beforeAll(async () => {

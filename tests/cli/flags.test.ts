@@ -3,7 +3,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { engines, patientEngines, withoutEngines } from '../support/engines.ts';
+import { engines, withoutEngines } from '../support/engines.ts';
 import { Bench } from './bench.ts';
 import type { Ended } from './bench.ts';
 
@@ -12,7 +12,7 @@ function out({ status, stdout, stderr }: Ended): string {
   return stdout.toString();
 }
 
-describe.skipIf(withoutEngines).each(patientEngines)('an option on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('an option on $name', engine => {
   let bench: Bench;
   let outside = '';
 

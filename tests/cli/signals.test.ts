@@ -3,10 +3,10 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { patientEngines, withoutEngines } from '../support/engines.ts';
+import { engines, withoutEngines } from '../support/engines.ts';
 import { Bench } from './bench.ts';
 
-describe.skipIf(withoutEngines).each(patientEngines)('a signal to acode on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('a signal to acode on $name', engine => {
   let bench: Bench;
 
   beforeAll(async () => {

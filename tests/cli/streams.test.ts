@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { patientEngines, mainEngine, withoutEngines } from '../support/engines.ts';
+import { engines, mainEngine, withoutEngines } from '../support/engines.ts';
 import { Bench } from './bench.ts';
 import type { Given } from './bench.ts';
 
@@ -19,7 +19,7 @@ const slowly: NonNullable<Given['read']> = async child => {
   return Buffer.concat(chunks);
 };
 
-describe.skipIf(withoutEngines).each(patientEngines)('the streams of a command on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('the streams of a command on $name', engine => {
   let bench: Bench;
 
   beforeAll(async () => {

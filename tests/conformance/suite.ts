@@ -3,6 +3,7 @@
 import { appendFileSync } from 'node:fs';
 import { afterAll, describe } from 'vitest';
 import type { RunnerTask } from 'vitest';
+import { everything } from '../support/targets.ts';
 import { commandBehaviours } from './commands.ts';
 import { hardeningBehaviours } from './hardening.ts';
 import { lifecycleBehaviours } from './lifecycle.ts';
@@ -38,9 +39,9 @@ export function conformance(means: (target: Target) => boolean): void {
   }
 }
 
-// The slow ones show in the longer proof (`npm run ci:long` sets ACODE_EVERYWHERE) what their boundary has no part in.
+// The slow ones run in the long test suite alone what their boundary has no part in.
 function isFull({ level, engine }: Target): boolean {
-  return process.env['ACODE_EVERYWHERE'] !== undefined || (level !== 'gvisor' && engine.name !== 'podman');
+  return everything || (level !== 'gvisor' && engine.name !== 'podman');
 }
 
 // For scripts/conformance-table.mjs: a line for each behaviour that was tried, by its group. What a group left behind

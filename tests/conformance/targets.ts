@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import type { AcodeOptions, Level, PolicyInput } from '@acode/sandbox';
 import { describe, it } from 'vitest';
 import { findDelegation } from '../../packages/sandbox/src/isolation/bubblewrap/control-group.ts';
-import { engines, podman, withoutEngines } from '../support/engines.ts';
+import { everyEngine, podman, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 import { OFFLINE_NAMES } from '../support/variables.ts';
 import { LACKS } from './kinds.ts';
@@ -87,8 +87,8 @@ const withoutBubblewrap = !existsSync('/usr/bin/bwrap');
 
 /** Every target of this machine. */
 export const targets: readonly Target[] = [
-  ...engines.map(engine => onEngine(engine, 'docker/runc', 'docker')),
-  ...engines
+  ...everyEngine.map(engine => onEngine(engine, 'docker/runc', 'docker')),
+  ...everyEngine
     .filter(({ runtimes }) => runtimes?.includes('runsc'))
     .map(engine => onEngine(engine, 'docker/runsc', 'gvisor', { config: { sandbox: { runtime: 'runsc' } } })),
   ...[podman ?? []].flat().map(engine => onEngine(engine, 'podman/runc', 'docker')),

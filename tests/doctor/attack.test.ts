@@ -11,8 +11,9 @@ import { probingProgram } from '../../packages/sandbox/src/doctor/program.ts';
 import { gradeOf } from '../../packages/sandbox/src/doctor/report.ts';
 import type { Weakening } from '../../packages/sandbox/src/isolation/backend.ts';
 import { Bench } from '../cli/bench.ts';
-import { engines, patientEngines, images, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
+import { engines, images, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
+import { everything } from '../support/targets.ts';
 
 const LONGEST_MS = 60_000;
 const LEAST = 45;
@@ -38,16 +39,14 @@ async function networksLeft(engine: TestEngine): Promise<number> {
   });
 }
 
-// One target, and every target in the longer proof.
+// One target, and every target in the long test suite.
 const runtimes = engines
   .flatMap(engine =>
     ['runc', 'runsc']
       .filter(runtime => engine.runtimes?.includes(runtime))
       .map(runtime => ({ engine, name: engine.name, runtime })),
   )
-  .filter(
-    ({ engine, runtime }) => patientEngines.includes(engine) && (runtime === 'runc' || patientEngines.length > 1),
-  );
+  .filter(({ runtime }) => runtime === 'runc' || everything);
 
 describe.skipIf(withoutEngines)('the attack', () => {
   it.each(runtimes)(

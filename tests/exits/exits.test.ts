@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { quoted } from '../../packages/cli/src/arguments/command-words.ts';
 import { BIN, Bench } from '../cli/bench.ts';
-import { images, patientEngines, withoutEngines } from '../support/engines.ts';
+import { images, engines, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import { ownerSocketsIn, reapersIn } from '../support/remains.ts';
 import { Terminal } from './terminal.ts';
@@ -95,7 +95,7 @@ const rows: readonly Row[] = [
   },
 ];
 
-describe.skipIf(withoutEngines).each(patientEngines)('an end on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('an end on $name', engine => {
   let bench: Bench;
   beforeEach(async () => {
     bench = await Bench.at(engine);

@@ -1,16 +1,16 @@
 // Every engine call goes wrong once in every way: each time it ends in time, in a right result or a code, and leaves nothing.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { mainEngine, patientEngines, withoutEngines } from '../support/engines.ts';
+import { mainEngine, engines, withoutEngines } from '../support/engines.ts';
+import { everything } from '../support/targets.ts';
 import { Campaign, FAULTS } from './campaign.ts';
 import { scenarios } from './scenarios.ts';
 import { tryOut } from './trial.ts';
 
-const everything = process.env['ACODE_EVERYWHERE'] !== undefined;
 const cases = scenarios.flatMap(scenario => FAULTS.map(fault => ({ scenario, fault, name: scenario.name })));
 const TIMEOUT_MS = everything ? 1_200_000 : 240_000;
 
-describe.skipIf(withoutEngines).each(patientEngines)('with one call to $name going wrong', engine => {
+describe.skipIf(withoutEngines).each(engines)('with one call to $name going wrong', engine => {
   const campaign = new Campaign(engine, everything);
   const unhandled: unknown[] = [];
   const note = (reason: unknown): void => void unhandled.push(reason);
@@ -34,7 +34,7 @@ describe.skipIf(withoutEngines).each(patientEngines)('with one call to $name goi
   });
 });
 
-describe.skipIf(withoutEngines).each(patientEngines)('a run on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('a run on $name', engine => {
   it.each(scenarios.slice(0, 2))('attaches only to what it starts: $name', async scenario => {
     // Engines keep the connection of an attach to a container that was never started, also when both ends are gone.
     const { requests, violations } = await tryOut(scenario, engine, { boundMs: 20_000 });

@@ -1,13 +1,13 @@
 // A gigabyte through this process in both directions, which does not grow by it.
 
 import { describe, expect, it } from 'vitest';
-import { TestHost, patientEngines, withoutEngines } from '../support/engines.ts';
+import { TestHost, engines, withoutEngines } from '../support/engines.ts';
 import { streamLarge } from './weights.ts';
 
 const MEBIBYTES = 1024;
 const MOST_GROWTH_MEBIBYTES = 150;
 
-describe.skipIf(withoutEngines).each(patientEngines)('a gigabyte on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('a gigabyte on $name', engine => {
   it('goes in and comes out with flat memory', async () => {
     await using host = await TestHost.open(engine);
     await using sandbox = await host.acode.create();

@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Bench } from '../cli/bench.ts';
-import { patientEngines, withoutEngines } from '../support/engines.ts';
+import { engines, withoutEngines } from '../support/engines.ts';
 import { PullBench } from './bench.ts';
 import { TestRegistry } from './registry.ts';
 import type { Pushed } from './registry.ts';
@@ -11,7 +11,7 @@ import type { Pushed } from './registry.ts';
 const MB = 1_000_000;
 const MANY = 10;
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name, ten pulls of one image', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name, ten pulls of one image', engine => {
   let registry: TestRegistry;
   let config = '';
 

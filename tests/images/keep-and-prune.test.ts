@@ -2,11 +2,11 @@
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { patientEngines, images, withEngine, withoutEngines } from '../support/engines.ts';
+import { engines, images, withEngine, withoutEngines } from '../support/engines.ts';
 import { PullBench } from './bench.ts';
 import { TestRegistry } from './registry.ts';
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name, images', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name, images', engine => {
   let registry: TestRegistry;
   let config = '';
 

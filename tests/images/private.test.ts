@@ -3,14 +3,14 @@
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { patientEngines, withoutEngines } from '../support/engines.ts';
+import { engines, withoutEngines } from '../support/engines.ts';
 import { PullBench } from './bench.ts';
 import { PASSWORD, TestRegistry, USER } from './registry.ts';
 import type { Pushed } from './registry.ts';
 
 const BASIC = Buffer.from(`${USER}:${PASSWORD}`).toString('base64');
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name, a registry with a password', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name, a registry with a password', engine => {
   let registry: TestRegistry;
   let pushed: Pushed;
   let directory = '';

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { PullProgress } from '@acode/sandbox';
-import { patientEngines, withoutEngines } from '../support/engines.ts';
+import { engines, withoutEngines } from '../support/engines.ts';
 import { PullBench } from './bench.ts';
 import { TestRegistry } from './registry.ts';
 
@@ -12,7 +12,7 @@ const MB = 1_000_000;
 const refused = (code: string, part: string) =>
   expect.objectContaining({ code, message: expect.stringContaining(part) as string });
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name, an image', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name, an image', engine => {
   let registry: TestRegistry;
   let config = '';
 

@@ -1,13 +1,13 @@
 // The managed bridge: one per session, no way from one sandbox to another, gone with the session.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { patientEngines, withEngine, withoutEngines } from '../support/engines.ts';
+import { engines, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import { BackendHost } from './backend.ts';
 import { Canary, SONG, UserNetwork, anyPort, networksOf } from './canaries.ts';
 
 const LISTEN = `nc -ll -p 7000 -e echo ${SONG} & ip -4 -o addr show eth0 | tr -s " " | cut -d" " -f4 | cut -d/ -f1; wait`;
-const inspect = (engine: (typeof patientEngines)[number], id: string) =>
+const inspect = (engine: (typeof engines)[number], id: string) =>
   withEngine(engine, direct => direct.networks.inspect(id, { signal: AbortSignal.timeout(10_000) }));
 
 async function until<Value>(ask: () => Value | undefined): Promise<Value> {
@@ -25,7 +25,7 @@ async function listener(host: BackendHost, network: 'bridge' | { name: string })
   return until(() => /^\d+\.\d+\.\d+\.\d+$/m.exec(output.text)?.[0]);
 }
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name, the bridge', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name, the bridge', engine => {
   let host: BackendHost;
   beforeAll(async () => {
     host = await BackendHost.open(engine);

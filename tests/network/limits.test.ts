@@ -3,13 +3,13 @@
 import { describe, expect, it } from 'vitest';
 import { limitNetwork } from '../../packages/sandbox/src/isolation/network-limit.ts';
 import { systemClock } from '../../packages/sandbox/src/telemetry/clock.ts';
-import { patientEngines, images, withoutEngines } from '../support/engines.ts';
+import { engines, images, withoutEngines } from '../support/engines.ts';
 import { BackendHost } from './backend.ts';
 import { Canary, SONG, UserNetwork } from './canaries.ts';
 
 const BYTES = 200_000;
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
   it.each(['busybox', 'debian'] as const)('counts bytes in and out with the shell of %s', async image => {
     await using host = await BackendHost.open(engine);
     await using network = await UserNetwork.create(engine);

@@ -1,11 +1,11 @@
 // Networks that a user declared: by their exact name, bridges only, and never one that acode made.
 
 import { describe, expect, it } from 'vitest';
-import { patientEngines, withoutEngines } from '../support/engines.ts';
+import { engines, withoutEngines } from '../support/engines.ts';
 import { BackendHost } from './backend.ts';
 import { UserNetwork, networksOf } from './canaries.ts';
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name, a named network', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name, a named network', engine => {
   it.each([
     ['does not exist', 'acode-test-absent', /no network of that name/],
     ['is the host’s', 'host', /driver is host/],

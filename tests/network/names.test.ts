@@ -1,11 +1,11 @@
 // Names: found where the sandbox has a network, and by the servers that the policy names.
 
 import { describe, expect, it } from 'vitest';
-import { patientEngines, withoutEngines } from '../support/engines.ts';
+import { engines, withoutEngines } from '../support/engines.ts';
 import { BackendHost } from './backend.ts';
 import { ANSWER, Canary, SONG, UserNetwork, nameServer } from './canaries.ts';
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name, a sandbox with a network', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name, a sandbox with a network', engine => {
   it('finds services on it by name, and asks the name servers of its policy', async () => {
     await using host = await BackendHost.open(engine);
     await using network = await UserNetwork.create(engine);

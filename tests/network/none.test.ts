@@ -1,11 +1,11 @@
 // Without a network nothing is reached: no address, no name, no IPv6, no socket of the host. Each canary is heard by others.
 
 import { describe, expect, it } from 'vitest';
-import { patientEngines, images, withoutEngines } from '../support/engines.ts';
+import { engines, images, withoutEngines } from '../support/engines.ts';
 import { BackendHost } from './backend.ts';
 import { Canary, SONG, UserNetwork, anyPort, nameServer, outside } from './canaries.ts';
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name, a sandbox without a network', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name, a sandbox without a network', engine => {
   it('reaches neither a service of the host nor another container, at none of their addresses', async () => {
     await using host = await BackendHost.open(engine);
     await using network = await UserNetwork.create(engine, {

@@ -1,11 +1,11 @@
 // Published ports: on the loopback of the host alone, and a clash that says which port it was.
 
 import { describe, expect, it } from 'vitest';
-import { patientEngines, withEngine, withoutEngines } from '../support/engines.ts';
+import { engines, withEngine, withoutEngines } from '../support/engines.ts';
 import { BackendHost } from './backend.ts';
 import { Canary, SONG, anyPort, outside } from './canaries.ts';
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name, a port', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name, a port', engine => {
   it('is published on the loopback of the host alone, at a port the engine chose or the one asked for', async () => {
     await using host = await BackendHost.open(engine);
     const wanted = anyPort();

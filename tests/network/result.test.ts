@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { ConfigInput } from '@acode/sandbox';
-import { TestHost, patientEngines, images, mainEngine, withoutEngines } from '../support/engines.ts';
+import { TestHost, engines, images, mainEngine, withoutEngines } from '../support/engines.ts';
 import { Canary, SONG, UserNetwork, anyPort, networksOf, outside } from './canaries.ts';
 
 const allowing = (network: object): ConfigInput => ({
@@ -24,7 +24,7 @@ function recorder() {
   };
 }
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name, a run', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name, a run', engine => {
   it('with the bridge has its ports and its traffic in the result, and leaves no network behind', async () => {
     const { lines, options } = recorder();
     const host = await TestHost.open(engine, { config: allowing({}), ...options });

@@ -3,14 +3,14 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Bench } from '../cli/bench.ts';
-import { patientEngines, withEngine, withoutEngines } from '../support/engines.ts';
+import { engines, withEngine, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 import { gone, reapersOf, sleeping, until } from './victims.ts';
 
 const soon = () => AbortSignal.timeout(20_000);
 const DEAD = '00000000-0000-4000-8000-000000000000';
 
-describe.skipIf(withoutEngines).each(patientEngines)('networks and volumes on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('networks and volumes on $name', engine => {
   let bench: Bench;
   let made: string[];
   beforeEach(async () => {

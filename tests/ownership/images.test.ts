@@ -5,13 +5,13 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { path } from '../../packages/sandbox/src/isolation/docker/engine/path.ts';
 import { Bench } from '../cli/bench.ts';
-import { images, patientEngines, withEngine, withoutEngines } from '../support/engines.ts';
+import { images, engines, withEngine, withoutEngines } from '../support/engines.ts';
 import { exists, gone, leftover, reapersOf, sleeping, until } from './victims.ts';
 
 const DEAD = '00000000-0000-4000-8000-000000000000';
 const soon = () => AbortSignal.timeout(20_000);
 
-describe.skipIf(withoutEngines).each(patientEngines)('an image with labels on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('an image with labels on $name', engine => {
   let bench: Bench;
   let made: { images: string[]; containers: string[] };
   beforeEach(async () => {

@@ -10,7 +10,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ConformanceHost } from '../conformance/host.ts';
 import { itWhere } from '../conformance/targets.ts';
 import type { Target } from '../conformance/targets.ts';
-import { images, mainEngine, withEngine } from '../support/engines.ts';
+import { images, withEngine } from '../support/engines.ts';
+import { everything } from '../support/targets.ts';
 import { openWarm, until, untilWarm } from './warm-host.ts';
 
 const CLIENT = fileURLToPath(new URL('client.mjs', import.meta.url));
@@ -129,10 +130,7 @@ export function commandBehaviours(target: Target): void {
 
 /** What must never happen, however often it is tried. */
 export function neverBehaviours(target: Target): void {
-  // Many on one engine, and at the level that is quickest; some everywhere.
-  const handOvers = Number(
-    ASKED ?? (target.name === `${mainEngine.name}/runc` || target.level === 'bubblewrap' ? 200 : 50),
-  );
+  const handOvers = Number(ASKED ?? (everything || target.level === 'bubblewrap' ? 200 : 50));
   describe('sandboxes that wait', () => {
     it(
       `are given out once, and never mixed up, in ${handOvers} hand-overs`,

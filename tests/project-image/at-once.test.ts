@@ -1,12 +1,12 @@
 // Shows that builds of one project at once do not harm each other, and that what was built can be removed again.
 
 import { describe, expect, it } from 'vitest';
-import { patientEngines, withEngine, withoutEngines } from '../support/engines.ts';
+import { engines, withEngine, withoutEngines } from '../support/engines.ts';
 import { ProjectBench } from './bench.ts';
 
 const soon = (): { signal: AbortSignal } => ({ signal: AbortSignal.timeout(10_000) });
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
   it('three builds at once are one build, and its image is there', { timeout: 60_000 }, async () => {
     await using bench = await ProjectBench.at(engine);
     bench.put('a');

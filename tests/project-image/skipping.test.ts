@@ -2,7 +2,7 @@
 
 import { chmodSync, mkdirSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { patientEngines, images, withoutEngines } from '../support/engines.ts';
+import { engines, images, withoutEngines } from '../support/engines.ts';
 import { ProjectBench } from './bench.ts';
 
 type Change = (bench: ProjectBench) => Parameters<ProjectBench['build']>[0] | void;
@@ -49,7 +49,7 @@ async function project(bench: ProjectBench): Promise<void> {
   expect((await bench.build()).built).toBe(true);
 }
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
   it.each(CHANGES)('%s is a reason to build', { timeout: 60_000 }, async (what, inputs, change) => {
     await using bench = await ProjectBench.at(engine);
     await project(bench);

@@ -5,12 +5,12 @@ import { describe, expect, it } from 'vitest';
 import { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
 import { Runtimes } from '../../packages/sandbox/src/isolation/docker/runtime.ts';
 import { Bench } from '../engine-client/engines.ts';
-import { TestHost, engines, withoutEngines } from '../support/engines.ts';
+import { TestHost, everyEngine, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 
 const signal = () => AbortSignal.timeout(30_000);
 
-describe.skipIf(withoutEngines).each(engines)('a runtime on $name $version', engine => {
+describe.skipIf(withoutEngines).each(everyEngine)('a runtime on $name $version', engine => {
   it('that the engine does not list is refused with those it has, and nothing is made', async () => {
     await using host = await TestHost.open(engine);
     await expect(host.acode.run(['true'], { policy: { runtime: 'kata' } })).rejects.toMatchObject({
@@ -45,7 +45,7 @@ describe.skipIf(withoutEngines).each(engines)('a runtime on $name $version', eng
   });
 });
 
-const gvisor = engines.filter(({ runtimes }) => runtimes?.includes('runsc'));
+const gvisor = everyEngine.filter(({ runtimes }) => runtimes?.includes('runsc'));
 
 describe.skipIf(withoutEngines).each(gvisor)('gVisor on $name $version', engine => {
   it('is proven by what its kernel shows', async () => {

@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { Bench } from '../engine-client/engines.ts';
-import { TestHost, engines, images, withoutEngines } from '../support/engines.ts';
+import { TestHost, everyEngine, images, withoutEngines } from '../support/engines.ts';
 
 const outcomes = z.record(z.string(), z.record(z.string(), z.string()));
 type Outcomes = z.infer<typeof outcomes>;
@@ -28,7 +28,7 @@ const CAPABLE = {
   },
 };
 
-describe.skipIf(withoutEngines).each(engines)('the system call filter on $name $version', engine => {
+describe.skipIf(withoutEngines).each(everyEngine)('the system call filter on $name $version', engine => {
   let host: TestHost;
   let sandbox: Outcomes;
   let filtered: Outcomes;

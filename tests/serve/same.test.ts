@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Ended, Given } from '../cli/bench.ts';
+import { everything } from '../support/targets.ts';
 import { ServedBench, places } from './served-bench.ts';
 
 // What differs from one run to the next, whoever runs it.
@@ -37,9 +38,8 @@ const CALLS: readonly (readonly [what: string, argv: readonly string[], status: 
   ['has a log level that is none', ['run', '--', 'true'], 2, { env: { ACODE_LOG_LEVEL: 'loud' } }],
 ];
 
-// All of it on an engine only in the longer proof: what is compared is the command line’s, and not the level’s.
-const callsOn = (name: string): typeof CALLS =>
-  name === 'bubblewrap' || process.env['ACODE_EVERYWHERE'] ? CALLS : CALLS.slice(0, 8);
+// All of it on an engine only in the long test suite: what is compared is the command line’s, and not the level’s.
+const callsOn = (name: string): typeof CALLS => (name === 'bubblewrap' || everything ? CALLS : CALLS.slice(0, 8));
 
 describe.each(places)('a command that a server runs, on $name,', place => {
   const calls = callsOn(place.name).map(([what, argv, status, given = {}]) => ({ what, argv, status, given }));

@@ -6,7 +6,7 @@ import { runWeakened } from '../attacks/weakened.ts';
 import { openHost } from '../conformance/host.ts';
 import type { ConformanceHost } from '../conformance/host.ts';
 import { images, withoutEngines } from '../support/engines.ts';
-import { places } from './places.ts';
+import { everyPlace } from './places.ts';
 
 const MEBIBYTE = 1024 ** 2;
 const STATUS = 'grep -E "^(Cap|NoNewPrivs|Seccomp:)" /proc/self/status';
@@ -29,7 +29,7 @@ function fields(text: string): Record<string, string> {
   );
 }
 
-describe.skipIf(withoutEngines).each(places)('a command in a sandbox that stays on $name', place => {
+describe.skipIf(withoutEngines).each(everyPlace)('a command in a sandbox that stays on $name', place => {
   let host: ConformanceHost;
   let sandbox: Sandbox;
   const sh = (script: string) => sandbox.commands.run(['sh', '-c', script]);

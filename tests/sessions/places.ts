@@ -1,17 +1,19 @@
-// Where sandboxes that stay are tried: every engine; slow runtimes and Podman in the longer proof alone.
+// Where persistent sandboxes are tried, and what their tests share.
 
 import type { Sandbox } from '@acode/sandbox';
 import type { ConformanceHost } from '../conformance/host.ts';
 import { targets } from '../conformance/targets.ts';
 import type { Target } from '../conformance/targets.ts';
+import { everything } from '../support/targets.ts';
 
-const everywhere = process.env['ACODE_EVERYWHERE'] !== undefined;
-
-/** The places of this machine that have an engine (`npm run ci:long` sets ACODE_EVERYWHERE). */
-export const places: readonly Target[] = targets.filter(
+/** Every engine of this machine, for what the engine has a part in; slow runtimes and Podman in the long test suite alone. */
+export const everyPlace: readonly Target[] = targets.filter(
   ({ lacks, level, engine }) =>
-    lacks.engine === undefined && (everywhere || (level !== 'gvisor' && engine.name !== 'podman')),
+    lacks.engine === undefined && (everything || (level !== 'gvisor' && engine.name !== 'podman')),
 );
+
+/** Where everything else is tried: one engine, and in the long test suite all of them. */
+export const places: readonly Target[] = everything ? everyPlace : everyPlace.slice(-1);
 
 /** How often a look inside finds a process with these words. A pattern in brackets does not find the look itself. */
 export async function countInside(sandbox: Sandbox, words: string): Promise<number> {

@@ -6,6 +6,7 @@ import * as z from 'zod';
 import { Acode } from '@acode/sandbox';
 import type { AcodeOptions } from '@acode/sandbox';
 import { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
+import { everything } from './targets.ts';
 
 const LIST = '/run/acode-engines/engines.json';
 
@@ -30,12 +31,15 @@ const wanted = process.env['ACODE_TEST_ENGINES']?.split(',');
 /** An engine that is up. */
 export type TestEngine = z.infer<typeof engineSchema>;
 
-/** The engines that are up and asked for; with none there is a placeholder, so that skipped tests are seen and not missing. */
-export const engines: readonly TestEngine[] = list?.engines.filter(({ name }) => !wanted || wanted.includes(name)) ?? [
-  { name: 'no engine', socket: '/nonexistent', api: '', version: '', pidfile: '' },
-];
+/**
+ * Every engine that is up and asked for, for what can turn out differently on another engine. With none there is a
+ * placeholder, so that skipped tests are seen and not missing.
+ */
+export const everyEngine: readonly TestEngine[] = list?.engines.filter(
+  ({ name }) => !wanted || wanted.includes(name),
+) ?? [{ name: 'no engine', socket: '/nonexistent', api: '', version: '', pidfile: '' }];
 
-/** Podman, where it is up and asked for: not among {@link engines}, since it is Docker in its answers alone. */
+/** Podman, where it is up and asked for: not among {@link everyEngine}, since it is Docker in its answers alone. */
 export const podman: TestEngine | null =
   list?.podman && (!wanted || wanted.includes(list.podman.name)) ? list.podman : null;
 
@@ -43,7 +47,7 @@ export const podman: TestEngine | null =
 export const withoutEngines = list === null || process.getuid?.() === 0;
 
 /** The engine for everything that does not depend on the engine. */
-export const mainEngine = engines.at(-1) ?? {
+export const mainEngine = everyEngine.at(-1) ?? {
   name: 'no engine',
   socket: '/nonexistent',
   api: '',
@@ -51,11 +55,8 @@ export const mainEngine = engines.at(-1) ?? {
   pidfile: '',
 };
 
-/**
- * The engines for what takes long and hardly depends on the engine: all of them in the longer proof (`npm run ci:long`
- * sets ACODE_EVERYWHERE), the main one otherwise.
- */
-export const patientEngines: readonly TestEngine[] = process.env['ACODE_EVERYWHERE'] ? engines : [mainEngine];
+/** The engines for a behaviour in which the engine has no part: one of them, and all of them in the long test suite. */
+export const engines: readonly TestEngine[] = everything ? everyEngine : [mainEngine];
 
 /** Images that every engine has. */
 export const images = list?.images ?? { busybox: '', debian: '', noshell: '', hostile: '' };

@@ -2,12 +2,12 @@
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { AcodeError, ConfigInput } from '@acode/sandbox';
-import { TestHost, patientEngines, images, withoutEngines } from '../support/engines.ts';
+import { TestHost, engines, images, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 
 type Retry = NonNullable<NonNullable<ConfigInput['sandbox']>['retry']>;
 
-describe.skipIf(withoutEngines).each(patientEngines)('an engine that fails for a moment ($name)', engine => {
+describe.skipIf(withoutEngines).each(engines)('an engine that fails for a moment ($name)', engine => {
   let proxy: EngineProxy;
   let creates: number[];
   beforeEach(async () => {

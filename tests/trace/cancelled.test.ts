@@ -2,7 +2,7 @@
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Acode } from '@acode/sandbox';
-import { TestHost, patientEngines, withoutEngines } from '../support/engines.ts';
+import { TestHost, engines, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 
 type Operation = (acode: Acode, signal: AbortSignal) => Promise<unknown>;
@@ -14,7 +14,7 @@ const OPERATIONS: readonly [name: string, operation: Operation][] = [
   ['cleanup', (acode, signal) => acode.cleanup({ signal })],
 ];
 
-describe.skipIf(withoutEngines).each(patientEngines)('on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
   let proxy: EngineProxy;
   let host: TestHost;
   beforeEach(async () => {

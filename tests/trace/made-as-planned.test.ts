@@ -3,12 +3,12 @@
 import { mkdirSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { AcodeEvent } from '@acode/sandbox';
-import { TestHost, patientEngines, images, withEngine, withoutEngines } from '../support/engines.ts';
+import { TestHost, engines, images, withEngine, withoutEngines } from '../support/engines.ts';
 
 const MIB = 1024 ** 2;
 const soon = () => AbortSignal.timeout(20_000);
 
-describe.skipIf(withoutEngines).each(patientEngines)('a sandbox on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('a sandbox on $name', engine => {
   it('is made with the image, the mounts, the limits and the network that were planned', async () => {
     await using host = await TestHost.open(engine);
     const limits = { memoryBytes: 100 * MIB, cpus: 0.5, pids: 33 };

@@ -2,7 +2,7 @@
 
 import { readdirSync, readlinkSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { TestHost, patientEngines, images, withoutEngines } from '../support/engines.ts';
+import { TestHost, engines, images, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import type { RequestFate } from '../support/proxy.ts';
 
@@ -30,7 +30,7 @@ function isSocket(descriptor: string): boolean {
 
 const timers = (): number => process.getActiveResourcesInfo().filter(kind => kind === 'Timeout').length;
 
-describe.skipIf(withoutEngines).each(patientEngines)('a run on $name that fails', engine => {
+describe.skipIf(withoutEngines).each(engines)('a run on $name that fails', engine => {
   it.each(STEPS)('while %s gives everything back', async (_, request, fate) => {
     await using proxy = await EngineProxy.start(engine.socket);
     const before = timers();

@@ -5,12 +5,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { LogFields } from '@acode/sandbox';
 import { path } from '../../packages/sandbox/src/isolation/docker/engine/path.ts';
-import { TestHost, patientEngines, images, withEngine, withoutEngines } from '../support/engines.ts';
+import { TestHost, engines, images, withEngine, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 
 const soon = () => AbortSignal.timeout(20_000);
 
-describe.skipIf(withoutEngines).each(patientEngines)('a sandbox on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('a sandbox on $name', engine => {
   // A runtime directory of its own is a host of its own: a forced cleanup here touches nobody else’s sandboxes.
   let runtime: string;
   let before: string | undefined;

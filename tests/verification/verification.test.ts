@@ -7,15 +7,7 @@ import { existsSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync }
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { AcodeEvent } from '@acode/sandbox';
 import { EngineProxy } from '../support/proxy.ts';
-import {
-  TestHost,
-  engines,
-  images,
-  makeWorkspace,
-  patientEngines,
-  withEngine,
-  withoutEngines,
-} from '../support/engines.ts';
+import { TestHost, engines, images, makeWorkspace, withEngine, withoutEngines } from '../support/engines.ts';
 
 interface CreateBody {
   [key: string]: unknown;
@@ -128,7 +120,7 @@ function setReadOnly(body: CreateBody): void {
   for (const mount of body.HostConfig['Mounts'] as Record<string, unknown>[]) mount['ReadOnly'] = true;
 }
 
-describe.skipIf(withoutEngines).each(patientEngines)(
+describe.skipIf(withoutEngines).each(engines)(
   'on $name, a sandbox is removed before anything was handed over, if',
   engine => {
     let proxy: EngineProxy;
