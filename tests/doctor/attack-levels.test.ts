@@ -8,7 +8,8 @@ import { Acode } from '@acode/sandbox';
 import type { AcodeOptions, AttackReport, Level, Probe } from '@acode/sandbox';
 import { openFurther } from '../../packages/sandbox/src/acode.ts';
 import { attackHost } from '../../packages/sandbox/src/attack.ts';
-import type { OpenFurther, Rehearsal } from '../../packages/sandbox/src/attack.ts';
+import type { Rehearsal } from '../../packages/sandbox/src/attack.ts';
+import type { OpenFurther } from '../../packages/sandbox/src/host.ts';
 import type { Backend, WaitingSandbox, Weakening } from '../../packages/sandbox/src/isolation/backend.ts';
 import { Bench } from '../cli/bench.ts';
 

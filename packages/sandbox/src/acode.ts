@@ -35,11 +35,11 @@ import type { RunResult, RunningCommand } from './contract/result.ts';
 import type { CreateRequest } from './contract/sandbox.ts';
 import type { ScanJob, ScanReport } from './contract/scan.ts';
 import { composeHost, loadLevels } from './compose.ts';
-import type { OpenHost } from './compose.ts';
+import type { ComposedHost } from './compose.ts';
 import { imagesOf } from './images.ts';
 import type { Operate } from './images.ts';
 import { cleanup, statusOf, withImageNames, withLeases } from './inventory.ts';
-import type { OpenFurther } from './attack.ts';
+import type { OpenFurther } from './host.ts';
 import type { AttackOptions, AttackReport, DoctorReport } from './doctor/report.ts';
 import type { AcodeOptions } from './options.ts';
 import { assertNotRoot } from './policy/guard.ts';
@@ -93,13 +93,13 @@ export class Acode implements AsyncDisposable {
   readonly audit: Audit;
   /** The images of the engine. */
   readonly images: Images;
-  readonly #host: OpenHost;
+  readonly #host: ComposedHost;
   readonly #options: AcodeOptions;
   readonly #further: OpenFurther = ({ workspace, socket }) => openFurther(this.#options, workspace, socket);
   #swept = false;
   #closed: Promise<void> | null = null;
 
-  private constructor(host: OpenHost, options: AcodeOptions) {
+  private constructor(host: ComposedHost, options: AcodeOptions) {
     this.#host = host;
     this.#options = options;
     this.events = host.bus;
@@ -417,13 +417,13 @@ export class Acode implements AsyncDisposable {
 }
 
 // Written down at each start, or there is none.
-async function recordRoot(host: OpenHost): Promise<void> {
+async function recordRoot(host: ComposedHost): Promise<void> {
   const event = 'opened by root, as allow_root in root’s own configuration says';
   host.telemetry.log('warn', event, {});
   await host.audit.append({ kind: 'event', operation: 'open', correlationId: host.session.owner, event });
 }
 
-async function open(options: AcodeOptions, uid: number, faults?: AcodeError[]): Promise<OpenHost> {
+async function open(options: AcodeOptions, uid: number, faults?: AcodeError[]): Promise<ComposedHost> {
   // Read before anything is awaited: what the program does to its environment afterwards is not meant for this host.
   const env = { ...process.env };
   const about = { env, home: homeOf(env), uid };
@@ -454,7 +454,11 @@ async function orFault<Value>(
 }
 
 /** A host beside another: the same configuration, another workspace, an engine where one is needed, and nobody who listens. */
-export async function openFurther(options: AcodeOptions, workspace: string, socket: string | null): Promise<OpenHost> {
+export async function openFurther(
+  options: AcodeOptions,
+  workspace: string,
+  socket: string | null,
+): Promise<ComposedHost> {
   const uid = currentUid();
   const { config, configFile, clock } = options;
   const own: AcodeOptions = {
@@ -484,7 +488,7 @@ async function configOf(options: AcodeOptions, directories: Directories): Promis
 
 // Where acode is installed in the workspace, what is otherwise loaded when it is needed is loaded now: later a sandbox may
 // have put something else in its place.
-async function loadAhead(host: OpenHost): Promise<void> {
+async function loadAhead(host: ComposedHost): Promise<void> {
   const workspace = await workspaceOf(host);
   const root = await realpath(workspace).catch(() => workspace);
   if (!isWithin(await installationRoot(), root)) return;
@@ -508,7 +512,7 @@ function currentUid(): number {
   return process.getuid?.() ?? 1000;
 }
 
-function savedLogs(host: OpenHost): Logs {
+function savedLogs(host: ComposedHost): Logs {
   return {
     list: () => host.pastLogs.list(),
     find: async reference => {

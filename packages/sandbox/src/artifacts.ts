@@ -9,17 +9,12 @@ import { Arrival } from './files/arrival.ts';
 import { download } from './files/download.ts';
 import { placeOf } from './files/places.ts';
 import { Programs } from './files/programs.ts';
+import type { ArtifactSandbox } from './host.ts';
 import type { Execution, OpenSandbox, WaitingSandbox } from './isolation/backend.ts';
 import { OUT_TARGET } from './isolation/plan.ts';
 import type { Clock } from './contract/ports.ts';
 
 const FETCH_MS = 5 * 60 * 1000;
-
-/** A sandbox that stays until its artifacts were taken, as a run uses one. */
-export interface ArtifactSandbox extends Pick<WaitingSandbox, 'id' | 'ports' | 'execute'> {
-  /** Takes everything that was asked for, each for itself: one that fails says so, and the others come. */
-  take(): Promise<ArtifactReport[]>;
-}
 
 /** Makes a waiting sandbox one whose artifacts can be taken after its command. */
 export async function withArtifacts(

@@ -1,7 +1,6 @@
 // Opens hosts for the doctor’s live attack: the same pipe as for every command, on workspaces of the attack’s own.
 
 import { availableParallelism, release } from 'node:os';
-import type { OpenHost } from './compose.ts';
 import { AcodeError } from './contract/errors.ts';
 import { LANGUAGES } from './contract/languages.ts';
 import { backendOf, usesEngine } from './contract/levels.ts';
@@ -13,7 +12,7 @@ import type { Target } from './doctor/attack.ts';
 import type { Ground, GroundOptions } from './doctor/bench.ts';
 import type { AttackOptions, AttackReport } from './doctor/report.ts';
 import { terrainOf } from './doctor/terrain.ts';
-import type { Host } from './host.ts';
+import type { Host, OpenFurther } from './host.ts';
 import type { ImageStore, WeakenedBackend, Weakening } from './isolation/backend.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
@@ -22,12 +21,6 @@ import { chooseImage } from './policy/language-image.ts';
 import { resolvePolicy } from './policy/resolve.ts';
 import { explain } from './planning.ts';
 import { start } from './run.ts';
-
-/** How a further host is opened; without a socket, on no engine in particular. */
-export type OpenFurther = (options: {
-  readonly workspace: string;
-  readonly socket: string | null;
-}) => Promise<OpenHost>;
 
 /** How the attack itself is tested: on sandboxes that lack protections, where the card must turn red. */
 export interface Rehearsal {

@@ -1,12 +1,11 @@
 // Makes the image of a project: base and files are checked, dependencies installed in a sandbox, and the engine builds one layer.
 
 import { join } from 'node:path';
-import type { OpenFurther } from './attack.ts';
 import { buildInTurn } from './build-turn.ts';
 import { remember, removeReplaced } from './built-images.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { BuildProjectOptions, ProjectImage } from './contract/project-image.ts';
-import type { Host } from './host.ts';
+import type { OpenFurther } from './host.ts';
 import { cannotFetch, runInstall, tooLong } from './installing.ts';
 import type { BuiltImage, EngineBackend } from './isolation/backend.ts';
 import { archiveStream } from './project-image/archive.ts';
@@ -29,16 +28,11 @@ import { IgnoreRules } from './project-image/ignore.ts';
 import { lockfilesOf } from './project-image/lockfiles.ts';
 import { Stage } from './project-image/stage.ts';
 import type { Unremoved } from './project-image/stage.ts';
-import {
-  CHECKSUM_LABEL,
-  INPUTS_LABEL,
-  KIND_LABEL,
-  TEMPLATE_NAME,
-  projectReference,
-  templateFor,
-} from './project-image/template.ts';
+import { CHECKSUM_LABEL, INPUTS_LABEL, KIND_LABEL, TEMPLATE_NAME, templateFor } from './project-image/template.ts';
+import { projectReference } from './policy/image-naming.ts';
 import { baseOf, planBase, refuseItself } from './project-base.ts';
-import type { Planned } from './running.ts';
+import type { Planned } from './planned.ts';
+import type { ImageHost } from './pulls.ts';
 import type { Operation } from './telemetry/operation.ts';
 
 const TIMEOUT_MS = 600_000;
@@ -54,7 +48,7 @@ const ANY_BASE = `sha256:${'0'.repeat(64)}`;
 
 /** What the steps of one build share. */
 interface Building {
-  readonly host: Host;
+  readonly host: ImageHost;
   readonly openFurther: OpenFurther;
   readonly options: BuildProjectOptions;
   readonly operation: Operation;

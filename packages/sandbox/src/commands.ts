@@ -30,7 +30,7 @@ import { layersFor, workspaceOf } from './repository.ts';
 import { checkCommandRequest } from './request-check.ts';
 import { captures } from './run.ts';
 import { Running, cancelled } from './running.ts';
-import type { Planned } from './running.ts';
+import type { Planned } from './planned.ts';
 import { recordIntent, recordRefusal } from './trail.ts';
 import { workdirFor } from './workspace/locate.ts';
 

@@ -14,7 +14,7 @@ import type { PullProgress } from './contract/images.ts';
 import type { UserId } from './contract/policy.ts';
 import type { Clock } from './contract/ports.ts';
 import type { ContinuedScans } from './contract/scan.ts';
-import type { Host } from './host.ts';
+import type { OpenHost } from './host.ts';
 import type { EngineBackend } from './isolation/backend.ts';
 import { DockerBackend } from './isolation/docker/backend.ts';
 import { connectEngine } from './isolation/docker/connect.ts';
@@ -29,7 +29,8 @@ import { Removals } from './lifecycle/removal.ts';
 import { Session } from './lifecycle/session.ts';
 import { Slots } from './lifecycle/slots.ts';
 import type { AcodeOptions } from './options.ts';
-import type { PullOutcome } from './pulling.ts';
+import { imageForRun } from './pulling.ts';
+import type { ImageHost, PullOutcome } from './pulls.ts';
 import { ScansInProcess, tellScan } from './scanning.ts';
 import { SavedLogs } from './output/saved.ts';
 import { environmentMode } from './policy/layers.ts';
@@ -43,10 +44,8 @@ import { ContainerReports } from './telemetry/containers.ts';
 import { Telemetry } from './telemetry/operation.ts';
 import { openPool } from './warm.ts';
 
-/** A host with the way to close it. */
-export interface OpenHost extends Host {
-  close(): Promise<void>;
-}
+/** A host with everything that acode.ts hands on. */
+export type ComposedHost = OpenHost & ImageHost;
 
 /** What a host is put together from. */
 export interface Composition {
@@ -72,7 +71,7 @@ export async function composeHost({
   directories,
   uid,
   clock,
-}: Composition): Promise<OpenHost> {
+}: Composition): Promise<ComposedHost> {
   const settings = settingsOf(config.config);
   const identity = await hostIdentity(directories.runtime);
   const { place: leases } = new Leases(directories.state);
@@ -125,7 +124,7 @@ export async function composeHost({
   const scans: ContinuedScans = options.continueScan
     ? { begin: options.continueScan }
     : new ScansInProcess({ ...shared, report: report => tellScan({ ...shared, audit }, report) });
-  return {
+  const host: ComposedHost = {
     ...shared,
     scans,
     config,
@@ -143,6 +142,9 @@ export async function composeHost({
     audit,
     reports,
     pulls,
+    images: { forRun: (wanted, signal) => imageForRun(host, wanted, signal) },
+    // Loaded when it is needed: few runs bring anything out.
+    withArtifacts: async (...of) => (await import('./artifacts.ts')).withArtifacts(...of),
     slots: new Slots(concurrency(options, settings), clock),
     memory: memoryShare(directories, clock),
     pool: openPool(options, { ...shared, audit }),
@@ -155,6 +157,7 @@ export async function composeHost({
     localCapability: level => backends.localCapability(level),
     close,
   };
+  return host;
 
   // Loaded when they are asked for: most hosts never do.
   function localLevels(): BackendSources['local'] {

@@ -22,7 +22,7 @@ import { CommandsElsewhere } from './relay/elsewhere.ts';
 import { checkCreateRequest } from './request-check.ts';
 import { report } from './run.ts';
 import { cancelled } from './running.ts';
-import type { Planned } from './running.ts';
+import type { Planned } from './planned.ts';
 import { recordRisk } from './record.ts';
 import { Sandbox } from './sandbox.ts';
 import { continueScan } from './scanning.ts';

@@ -9,7 +9,7 @@ import type { Check, DoctorReport } from './doctor/report.ts';
 import type { Host } from './host.ts';
 import { resolvePolicy } from './policy/resolve.ts';
 import { workspaceOf } from './repository.ts';
-import { judged } from './sweep.ts';
+import { judged } from './removing.ts';
 
 /**
  * Examines a host; runs nothing.

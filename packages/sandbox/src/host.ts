@@ -5,11 +5,15 @@ import type { Directories } from './config/directories.ts';
 import type { LoadedConfig } from './config/check.ts';
 import type { LoadedMachine } from './config/machine.ts';
 import type { Settings } from './config/settings.ts';
-import type { UserId } from './contract/policy.ts';
+import type { ArtifactRequest } from './contract/command.ts';
+import type { EffectivePolicy, UserId } from './contract/policy.ts';
+import type { Clock } from './contract/ports.ts';
 import type { ProfileName } from './contract/profiles.ts';
+import type { ArtifactReport } from './contract/result.ts';
 import type { ContinuedScans } from './contract/scan.ts';
+import type { ImageFacts, SandboxSpec } from './contract/spec.ts';
 import type { Level } from './contract/levels.ts';
-import type { Backend, Capability, EngineBackend } from './isolation/backend.ts';
+import type { Backend, Capability, EngineBackend, WaitingSandbox } from './isolation/backend.ts';
 import type { Pool } from './isolation/pool.ts';
 import type { MemoryShare } from './lifecycle/memory-share.ts';
 import type { Session } from './lifecycle/session.ts';
@@ -20,7 +24,38 @@ import type { TrustStore } from './policy/trust.ts';
 import type { Bus } from './telemetry/bus.ts';
 import type { ContainerReports } from './telemetry/containers.ts';
 import type { Telemetry } from './telemetry/operation.ts';
-import type { Pulls } from './pulling.ts';
+
+/** A sandbox that stays until its artifacts were taken, as a run uses one. */
+export interface ArtifactSandbox extends Pick<WaitingSandbox, 'id' | 'ports' | 'execute'> {
+  /** Takes everything that was asked for, each for itself: one that fails says so, and the others come. */
+  take(): Promise<ArtifactReport[]>;
+}
+
+/** Makes a waiting sandbox one whose artifacts can be taken after its command. */
+export type WithArtifacts = (
+  sandbox: WaitingSandbox,
+  wanted: readonly ArtifactRequest[],
+  around: { readonly spec: SandboxSpec; readonly clock: Clock; readonly signal: AbortSignal },
+) => Promise<ArtifactSandbox>;
+
+/** Where the images of runs come from. */
+export interface ImageSource {
+  /** The image of a run: what the engine has, or what is pulled now. */
+  forRun(
+    wanted: WantedImage,
+    signal: AbortSignal,
+  ): Promise<{ readonly image: ImageFacts; readonly notes: readonly string[] }>;
+}
+
+/** An image that a run wants. */
+export interface WantedImage {
+  readonly policy: Pick<EffectivePolicy, 'image' | 'pull' | 'offline' | 'mode' | 'imageTrust' | 'imageNaming'>;
+  readonly correlationId: string;
+  /** Whether it is only to be said what would be done. */
+  readonly preview: boolean;
+  /** What the engine has by that name, where it was asked already. */
+  readonly found?: Promise<ImageFacts | null>;
+}
 
 /** One opened host. */
 export interface Host {
@@ -50,8 +85,8 @@ export interface Host {
   readonly bus: Bus;
   readonly reports: ContainerReports;
   readonly session: Session;
-  /** What pulling images needs. */
-  readonly pulls: Pulls;
+  readonly images: ImageSource;
+  readonly withArtifacts: WithArtifacts;
   readonly slots: Slots;
   /** The memory that all sandboxes of the user share. */
   readonly memory: MemoryShare;
@@ -87,3 +122,14 @@ export interface Host {
   /** What one of them can do; null where this host has no such level. */
   localCapability(level: Level): Promise<Capability | null>;
 }
+
+/** A host with the way to close it. */
+export interface OpenHost extends Host {
+  close(): Promise<void>;
+}
+
+/** How a further host is opened; without a socket, on no engine in particular. */
+export type OpenFurther = (options: {
+  readonly workspace: string;
+  readonly socket: string | null;
+}) => Promise<OpenHost>;

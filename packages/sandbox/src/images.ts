@@ -1,6 +1,5 @@
 // The images of the engine as a host program sees them: pulled, listed, and removed again when nobody uses them.
 
-import type { OpenFurther } from './attack.ts';
 import { AcodeError } from './contract/errors.ts';
 import type {
   ImageInfo,
@@ -14,13 +13,14 @@ import type {
 } from './contract/images.ts';
 import { LANGUAGES } from './contract/languages.ts';
 import type { EffectivePolicy, PolicyInput } from './contract/policy.ts';
-import type { Host } from './host.ts';
+import type { OpenFurther } from './host.ts';
 import type { ImageStore, StoredImage } from './isolation/backend.ts';
 import { fullName, parseReference } from './policy/images.ts';
 import { chooseImage } from './policy/language-image.ts';
 import { isLocal } from './policy/pull.ts';
 import { resolvePolicy } from './policy/resolve.ts';
 import { obtainImage } from './pulling.ts';
+import type { ImageHost } from './pulls.ts';
 import type { PulledEntry } from './registry/pulled.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import type { Operation } from './telemetry/operation.ts';
@@ -37,7 +37,7 @@ const DEFAULT_DAYS = 30;
 const MOST_DAYS = 36_500;
 
 /** The images client of a host. */
-export function imagesOf(host: Host, operate: Operate, openFurther: OpenFurther): Images {
+export function imagesOf(host: ImageHost, operate: Operate, openFurther: OpenFurther): Images {
   return {
     pull: (reference, options = {}) =>
       operate('pull', (signal, operation) => pull(host, reference, options, operation, signal), options.signal),
@@ -65,13 +65,13 @@ export function imagesOf(host: Host, operate: Operate, openFurther: OpenFurther)
 }
 
 // As for a run that names this image: the same lists decide, and the same voices are heard.
-async function policyFor(host: Host, input: PolicyInput): Promise<EffectivePolicy> {
+async function policyFor(host: ImageHost, input: PolicyInput): Promise<EffectivePolicy> {
   const layers = await layersFor(host, await workspaceOf(host));
   return resolvePolicy(input, layers, { caller: host.caller, cpus: 1 });
 }
 
 async function pull(
-  host: Host,
+  host: ImageHost,
   reference: string,
   { pull: when = 'always', onProgress }: ImagePullOptions,
   operation: Operation,
@@ -105,7 +105,7 @@ async function pull(
 }
 
 function recordRefusal(
-  host: Host,
+  host: ImageHost,
   { operation, image }: { readonly operation: 'pull' | 'build'; readonly image: string | undefined },
   { correlationId }: Operation,
   error: unknown,
@@ -117,7 +117,7 @@ function recordRefusal(
   host.keep(host.audit.append({ ...about, ...named, errorCode: String(error.code), message }));
 }
 
-async function defaultImages(host: Host): Promise<readonly string[]> {
+async function defaultImages(host: ImageHost): Promise<readonly string[]> {
   const layers = await layersFor(host, await workspaceOf(host));
   const found = [[], ...LANGUAGES.map(language => [{ language, file: '' }])];
   const chosen = found.map(languages => chooseImage(undefined, layers, languages).image.value);
@@ -127,12 +127,12 @@ async function defaultImages(host: Host): Promise<readonly string[]> {
   return [...new Set([...chosen, ...combined])];
 }
 
-async function isPresent(host: Host, reference: string, signal: AbortSignal): Promise<boolean> {
+async function isPresent(host: ImageHost, reference: string, signal: AbortSignal): Promise<boolean> {
   const { image } = await policyFor(host, { image: reference });
   return (await (await host.engine()).images.find(image.value, signal)) !== null;
 }
 
-async function list(host: Host, signal: AbortSignal): Promise<ImageList> {
+async function list(host: ImageHost, signal: AbortSignal): Promise<ImageList> {
   const store = (await host.engine()).images;
   const [stored, diskBytes, entries] = await Promise.all([
     store.list(signal),
@@ -171,7 +171,7 @@ type Verdict = { readonly remove: true } | { readonly remove: false; readonly re
 
 /** Removes what acode pulled or built, as far as nobody uses it. */
 export async function prune(
-  host: Host,
+  host: ImageHost,
   { dryRun = false, olderThanDays = DEFAULT_DAYS }: ImagePruneOptions,
   operation: Operation,
   signal: AbortSignal,
@@ -229,7 +229,7 @@ export function judge({ reference, brought, lastUsedAt }: PulledEntry, image: St
 }
 
 interface Pruning {
-  readonly host: Host;
+  readonly host: ImageHost;
   readonly store: ImageStore;
   readonly operation: Operation;
   readonly signal: AbortSignal;

@@ -44,6 +44,7 @@ export type {
   Status,
   UninstallOptions,
   UninstallReport,
+  PoolOptions,
   WarmPool,
 } from './contract/host.ts';
 export type {
@@ -130,7 +131,7 @@ export type {
   Probe,
   ProbeVerdict,
 } from './doctor/report.ts';
-export type { AcodeOptions, PoolOptions } from './options.ts';
+export type { AcodeOptions } from './options.ts';
 export type { TrustKey } from './policy/repository.ts';
 export type { RefusedKey, Trust, TrustReport } from './repository.ts';
 export { TerminalSanitiser } from './output/terminal.ts';

@@ -1,6 +1,6 @@
 // Runs the install command of a project image: in a sandbox, on a copy of the project, under what was decided for the workspace.
 
-import type { OpenFurther } from './attack.ts';
+import type { OpenFurther } from './host.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { PolicyInput } from './contract/policy.ts';
 import type { Clock } from './contract/ports.ts';
@@ -8,7 +8,7 @@ import type { RunResult } from './contract/result.ts';
 import type { ProjectInstall } from './contract/project-image.ts';
 import type { EngineBackend } from './isolation/backend.ts';
 import { start } from './run.ts';
-import type { Planned } from './running.ts';
+import type { Planned } from './planned.ts';
 import { fetching, noNetwork } from './without-network.ts';
 
 /** An install command, and what it is run with. */

@@ -4,10 +4,10 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
+import type { Directories } from './config/directories.ts';
 import { RISKS } from './contract/levels.ts';
 import { policyInputSchema } from './contract/policy.ts';
 import type { CreateRequest } from './contract/sandbox.ts';
-import type { Host } from './host.ts';
 import { startKeeper } from './lifecycle/keeper.ts';
 import { Leases, isSandboxId } from './lifecycle/leases.ts';
 import { keeperProgram } from './lifecycle/reaper-program.ts';
@@ -32,12 +32,19 @@ export type KeptRecord = Pick<CreateRequest, 'policy' | 'risk'> & {
   readonly lookedUntil?: Date;
 };
 
+/** As much of a host as the records need. */
+export interface KeepingHost {
+  readonly directories: Directories;
+  readonly uid: number;
+  readonly identity: string;
+}
+
 /** What is known of kept sandboxes on this host, by the id of the sandbox. */
 export class Kept {
-  readonly #host: Pick<Host, 'directories' | 'uid' | 'identity'>;
+  readonly #host: KeepingHost;
   readonly #leases: Leases;
 
-  constructor(host: Pick<Host, 'directories' | 'uid' | 'identity'>) {
+  constructor(host: KeepingHost) {
     this.#host = host;
     this.#leases = new Leases(host.directories.state);
   }

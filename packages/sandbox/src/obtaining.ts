@@ -8,7 +8,7 @@ import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import type { Backend, WaitingSandbox } from './isolation/backend.ts';
 import type { Made } from './isolation/pool-kind.ts';
-import type { Planned } from './running.ts';
+import type { Planned } from './planned.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { recordIntent } from './trail.ts';

@@ -1,20 +1,11 @@
 // How a host is opened: what a program says once, before anything runs.
 
 import type { ConfigInput } from './config/schema.ts';
+import type { PoolOptions } from './contract/host.ts';
 import type { VerifySignature } from './contract/images.ts';
 import type { ProfileName } from './contract/profiles.ts';
 import type { Clock, Logger, Metrics } from './contract/ports.ts';
 import type { ScanJob, ScanReport } from './contract/scan.ts';
-
-/** How many sandboxes are kept waiting. Each of them still runs one command and is gone. */
-export interface PoolOptions {
-  /** Kept for the plan that was asked for last, however long nobody asks; 1 unless told otherwise. */
-  min?: number;
-  /** Kept at most, for all plans together; 4 unless told otherwise, at most 64. */
-  max?: number;
-  /** How long one waits for nobody before it is removed, in milliseconds; five minutes unless told otherwise. */
-  idleMs?: number;
-}
 
 /** How to open a host. Every field is optional. */
 export interface AcodeOptions {

@@ -15,13 +15,12 @@ import { WORKSPACE_TARGET, planSandbox } from './isolation/plan.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
 import { defaultEnvironment, notInImage } from './policy/environment.ts';
+import { projectReference } from './policy/image-naming.ts';
 import { refuseUndecided, withImageReason } from './policy/language-image.ts';
 import { NOTHING, resolvePolicy } from './policy/resolve.ts';
-import { projectReference } from './project-image/template.ts';
-import { imageForRun } from './pulling.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './request-check.ts';
-import type { Planned } from './running.ts';
+import type { Planned } from './planned.ts';
 import { planUserFiles } from './user-files.ts';
 import { warmthOf } from './warm.ts';
 import { recogniseLanguages } from './workspace/languages.ts';
@@ -161,7 +160,7 @@ async function imageFor(
       instead: 'Leave it out: this level has no images and runs the programs of this host.',
     });
   }
-  if (usesEngine(level)) return imageForRun(host, { policy, ...of }, signal);
+  if (usesEngine(level)) return host.images.forRun({ policy, ...of }, signal);
   return { image: await backend.resolveImage(policy, signal), notes: [] };
 }
 

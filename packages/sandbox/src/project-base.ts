@@ -9,7 +9,7 @@ import type { Host } from './host.ts';
 import type { BuiltImage, EngineBackend } from './isolation/backend.ts';
 import { plan } from './planning.ts';
 import { fullName } from './policy/images.ts';
-import type { Planned } from './running.ts';
+import type { Planned } from './planned.ts';
 import type { Operation } from './telemetry/operation.ts';
 
 /** What the base is looked for with. */

@@ -9,7 +9,7 @@ import type { PullProgress } from './contract/images.ts';
 import type { LogFields } from './contract/ports.ts';
 import type { ImageFacts } from './contract/spec.ts';
 import type { ImageStore, PullRequest } from './isolation/backend.ts';
-import type { PullOutcome } from './pulling.ts';
+import type { PullOutcome } from './pulls.ts';
 import { pullShared } from './pull-once.ts';
 import type { PullingHost } from './pull-once.ts';
 import { PulledImages } from './registry/pulled.ts';

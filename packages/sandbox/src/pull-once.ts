@@ -7,7 +7,7 @@ import type { ImageFacts } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import type { ImageStore, PullRetry } from './isolation/backend.ts';
 import { fullName, parseReference } from './policy/images.ts';
-import type { PullOutcome, Pulls, Wanted } from './pulling.ts';
+import type { PullOutcome, Pulls, Wanted } from './pulls.ts';
 import { loginFor } from './registry/login.ts';
 import type { PulledEntry } from './registry/pulled.ts';
 import { TurnNotHad } from './registry/turn.ts';

@@ -1,44 +1,12 @@
 // From a reference to an image that may run: decided, pulled once for everybody who wants it, written down, decided again.
 
 import { AcodeError } from './contract/errors.ts';
-import type { PullProgress, VerifySignature } from './contract/images.ts';
-import type { EffectivePolicy } from './contract/policy.ts';
 import type { ImageFacts } from './contract/spec.ts';
-import type { Host } from './host.ts';
 import { withDeadline } from './lifecycle/deadline.ts';
 import { assertMayName, assertOrigin } from './policy/image-naming.ts';
 import { decideImage, fullName, parseReference } from './policy/images.ts';
 import { decidePull, latestWarning } from './policy/pull.ts';
-import type { PulledImages } from './registry/pulled.ts';
-import type { SharedWork } from './registry/shared-work.ts';
-import type { Turns } from './registry/turn.ts';
-
-/** What a host needs to pull images. */
-export interface Pulls {
-  readonly turns: Turns;
-  /** What was pulled. */
-  readonly index: PulledImages;
-  readonly shared: SharedWork<PullProgress, PullOutcome>;
-  readonly verifySignature: VerifySignature | null;
-}
-
-/** What one pull came to. */
-export interface PullOutcome {
-  /** Whether the reference means another image than before. */
-  readonly changed: boolean;
-  readonly previousDigest: string | null;
-}
-
-/** An image that somebody wants. */
-export interface Wanted {
-  readonly policy: Pick<EffectivePolicy, 'image' | 'pull' | 'offline' | 'mode' | 'imageTrust' | 'imageNaming'>;
-  readonly correlationId: string;
-  /** Whether it is only to be said what would be done. */
-  readonly preview: boolean;
-  /** What the engine has by that name, where it was asked already. */
-  readonly found?: Promise<ImageFacts | null>;
-  readonly onProgress?: ((progress: PullProgress) => void) | undefined;
-}
+import type { ImageHost, PullOutcome, Wanted } from './pulls.ts';
 
 /** An image that may run, and how it was had. */
 export interface Obtained {
@@ -51,7 +19,7 @@ const NOTHING_DONE: PullOutcome = { changed: false, previousDigest: null };
 const VERIFY_MS = 30_000;
 
 /** The image of a run: what the engine has, or what is pulled now. */
-export async function imageForRun(host: Host, wanted: Wanted, signal: AbortSignal): Promise<Obtained> {
+export async function imageForRun(host: ImageHost, wanted: Wanted, signal: AbortSignal): Promise<Obtained> {
   const obtained = await obtainImage(host, wanted, signal, true);
   // Off the caller’s path; what was not noted down is used a little less long ago.
   if (!wanted.preview) {
@@ -63,7 +31,7 @@ export async function imageForRun(host: Host, wanted: Wanted, signal: AbortSigna
 
 /** Obtains an image. With `cachedWillDo`, one that is there stands in where the registry cannot be reached. */
 export async function obtainImage(
-  host: Host,
+  host: ImageHost,
   wanted: Wanted,
   signal: AbortSignal,
   cachedWillDo: boolean,
@@ -90,7 +58,7 @@ export async function obtainImage(
 }
 
 async function previewed(
-  host: Host,
+  host: ImageHost,
   policy: Wanted['policy'],
   found: ImageFacts | null,
   reason: string,
@@ -109,7 +77,7 @@ async function previewed(
 
 // The decision about what may run is made on what the engine really has, whatever was decided about its name before.
 async function accepted(
-  host: Host,
+  host: ImageHost,
   policy: Wanted['policy'],
   found: ImageFacts,
   { notes, outcome = NOTHING_DONE }: { notes: readonly string[]; outcome?: PullOutcome },
@@ -125,7 +93,7 @@ async function accepted(
 
 // Whether acode itself pulled this image under this name; asked only where the engine’s own account proves nothing.
 async function wasPulled(
-  host: Host,
+  host: ImageHost,
   { image, imageNaming }: Wanted['policy'],
   { id, namedOnly }: ImageFacts,
   signal: AbortSignal,
@@ -137,7 +105,7 @@ async function wasPulled(
 }
 
 async function assertSigned(
-  host: Host,
+  host: ImageHost,
   { reference, id, repositoryDigests }: ImageFacts,
   signal: AbortSignal,
 ): Promise<void> {

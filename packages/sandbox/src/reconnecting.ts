@@ -12,8 +12,8 @@ import { KEEP } from './lifecycle/labels.ts';
 import { reportViolation } from './obtaining.ts';
 import { plan } from './planning.ts';
 import type { Sandbox } from './sandbox.ts';
-import { removeSandbox } from './sweep.ts';
-import type { Judged, Removal } from './sweep.ts';
+import { removeSandbox } from './removing.ts';
+import type { Judged, Removal } from './removing.ts';
 import type { Operation } from './telemetry/operation.ts';
 
 const SHORTEST = 4;

@@ -5,7 +5,7 @@ import type { Command } from './contract/command.ts';
 import type { RiskyChange, RunResult } from './contract/result.ts';
 import type { Denials } from './denials.ts';
 import { afterwards } from './isolation/waiting.ts';
-import type { RunningParts } from './running.ts';
+import type { RunningParts } from './planned.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { redact, redactArguments } from './telemetry/redact.ts';

@@ -4,11 +4,10 @@ import { loadRepositoryConfig } from './config/repository.ts';
 import { AcodeError } from './contract/errors.ts';
 import type { ServeSetting } from './contract/host.ts';
 import type { Host } from './host.ts';
-import { imagesThatNeedTrust } from './policy/image-naming.ts';
+import { imagesThatNeedTrust, projectReference } from './policy/image-naming.ts';
 import type { Layers } from './policy/layers.ts';
 import { checkRepository, keysThatNeedTrust } from './policy/repository.ts';
 import type { TrustKey } from './policy/repository.ts';
-import { projectReference } from './project-image/template.ts';
 import { locateWorkspace, validateWorkspace } from './workspace/locate.ts';
 import { nearestReal } from './workspace/places.ts';
 

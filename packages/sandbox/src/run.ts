@@ -15,7 +15,7 @@ import { Capture } from './output/capture.ts';
 import { checkRequest } from './request-check.ts';
 import { printable } from './record.ts';
 import { Running, cancelled } from './running.ts';
-import type { Planned, RunningParts } from './running.ts';
+import type { Planned, RunningParts } from './planned.ts';
 import { METRICS } from './telemetry/operation.ts';
 import type { Operation } from './telemetry/operation.ts';
 import { recordRefusal } from './trail.ts';
@@ -122,9 +122,8 @@ async function asUsed(sandbox: WaitingSandbox, run: Giving & { readonly request:
   if (artifacts.length === 0) return { sandbox };
   const { planned, host, signal } = run;
   try {
-    const { withArtifacts } = await import('./artifacts.ts');
     const { clock } = host.telemetry;
-    const used = await withArtifacts(sandbox, artifacts, { spec: planned.spec, clock, signal });
+    const used = await host.withArtifacts(sandbox, artifacts, { spec: planned.spec, clock, signal });
     return { sandbox: used, take: () => used.take() };
   } catch (error) {
     throw await givenUp(sandbox, run, error);

@@ -1,82 +1,29 @@
 // A command under way: its streams, its input, its end, and the result that comes of it.
 
 import { Readable } from 'node:stream';
-import type { AuditHead } from './contract/audit.ts';
 import { AcodeError } from './contract/errors.ts';
-import type { Command, RunRequest } from './contract/command.ts';
 import { usesEngine } from './contract/levels.ts';
-import type { EffectivePolicy } from './contract/policy.ts';
-import type { ArtifactReport, RunResult, RunningCommand } from './contract/result.ts';
-import type { SandboxSpec } from './contract/spec.ts';
+import type { RunResult, RunningCommand } from './contract/result.ts';
 import { denialsOf } from './denials.ts';
-import type { Host } from './host.ts';
-import type { Backend, Ending, Execution, WaitingSandbox } from './isolation/backend.ts';
+import type { Ending, Execution } from './isolation/backend.ts';
 import { limitNetwork } from './isolation/network-limit.ts';
 import type { NetworkLimit } from './isolation/network-limit.ts';
 import { supervise } from './isolation/supervise.ts';
 import type { Supervised } from './isolation/supervise.ts';
-import type { Capture } from './output/capture.ts';
+import type { Heads } from './output/capture.ts';
 import { LiveCapture } from './output/live-capture.ts';
 import { reportViolation } from './obtaining.ts';
 import { addScan, partialResult, resultOf } from './outcome.ts';
 import type { OutcomeParts } from './outcome.ts';
+import type { RunningParts } from './planned.ts';
 import { defaultEnvironment, notInImage } from './policy/environment.ts';
 import { recordDenials, recordExit, recordResult, recordRisk } from './record.ts';
 import { continueScan } from './scanning.ts';
 import { recordOutcome } from './trail.ts';
-import type { Heads } from './relay/offer.ts';
-import type { Operation } from './telemetry/operation.ts';
 import { afterwards, inTime } from './isolation/waiting.ts';
 import { absentEnvironments, changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
 import type { EndedRun, RunScan } from './workspace/after-run.ts';
 import { clockOffsetMs } from './workspace/file-times.ts';
-
-/** Everything that was decided before a sandbox exists. */
-export interface Planned {
-  readonly policy: EffectivePolicy;
-  readonly spec: SandboxSpec;
-  readonly backend: Backend;
-  /** Hash of the request the backend was made, where it was made ahead. */
-  readonly requestHash?: string;
-  /** What a reader of the plan should know besides. */
-  readonly notes: readonly string[];
-  /** The memory of the machine it is made on. */
-  readonly machineBytes: number;
-  /** What only an explanation says: it changes nothing that a command was promised. */
-  readonly asides?: readonly string[];
-}
-
-/** What a run is made of once its sandbox waits. */
-export interface RunningParts {
-  readonly host: Host;
-  readonly operation: Operation;
-  readonly planned: Planned;
-  readonly sandbox: Pick<WaitingSandbox, 'id' | 'ports' | 'execute'>;
-  /** What becomes of the sandbox when the command has ended: begun before the result is looked at, and never awaited for it. */
-  readonly dispose: () => Promise<void>;
-  /** Takes what was asked for out of the sandbox, before it goes. */
-  readonly take?: () => Promise<ArtifactReport[]>;
-  /** Set where the sandbox goes on without the command. */
-  readonly stays?: boolean;
-  /** Whether it waited before the command was known. */
-  readonly warm: boolean;
-  /** The record that says what was about to run. */
-  readonly intent: AuditHead;
-  readonly signal: AbortSignal;
-  /** Gives the run up; `signal` follows it. */
-  readonly stop: AbortController;
-  readonly command: Command;
-  readonly request: RunRequest;
-  readonly as?: 'exec';
-  /** Whether the caller writes to standard input itself. */
-  readonly stdinStaysOpen: boolean;
-  readonly timings: { readonly queueMs: number; readonly obtainMs: number };
-  /** When nothing of the sandbox existed yet, by the clock of the kernel: from here on, changes are taken for the run’s. */
-  readonly sinceMs: number;
-  readonly captures: { readonly stdout: Capture; readonly stderr: Capture };
-  readonly cwd: string;
-  readonly nonce: string;
-}
 
 // By then a sandbox whose command has ended has ended too, unless the machine is very busy.
 const ENDS_SOON_MS = 25;

@@ -22,7 +22,7 @@ import type { Host } from './host.ts';
 import type { Backend } from './isolation/backend.ts';
 import { afterwards } from './isolation/waiting.ts';
 import { setBy } from './policy/layers.ts';
-import type { Planned } from './running.ts';
+import type { Planned } from './planned.ts';
 import type { Operation } from './telemetry/operation.ts';
 
 /** One run, as its records name it. */

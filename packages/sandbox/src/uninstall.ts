@@ -14,6 +14,7 @@ import type {
 } from './contract/host.ts';
 import type { ImagePruneReport } from './contract/images.ts';
 import type { Host } from './host.ts';
+import type { ImageHost } from './pulls.ts';
 import { prune } from './images.ts';
 import { cleanup } from './inventory.ts';
 import { liveOwners } from './lifecycle/ownership.ts';
@@ -35,7 +36,7 @@ const AUDIT = 'audit';
 
 /** What is on the engine, and what becomes of it; the disk is looked at and left as it is. */
 export async function uninstallFromEngine(
-  host: Host,
+  host: ImageHost,
   options: UninstallOptions,
   operation: Operation,
   signal: AbortSignal,
@@ -82,7 +83,7 @@ interface Cleared {
 }
 
 async function clearEngine(
-  host: Host,
+  host: ImageHost,
   { purge, force }: { readonly purge: boolean; readonly force: boolean },
   operation: Operation,
   signal: AbortSignal,

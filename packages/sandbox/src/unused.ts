@@ -9,12 +9,14 @@ import type { ScanJob, ScanReport } from './contract/scan.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
 import { afterwards } from './isolation/waiting.ts';
-import type { AcodeOptions } from './options.ts';
 import { recordRisk } from './record.ts';
 import { continueScan, loggable } from './scanning.ts';
 import type { ScannedRun } from './scanning.ts';
 import { changesOfCancelledRun, changesOfRun } from './workspace/after-run.ts';
 import { scanJobs } from './workspace/continued-scan.ts';
+
+/** Told of files that appeared while a sandbox of an image waited, and never had a command. */
+export type FoundWhileWaiting = (report: ScanReport, image: string) => void;
 
 /** What the scans need of their host. */
 export type UnusedHost = Pick<Host, 'audit' | 'closing' | 'keep' | 'session' | 'telemetry'>;
@@ -30,9 +32,9 @@ export class UnusedScans {
   readonly #host: UnusedHost;
   #queue: { readonly job: ScanJob; readonly image: string }[] = [];
   #working = false;
-  readonly #found: AcodeOptions['foundWhileWaiting'];
+  readonly #found: FoundWhileWaiting | undefined;
 
-  constructor(host: UnusedHost, found?: AcodeOptions['foundWhileWaiting']) {
+  constructor(host: UnusedHost, found?: FoundWhileWaiting) {
     this.#host = host;
     this.#found = found;
   }

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { totalmem } from 'node:os';
 import type { RunRequest } from './contract/command.ts';
 import { AcodeError } from './contract/errors.ts';
-import type { WarmPool } from './contract/host.ts';
+import type { PoolOptions, WarmPool } from './contract/host.ts';
 import { isAtLeast, usesEngine } from './contract/levels.ts';
 import type { SandboxSpec } from './contract/spec.ts';
 import type { Host } from './host.ts';
@@ -13,14 +13,20 @@ import { Pool } from './isolation/pool.ts';
 import type { Discarded, PoolObserver } from './isolation/pool.ts';
 import type { Made, Mould } from './isolation/pool-kind.ts';
 import type { PoolLimits } from './isolation/pool-size.ts';
-import type { AcodeOptions } from './options.ts';
-import type { Planned } from './running.ts';
+import type { Planned } from './planned.ts';
 import { METRICS } from './telemetry/operation.ts';
 import { recordMadeAhead, requestHashOf } from './trail.ts';
 import { UnusedScans } from './unused.ts';
+import type { FoundWhileWaiting } from './unused.ts';
 
 /** What a pool needs of its host. */
 export type PoolHost = Pick<Host, 'audit' | 'backend' | 'bus' | 'claim' | 'closing' | 'keep' | 'session' | 'telemetry'>;
+
+/** What the opener of a host asks for. */
+export interface PoolRequest {
+  readonly pool?: false | PoolOptions | undefined;
+  readonly foundWhileWaiting?: FoundWhileWaiting | undefined;
+}
 
 /** Whether a command would have a sandbox that waits already, and why. */
 export interface Warmth {
@@ -38,7 +44,7 @@ const MEMORY_SHARE = 0.5;
 const AFTERWARDS_MS = 5 * 60 * 1000;
 
 /** What the caller asked for, with every default filled in; null where they want no pool. */
-export function poolLimits({ pool = false }: Pick<AcodeOptions, 'pool'>): PoolLimits | null {
+export function poolLimits({ pool = false }: Pick<PoolRequest, 'pool'>): PoolLimits | null {
   if (pool === false) return null;
   const max = within('pool.max', pool.max ?? Math.max(DEFAULTS.max, pool.min ?? 0), 1, MOST_WAITING);
   const min = within('pool.min', pool.min ?? Math.min(DEFAULTS.min, max), 0, max);
@@ -47,7 +53,7 @@ export function poolLimits({ pool = false }: Pick<AcodeOptions, 'pool'>): PoolLi
 }
 
 /** The pool of a host; null where its caller wants none. */
-export function openPool(options: Pick<AcodeOptions, 'pool' | 'foundWhileWaiting'>, host: PoolHost): Pool | null {
+export function openPool(options: PoolRequest, host: PoolHost): Pool | null {
   const limits = poolLimits(options);
   if (!limits) return null;
   const scans = new UnusedScans(host, options.foundWhileWaiting);

@@ -6,7 +6,7 @@ import { constants } from 'node:fs';
 import { join } from 'node:path';
 import type { AuditHead, AuditKind } from '../contract/audit.ts';
 import { AcodeError } from '../contract/errors.ts';
-import { codeOf } from './failure.ts';
+import { codeOf } from '../contract/system-error.ts';
 import { LONGEST_LINE, headOf } from './record.ts';
 
 const NAME = /^(\d{12})\.jsonl$/;

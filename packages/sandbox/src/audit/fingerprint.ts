@@ -7,7 +7,7 @@ import { link, open, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensurePrivateDirectory } from '../config/directories.ts';
 import { canonicalJson } from './canonical.ts';
-import { codeOf } from './failure.ts';
+import { codeOf } from '../contract/system-error.ts';
 
 /** The name of the key that fingerprints are made with. */
 export const COMMAND_KEY = 'command.key';

@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { codeOf } from './failure.ts';
+import { codeOf } from '../contract/system-error.ts';
 
 /** What is known of a process, as its locks say it. An unknown part is `-`, and proves nothing. */
 export interface Holder {

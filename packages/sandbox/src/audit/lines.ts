@@ -5,7 +5,7 @@ import { open, readdir } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
-import { codeOf, reasonOf } from './failure.ts';
+import { codeOf, reasonOf } from '../contract/system-error.ts';
 import { fileName, fileNames, firstOf } from './files.ts';
 
 const NEWLINE = 0x0a;

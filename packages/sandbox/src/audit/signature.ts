@@ -7,7 +7,7 @@ import * as fs from 'node:fs';
 import { constants } from 'node:fs';
 import { join } from 'node:path';
 import type { AuditHead } from '../contract/audit.ts';
-import { codeOf } from './failure.ts';
+import { codeOf } from '../contract/system-error.ts';
 import { COMMAND_KEY } from './fingerprint.ts';
 
 const PRIVATE = 'key.pem';

@@ -3,7 +3,7 @@
 
 import { readlinkSync, readdirSync, symlinkSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { codeOf } from './failure.ts';
+import { codeOf } from '../contract/system-error.ts';
 import { holderText, isProvablyGone, parseHolder } from './holder.ts';
 import type { Holder } from './holder.ts';
 

@@ -6,6 +6,16 @@ import type { Level } from './levels.ts';
 import type { EffectivePolicy } from './policy.ts';
 import type { SandboxSpec } from './spec.ts';
 
+/** How many sandboxes are kept waiting. Each of them still runs one command and is gone. */
+export interface PoolOptions {
+  /** Kept for the plan that was asked for last, however long nobody asks; 1 unless told otherwise. */
+  min?: number;
+  /** Kept at most, for all plans together; 4 unless told otherwise, at most 64. */
+  max?: number;
+  /** How long one waits for nobody before it is removed, in milliseconds; five minutes unless told otherwise. */
+  idleMs?: number;
+}
+
 /** The state of a sandbox, as the engine reports it now. */
 export type SandboxState = 'created' | 'running' | 'paused' | 'restarting' | 'removing' | 'exited' | 'dead' | 'unknown';
 

@@ -8,7 +8,8 @@ import type {
 } from '../contract/sandbox.ts';
 import { CommandHandle } from './command-handle.ts';
 import type { CommandResult, Listeners } from './command-handle.ts';
-import { NotFoundError, codeOf, translating } from './errors.ts';
+import { codeOf } from '../contract/system-error.ts';
+import { NotFoundError, translating } from './errors.ts';
 import { AS_USER, REQUEST, checkKnown, checkUser, limitOf } from './options.ts';
 import type { RequestOptions, UserOption } from './options.ts';
 

@@ -1,5 +1,6 @@
 // Errors by the names that users of E2B catch, each with the error of ours as its cause.
 
+import { codeOf } from '../contract/system-error.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { ErrorCode } from '../contract/errors.ts';
 
@@ -95,11 +96,6 @@ export async function translating<Value>(work: () => Promise<Value>): Promise<Va
   } catch (error) {
     throw translated(error);
   }
-}
-
-/** What `node:fs` would call an error by; empty where it is none of those. */
-export function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : '';
 }
 
 // A deadline comes as itself, or as the cause of a cancellation.

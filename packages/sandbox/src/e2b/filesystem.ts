@@ -3,7 +3,8 @@
 import { posix } from 'node:path';
 import { Readable } from 'node:stream';
 import type { FileStats, Files } from '../contract/sandbox.ts';
-import { FileNotFoundError, InvalidArgumentError, codeOf, translated, translating } from './errors.ts';
+import { codeOf } from '../contract/system-error.ts';
+import { FileNotFoundError, InvalidArgumentError, translated, translating } from './errors.ts';
 import { AS_USER, checkKnown, checkUser, limitOf, signalOf } from './options.ts';
 import type { RequestOptions, UserOption } from './options.ts';
 

@@ -1,5 +1,6 @@
 // What the kernel says about a sandbox’s process: read from /proc, because what an engine reports is only what it was asked for.
 
+import { codeOf } from '../contract/system-error.ts';
 import { readFileSync, readlinkSync } from 'node:fs';
 import { lstat } from 'node:fs/promises';
 import { join, relative } from 'node:path';
@@ -208,10 +209,6 @@ export function isEnding(error: unknown): boolean {
 export function unlessHidden(error: unknown): null {
   if (isEnding(error) || ['EACCES', 'EPERM'].includes(codeOf(error))) return null;
   throw error;
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : '';
 }
 
 // mountinfo writes space, tab, newline and backslash as octal.

@@ -1,5 +1,11 @@
 // Keeps the head of one output stream, counts the rest, and lets any number of readers follow it without losing a byte.
 
+/** What a command prints, without ever holding it back; `gone` is fired when nobody wants it any more. */
+export interface Heads {
+  stdout(gone: AbortSignal): AsyncIterable<Uint8Array>;
+  stderr(gone: AbortSignal): AsyncIterable<Uint8Array>;
+}
+
 const BLOCK = 64 * 1024;
 
 /** The kept head of a stream. Memory is bounded by the limit, however much is printed. */

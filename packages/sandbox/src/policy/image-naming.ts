@@ -1,5 +1,6 @@
 // Which images a repository’s own file or a model may name: what the user trusts, and nothing that merely lies on this machine. Pure.
 
+import { createHash } from 'node:crypto';
 import type { Config } from '../config/schema.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { LANGUAGES } from '../contract/languages.ts';
@@ -161,4 +162,22 @@ export function imagesThatNeedTrust(layers: Layers, projectImage: string): Trust
     const needed = whyNotNamed({ image, imageTrust, imageNaming }) !== null;
     return needed ? [{ key, where: image.where, value: JSON.stringify(value) }] : [];
   });
+}
+
+/** The tag of every project image. */
+const TAG = 'project';
+
+/** Local names: they are built here, and a registry that has one of them has a stranger’s. */
+const REPOSITORY = 'acode-sandbox';
+
+/** The name of a project’s image: readable, and different for every directory and user. */
+export function projectReference(root: string, uid: number): string {
+  const name = root.slice(root.lastIndexOf('/') + 1);
+  const slug = name
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, '-')
+    .slice(0, 40)
+    .replaceAll(/^-+|-+$/g, '');
+  const digest = createHash('sha256').update(`${uid}:${root}`).digest('hex').slice(0, 12);
+  return `${[REPOSITORY, slug, digest].filter(part => part !== '').join('-')}:${TAG}`;
 }

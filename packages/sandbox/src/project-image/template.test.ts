@@ -3,7 +3,8 @@
 import { expect, it } from 'vitest';
 import { RESERVED } from '../lifecycle/labels.ts';
 import { parseReference } from '../policy/images.ts';
-import { CHECKSUM_LABEL, INPUTS_LABEL, KIND_LABEL, projectReference, templateFor } from './template.ts';
+import { projectReference } from '../policy/image-naming.ts';
+import { CHECKSUM_LABEL, INPUTS_LABEL, KIND_LABEL, templateFor } from './template.ts';
 
 const ID = `sha256:${'a'.repeat(64)}`;
 

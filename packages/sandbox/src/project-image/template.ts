@@ -1,7 +1,5 @@
 // The one Dockerfile that acode ever builds: files on top of a base image, and nothing that is executed. Pure.
 
-import { createHash } from 'node:crypto';
-
 // Where an image has its project. Not where sandboxes have their workspace: that mount would hide it.
 const PROJECT_TARGET = '/project';
 
@@ -10,12 +8,6 @@ export const TEMPLATE_NAME = 'Dockerfile';
 
 /** The directory of the context that holds the project, so that no file of it can stand in the template’s place. */
 export const PROJECT_FOLDER = 'project';
-
-/** The tag of every project image. */
-const TAG = 'project';
-
-/** Local names: they are built here, and a registry that has one of them has a stranger’s. */
-const REPOSITORY = 'acode-sandbox';
 
 // What a container inherits must not look like what acode puts on its own: `acode.` is reserved for that.
 const PREFIX = 'dev.acode.image';
@@ -45,16 +37,4 @@ export function templateFor(baseId: string): string {
     'USER 1000:1000',
     '',
   ].join('\n');
-}
-
-/** The name of a project’s image: readable, and different for every directory and user. */
-export function projectReference(root: string, uid: number): string {
-  const name = root.slice(root.lastIndexOf('/') + 1);
-  const slug = name
-    .toLowerCase()
-    .replaceAll(/[^a-z0-9]+/g, '-')
-    .slice(0, 40)
-    .replaceAll(/^-+|-+$/g, '');
-  const digest = createHash('sha256').update(`${uid}:${root}`).digest('hex').slice(0, 12);
-  return `${[REPOSITORY, slug, digest].filter(part => part !== '').join('-')}:${TAG}`;
 }

@@ -8,14 +8,9 @@ import type { CommandInfo } from '../contract/sandbox.ts';
 import type { PublishedPort, RunResult } from '../contract/result.ts';
 import { listenAt } from '../lifecycle/ownership.ts';
 import type { Listening } from '../lifecycle/ownership.ts';
+import type { Heads } from '../output/capture.ts';
 import { PIECE, TAKEN_MS, lines, opening, packed, say, wish, withoutOutput } from './wire.ts';
 import type { Answer, Wish } from './wire.ts';
-
-/** What a command prints, without ever holding it back; `gone` is fired when nobody wants it any more. */
-export interface Heads {
-  stdout(gone: AbortSignal): AsyncIterable<Uint8Array>;
-  stderr(gone: AbortSignal): AsyncIterable<Uint8Array>;
-}
 
 /** A command that can be offered. */
 export interface Offered {

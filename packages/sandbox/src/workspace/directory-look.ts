@@ -2,6 +2,7 @@
 //
 // Paths and names are byte strings (latin1), because names on Linux are bytes and need not be text.
 
+import { codeOf } from '../contract/system-error.ts';
 import { closeSync, constants, fstatSync, lstatSync, openSync, opendirSync, readlinkSync } from 'node:fs';
 import type { Dir, Dirent, Stats } from 'node:fs';
 
@@ -108,8 +109,4 @@ export function fromText(text: string): string {
 /** A byte string as text. */
 export function toText(path: string): string {
   return bytes(path).toString('utf8');
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && 'code' in error ? error.code : undefined;
 }
