@@ -580,7 +580,7 @@ export const PROTECTIONS = [
   one(
     'a removal has no deadline of its own',
     [
-      `${SRC}/sweep.ts`,
+      `${SRC}/removing.ts`,
       'withDeadline({ clock, ms, signal, reason }',
       'withDeadline({ clock, ms: 1e8, signal, reason }',
     ],
@@ -593,13 +593,13 @@ export const PROTECTIONS = [
   ),
   one(
     'the sweep does not judge again what it looks at again',
-    [`${SRC}/sweep.ts`, "      if (!(await may(now))) return 'spared';\n", ''],
+    [`${SRC}/removing.ts`, "      if (!(await may(now))) return 'spared';\n", ''],
     [['ownership/second-look.test.ts', 'stays where its owner']],
   ),
   one(
     'a runtime directory that was replaced says who is dead',
     [
-      `${SRC}/sweep.ts`,
+      `${SRC}/removing.ts`,
       "return state === 'dead' && !(await isStillHost(directories.runtime, identity)) ? 'unknown' : state;",
       'return identity === isStillHost.name ? "unknown" : state;',
     ],
