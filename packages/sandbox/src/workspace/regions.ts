@@ -24,11 +24,18 @@ const MAX_SEALED_DEPTH = 3;
 const PACKAGES = /^(?:site|dist)-packages$/;
 const PYTHON = /^python\d/;
 
+// Programs of the packages that one installed package depends on: in the search path of that package’s own scripts only, and
+// those are as new as the programs. A hidden directory is not a package: pnpm has programs for everybody in one.
+const PROGRAMS_OF_DEPENDENCY = /(?:^|\/)node_modules\/(?:@[^/]+\/)?[^./@][^/]*\/node_modules\/\.bin$/;
+
 /** The risk of a file by its name and where it is. */
-export function riskAt({ name: parent, region, installed }: Visit, name: string): Risk | null {
+export function riskAt(visit: Visit, name: string): Risk | null {
+  const { name: parent, region, installed } = visit;
   if (region) return isExpected(region, name) ? null : region;
   if (!installed) return riskOfFile(name, parent);
-  return parent === '.bin' ? riskOfProgram(name) : riskOfInstalled(name, parent);
+  if (parent !== '.bin') return riskOfInstalled(name, parent);
+  // Where a link leads to such a directory, it is used as what the link is called.
+  return !visit.alias && PROGRAMS_OF_DEPENDENCY.test(visit.path) ? null : riskOfProgram(name);
 }
 
 function isExpected({ fresh, hooks }: Region, name: string): boolean {

@@ -230,6 +230,25 @@ describe('scanDirectory', () => {
     ]);
   });
 
+  it('C9: programs that only the scripts of one installed package would start are not reported; others are', async () => {
+    put('node_modules/prefix/node_modules/.bin/which');
+    put('node_modules/@scope/prefix/node_modules/.bin/node');
+    put('node_modules/.pnpm/which@1.3.1/node_modules/which/node_modules/.bin/which');
+    expect(await found()).toEqual([]);
+    put('node_modules/.bin/which');
+    put('packages/a/node_modules/.bin/which');
+    put('node_modules/.pnpm/node_modules/.bin/which');
+    mkdirSync(join(root, 'b/node_modules'), { recursive: true });
+    symlinkSync('../../node_modules/prefix/node_modules/.bin', join(root, 'b/node_modules/.bin'));
+    expect(await found()).toEqual([
+      'shadowed-program b/node_modules/.bin',
+      'shadowed-program node_modules/.bin/which',
+      'shadowed-program node_modules/.pnpm/node_modules/.bin/which',
+      'shadowed-program node_modules/prefix/node_modules/.bin/which',
+      'shadowed-program packages/a/node_modules/.bin/which',
+    ]);
+  });
+
   it('C11: links out are reported, also through older links and by steps upwards; links inside are not', async () => {
     await before(() => {
       mkdirSync(join(root, 'a/b'), { recursive: true });
