@@ -18,7 +18,7 @@ const PATIENT = everything
   ? []
   : [
       'tests/{audit/parallel,cli/streams,doctor/attack-levels,engine-trouble/restart,host/hostile}.test.ts',
-      'tests/{images/at-once,ownership/slow-create,trace/attempts,trace/telemetry}.test.ts',
+      'tests/{images/at-once,ownership/slow-create}.test.ts',
       'tests/{exits/exits,files/cost,files/large,project-image/at-once,project-image/skipping,sessions/ratio}.test.ts',
     ];
 

@@ -49,7 +49,9 @@ describe.skipIf(withoutEngines)('a host', () => {
     await using host = await TestHost.open(mainEngine, {
       engine: { socket: proxy.socket },
       logger,
-      config: { sandbox: { images: { default: images.busybox }, retry: { attempts: 0 } } },
+      config: {
+        sandbox: { images: { default: images.busybox }, retry: { attempts: 0 }, cleanup: { timeout_seconds: 1 } },
+      },
     });
     const command = await host.acode.spawn(['cat']);
     proxy.onRequest(method => (method === 'DELETE' ? 'drop' : undefined));
