@@ -42,7 +42,8 @@ describe.skipIf(withoutEngines).each(TARGETS)('secrets and policy, on $name', ta
       expect(names.filter(name => !['SHLVL', '_', 'OLDPWD', 'PWD'].includes(name))).toEqual(
         expect.arrayContaining(['GREETING', 'HOME', 'PATH']),
       );
-      const allowed = ['GREETING', 'HOME', 'HOSTNAME', 'PATH', 'PWD', 'SHLVL', 'OLDPWD', '_', 'TERM', ...OFFLINE_NAMES];
+      const shells = ['HOSTNAME', 'PWD', 'SHLVL', 'OLDPWD', '_', 'TERM'];
+      const allowed = ['GREETING', 'HOME', 'PATH', 'ACODE_SANDBOX', 'ACODE_TASK_ID', ...shells, ...OFFLINE_NAMES];
       for (const name of names) expect(allowed).toContain(name);
       const first = await arena.sh('tr "\\0" "\\n" < /proc/1/environ; true');
       expect(first.stdout).not.toContain(SECRET);

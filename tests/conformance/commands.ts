@@ -63,11 +63,13 @@ export function commandBehaviours(target: Target): void {
 
     it('has exactly the environment it was given, the image’s path and a home', async () => {
       process.env['HOST_SECRET'] = 'must not leak';
-      const { stdout } = await host.acode.run(['env'], { env: { A: '1', B: "it's\n2" } });
+      const { stdout } = await host.acode.run(['env'], { env: { A: '1', B: "it's\n2" }, taskId: 'task-7' });
       delete process.env['HOST_SECRET'];
       const names = stdout.split('\n').flatMap(line => /^([A-Za-z_]+)=/.exec(line)?.[1] ?? []);
       expect(new Set(names)).toEqual(new Set(['A', 'B', ...variables]));
       expect(stdout).toContain("B=it's\n2\n");
+      expect(stdout).toMatch(/^ACODE_SANDBOX=1$/m);
+      expect(stdout).toMatch(/^ACODE_TASK_ID=task-7$/m);
     });
 
     itWhere(target, 'engine')('has no environment of its own in what the engine tells everybody', async () => {

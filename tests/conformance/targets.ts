@@ -48,8 +48,9 @@ export function describeWhere({ lacks }: Target, needed: Trait): (name: string, 
   return lacks[needed] === undefined ? describe : () => undefined;
 }
 
-const ofContainers = ['HOME', 'HOSTNAME', 'PATH', 'PWD', ...OFFLINE_NAMES];
-const ofBubblewrap = ['HOME', 'PATH', 'PWD', ...OFFLINE_NAMES];
+const ofAll = ['ACODE_SANDBOX', 'ACODE_TASK_ID', 'HOME', 'PATH', 'PWD'];
+const ofContainers = [...ofAll, 'HOSTNAME', ...OFFLINE_NAMES];
+const ofBubblewrap = [...ofAll, ...OFFLINE_NAMES];
 
 function onEngine(engine: TestEngine, kind: Kind, level: Level, options: AcodeOptions = {}): Target {
   const runtime = kind.slice(kind.indexOf('/') + 1);
@@ -74,7 +75,7 @@ function onHost(kind: Kind, level: Level, absent: boolean, sandbox: object = {})
     level,
     lacks: LACKS[kind],
     absent: absent || process.getuid?.() === 0,
-    variables: level === 'bubblewrap' ? ofBubblewrap : ['ACODE_SANDBOX', 'HOME', 'PATH', 'PWD', 'TMPDIR'],
+    variables: level === 'bubblewrap' ? ofBubblewrap : [...ofAll, 'ACODE_SANDBOX_ID', 'TMPDIR'],
     // There memory that a runtime reserves and never uses counts as well.
     workLimits: level === 'ulimit' ? { memoryBytes: 4 * 1024 ** 3 } : {},
     options: { config: { sandbox: { level, ...sandbox } } },

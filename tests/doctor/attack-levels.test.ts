@@ -43,7 +43,7 @@ function marked(sandboxes: readonly string[]): string[] {
     .filter(name => /^\d+$/.test(name))
     .filter(pid => {
       try {
-        const mark = /(?:^|\0)ACODE_SANDBOX=([^\0]*)/.exec(readFileSync(`/proc/${pid}/environ`, 'latin1'))?.[1];
+        const mark = /(?:^|\0)ACODE_SANDBOX_ID=([^\0]*)/.exec(readFileSync(`/proc/${pid}/environ`, 'latin1'))?.[1];
         return mark !== undefined && sandboxes.includes(mark);
       } catch {
         return false;

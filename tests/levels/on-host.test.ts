@@ -63,7 +63,7 @@ describe.skipIf(root).each(BACKENDS)('level %s', (level, make) => {
     process.env['ACODE_TEST_SECRET'] = 'of the caller';
     try {
       const { stdout } = await bench.run('env | cut -d= -f1 | sort', { env: { GIVEN: 'one' } });
-      expect(stdout.trim().split('\n')).toEqual(['ACODE_SANDBOX', 'GIVEN', 'HOME', 'PATH', 'PWD', 'TMPDIR']);
+      expect(stdout.trim().split('\n')).toEqual(['ACODE_SANDBOX_ID', 'GIVEN', 'HOME', 'PATH', 'PWD', 'TMPDIR']);
       const control = await bench.run('env', { weakenings: ['environment', 'verification'] });
       expect(control.stdout).toContain('ACODE_DOCTOR_LEAK=1');
     } finally {

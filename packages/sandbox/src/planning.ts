@@ -14,7 +14,7 @@ import type { Host } from './host.ts';
 import { WORKSPACE_TARGET, planSandbox } from './isolation/plan.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
-import { defaultEnvironment, notInImage } from './policy/environment.ts';
+import { environmentBesides } from './policy/environment.ts';
 import { projectReference } from './policy/image-naming.ts';
 import { refuseUndecided, withImageReason } from './policy/language-image.ts';
 import { NOTHING, resolvePolicy } from './policy/resolve.ts';
@@ -199,8 +199,8 @@ export async function explain(
   };
 }
 
-function environmentOf(spec: SandboxSpec, { env = {}, envDefaults = {} }: RunRequest): Explanation['environment'] {
-  const defaults = { ...defaultEnvironment(spec), ...notInImage(envDefaults, spec) };
+function environmentOf(spec: SandboxSpec, { env = {}, envDefaults }: RunRequest): Explanation['environment'] {
+  const defaults = environmentBesides(spec, envDefaults);
   return Object.fromEntries(Object.entries(defaults).filter(([name]) => !Object.hasOwn(env, name)));
 }
 

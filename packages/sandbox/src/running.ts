@@ -16,7 +16,7 @@ import { reportViolation } from './obtaining.ts';
 import { addScan, partialResult, resultOf } from './outcome.ts';
 import type { OutcomeParts } from './outcome.ts';
 import type { RunningParts } from './planned.ts';
-import { defaultEnvironment, notInImage } from './policy/environment.ts';
+import { environmentBesides } from './policy/environment.ts';
 import { recordDenials, recordExit, recordResult, recordRisk } from './record.ts';
 import { continueScan } from './scanning.ts';
 import { recordOutcome } from './trail.ts';
@@ -72,7 +72,7 @@ export class Running implements RunningCommand {
   static async begin(parts: RunningParts): Promise<Running> {
     const { sandbox, captures, request, signal } = parts;
     const { command, cwd, nonce, planned } = parts;
-    const defaults = { ...defaultEnvironment(planned.spec), ...notInImage(request.envDefaults ?? {}, planned.spec) };
+    const defaults = environmentBesides(planned.spec, request.envDefaults);
     const handover = { command, cwd, env: { ...request.env }, defaults, nonce };
     const { stdout } = captures;
     const io = {

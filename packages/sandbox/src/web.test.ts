@@ -179,7 +179,7 @@ describe('a run', () => {
     const life = [
       'boot',
       'mount {"src":{"directory":{"a.mjs":{"file":{"contents":"a"}}}},"b.txt":{"file":{"contents":"b"}}}',
-      'spawn node a.mjs {"cwd":"src","env":{"A":"1"}}',
+      'spawn node a.mjs {"cwd":"src","env":{"ACODE_SANDBOX":"1","A":"1"}}',
       'teardown',
     ];
     await expect.poll(() => page.notes).toEqual(life);
@@ -202,7 +202,7 @@ describe('a run', () => {
     expect(result.sandboxId).toMatch(/^[0-9a-f-]{36}$/);
     await acode.run('echo a | wc', {});
     await expect.poll(() => page.count('boot') + page.count('teardown')).toBe(4);
-    expect(page.notes.at(-2)).toBe('spawn jsh -c echo a | wc {"cwd":".","env":{}}');
+    expect(page.notes.at(-2)).toBe('spawn jsh -c echo a | wc {"cwd":".","env":{"ACODE_SANDBOX":"1"}}');
   });
 
   it('keeps the exit status of the command, and does not wait for a stream that never ends', async () => {

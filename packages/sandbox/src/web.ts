@@ -165,7 +165,7 @@ export class WebAcode implements AsyncDisposable {
   #jobOf({ command, request, admitted, signal, times, output }: Run): WebJob {
     return {
       words: command,
-      env: { ...request.env },
+      env: { ACODE_SANDBOX: '1', ...request.env },
       cwd: request.cwd ?? '.',
       files: this.#files,
       timeoutMs: admitted.timeoutMs,

@@ -102,6 +102,9 @@ function environmentSection({ environment, spec }: Explanation, look: Look): str
   const names = Object.keys(environment);
   if (names.length === 0) return [];
   const why = [
+    ...(names.includes('ACODE_TASK_ID')
+      ? ['ACODE_SANDBOX and ACODE_TASK_ID tell a program that it is in a sandbox, and for which task.']
+      : []),
     ...(names.some(name => /offline/i.test(name)) ? ['There is no network, so package managers work offline.'] : []),
     ...(spec.mounts.some(({ purpose }) => purpose === 'ca') ? ['Clients find your CA bundle by these variables.'] : []),
     '--env overrides a variable.',

@@ -223,7 +223,8 @@ export interface Explanation {
   readonly level: Level;
   readonly spec: SandboxSpec;
   /**
-   * Variables that the command gets without `env`. Without a network: those that make package managers work offline, such as
+   * Variables that the command gets without `env`. Always `ACODE_SANDBOX`, which is `1`, and `ACODE_TASK_ID`, the request’s
+   * `taskId` or `run`, except in an image without a shell. Without a network: those that make package managers work offline, such as
    * `{ npm_config_offline: 'true' }`. With `sandbox.network.ca_file`: those that name the CA bundle. And the request’s
    * `envDefaults`. What `env` sets is left out.
    */

@@ -88,8 +88,24 @@ export function defaultEnvironment({
   return notInImage(OFFLINE, { image });
 }
 
+/**
+ * Everything that a command gets besides the `env` of its request: that it is in a sandbox, and for which task; what
+ * `defaultEnvironment` says; and those of the request’s own defaults that the image does not set.
+ */
+export function environmentBesides(
+  spec: Pick<SandboxSpec, 'network' | 'level' | 'image' | 'mounts' | 'identity'>,
+  envDefaults: Readonly<Record<string, string>> = {},
+): Readonly<Record<string, string>> {
+  return {
+    ACODE_SANDBOX: '1',
+    ACODE_TASK_ID: spec.identity.labels['acode.task'] ?? '',
+    ...defaultEnvironment(spec),
+    ...notInImage(envDefaults, spec),
+  };
+}
+
 /** Those of some variables that the image does not set itself. */
-export function notInImage(
+function notInImage(
   variables: Readonly<Record<string, string>>,
   { image }: Pick<SandboxSpec, 'image'>,
 ): Readonly<Record<string, string>> {

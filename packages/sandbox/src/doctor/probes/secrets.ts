@@ -16,7 +16,7 @@ const SECRET = 'acode-doctor-canary-5b1f';
 const ORDINARY = ['PATH', 'HOME', 'PWD', 'OLDPWD', 'HOSTNAME', 'SHLVL', '_', 'TERM', 'CI', 'CANARY'];
 
 // Where a command has no namespace, what it starts is found again by one variable, and its files by another.
-const ON_HOST = ['ACODE_SANDBOX', 'TMPDIR'];
+const ON_HOST = ['ACODE_SANDBOX_ID', 'TMPDIR'];
 
 /** The environment inside. */
 export const environment: Trial = {

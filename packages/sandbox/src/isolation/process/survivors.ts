@@ -8,7 +8,7 @@ import { identify, isAlive } from './identity.ts';
 import type { ProcessIdentity } from './identity.ts';
 
 /** The variable that marks every process of a sandbox. */
-export const MARK = 'ACODE_SANDBOX';
+export const MARK = 'ACODE_SANDBOX_ID';
 
 const MOST_ROUNDS = 20;
 
