@@ -7,19 +7,25 @@ const alias = {
   '@acode/sandbox': new URL('packages/sandbox/src/index.ts', import.meta.url).pathname,
 };
 
-// These measure time or memory, or break things on purpose: nothing else may run beside them.
+// These measure time or memory, or remove what every other test uses: nothing else may run beside them.
 const ALONE = [
-  'tests/{audit,caches,engine-client,engine-trouble,exits,faults,images,ownership}/**/*.test.ts',
-  'tests/{attacks/resources,sessions/abandoned,sessions/kept,sessions/ratio,cli/streams,cli/engine-faults,files/cost,files/large,pool/restart,project-image/unchanged,serve/cost}.test.ts',
+  'tests/{audit/cost,engine-client/back-pressure,engine-trouble/restart,exits/exits,faults/faults,files/large}.test.ts',
+  'tests/{ownership/prompt,ownership/uninstall,project-image/unchanged,trace/durations}.test.ts',
+];
+
+// These use what there is once: the caches of a user, a registry that is slowed down, the engine that is restarted. One file at a
+// time, and other tests may run beside them: .ci/run starts them as a second process.
+const SHARED = [
+  'tests/{caches,images}/**/*.test.ts',
+  'tests/{governance/fail-closed,pool/restart,project-image/at-once,serve/caches}.test.ts',
 ];
 
 // What takes long beside what it shows that nothing else does: in the long test suite alone (`npm run ci:long`).
 const PATIENT = everything
   ? []
   : [
-      'tests/{audit/parallel,cli/streams,doctor/attack-levels,engine-trouble/restart,host/hostile}.test.ts',
-      'tests/{images/at-once,ownership/slow-create}.test.ts',
-      'tests/{exits/exits,files/cost,files/large,project-image/at-once,project-image/skipping,sessions/ratio}.test.ts',
+      'tests/{audit/parallel,bench/bench,cli/streams,doctor/attack-levels,engine-trouble/restart,host/hostile}.test.ts',
+      'tests/{exits/exits,images/at-once,files/large,project-image/at-once,project-image/skipping}.test.ts',
     ];
 
 // What needs an engine.
@@ -59,7 +65,24 @@ export default defineConfig({
       // Three files at a time: most of a test’s time is the engine’s.
       {
         extends: true,
-        test: { ...real, name: 'real', maxWorkers: 3, exclude: [...ALONE, ...PATIENT], sequence: { groupOrder: 1 } },
+        test: {
+          ...real,
+          name: 'real',
+          maxWorkers: 3,
+          exclude: [...ALONE, ...SHARED, ...PATIENT],
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          ...real,
+          name: 'shared',
+          include: SHARED,
+          exclude: [...ALONE, ...PATIENT],
+          fileParallelism: false,
+          sequence: { groupOrder: 2 },
+        },
       },
       {
         extends: true,
@@ -69,7 +92,7 @@ export default defineConfig({
           include: ALONE,
           exclude: PATIENT,
           fileParallelism: false,
-          sequence: { groupOrder: 2 },
+          sequence: { groupOrder: 3 },
         },
       },
     ],

@@ -19,47 +19,11 @@ copy_tree() {
     tar -C "$1" --null --ignore-failed-read -T - -cf - 2>/dev/null | tar -C "$2" -xf -
 }
 
-# The CPU time of this machine so far, and what of it the machine's own host gave to others.
+# The CPU time of this machine so far, and how much of it was stolen: given to others by the machine's own host.
 cpu_time() { awk '/^cpu / { for (n = 2; n <= 9; n += 1) all += $n; print all, $9 }' /proc/stat; }
 
-# stolen FROM: how much of the CPU time since then (as cpu_time said it) others had, in percent.
+# stolen FROM: the CPU steal since then (as cpu_time printed it), in percent.
 stolen() { echo "$1 $(cpu_time)" | awk '{ all = $3 - $1; print (all > 0) ? int(100 * ($4 - $2) / all) : 0 }'; }
-
-# Waits for a machine that has its CPU, a quarter of an hour at most in all: nothing that measures time could be shown without.
-patience=${ACODE_CI_PATIENCE:-900}
-calm() {
-  local from percent began=$SECONDS
-  while :; do
-    from=$(cpu_time)
-    busy_for 5
-    percent=$(stolen "$from")
-    ((percent > 15 && SECONDS - began < patience)) || break
-    echo "others have $percent % of this machine's CPU time"
-    sleep 20
-  done
-  patience=$((patience - (SECONDS - began)))
-}
-
-# busy_for SECONDS: only a machine with work shows whether it is given its CPU.
-busy_for() {
-  local pids=() pid
-  for _ in $(seq "$(nproc)"); do
-    timeout "$1" sh -c 'while :; do :; done' &
-    pids+=($!)
-  done
-  for pid in "${pids[@]}"; do wait "$pid" || true; done
-}
-
-# unless_robbed cmd…: once more where it failed while others had the CPU: what measures time says nothing then.
-unless_robbed() {
-  local from percent
-  from=$(cpu_time)
-  "$@" && return
-  percent=$(stolen "$from")
-  ((percent > 10)) || return 1
-  echo "failed while others had $percent % of this machine's CPU time; once more: $*" | tee -a "$work/noisy"
-  "$@"
-}
 
 as_user() {
   "$engines/as-user" -- "$@"

@@ -33,6 +33,6 @@ function run(...projects) {
 
 const skipped = obstacle();
 const statuses = [run('unit')];
-if (skipped === null) statuses.push(run('real', 'alone'));
+if (skipped === null) statuses.push(run('real', 'shared', 'alone'));
 else console.error(`\nSKIPPED every test in tests/, which needs a real engine: ${skipped}.`);
 process.exitCode = Math.max(...statuses);

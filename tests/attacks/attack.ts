@@ -32,12 +32,12 @@ export function attack(
   id: string,
   what: string,
   body: () => Promise<Finding>,
-  { timeoutMs = 60_000, retry = 0 }: { timeoutMs?: number; retry?: number } = {},
+  { timeoutMs = 60_000 }: { timeoutMs?: number } = {},
 ): void {
   const row = rowOf(id);
   if (!facesRow(row, target)) return;
   // oxlint-disable-next-line vitest/expect-expect -- the body of each row has its own
-  it(`${id} ${row.title}: ${what}`, { timeout: timeoutMs, retry }, async () => {
+  it(`${id} ${row.title}: ${what}`, { timeout: timeoutMs }, async () => {
     try {
       record({ id, target: target.name, verdict: 'pass', ...(await body()) });
     } catch (error) {

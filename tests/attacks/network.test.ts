@@ -47,7 +47,9 @@ while True:
 
 // Tries one way after the other and prints what came back, or why nothing did.
 const REACH = `
-import errno, json, socket, sys
+import errno, json, os, socket, sys
+# Where nobody answers questions for names, the C library asks for half a minute.
+os.environ['RES_OPTIONS'] = 'timeout:1 attempts:1'
 port = int(sys.argv[1]); seen = {}
 def attempt(name, connect):
     try:

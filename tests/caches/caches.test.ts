@@ -6,18 +6,10 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { PolicyInput, RunResult } from '@acode/sandbox';
 import { TestHost, engines, images, makeWorkspace, withEngine, withoutEngines } from '../support/engines.ts';
-import type { TestEngine } from '../support/engines.ts';
 import { NPM_CI, PACKAGES, PACK_AND_ADD, layOut, writeProject } from './npm-tree.ts';
+import { UID, soon, volumesOf } from './volumes.ts';
 
-const UID = process.getuid?.() ?? 0;
-const soon = (): AbortSignal => AbortSignal.timeout(20_000);
-
-async function volumesOf(engine: TestEngine): Promise<string[]> {
-  const list = await withEngine(engine, direct =>
-    direct.volumes.list({ labels: ['acode.managed=true', `acode.uid=${UID}`], signal: soon() }),
-  );
-  return list.map(({ Name }) => Name).sort();
-}
+const namesOf = (list: readonly { readonly name: string }[]): string[] => list.map(({ name }) => name);
 
 describe.skipIf(withoutEngines).each(engines)('caches on $name $version', engine => {
   let host: TestHost;
@@ -31,7 +23,8 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version', engine
     });
   const with_ = (script: string, cwd?: string): Promise<RunResult> => run(script, { caches: ['npm'] }, cwd);
   const fill = (script: string): Promise<RunResult> => run(script, { caches: { fill: ['npm'] } });
-  const layers = async (): Promise<string[]> => (await volumesOf(engine)).filter(one => one !== volume);
+  const volumes = (): Promise<string[]> => volumesOf(engine, volume);
+  const layers = async (): Promise<string[]> => (await volumes()).filter(one => one !== volume);
 
   beforeAll(async () => {
     host = await TestHost.open(engine, { config: { sandbox: { cache_volumes: { npm: name } } } });
@@ -46,7 +39,7 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version', engine
   it('are not there before one was filled, and cost nothing', async () => {
     const { stdout } = await with_('echo "[$npm_config_cache]"; ls -d /cache 2>&1');
     expect(stdout).toMatch(/^\[\]\n.*No such file/);
-    expect(await volumesOf(engine)).toEqual([]);
+    expect(await volumes()).toEqual([]);
     const { notes } = await host.acode.explain('true', { policy: { image: images.debian, caches: ['npm'] } });
     expect(notes.join(' ')).toContain('There is no cache of npm yet');
   });
@@ -54,7 +47,7 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version', engine
   it('are filled by an ordinary user, outlive the sandbox, and are read by the next', async () => {
     const filled = await fill(`set -e; id -u; echo "$npm_config_cache"; ${PACK_AND_ADD}`);
     expect(filled).toMatchObject({ exitCode: 0, stdout: `${UID}\n/cache/npm/data\n` });
-    await expect.poll(() => volumesOf(engine), { timeout: 10_000 }).toEqual([volume]);
+    await expect.poll(volumes, { timeout: 30_000 }).toEqual([volume]);
     expect((await host.acode.status()).cacheVolumes).toContain(volume);
     writeProject(host.workspace, 'project');
     const { exitCode, stdout, stderr } = await with_(`${NPM_CI} && ls node_modules`, 'project');
@@ -157,7 +150,7 @@ tar -xzOf $file package/bad.js 2>/dev/null; done | grep -c poison`;
 
   it('are filled only when nobody reads: a fill waits for them', async () => {
     const reader = with_('sleep 3; echo read');
-    await expect.poll(async () => (await layers()).length, { timeout: 10_000 }).toBe(3);
+    await expect.poll(async () => (await layers()).length, { timeout: 30_000 }).toBe(3);
     const before = performance.now();
     const [{ stdout }, filled] = await Promise.all([reader, fill('true')]);
     expect(stdout).toBe('read\n');
@@ -167,11 +160,11 @@ tar -xzOf $file package/bad.js 2>/dev/null; done | grep -c poison`;
 
   it('leave nothing of a task behind, and are no orphans', async () => {
     await Promise.all([with_('true'), with_('exit 3'), run('sleep 9', { caches: ['npm'], timeoutMs: 500 })]);
-    await expect.poll(layers, { timeout: 10_000 }).toEqual([]);
+    await expect.poll(layers, { timeout: 30_000 }).toEqual([]);
     await using other = await TestHost.open(engine);
     await other.acode.run(['true']);
-    expect((await other.acode.cleanup()).belongings.removed).toEqual([]);
-    expect(await volumesOf(engine)).toEqual([volume]);
+    expect(namesOf((await other.acode.cleanup()).belongings.removed)).not.toContain(volume);
+    expect(await volumes()).toEqual([volume]);
   });
 
   it('are refused where a volume only has the name of one', async () => {
@@ -196,12 +189,12 @@ tar -xzOf $file package/bad.js 2>/dev/null; done | grep -c poison`;
 
   it('are removed when somebody says so, but not from under a sandbox', async () => {
     const reader = with_('sleep 3; ls $npm_config_cache');
-    await expect.poll(async () => (await layers()).length, { timeout: 10_000 }).toBe(3);
-    expect((await host.acode.cleanup({ volumes: true })).belongings.removed).toEqual([]);
+    await expect.poll(async () => (await layers()).length, { timeout: 30_000 }).toBe(3);
+    expect(namesOf((await host.acode.cleanup({ volumes: true })).belongings.removed)).not.toContain(volume);
     expect((await reader).stdout).toContain('_cacache');
-    await expect.poll(layers, { timeout: 10_000 }).toEqual([]);
+    await expect.poll(layers, { timeout: 30_000 }).toEqual([]);
     const { belongings } = await host.acode.cleanup({ volumes: true });
-    expect(belongings.removed.map(one => one.name)).toEqual([volume]);
-    expect(await volumesOf(engine)).toEqual([]);
+    expect(namesOf(belongings.removed)).toContain(volume);
+    expect(await volumes()).toEqual([]);
   });
 });

@@ -3,7 +3,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { engines, withoutEngines } from '../support/engines.ts';
+import { engines, everyEngine, withoutEngines } from '../support/engines.ts';
 import { Bench } from './bench.ts';
 import type { Ended } from './bench.ts';
 
@@ -147,7 +147,7 @@ describe.skipIf(withoutEngines).each(engines)('an option on $name', engine => {
   });
 });
 
-const withGvisor = engines.find(({ runtimes }) => Array.isArray(runtimes) && runtimes.includes('runsc'));
+const withGvisor = everyEngine.find(({ runtimes }) => Array.isArray(runtimes) && runtimes.includes('runsc'));
 
 it.skipIf(withoutEngines || !withGvisor)('--runtime runsc runs in gVisor', async () => {
   await using bench = await Bench.at(withGvisor ?? { socket: '' });

@@ -51,8 +51,7 @@ describe.each(sets)('files with $name', tools => {
 
   it('move ten thousand at once', async () => {
     await using ground = await groundWith(tools);
-    const { upMs, downMs } = await moveMany(ground.files, 'many');
-    expect(upMs + downMs).toBeGreaterThan(0);
+    expect(await moveMany(ground.files, 'many')).toEqual([10_100, 10_100]);
   });
 
   it('hold no more than a little of what streams through them', async () => {

@@ -1,4 +1,4 @@
-// Many files and large ones, and what moving them costs.
+// Many files and large ones, moved in and out.
 
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,35 +8,17 @@ import type { Files } from '../../packages/sandbox/src/contract/sandbox.ts';
 
 const MEBIBYTE = 1024 ** 2;
 
-/** How long each way took, and writing the same files without a sandbox. */
-export interface Ways {
-  readonly upMs: number;
-  readonly downMs: number;
-  readonly plainMs: number;
-}
-
 const TREE = { files: 10_000, directories: 100 };
 
-/** Moves 10,000 small files in 100 directories in and out again, and looks that they are all there. */
-export async function moveMany(files: Files, place: string): Promise<Ways> {
+/** Moves 10,000 small files in 100 directories in and out again; says how many came out, and how many there are inside. */
+export async function moveMany(files: Files, place: string): Promise<readonly [out: number, inside: number]> {
   const host = mkdtempSync('/var/tmp/acode-test-many-');
   try {
-    const began = performance.now();
     writeTree(join(host, 'source'));
-    const written = performance.now();
     expect(await files.upload(join(host, 'source'), place)).toMatchObject(TREE);
-    const turned = performance.now();
     expect(await files.download(place, join(host, 'target'))).toMatchObject(TREE);
-    const ended = performance.now();
-    expect(readdirSync(join(host, 'target'), { recursive: true })).toHaveLength(10_100);
-    expect(await files.readdir(place, { recursive: true, withFileTypes: true })).toHaveLength(10_100);
-    // Before and after: how long the disk takes depends on the moment.
-    const again = performance.now();
-    writeTree(join(host, 'again'));
-    const over = performance.now();
-    const ms = (from: number, to: number): number => Math.round(to - from);
-    const plainMs = Math.max(ms(began, written), ms(again, over));
-    return { upMs: ms(written, turned), downMs: ms(turned, ended), plainMs };
+    const inside = await files.readdir(place, { recursive: true, withFileTypes: true });
+    return [readdirSync(join(host, 'target'), { recursive: true }).length, inside.length];
   } finally {
     rmSync(host, { recursive: true, force: true });
   }

@@ -120,7 +120,7 @@ describe.skipIf(withoutEngines)('at a terminal and elsewhere', () => {
     expect(listed.stdout.toString()).toMatch(
       new RegExp(`${pushed.reference}\\s+sha256:\\w{12}\\s+[0-9.]+ MB\\s+acode\\s+\\S`),
     );
-    expect(listed.stdout.toString()).toMatch(/images, [0-9.]+ MB in total, [0-9.]+ [MG]B on disk\.\n$/);
+    expect(listed.stdout.toString()).toMatch(/images, [0-9.]+ [MG]B in total, [0-9.]+ [MG]B on disk\.\n$/);
     const json = JSON.parse((await call(['--json', 'sandbox', 'images'])).stdout.toString()) as {
       items: { tags: string[] }[];
     };

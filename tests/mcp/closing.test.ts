@@ -7,7 +7,8 @@ import { Bench } from '../cli/bench.ts';
 import { engines, withoutEngines } from '../support/engines.ts';
 import { Connection, anotherClient, callOf, isRunning, startHttp, until } from './connection.ts';
 
-const MOST_MS = 5000;
+// Only for what hangs: a server that does not end by itself would be there for ever.
+const MOST_MS = 20_000;
 const words = (): string[] => ['sleep', String(2_000_000 + Math.floor(Math.random() * 1_000_000))];
 
 function isAlive(pid: number): boolean {
@@ -20,9 +21,8 @@ function isAlive(pid: number): boolean {
 }
 
 describe.skipIf(withoutEngines).each(engines)('the end of a server on $name', engine => {
-  // Again where others had the CPU: what takes longer than seconds by itself does so every time.
   const ends = ['end of input', 'SIGTERM', 'SIGINT'] as const;
-  it.each(ends)('by %s leaves nothing', { retry: 2 }, async how => {
+  it.each(ends)('by %s leaves nothing', async how => {
     await using to = await Connection.open('stdio', engine);
     const command = words();
     await to.call('run_in_sandbox', { command, background: true });

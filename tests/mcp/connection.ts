@@ -11,9 +11,13 @@ import type { RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.j
 import { CallToolResultSchema } from '@modelcontextprotocol/sdk/types.js';
 import * as z from 'zod';
 import { BIN, Bench } from '../cli/bench.ts';
+import { everything } from '../support/targets.ts';
 
 /** How a client is connected. */
 export const WAYS = ['stdio', 'http'] as const;
+
+/** The transports for what does not depend on them: one, and both in the long test suite. */
+export const ways: readonly Way[] = everything ? WAYS : ['stdio'];
 
 /** One of {@link WAYS}. */
 export type Way = (typeof WAYS)[number];

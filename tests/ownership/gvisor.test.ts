@@ -2,11 +2,11 @@
 
 import { readFileSync, readdirSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import { TestHost, engines, withoutEngines } from '../support/engines.ts';
+import { TestHost, everyEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import { until } from './victims.ts';
 
-const engine = engines.find(({ runtimes }) => runtimes?.includes('runsc'));
+const engine = everyEngine.find(({ runtimes }) => runtimes?.includes('runsc'));
 
 it.skipIf(withoutEngines || !engine)('a failed start under gVisor leaves no process behind', async () => {
   if (!engine) return;

@@ -25,14 +25,16 @@ export async function sleeping(
   task: string,
   flags: readonly string[] = [],
 ): Promise<Sleeping> {
-  const { child, ended } = bench.start(['run', ...flags, '--task', task, '--', 'sh', '-c', 'echo up; exec sleep 600']);
+  // Of its own: tests that run at the same time may use the same word.
+  const own = `${task}-${randomUUID().slice(0, 8)}`;
+  const { child, ended } = bench.start(['run', ...flags, '--task', own, '--', 'sh', '-c', 'echo up; exec sleep 600']);
   await once(child.stdout ?? child, 'data');
-  const labels = [`acode.task=${task}`];
+  const labels = [`acode.task=${own}`];
   const id = await withEngine(engine, async direct => {
     const found = await direct.containers.list({ labels, signal: soon() });
-    return found.find(({ labels: own }) => own['acode.uid'] === String(process.getuid?.()))?.id ?? '';
+    return found.find(one => one.labels['acode.uid'] === String(process.getuid?.()))?.id ?? '';
   });
-  if (id === '') throw new Error(`there is no sandbox for ${task}`);
+  if (id === '') throw new Error(`there is no sandbox for ${own}`);
   return { child, ended, id };
 }
 

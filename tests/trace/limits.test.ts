@@ -87,8 +87,8 @@ describe.skipIf(withoutEngines)('a limit', () => {
 
   it('on CPU holds a busy command back, and what it used and how long it was held is in the log of the run', async () => {
     const busy = (cpus: number) =>
-      host.acode.run('timeout 1 sh -c "while :; do :; done"; true', { policy: { limits: { cpus } } });
-    const held = await busy(0.2);
+      host.acode.run('timeout 2 sh -c "while :; do :; done"; true', { policy: { limits: { cpus } } });
+    const held = await busy(0.1);
     expect(ofRun()?.['usage']).toEqual(held.usage);
     expect(held.usage?.throttledMs).toBeGreaterThan(200);
     expect(held.usage?.cpuMs).toBeLessThan(600);
