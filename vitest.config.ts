@@ -3,7 +3,7 @@ import { everything } from './tests/support/targets.ts';
 
 // Tests of the library run on its sources, so that coverage is of them; tests/packaging runs what is really published.
 const alias = {
-  '@acode/sandbox/e2b': new URL('packages/sandbox/src/e2b.ts', import.meta.url).pathname,
+  '@acode/sandbox/e2b': new URL('packages/sandbox/src/e2b/index.ts', import.meta.url).pathname,
   '@acode/sandbox': new URL('packages/sandbox/src/index.ts', import.meta.url).pathname,
 };
 

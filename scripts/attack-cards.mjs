@@ -8,7 +8,7 @@ import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const PAGE = fileURLToPath(new URL('../docs/security.md', import.meta.url));
-const PROBES = fileURLToPath(new URL('../packages/sandbox/src/doctor/probes', import.meta.url));
+const PROBES = fileURLToPath(new URL('../packages/sandbox/src/host/doctor/probes', import.meta.url));
 const BEGIN = '<!-- cards: begin. Written by scripts/attack-cards.mjs; do not edit. -->';
 const END = '<!-- cards: end -->';
 const LEVELS = ['docker', 'gvisor', 'bubblewrap', 'ulimit', 'none'];

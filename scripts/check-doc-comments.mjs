@@ -9,7 +9,7 @@ import ts from 'typescript';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const INDEX = join(ROOT, 'packages/sandbox/src/index.ts');
 // The entry for browsers. What only it exports is imported by the example that uses it.
-const WEB = join(ROOT, 'packages/sandbox/src/web.ts');
+const WEB = join(ROOT, 'packages/sandbox/src/isolation/web/index.ts');
 // Examples are compiled as if they stood here: inside the repository, so that packages resolve as they do for a user.
 const EXAMPLES = join(ROOT, 'node_modules/.cache/acode-examples');
 

@@ -1,4 +1,4 @@
-// Holds the directions in which modules may import each other, and which files may stand at the top of the library.
+// Checks the directions in which modules may import each other, and that no imports form a circle.
 // @ts-check
 
 import { readFileSync, readdirSync } from 'node:fs';
@@ -11,150 +11,64 @@ const SANDBOX = 'packages/sandbox/src';
 const CLI = 'packages/cli/src';
 const ENGINE = 'isolation/docker/engine';
 
-/** The files of the library that stand outside every room. They may import anything below them but the levels. */
-const TOP = [
-  'index.ts',
-  'acode.ts',
-  'artifacts.ts',
-  'attack.ts',
-  'build-turn.ts',
-  'building.ts',
-  'built-images.ts',
-  'ca-bundle.ts',
-  'cache-plan.ts',
-  'capabilities.ts',
-  'command-handle.ts',
-  'commands.ts',
-  'compose.ts',
-  'creating.ts',
-  'denials.ts',
-  'e2b.ts',
-  'examine.ts',
-  'host.ts',
-  'images.ts',
-  'installing.ts',
-  'inventory.ts',
-  'kept.ts',
-  'level.ts',
-  'obtaining.ts',
-  'options.ts',
-  'outcome.ts',
-  'planning.ts',
-  'planned.ts',
-  'project-base.ts',
-  'pulls.ts',
-  'removing.ts',
-  'pull-once.ts',
-  'pulling.ts',
-  'reconnecting.ts',
-  'repository.ts',
-  'record.ts',
-  'request-check.ts',
-  'run.ts',
-  'running.ts',
-  'sandbox.ts',
-  'scanning.ts',
-  'unused.ts',
-  'sweep.ts',
-  'trail.ts',
-  'uninstall.ts',
-  'user-files.ts',
-  'warm.ts',
-  'web.ts',
-  'without-network.ts',
-];
-
-/** The rooms of isolation/ that are no level: what several levels are made of. */
-const SHARED = ['isolation/handover', 'isolation/seccomp', 'isolation/process'];
-
-/** The one file that may name a level: everybody else knows the Backend interface only. */
-const COMPOSITION_ROOT = 'compose.ts';
-
-/** The level that needs no host, and the entry of it: they run in browsers, so that nothing of Node’s may be in them. */
+/** The level that needs no host: it runs in browsers, so that nothing of Node’s may be in it. */
 const WEB = 'isolation/web';
-const WEB_ENTRY = 'web.ts';
+
+/** The one file that may name a level: every other file knows the Backend interface only. */
+const COMPOSITION_ROOT = 'host/compose.ts';
+
+/** What several levels are made of. */
+const SHARED = ['isolation/handover', 'isolation/process', 'isolation/seccomp'];
 
 /**
- * What each room may import besides itself: a room, or one file of a room where the rest of it is none of its business.
- * A level (a folder of isolation/ that implements Backend) is a room of its own, so that no level can lean on another.
+ * What each room may import besides itself. A level is a room of its own, so that no level can lean on another; a directory
+ * that is not named here is a part of the room around it. The table holds no circle, and neither do the files: types and
+ * `import()` count.
  *
  * @type {Readonly<Record<string, readonly string[]>>}
  */
 const ROOMS = {
   contract: [],
-  config: ['contract'],
-  policy: ['contract', 'config', 'workspace/within.ts'],
-  workspace: ['contract', 'config'],
-  // What looks like a secret is the same in an id as in a log.
-  lifecycle: ['contract', 'telemetry/redact.ts'],
-  output: ['contract', 'config'],
-  telemetry: ['contract'],
-  // What looks like a secret is the same in a record as in a log line.
-  audit: ['contract', 'config/directories.ts', 'telemetry/redact.ts'],
-  // Whose turn it is to pull is told by the same lock as whose turn it is to write a record.
-  registry: [
-    'contract',
-    'config/bounded-file.ts',
-    'config/directories.ts',
-    'audit/turn.ts',
-    'audit/holder.ts',
-    'workspace/within.ts',
-  ],
-  // It attacks and examines through what the top hands it; of a level it knows the interface only.
-  doctor: ['contract', 'config', 'workspace', 'isolation', 'output/terminal.ts'],
-  // It knows programs that run inside, and not what the inside is.
-  files: [
-    'contract',
-    'tar',
-    'isolation/inside.ts',
-    'lifecycle/deadline.ts',
-    'lifecycle/pauses.ts',
-    'telemetry/clock.ts',
-    // What comes out of a sandbox is scanned like what a run leaves.
-    'workspace/risky.ts',
-    'workspace/risky-names.ts',
-  ],
-  // The same, for streams in place of files.
-  forwarding: ['contract', 'isolation/inside.ts'],
-  // Two processes of one user, over the commands of a sandbox that both use.
-  relay: ['contract', 'lifecycle/ownership.ts', 'output/capture.ts', 'output/text.ts'],
-  // Another shape of what the top hands it.
-  e2b: ['contract'],
-  // What an image is made of; who builds it, the top knows.
-  'project-image': ['contract', 'tar', 'config', 'workspace', 'lifecycle/pauses.ts'],
-  // What archives are made of, whoever they are for.
-  tar: [],
-  isolation: ['contract', 'policy', 'workspace', 'isolation/handover'],
+  lifecycle: ['contract'],
+  records: ['contract', 'lifecycle'],
+  workspace: ['contract', 'lifecycle'],
+  policy: ['contract', 'lifecycle', 'workspace'],
   'isolation/handover': ['contract'],
   // The system call filter, in the form of the engine and in that of the kernel.
   'isolation/seccomp': [],
+  isolation: ['contract', 'lifecycle', 'policy', 'workspace', 'isolation/handover'],
   // What levels share whose sandboxes are processes of this host.
   'isolation/process': ['contract', 'workspace', 'isolation', 'isolation/handover'],
-  'isolation/docker': [
-    'contract',
-    'workspace',
-    'isolation',
-    'isolation/handover',
-    'isolation/seccomp',
-    // A container’s first process is one of this host’s, where the engine is on it.
-    'isolation/process/held.ts',
-    'isolation/process/identity.ts',
-    ENGINE,
-    'lifecycle/labels.ts',
-  ],
-  'isolation/bubblewrap': [
-    'contract',
-    'workspace',
-    'isolation',
-    'isolation/handover',
-    'isolation/seccomp',
-    'isolation/process',
-  ],
-  'isolation/ulimit': ['contract', 'workspace', 'isolation', 'isolation/handover', 'isolation/process'],
-  'isolation/none': ['contract', 'workspace', 'isolation', 'isolation/handover', 'isolation/process'],
-  [WEB]: ['contract', 'isolation/waiting.ts', 'policy/environment.ts', 'policy/profiles.ts', 'policy/risk.ts'],
   // The client of the engine knows the Engine API and nothing of sandboxes.
   [ENGINE]: [],
+  'isolation/docker': ['contract', 'lifecycle', 'workspace', 'isolation', ...SHARED, ENGINE],
+  'isolation/bubblewrap': ['contract', 'workspace', 'isolation', ...SHARED],
+  'isolation/ulimit': ['contract', 'workspace', 'isolation', ...SHARED],
+  'isolation/none': ['contract', 'workspace', 'isolation', ...SHARED],
+  run: ['contract', 'lifecycle', 'records', 'workspace', 'policy', 'isolation'],
+  [WEB]: ['contract', 'lifecycle', 'workspace', 'policy', 'isolation', 'run'],
+  images: ['contract', 'lifecycle', 'records', 'workspace', 'policy', 'isolation', 'run'],
+  persistent: ['contract', 'lifecycle', 'records', 'workspace', 'policy', 'isolation', 'run'],
+  // It attacks and examines through what the host hands it.
+  'host/doctor': ['contract', 'lifecycle', 'workspace', 'policy', 'isolation', 'run'],
+  host: [
+    'contract',
+    'lifecycle',
+    'records',
+    'workspace',
+    'policy',
+    'isolation',
+    'run',
+    'images',
+    'persistent',
+    'host/doctor',
+    // Which process this one is.
+    'isolation/process',
+  ],
+  // Another shape of what the host offers.
+  e2b: ['contract', 'persistent', 'host'],
+  // The public surface.
+  'index.ts': ['contract', 'policy', 'run', 'persistent', 'host/doctor', 'host'],
 };
 
 /** Ways to talk to a server. Only the engine client has one, so nothing else can reach an engine, or the outside. */
@@ -166,10 +80,10 @@ const WIRE = /^(?:node:)?(?:https?|http2|net|tls|dgram)$|^undici$/;
  */
 const LISTENERS = new Set([
   'lifecycle/ownership.ts',
-  'relay/elsewhere.ts',
-  'relay/offer.ts',
-  'relay/wire.ts',
-  'forwarding/ports.ts',
+  'persistent/relay/elsewhere.ts',
+  'persistent/relay/offer.ts',
+  'persistent/relay/wire.ts',
+  'persistent/ports.ts',
 ]);
 
 /** The room of the command line whose two ends talk over a socket of the user’s own. */
@@ -232,29 +146,29 @@ function moduleNamedBy(node) {
 }
 
 /**
- * The innermost room that holds a file; `top` where it stands outside all of them.
+ * The innermost room that holds a file; null where it stands in none.
  *
  * @param {string} file
  */
 function roomOf(file) {
-  const rooms = Object.keys(ROOMS).filter(room => file.startsWith(`${room}/`));
-  return rooms.sort((one, other) => other.length - one.length)[0] ?? 'top';
+  const rooms = Object.keys(ROOMS).filter(room => file === room || file.startsWith(`${room}/`));
+  return rooms.sort((one, other) => other.length - one.length)[0] ?? null;
 }
 
-/** @param {string} room */
+/** @param {string | null} room */
 function isLevel(room) {
-  return room.startsWith('isolation/') && !SHARED.includes(room);
+  return room !== null && room.startsWith('isolation/') && ![...SHARED, ENGINE, WEB].includes(room);
 }
 
 /**
- * A new level, or a new file at the top, is entered in the tables above before it is used.
+ * A new level is entered in the table above before it is used. What isolation/ has besides is a part of it.
  *
  * @param {string} file
  */
 function isStray(file) {
   const own = relative(SANDBOX, file);
   const room = roomOf(own);
-  return room === 'top' ? !TOP.includes(own) : room === 'isolation' && own.split('/').length > 2;
+  return room === null || (room === 'isolation' && own.split('/').length > 2 && own.endsWith('/backend.ts'));
 }
 
 /**
@@ -265,29 +179,27 @@ function isStray(file) {
  */
 function ruleBetween(from, to) {
   const [here, there] = [roomOf(from), roomOf(to)];
-  if (here === 'top') return ruleAtTop(from, there);
-  if (there === 'top') return 'a room never imports the files at the top';
-  if (here === there || (ROOMS[here] ?? []).some(allowed => allowed === there || allowed === to)) return null;
-  if (here === 'contract') return 'contract/ imports nothing of ours';
-  if (there === ENGINE) return ONLY_DOCKER;
-  return `${here}/ may import ${ROOMS[here]?.join(', ') || 'nothing of ours'} only`;
+  if (here === null || there === null || here === there) return null;
+  const mayCompose = isLevel(there) && from === COMPOSITION_ROOT;
+  return mayCompose || ROOMS[here]?.includes(there) ? null : ruleBroken(here, there);
 }
 
 /**
- * @param {string} from
- * @param {string} room
+ * @param {string} here
+ * @param {string} there
  */
-function ruleAtTop(from, room) {
-  if (room === ENGINE) return ONLY_DOCKER;
-  if (from === WEB_ENTRY && room === WEB) return null;
-  return isLevel(room) && from !== COMPOSITION_ROOT ? `only ${COMPOSITION_ROOT} knows the levels` : null;
+function ruleBroken(here, there) {
+  if (isLevel(there)) return `only ${COMPOSITION_ROOT} knows the levels`;
+  if (here === 'contract') return 'contract/ imports nothing of ours';
+  if (there === ENGINE) return ONLY_DOCKER;
+  return `${here} may import ${ROOMS[here]?.join(', ') || 'nothing of ours'} only`;
 }
 
 /** @param {Import} at */
 function ruleInSandbox({ file, specifier }) {
   const own = relative(SANDBOX, file);
   if (WIRE.test(specifier)) return own.startsWith(`${ENGINE}/`) || LISTENERS.has(own) ? null : ONLY_CLIENT;
-  const inBrowsers = own === WEB_ENTRY || roomOf(own) === WEB;
+  const inBrowsers = roomOf(own) === WEB;
   if (inBrowsers && specifier.startsWith('node:')) return 'what runs in browsers imports nothing of Node';
   if (!specifier.startsWith('.')) return isOurs(specifier) ? 'the library imports no package of ours' : null;
   const target = relative(join(ROOT, SANDBOX), resolve(ROOT, dirname(file), specifier))
@@ -331,12 +243,56 @@ function violations(files, ruleFor) {
   });
 }
 
+/**
+ * Every circle among nodes: each as the names on its way.
+ *
+ * @param {ReadonlyMap<string, readonly string[]>} graph
+ */
+function circles(graph) {
+  /** @type {string[]} */
+  const found = [];
+  /** @type {Map<string, 'open' | 'done'>} */
+  const state = new Map();
+  /** @param {string} node @param {readonly string[]} way */
+  const visit = (node, way) => {
+    if (state.get(node) === 'open') found.push([...way.slice(way.indexOf(node)), node].join(' → '));
+    if (state.has(node)) return;
+    state.set(node, 'open');
+    for (const next of graph.get(node) ?? []) visit(next, [...way, node]);
+    state.set(node, 'done');
+  };
+  for (const node of graph.keys()) visit(node, []);
+  return found;
+}
+
+/**
+ * What each file imports of ours, types and `import()` included.
+ *
+ * @param {readonly string[]} files
+ */
+function graphOf(files) {
+  const known = new Set(files);
+  const targets = (/** @type {string} */ file) =>
+    importsOf(file)
+      .filter(({ specifier }) => specifier.startsWith('.'))
+      .map(({ specifier }) =>
+        relative(ROOT, resolve(ROOT, dirname(file), specifier))
+          .split(sep)
+          .join('/'),
+      )
+      .filter(target => known.has(target));
+  return new Map(files.map(file => [file, targets(file)]));
+}
+
 const library = sources(SANDBOX);
+const command = sources(CLI);
 const complaints = [
   ...library.filter(isStray).map(file => `${file}:1 stands in no room that scripts/check-imports.mjs knows`),
+  ...circles(new Map(Object.entries(ROOMS))).map(circle => `the table of rooms has a circle: ${circle}`),
+  ...[library, command].flatMap(files => circles(graphOf(files))).map(circle => `a circle of imports: ${circle}`),
   ...violations(library, ruleInSandbox),
-  ...violations(sources(CLI), ruleInCli),
+  ...violations(command, ruleInCli),
 ];
 for (const complaint of complaints) console.error(complaint);
 if (complaints.length > 0) process.exitCode = 1;
-else console.log('imports: every direction is as it should be');
+else console.log('imports: every direction is as it should be, and there is no circle');

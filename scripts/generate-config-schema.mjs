@@ -8,7 +8,7 @@ import { format, resolveConfig } from 'prettier';
 import { z } from 'zod';
 
 const TARGET = fileURLToPath(new URL('../packages/sandbox/schema/config.schema.json', import.meta.url));
-const SOURCE = new URL('../packages/sandbox/dist/config/schema.js', import.meta.url);
+const SOURCE = new URL('../packages/sandbox/dist/policy/config/schema.js', import.meta.url);
 
 if (!existsSync(SOURCE)) {
   console.error('packages/sandbox is not built: run `npm run build` first.');

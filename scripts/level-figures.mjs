@@ -8,9 +8,9 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:f
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { AuditLog } from '../packages/sandbox/dist/audit/log.js';
+import { AuditLog } from '../packages/sandbox/dist/records/audit/log.js';
 import { Acode } from '../packages/sandbox/dist/index.js';
-import { systemClock } from '../packages/sandbox/dist/telemetry/clock.js';
+import { systemClock } from '../packages/sandbox/dist/lifecycle/clock.js';
 
 const ENGINES = '/run/acode-engines/engines.json';
 const COMMAND = fileURLToPath(new URL('../packages/cli/bin/acode.js', import.meta.url));

@@ -35,9 +35,13 @@ const POOL = 'pool/bubblewrap.test.ts';
 
 /** @type {Edit[]} */
 const VERIFICATION = [
-  { file: `${DOCKER}/inspection.ts`, find: '    ...compareWithEngine(spec, facts, seen.details, argv),\n', put: '' },
   {
-    file: `${DOCKER}/inspection.ts`,
+    file: `${DOCKER}/verify/inspection.ts`,
+    find: '    ...compareWithEngine(spec, facts, seen.details, argv),\n',
+    put: '',
+  },
+  {
+    file: `${DOCKER}/verify/inspection.ts`,
     find: '    ...(seen.view ? compareWithKernel(spec, seen.view, facts.caches) : swappedSources(spec)),\n',
     put: '',
   },
@@ -87,13 +91,13 @@ export const PROTECTIONS = [
   ),
   one(
     'a warm sandbox is made without a record',
-    [`${SRC}/warm.ts`, '  await recordMadeAhead(host, { spec, profile, requestHash }, signal);\n', ''],
+    [`${SRC}/run/warm.ts`, '  await recordMadeAhead(host, { spec, profile, requestHash }, signal);\n', ''],
     [['pool/unused.test.ts', 'on record before']],
   ),
   one(
     'a warm sandbox that goes unused is not scanned',
     [
-      `${SRC}/warm.ts`,
+      `${SRC}/run/warm.ts`,
       '    removed: ({ spec, sinceMs }) => scans.add(spec, sinceMs),',
       '    removed: () => undefined,',
     ],
@@ -101,7 +105,7 @@ export const PROTECTIONS = [
   ),
   one(
     'a sandbox that does not start is not scanned',
-    [`${SRC}/unused.ts`, 'if (!usesEngine(level)) return error;', 'if (level !== null) return error;'],
+    [`${SRC}/run/unused.ts`, 'if (!usesEngine(level)) return error;', 'if (level !== null) return error;'],
     [['pool/unused.test.ts', 'does not start']],
   ),
   one(
@@ -284,7 +288,7 @@ export const PROTECTIONS = [
   ),
   one(
     'verification does not compare which directory was mounted',
-    [`${DOCKER}/verify.ts`, '  if (swapped) differences.push(', '  if (found.root === "") differences.push('],
+    [`${DOCKER}/verify/verify.ts`, '  if (swapped) differences.push(', '  if (found.root === "") differences.push('],
     [[MOUNTS, 'B4 ']],
   ),
   {
@@ -335,7 +339,7 @@ export const PROTECTIONS = [
   ),
   one(
     'a scan that its run had no time for does not go on',
-    [`${SRC}/scanning.ts`, '  if (!rest) return;\n', '  if (!rest || rest) return;\n'],
+    [`${SRC}/run/scanning.ts`, '  if (!rest) return;\n', '  if (!rest || rest) return;\n'],
     [['workspace/risky-changes.test.ts', 'finds the hook among 4,000 directories|scans after a cancelled command']],
   ),
   {
@@ -361,7 +365,7 @@ export const PROTECTIONS = [
   one(
     'the repository may set what only the user may',
     [
-      `${SRC}/config/repository.ts`,
+      `${SRC}/policy/config/repository.ts`,
       "    if (rule === 'never' || (rule === 'fixed' && !isFixedValue(key, found))) {",
       "    if (key === '') {",
     ],
@@ -371,7 +375,7 @@ export const PROTECTIONS = [
     ...one(
       'names that reach a prototype are accepted',
       [
-        [`${SRC}/config/shape.ts`, '      if (PROTOTYPE_KEYS.has(key)) return', "      if (key === '') return"],
+        [`${SRC}/policy/config/shape.ts`, '      if (PROTOTYPE_KEYS.has(key)) return', "      if (key === '') return"],
         [
           `${SRC}/contract/policy.ts`,
           'export const policyInputSchema = z.strictObject({',
@@ -386,11 +390,11 @@ export const PROTECTIONS = [
     ...one(
       'YAML is not bounded',
       [
-        [`${SRC}/config/document.ts`, 'const MOST_LEXEMES = 20_000;', 'const MOST_LEXEMES = 1e9;'],
-        [`${SRC}/config/document.ts`, 'const MOST_ALIASES = 20;', 'const MOST_ALIASES = Infinity;'],
-        [`${SRC}/config/document.ts`, 'const MOST_ITEMS = 500;', 'const MOST_ITEMS = 1e9;'],
-        [`${SRC}/config/shape.ts`, 'const MOST_VALUES = 20_000;', 'const MOST_VALUES = 1e15;'],
-        [`${SRC}/config/shape.ts`, 'export const DEEPEST = 32;', 'export const DEEPEST = 1e9;'],
+        [`${SRC}/policy/config/document.ts`, 'const MOST_LEXEMES = 20_000;', 'const MOST_LEXEMES = 1e9;'],
+        [`${SRC}/policy/config/document.ts`, 'const MOST_ALIASES = 20;', 'const MOST_ALIASES = Infinity;'],
+        [`${SRC}/policy/config/document.ts`, 'const MOST_ITEMS = 500;', 'const MOST_ITEMS = 1e9;'],
+        [`${SRC}/policy/config/shape.ts`, 'const MOST_VALUES = 20_000;', 'const MOST_VALUES = 1e15;'],
+        [`${SRC}/policy/config/shape.ts`, 'export const DEEPEST = 32;', 'export const DEEPEST = 1e9;'],
       ],
       [[POLICY, 'F7 ']],
     ),
@@ -410,8 +414,12 @@ export const PROTECTIONS = [
   one(
     'a repository and a model may name any image of this machine',
     [
-      [`${SRC}/pulling.ts`, '  assertMayName(policy);\n', ''],
-      [`${SRC}/pulling.ts`, '  assertOrigin(policy, found, await wasPulled(host, policy, found, signal));\n', ''],
+      [`${SRC}/images/pulling.ts`, '  assertMayName(policy);\n', ''],
+      [
+        `${SRC}/images/pulling.ts`,
+        '  assertOrigin(policy, found, await wasPulled(host, policy, found, signal));\n',
+        '',
+      ],
     ],
     [['languages/languages.test.ts', 'to name, unless']],
   ),
@@ -422,7 +430,7 @@ export const PROTECTIONS = [
   ),
   one(
     'a file with a private key counts as a bundle of CA certificates',
-    [`${SRC}/ca-bundle.ts`, "label !== 'CERTIFICATE'", "label === ''"],
+    [`${SRC}/run/ca-bundle.ts`, "label !== 'CERTIFICATE'", "label === ''"],
     [['network/ca.test.ts', 'trust a server']],
   ),
   one(
@@ -447,8 +455,8 @@ export const PROTECTIONS = [
   one(
     'containers on the bridge reach each other',
     [
-      [`${DOCKER}/network-rules.ts`, "Options: { [ICC]: 'false' },", "Options: { [ICC]: 'true' },"],
-      [`${DOCKER}/network-rules.ts`, "[Options?.[ICC] === 'false', ", '[Options !== undefined, '],
+      [`${DOCKER}/resources/network-rules.ts`, "Options: { [ICC]: 'false' },", "Options: { [ICC]: 'true' },"],
+      [`${DOCKER}/resources/network-rules.ts`, "[Options?.[ICC] === 'false', ", '[Options !== undefined, '],
     ],
     [[NETWORK, 'D5 ']],
   ),
@@ -466,7 +474,7 @@ export const PROTECTIONS = [
     ...one(
       'output reaches a terminal as it is',
       [
-        `${SRC}/output/terminal.ts`,
+        `${SRC}/run/output/terminal.ts`,
         "out += colour ?? safe(text[at] ?? '', text[at + 1]);",
         "out += colour ?? (text[at] ?? '');",
       ],
@@ -505,22 +513,22 @@ export const PROTECTIONS = [
   ...[
     one(
       'uninstall removes whatever is in its directories',
-      [`${SRC}/uninstall.ts`, 'names.filter(one => own.test(one)', 'names.filter(one => (own.test(one) || true)'],
+      [`${SRC}/host/uninstall.ts`, 'names.filter(one => own.test(one)', 'names.filter(one => (own.test(one) || true)'],
       [['ownership/uninstall.test.ts', 'removes only what acode put there,']],
     ),
     one(
       'uninstall removes the audit log without being asked',
-      [`${SRC}/uninstall.ts`, ' && !kept.has(join(directory, one))', ''],
+      [`${SRC}/host/uninstall.ts`, ' && !kept.has(join(directory, one))', ''],
       [['ownership/uninstall.test.ts', 'nothing is left but the audit log']],
     ),
     one(
       'uninstall forgets what other hosts have left',
-      [`${SRC}/uninstall.ts`, 'images.failed, elsewhere].every(', 'images.failed].every('],
+      [`${SRC}/host/uninstall.ts`, 'images.failed, elsewhere].every(', 'images.failed].every('],
       [['ownership/uninstall.test.ts', 'says what another host']],
     ),
     one(
       'an image may carry labels of acode’s own',
-      [`${DOCKER}/image-facts.ts`, '  if (own.length === 0) return;', '  if (own.length >= 0) return;'],
+      [`${DOCKER}/images/image-facts.ts`, '  if (own.length === 0) return;', '  if (own.length >= 0) return;'],
       [[IMAGES, 'of acode’s own is refused']],
     ),
     one(
@@ -580,7 +588,7 @@ export const PROTECTIONS = [
   one(
     'a removal has no deadline of its own',
     [
-      `${SRC}/removing.ts`,
+      `${SRC}/run/removing.ts`,
       'withDeadline({ clock, ms, signal, reason }',
       'withDeadline({ clock, ms: 1e8, signal, reason }',
     ],
@@ -588,18 +596,18 @@ export const PROTECTIONS = [
   ),
   one(
     'the sweep holds up the end of a session',
-    [`${SRC}/sweep.ts`, 'cancel = clock.after(CLOSING_MS, tooLong);', 'cancel = clock.after(SWEEP_MS, tooLong);'],
+    [`${SRC}/host/sweep.ts`, 'cancel = clock.after(CLOSING_MS, tooLong);', 'cancel = clock.after(SWEEP_MS, tooLong);'],
     [[STUCK, 'holds up no command:']],
   ),
   one(
     'the sweep does not judge again what it looks at again',
-    [`${SRC}/removing.ts`, "      if (!(await may(now))) return 'spared';\n", ''],
+    [`${SRC}/run/removing.ts`, "      if (!(await may(now))) return 'spared';\n", ''],
     [['ownership/second-look.test.ts', 'stays where its owner']],
   ),
   one(
     'a runtime directory that was replaced says who is dead',
     [
-      `${SRC}/removing.ts`,
+      `${SRC}/run/removing.ts`,
       "return state === 'dead' && !(await isStillHost(directories.runtime, identity)) ? 'unknown' : state;",
       'return identity === isStillHost.name ? "unknown" : state;',
     ],
@@ -608,7 +616,7 @@ export const PROTECTIONS = [
   one(
     'a caller’s logger may stop a run',
     [
-      `${SRC}/telemetry/operation.ts`,
+      `${SRC}/records/telemetry/operation.ts`,
       'harmless(() => this.#logger',
       '((tell: () => unknown): void => void tell())(() => this.#logger',
     ],
@@ -631,7 +639,7 @@ export const PROTECTIONS = [
   one(
     'bridges are kept for every session there was',
     [
-      `${DOCKER}/networks.ts`,
+      `${DOCKER}/resources/networks.ts`,
       'if (at >= idle.length - MOST_IDLE && now - shared.idleSince <= LONGEST_IDLE_MS) continue;',
       'if (at >= 0 && now - shared.idleSince <= LONGEST_IDLE_MS) continue;',
     ],
@@ -642,7 +650,7 @@ export const PROTECTIONS = [
     layers: 'one',
     edits: [
       {
-        file: `${SRC}/level.ts`,
+        file: `${SRC}/run/level.ts`,
         find: "  if (asked !== 'auto' && !isAtLeast(asked, policy.required.value)) throw tooWeak(asked, policy);\n",
         put: '  void tooWeak;\n',
       },
@@ -672,7 +680,7 @@ export const PROTECTIONS = [
     name: 'a weaker level stands in for an engine that refuses',
     layers: 'one',
     edits: [
-      { file: `${SRC}/level.ts`, find: ' || error.context.absent !== true) return null;', put: ') return null;' },
+      { file: `${SRC}/run/level.ts`, find: ' || error.context.absent !== true) return null;', put: ') return null;' },
     ],
     tests: [['governance/fail-closed.test.ts', 'refuses where nobody listens']],
     command: true,
@@ -682,7 +690,7 @@ export const PROTECTIONS = [
     layers: 'one',
     edits: [
       {
-        file: `${SRC}/obtaining.ts`,
+        file: `${SRC}/run/obtaining.ts`,
         find: 'intent: await writing }',
         put: "intent: await writing.catch(() => ({ seq: 0, hash: '' })) }",
       },
@@ -717,18 +725,22 @@ export const PROTECTIONS = [
   },
   one(
     'a base image may execute something while a project image is built on it',
-    [`${SRC}/project-base.ts`, 'if (base.triggers.length === 0) return base;', 'if (base.id) return base;'],
+    [
+      `${SRC}/images/project/project-base.ts`,
+      'if (base.triggers.length === 0) return base;',
+      'if (base.id) return base;',
+    ],
     [[PROJECT_IMAGE, 'is refused, before anything is sent']],
   ),
   one(
     'Podman builds project images, and executes what it does not tell of',
-    [`${DOCKER}/builds.ts`, 'this.impossible = engine.connection.isPodman ?', 'this.impossible = !engine ?'],
+    [`${DOCKER}/images/builds.ts`, 'this.impossible = engine.connection.isPodman ?', 'this.impossible = !engine ?'],
     [[PROJECT_IMAGE, 'Podman, which hides']],
   ),
   one(
     'secrets of a project become part of its image',
     [
-      `${SRC}/project-image/context.ts`,
+      `${SRC}/images/project/context.ts`,
       'this.#rules.ignore !== null && isSecret(entry.path)',
       'isSecret(entry.path) && false',
     ],
@@ -737,7 +749,7 @@ export const PROTECTIONS = [
   one(
     'links of a project lead out of it',
     [
-      `${SRC}/project-image/context.ts`,
+      `${SRC}/images/project/context.ts`,
       'if (!this.#rules.linksOut && leadsOut(path, target))',
       'if (leadsOut(path, target) && false)',
     ],
@@ -745,18 +757,22 @@ export const PROTECTIONS = [
   ),
   one(
     'a volume that only has the name of a cache is one',
-    [`${DOCKER}/cache-rules.ts`, "return isPlain ? null : 'it leads somewhere else';", 'return isPlain ? null : null;'],
+    [
+      `${DOCKER}/resources/cache-rules.ts`,
+      "return isPlain ? null : 'it leads somewhere else';",
+      'return isPlain ? null : null;',
+    ],
     [[CACHES, 'only has the name of one']],
   ),
   one(
     'two runs fill a cache at the same time',
-    [`${DOCKER}/sandbox-volumes.ts`, 'if (made.Labels?.[MARK] !== nonce) return null;', ''],
+    [`${DOCKER}/resources/sandbox-volumes.ts`, 'if (made.Labels?.[MARK] !== nonce) return null;', ''],
     [[CACHES, 'one run at a time']],
   ),
   one(
     'a cache is read while it is filled',
     [
-      `${DOCKER}/caches.ts`,
+      `${DOCKER}/resources/caches.ts`,
       'while (await this.#isFilled(cache, signal)) {',
       'while (cache.fill && (await this.#isFilled(cache, signal))) {',
     ],
@@ -765,7 +781,7 @@ export const PROTECTIONS = [
   one(
     'a sandbox that could not be removed is forgotten as a neighbour',
     [
-      `${DOCKER}/creation.ts`,
+      `${DOCKER}/resources/creation.ts`,
       '    await this.#options.remove(spec, id);\n  }',
       '    await this.#options.remove(spec, id);\n    this.neighbourhood.left(id);\n  }',
     ],
@@ -773,7 +789,11 @@ export const PROTECTIONS = [
   ),
   one(
     'who comes to the engine later is not noticed',
-    [`${DOCKER}/neighbourhood.ts`, 'return this.#silence.hasLastedSince(mark) ? [', 'return mark !== null ? ['],
+    [
+      `${DOCKER}/resources/neighbourhood.ts`,
+      'return this.#silence.hasLastedSince(mark) ? [',
+      'return mark !== null ? [',
+    ],
     [['verification/mounts.test.ts', 'has run commands before']],
   ),
   one(
@@ -783,7 +803,7 @@ export const PROTECTIONS = [
   ),
   one(
     'nothing is looked at between the last look and the command',
-    [`${DOCKER}/waiting.ts`, '    if (!this.#isLost) this.#same?.();\n', ''],
+    [`${DOCKER}/execution/waiting.ts`, '    if (!this.#isLost) this.#same?.();\n', ''],
     [['pool/engines.test.ts', 'though it was there at the last look']],
   ),
   one(
@@ -803,7 +823,7 @@ export const PROTECTIONS = [
   one(
     'what was started with its command is not looked at',
     [
-      `${DOCKER}/direct.ts`,
+      `${DOCKER}/execution/direct.ts`,
       'const { details, held } = await inspectStarted(engine, id, expected, signal);',
       'const { details, held } = { details: await engine.containers.inspect(id, { signal }), held: null };',
     ],
@@ -811,18 +831,18 @@ export const PROTECTIONS = [
   ),
   one(
     'a kept sandbox that was changed goes on',
-    [`${SRC}/reconnecting.ts`, 'if (!isChanged(error)) throw error;', 'if (error !== null) throw error;'],
+    [`${SRC}/persistent/connect.ts`, 'if (!isChanged(error)) throw error;', 'if (error !== null) throw error;'],
     [['sessions/replaced.test.ts', 'is ended when it is looked for']],
   ),
   one(
     'a sandbox that waits is for any plan',
-    [`${SRC}/warm.ts`, 'key: `${spec.hash} ${profile}`', 'key: `${profile}`'],
+    [`${SRC}/run/warm.ts`, 'key: `${spec.hash} ${profile}`', 'key: `${profile}`'],
     [[POOL, 'a command with another policy']],
   ),
   one(
     'a sandbox that was given out stays in the pool',
     [
-      `${SRC}/isolation/pool.ts`,
+      `${SRC}/isolation/pool/pool.ts`,
       '      kind.waiting.delete(one.sandbox.id);\n      this.#tell();\n      if (await',
       '      this.#tell();\n      if (await',
     ],
@@ -830,7 +850,11 @@ export const PROTECTIONS = [
   ),
   one(
     'images are remembered whatever the engine says of them',
-    [`${DOCKER}/silence.ts`, 'if (counts(event)) this.#events += 1;', 'if (counts(event)) this.#events += 0;'],
+    [
+      `${DOCKER}/resources/silence.ts`,
+      'if (counts(event)) this.#events += 1;',
+      'if (counts(event)) this.#events += 0;',
+    ],
     [['pool/moved-tag.test.ts', 'is noticed by the next']],
   ),
   {
@@ -859,27 +883,27 @@ export const PROTECTIONS = [
   },
   one(
     'a way of an artifact leads through a link',
-    [`${SRC}/files/host-directory.ts`, 'DIRECTORY | constants.O_NOFOLLOW)', 'DIRECTORY)'],
+    [`${SRC}/persistent/files/host-directory.ts`, 'DIRECTORY | constants.O_NOFOLLOW)', 'DIRECTORY)'],
     [[RESOURCES, 'E12 ']],
   ),
   one(
     'what an artifact says of its size is not looked at',
     [
-      [`${SRC}/files/download.ts`, '  tally.announce(Number(size));\n', ''],
-      [`${SRC}/files/download.ts`, '  tally.announce(size);\n', ''],
+      [`${SRC}/persistent/files/download.ts`, '  tally.announce(Number(size));\n', ''],
+      [`${SRC}/persistent/files/download.ts`, '  tally.announce(size);\n', ''],
     ],
     [[RESOURCES, 'E13 ']],
   ),
   one(
     'a command goes on that no shell inside could end',
-    [`${DOCKER}/exec-ends.ts`, "if (name === 'SIGKILL') gone.tell(", "if (name === '') gone.tell("],
+    [`${DOCKER}/execution/exec-ends.ts`, "if (name === 'SIGKILL') gone.tell(", "if (name === '') gone.tell("],
     [['sessions/commands.test.ts', 'lets no command go on beyond its time']],
   ),
   {
     ...one(
       'a kept sandbox is used under other rules than its own',
       [
-        `${SRC}/reconnecting.ts`,
+        `${SRC}/persistent/connect.ts`,
         "if (planned.spec.hash !== info.labels['acode.spec'])",
         "if (planned.spec.hash === '')",
       ],
@@ -969,21 +993,21 @@ export const PROTECTIONS = [
   },
   one(
     'a sandbox that stays goes on without its protected mounts',
-    [`${DOCKER}/open.ts`, '      this.#parts.same();\n', ''],
+    [`${DOCKER}/execution/open.ts`, '      this.#parts.same();\n', ''],
     [['sessions/replaced.test.ts', 'before its next command']],
   ),
   one(
     'whoever says that a command was ended is believed',
     [
-      [`${DOCKER}/exec-ends.ts`, 'if (heard.includes(word)) told();', 'if (heard.length > 0) told();'],
-      [`${DOCKER}/exec-ends.ts`, '    await this.#exitOf(execId, this.#parts.life, ENDED_MS);\n', ''],
+      [`${DOCKER}/execution/exec-ends.ts`, 'if (heard.includes(word)) told();', 'if (heard.length > 0) told();'],
+      [`${DOCKER}/execution/exec-ends.ts`, '    await this.#exitOf(execId, this.#parts.life, ENDED_MS);\n', ''],
     ],
     [['sessions/hostile.test.ts', 'a command that answers for the shells']],
   ),
   one(
     'a terminal that was given up early goes on',
     [
-      `${DOCKER}/terminal-execution.ts`,
+      `${DOCKER}/execution/terminal-execution.ts`,
       'if (this.#pid > 0) await this.#around.end(this.#pid, this.#started.execId);',
       '',
     ],
@@ -991,13 +1015,13 @@ export const PROTECTIONS = [
   ),
   one(
     'what a command left goes on while artifacts are taken',
-    [`${SRC}/artifacts.ts`, '        await quiet;\n', ''],
+    [`${SRC}/persistent/artifacts.ts`, '        await quiet;\n', ''],
     [['sessions/artifacts.test.ts', 'when the command ended']],
   ),
   one(
     'a command that ends its sandbox is not looked after',
     [
-      `${SRC}/running.ts`,
+      `${SRC}/run/running.ts`,
       '    this.#addScan(result, await changesOfRun(ended, host.telemetry.clock));\n    recordRisk',
       '    recordRisk',
     ],
@@ -1005,17 +1029,17 @@ export const PROTECTIONS = [
   ),
   one(
     'a killed process has as long as any other to be gone',
-    [`${DOCKER}/exec-execution.ts`, '    this.#patience = ENDED_MS;\n', '    this.#patience = 60_000;\n'],
+    [`${DOCKER}/execution/exec-execution.ts`, '    this.#patience = ENDED_MS;\n', '    this.#patience = 60_000;\n'],
     [['sessions/hostile.test.ts', 'has no longer than its time limit']],
   ),
   one(
     'a command that was killed with its sandbox says no more than that it was killed',
-    [`${DOCKER}/exec-ends.ts`, '      if (exitCode === KILLED) await this.#unlessGone();\n', ''],
+    [`${DOCKER}/execution/exec-ends.ts`, '      if (exitCode === KILLED) await this.#unlessGone();\n', ''],
     [['sessions/host.test.ts', 'however late the engine says so']],
   ),
   one(
     'a kept sandbox is extended when its end has come',
-    [`${SRC}/sandbox.ts`, '.getTime() <= clock.now())', '.getTime() < 0)'],
+    [`${SRC}/persistent/sandbox.ts`, '.getTime() <= clock.now())', '.getTime() < 0)'],
     [['sessions/kept.test.ts', 'cannot be extended when its time is over']],
   ),
 ];

@@ -6,9 +6,9 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import { runCli } from '../../packages/cli/src/cli.ts';
 import { Recorder, call, testIo } from '../../packages/cli/src/test-process.ts';
-import { AuditLog } from '../../packages/sandbox/src/audit/log.ts';
+import { AuditLog } from '../../packages/sandbox/src/records/audit/log.ts';
 import type { AuditFindings } from '../../packages/sandbox/src/contract/audit.ts';
-import { systemClock } from '../../packages/sandbox/src/telemetry/clock.ts';
+import { systemClock } from '../../packages/sandbox/src/lifecycle/clock.ts';
 import { Bench } from '../cli/bench.ts';
 import { event, uid } from './log.ts';
 

@@ -3,10 +3,10 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { NO_HASH, seal } from '../../packages/sandbox/src/audit/record.ts';
-import { CHECKPOINT_EVERY } from '../../packages/sandbox/src/audit/checkpoints.ts';
-import { makeKey, signHead } from '../../packages/sandbox/src/audit/signature.ts';
-import { verifyLog } from '../../packages/sandbox/src/audit/verify.ts';
+import { NO_HASH, seal } from '../../packages/sandbox/src/records/audit/record.ts';
+import { CHECKPOINT_EVERY } from '../../packages/sandbox/src/records/audit/checkpoints.ts';
+import { makeKey, signHead } from '../../packages/sandbox/src/records/audit/signature.ts';
+import { verifyLog } from '../../packages/sandbox/src/records/audit/verify.ts';
 import type { AuditIntent, AuditOutcome } from '../../packages/sandbox/src/contract/audit.ts';
 import { Place } from './log.ts';
 

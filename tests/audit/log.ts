@@ -7,13 +7,13 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { AuditLog } from '../../packages/sandbox/src/audit/log.ts';
-import type { AuditLogOptions } from '../../packages/sandbox/src/audit/log.ts';
+import { AuditLog } from '../../packages/sandbox/src/records/audit/log.ts';
+import type { AuditLogOptions } from '../../packages/sandbox/src/records/audit/log.ts';
 import type { AuditEvent } from '../../packages/sandbox/src/contract/audit.ts';
-import { systemClock } from '../../packages/sandbox/src/telemetry/clock.ts';
+import { systemClock } from '../../packages/sandbox/src/lifecycle/clock.ts';
 
 const WRITER = fileURLToPath(new URL('./writer.mjs', import.meta.url));
-const BUILT = fileURLToPath(new URL('../../packages/sandbox/dist/audit/log.js', import.meta.url));
+const BUILT = fileURLToPath(new URL('../../packages/sandbox/dist/records/audit/log.js', import.meta.url));
 
 /** The user of the tests. */
 export const uid = process.getuid?.() ?? 0;

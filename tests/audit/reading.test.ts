@@ -3,7 +3,7 @@
 import { appendFile, chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { auditIn } from '../../packages/sandbox/src/audit/read.ts';
+import { auditIn } from '../../packages/sandbox/src/records/audit/read.ts';
 import type { AuditRecord } from '../../packages/sandbox/src/contract/audit.ts';
 import { Place, event, uid, writer } from './log.ts';
 

@@ -3,9 +3,9 @@
 import { cp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, afterAll, describe, expect, it } from 'vitest';
-import { auditIn } from '../../packages/sandbox/src/audit/read.ts';
-import { seal } from '../../packages/sandbox/src/audit/record.ts';
-import { verifyLog } from '../../packages/sandbox/src/audit/verify.ts';
+import { auditIn } from '../../packages/sandbox/src/records/audit/read.ts';
+import { seal } from '../../packages/sandbox/src/records/audit/record.ts';
+import { verifyLog } from '../../packages/sandbox/src/records/audit/verify.ts';
 import type { AuditHead } from '../../packages/sandbox/src/contract/audit.ts';
 import { Place, event } from './log.ts';
 

@@ -5,7 +5,7 @@ import { chmod, mkdir, readFile, readdir, rm, stat, symlink, writeFile } from 'n
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { verifyLog } from '../../packages/sandbox/src/audit/verify.ts';
+import { verifyLog } from '../../packages/sandbox/src/records/audit/verify.ts';
 import { Place, event, uid, writer } from './log.ts';
 
 const WRITER = fileURLToPath(new URL('./writer.mjs', import.meta.url));

@@ -3,8 +3,8 @@
 
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
-import { AuditLog } from '../../packages/sandbox/dist/audit/log.js';
-import { systemClock } from '../../packages/sandbox/dist/telemetry/clock.js';
+import { AuditLog } from '../../packages/sandbox/dist/records/audit/log.js';
+import { systemClock } from '../../packages/sandbox/dist/lifecycle/clock.js';
 
 /** @typedef {'symlinkSync' | 'writeSync' | 'unlinkSync' | 'openSync' | 'lstatSync'} Call */
 /** @typedef {{ call: Call, when: 'before' | 'half' | 'after', at: number } | { chance: number }} Death */

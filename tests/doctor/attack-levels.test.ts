@@ -6,10 +6,10 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Acode } from '@acode/sandbox';
 import type { AcodeOptions, AttackReport, Level, Probe } from '@acode/sandbox';
-import { openFurther } from '../../packages/sandbox/src/acode.ts';
-import { attackHost } from '../../packages/sandbox/src/attack.ts';
-import type { Rehearsal } from '../../packages/sandbox/src/attack.ts';
-import type { OpenFurther } from '../../packages/sandbox/src/host.ts';
+import { openFurther } from '../../packages/sandbox/src/host/acode.ts';
+import { attackHost } from '../../packages/sandbox/src/host/attack.ts';
+import type { Rehearsal } from '../../packages/sandbox/src/host/attack.ts';
+import type { OpenFurther } from '../../packages/sandbox/src/run/host.ts';
 import type { Backend, WaitingSandbox, Weakening } from '../../packages/sandbox/src/isolation/backend.ts';
 import { Bench } from '../cli/bench.ts';
 

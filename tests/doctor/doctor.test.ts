@@ -5,14 +5,14 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Acode } from '@acode/sandbox';
 import type { Check, DoctorReport } from '@acode/sandbox';
-import { engineChecks } from '../../packages/sandbox/src/doctor/checks/engine.ts';
-import type { EngineSurroundings, Examined } from '../../packages/sandbox/src/doctor/checks/engine.ts';
+import { engineChecks } from '../../packages/sandbox/src/host/doctor/checks/engine.ts';
+import type { EngineSurroundings, Examined } from '../../packages/sandbox/src/host/doctor/checks/engine.ts';
 import {
   directoriesCheck,
   environmentCheck,
   socketCheck,
   userCheck,
-} from '../../packages/sandbox/src/doctor/checks/machine.ts';
+} from '../../packages/sandbox/src/host/doctor/checks/machine.ts';
 import { Bench } from '../cli/bench.ts';
 import { reapersOf, sleeping } from '../ownership/victims.ts';
 import { everyEngine, images, mainEngine, withoutEngines } from '../support/engines.ts';

@@ -5,7 +5,7 @@ import { chmodSync, lstatSync, mkdtempSync, readlinkSync, readdirSync, rmSync } 
 import * as real from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { filesOf } from '../../packages/sandbox/src/files/files.ts';
+import { filesOf } from '../../packages/sandbox/src/persistent/files/files.ts';
 import { InsideHost, removeTools, toolSets } from './inside-host.ts';
 import { ALIKE } from './options.ts';
 import type { LooseFiles } from './options.ts';

@@ -4,7 +4,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { homedir } from 'node:os';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { directoriesOf } from '../../packages/sandbox/src/config/directories.ts';
+import { directoriesOf } from '../../packages/sandbox/src/lifecycle/directories.ts';
 import type { Command } from '../../packages/sandbox/src/contract/command.ts';
 import type { Limits, MountRequest } from '../../packages/sandbox/src/contract/policy.ts';
 import type { SandboxSpec } from '../../packages/sandbox/src/contract/spec.ts';
@@ -16,7 +16,7 @@ import type {
   Weakening,
 } from '../../packages/sandbox/src/isolation/backend.ts';
 import { supervise } from '../../packages/sandbox/src/isolation/supervise.ts';
-import { systemClock } from '../../packages/sandbox/src/telemetry/clock.ts';
+import { systemClock } from '../../packages/sandbox/src/lifecycle/clock.ts';
 import { validateWorkspace } from '../../packages/sandbox/src/workspace/locate.ts';
 import { planMounts } from '../../packages/sandbox/src/workspace/mounts.ts';
 

@@ -9,7 +9,7 @@ const [level = '', line = ''] = process.argv.slice(2);
 const BUILT = new URL('../../packages/sandbox/dist/', import.meta.url).href;
 const signal = AbortSignal.timeout(60_000);
 const options = {
-  clock: (await import(`${BUILT}telemetry/clock.js`)).systemClock,
+  clock: (await import(`${BUILT}lifecycle/clock.js`)).systemClock,
   closing: new AbortController().signal,
   keep: () => undefined,
   acceptProcessLimits: true,

@@ -27,7 +27,7 @@ async function bundled(source: string): Promise<{ code: string; imports: string[
 }
 
 beforeAll(() => {
-  if (!existsSync(`${PACKAGE}/dist/web.js`))
+  if (!existsSync(`${PACKAGE}/dist/isolation/web/index.js`))
     throw new Error('packages/sandbox is not built: run `npm run build` first');
 });
 
@@ -37,7 +37,9 @@ describe('the built entry for browsers', () => {
     const { imports } = await bundled(`export * from '@acode/sandbox/web';`);
     expect([...new Set(imports)]).toEqual([SDK]);
     // The control: what is not for browsers is told apart.
-    const host = await bundled(`export * from './dist/policy/trust.js'; export * from './dist/audit/record.js';`);
+    const host = await bundled(
+      `export * from './dist/policy/trust.js'; export * from './dist/records/audit/record.js';`,
+    );
     expect(host.imports.filter(path => path.startsWith('node:')).length).toBeGreaterThan(0);
   });
 

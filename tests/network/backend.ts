@@ -7,7 +7,7 @@ import type { CommandIo, Ending, Execution, WaitingSandbox } from '../../package
 import { DockerBackend } from '../../packages/sandbox/src/isolation/docker/backend.ts';
 import { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
 import { sandboxLabels } from '../../packages/sandbox/src/lifecycle/labels.ts';
-import { systemClock } from '../../packages/sandbox/src/telemetry/clock.ts';
+import { systemClock } from '../../packages/sandbox/src/lifecycle/clock.ts';
 import { images, makeWorkspace } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 

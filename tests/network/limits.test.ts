@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { limitNetwork } from '../../packages/sandbox/src/isolation/network-limit.ts';
-import { systemClock } from '../../packages/sandbox/src/telemetry/clock.ts';
+import { systemClock } from '../../packages/sandbox/src/lifecycle/clock.ts';
 import { engines, images, withoutEngines } from '../support/engines.ts';
 import { BackendHost } from './backend.ts';
 import { Canary, SONG, UserNetwork } from './canaries.ts';

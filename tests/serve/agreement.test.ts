@@ -4,7 +4,7 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, s
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { READ_VARIABLES, runtimeDirectory, userConfigFile } from '../../packages/cli/src/serve/identity.ts';
-import { directoriesOf, homeOf } from '../../packages/sandbox/src/config/directories.ts';
+import { directoriesOf, homeOf } from '../../packages/sandbox/src/lifecycle/directories.ts';
 
 const LIBRARY = new URL('../../packages/sandbox/src/', import.meta.url).pathname;
 

@@ -23,6 +23,7 @@ it.each([
     before: [],
     words: null,
     called: 'acode run',
+    runCli: () => Promise.resolve(0),
   };
   const call = new Call({ ...parts, interruption });
   await call.stdout.write('no end of line');

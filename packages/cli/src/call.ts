@@ -8,7 +8,7 @@ import { UsageError } from './failure/usage.ts';
 import type { Interruption } from './interruption.ts';
 import type { Io } from './io.ts';
 import { jsonPieces } from './json.ts';
-import type { Lender } from './lender.ts';
+import type { Lender, RunCli } from './lender.ts';
 import { logLevel, noticesOnly } from './log.ts';
 import type { OwnProgram } from './own-program.ts';
 import type { Note } from './serve/conversation.ts';
@@ -37,6 +37,8 @@ export interface CallParts {
   readonly called: string;
   /** Who keeps a host open; without one, the call opens its own. */
   readonly lender?: Lender | undefined;
+  /** Runs another command line in this process: how a server does the calls of its clients. */
+  readonly runCli: RunCli;
   /** What is to be said about a server that did not do this call. */
   readonly note?: Note | null | undefined;
   /** The program of this process; absent where the process is not this call’s own. */
@@ -55,6 +57,7 @@ export class Call {
   readonly called: string;
   readonly progress: Progress;
   readonly program: OwnProgram | undefined;
+  readonly runCli: RunCli;
   /** Directories besides the workspace that the command of this call could write. */
   readonly written: string[] = [];
   /** What is left to do when all output is with its reader. Never rejects. */
@@ -73,6 +76,7 @@ export class Call {
     this.words = parts.words;
     this.called = parts.called;
     this.program = parts.program;
+    this.runCli = parts.runCli;
     this.#lender = parts.lender;
     this.#note = parts.note ?? null;
     // Log lines and a line that redraws itself do not mix.

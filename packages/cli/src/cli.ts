@@ -13,11 +13,10 @@ import { reportOn } from './failure/report.ts';
 import { UsageError } from './failure/usage.ts';
 import { Interruption } from './interruption.ts';
 import type { Io } from './io.ts';
-import type { Lender } from './lender.ts';
+import type { Served } from './lender.ts';
 import { OwnProgram } from './own-program.ts';
 import { buildProgram, calledAs, helpWords } from './program.ts';
 import type { Printed } from './program.ts';
-import type { Note } from './serve/conversation.ts';
 import { SCAN_COMMAND, hasScans } from './scans/place.ts';
 import { lookOf } from './terminal/look.ts';
 import { Output } from './terminal/output.ts';
@@ -31,18 +30,6 @@ const FAILED = 125;
 // What programs call, and a person never sees.
 const SAYS_NOTHING = ['completion', SCAN_COMMAND];
 const TAKES_COMMAND = ['exec', 'run', 'explain', 'shell'];
-
-/** What a call has to do with a server. */
-export interface Served {
-  /** Who keeps a host open for it. */
-  readonly lender?: Lender;
-  /** What is to be said about a server that did not do it. */
-  readonly note?: Note | null;
-  /** The file this process was started from, where it may leave a background process behind. */
-  readonly entry?: string;
-  /** Whether a server had taken it on, and was lost. */
-  readonly lost?: true;
-}
 
 /**
  * Runs the command.
@@ -150,7 +137,14 @@ class CommandLine {
   }
 
   #call(called: string): Call {
-    return new Call({ ...this.#around, options: this.#options, before: this.#before, words: this.#words, called });
+    return new Call({
+      ...this.#around,
+      runCli,
+      options: this.#options,
+      before: this.#before,
+      words: this.#words,
+      called,
+    });
   }
 
   // Help and version, which the parser prints itself.

@@ -1,8 +1,8 @@
 // The public surface of @acode/sandbox and nothing else.
 
-export { Acode } from './acode.ts';
-export type { Logs, Observer } from './acode.ts';
-export type { ConfigInput } from './config/schema.ts';
+export { Acode } from './host/acode.ts';
+export type { Logs, Observer } from './host/acode.ts';
+export type { ConfigInput } from './policy/config/schema.ts';
 export type {
   Audit,
   AuditChange,
@@ -94,7 +94,7 @@ export type {
   WebRunResult,
 } from './contract/result.ts';
 export type { ScanJob, ScanReport, ScanRoot } from './contract/scan.ts';
-export type { Sandbox } from './sandbox.ts';
+export type { Sandbox } from './persistent/sandbox.ts';
 export type {
   CommandHandle,
   CommandInfo,
@@ -130,9 +130,9 @@ export type {
   Grade,
   Probe,
   ProbeVerdict,
-} from './doctor/report.ts';
-export type { AcodeOptions } from './options.ts';
+} from './host/doctor/report.ts';
+export type { AcodeOptions } from './host/options.ts';
 export type { TrustKey } from './policy/repository.ts';
-export type { RefusedKey, Trust, TrustReport } from './repository.ts';
-export { TerminalSanitiser } from './output/terminal.ts';
-export { formatBytes, parseBytes } from './config/units.ts';
+export type { RefusedKey, Trust, TrustReport } from './run/repository.ts';
+export { TerminalSanitiser } from './run/output/terminal.ts';
+export { formatBytes, parseBytes } from './policy/config/units.ts';

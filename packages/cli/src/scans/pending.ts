@@ -4,7 +4,7 @@
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ScanReport } from '@acode/sandbox';
-import type { Call } from '../call.ts';
+import type { Caller } from '../caller.ts';
 import { riskyLines, shownPath } from '../execution/risky-lines.ts';
 import { oneLine } from '../terminal/text.ts';
 import { ScanStore } from './store.ts';
@@ -26,7 +26,7 @@ const PROMPT_MS = 30_000;
 const PROMPT_EVERY_MS = 500;
 
 /** Says what scans of this workspace found, and of those around it. Nothing that goes wrong here keeps a command from being run. */
-export async function sayPending(call: Call): Promise<void> {
+export async function sayPending(call: Caller): Promise<void> {
   const uid = process.getuid?.();
   if (uid === undefined) return;
   const { root, here } = await call.place();
@@ -39,7 +39,7 @@ export async function sayPending(call: Call): Promise<void> {
 }
 
 async function sayStored(
-  call: Call,
+  call: Caller,
   store: ScanStore,
   { now, of }: { readonly now: number; readonly of: string },
 ): Promise<void> {
@@ -125,7 +125,7 @@ function aboutThose(askedMs: readonly number[], of: string): string {
     : `the background scan${of} after the command of ${times.join('')}`;
 }
 
-async function say(call: Call, lines: readonly string[]): Promise<void> {
+async function say(call: Caller, lines: readonly string[]): Promise<void> {
   const { yellow } = call.errorLook.colours;
   for (const line of lines) await call.say(`${yellow('acode:')} ${oneLine(line)}\n`);
 }

@@ -3,7 +3,6 @@
 import { AcodeError } from '@acode/sandbox';
 import type { PoolOptions, WarmPool } from '@acode/sandbox';
 import type { Call } from '../call.ts';
-import { runCli } from '../cli.ts';
 import { identityOf, inheritedTraits, runtimeDirectory } from './identity.ts';
 import type { IdentityParts } from './identity.ts';
 import { longestIdle, watchLifetime } from './lifetime.ts';
@@ -89,7 +88,7 @@ async function serve(call: Call, serving: Serving, host: ServedHost, parts: Iden
     identity: identityOf(parts),
     workspace: parts.root,
     uid: parts.uid,
-    perform: (argv, io) => runCli(argv, io, { lender: host }),
+    perform: (argv, io) => call.runCli(argv, io, { lender: host }),
     whyDeclined: async () => (serving.background ? whySwitchedOff(host, end) : null),
     state: async (): Promise<Omit<ServerState, 'commands'>> => ({
       pid: process.pid,

@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { closeSync, constants, mkdirSync, openSync, readFileSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { ServeSetting } from '@acode/sandbox';
-import type { Call } from '../call.ts';
+import type { Caller } from '../caller.ts';
 import type { OwnProgram } from '../own-program.ts';
 import { oneLine } from '../terminal/text.ts';
 import { enginePath, hashedVariables, identityOf, inheritedTraits } from './identity.ts';
@@ -34,7 +34,7 @@ interface Spot {
  * Notes that a command has ended, and starts the background process of its workspace where that is due. The command’s output
  * is with its reader by then, and nothing that happens here changes its exit status.
  */
-export async function afterCommand(call: Call, program: OwnProgram, setting: ServeSetting): Promise<void> {
+export async function afterCommand(call: Caller, program: OwnProgram, setting: ServeSetting): Promise<void> {
   const where = whereOf(call.before);
   const uid = process.getuid?.();
   if (where === null || uid === undefined || setting.value === 'never') return;
@@ -111,7 +111,7 @@ function isFirstTime(directory: string): boolean {
   }
 }
 
-async function announce(call: Call): Promise<void> {
+async function announce(call: Caller): Promise<void> {
   if (!call.stderr.isTerminal || !isFirstTime(stateDirectory(call.io.env))) return;
   const file = oneLine(userConfigFile(call.io.env));
   await call.say(

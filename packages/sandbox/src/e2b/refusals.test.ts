@@ -1,7 +1,7 @@
 // Nothing that was asked for is ignored: whatever a call does not know is refused before anything is done.
 
 import { describe, expect, it } from 'vitest';
-import { Sandbox, SandboxPaginator } from '../e2b.ts';
+import { Sandbox, SandboxPaginator } from './index.ts';
 import { Commands, Pty } from './commands.ts';
 import { InvalidArgumentError, TemplateError } from './errors.ts';
 import { Filesystem } from './filesystem.ts';

@@ -3,7 +3,7 @@
 
 import { describe, expect, it, vi } from 'vitest';
 import { AcodeError } from '../contract/errors.ts';
-import { systemClock } from '../telemetry/clock.ts';
+import { systemClock } from '../lifecycle/clock.ts';
 import type { Ending, Execution } from './backend.ts';
 import { supervise } from './supervise.ts';
 

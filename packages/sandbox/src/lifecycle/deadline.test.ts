@@ -1,7 +1,7 @@
 // Work that takes too long is ended, and whoever was heard meanwhile is let go.
 
 import { expect, it, vi } from 'vitest';
-import { systemClock } from '../telemetry/clock.ts';
+import { systemClock } from './clock.ts';
 import { withDeadline } from './deadline.ts';
 
 const hanging = (signal: AbortSignal): Promise<never> =>

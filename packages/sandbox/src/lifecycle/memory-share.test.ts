@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../telemetry/clock.ts';
+import { systemClock } from './clock.ts';
 import { MemoryShare } from './memory-share.ts';
 
 const GIB = 1024 ** 3;

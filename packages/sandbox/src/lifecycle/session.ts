@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { AcodeError } from '../contract/errors.ts';
 import type { Level } from '../contract/levels.ts';
 import type { SandboxIdentity } from '../contract/spec.ts';
-import { redact } from '../telemetry/redact.ts';
+import { redact } from '../contract/redact.ts';
 import { RESERVED, sandboxLabels } from './labels.ts';
 import { HARD_MAXIMUM_MS } from './leases.ts';
 import { containerName } from './names.ts';

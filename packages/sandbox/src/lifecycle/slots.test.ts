@@ -1,7 +1,7 @@
 // Places are limited, given in order, and nobody waits for ever.
 
 import { describe, expect, it, vi } from 'vitest';
-import { systemClock } from '../telemetry/clock.ts';
+import { systemClock } from './clock.ts';
 import { Slots } from './slots.ts';
 
 const signal = new AbortController().signal;

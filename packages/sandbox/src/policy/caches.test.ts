@@ -1,7 +1,7 @@
 // Which caches a sandbox gets: by language, by request, and never by the word of a repository.
 
 import { describe, expect, it } from 'vitest';
-import { parseConfig } from '../config/parse.ts';
+import { parseConfig } from './config/parse.ts';
 import { CACHE_TOOLS } from '../contract/caches.ts';
 import { LANGUAGES } from '../contract/languages.ts';
 import type { Language } from '../contract/languages.ts';

@@ -1,8 +1,8 @@
 // Risk × configuration: the least isolation a command gets.
 
 import { describe, expect, it } from 'vitest';
-import { checkConfig } from '../config/check.ts';
-import type { ConfigInput } from '../config/schema.ts';
+import { checkConfig } from './config/check.ts';
+import type { ConfigInput } from './config/schema.ts';
 import { LEVELS, RISKS, isAtLeast } from '../contract/levels.ts';
 import type { Level, Risk } from '../contract/levels.ts';
 import { govern } from './governance.ts';

@@ -1,7 +1,7 @@
 // Which images a repository or a model may name, in tables; and that the user may still name any.
 
 import { expect, it } from 'vitest';
-import { parseConfig } from '../config/parse.ts';
+import { parseConfig } from './config/parse.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { PolicyInput } from '../contract/policy.ts';
 import type { ImageFacts } from '../contract/spec.ts';

@@ -1,7 +1,7 @@
 // Which images a repository’s own file or a model may name: what the user trusts, and nothing that merely lies on this machine. Pure.
 
 import { createHash } from 'node:crypto';
-import type { Config } from '../config/schema.ts';
+import type { Config } from './config/schema.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { LANGUAGES } from '../contract/languages.ts';
 import type { EffectivePolicy, ImageNaming, PolicyInput, Sourced } from '../contract/policy.ts';

@@ -1,7 +1,7 @@
 // The image of a workspace by its language: which layer decides, and that nobody is left to guess why.
 
 import { describe, expect, it } from 'vitest';
-import { parseConfig } from '../config/parse.ts';
+import { parseConfig } from './config/parse.ts';
 import { LANGUAGES } from '../contract/languages.ts';
 import type { LanguageFound } from '../contract/languages.ts';
 import { isListed, parseReference } from './images.ts';

@@ -1,7 +1,7 @@
 // Which image a workspace gets when nobody names one for the run: by its language, from the strongest layer that has an answer. Pure.
 
 import { AcodeError } from '../contract/errors.ts';
-import type { Config } from '../config/schema.ts';
+import type { Config } from './config/schema.ts';
 import type { Language, LanguageFound } from '../contract/languages.ts';
 import type { Sourced } from '../contract/policy.ts';
 import { checkReference } from './images.ts';

@@ -2,9 +2,9 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { holdTo } from '../config/check.ts';
-import { parseConfig, rawConfig } from '../config/parse.ts';
-import { machineSchema } from '../config/schema.ts';
+import { holdTo } from './config/check.ts';
+import { parseConfig, rawConfig } from './config/parse.ts';
+import { machineSchema } from './config/schema.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { PolicyInput } from '../contract/policy.ts';
 import { environmentMode, NO_LAYERS } from './layers.ts';

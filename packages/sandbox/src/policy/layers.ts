@@ -1,10 +1,10 @@
 // The layers a policy is made of, and the order in which they are heard.
 
-import { checkConfig } from '../config/check.ts';
-import type { LoadedConfig } from '../config/check.ts';
-import type { LoadedMachine } from '../config/machine.ts';
-import type { RepositoryConfig } from '../config/repository.ts';
-import type { Config } from '../config/schema.ts';
+import { checkConfig } from './config/check.ts';
+import type { LoadedConfig } from './config/check.ts';
+import type { LoadedMachine } from './config/machine.ts';
+import type { RepositoryConfig } from './config/repository.ts';
+import type { Config } from './config/schema.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { EffectivePolicy, Sourced } from '../contract/policy.ts';
 

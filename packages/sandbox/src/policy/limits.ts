@@ -1,7 +1,7 @@
 // Limits: what was asked for, lowered to the strictest ceiling anybody set.
 
-import type { Config } from '../config/schema.ts';
-import { formatBytes } from '../config/units.ts';
+import type { Config } from './config/schema.ts';
+import { formatBytes } from './config/units.ts';
 import type { EffectivePolicy, Limits, PolicyInput, Sourced } from '../contract/policy.ts';
 import type { ProfileName } from '../contract/profiles.ts';
 import { builtInValue, pick, placeOf } from './layers.ts';

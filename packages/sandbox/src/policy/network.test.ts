@@ -1,9 +1,9 @@
 // The network: none unless somebody asks, and then only with the consent that its kind needs.
 
 import { describe, expect, it } from 'vitest';
-import { holdTo } from '../config/check.ts';
-import { parseConfig, rawConfig } from '../config/parse.ts';
-import { machineSchema } from '../config/schema.ts';
+import { holdTo } from './config/check.ts';
+import { parseConfig, rawConfig } from './config/parse.ts';
+import { machineSchema } from './config/schema.ts';
 import type { PolicyInput } from '../contract/policy.ts';
 import { NO_LAYERS } from './layers.ts';
 import type { Layers } from './layers.ts';

@@ -1,9 +1,9 @@
 // Which network a sandbox gets: none unless somebody asks, and then only with the consent that kind needs.
 
-import type { LoadedConfig } from '../config/check.ts';
-import { nearestWord } from '../config/keys.ts';
-import type { Config } from '../config/schema.ts';
-import { address } from '../config/values.ts';
+import type { LoadedConfig } from './config/check.ts';
+import { nearestWord } from './config/keys.ts';
+import type { Config } from './config/schema.ts';
+import { address } from './config/values.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { EffectivePolicy, NetworkMode, PolicyInput, PortRequest, Sourced } from '../contract/policy.ts';
 import type { Denial } from '../contract/result.ts';

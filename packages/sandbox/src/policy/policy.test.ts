@@ -1,8 +1,8 @@
 // The effective policy: who wins, what is clamped, what is refused.
 
 import { describe, expect, it } from 'vitest';
-import { checkConfig } from '../config/check.ts';
-import type { ConfigInput } from '../config/schema.ts';
+import { checkConfig } from './config/check.ts';
+import type { ConfigInput } from './config/schema.ts';
 import type { PolicyInput } from '../contract/policy.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import { decideLevel } from './decide.ts';
@@ -11,7 +11,7 @@ import { assertNotRoot } from './guard.ts';
 import { NO_LAYERS } from './layers.ts';
 import type { Layers } from './layers.ts';
 import { resolvePolicy } from './resolve.ts';
-import { formatBytes, parseBytes } from '../config/units.ts';
+import { formatBytes, parseBytes } from './config/units.ts';
 
 const MIB = 1024 ** 2;
 const host = { caller: { uid: 1001, gid: 1002 }, cpus: 2 };

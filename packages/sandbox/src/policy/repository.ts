@@ -1,9 +1,9 @@
 // What a repository’s own configuration may do: tighten, ask within the ceilings, and loosen only what the user trusted it with.
 
 import { resolve } from 'node:path';
-import { repositoryRule } from '../config/keys.ts';
-import type { RepositoryConfig } from '../config/repository.ts';
-import type { Config } from '../config/schema.ts';
+import { repositoryRule } from './config/keys.ts';
+import type { RepositoryConfig } from './config/repository.ts';
+import type { Config } from './config/schema.ts';
 import { CACHE_TOOLS } from '../contract/caches.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';

@@ -1,10 +1,10 @@
 // Step 1 of the pipe: the layers and the request become one effective policy in which every value knows who set it.
 
 import type { z } from 'zod';
-import { issueText } from '../config/issue-text.ts';
-import { LEAST_MEMORY, NONSENSE_BYTES } from '../config/values.ts';
-import { shapeFault } from '../config/shape.ts';
-import { formatBytes } from '../config/units.ts';
+import { issueText } from './config/issue-text.ts';
+import { LEAST_MEMORY, NONSENSE_BYTES } from './config/values.ts';
+import { shapeFault } from './config/shape.ts';
+import { formatBytes } from './config/units.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
 import type { LanguageFound } from '../contract/languages.ts';

@@ -5,8 +5,8 @@ import { constants } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { readBoundedFile } from '../config/bounded-file.ts';
-import { ensurePrivateDirectory } from '../config/directories.ts';
+import { readBoundedFile } from '../lifecycle/bounded-file.ts';
+import { ensurePrivateDirectory } from '../lifecycle/directories.ts';
 
 const LARGEST = 16 * 1024;
 

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, realpathSync, symlinkSync, writeFileSync } from
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { Directories } from '../config/directories.ts';
+import type { Directories } from '../lifecycle/directories.ts';
 import { locateWorkspace, validateWorkspace, workdirFor } from './locate.ts';
 import { isWithin } from './within.ts';
 

@@ -6,7 +6,7 @@ import { dirname, join, resolve } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
 import type { MountViolation } from '../contract/errors.ts';
 import type { FileIdentity } from '../contract/spec.ts';
-import type { Directories } from '../config/directories.ts';
+import type { Directories } from '../lifecycle/directories.ts';
 import { identityOf } from './file-identity.ts';
 import { knownPlaces, trespass } from './places.ts';
 import type { PlaceFacts, Places } from './places.ts';

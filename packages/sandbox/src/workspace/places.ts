@@ -4,7 +4,7 @@ import { realpathSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { dirname, isAbsolute, join, relative, resolve } from 'node:path';
 import type { MountViolation } from '../contract/errors.ts';
-import type { Directories } from '../config/directories.ts';
+import type { Directories } from '../lifecycle/directories.ts';
 import { thoseThere } from './presence.ts';
 import type { Entry } from './presence.ts';
 import { isBelow, isWithin } from './within.ts';

@@ -4,7 +4,7 @@ import { chmodSync, mkdtempSync, renameSync, rmSync, symlinkSync, utimesSync, wr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../telemetry/clock.ts';
+import { systemClock } from '../../lifecycle/clock.ts';
 import { circumstances, heldLately, rememberHeld } from './remembered.ts';
 
 describe('a sandbox that held', () => {

@@ -3,9 +3,9 @@
 import type { PortRequest } from '../../contract/policy.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
-import { cacheMount } from './cache-rules.ts';
-import type { MountedCache } from './cache-rules.ts';
-import type { PodmanFacts } from './podman.ts';
+import { cacheMount } from './resources/cache-rules.ts';
+import type { MountedCache } from './resources/cache-rules.ts';
+import type { PodmanFacts } from './podman/podman.ts';
 
 const SHM_BYTES = 64 * 1024 ** 2;
 const BYTES_PER_INODE = 1024;

@@ -7,10 +7,10 @@ import { randomBytes } from 'node:crypto';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import type { CommandIo, Execution, WaitingSandbox, Weakening } from '../backend.ts';
 import type { Handover } from '../handover/script.ts';
-import type { RequestBuilder } from './creation.ts';
+import type { RequestBuilder } from './resources/creation.ts';
 import type { Engine } from './engine/index.ts';
-import { ownership } from './network-rules.ts';
-import { removeNetwork } from './networks.ts';
+import { ownership } from './resources/network-rules.ts';
+import { removeNetwork } from './resources/networks.ts';
 
 type Fields = Record<string, unknown>;
 type Edit = (request: Fields, host: Fields, spec: SandboxSpec) => void;

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { AcodeError } from '../../contract/errors.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
-import { systemClock } from '../../telemetry/clock.ts';
+import { systemClock } from '../../lifecycle/clock.ts';
 import type { SandboxProcesses } from './execution.ts';
 import { readKernelView } from '../kernel.ts';
 import { assertHeld, assertInPlace, endOfAll, hold, protection } from './held.ts';

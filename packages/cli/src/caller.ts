@@ -1,0 +1,20 @@
+// The call as background work sees it: where it was made, and its standard error. Apart from call.ts, which starts that work.
+
+import type { Io } from './io.ts';
+import type { Look } from './terminal/look.ts';
+import type { Output } from './terminal/output.ts';
+import type { Place } from './workspace.ts';
+
+/** The call that background work follows. */
+export interface Caller {
+  readonly io: Io;
+  readonly stderr: Output;
+  readonly errorLook: Look;
+  /** The arguments before any `--`, options too. */
+  readonly before: readonly string[];
+  /** Directories besides the workspace that the command of this call could write. */
+  readonly written: readonly string[];
+  place(): Promise<Place>;
+  /** Prints to standard error. */
+  say(text: string): Promise<void>;
+}

@@ -1,0 +1,296 @@
+// The composition root: puts one host together from its parts, each with what it needs and nothing else.
+
+import { setMaxListeners } from 'node:events';
+import { join } from 'node:path';
+import { AuditLog } from '../records/audit/log.ts';
+import type { Directories } from '../lifecycle/directories.ts';
+import type { LoadedConfig } from '../policy/config/check.ts';
+import type { LoadedMachine } from '../policy/config/machine.ts';
+import { settingsOf } from '../policy/config/settings.ts';
+import type { Settings } from '../policy/config/settings.ts';
+import { AcodeError } from '../contract/errors.ts';
+import type { Level } from '../contract/levels.ts';
+import type { PullProgress } from '../contract/images.ts';
+import type { UserId } from '../contract/policy.ts';
+import type { Clock } from '../contract/ports.ts';
+import type { ContinuedScans } from '../contract/scan.ts';
+import type { OpenHost } from '../run/host.ts';
+import type { EngineBackend } from '../isolation/backend.ts';
+import { DockerBackend } from '../isolation/docker/backend.ts';
+import { connectEngine } from '../isolation/docker/connect.ts';
+import { identify, isAlive } from '../isolation/process/identity.ts';
+import { Backends } from '../isolation/select.ts';
+import type { BackendSources } from '../isolation/select.ts';
+import { Claim } from '../lifecycle/claim.ts';
+import { hostIdentity } from '../lifecycle/host.ts';
+import { Leases } from '../lifecycle/leases.ts';
+import { MemoryShare } from '../lifecycle/memory-share.ts';
+import { Removals } from '../lifecycle/removal.ts';
+import { Session } from '../lifecycle/session.ts';
+import { Slots } from '../lifecycle/slots.ts';
+import type { AcodeOptions } from './options.ts';
+import { imageForRun } from '../images/pulling.ts';
+import type { ImageHost, PullOutcome } from '../images/pulls.ts';
+import { ScansInProcess, tellScan } from '../run/scanning.ts';
+import { SavedLogs } from '../records/saved.ts';
+import { environmentMode } from '../policy/layers.ts';
+import { PulledImages } from '../images/registry/pulled.ts';
+import { SharedWork } from '../images/registry/shared-work.ts';
+import { Turns } from '../images/registry/turn.ts';
+import { recordRemovals } from '../run/trail.ts';
+import { TrustStore } from '../policy/trust.ts';
+import { Bus } from '../records/telemetry/bus.ts';
+import { ContainerReports } from '../records/telemetry/containers.ts';
+import { Telemetry } from '../records/telemetry/operation.ts';
+import { openPool } from '../run/warm.ts';
+
+/** A host with everything that acode.ts hands on. */
+export type ComposedHost = OpenHost & ImageHost;
+
+/** What a host is put together from. */
+export interface Composition {
+  readonly options: AcodeOptions;
+  readonly config: LoadedConfig;
+  readonly machine: LoadedMachine | null;
+  readonly directories: Directories;
+  readonly uid: number;
+  readonly clock: Clock;
+}
+
+const MOST_CONCURRENT = 16;
+// How long closing waits for the engine to remove everything. What is not gone by then is left to the reaper.
+const CLOSING_MS = 10_000;
+// The first user of most systems, for a caller who is root by their own configuration: sandboxes are never root.
+const NOT_ROOT: UserId = { uid: 1000, gid: 1000 };
+
+/** Puts a host together. Contacts nothing. */
+export async function composeHost({
+  options,
+  config,
+  machine,
+  directories,
+  uid,
+  clock,
+}: Composition): Promise<ComposedHost> {
+  const settings = settingsOf(config.config);
+  const identity = await hostIdentity(directories.runtime);
+  const { place: leases } = new Leases(directories.state);
+  const session = new Session({ id: options.sessionId, host: identity, uid, leases, settings, now: () => clock.now() });
+  const telemetry = new Telemetry({ clock, logger: options.logger, metrics: options.metrics, session: session.id });
+  const bus = new Bus(error => telemetry.log('error', 'an event listener failed', { reason: String(error) }));
+  const reports = new ContainerReports(telemetry, bus);
+  const claim = new Claim({
+    runtimeDirectory: directories.runtime,
+    owner: session.owner,
+    uid,
+    host: identity,
+    createMs: settings.createTimeoutMs,
+  });
+  const audit = new AuditLog({ directory: join(directories.state, 'audit'), uid, clock });
+  const background = new Background();
+  recordRemovals(bus, audit, work => background.keep(work));
+  const logs = new SavedLogs(directories.state, uid, settings.keepOutputDays ?? 0);
+  const turns = new Turns({ directory: directories.runtime, uid, clock });
+  const pulls = {
+    turns,
+    index: new PulledImages(directories.state, uid, turns),
+    shared: new SharedWork<PullProgress, PullOutcome>(),
+    verifySignature: options.verifySignature ?? null,
+  };
+  const stop = new AbortController();
+  // As many listen as there are sandboxes; Node would take more than ten for a mistake and say so on standard error.
+  setMaxListeners(0, stop.signal);
+  const backends = new Backends({ connect, local: localLevels(), closing: stop.signal });
+  const removals = new Removals({
+    remove: async (id, signal) => (await backends.engine()).remove(id, signal),
+    removed: (id, durationMs) => reports.removed(id, durationMs),
+    failed: (id, error) => reports.notRemoved(id, error),
+    attempts: settings.retry.attempts,
+    deadlineMs: settings.cleanupMs,
+    monotonic: () => clock.monotonic(),
+  });
+  const shared = {
+    bus,
+    telemetry,
+    session,
+    closing: stop.signal,
+    keep: (work: Promise<unknown>) => background.keep(work),
+    backend: (level: Level) => backends.at(level),
+    claim: async () => {
+      removals.again();
+      await claim.take((await backends.engine()).socket);
+    },
+  };
+  const scans: ContinuedScans = options.continueScan
+    ? { begin: options.continueScan }
+    : new ScansInProcess({ ...shared, report: report => tellScan({ ...shared, audit }, report) });
+  const host: ComposedHost = {
+    ...shared,
+    scans,
+    config,
+    machine,
+    environmentMode: environmentMode(process.env),
+    trust: new TrustStore(directories.state, uid),
+    settings,
+    directories,
+    uid,
+    identity,
+    profile: options.profile ?? 'exec',
+    caller: uid === 0 ? NOT_ROOT : { uid, gid: process.getgid?.() ?? uid },
+    workspace: options.workspace ?? process.cwd(),
+    workspaceNamed: options.workspace !== undefined,
+    audit,
+    reports,
+    pulls,
+    images: { forRun: (wanted, signal) => imageForRun(host, wanted, signal) },
+    // Loaded when it is needed: few runs bring anything out.
+    withArtifacts: async (...of) => (await import('../persistent/artifacts.ts')).withArtifacts(...of),
+    slots: new Slots(concurrency(options, settings), clock),
+    memory: memoryShare(directories, clock),
+    pool: openPool(options, { ...shared, audit }),
+    pastLogs: logs,
+    savedLogs: settings.keepOutputDays === null ? null : logs,
+    engineNamed: engineNamedBy(options, settings),
+    engine: () => backends.engine(),
+    capability: () => backends.capability(),
+    localCapabilities: () => backends.local(),
+    localCapability: level => backends.localCapability(level),
+    close,
+  };
+  return host;
+
+  // Loaded when they are asked for: most hosts never do.
+  function localLevels(): BackendSources['local'] {
+    const common = { clock, closing: stop.signal, keep: (work: Promise<unknown>) => background.keep(work) };
+    const { acceptsProcessLimits: acceptProcessLimits, ulimit } = settings;
+    return [
+      [
+        'bubblewrap',
+        async () => {
+          const { BubblewrapBackend } = await import('../isolation/bubblewrap/backend.ts');
+          return new BubblewrapBackend({ ...common, acceptProcessLimits, memory: directories.runtime });
+        },
+      ],
+      [
+        'ulimit',
+        async () => {
+          const { UlimitBackend } = await import('../isolation/ulimit/backend.ts');
+          return new UlimitBackend({ ...common, ...ulimit });
+        },
+      ],
+      [
+        'none',
+        async () => {
+          const { NoneBackend } = await import('../isolation/none/backend.ts');
+          return new NoneBackend(common);
+        },
+      ],
+    ];
+  }
+
+  async function connect(signal: AbortSignal): Promise<EngineBackend> {
+    const { engine, source } = await connectEngine(options.engine?.socket ?? settings.engineSocket, signal);
+    const { socketPath, apiVersion } = engine.connection;
+    telemetry.log('debug', 'engine found', { socket: socketPath, source, apiVersion });
+    return new DockerBackend({
+      engine,
+      source,
+      fileDirectory: directories.runtime,
+      owner: session.owner,
+      clock,
+      observer: reports,
+      createTimeoutMs: settings.createTimeoutMs,
+      keepsWaiting: options.pool !== undefined && options.pool !== false,
+      retry: settings.retry,
+      closing: stop.signal,
+      keep: work => background.keep(work),
+      making: (nonce, make) => claim.during(nonce, make),
+      remove: (spec, id) => {
+        reports.leaving(spec, id);
+        return removals.begin(id);
+      },
+      discard: id => removals.begin(id),
+    });
+  }
+
+  async function close(): Promise<void> {
+    // Cancelled commands give their sandboxes up; the backend stays open until the last one is gone.
+    stop.abort(new AcodeError('ACODE-SBX-014', {}));
+    let cancel: () => void = () => undefined;
+    const tooLong = new Promise<null>(resolve => (cancel = clock.after(CLOSING_MS, () => resolve(null))));
+    const left = await Promise.race([letGo().catch(notLetGo), tooLong]);
+    cancel();
+    if (left === null) {
+      telemetry.log('warn', 'the engine takes too long: what is left is removed in the background', {});
+      await backends.abandon();
+    }
+    try {
+      await audit.close();
+    } finally {
+      await claim.giveUp(left === null || left > 0);
+    }
+  }
+
+  // Whatever went wrong on the way, something may be left: the reaper looks.
+  function notLetGo(error: unknown): null {
+    telemetry.log('error', 'closing failed', { reason: String(error) });
+    return null;
+  }
+
+  /** Waits until everything is removed; says how much is left because it could not be. */
+  async function letGo(): Promise<number> {
+    await background.settled();
+    await removals.settled();
+    const belongings = await backends.close();
+    for (const { id, reason } of belongings) telemetry.log('warn', 'could not be removed', { id, reason });
+    return removals.left.length + belongings.length;
+  }
+}
+
+/** Work that may outlive its caller. */
+class Background {
+  readonly #work = new Set<Promise<unknown>>();
+
+  keep(work: Promise<unknown>): void {
+    const kept: Promise<unknown> = work.catch(() => undefined).finally(() => this.#work.delete(kept));
+    this.#work.add(kept);
+  }
+
+  // What ends may have begun something else meanwhile.
+  async settled(): Promise<void> {
+    while (this.#work.size > 0) await Promise.allSettled(this.#work);
+  }
+}
+
+// In the order in which the engine is looked for.
+function engineNamedBy(options: AcodeOptions, settings: Settings): string | null {
+  return options.engine?.socket ?? settings.engineSocket ?? process.env['DOCKER_HOST'] ?? null;
+}
+
+function memoryShare({ runtime, state }: Directories, clock: Clock): MemoryShare {
+  const leases = new Leases(state);
+  return new MemoryShare({
+    directory: runtime,
+    clock,
+    self: identify(process.pid) ?? { pid: process.pid, startTime: '0' },
+    isAlive: owner => owner.pid === process.pid || isAlive(owner),
+    // By its time and not by its record, which is left behind where the container was removed from outside.
+    isKept: sandboxId => leases.isCurrent(sandboxId, clock.now()),
+  });
+}
+
+function concurrency(options: AcodeOptions, settings: Settings): number {
+  const asked = options.maxConcurrent ?? settings.maxConcurrent;
+  if (Number.isInteger(asked) && asked >= 1 && asked <= MOST_CONCURRENT) return asked;
+  const reason = `must be a whole number from 1 to ${MOST_CONCURRENT}`;
+  throw new AcodeError('ACODE-SBX-017', { field: 'maxConcurrent', reason });
+}
+
+/** Loads the levels that are otherwise loaded when they are asked for. */
+export async function loadLevels(): Promise<void> {
+  await Promise.all([
+    import('../isolation/bubblewrap/backend.ts'),
+    import('../isolation/none/backend.ts'),
+    import('../isolation/ulimit/backend.ts'),
+  ]);
+}

@@ -1,0 +1,155 @@
+// The live attack: the corpus against the backend in use, many probes to a sandbox, each judged with its control.
+
+import { performance } from 'node:perf_hooks';
+import type { PolicyInput } from '../../contract/policy.ts';
+import type { Weakening } from '../../isolation/backend.ts';
+import { Bench } from './bench.ts';
+import type { OpenGround } from './bench.ts';
+import { systemCalls } from './probes/calls.ts';
+import { lookingAround } from './probes/inside.ts';
+import { mountRequests } from './probes/mount-requests.ts';
+import { reachable } from './probes/network.ts';
+import { policyRequests } from './probes/policy-requests.ts';
+import { memory, memoryFiles, openFiles, output, processes, stubborn } from './probes/resources.ts';
+import { environment, oddSources, verification } from './probes/secrets.ts';
+import { survivor } from './probes/survivor.ts';
+import { thirtyTwoBit } from './probes/thirty-two-bit.ts';
+import { hostileOutput, leftBehind, repositoryTakeover, shadowedPrograms } from './probes/workspace.ts';
+import { gradeOf } from './report.ts';
+import type { AttackOptions, AttackReport, Probe } from './report.ts';
+import type { Terrain } from './terrain.ts';
+import { NOTHING_STOPS_IT, judge } from './trial.ts';
+import type { Outcomes, Trial } from './trial.ts';
+
+// The longest first, so that the end does not wait for one that began late.
+const TRIALS: readonly Trial[] = [
+  reachable,
+  lookingAround,
+  systemCalls,
+  thirtyTwoBit,
+  survivor,
+  leftBehind,
+  repositoryTakeover,
+  processes,
+  memory,
+  memoryFiles,
+  stubborn,
+  openFiles,
+  output,
+  environment,
+  verification,
+  oddSources,
+  shadowedPrograms,
+  hostileOutput,
+  mountRequests,
+  policyRequests,
+];
+
+// Sandboxes are mostly waited for; more at once than this only makes each of them slower.
+const AT_ONCE = 4;
+const LONGEST_MS = 120_000;
+
+/** What is attacked. */
+export interface Target extends Pick<AttackReport['backend'], 'engine' | 'version' | 'runtime'> {
+  readonly terrain: Terrain;
+  /** The image, `host` where a level has none. */
+  readonly image: string;
+  /** Why it is another than the default one. */
+  readonly imageReason?: string;
+  /** What every sandbox is asked for. */
+  readonly policy: PolicyInput;
+  /** The engine’s socket; null where there is none. */
+  readonly socket: string | null;
+  /** The kernel of the machine that sandboxes are on. */
+  readonly kernel: string;
+}
+
+/** What an attack is made on, and how. */
+export interface AttackGround {
+  readonly open: OpenGround;
+  readonly target: Target;
+  readonly signal: AbortSignal;
+  /** Protections that every sandbox lacks: with them the card must turn red, which is how it is tested. */
+  readonly against?: readonly Weakening[];
+  /** Only the trials with these rows; else all. */
+  readonly only?: readonly string[];
+}
+
+/** Runs the corpus and writes the card. */
+export async function attackBackend(ground: AttackGround, options: AttackOptions): Promise<AttackReport> {
+  const began = performance.now();
+  const { terrain, image, imageReason, policy, socket, kernel, engine, version, runtime } = ground.target;
+  const signal = AbortSignal.any([
+    ground.signal,
+    AbortSignal.timeout(LONGEST_MS),
+    ...(options.signal ? [options.signal] : []),
+  ]);
+  await using bench = await Bench.make({
+    open: ground.open,
+    policy,
+    terrain,
+    socket,
+    machineKernel: kernel,
+    against: ground.against ?? [],
+    signal,
+  });
+  const probes = await runTrials(bench, trialsFor(ground.only), options);
+  signal.throwIfAborted();
+  return {
+    backend: {
+      engine,
+      version,
+      runtime,
+      level: terrain.level,
+      boundary: terrain.kind !== 'host',
+      kernel: bench.contact.kernel === '' ? kernel : bench.contact.kernel,
+    },
+    image,
+    ...(imageReason === undefined ? {} : { imageReason }),
+    grade: gradeOf(probes),
+    probes,
+    durationMs: Math.round(performance.now() - began),
+  };
+}
+
+function trialsFor(only: readonly string[] | undefined): readonly Trial[] {
+  return only ? TRIALS.filter(({ attacks }) => attacks.some(({ id }) => only.includes(id))) : TRIALS;
+}
+
+async function runTrials(bench: Bench, trials: readonly Trial[], { onProgress }: AttackOptions): Promise<Probe[]> {
+  const waiting = [...trials];
+  const probes: Probe[] = [];
+  const total = trials.reduce((sum, { attacks }) => sum + attacks.length, 0);
+  const worker = async (): Promise<void> => {
+    for (let trial = waiting.shift(); trial; trial = waiting.shift()) {
+      onProgress?.({ done: probes.length, total, about: trial.about });
+      probes.push(...(await runTrial(bench, trial)));
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  onProgress?.({ done: probes.length, total, about: 'the card' });
+  return probes.sort((one, other) => one.id.localeCompare(other.id, 'en', { numeric: true }));
+}
+
+// A trial that breaks has shown nothing, and what was not shown has failed.
+async function runTrial(bench: Bench, trial: Trial): Promise<Probe[]> {
+  if (trial.needsShell && !bench.contact.shell) {
+    const untried = 'the image has no shell at /bin/sh, so no program of the probe’s can be started in it';
+    return trial.attacks.map(attack => judge(attack, { untried }));
+  }
+  try {
+    bench.signal.throwIfAborted();
+    const outcomes = await (bench.terrain.kind === 'host' ? onHost(trial, bench) : trial.run(bench));
+    return trial.attacks.map(attack => judge(attack, outcomes[attack.id]));
+  } catch (error) {
+    const observed = `the probe could not be made: ${error instanceof Error ? error.message : String(error)}`;
+    return trial.attacks.map(({ id, title }) => ({ id, title, verdict: 'fail', observed, control: 'none was made' }));
+  }
+}
+
+// Where a command is on this host itself, only what was written for that is started.
+async function onHost(trial: Trial, bench: Bench): Promise<Outcomes> {
+  if (trial.onHost === 'same') return trial.run(bench);
+  if (trial.onHost) return trial.onHost(bench);
+  return Object.fromEntries(trial.attacks.map(({ id }) => [id, { open: NOTHING_STOPS_IT }]));
+}

@@ -1,0 +1,43 @@
+// How an attack is judged, and what a level’s controls can lack: an unproven pass is no pass, at any level.
+
+import { describe, expect, it } from 'vitest';
+import { LEVELS } from '../../contract/levels.ts';
+import { terrainOf } from './terrain.ts';
+import { judge } from './trial.ts';
+import type { Outcomes } from './trial.ts';
+
+const attack = { id: 'A1', title: 'an attack' };
+const seen = { observed: 'EPERM', control: 'works without' };
+
+describe('an attack is judged', () => {
+  it.each<[string, Outcomes[string] | undefined, string, RegExp]>([
+    ['stopped, with a control that behaved', { stopped: true, controlled: true, ...seen }, 'pass', /^works without$/],
+    ['not stopped', { stopped: false, controlled: true, ...seen }, 'fail', /^works without$/],
+    ['stopped, and nothing proven', { stopped: true, controlled: false, ...seen }, 'fail', /^did not behave/],
+    ['never observed', undefined, 'fail', /^none was made$/],
+    ['not possible here', { untried: 'no shell' }, 'not-applicable', /^not made$/],
+    ['open and not tried', { open: 'nothing stops it' }, 'fail', /^$/],
+  ])('%s', (_, outcome, verdict, control) => {
+    expect(judge(attack, outcome)).toMatchObject({ id: 'A1', verdict, control: expect.stringMatching(control) });
+  });
+});
+
+describe('a level', () => {
+  it('is a container from docker on, and without walls below bubblewrap', () => {
+    expect(LEVELS.map(level => terrainOf(level).kind)).toEqual([
+      'host',
+      'host',
+      'namespaces',
+      'container',
+      'container',
+      'container',
+    ]);
+  });
+
+  it('has no control without what it does not have, or cannot give up', () => {
+    expect(terrainOf('none').removable).toEqual(['environment', 'verification']);
+    expect(terrainOf('ulimit').removable).toContain('open-files');
+    expect(terrainOf('bubblewrap').removable).not.toContain('no-new-privileges');
+    expect(terrainOf('docker').removable).toContain('no-new-privileges');
+  });
+});

@@ -1,0 +1,253 @@
+// What exists on this host: its status, and the removal of what was left behind.
+
+import { realpath } from 'node:fs/promises';
+import type { Belonging, CleanupOptions, CleanupReport, SandboxCounts, SandboxInfo, Status } from '../contract/host.ts';
+import { AcodeError } from '../contract/errors.ts';
+import { unavailableReason } from '../contract/unavailable.ts';
+import { answeredInTime, capabilityMatrix } from './capabilities.ts';
+import type { EffectivePolicy } from '../contract/policy.ts';
+import type { Host } from '../run/host.ts';
+import { chooseLevel } from '../run/level.ts';
+import type { Chosen } from '../run/level.ts';
+import { NO_LAYERS } from '../policy/layers.ts';
+import { resolvePolicy } from '../policy/resolve.ts';
+import { layersFor, workspaceOf } from '../run/repository.ts';
+import { recogniseLanguages } from '../workspace/languages.ts';
+import { removeBelonging, removeSandbox } from '../run/removing.ts';
+import type { Judged, Removal } from '../run/removing.ts';
+import { fewAtOnce, survey, surveySandboxes } from './sweep.ts';
+import { Kept } from '../lifecycle/kept.ts';
+import { CACHE, FILLING, KEEP, LAYER } from '../lifecycle/labels.ts';
+import { Leases } from '../lifecycle/leases.ts';
+import { isForeign, isWantedElsewhere, mayGo, mayLive } from '../lifecycle/orphans.ts';
+import type { Wanted } from '../lifecycle/orphans.ts';
+import type { Operation } from '../records/telemetry/operation.ts';
+
+// A person waits for a status, and an engine that has not answered by then is said to be one that does not.
+const STATUS_MS = 1200;
+
+/** The state of the host; an engine that cannot be had is a status and not an error. */
+export async function statusOf(host: Host, signal: AbortSignal): Promise<Status> {
+  const [levels, engine, { chosen, defaultImage, workspace }] = await Promise.all([
+    capabilityMatrix(host, STATUS_MS),
+    known(answeredInTime(host, engineState(host, signal), STATUS_MS)),
+    commandsHere(host),
+  ]);
+  const state = engine instanceof AcodeError ? { sandboxes: countsOf([]), cacheVolumes: [] } : engine;
+  return { defaultImage, workspace, levels, ...state, ...availability(chosen) };
+}
+
+async function commandsHere(
+  host: Host,
+): Promise<{ chosen: Chosen | AcodeError; defaultImage: string; workspace: string }> {
+  const workspace = await workspaceOf(host);
+  const { policy, problem } = await defaultPolicy(host, workspace);
+  const chosen = problem ?? (await known(answeredInTime(host, chooseLevel(host, policy), STATUS_MS)));
+  return { chosen, defaultImage: policy.image.value, workspace };
+}
+
+// What becomes of a command for which nothing more is said than the files say.
+function availability(
+  chosen: Pick<Chosen, 'level'> | AcodeError,
+): Pick<Status, 'available' | 'level' | 'unavailableReason' | 'hint'> {
+  if (!(chosen instanceof AcodeError)) return { available: true, level: chosen.level };
+  return { available: false, level: null, unavailableReason: unavailableReason(chosen), hint: chosen.hint };
+}
+
+async function engineState(
+  host: Host,
+  signal: AbortSignal,
+): Promise<Pick<Status, 'engine' | 'sandboxes' | 'cacheVolumes'>> {
+  const backend = await host.engine();
+  const [engine, sandboxes, belongings] = await Promise.all([
+    backend.engine(signal),
+    surveySandboxes(host, signal),
+    backend.belongings(signal),
+  ]);
+  return { engine, sandboxes: countsOf(sandboxes), cacheVolumes: cacheVolumesOf(belongings, host.uid) };
+}
+
+/** The caches among what there is, of one user. */
+export function cacheVolumesOf(belongings: readonly Belonging[], uid: number): string[] {
+  return belongings
+    .filter(({ kind, labels }) => kind === 'volume' && labels[CACHE] !== undefined)
+    .filter(({ labels }) => labels['acode.uid'] === String(uid))
+    .map(({ name }) => name)
+    .sort();
+}
+
+// An error with a code is an answer too.
+async function known<Value>(answer: Promise<Value>): Promise<Value | AcodeError> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof AcodeError) return error;
+    throw error;
+  }
+}
+
+/**
+ * Removes what was left behind: orphans, what is past its hard maximum, and this user’s sandboxes that have ended. With
+ * `force` also those that run; sandboxes of another session that lives only with `allSessions`.
+ */
+export async function cleanup(
+  host: Host,
+  options: CleanupOptions & Pick<Wanted, 'everyHost'>,
+  operation: Operation,
+  signal: AbortSignal,
+): Promise<CleanupReport> {
+  const found = await survey(host, signal);
+  const mayBelonging = (one: Judged<Belonging>): boolean => belongingMayGo(one, options);
+  const maySandbox = ({ thing, verdict }: Judged): boolean => mayGo(verdict, thing.state, options);
+  const remove = options.dryRun ? async (): Promise<Removal> => 'removed' : null;
+  // Containers go first: the engine keeps what one of them still uses.
+  const { removed, failed, kept } = await cleaned(
+    found.sandboxes,
+    maySandbox,
+    remove ?? (one => removeSandbox(host, one, { may: maySandbox, operation, signal })),
+  );
+  const others = await cleaned(
+    found.belongings.filter(one => !isCache(one)),
+    mayBelonging,
+    remove ?? (one => removeBelonging(host, one, { may: mayBelonging, operation, signal })),
+  );
+  // Last: what goes now does not keep a cache.
+  const inUse = cachesInUse(found.belongings.filter(one => !mayBelonging(one)).map(({ thing }) => thing));
+  const mayCache = async (one: Judged<Belonging>): Promise<boolean> =>
+    mayBelonging(one) && !(await usedNow(host, signal)).has(one.thing.name);
+  const caches = await cleaned(
+    found.belongings.filter(isCache),
+    one => mayBelonging(one) && !inUse.has(one.thing.name),
+    remove ?? (one => removeBelonging(host, one, { may: mayCache, operation, signal })),
+  );
+  return {
+    removed,
+    failed: failed.map(({ thing, reason }) => ({ sandbox: thing, reason })),
+    kept,
+    belongings: belongingsReport(others, caches),
+    dryRun: options.dryRun === true,
+  };
+}
+
+function belongingsReport(...parts: readonly Cleaned<Belonging>[]): CleanupReport['belongings'] {
+  return {
+    removed: parts.flatMap(({ removed }) => removed),
+    failed: parts.flatMap(({ failed }) => failed.map(({ thing, reason }) => ({ belonging: thing, reason }))),
+    kept: parts.flatMap(({ kept }) => kept),
+  };
+}
+
+interface Cleaned<Thing> {
+  readonly removed: Thing[];
+  readonly failed: { readonly thing: Thing; readonly reason: string }[];
+  readonly kept: Thing[];
+}
+
+async function cleaned<Thing>(
+  judged: readonly Judged<Thing>[],
+  may: (one: Judged<Thing>) => boolean,
+  remove: (thing: Thing) => Promise<Removal>,
+): Promise<Cleaned<Thing>> {
+  const report: Cleaned<Thing> = { removed: [], failed: [], kept: [] };
+  const own = judged.filter(one => !isForeign(one.verdict) || may(one));
+  const outcomes = await fewAtOnce(own, async one => (may(one) ? remove(one.thing) : 'spared'));
+  for (const [at, { thing }] of own.entries()) {
+    const outcome = outcomes[at] ?? 'gone';
+    if (outcome === 'removed') report.removed.push(thing);
+    else if (outcome === 'spared') report.kept.push(thing);
+    else if (outcome !== 'gone') report.failed.push({ thing, reason: outcome.failed });
+  }
+  return report;
+}
+
+// What a session shares goes with the session; what is kept for the next one only when somebody says so.
+function belongingMayGo(
+  { thing, verdict }: Judged<Belonging>,
+  options: CleanupOptions & Pick<Wanted, 'everyHost'>,
+): boolean {
+  if (verdict.remove || isWantedElsewhere(verdict, options)) return true;
+  if (isForeign(verdict) || verdict.because === 'mine') return false;
+  if (mayLive(verdict)) return options.allSessions === true && options.force === true;
+  return thing.kind === 'volume' ? options.volumes === true : options.force === true;
+}
+
+function isCache({ thing: { kind, labels } }: Judged<Belonging>): boolean {
+  return kind === 'volume' && labels[CACHE] !== undefined;
+}
+
+/**
+ * The caches that something is made of, or that are being filled. An engine does not know that a layer needs the volume it
+ * lies over, and would remove that under a sandbox.
+ */
+export function cachesInUse(belongings: readonly Pick<Belonging, 'labels'>[]): ReadonlySet<string> {
+  return new Set(belongings.flatMap(({ labels }) => [labels[LAYER] ?? [], labels[FILLING] ?? []].flat()));
+}
+
+// Asked again before each: sandboxes begin while others are removed. Whatever is still there counts, even of the dead: what
+// could not be removed may be mounted.
+async function usedNow(host: Host, signal: AbortSignal): Promise<ReadonlySet<string>> {
+  return cachesInUse(await (await host.engine()).belongings(signal));
+}
+
+/** Sandboxes with the time at which they go, where that is written down here. */
+export async function withLeases<Info extends SandboxInfo>(host: Host, found: readonly Info[]): Promise<Info[]> {
+  const leases = new Leases(host.directories.state);
+  return Promise.all(
+    found.map(async one => {
+      const { labels, sandboxId } = one;
+      const own = labels['acode.uid'] === String(host.uid) && labels['acode.host'] === host.identity;
+      const until = own && labels[KEEP] === 'true' ? await leases.read(sandboxId) : null;
+      if (until === null) return one;
+      // The label is the latest moment to which it can be extended: beside the time at which it goes, it looks like another one.
+      const { 'acode.expires': _, ...others } = labels;
+      return { ...one, labels: others, expiresAt: new Date(until).toISOString() };
+    }),
+  );
+}
+
+/** Sandboxes with the names of their images. They are made by id, so that a tag that moves changes nothing. */
+export async function withImageNames(host: Host, found: readonly SandboxInfo[]): Promise<SandboxInfo[]> {
+  if (found.length === 0) return [];
+  // Names are for people: the list is worth having without them.
+  const images = await known((await host.engine()).images.list(host.closing));
+  if (images instanceof AcodeError) return [...found];
+  const names = new Map(images.map(({ id, tags }) => [id, tags[0]]));
+  const kept = new Kept(host);
+  return Promise.all(
+    found.map(async one => {
+      // What was asked for is written down of those that were kept; an image may have several names.
+      const asked = one.expiresAt === undefined ? undefined : (await kept.read(one.sandboxId))?.policy?.image;
+      return { ...one, image: asked ?? names.get(one.image) ?? one.image };
+    }),
+  );
+}
+
+function countsOf(judged: readonly Judged[]): SandboxCounts {
+  const verdicts = judged.map(({ verdict }) => verdict);
+  const because = (...reasons: readonly (typeof verdicts)[number]['because'][]): number =>
+    verdicts.filter(verdict => reasons.includes(verdict.because)).length;
+  return {
+    running: judged.filter(({ thing }) => thing.state === 'running').length,
+    total: judged.length,
+    owned: because('mine', 'owner lives', 'owner unknown'),
+    orphaned: because('orphaned'),
+    expired: because('expired'),
+    kept: because('kept'),
+    foreign: verdicts.filter(isForeign).length,
+  };
+}
+
+// A repository whose configuration is refused has no runs, and the reason is what a reader needs to know.
+async function defaultPolicy(
+  host: Host,
+  workspace: string,
+): Promise<{ policy: EffectivePolicy; problem?: AcodeError }> {
+  const languages = recogniseLanguages(await real(workspace));
+  const about = { caller: { uid: 1, gid: 1 }, cpus: 1, profile: host.profile, languages };
+  const policy = await known(layersFor(host, workspace).then(layers => resolvePolicy({}, layers, about)));
+  return policy instanceof AcodeError ? { policy: resolvePolicy({}, NO_LAYERS, about), problem: policy } : { policy };
+}
+
+function real(path: string): Promise<string> {
+  return realpath(path).catch(() => path);
+}

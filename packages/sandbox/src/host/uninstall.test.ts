@@ -1,0 +1,73 @@
+// What acode writes into its own directories is known to the one who removes it.
+
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { OwnDirectory, SparedTrace } from '../contract/host.ts';
+import { rememberHeld } from '../isolation/bubblewrap/remembered.ts';
+import { hostIdentity } from '../lifecycle/host.ts';
+import { offerSocketPath, ownerSocketPath } from '../lifecycle/ownership.ts';
+import { reapedPath } from '../lifecycle/reaped.ts';
+import { Turns } from '../images/registry/turn.ts';
+import { systemClock } from '../lifecycle/clock.ts';
+import { removeDirectories } from './uninstall.ts';
+
+const ID = '53a87165-0ce1-453c-a9b1-594e18d02b6f';
+const uid = process.getuid?.() ?? 0;
+let root: string;
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), 'acode-uninstall-'));
+  for (const name of ['config', 'state', 'runtime']) mkdirSync(join(root, name), { mode: 0o700 });
+});
+afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+const own = (...names: readonly OwnDirectory['what'][]): OwnDirectory[] =>
+  names.map(what => ({ what, path: join(root, what), files: 0, bytes: 0 }));
+
+function touch(path: string): void {
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, '');
+}
+
+it('leaves nothing in the runtime directory of what acode itself puts there', async () => {
+  const runtime = join(root, 'runtime');
+  const clock = systemClock;
+  const signal = AbortSignal.timeout(5000);
+  await rememberHeld({ directory: runtime, uid, clock }, 'word');
+  await hostIdentity(runtime);
+  await new Turns({ directory: runtime, uid, clock }).during(
+    'key',
+    { deadlineMs: 1000, signal },
+    async () => undefined,
+  );
+  for (const path of [
+    ownerSocketPath(runtime, ID),
+    offerSocketPath(runtime, ID),
+    reapedPath(runtime),
+    join(runtime, `bubblewrap-held.${process.pid}`),
+  ])
+    touch(path);
+  expect(readdirSync(runtime).length).toBeGreaterThan(5);
+  expect(await removeDirectories({ directories: own('runtime'), spared: [] })).toEqual([]);
+  expect(existsSync(runtime)).toBe(false);
+});
+
+it('leaves what is spared as it is, does not complain about it, and still names what is somebody else’s', async () => {
+  const files = ['config/config.yml', 'state/audit/log.jsonl', 'state/logs/a', 'state/notes.txt'].map(name =>
+    join(root, name),
+  );
+  files.forEach(touch);
+  const [config = '', log = '', saved = '', notes = ''] = files;
+  const spared: SparedTrace[] = [
+    { what: 'config', path: dirname(config) },
+    { what: 'audit', path: dirname(log) },
+  ];
+  expect(await removeDirectories({ directories: own('config', 'state'), spared })).toEqual([notes]);
+  expect([config, log, saved, notes].map(existsSync)).toEqual([true, true, false, true]);
+  rmSync(notes);
+  expect(await removeDirectories({ directories: own('config', 'state'), spared })).toEqual([]);
+  expect([config, log].map(existsSync)).toEqual([true, true]);
+  expect(await removeDirectories({ directories: own('config', 'state'), spared: [] })).toEqual([]);
+  expect([dirname(config), join(root, 'state')].map(existsSync)).toEqual([false, false]);
+});

@@ -1,0 +1,183 @@
+// Takes every trace of acode off engine and disk, after looking at what there is.
+
+import { lstat, readdir, rm, rmdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fallbackRuntime } from '../lifecycle/directories.ts';
+import { AcodeError } from '../contract/errors.ts';
+import type {
+  CleanupReport,
+  OwnDirectory,
+  Remote,
+  SparedTrace,
+  UninstallOptions,
+  UninstallReport,
+} from '../contract/host.ts';
+import type { ImagePruneReport } from '../contract/images.ts';
+import type { Host } from '../run/host.ts';
+import type { ImageHost } from '../images/pulls.ts';
+import { prune } from '../images/images.ts';
+import { cleanup } from './inventory.ts';
+import { liveOwners } from '../lifecycle/ownership.ts';
+import { forgottenStages, removeForgottenStages } from '../images/project/stage.ts';
+import { survey } from './sweep.ts';
+import type { Operation } from '../records/telemetry/operation.ts';
+
+// What acode itself puts into its directories. Whatever else is there is somebody’s: an environment variable may lead
+// anywhere, and a directory of that name may be anything.
+const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
+  config: /^config\.yml$/,
+  state:
+    /^(?:ca|leases|kept|run|trust|logs|audit|project-images|scans|users|serve-announced|images\.json(?:\.[0-9a-f]{16})?)$/,
+  runtime:
+    /^(?:owners|commands|memory|pulls|bubblewrap-held(?:\.\d+)?|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|recent-commands|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
+};
+
+const AUDIT = 'audit';
+
+/** What is on the engine, and what becomes of it; the disk is looked at and left as it is. */
+export async function uninstallFromEngine(
+  host: ImageHost,
+  options: UninstallOptions,
+  operation: Operation,
+  signal: AbortSignal,
+): Promise<UninstallReport> {
+  const { purge = false, force = false } = options;
+  // Also where another session had to put its sockets, at a time when the usual directory was another user’s.
+  const places = new Set([host.directories.runtime, fallbackRuntime(host.directories.state)]);
+  const counted = await Promise.all([...places].map(place => liveOwners(place)));
+  const sessions = counted.reduce((sum, count) => sum + count, 0);
+  const spares = purge && !force;
+  if (sessions > 0 && spares) throw new AcodeError('ACODE-SBX-022', { sessions });
+  const copies = await forgottenStages(host.identity);
+  const directories = await ownDirectories(host);
+  const spared = await sparedTraces(directories, options);
+  const about = { sessions, directories, left: [], spared, copies };
+  try {
+    const cleared = await clearEngine(host, { purge, force }, operation, signal);
+    // Copies only after that, since a sandbox that still ran would write in them.
+    const purged = await removeCopies(host, purge && isClean(cleared), signal);
+    return { ...about, ...cleared, engineProblem: null, purged };
+  } catch (error) {
+    // Who has no engine any more still wants the disk clean, but must have said so: sandboxes may be left on it.
+    if (signal.aborted || spares) throw error;
+    const purged = await removeCopies(host, purge, signal);
+    return { ...about, engine: null, elsewhere: [], images: null, engineProblem: reasonOf(error), purged };
+  }
+}
+
+/** Whether the copies are gone with the rest, where that is asked for. */
+async function removeCopies({ identity }: Host, asked: boolean, signal: AbortSignal): Promise<boolean> {
+  if (!asked) return false;
+  return (await removeForgottenStages(signal, identity)).failed.length === 0;
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** What was on the engine. */
+interface Cleared {
+  readonly engine: CleanupReport;
+  readonly images: ImagePruneReport;
+  readonly elsewhere: readonly Remote[];
+}
+
+async function clearEngine(
+  host: ImageHost,
+  { purge, force }: { readonly purge: boolean; readonly force: boolean },
+  operation: Operation,
+  signal: AbortSignal,
+): Promise<Cleared> {
+  const reach = { allSessions: force || !purge, everyHost: purge && force };
+  const engine = await cleanup(host, { ...reach, force: true, volumes: true, dryRun: !purge }, operation, signal);
+  // After the containers, which would keep them; and while the note of what was pulled is still there.
+  const images = await prune(host, { dryRun: !purge, olderThanDays: 0 }, operation, signal);
+  return { engine, images, elsewhere: await ofOtherHosts(host, signal) };
+}
+
+// The audit log is evidence and the configuration is the user’s own work: each goes only when it is asked for.
+async function sparedTraces(
+  directories: readonly OwnDirectory[],
+  { purge = false, audit = false, config = false }: UninstallOptions,
+): Promise<SparedTrace[]> {
+  if (!purge) return [];
+  const places = directories.flatMap(({ what, path }): SparedTrace[] => {
+    if (what === 'config' && !config) return [{ what: 'config', path }];
+    return what === 'state' && !audit ? [{ what: 'audit', path: join(path, AUDIT) }] : [];
+  });
+  const found = await Promise.all(places.map(({ path }) => lstat(path).catch(() => null)));
+  return places.filter((_, index) => found[index] !== null);
+}
+
+/**
+ * Removes what is acode’s from its own directories, but for what is spared, and those that are empty then. What is left
+ * without being spared comes back. Of a directory that is a symbolic link the link is removed, and what it leads to is not.
+ */
+export async function removeDirectories({
+  directories,
+  spared,
+}: Pick<UninstallReport, 'directories' | 'spared'>): Promise<string[]> {
+  const left: string[] = [];
+  const kept = new Set(spared.map(({ path }) => path));
+  for (const { what, path } of directories)
+    if (!kept.has(path)) left.push(...(await removeOwn(path, OWN_ENTRIES[what], kept)));
+  return left;
+}
+
+async function removeOwn(directory: string, own: RegExp, kept: ReadonlySet<string>): Promise<string[]> {
+  const found = await lstat(directory).catch(() => null);
+  if (!found?.isDirectory()) {
+    await rm(directory, { force: true });
+    return [];
+  }
+  const names = await readdir(directory);
+  for (const name of names.filter(one => own.test(one) && !kept.has(join(directory, one))))
+    await rm(join(directory, name), { recursive: true, force: true });
+  try {
+    await rmdir(directory);
+    return [];
+  } catch {
+    const left = await readdir(directory).catch(() => []);
+    if (left.length === 0) return [directory];
+    return left.map(name => join(directory, name)).filter(path => !kept.has(path));
+  }
+}
+
+// Things of this user’s whose runtime directory is not this one: from before a restart of the machine, or of another
+// machine that uses the same engine. Nobody can tell the two apart.
+async function ofOtherHosts(host: Host, signal: AbortSignal): Promise<Remote[]> {
+  const { sandboxes, belongings } = await survey(host, signal);
+  const remote = [
+    ...sandboxes.map(({ thing: { name }, verdict }) => ({ kind: 'container' as const, name, verdict })),
+    ...belongings.map(({ thing: { kind, name }, verdict }) => ({ kind, name, verdict })),
+  ];
+  return remote.filter(({ verdict }) => verdict.because === 'another host').map(({ kind, name }) => ({ kind, name }));
+}
+
+// An image that is kept is one that others use, or whose name others gave to another: it is no trace any more.
+function isClean({ engine: { failed, kept, belongings }, images, elsewhere }: Cleared): boolean {
+  return [failed, kept, belongings.failed, belongings.kept, images.failed, elsewhere].every(
+    ({ length }) => length === 0,
+  );
+}
+
+async function ownDirectories({ directories }: Host): Promise<OwnDirectory[]> {
+  const all = (['config', 'state', 'runtime'] as const).map(async what => {
+    const size = await sizeOf(directories[what]);
+    return size ? [{ what, path: directories[what], ...size }] : [];
+  });
+  return (await Promise.all(all)).flat();
+}
+
+async function sizeOf(path: string): Promise<{ files: number; bytes: number } | null> {
+  const found = await lstat(path).catch(() => null);
+  if (!found) return null;
+  if (!found.isDirectory()) return { files: 1, bytes: found.size };
+  let [files, bytes] = [0, 0];
+  for (const name of await readdir(path).catch(() => [])) {
+    const inside = await sizeOf(join(path, name));
+    files += inside?.files ?? 0;
+    bytes += inside?.bytes ?? 0;
+  }
+  return { files, bytes };
+}

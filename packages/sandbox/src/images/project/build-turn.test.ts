@@ -1,0 +1,56 @@
+// Two builds of one project at once: one after the other, and the second finds what the first made.
+
+import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { buildInTurn } from './build-turn.ts';
+import type { BuildTurn } from './build-turn.ts';
+import { Turns } from '../registry/turn.ts';
+import { systemClock } from '../../lifecycle/clock.ts';
+
+let directory = '';
+beforeEach(() => {
+  directory = realpathSync(mkdtempSync(join(tmpdir(), 'acode-turn-')));
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+// Each with turns of its own, as two processes have them.
+function turn(more: Partial<BuildTurn> = {}): BuildTurn {
+  const turns = new Turns({ directory, uid: process.getuid?.() ?? 0, clock: systemClock });
+  const { signal } = new AbortController();
+  return { turns, engine: 'engine', reference: 'acode-sandbox-x:project', deadlineMs: 20_000, signal, ...more };
+}
+
+it('never runs two at once, and builds once what both want', async () => {
+  let image: string | null = null;
+  let [now, most, builds] = [0, 0, 0];
+  const work = async (): Promise<string> => {
+    now += 1;
+    most = Math.max(most, now);
+    await new Promise(resolve => setTimeout(resolve, 20));
+    if (image === null) builds += 1;
+    image ??= 'made';
+    now -= 1;
+    return image;
+  };
+  expect(await Promise.all([1, 2, 3].map(() => buildInTurn(turn(), work)))).toEqual(['made', 'made', 'made']);
+  expect([most, builds]).toEqual([1, 1]);
+  // The control: other projects do not wait for each other.
+  image = null;
+  await Promise.all([1, 2].map(n => buildInTurn(turn({ reference: `acode-sandbox-${n}:project` }), work)));
+  expect(most).toBe(2);
+});
+
+it('says who has the turn when it does not come in time', async () => {
+  let end = (): void => undefined;
+  const first = buildInTurn(turn(), () => new Promise<void>(resolve => (end = resolve)));
+  await new Promise(resolve => setTimeout(resolve, 50));
+  await expect(buildInTurn(turn({ deadlineMs: 50 }), async () => undefined)).rejects.toMatchObject({
+    code: 'ACODE-IMG-001',
+    message: expect.stringContaining(`process ${process.pid}`),
+  });
+  end();
+  await first;
+  await expect(buildInTurn(turn(), async () => 'again')).resolves.toBe('again');
+});

@@ -1,0 +1,64 @@
+// The checksum of everything that a project image is made of. Pure.
+
+import { createHash } from 'node:crypto';
+import type { ProjectInput } from '../../contract/project-image.ts';
+import type { ContextEntry } from './context.ts';
+
+/** Every input, as bytes that are equal exactly where the input is. */
+export type Inputs = Readonly<Record<ProjectInput, string>>;
+
+/** The checksum of all inputs, and one of each. */
+export interface Checksum {
+  readonly whole: string;
+  readonly parts: Readonly<Record<ProjectInput, string>>;
+}
+
+const SHORT = 16;
+
+/** The inputs, in the order in which they are written down. */
+const NAMES: readonly ProjectInput[] = ['base', 'template', 'install', 'ignore', 'lockfiles', 'context'];
+
+/** Sums the inputs up. */
+export function checksumOf(inputs: Inputs): Checksum {
+  const parts = {
+    base: sha256(inputs.base),
+    template: sha256(inputs.template),
+    install: sha256(inputs.install),
+    ignore: sha256(inputs.ignore),
+    lockfiles: sha256(inputs.lockfiles),
+    context: sha256(inputs.context),
+  };
+  return { whole: sha256(NAMES.map(name => `${name} ${parts[name]}\n`).join('')), parts };
+}
+
+/** What of a project goes into its image, as text: path, kind, mode and content of each file. */
+export function manifestOf(entries: readonly ContextEntry[], hashes: ReadonlyMap<string, string>): string {
+  return entries
+    .map(entry => JSON.stringify([entry.path, entry.kind, entry.mode, entry.target ?? hashes.get(entry.path) ?? '']))
+    .join('\n');
+}
+
+/** The parts as a label has them. */
+export function partsText({ parts }: Checksum): string {
+  return NAMES.map(name => `${name}=${parts[name].slice(0, SHORT)}`).join(' ');
+}
+
+/** Which inputs are other ones than a label says; all of them where it says nothing. */
+export function changedSince(label: string | undefined, { parts }: Checksum): ProjectInput[] {
+  const before = new Map((label ?? '').split(' ').map(part => [part.split('=')[0] ?? '', part.split('=')[1]]));
+  return NAMES.filter(name => before.get(name) !== parts[name].slice(0, SHORT));
+}
+
+/** What stands for the install command where there is none. */
+export const NO_INSTALL = 'null';
+
+/** Whether a label says that an install command had a part in an image. */
+export function wasInstalled(label: string | undefined): boolean {
+  const found = / install=([0-9a-f]+)/.exec(` ${label ?? ''}`)?.[1];
+  return found !== undefined && found !== sha256(NO_INSTALL).slice(0, SHORT);
+}
+
+/** The hash of a text. */
+export function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}

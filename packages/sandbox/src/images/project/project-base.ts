@@ -1,0 +1,99 @@
+// What a project image is built on: chosen like the image of any command here, and fit to be built on.
+
+import type { Command } from '../../contract/command.ts';
+import { AcodeError } from '../../contract/errors.ts';
+import { usesEngine } from '../../contract/levels.ts';
+import type { PolicyInput } from '../../contract/policy.ts';
+import type { BuildProjectOptions } from '../../contract/project-image.ts';
+import type { Host } from '../../run/host.ts';
+import type { BuiltImage, EngineBackend } from '../../isolation/backend.ts';
+import { plan } from '../../run/planning.ts';
+import { fullName } from '../../policy/images.ts';
+import type { Planned } from '../../run/planned.ts';
+import type { Operation } from '../../records/telemetry/operation.ts';
+
+/** What the base is looked for with. */
+export interface Basing {
+  readonly host: Host;
+  readonly options: BuildProjectOptions;
+  readonly operation: Operation;
+  readonly signal: AbortSignal;
+}
+
+const NO_COMMAND: Command = ['true'];
+
+/**
+ * Plans a command on the base of a project image: the install command, or one that does nothing. As for any command in this
+ * workspace, the same voices choose the image, and the same lists decide whether it may be used.
+ */
+export async function planBase(
+  { host, options, operation, signal }: Basing,
+  engine: Pick<EngineBackend, 'builds'>,
+): Promise<Planned> {
+  refuseImpossible(engine);
+  const { install, base } = options;
+  const policy: PolicyInput = { ...install?.policy, ...(base === undefined ? {} : { image: base }) };
+  const request = { command: install?.command ?? NO_COMMAND, request: { policy } };
+  const of = { correlationId: operation.correlationId, preview: false };
+  const planned = await plan(host, request, of, signal).catch((error: unknown) => {
+    throw aboutBase(error);
+  });
+  if (usesEngine(planned.spec.level)) return planned;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: `A project image at level ${planned.spec.level}`,
+    instead: 'Set sandbox.level to auto or docker: images are an engine’s.',
+  });
+}
+
+/** An error about the image of a command, in the words of whoever names a base. */
+export function aboutBase(error: unknown): unknown {
+  if (!(error instanceof AcodeError)) return error;
+  const { cause } = error;
+  const remedy = error.hint.replaceAll(/policy\.image|--image/g, '--base');
+  if (error.is('ACODE-SBX-017')) {
+    const { field, reason } = error.context;
+    return new AcodeError(
+      'ACODE-SBX-017',
+      { field: field === 'policy.image' ? 'base' : field, reason, remedy },
+      { cause },
+    );
+  }
+  return error.is('ACODE-SBX-009') ? new AcodeError('ACODE-SBX-009', { ...error.context, remedy }, { cause }) : error;
+}
+
+function refuseImpossible({ builds: { impossible } }: Pick<EngineBackend, 'builds'>): void {
+  if (impossible === null) return;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: `A project image on this engine (${impossible})`,
+    instead: 'Build it on a Docker Engine: name its socket with DOCKER_HOST or --socket.',
+  });
+}
+
+/**
+ * Refuses the image that is to be built as its own base: it would grow with each build and never be unchanged. That comes
+ * where a configuration names the project image as the image of commands here.
+ */
+export function refuseItself(base: string, reference: string): void {
+  if (fullName(base) !== fullName(reference)) return;
+  throw new AcodeError('ACODE-SBX-017', {
+    field: 'base',
+    reason: `commands here get ${reference}, which is the image that is to be built`,
+    remedy: 'Name the image to build on with --base, as it was named the first time.',
+  });
+}
+
+/** The base as whoever builds on it has to know it; refused where it has anything executed. */
+export async function baseOf(
+  engine: EngineBackend,
+  { id, reference }: { readonly id: string; readonly reference: string },
+  signal: AbortSignal,
+): Promise<BuiltImage> {
+  const base = await engine.builds.find(id, signal);
+  if (!base) throw new AcodeError('ACODE-SBX-009', { image: reference });
+  if (base.triggers.length === 0) return base;
+  throw new AcodeError('ACODE-SBX-010', {
+    violation: 'DangerousImage',
+    detail: `${reference} has ONBUILD triggers, which would run as root while the project image is built (built-in rule)`,
+    remedy: 'Name another image with --base, or rebuild this one without ONBUILD.',
+  });
+}

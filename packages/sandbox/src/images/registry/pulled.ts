@@ -1,0 +1,136 @@
+// What acode pulled, and when it was last used: the only images that a prune may remove. Engines cannot label what is pulled.
+
+import { randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
+import { open, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { readBoundedFile } from '../../lifecycle/bounded-file.ts';
+import { ensurePrivateDirectory } from '../../lifecycle/directories.ts';
+import type { Turns } from './turn.ts';
+
+const LARGEST = 4 * 1024 * 1024;
+const MOST = 4096;
+const WAIT_MS = 15_000;
+// How exact the time of the last use is: not every run needs to write a file.
+const USE_STEP_MS = 3600 * 1000;
+// How often it is looked at for that: not every run needs to read one either.
+const LOOK_STEP_MS = 60 * 1000;
+const MOST_LOOKED_AT = 256;
+
+// Built at its first use: every host has an index, and most never look into it.
+const entrySchema = z.lazy(() =>
+  z.strictObject({
+    /** Which engine has it. */
+    engine: z.string(),
+    /** In full. */
+    reference: z.string(),
+    /** What the reference meant when it was pulled. */
+    id: z.string(),
+    digest: z.string(),
+    /** Whether the image came to the engine by this pull, rather than a name for what was there. */
+    brought: z.boolean(),
+    /** Whether the tag came by a pull of acode’s, to an image that was there. */
+    named: z.boolean().optional(),
+    pulledAt: z.number(),
+    lastUsedAt: z.number(),
+  }),
+);
+
+const fileSchema = z.lazy(() => z.strictObject({ version: z.literal(1), images: z.array(entrySchema).max(MOST) }));
+
+/** One image that was pulled. */
+export type PulledEntry = z.infer<typeof entrySchema>;
+
+/** The index of what was pulled, for one user. */
+export class PulledImages {
+  readonly #directory: string;
+  readonly #uid: number;
+  readonly #turns: Turns;
+  /** When the index was last read for a use of an image, by its id. */
+  readonly #lookedAt = new Map<string, number>();
+
+  constructor(stateDirectory: string, uid: number, turns: Turns) {
+    this.#directory = stateDirectory;
+    this.#uid = uid;
+    this.#turns = turns;
+  }
+
+  /** What was pulled to an engine. A file that cannot be read says nothing: then nothing is known, and nothing is pruned. */
+  async on(engine: string): Promise<PulledEntry[]> {
+    return (await this.#read()).filter(entry => entry.engine === engine);
+  }
+
+  /** Remembers a pull, in place of what is known of the same reference. */
+  async add(entry: PulledEntry, signal: AbortSignal): Promise<void> {
+    await this.#change(signal, entries => [...entries.filter(one => !isSame(one, entry)), entry]);
+  }
+
+  /** Remembers that an image was used. Cheap where that is known already, to the hour. */
+  async used(id: string, now: number, signal: AbortSignal): Promise<void> {
+    if (Math.abs(now - (this.#lookedAt.get(id) ?? -Infinity)) < LOOK_STEP_MS) return;
+    if (this.#lookedAt.size >= MOST_LOOKED_AT) this.#lookedAt.clear();
+    this.#lookedAt.set(id, now);
+    const isStale = (one: PulledEntry): boolean => one.id === id && now - one.lastUsedAt >= USE_STEP_MS;
+    if (!(await this.#read()).some(isStale)) return;
+    try {
+      await this.#change(signal, entries => entries.map(one => (isStale(one) ? { ...one, lastUsedAt: now } : one)));
+    } catch (error) {
+      // The next use tries again.
+      this.#lookedAt.delete(id);
+      throw error;
+    }
+  }
+
+  /** Forgets one. */
+  async forget(engine: string, reference: string, signal: AbortSignal): Promise<void> {
+    await this.#change(signal, entries => entries.filter(one => !isSame(one, { engine, reference })));
+  }
+
+  async #read(): Promise<PulledEntry[]> {
+    try {
+      const file = await readBoundedFile(join(this.#directory, 'images.json'), LARGEST, constants.O_NOFOLLOW);
+      // What somebody else could have written would have images of the user’s own removed.
+      if (file.uid !== this.#uid || (file.mode & 0o022) !== 0 || file.size > LARGEST) return [];
+      const parsed = fileSchema.safeParse(JSON.parse(file.text));
+      return parsed.success ? parsed.data.images : [];
+    } catch {
+      return [];
+    }
+  }
+
+  async #change(signal: AbortSignal, change: (entries: PulledEntry[]) => PulledEntry[]): Promise<void> {
+    await this.#turns.during(`index:${this.#directory}`, { deadlineMs: WAIT_MS, signal }, async () => {
+      const images = change(await this.#read()).slice(-MOST);
+      await this.#write(`${JSON.stringify({ version: 1, images }, null, 1)}\n`);
+    });
+  }
+
+  // A reader sees the old file or the new one, never half of either.
+  async #write(text: string): Promise<void> {
+    await ensurePrivateDirectory(this.#directory, this.#uid);
+    const target = join(this.#directory, 'images.json');
+    const draft = `${target}.${randomBytes(8).toString('hex')}`;
+    try {
+      const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
+      const file = await open(draft, flags, 0o600);
+      try {
+        // Not waited for on the disk: an index that is lost says nothing, and then nothing is pruned.
+        await file.writeFile(text);
+      } finally {
+        await file.close();
+      }
+      await rename(draft, target);
+    } catch (error) {
+      await rm(draft, { force: true });
+      throw error;
+    }
+  }
+}
+
+function isSame(
+  one: Pick<PulledEntry, 'engine' | 'reference'>,
+  other: Pick<PulledEntry, 'engine' | 'reference'>,
+): boolean {
+  return one.engine === other.engine && one.reference === other.reference;
+}

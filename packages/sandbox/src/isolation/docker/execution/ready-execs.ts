@@ -1,0 +1,133 @@
+// The shells that wait inside a container that stays, so that a command there need not wait for one to be started.
+
+import type { Clock } from '../../../contract/ports.ts';
+import { unlessCancelled } from '../../waiting.ts';
+import type { ReadyExec } from './ready-exec.ts';
+
+/** How shells are kept. */
+export interface ReadyExecsOptions {
+  readonly start: () => Promise<ReadyExec>;
+  /** How many wait; none where whoever opened the sandbox runs one command and goes. */
+  readonly count: number;
+  readonly clock: Clock;
+}
+
+// A command that has just begun has the CPU to itself: most are over by then, and the end of one is a better moment.
+const REFILL_AFTER_MS = 40;
+const AGAIN_MS = 50;
+
+/** Shells that wait, each given out once. */
+export class ReadyExecs {
+  readonly #options: ReadyExecsOptions;
+  readonly #waiting: ReadyExec[] = [];
+  /** Those being started that nobody has asked for yet. */
+  readonly #starting = new Set<Promise<ReadyExec | null>>();
+  #cancelRefill: (() => void) | null = null;
+  #count: number;
+  #closed = false;
+
+  constructor(options: ReadyExecsOptions) {
+    this.#options = options;
+    this.#count = options.count;
+  }
+
+  /** Has as many as there should be, without anybody waiting for them. */
+  refill(): void {
+    this.#cancelRefill?.();
+    this.#cancelRefill = null;
+    if (this.#closed) return;
+    this.#prune();
+    while (this.#waiting.length + this.#starting.size < this.#count) this.#begin();
+  }
+
+  /** One will be taken in a moment: where none waits, the next is on its way by then. */
+  expect(): void {
+    this.#prune();
+    if (!this.#closed && this.#waiting.length + this.#starting.size === 0) this.#begin();
+  }
+
+  /** One that waits, or the next that is there. */
+  async take(signal: AbortSignal): Promise<ReadyExec> {
+    this.#prune();
+    const waiting = this.#waiting.shift();
+    this.#refillSoon();
+    if (waiting) return waiting;
+    // One that is being started comes sooner than one that is started now, unless it fails.
+    const [coming] = this.#starting;
+    if (coming) {
+      this.#starting.delete(coming);
+      const found = await taken(coming, signal);
+      if (found) return found;
+    }
+    return taken(this.#started(), signal);
+  }
+
+  /** Lets those go that wait and those on their way; from then on each is started when it is needed. */
+  async keepNone(): Promise<void> {
+    this.#count = 0;
+    this.#cancelRefill?.();
+    this.#cancelRefill = null;
+    for (const one of this.#waiting.splice(0)) one.stream.destroy();
+    const coming = [...this.#starting];
+    this.#starting.clear();
+    for (const one of await Promise.all(coming)) one?.stream.destroy();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#cancelRefill?.();
+    for (const one of this.#waiting.splice(0)) one.stream.destroy();
+  }
+
+  // Where a command that filled the sandbox was ended just now, its processes may still be counted.
+  async #started(): Promise<ReadyExec> {
+    const { start, clock } = this.#options;
+    try {
+      return await start();
+    } catch (error) {
+      if (this.#closed) throw error;
+      await new Promise<void>(resolve => void clock.after(AGAIN_MS, resolve));
+      return await start();
+    }
+  }
+
+  #begin(): void {
+    const starting = this.#options.start().then(
+      one => {
+        const isClaimed = !this.#starting.delete(starting);
+        if (this.#closed) one.stream.destroy();
+        else if (!isClaimed) this.#waiting.push(one);
+        return one;
+      },
+      // Whoever needs one tries again and hears why.
+      () => {
+        this.#starting.delete(starting);
+        return null;
+      },
+    );
+    this.#starting.add(starting);
+  }
+
+  #refillSoon(): void {
+    if (this.#closed) return;
+    this.#cancelRefill ??= this.#options.clock.after(REFILL_AFTER_MS, () => this.refill());
+  }
+
+  #prune(): void {
+    for (let at = this.#waiting.length - 1; at >= 0; at -= 1)
+      if (this.#waiting[at]?.waits !== true) this.#waiting.splice(at, 1);
+  }
+}
+
+// What was started for a caller who has left goes.
+async function taken<One extends ReadyExec | null>(starting: Promise<One>, signal: AbortSignal): Promise<One> {
+  try {
+    return await unlessCancelled(starting, signal);
+  } catch (error) {
+    starting.then(
+      one => one?.stream.destroy(),
+      () => undefined,
+    );
+    throw error;
+  }
+}

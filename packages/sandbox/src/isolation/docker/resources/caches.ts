@@ -1,0 +1,215 @@
+// The caches of sandboxes on an engine: finds them, makes each sandbox its layer, and keeps two from filling one at a time.
+
+import type { CacheSpec, CacheVolume } from '../../../contract/caches.ts';
+import type { SandboxSpec } from '../../../contract/spec.ts';
+import { FILLING, LAYER, MANAGED } from '../../../lifecycle/labels.ts';
+import type { CacheState } from '../../backend.ts';
+import {
+  assertCache,
+  beingFilled,
+  busy,
+  cacheFault,
+  cacheRequest,
+  fillingName,
+  fillingRequest,
+  layerName,
+  mountpointOf,
+  ownedDirectory,
+  partRequest,
+  strange,
+} from './cache-rules.ts';
+import type { LayerPart, MountedCache } from './cache-rules.ts';
+import type { Engine } from '../engine/index.ts';
+import type { VolumeDetails } from '../engine/volumes.ts';
+import { engineFailure } from '../failure.ts';
+import { SandboxVolumes } from './sandbox-volumes.ts';
+import type { VolumeLeft, VolumesOptions } from './sandbox-volumes.ts';
+import { unlessCancelled } from '../../waiting.ts';
+
+const CALL_MS = 10_000;
+const PAUSE_MS = 100;
+// How long whoever fills a cache waits for the sandboxes that read it. The kernel does not say what they would see.
+const READERS_MS = 20_000;
+// How long a sandbox waits for a cache that is being filled: whoever fills it has an end of its own a moment before.
+const FILLED_MS = 2000;
+const OWN = 'data';
+
+/** The caches of one backend. */
+export class SandboxCaches {
+  readonly #options: VolumesOptions;
+  readonly #engine: Engine;
+  readonly #volumes: SandboxVolumes;
+
+  constructor(options: VolumesOptions) {
+    this.#options = options;
+    this.#engine = options.engine;
+    this.#volumes = new SandboxVolumes(options);
+  }
+
+  /** What there is of caches, by the names of their volumes. One whose filling is about to end is waited for. */
+  async find(caches: readonly CacheVolume[], uid: number, signal: AbortSignal): Promise<CacheState[]> {
+    const began = this.#options.clock.monotonic();
+    for (;;) {
+      const states = await this.#look(caches, uid, signal);
+      if (!states.includes('filling') || this.#options.clock.monotonic() - began > FILLED_MS) return states;
+      await this.#pause(PAUSE_MS);
+      signal.throwIfAborted();
+    }
+  }
+
+  async #look(caches: readonly CacheVolume[], uid: number, signal: AbortSignal): Promise<CacheState[]> {
+    const labels = [`${MANAGED}=true`, `acode.uid=${uid}`];
+    const found = new Map((await this.#list(labels, signal)).map(volume => [volume.Name, volume]));
+    return caches.map(cache => {
+      const volume = found.get(cache.volume);
+      if (!volume || cacheFault(volume, cache, String(uid)) !== null) return 'absent';
+      return found.has(fillingName(cache)) ? 'filling' : 'ready';
+    });
+  }
+
+  /**
+   * Makes what the sandbox of a plan mounts for its caches. Where one of them cannot be had the others are given up too: at
+   * once to the caller, and removed when the last create under way has ended.
+   */
+  async attach(spec: SandboxSpec, signal: AbortSignal): Promise<MountedCache[]> {
+    signal.throwIfAborted();
+    if (spec.caches.length === 0) return [];
+    const failed = new AbortController();
+    const either = AbortSignal.any([signal, failed.signal]);
+    const attaching = spec.caches.map(cache =>
+      cache.fill ? this.#fill(spec, cache, either) : this.#layer(spec, cache, either),
+    );
+    this.#volumes.during(spec, Promise.allSettled(attaching));
+    try {
+      return await unlessCancelled(Promise.all(attaching), signal);
+    } catch (error) {
+      failed.abort();
+      this.leave(spec);
+      throw engineFailure(error, signal);
+    }
+  }
+
+  /**
+   * Gives the user inside a directory in each cache: the top of a volume is root’s. In a layer too, since the cache under it
+   * may be one whose first fill never came to that.
+   */
+  async own(spec: SandboxSpec, containerId: string, signal: AbortSignal): Promise<void> {
+    const tar = ownedDirectory(OWN, spec.user);
+    await Promise.all(
+      spec.caches.map(({ target }) =>
+        this.#engine.archive.put(containerId, target, tar, { signal, deadlineMs: CALL_MS }),
+      ),
+    );
+  }
+
+  /** A sandbox is gone, or was never made: what it alone had goes too. */
+  leave(spec: SandboxSpec): void {
+    this.#volumes.leave(spec);
+  }
+
+  /** Removes everything that was made for sandboxes; what could not be removed comes back. Containers go first. */
+  async release(): Promise<VolumeLeft[]> {
+    return this.#volumes.release();
+  }
+
+  async #layer(spec: SandboxSpec, cache: CacheSpec, signal: AbortSignal): Promise<MountedCache> {
+    const [upper, work] = await this.#parts(spec, cache, signal);
+    const found = await this.#engine.volumes.inspect(cache.volume, { signal, deadlineMs: CALL_MS });
+    const lower = mountpointOf(assertCache(found, cache, uidOf(spec)));
+    const layer = { lower, upper: mountpointOf(upper), work: mountpointOf(work) };
+    signal.throwIfAborted();
+    const made = await this.#part(spec, cache, 'layer', layer);
+    const { Name: volume, Labels: labels } = made;
+    return { target: cache.target, volume, mountpoint: mountpointOf(made), layer, labels: labels ?? {} };
+  }
+
+  // Whoever fills looks for layers when they have the lease, and whoever reads looks for a lease when their part of a layer
+  // is there: whatever happened between the plan and now, one of the two sees the other.
+  async #parts(spec: SandboxSpec, cache: CacheSpec, signal: AbortSignal): Promise<[VolumeDetails, VolumeDetails]> {
+    const began = this.#options.clock.monotonic();
+    const make = async (): Promise<[VolumeDetails, VolumeDetails]> => {
+      const making = [this.#part(spec, cache, 'upper', null), this.#part(spec, cache, 'work', null)] as const;
+      // Where one fails, the other is under way: what is made has an end before it is removed.
+      await Promise.allSettled(making);
+      return Promise.all(making);
+    };
+    let parts = await make();
+    while (await this.#isFilled(cache, signal)) {
+      // Not kept while we wait: the other would wait for us.
+      await this.#volumes.giveBack(
+        spec,
+        parts.map(({ Name }) => Name),
+      );
+      do {
+        if (this.#options.clock.monotonic() - began > FILLED_MS) throw beingFilled(cache);
+        await this.#pause(PAUSE_MS);
+        signal.throwIfAborted();
+      } while (await this.#isFilled(cache, signal));
+      parts = await make();
+    }
+    return parts;
+  }
+
+  async #part(
+    spec: SandboxSpec,
+    cache: CacheSpec,
+    part: LayerPart,
+    layer: MountedCache['layer'],
+  ): Promise<VolumeDetails> {
+    const made = await this.#volumes.make(spec, nonce => partRequest(spec, cache, part, { nonce, layer }));
+    if (made === null) throw strange(cache, layerName(spec, cache, part));
+    return made;
+  }
+
+  async #isFilled(cache: CacheSpec, signal: AbortSignal): Promise<boolean> {
+    return (await this.#list([`${FILLING}=${cache.volume}`], signal)).length > 0;
+  }
+
+  async #fill(spec: SandboxSpec, cache: CacheSpec, signal: AbortSignal): Promise<MountedCache> {
+    await this.#hold(spec, cache, signal);
+    await this.#readersGone(cache, signal);
+    const body = cacheRequest(spec, cache);
+    const found = await this.#engine.volumes.create(body, { signal, deadlineMs: CALL_MS });
+    const mountpoint = mountpointOf(assertCache(found, cache, uidOf(spec)));
+    return { target: cache.target, volume: cache.volume, mountpoint, layer: null, labels: found.Labels ?? {} };
+  }
+
+  // The lease is a volume whose name only one can have: nobody else fills the cache, on any host that uses this engine.
+  async #hold(spec: SandboxSpec, cache: CacheSpec, signal: AbortSignal): Promise<void> {
+    const { clock } = this.#options;
+    const began = clock.monotonic();
+    while ((await this.#volumes.make(spec, nonce => fillingRequest(spec, cache, nonce))) === null) {
+      if (clock.monotonic() - began > FILLED_MS) throw busy(cache, 'another run fills it');
+      await this.#pause(PAUSE_MS);
+      signal.throwIfAborted();
+    }
+  }
+
+  async #readersGone(cache: CacheSpec, signal: AbortSignal): Promise<void> {
+    const { clock } = this.#options;
+    const began = clock.monotonic();
+    for (;;) {
+      const layers = await this.#list([`${LAYER}=${cache.volume}`], signal);
+      if (layers.length === 0) return;
+      if (clock.monotonic() - began > READERS_MS) throw busy(cache, 'sandboxes that read it are at work');
+      await this.#pause(PAUSE_MS);
+      signal.throwIfAborted();
+    }
+  }
+
+  async #list(labels: readonly string[], signal: AbortSignal): Promise<VolumeDetails[]> {
+    try {
+      return await this.#engine.volumes.list({ labels, signal, deadlineMs: CALL_MS });
+    } catch (error) {
+      throw engineFailure(error, signal);
+    }
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise(resolve => void this.#options.clock.after(ms, resolve));
+  }
+}
+
+function uidOf({ identity }: SandboxSpec): string {
+  return identity.labels['acode.uid'] ?? '';
+}

@@ -1,0 +1,251 @@
+// Makes containers so that none is ever left behind: not by a lost reply, not by a caller who leaves in the middle.
+
+import { randomUUID } from 'node:crypto';
+import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
+import { AcodeError } from '../../../contract/errors.ts';
+import type { Clock } from '../../../contract/ports.ts';
+import type { SandboxSpec } from '../../../contract/spec.ts';
+import type { PendingExit } from '../engine/containers.ts';
+import { EngineError, isTransient, mayHaveBeenDone } from '../engine/error.ts';
+import type { Engine } from '../engine/index.ts';
+import type { StartedContainer } from '../execution/execution.ts';
+import { engineFailure, reasonOf } from '../failure.ts';
+import { LateLooks } from './late-looks.ts';
+import { Neighbourhood } from './neighbourhood.ts';
+import { OomWatch } from '../execution/oom-watch.ts';
+import { portFailure } from './ports.ts';
+import { unlessCancelled } from '../../waiting.ts';
+
+/** What happens to a container, for whoever keeps logs. */
+export interface ContainerObserver {
+  created(spec: SandboxSpec, containerId: string, durationMs: number): void;
+  started(spec: SandboxSpec, containerId: string): void;
+  networkRemoved(id: string, name: string): void;
+}
+
+/** How containers are made. */
+export interface CreationOptions {
+  readonly engine: Engine;
+  /** The owner whose containers are watched. */
+  readonly owner: string;
+  readonly clock: Clock;
+  readonly observer: ContainerObserver;
+  readonly createTimeoutMs: number;
+  readonly retry: { readonly attempts: number; readonly baseMs: number; readonly factor: number };
+  /** Whether sandboxes are kept waiting, so that somebody has to notice who else comes meanwhile. */
+  readonly keepsWaiting?: boolean;
+  /** Fires when the session ends: from then on the reaper does what an engine that is away keeps from being done. */
+  readonly closing: AbortSignal;
+  /** Keeps work that outlives its caller, so that closing waits for it. */
+  readonly keep: (work: Promise<unknown>) => void;
+  /** Does what makes something, in the knowledge of whoever cleans up if this process dies in the middle of it. */
+  readonly making: <Value>(nonce: string, make: () => Promise<Value>) => Promise<Value>;
+  /** Removes a container off the caller’s path and never forgets it. */
+  readonly remove: (spec: SandboxSpec, containerId: string) => Promise<void>;
+  /** The same for one that never was a sandbox, so that nobody is told of its end. */
+  readonly discard: (containerId: string) => Promise<void>;
+}
+
+const CALL_MS = 10_000;
+const START_MS = 30_000;
+// Longer than any command may run: the command’s own deadline comes first.
+const EXIT_MS = 25 * 3600 * 1000;
+const LONGEST_BACKOFF_MS = 5000;
+// How long a caller waits while what a lost create has made is looked for; after that it is looked for behind their back.
+const LOOK_MS = 2000;
+
+/** A container that was created, and the plan it was created by. */
+export interface Created {
+  readonly id: string;
+  readonly spec: SandboxSpec;
+}
+
+/** Builds the body of a create request. */
+export type RequestBuilder = (spec: SandboxSpec) => Record<string, unknown>;
+
+/** Creates and starts containers. */
+export class Creation {
+  readonly oomWatch: OomWatch;
+  readonly neighbourhood: Neighbourhood;
+  readonly #options: CreationOptions;
+  readonly #engine: Engine;
+  readonly #lateLooks: LateLooks;
+  #isUsed = false;
+
+  constructor(options: CreationOptions) {
+    this.#options = options;
+    this.#engine = options.engine;
+    this.#lateLooks = new LateLooks(options);
+    this.neighbourhood = new Neighbourhood(options.engine, options.owner);
+    this.oomWatch = new OomWatch(options.engine, `acode.owner=${options.owner}`);
+  }
+
+  /** The nonces of creates of which the engine, gone in the middle, has not said whether they made a container. */
+  get unanswered(): readonly string[] {
+    return this.#lateLooks.unanswered;
+  }
+
+  /** Creates a container; the plan that comes back carries the nonce of the attempt that made it. */
+  async create(spec: SandboxSpec, build: RequestBuilder, signal: AbortSignal): Promise<Created> {
+    const before = this.#options.clock.monotonic();
+    const created = await this.#create(spec, build, signal);
+    this.#options.observer.created(created.spec, created.id, this.#options.clock.monotonic() - before);
+    return created;
+  }
+
+  /** Creates a container that is never started, lets it be looked at, and has it removed: no sandbox, and so no event. */
+  async lookInto<Value>(
+    spec: SandboxSpec,
+    build: RequestBuilder,
+    look: (id: string) => Promise<Value>,
+    signal: AbortSignal,
+  ): Promise<Value> {
+    const { id } = await this.#create(spec, build, signal);
+    try {
+      return await look(id);
+    } finally {
+      this.#options.keep(this.#options.discard(id));
+    }
+  }
+
+  async #create(spec: SandboxSpec, build: RequestBuilder, signal: AbortSignal): Promise<Created> {
+    const { attempts, baseMs, factor } = this.#options.retry;
+    this.#options.keep(this.#lateLooks.again());
+    const backoff = new ExponentialBackoff({ initialDelay: baseMs, exponent: factor, maxDelay: LONGEST_BACKOFF_MS });
+    const before = this.#options.clock.monotonic();
+    // What took all the time there is for it is not tried again: an engine that hangs would hang as often.
+    const inTime = (): boolean => this.#options.clock.monotonic() - before < this.#options.createTimeoutMs;
+    const policy = retry(
+      handleWhen(error => isTransient(error) && inTime()),
+      { maxAttempts: attempts, backoff },
+    );
+    try {
+      return await policy.execute(({ attempt }) => {
+        // Each attempt has a nonce of its own, or cleaning up after one would take the next one with it.
+        const own = attempt === 0 ? spec : withFreshNonce(spec);
+        return this.#createUnlessCancelled(own, build(own), signal);
+      }, signal);
+    } catch (error) {
+      throw creationFailure(spec, error, signal);
+    }
+  }
+
+  /** Begins to watch a container before it starts, so that its end cannot be missed. */
+  async watch(id: string, signal: AbortSignal): Promise<PendingExit> {
+    // For a single sandbox the engine is asked once who else is there; where there are more, it is to tell.
+    const listens = this.#options.keepsWaiting === true || this.#isUsed;
+    this.#isUsed = true;
+    const [pending] = await Promise.all([
+      this.#engine.containers.expectExit(id, 'next-exit', { signal, deadlineMs: EXIT_MS }),
+      this.oomWatch.follow(id),
+      listens ? this.neighbourhood.listen() : null,
+    ]);
+    return pending;
+  }
+
+  /**
+   * Starts a container that is watched, with its streams attached before its first byte. The attach is the last call before
+   * the start: engines never let go of the connection of one to a container that is removed without having been started.
+   */
+  async start(spec: SandboxSpec, id: string, { exit }: PendingExit, signal: AbortSignal): Promise<StartedContainer> {
+    const { containers } = this.#engine;
+    const streams = { stdin: true, stdout: true, stderr: true };
+    const stream = await containers.attach(id, { ...streams, signal, deadlineMs: CALL_MS });
+    this.neighbourhood.entered(id, spec);
+    try {
+      await containers.start(id, { signal, deadlineMs: START_MS });
+    } catch (error) {
+      stream.destroy();
+      throw error;
+    }
+    this.#options.observer.started(spec, id);
+    const { oomWatch, neighbourhood } = this;
+    return { id, engine: this.#engine, stream, exit, oomWatch, neighbourhood, clock: this.#options.clock };
+  }
+
+  /** Removes a container of a spec. */
+  async remove(spec: SandboxSpec, id: string): Promise<void> {
+    await this.#options.remove(spec, id);
+  }
+
+  // A create that is under way cannot be taken back: cutting the connection would leave a container that appears a moment
+  // later. So a cancelled caller leaves at once, and what comes of the create is removed when it is there.
+  async #createUnlessCancelled(
+    spec: SandboxSpec,
+    body: Record<string, unknown>,
+    signal: AbortSignal,
+  ): Promise<Created> {
+    signal.throwIfAborted();
+    const creating = this.#createOnce(spec, body);
+    try {
+      return { id: await unlessCancelled(creating, signal), spec };
+    } catch (error) {
+      if (signal.aborted) this.#options.keep(creating.then(id => this.#options.remove(spec, id)));
+      throw error;
+    }
+  }
+
+  async #createOnce(spec: SandboxSpec, body: Record<string, unknown>): Promise<string> {
+    const deadlineMs = this.#options.createTimeoutMs;
+    try {
+      const signal = AbortSignal.timeout(deadlineMs + CALL_MS);
+      const create = () => this.#engine.containers.create(body, { name: spec.identity.name, signal, deadlineMs });
+      const { id } = await this.#options.making(nonceOf(spec), create);
+      return id;
+    } catch (error) {
+      // The reply may have been lost and not the request: what this attempt made is found by its nonce and removed, now
+      // or, if the engine is still at it, a little later.
+      if (mayHaveBeenDone(error)) {
+        await this.#removeByNonce(spec, LOOK_MS).catch(() => undefined);
+        const following = (): Promise<void> =>
+          this.#lateLooks.follow(nonceOf(spec), () => this.#removeByNonce(spec, CALL_MS));
+        // An engine that only takes its time is still at it; one whose connection broke has ended, and the create with it.
+        const isSlow = error instanceof EngineError && error.kind === 'timeout';
+        this.#options.keep(isSlow ? this.#options.making(nonceOf(spec), following) : following());
+      }
+      throw error;
+    }
+  }
+
+  async #removeByNonce(spec: SandboxSpec, deadlineMs: number): Promise<void> {
+    // Its own signal, which never fires: a caller who has given up must not leave a container behind.
+    const { signal } = new AbortController();
+    const labels = [`acode.nonce=${nonceOf(spec)}`];
+    const made = await this.#engine.containers.list({ labels, all: true, signal, deadlineMs });
+    await Promise.all(made.map(({ id }) => this.#options.remove(spec, id)));
+  }
+}
+
+/** Why a container did not start, as an error of the contract. */
+export function startFailure(spec: SandboxSpec, error: unknown, signal: AbortSignal): unknown {
+  if (signal.aborted || !(error instanceof EngineError)) return engineFailure(error, signal);
+  const clash = portFailure(spec, error);
+  if (clash) return clash;
+  const { name } = spec.identity;
+  const reason = reasonOf(error);
+  const cause = new AcodeError('ACODE-CTN-002', { name, reason }, { cause: error });
+  return new AcodeError('ACODE-SBX-006', { name, reason }, { cause });
+}
+
+function nonceOf({ identity }: SandboxSpec): string {
+  return identity.labels['acode.nonce'] ?? '';
+}
+
+function withFreshNonce(spec: SandboxSpec): SandboxSpec {
+  const labels = { ...spec.identity.labels, 'acode.nonce': randomUUID() };
+  return { ...spec, identity: { ...spec.identity, labels } };
+}
+
+function creationFailure(spec: SandboxSpec, error: unknown, signal: AbortSignal): unknown {
+  if (signal.aborted || !(error instanceof EngineError)) return engineFailure(error, signal);
+  const { name } = spec.identity;
+  if (error.status === 409) {
+    const reason = 'a sandbox of the same session and task has that name';
+    const remedy = 'Let that run end, or give this one another --task or --session (taskId, sessionId).';
+    const cause = new AcodeError('ACODE-CTN-005', { name }, { cause: error });
+    return new AcodeError('ACODE-SBX-001', { name, reason, remedy }, { cause });
+  }
+  const reason = reasonOf(error);
+  const cause = new AcodeError('ACODE-CTN-001', { name, reason }, { cause: error });
+  return new AcodeError('ACODE-SBX-001', { name, reason }, { cause });
+}

@@ -1,0 +1,264 @@
+// The networks of sandboxes: one managed bridge per session without traffic between its containers, and those the user declared.
+//
+// A network is always used by its id. Names are not unique on an engine, and anybody who may use it can make a second one.
+
+import { randomUUID } from 'node:crypto';
+import { AcodeError } from '../../../contract/errors.ts';
+import type { Clock } from '../../../contract/ports.ts';
+import type { SandboxSpec } from '../../../contract/spec.ts';
+import { EngineError, isNotFound, mayHaveBeenDone } from '../engine/error.ts';
+import { LateLooks } from './late-looks.ts';
+import type { Engine } from '../engine/index.ts';
+import { engineFailure, reasonOf } from '../failure.ts';
+import { SEVERAL, assertManaged, bridgeName, bridgeRequest, faultOf } from './network-rules.ts';
+import { unlessCancelled } from '../../waiting.ts';
+
+/** A network as a container is connected to it. */
+export interface ChosenNetwork {
+  /** `none`, or the engine’s id of it. */
+  readonly id: string;
+  readonly name: string;
+}
+
+/** How networks are made. */
+export interface NetworksOptions {
+  readonly engine: Engine;
+  readonly clock: Clock;
+  readonly closing: AbortSignal;
+  /** Keeps work that outlives its caller, so that closing waits for it. */
+  readonly keep: (work: Promise<unknown>) => void;
+  /** Does what makes something, in the knowledge of whoever cleans up if this process dies in the middle of it. */
+  readonly making: <Value>(nonce: string, make: () => Promise<Value>) => Promise<Value>;
+  readonly observer: { networkRemoved(id: string, name: string): void };
+}
+
+/** Why a create that was never answered counts as something left. */
+export const UNANSWERED = 'the engine did not say whether it was made';
+
+/** A network that could not be removed. */
+export interface NetworkLeft {
+  readonly id: string;
+  readonly reason: string;
+}
+
+interface Managed extends ChosenNetwork {
+  readonly madeAt: number;
+}
+
+/** The network of a session, while it is made too, so that it is made once. */
+interface Shared {
+  readonly making: Promise<Managed>;
+  /** The sandboxes that are on it, or are about to be. */
+  readonly users: Set<string>;
+  idleSince: number;
+}
+
+const CALL_MS = 10_000;
+// A network is marked with the end of the sandbox it was made for. After an hour a new one is made, so that the mark of a
+// network is never reached while a command that was started on it may still run.
+const FRESH_MS = 3600 * 1000;
+// A host that works for many sessions has a bridge for each. Engines have room for some thirty, so few are kept for sessions
+// that have nothing running.
+const MOST_IDLE = 4;
+const LONGEST_IDLE_MS = 5 * 60 * 1000;
+const REMOVAL_ATTEMPTS = 6;
+const REMOVAL_PAUSE_MS = 100;
+
+/** The networks of one backend. */
+export class SandboxNetworks {
+  readonly #options: NetworksOptions;
+  readonly #engine: Engine;
+  /** The present network of each session. */
+  readonly #current = new Map<string, Shared>();
+  /** Those that nobody is given any more, and that go with their last sandbox. */
+  readonly #retired = new Set<Shared>();
+  /** The names of those that were made, by id. */
+  readonly #made = new Map<string, string>();
+  readonly #lateLooks: LateLooks;
+
+  constructor(options: NetworksOptions) {
+    this.#options = options;
+    this.#engine = options.engine;
+    this.#lateLooks = new LateLooks(options);
+  }
+
+  /** The network of a plan: made at its first use, looked at again at every further one. */
+  async choose(spec: SandboxSpec, signal: AbortSignal): Promise<ChosenNetwork> {
+    signal.throwIfAborted();
+    if (spec.network === 'none') return { id: 'none', name: 'none' };
+    try {
+      return spec.network === 'bridge'
+        ? await this.#bridge(spec, signal)
+        : await this.#named(spec.network.name, signal);
+    } catch (error) {
+      this.leave(spec);
+      throw engineFailure(error, signal);
+    }
+  }
+
+  /** A sandbox is gone, or was never made: its network is one user poorer. */
+  leave({ identity: { sandboxId } }: SandboxSpec): void {
+    for (const shared of [...this.#current.values(), ...this.#retired])
+      if (shared.users.delete(sandboxId) && shared.users.size === 0) shared.idleSince = this.#options.clock.monotonic();
+    this.#tidy();
+  }
+
+  /** Removes every network that was made here; what could not be removed comes back. Containers go first. */
+  async release(): Promise<NetworkLeft[]> {
+    await Promise.allSettled([...this.#current.values()].map(({ making }) => making));
+    this.#current.clear();
+    const left = await Promise.all([...this.#made.keys()].map(id => this.#remove(id, REMOVAL_ATTEMPTS)));
+    const { unanswered } = this.#lateLooks;
+    return [...left.filter(one => one !== null), ...unanswered.map(nonce => ({ id: nonce, reason: UNANSWERED }))];
+  }
+
+  async #bridge(spec: SandboxSpec, signal: AbortSignal): Promise<ChosenNetwork> {
+    const session = spec.identity.labels['acode.session'] ?? '';
+    const user = spec.identity.sandboxId;
+    const known = this.#current.get(session);
+    if (known) {
+      // Before anything is waited for: one that somebody is about to use is not idle.
+      known.users.add(user);
+      const usable = await this.#stillUsable(await unlessCancelled(known.making, signal), spec, signal);
+      if (usable) return usable;
+      known.users.delete(user);
+      // Only the first who finds it unusable replaces it; the others find its successor.
+      if (this.#current.get(session) !== known) return this.#bridge(spec, signal);
+      this.#retired.add(known);
+    }
+    const shared: Shared = { making: this.#make(spec), users: new Set([user]), idleSince: 0 };
+    this.#current.set(session, shared);
+    shared.making.catch(() => {
+      if (this.#current.get(session) === shared) this.#current.delete(session);
+    });
+    this.#options.keep(shared.making);
+    this.#tidy();
+    return unlessCancelled(shared.making, signal);
+  }
+
+  // The network itself where it can be used once more; null where a new one has to be made.
+  async #stillUsable(network: Managed, spec: SandboxSpec, signal: AbortSignal): Promise<Managed | null> {
+    if (this.#options.clock.monotonic() - network.madeAt > FRESH_MS) return null;
+    try {
+      assertManaged(await this.#engine.networks.inspect(network.id, { signal, deadlineMs: CALL_MS }), spec);
+      return network;
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+      this.#made.delete(network.id);
+      return null;
+    }
+  }
+
+  // Gives back what nobody is on: those that were replaced, those idle for long, and the longest idle where there are many.
+  #tidy(): void {
+    const now = this.#options.clock.monotonic();
+    const idle = [...this.#current].filter(([, { users }]) => users.size === 0);
+    idle.sort(([, one], [, other]) => one.idleSince - other.idleSince);
+    for (const [at, [session, shared]] of idle.entries()) {
+      if (at >= idle.length - MOST_IDLE && now - shared.idleSince <= LONGEST_IDLE_MS) continue;
+      this.#current.delete(session);
+      this.#retired.add(shared);
+    }
+    for (const shared of this.#retired) {
+      if (shared.users.size > 0) continue;
+      this.#retired.delete(shared);
+      this.#options.keep(this.#giveBack(shared));
+    }
+  }
+
+  // What the engine does not remove now it is asked for again when the session closes.
+  async #giveBack({ making }: Shared): Promise<void> {
+    const { id } = await making;
+    if (this.#made.has(id)) await this.#remove(id, REMOVAL_ATTEMPTS);
+  }
+
+  // Without the caller’s signal: others may wait for the same network, and a create under way cannot be taken back.
+  async #make(spec: SandboxSpec): Promise<Managed> {
+    const nonce = randomUUID();
+    const name = bridgeName(spec);
+    const body = bridgeRequest(spec, name, nonce);
+    const signal = AbortSignal.timeout(3 * CALL_MS);
+    const id = await this.#createOrAdopt(body, nonce, signal);
+    this.#made.set(id, name);
+    try {
+      assertManaged(await this.#engine.networks.inspect(id, { signal, deadlineMs: CALL_MS }), spec);
+    } catch (error) {
+      this.#options.keep(this.#remove(id, REMOVAL_ATTEMPTS));
+      throw error;
+    }
+    return { id, name, madeAt: this.#options.clock.monotonic() };
+  }
+
+  async #createOrAdopt(body: object, nonce: string, signal: AbortSignal): Promise<string> {
+    try {
+      const create = () => this.#engine.networks.create(body, { signal, deadlineMs: CALL_MS });
+      return await this.#options.making(nonce, create);
+    } catch (error) {
+      if (!(error instanceof EngineError)) throw error;
+      const refusal =
+        error.kind === 'status'
+          ? new AcodeError('ACODE-SBX-001', { name: 'network', reason: reasonOf(error) }, { cause: error })
+          : error;
+      if (!mayHaveBeenDone(error)) throw refusal;
+      // The reply may have been lost and not the request: what was made is found by its nonce.
+      const [made] = await this.#madeWith(nonce).catch(() => []);
+      if (made) return made;
+      this.#options.keep(this.#lateLooks.follow(nonce, () => this.#removeLate(nonce)));
+      throw refusal;
+    }
+  }
+
+  async #removeLate(nonce: string): Promise<void> {
+    const late = await this.#madeWith(nonce);
+    await Promise.all(late.map(id => this.#remove(id, REMOVAL_ATTEMPTS)));
+  }
+
+  async #madeWith(nonce: string): Promise<string[]> {
+    // A signal that never fires: nobody who has given up may leave a network behind.
+    const { signal } = new AbortController();
+    const found = await this.#engine.networks.list({ labels: [`acode.nonce=${nonce}`], signal, deadlineMs: CALL_MS });
+    return found.map(({ Id }) => Id);
+  }
+
+  async #remove(id: string, attempts: number): Promise<NetworkLeft | null> {
+    const left = await removeNetwork(this.#engine, id, attempts, ms => this.#pause(ms));
+    if (left !== null) return left;
+    this.#options.observer.networkRemoved(id, this.#made.get(id) ?? '');
+    this.#made.delete(id);
+    return null;
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise(resolve => void this.#options.clock.after(ms, resolve));
+  }
+
+  async #named(name: string, signal: AbortSignal): Promise<ChosenNetwork> {
+    const candidates = await this.#engine.networks.list({ name, signal, deadlineMs: CALL_MS });
+    const found = candidates.filter(({ Name }) => Name === name);
+    const [network] = found;
+    const fault = found.length > 1 ? SEVERAL : faultOf(network);
+    if (fault) {
+      const [rule, remedy] = fault;
+      throw new AcodeError('ACODE-SBX-005', { network: name, rule, setBy: 'the built-in rules', remedy });
+    }
+    return { id: network?.Id ?? '', name };
+  }
+}
+
+/** Removes a network; what could not be removed comes back. A container that is being removed still holds it for a moment. */
+export async function removeNetwork(
+  engine: Engine,
+  id: string,
+  attempts: number,
+  pause: (ms: number) => Promise<void>,
+): Promise<NetworkLeft | null> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await engine.networks.remove(id, { signal: AbortSignal.timeout(CALL_MS), deadlineMs: CALL_MS });
+      return null;
+    } catch (error) {
+      if (attempt >= attempts) return { id, reason: reasonOf(error) };
+    }
+    await pause(REMOVAL_PAUSE_MS * 2 ** attempt);
+  }
+}

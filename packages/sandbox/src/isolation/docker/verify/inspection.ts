@@ -1,0 +1,224 @@
+// Step 5, the doing part: asks engine and kernel about a container and throws at the first difference from its plan.
+
+import { AcodeError } from '../../../contract/errors.ts';
+import type { SandboxSpec } from '../../../contract/spec.ts';
+import { isInPlace } from '../../../workspace/file-identity.ts';
+import { isWithin } from '../../../workspace/within.ts';
+import type { ContainerDetails } from '../engine/containers.ts';
+import type { Engine } from '../engine/index.ts';
+import { asked } from '../failure.ts';
+import { hold } from '../../process/held.ts';
+import type { Held } from '../../process/held.ts';
+import { readKernelView } from '../../kernel.ts';
+import type { KernelView } from '../../kernel.ts';
+import type { Neighbour, Neighbourhood } from '../resources/neighbourhood.ts';
+import { podmanAccount, podmanKernelView } from '../podman/podman.ts';
+import { absentPaths } from '../podman/podman-facts.ts';
+import type { EngineFacts } from '../request.ts';
+import { runtimeKind } from '../runtime.ts';
+import { compareWithEngine, compareWithKernel } from './verify.ts';
+import type { Difference } from '../../mount-differences.ts';
+import { exposedTo } from '../../neighbours.ts';
+
+const CALL_MS = 10_000;
+const MOST_LOOKS = 8;
+const BETWEEN_LOOKS_MS = 25;
+
+/** What a container is held against. */
+export interface Expected {
+  readonly spec: SandboxSpec;
+  readonly facts: EngineFacts;
+  /** Who else is on the engine. */
+  readonly around: Around;
+  /** What its first process is, where it does not wait for a command. */
+  readonly argv?: readonly string[];
+}
+
+type Around = Pick<Neighbourhood, 'remembered' | 'ask'>;
+
+/** A container that was compared with its plan. */
+export interface Inspected {
+  readonly details: ContainerDetails;
+  /** What the kernel showed of it before it was compared: whatever changes from there on is a change. Null where it shows nothing. */
+  readonly held: Held | null;
+}
+
+/** Compares a container that runs and waits. Gives its state back where it does not run. */
+export async function inspectRunning(
+  engine: Engine,
+  id: string,
+  expected: Expected,
+  signal: AbortSignal,
+): Promise<Inspected> {
+  for (let looks = 1; ; looks += 1) {
+    const { details, held, differences } = await look(engine, id, expected, signal);
+    // Podman says that a container runs a moment before its first process is what it is going to be.
+    const settled = differences.length === 0 || !expected.facts.podman || looks >= MOST_LOOKS;
+    if (settled) refuse(differences);
+    if (settled) return { details, held };
+    await new Promise(resolve => void setTimeout(resolve, BETWEEN_LOOKS_MS));
+    signal.throwIfAborted();
+  }
+}
+
+// No differences are looked for where it does not run.
+async function look(
+  engine: Engine,
+  id: string,
+  { spec, facts, around, argv }: Expected,
+  signal: AbortSignal,
+): Promise<Inspected & { differences: readonly Difference[] }> {
+  const asking = around.remembered === null ? around.ask(signal) : null;
+  const [details, others] = await asked(() => Promise.all([inspectNow(engine, id, signal), asking]), signal);
+  // Under a kernel of its own the host’s sees the runtime’s process there, and nothing of the sandbox.
+  const { hostKernel } = runtimeKind(facts.runtime);
+  // First: a mount that goes while the others are looked at must not be missing from what is held.
+  const held = hostKernel ? hold(details.State.Pid, id) : null;
+  const view = hostKernel ? await readKernelView(details.State.Pid, id, spec) : null;
+  if (!details.State.Running) return { details, held, differences: [] };
+  // A process that ended while it was looked at has no view either.
+  if (view === null && hostKernel) {
+    const again = await asked(() => inspectNow(engine, id, signal), signal);
+    if (!again.State.Running) return { details: again, held, differences: [] };
+  }
+  const seen = await inDockersWords(details, view, { spec, facts });
+  const differences = [
+    ...compareWithEngine(spec, facts, seen.details, argv),
+    ...(seen.view ? compareWithKernel(spec, seen.view, facts.caches) : swappedSources(spec)),
+    // Last where it is remembered: by now the engine has told of whoever came before this sandbox was started.
+    ...(others ? nestedMounts(id, spec, others) : await asked(() => nestedNow(id, spec, around, signal), signal)),
+  ];
+  return { details, held, differences };
+}
+
+async function inDockersWords(
+  details: ContainerDetails,
+  view: KernelView | null,
+  { spec, facts: { runtime, seccomp, podman } }: Omit<Expected, 'around'>,
+): Promise<{ details: ContainerDetails; view: KernelView | null }> {
+  if (!podman) return { details, view };
+  const reading = { spec, facts: { runtime, seccomp, podman }, view, absent: await absentPaths() };
+  return { details: podmanAccount(details, reading), view: view && podmanKernelView(view, details.Id) };
+}
+
+/** Compares a container that was created to run its command and was not started. */
+export async function inspectCreated(
+  engine: Engine,
+  id: string,
+  { spec, facts, around, argv }: Expected,
+  signal: AbortSignal,
+): Promise<void> {
+  const [details, others] = await asked(
+    () => Promise.all([inspectNow(engine, id, signal), around.ask(signal)]),
+    signal,
+  );
+  const differences = [...compareWithEngine(spec, facts, details, argv), ...nestedMounts(id, spec, others)];
+  // Last, when no other sandbox is left that could exchange a source after this look.
+  refuse([...differences, ...swappedSources(spec)]);
+}
+
+/**
+ * Compares a container that was started with its command: whoever came while it was started could have exchanged what it has
+ * mounted, and only now does the kernel show that. One that has ended already shows nothing, but who is there still does.
+ */
+export async function inspectStarted(
+  engine: Engine,
+  id: string,
+  expected: Expected,
+  signal: AbortSignal,
+): Promise<Inspected> {
+  const { spec, around } = expected;
+  let seen = await look(engine, id, expected, signal);
+  // A runtime sets the last things of a process up in the moment it starts.
+  const unsettled = (): boolean => seen.differences.some(({ violation }) => violation === 'KernelMismatch');
+  for (let looks = 1; unsettled() && looks < MOST_LOOKS; looks += 1) {
+    await new Promise(resolve => void setTimeout(resolve, BETWEEN_LOOKS_MS));
+    signal.throwIfAborted();
+    seen = await look(engine, id, expected, signal);
+  }
+  const { details, held, differences } = seen;
+  refuse(differences);
+  if (!details.State.Running) {
+    assertSources(spec);
+    await assertNotNested(id, spec, around, signal);
+  }
+  return { details, held };
+}
+
+/**
+ * Refuses a plan whose mounts another sandbox could exchange, before its container is made. Where the kernel does not show
+ * what was mounted, a look afterwards is too late: the other may have put everything back, and ended.
+ */
+export async function assertNoNeighbour(
+  around: Pick<Around, 'ask'>,
+  spec: SandboxSpec,
+  signal: AbortSignal,
+): Promise<void> {
+  refuse([...mountsFromWorkspace(spec), ...nestedMounts('', spec, await asked(() => around.ask(signal), signal))]);
+}
+
+/**
+ * Further mounts of what the workspace holds. Any sandbox of that workspace can exchange them, even one that begins and ends
+ * between two looks; the protected parts it cannot, since it has them read-only itself.
+ */
+export function mountsFromWorkspace({ mounts }: SandboxSpec): Difference[] {
+  const workspace = mounts.find(({ purpose }) => purpose === 'workspace')?.source;
+  return mounts
+    .filter(({ purpose, source }) => purpose === 'additional' && workspace !== undefined && isWithin(source, workspace))
+    .map(({ source }) => ({
+      violation: 'NestedWritableMount',
+      detail: `${source} lies in the workspace, where another sandbox could exchange it unseen by this runtime`,
+    }));
+}
+
+/** Refuses a plan of which a mount source is not there any more, or is another than was checked. */
+export function assertSources(spec: SandboxSpec): void {
+  refuse(swappedSources(spec));
+}
+
+/** The sources that are not what was checked: all that can be seen of a swap where the kernel does not show the mounts. */
+export function swappedSources({ mounts }: SandboxSpec): Difference[] {
+  return mounts
+    .filter(mount => !isInPlace(mount))
+    .map(({ source }) => ({ violation: 'MountMismatch', detail: `${source} is not what was checked` }));
+}
+
+function inspectNow(engine: Engine, id: string, signal: AbortSignal): Promise<ContainerDetails> {
+  return engine.containers.inspect(id, { signal, deadlineMs: CALL_MS });
+}
+
+/** Below a directory that another sandbox can write, everything may be swapped at any moment: checking it proves nothing. */
+export function nestedMounts(id: string, spec: SandboxSpec, others: readonly Neighbour[]): Difference[] {
+  const running = others.filter(other => other.id !== id);
+  return exposedTo(running, spec).map(({ source, above }) => ({
+    violation: 'NestedWritableMount',
+    detail: `${source} lies below ${above}, which another sandbox can write`,
+  }));
+}
+
+// Where nobody in question has come since the engine was asked last, it need not be asked again. Who was there then may be
+// gone by now, so that only the engine’s own word refuses a sandbox.
+async function nestedNow(id: string, spec: SandboxSpec, around: Around, signal: AbortSignal): Promise<Difference[]> {
+  const { remembered } = around;
+  if (remembered !== null && nestedMounts(id, spec, remembered).length === 0) return [];
+  return nestedMounts(id, spec, await around.ask(signal));
+}
+
+/** Refuses a sandbox that waits if somebody has come since who could exchange what it has mounted. */
+export async function assertNotNested(
+  id: string,
+  spec: SandboxSpec,
+  around: Around,
+  signal: AbortSignal,
+): Promise<void> {
+  refuse(await asked(() => nestedNow(id, spec, around, signal), signal));
+}
+
+function refuse(differences: readonly Difference[]): void {
+  const [first] = differences;
+  if (!first) return;
+  throw new AcodeError('ACODE-SBX-010', {
+    violation: first.violation,
+    detail: differences.map(({ detail }) => detail).join('; '),
+  });
+}

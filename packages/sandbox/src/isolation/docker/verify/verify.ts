@@ -1,0 +1,299 @@
+// Step 5 of the pipe: holds what the engine made, and what the kernel runs, against the plan. Pure.
+//
+// The expectations here are written from the plan on their own and not taken from the request: a mistake in the request
+// must not be its own excuse.
+
+import type { MountSpec, SandboxSpec } from '../../../contract/spec.ts';
+import { isSameNumber } from '../../../workspace/file-identity.ts';
+import { RESERVED } from '../../../lifecycle/labels.ts';
+import { WAITING_COMMAND } from '../../handover/script.ts';
+import type { EngineFacts } from '../request.ts';
+import type { ContainerDetails } from '../engine/containers.ts';
+import type { KernelMount, KernelView } from '../../kernel.ts';
+import { coveredDifferences, last, mounted, tmpfsDifferences } from '../../mount-differences.ts';
+import type { Difference } from '../../mount-differences.ts';
+import type { MountedCache } from '../resources/cache-rules.ts';
+import { cacheDifferences, wantedCaches } from './verify-caches.ts';
+import { connectionDifferences, interfaceDifferences } from './verify-network.ts';
+
+type Check = readonly [what: string, actual: unknown, expected: unknown];
+
+/** Everything in the engine’s account that is not as planned. */
+export function compareWithEngine(
+  spec: SandboxSpec,
+  facts: EngineFacts,
+  details: ContainerDetails,
+  entrypoint: readonly string[] = WAITING_COMMAND,
+): Difference[] {
+  const checks = [
+    ...configChecks(spec, details, entrypoint),
+    ...namespaceChecks(facts, details.HostConfig),
+    ...networkChecks(spec, facts, details.HostConfig),
+    ...limitChecks(spec, facts, details.HostConfig),
+  ];
+  const differences = checks
+    .filter(([, actual, expected]) => !same(actual, expected))
+    .map(([what, actual, expected]) => mismatch(what, actual, expected));
+  return [
+    ...differences,
+    ...connectionDifferences(facts, details),
+    ...mountDifferences(spec, facts, details),
+    ...environmentDifferences(spec, details),
+  ];
+}
+
+/** Everything in the kernel’s account that is not as planned; `caches` is what was made for those of the plan. */
+export function compareWithKernel(
+  spec: SandboxSpec,
+  view: KernelView,
+  caches: readonly MountedCache[] = [],
+): Difference[] {
+  const mounts = [...kernelMountDifferences(spec, view), ...cacheDifferences(spec, view, caches)];
+  return [...processDifferences(spec, view), ...interfaceDifferences(spec, view), ...mounts];
+}
+
+function processDifferences(spec: SandboxSpec, view: KernelView): Difference[] {
+  const found: Difference[] = [];
+  const wrong = (detail: string): void => void found.push({ violation: 'KernelMismatch', detail });
+  for (const [set, value] of Object.entries(view.capabilities))
+    if (!/^0+$/.test(value)) wrong(`the process has capabilities (${set} ${value})`);
+  if (!view.noNewPrivileges) wrong('the process may gain privileges');
+  if (!view.seccompFilter) wrong('no system call filter is active');
+  if (view.uids.some(uid => uid !== spec.user.uid))
+    wrong(`the process runs as uid ${view.uids.join(', ')} instead of ${spec.user.uid}`);
+  if (view.gids.some(gid => gid !== spec.user.gid))
+    wrong(`the process runs as gid ${view.gids.join(', ')} instead of ${spec.user.gid}`);
+  const foreign = view.groups.filter(group => group !== spec.user.gid);
+  if (foreign.length > 0) wrong(`the process is in the groups ${foreign.join(', ')}`);
+  if (view.sharedNamespaces && view.sharedNamespaces.length > 0)
+    wrong(`it shares namespaces with the host: ${view.sharedNamespaces.join(', ')}`);
+  return found;
+}
+
+function configChecks(spec: SandboxSpec, { Image, Config }: ContainerDetails, entrypoint: readonly string[]): Check[] {
+  return [
+    ['image', Image, spec.image.id],
+    ['user', Config.User, `${spec.user.uid}:${spec.user.gid}`],
+    ['entrypoint', Config.Entrypoint, entrypoint],
+    ['command', Config.Cmd ?? [], []],
+    ['working directory', Config.WorkingDir, spec.workdir],
+    ['health check', Config.Healthcheck?.['Test'] ?? ['NONE'], ['NONE']],
+    ['host name', Config.Hostname, 'sandbox'],
+    ['terminal', Config.Tty ?? false, false],
+    ['standard input', [Config.OpenStdin, Config.StdinOnce], [true, true]],
+    ['labels', ownLabels(Config.Labels ?? {}, spec.identity.labels), spec.identity.labels],
+  ];
+}
+
+function networkChecks(spec: SandboxSpec, facts: EngineFacts, host: Record<string, unknown>): Check[] {
+  const ports = Object.fromEntries(
+    spec.ports.map(({ container, host: wanted, protocol }) => [
+      `${container}/${protocol ?? 'tcp'}`,
+      [{ HostIp: '127.0.0.1', HostPort: wanted === undefined ? '' : String(wanted) }],
+    ]),
+  );
+  return [
+    ['network', host['NetworkMode'], facts.network],
+    ['name service', [list(host['Dns']), list(host['ExtraHosts'])], [spec.dns, []]],
+    ['published ports', [host['PortBindings'] ?? {}, host['PublishAllPorts']], [ports, false]],
+  ];
+}
+
+function namespaceChecks(facts: EngineFacts, host: Record<string, unknown>): Check[] {
+  const filter = facts.seccomp === null ? [] : [`seccomp=${facts.seccomp}`];
+  return [
+    ['privileged mode', host['Privileged'], false],
+    ['added capabilities', host['CapAdd'] ?? [], []],
+    ['dropped capabilities', host['CapDrop'], ['ALL']],
+    ['runtime', host['Runtime'], facts.runtime],
+    ['security options', host['SecurityOpt'], ['no-new-privileges', ...filter]],
+    ['read-only root', host['ReadonlyRootfs'], true],
+    ['ipc namespace', host['IpcMode'], 'private'],
+    ['cgroup namespace', host['CgroupnsMode'], 'private'],
+    ['pid namespace', host['PidMode'] ?? '', ''],
+    ['uts namespace', host['UTSMode'] ?? '', ''],
+    ['user namespace', host['UsernsMode'] ?? '', ''],
+    ['init process', host['Init'], true],
+    ['devices', [list(host['Devices']), list(host['DeviceRequests']), list(host['DeviceCgroupRules'])], [[], [], []]],
+    ['bind strings', list(host['Binds']), []],
+    ['volumes of others', list(host['VolumesFrom']), []],
+    ['added groups', list(host['GroupAdd']), []],
+    ['kernel parameters', host['Sysctls'] ?? {}, {}],
+    ['control group parent', host['CgroupParent'] ?? '', ''],
+    ['log driver', field(host['LogConfig'], 'Type'), 'none'],
+    ['restart policy', field(host['RestartPolicy'], 'Name'), 'no'],
+    ['automatic removal', host['AutoRemove'], false],
+    ['masked paths', hasAll(host['MaskedPaths'], ['/proc/kcore', '/proc/keys', '/sys/firmware']), true],
+    ['read-only paths', hasAll(host['ReadonlyPaths'], ['/proc/sys', '/proc/sysrq-trigger']), true],
+  ];
+}
+
+function limitChecks({ limits }: SandboxSpec, { ownTasks = 0 }: EngineFacts, host: Record<string, unknown>): Check[] {
+  const ulimits = list(host['Ulimits']).map(limit => [
+    field(limit, 'Name'),
+    field(limit, 'Soft'),
+    field(limit, 'Hard'),
+  ]);
+  return [
+    ['memory limit', host['Memory'], limits.memoryBytes],
+    ['swap limit', host['MemorySwap'], limits.memoryBytes + limits.swapBytes],
+    ['cpu limit', host['NanoCpus'], Math.max(1e7, Math.round(limits.cpus * 1e9))],
+    ['process limit', host['PidsLimit'], limits.pids + ownTasks],
+    ['shared memory', host['ShmSize'], Math.min(limits.memoryBytes, 64 * 1024 ** 2)],
+    ['out-of-memory killer', [host['OomKillDisable'] ?? false, host['OomScoreAdj']], [false, 500]],
+    [
+      'open files, core size and file size',
+      ulimits,
+      [
+        ['nofile', limits.openFiles, limits.openFiles],
+        ['core', 0, 0],
+        ['fsize', 64 * 1024 ** 3, 64 * 1024 ** 3],
+      ],
+    ],
+  ];
+}
+
+function mountDifferences(spec: SandboxSpec, facts: EngineFacts, details: ContainerDetails): Difference[] {
+  const mounts = details.Mounts.filter(mount => mount.Type !== 'tmpfs').map(mount => ({
+    type: mount.Type,
+    source: mount.Source ?? '',
+    target: mount.Destination,
+    writable: mount.RW,
+    propagation: mount.Propagation ?? '',
+  }));
+  const binds = spec.mounts.map(mount => ({
+    type: 'bind',
+    source: mount.source,
+    target: mount.target,
+    writable: !mount.readOnly,
+    propagation: 'rprivate',
+  }));
+  const wanted = [...binds, ...wantedCaches(spec, facts)];
+  const tmpfs = Object.keys(details.HostConfig['Tmpfs'] ?? {}).sort();
+  const differences: Difference[] = [];
+  // Engines list mounts in any order.
+  if (!same(byTarget(mounts), byTarget(wanted)))
+    differences.push({ ...mismatch('mounts', mounts, wanted), violation: 'MountMismatch' });
+  if (!same(tmpfs, spec.tmpfs.map(({ target }) => target).sort()))
+    differences.push(
+      mismatch(
+        'memory file systems',
+        tmpfs,
+        spec.tmpfs.map(({ target }) => target),
+      ),
+    );
+  return differences;
+}
+
+// What stands in the container’s configuration can be read by everyone who may ask the engine, so only these may.
+function environmentDifferences(spec: SandboxSpec, { Config }: ContainerDetails): Difference[] {
+  const allowed = new Set([
+    `HOME=${spec.home}`,
+    'TINI_KILL_PROCESS_GROUP=1',
+    ...spec.caches.flatMap(({ environment }) => Object.entries(environment).map(pair => pair.join('='))),
+    ...spec.image.removed,
+    ...spec.image.environment,
+  ]);
+  const has = Config.Env ?? [];
+  // An image without a path gets the engine’s own.
+  const hasPath = spec.image.environment.some(variable => variable.startsWith('PATH='));
+  const unexpected = has.filter(variable => !allowed.has(variable) && (hasPath || !variable.startsWith('PATH=')));
+  const missing = spec.image.removed.filter(name => !has.includes(name));
+  return unexpected.length + missing.length === 0
+    ? []
+    : [
+        mismatch(
+          'environment',
+          [...unexpected, ...missing].map(variable => variable.split('=')[0]),
+          [],
+        ),
+      ];
+}
+
+// Mounts the runtime makes for every container. Anything else in the table was not asked for.
+const RUNTIME_MOUNTS =
+  /^(?:\/|\/proc(?:\/.*)?|\/sys(?:\/.*)?|\/dev(?:\/(?:pts|mqueue|shm|console))?|\/etc\/(?:resolv\.conf|hostname|hosts)|(?:\/usr)?\/sbin\/docker-init|\/dev\/init|\/run\/\.containerenv|\/run\/podman-init)$/;
+
+// Below /proc and /sys only the kernel’s own file systems and the masks over them have any business.
+const KERNEL_TYPES = new Set(['proc', 'sysfs', 'tmpfs', 'devtmpfs', 'cgroup', 'cgroup2']);
+
+function isRuntimeMount({ target, type }: KernelMount): boolean {
+  return RUNTIME_MOUNTS.test(target) && (!/^\/(?:proc|sys)/.test(target) || KERNEL_TYPES.has(type));
+}
+
+function kernelMountDifferences(spec: SandboxSpec, view: KernelView): Difference[] {
+  const differences = spec.mounts.flatMap(mount => [
+    ...plannedMountDifferences(mount, view),
+    ...coveredDifferences(mount, spec, view),
+  ]);
+  const planned = new Set([...spec.mounts, ...spec.caches, ...spec.tmpfs].map(({ target }) => target));
+  for (const mount of view.mounts) {
+    if (!planned.has(mount.target) && !isRuntimeMount(mount))
+      differences.push(mounted(`${mount.target} is mounted and was not asked for`));
+  }
+  differences.push(...spec.tmpfs.flatMap(tmpfs => tmpfsDifferences(tmpfs, last(view.mounts, tmpfs.target))));
+  if (!last(view.mounts, '/')?.options.includes('ro')) differences.push(mounted('the root file system is writable'));
+  return differences;
+}
+
+function plannedMountDifferences(mount: MountSpec, view: KernelView): Difference[] {
+  const found = last(view.mounts, mount.target);
+  if (!found) return [mounted(`${mount.target} is not mounted`)];
+  const differences: Difference[] = [];
+  const identity = view.identities.get(mount.target);
+  const source = view.sources.get(mount.source);
+  const swapped = identity
+    ? !isSameNumber(identity, mount.identity)
+    : found.device !== source?.device || found.root !== source.root;
+  if (swapped) differences.push(mounted(`${mount.target} is not what was checked, but ${found.root}`));
+  if (found.options.includes('ro') !== mount.readOnly)
+    differences.push(mounted(`${mount.target} is ${mount.readOnly ? 'writable' : 'read-only'}`));
+  if (found.shared) differences.push(mounted(`mounts of the host would appear below ${mount.target}`));
+  return differences;
+}
+
+function byTarget<Mount extends { readonly target: string }>(mounts: readonly Mount[]): Mount[] {
+  return [...mounts].sort((one, other) => (one.target < other.target ? -1 : 1));
+}
+
+function mismatch(what: string, actual: unknown, expected: unknown): Difference {
+  return { violation: 'SpecMismatch', detail: `${what}: planned ${brief(expected)}, found ${brief(actual)}` };
+}
+
+function brief(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'nothing';
+  return text.length > 200 ? `${text.slice(0, 200)}…` : text;
+}
+
+function same(one: unknown, other: unknown): boolean {
+  return JSON.stringify(ordered(one)) === JSON.stringify(ordered(other));
+}
+
+function ordered(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(ordered);
+  if (value === null || typeof value !== 'object') return value ?? null;
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([key, item]) => [key, ordered(item)]),
+  );
+}
+
+function list(value: unknown): unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function field(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null ? new Map(Object.entries(value)).get(name) : undefined;
+}
+
+// Those that were planned, and every other one that would say something about a sandbox: an engine adds the image’s own.
+function ownLabels(found: Readonly<Record<string, string>>, planned: Readonly<Record<string, string>>): object {
+  const counts = ([name]: [string, string]): boolean => name in planned || name.startsWith(RESERVED);
+  return Object.fromEntries(Object.entries(found).filter(counts));
+}
+
+function hasAll(value: unknown, wanted: readonly string[]): boolean {
+  const paths = list(value);
+  return wanted.every(path => paths.includes(path));
+}

@@ -1,0 +1,113 @@
+// What is written down about a sandbox that outlives its maker: until when it may stay, and what it was asked for with.
+
+import { randomBytes } from 'node:crypto';
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import * as z from 'zod';
+import type { Directories } from './directories.ts';
+import { RISKS } from '../contract/levels.ts';
+import { policyInputSchema } from '../contract/policy.ts';
+import type { CreateRequest } from '../contract/sandbox.ts';
+import { startKeeper } from './keeper.ts';
+import { Leases, isSandboxId } from './leases.ts';
+import { keeperProgram } from './reaper-program.ts';
+import { reapedPath } from './reaped.ts';
+
+// No variables: what a command is given may be secret, and this stays on disk.
+const recordSchema = z.strictObject({
+  policy: policyInputSchema.optional(),
+  risk: z.enum(RISKS).optional(),
+  workspace: z.string().optional(),
+  latest: z.iso.datetime(),
+  lookedUntil: z.iso.datetime().optional(),
+});
+
+/** What a kept sandbox was asked for with. */
+export type KeptRecord = Pick<CreateRequest, 'policy' | 'risk'> & {
+  /** Where it was made; older records do not say. */
+  readonly workspace?: string;
+  /** The latest time its lease may be extended to. */
+  readonly latest: Date;
+  /** What changed in the workspace before this was looked at. */
+  readonly lookedUntil?: Date;
+};
+
+/** As much of a host as the records need. */
+export interface KeepingHost {
+  readonly directories: Directories;
+  readonly uid: number;
+  readonly identity: string;
+}
+
+/** What is known of kept sandboxes on this host, by the id of the sandbox. */
+export class Kept {
+  readonly #host: KeepingHost;
+  readonly #leases: Leases;
+
+  constructor(host: KeepingHost) {
+    this.#host = host;
+    this.#leases = new Leases(host.directories.state);
+  }
+
+  /** Writes everything down and sets a keeper on it: before the sandbox is told to stay. */
+  async begin(sandboxId: string, record: KeptRecord, until: Date, engineSocket: string): Promise<void> {
+    const program = await keeperProgram();
+    const path = this.#pathOf(sandboxId);
+    await mkdir(join(path, '..'), { recursive: true, mode: 0o700 });
+    await this.#write(sandboxId, record);
+    await this.#leases.grant(sandboxId, until);
+    const { uid, identity, directories } = this.#host;
+    const files = { lease: this.#leases.pathOf(sandboxId), record: path, journal: reapedPath(directories.runtime) };
+    startKeeper({ engineSocket, sandboxId, uid, host: identity, ...files }, program);
+  }
+
+  /** What was written down; null where nothing was, or nothing that makes sense. */
+  async read(sandboxId: string): Promise<(KeptRecord & { readonly until: Date }) | null> {
+    const until = await this.#leases.read(sandboxId);
+    if (until === null) return null;
+    try {
+      const parsed = recordSchema.parse(JSON.parse(await readFile(this.#pathOf(sandboxId), 'utf8')));
+      const { policy, risk, workspace, latest, lookedUntil } = parsed;
+      return {
+        ...(policy ? { policy } : {}),
+        ...(risk ? { risk } : {}),
+        ...(workspace === undefined ? {} : { workspace }),
+        latest: new Date(latest),
+        ...(lookedUntil === undefined ? {} : { lookedUntil: new Date(lookedUntil) }),
+        until: new Date(until),
+      };
+    } catch {
+      return null;
+    }
+  }
+
+  /** Lets it stay until another time. */
+  async extend(sandboxId: string, until: Date): Promise<void> {
+    await this.#leases.grant(sandboxId, until);
+  }
+
+  /** Remembers for whoever comes next how far the workspace was looked at. */
+  async looked(sandboxId: string, lookedUntil: Date): Promise<void> {
+    const known = await this.read(sandboxId);
+    if (!known || (known.lookedUntil && known.lookedUntil >= lookedUntil)) return;
+    const { until: _, ...record } = known;
+    await this.#write(sandboxId, { ...record, lookedUntil });
+  }
+
+  /** The sandbox is gone: its keeper goes when it sees that. */
+  async end(sandboxId: string): Promise<void> {
+    if (isSandboxId(sandboxId)) await rm(this.#pathOf(sandboxId), { force: true });
+    await this.#leases.drop(sandboxId);
+  }
+
+  async #write(sandboxId: string, record: KeptRecord): Promise<void> {
+    const path = this.#pathOf(sandboxId);
+    const beside = `${path}.${process.pid}.${randomBytes(4).toString('hex')}`;
+    await writeFile(beside, JSON.stringify(record), { mode: 0o600 });
+    await rename(beside, path);
+  }
+
+  #pathOf(sandboxId: string): string {
+    return join(this.#host.directories.state, 'kept', `${sandboxId}.json`);
+  }
+}

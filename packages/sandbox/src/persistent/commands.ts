@@ -1,0 +1,272 @@
+// The commands of a sandbox that stays: each recorded before it is handed over, supervised and looked at like that of a run.
+
+import { randomBytes } from 'node:crypto';
+import type { Command, RunRequest } from '../contract/command.ts';
+import { AcodeError } from '../contract/errors.ts';
+import { isAtLeast } from '../contract/levels.ts';
+import type { EffectivePolicy } from '../contract/policy.ts';
+import type { RunResult } from '../contract/result.ts';
+import { Handle, checkSize } from './command-handle.ts';
+import type {
+  CommandHandle,
+  CommandInfo,
+  CommandRequest,
+  Commands,
+  TerminalHandle,
+  TerminalRequest,
+  TerminalSize,
+} from '../contract/sandbox.ts';
+import type { Host } from '../run/host.ts';
+import type { OpenExecution, OpenSandbox, WaitingSandbox } from '../isolation/backend.ts';
+import { WORKSPACE_TARGET } from '../isolation/plan.ts';
+import { Capture } from '../run/output/capture.ts';
+import { LiveCapture } from '../run/output/live-capture.ts';
+import { govern } from '../policy/governance.ts';
+import { setBy } from '../policy/layers.ts';
+import { printable } from '../run/record.ts';
+import type { CommandsElsewhere } from './relay/elsewhere.ts';
+import { CommandsOffer } from './relay/offer.ts';
+import { layersFor, workspaceOf } from '../run/repository.ts';
+import { checkCommandRequest } from '../run/request-check.ts';
+import { captures } from '../run/run.ts';
+import { Running, cancelled } from '../run/running.ts';
+import type { Planned } from '../run/planned.ts';
+import { recordIntent, recordRefusal } from '../run/trail.ts';
+import { workdirFor } from '../workspace/locate.ts';
+
+/** What the commands of a sandbox need to know of it. */
+export interface CommandsParts {
+  readonly host: Host;
+  readonly open: OpenSandbox;
+  readonly planned: Planned;
+  /** What every command is given. */
+  readonly env: Readonly<Record<string, string>>;
+  /** What was asked for when the sandbox was made. */
+  readonly about: Pick<RunRequest, 'risk' | 'sessionId' | 'taskId'>;
+  /** What changed before this was looked at, by the clock of the kernel. */
+  readonly lookedUntilMs: number;
+  /** Called when more was looked at. */
+  readonly looked: (untilMs: number) => void;
+  /** How much time the sandbox has left, were it extended for as long as it may be. */
+  readonly leftMs: () => number;
+  /** What other processes have in it, and where they find what this one has: where it is kept. */
+  readonly shared: { readonly elsewhere: CommandsElsewhere; readonly offerAt: string } | null;
+}
+
+type Execute = WaitingSandbox['execute'];
+
+const DEFAULT_SIZE: TerminalSize = { columns: 80, rows: 24 };
+
+/** The commands of one sandbox. */
+export class SandboxCommands implements Commands {
+  readonly #parts: CommandsParts;
+  readonly #underWay = new Map<number, { readonly handle: Handle; readonly info: CommandInfo }>();
+  readonly #offer: CommandsOffer | null;
+  #lookedUntilMs: number;
+
+  constructor(parts: CommandsParts) {
+    this.#parts = parts;
+    this.#lookedUntilMs = parts.lookedUntilMs;
+    const find = (pid: number): Handle | null => this.#underWay.get(pid)?.handle ?? null;
+    const { shared } = parts;
+    this.#offer = shared && new CommandsOffer(shared.offerAt, { list: () => this.#own(), find });
+  }
+
+  /** What is left behind between two commands is looked at with the second one: from here on, nothing was looked at yet. */
+  get lookedUntilMs(): number {
+    return this.#lookedUntilMs;
+  }
+
+  run(command: Command, request?: CommandRequest & { background?: false }): Promise<RunResult>;
+  run(command: Command, request: CommandRequest & { background: true }): Promise<CommandHandle>;
+  async run(
+    command: Command,
+    request: CommandRequest & { background?: boolean } = {},
+  ): Promise<RunResult | CommandHandle> {
+    const { background = false, ...rest } = request;
+    const { open } = this.#parts;
+    const begin: Begin = (...of) => open.start(...of);
+    const handle = await this.#start(command, rest, { begin, background });
+    return background ? handle : handle.result;
+  }
+
+  async spawn(command: Command, request: CommandRequest = {}): Promise<CommandHandle> {
+    const { open } = this.#parts;
+    return this.#start(command, request, { begin: (...of) => open.start(...of), background: false });
+  }
+
+  async terminal(command: Command, request: TerminalRequest = {}): Promise<TerminalHandle> {
+    const { size = DEFAULT_SIZE, limited = false, ...rest } = request;
+    checkSize(size);
+    const { open } = this.#parts;
+    const begin: Begin = (handover, io, signal) => open.startTerminal(handover, size, io, signal);
+    return this.#start(command, rest, { begin, background: true, live: true, limited });
+  }
+
+  async list(): Promise<CommandInfo[]> {
+    const { shared } = this.#parts;
+    return [...this.#own(), ...((await shared?.elsewhere.list(shared.offerAt)) ?? [])];
+  }
+
+  async connect(pid: number): Promise<CommandHandle> {
+    const { shared } = this.#parts;
+    const found = this.#underWay.get(pid)?.handle ?? (await shared?.elsewhere.connect(pid, shared.offerAt));
+    if (found) return found;
+    const whose = shared ? 'any process that lives' : 'this process';
+    throw new AcodeError('ACODE-SBX-017', {
+      field: 'pid',
+      reason: `no command of ${whose} runs as ${pid}`,
+      remedy: '`commands.list()` tells which there are; a command is known as long as it runs and its process lives.',
+    });
+  }
+
+  /** Offers nothing any more. */
+  async end(): Promise<void> {
+    await this.#offer?.end();
+  }
+
+  #own(): CommandInfo[] {
+    return [...this.#underWay.values()].map(({ info }) => info);
+  }
+
+  async #start(
+    command: Command,
+    request: CommandRequest,
+    how: { readonly begin: Begin; readonly background: boolean; readonly live?: true; readonly limited?: boolean },
+  ): Promise<Handle> {
+    const { host, planned: of, about } = this.#parts;
+    const operation = host.telemetry.begin('exec');
+    const { timeoutMs, ...asked } = request;
+    const run: RunRequest = { ...asked, ...about, env: { ...this.#parts.env, ...asked.env } };
+    const recorded = { host, operation, command, request: run, as: 'exec' as const };
+    const stop = new AbortController();
+    const signal = AbortSignal.any([host.closing, stop.signal, ...(asked.signal ? [asked.signal] : [])]);
+    const clock = host.telemetry.clock;
+    const began = clock.monotonic();
+    try {
+      signal.throwIfAborted();
+      checkCommandRequest(command, request);
+      if (!how.live) this.#parts.open.expect();
+      await this.#assertStrongEnough(command);
+      const planned = withTimeout(of, timeoutMs, this.#most(how));
+      operation.note({ command: printable(command), sandboxId: of.spec.identity.sandboxId });
+      const sinceMs = this.#lookedUntilMs;
+      const intent = await recordIntent(recorded, planned, signal);
+      const obtained = clock.monotonic();
+      const sandbox = this.#once(how.begin);
+      const running = await Running.begin({
+        ...recorded,
+        planned,
+        sandbox,
+        dispose: async () => undefined,
+        stays: true,
+        warm: true,
+        intent,
+        signal,
+        stop,
+        stdinStaysOpen: how.background && asked.stdin === undefined,
+        timings: { queueMs: 0, obtainMs: obtained - began },
+        sinceMs,
+        captures: how.live ? liveCaptures(planned.policy, run) : captures(planned.policy, run),
+        cwd: workdirFor(asked.cwd, WORKSPACE_TARGET),
+        nonce: randomBytes(16).toString('hex'),
+      });
+      this.#rememberLook(running, sandbox.execution);
+      return this.#track(new Handle(running, sandbox.execution), { command, cwd: asked.cwd ?? '.' });
+    } catch (error) {
+      const failure = signal.aborted ? cancelled(error) : error;
+      recordRefusal(recorded, failure);
+      operation.fail(failure);
+      throw failure;
+    }
+  }
+
+  // What a run takes of a sandbox that waits, of one that stays.
+  #once(begin: Begin): Once {
+    const { id, ports } = this.#parts.open;
+    const once: Once = {
+      id,
+      ports,
+      execution: null,
+      execute: async (...of) => {
+        once.execution = await begin(...of);
+        return once.execution;
+      },
+    };
+    return once;
+  }
+
+  // A look begins when its command has ended, so that it has seen whatever came before that.
+  #rememberLook({ result }: Running, execution: OpenExecution | null): void {
+    let endedMs = 0;
+    const ended = (): void => void (endedMs = Date.now());
+    execution?.ended.then(ended, () => undefined);
+    const looked = (): void => {
+      if (endedMs <= this.#lookedUntilMs) return;
+      this.#lookedUntilMs = endedMs;
+      this.#parts.looked(endedMs);
+    };
+    result.then(looked, () => undefined);
+  }
+
+  #track(handle: Handle, what: { readonly command: Command; readonly cwd: string }): Handle {
+    const { pid } = handle;
+    const startedAt = new Date(this.#parts.host.telemetry.clock.now()).toISOString();
+    this.#underWay.set(pid, { handle, info: { pid, ...what, startedAt } });
+    if (this.#offer) this.#parts.host.keep(this.#offer.begin());
+    const forget = (): void => {
+      if (this.#underWay.get(pid)?.handle === handle) this.#underWay.delete(pid);
+    };
+    handle.result.then(forget, forget);
+    return handle;
+  }
+
+  // A command may be more dangerous than those the sandbox was made for, and the rules may be stricter by now.
+  async #assertStrongEnough(command: Command): Promise<void> {
+    const { host, planned, about } = this.#parts;
+    const layers = await layersFor(host, await workspaceOf(host));
+    const { required, risk, riskReasons } = govern({ command, risk: about.risk }, layers);
+    const { level } = planned.spec;
+    if (isAtLeast(level, required.value)) return;
+    const why = riskReasons.length > 0 ? `; ${riskReasons.join('; ')}` : '';
+    throw new AcodeError('ACODE-SBX-012', {
+      required: `${required.value} (risk ${risk.value}, ${setBy(required)}${why})`,
+      available: `${level}, which this sandbox was created at, is`,
+      remedy: `Create a sandbox at level ${required.value} for such commands.`,
+    });
+  }
+
+  // The built-in limit is for commands that have a sandbox of their own. Here it would end every server after minutes, in a
+  // sandbox that was asked for by the hour; a limit that somebody set counts.
+  #most({ background, limited = false }: { readonly background: boolean; readonly limited?: boolean }): number {
+    const { planned, leftMs } = this.#parts;
+    const { value } = planned.policy.timeoutMs;
+    if (limited) return value;
+    return background ? leftMs() : (commandLimit(planned.policy) ?? leftMs());
+  }
+}
+
+interface Once extends Pick<WaitingSandbox, 'id' | 'ports' | 'execute'> {
+  execution: OpenExecution | null;
+}
+
+type Captures = ReturnType<typeof captures>;
+type Begin = (...of: Parameters<Execute>) => Promise<OpenExecution>;
+
+// A terminal is read while it is open, by somebody who would not know what a limit kept from them.
+function liveCaptures({ limits }: EffectivePolicy, run: RunRequest): Captures {
+  const limit = limits.outputBytes.value;
+  return { stdout: new LiveCapture(limit, run.onStdout), stderr: new Capture(limit, run.onStderr) };
+}
+
+/** How long a command in the foreground may take in a persistent sandbox; null where it may as long as the sandbox stays. */
+export function commandLimit({ timeoutMs }: Pick<EffectivePolicy, 'timeoutMs'>): number | null {
+  return timeoutMs.layer === 'built-in' ? null : timeoutMs.value;
+}
+
+function withTimeout(planned: Planned, asked: number | undefined, most: number): Planned {
+  const { policy } = planned;
+  const source = asked !== undefined && asked < most ? ({ layer: 'request', where: 'timeoutMs' } as const) : {};
+  const timeoutMs = { ...policy.timeoutMs, ...source, value: Math.max(1, Math.min(asked ?? most, most)) };
+  return { ...planned, policy: { ...policy, timeoutMs } };
+}

@@ -1,0 +1,170 @@
+// The way back to a sandbox that was kept, from another process: it is found on the engine, and must still be what its own
+// words, read under the rules of today, come to.
+
+import type { RunRequest } from '../contract/command.ts';
+import { AcodeError } from '../contract/errors.ts';
+import type { SandboxDetails, SandboxInfo } from '../contract/host.ts';
+import { opened } from './create.ts';
+import type { Host } from '../run/host.ts';
+import type { EngineBackend } from '../isolation/backend.ts';
+import { Kept } from '../lifecycle/kept.ts';
+import { KEEP } from '../lifecycle/labels.ts';
+import { reportViolation } from '../run/obtaining.ts';
+import { plan } from '../run/planning.ts';
+import type { Sandbox } from './sandbox.ts';
+import { removeSandbox } from '../run/removing.ts';
+import type { Judged, Removal } from '../run/removing.ts';
+import type { Operation } from '../records/telemetry/operation.ts';
+
+const SHORTEST = 4;
+
+/** Finds a kept sandbox by its id, the beginning of it, or its name. */
+export async function connectSandbox(
+  host: Host,
+  reference: string,
+  operation: Operation,
+  signal: AbortSignal,
+): Promise<Sandbox> {
+  const engine = await host.engine();
+  const info = pick(await engine.list(signal), reference);
+  const record = isUsable(host, info) ? await new Kept(host).read(info.sandboxId) : null;
+  if (!record) throw notHere(info, whyNot(host, info));
+  const { policy, risk, workspace } = record;
+  if (workspace !== undefined && workspace !== host.workspace)
+    throw notHere(info, `it was created for ${workspace}, and this is ${host.workspace}`, thatWorkspace(workspace));
+  const request: RunRequest = { ...(policy ? { policy } : {}), ...(risk ? { risk } : {}) };
+  const of = { correlationId: operation.correlationId, preview: true };
+  const planned = await plan(host, { command: [], request }, of, signal);
+  // What it was made by is in its labels, which nobody can change; a different plan is a different sandbox.
+  if (planned.spec.hash !== info.labels['acode.spec'])
+    throw notHere(
+      info,
+      'its image, its workspace or what your configuration allows has changed since it was created',
+      `\`acode sandbox kill ${info.sandboxId}\` ends it; \`acode sandbox create\` makes one as things are now.`,
+    );
+  const { sandboxId, name, labels } = info;
+  const identity = { sandboxId, name, labels, correlationId: operation.correlationId };
+  const spec = { ...planned.spec, identity };
+  const open = await engine.reopen(spec, info.containerId, signal).catch(async (error: unknown) => {
+    if (!isChanged(error)) throw error;
+    const outcome = await removeSandbox(host, info, { may: ownersMay(host), operation, signal });
+    reportViolation(host, spec, operation, info.containerId, error);
+    throw new AcodeError('ACODE-SBX-010', { ...error.context, remedy: afterChange(info, outcome) }, { cause: error });
+  });
+  return opened({
+    recorded: { host, operation, command: [], request, as: 'create' },
+    planned: { ...planned, spec },
+    open,
+    intent: null,
+    release: () => undefined,
+    keep: true,
+    expiresAt: record.until,
+    latest: record.latest,
+    env: {},
+    // What went on in it since it was made, where nobody has looked yet.
+    lookedUntilMs: record.lookedUntil?.getTime() ?? Date.parse(info.createdAt),
+  });
+}
+
+/** Ends a kept sandbox, whether or not it could still be used. */
+export async function killSandbox(
+  host: Host,
+  reference: string,
+  operation: Operation,
+  signal: AbortSignal,
+): Promise<SandboxInfo> {
+  const engine = await host.engine();
+  const info = pick(await engine.list(signal), reference);
+  const why = whyNotOwn(host, info);
+  if (why !== null) throw notHere(info, why);
+  const outcome = await removeSandbox(host, info, {
+    may: ownersMay(host),
+    operation,
+    signal,
+  });
+  if (typeof outcome === 'object')
+    throw new AcodeError('ACODE-CTN-004', { id: info.containerId, reason: outcome.failed });
+  // Also where the engine had none any more.
+  await new Kept(host).end(info.sandboxId);
+  return info;
+}
+
+/** What an engine knows of a sandbox, by whatever it is called; null where there is none. */
+export async function inspectAny(
+  engine: Pick<EngineBackend, 'inspect' | 'list'>,
+  reference: string,
+  signal: AbortSignal,
+): Promise<SandboxDetails | null> {
+  const found = await engine.inspect(reference, signal);
+  if (found) return found;
+  const all = await engine.list(signal);
+  return all.some(one => isMeant(one, reference)) ? engine.inspect(pick(all, reference).containerId, signal) : null;
+}
+
+/** A sandbox with its image as it was asked for, where that is written down: the engine was told only the id. */
+export async function withReference(host: Host, details: SandboxDetails): Promise<SandboxDetails> {
+  if (details.image !== details.imageId || whyNotOwn(host, details) !== null) return details;
+  const image = (await new Kept(host).read(details.sandboxId))?.policy?.image;
+  return image === undefined ? details : { ...details, image };
+}
+
+function ownersMay(host: Host): (now: Judged) => boolean {
+  return ({ thing }) => whyNotOwn(host, thing) === null;
+}
+
+// What the kernel shows of it is not what was made, so it must not go on, whoever has it. What only the engine’s account says can
+// be another version of acode or another setting of the engine: then it is not used, and stays.
+function isChanged(error: unknown): error is AcodeError<'ACODE-SBX-010'> {
+  if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return false;
+  return error.context.violation === 'MountMismatch';
+}
+
+function afterChange({ sandboxId }: SandboxInfo, outcome: Removal): string {
+  return typeof outcome === 'object'
+    ? `It could not be ended (${outcome.failed}): end it with \`acode sandbox kill ${sandboxId}\`, and look at what it may have written.`
+    : 'It was ended, and what was only inside is gone. Look at what it may have written, and create another one.';
+}
+
+function isMeant({ sandboxId, name, containerId }: SandboxInfo, reference: string): boolean {
+  if (name === reference) return true;
+  return reference.length >= SHORTEST && (sandboxId.startsWith(reference) || containerId.startsWith(reference));
+}
+
+function pick(found: readonly SandboxInfo[], reference: string): SandboxInfo {
+  const matches = found.filter(one => isMeant(one, reference));
+  const [only] = matches;
+  if (matches.length === 1 && only) return only;
+  if (matches.length === 0) throw new AcodeError('ACODE-CTN-012', { reference, what: 'sandbox' });
+  throw new AcodeError('ACODE-SBX-017', { field: 'sandbox', reason: `${reference} is the beginning of several` });
+}
+
+function isUsable(host: Host, info: SandboxInfo): boolean {
+  return whyNot(host, info) === NOTHING_WRITTEN;
+}
+
+const NOTHING_WRITTEN = 'nothing is written down about it on this host';
+
+function whyNot(host: Host, info: SandboxInfo): string {
+  const { state } = info;
+  return whyNotOwn(host, info) ?? (state === 'running' ? NOTHING_WRITTEN : `its state is ${state}`);
+}
+
+function whyNotOwn({ uid, identity }: Host, { labels }: Pick<SandboxInfo, 'labels'>): string | null {
+  if (labels['acode.uid'] !== String(uid)) return 'it is another user’s';
+  if (labels['acode.host'] !== identity) return 'it was created on another host';
+  if (labels[KEEP] !== 'true') return 'it was not kept, and belongs to the process that made it';
+  return null;
+}
+
+function thatWorkspace(workspace: string): string {
+  const word = /^[\w@%+=:,./-]+$/.test(workspace) ? workspace : `'${workspace.replaceAll("'", String.raw`'\''`)}'`;
+  return `Work there: \`cd ${word}\`; or name it: \`--workspace ${word}\`.`;
+}
+
+function notHere({ sandboxId }: SandboxInfo, reason: string, remedy?: string): AcodeError {
+  return new AcodeError('ACODE-SBX-026', {
+    sandbox: sandboxId,
+    reason,
+    ...(remedy === undefined ? {} : { remedy }),
+  });
+}

@@ -1,0 +1,285 @@
+// How a sandbox that stays comes to be: the pipe of a run up to the hand-over, and then it stays.
+
+import type { Scanned } from '../records/audit/findings.ts';
+import type { AuditHead } from '../contract/audit.ts';
+import type { RunRequest } from '../contract/command.ts';
+import { AcodeError } from '../contract/errors.ts';
+import { usesEngine } from '../contract/levels.ts';
+import type { ScanState } from '../contract/result.ts';
+import type { CreateRequest } from '../contract/sandbox.ts';
+import type { SandboxSpec } from '../contract/spec.ts';
+import { SandboxCommands, commandLimit } from './commands.ts';
+import { filesOf } from './files/files.ts';
+import { portsOf } from './ports.ts';
+import type { Host } from '../run/host.ts';
+import type { OpenSandbox } from '../isolation/backend.ts';
+import { Kept } from '../lifecycle/kept.ts';
+import { offerSocketPath } from '../lifecycle/ownership.ts';
+import type { Made } from '../isolation/pool/pool-kind.ts';
+import { givenUp, obtainRecorded, reportViolation, tornDown, withMemory } from '../run/obtaining.ts';
+import { plan } from '../run/planning.ts';
+import { CommandsElsewhere } from './relay/elsewhere.ts';
+import { checkCreateRequest } from '../run/request-check.ts';
+import { report } from '../run/run.ts';
+import { cancelled } from '../run/running.ts';
+import type { Planned } from '../run/planned.ts';
+import { recordRisk } from '../run/record.ts';
+import { Sandbox } from './sandbox.ts';
+import { continueScan } from '../run/scanning.ts';
+import { METRICS } from '../records/telemetry/operation.ts';
+import type { Operation } from '../records/telemetry/operation.ts';
+import { recordFindings, recordOutcome, recordRefusal, workspaceOf } from '../run/trail.ts';
+import type { Recorded } from '../run/trail.ts';
+import { takeWarm } from '../run/warm.ts';
+import { changesOfRun } from '../workspace/after-run.ts';
+
+const DEFAULT_MS = 3600 * 1000;
+// A day: what its labels say is a little more, so that a sandbox is always ended by its lease.
+const LONGEST_MS = 24 * 3600 * 1000;
+
+/** Creates a sandbox that stays. */
+export async function createSandbox(host: Host, request: CreateRequest): Promise<Sandbox> {
+  const operation = host.telemetry.begin('create');
+  // Until it is there it can be cancelled; from then on it ends by itself, or with its host.
+  const life = new AbortController();
+  const leave = (): void => life.abort(request.signal?.reason);
+  const close = (): void => life.abort(host.closing.reason);
+  const recorded = recordedOf(host, operation, request);
+  let release: () => void = () => undefined;
+  try {
+    checkCreateRequest(request);
+    request.signal?.addEventListener('abort', leave, { once: true });
+    host.closing.addEventListener('abort', close, { once: true });
+    request.signal?.throwIfAborted();
+    host.closing.throwIfAborted();
+    release = await host.slots.take(host.settings.queueMs, life.signal);
+    host.telemetry.gauge(METRICS.active, host.slots.taken);
+    const wanted = await planFor(recorded, request, life.signal);
+    release = await withMemory({ host, operation, release }, wanted, true, life.signal);
+    const sandbox = await make(recorded, request, wanted, release, life.signal);
+    operation.succeed({ sandboxId: sandbox.id });
+    return sandbox;
+  } catch (error) {
+    release();
+    host.telemetry.gauge(METRICS.active, host.slots.taken);
+    const failure = life.signal.aborted ? cancelled(error) : error;
+    recordRefusal(recorded, failure);
+    operation.fail(failure);
+    throw failure;
+  } finally {
+    request.signal?.removeEventListener('abort', leave);
+    host.closing.removeEventListener('abort', close);
+  }
+}
+
+function recordedOf(host: Host, operation: Operation, request: CreateRequest): Recorded {
+  const { expiresInMs: _, keep: __, ...run } = request;
+  return { host, operation, command: [], request: run, as: 'create' };
+}
+
+function askedOf({ request }: Recorded, keep: boolean): RunRequest {
+  return keep ? withoutCaches(request) : request;
+}
+
+async function planFor(recorded: Recorded, { keep = false }: CreateRequest, signal: AbortSignal): Promise<Planned> {
+  const { host, operation } = recorded;
+  const of = { correlationId: operation.correlationId, preview: false, keep };
+  const wanted = await plan(host, { command: [], request: askedOf(recorded, keep) }, of, signal);
+  refuse(wanted, keep);
+  return wanted;
+}
+
+async function make(
+  recorded: Recorded,
+  request: CreateRequest,
+  wanted: Planned,
+  release: () => void,
+  signal: AbortSignal,
+): Promise<Sandbox> {
+  const { host, operation } = recorded;
+  const keep = request.keep ?? false;
+  const asked = askedOf(recorded, keep);
+  // One that is to outlive this process says so in its labels, from the beginning.
+  const taken = keep ? null : await takeWarm(host, wanted, asked, signal);
+  const { planned, sinceMs } = asTaken(wanted, taken);
+  report(operation, planned);
+  const { sandbox: waiting, intent } = await obtainRecorded(recorded, planned, { taken, sinceMs }, signal);
+  try {
+    if (!waiting.keepOpen) throw noShell(planned);
+    const now = host.telemetry.clock.now();
+    const times = timesFrom(now, request.expiresInMs);
+    if (keep) await keepRecord(host, planned, asked, times);
+    const open = await waiting.keepOpen({ outlives: keep }, signal);
+    const env = request.env ?? {};
+    // From the beginning: the shell that waited is the image’s, and may have written before the first command.
+    return opened({ recorded, planned, open, intent, release, keep, ...times, env, lookedUntilMs: sinceMs });
+  } catch (error) {
+    if (keep) await new Kept(host).end(planned.spec.identity.sandboxId);
+    const failure = await givenUp(waiting, { ...recorded, planned, signal, sinceMs }, error);
+    reportViolation(host, planned.spec, operation, waiting.id, error);
+    throw failure;
+  }
+}
+
+function asTaken(wanted: Planned, taken: Made | null): { readonly planned: Planned; readonly sinceMs: number } {
+  if (!taken) return { planned: wanted, sinceMs: Date.now() };
+  const { spec, requestHash, sinceMs } = taken;
+  return { planned: { ...wanted, spec, requestHash }, sinceMs };
+}
+
+async function keepRecord(
+  host: Host,
+  { spec }: Planned,
+  { policy, risk }: RunRequest,
+  { expiresAt, latest }: { readonly expiresAt: Date; readonly latest: Date },
+): Promise<void> {
+  const { socket } = await host.engine();
+  // The image that was chosen, and not how: what a command leaves in the workspace may speak for another one.
+  const image = policy?.image ?? spec.image.reference;
+  const { workspace } = host;
+  const record = { policy: { ...policy, image }, ...(risk ? { risk } : {}), workspace, latest };
+  const { sandboxId } = spec.identity;
+  await new Kept(host).begin(sandboxId, record, expiresAt, socket);
+  host.memory.keep({ sandboxId, memoryBytes: spec.limits.memoryBytes });
+}
+
+function timesFrom(now: number, expiresInMs = DEFAULT_MS): { readonly expiresAt: Date; readonly latest: Date } {
+  return { expiresAt: new Date(now + Math.min(expiresInMs, LONGEST_MS)), latest: new Date(now + LONGEST_MS) };
+}
+
+// Caches belong to the session that lends them; whoever asks for one by name hears of it.
+function withoutCaches(request: RunRequest): RunRequest {
+  return { ...request, policy: { ...request.policy, caches: request.policy?.caches ?? false } };
+}
+
+/** What an open sandbox becomes for its user. */
+export interface Opened {
+  readonly recorded: Recorded;
+  readonly planned: Planned;
+  readonly open: OpenSandbox;
+  readonly intent: AuditHead | null;
+  readonly release: () => void;
+  readonly keep: boolean;
+  readonly expiresAt: Date;
+  readonly latest: Date;
+  readonly env: Readonly<Record<string, string>>;
+  /** What changed in the workspace before this was looked at; now, where it is absent. */
+  readonly lookedUntilMs?: number;
+}
+
+/** Puts a sandbox together. */
+export function opened(parts: Opened): Sandbox {
+  const { recorded, planned, open, keep, expiresAt, latest, env } = parts;
+  const { host, request } = recorded;
+  const { clock } = host.telemetry;
+  const { sandboxId } = planned.spec.identity;
+  const began = clock.monotonic();
+  const { risk, sessionId, taskId } = request;
+  const about = {
+    ...(risk === undefined ? {} : { risk }),
+    ...(sessionId === undefined ? {} : { sessionId }),
+    ...(taskId === undefined ? {} : { taskId }),
+  };
+  // It may be extended while a command runs, from elsewhere too; what is still there when it goes is ended with it.
+  const leftMs = (): number => Math.max(1, latest.getTime() - clock.now());
+  let remembered: Promise<void> = Promise.resolve();
+  const here = untilGone(open, host.closing);
+  const { runtime } = host.directories;
+  const commands = new SandboxCommands({
+    host,
+    open,
+    planned,
+    env,
+    about,
+    leftMs,
+    shared: keep
+      ? { elsewhere: new CommandsElsewhere(runtime, sandboxId, here), offerAt: offerSocketPath(runtime, sandboxId) }
+      : null,
+    lookedUntilMs: parts.lookedUntilMs ?? Date.now(),
+    looked: untilMs => {
+      if (!keep) return;
+      // Should that fail, what was looked at is looked at again.
+      remembered = new Kept(host).looked(sandboxId, new Date(untilMs)).catch(() => undefined);
+      host.keep(remembered);
+    },
+  });
+  const sandbox: Sandbox = new Sandbox({
+    open,
+    spec: planned.spec,
+    kept: keep,
+    commandTimeoutMs: commandLimit(planned.policy),
+    clock,
+    expiresAt,
+    latest,
+    commands,
+    files: filesOf(open.inside, { workdir: planned.spec.workdir }),
+    ports: portsOf(open.inside, here),
+    written: async () => (keep ? ((await new Kept(host).read(sandboxId))?.until ?? null) : null),
+    extended: async until => {
+      if (keep) await new Kept(host).extend(sandboxId, until);
+    },
+    over: async (reason, how) => {
+      host.closing.removeEventListener('abort', close);
+      parts.release();
+      host.telemetry.gauge(METRICS.active, host.slots.taken);
+      await Promise.all([remembered, commands.end()]);
+      if (how === 'left') return [];
+      if (keep) await new Kept(host).end(sandboxId);
+      tornDown(recorded, planned.spec, reason);
+      const durationMs = clock.monotonic() - began;
+      const scanned = await lastLook(recorded, planned.spec, commands.lookedUntilMs);
+      if (parts.intent) recordOutcome(recorded, parts.intent, { durationMs, scanned });
+      // Made by another process: its outcome is that one’s to write.
+      else recordFindings(recorded, LEFT_LATER, { sandboxId, ...workspaceOf(planned.spec) }, scanned);
+      return scanned.riskyChanges;
+    },
+  });
+  const close = (): void => host.keep(sandbox.leave());
+  host.closing.addEventListener('abort', close, { once: true });
+  if (host.closing.aborted) close();
+  return sandbox;
+}
+
+const LEFT_LATER = 'risky changes after the last command of a sandbox';
+
+// What was left behind after the last command, when nothing of the sandbox lives any more.
+async function lastLook(recorded: Recorded, spec: SandboxSpec, sinceMs: number): Promise<Scanned> {
+  const { host, operation } = recorded;
+  const ended = { mounts: spec.mounts, sinceMs, dead: Promise.resolve() };
+  const { riskyChanges, changed, complete, rest } = await changesOfRun(ended, host.telemetry.clock);
+  const scan: ScanState = complete ? 'complete' : 'incomplete';
+  const scanned = { riskyChanges: [...riskyChanges], changed, scan };
+  continueScan({ ...recorded, planned: { spec } }, scanned, rest);
+  recordRisk(operation, spec.identity.sandboxId, scanned.riskyChanges);
+  return scanned;
+}
+
+// What leads into a sandbox goes with it.
+function untilGone({ gone }: OpenSandbox, closing: AbortSignal): AbortSignal {
+  const end = new AbortController();
+  void gone.then(() => end.abort());
+  return AbortSignal.any([closing, end.signal]);
+}
+
+function refuse({ spec }: Planned, keep: boolean): void {
+  if (!usesEngine(spec.level))
+    throw new AcodeError('ACODE-SBX-016', {
+      what: `a sandbox that stays, at level ${spec.level}`,
+      instead: 'Run single commands (`acode run`), or create it at level docker or stronger.',
+    });
+  if (!keep) return;
+  // Both belong to the session that makes them, and go with it.
+  const lent = spec.network === 'bridge' ? 'the network bridge' : spec.caches.length > 0 ? 'caches' : null;
+  if (lent === null) return;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: `${lent} in a sandbox that outlives its session`,
+    instead: 'Leave it out, name a network of the engine, or create the sandbox without keeping it.',
+  });
+}
+
+function noShell({ spec }: Planned): AcodeError {
+  return new AcodeError('ACODE-SBX-016', {
+    what: `a sandbox that stays, of the image ${spec.image.reference}, which has no /bin/sh`,
+    instead: 'Run single commands with it (`acode run`), or use an image with a shell.',
+  });
+}

@@ -1,0 +1,295 @@
+// The files of a sandbox, in the shape of `node:fs/promises`: every path is handled by a program inside and never by this host, which a
+// link inside could lead to its own files.
+
+import { constants } from 'node:fs';
+import type { Readable } from 'node:stream';
+import type { Clock } from '../../contract/ports.ts';
+import type {
+  ContentOptions,
+  DirectoryEntry,
+  DirectoryOptions,
+  FileCall,
+  FileChange,
+  FileStats,
+  Files,
+  ReadingOptions,
+  StreamOptions,
+  TransferOptions,
+  TransferReport,
+  WritingOptions,
+} from '../../contract/sandbox.ts';
+import type { Inside } from '../../isolation/inside.ts';
+import { systemClock } from '../../lifecycle/clock.ts';
+import { Arrival } from './arrival.ts';
+import { checkedMode, modeWords, octal, readWhole, streamOf, write } from './content.ts';
+import { readEntries, readNames } from './directories.ts';
+import { download } from './download.ts';
+import { riskyArrivals } from './risky-arrivals.ts';
+import { codeOf, fileError, rangeError } from './errno.ts';
+import {
+  CALL,
+  bounding,
+  directoryMode,
+  encoded,
+  fileMode,
+  flagged,
+  optionsOf,
+  readFlag,
+  withEncoding,
+  withMode,
+  writeFlag,
+} from './options.ts';
+import { assertPath, endsInDots, parentOf, placeOf } from './places.ts';
+import type { Place } from './places.ts';
+import { Programs } from './programs.ts';
+import type { Task } from './programs.ts';
+import * as scripts from './scripts.ts';
+import { readStats } from './stats.ts';
+import { upload } from './upload.ts';
+import { changesBelow } from './watching.ts';
+
+const READING = { ...CALL, encoding: encoded, flag: readFlag };
+const STREAMING = { ...CALL, encoding: encoded, flags: readFlag };
+const WRITING = { ...CALL, encoding: encoded, flag: writeFlag, mode: fileMode };
+const LISTING = { ...CALL, withFileTypes: flagged, recursive: flagged, maxBytes: bounding };
+const MAKING = { ...CALL, recursive: flagged, mode: directoryMode };
+const REMOVING = { ...CALL, recursive: flagged, force: flagged };
+const WATCHING = { ...CALL, recursive: flagged };
+const MOVING = { ...CALL, maxBytes: bounding, maxEntries: bounding };
+const MOST_ACCESS = constants.R_OK | constants.W_OK | constants.X_OK;
+
+/** What is known of the sandbox whose files they are. */
+export interface FilesContext {
+  /** Where a relative path begins. */
+  readonly workdir: string;
+  readonly clock?: Clock;
+}
+
+/**
+ * The files of a sandbox.
+ *
+ * @param inside where programs run in it
+ */
+export function filesOf(inside: Inside, { workdir, clock = systemClock }: FilesContext): Files {
+  return new SandboxFiles(new Programs(inside, clock), workdir, clock);
+}
+
+// Links are never removed, copied over or written through by accident: each call has a script of its own that says what is meant.
+class SandboxFiles implements Files {
+  readonly #programs: Programs;
+  readonly #workdir: string;
+  readonly #clock: Clock;
+
+  constructor(programs: Programs, workdir: string, clock: Clock) {
+    this.#programs = programs;
+    this.#workdir = workdir;
+    this.#clock = clock;
+  }
+
+  readFile(path: string, options: BufferEncoding | (ContentOptions & { encoding: BufferEncoding })): Promise<string>;
+  readFile(path: string, options?: (ContentOptions & { encoding?: null }) | null): Promise<Buffer>;
+  async readFile(path: string, options?: BufferEncoding | ContentOptions | null): Promise<string | Buffer> {
+    const { encoding, ...call } = optionsOf(withEncoding(options), READING);
+    const content = await readWhole(this.#programs, this.#place(path, 'open'), call);
+    return encoding ? content.toString(encoding) : content;
+  }
+
+  async writeFile(
+    path: string,
+    data: string | Uint8Array | Readable,
+    options?: BufferEncoding | WritingOptions | null,
+  ): Promise<void> {
+    const how = { flag: 'w' as const, ...optionsOf(withEncoding(options), WRITING), operation: 'writeFile' };
+    return write(this.#programs, this.#place(path, 'open'), data, how);
+  }
+
+  async appendFile(
+    path: string,
+    data: string | Uint8Array,
+    options?: BufferEncoding | WritingOptions | null,
+  ): Promise<void> {
+    const how = { flag: 'a' as const, ...optionsOf(withEncoding(options), WRITING), operation: 'appendFile' };
+    return write(this.#programs, this.#place(path, 'open'), data, how);
+  }
+
+  createReadStream(path: string, options?: BufferEncoding | StreamOptions): Readable {
+    assertPath(path, 'path');
+    const how = optionsOf(withEncoding(options), STREAMING);
+    return streamOf(this.#programs, () => this.#place(path, 'open'), how);
+  }
+
+  readdir(path: string, options?: { withFileTypes?: false } & ReadingOptions): Promise<string[]>;
+  readdir(path: string, options: { withFileTypes: true } & ReadingOptions): Promise<DirectoryEntry[]>;
+  async readdir(
+    path: string,
+    options?: { withFileTypes?: boolean } & ReadingOptions,
+  ): Promise<string[] | DirectoryEntry[]> {
+    const { withFileTypes = false, ...reading } = optionsOf(options, LISTING);
+    const place = this.#place(path, 'scandir');
+    return withFileTypes ? readEntries(this.#programs, place, reading) : readNames(this.#programs, place, reading);
+  }
+
+  async mkdir(path: string, options?: number | DirectoryOptions | null): Promise<void> {
+    const { recursive = false, mode, signal } = optionsOf(withMode(options), MAKING);
+    const script = recursive ? scripts.MKDIR_PARENTS : scripts.MKDIR;
+    const [masked] = modeWords(mode);
+    await this.#do('mkdir', script, this.#place(path, 'mkdir'), [masked], { signal });
+  }
+
+  async rm(path: string, options?: { recursive?: boolean; force?: boolean } & FileCall): Promise<void> {
+    const { recursive = false, force = false, signal } = optionsOf(options, REMOVING);
+    const task: Partial<Task> = { operation: 'rm', signal };
+    try {
+      await this.#do('unlink', scripts.REMOVE, this.#place(path, 'lstat'), [recursive ? 'yes' : ''], task);
+    } catch (error) {
+      if (!force || codeOf(error) !== 'ENOENT') throw error;
+    }
+  }
+
+  async rmdir(path: string, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
+    await this.#do('rmdir', scripts.RMDIR, this.#place(path, 'rmdir'), [], { signal });
+  }
+
+  async unlink(path: string, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
+    await this.#do('unlink', scripts.UNLINK, this.#place(path, 'unlink'), [], { signal });
+  }
+
+  async rename(from: string, to: string, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
+    const [here, there] = this.#pair(from, to, 'rename', ['oldPath', 'newPath']);
+    const dots = endsInDots(here.inside) || endsInDots(there.inside) ? 'yes' : '';
+    const words = [there.inside, parentOf(here.inside), parentOf(there.inside), dots];
+    await this.#do('rename', scripts.RENAME, here, words, { signal, attempt: attemptOf('rename', here, there) });
+  }
+
+  async copyFile(from: string, to: string, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
+    const [here, there] = this.#pair(from, to, 'copyfile', ['src', 'dest']);
+    const attempt = attemptOf('copyfile', here, there);
+    await this.#do('copyfile', scripts.COPY, here, [there.inside], { signal, attempt, operation: 'copyFile' });
+  }
+
+  async stat(path: string, options?: FileCall): Promise<FileStats> {
+    return this.#stats('stat', scripts.STAT, path, optionsOf(options, CALL).signal);
+  }
+
+  async lstat(path: string, options?: FileCall): Promise<FileStats> {
+    return this.#stats('lstat', scripts.LSTAT, path, optionsOf(options, CALL).signal);
+  }
+
+  async access(path: string, mode: number = constants.F_OK, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
+    if (checkedMode(mode) > MOST_ACCESS) throw rangeError('mode', `>= 0 && <= ${MOST_ACCESS}`, mode);
+    const tests = [
+      ...(mode & constants.R_OK ? ['-r'] : []),
+      ...(mode & constants.W_OK ? ['-w'] : []),
+      ...(mode & constants.X_OK ? ['-x'] : []),
+    ];
+    await this.#do('access', scripts.ACCESS, this.#place(path, 'access'), tests, { signal });
+  }
+
+  async chmod(path: string, mode: number, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
+    // With fewer digits, GNU’s chmod would leave some bits of a directory as they were.
+    const digits = octal(checkedMode(mode) & 0o7777).padStart(5, '0');
+    await this.#do('chmod', scripts.CHMOD, this.#place(path, 'chmod'), [digits], { signal });
+  }
+
+  async readlink(path: string, options?: FileCall): Promise<string> {
+    const { signal } = optionsOf(options, CALL);
+    return (await this.#do('readlink', scripts.READLINK, this.#place(path, 'readlink'), [], { signal })).toString();
+  }
+
+  async symlink(target: string, path: string, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
+    const [, there] = this.#pair(target, path, 'symlink', ['target', 'path']);
+    const attempt = { syscall: 'symlink', path: target, dest: path };
+    const task: Task = {
+      script: scripts.SYMLINK,
+      words: [target, there.inside],
+      operation: 'symlink',
+      attempt,
+      signal,
+    };
+    await this.#programs.run(task);
+  }
+
+  async truncate(path: string, length = 0, options?: FileCall): Promise<void> {
+    const { signal } = optionsOf(options, CALL);
+    if (!Number.isSafeInteger(length)) throw rangeError('len', 'an integer', length);
+    const words = [String(Math.max(0, length))];
+    await this.#do('open', scripts.TRUNCATE, this.#place(path, 'open'), words, { signal, operation: 'truncate' });
+  }
+
+  async realpath(path: string, options?: FileCall): Promise<string> {
+    const { signal } = optionsOf(options, CALL);
+    return (await this.#do('realpath', scripts.REALPATH, this.#place(path, 'realpath'), [], { signal })).toString();
+  }
+
+  watch(path: string, options?: { recursive?: boolean } & FileCall): AsyncIterable<FileChange> {
+    const how = optionsOf(options, WATCHING);
+    return changesBelow(this.#programs, this.#clock, this.#place(path, 'watch'), how);
+  }
+
+  async upload(hostPath: string, path: string, options?: TransferOptions): Promise<TransferReport> {
+    assertPath(hostPath, 'hostPath');
+    return upload(this.#programs, hostPath, this.#place(path, 'open'), optionsOf(options, MOVING));
+  }
+
+  async download(path: string, hostPath: string, options?: TransferOptions): Promise<TransferReport> {
+    assertPath(hostPath, 'hostPath');
+    const how = optionsOf(options, MOVING);
+    const sinceMs = Date.now();
+    const report = await download(this.#programs, this.#place(path, 'open'), kind => Arrival.at(hostPath, kind), how);
+    const riskyChanges = await riskyArrivals(hostPath, sinceMs);
+    return riskyChanges.length === 0 ? report : { ...report, riskyChanges };
+  }
+
+  #place(path: string, syscall: string): Place {
+    return placeOf(path, this.#workdir, { syscall });
+  }
+
+  #pair(from: string, to: string, syscall: string, names: readonly [string, string]): [Place, Place] {
+    assertPath(from, names[0]);
+    assertPath(to, names[1]);
+    try {
+      return [this.#place(from, syscall), this.#place(to, syscall)];
+    } catch (error) {
+      // Whichever of the two it is, node names both.
+      throw fileError(codeOf(error), { syscall, path: from, dest: to });
+    }
+  }
+
+  async #stats(
+    call: 'stat' | 'lstat',
+    script: scripts.Script,
+    path: string,
+    signal: AbortSignal | undefined,
+  ): Promise<FileStats> {
+    const stats = readStats((await this.#do(call, script, this.#place(path, call), [], { signal })).toString('latin1'));
+    if (!stats) throw fileError('EIO', { syscall: call, path });
+    return stats;
+  }
+
+  async #do(
+    syscall: string,
+    script: scripts.Script,
+    place: Place,
+    words: readonly string[],
+    task: Partial<Task>,
+  ): Promise<Buffer> {
+    return this.#programs.run({
+      script,
+      words: [place.inside, ...words],
+      operation: syscall,
+      attempt: { syscall, path: place.written },
+      ...task,
+    });
+  }
+}
+
+function attemptOf(syscall: string, from: Place, to: Place): Task['attempt'] {
+  return { syscall, path: from.written, dest: to.written };
+}

@@ -1,0 +1,242 @@
+// Every key has a rule, old names lead to new ones, and a slip of the pen gets a hint.
+
+import { describe, expect, it } from 'vitest';
+import { AcodeError } from '../../contract/errors.ts';
+import { ALIASES } from './aliases.ts';
+import { checkConfig } from './check.ts';
+import { parseConfig } from './parse.ts';
+import { isPlanned, keysOf, nearestKey, repositoryRule } from './keys.ts';
+import { configSchema, machineSchema } from './schema.ts';
+
+const refused = (part: string) =>
+  expect.objectContaining({ code: 'ACODE-SBX-013', message: expect.stringContaining(part) as string });
+
+function thrownBy(work: () => unknown): unknown {
+  try {
+    return work();
+  } catch (error) {
+    return error;
+  }
+}
+
+describe('keys', () => {
+  const known = keysOf(configSchema);
+
+  it('are all there, each with a rule for repositories', () => {
+    expect(known.length).toBeGreaterThan(55);
+    expect(known.filter(key => repositoryRule(key) === 'never').sort()).toEqual([
+      'allow_root',
+      'sandbox.bubblewrap.accept_process_limits',
+      'sandbox.ceilings.cpu_limit',
+      'sandbox.ceilings.memory_mb',
+      'sandbox.ceilings.memory_swap_mb',
+      'sandbox.ceilings.open_files',
+      'sandbox.ceilings.output_bytes',
+      'sandbox.ceilings.pids_limit',
+      'sandbox.ceilings.timeout_seconds',
+      'sandbox.ceilings.tmpfs_size',
+      'sandbox.cleanup.timeout_seconds',
+      'sandbox.containers.cleanup_orphans',
+      'sandbox.containers.name_prefix',
+      'sandbox.docker.host',
+      'sandbox.fallback',
+      'sandbox.max_cpu_seconds',
+      'sandbox.max_file_size_mb',
+      'sandbox.max_virtual_memory',
+      'sandbox.mounts.allowed_host_roots',
+      'sandbox.network.allow_bridge',
+      'sandbox.network.allowed_networks',
+      'sandbox.network.ca_file',
+      'sandbox.output.retention_days',
+      'sandbox.output.save',
+      'sandbox.security.allow_untrusted_registries',
+      'sandbox.security.allowed_runtimes',
+      'sandbox.security.trusted_images',
+    ]);
+    expect(repositoryRule('toString')).toBe('never');
+  });
+
+  it('of the machine are a part of those of the user', () => {
+    expect(keysOf(machineSchema).filter(key => !known.includes(key))).toEqual([]);
+  });
+
+  it.each([
+    ['sandbox.defaults.memroy_mb', 'sandbox.defaults.memory_mb'],
+    ['sandbox.memory_mb', null],
+    ['pids_limit', null],
+    ['sandbox.memory', 'sandbox.defaults.memory_mb'],
+    ['sandbox.defaults.memory', 'sandbox.defaults.memory_mb'],
+    ['sandbox.defaults.timeout', 'sandbox.defaults.timeout_seconds'],
+    ['sandbox.network.timeout', 'sandbox.network.timeout_seconds'],
+    ['timeout', 'sandbox.defaults.timeout_seconds'],
+    ['sandbox.cpus', 'sandbox.defaults.cpu_limit'],
+    ['sandbox.ceilings.memory', 'sandbox.ceilings.memory_mb'],
+    ['workspace_mode', 'sandbox.mounts.workspace_mode'],
+    ['sandbox.allow_bridge', 'sandbox.network.allow_bridge'],
+    ['sandbx', 'sandbox'],
+    ['sandbox.netwrok', 'sandbox.network'],
+    ['completely.different', null],
+    ['x'.repeat(5000), null],
+  ])('%s was probably %s', (key, meant) => {
+    expect(nearestKey(key, known)).toBe(meant);
+  });
+
+  it.each([
+    ['sandbox.network.allow_bridge: true\n', '1:1', 'true'],
+    ['sandbox:\n  network.allow_bridge: true\n', '2:3', 'true'],
+    ['sandbox.network.allow_bridge: hunter2\n', '1:1', '…'],
+  ])('written with dots are explained, with the YAML to write: %j', (text, place, value) => {
+    const error = thrownBy(() => parseConfig(text, 'f.yml'));
+    expect(error).toMatchObject({
+      code: 'ACODE-SBX-013',
+      message: `f.yml:${place}: \`sandbox.network.allow_bridge\` is written with dots; in a file, its parts are nested.`,
+      hint: `Write \`sandbox: { network: { allow_bridge: ${value} } }\`, or put \`sandbox:\`, \`network:\`, \`allow_bridge: ${value}\` on separate lines, each indented below the one before.`,
+    });
+    const line = /^Write `(.*?)`, or put /.exec(error instanceof AcodeError ? error.hint : '')?.[1] ?? '';
+    if (value === 'true') expect(parseConfig(line, 'f.yml').config.sandbox?.network?.allow_bridge).toBe(true);
+  });
+
+  it('with dots that are no keys are judged like any other', () => {
+    expect(() => parseConfig('sandbox.netwrok: {}\n', 'f.yml')).toThrow(refused('did you mean sandbox.network?'));
+  });
+
+  it('are hinted at in the message', () => {
+    expect(() => parseConfig('sandbox:\n  defaults:\n    memroy_mb: 5\n', 'f.yml')).toThrow(
+      refused('f.yml:3:5: `sandbox.defaults.memroy_mb` is not a known key (did you mean sandbox.defaults.memory_mb?)'),
+    );
+  });
+});
+
+describe('fixed values', () => {
+  it('are taken as they are, and refused in any other form', () => {
+    const safe =
+      'no_new_privileges: true, capabilities_drop: [ALL], capabilities_add: [], seccomp_profile: default, readonly_rootfs: true';
+    expect(() => parseConfig(`sandbox: { security: { ${safe} } }`, 'f')).not.toThrow();
+    for (const other of [
+      'no_new_privileges: false',
+      'capabilities_drop: []',
+      'capabilities_drop: [NET_RAW]',
+      'capabilities_add: [SYS_ADMIN]',
+      'capabilities_add: [CHOWN]',
+      'seccomp_profile: unconfined',
+      'seccomp_profile: /etc/passwd',
+      'readonly_rootfs: false',
+      'privileged: true',
+    ]) {
+      expect(() => parseConfig(`sandbox: { security: { ${other} } }`, 'f')).toThrow(
+        refused(`sandbox.security.${other.split(':')[0]}`),
+      );
+    }
+  });
+});
+
+describe('nonsense', () => {
+  it.each([
+    ['defaults', 'memory_mb', '0'],
+    ['defaults', 'memory_mb', '-5'],
+    ['defaults', 'memory_mb', '.nan'],
+    ['defaults', 'memory_mb', '.inf'],
+    ['defaults', 'memory_mb', '5m'],
+    ['defaults', 'memory_mb', '2t'],
+    ['defaults', 'cpu_limit', '0'],
+    ['defaults', 'pids_limit', '-1'],
+    ['defaults', 'timeout_seconds', '0'],
+    ['ceilings', 'memory_mb', '1'],
+    ['ceilings', 'pids_limit', '0'],
+    ['network', 'dns_servers', '[example.org]'],
+    ['network', 'dns_servers', '[1.1.1.1, 1.1.1.2, 1.1.1.3, 1.1.1.4]'],
+    ['network', 'ports', '[{ container: 0 }]'],
+    ['network', 'mode', '"a b"'],
+    ['mounts', 'allowed_host_roots', '[relative]'],
+    ['mounts', 'allowed_host_roots', '[/a/../etc]'],
+    ['images', 'combined', '{ node+dotnet: x, dotnet+node: y }'],
+    ['images', 'combined', '{ node: x }'],
+    ['images', 'combined', '{ node+cobol: x }'],
+    ['images', 'combined', '{ node+node: x }'],
+    ['cache_volumes', 'npm', 'true'],
+    ['cache_volumes', 'npm', 'my-volume'],
+    ['cache_volumes', 'npm', '/var/lib'],
+    ['cache_volumes', 'npm', '"acode-cache-a/../b"'],
+    ['security', 'trusted_images', '[node]'],
+    ['security', 'trusted_images', '["*"]'],
+    ['security', 'trusted_images', '["docker.io/lib*"]'],
+  ])('sandbox.%s.%s: %s is refused with its place', (section, key, value) => {
+    expect(() => parseConfig(`sandbox:\n  ${section}:\n    ${key}: ${value}\n`, 'f.yml')).toThrow(
+      refused(`sandbox.${section}.${key}`),
+    );
+  });
+
+  it('is also a file that contradicts itself', () => {
+    expect(() => parseConfig('sandbox:\n  defaults: { network: true }\n  network:\n    mode: none\n', 'f.yml')).toThrow(
+      refused('f.yml:4:5: `sandbox.network.mode` contradicts sandbox.defaults.network'),
+    );
+    expect(() => parseConfig('sandbox: { defaults: { network: true }, network: { mode: bridge } }', 'f')).not.toThrow();
+  });
+});
+
+describe('old names', () => {
+  it('lead to keys that exist or are planned', () => {
+    const known = keysOf(configSchema);
+    for (const { key } of ALIASES) expect(known.includes(key) || isPlanned(key)).toBe(true);
+  });
+
+  it('are understood with a warning that names the new one, and keep their place', () => {
+    const loaded = parseConfig('docker:\n  resources:\n    memory: 4g\n    cpus: 2\n', 'f.yml');
+    expect(loaded.config).toEqual({ sandbox: { defaults: { memory_mb: 4 * 1024 ** 3, cpu_limit: 2 } } });
+    expect(loaded.warnings).toContain(
+      'f.yml:3:5: docker.resources.memory is an old name; write sandbox.defaults.memory_mb.',
+    );
+    expect(loaded.where('sandbox.defaults.memory_mb')).toBe('f.yml:3:5');
+  });
+
+  it.each([
+    ['sandbox: { limits: { memory: 64m, pids_limit: 9, timeout: 5, cpu_limit: 1 } }', 4],
+    ['sandbox: { network: { enabled: false } }', 1],
+    ['DefaultImage: x', 1],
+    ['MaxOpenFiles: 64', 1],
+    ['DnsServers: [1.1.1.1]', 1],
+    ['Ports: [{ container: 80 }]', 1],
+    ['DropCapabilities: [ALL]', 1],
+    ['ReadOnlyRootFilesystem: true', 1],
+    ['security: { RunAsNonRoot: true }', 1],
+    ['docker: { images: { default: x, node: y } }', 2],
+    ['LanguageImages: { csharp: x, fsharp: x, typescript: y }', 3],
+    ['docker: { cleanup: { timeout_seconds: 5 } }', 1],
+  ])('%s is understood', (text, warnings) => {
+    expect(parseConfig(text, 'f').warnings).toHaveLength(warnings);
+  });
+
+  it.each([
+    ['docker: { enabled: false }', 'sandbox.enabled'],
+    ['docker: { cleanup: { on_agent_exit: false } }', 'sandbox.cleanup.on_agent_exit'],
+  ])('%s leads to what is planned, and is refused like it', (text, key) => {
+    expect(() => parseConfig(text, 'f')).toThrow(
+      expect.objectContaining({ code: 'ACODE-SBX-016', message: expect.stringContaining(key) as string }),
+    );
+  });
+
+  it('may repeat a new one, and not contradict it', () => {
+    const both = (old: number) =>
+      `sandbox: { defaults: { pids_limit: 64 }, limits: { pids_limit: ${old} } }\ndocker: { resources: { pids_limit: 64 } }`;
+    expect(parseConfig(both(64), 'f').config.sandbox?.defaults?.pids_limit).toBe(64);
+    expect(() => parseConfig(both(65), 'f.yml')).toThrow(
+      refused('f.yml:1:52: `sandbox.limits.pids_limit` is an old name of sandbox.defaults.pids_limit'),
+    );
+    expect(() =>
+      parseConfig('sandbox: { limits: { memory: 1g } }\ndocker: { resources: { memory: 2g } }', 'f'),
+    ).toThrow(refused('docker.resources.memory'));
+  });
+
+  it('do not change a program’s own object', () => {
+    const own = { sandbox: { limits: { memory: '64m' } } };
+    checkConfig(own, 'x');
+    expect(own).toEqual({ sandbox: { limits: { memory: '64m' } } });
+  });
+
+  it.each(['docker: 5', 'docker: { resources: [] }', 'sandbox: 3\nDefaultImage: x', 'docker: { resources: { x: 1 } }'])(
+    '%s is refused like any other mistake',
+    text => {
+      expect(() => parseConfig(text, 'f')).toThrow(refused(''));
+    },
+  );
+});

@@ -1,0 +1,296 @@
+// The schema of the configuration file: every key, strict, in the words of the file. Editors get it as JSON Schema.
+
+import * as z from 'zod';
+import { LEVELS, RISKS } from '../../contract/levels.ts';
+import {
+  absolutePath,
+  address,
+  cacheVolume,
+  combinationFault,
+  cpus,
+  image,
+  imagePattern,
+  megabytes,
+  mount,
+  networkName,
+  openFiles,
+  port,
+  processes,
+  runtimeName,
+  seconds,
+  size,
+  LEAST_MEMORY,
+} from './values.ts';
+
+const LEAST_TMPFS = 65_536;
+
+const docker = z.strictObject({
+  host: z.string().optional().describe('The engine’s unix socket, as unix:///path or an absolute path.'),
+});
+
+const defaults = z.strictObject({
+  cpu_limit: cpus.optional().describe('CPUs of a sandbox.'),
+  memory_mb: size(LEAST_MEMORY).optional().describe('Memory of a sandbox: megabytes, or text such as 512m or 1.5g.'),
+  memory_swap_mb: megabytes.optional().describe('Swap beyond the memory, in megabytes.'),
+  pids_limit: processes.optional().describe('Processes and threads at once.'),
+  open_files: openFiles.optional().describe('Open files of each process.'),
+  timeout_seconds: seconds.optional().describe('Time limit of a command.'),
+  network: z.boolean().optional().describe('true is sandbox.network.mode: bridge, false is none.'),
+  user: z
+    .union([z.literal('host'), z.string().regex(/^\d+:\d+$/, 'expected uid:gid or host')])
+    .optional()
+    .describe('The user inside: host is the calling user, else "uid:gid". Never root.'),
+});
+
+const network = z.strictObject({
+  mode: z
+    .union([z.enum(['none', 'bridge']), networkName])
+    .optional()
+    .describe('none, bridge, or the name of a network from allowed_networks.'),
+  dns_servers: z
+    .array(address)
+    .max(3)
+    .optional()
+    .describe('Addresses of up to 3 name servers, where there is a network.'),
+  ports: z.array(port).max(16).optional().describe('Ports published on 127.0.0.1, where there is a network.'),
+  allowed_networks: z.array(networkName).optional().describe('Networks of the engine that sandboxes may join.'),
+  timeout_seconds: seconds.optional().describe('How long the network stays connected.'),
+  allow_bridge: z
+    .boolean()
+    .optional()
+    .describe('Your consent to bridge: a sandbox on it reaches services of this host and the internet.'),
+  ca_file: absolutePath
+    .optional()
+    .describe(
+      'A complete bundle of CA certificates (PEM) for sandboxes with a network: mounted read-only and named in the variables that clients read.',
+    ),
+});
+
+const images = z.strictObject({
+  default: image
+    .optional()
+    .describe(
+      'The image when a request names none and no language has one in the same file. Counts before the built-in images of languages.',
+    ),
+  node: image.optional().describe('The image of a workspace with a package.json.'),
+  python: image.optional().describe('The image of a workspace with a pyproject.toml, requirements.txt or setup.py.'),
+  dotnet: image.optional().describe('The image of a workspace with a *.sln, *.csproj or *.fsproj.'),
+  go: image.optional().describe('The image of a workspace with a go.mod.'),
+  rust: image.optional().describe('The image of a workspace with a Cargo.toml.'),
+  combined: z
+    .record(z.string(), image)
+    .superRefine((named, context) => {
+      for (const key of Object.keys(named)) {
+        const reason = combinationFault(key, Object.keys(named));
+        if (reason !== null) context.addIssue({ code: 'custom', path: [key], message: reason });
+      }
+    })
+    .optional()
+    .describe('Images of workspaces with several languages, named in any order: dotnet+node.'),
+  pull_policy: z
+    .enum(['missing', 'always', 'never'])
+    .optional()
+    .describe('When an image is pulled: where it is absent, before every run, or never.'),
+  offline: z.boolean().optional().describe('Whether no registry is ever asked for anything.'),
+});
+
+const cacheVolumes = z.strictObject({
+  enabled: z.boolean().optional().describe('Whether sandboxes get the caches of their package managers.'),
+  npm: cacheVolume.optional().describe('The cache of npm: another name, or false for none.'),
+  yarn: cacheVolume.optional().describe('The cache of yarn: another name, or false for none.'),
+  pnpm: cacheVolume.optional().describe('The store of pnpm: another name, or false for none.'),
+  pip: cacheVolume.optional().describe('The cache of pip: another name, or false for none.'),
+  nuget: cacheVolume.optional().describe('The packages of NuGet: another name, or false for none.'),
+  cargo: cacheVolume.optional().describe('The registry of cargo: another name, or false for none.'),
+  go: cacheVolume.optional().describe('The modules of go: another name, or false for none.'),
+});
+
+const mounts = z.strictObject({
+  workspace_mode: z.enum(['rw', 'ro']).optional().describe('Whether a command can write the workspace.'),
+  tmpfs_size: size(LEAST_TMPFS).optional().describe('Size of /tmp and of the home directory, which are in memory.'),
+  additional: z.array(mount).optional().describe('Further directories of the host.'),
+  allowed_host_roots: z
+    .array(absolutePath)
+    .optional()
+    .describe('Directories outside the workspace that mounts may come from.'),
+});
+
+const containers = z.strictObject({
+  name_prefix: z
+    .string()
+    .regex(/^[a-z0-9](?:[a-z0-9-]{0,18}[a-z0-9])?$/, 'expected up to 20 lower-case letters, digits and inner hyphens')
+    .optional()
+    .describe('Beginning of container names.'),
+  labels: z.record(z.string(), z.string()).optional().describe('Labels of your own on every container.'),
+  create_timeout_seconds: seconds.optional().describe('How long the engine may take to create a container.'),
+  pull_timeout_seconds: seconds.optional().describe('How long a pull of an image may take, with every try.'),
+  stop_timeout_seconds: z
+    .number()
+    .nonnegative()
+    .max(10)
+    .optional()
+    .describe('How long a command has between SIGTERM and SIGKILL at its time limit.'),
+  max_concurrent: z.int().min(1).max(16).optional().describe('Sandboxes of one host at once.'),
+  on_limit: z.enum(['queue', 'reject']).optional().describe('What happens to a run when all places are taken.'),
+  queue_timeout_seconds: seconds.optional().describe('How long a run waits for a place.'),
+  cleanup_orphans: z
+    .boolean()
+    .optional()
+    .describe('Whether the first command of a session removes what dead sessions left behind.'),
+});
+
+const security = z.strictObject({
+  trusted_images: z
+    .array(imagePattern)
+    .optional()
+    .describe('Repositories whose images may be run, besides the built-in ones: ghcr.io/me/* for everything below.'),
+  allow_untrusted_registries: z.boolean().optional().describe('Lets images from anywhere run.'),
+  require_digest: z.boolean().optional().describe('Refuses images that are not named by digest.'),
+  allowed_runtimes: z.array(runtimeName).optional().describe('Further runtimes of the engine that may be named.'),
+  no_new_privileges: z.literal(true).optional().describe('Fixed: always true.'),
+  capabilities_drop: z
+    .tuple([z.literal('ALL')])
+    .optional()
+    .describe('Fixed: always [ALL].'),
+  capabilities_add: z.array(z.never()).max(0).optional().describe('Fixed: always empty.'),
+  seccomp_profile: z.literal('default').optional().describe('Fixed: acode’s own strict profile.'),
+  readonly_rootfs: z.literal(true).optional().describe('Fixed: always true.'),
+});
+
+const ceilings = z.strictObject({
+  cpu_limit: cpus.optional().describe('Most CPUs.'),
+  memory_mb: size(LEAST_MEMORY).optional().describe('Most memory.'),
+  memory_swap_mb: megabytes.optional().describe('Most swap, in megabytes.'),
+  pids_limit: processes.optional().describe('Most processes and threads.'),
+  open_files: openFiles.optional().describe('Most open files.'),
+  timeout_seconds: seconds.optional().describe('Longest time of a command, and of its network.'),
+  tmpfs_size: size(LEAST_TMPFS).optional().describe('Largest /tmp and home.'),
+  output_bytes: z.int().nonnegative().optional().describe('Most bytes of each stream.'),
+});
+
+const mode = z
+  .enum(['local-only', 'airgapped'])
+  .optional()
+  .describe('airgapped: no sandbox has a network, whatever else is set.');
+const level = z
+  .enum([...LEVELS, 'auto'])
+  .optional()
+  .describe('The isolation level; auto is the strongest there is.');
+
+const serve = 'Whether acode keeps a background process with a warm sandbox for a workspace';
+
+const requireFor = z
+  .array(z.enum(RISKS))
+  .refine(risks => risks.includes('critical'), { message: 'critical cannot be left out' })
+  .optional()
+  .describe('The risks that need docker or stronger. What is left out may run at a weaker level; critical never.');
+
+const riskRules = z
+  .array(
+    z.strictObject({
+      match: z.string().min(1).max(1000).describe('The text of a command, with * for anything.'),
+      risk: z.enum(RISKS).describe('The risk of what matches.'),
+    }),
+  )
+  .max(200)
+  .optional()
+  .describe('Commands that are riskier than they look. A rule only raises the risk.');
+
+const sandbox = z
+  .strictObject({
+    level,
+    serve: z
+      .enum(['auto', 'never', 'always'])
+      .optional()
+      .describe(`${serve}: auto after the second command within ten minutes, always after the first, or never.`),
+    require_for: requireFor,
+    fallback: z
+      .enum(['refuse', 'warn'])
+      .optional()
+      .describe('warn: bubblewrap stands in where there is no engine at all, for risks that require_for leaves out.'),
+    risk_rules: riskRules,
+    bubblewrap: z
+      .strictObject({
+        accept_process_limits: z
+          .boolean()
+          .optional()
+          .describe('Lets bubblewrap run where memory can be limited for each process only, and not for all together.'),
+      })
+      .optional(),
+    max_file_size_mb: z.int().positive().max(1_048_576).optional().describe('Largest file at level ulimit.'),
+    max_cpu_seconds: z.int().positive().max(86_400).optional().describe('CPU time of each process at level ulimit.'),
+    max_virtual_memory: z
+      .union([z.literal('unlimited'), size(LEAST_MEMORY)])
+      .optional()
+      .describe('Address space of each process at level ulimit: a size, or unlimited.'),
+    runtime: runtimeName.optional().describe('The engine’s runtime by name, such as runsc; its default unless named.'),
+    docker: docker.optional(),
+    defaults: defaults.optional(),
+    network: network.optional(),
+    images: images.optional(),
+    cache_volumes: cacheVolumes.optional(),
+    mounts: mounts.optional(),
+    containers: containers.optional(),
+    cleanup: z
+      .strictObject({ timeout_seconds: seconds.optional().describe('How long the removal of one container is tried.') })
+      .optional(),
+    retry: z
+      .strictObject({
+        attempts: z.int().min(0).max(10).optional(),
+        base_ms: z.int().positive().max(10_000).optional(),
+        factor: z.number().min(1).max(10).optional(),
+      })
+      .optional(),
+    output: z
+      .strictObject({
+        max_bytes: z.int().nonnegative().optional().describe('How much of each stream is kept and passed on.'),
+        save: z.boolean().optional().describe('Whether the output of runs is kept.'),
+        retention_days: z.int().positive().max(365).optional().describe('After how many days it is removed.'),
+      })
+      .optional(),
+    security: security.optional(),
+    ceilings: ceilings.optional().describe('The most that anybody, a repository or a request, may ask for.'),
+  })
+  .refine(
+    ({ defaults: { network: enabled } = {}, network: { mode: named } = {} }) =>
+      enabled === undefined || named === undefined || enabled === (named !== 'none'),
+    { path: ['network', 'mode'], message: 'contradicts sandbox.defaults.network' },
+  );
+
+/** The whole file. */
+export const configSchema = z.strictObject({
+  allow_root: z.boolean().optional().describe('Lets acode run as root; only in your own file.'),
+  mode,
+  sandbox: sandbox.optional(),
+});
+
+/** The machine’s policy: what can narrow, and nothing else. */
+export const machineSchema = z.strictObject({
+  mode,
+  sandbox: z
+    .strictObject({
+      level,
+      serve: z.enum(['auto', 'never']).optional().describe(`${serve}; never switches it off for every user.`),
+      require_for: requireFor,
+      risk_rules: riskRules,
+      ceilings: ceilings.optional(),
+      network: network.pick({ allow_bridge: true, allowed_networks: true, ca_file: true }).optional(),
+      mounts: mounts.pick({ allowed_host_roots: true }).optional(),
+      security: security.pick({ trusted_images: true, require_digest: true, allowed_runtimes: true }).optional(),
+    })
+    .optional(),
+});
+
+/**
+ * Configuration as it is written, in a file or as `AcodeOptions.config`.
+ *
+ * @example
+ * await Acode.open({ config: { sandbox: { defaults: { memory_mb: 1024 } } } });
+ */
+export type ConfigInput = z.input<typeof configSchema>;
+
+/** Configuration after parsing: sizes in bytes. */
+export type Config = z.output<typeof configSchema>;
+
+/** The machine’s policy after parsing. */
+export type MachinePolicy = z.output<typeof machineSchema>;

@@ -1,0 +1,250 @@
+// The writing side of the audit log: one chain per user, however many processes write to it at once.
+
+import { fdatasync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { ensurePrivateDirectory } from '../../lifecycle/directories.ts';
+import type { AuditEntry, AuditHead, AuditKind } from '../../contract/audit.ts';
+import { AcodeError } from '../../contract/errors.ts';
+import type { Clock } from '../../contract/ports.ts';
+import { Chain } from './chain.ts';
+import { CHECKPOINT_EVERY } from './checkpoints.ts';
+import { contentOf } from './content.ts';
+import type { Content } from './content.ts';
+import { notWritten } from './failure.ts';
+import { Fingerprints } from './fingerprint.ts';
+import { thisHolder } from '../../lifecycle/lock-holder.ts';
+import type { Holder } from '../../lifecycle/lock-holder.ts';
+import { LOST, seal } from './record.ts';
+import { hasKey, makeKey, signHead } from './signature.ts';
+import { endTurn, takeTurn } from '../../lifecycle/lock.ts';
+
+const ROTATE_BYTES = 16 * 1024 * 1024;
+const DEADLINE_MS = 5000;
+const FIRST_PAUSE_MS = 1;
+const LONGEST_PAUSE_MS = 20;
+
+// What allows something must outlive a power cut; what says how it ended reaches the disk with the next of these.
+const AUTHORISING: ReadonlySet<AuditKind> = new Set<AuditKind>(['intent', 'event']);
+
+const LOSS: Content = {
+  correlationId: 'audit',
+  operation: 'open',
+  event: LOST,
+};
+
+const toDisk = promisify(fdatasync);
+
+/** What an audit log is opened with. */
+export interface AuditLogOptions {
+  /** Where it is kept; made at the first record, for this user alone. */
+  readonly directory: string;
+  readonly uid: number;
+  readonly clock: Clock;
+  /** The size at which the next record begins a new file. */
+  readonly rotateBytes?: number;
+  /** How many records there are to each signature; more than the default would be missed by who verifies. */
+  readonly checkpointEvery?: number;
+  /** How long a record may take before it counts as not written. */
+  readonly deadlineMs?: number;
+}
+
+/** What one try came to: a record, or somebody else’s turn. */
+type Try = { readonly written: Written } | { readonly waitFor: string | null };
+
+/** A record that was written; not the wanted one where another had to stand before it. */
+interface Written extends AuditHead {
+  readonly isWanted: boolean;
+}
+
+/**
+ * The audit log of one user, to be written.
+ *
+ * @example
+ * const clock = { now: Date.now, monotonic: Date.now, after: () => () => undefined };
+ * const log = new AuditLog({ directory: '/home/me/.local/state/acode/audit', uid: 1000, clock });
+ * const { seq } = await log.append({ kind: 'event', operation: 'open', correlationId: 'c', event: 'opened by root' });
+ * await log.close();
+ */
+export class AuditLog {
+  readonly #options: AuditLogOptions;
+  readonly #chain: Chain;
+  readonly #fingerprints: Fingerprints;
+  readonly #rotateBytes: number;
+  readonly #checkpointEvery: number;
+  #holder: Holder | null = null;
+  #ready = false;
+  #queue: Promise<unknown> = Promise.resolve();
+
+  constructor(options: AuditLogOptions) {
+    this.#options = options;
+    this.#chain = new Chain(options.directory, options.uid);
+    this.#fingerprints = new Fingerprints(options.directory, options.uid);
+    this.#rotateBytes = options.rotateBytes ?? ROTATE_BYTES;
+    this.#checkpointEvery = options.checkpointEvery ?? CHECKPOINT_EVERY;
+  }
+
+  /**
+   * Writes one record. It is in the one chain of all processes when this resolves, and on the disk where it allows
+   * something; otherwise it rejects with ACODE-AUD-001 within the deadline, and whatever it was for must not happen.
+   */
+  async append(entry: AuditEntry, signal?: AbortSignal): Promise<AuditHead> {
+    const { clock, deadlineMs = DEADLINE_MS } = this.#options;
+    const deadline = clock.monotonic() + deadlineMs;
+    // One after the other: within a process there is no use in being in one’s own way.
+    const written = this.#queue.then(() => this.#write(entry, deadline, signal));
+    this.#queue = written.catch(() => undefined);
+    return written;
+  }
+
+  /**
+   * A fingerprint that only this user can make: two that are the same are of the same value, and the value cannot be
+   * guessed from it. Rejects like {@link append} where its key cannot be had.
+   */
+  async fingerprint(value: unknown): Promise<string> {
+    try {
+      return await this.#fingerprints.of(value);
+    } catch (error) {
+      throw notWritten(error, this.#options.directory);
+    }
+  }
+
+  /** The last record; null where there is none yet. */
+  head(): AuditHead | null {
+    this.#chain.look();
+    const { seq, hash } = this.#chain.head;
+    return seq === 0 ? null : { seq, hash };
+  }
+
+  /** Waits for what is being written, and lets go of the files. */
+  async close(): Promise<void> {
+    await this.#queue;
+    this.#chain.close();
+  }
+
+  async #write(entry: AuditEntry, deadline: number, signal?: AbortSignal): Promise<AuditHead> {
+    signal?.throwIfAborted();
+    const { directory, uid } = this.#options;
+    try {
+      const content = contentOf(entry);
+      if (!this.#ready) await this.#within(deadline, ensurePrivateDirectory(directory, uid));
+      this.#ready = true;
+      const { seq, hash } = await this.#inTurn(entry.kind, content, deadline, signal);
+      if (AUTHORISING.has(entry.kind)) await this.#within(deadline, toDisk(this.#chain.descriptor));
+      return { seq, hash };
+    } catch (error) {
+      if (signal?.aborted && error === signal.reason) throw error;
+      throw notWritten(error, this.#chain.path ?? directory);
+    }
+  }
+
+  async #inTurn(kind: AuditKind, content: Content, deadline: number, signal?: AbortSignal): Promise<AuditHead> {
+    const { clock } = this.#options;
+    for (let waits = 0; ;) {
+      const outcome = this.#try(kind, content, waits > 0);
+      if ('written' in outcome && outcome.written.isWanted) return outcome.written;
+      const waitFor = 'written' in outcome ? null : outcome.waitFor;
+      if (clock.monotonic() > deadline) throw this.#busy(waitFor ?? 'others were always first');
+      // A checkpoint was due first; or the record is somebody else’s by now, and the next one may be ours.
+      if (waitFor === null) continue;
+      await pause(clock, pauseMs(waits), signal);
+      waits += 1;
+      this.#chain.look();
+    }
+  }
+
+  // A disk that does not answer must not keep a caller who could be told.
+  async #within<Value>(deadline: number, work: Promise<Value>): Promise<Value> {
+    const { clock } = this.#options;
+    let cancel = (): void => undefined;
+    const late = new Promise<never>((_, reject) => {
+      const ms = Math.max(0, deadline - clock.monotonic());
+      cancel = clock.after(ms, () => reject(new Error('the disk did not answer in time')));
+    });
+    try {
+      return await Promise.race([work, late]);
+    } finally {
+      cancel();
+    }
+  }
+
+  // Everything between taking the turn and giving it back happens without a pause: others wait for it.
+  #try(kind: AuditKind, content: Content, examine: boolean): Try {
+    const { directory } = this.#options;
+    this.#holder ??= thisHolder();
+    this.#chain.begin();
+    const seq = this.#chain.head.seq + 1;
+    const turn = takeTurn(directory, seq, this.#holder, examine);
+    if (!turn.held) {
+      const { holder, path } = turn;
+      return { waitFor: holder === null ? path : `process ${holder.pid}, by ${path}` };
+    }
+    let written = false;
+    try {
+      this.#chain.look();
+      if (this.#chain.head.seq + 1 !== seq) return { waitFor: null };
+      const record = this.#next(kind, content);
+      written = true;
+      return { written: record };
+    } finally {
+      endTurn(directory, seq, turn.generation, written || this.#chain.head.seq >= seq);
+    }
+  }
+
+  #next(kind: AuditKind, content: Content): Written {
+    const { directory, clock } = this.#options;
+    const { head } = this.#chain;
+    const seq = head.seq + 1;
+    if (seq === 1 && hasKey(directory)) return this.#beginAfterLoss();
+    const rotates = this.#chain.size >= this.#rotateBytes;
+    const isTime = rotates || this.#chain.beginsFile || seq % this.#checkpointEvery === 0;
+    const due = isTime && head.kind !== null && head.kind !== 'checkpoint';
+    const place = { seq, ts: new Date(clock.now()).toISOString(), prev: head.hash };
+    const own = due ? ('checkpoint' as const) : kind;
+    const sealed = seal(place, own, due ? { ...signHead(directory, head) } : content);
+    this.#chain.append(sealed, own, rotates);
+    // After the first record: a key without one would say that records were lost. Its writer may have died in between.
+    if (seq <= 2) makeKey(directory);
+    return { seq, hash: sealed.hash, isWanted: !due };
+  }
+
+  // The key is made after the first record: where it is there already, there were records, and somebody took them away.
+  #beginAfterLoss(): Written {
+    const ts = new Date(this.#options.clock.now()).toISOString();
+    const sealed = seal({ seq: 1, ts, prev: this.#chain.head.hash }, 'event', LOSS);
+    this.#chain.append(sealed, 'event', false);
+    return { seq: 1, hash: sealed.hash, isWanted: false };
+  }
+
+  #busy(waitFor: string): AcodeError {
+    const { directory, deadlineMs = DEADLINE_MS } = this.#options;
+    const file = this.#chain.path ?? join(directory, '000000000001.jsonl');
+    return new AcodeError('ACODE-AUD-001', {
+      file,
+      reason: `it was somebody else’s turn for ${deadlineMs / 1000} s: ${waitFor}`,
+      remedy:
+        'Continue or end that process, and try again. Where it is certainly gone, on another machine or in a container that was removed, remove the file lock.… that is named.',
+    });
+  }
+}
+
+// A little longer each time, and never two processes in step.
+function pauseMs(waits: number): number {
+  return Math.min(FIRST_PAUSE_MS * 2 ** Math.min(waits, 10), LONGEST_PAUSE_MS) * (0.5 + Math.random());
+}
+
+function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const done = (): void => {
+      signal?.removeEventListener('abort', abort);
+      resolve();
+    };
+    const cancel = clock.after(ms, done);
+    const abort = (): void => {
+      cancel();
+      reject(signal?.reason instanceof Error ? signal.reason : new Error('aborted'));
+    };
+    signal?.addEventListener('abort', abort, { once: true });
+    if (signal?.aborted) abort();
+  });
+}

@@ -1,0 +1,35 @@
+// A logger or metrics that fail are the caller’s trouble, and nobody else’s.
+
+import { expect, it } from 'vitest';
+import { systemClock } from '../../lifecycle/clock.ts';
+import { Telemetry } from './operation.ts';
+
+const fails = (): never => {
+  throw new Error('disk full');
+};
+
+it('goes on where the caller’s logger and metrics throw', () => {
+  const logger = { debug: fails, info: fails, warn: fails, error: fails };
+  const metrics = { increment: fails, observe: fails, gauge: fails };
+  const telemetry = new Telemetry({ clock: systemClock, logger, metrics, session: 's' });
+  expect(() => {
+    const operation = telemetry.begin('run');
+    operation.step('info', 'on the way');
+    telemetry.gauge('g', 1);
+    telemetry.observe('o', 1);
+    operation.succeed();
+    telemetry.begin('run').fail(new Error('x'));
+  }).not.toThrow();
+});
+
+it('goes on where they reject, and tells nobody twice', async () => {
+  const unhandled: unknown[] = [];
+  const listener = (error: unknown): void => void unhandled.push(error);
+  process.on('unhandledRejection', listener);
+  const rejects = async (): Promise<never> => fails();
+  const logger = { debug: rejects, info: rejects, warn: rejects, error: rejects };
+  new Telemetry({ clock: systemClock, logger, session: 's' }).log('info', 'x', {});
+  await new Promise(resolve => setTimeout(resolve, 20));
+  process.off('unhandledRejection', listener);
+  expect(unhandled).toEqual([]);
+});

@@ -1,0 +1,125 @@
+// Step 2 of the pipe, the doing part: asks only the backends that could serve, and takes the level or refuses. Never a
+// weaker level than the policy requires, and never one because the engine was slow, busy or broken.
+
+import { AcodeError } from '../contract/errors.ts';
+import { isAtLeast, usesEngine } from '../contract/levels.ts';
+import type { Level } from '../contract/levels.ts';
+import type { EffectivePolicy } from '../contract/policy.ts';
+import type { Host } from './host.ts';
+import type { Backend, Capability } from '../isolation/backend.ts';
+import { setBy } from '../policy/layers.ts';
+import { decideRuntime } from '../policy/runtime.ts';
+
+/** Where a run takes place. */
+export interface Chosen {
+  readonly backend: Backend;
+  readonly capability: Capability;
+  readonly level: Level;
+  /** The engine’s runtime; null for its default, and where there is no engine. */
+  readonly runtime: string | null;
+  /** What its caller should know about the choice. */
+  readonly notes: readonly string[];
+}
+
+const PATIENCE_MS = 1000;
+const NO_BOUNDARY = 'nothing that isolates';
+
+type Asked = Pick<EffectivePolicy, 'level' | 'runtime' | 'required' | 'fallback' | 'risk' | 'riskReasons' | 'mode'>;
+
+/** Chooses level and backend for a run. */
+export async function chooseLevel(host: Host, policy: Asked): Promise<Chosen> {
+  if (host.attacked !== undefined) return locally(host, host.attacked, policy, []);
+  const asked = askedOf(policy);
+  if (asked !== 'auto' && !isAtLeast(asked, policy.required.value)) throw tooWeak(asked, policy);
+  if (asked !== 'auto' && !usesEngine(asked)) return locally(host, asked, policy, []);
+  // What else there is takes a moment to find out, and belongs into a refusal: asked while the engine is waited for.
+  const cancel = host.telemetry.clock.after(PATIENCE_MS, () => void host.localCapabilities());
+  try {
+    const backend = await host.engine();
+    const capability = await host.capability();
+    const decided = decideRuntime({ ...policy, level: { ...policy.level, value: asked } }, capability);
+    if (!isAtLeast(decided.level, policy.required.value)) throw tooWeak(decided.level, policy);
+    return { backend, capability, ...decided, notes: [] };
+  } catch (error) {
+    const stand = asked === 'auto' ? await standIn(host, policy, error) : null;
+    if (stand) return stand;
+    throw await withNeed(host, policy, error);
+  } finally {
+    cancel();
+  }
+}
+
+// `auto` means docker at least; where more is required, it means that.
+function askedOf({ level, required }: Asked): Level | 'auto' {
+  return level.value === 'auto' && !isAtLeast('docker', required.value) ? required.value : level.value;
+}
+
+// Only where the user’s own file says so, and only where there is no engine at all: one that does not answer may be back
+// in a moment, and then a weaker level would have been chosen by accident.
+async function standIn(host: Host, policy: Asked, error: unknown): Promise<Chosen | null> {
+  const { fallback, mode } = policy;
+  if (!(error instanceof AcodeError && error.is('ACODE-SBX-008')) || error.context.absent !== true) return null;
+  if (fallback.value !== 'warn' || mode.value === 'airgapped') return null;
+  if (!(await host.localCapability('bubblewrap'))?.available) return null;
+  const note = `There is no engine, so this runs in bubblewrap, which is weaker: ${setBy(fallback)} allows it.`;
+  return locally(host, 'bubblewrap', policy, [note]);
+}
+
+async function locally(host: Host, level: Level, policy: Asked, notes: readonly string[]): Promise<Chosen> {
+  if (policy.runtime.value !== null) {
+    throw new AcodeError('ACODE-SBX-016', {
+      what: `the runtime ${policy.runtime.value} at level ${level} (${setBy(policy.runtime)})`,
+      instead: 'Leave it out: only an engine has runtimes.',
+    });
+  }
+  const capability = await host.localCapability(level);
+  const backend = await host.backend(level);
+  if (!backend || !capability?.available) {
+    throw new AcodeError('ACODE-SBX-012', {
+      required: `${level} (${setBy(policy.level)})`,
+      available: await availableHere(host),
+      ...(capability?.reason === undefined ? {} : { remedy: capability.reason }),
+    });
+  }
+  return { backend, capability, level, runtime: null, notes };
+}
+
+function tooWeak(asked: Level, policy: Asked): AcodeError {
+  return new AcodeError('ACODE-SBX-012', {
+    required: needOf(policy),
+    available: `${asked}, as ${setBy(policy.level)} says, is`,
+    remedy: weakerRemedy(policy),
+  });
+}
+
+function weakerRemedy({ risk }: Asked): string {
+  return risk.value === 'critical'
+    ? 'Critical commands always need docker or stronger: leave the level out, or name one that is (--level docker).'
+    : `Leave the level out, or allow less for such commands in your own configuration file with sandbox.require_for; docs/levels.md says what that gives up.`;
+}
+
+// An engine that is missing is said together with what was needed, so that nobody looks for a level that would not do.
+async function withNeed(host: Host, policy: Asked, error: unknown): Promise<unknown> {
+  if (!(error instanceof AcodeError && error.is('ACODE-SBX-008'))) return error;
+  const { fallback } = policy;
+  const context = { ...error.context, required: needOf(policy), available: await availableHere(host) };
+  // What the user allowed to stand in does not, so the reason is news.
+  const isMissed = fallback.value === 'warn' && error.context.absent !== true;
+  const remedy = isMissed ? { remedy: `${error.hint} ${NO_STAND_IN}` } : {};
+  return new AcodeError('ACODE-SBX-008', { ...context, ...remedy }, { cause: error.cause });
+}
+
+const NO_STAND_IN =
+  'sandbox.fallback does not count here: it is for hosts without an engine, and one is named (DOCKER_HOST, a docker context, your configuration) or is there and does not answer.';
+
+function needOf({ required, risk, riskReasons }: Asked): string {
+  const why = riskReasons.length > 0 ? `; ${riskReasons.join('; ')}` : '';
+  return `${required.value} (risk ${risk.value}, ${setBy(required)}${why})`;
+}
+
+// Of the levels without an engine only one is a boundary, and so an answer to what there is. Not the word `none`, which is
+// the name of a level.
+async function availableHere(host: Host): Promise<string> {
+  const found = await host.localCapabilities();
+  return found.some(({ level, available }) => level === 'bubblewrap' && available) ? 'bubblewrap' : NO_BOUNDARY;
+}

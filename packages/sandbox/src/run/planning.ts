@@ -1,0 +1,224 @@
+// Steps 1 to 3 of the pipe: what a command may do, at which level, and the plan of its sandbox.
+
+import { availableParallelism, totalmem } from 'node:os';
+import { planCaBundle } from './ca-bundle.ts';
+import { planCaches } from './cache-plan.ts';
+import type { Command, RunRequest } from '../contract/command.ts';
+import { AcodeError } from '../contract/errors.ts';
+import type { Explanation } from '../contract/host.ts';
+import { isAtLeast, usesEngine } from '../contract/levels.ts';
+import type { Level } from '../contract/levels.ts';
+import type { EffectivePolicy } from '../contract/policy.ts';
+import type { ImageFacts, MountSpec, SandboxSpec } from '../contract/spec.ts';
+import type { Host } from './host.ts';
+import { WORKSPACE_TARGET, planSandbox } from '../isolation/plan.ts';
+import { chooseLevel } from './level.ts';
+import type { Chosen } from './level.ts';
+import { environmentBesides } from '../policy/environment.ts';
+import { projectReference } from '../policy/image-naming.ts';
+import { refuseUndecided, withImageReason } from '../policy/language-image.ts';
+import { NOTHING, resolvePolicy } from '../policy/resolve.ts';
+import { layersFor, workspaceOf } from './repository.ts';
+import { checkRequest } from './request-check.ts';
+import type { Planned } from './planned.ts';
+import { planUserFiles } from './user-files.ts';
+import { warmthOf } from './warm.ts';
+import { recogniseLanguages } from '../workspace/languages.ts';
+import { validateWorkspace } from '../workspace/locate.ts';
+import { planMounts } from '../workspace/mounts.ts';
+import { nearestReal } from '../workspace/places.ts';
+
+/** What a plan is made for. */
+interface PlanFor {
+  readonly correlationId: string;
+  /** Whether it is only to be shown. */
+  readonly preview: boolean;
+  /** Whether a sandbox is made of it, where that does not follow from `preview`. */
+  readonly makes?: boolean;
+  /** Whether the sandbox outlives its session. */
+  readonly keep?: boolean;
+}
+
+/** Plans a run. */
+export async function plan(
+  host: Host,
+  { command, request }: { readonly command: Command; readonly request: RunRequest },
+  of: PlanFor,
+  signal: AbortSignal,
+): Promise<Planned> {
+  const found = await workspaceOf(host);
+  const root = nearestReal(found);
+  const layers = await layersFor(host, root);
+  const languages = recogniseLanguages(root);
+  const task = { command, risk: request.risk };
+  const projectImage = projectReference(root, host.uid);
+  const machine = { cpus: availableParallelism(), memoryBytes: totalmem() };
+  const about = { caller: host.caller, profile: host.profile, task, languages, projectImage, ...machine };
+  const first = resolvePolicy(request.policy ?? NOTHING, layers, about);
+  const chosen = await chooseLevel(host, first);
+  const { level, runtime, capability } = chosen;
+  // Asked while the workspace is looked at: neither needs the other, and only what is there is asked for.
+  const asked = await imageAsked(host, level, first, signal);
+  const around = { environment: process.env, ...(await engineSocketOf(host, level)) };
+  const workspace = await validateWorkspace(found, host.directories, around);
+  // The engine may have other CPUs and less memory than this process sees, and refuses more CPUs than it has.
+  const { cpus, memoryBytes = machine.memoryBytes } = capability;
+  const isHere = cpus === machine.cpus && memoryBytes === machine.memoryBytes;
+  const there = { ...about, cpus, memoryBytes };
+  const resolved = isHere ? first : resolvePolicy(request.policy ?? NOTHING, layers, there);
+  const policy = { ...resolved, runtime: { ...resolved.runtime, value: runtime } };
+  if (usesEngine(level)) refuseUndecided(policy.image, languages);
+  const { image, notes: imageNotes } = await imageFor(host, chosen, policy, { ...of, ...asked }, signal).catch(
+    (error: unknown) => {
+      throw withImageReason(error, policy);
+    },
+  );
+  const identify = (specHash: string) =>
+    host.session.identify({
+      task: request.taskId,
+      session: request.sessionId,
+      profile: policy.profile.value,
+      level,
+      specHash,
+      ...of,
+    });
+  const { mounts, notes } = await planMounts({
+    workspace,
+    target: WORKSPACE_TARGET,
+    readOnly: policy.workspace.value === 'readonly',
+    additional: policy.mounts.value,
+    hostRoots: policy.hostRoots.value,
+    uid: host.uid,
+  });
+  const lists = await planUserFiles(
+    host,
+    { level, image, policy, correlationId: of.correlationId, mayRead: of.makes ?? !of.preview },
+    signal,
+  );
+  const cached = await planCaches(host, level, policy, signal);
+  const ca = unlessInTheWay(await planCaBundle(host, level, policy, mounts), lists.withoutCa);
+  const artifacts = (request.artifacts?.length ?? 0) > 0;
+  const spec = planSandbox(
+    policy,
+    { level, image, mounts: [...mounts, ...lists.mounts, ...ca.mounts], caches: cached.caches, artifacts },
+    identify,
+  );
+  return {
+    policy,
+    spec,
+    backend: chosen.backend,
+    notes: [...warningsOf(chosen), ...chosen.notes, ...imageNotes, ...notes, ...cached.notes, ...ca.notes],
+    machineBytes: there.memoryBytes,
+    asides: lists.notes,
+  };
+}
+
+function unlessInTheWay(
+  mounts: readonly MountSpec[],
+  reason: string | null,
+): { readonly mounts: readonly MountSpec[]; readonly notes: readonly string[] } {
+  return reason === null || mounts.length === 0 ? { mounts, notes: [] } : { mounts: [], notes: [reason] };
+}
+
+// What a level is not is said at every run; what one is like, to who asks.
+function warningsOf({ level, backend }: Pick<Chosen, 'level' | 'backend'>): readonly string[] {
+  return isAtLeast(level, 'bubblewrap') ? [] : backend.notes;
+}
+
+// An engine’s socket is never given to a sandbox. Without an engine the known places of sockets are refused all the same.
+async function engineSocketOf(host: Host, level: Level): Promise<{ engineSocket?: string }> {
+  return usesEngine(level) ? { engineSocket: (await host.engine()).socket } : {};
+}
+
+interface Asked {
+  readonly found?: Promise<ImageFacts | null>;
+}
+
+async function imageAsked(
+  host: Host,
+  level: Level,
+  { image }: Pick<EffectivePolicy, 'image'>,
+  signal: AbortSignal,
+): Promise<Asked> {
+  if (!usesEngine(level) || image.value === '') return {};
+  const found = (await host.engine()).images.find(image.value, signal);
+  // Whoever asks for the image is told; who was refused before that is not.
+  found.catch(() => undefined);
+  return { found };
+}
+
+async function imageFor(
+  host: Host,
+  { backend, level }: Chosen,
+  policy: EffectivePolicy,
+  of: PlanFor & Asked,
+  signal: AbortSignal,
+): Promise<{ image: ImageFacts; notes: readonly string[] }> {
+  if (!usesEngine(level) && policy.image.layer === 'request') {
+    throw new AcodeError('ACODE-SBX-016', {
+      what: `policy.image at level ${level}`,
+      instead: 'Leave it out: this level has no images and runs the programs of this host.',
+    });
+  }
+  if (usesEngine(level)) return host.images.forRun({ policy, ...of }, signal);
+  return { image: await backend.resolveImage(policy, signal), notes: [] };
+}
+
+/** The plan of a command that asks for nothing special. Nothing is pulled: nobody has given that command yet. */
+export function planFirst(host: Host): Promise<Planned> {
+  return plan(
+    host,
+    { command: ['true'], request: {} },
+    { correlationId: '', preview: true, makes: true },
+    host.closing,
+  );
+}
+
+/** What a command would come to. */
+export async function explain(
+  host: Host,
+  command: Command,
+  request: RunRequest,
+  signal: AbortSignal,
+): Promise<Explanation> {
+  checkRequest(command, request);
+  const of = { correlationId: '', preview: true };
+  const planned = await plan(host, { command, request }, of, signal);
+  const { policy, spec, notes, asides = [], backend } = planned;
+  const { warm, why: warmReason } = warmthOf(host, planned, request);
+  return {
+    command,
+    policy,
+    level: spec.level,
+    spec,
+    environment: environmentOf(spec, request),
+    engineRequest: backend.describe(spec),
+    warm,
+    warmReason,
+    notes: [...new Set([...notes, ...asides, ...backend.notes, ...notesOn(policy, spec)])],
+  };
+}
+
+function environmentOf(spec: SandboxSpec, { env = {}, envDefaults }: RunRequest): Explanation['environment'] {
+  const defaults = environmentBesides(spec, envDefaults);
+  return Object.fromEntries(Object.entries(defaults).filter(([name]) => !Object.hasOwn(env, name)));
+}
+
+const COMPARED =
+  'Before the command is handed over, engine and kernel are compared with this plan; any difference removes the sandbox.';
+const OWN_KERNEL =
+  'The runtime has a kernel of its own: it does not apply the system call filter, and is proven to be what its name says before the first sandbox of it is used.';
+const NOT_SEEN =
+  'Where the kernel’s view cannot be read (an engine in a virtual machine), the engine’s account alone is compared.';
+
+function notesOn(policy: EffectivePolicy, spec: SandboxSpec): string[] {
+  const { removed } = spec.image;
+  return [
+    ...policy.warnings,
+    ...(usesEngine(spec.level) ? [`The image is ${spec.image.reference} because ${policy.imageReason}.`] : []),
+    ...(removed.length > 0 ? [`Removed from the image’s environment: ${removed.join(', ')}.`] : []),
+    ...(usesEngine(spec.level) ? [COMPARED] : []),
+    ...(isAtLeast(spec.level, 'gvisor') ? [OWN_KERNEL] : []),
+    ...(usesEngine(spec.level) ? [NOT_SEEN] : []),
+  ];
+}

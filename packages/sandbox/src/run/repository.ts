@@ -1,0 +1,149 @@
+// The repository’s side of an opened host: its configuration, read anew for each run, and the user’s trust in it.
+
+import { loadRepositoryConfig } from '../policy/config/repository.ts';
+import { AcodeError } from '../contract/errors.ts';
+import type { ServeSetting } from '../contract/host.ts';
+import type { Host } from './host.ts';
+import { imagesThatNeedTrust, projectReference } from '../policy/image-naming.ts';
+import type { Layers } from '../policy/layers.ts';
+import { checkRepository, keysThatNeedTrust } from '../policy/repository.ts';
+import type { TrustKey } from '../policy/repository.ts';
+import { locateWorkspace, validateWorkspace } from '../workspace/locate.ts';
+import { nearestReal } from '../workspace/places.ts';
+
+const SERVE = 'sandbox.serve';
+
+/** What the user’s trust in a repository’s configuration comes to. */
+export interface TrustReport {
+  readonly workspace: string;
+  /** The repository’s configuration file; null where it has none. */
+  readonly file: string | null;
+  /** Hash of its exact content. */
+  readonly hash: string | null;
+  /** Whether exactly this content is trusted for exactly this workspace. */
+  readonly trusted: boolean;
+  /** Whether other content was trusted for this workspace, and the file has changed since. */
+  readonly changed: boolean;
+  /** What in the file counts only once it is trusted. */
+  readonly needsTrust: readonly TrustKey[];
+  /** Why commands are refused because of this file whether it is trusted or not; null where they are not. */
+  readonly refused: RefusedKey | null;
+}
+
+/** What in a repository’s file no trust can allow. */
+export interface RefusedKey {
+  readonly key: string;
+  readonly where: string;
+  readonly rule: string;
+  readonly remedy: string;
+}
+
+/** The user’s trust in the configuration of the workspace’s repository. Works without an engine. */
+export interface Trust {
+  /** Whether the file is trusted, and what in it needs that. */
+  show(): Promise<TrustReport>;
+  /**
+   * Trusts the file as it is now; any change ends the trust. With `hash`, only if it is still what was shown.
+   *
+   * @example
+   * const { hash, needsTrust } = await acode.trust.show();
+   * if (hash !== null && needsTrust.every(({ key }) => key === 'sandbox.network.mode')) await acode.trust.grant(hash);
+   */
+  grant(hash?: string): Promise<TrustReport>;
+  /** Ends the trust. */
+  revoke(): Promise<TrustReport>;
+}
+
+/** Everything that has a voice in a run in this workspace. */
+export async function layersFor(host: Host, root: string): Promise<Layers> {
+  const repository = await loadRepositoryConfig(root);
+  const { machine, config: user, environmentMode } = host;
+  if (!repository) return { machine, user, repository: null, environmentMode };
+  const trusted = await host.trust.isTrusted(repository.root, repository.hash);
+  return { machine, user, repository: { ...repository, trusted }, environmentMode };
+}
+
+/** Whether acode may keep a background process for the workspace. A machine or a repository can only switch it off. */
+export async function serveSettingOf(host: Host): Promise<ServeSetting> {
+  const { machine, user, repository } = await layersFor(host, nearestReal(await workspaceOf(host)));
+  const off = [machine, repository].find(layer => layer?.config.sandbox?.serve === 'never');
+  if (off) return { value: 'never', setBy: off.where(SERVE) };
+  const own = user.config.sandbox?.serve;
+  return own === undefined ? { value: 'auto', setBy: null } : { value: own, setBy: user.where(SERVE) };
+}
+
+/** The directory that the caller named, or the project they stand in. */
+export async function workspaceOf(host: Pick<Host, 'workspace' | 'workspaceNamed'>): Promise<string> {
+  return host.workspaceNamed ? host.workspace : locateWorkspace(host.workspace);
+}
+
+/** The trust client of a host. */
+export function trustOf(host: Host): Trust {
+  return { show: () => report(host), grant: hash => grant(host, hash), revoke: () => revoke(host) };
+}
+
+async function report(host: Host): Promise<TrustReport> {
+  // Validated like a workspace that is to be run in: trust is never kept inside what it is about.
+  const { root } = await validateWorkspace(await workspaceOf(host), host.directories);
+  const layers = await layersFor(host, root);
+  const { repository } = layers;
+  if (!repository)
+    return { workspace: root, file: null, hash: null, trusted: false, changed: false, needsTrust: [], refused: null };
+  const { file, hash, trusted } = repository;
+  const before = await host.trust.trustedHash(repository.root);
+  const changed = before !== null && before !== hash;
+  const refused = refusedAnyway({ ...layers, repository: { ...repository, trusted: true } });
+  const needsTrust = [
+    ...keysThatNeedTrust(repository),
+    ...imagesThatNeedTrust(layers, projectReference(root, host.uid)),
+  ];
+  return { workspace: root, file, hash, trusted, changed, needsTrust, refused };
+}
+
+function refusedAnyway(layers: Layers): RefusedKey | null {
+  try {
+    checkRepository(layers);
+    return null;
+  } catch (error) {
+    if (error instanceof AcodeError && error.is('ACODE-SBX-020')) return error.context;
+    throw error;
+  }
+}
+
+async function grant(host: Host, expected: string | undefined): Promise<TrustReport> {
+  const now = await report(host);
+  if (now.file === null || now.hash === null) {
+    throw new AcodeError('ACODE-SBX-013', {
+      source: now.workspace,
+      key: '',
+      reason: 'has no .agent/config.yml that could be trusted',
+    });
+  }
+  if (expected !== undefined && expected !== now.hash) {
+    throw new AcodeError('ACODE-SBX-013', { source: now.file, key: '', reason: 'has changed since it was shown' });
+  }
+  await recordTrust(host, 'trusted', { workspace: now.workspace, hash: now.hash });
+  await host.trust.grant(now.workspace, now.hash, new Date(host.telemetry.clock.now()));
+  return { ...now, trusted: true, changed: false };
+}
+
+// Before it counts: what loosens the policy is written down, or it does not loosen it.
+async function recordTrust(host: Host, event: string, detail: Readonly<Record<string, string>>): Promise<void> {
+  const correlationId = host.session.owner;
+  await host.audit.append({ kind: 'event', operation: 'trust', correlationId, event, detail });
+}
+
+async function revoke(host: Host): Promise<TrustReport> {
+  const { root } = await validateWorkspace(await workspaceOf(host), host.directories);
+  await recordTrust(host, 'trust revoked', { workspace: root });
+  await host.trust.revoke(root);
+  return report(host).catch((error: unknown) => unreadable(root, error));
+}
+
+// The trust is over, whatever has become of the file since.
+function unreadable(root: string, error: unknown): TrustReport {
+  if (!(error instanceof AcodeError && error.is('ACODE-SBX-013'))) throw error;
+  const { source: file, key, reason: rule } = error.context;
+  const refused = { key, where: file, rule, remedy: error.hint };
+  return { workspace: root, file, hash: null, trusted: false, changed: false, needsTrust: [], refused };
+}

@@ -1,0 +1,170 @@
+// The way of one command through the pipe: resolve, decide, plan, obtain, verify, execute, observe, dispose, record.
+
+import { randomBytes } from 'node:crypto';
+import { AcodeError } from '../contract/errors.ts';
+import type { Command, RunRequest } from '../contract/command.ts';
+import type { EffectivePolicy } from '../contract/policy.ts';
+import type { RunningCommand } from '../contract/result.ts';
+import type { Host } from './host.ts';
+import type { WaitingSandbox } from '../isolation/backend.ts';
+import { WORKSPACE_TARGET } from '../isolation/plan.ts';
+import { givenUp, obtainRecorded, reportViolation, tornDown, withMemory } from './obtaining.ts';
+import type { Giving } from './obtaining.ts';
+import { plan } from './planning.ts';
+import { Capture } from './output/capture.ts';
+import { checkRequest } from './request-check.ts';
+import { printable } from './record.ts';
+import { Running, cancelled } from './running.ts';
+import type { Planned, RunningParts } from './planned.ts';
+import { METRICS } from '../records/telemetry/operation.ts';
+import type { Operation } from '../records/telemetry/operation.ts';
+import { recordRefusal } from './trail.ts';
+import { takeWarm } from './warm.ts';
+import { workdirFor } from '../workspace/locate.ts';
+
+/** Runs a command up to the point where it is under way. */
+export async function start(
+  host: Host,
+  command: Command,
+  request: RunRequest,
+  stdinStaysOpen: boolean,
+): Promise<RunningCommand> {
+  const operation = host.telemetry.begin('run');
+  const stop = new AbortController();
+  const signal = AbortSignal.any([
+    host.closing,
+    stop.signal,
+    ...(request.signal instanceof AbortSignal ? [request.signal] : []),
+  ]);
+  const clock = host.telemetry.clock;
+  const began = clock.monotonic();
+  let release: () => void = () => undefined;
+  try {
+    signal.throwIfAborted();
+    checkRequest(command, request);
+    operation.note({ command: printable(command), risk: request.risk });
+    release = await host.slots.take(host.settings.queueMs, signal);
+    host.telemetry.gauge(METRICS.active, host.slots.taken);
+    const queued = clock.monotonic();
+    const of = { correlationId: operation.correlationId, preview: false };
+    const wanted = await plan(host, { command, request }, of, signal);
+    release = await withMemory({ host, operation, release }, wanted, false, signal);
+    const taken = await takeWarm(host, wanted, request, signal);
+    // One that waited has an identity of its own, which is what the record names; its plan is the same by its hash.
+    const planned = taken ? { ...wanted, spec: taken.spec, requestHash: taken.requestHash } : wanted;
+    // Before the sandbox is made: the shell that waits in it is the image’s, and may write long before the hand-over. Not by
+    // the clock of the host program, since files are stamped by the kernel’s.
+    const sinceMs = taken?.sinceMs ?? Date.now();
+    report(operation, planned);
+    const { sandbox, intent } = await obtainRecorded(
+      { host, operation, command, request },
+      planned,
+      { taken, sinceMs },
+      signal,
+    );
+    const obtained = clock.monotonic();
+    const timings = { queueMs: queued - began, obtainMs: obtained - queued };
+    const dispose = (): Promise<void> => disposing({ host, operation, planned, sandbox, release });
+    const used = await asUsed(sandbox, { host, operation, planned, request, signal, sinceMs });
+    return await handOver(sandbox, {
+      host,
+      operation,
+      planned,
+      ...used,
+      dispose,
+      warm: taken !== null,
+      intent,
+      signal,
+      stop,
+      command,
+      request,
+      stdinStaysOpen,
+      timings,
+      sinceMs,
+      captures: captures(planned.policy, request),
+      cwd: workdirFor(request.cwd, WORKSPACE_TARGET),
+      nonce: randomBytes(16).toString('hex'),
+    });
+  } catch (error) {
+    release();
+    host.telemetry.gauge(METRICS.active, host.slots.taken);
+    const failure = signal.aborted ? cancelled(error) : error;
+    if (failure instanceof AcodeError && failure.is('ACODE-SBX-005')) host.telemetry.increment(METRICS.networkDenied);
+    recordRefusal({ host, operation, command, request }, failure);
+    operation.fail(failure);
+    throw failure;
+  }
+}
+
+// The caller has the result; the sandbox goes and its place becomes free.
+async function disposing({
+  host,
+  operation,
+  planned: { spec },
+  sandbox,
+  release,
+}: Pick<RunningParts, 'host' | 'operation' | 'planned'> & {
+  readonly sandbox: WaitingSandbox;
+  readonly release: () => void;
+}): Promise<void> {
+  try {
+    await sandbox[Symbol.asyncDispose]();
+  } finally {
+    release();
+    host.telemetry.gauge(METRICS.active, host.slots.taken);
+    tornDown({ host, operation }, spec, 'the command has ended');
+  }
+}
+
+// One whose artifacts are wanted stays until they were taken.
+async function asUsed(sandbox: WaitingSandbox, run: Giving & { readonly request: RunRequest }): Promise<Used> {
+  const { artifacts = [] } = run.request;
+  if (artifacts.length === 0) return { sandbox };
+  const { planned, host, signal } = run;
+  try {
+    const { clock } = host.telemetry;
+    const used = await host.withArtifacts(sandbox, artifacts, { spec: planned.spec, clock, signal });
+    return { sandbox: used, take: () => used.take() };
+  } catch (error) {
+    throw await givenUp(sandbox, run, error);
+  }
+}
+
+type Used = Pick<RunningParts, 'sandbox' | 'take'>;
+
+// A sandbox that cannot be handed its command is given up like one that is not what was planned.
+async function handOver(sandbox: WaitingSandbox, parts: RunningParts): Promise<RunningCommand> {
+  try {
+    return await Running.begin(parts);
+  } catch (error) {
+    const failure = await givenUp(sandbox, parts, error);
+    reportViolation(parts.host, parts.planned.spec, parts.operation, parts.sandbox.id, error);
+    throw failure;
+  }
+}
+
+/** Tells the log what a run will be, and its reader what they should know of it: each thing once. */
+export function report(operation: Pick<Operation, 'note' | 'step'>, { policy, spec, notes }: Planned): void {
+  const { limits } = spec;
+  operation.note({
+    sandboxId: spec.identity.sandboxId,
+    container: spec.identity.name,
+    image: spec.image.reference,
+    isolation: spec.level,
+    network: typeof spec.network === 'string' ? spec.network : spec.network.name,
+  });
+  operation.step('debug', `limits: memory=${limits.memoryBytes}, cpus=${limits.cpus}, pids=${limits.pids}`, {
+    limits,
+    timeoutMs: policy.timeoutMs.value,
+  });
+  for (const warning of new Set([...policy.warnings, ...notes])) operation.step('warn', warning);
+}
+
+/** Where the output of a command is kept, and how much of it. */
+export function captures(
+  policy: EffectivePolicy,
+  request: Pick<RunRequest, 'onStdout' | 'onStderr'>,
+): { stdout: Capture; stderr: Capture } {
+  const limit = policy.limits.outputBytes.value;
+  return { stdout: new Capture(limit, request.onStdout), stderr: new Capture(limit, request.onStderr) };
+}

@@ -1,0 +1,332 @@
+// A command under way: its streams, its input, its end, and the result that comes of it.
+
+import { Readable } from 'node:stream';
+import { AcodeError } from '../contract/errors.ts';
+import { usesEngine } from '../contract/levels.ts';
+import type { RunResult, RunningCommand } from '../contract/result.ts';
+import { denialsOf } from './denials/denials.ts';
+import type { Ending, Execution } from '../isolation/backend.ts';
+import { limitNetwork } from '../isolation/network-limit.ts';
+import type { NetworkLimit } from '../isolation/network-limit.ts';
+import { supervise } from '../isolation/supervise.ts';
+import type { Supervised } from '../isolation/supervise.ts';
+import type { Heads } from './output/capture.ts';
+import { LiveCapture } from './output/live-capture.ts';
+import { reportViolation } from './obtaining.ts';
+import { addScan, partialResult, resultOf } from './outcome.ts';
+import type { OutcomeParts } from './outcome.ts';
+import type { RunningParts } from './planned.ts';
+import { environmentBesides } from '../policy/environment.ts';
+import { recordDenials, recordExit, recordResult, recordRisk } from './record.ts';
+import { continueScan } from './scanning.ts';
+import { recordOutcome } from './trail.ts';
+import { afterwards, inTime } from '../isolation/waiting.ts';
+import { absentEnvironments, changesOfCancelledRun, changesOfRun } from '../workspace/after-run.ts';
+import type { EndedRun, RunScan } from '../workspace/after-run.ts';
+import { clockOffsetMs } from '../workspace/file-times.ts';
+
+// By then a sandbox whose command has ended has ended too, unless the machine is very busy.
+const ENDS_SOON_MS = 25;
+const GIVEN_UP_MS = 2000;
+
+/** A command under way. */
+export class Running implements RunningCommand {
+  readonly stdout: AsyncIterable<Uint8Array>;
+  readonly stderr: AsyncIterable<Uint8Array>;
+  readonly result: Promise<RunResult>;
+  readonly ports: RunningCommand['ports'];
+  /** The same streams for whoever only reads along, until they are gone: they hold nothing back. */
+  readonly heads: Heads;
+  readonly #parts: RunningParts;
+  readonly #execution: Execution;
+  readonly #handedOver: number;
+  readonly #networkLimit: NetworkLimit;
+  readonly #absent: readonly string[];
+  readonly #clockOffset = clockOffsetMs();
+  #removed: Promise<void> = Promise.resolve();
+  #hasEnded = false;
+
+  private constructor(parts: RunningParts, execution: Execution, absent: readonly string[]) {
+    this.#absent = absent;
+    this.#parts = parts;
+    this.#execution = execution;
+    this.ports = parts.sandbox.ports;
+    const { clock } = parts.host.telemetry;
+    this.#handedOver = clock.monotonic();
+    const { policy, spec } = parts.planned;
+    const networkMs = spec.network === 'none' ? null : policy.networkTimeoutMs.value;
+    this.#networkLimit = limitNetwork(execution, networkMs, clock);
+    this.stdout = { [Symbol.asyncIterator]: () => parts.captures.stdout.follow() };
+    this.stderr = { [Symbol.asyncIterator]: () => parts.captures.stderr.follow() };
+    const { stdout, stderr } = parts.captures;
+    this.heads = { stdout: gone => stdout.head(gone), stderr: gone => stderr.head(gone) };
+    this.result = this.#finish();
+    // A caller may only read the streams; the rejection is still theirs to see when they ask for the result.
+    this.result.catch(() => undefined);
+    void this.#feed();
+    // Closing waits for the end of what runs and for its removal, which begins only then.
+    parts.host.keep(this.result.then(noop, noop).then(() => this.#removed));
+  }
+
+  /** Hands the command over. */
+  static async begin(parts: RunningParts): Promise<Running> {
+    const { sandbox, captures, request, signal } = parts;
+    const { command, cwd, nonce, planned } = parts;
+    const defaults = environmentBesides(planned.spec, request.envDefaults);
+    const handover = { command, cwd, env: { ...request.env }, defaults, nonce };
+    const { stdout } = captures;
+    const io = {
+      stdout: (data: Buffer) => stdout.push(data),
+      stderr: (data: Buffer) => captures.stderr.push(data),
+      ...(stdout instanceof LiveCapture ? { room: () => stdout.room() } : {}),
+    };
+    const absent = absentEnvironments(planned.spec.mounts);
+    return new Running(parts, await sandbox.execute(handover, io, signal), absent);
+  }
+
+  async write(data: Uint8Array | string): Promise<void> {
+    await this.#execution.write(data);
+  }
+
+  async closeStdin(): Promise<void> {
+    await this.#execution.closeStdin();
+  }
+
+  async kill(signal = 'SIGTERM'): Promise<void> {
+    await this.#execution.kill(signal);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#parts.stop.abort(new AcodeError('ACODE-SBX-014', {}));
+    await this.result.catch(() => undefined);
+    await this.#removed;
+  }
+
+  async #finish(): Promise<RunResult> {
+    const { operation, signal } = this.#parts;
+    try {
+      const { ending, timedOut } = await this.#supervised();
+      const result = resultOf(this.#outcome(), ending, timedOut);
+      await this.#takeArtifacts(result);
+      // While the sandbox ends there is time for what else is to be said.
+      const looking = this.#lookForRisk(result);
+      if (!ending.neverStarted) this.#deny(result, ending);
+      await looking;
+      // A command cannot claim that it never started, but an image’s own shell can, and so can whatever an earlier command left
+      // in a persistent sandbox. What was left in the workspace shows that something ran.
+      if (ending.neverStarted && !leftSomething(result)) throw this.#neverStarted(ending.neverStarted, result);
+      if (ending.neverStarted) {
+        recordExit(this.#parts, result.exitCode);
+        this.#deny(result, ending);
+      }
+      recordResult(this.#parts, result);
+      this.#recordOutcome({ result });
+      return result;
+    } catch (error) {
+      const gone = signal.aborted && (await this.#gone());
+      const failure = await this.#withPartialResult(error, gone);
+      this.#recordOutcome({ error: failure });
+      operation.fail(failure);
+      throw failure;
+    }
+  }
+
+  async #takeArtifacts(result: RunResult): Promise<void> {
+    const { take } = this.#parts;
+    if (!take) return;
+    try {
+      result.artifacts = await take();
+    } finally {
+      this.#end();
+    }
+  }
+
+  #recordOutcome(ended: { result?: RunResult; error?: unknown }): void {
+    const { intent, host } = this.#parts;
+    recordOutcome(this.#parts, intent, { ...ended, durationMs: host.telemetry.clock.monotonic() - this.#handedOver });
+  }
+
+  async #supervised(): Promise<Supervised> {
+    const { host, planned } = this.#parts;
+    const limits = {
+      timeoutMs: planned.policy.timeoutMs.value,
+      graceMs: host.settings.graceMs,
+      sandboxId: planned.spec.identity.sandboxId,
+    };
+    try {
+      const supervised = await supervise(this.#execution, limits, host.telemetry.clock);
+      const { ending, timedOut } = supervised;
+      if (!ending.neverStarted) recordExit(this.#parts, timedOut ? null : ending.exitCode);
+      return supervised;
+    } catch (error) {
+      this.#end();
+      const { operation, sandbox } = this.#parts;
+      if (error instanceof Error) reportViolation(host, planned.spec, operation, sandbox.id, error.cause);
+      throw error;
+    } finally {
+      this.#networkLimit.stop();
+      this.#parts.captures.stdout.end();
+      this.#parts.captures.stderr.end();
+    }
+  }
+
+  // What follows is off the caller’s path.
+  #end(): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.#removed = afterwards(() => this.#parts.dispose());
+    this.#parts.host.keep(this.#removed);
+  }
+
+  // Whoever gave a command up is told so when nothing of it goes on; an engine that does not answer is not waited for.
+  async #gone(): Promise<boolean> {
+    const late = (): Error => new Error('the sandbox is still being removed');
+    // A sandbox that stays is not removed with its command.
+    const over: Promise<unknown> = this.#parts.stays
+      ? Promise.all([this.#removed, this.#execution.dead])
+      : this.#removed;
+    return inTime(this.#parts.host.telemetry.clock, GIVEN_UP_MS, over, late).then(
+      () => true,
+      () => false,
+    );
+  }
+
+  #outcome(): OutcomeParts {
+    const { host, operation, planned, sandbox, captures, timings, intent, warm } = this.#parts;
+    const runMs = host.telemetry.clock.monotonic() - this.#handedOver;
+    return {
+      spec: planned.spec,
+      containerId: sandbox.id,
+      correlationId: operation.correlationId,
+      auditSequence: intent.seq,
+      captures,
+      timings: { ...timings, runMs },
+      ports: this.ports,
+      warm,
+    };
+  }
+
+  // What was denied goes into the result, each with the way on.
+  #deny(result: RunResult, { oomKilled, pidsRefused }: Ending): void {
+    const { planned, cwd, command } = this.#parts;
+    const { exitCode, stdout, stderr, timedOut } = result;
+    const denials = denialsOf({
+      policy: planned.policy,
+      spec: planned.spec,
+      cwd,
+      command,
+      exitCode,
+      stdout,
+      stderr,
+      timedOut,
+      oomKilled,
+      pidsRefused,
+      droppedBytes: result.dropped.stdout + result.dropped.stderr,
+      networkCut: this.#networkLimit.cut,
+    });
+    result.denials = [...denials.network, ...denials.other];
+    recordDenials(this.#parts, result.sandboxId, denials);
+  }
+
+  #ran(): Pick<EndedRun, 'mounts' | 'sinceMs' | 'clockOffset' | 'absent' | 'persistent'> {
+    const { planned, sinceMs, stays = false } = this.#parts;
+    const { mounts } = planned.spec;
+    return { mounts, sinceMs, clockOffset: this.#clockOffset, absent: this.#absent, persistent: stays };
+  }
+
+  // A sandbox ends with its command, and everything in it: while its removal is left for afterwards, the engine is not in the
+  // way of the look. One that does not end soon is removed now, which ends it.
+  async #lookForRisk(result: RunResult): Promise<void> {
+    const { host, timings } = this.#parts;
+    const { clock } = host.telemetry;
+    const tookMs = timings.queueMs + timings.obtainMs + clock.monotonic() - this.#handedOver;
+    const brought = (result.artifacts ?? []).some(({ files }) => files > 0);
+    const ended = { ...this.#ran(), dead: this.#execution.dead, tookMs, brought };
+    const cancel = clock.after(result.timedOut ? 0 : ENDS_SOON_MS, () => this.#end());
+    try {
+      this.#addScan(result, await changesOfRun(ended, clock));
+    } finally {
+      cancel();
+      this.#end();
+    }
+  }
+
+  #addScan(result: RunResult, scan: RunScan): void {
+    addScan(result, scan);
+    continueScan(this.#parts, result, scan.rest);
+  }
+
+  // What was printed until then is not lost with whoever gave the command up, nor with its sandbox. A command can end that itself:
+  // what it left is looked at all the same, when nothing inside goes on any more.
+  async #withPartialResult(error: unknown, gone: boolean): Promise<unknown> {
+    const { signal, planned, host, sinceMs } = this.#parts;
+    if (!signal.aborted && !isGone(error)) return error;
+    const result = partialResult(this.#outcome());
+    if (signal.aborted) {
+      this.#addScan(result, changesOfCancelledRun(planned.spec.mounts, sinceMs, gone, this.#ran()));
+      return new AcodeError('ACODE-SBX-014', { result }, { cause: cancelled(error).cause });
+    }
+    if (!isGone(error)) return error;
+    const { over = this.#execution.dead } = this.#execution;
+    const ended = { ...this.#ran(), dead: over, tookMs: result.durationMs };
+    this.#addScan(result, await changesOfRun(ended, host.telemetry.clock));
+    recordRisk(this.#parts.operation, planned.spec.identity.sandboxId, result.riskyChanges);
+    return new AcodeError('ACODE-SBX-025', { ...error.context, result }, { cause: error });
+  }
+
+  // What the scan did not reach is still said.
+  #neverStarted(why: NonNullable<Ending['neverStarted']>, { riskyChanges }: RunResult): AcodeError {
+    const { command, planned, request } = this.#parts;
+    const found = riskyChanges.length > 0 ? { riskyChanges } : {};
+    if (why === 'cwd')
+      return new AcodeError('ACODE-SBX-017', {
+        field: 'cwd',
+        reason: `${request.cwd ?? '.'} is not a directory the sandbox can enter`,
+        ...found,
+      });
+    const program = typeof command === 'string' ? '/bin/sh' : (command[0] ?? '');
+    return new AcodeError('ACODE-SBX-015', {
+      command: program,
+      image: planned.spec.image.reference,
+      reason: why === 'missing' ? 'not found' : 'not executable',
+      ...(usesEngine(planned.spec.level) ? {} : { imageless: true }),
+      ...found,
+    });
+  }
+
+  // A command that ends without reading all of its input is no error, so what cannot be written is left.
+  async #feed(): Promise<void> {
+    const { stdin } = this.#parts.request;
+    if (stdin === undefined && this.#parts.stdinStaysOpen) return;
+    try {
+      if (stdin instanceof Readable) await this.#pipe(stdin);
+      else if (stdin !== undefined) await this.#execution.write(stdin);
+    } catch {
+      // A source that failed is a source that ended; what became of the command its ending says.
+    }
+    await this.#execution.closeStdin();
+  }
+
+  // Destroyed when the command ends: a source that never ends must not be waited for.
+  async #pipe(source: Readable): Promise<void> {
+    const stop = (): void => void source.destroy();
+    this.#execution.ended.then(stop, stop);
+    for await (const chunk of source as AsyncIterable<Uint8Array | string>) await this.#execution.write(chunk);
+  }
+}
+
+/** What a cancelled operation rejects with, whatever the reason the signal carried. */
+export function cancelled(error: unknown): AcodeError {
+  const known = error instanceof AcodeError && error.is('ACODE-SBX-014');
+  return known ? error : new AcodeError('ACODE-SBX-014', {}, { cause: error });
+}
+
+function isGone(error: unknown): error is AcodeError<'ACODE-SBX-025'> {
+  return error instanceof AcodeError && error.is('ACODE-SBX-025');
+}
+
+function leftSomething({ riskyChanges }: RunResult): boolean {
+  return riskyChanges.some(({ kind }) => kind !== 'scan-incomplete');
+}
+
+function noop(): void {}

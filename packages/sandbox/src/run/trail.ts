@@ -1,0 +1,268 @@
+// Step 9 of the pipe, the part that must not fail: what will run is written down before it is handed over, and what became of it after.
+
+import { createHash } from 'node:crypto';
+import { findingsOf } from '../records/audit/findings.ts';
+import type { Scanned } from '../records/audit/findings.ts';
+import type {
+  AuditFindings,
+  AuditHead,
+  AuditIntent,
+  AuditMadeAhead,
+  AuditOutcome,
+  AuditRemoval,
+  AuditSandbox,
+} from '../contract/audit.ts';
+import type { EventBus, RemovalReason } from '../contract/events.ts';
+import type { Command, RunRequest } from '../contract/command.ts';
+import { AcodeError } from '../contract/errors.ts';
+import { isAtLeast, usesEngine } from '../contract/levels.ts';
+import type { RunResult } from '../contract/result.ts';
+import type { SandboxSpec } from '../contract/spec.ts';
+import type { Host } from './host.ts';
+import type { Backend } from '../isolation/backend.ts';
+import { afterwards } from '../isolation/waiting.ts';
+import { setBy } from '../policy/layers.ts';
+import type { Planned } from './planned.ts';
+import type { Operation } from '../records/telemetry/operation.ts';
+
+/** One run, as its records name it. */
+export interface Recorded {
+  readonly host: Host;
+  readonly operation: Operation;
+  readonly command: Command;
+  readonly request: RunRequest;
+  /** What is done; a run unless told otherwise. */
+  readonly as?: 'create' | 'exec';
+}
+
+/** Writes down what is about to run. Without this record nothing is handed over. */
+export async function recordIntent(run: Recorded, planned: Planned, signal: AbortSignal): Promise<AuditHead> {
+  const commandHash = await run.host.audit.fingerprint(asGiven(run));
+  return run.host.audit.append({ ...intentOf(run, planned), commandHash }, signal);
+}
+
+/** Writes down that a warm sandbox is about to be made. Without this record none is: its image’s shell runs in it at once. */
+export async function recordMadeAhead(
+  { audit, session }: Pick<Host, 'audit' | 'session'>,
+  {
+    spec,
+    profile,
+    requestHash,
+  }: { readonly spec: SandboxSpec; readonly profile: string; readonly requestHash: string },
+  signal: AbortSignal,
+): Promise<void> {
+  const { correlationId } = spec.identity;
+  const entry: AuditMadeAhead = {
+    kind: 'event',
+    operation: 'create',
+    event: 'a sandbox is made ahead of its command',
+    correlationId,
+    sessionId: session.id,
+    profile,
+    ...sandboxOf(spec),
+    specHash: spec.hash,
+    requestHash,
+  };
+  await audit.append(entry, signal);
+}
+
+/** Writes down what became of it, off the caller’s path: the command has run by then, whatever can be written. */
+export function recordOutcome(
+  run: Recorded,
+  intent: AuditHead,
+  ended: {
+    readonly result?: RunResult | undefined;
+    readonly error?: unknown;
+    readonly durationMs: number;
+    /** What the workspace was found to hold, where that is in no result. */
+    readonly scanned?: Scanned;
+  },
+): void {
+  const { result, error, durationMs } = ended;
+  const entry: AuditOutcome = {
+    ...contextOf(run),
+    kind: 'outcome',
+    operation: run.as ?? 'run',
+    intent: intent.seq,
+    exitCode: result?.exitCode ?? null,
+    durationMs: Math.round(durationMs),
+    ...(result ? { oomKilled: result.oomKilled, timedOut: result.timedOut } : {}),
+    ...(result?.containerId === undefined ? {} : { containerId: result.containerId }),
+    ...(error === undefined ? {} : { errorCode: codeOf(error) }),
+    ...found(ended.scanned ?? result ?? partialOf(error)),
+  };
+  // The caller has waited long enough: what they hear first is what the command said.
+  inBackground(
+    run,
+    afterwards(() => run.host.audit.append(entry)),
+  );
+}
+
+function found(scanned: Scanned | undefined): AuditFindings {
+  return scanned ? findingsOf(scanned) : {};
+}
+
+/** Writes down what was found in a workspace and belongs to no command: it came after the last one of a sandbox. */
+export function recordFindings(
+  run: Pick<Recorded, 'host' | 'operation' | 'request'>,
+  event: string,
+  { sandboxId, workspace }: { readonly sandboxId?: string; readonly workspace?: string },
+  scanned: Scanned,
+): void {
+  if (scanned.riskyChanges.length === 0) return;
+  const about = {
+    ...(sandboxId === undefined ? {} : { sandboxId }),
+    ...(workspace === undefined ? {} : { workspace }),
+  };
+  const entry = {
+    ...contextOf(run),
+    kind: 'event',
+    operation: 'exec',
+    event,
+    ...about,
+    ...findingsOf(scanned),
+  } as const;
+  inBackground(
+    run,
+    afterwards(() => run.host.audit.append(entry)),
+  );
+}
+
+// What is known where there is no result: of a command that was given up, or of an error that names what it left.
+function partialOf(error: unknown): Scanned | undefined {
+  if (!(error instanceof AcodeError)) return undefined;
+  const partial = error.is('ACODE-SBX-014') || error.is('ACODE-SBX-025') ? error.context.result : undefined;
+  if (partial || error.riskyChanges.length === 0) return partial;
+  const complete = error.riskyChanges.every(({ kind }) => kind !== 'scan-incomplete');
+  return { riskyChanges: [...error.riskyChanges], scan: complete ? 'complete' : 'incomplete' };
+}
+
+/** Writes down that something was asked for and refused before there was anything to hand over. */
+export function recordRefusal(run: Recorded, error: unknown): void {
+  // What could not be written down is not written down again.
+  if (error instanceof AcodeError && error.is('ACODE-AUD-001')) return;
+  const { request, command } = run;
+  const message = error instanceof Error ? error.message : String(error);
+  const scanned = partialOf(error);
+  const writing = run.host.audit.append({
+    ...contextOf(run),
+    kind: 'refusal',
+    operation: 'deny',
+    command: wordsOf(command),
+    ...(request.risk === undefined ? {} : { risk: request.risk }),
+    errorCode: codeOf(error),
+    message,
+    ...(scanned ? { workspace: run.host.workspace, ...findingsOf(scanned) } : {}),
+  });
+  inBackground(run, writing);
+}
+
+/** Writes down what is removed on behalf of others: orphans, what is past its time, what somebody cleaned up. */
+export function recordRemovals(bus: EventBus, audit: Host['audit'], keep: Host['keep']): void {
+  const record = (what: AuditRemoval['what'], id: string, reason: RemovalReason, correlationId: string): void => {
+    // That a run’s own sandbox is gone at its end goes without saying.
+    if (reason === 'finished') return;
+    keep(audit.append({ kind: 'removal', operation: 'remove', correlationId, what, id, reason }));
+  };
+  bus.on('ContainerRemoved', event => record('container', event.containerId, event.reason, event.correlationId));
+  bus.on('NetworkRemoved', event => record('network', event.networkId, event.reason, event.correlationId));
+  bus.on('VolumeRemoved', event => record('volume', event.name, event.reason, event.correlationId));
+}
+
+function inBackground({ host, operation }: Pick<Recorded, 'host' | 'operation'>, writing: Promise<unknown>): void {
+  host.keep(
+    writing.catch((error: unknown) =>
+      operation.step('error', 'the audit log could not be written', { reason: String(error) }),
+    ),
+  );
+}
+
+// Everything that decides what runs, before anything is masked or cut.
+function asGiven({ command, request: { cwd = '.', env = {}, stdin } }: Recorded): unknown {
+  const input = typeof stdin === 'string' || stdin instanceof Uint8Array ? Buffer.from(stdin).toString('base64') : null;
+  return { command: wordsOf(command), cwd, env: { ...env }, stdin: input };
+}
+
+function inputOf({ request: { stdin } }: Recorded): AuditIntent['stdin'] {
+  if (stdin === undefined) return 'none';
+  return typeof stdin === 'string' || stdin instanceof Uint8Array ? 'given' : 'stream';
+}
+
+/** Hash of the request that a backend makes for a plan. */
+export function requestHashOf(backend: Pick<Backend, 'describe'>, spec: SandboxSpec): string {
+  return hashOf(backend.describe(spec));
+}
+
+function sandboxOf(
+  spec: SandboxSpec,
+): Pick<AuditIntent, 'sandbox_level'> & AuditSandbox & { readonly sandboxId: string } {
+  return {
+    sandboxId: spec.identity.sandboxId,
+    sandbox_level: spec.level,
+    runtime: spec.runtime,
+    containerName: spec.identity.name,
+    ...(usesEngine(spec.level) ? { image: spec.image.reference, imageDigest: spec.image.digest } : {}),
+    network: typeof spec.network === 'string' ? spec.network : spec.network.name,
+    mounts: spec.mounts.map(({ target, readOnly }) => ({ target, mode: readOnly ? 'ro' : 'rw' })),
+    user: `${spec.user.uid}:${spec.user.gid}`,
+    ...workspaceOf(spec),
+  };
+}
+
+function intentOf(run: Recorded, { policy, spec, backend, requestHash }: Planned): Omit<AuditIntent, 'commandHash'> {
+  const { command, request } = run;
+  return {
+    ...contextOf(run),
+    kind: 'intent',
+    operation: run.as ?? 'run',
+    ...sandboxOf(spec),
+    profile: policy.profile.value,
+    command: wordsOf(command),
+    env: Object.keys(request.env ?? {}),
+    cwd: request.cwd ?? '.',
+    stdin: inputOf(run),
+    limits: { ...spec.limits, timeoutMs: policy.timeoutMs.value },
+    risk: policy.risk.value,
+    riskReasons: policy.riskReasons,
+    requiredLevel: policy.required.value,
+    policyHash: hashOf(policy),
+    specHash: spec.hash,
+    requestHash: requestHash ?? requestHashOf(backend, spec),
+    decision: decisionOf(policy, spec),
+  };
+}
+
+/** The workspace of a plan, as its records name it. */
+export function workspaceOf({ mounts }: Pick<SandboxSpec, 'mounts'>): { workspace?: string } {
+  const workspace = mounts.find(({ purpose }) => purpose === 'workspace')?.source;
+  return workspace === undefined ? {} : { workspace };
+}
+
+function decisionOf({ required }: Planned['policy'], { level }: Planned['spec']): string {
+  if (isAtLeast(level, 'docker')) return 'allowed';
+  return `allowed at ${level}, which is weaker than docker: ${setBy(required)}`;
+}
+
+function contextOf({
+  host,
+  operation,
+  request,
+}: Pick<Recorded, 'host' | 'operation' | 'request'>): Pick<AuditIntent, 'correlationId' | 'sessionId' | 'taskId'> {
+  return {
+    correlationId: operation.correlationId,
+    sessionId: request.sessionId ?? host.session.id,
+    ...(request.taskId === undefined ? {} : { taskId: request.taskId }),
+  };
+}
+
+function wordsOf(command: Command): readonly string[] {
+  return typeof command === 'string' ? ['/bin/sh', '-c', command] : command;
+}
+
+function hashOf(value: unknown): string {
+  return createHash('sha256').update(JSON.stringify(value)).digest('hex');
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof AcodeError ? String(error.code) : 'unexpected';
+}

@@ -1,0 +1,237 @@
+// Sandboxes made ahead of their commands: which commands can have one, how one is made, and what is told of it.
+
+import { randomUUID } from 'node:crypto';
+import { totalmem } from 'node:os';
+import type { RunRequest } from '../contract/command.ts';
+import { AcodeError } from '../contract/errors.ts';
+import type { PoolOptions, WarmPool } from '../contract/host.ts';
+import { isAtLeast, usesEngine } from '../contract/levels.ts';
+import type { SandboxSpec } from '../contract/spec.ts';
+import type { Host } from './host.ts';
+import { exposedTo, reachOf } from '../isolation/neighbours.ts';
+import { Pool } from '../isolation/pool/pool.ts';
+import type { Discarded, PoolObserver } from '../isolation/pool/pool.ts';
+import type { Made, Mould } from '../isolation/pool/pool-kind.ts';
+import type { PoolLimits } from '../isolation/pool/pool-size.ts';
+import type { Planned } from './planned.ts';
+import { METRICS } from '../records/telemetry/operation.ts';
+import { recordMadeAhead, requestHashOf } from './trail.ts';
+import { UnusedScans } from './unused.ts';
+import type { FoundWhileWaiting } from './unused.ts';
+
+/** What a pool needs of its host. */
+export type PoolHost = Pick<Host, 'audit' | 'backend' | 'bus' | 'claim' | 'closing' | 'keep' | 'session' | 'telemetry'>;
+
+/** What the opener of a host asks for. */
+export interface PoolRequest {
+  readonly pool?: false | PoolOptions | undefined;
+  readonly foundWhileWaiting?: FoundWhileWaiting | undefined;
+}
+
+/** Whether a command would have a sandbox that waits already, and why. */
+export interface Warmth {
+  readonly warm: boolean;
+  readonly why: string;
+}
+
+const MOST_WAITING = 64;
+const DEFAULTS = { min: 1, max: 4, idleMs: 5 * 60 * 1000 };
+const LONGEST_IDLE_MS = 24 * 3600 * 1000;
+// As much of the machine’s memory as those that wait may be limited to together: they use nearly nothing of it until they
+// have a command, but each could have one in the next moment.
+const MEMORY_SHARE = 0.5;
+// Beyond the command’s own time limit: being ended, and being removed.
+const AFTERWARDS_MS = 5 * 60 * 1000;
+
+/** What the caller asked for, with every default filled in; null where they want no pool. */
+export function poolLimits({ pool = false }: Pick<PoolRequest, 'pool'>): PoolLimits | null {
+  if (pool === false) return null;
+  const max = within('pool.max', pool.max ?? Math.max(DEFAULTS.max, pool.min ?? 0), 1, MOST_WAITING);
+  const min = within('pool.min', pool.min ?? Math.min(DEFAULTS.min, max), 0, max);
+  const idleMs = within('pool.idleMs', pool.idleMs ?? DEFAULTS.idleMs, 1000, LONGEST_IDLE_MS);
+  return { min, max, idleMs, memoryBytes: Math.floor(totalmem() * MEMORY_SHARE) };
+}
+
+/** The pool of a host; null where its caller wants none. */
+export function openPool(options: PoolRequest, host: PoolHost): Pool | null {
+  const limits = poolLimits(options);
+  if (!limits) return null;
+  const scans = new UnusedScans(host, options.foundWhileWaiting);
+  return new Pool({
+    limits,
+    clock: host.telemetry.clock,
+    closing: host.closing,
+    keep: work => host.keep(work),
+    make: (mould, signal) => makeWaiting(host, mould, scans, signal),
+    observer: observing(host, scans),
+  });
+}
+
+/**
+ * Has sandboxes ready for a plan before its first command comes. Never rejects: a host that cannot have any now is told so by
+ * its first command.
+ */
+export async function warmUp(
+  { pool, closing, telemetry }: Pick<Host, 'pool' | 'closing' | 'telemetry'>,
+  planning: () => Promise<Planned>,
+): Promise<void> {
+  if (!pool) return;
+  try {
+    const planned = await planning();
+    if (planned.spec.image.id !== '' && whyCold(planned.spec, {}) === null) pool.expect(mouldOf(planned));
+  } catch (error) {
+    if (!closing.aborted) telemetry.log('debug', 'nothing could be made ready', { reason: String(error) });
+  }
+}
+
+/** A sandbox that waits for exactly this plan; null where the command has to have one made. */
+export async function takeWarm(
+  host: Pick<Host, 'pool'>,
+  planned: Planned,
+  request: RunRequest,
+  signal: AbortSignal,
+): Promise<Made | null> {
+  const { pool } = host;
+  if (!pool || whyCold(planned.spec, request) !== null) return null;
+  return pool.take(mouldOf(planned), { lifeMs: planned.policy.timeoutMs.value + AFTERWARDS_MS, signal });
+}
+
+/** Whether a command would find a sandbox that waits, for people to read. */
+export function warmthOf(host: Pick<Host, 'pool'>, planned: Planned, request: RunRequest): Warmth {
+  const { pool } = host;
+  const cold = whyCold(planned.spec, request);
+  if (cold !== null) return { warm: false, why: cold };
+  if (!pool) return { warm: false, why: 'this host keeps none waiting (AcodeOptions.pool)' };
+  const ready = pool.ready(mouldOf(planned));
+  if (ready === null) return { warm: false, why: 'the image has no /bin/sh that could wait for a command' };
+  if (ready === 0) return { warm: false, why: 'none with this plan waits yet; the first command has one made' };
+  return { warm: true, why: `${ready} with this very plan ${ready === 1 ? 'waits' : 'wait'}` };
+}
+
+/** The pool of a host, and what a command that asks for nothing special would find in it. Never rejects. */
+export async function poolReport({ pool }: Pick<Host, 'pool'>, planning: () => Promise<Planned>): Promise<WarmPool> {
+  const sandboxes = pool?.images() ?? [];
+  try {
+    const planned = await planning();
+    const image = usesEngine(planned.spec.level) ? planned.spec.image.reference : null;
+    const first = firstOf(pool, planned);
+    if (sandboxes.length === 0 || first.state === 'ready') return { sandboxes, image, ...first };
+    // Others are ready: those of the plan that was asked for last.
+    const reason = 'sandboxes of the plan that was used last are warm';
+    return { sandboxes, image, state: 'ready', cause: null, reason };
+  } catch (error) {
+    const state = sandboxes.length > 0 ? 'ready' : 'none';
+    const reason = error instanceof Error ? error.message : String(error);
+    return { sandboxes, image: null, state, cause: null, reason };
+  }
+}
+
+function firstOf(pool: Pool | null, planned: Planned): Pick<WarmPool, 'state' | 'cause' | 'reason'> {
+  const { spec } = planned;
+  const { warm, why: reason } = warmthOf({ pool }, planned, {});
+  if (warm) return { state: 'ready', cause: null, reason };
+  const cause = spec.caches.length > 0 ? 'caches' : null;
+  if (!pool || whyCold(spec, {}) !== null || pool.ready(mouldOf(planned)) === null)
+    return { state: 'none', cause, reason };
+  if (usesEngine(spec.level) && spec.image.id === '')
+    return { state: 'none', cause: 'no image', reason: `the image ${spec.image.reference} is not on this engine` };
+  const failure = pool.failure(mouldOf(planned));
+  if (failure === null) return { state: 'making', cause, reason: 'the first is being made' };
+  const why = failure instanceof Error ? failure.message : 'unknown reason';
+  return { state: 'none', cause, reason: `one could not be made: ${why}` };
+}
+
+/** Why a command cannot have a sandbox that was made before it was known; null where it can. */
+export function whyCold(spec: SandboxSpec, request: Pick<RunRequest, 'taskId' | 'sessionId'>): string | null {
+  // Without a wall an earlier command could reach into what waits.
+  if (!isAtLeast(spec.level, 'bubblewrap')) return `nothing keeps other commands away from it at level ${spec.level}`;
+  if (spec.ports.length > 0) return 'it publishes ports, which are taken when it is made';
+  if (spec.caches.length > 0) return 'it has caches, and one that waits would keep them from being filled';
+  if (typeof spec.network !== 'string') return `the network ${spec.network.name} is looked up for each command`;
+  // Each would be a neighbour of the next.
+  if (exposedTo([reachOf(spec)], spec).length > 0) return 'it mounts a part of what it can write';
+  if (request.taskId !== undefined || request.sessionId !== undefined)
+    return 'the command names its task or session, which are part of a sandbox’s name from the beginning';
+  return null;
+}
+
+function mouldOf({ spec, policy }: Pick<Planned, 'spec' | 'policy'>): Mould {
+  const profile = policy.profile.value;
+  // The profile is a label, and so a part of what is made, though not of what it can do.
+  return { key: `${spec.hash} ${profile}`, spec, profile };
+}
+
+// As for a command: owned and recorded before it is made, verified before it counts, and removed where it is not what was planned.
+async function makeWaiting(
+  host: PoolHost,
+  { spec: planned, profile }: Mould,
+  scans: UnusedScans,
+  signal: AbortSignal,
+): Promise<Made> {
+  const { level, hash: specHash } = planned;
+  const backend = await host.backend(level);
+  if (!backend) throw new AcodeError('ACODE-SBX-012', { required: level, available: 'none' });
+  if (usesEngine(level)) await host.claim();
+  signal.throwIfAborted();
+  const about = { task: undefined, session: undefined, correlationId: randomUUID(), preview: false };
+  const spec = { ...planned, identity: host.session.identify({ ...about, profile, level, specHash }) };
+  const requestHash = requestHashOf(backend, spec);
+  await recordMadeAhead(host, { spec, profile, requestHash }, signal);
+  const sinceMs = Date.now();
+  let id = '';
+  try {
+    const sandbox = await backend.prepare(spec, signal);
+    id = sandbox.id;
+    try {
+      await sandbox.verify(signal);
+    } catch (error) {
+      await sandbox[Symbol.asyncDispose]();
+      throw error;
+    }
+    return { sandbox, spec, sinceMs, requestHash };
+  } catch (error) {
+    scans.add(spec, sinceMs);
+    violated(host, spec, id, error);
+    throw error;
+  }
+}
+
+function observing(host: PoolHost, scans: UnusedScans): PoolObserver {
+  return {
+    waiting: count => host.telemetry.gauge(METRICS.waiting, count),
+    discarded: (made, why, error) => discarded(host, made, why, error),
+    removed: ({ spec, sinceMs }) => scans.add(spec, sinceMs),
+    failed: ({ spec }, error) => {
+      const reason = error instanceof Error ? error.message : String(error);
+      const fields = { image: spec.image.reference, isolation: spec.level, reason };
+      host.telemetry.log('warn', 'no sandbox could be made ahead; commands have theirs made as before', fields);
+    },
+  };
+}
+
+function discarded(host: PoolHost, { sandbox, spec }: Made, why: Discarded, error: unknown): void {
+  const { sandboxId, name, correlationId } = spec.identity;
+  const reason = error instanceof Error ? error.message : undefined;
+  const fields = { correlationId, operation: 'pool', sandboxId, name, why, ...(reason ? { reason } : {}) };
+  const level = why === 'changed' || why === 'lost' ? 'warn' : 'debug';
+  host.telemetry.log(level, 'a waiting sandbox goes unused', fields);
+  host.telemetry.increment(METRICS.unused, { why });
+  violated(host, spec, sandbox.id, error);
+}
+
+function violated({ bus, telemetry }: PoolHost, { identity }: SandboxSpec, containerId: string, error: unknown): void {
+  if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return;
+  const { violation, detail } = error.context;
+  const { sandboxId, correlationId } = identity;
+  bus.emit('SecurityViolation', correlationId, new Date(telemetry.clock.now()), {
+    sandboxId,
+    violation,
+    detail,
+    ...(containerId === '' ? {} : { containerId }),
+  });
+}
+
+function within(field: string, value: number, least: number, most: number): number {
+  if (Number.isInteger(value) && value >= least && value <= most) return value;
+  throw new AcodeError('ACODE-SBX-017', { field, reason: `must be a whole number from ${least} to ${most}` });
+}
