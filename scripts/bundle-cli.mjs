@@ -1,17 +1,14 @@
 // Bundles the acode command into packages/cli/bin: one package without dependencies, commands loaded when they are used.
 
-import { chmod, readFile, readdir, rm, writeFile } from 'node:fs/promises';
-import { dirname, join, relative, sep } from 'node:path';
+import { createHash } from 'node:crypto';
+import { chmod, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { basename, dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, transform } from 'esbuild';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const cli = join(root, 'packages', 'cli');
 const bin = join(cli, 'bin');
-
-// CommonJS packages inside an ES module still call `require` for what is built into Node.
-const REQUIRE =
-  "import { createRequire as acodeCreateRequire } from 'node:module'; const require = acodeCreateRequire(import.meta.url);";
 
 const LARGEST_START = 200 * 1024;
 const LARGEST_CLIENT = 24 * 1024;
@@ -62,6 +59,7 @@ const COMMAND = 'acode-command';
 const common = { absWorkingDir: root, outdir: bin, bundle: true, platform: 'node', target: 'node20', minify: true };
 
 await rm(bin, { recursive: true, force: true });
+await mkdir(bin);
 const command = await build({
   ...common,
   plugins: [
@@ -76,14 +74,18 @@ const command = await build({
   outExtension: { '.js': '.mjs' },
   chunkNames: 'acode-[hash]',
   legalComments: 'none',
-  banner: { js: REQUIRE },
   metafile: true,
+  write: false,
 });
-// The entry is a file by itself, and no module: where a server does the work it is all that is loaded, and the loader of
-// modules would take longer than everything else in it.
+const first = loadedFirst(command.metafile);
+const parts = await Promise.all([
+  writePart('start', path => first.has(path)),
+  writePart('commands', path => !first.has(path)),
+]);
+// The entry is small: where a server does the work it is all that is loaded.
 const entry = await build({
   ...common,
-  plugins: [commandOutside()],
+  plugins: [commandInParts(parts)],
   entryPoints: { acode: join(cli, 'src', 'main.ts') },
   format: 'cjs',
   define: { 'import.meta.url': 'acodeUrl' },
@@ -94,16 +96,46 @@ const entry = await build({
 assertQuickStart(command.metafile, entry.metafile);
 await chmod(join(bin, 'acode.js'), 0o755);
 await writeFile(join(bin, 'package.json'), '{ "type": "commonjs" }\n');
-const metafile = {
-  inputs: { ...command.metafile.inputs, ...entry.metafile.inputs },
-  outputs: { ...command.metafile.outputs, ...entry.metafile.outputs },
-};
-await writeFile(join(bin, 'THIRD-PARTY-LICENSES.txt'), await licences(Object.keys(metafile.inputs)));
+const bundled = { ...command.metafile.inputs, ...entry.metafile.inputs };
+await writeFile(join(bin, 'THIRD-PARTY-LICENSES.txt'), await licences(Object.keys(bundled)));
 
-const sizes = Object.values(metafile.outputs).map(({ bytes }) => bytes);
-console.log(
-  `packages/cli/bin: ${sizes.length} files, ${Math.round(sizes.reduce((sum, size) => sum + size, 0) / 1024)} KiB`,
-);
+const sizes = [...parts, ...Object.values(entry.metafile.outputs)].map(({ bytes }) => bytes);
+console.log(`packages/cli/bin: ${sizes.map(size => `${Math.round(size / 1024)} KiB`).join(', ')}`);
+
+/**
+ * One file that holds modules as functions, by name: a script that V8 compiles as a whole and from which each module is run when
+ * it is first needed. A module that awaited at its top would not be CommonJS, and fails to be written here.
+ */
+async function writePart(name, isIn) {
+  const files = command.outputFiles.filter(({ path }) => isIn(relative(root, path)));
+  const modules = await Promise.all(
+    files.map(async ({ path, text }) => `"./${basename(path)}":${await moduleOf(text)}`),
+  );
+  const text = `/*${modules.length}*/({${modules.join(',\n')}})\n`;
+  const file = `acode-${name}-${createHash('sha256').update(text).digest('hex').slice(0, 16)}.js`;
+  await writeFile(join(bin, file), text);
+  return { file, bytes: text.length };
+}
+
+async function moduleOf(text) {
+  const { code } = await transform(text, {
+    format: 'cjs',
+    platform: 'node',
+    target: 'node20',
+    minify: true,
+    define: { 'import.meta.url': 'acodeUrl' },
+    // Not the loader of modules: `require`, when it is needed.
+    supported: { 'dynamic-import': false },
+  });
+  return `function(exports,require,module,acodeUrl){"use strict";${ascii(code)}}`;
+}
+
+// The files are read as Latin-1, which is quicker. esbuild leaves other characters in regular expressions, where they can be
+// escaped, and in raw templates, where they cannot.
+function ascii(code) {
+  if (/raw`[^`]*[^\0-\x7f]/.test(code)) throw new Error('a raw template has a character that is not ASCII');
+  return code.replaceAll(/[^\0-\x7f]/g, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
 
 // The library from its sources, so that a stale build of it can never be bundled; and in two parts. The whole of it loads
 // when a command needs an engine. The few names that every call needs (errors, sizes) come from a copy of its index without
@@ -124,28 +156,35 @@ function libraryByNeed(index) {
   };
 }
 
-// The entry loads the command when it needs it, as the file that the other build makes.
-function commandOutside() {
+// The entry loads the command when it needs it, from the files that the other build made.
+function commandInParts(written) {
+  const files = JSON.stringify(written.map(({ file }) => file));
   return {
-    name: 'command-outside',
-    setup({ onResolve }) {
-      onResolve({ filter: /\/cli\.ts$/ }, () => ({ path: `./${COMMAND}.mjs`, external: true }));
+    name: 'command-in-parts',
+    setup({ onLoad }) {
+      onLoad({ filter: /cli\/src\/cli\.ts$/ }, ({ path }) => ({
+        contents: `import { bundledCommand } from './start/bundle.ts';
+          export const { runCli, lastWords } = bundledCommand({ url: import.meta.url, files: ${files}, first: './${COMMAND}.mjs' });`,
+        resolveDir: dirname(path),
+      }));
     },
   };
 }
 
-// What every call loads before it knows what is asked of it. More would be felt at each keystroke of a completion.
-function assertQuickStart({ outputs }, { outputs: entries }) {
-  const client = Object.values(entries).reduce((sum, { bytes }) => sum + bytes, 0);
-  assertSize(client, LARGEST_CLIENT);
-  const first = new Set(Object.keys(outputs).filter(path => path.endsWith(`/${COMMAND}.mjs`)));
-  for (const path of first)
+// What every call loads before it knows what is asked of it.
+function loadedFirst({ outputs }) {
+  const found = new Set(Object.keys(outputs).filter(path => path.endsWith(`/${COMMAND}.mjs`)));
+  for (const path of found)
     for (const { path: next, kind, external } of outputs[path].imports)
-      if (kind === 'import-statement' && !external) first.add(next);
-  assertSize(
-    [...first].reduce((sum, path) => sum + outputs[path].bytes, client),
-    LARGEST_START,
-  );
+      if (kind === 'import-statement' && !external) found.add(next);
+  return found;
+}
+
+// Counted as esbuild writes it, before the part adds names to each import. More would be felt at each keystroke of a completion.
+function assertQuickStart({ outputs }, { outputs: entries }) {
+  const sum = (of, paths) => paths.reduce((bytes, path) => bytes + of[path].bytes, 0);
+  assertSize(sum(entries, Object.keys(entries)), LARGEST_CLIENT);
+  assertSize(sum(outputs, [...first]), LARGEST_START);
 }
 
 function assertSize(bytes, largest) {
@@ -160,10 +199,10 @@ async function licences(inputs) {
 }
 
 function packageOf(input) {
-  const parts = relative(root, join(root, input)).split(sep);
-  const at = parts.lastIndexOf('node_modules');
+  const names = relative(root, join(root, input)).split(sep);
+  const at = names.lastIndexOf('node_modules');
   if (at < 0) return null;
-  return parts.slice(0, at + (parts[at + 1]?.startsWith('@') ? 3 : 2)).join(sep);
+  return names.slice(0, at + (names[at + 1]?.startsWith('@') ? 3 : 2)).join(sep);
 }
 
 async function licenceOf(path) {

@@ -14,7 +14,7 @@ const FAILED = 125;
 const STOP_MS = 15_000;
 const ABOUT: Readonly<Record<OwnDirectory['what'], string>> = {
   config: 'your configuration',
-  state: 'kept output, trust, leases, the audit log and its keys',
+  state: 'kept output, trust, leases, compiled code, the audit log and its keys',
   runtime: 'sockets of sessions',
 };
 

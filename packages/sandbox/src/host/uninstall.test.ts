@@ -54,17 +54,21 @@ it('leaves nothing in the runtime directory of what acode itself puts there', as
 });
 
 it('leaves what is spared as it is, does not complain about it, and still names what is somebody else’s', async () => {
-  const files = ['config/config.yml', 'state/audit/log.jsonl', 'state/logs/a', 'state/notes.txt'].map(name =>
-    join(root, name),
-  );
+  const files = [
+    'config/config.yml',
+    'state/audit/log.jsonl',
+    'state/logs/a',
+    'state/code-cache/a',
+    'state/notes.txt',
+  ].map(name => join(root, name));
   files.forEach(touch);
-  const [config = '', log = '', saved = '', notes = ''] = files;
+  const [config = '', log = '', saved = '', code = '', notes = ''] = files;
   const spared: SparedTrace[] = [
     { what: 'config', path: dirname(config) },
     { what: 'audit', path: dirname(log) },
   ];
   expect(await removeDirectories({ directories: own('config', 'state'), spared })).toEqual([notes]);
-  expect([config, log, saved, notes].map(existsSync)).toEqual([true, true, false, true]);
+  expect([config, log, saved, code, notes].map(existsSync)).toEqual([true, true, false, false, true]);
   rmSync(notes);
   expect(await removeDirectories({ directories: own('config', 'state'), spared })).toEqual([]);
   expect([config, log].map(existsSync)).toEqual([true, true]);

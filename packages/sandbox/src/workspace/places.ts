@@ -105,6 +105,8 @@ export const CREDENTIALS: readonly string[] = [
   '.config/rclone',
   '.config/op',
   '.config/acode',
+  // Also where another state directory is named: compiled code of acode’s own is there, and runs on the host.
+  '.local/state/acode',
   '.local/share/keyrings',
   '.local/share/containers',
   '.cargo/credentials.toml',
