@@ -178,7 +178,7 @@ export class Call {
 
   async #located(): Promise<Place> {
     const { workspace } = this.options;
-    const place = await placeOf(this.#cwd(), workspace);
+    const place = placeOf(this.#cwd(), workspace);
     if (workspace === undefined) return place;
     // Told here: whatever is looked for below it would be blamed instead.
     if (await isMissing(place.root)) {

@@ -18,44 +18,44 @@ function directory(...parts: string[]): string {
   return path;
 }
 
-it('is the nearest project around the current directory, and the way down to it', async () => {
+it('is the nearest project around the current directory, and the way down to it', () => {
   directory('project', '.git');
   const here = directory('project', 'a', 'b');
-  await expect(placeOf(here)).resolves.toMatchObject({ root: join(top, 'project'), inside: join('a', 'b') });
+  expect(placeOf(here)).toMatchObject({ root: join(top, 'project'), inside: join('a', 'b') });
 });
 
-it('is a directory with .agent/config.yml too', async () => {
+it('is a directory with .agent/config.yml too', () => {
   writeFileSync(join(directory('p', '.agent'), 'config.yml'), '');
   const here = directory('p', 'x');
-  await expect(placeOf(here)).resolves.toMatchObject({ root: join(top, 'p'), inside: 'x' });
+  expect(placeOf(here)).toMatchObject({ root: join(top, 'p'), inside: 'x' });
 });
 
-it('is the current directory where there is no project', async () => {
+it('is the current directory where there is no project', () => {
   const here = directory('alone');
-  await expect(placeOf(here)).resolves.toMatchObject({ root: here, inside: '.' });
+  expect(placeOf(here)).toMatchObject({ root: here, inside: '.' });
 });
 
-it('is the directory that was named, and its root for a user who stands elsewhere', async () => {
+it('is the directory that was named, and its root for a user who stands elsewhere', () => {
   const named = directory('named');
   const here = directory('else');
-  await expect(placeOf(here, '../named')).resolves.toEqual({ root: named, inside: '.', here });
-  await expect(placeOf(directory('named', 'in'), named)).resolves.toMatchObject({ root: named, inside: 'in' });
+  expect(placeOf(here, '../named')).toEqual({ root: named, inside: '.', here });
+  expect(placeOf(directory('named', 'in'), named)).toMatchObject({ root: named, inside: 'in' });
 });
 
-it('sees through a link to the workspace', async () => {
+it('sees through a link to the workspace', () => {
   const real = directory('real');
   const here = directory('real', 'in');
   symlinkSync(real, join(top, 'link'));
-  await expect(placeOf(here, join(top, 'link'))).resolves.toMatchObject({ root: real, inside: 'in' });
+  expect(placeOf(here, join(top, 'link'))).toMatchObject({ root: real, inside: 'in' });
 });
 
-it('leaves a directory that does not exist for the library to refuse', async () => {
-  await expect(placeOf(top, 'nowhere')).resolves.toMatchObject({ root: join(top, 'nowhere'), inside: '.' });
+it('leaves a directory that does not exist for the library to refuse', () => {
+  expect(placeOf(top, 'nowhere')).toMatchObject({ root: join(top, 'nowhere'), inside: '.' });
 });
 
-it('takes a directory that only begins like the root for what it is', async () => {
+it('takes a directory that only begins like the root for what it is', () => {
   const named = directory('..odd');
-  await expect(placeOf(directory('..odd', '..x'), named)).resolves.toMatchObject({ root: named, inside: '..x' });
+  expect(placeOf(directory('..odd', '..x'), named)).toMatchObject({ root: named, inside: '..x' });
 });
 
 it('that does not exist is said to be missing, with what to do', async () => {

@@ -1,6 +1,7 @@
 // Where a command runs: the project around the current directory, and the current directory inside it.
 
-import { lstat, realpath, stat } from 'node:fs/promises';
+import { lstatSync, realpathSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import { dirname, join, relative, resolve, sep } from 'node:path';
 import { fileCode } from './failure/file-reasons.ts';
 
@@ -13,10 +14,13 @@ export interface Place {
   readonly here: string;
 }
 
-/** The workspace for a current directory: the one that was named, else the nearest project around it. */
-export async function placeOf(cwd: string, named?: string): Promise<Place> {
-  const here = await real(cwd);
-  const root = named === undefined ? await projectAround(here) : await real(resolve(cwd, named));
+/**
+ * The workspace for a current directory: the one that was named, else the nearest project around it. Synchronous, since every call
+ * waits for it, and starting the threads of asynchronous file calls takes longer than all of these.
+ */
+export function placeOf(cwd: string, named?: string): Place {
+  const here = real(cwd);
+  const root = named === undefined ? projectAround(here) : real(resolve(cwd, named));
   const way = relative(root, here);
   const outside = way === '..' || way.startsWith(`..${sep}`);
   return { root, here, inside: way === '' || outside ? '.' : way };
@@ -39,21 +43,26 @@ export async function isMissing(path: string): Promise<boolean> {
   );
 }
 
-async function projectAround(start: string): Promise<string> {
+function projectAround(start: string): string {
   for (let here = start; ; here = dirname(here)) {
-    if ((await exists(join(here, '.agent', 'config.yml'))) || (await exists(join(here, '.git')))) return here;
+    if (exists(join(here, '.agent', 'config.yml')) || exists(join(here, '.git'))) return here;
     if (dirname(here) === here) return start;
   }
 }
 
 // What does not exist keeps its name, for the library to refuse with a reason.
-async function real(path: string): Promise<string> {
-  return realpath(path).catch(() => path);
+function real(path: string): string {
+  try {
+    return realpathSync.native(path);
+  } catch {
+    return path;
+  }
 }
 
-async function exists(path: string): Promise<boolean> {
-  return lstat(path).then(
-    () => true,
-    () => false,
-  );
+function exists(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch {
+    return false;
+  }
 }

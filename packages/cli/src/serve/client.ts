@@ -26,7 +26,7 @@ export async function throughServer(argv: readonly string[], io: Io, terminals: 
   const uid = process.getuid?.();
   const cwd = currentDirectory(io);
   if (where === null || uid === undefined || cwd === null) return ALONE;
-  const { root } = await placeOf(cwd, where.workspace);
+  const { root } = placeOf(cwd, where.workspace);
   const identity = identityOf({ ...where, root, cwd, env: io.env, uid, inherited: inheritedTraits() });
   const directory = runtimeDirectory(io.env, uid);
   if (!isThere(join(directory, identity.socketName))) return ALONE;
