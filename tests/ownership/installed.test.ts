@@ -31,6 +31,8 @@ describe.skipIf(withoutEngines)('acode installed in the workspace', () => {
   const overwrite = (directory: string) => `for f in ${directory}/bin/*js; do echo "$EVIL" > "$f"; done`;
 
   async function attacked(script: string): Promise<{ id: string; printed: string }> {
+    // Asked once before: the run is ended soon after its protection is taken away.
+    await bench.left();
     const words = ['run', '--task', 'installed', '--env', `EVIL=${evil()}`, '--', 'sh', '-c'];
     const child = spawn(process.execPath, [bin, ...words, `${script}; echo up; exec sleep 600`], {
       cwd: bench.workspace,
