@@ -79,6 +79,7 @@ const ROOMS = {
   'packages/cli/src/mcp/tools': 'One file per group of MCP tools.',
   'packages/cli/src/scans': 'Background scans of workspaces.',
   'packages/cli/src/serve': '`acode serve`: both ends of its socket.',
+  'packages/cli/src/start': 'Start of the bundled command: its modules and their code cache.',
   'packages/cli/src/terminal': 'Tables, prompts, progress and raw mode of a terminal.',
 };
 
