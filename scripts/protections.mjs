@@ -98,7 +98,7 @@ export const PROTECTIONS = [
     'a warm sandbox that goes unused is not scanned',
     [
       `${SRC}/run/warm.ts`,
-      '    removed: ({ spec, sinceMs }) => scans.add(spec, sinceMs),',
+      '    removed: ({ spec, sinceMs }, rest) => scans.add(spec, sinceMs, rest),',
       '    removed: () => undefined,',
     ],
     [['pool/unused.test.ts', 'on record before']],
@@ -1041,5 +1041,14 @@ export const PROTECTIONS = [
     'a kept sandbox is extended when its end has come',
     [`${SRC}/persistent/sandbox.ts`, '.getTime() <= clock.now())', '.getTime() < 0)'],
     [['sessions/kept.test.ts', 'cannot be extended when its time is over']],
+  ),
+  one(
+    'a shell that wakes up while it waits counts as asleep',
+    [
+      `${DOCKER}/execution/rest.ts`,
+      'if (!now || now.processes !== first.processes) return null;',
+      'if (!now) return null;',
+    ],
+    [['pool/unused.test.ts', 'but not what the user changes while nothing runs in it']],
   ),
 ];

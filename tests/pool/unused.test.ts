@@ -1,7 +1,8 @@
 // What a hostile image's shell does in a sandbox that never gets a command: it is on record before it starts, and what it left is told.
 
-import { existsSync, rmSync } from 'node:fs';
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditRecord, Logger } from '@acode/sandbox';
 import { TestHost, images, mainEngine, withoutEngines } from '../support/engines.ts';
@@ -9,6 +10,12 @@ import { until } from './warm-host.ts';
 
 const PLANTS = 'acode-test/plants-a-file:1';
 const ENDS = 'acode-test/plants-and-ends:1';
+const WAKES = 'acode-test/plants-later:1';
+
+// A shell that waits is seen to be asleep within a second of its start.
+const AT_REST_MS = 1500;
+// The kernel stamps files by a clock that lags behind by up to a tick.
+const CLOCK_LAG_MS = 50;
 
 describe.skipIf(withoutEngines)('an image whose shell writes into the workspace', () => {
   beforeAll(async () => {
@@ -16,9 +23,11 @@ describe.skipIf(withoutEngines)('an image whose shell writes into the workspace'
     const plant = '[ -e /tmp/planted ] || echo evil >/workspace/.envrc; : >/tmp/planted';
     await build(PLANTS, `${plant}; exec /bin/busybox ash "$@"`);
     await build(ENDS, `${plant}; exit 3`);
+    const later = '(sleep 4; [ -e /tmp/planted ] || echo evil >/workspace/.envrc; : >/tmp/planted) >/dev/null 2>&1 &';
+    await build(WAKES, `${later} exec /bin/busybox ash "$@"`);
   }, 60_000);
   afterAll(async () => {
-    for (const image of [PLANTS, ENDS]) await ask('DELETE', `/images/${encodeURIComponent(image)}?force=1`);
+    for (const image of [PLANTS, ENDS, WAKES]) await ask('DELETE', `/images/${encodeURIComponent(image)}?force=1`);
   });
 
   it('is on record before a warm sandbox of it starts, and what it left is told when no command came', async () => {
@@ -45,6 +54,21 @@ describe.skipIf(withoutEngines)('an image whose shell writes into the workspace'
     expect(scans).toMatchObject([{ riskyChanges: [{ path: '.envrc' }], scan: 'complete' }]);
     expect(warnings.filter(line => line.includes('.envrc'))).toHaveLength(1);
     await host[Symbol.asyncDispose]();
+  });
+
+  it('is told of by a command that gets its warm sandbox, but not what the user changes while nothing runs in it', async () => {
+    await using host = await open(PLANTS, { pool: { min: 1, max: 1 } });
+    const warm = async (): Promise<boolean> => (await host.acode.explain('true')).warm;
+    await until(warm, 60_000);
+    await sleep(AT_REST_MS);
+    writeFileSync(host.file('.npmrc'), '');
+    await sleep(CLOCK_LAG_MS);
+    expect(await host.acode.run(['true'])).toMatchObject({ warm: true, riskyChanges: [{ path: '.envrc' }] });
+    // The control: what a shell writes that wakes up while it waits is told.
+    await using late = await open(WAKES, { pool: { min: 1, max: 1 } });
+    await until(async () => existsSync(late.file('.envrc')), 60_000);
+    await sleep(CLOCK_LAG_MS);
+    expect(await late.acode.run(['true'])).toMatchObject({ warm: true, riskyChanges: [{ path: '.envrc' }] });
   });
 
   it('is told of by the error where its sandbox does not start, and by the record of the refusal', async () => {

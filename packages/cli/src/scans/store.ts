@@ -57,6 +57,7 @@ const jobSchema = z.strictObject({
   ),
   sinceMs: z.number(),
   untilMs: z.number().nullable(),
+  rest: z.strictObject({ fromMs: z.number(), toMs: z.number() }).exactOptional(),
   sandboxId: z.string(),
   correlationId: z.string(),
   sessionId: z.string().exactOptional(),

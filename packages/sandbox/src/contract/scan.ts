@@ -15,6 +15,12 @@ export interface ScanRoot {
   readonly absent?: readonly string[];
 }
 
+/** A time in which nothing of a sandbox ran, in milliseconds since the epoch: what was changed then, somebody else has changed. */
+export interface RestPeriod {
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
 /** A scan job: what to scan for which run. Can be stored as JSON. */
 export interface ScanJob {
   readonly workspace: string;
@@ -23,6 +29,8 @@ export interface ScanJob {
   readonly sinceMs: number;
   /** A time after the sandbox had ended; null if that is not known. */
   readonly untilMs: number | null;
+  /** When the sandbox was there and nothing of it ran; absent where that is not known. */
+  readonly rest?: RestPeriod;
   readonly sandboxId: string;
   /** The correlation id of the run. */
   readonly correlationId: string;

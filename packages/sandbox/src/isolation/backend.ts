@@ -7,6 +7,7 @@ import type { PullProgress, RegistryLogin } from '../contract/images.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { PublishedPort, Usage } from '../contract/result.ts';
+import type { RestPeriod } from '../contract/scan.ts';
 import type { TerminalSize } from '../contract/sandbox.ts';
 import type { ImageFacts, SandboxSpec } from '../contract/spec.ts';
 import type { Handover } from './handover/script.ts';
@@ -295,6 +296,8 @@ export interface Keeping {
    * on the way of a command that wants to be quick: what cannot change is not looked at again.
    */
   recheck(signal: AbortSignal): Promise<void>;
+  /** The time up to now in which nothing ran in it; null where that is not known. */
+  rest(): RestPeriod | null;
 }
 
 /** Where the output of a command goes as it comes. */

@@ -1,5 +1,6 @@
 // A run as the steps of the pipe hand it on: what was decided before its sandbox exists, and what it is made of once that waits.
 
+import type { RestPeriod } from '../contract/scan.ts';
 import type { AuditHead } from '../contract/audit.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
@@ -52,6 +53,8 @@ export interface RunningParts {
   readonly timings: { readonly queueMs: number; readonly obtainMs: number };
   /** When nothing of the sandbox existed yet, by the clock of the kernel: from here on, changes are taken for the run’s. */
   readonly sinceMs: number;
+  /** When it waited for the command and nothing of it ran. */
+  readonly rest?: RestPeriod | undefined;
   readonly captures: { readonly stdout: Capture; readonly stderr: Capture };
   readonly cwd: string;
   readonly nonce: string;

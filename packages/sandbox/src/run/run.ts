@@ -54,7 +54,7 @@ export async function start(
     const planned = taken ? { ...wanted, spec: taken.spec, requestHash: taken.requestHash } : wanted;
     // Before the sandbox is made: the shell that waits in it is the image’s, and may write long before the hand-over. Not by
     // the clock of the host program, since files are stamped by the kernel’s.
-    const sinceMs = taken?.sinceMs ?? Date.now();
+    const { sinceMs, rest } = taken ?? { sinceMs: Date.now(), rest: undefined };
     report(operation, planned);
     const { sandbox, intent } = await obtainRecorded(
       { host, operation, command, request },
@@ -81,6 +81,7 @@ export async function start(
       stdinStaysOpen,
       timings,
       sinceMs,
+      rest,
       captures: captures(planned.policy, request),
       cwd: workdirFor(request.cwd, WORKSPACE_TARGET),
       nonce: randomBytes(16).toString('hex'),

@@ -228,10 +228,10 @@ export class Running implements RunningCommand {
     recordDenials(this.#parts, result.sandboxId, denials);
   }
 
-  #ran(): Pick<EndedRun, 'mounts' | 'sinceMs' | 'clockOffset' | 'absent' | 'persistent'> {
-    const { planned, sinceMs, stays = false } = this.#parts;
+  #ran(): Pick<EndedRun, 'mounts' | 'sinceMs' | 'rest' | 'clockOffset' | 'absent' | 'persistent'> {
+    const { planned, sinceMs, rest, stays = false } = this.#parts;
     const { mounts } = planned.spec;
-    return { mounts, sinceMs, clockOffset: this.#clockOffset, absent: this.#absent, persistent: stays };
+    return { mounts, sinceMs, rest, clockOffset: this.#clockOffset, absent: this.#absent, persistent: stays };
   }
 
   // A sandbox ends with its command, and everything in it: while its removal is left for afterwards, the engine is not in the

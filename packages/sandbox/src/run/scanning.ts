@@ -72,13 +72,14 @@ export function continueScan(run: ScannedRun, result: ScannedResult, rest: ScanR
   if (!rest) return;
   const { host, operation, planned, request } = run;
   const { sandboxId } = planned.spec.identity;
-  const { directories, sinceMs, untilMs, final } = rest;
+  const { directories, sinceMs, untilMs, rest: atRest, final } = rest;
   const found = result.riskyChanges.filter(({ kind }) => kind !== 'scan-incomplete');
   const taken = takenOn(host, {
     workspace: planned.spec.mounts.find(({ purpose }) => purpose === 'workspace')?.source ?? host.workspace,
     directories,
     sinceMs,
     untilMs,
+    ...(atRest ? { rest: atRest } : {}),
     sandboxId,
     correlationId: operation.correlationId,
     sessionId: request.sessionId ?? host.session.id,

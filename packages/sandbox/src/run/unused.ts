@@ -5,7 +5,7 @@ import type { AuditScan } from '../contract/audit.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { usesEngine } from '../contract/levels.ts';
 import type { RiskyChange } from '../contract/result.ts';
-import type { ScanJob, ScanReport } from '../contract/scan.ts';
+import type { RestPeriod, ScanJob, ScanReport } from '../contract/scan.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import type { Host } from './host.ts';
 import { afterwards } from '../isolation/waiting.ts';
@@ -39,15 +39,19 @@ export class UnusedScans {
     this.#found = found;
   }
 
-  /** One is gone that lived since then. At a level without images its shell is the host’s own, which leaves nothing. */
-  add(spec: SandboxSpec, sinceMs: number): void {
+  /**
+   * One is gone that lived since then, and in which nothing ran for some time. At a level without images its shell is the
+   * host’s own, which leaves nothing.
+   */
+  add(spec: SandboxSpec, sinceMs: number, atRest: RestPeriod | null = null): void {
     const { rest } = changesOfCancelledRun(spec.mounts, sinceMs, true);
     const workspace = spec.mounts.find(({ purpose }) => purpose === 'workspace')?.source;
     if (!rest || workspace === undefined || !usesEngine(spec.level)) return;
     const { directories, untilMs } = rest;
     const { sandboxId, correlationId } = spec.identity;
     const sessionId = this.#host.session.id;
-    const job = { workspace, directories, sinceMs, untilMs, sandboxId, correlationId, sessionId, known: [] };
+    const window = { sinceMs, untilMs, ...(atRest ? { rest: atRest } : {}) };
+    const job = { workspace, directories, ...window, sandboxId, correlationId, sessionId, known: [] };
     this.#queue.push({ job, image: spec.image.reference });
     if (!this.#working) this.#host.keep(afterwards(() => this.#work()));
     this.#working = true;

@@ -200,7 +200,7 @@ function observing(host: PoolHost, scans: UnusedScans): PoolObserver {
   return {
     waiting: count => host.telemetry.gauge(METRICS.waiting, count),
     discarded: (made, why, error) => discarded(host, made, why, error),
-    removed: ({ spec, sinceMs }) => scans.add(spec, sinceMs),
+    removed: ({ spec, sinceMs }, rest) => scans.add(spec, sinceMs, rest),
     failed: ({ spec }, error) => {
       const reason = error instanceof Error ? error.message : String(error);
       const fields = { image: spec.image.reference, isolation: spec.level, reason };

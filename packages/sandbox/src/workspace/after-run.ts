@@ -3,7 +3,7 @@
 import { basename, dirname, join } from 'node:path';
 import type { Clock } from '../contract/ports.ts';
 import type { RiskyChange } from '../contract/result.ts';
-import type { ScanRoot } from '../contract/scan.ts';
+import type { RestPeriod, ScanRoot } from '../contract/scan.ts';
 import type { MountSpec } from '../contract/spec.ts';
 import { addCounts } from './change-counts.ts';
 import { fromText, lstat } from './directory-look.ts';
@@ -21,6 +21,8 @@ export interface EndedRun {
   readonly mounts: readonly MountSpec[];
   /** When its sandbox did not exist yet, by the clock of the kernel: a caller’s own clock says nothing about files. */
   readonly sinceMs: number;
+  /** When its sandbox was there and nothing of it ran. */
+  readonly rest?: RestPeriod | undefined;
   /** Whether something was brought into the workspace for it, whether or not it could write there itself. */
   readonly brought?: boolean;
   /** How long its caller has waited; what is absent is nobody’s wait. */
@@ -49,6 +51,7 @@ export interface ScanRest {
   readonly sinceMs: number;
   /** When nothing of the sandbox lived any more; null where that is not known. */
   readonly untilMs: number | null;
+  readonly rest?: RestPeriod | undefined;
   /** Whether the scan stays incomplete for another reason, whatever the rest of it finds. */
   readonly final: boolean;
 }
@@ -70,10 +73,16 @@ export async function changesOfRun(run: EndedRun, clock: Clock): Promise<RunScan
   const untilMs = ended && !run.persistent ? Date.now() + back : null;
   const sinceMs = run.sinceMs - back;
   const patience = Math.max(SHORTEST_MS, tookMs * SHARE);
-  const found = await scanRoots(roots, { sinceMs, untilMs: untilMs ?? Infinity }, { budget: { patience } });
-  const rest = found.spent ? { directories: roots, sinceMs, untilMs, final: !ended } : null;
+  // What was written before the clock was set back may look as if it was written while nothing ran.
+  const atRest = back === 0 ? run.rest : undefined;
+  const found = await scanRoots(roots, windowOf(sinceMs, untilMs, atRest), { budget: { patience } });
+  const rest = found.spent ? { directories: roots, sinceMs, untilMs, rest: atRest, final: !ended } : null;
   const late = 'the sandbox was not seen to end, so it may have written after the scan';
   return { ...(ended ? found : incomplete(found, late)), rest };
+}
+
+function windowOf(sinceMs: number, untilMs: number | null, rest: RestPeriod | undefined): ScanWindow {
+  return { sinceMs, untilMs: untilMs ?? Infinity, rests: rest ? [rest] : [] };
 }
 
 /**
@@ -84,11 +93,12 @@ export function changesOfCancelledRun(
   mounts: readonly MountSpec[],
   sinceMs: number,
   gone: boolean,
-  { absent, persistent = false }: Pick<EndedRun, 'absent' | 'persistent'> = {},
+  { absent, rest: atRest, persistent = false }: Pick<EndedRun, 'absent' | 'rest' | 'persistent'> = {},
 ): RunScan {
   const roots = rootsOf(mounts, absent);
   if (roots.length === 0) return { ...NOTHING_WRITTEN, rest: null };
-  const rest = { directories: roots, sinceMs, untilMs: gone && !persistent ? Date.now() : null, final: !gone };
+  const untilMs = gone && !persistent ? Date.now() : null;
+  const rest = { directories: roots, sinceMs, untilMs, rest: atRest, final: !gone };
   const reason = gone
     ? 'the command was cancelled, so the workspace was not scanned'
     : 'the command was cancelled and its sandbox was not seen to end, so it may have written after the scan';

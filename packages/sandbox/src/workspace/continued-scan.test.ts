@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { ScanJob, ScanReport } from '../contract/scan.ts';
-import { groupsOf, scanJobs } from './continued-scan.ts';
+import { groupsOf, restsOf, scanJobs } from './continued-scan.ts';
 
 let root: string;
 
@@ -72,6 +72,20 @@ describe('the walks for several jobs', () => {
 });
 
 describe('a scan that goes on', () => {
+  it.each<[string, ScanJob[], number[][]]>([
+    ['one that ran all the time', [job(10, 50)], []],
+    ['one that waited', [{ ...job(10, 50), rest: { fromMs: 20, toMs: 40 } }], [[20, 40]]],
+    ['one after the other', [job(30, 40), job(10, 20)], [[20, 30]]],
+    [
+      'one that waited while another ran',
+      [{ ...job(10, 50), rest: { fromMs: 20, toMs: 40 } }, job(15, 30)],
+      [[30, 40]],
+    ],
+    ['one that nobody saw end', [job(10, null), { ...job(20, 60), rest: { fromMs: 30, toMs: 40 } }], []],
+  ])('knows when nothing ran: %s', (_, jobs, rests) => {
+    expect(restsOf(jobs).map(({ fromMs, toMs }) => [fromMs, toMs])).toEqual(rests);
+  });
+
   it('finds what its command left, and not what was changed before or since', async () => {
     put('before/Makefile');
     await delay(80);

@@ -1,7 +1,7 @@
 // A scan that goes on after its run: the same directories and the same time again, with a budget that nobody waits for.
 
 import type { RiskyChange } from '../contract/result.ts';
-import type { ScanJob, ScanReport } from '../contract/scan.ts';
+import type { RestPeriod, ScanJob, ScanReport } from '../contract/scan.ts';
 import { scanRoots } from './after-run.ts';
 import { NOTHING_WRITTEN, notLookedAt } from './risky.ts';
 import type { LookBudget, Scan } from './risky.ts';
@@ -36,10 +36,9 @@ export async function* scanJobs(
 ): AsyncGenerator<ScanReport> {
   for (const { jobs: group, sinceMs, untilMs } of groupsOf(jobs)) {
     const directories = group[0]?.directories ?? [];
+    const window = { sinceMs, untilMs, rests: restsOf(group) };
     const budget = { ...BUDGET, milliseconds: maxMs, restMs };
-    const found = await scanRoots(directories, { sinceMs, untilMs }, { budget, ...(signal ? { signal } : {}) }).catch(
-      failed,
-    );
+    const found = await scanRoots(directories, window, { budget, ...(signal ? { signal } : {}) }).catch(failed);
     const known = new Set(group.flatMap(job => job.known.map(keyOf)));
     const riskyChanges = found.riskyChanges.filter(
       change => change.kind === 'scan-incomplete' || !known.has(keyOf(change)),
@@ -96,6 +95,21 @@ function mergeNearest(groups: Group[]): void {
   }
   const [one, other] = groups.slice(nearest, nearest + 2);
   if (one && other) groups.splice(nearest, 2, together(one, other));
+}
+
+/** When nothing of these jobs ran: between two of them, and while every sandbox that was there was at rest. */
+export function restsOf(jobs: readonly ScanJob[]): readonly RestPeriod[] {
+  const active = jobs.flatMap(({ sinceMs, untilMs, rest }) => {
+    const end = untilMs ?? Infinity;
+    return rest ? [[sinceMs, rest.fromMs] as const, [rest.toMs, end] as const] : [[sinceMs, end] as const];
+  });
+  const rests: RestPeriod[] = [];
+  let fromMs: number | null = null;
+  for (const [start, end] of active.sort(([one], [other]) => one - other)) {
+    if (fromMs !== null && start > fromMs) rests.push({ fromMs, toMs: start });
+    fromMs = Math.max(fromMs ?? 0, end);
+  }
+  return rests;
 }
 
 function together(one: Group, other: Group): Group {

@@ -1,6 +1,6 @@
 // Virtual environments of Python that a run has made: what every one of them has is expected there, and nothing else.
 
-import { readlinkSync, realpathSync } from 'node:fs';
+import { readFileSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import type { Stats } from 'node:fs';
 import { homedir } from 'node:os';
 import { posix } from 'node:path';
@@ -27,6 +27,9 @@ const INSTALLED_FOR_USER = [
   'miniconda3',
   'anaconda3',
 ];
+// What pip, setuptools and distributions write for an entry point takes a few lines.
+const MAX_ENTRY_POINT = 2048;
+const ENTRY_POINT = /\bconsole_scripts\b|\bsys\.argv\[0\] = (?:re\.sub\(|sys\.argv\[0\])/;
 const SYSTEM = ['/usr/local/bin', '/usr/bin', '/bin', '/usr/sbin', '/sbin'];
 
 // What is said of a program in a new environment that is not one of its own.
@@ -49,7 +52,23 @@ export function riskOfEnvironmentFile(
   const name = path.slice(path.lastIndexOf('/') + 1);
   if (INTERPRETER.test(name)) return isInterpreter(root, path, stats, writable) ? null : shadowing(name);
   if (EXPECTED.test(name) && stats.isFile()) return null;
-  return isProgram(name) || SYSTEM.some(directory => lstat(`${directory}/${name}`)) ? shadowing(name) : null;
+  const hidden = SYSTEM.map(directory => `${directory}/${name}`).filter(place => lstat(place));
+  return isProgram(name) || !hidden.every(isEntryPoint) ? shadowing(name) : null;
+}
+
+/**
+ * Whether a program of the host is what an installer wrote for a package of Python, such as pytest: an environment is there to
+ * have another version of it.
+ */
+export function isEntryPoint(program: string): boolean {
+  try {
+    const stats = statSync(bytes(program));
+    if (!stats.isFile() || stats.size > MAX_ENTRY_POINT) return false;
+    const text = readFileSync(bytes(program), 'latin1');
+    return /^#!.*\bpython/.test(text) && /\bsys\.exit\(/.test(text) && ENTRY_POINT.test(text);
+  } catch {
+    return false;
+  }
 }
 
 // Whether it is a link to an interpreter where the run could not write, directly or by way of another in the same place.

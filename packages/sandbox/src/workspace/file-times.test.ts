@@ -24,6 +24,19 @@ it.each<[what: string, ctimeMs: number, exact: boolean, coarse: boolean]>([
   expect(new FileTimes(window, false).isChanged({ ctimeMs })).toBe(coarse);
 });
 
+it.each<[what: string, ctimeMs: number, exact: boolean]>([
+  ['before it', SINCE + 200.5, true],
+  ['as it began, by a finer clock', SINCE + 300.7, true],
+  ['within it', SINCE + 700.5, false],
+  ['as it ended, by a clock that lags', SINCE + 1490.5, true],
+  ['in a second that it does not cover, by a file system that keeps seconds', SECOND + 6000, true],
+])('of the time in which nothing of the sandbox ran, %s', (_, ctimeMs, exact) => {
+  const window = { sinceMs: SINCE, untilMs: UNTIL, rests: [{ fromMs: SINCE + 300, toMs: SINCE + 1500 }] };
+  expect(new FileTimes(window, true).isChanged({ ctimeMs })).toBe(exact);
+  // Where times are coarse, it counts for nothing.
+  expect(new FileTimes(window, false).isChanged({ ctimeMs })).toBe(true);
+});
+
 it('what was made in the window is known only where the time of making is kept', () => {
   const times = new FileTimes({ sinceMs: SINCE, untilMs: UNTIL }, true);
   expect(times.isMade({ birthtimeMs: SINCE + 10, ctimeMs: SINCE + 900 })).toBe(true);

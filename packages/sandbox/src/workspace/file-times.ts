@@ -2,6 +2,7 @@
 
 import { statfsSync } from 'node:fs';
 import type { Stats } from 'node:fs';
+import type { RestPeriod } from '../contract/scan.ts';
 import { keepsExactTimes } from './presence.ts';
 
 /** The time in which a change is taken for one of the run, by the clock of the kernel. */
@@ -10,6 +11,8 @@ export interface ScanWindow {
   readonly sinceMs: number;
   /** When nothing of the sandbox lived any more; `Infinity` where that is not known. */
   readonly untilMs: number;
+  /** When nothing of the sandbox ran, though it was there. */
+  readonly rests?: readonly RestPeriod[];
 }
 
 // The kernel stamps files by a clock that lags behind the one we read by up to a tick, and may be finer than ours by less than 1 ms.
@@ -31,15 +34,25 @@ export const INEXACT =
 export class FileTimes {
   readonly #since: number;
   readonly #until: number;
+  readonly #rests: readonly RestPeriod[];
 
-  constructor({ sinceMs, untilMs }: ScanWindow, isExact: boolean) {
+  constructor({ sinceMs, untilMs, rests = [] }: ScanWindow, isExact: boolean) {
     this.#since = sinceMs - CLOCK_LAG_MS - (isExact ? 0 : COARSEST_MS);
     this.#until = untilMs + FINER_MS + (isExact ? 0 : COARSEST_MS);
+    // Where times are not exact, what was changed in one cannot be told from what was changed before or after it.
+    this.#rests = isExact
+      ? rests.map(({ fromMs, toMs }) => ({ fromMs: fromMs + FINER_MS, toMs: toMs - CLOCK_LAG_MS }))
+      : [];
   }
 
   /** Whether it was last changed in the window. */
   isChanged(stats: Pick<Stats, 'ctimeMs'>): boolean {
-    return this.isTouched(stats) && stats.ctimeMs <= this.#until;
+    return this.isTouched(stats) && stats.ctimeMs <= this.#until && !this.#isAtRest(stats);
+  }
+
+  #isAtRest({ ctimeMs }: Pick<Stats, 'ctimeMs'>): boolean {
+    const lastMs = ctimeMs + (isWholeSecond(ctimeMs) ? SECOND_MS : 0);
+    return this.#rests.some(({ fromMs, toMs }) => ctimeMs > fromMs && lastMs < toMs);
   }
 
   /** Whether it was changed in the window or later: of something changed later, nobody knows what it was in the window. */

@@ -19,6 +19,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { isEntryPoint } from './environments.ts';
 import { hooksAtTop } from './git-directory.ts';
 import { scanDirectory } from './risky.ts';
 import type { ScanOptions } from './risky.ts';
@@ -502,6 +503,28 @@ describe('no alarm', () => {
         target,
         expect.arrayContaining(['shadowed-program .venv/bin/python3', 'symlink-out .venv/bin/python3']),
       ]);
+  });
+
+  const IMPORTED = 'import re\nimport sys\nfrom pytest import console_main\n';
+  const MAIN = "if __name__ == '__main__':\n    ";
+  it.each<[string, string, boolean]>([
+    [
+      'pip',
+      `#!/usr/bin/python3\n${IMPORTED}${MAIN}sys.argv[0] = re.sub(r'x', '', sys.argv[0])\n    sys.exit(main())\n`,
+      true,
+    ],
+    [
+      'newer pip',
+      `#!/usr/bin/python3\n${IMPORTED}${MAIN}sys.argv[0] = sys.argv[0].removesuffix('.exe')\n    sys.exit(main())\n`,
+      true,
+    ],
+    ['setuptools', "#!/usr/bin/python3\n# 'a==1','console_scripts','a'\nimport sys\nsys.exit(load('a')())\n", true],
+    ['a person, in Python', '#!/usr/bin/python3\nimport sys\nsys.exit(0)\n', false],
+    ['a person, for a shell', '#!/bin/sh\n# python console_scripts sys.exit(\n', false],
+    ['a person, at length', `#!/usr/bin/python3\n# console_scripts\nsys.exit(0)\n${'#\n'.repeat(2000)}`, false],
+  ])('a program of the host is one of Python’s by what it reads like: %s', (_, text, expected) => {
+    put('program', text);
+    expect(isEntryPoint(join(root, 'program'))).toBe(expected);
   });
 
   it.each<[string, (name: string) => void, string]>([

@@ -1,5 +1,6 @@
 // One kind of sandboxes that wait: what they are made from, which there are, and what is known for deciding how many there should be.
 
+import type { RestPeriod } from '../../contract/scan.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { isSameFile } from '../../workspace/file-identity.ts';
 import type { WaitingSandbox } from '../backend.ts';
@@ -24,6 +25,8 @@ export interface Made {
   readonly spec: SandboxSpec;
   /** When nothing of it existed yet, by the clock of the kernel. */
   readonly sinceMs: number;
+  /** When it waited and nothing of it ran; absent where that is not known, or it still waits. */
+  readonly rest?: RestPeriod;
   /** Hash of the request it was made by, for the record of its command. */
   readonly requestHash: string;
 }

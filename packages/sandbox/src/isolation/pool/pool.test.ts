@@ -62,6 +62,7 @@ class FakeSandbox implements WaitingSandbox {
     this.id = id;
     this.keeping = {
       lost: new Promise<void>(resolve => (this.lose = resolve)),
+      rest: () => null,
       recheck: async () => {
         if (this.changed) throw this.changed;
       },

@@ -1,5 +1,6 @@
 // Waiting sandboxes kept ready, over any backend: made ahead, given out once, and gone when nobody asks for them.
 
+import type { RestPeriod } from '../../contract/scan.ts';
 import { usesEngine } from '../../contract/levels.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
@@ -19,7 +20,7 @@ export interface PoolObserver {
   waiting(count: number): void;
   discarded(made: Made, why: Discarded, error?: unknown): void;
   /** One that was discarded is gone, as far as its backend can tell. */
-  removed(made: Made): void;
+  removed(made: Made, rest: RestPeriod | null): void;
   /** One could not be made. Nobody who runs a command hears of it. */
   failed(mould: Mould, error: unknown): void;
 }
@@ -113,7 +114,10 @@ export class Pool {
     for (let one = newest(kind); one; one = newest(kind)) {
       kind.waiting.delete(one.sandbox.id);
       this.#tell();
-      if (await this.#stillGood(one, wanted)) return { ...one, sandbox: new Taken(one.sandbox, one.stop) };
+      if (await this.#stillGood(one, wanted)) {
+        const rest = one.sandbox.keeping?.rest();
+        return { ...one, ...(rest ? { rest } : {}), sandbox: new Taken(one.sandbox, one.stop) };
+      }
       wanted.signal.throwIfAborted();
     }
     return null;
@@ -306,7 +310,8 @@ export class Pool {
   #remove(one: Waiting, why: Discarded, error?: unknown): Promise<void> {
     const { observer } = this.#options;
     observer.discarded(one, why, error);
-    return dispose(one).finally(() => observer.removed(one));
+    const rest = one.sandbox.keeping?.rest() ?? null;
+    return dispose(one).finally(() => observer.removed(one, rest));
   }
 
   #tell(): void {

@@ -1,8 +1,10 @@
 // A sandbox of processes that were started and wait: verified, then given its one command, or ended unused.
 
 import { AcodeError } from '../../contract/errors.ts';
+import type { RestPeriod } from '../../contract/scan.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import type { CommandIo, Execution, Keeping, WaitingSandbox } from '../backend.ts';
+import { clockOffsetMs, setBackMs } from '../../workspace/file-times.ts';
 import { handoverLine } from '../handover/script.ts';
 import type { Handover } from '../handover/script.ts';
 import { ProcessExecution } from './execution.ts';
@@ -39,7 +41,14 @@ export class WaitingProcesses implements WaitingSandbox {
     this.id = parts.spec.identity.name;
     this.specHash = parts.spec.hash;
     this.#parts = parts;
-    this.keeping = { lost: parts.processes.child.exit, recheck: signal => this.#recheck(signal) };
+    // The shell that waits is the host’s own.
+    const fromMs = Date.now();
+    const offset = clockOffsetMs();
+    const rest = (): RestPeriod | null => {
+      const toMs = Date.now();
+      return setBackMs(offset, clockOffsetMs(), toMs - fromMs) > 0 ? null : { fromMs, toMs };
+    };
+    this.keeping = { lost: parts.processes.child.exit, recheck: signal => this.#recheck(signal), rest };
   }
 
   async verify(signal: AbortSignal): Promise<void> {

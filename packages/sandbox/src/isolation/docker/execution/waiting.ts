@@ -16,6 +16,7 @@ import { assertNotNested, inspectRunning } from '../verify/inspection.ts';
 import { OpenContainer } from './open.ts';
 import { podmanVariables } from '../podman/podman.ts';
 import { publishedPorts } from '../resources/ports.ts';
+import { RestWatch } from './rest.ts';
 import type { EngineFacts } from '../request.ts';
 import { runtimeKind } from '../runtime.ts';
 import type { RuntimeKind } from '../runtime.ts';
@@ -41,6 +42,8 @@ export class WaitingContainer implements WaitingSandbox {
   /** What it ends with; null where that cannot be seen from here. */
   #lives: readonly ProcessIdentity[] | null = null;
   #isLost = false;
+  /** Null where the kernel of this host does not show what runs in it. */
+  #rest: RestWatch | null = null;
 
   constructor(spec: SandboxSpec, facts: EngineFacts, container: StartedContainer, remove: () => Promise<void>) {
     this.id = container.id;
@@ -52,7 +55,7 @@ export class WaitingContainer implements WaitingSandbox {
     // An engine that is started anew forgets who waited for an exit, and who was attached.
     const lost = Promise.race([container.exit, container.stream.closed]).finally(() => (this.#isLost = true));
     lost.catch(() => undefined);
-    this.keeping = { lost, recheck: signal => this.#recheck(signal) };
+    this.keeping = { lost, recheck: signal => this.#recheck(signal), rest: () => this.#rest?.period() ?? null };
   }
 
   get ports(): readonly PublishedPort[] {
@@ -76,6 +79,7 @@ export class WaitingContainer implements WaitingSandbox {
   async execute(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<Execution> {
     if (this.#used) throw new AcodeError('ACODE-SBX-019', { operation: 'execute' });
     this.#used = true;
+    this.#rest?.stop();
     signal.throwIfAborted();
     // The last look, with nothing between it and the command: what lies before it took its time.
     if (!this.#isLost) this.#same?.();
@@ -94,6 +98,7 @@ export class WaitingContainer implements WaitingSandbox {
   async keepOpen({ outlives }: { readonly outlives: boolean }, signal: AbortSignal): Promise<OpenSandbox> {
     if (this.#used) throw new AcodeError('ACODE-SBX-019', { operation: 'keepOpen' });
     this.#used = true;
+    this.#rest?.stop();
     signal.throwIfAborted();
     const { id, engine, clock, exit, oomWatch, stream } = this.#container;
     if (outlives) await stream.write(STAYING_LINE);
@@ -128,6 +133,7 @@ export class WaitingContainer implements WaitingSandbox {
     this.#held = held;
     this.#same = sameness(this.#spec, held);
     if (this.#held) this.#lives = [this.#held.process];
+    if (this.#held) this.#rest ??= new RestWatch(this.#held.process.pid, this.#container.clock);
     else if (processes) this.#lives ??= runtimeProcesses(pid, this.id, processes);
   }
 
@@ -143,6 +149,7 @@ export class WaitingContainer implements WaitingSandbox {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#used = true;
+    this.#rest?.stop();
     this.#container.stream.destroy();
     this.#container.oomWatch.forget(this.id);
     await this.#remove();
