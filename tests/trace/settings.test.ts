@@ -1,6 +1,6 @@
 // Settings that no other test turns: each of them changes what happens.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Acode } from '@acode/sandbox';
@@ -9,6 +9,44 @@ import { TestHost, images, mainEngine, makeWorkspace, withoutEngines } from '../
 import { EngineProxy } from '../support/proxy.ts';
 
 const DAY_MS = 24 * 3600 * 1000;
+
+// The sample files of the demands, with the keys of today where those have other names. What loosens is left out, and
+// the limits are none of the built-in ones, so that they are seen to count.
+const SAMPLES = {
+  'for containers': `
+sandbox:
+  enabled: true
+  docker: { host: null, api_version: null }
+  defaults: { cpu_limit: 1.0, memory_mb: 500, memory_swap_mb: 0, pids_limit: 200, network: false, user: "UID:GID" }
+  images:
+    dotnet: mcr.microsoft.com/dotnet/sdk:8.0
+    node: node:20-alpine
+    python: python:3.12-slim
+    default: ubuntu:22.04
+  mounts: { workspace_path: /workspace, workspace_mode: rw, additional: [] }
+  cache_volumes: { enabled: true, nuget: acode-cache-nuget, npm: acode-cache-npm, yarn: acode-cache-yarn }
+  containers:
+    name_prefix: acode
+    labels: { acode.managed: "true" }
+    cleanup_orphans: true
+    create_timeout_seconds: 30
+    pull_timeout_seconds: 300
+  security: { capabilities_add: [], capabilities_drop: [ALL], no_new_privileges: true, seccomp_profile: default }
+`,
+  'for tasks': `
+docker:
+  enabled: true
+  images: { dotnet: mcr.microsoft.com/dotnet/sdk:8.0, node: node:20-alpine, python: python:3.12-slim }
+  resources: { memory: 500M, cpus: 1.0, pids_limit: 200 }
+  cleanup: { on_task_complete: true, on_agent_exit: true, orphan_on_startup: true, timeout_seconds: 30 }
+`,
+  'for levels': `
+sandbox: { level: auto, require_for: ["HIGH", "CRITICAL"], memory_limit: 500M, cpu_limit: "1", limits: { pids_limit: 200 } }
+`,
+} as const;
+
+// What in them loosens, as a repository’s file says it.
+const LOOSENING = [/, user: "UID:GID"/, /, nuget: .*(?= })/];
 
 const configured = (sandbox: NonNullable<ConfigInput['sandbox']>) => ({
   config: { sandbox: { images: { default: images.busybox }, ...sandbox } },
@@ -54,6 +92,44 @@ describe.skipIf(withoutEngines)('a setting', () => {
       message: expect.stringContaining('mine.yml:2:'),
     });
   });
+
+  it.each(Object.entries(SAMPLES))(
+    'of the sample file %s counts, in the user’s file and in a repository’s',
+    async (_, sample) => {
+      const own = sample.replace('UID:GID', `${process.getuid?.()}:${process.getgid?.()}`);
+      const files = [
+        { own, repository: '' },
+        { own: 'sandbox: {}\n', repository: LOOSENING.reduce<string>((text, line) => text.replace(line, ''), sample) },
+      ];
+      for (const { own: text, repository } of files) {
+        const file = join(directory, 'mine.yml');
+        writeFileSync(file, text);
+        const workspace = makeWorkspace();
+        mkdirSync(join(workspace, '.agent'));
+        if (repository !== '') writeFileSync(join(workspace, '.agent', 'config.yml'), repository);
+        await using acode = await Acode.open({ configFile: file, workspace, engine: { socket: mainEngine.socket } });
+        const policy = { image: images.busybox };
+        const { stdout } = await acode.run('cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null', {
+          policy,
+        });
+        expect(stdout.trim()).toBe('200');
+        expect((await acode.explain('true', { policy })).policy.limits.memoryBytes.value).toBe(500 * 1024 ** 2);
+        rmSync(workspace, { recursive: true });
+      }
+    },
+  );
+
+  it.each(['readonly_rootfs: false', 'seccomp_profile: unconfined', 'capabilities_add: [NET_BIND_SERVICE]'])(
+    'that loosens, %s, is refused although sample files have it',
+    async line => {
+      const file = join(directory, 'mine.yml');
+      writeFileSync(file, `sandbox:\n  security: { ${line} }\n`);
+      await expect(Acode.open({ configFile: file, workspace: directory })).rejects.toMatchObject({
+        code: 'ACODE-SBX-013',
+        message: expect.stringContaining('mine.yml:2:'),
+      });
+    },
+  );
 
   it('of the grace period decides how long a command that will not end may go on', async () => {
     const overrun = async (seconds: number): Promise<number> => {

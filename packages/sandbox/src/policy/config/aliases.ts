@@ -20,7 +20,7 @@ export const ALIASES: readonly Alias[] = [
   { old: 'sandbox.network.enabled', key: 'sandbox.defaults.network' },
   { old: 'sandbox.docker_image', key: 'sandbox.images.default' },
   { old: 'sandbox.memory_limit', key: 'sandbox.defaults.memory_mb' },
-  { old: 'sandbox.cpu_limit', key: 'sandbox.defaults.cpu_limit' },
+  { old: 'sandbox.cpu_limit', key: 'sandbox.defaults.cpu_limit', convert: numberOf },
   { old: 'docker.enabled', key: 'sandbox.enabled' },
   { old: 'docker.resources.cpus', key: 'sandbox.defaults.cpu_limit' },
   { old: 'docker.resources.memory', key: 'sandbox.defaults.memory_mb' },
@@ -50,6 +50,11 @@ export const ALIASES: readonly Alias[] = [
     convert: value => (value === true ? 'host' : value),
   },
 ];
+
+// It was text once.
+function numberOf(value: unknown): unknown {
+  return typeof value === 'string' && /^\d+(?:\.\d+)?$/.test(value) ? Number(value) : value;
+}
 
 /** A configuration in today’s words. */
 export interface Renamed {

@@ -4,6 +4,7 @@ import type { z } from 'zod';
 import { AcodeError } from '../../contract/errors.ts';
 import { renameOldKeys } from './aliases.ts';
 import type { Path } from './document.ts';
+import { insteadOf, withoutGiven } from './given.ts';
 import { issueText, kindOf } from './issue-text.ts';
 import { isPlanned, isSection, keysOf, nearestKey } from './keys.ts';
 import { configSchema } from './schema.ts';
@@ -49,7 +50,8 @@ export function holdTo<Value>(
     throw invalid(placeOf([]), '', `holds ${kindOf(raw)} at its top; expected keys such as \`sandbox:\``);
   const fault = shapeFault(raw);
   if (fault) throw invalid(placeOf(fault.path), fault.path.join('.'), fault.reason);
-  const { value, written, warnings } = renameOldKeys(raw ?? {}, placeOf);
+  const { value: renamed, written, warnings } = renameOldKeys(raw ?? {}, placeOf);
+  const value = withoutGiven(renamed);
   const whereOf = (path: Path): string => placeOf(written.get(path.join('.')) ?? path);
   const where = (key: string): string => whereOf(key.split('.'));
   guard?.(value, where);
@@ -114,7 +116,9 @@ function memberOf(value: unknown, step: PropertyKey): unknown {
 }
 
 function later(key: string, where: string): AcodeError {
-  return new AcodeError('ACODE-SBX-016', { what: `The key ${key} (${where})`, instead: 'Take the line out for now.' });
+  const instead = insteadOf(key);
+  const what = instead === undefined ? `The key ${key} (${where})` : `This value of ${key} (${where})`;
+  return new AcodeError('ACODE-SBX-016', { what, instead: instead ?? 'Take the line out for now.' });
 }
 
 function shortened(key: string): string {

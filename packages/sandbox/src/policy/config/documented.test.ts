@@ -8,9 +8,9 @@ import { parseConfig, rawConfig } from './parse.ts';
 import { isPlanned, keysOf, repositoryRule } from './keys.ts';
 import { configSchema, machineSchema } from './schema.ts';
 
-const page = readFileSync(new URL('../../../../docs/configuration.md', import.meta.url), 'utf8');
+const page = readFileSync(new URL('../../../../../docs/configuration.md', import.meta.url), 'utf8');
 const published = JSON.parse(
-  readFileSync(new URL('../../schema/config.schema.json', import.meta.url), 'utf8'),
+  readFileSync(new URL('../../../schema/config.schema.json', import.meta.url), 'utf8'),
 ) as Readonly<Record<string, unknown>>;
 
 describe('docs/configuration.md', () => {

@@ -174,6 +174,54 @@ describe('nonsense', () => {
   });
 });
 
+describe('lines that say what acode does anyway', () => {
+  it.each([
+    'sandbox: { enabled: true }',
+    'docker: { enabled: true }',
+    'sandbox: { docker: { host: null, api_version: null } }',
+    'sandbox: { docker: { api_version: "1.41" } }',
+    'sandbox: { docker: { api_version: 1.44 } }',
+    'sandbox: { docker: { api_version: v2.0 } }',
+    'sandbox: { mounts: { workspace_path: /workspace } }',
+    'docker: { cleanup: { on_task_complete: true, on_agent_exit: true } }',
+    'sandbox: { containers: { labels: { acode.managed: "true" } } }',
+  ])('%s is accepted, and sets nothing', text => {
+    const { sandbox = {} } = parseConfig(text, 'f').config;
+    expect(Object.values(sandbox).every(section => Object.keys(section as object).length === 0)).toBe(true);
+  });
+
+  it.each([
+    ['sandbox: { enabled: false }', 'sandbox.enabled', 'Write true'],
+    ['sandbox: { enabled: "true" }', 'sandbox.enabled', 'Write true'],
+    ['sandbox: { docker: { api_version: "1.40" } }', 'sandbox.docker.api_version', 'Write 1.41'],
+    ['sandbox: { docker: { api_version: latest } }', 'sandbox.docker.api_version', 'Write 1.41'],
+    ['sandbox: { mounts: { workspace_path: /src } }', 'sandbox.mounts.workspace_path', 'Write /workspace'],
+    ['docker: { cleanup: { on_task_complete: false } }', 'sandbox.cleanup.on_task_complete', 'Write true'],
+    ['docker: { cleanup: { on_agent_exit: false } }', 'sandbox.cleanup.on_agent_exit', 'Write true'],
+  ])('%s is refused, with what to write instead', (text, key, instead) => {
+    expect(() => parseConfig(text, 'f')).toThrow(
+      expect.objectContaining({
+        code: 'ACODE-SBX-016',
+        message: expect.stringContaining(key) as string,
+        hint: expect.stringContaining(instead) as string,
+      }),
+    );
+  });
+
+  it('do not change a program’s own object', () => {
+    const own = { sandbox: { require_for: ['HIGH' as 'high'], risk_rules: [{ match: 'x', risk: 'Low' as 'low' }] } };
+    expect(checkConfig(own, 'x').config).toEqual({
+      sandbox: { require_for: ['high'], risk_rules: [{ match: 'x', risk: 'low' }] },
+    });
+    expect(own.sandbox.require_for).toEqual(['HIGH']);
+  });
+
+  it.each(['[HIGH]', '["HIGH", "CRITICAL"]', '[High, critical]'])('risks are understood in any case: %s', list => {
+    expect(parseConfig(`sandbox: { require_for: ${list} }`, 'f').config.sandbox?.require_for).toContain('high');
+    expect(() => parseConfig('sandbox: { require_for: [SEVERE] }', 'f')).toThrow(refused('sandbox.require_for'));
+  });
+});
+
 describe('old names', () => {
   it('lead to keys that exist or are planned', () => {
     const known = keysOf(configSchema);
@@ -202,17 +250,9 @@ describe('old names', () => {
     ['docker: { images: { default: x, node: y } }', 2],
     ['LanguageImages: { csharp: x, fsharp: x, typescript: y }', 3],
     ['docker: { cleanup: { timeout_seconds: 5 } }', 1],
+    ['sandbox: { docker_image: x, memory_limit: 2g, cpu_limit: "2" }', 3],
   ])('%s is understood', (text, warnings) => {
     expect(parseConfig(text, 'f').warnings).toHaveLength(warnings);
-  });
-
-  it.each([
-    ['docker: { enabled: false }', 'sandbox.enabled'],
-    ['docker: { cleanup: { on_agent_exit: false } }', 'sandbox.cleanup.on_agent_exit'],
-  ])('%s leads to what is planned, and is refused like it', (text, key) => {
-    expect(() => parseConfig(text, 'f')).toThrow(
-      expect.objectContaining({ code: 'ACODE-SBX-016', message: expect.stringContaining(key) as string }),
-    );
   });
 
   it('may repeat a new one, and not contradict it', () => {

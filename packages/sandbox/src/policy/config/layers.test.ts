@@ -150,6 +150,15 @@ describe('the repository’s configuration', () => {
     });
   });
 
+  it('may repeat the built-in value of what it cannot set', async () => {
+    const containers =
+      'name_prefix: acode, cleanup_orphans: true, create_timeout_seconds: 30, pull_timeout_seconds: 300';
+    const text = `sandbox: { containers: { ${containers} }, cleanup: { timeout_seconds: 30 }, docker: { host: null } }`;
+    expect(await loadRepositoryConfig(repository({ '.agent/config.yml': text }))).not.toBeNull();
+    const root = repository({ '.agent/config.yml': text.replace('acode,', 'mine,') });
+    await expect(loadRepositoryConfig(root)).rejects.toMatchObject({ code: 'ACODE-SBX-020' });
+  });
+
   it('may repeat what is fixed', async () => {
     const root = repository({ '.agent/config.yml': 'sandbox: { security: { capabilities_drop: [ALL] } }' });
     expect(await loadRepositoryConfig(root)).not.toBeNull();

@@ -8,6 +8,7 @@ import { AcodeError } from '../../contract/errors.ts';
 import type { BoundedFile } from '../../lifecycle/bounded-file.ts';
 import { holdTo, valueAt } from './check.ts';
 import type { LoadedConfig } from './check.ts';
+import { repeatsBuiltIn } from './given.ts';
 import { isFixedValue, keysOf, repositoryRule } from './keys.ts';
 import { rawOf, readConfigFile } from './load.ts';
 import { configSchema } from './schema.ts';
@@ -90,7 +91,7 @@ async function readInFolder(root: string, source: string): Promise<BoundedFile |
 function refuseForbidden(value: unknown, where: (key: string) => string): void {
   for (const key of keysOf(configSchema)) {
     const found = valueAt(value, key);
-    if (found === undefined) continue;
+    if (found === undefined || repeatsBuiltIn(key, found)) continue;
     const rule = repositoryRule(key);
     if (rule === 'never' || (rule === 'fixed' && !isFixedValue(key, found))) {
       throw new AcodeError('ACODE-SBX-020', {

@@ -181,9 +181,10 @@ const serve = 'Whether acode keeps a background process with a warm sandbox for 
 
 const requireFor = z
   .array(z.enum(RISKS))
-  .refine(risks => risks.includes('critical'), { message: 'critical cannot be left out' })
   .optional()
-  .describe('The risks that need docker or stronger. What is left out may run at a weaker level; critical never.');
+  .describe(
+    'The risks that need docker or stronger. What is left out may run at a weaker level; critical always needs it.',
+  );
 
 const riskRules = z
   .array(
