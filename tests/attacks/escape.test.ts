@@ -10,12 +10,12 @@ import type { Finding } from './attack.ts';
 import { probeAsUser, probeSandbox, probeUnprotected } from './probes.ts';
 import type { Answers } from './probes.ts';
 import { refusal } from './refusal.ts';
-import { TARGETS, TOOLS } from './targets.ts';
+import { TOOLS, targetsOf } from './targets.ts';
 import { bind, runWeakened } from './weakened.ts';
 
 const soon = () => AbortSignal.timeout(20_000);
 
-describe.skipIf(withoutEngines).each(TARGETS)('escape, on $name', target => {
+describe.skipIf(withoutEngines).each(targetsOf('escape'))('escape, on $name', target => {
   let arena: Arena;
   let inside: Answers;
   let without: Answers;

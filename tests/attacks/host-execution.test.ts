@@ -20,13 +20,13 @@ import { attack } from './attack.ts';
 import { commandAtTerminal, runCommand } from './command.ts';
 import { HostRepository } from './git-host.ts';
 import { Scratch } from './scratch.ts';
-import { TARGETS } from './targets.ts';
+import { targetsOf } from './targets.ts';
 import { bind, runWeakened } from './weakened.ts';
 
 const HOOK = '#!/bin/sh\ntouch "$(git rev-parse --show-toplevel)/PWNED"\n';
 const ESCAPES = String.raw`printf '\033]52;c;cHduZWQ=\007\033]0;title\007\033[2J\033[1;1Hover\rwritten \342\200\256cba \033[31mred'`;
 
-describe.skipIf(withoutEngines).each(TARGETS)('host execution, on $name', target => {
+describe.skipIf(withoutEngines).each(targetsOf('host-execution'))('host execution, on $name', target => {
   let scratch: Scratch;
   beforeAll(() => {
     scratch = new Scratch();

@@ -13,13 +13,13 @@ import { HostMount } from './host-mount.ts';
 import { refusal } from './refusal.ts';
 import type { Refusal } from './refusal.ts';
 import { Greeter, Scratch } from './scratch.ts';
-import { TARGETS, TOOLS } from './targets.ts';
+import { TOOLS, targetsOf } from './targets.ts';
 import type { Target } from './targets.ts';
 import { bind, runWeakened } from './weakened.ts';
 
 const CONNECT = 'import socket,sys;s=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1]);print(s.recv(99).decode())';
 
-describe.skipIf(withoutEngines).each(TARGETS)('mounts, on $name', target => {
+describe.skipIf(withoutEngines).each(targetsOf('mounts'))('mounts, on $name', target => {
   const mounting = (source: string, to = '/mnt/given', readOnly = true): RunRequest => ({
     policy: { mounts: [{ source, target: to, readOnly }] },
   });

@@ -8,7 +8,7 @@ import { Arena } from './arena.ts';
 import { attack } from './attack.ts';
 import { TestNetwork, gatewayOf } from './networks.ts';
 import { refusal } from './refusal.ts';
-import { TARGETS, TOOLS } from './targets.ts';
+import { TOOLS, targetsOf } from './targets.ts';
 import { WeakenedContainer, runWeakened } from './weakened.ts';
 
 // Serves a greeting on a port of every address, and on an abstract socket, until it is removed.
@@ -69,7 +69,7 @@ attempt('name', lambda: socket.getaddrinfo('canary.invalid', port)[0][4][0])
 print(json.dumps(seen))
 `;
 
-describe.skipIf(withoutEngines).each(TARGETS)('network, on $name', target => {
+describe.skipIf(withoutEngines).each(targetsOf('network'))('network, on $name', target => {
   // A port of its own on the engine’s host, below the range that clients get.
   const port = String(20_000 + (randomBytes(2).readUInt16BE() % 10_000));
   const bridged: RunRequest = { policy: { network: 'bridge', timeoutMs: 20_000 } };

@@ -7,12 +7,12 @@ import { afterAll, beforeAll, describe, expect } from 'vitest';
 import { images, withEngine, withoutEngines } from '../support/engines.ts';
 import { Arena } from './arena.ts';
 import { attack } from './attack.ts';
-import { MAIN, TARGETS, TOOLS } from './targets.ts';
+import { MAIN, TOOLS, targetsOf } from './targets.ts';
 import { runWeakened } from './weakened.ts';
 
 const MIB = 1024 ** 2;
 
-describe.skipIf(withoutEngines).each(TARGETS)('resources, on $name', target => {
+describe.skipIf(withoutEngines).each(targetsOf('resources'))('resources, on $name', target => {
   let arena: Arena;
   const gvisor = target.runtime === 'runsc';
   beforeAll(async () => {

@@ -7,7 +7,7 @@ export type Group = 'escape' | 'mounts' | 'host-execution' | 'network' | 'resour
 export type Showing =
   | {
       readonly by: 'test';
-      /** Whether the outcome can depend on the engine or its runtime: such rows run on every engine, always. */
+      /** Whether the outcome can depend on the engine or its runtime: the long test suite tries such rows on every engine. */
       readonly engineSensitive: boolean;
       /** Whether gVisor can face it here; where it cannot, why. */
       readonly gvisor: true | string;

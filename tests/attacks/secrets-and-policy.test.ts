@@ -15,14 +15,14 @@ import { manyWriters, secretsInArguments, tamperedWith } from './audit.ts';
 import { clientKilled, livePeer, otherUser } from './ownership.ts';
 import { refusal } from './refusal.ts';
 import { Scratch, greeting } from './scratch.ts';
-import { TARGETS } from './targets.ts';
+import { targetsOf } from './targets.ts';
 import { UntrustedImage } from './untrusted-image.ts';
 import { runWeakened } from './weakened.ts';
 
 const SECRET = 'hunter2-canary';
 const soon = () => AbortSignal.timeout(20_000);
 
-describe.skipIf(withoutEngines).each(TARGETS)('secrets and policy, on $name', target => {
+describe.skipIf(withoutEngines).each(targetsOf('secrets-and-policy'))('secrets and policy, on $name', target => {
   let arena: Arena;
   beforeAll(async () => {
     arena = await Arena.open(target);

@@ -1,9 +1,10 @@
-// Where attacks are tried: an engine and a runtime. The full corpus runs on one target, what depends on the engine on all.
+// Where attacks are tried: an engine and a runtime. Every row runs on one target, on the others what can turn out differently.
 
 import { everyEngine, images, mainEngine } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 import { everything } from '../support/targets.ts';
-import type { Row } from './rows.ts';
+import { ROWS } from './rows.ts';
+import type { Group, Row } from './rows.ts';
 
 /** An engine with one of its runtimes. */
 export interface Target {
@@ -22,18 +23,30 @@ function runtimesOf(engine: TestEngine): readonly Target['runtime'][] {
 }
 
 /** Every target there is, the main one first. */
-export const TARGETS: readonly Target[] = [
+const TARGETS: readonly Target[] = [
   MAIN,
   ...everyEngine
     .flatMap(engine => runtimesOf(engine).map(runtime => ({ name: `${engine.name}/${runtime}`, engine, runtime })))
     .filter(({ name }) => name !== MAIN.name),
 ];
 
-/** Whether a row is tried on a target: everything on the main one, on the others what can turn out differently there. */
-export function facesRow({ showing }: Row, target: Target): boolean {
+// The rows that a kernel, a runtime or its filter decides, and not what acode asked for.
+const DECIDED_INSIDE = /^(?:A\d+|B10|D[12]|E[12])$/;
+
+/**
+ * Whether a row is tried on a target: everything on the main one. On the others the rows that can turn out differently there,
+ * in .ci/run only those that are decided inside.
+ */
+export function facesRow({ id, showing }: Row, target: Target): boolean {
   if (showing.by !== 'test') return false;
   if (target.runtime === 'runsc' && showing.gvisor !== true) return false;
-  return target.name === MAIN.name || everything || showing.engineSensitive;
+  return target.name === MAIN.name || everything || (showing.engineSensitive && DECIDED_INSIDE.test(id));
+}
+
+/** The targets that face a row of a group. */
+export function targetsOf(group: Group): readonly Target[] {
+  const rows = ROWS.filter(row => row.group === group);
+  return TARGETS.filter(target => rows.some(row => facesRow(row, target)));
 }
 
 /** The image with python and a compiler, in which raw system calls can be made. */

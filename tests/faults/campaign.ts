@@ -1,4 +1,4 @@
-// Every call of every scenario goes wrong once in every way. Which calls there are is seen in a run in which none does.
+// Every call of every scenario goes wrong once. Which calls there are is seen in a run in which none does.
 
 import type { TestEngine } from '../support/engines.ts';
 import { callsIn, nameOf } from './calls.ts';
@@ -9,7 +9,7 @@ import { tryOut } from './trial.ts';
 import type { Fault, TrialReport } from './trial.ts';
 
 /** Every way in which a call goes wrong. */
-export const FAULTS: readonly Fault[] = ['error before', 'error after', 'hang', 'reply lost'];
+const FAULTS: readonly Fault[] = ['error before', 'error after', 'hang', 'reply lost'];
 
 // The longest deadline of a single call is that of a start, 30 s; nothing waits for two calls that hang one after the other,
 // since only one does. Of what is answered at once, an ending that the engine denies is waited for longest, 10 s.
@@ -26,7 +26,7 @@ const OTHERS_AT_ONCE = 6;
 // A call that belongs to a certain moment (a sample of usage) may be missed by a run that took another turn.
 const ATTEMPTS = 3;
 
-/** One scenario with one kind of fault, call by call. */
+/** One scenario, call by call. */
 export interface Outcome {
   readonly calls: number;
   /** What was wrong, each with the call it was wrong with. */
@@ -45,31 +45,33 @@ export class Campaign {
   readonly #everything: boolean;
   readonly #hanging = new Lanes(HANGING_AT_ONCE);
   readonly #others = new Lanes(OTHERS_AT_ONCE);
-  #outcomes: Promise<ReadonlyMap<string, Promise<Outcome>>> | null = null;
+  #turn = 0;
+  #outcomes: Promise<ReadonlyMap<Scenario, Promise<Outcome>>> | null = null;
 
-  /** With `everything`, also calls are tried that an earlier scenario has made in the same way. */
+  /**
+   * With `everything`, every call goes wrong in every way, also one that an earlier scenario has made in the same way. Without,
+   * each goes wrong in one way, and the next call in the next.
+   */
   constructor(engine: TestEngine, everything: boolean) {
     this.#engine = engine;
     this.#everything = everything;
   }
 
-  /** What came of one scenario with one fault. The first who asks starts them all: those that hang wait beside the others. */
-  async outcome(scenario: Scenario, fault: Fault): Promise<Outcome> {
+  /** What came of one scenario. The first who asks starts them all: those that hang wait beside the others. */
+  async outcome(scenario: Scenario): Promise<Outcome> {
     this.#outcomes ??= this.#start();
-    const outcome = (await this.#outcomes).get(keyOf(scenario, fault));
+    const outcome = (await this.#outcomes).get(scenario);
     if (!outcome) throw new Error('no such scenario');
     return outcome;
   }
 
-  async #start(): Promise<ReadonlyMap<string, Promise<Outcome>>> {
+  async #start(): Promise<ReadonlyMap<Scenario, Promise<Outcome>>> {
     const covered = new Set<string>();
     const recorded: Recorded[] = [];
     // What is asked about an image only once belongs to the scenario about that, and to no other.
     for (const scenario of scenarios.slice(0, 2)) await tryOut(scenario, this.#engine, { boundMs: BOUNDS.hang });
     for (const scenario of scenarios) recorded.push(await this.#record(scenario, covered));
-    return new Map(
-      recorded.flatMap(one => FAULTS.map(fault => [keyOf(one.scenario, fault), this.#tryAll(one, fault)] as const)),
-    );
+    return new Map(recorded.map(one => [one.scenario, this.#tryAll(one)] as const));
   }
 
   async #record(scenario: Scenario, covered: Set<string>): Promise<Recorded> {
@@ -80,12 +82,20 @@ export class Campaign {
     return { scenario, calls: chosen, violations };
   }
 
-  async #tryAll({ scenario, calls, violations }: Recorded, fault: Fault): Promise<Outcome> {
-    const lanes = fault === 'hang' ? this.#hanging : this.#others;
+  async #tryAll({ scenario, calls, violations }: Recorded): Promise<Outcome> {
+    const injections = calls.flatMap(call => this.#faults().map(fault => ({ call, fault })));
     const found = await Promise.all(
-      calls.map(call => lanes.run(async () => this.#complaints(scenario, { call, fault }))),
+      injections.map(injection =>
+        (injection.fault === 'hang' ? this.#hanging : this.#others).run(() => this.#complaints(scenario, injection)),
+      ),
     );
-    return { calls: calls.length, violations: [...violations.map(one => `no fault: ${one}`), ...found.flat()] };
+    return { calls: injections.length, violations: [...violations.map(one => `no fault: ${one}`), ...found.flat()] };
+  }
+
+  #faults(): readonly Fault[] {
+    if (this.#everything) return FAULTS;
+    this.#turn += 1;
+    return FAULTS.filter((_, at) => at === this.#turn % FAULTS.length);
   }
 
   async #complaints(scenario: Scenario, injection: { call: EngineCall; fault: Fault }): Promise<string[]> {
@@ -98,10 +108,6 @@ export class Campaign {
     if (!report?.hit) return [about('the call was never made')];
     return report.violations.map(about);
   }
-}
-
-function keyOf({ name }: Scenario, fault: Fault): string {
-  return `${name}\n${fault}`;
 }
 
 /** Lets only so much run at once. */
