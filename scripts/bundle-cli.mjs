@@ -77,11 +77,11 @@ const command = await build({
   metafile: true,
   write: false,
 });
-const first = loadedFirst(command.metafile);
-const parts = await Promise.all([
-  writePart('start', path => first.has(path)),
-  writePart('commands', path => !first.has(path)),
-]);
+const { outputs } = command.metafile;
+const first = staticallyLoaded(path => path.endsWith(`/${COMMAND}.mjs`));
+const library = staticallyLoaded(path => outputs[path].entryPoint?.endsWith('sandbox/src/index.ts'));
+const PARTS = ['start', 'library', 'commands'];
+const parts = await Promise.all(PARTS.map((name, part) => writePart(name, path => partOf(path) === part)));
 // The entry is small: where a server does the work it is all that is loaded.
 const entry = await build({
   ...common,
@@ -93,7 +93,7 @@ const entry = await build({
   metafile: true,
 });
 
-assertQuickStart(command.metafile, entry.metafile);
+assertQuickStart(entry.metafile);
 await chmod(join(bin, 'acode.js'), 0o755);
 await writeFile(join(bin, 'package.json'), '{ "type": "commonjs" }\n');
 const bundled = { ...command.metafile.inputs, ...entry.metafile.inputs };
@@ -109,7 +109,7 @@ console.log(`packages/cli/bin: ${sizes.map(size => `${Math.round(size / 1024)} K
 async function writePart(name, isIn) {
   const files = command.outputFiles.filter(({ path }) => isIn(relative(root, path)));
   const modules = await Promise.all(
-    files.map(async ({ path, text }) => `"./${basename(path)}":${await moduleOf(text)}`),
+    files.map(async ({ path, text }) => `"${idOf(relative(root, path))}":${await moduleOf(text)}`),
   );
   const text = `/*${modules.length}*/({${modules.join(',\n')}})\n`;
   const file = `acode-${name}-${createHash('sha256').update(text).digest('hex').slice(0, 16)}.js`;
@@ -117,8 +117,21 @@ async function writePart(name, isIn) {
   return { file, bytes: text.length };
 }
 
+// Every call loads the start, every command that needs an engine the library; the rest is for single commands.
+function partOf(path) {
+  if (first.has(path)) return 0;
+  return library.has(path) ? 1 : 2;
+}
+
+// A module is named by its part and its file, so that the loader opens no part in vain.
+function idOf(path) {
+  return `./${partOf(path)}/${basename(path)}`;
+}
+
 async function moduleOf(text) {
-  const { code } = await transform(text, {
+  const ids = new Map(Object.keys(outputs).map(path => [`"./${basename(path)}"`, `"${idOf(path)}"`]));
+  const named = text.replaceAll(/"\.\/acode-\w+\.mjs"/g, name => ids.get(name) ?? name);
+  const { code } = await transform(named, {
     format: 'cjs',
     platform: 'node',
     target: 'node20',
@@ -164,16 +177,17 @@ function commandInParts(written) {
     setup({ onLoad }) {
       onLoad({ filter: /cli\/src\/cli\.ts$/ }, ({ path }) => ({
         contents: `import { bundledCommand } from './start/bundle.ts';
-          export const { runCli, lastWords } = bundledCommand({ url: import.meta.url, files: ${files}, first: './${COMMAND}.mjs' });`,
+          export const { runCli, lastWords } = bundledCommand({ url: import.meta.url, files: ${files}, first: './0/${COMMAND}.mjs' });`,
         resolveDir: dirname(path),
       }));
     },
   };
 }
 
-// What every call loads before it knows what is asked of it.
-function loadedFirst({ outputs }) {
-  const found = new Set(Object.keys(outputs).filter(path => path.endsWith(`/${COMMAND}.mjs`)));
+// These files of the command and what they import, other than when it is used.
+function staticallyLoaded(isFirst) {
+  const found = new Set(Object.keys(outputs).filter(isFirst));
+  if (found.size !== 1) throw new Error(`${found.size} files where one is expected`);
   for (const path of found)
     for (const { path: next, kind, external } of outputs[path].imports)
       if (kind === 'import-statement' && !external) found.add(next);
@@ -181,7 +195,7 @@ function loadedFirst({ outputs }) {
 }
 
 // Counted as esbuild writes it, before the part adds names to each import. More would be felt at each keystroke of a completion.
-function assertQuickStart({ outputs }, { outputs: entries }) {
+function assertQuickStart({ outputs: entries }) {
   const sum = (of, paths) => paths.reduce((bytes, path) => bytes + of[path].bytes, 0);
   assertSize(sum(entries, Object.keys(entries)), LARGEST_CLIENT);
   assertSize(sum(outputs, [...first]), LARGEST_START);

@@ -1,4 +1,4 @@
-// Loads the bundled command: two files of modules, each compiled as one script with a code cache, each module run when it is first
+// Loads the bundled command: three files of modules, each compiled as one script with a code cache, each module run when it is first
 // needed. The build alone refers to this file; sources are loaded by Node.js itself.
 
 import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
@@ -31,7 +31,7 @@ const MAX_UPTIME_MS = 60_000;
 export interface BundleParts {
   /** The address of the entry. */
   readonly url: string;
-  /** The files beside it, in the order in which they are needed. */
+  /** The files beside it. */
   readonly files: readonly string[];
   /** The module that is the command. */
   readonly first: string;
@@ -84,12 +84,11 @@ class Bundle {
     for (const part of this.#parts) part.store(whereOf(argv) !== null);
   }
 
+  // A module is named by the number of its part and its file.
   #find(id: string): Run {
-    for (const part of this.#parts) {
-      const run = part.take(id);
-      if (run) return run;
-    }
-    throw new Error(`${id} is not a part of acode`);
+    const run = this.#parts[Number(id.split('/')[1])]?.take(id);
+    if (!run) throw new Error(`${id} is not a part of acode`);
+    return run;
   }
 }
 

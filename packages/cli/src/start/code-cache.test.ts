@@ -85,7 +85,7 @@ describe('compiled code', () => {
     writeCache(cache, NAME, data);
     const left = readdirSync(cache.directory).sort();
     expect(left).toEqual(
-      ['b.bin.2-y', NAME, ...[6, 7, 8, 9, 10, 11, 12].map(hour => `old-${hour}.bin`)].sort((one, other) =>
+      ['b.bin.2-y', NAME, ...[5, 6, 7, 8, 9, 10, 11, 12].map(hour => `old-${hour}.bin`)].sort((one, other) =>
         one < other ? -1 : 1,
       ),
     );

@@ -11,8 +11,8 @@ import { SocketPlace } from '../serve/socket-place.ts';
 const DIRECTORY = 'code-cache';
 const OTHERS = 0o077;
 const MAX_BYTES = 32 * 1024 ** 2;
-/** Two files for each build of acode and version of Node.js in use. */
-const MAX_FILES = 8;
+/** Three files for each build of acode and version of Node.js in use. */
+const MAX_FILES = 9;
 const UNFINISHED_MS = 60_000;
 
 /** The process that asks. */
