@@ -1,15 +1,25 @@
 // Takes each protection out in turn, in a copy of the tree, and sees that an attack test goes red. Writes docs/results/protections.md.
 //
-// Usage: node scripts/remove-protections.mjs [--only <text>] [--fresh] [--check]
-// With --check nothing is run: it only sees that every edit still applies, so that a protection which was rewritten is noticed.
+// Usage: node scripts/remove-protections.mjs [--only <text>]… [--fresh] [--check]
+// With --check nothing is run: it only sees that every edit still applies and that every test it names is still there, so that
+// a protection which was rewritten is noticed.
 // What was shown before is kept in --state (a file outside the tree) and not run again unless --fresh is given or the
 // edit has changed. Needs the test engines, and root or the test user.
 // @ts-check
 
 import { execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { PROTECTIONS } from './protections.mjs';
@@ -24,7 +34,7 @@ const AS_USER = join(ROOT, '.ci', 'engines', 'as-user');
 
 const { values: options } = parseArgs({
   options: {
-    only: { type: 'string' },
+    only: { type: 'string', multiple: true },
     fresh: { type: 'boolean', default: false },
     check: { type: 'boolean', default: false },
     state: { type: 'string', default: '/var/tmp/acode-protections.json' },
@@ -42,9 +52,42 @@ function copyTree() {
     stdio: ['pipe', 'pipe', 'ignore'],
   });
   execFileSync('tar', ['-xf', '-'], { cwd: copy, input: archive });
-  symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'));
-  execFileSync('chmod', ['-R', 'a+rX', copy]);
+  linkModules(copy);
+  // What the tests of the command start is built; once is enough, since an edit to the command bundles it again.
+  execFileSync('npm', ['run', '--silent', 'build'], { cwd: copy, stdio: ['ignore', 'ignore', 'inherit'] });
+  handToTestUser(copy);
   return copy;
+}
+
+/**
+ * A directory of links rather than one link: vitest writes into node_modules, and the packages of the copy are those of the copy.
+ *
+ * @param {string} copy
+ */
+function linkModules(copy) {
+  const [from, to] = [join(ROOT, 'node_modules'), join(copy, 'node_modules')];
+  mkdirSync(join(to, '@acode'), { recursive: true });
+  for (const name of readdirSync(from)) {
+    if (name === '@acode' || name === 'acode' || name.startsWith('.vite')) continue;
+    symlinkSync(join(from, name), join(to, name));
+  }
+  for (const name of readdirSync(join(copy, 'packages'))) {
+    const manifest = join(copy, 'packages', name, 'package.json');
+    if (!existsSync(manifest)) continue;
+    symlinkSync(join(copy, 'packages', name), join(to, JSON.parse(readFileSync(manifest, 'utf8')).name));
+  }
+}
+
+/**
+ * Tests run as the test user, and write beside what they test.
+ *
+ * @param {string} copy
+ */
+function handToTestUser(copy) {
+  execFileSync('chmod', ['-R', 'a+rX', copy]);
+  if (process.getuid?.() !== 0) return;
+  const user = execFileSync(AS_USER, ['--', 'id', '-u'], { encoding: 'utf8' }).trim();
+  execFileSync('chown', ['-R', '-h', user, copy]);
 }
 
 /**
@@ -79,7 +122,12 @@ function undo(originals) {
 /** @param {string} copy */
 function bundle(copy) {
   execFileSync(process.execPath, [join(copy, 'scripts', 'bundle-cli.mjs')], { cwd: copy, stdio: 'ignore' });
-  execFileSync('chmod', ['-R', 'a+rX', join(copy, 'packages', 'cli', 'bin')]);
+  handToTestUser(join(copy, 'packages', 'cli', 'bin'));
+}
+
+/** @param {string} file */
+function testFile(file) {
+  return file.includes('/') ? `tests/${file}` : `tests/attacks/${file}`;
 }
 
 /**
@@ -99,11 +147,11 @@ async function run(copy, tests, deadlineMs) {
       '/var/tmp',
       `acode-protections-report-${process.pid}-${Math.random().toString(36).slice(2)}.json`,
     );
-    const named = `(?:^| )(?:${pattern.replaceAll(/ *\| */g, '|').trim()})(?: |$)`;
+    const named = `(?:^| )(?:${pattern.replaceAll(/ *\| */g, '|').trim()})(?![A-Za-z0-9])`;
     const vitest = [
       join(copy, 'node_modules', 'vitest', 'vitest.mjs'),
       'run',
-      file.includes('/') ? `tests/${file}` : `tests/attacks/${file}`,
+      testFile(file),
       '-t',
       named,
       '--reporter=json',
@@ -112,6 +160,7 @@ async function run(copy, tests, deadlineMs) {
     const words =
       process.getuid?.() === 0 ? [AS_USER, '--', process.execPath, ...vitest] : [process.execPath, ...vitest];
     const late = await finished(words, copy, end - Date.now());
+    const before = red.length + green;
     if (existsSync(report)) {
       const results = JSON.parse(readFileSync(report, 'utf8')).testResults;
       const all = results.flatMap(result => result.assertionResults);
@@ -124,6 +173,8 @@ async function run(copy, tests, deadlineMs) {
     }
     // A test that never ends is not green: with the protection each of them takes seconds.
     if (late) return { red: [...red, `${pattern.trim()}: did not end in time`], green };
+    // Nothing that was run is nothing that was shown.
+    if (red.length + green === before) throw new Error(`no test of ${file} was run for “${pattern.trim()}”`);
   }
   return { red, green };
 }
@@ -135,11 +186,14 @@ async function run(copy, tests, deadlineMs) {
  * @param {Protection[]} protections
  */
 async function redAnyway(copy, protections) {
-  const files = [...new Set(protections.flatMap(({ tests }) => tests.map(([file]) => file)))];
+  /** @type {Map<string, Set<string>>} */
+  const files = new Map();
+  for (const [file, pattern] of protections.flatMap(({ tests }) => tests))
+    files.set(file, (files.get(file) ?? new Set()).add(pattern.trim()));
   const { red } = await run(
     copy,
-    files.map(file => [file, file.includes('/') ? '.*' : '[A-F][0-9]+|trusted,']),
-    files.length * DEADLINE_MS,
+    [...files].map(([file, patterns]) => [file, [...patterns].join('|')]),
+    files.size * DEADLINE_MS,
   );
   return new Set(red);
 }
@@ -229,6 +283,25 @@ function table(all) {
   ].join('\n');
 }
 
+/**
+ * The tests that are named and no longer there, by the text of the file and of those beside it, which have the titles of some.
+ * What only looks as if it were there is an error when it is run.
+ */
+function missingTests() {
+  return PROTECTIONS.flatMap(({ name, tests }) =>
+    tests.flatMap(([file, pattern]) => {
+      const path = join(ROOT, testFile(file));
+      if (!existsSync(path)) return [`“${name}” names ${file}, which is not there any more`];
+      const beside = readdirSync(dirname(path)).filter(other => other.endsWith('.ts'));
+      const text = beside.map(other => readFileSync(join(dirname(path), other), 'utf8')).join('\n');
+      return pattern
+        .split('|')
+        .filter(title => !new RegExp(title.trim()).test(text))
+        .map(title => `“${name}” names a test that is not in ${file} any more: ${title.trim()}`);
+    }),
+  );
+}
+
 /** The edits that fit the tree no longer. */
 function misfits() {
   return PROTECTIONS.flatMap(({ name, edits }) =>
@@ -239,14 +312,16 @@ function misfits() {
 }
 
 if (options.check) {
-  const found = misfits();
-  for (const misfit of found) console.error(misfit);
-  console.log(`${PROTECTIONS.length} protections, ${found.length} edits that do not apply`);
-  process.exit(found.length === 0 ? 0 : 1);
+  const [edits, tests] = [misfits(), missingTests()];
+  for (const misfit of [...edits, ...tests]) console.error(misfit);
+  console.log(
+    `${PROTECTIONS.length} protections, ${edits.length} edits that do not apply, ${tests.length} tests that are not there`,
+  );
+  process.exit(edits.length + tests.length === 0 ? 0 : 1);
 }
 
 const known = earlier();
-const wanted = PROTECTIONS.filter(({ name }) => options.only === undefined || name.includes(options.only));
+const wanted = PROTECTIONS.filter(({ name }) => options.only?.some(text => name.includes(text)) ?? true);
 const waiting = wanted.filter(
   protection =>
     options.only !== undefined ||
@@ -256,7 +331,6 @@ const waiting = wanted.filter(
 const copy = waiting.length > 0 ? copyTree() : null;
 let failed = 0;
 try {
-  if (copy) bundle(copy);
   const before = copy ? await redAnyway(copy, waiting) : new Set();
   for (const title of before) console.log(`red without any edit, so not counted: ${title}`);
   for (const protection of waiting) {

@@ -11,8 +11,8 @@ import type { Disk } from './file-system.ts';
 export interface Surroundings {
   readonly platform: NodeJS.Platform;
   readonly uid: number | undefined;
-  /** The value of `CI`. */
-  readonly ci: string | undefined;
+  /** The environment variables; of these, those of CI systems. */
+  readonly env: Readonly<Record<string, string | undefined>>;
   readonly setting: ServeSetting;
   /** The memory that can be had without swapping; null where nobody can tell. */
   readonly availableBytes: number | null;
@@ -23,6 +23,22 @@ export interface Surroundings {
 
 const GIB = 1024 ** 3;
 const LEAST_AVAILABLE = 2 * GIB;
+
+// What CI systems set; not all of them set `CI`.
+const CI_VARIABLES = [
+  'CI',
+  'TF_BUILD', // Azure Pipelines
+  'JENKINS_URL',
+  'BUILD_ID', // Jenkins, Cloud Build
+  'TEAMCITY_VERSION',
+  'CODEBUILD_BUILD_ID', // AWS CodeBuild
+  'GITHUB_ACTIONS',
+  'GITLAB_CI',
+  'CIRCLECI',
+  'BUILDKITE',
+  'BITBUCKET_BUILD_NUMBER',
+  'DRONE',
+];
 
 const DISKS: Readonly<Record<Disk, string | null>> = {
   local: null,
@@ -37,7 +53,10 @@ const RULES: readonly ((of: Surroundings) => string | null)[] = [
     platform === 'linux' ? null : `acode starts it on Linux only, not on ${platform}; run \`acode serve\` yourself`,
   ({ uid }) => (uid === 0 ? 'you are root' : null),
   ({ setting: { value, setBy } }) => (value === 'never' ? `sandbox.serve is never (${setBy ?? 'unknown'})` : null),
-  ({ ci }) => (ci === undefined || ci === '' || ci === 'false' ? null : `CI is set (${ci})`),
+  ({ env }) => {
+    const name = CI_VARIABLES.find(variable => !['', 'false'].includes(env[variable] ?? ''));
+    return name === undefined ? null : `${name} is set (${env[name]})`;
+  },
   ({ installedInside }) =>
     installedInside
       ? 'acode is installed inside the workspace, where a command may have changed the program that would start'
@@ -76,7 +95,7 @@ export function surroundingsOf(
   return {
     platform: process.platform,
     uid: process.getuid?.(),
-    ci: env['CI'],
+    env,
     setting: about.setting,
     availableBytes: availableBytes(),
     disk: diskOf(about.root),
