@@ -1,4 +1,6 @@
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer } from 'vitest/node';
+import type { TestSpecification } from 'vitest/node';
 import { everything } from './tests/support/targets.ts';
 
 // Tests of the library run on its sources, so that coverage is of them; tests/packaging runs what is really published.
@@ -9,7 +11,7 @@ const alias = {
 
 // These measure time or memory, or remove what every other test uses: nothing else may run beside them.
 const ALONE = [
-  'tests/{audit/cost,engine-client/back-pressure,engine-trouble/restart,exits/exits,faults/faults,files/large}.test.ts',
+  'tests/{audit/cost,cli/engine-faults,engine-client/back-pressure,engine-trouble/restart,exits/exits,faults/faults,files/large}.test.ts',
   'tests/{ownership/prompt,ownership/uninstall,project-image/unchanged,trace/durations}.test.ts',
 ];
 
@@ -24,9 +26,25 @@ const SHARED = [
 const PATIENT = everything
   ? []
   : [
-      'tests/{audit/parallel,bench/bench,cli/streams,doctor/attack-levels,engine-trouble/restart,host/hostile}.test.ts',
+      'tests/{audit/parallel,bench/bench,doctor/attack-levels,engine-trouble/restart}.test.ts',
       'tests/{exits/exits,images/at-once,files/large,project-image/at-once,project-image/skipping}.test.ts',
     ];
+
+// Small files that take long: vitest would start them last, and everything else would wait for them.
+const LONG =
+  /tests\/(?:conformance\/|pool\/engines|cli\/(?:scans|flags)|serve\/(?:ends|same|trust)|sessions\/(?:elsewhere|hostile)|files\/on-host|project-image\/shipped)/;
+
+/** Begins with what takes long. */
+class LongFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    return [...sorted.filter(isLong), ...sorted.filter(file => !isLong(file))];
+  }
+}
+
+function isLong({ moduleId }: TestSpecification): boolean {
+  return LONG.test(moduleId);
+}
 
 // What needs an engine.
 const real = {
@@ -51,6 +69,7 @@ const thresholds = {
 export default defineConfig({
   resolve: { alias },
   test: {
+    sequence: { sequencer: LongFirst },
     projects: [
       {
         extends: true,
