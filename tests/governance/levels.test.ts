@@ -12,9 +12,22 @@ const status = z.looseObject({
   level: z.enum(LEVELS).nullable(),
   levels: z.array(z.looseObject({ level: z.enum(LEVELS), state: z.string() })),
 });
-const run = z.looseObject({ level: z.string(), stdout: z.string(), auditSequence: z.int() });
+const run = z.looseObject({
+  level: z.string(),
+  stdout: z.string(),
+  auditSequence: z.int(),
+  sandboxId: z.string(),
+  containerId: z.string().optional(),
+});
 const tail = z.looseObject({
-  items: z.array(z.looseObject({ seq: z.int(), kind: z.string(), sandbox_level: z.string().optional() })),
+  items: z.array(
+    z.looseObject({
+      seq: z.int(),
+      kind: z.string(),
+      correlationId: z.string().optional(),
+      sandbox_level: z.string().optional(),
+    }),
+  ),
 });
 
 describe.skipIf(withoutEngines)('levels', () => {
@@ -104,6 +117,27 @@ describe.skipIf(withoutEngines)('levels', () => {
       expect(records.find(({ seq }) => seq === auditSequence)).toMatchObject({ kind: 'intent', sandbox_level: level });
     }
   });
+
+  it.each([
+    ['docker', 'container'],
+    ['ulimit', 'process'],
+  ])(
+    'of level %s record the creation and the removal of each sandbox, also where the command fails',
+    async (level, what) => {
+      await bench.configure(level === 'docker' ? {} : { level });
+      for (const command of [['true'], ['sh', '-c', 'kill -9 $$']]) {
+        const { auditSequence, sandboxId, containerId } = run.parse(await json(['run', '--json', '--', ...command]));
+        const { items: records } = tail.parse(await json(['audit', 'tail', '--json', '-n', '6']));
+        const since = records.filter(({ seq }) => seq >= auditSequence);
+        expect(since.map(({ kind }) => kind).sort()).toEqual(['creation', 'intent', 'outcome', 'removal']);
+        const id = containerId ?? sandboxId;
+        const [made, gone] = ['creation', 'removal'].map(kind => since.find(record => record.kind === kind));
+        expect(made).toMatchObject({ operation: 'create', what, id, sandboxId });
+        expect(gone).toMatchObject({ operation: 'remove', what, id, sandboxId, reason: 'finished' });
+        expect(made?.correlationId).toBe(since.find(({ kind }) => kind === 'intent')?.correlationId);
+      }
+    },
+  );
 
   it('are never lowered by what a repository says, whatever it says', async () => {
     await bench.configure({});

@@ -39,7 +39,7 @@ describe.skipIf(withoutEngines)('an image whose shell writes into the workspace'
     expect(existsSync(host.file('.envrc'))).toBe(true);
     const before = await ofThis(host);
     expect(before.filter(({ kind }) => kind === 'intent')).toEqual([]);
-    expect(before.filter(({ operation }) => operation === 'create')).toMatchObject([
+    expect(before.filter(({ kind, operation }) => kind === 'event' && operation === 'create')).toMatchObject([
       {
         kind: 'event',
         image: PLANTS,

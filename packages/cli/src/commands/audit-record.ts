@@ -53,6 +53,7 @@ function aboutRecord(record: AuditRecord): string {
 
 const ABOUT: Readonly<Record<AuditRecord['kind'], (record: AuditRecord) => string>> = {
   intent: record => words(record, 'sandbox_level', 'command'),
+  creation: record => words(record, 'what', 'name', 'id'),
   outcome: record => `of ${valueText('intent', record['intent'])}: ${outcome(record)}`,
   refusal: record => words(record, 'errorCode', 'message'),
   removal: record => words(record, 'what', 'name', 'id', 'reason'),

@@ -5,7 +5,7 @@ import type { Level, Risk } from './levels.ts';
 import type { ChangeCounts, RiskyKind, ScanState } from './result.ts';
 
 /** What a record is about. */
-export const AUDIT_KINDS = ['intent', 'outcome', 'refusal', 'removal', 'event', 'checkpoint'] as const;
+export const AUDIT_KINDS = ['intent', 'creation', 'outcome', 'refusal', 'removal', 'event', 'checkpoint'] as const;
 
 /** One of {@link AUDIT_KINDS}. */
 export type AuditKind = (typeof AUDIT_KINDS)[number];
@@ -120,12 +120,24 @@ export interface AuditRefusal extends AuditContext, AuditSandbox, AuditFindings 
   readonly message: string;
 }
 
+/** A sandbox that was created: a container, or a process of this host at a level without an engine. */
+export interface AuditCreation extends AuditContext {
+  readonly kind: 'creation';
+  readonly what: 'container' | 'process';
+  /** The container’s id; the sandbox’s own where there is no container. */
+  readonly id: string;
+  readonly name?: string;
+  readonly sandboxId: string;
+}
+
 /** Something of ours that was removed. */
 export interface AuditRemoval extends AuditContext {
   readonly kind: 'removal';
-  readonly what: 'container' | 'network' | 'volume' | 'image';
+  readonly what: 'container' | 'process' | 'network' | 'volume' | 'image';
   readonly id: string;
   readonly name?: string;
+  /** The sandbox whose container or process it was. */
+  readonly sandboxId?: string;
   readonly reason: RemovalReason;
 }
 
@@ -157,7 +169,7 @@ export interface AuditMadeAhead extends AuditEvent, AuditSandbox {
 
 /** What can be written to the audit log. */
 export type AuditEntry =
-  AuditIntent | AuditOutcome | AuditRefusal | AuditRemoval | AuditEvent | AuditScan | AuditMadeAhead;
+  AuditIntent | AuditCreation | AuditOutcome | AuditRefusal | AuditRemoval | AuditEvent | AuditScan | AuditMadeAhead;
 
 /** A place in the chain: a record, and through its hash every record before it. */
 export interface AuditHead {

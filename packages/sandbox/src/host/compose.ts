@@ -37,7 +37,7 @@ import { environmentMode } from '../policy/layers.ts';
 import { PulledImages } from '../images/registry/pulled.ts';
 import { SharedWork } from '../images/registry/shared-work.ts';
 import { Turns } from '../images/registry/turn.ts';
-import { recordRemovals } from '../run/trail.ts';
+import { recordLives } from '../run/trail.ts';
 import { TrustStore } from '../policy/trust.ts';
 import { Bus } from '../records/telemetry/bus.ts';
 import { ContainerReports } from '../records/telemetry/containers.ts';
@@ -88,7 +88,7 @@ export async function composeHost({
   });
   const audit = new AuditLog({ directory: join(directories.state, 'audit'), uid, clock });
   const background = new Background();
-  recordRemovals(bus, audit, work => background.keep(work));
+  recordLives(bus, { audit, telemetry, keep: work => background.keep(work) });
   const logs = new SavedLogs(directories.state, uid, settings.keepOutputDays ?? 0);
   const turns = new Turns({ directory: directories.runtime, uid, clock });
   const pulls = {

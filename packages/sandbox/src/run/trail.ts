@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { findingsOf } from '../records/audit/findings.ts';
 import type { Scanned } from '../records/audit/findings.ts';
 import type {
+  AuditCreation,
   AuditFindings,
   AuditHead,
   AuditIntent,
@@ -12,7 +13,7 @@ import type {
   AuditRemoval,
   AuditSandbox,
 } from '../contract/audit.ts';
-import type { EventBus, RemovalReason } from '../contract/events.ts';
+import type { EventBus } from '../contract/events.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast, usesEngine } from '../contract/levels.ts';
@@ -157,16 +158,48 @@ export function recordRefusal(run: Recorded, error: unknown): void {
   inBackground(run, writing);
 }
 
-/** Writes down what is removed on behalf of others: orphans, what is past its time, what somebody cleaned up. */
-export function recordRemovals(bus: EventBus, audit: Host['audit'], keep: Host['keep']): void {
-  const record = (what: AuditRemoval['what'], id: string, reason: RemovalReason, correlationId: string): void => {
-    // That a run’s own sandbox is gone at its end goes without saying.
-    if (reason === 'finished') return;
-    keep(audit.append({ kind: 'removal', operation: 'remove', correlationId, what, id, reason }));
-  };
-  bus.on('ContainerRemoved', event => record('container', event.containerId, event.reason, event.correlationId));
-  bus.on('NetworkRemoved', event => record('network', event.networkId, event.reason, event.correlationId));
-  bus.on('VolumeRemoved', event => record('volume', event.name, event.reason, event.correlationId));
+/**
+ * Records every sandbox that is created and removed, and what else is removed on behalf of others: orphans, what is past its
+ * time, what somebody cleaned up. The records are written beside the command, which waits for its intent only.
+ */
+export function recordLives(
+  bus: EventBus,
+  { audit, keep, telemetry }: Pick<Host, 'audit' | 'keep' | 'telemetry'>,
+): void {
+  const write = (entry: AuditCreation | AuditRemoval): void =>
+    keep(
+      audit.append(entry).catch((error: unknown) => {
+        const { correlationId, operation } = entry;
+        telemetry.log('error', 'the audit log could not be written', {
+          correlationId,
+          operation,
+          reason: String(error),
+        });
+      }),
+    );
+  const created = (of: Pick<AuditCreation, 'what' | 'id' | 'name' | 'sandboxId' | 'correlationId'>): void =>
+    write({ kind: 'creation', operation: 'create', ...of });
+  const removed = (of: Pick<AuditRemoval, 'what' | 'id' | 'sandboxId' | 'reason' | 'correlationId'>): void =>
+    write({ kind: 'removal', operation: 'remove', ...of });
+  bus.on('ContainerCreated', ({ containerId: id, name, sandboxId, correlationId }) =>
+    created({ what: 'container', id, name, sandboxId, correlationId }),
+  );
+  bus.on('ContainerRemoved', ({ containerId: id, sandboxId, reason, correlationId }) =>
+    removed({ what: 'container', id, ...(sandboxId === '' ? {} : { sandboxId }), reason, correlationId }),
+  );
+  bus.on('SandboxProvisioned', ({ backend, sandboxId, correlationId }) => {
+    if (backend !== 'docker') created({ what: 'process', id: sandboxId, sandboxId, correlationId });
+  });
+  bus.on('SandboxTeardown', ({ backend, sandboxId, correlationId }) => {
+    if (backend !== 'docker') removed({ what: 'process', id: sandboxId, sandboxId, reason: 'finished', correlationId });
+  });
+  // A network or a volume that goes with the sandbox it was made for is no record of its own.
+  bus.on('NetworkRemoved', ({ networkId: id, reason, correlationId }) => {
+    if (reason !== 'finished') removed({ what: 'network', id, reason, correlationId });
+  });
+  bus.on('VolumeRemoved', ({ name: id, reason, correlationId }) => {
+    if (reason !== 'finished') removed({ what: 'volume', id, reason, correlationId });
+  });
 }
 
 function inBackground({ host, operation }: Pick<Recorded, 'host' | 'operation'>, writing: Promise<unknown>): void {
