@@ -1,6 +1,6 @@
 // Group B: talking the sandbox into a part of the host that it must not have.
 
-import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmdirSync, symlinkSync } from 'node:fs';
+import { existsSync, linkSync, mkdirSync, readFileSync, renameSync, rmdirSync, symlinkSync, unlinkSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { describe, expect } from 'vitest';
@@ -116,6 +116,27 @@ describe.skipIf(withoutEngines).each(targetsOf('mounts'))('mounts, on $name', ta
     expect(existsSync(scratch.path('secret/ran'))).toBe(false);
     expect(await arena.isGone()).toBe(true);
     expect(await shownByEngine(project, 'key')).toBe('canary');
+    // Swapped back once it is mounted: the path is what was checked, and only what the sandbox has shows the swap.
+    unlinkSync(project);
+    renameSync(`${project}.away`, project);
+    let isAway = false;
+    proxy.onRequest((method, path) => {
+      if (method === 'POST' && path.includes('/start')) {
+        isAway = true;
+        swap(scratch.path('secret'));
+      } else if (isAway && path.includes('/json')) {
+        isAway = false;
+        unlinkSync(project);
+        renameSync(`${project}.away`, project);
+      }
+      return undefined;
+    });
+    expect(await refusal(arena.run(['sh', '-c', 'cat key; touch ran']))).toMatchObject({
+      code: 'ACODE-SBX-010',
+      context: { violation: 'MountMismatch' },
+    });
+    expect(isAway).toBe(false);
+    expect(existsSync(scratch.path('secret/ran'))).toBe(false);
     return {
       observed: 'ACODE-SBX-010 MountMismatch, sandbox removed, event',
       control: 'the same mount shows the secret',
