@@ -8,6 +8,7 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
+import { hostIdentity } from '../../packages/sandbox/src/lifecycle/host.ts';
 import { images } from '../support/engines.ts';
 
 /** The built command. */
@@ -108,8 +109,10 @@ export class Bench implements AsyncDisposable {
 
   /** The containers that calls on this bench have left on the engine, asked past the product. */
   async left(): Promise<string[]> {
-    // The host label is a hash of the runtime directory among others, and that directory is this bench’s own.
-    this.#host ??= await this.#hostLabel();
+    // The host label is a hash of a token in the runtime directory, and that directory is this bench’s own.
+    const runtime = join(this.#top, 'runtime', 'acode');
+    await mkdir(runtime, { recursive: true, mode: 0o700 });
+    this.#host ??= await hostIdentity(runtime);
     const filters = encodeURIComponent(JSON.stringify({ label: [`acode.host=${this.#host}`] }));
     const reply = await get(this.socket, `/v1.41/containers/json?all=1&filters=${filters}`);
     return z
@@ -133,13 +136,6 @@ export class Bench implements AsyncDisposable {
     await this.scanned();
     // A reaper may be about to write down what it removed.
     await rm(this.#top, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
-  }
-
-  async #hostLabel(): Promise<string> {
-    const { stdout } = await this.call(['explain', '--json', '--', 'true']);
-    const labels = z.looseObject({ identity: z.looseObject({ labels: z.record(z.string(), z.string()) }) });
-    const { spec } = z.looseObject({ spec: labels }).parse(JSON.parse(stdout.toString()));
-    return spec.identity.labels['acode.host'] ?? '';
   }
 }
 
