@@ -2,7 +2,7 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { everything } from '../support/targets.ts';
 import { ServedBench, places } from './served-bench.ts';
 
@@ -19,14 +19,8 @@ describe.each(places)('a server on $name', place => {
   // Which signal it was is the command line’s matter; that the sandbox ends with it, the level’s.
   const signals = place.name === 'bubblewrap' || everything ? SIGNALS.length : 1;
   let served: ServedBench;
-
-  beforeEach(async () => {
-    served = await ServedBench.at(place);
-  });
-
-  afterEach(async () => {
-    await served[Symbol.asyncDispose]();
-  });
+  const opened = async (): Promise<void> => void (served = await ServedBench.at(place));
+  const closed = (): Promise<void> => served[Symbol.asyncDispose]();
 
   const pause = (ms: number): Promise<void> => new Promise(resolve => void setTimeout(resolve, ms));
   const beats = (): number => readFileSync(join(served.bench.workspace, 'beat')).length;
@@ -48,80 +42,90 @@ describe.each(places)('a server on $name', place => {
     if (place.name !== 'bubblewrap') await untilTrue(async () => (await served.bench.left()).length === 0);
   };
 
-  it.each(SIGNALS.slice(0, signals))('stops a command whose client got %s, with %i', async (signal, status) => {
-    const { child, ended } = await begun();
-    child.kill(signal);
-    const end = await ended;
-    expect(end.status).toBe(status);
-    expect(end.stderr).toContain(`acode: stopped by ${signal}.`);
-    const before = beats();
-    await pause(300);
-    expect(beats()).toBe(before);
-    expect(await served.isWarm()).toBe(true);
-  });
+  describe('that lives on', () => {
+    beforeAll(opened);
+    afterAll(closed);
 
-  it('stops a command whose client was killed within a second', async () => {
-    const { child, ended } = await begun();
-    child.kill('SIGKILL');
-    await ended;
-    await pause(1000);
-    const before = beats();
-    await pause(300);
-    expect(before).toBeGreaterThan(0);
-    expect(beats()).toBe(before);
-    await served.untilWarm();
-  });
-
-  it('that is killed takes its commands with it, and their clients say so', async () => {
-    const { ended } = await begun();
-    served.server.kill('SIGKILL');
-    const { status, stderr } = await ended;
-    expect(status).toBe(125);
-    expect(stderr).toContain('ACODE-SBX-024');
-    await nothingLeft();
-    await pause(1000);
-    const before = beats();
-    await pause(300);
-    expect(beats()).toBe(before);
-    // Its socket is still there, and is nobody’s: a call says nothing of it, and a server takes its place.
-    expect(served.sockets).toHaveLength(1);
-    expect(await served.call(['run', 'echo hi'])).toMatchObject({ status: 0, stderr: '' });
-    const { stderr: said } = await served.call(['run', '--verbose', 'echo hi']);
-    expect(said).toContain('the server of this workspace is not used');
-    await served.serve();
-    await served.untilWarm();
-  });
-
-  it('is not waited for when it hangs, and what it did not begin it never begins', async () => {
-    served.server.kill('SIGSTOP');
-    const { status, stderr } = await served.call(['run', 'echo once >> times']);
-    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
-    served.server.kill('SIGCONT');
-    await pause(500);
-    expect(readFileSync(join(served.bench.workspace, 'times'), 'utf8')).toBe('once\n');
-    await served.untilWarm();
-  });
-
-  it('is alone in its workspace', async () => {
-    const second = await served.bench.call(['serve']);
-    expect(second.status).toBe(125);
-    expect(second.stderr).toContain('ACODE-SBX-023');
-    expect(await served.isWarm()).toBe(true);
-  });
-
-  it.each(SIGNALS.slice(0, Math.min(3, signals)))(
-    'that gets %s stops its commands, and leaves nothing',
-    async (signal, status) => {
-      const { ended } = await begun();
-      const over = new Promise<number | null>(resolve => served.server.once('exit', resolve));
-      served.server.kill(signal);
-      expect((await ended).status).toBe(143);
-      expect(await over).toBe(status);
+    it.each(SIGNALS.slice(0, signals))('stops a command whose client got %s, with %i', async (signal, status) => {
+      const { child, ended } = await begun();
+      child.kill(signal);
+      const end = await ended;
+      expect(end.status).toBe(status);
+      expect(end.stderr).toContain(`acode: stopped by ${signal}.`);
       const before = beats();
       await pause(300);
       expect(beats()).toBe(before);
-      expect(served.sockets).toEqual([]);
-      if (place.name !== 'bubblewrap') expect(await served.bench.left()).toEqual([]);
-    },
-  );
+      await served.untilWarm();
+    });
+
+    it('stops a command whose client was killed within a second', async () => {
+      const { child, ended } = await begun();
+      child.kill('SIGKILL');
+      await ended;
+      await pause(1000);
+      const before = beats();
+      await pause(300);
+      expect(before).toBeGreaterThan(0);
+      expect(beats()).toBe(before);
+      await served.untilWarm();
+    });
+
+    it('is alone in its workspace', async () => {
+      const second = await served.bench.call(['serve']);
+      expect(second.status).toBe(125);
+      expect(second.stderr).toContain('ACODE-SBX-023');
+      await served.untilWarm();
+    });
+
+    it('is not waited for when it hangs, and what it did not begin it never begins', async () => {
+      served.server.kill('SIGSTOP');
+      const { status, stderr } = await served.call(['run', 'echo once >> times']);
+      expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+      served.server.kill('SIGCONT');
+      await pause(500);
+      expect(readFileSync(join(served.bench.workspace, 'times'), 'utf8')).toBe('once\n');
+      await served.untilWarm();
+    });
+  });
+
+  describe('that ends', () => {
+    beforeEach(opened);
+    afterEach(closed);
+
+    it('because it is killed takes its commands with it, and their clients say so', async () => {
+      const { ended } = await begun();
+      served.server.kill('SIGKILL');
+      const { status, stderr } = await ended;
+      expect(status).toBe(125);
+      expect(stderr).toContain('ACODE-SBX-024');
+      await nothingLeft();
+      await pause(1000);
+      const before = beats();
+      await pause(300);
+      expect(beats()).toBe(before);
+      // Its socket is still there, and is nobody’s: a call says nothing of it, and a server takes its place.
+      expect(served.sockets).toHaveLength(1);
+      expect(await served.call(['run', 'echo hi'])).toMatchObject({ status: 0, stderr: '' });
+      const { stderr: said } = await served.call(['run', '--verbose', 'echo hi']);
+      expect(said).toContain('the server of this workspace is not used');
+      await served.serve();
+      await served.untilWarm();
+    });
+
+    it.each(SIGNALS.slice(0, Math.min(3, signals)))(
+      'because it gets %s stops its commands, and leaves nothing',
+      async (signal, status) => {
+        const { ended } = await begun();
+        const over = new Promise<number | null>(resolve => served.server.once('exit', resolve));
+        served.server.kill(signal);
+        expect((await ended).status).toBe(143);
+        expect(await over).toBe(status);
+        const before = beats();
+        await pause(300);
+        expect(beats()).toBe(before);
+        expect(served.sockets).toEqual([]);
+        if (place.name !== 'bubblewrap') expect(await served.bench.left()).toEqual([]);
+      },
+    );
+  });
 });
