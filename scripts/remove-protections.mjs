@@ -159,7 +159,9 @@ async function run(copy, tests, deadlineMs) {
     ];
     const words =
       process.getuid?.() === 0 ? [AS_USER, '--', process.execPath, ...vitest] : [process.execPath, ...vitest];
-    const late = await finished(words, copy, end - Date.now());
+    // One engine is enough, but for what is about another.
+    const engines = pattern.includes('Podman') ? 'docker28,podman' : 'docker28';
+    const late = await finished(words, copy, engines, end - Date.now());
     const before = red.length + green;
     if (existsSync(report)) {
       const results = JSON.parse(readFileSync(report, 'utf8')).testResults;
@@ -201,12 +203,13 @@ async function redAnyway(copy, protections) {
 /**
  * @param {string[]} words
  * @param {string} cwd
+ * @param {string} engines
  * @param {number} deadlineMs
  * @returns {Promise<boolean>} whether it had to be stopped
  */
-function finished([program = '', ...words], cwd, deadlineMs) {
+function finished([program = '', ...words], cwd, engines, deadlineMs) {
   return new Promise((resolve, reject) => {
-    const env = { ...process.env, ACODE_TEST_ENGINES: 'docker28', ACODE_TEST_TARGETS: 'all' };
+    const env = { ...process.env, ACODE_TEST_ENGINES: engines, ACODE_TEST_TARGETS: 'all' };
     const child = spawn(program, words, { cwd, env, stdio: 'ignore', detached: true });
     let late = false;
     const timer = setTimeout(
