@@ -46,6 +46,9 @@ function isLong({ moduleId }: TestSpecification): boolean {
   return LONG.test(moduleId);
 }
 
+// These run as root, who is to be refused: .ci/run starts them apart from all others, which run as an ordinary user.
+const AS_ROOT = ['tests/root/**/*.test.ts'];
+
 // What needs an engine.
 const real = {
   include: ['tests/**/*.test.ts'],
@@ -88,7 +91,7 @@ export default defineConfig({
           ...real,
           name: 'real',
           maxWorkers: 3,
-          exclude: [...ALONE, ...SHARED, ...PATIENT],
+          exclude: [...ALONE, ...SHARED, ...PATIENT, ...AS_ROOT],
           sequence: { groupOrder: 1 },
         },
       },
@@ -113,6 +116,10 @@ export default defineConfig({
           fileParallelism: false,
           sequence: { groupOrder: 3 },
         },
+      },
+      {
+        extends: true,
+        test: { ...real, name: 'root', include: AS_ROOT, globalSetup: [], sequence: { groupOrder: 4 } },
       },
     ],
     coverage: {

@@ -125,7 +125,13 @@ const TABLE: readonly (readonly [id: string, title: string, showing: Showing])[]
   ['E8', 'descriptors', everywhere],
   ['E9', 'ignores SIGTERM', once(true)],
   ['E10', 'setsid survivor', otherLevel('a container ends with all its processes; the levels ulimit and none face it')],
-  ['E11', 'nproc as root', otherLevel('the level ulimit faces it; a container is never root and has a pids cgroup')],
+  [
+    'E11',
+    'nproc as root',
+    otherLevel(
+      'the levels ulimit and none face it, and are refused to root (tests/root, run as root); a container is never root and has a pids cgroup',
+    ),
+  ],
   ['E12', 'hostile tar as artifact', once(true)],
   ['E13', 'bomb archive', once(true)],
   ['E14', 'VOLUME in the image', everywhere],

@@ -6,8 +6,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
+import { runWeakened } from '../attacks/weakened.ts';
 import { Bench } from '../cli/bench.ts';
-import { TestHost, mainEngine, withoutEngines } from '../support/engines.ts';
+import { TestHost, images, mainEngine, withoutEngines } from '../support/engines.ts';
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/verify-sandbox-isolation.mjs', import.meta.url));
 
@@ -20,11 +21,24 @@ describe.skipIf(withoutEngines)('the guard', () => {
     const read = (path: string) => host.acode.run(['cat', path]);
     try {
       expect(await read(join(outside, 'secret'))).toMatchObject({ exitCode: 1, stdout: '' });
-      expect(await read('/etc/shadow')).toMatchObject({ exitCode: 1, stdout: '' });
       expect(await read('/workspace/inside')).toMatchObject({ exitCode: 0, stdout: 'inside' });
     } finally {
       rmSync(outside, { recursive: true });
     }
+  });
+
+  it('lets a command read no passwords, neither the host’s nor the image’s own', async () => {
+    await using host = await TestHost.open(mainEngine);
+    const policy = { image: images.debian };
+    // It is there, and so are files that may be read.
+    expect(await host.acode.run(['stat', '-c', '%U', '/etc/shadow'], { policy })).toMatchObject({ stdout: 'root\n' });
+    expect((await host.acode.run(['cat', '/etc/passwd'], { policy })).stdout).toContain('root:');
+    const { exitCode, stdout, stderr } = await host.acode.run(['cat', '/etc/shadow'], { policy });
+    expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' });
+    expect(stderr).toContain('Permission denied');
+    // The control: a container as engines make them reads it.
+    const control = await runWeakened(mainEngine, { image: images.debian, command: ['cat', '/etc/shadow'] });
+    expect(control.stdout).toMatch(/^root:/m);
   });
 
   it('leaves nothing on the engine', async () => {
@@ -56,9 +70,14 @@ describe.skipIf(withoutEngines)('the guard', () => {
 
   it('is verified by a script of its own', async () => {
     const { stdout } = await promisify(execFile)(process.execPath, [SCRIPT], {
-      env: { ...process.env, DOCKER_HOST: `unix://${mainEngine.socket}`, ACODE_IMAGE: 'acode-test/busybox:1' },
+      env: { ...process.env, DOCKER_HOST: `unix://${mainEngine.socket}`, ACODE_IMAGE: images.debian },
       timeout: 60_000,
     });
     expect(stdout).toContain('isolated');
+    // An image without such a file could not show anything.
+    const env = { ...process.env, DOCKER_HOST: `unix://${mainEngine.socket}`, ACODE_IMAGE: images.busybox };
+    await expect(promisify(execFile)(process.execPath, [SCRIPT], { env, timeout: 60_000 })).rejects.toMatchObject({
+      stderr: expect.stringContaining('has no /etc/shadow'),
+    });
   });
 });
