@@ -9,11 +9,11 @@ import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { BIN, Bench } from '../cli/bench.ts';
 import { images, mainEngine, withoutEngines } from '../support/engines.ts';
-import { Connection, WAYS, anotherClient, callOf, startHttp, textIn, until } from './connection.ts';
+import { Connection, anotherClient, callOf, startHttp, textIn, until, ways } from './connection.ts';
 
 const MIB = 1024 ** 2;
 
-describe.skipIf(withoutEngines).each(WAYS)('a hostile client over %s', way => {
+describe.skipIf(withoutEngines).each(ways)('a hostile client over %s', way => {
   it('cannot loosen the policy', async () => {
     await using to = await Connection.open(way, mainEngine, {
       defaults: { timeout_seconds: 20, memory_mb: 64, cpu_limit: 0.5 },

@@ -1,12 +1,12 @@
-// Every tool, called by a client of the protocol on a real engine, over both transports.
+// Every tool, called by a client of the protocol on a real engine, over one transport, and in the long test suite over both.
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { engines, withoutEngines } from '../support/engines.ts';
-import { Connection, WAYS, textIn, until } from './connection.ts';
+import { Connection, textIn, until, ways } from './connection.ts';
 
-const cases = engines.flatMap(engine => WAYS.map(way => ({ engine, name: engine.name, way })));
+const cases = engines.flatMap(engine => ways.map(way => ({ engine, name: engine.name, way })));
 
 describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ engine, way }) => {
   let to: Connection;
