@@ -11,15 +11,15 @@ const alias = {
 
 // These measure time or memory, or remove what every other test uses: nothing else may run beside them.
 const ALONE = [
-  'tests/{audit/cost,cli/engine-faults,engine-client/back-pressure,engine-trouble/restart,exits/exits,faults/faults,files/large}.test.ts',
+  'tests/{audit/cost,cli/engine-faults,engine-trouble/restart,exits/exits,files/large}.test.ts',
   'tests/{ownership/prompt,ownership/uninstall,project-image/unchanged,trace/durations}.test.ts',
 ];
 
-// These use what there is once: the caches of a user, a registry that is slowed down, the engine that is restarted. One file at a
-// time, and other tests may run beside them: .ci/run starts them as a second process.
+// These use what there is once: the caches of a user, a registry that is slowed down, the engine that is restarted; or keep the
+// machine busy themselves. One file at a time, and other tests may run beside them: .ci/run starts them as a second process.
 const SHARED = [
   'tests/{caches,images}/**/*.test.ts',
-  'tests/{governance/fail-closed,pool/restart,project-image/at-once,serve/caches}.test.ts',
+  'tests/{faults/faults,governance/fail-closed,pool/restart,project-image/at-once,serve/caches}.test.ts',
 ];
 
 // What takes long beside what it shows that nothing else does: in the long test suite alone (`npm run ci:long`).
