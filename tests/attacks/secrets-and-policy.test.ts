@@ -149,7 +149,10 @@ describe.skipIf(withoutEngines).each(targetsOf('secrets-and-policy'))('secrets a
       workspace: scratch.path('project'),
       config: { sandbox: { network: { mode: 'bridge', allow_bridge: true } } },
     });
-    expect((await own.acode.explain(['true'])).policy.network).toMatchObject({ value: 'bridge', layer: 'user' });
+    expect((await own.acode.explain(['true'])).policy.network).toMatchObject({
+      value: { kind: 'bridge' },
+      layer: 'user',
+    });
     return {
       observed: `${attempts.length} keys, ${last} with key, file, line and remedy`,
       control: 'in the user’s own file the same key counts',

@@ -107,7 +107,7 @@ export class LevelBench implements AsyncDisposable {
         ...limits,
       },
       runtime: null,
-      network: 'none',
+      network: { kind: 'none' },
       dns: [],
       ports: [],
       workdir: '/workspace',

@@ -145,8 +145,8 @@ describe.skipIf(skipped)('a bubblewrap sandbox', () => {
   });
 
   it.each([
-    ['a network', { network: 'bridge' as const }],
-    ['a network by name', { network: { name: 'mine' } }],
+    ['a network', { network: { kind: 'bridge' } as const }],
+    ['a network by name', { network: { kind: 'named' as const, name: 'mine' } }],
     ['a port', { ports: [{ container: 80 }] }],
     ['a runtime', { runtime: 'runsc' }],
     ['another user', { user: { uid: 4711, gid: 4711 } }],

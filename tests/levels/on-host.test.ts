@@ -146,7 +146,7 @@ describe.skipIf(root).each(BACKENDS)('level %s', (level, make) => {
   });
 
   it.each([
-    ['a network', { changes: { network: 'bridge' as const } }],
+    ['a network', { changes: { network: { kind: 'bridge' } as const } }],
     ['a port', { changes: { ports: [{ container: 80 }] } }],
     ['a runtime', { changes: { runtime: 'runsc' } }],
     ['another user', { changes: { user: { uid: 4711, gid: 4711 } } }],

@@ -98,7 +98,7 @@ export class BackendHost implements AsyncDisposable {
       user: { uid: process.getuid?.() ?? 1000, gid: process.getgid?.() ?? 1000 },
       limits,
       runtime: null,
-      network: 'none',
+      network: { kind: 'none' },
       dns: [],
       ports: [],
       workdir: '/workspace',

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { engines, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import { BackendHost } from './backend.ts';
+import type { SandboxSpec } from '@acode/sandbox';
 import { Canary, SONG, UserNetwork, anyPort, networksOf } from './canaries.ts';
 
 const LISTEN = `nc -ll -p 7000 -e echo ${SONG} & ip -4 -o addr show eth0 | tr -s " " | cut -d" " -f4 | cut -d/ -f1; wait`;
@@ -20,7 +21,7 @@ async function until<Value>(ask: () => Value | undefined): Promise<Value> {
 }
 
 // A sandbox that listens, and its address.
-async function listener(host: BackendHost, network: 'bridge' | { name: string }): Promise<string> {
+async function listener(host: BackendHost, network: SandboxSpec['network']): Promise<string> {
   const { output } = await host.hand(LISTEN, { network });
   return until(() => /^\d+\.\d+\.\d+\.\d+$/m.exec(output.text)?.[0]);
 }
@@ -33,7 +34,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, the bridge', engine => 
   afterAll(() => host[Symbol.asyncDispose]());
 
   it('is made once for a session, also when two begin at the same moment, and carries its owner', async () => {
-    const runs = await Promise.all([1, 2, 3].map(() => host.run('ls /sys/class/net', { network: 'bridge' })));
+    const runs = await Promise.all([1, 2, 3].map(() => host.run('ls /sys/class/net', { network: { kind: 'bridge' } })));
     for (const { output } of runs) expect(output.split('\n')).toContain('eth0');
     const made = await networksOf(engine, host.session);
     expect(made).toHaveLength(1);
@@ -56,14 +57,14 @@ describe.skipIf(withoutEngines).each(engines)('on $name, the bridge', engine => 
     await using shared = await UserNetwork.create(engine);
     const ask = (address: string) => `nc -w 2 ${address} 7000 </dev/null`;
     const [own, foreign, control] = await Promise.all([
-      listener(host, 'bridge'),
-      listener(other, 'bridge'),
-      listener(host, { name: shared.name }),
+      listener(host, { kind: 'bridge' }),
+      listener(other, { kind: 'bridge' }),
+      listener(host, { kind: 'named', name: shared.name }),
     ]);
     const [fromSame, fromOther, fromControl] = await Promise.all([
-      host.run(ask(own), { network: 'bridge' }),
-      host.run(ask(foreign), { network: 'bridge' }),
-      host.run(ask(control), { network: { name: shared.name } }),
+      host.run(ask(own), { network: { kind: 'bridge' } }),
+      host.run(ask(foreign), { network: { kind: 'bridge' } }),
+      host.run(ask(control), { network: { kind: 'named' as const, name: shared.name } }),
     ]);
     expect(fromControl).toMatchObject({ exitCode: 0, output: `${SONG}\n` });
     expect(fromSame.output).not.toContain(SONG);
@@ -79,15 +80,17 @@ describe.skipIf(withoutEngines).each(engines)('on $name, the bridge', engine => 
     await using canary = await Canary.sing(engine, 'host', port);
     expect(canary.id).not.toBe('');
     const script = `nc -w 2 $(ip route | grep default | cut -d" " -f3) ${port} </dev/null`;
-    expect((await host.run(script, { network: 'bridge' })).output).toContain(SONG);
-    expect((await host.run(`nc -w 2 127.0.0.1 ${port} </dev/null`, { network: 'none' })).output).not.toContain(SONG);
+    expect((await host.run(script, { network: { kind: 'bridge' } })).output).toContain(SONG);
+    expect(
+      (await host.run(`nc -w 2 127.0.0.1 ${port} </dev/null`, { network: { kind: 'none' } })).output,
+    ).not.toContain(SONG);
   });
 
   it('is made anew when somebody removed it', async () => {
-    await host.run('true', { network: 'bridge' });
+    await host.run('true', { network: { kind: 'bridge' } });
     const [first] = await networksOf(engine, host.session);
     await withEngine(engine, direct => direct.networks.remove(first!.Id, { signal: AbortSignal.timeout(10_000) }));
-    expect((await host.run('ls /sys/class/net', { network: 'bridge' })).output).toContain('eth0');
+    expect((await host.run('ls /sys/class/net', { network: { kind: 'bridge' } })).output).toContain('eth0');
     const [second] = await networksOf(engine, host.session);
     expect(second!.Id).not.toBe(first!.Id);
   });
@@ -98,7 +101,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, the bridge', engine => 
       method === 'POST' && path.includes('/networks/create') ? 'drop-reply' : undefined,
     );
     const own = await BackendHost.open(proxy);
-    expect((await own.run('ls /sys/class/net', { network: 'bridge' })).output).toContain('eth0');
+    expect((await own.run('ls /sys/class/net', { network: { kind: 'bridge' } })).output).toContain('eth0');
     expect(await networksOf(engine, own.session)).toHaveLength(1);
     await own[Symbol.asyncDispose]();
     expect(await networksOf(engine, own.session)).toEqual([]);
@@ -113,7 +116,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, the bridge', engine => 
       return Buffer.from(JSON.stringify(parsed));
     });
     const own = await BackendHost.open(proxy);
-    await expect(own.run('true', { network: 'bridge' })).rejects.toMatchObject({
+    await expect(own.run('true', { network: { kind: 'bridge' } })).rejects.toMatchObject({
       code: 'ACODE-SBX-010',
       message: expect.stringContaining('reach each other'),
     });

@@ -24,7 +24,10 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
       image === 'busybox'
         ? `nc -w 3 ${canary.address} 7300 </dev/null | wc -c`
         : `python3 -c 'import socket; s=socket.create_connection(("${canary.address}", 7300)); print(sum(iter(lambda: len(s.recv(65536)), 0)))'`;
-    const { output, usage } = await host.run(fetch, { image: facts, network: { name: network.name } });
+    const { output, usage } = await host.run(fetch, {
+      image: facts,
+      network: { kind: 'named' as const, name: network.name },
+    });
     expect(output).toBe(`${BYTES}\n`);
     expect(usage?.rxBytes).toBeGreaterThan(BYTES);
     expect(usage?.rxBytes).toBeLessThan(BYTES * 2);
@@ -43,7 +46,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
     await using canary = await Canary.sing(engine, network.id, 7200);
     const ask = `nc -w 1 ${canary.address} 7200 </dev/null 2>/dev/null || echo no`;
     const script = `${ask}; timeout 10 nc ${endless.address} 7300 </dev/null >/dev/null & sleep 2; ls /sys/class/net; ${ask}; kill $!; echo went on`;
-    const handed = await host.hand(script, { network: { name: network.name } });
+    const handed = await host.hand(script, { network: { kind: 'named' as const, name: network.name } });
     const limit = limitNetwork(handed.execution, 1000, systemClock);
     const { exitCode, usage } = await handed.ended;
     expect(handed.output.text).toBe(`${SONG}\nlo\nno\nwent on\n`);

@@ -13,7 +13,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a named network', engin
     ['is the default bridge', 'bridge', /default network/],
   ])('is refused if it %s', async (_, name, rule) => {
     await using host = await BackendHost.open(engine);
-    await expect(host.run('true', { network: { name } })).rejects.toMatchObject({
+    await expect(host.run('true', { network: { kind: 'named' as const, name } })).rejects.toMatchObject({
       code: 'ACODE-SBX-005',
       context: {
         network: name,
@@ -26,17 +26,19 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a named network', engin
   it('is refused if it is the managed one of a session, or only begins like one that exists', async () => {
     await using host = await BackendHost.open(engine);
     await using network = await UserNetwork.create(engine);
-    await host.run('true', { network: 'bridge' });
+    await host.run('true', { network: { kind: 'bridge' } });
     const [managed] = await networksOf(engine, host.session);
     for (const [name, rule] of [
       [managed!.Name, /managed network of a session/],
       [network.name.slice(0, -1), /no network of that name/],
       [network.id, /no network of that name/],
     ] as const)
-      await expect(host.run('true', { network: { name } })).rejects.toMatchObject({
+      await expect(host.run('true', { network: { kind: 'named' as const, name } })).rejects.toMatchObject({
         code: 'ACODE-SBX-005',
         context: { rule: expect.stringMatching(rule) },
       });
-    expect((await host.run('ls /sys/class/net', { network: { name: network.name } })).output).toContain('eth0');
+    expect(
+      (await host.run('ls /sys/class/net', { network: { kind: 'named' as const, name: network.name } })).output,
+    ).toContain('eth0');
   });
 });

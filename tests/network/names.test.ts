@@ -11,7 +11,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a sandbox with a networ
     await using network = await UserNetwork.create(engine);
     await using server = await nameServer(engine, network.id);
     await using canary = await Canary.sing(engine, network.id, 7200);
-    const named = { network: { name: network.name }, dns: [server.address] };
+    const named = { network: { kind: 'named' as const, name: network.name }, dns: [server.address] };
     const lookup = 'nslookup -type=a acode.test 2>&1';
     const [service, name, unanswered] = await Promise.all([
       host.run(`nc -w 5 ${canary.name} 7200 </dev/null`, named),

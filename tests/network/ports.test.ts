@@ -10,7 +10,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a port', engine => {
     await using host = await BackendHost.open(engine);
     const wanted = anyPort();
     const { sandbox } = await host.hand(`nc -ll -p 7001 -e echo ${SONG} & nc -ll -p 7002 -e echo ${SONG} & wait`, {
-      network: 'bridge',
+      network: { kind: 'bridge' },
       ports: [{ container: 7001 }, { container: 7002, host: wanted }],
     });
     const [chosen, asked] = sandbox.ports;
@@ -31,12 +31,12 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a port', engine => {
     const port = anyPort();
     await using canary = await Canary.sing(engine, 'host', port);
     expect(canary.id).not.toBe('');
-    await expect(host.run('true', { network: 'bridge', ports: [{ container: 80, host: port }] })).rejects.toMatchObject(
-      {
-        code: 'ACODE-SBX-021',
-        context: { port },
-      },
-    );
+    await expect(
+      host.run('true', { network: { kind: 'bridge' }, ports: [{ container: 80, host: port }] }),
+    ).rejects.toMatchObject({
+      code: 'ACODE-SBX-021',
+      context: { port },
+    });
     const left = await withEngine(engine, direct =>
       direct.containers.list({
         labels: [`acode.session=${host.session}`],
@@ -46,7 +46,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a port', engine => {
     );
     expect(left).toEqual([]);
     expect(
-      await host.run('echo fine', { network: 'bridge', ports: [{ container: 80, host: port + 1 }] }),
+      await host.run('echo fine', { network: { kind: 'bridge' }, ports: [{ container: 80, host: port + 1 }] }),
     ).toMatchObject({
       output: 'fine\n',
     });

@@ -71,12 +71,13 @@ export type {
   Layer,
   Limits,
   MountRequest,
-  NetworkMode,
   PolicyInput,
   PortRequest,
   Sourced,
   UserId,
 } from './contract/policy.ts';
+export { networkName } from './contract/network.ts';
+export type { NetworkMode } from './contract/network.ts';
 export type { BuildProjectOptions, ProjectImage, ProjectInput, ProjectInstall } from './contract/project-image.ts';
 export type { Clock, LogFields, Logger, MetricLabels, Metrics } from './contract/ports.ts';
 export type {

@@ -1,7 +1,8 @@
 // The policy of a sandbox as a table in which every value says who set it, also where the terminal is narrow.
 
 import { formatBytes } from '@acode/sandbox';
-import type { EffectivePolicy, MountRequest, NetworkMode, PortRequest, Sourced } from '@acode/sandbox';
+import { networkName } from '@acode/sandbox';
+import type { EffectivePolicy, MountRequest, PortRequest, Sourced } from '@acode/sandbox';
 import { POLICY_OPTIONS } from '../arguments/option-names.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
@@ -103,10 +104,6 @@ function listed(items: readonly string[]): string {
 
 function cachesText({ volumes, fill }: EffectivePolicy['caches']['value']): string {
   return `${listed(volumes.map(({ tool }) => tool))}${fill ? ' (to be filled)' : ''}`;
-}
-
-function networkName(network: NetworkMode): string {
-  return typeof network === 'string' ? network : network.name;
 }
 
 function portText({ container, host, protocol }: PortRequest): string {

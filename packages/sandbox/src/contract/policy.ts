@@ -1,5 +1,6 @@
 // What a sandbox may do: the input a caller writes, and the effective policy in which every value knows who set it.
 
+import type { NetworkMode } from './network.ts';
 import * as z from 'zod';
 import { CACHE_TOOLS } from './caches.ts';
 import type { CachePolicy } from './caches.ts';
@@ -90,9 +91,6 @@ export type MountRequest = z.input<typeof mountRequest>;
  * tighten, unless the user trusted that very content.
  */
 export type Layer = 'built-in' | 'machine' | 'user' | 'repository' | 'request';
-
-/** The network of a sandbox: none, the managed bridge, or a network that the user declared by name. */
-export type NetworkMode = 'none' | 'bridge' | { readonly name: string };
 
 /** A value and who set it. */
 export interface Sourced<Value> {

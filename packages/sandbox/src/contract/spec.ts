@@ -2,7 +2,8 @@
 
 import type { CacheSpec } from './caches.ts';
 import type { Level } from './levels.ts';
-import type { Limits, NetworkMode, PortRequest, UserId } from './policy.ts';
+import type { Limits, PortRequest, UserId } from './policy.ts';
+import type { NetworkMode } from './network.ts';
 
 /** Which object of the file system a path was when it was validated. */
 export interface FileIdentity {

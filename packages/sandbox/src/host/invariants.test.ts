@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join, relative, sep } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { networkName as nameOf } from '../contract/network.ts';
 import { checkConfig, holdTo } from '../policy/config/check.ts';
 import { machineSchema } from '../policy/config/schema.ts';
 import { AcodeError } from '../contract/errors.ts';
@@ -379,7 +380,7 @@ async function throughThePipe(input: Generated): Promise<Outcome | null> {
       correlationId: 'c',
     }));
     const { network } = policy;
-    const name = typeof network.value === 'string' ? network.value : network.value.name;
+    const name = nameOf(network.value);
     // The request is written field by field from the plan; its shape is what is under test.
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion
     const body = createRequest(spec, { network: name, runtime: 'runc', seccomp: SECCOMP }) as unknown as Body;

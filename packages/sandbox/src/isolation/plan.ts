@@ -5,6 +5,7 @@ import { posix } from 'node:path';
 import type { CacheSpec } from '../contract/caches.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { Level } from '../contract/levels.ts';
+import { networkInput } from '../contract/network.ts';
 import type { EffectivePolicy, Limits } from '../contract/policy.ts';
 import type { ImageFacts, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from '../contract/spec.ts';
 import { isDangerous } from '../policy/environment.ts';
@@ -52,7 +53,9 @@ export function planSandbox(
     caches: facts.caches ?? [],
     tmpfs: tmpfsSpecs(policy.limits.tmpBytes.value, facts),
   };
-  const hash = createHash('sha256').update(JSON.stringify(body)).digest('hex');
+  // A network is hashed as it is asked for: persistent sandboxes of earlier versions carry such hashes in their labels.
+  const hashed = { ...body, network: networkInput(body.network) };
+  const hash = createHash('sha256').update(JSON.stringify(hashed)).digest('hex');
   return { identity: identify(hash), ...body, hash };
 }
 

@@ -269,7 +269,7 @@ function refuse({ spec }: Planned, keep: boolean): void {
     });
   if (!keep) return;
   // Both belong to the session that makes them, and go with it.
-  const lent = spec.network === 'bridge' ? 'the network bridge' : spec.caches.length > 0 ? 'caches' : null;
+  const lent = spec.network.kind === 'bridge' ? 'the network bridge' : spec.caches.length > 0 ? 'caches' : null;
   if (lent === null) return;
   throw new AcodeError('ACODE-SBX-016', {
     what: `${lent} in a sandbox that outlives its session`,

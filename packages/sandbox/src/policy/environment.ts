@@ -84,7 +84,7 @@ export function defaultEnvironment({
 }: Pick<SandboxSpec, 'network' | 'level' | 'image' | 'mounts'>): Readonly<Record<string, string>> {
   if (mounts.some(({ purpose }) => purpose === 'ca'))
     return Object.fromEntries(CA_VARIABLES.map(name => [name, CA_TARGET]));
-  if (network !== 'none' || !isAtLeast(level, 'bubblewrap')) return {};
+  if (network.kind !== 'none' || !isAtLeast(level, 'bubblewrap')) return {};
   return notInImage(OFFLINE, { image });
 }
 

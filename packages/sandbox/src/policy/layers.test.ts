@@ -306,7 +306,7 @@ describe('what a repository may do', () => {
     expect(() => resolve({ repository, trusted: true })).toThrow(expect.objectContaining({ code: 'ACODE-SBX-005' }));
     const user = 'sandbox: { network: { allow_bridge: true } }';
     expect(resolve({ user, repository, trusted: true }).network).toEqual({
-      value: 'bridge',
+      value: { kind: 'bridge' },
       layer: 'repository',
       where: '.agent/config.yml:1:23 (sandbox.network.mode)',
     });

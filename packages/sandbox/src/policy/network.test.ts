@@ -39,11 +39,14 @@ describe('bridge', () => {
     expect(() => resolve({ network: 'bridge' }, 'sandbox: { network: { allow_bridge: false } }')).toThrow(
       denied('needs your consent', 'your configuration, user.yml:1:23', 'allow_bridge'),
     );
-    expect(resolve({ network: 'bridge' }, CONSENT).network).toMatchObject({ value: 'bridge', layer: 'request' });
+    expect(resolve({ network: 'bridge' }, CONSENT).network).toMatchObject({
+      value: { kind: 'bridge' },
+      layer: 'request',
+    });
   });
 
   it('consent alone gives none', () => {
-    expect(resolve({}, CONSENT).network).toEqual({ value: 'none', layer: 'built-in', where: 'default' });
+    expect(resolve({}, CONSENT).network).toEqual({ value: { kind: 'none' }, layer: 'built-in', where: 'default' });
   });
 
   it('can be forbidden by the machine', () => {
@@ -63,8 +66,8 @@ describe('bridge', () => {
     ],
     ['sandbox: { network: { mode: bridge, allow_bridge: true } }', 'user.yml:1:23 (sandbox.network.mode)'],
   ])('can be the user’s own default: %s', (user, where) => {
-    expect(resolve({}, user).network).toEqual({ value: 'bridge', layer: 'user', where });
-    expect(resolve({ network: 'none' }, user).network.value).toBe('none');
+    expect(resolve({}, user).network).toEqual({ value: { kind: 'bridge' }, layer: 'user', where });
+    expect(resolve({ network: 'none' }, user).network.value).toEqual({ kind: 'none' });
   });
 });
 
@@ -72,7 +75,7 @@ describe('a network by name', () => {
   const user = 'sandbox: { network: { allowed_networks: [db, HOST, host, bridge, default] } }';
 
   it('is one that the user declared', () => {
-    expect(resolve({ network: { name: 'db' } }, user).network.value).toEqual({ name: 'db' });
+    expect(resolve({ network: { name: 'db' } }, user).network.value).toEqual({ kind: 'named', name: 'db' });
     expect(() => resolve({ network: { name: 'db' } })).toThrow(
       denied('does not list it', 'built-in', 'allowed_networks'),
     );
@@ -133,7 +136,7 @@ describe('a network that is misspelt', () => {
       denied('does not list it', '', 'Did you mean bridge?'),
     );
     const listed = 'sandbox: { network: { allowed_networks: [brige], mode: brige } }';
-    expect(resolve({}, listed).network.value).toEqual({ name: 'brige' });
+    expect(resolve({}, listed).network.value).toEqual({ kind: 'named', name: 'brige' });
     expect(() => resolve({}, 'sandbox: { network: { mode: db } }')).toThrow(
       denied('does not list it', '', 'Add it to'),
     );
@@ -222,7 +225,7 @@ describe('air-gapped mode', () => {
       [{ ...layers(user), environmentMode: 'airgapped' as const }, 'the environment, ACODE_MODE'],
     ] as const) {
       const policy = resolvePolicy(input, said, host);
-      expect(policy).toMatchObject({ network: { value: 'none' }, dns: { value: [] }, ports: { value: [] } });
+      expect(policy).toMatchObject({ network: { value: { kind: 'none' } }, dns: { value: [] }, ports: { value: [] } });
       expect(policy.denials).toEqual([
         {
           rule: expect.stringContaining('air-gapped') as string,

@@ -5,7 +5,9 @@ import { nearestWord } from './config/keys.ts';
 import type { Config } from './config/schema.ts';
 import { address } from './config/values.ts';
 import { AcodeError } from '../contract/errors.ts';
-import type { EffectivePolicy, NetworkMode, PolicyInput, PortRequest, Sourced } from '../contract/policy.ts';
+import { networkName } from '../contract/network.ts';
+import type { EffectivePolicy, PolicyInput, PortRequest, Sourced } from '../contract/policy.ts';
+import type { NetworkMode } from '../contract/network.ts';
 import type { Denial } from '../contract/result.ts';
 import { builtInValue, pick, placeOf, setBy } from './layers.ts';
 import type { Layers, Mode } from './layers.ts';
@@ -49,7 +51,7 @@ export function resolveNetwork(request: PolicyInput, layers: Layers, mode: Sourc
   checkPorts(ports);
   if (mode.value === 'airgapped') return airgapped({ network, dns, ports }, mode);
   assertAllowed(network, layers);
-  if (network.value !== 'none') return { network, dns, ports, denials: [] };
+  if (network.value.kind !== 'none') return { network, dns, ports, denials: [] };
   // What a file says about servers and ports is for the runs that have a network; a request means this one.
   for (const [field, asked] of [
     ['dns', dns],
@@ -75,29 +77,42 @@ function askedNetwork(request: PolicyInput, layers: Layers): Sourced<NetworkMode
   }
   const mode = pick<NetworkMode | undefined>(layers, {
     field: 'network',
-    request: asked,
+    request: asked === undefined ? undefined : networkOf(asked),
     key: 'sandbox.network.mode',
     read: configuredNetwork,
     builtIn: undefined,
   });
-  if (mode.value === undefined) return builtInValue('none');
-  const layer = mode.layer === 'repository' ? layers.repository : mode.layer === 'user' ? layers.user : null;
+  if (mode.value === undefined) return builtInValue({ kind: 'none' });
+  return { value: mode.value, layer: mode.layer, where: whereAsked(mode, layers) };
+}
+
+// A file may ask by the shorthand, which is another key.
+function whereAsked({ layer: by, where }: Pick<Sourced<unknown>, 'layer' | 'where'>, layers: Layers): string {
+  const layer = by === 'repository' ? layers.repository : by === 'user' ? layers.user : null;
   const shorthand = layer !== null && layer.config.sandbox?.network?.mode === undefined;
-  const where = shorthand ? placeOf(layer, 'sandbox.defaults.network') : mode.where;
-  return { value: mode.value, layer: mode.layer, where };
+  return shorthand ? placeOf(layer, 'sandbox.defaults.network') : where;
 }
 
 function configuredNetwork({ sandbox }: Config): NetworkMode | undefined {
   const named = sandbox?.network?.mode;
-  if (named !== undefined) return named === 'none' || named === 'bridge' ? named : { name: named };
+  if (named !== undefined) return networkOf(named === 'none' || named === 'bridge' ? named : { name: named });
   const enabled = sandbox?.defaults?.network;
-  return enabled === undefined ? undefined : enabled ? 'bridge' : 'none';
+  return enabled === undefined ? undefined : { kind: enabled ? 'bridge' : 'none' };
+}
+
+function networkOf(asked: 'none' | 'bridge' | { readonly name: string }): NetworkMode {
+  return typeof asked === 'string' ? { kind: asked } : { kind: 'named', name: asked.name };
 }
 
 function assertAllowed(network: Sourced<NetworkMode>, layers: Layers): void {
-  if (network.value === 'none') return;
-  if (network.value === 'bridge') assertBridge(layers);
-  else assertNamed({ ...network, value: network.value.name }, layers);
+  switch (network.value.kind) {
+    case 'none':
+      return;
+    case 'bridge':
+      return assertBridge(layers);
+    case 'named':
+      return assertNamed({ ...network, value: network.value.name }, layers);
+  }
 }
 
 function assertBridge({ machine, user }: Layers): void {
@@ -185,7 +200,7 @@ function airgapped({ network, dns, ports }: Omit<NetworkPolicy, 'denials'>, mode
   const { layer, where } = mode;
   const none = <Value>(value: Value): Sourced<Value> => ({ value, layer, where });
   const asked =
-    network.value === 'none'
+    network.value.kind === 'none'
       ? [dns, ports].find(({ value, layer: by }) => by === 'request' && value.length > 0)
       : network;
   const denials: Denial[] = asked
@@ -198,7 +213,7 @@ function airgapped({ network, dns, ports }: Omit<NetworkPolicy, 'denials'>, mode
         },
       ]
     : [];
-  return { network: none('none'), dns: none([]), ports: none([]), denials };
+  return { network: none({ kind: 'none' }), dns: none([]), ports: none([]), denials };
 }
 
 function remedyFor({ layer, where }: Sourced<Mode>): string {
@@ -208,8 +223,7 @@ function remedyFor({ layer, where }: Sourced<Mode>): string {
 }
 
 function networkText(network: NetworkMode): string {
-  if (network === 'none') return 'a port or a name server';
-  return network === 'bridge' ? 'the network bridge' : `the network ${network.name}`;
+  return network.kind === 'none' ? 'a port or a name server' : `the network ${networkName(network)}`;
 }
 
 function checkServers({ value, where }: Sourced<readonly string[]>): void {

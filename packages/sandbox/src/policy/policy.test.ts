@@ -33,7 +33,7 @@ describe('resolvePolicy', () => {
     expect(policy).toMatchObject({
       profile: { value: 'exec' },
       level: { value: 'auto' },
-      network: { value: 'none', layer: 'built-in', where: 'default' },
+      network: { value: { kind: 'none' }, layer: 'built-in', where: 'default' },
       workspace: { value: 'direct' },
       timeoutMs: { value: 300_000 },
       user: { value: { uid: 1001, gid: 1002 } },
@@ -97,7 +97,7 @@ describe('resolvePolicy', () => {
         pids: { value: 1000 },
       },
       timeoutMs: { value: 4 * 3600 * 1000 },
-      network: { value: 'none' },
+      network: { value: { kind: 'none' } },
     });
   });
 
@@ -221,7 +221,7 @@ describe('a level weaker than what there is', () => {
 
 describe('defaultEnvironment', () => {
   const spec = (of: Partial<SandboxSpec>, environment: readonly string[] = []) =>
-    ({ level: 'docker', network: 'none', image: { environment }, mounts: [], ...of }) as SandboxSpec;
+    ({ level: 'docker', network: { kind: 'none' }, image: { environment }, mounts: [], ...of }) as SandboxSpec;
 
   it('tells package managers to work offline where there is no network', () => {
     const names = Object.keys(defaultEnvironment(spec({})));
@@ -233,8 +233,8 @@ describe('defaultEnvironment', () => {
   });
 
   it.each([
-    ['a bridge', { network: 'bridge' }],
-    ['a network by name', { network: { name: 'n' } }],
+    ['a bridge', { network: { kind: 'bridge' } }],
+    ['a network by name', { network: { kind: 'named', name: 'n' } }],
     ['the host’s own network', { level: 'ulimit' }],
     ['the host’s own network and nothing else', { level: 'none' }],
   ] as const)('sets nothing with %s', (_, of) => {

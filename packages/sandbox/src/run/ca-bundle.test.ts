@@ -9,7 +9,8 @@ import { planCaBundle } from './ca-bundle.ts';
 import { parseConfig, rawConfig } from '../policy/config/parse.ts';
 import { holdTo } from '../policy/config/check.ts';
 import { machineSchema } from '../policy/config/schema.ts';
-import type { NetworkMode } from '../contract/policy.ts';
+
+import type { NetworkMode } from '../contract/network.ts';
 import { CA_TARGET, defaultEnvironment } from '../policy/environment.ts';
 import { NO_LAYERS } from '../policy/layers.ts';
 import { resolvePolicy } from '../policy/resolve.ts';
@@ -22,7 +23,11 @@ const host = {
   directories: { home: base, config: join(base, 'config'), state: join(base, 'state'), runtime: join(base, 'run') },
 };
 
-function planned(content: string | null, network: NetworkMode = 'bridge', level: 'docker' | 'bubblewrap' = 'docker') {
+function planned(
+  content: string | null,
+  network: NetworkMode = { kind: 'bridge' },
+  level: 'docker' | 'bubblewrap' = 'docker',
+) {
   const file = join(base, 'bundle.pem');
   rmSync(file, { recursive: true, force: true });
   if (content !== null) writeFileSync(file, content);
@@ -44,9 +49,9 @@ describe('a bundle of CA certificates', () => {
   });
 
   it('is only for a sandbox of an engine that has a network', async () => {
-    expect(await planned(one, 'none')).toEqual([]);
-    expect(await planned(one, 'bridge', 'bubblewrap')).toEqual([]);
-    expect(await planned(one, { name: 'build-net' })).toHaveLength(1);
+    expect(await planned(one, { kind: 'none' })).toEqual([]);
+    expect(await planned(one, { kind: 'bridge' }, 'bubblewrap')).toEqual([]);
+    expect(await planned(one, { kind: 'named', name: 'build-net' })).toHaveLength(1);
   });
 
   it.each([
@@ -95,18 +100,18 @@ describe('a bundle of CA certificates', () => {
       join(base, 'to-workspace/ca.pem'),
     ];
     for (const file of within) {
-      await expect(planFor(file, true, 'bridge'), file).rejects.toMatchObject(refusal);
-      await expect(planFor(file, false, 'none'), file).rejects.toMatchObject(refusal);
+      await expect(planFor(file, true, { kind: 'bridge' }), file).rejects.toMatchObject(refusal);
+      await expect(planFor(file, false, { kind: 'none' }), file).rejects.toMatchObject(refusal);
     }
-    await expect(planFor(elsewhere, false, 'bridge')).rejects.toMatchObject(refusal);
-    expect(await planFor(elsewhere, true, 'bridge')).toHaveLength(1);
-    expect(await planFor(outside, false, 'bridge')).toHaveLength(1);
+    await expect(planFor(elsewhere, false, { kind: 'bridge' })).rejects.toMatchObject(refusal);
+    expect(await planFor(elsewhere, true, { kind: 'bridge' })).toHaveLength(1);
+    expect(await planFor(outside, false, { kind: 'bridge' })).toHaveLength(1);
   });
 
   it('is refused where others than the user and root could change it', async () => {
     const file = join(base, 'shared.pem');
     const where = { layer: 'user' as const, where: 'config.yml:3:5 (sandbox.network.ca_file)' };
-    const policy = { caFile: { value: file, ...where }, network: { value: 'bridge', ...where } } as const;
+    const policy = { caFile: { value: file, ...where }, network: { value: { kind: 'bridge' }, ...where } } as const;
     writeFileSync(file, one);
     for (const mode of [0o664, 0o646]) {
       chmodSync(file, mode);
@@ -130,7 +135,7 @@ describe('a bundle of CA certificates', () => {
     const where = { layer: 'machine' as const, where: 'policy.yml' };
     const policy = {
       caFile: { value: join(base, 'directory'), ...where },
-      network: { value: 'bridge', ...where },
+      network: { value: { kind: 'bridge' }, ...where },
     } as const;
     await expect(planCaBundle(host, 'docker', policy, [])).rejects.toMatchObject({ code: 'ACODE-SBX-013' });
     chmodSync(join(base, 'directory'), 0o700);
@@ -157,7 +162,7 @@ describe('a bundle of CA certificates', () => {
 
   it('is named in the variables that clients read, before what the image sets', async () => {
     const spec = {
-      network: 'bridge',
+      network: { kind: 'bridge' },
       level: 'docker',
       image: { reference: 'x', id: 'x', digest: 'x', environment: ['SSL_CERT_FILE=/image.pem'], removed: [] },
     } as const;

@@ -33,7 +33,7 @@ export async function planCaBundle(
   if (caFile.value === null) return [];
   // Without a network too: what such a command leaves there, the next sandbox with a network would trust.
   await assertOutOfReach(caFile.value, caFile, mounts);
-  if (network.value === 'none' || !usesEngine(level)) return [];
+  if (network.value.kind === 'none' || !usesEngine(level)) return [];
   const blocks = certificatesIn(await read(caFile.value, caFile, uid), caFile);
   // The certificates alone: what else stands in the file is for people, or is there by mistake.
   const text = `${blocks.join('\n')}\n`;

@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { AcodeError } from '../contract/errors.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
+import { networkName } from '../contract/network.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { RunningCommand } from '../contract/result.ts';
 import type { Host } from './host.ts';
@@ -152,7 +153,7 @@ export function report(operation: Pick<Operation, 'note' | 'step'>, { policy, sp
     container: spec.identity.name,
     image: spec.image.reference,
     isolation: spec.level,
-    network: typeof spec.network === 'string' ? spec.network : spec.network.name,
+    network: networkName(spec.network),
   });
   operation.step('debug', `limits: memory=${limits.memoryBytes}, cpus=${limits.cpus}, pids=${limits.pids}`, {
     limits,

@@ -54,7 +54,7 @@ export class Running implements RunningCommand {
     const { clock } = parts.host.telemetry;
     this.#handedOver = clock.monotonic();
     const { policy, spec } = parts.planned;
-    const networkMs = spec.network === 'none' ? null : policy.networkTimeoutMs.value;
+    const networkMs = spec.network.kind === 'none' ? null : policy.networkTimeoutMs.value;
     this.#networkLimit = limitNetwork(execution, networkMs, clock);
     this.stdout = { [Symbol.asyncIterator]: () => parts.captures.stdout.follow() };
     this.stderr = { [Symbol.asyncIterator]: () => parts.captures.stderr.follow() };

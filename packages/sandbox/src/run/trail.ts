@@ -16,6 +16,7 @@ import type {
 import type { EventBus } from '../contract/events.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
+import { networkName } from '../contract/network.ts';
 import { isAtLeast, usesEngine } from '../contract/levels.ts';
 import type { RunResult } from '../contract/result.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
@@ -235,7 +236,7 @@ function sandboxOf(
     runtime: spec.runtime,
     containerName: spec.identity.name,
     ...(usesEngine(spec.level) ? { image: spec.image.reference, imageDigest: spec.image.digest } : {}),
-    network: typeof spec.network === 'string' ? spec.network : spec.network.name,
+    network: networkName(spec.network),
     mounts: spec.mounts.map(({ target, readOnly }) => ({ target, mode: readOnly ? 'ro' : 'rw' })),
     user: `${spec.user.uid}:${spec.user.gid}`,
     ...workspaceOf(spec),

@@ -196,7 +196,7 @@ async function readImage(
   const mount: MountSpec = { purpose: 'identity', ...source, target: PROBE_TARGET, readOnly: true };
   const alone = {
     ...policy,
-    network: { ...policy.network, value: 'none' as const },
+    network: { ...policy.network, value: { kind: 'none' as const } },
     ports: { ...policy.ports, value: [] },
     dns: { ...policy.dns, value: [] },
   };

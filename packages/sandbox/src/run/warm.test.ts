@@ -10,14 +10,14 @@ const plain = {
   level: 'docker',
   ports: [],
   caches: [],
-  network: 'none',
+  network: { kind: 'none' },
   mounts: [],
 } as unknown as SandboxSpec;
 
 describe('whyCold', () => {
   it('lets every command have one that asks for nothing of its own', () => {
     expect(whyCold(plain, {})).toBeNull();
-    expect(whyCold({ ...plain, network: 'bridge' }, {})).toBeNull();
+    expect(whyCold({ ...plain, network: { kind: 'bridge' } }, {})).toBeNull();
     expect(whyCold({ ...plain, level: 'bubblewrap' }, {})).toBeNull();
     expect(whyCold({ ...plain, level: 'gvisor' }, {})).toBeNull();
   });
@@ -26,7 +26,7 @@ describe('whyCold', () => {
     ['without walls', { level: 'ulimit' }, {}, /level ulimit/],
     ['without anything', { level: 'none' }, {}, /level none/],
     ['with ports', { ports: [{ container: 80 }] }, {}, /ports/],
-    ['with a network by name', { network: { name: 'mine' } }, {}, /network mine/],
+    ['with a network by name', { network: { kind: 'named', name: 'mine' } }, {}, /network mine/],
     ['with a task', {}, { taskId: 'build' }, /names its task/],
     ['with a session', {}, { sessionId: 'mine' }, /names its task or session/],
   ])('says why one %s has to have its own', (_, of, request, reason) => {

@@ -147,7 +147,7 @@ export function whyCold(spec: SandboxSpec, request: Pick<RunRequest, 'taskId' | 
   if (!isAtLeast(spec.level, 'bubblewrap')) return `nothing keeps other commands away from it at level ${spec.level}`;
   if (spec.ports.length > 0) return 'it publishes ports, which are taken when it is made';
   if (spec.caches.length > 0) return 'it has caches, and one that waits would keep them from being filled';
-  if (typeof spec.network !== 'string') return `the network ${spec.network.name} is looked up for each command`;
+  if (spec.network.kind === 'named') return `the network ${spec.network.name} is looked up for each command`;
   // Each would be a neighbour of the next.
   if (exposedTo([reachOf(spec)], spec).length > 0) return 'it mounts a part of what it can write';
   if (request.taskId !== undefined || request.sessionId !== undefined)

@@ -1,6 +1,7 @@
 // status: whether commands can be run here, and within which limits.
 
 import * as z from 'zod';
+import { networkName } from '@acode/sandbox';
 import type { Explanation, Status } from '@acode/sandbox';
 import { oneLine } from '../../terminal/text.ts';
 import { plainPolicy } from '../tighten.ts';
@@ -72,12 +73,11 @@ function described(found: Status, plan: Explanation | null, openSandboxes: numbe
 }
 
 function limitsOf({ policy }: Explanation): z.input<typeof limitsSchema> {
-  const network = policy.network.value;
   return {
     timeout_seconds: policy.timeoutMs.value / 1000,
     memory_mb: Math.floor(policy.limits.memoryBytes.value / MIB),
     cpus: policy.limits.cpus.value,
-    network: typeof network === 'string' ? network : network.name,
+    network: networkName(policy.network.value),
     workspace: policy.workspace.value === 'readonly' ? 'read-only' : 'writable',
   };
 }

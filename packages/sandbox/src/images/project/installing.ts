@@ -2,6 +2,7 @@
 
 import type { OpenFurther } from '../../run/host.ts';
 import { AcodeError } from '../../contract/errors.ts';
+import { networkInput } from '../../contract/network.ts';
 import type { PolicyInput } from '../../contract/policy.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { RunResult } from '../../contract/result.ts';
@@ -88,7 +89,7 @@ export function tooLong(
   const reason = `it took longer than ${timeoutMs / 1000} s`;
   if (installing === null)
     return { reason, remedy: 'Give it more time, or list in .dockerignore what the image need not have.' };
-  if (installing.policy.network.value !== 'none')
+  if (installing.policy.network.value.kind !== 'none')
     return { reason: `${reason}, and the install command was still running`, remedy: 'Give it more time: --timeout.' };
   return {
     reason: `${reason}, and the install command was still running; it had no network, which may be what it waited for`,
@@ -98,7 +99,7 @@ export function tooLong(
 
 /** Whether an install command is one that fetches packages, and has nothing to fetch them from. */
 export function cannotFetch({ policy, spec }: Pick<Planned, 'policy' | 'spec'>, install: ProjectInstall): boolean {
-  return policy.network.value === 'none' && spec.caches.length === 0 && fetching(install.command) !== null;
+  return policy.network.value.kind === 'none' && spec.caches.length === 0 && fetching(install.command) !== null;
 }
 
 /** Whether nothing of an owner’s runs any more; waits for it, and an engine that does not say has not said so. */
@@ -120,7 +121,7 @@ function policyOf({ spec, policy }: Planned, install: ProjectInstall): PolicyInp
     level: spec.level,
     limits: { ...spec.limits },
     timeoutMs: policy.timeoutMs.value,
-    network: policy.network.value,
+    network: networkInput(policy.network.value),
     caches: cachesOf(spec),
   };
 }

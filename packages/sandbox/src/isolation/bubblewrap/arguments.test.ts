@@ -24,7 +24,7 @@ const spec: SandboxSpec = {
     outputBytes: MIB,
   },
   runtime: null,
-  network: 'none',
+  network: { kind: 'none' },
   dns: [],
   ports: [],
   workdir: '/workspace',

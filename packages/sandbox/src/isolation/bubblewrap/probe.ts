@@ -101,7 +101,7 @@ function probeSpec(): SandboxSpec {
       outputBytes: MIB,
     },
     runtime: null,
-    network: 'none',
+    network: { kind: 'none' },
     dns: [],
     ports: [],
     workdir: '/tmp',

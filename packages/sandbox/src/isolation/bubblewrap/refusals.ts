@@ -1,6 +1,7 @@
 // What this level cannot give: refused, never left out in silence.
 
 import { AcodeError } from '../../contract/errors.ts';
+import { networkName } from '../../contract/network.ts';
 import type { UserId } from '../../contract/policy.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 
@@ -8,8 +9,8 @@ const LEVEL = 'at level bubblewrap';
 
 /** Refuses a plan that asks for more than the level has. */
 export function refuseUnsupported(spec: SandboxSpec, caller: UserId): void {
-  if (spec.network !== 'none') {
-    const name = typeof spec.network === 'string' ? spec.network : spec.network.name;
+  if (spec.network.kind !== 'none') {
+    const name = networkName(spec.network);
     throw refusal(`The network ${name} ${LEVEL}`, 'Leave the network out, or use level docker.');
   }
   if (spec.ports.length > 0) throw refusal(`A published port ${LEVEL}`, 'Leave the ports out, or use level docker.');

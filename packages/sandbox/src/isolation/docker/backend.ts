@@ -4,6 +4,7 @@ import { AcodeError } from '../../contract/errors.ts';
 import type { CacheVolume } from '../../contract/caches.ts';
 import type { Belonging, SandboxDetails, SandboxInfo, Status } from '../../contract/host.ts';
 import type { Level } from '../../contract/levels.ts';
+import { networkName } from '../../contract/network.ts';
 import type { EffectivePolicy } from '../../contract/policy.ts';
 import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
 import { MANAGED } from '../../lifecycle/labels.ts';
@@ -124,7 +125,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   }
 
   describe(spec: SandboxSpec): unknown {
-    const facts = { network: networkName(spec), ...this.#runtimes.facts(spec) };
+    const facts = { network: networkName(spec.network), ...this.#runtimes.facts(spec) };
     if (!this.#isPodman) return createRequest(spec, facts);
     const planned = planForPodman(spec);
     return podmanRequest(createRequest(planned, facts), planned, this.#podmanFacts(facts));
@@ -212,7 +213,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       oomWatch: this.#creation.oomWatch,
       // Whoever comes from another process mostly has one command and goes.
       ready: 0,
-      network: networkName(spec),
+      network: networkName(spec.network),
       unset: this.#isPodman ? podmanVariables(spec) : [],
       same: sameness(spec, held),
       hostKernel,
@@ -402,8 +403,4 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     this.#shells.set(spec.image.id, found);
     return found;
   }
-}
-
-function networkName({ network }: SandboxSpec): string {
-  return typeof network === 'string' ? network : network.name;
 }

@@ -20,7 +20,7 @@ export function refuseOnHost(spec: SandboxSpec, level: Level): void {
     throw new AcodeError('ACODE-SBX-016', { what: `${what} at level ${level}`, instead });
   };
   const stronger = 'or use level docker or bubblewrap';
-  if (spec.network !== 'none') refuse('A network of its own', 'Leave the network out, or use level docker.');
+  if (spec.network.kind !== 'none') refuse('A network of its own', 'Leave the network out, or use level docker.');
   if (spec.ports.length > 0)
     refuse('A published port', 'Leave the ports out: a server of the command is on this host.');
   if (spec.runtime !== null) refuse(`The runtime ${spec.runtime}`, 'Leave the runtime out, or use level docker.');

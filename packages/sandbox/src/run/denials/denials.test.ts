@@ -10,7 +10,7 @@ const MIB = 1024 ** 2;
 const of = <Value>(value: Value, layer: Layer = 'built-in', where = 'x'): Sourced<Value> => ({ value, layer, where });
 const policy = {
   mode: of('local-only'),
-  network: of('none'),
+  network: of({ kind: 'none' as const }),
   networkTimeoutMs: of(null),
   timeoutMs: of(2000, 'request', 'policy.timeoutMs'),
   workspace: of('readonly', 'user', 'config.yml:3:5'),
@@ -121,7 +121,7 @@ describe('a suspected use of the network', () => {
     ['it tests', { exitCode: null, timedOut: true, command: 'npm test; cargo build; go test ./...' }],
     ['it is to do without', { exitCode: null, timedOut: true, command: 'npm ci --offline' }],
     ['it ended by itself', { exitCode: 1, command: ['npm', 'ci'] }],
-    ['it has a network', { stderr: SIGNS[0]!, policy: { ...policy, network: of('bridge' as const) } }],
+    ['it has a network', { stderr: SIGNS[0]!, policy: { ...policy, network: of({ kind: 'bridge' as const }) } }],
     ['it says something else', { stderr: 'assertion failed: expected 1, got 2\nrefused to obey\n' }],
     ['it stands far before the end', { stderr: `${SIGNS[0]!}\n${'x'.repeat(70_000)}` }],
   ])('is none if %s', (_, facts) => {
@@ -211,7 +211,11 @@ describe('a command that wants to be root', () => {
 });
 
 describe('a network that was cut', () => {
-  const limited = { ...policy, network: of('bridge' as const), networkTimeoutMs: of(1500, 'user', 'c.yml:4:4') };
+  const limited = {
+    ...policy,
+    network: of({ kind: 'bridge' as const }),
+    networkTimeoutMs: of(1500, 'user', 'c.yml:4:4'),
+  };
   it.each([
     ['disconnected', /went on without it/],
     ['killed', /was ended/],

@@ -42,7 +42,7 @@ const LONGEST_COMMAND = 4096;
 
 /** The rule that is suspected to have stopped a command; none where nothing points to it. */
 export function suspectedNetwork(ended: WithoutNetwork): Denial[] {
-  if (ended.policy.network.value !== 'none') return [];
+  if (ended.policy.network.value.kind !== 'none') return [];
   const detail = ended.timedOut ? waitedInVain(ended) : saidSo(ended);
   return detail === null ? [] : [{ ...noNetwork(ended.policy), detail }];
 }

@@ -113,7 +113,7 @@ async function bridgeConsent(bench: Bench): Promise<Outcome | Untried> {
   const bridge = bench.explain({ policy: { network: 'bridge' } });
   const [code, twin] = await Promise.all([refusalOf(bridge), bench.refusal({ policy: { network: 'none' } })]);
   // Air-gapped mode takes the network away without refusing the run.
-  const open = code === null && (await bridge).spec.network === 'bridge';
+  const open = code === null && (await bridge).spec.network.kind === 'bridge';
   return {
     stopped: !open,
     observed: open

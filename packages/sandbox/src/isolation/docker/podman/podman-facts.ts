@@ -11,7 +11,7 @@ import type { PodmanFacts } from './podman.ts';
 
 /** Refuses what Podman’s Docker-compatible API does not do, or does without saying whether it did. */
 export function refuseOnPodman(spec: SandboxSpec): void {
-  if (spec.network !== 'none')
+  if (spec.network.kind !== 'none')
     throw new AcodeError('ACODE-SBX-016', {
       what: 'A network for a sandbox on Podman',
       instead: 'Leave the network out, or use Docker: on Podman nothing shows yet that the rules of a network hold.',

@@ -49,7 +49,10 @@ describe('the bridges of many sessions', () => {
   });
 
   const spec = (session: string, sandboxId = session): SandboxSpec =>
-    ({ network: 'bridge', identity: { sandboxId, labels: { 'acode.session': session } } }) as unknown as SandboxSpec;
+    ({
+      network: { kind: 'bridge' },
+      identity: { sandboxId, labels: { 'acode.session': session } },
+    }) as unknown as SandboxSpec;
   const settled = async (): Promise<void> => void (await Promise.all(kept));
 
   it('are removed when their sandboxes are gone, all but the last few', async () => {

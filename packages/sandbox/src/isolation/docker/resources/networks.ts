@@ -85,15 +85,18 @@ export class SandboxNetworks {
   /** The network of a plan: made at its first use, looked at again at every further one. */
   async choose(spec: SandboxSpec, signal: AbortSignal): Promise<ChosenNetwork> {
     signal.throwIfAborted();
-    if (spec.network === 'none') return { id: 'none', name: 'none' };
     try {
-      return spec.network === 'bridge'
-        ? await this.#bridge(spec, signal)
-        : await this.#named(spec.network.name, signal);
+      return await this.#chosen(spec, signal);
     } catch (error) {
       this.leave(spec);
       throw engineFailure(error, signal);
     }
+  }
+
+  async #chosen(spec: SandboxSpec, signal: AbortSignal): Promise<ChosenNetwork> {
+    const { network } = spec;
+    if (network.kind === 'none') return { id: 'none', name: 'none' };
+    return network.kind === 'bridge' ? this.#bridge(spec, signal) : this.#named(network.name, signal);
   }
 
   /** A sandbox is gone, or was never made: its network is one user poorer. */

@@ -43,11 +43,13 @@ describe('interfaceDifferences', () => {
   const view = (interfaces: readonly string[] | null) => ({ interfaces }) as KernelView;
 
   it('allows no address without a network and those of one interface with one', () => {
-    expect(interfaceDifferences(spec('none'), view([]))).toEqual([]);
-    expect(interfaceDifferences(spec('bridge'), view(['eth0']))).toEqual([]);
-    expect(interfaceDifferences(spec('none'), view(null))).toEqual([]);
-    expect(interfaceDifferences(spec('none'), view(['eth0']))).toMatchObject([{ violation: 'KernelMismatch' }]);
-    expect(interfaceDifferences(spec({ name: 'n' }), view(['eth0', 'eth1']))).toMatchObject([
+    expect(interfaceDifferences(spec({ kind: 'none' }), view([]))).toEqual([]);
+    expect(interfaceDifferences(spec({ kind: 'bridge' }), view(['eth0']))).toEqual([]);
+    expect(interfaceDifferences(spec({ kind: 'none' }), view(null))).toEqual([]);
+    expect(interfaceDifferences(spec({ kind: 'none' }), view(['eth0']))).toMatchObject([
+      { violation: 'KernelMismatch' },
+    ]);
+    expect(interfaceDifferences(spec({ kind: 'named', name: 'n' }), view(['eth0', 'eth1']))).toMatchObject([
       { detail: expect.stringContaining('eth0, eth1') },
     ]);
   });
