@@ -101,6 +101,19 @@ export function limitBehaviours(target: Target): void {
           { policy: { limits: { memoryBytes: 100 * MIB, openFiles: 99, pids: 33 } } },
         );
         expect(stdout.trim().split('\n')).toEqual([String(100 * MIB), '99', '33']);
+        // Version 1 limits memory and swap together, version 2 swap alone; a kernel may count neither.
+        const swap = async (swapBytes?: number): Promise<string> => {
+          const limits = { memoryBytes: 100 * MIB, ...(swapBytes === undefined ? {} : { swapBytes }) };
+          const look =
+            'cat /sys/fs/cgroup/memory/memory.memsw.limit_in_bytes /sys/fs/cgroup/memory.swap.max 2>/dev/null';
+          return (await host.acode.run(`${look}; true`, { policy: { limits } })).stdout.trim();
+        };
+        const [none, some] = [await swap(), await swap(20 * MIB)];
+        expect([
+          ['', ''],
+          ['0', String(20 * MIB)],
+          [String(100 * MIB), String(120 * MIB)],
+        ]).toContainEqual([none, some]);
       },
     );
 

@@ -26,12 +26,10 @@ describe.skipIf(skipped)('a bubblewrap sandbox', () => {
   });
   afterAll(() => bench[Symbol.asyncDispose]());
 
-  it('is proven by a probe that makes one, within two seconds', async () => {
-    const began = performance.now();
+  it('is proven by a probe that makes one', async () => {
     const capability = await bench.backend.probe(AbortSignal.timeout(10_000));
     expect(capability).toMatchObject({ level: 'bubblewrap', available: true });
     expect(capability.reason).toBeUndefined();
-    expect(performance.now() - began).toBeLessThan(3000);
   });
 
   it('gives a command its exit status, its streams apart, and its input', async () => {

@@ -74,6 +74,16 @@ describe('bridge', () => {
 describe('a network by name', () => {
   const user = 'sandbox: { network: { allowed_networks: [db, HOST, host, bridge, default] } }';
 
+  it('can be the user’s own default', () => {
+    const own = 'sandbox: { network: { mode: db, allowed_networks: [db] } }';
+    expect(resolve({}, own).network).toMatchObject({
+      value: { name: 'db' },
+      layer: 'user',
+      where: 'user.yml:1:23 (sandbox.network.mode)',
+    });
+    expect(() => resolve({}, own.replace('[db]', '[other]'))).toThrow('db');
+  });
+
   it('is one that the user declared', () => {
     expect(resolve({ network: { name: 'db' } }, user).network.value).toEqual({ kind: 'named', name: 'db' });
     expect(() => resolve({ network: { name: 'db' } })).toThrow(
