@@ -42,7 +42,7 @@ const VERIFICATION = [
   },
   {
     file: `${DOCKER}/verify/inspection.ts`,
-    find: '    ...(seen.view ? compareWithKernel(spec, seen.view, facts.caches) : swappedSources(spec)),\n',
+    find: '    ...(seen.view ? compareWithKernel(spec, seen.view) : swappedSources(spec)),\n    ...facts.attachments.verify(spec, facts, seen),\n',
     put: '',
   },
 ];

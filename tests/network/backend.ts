@@ -6,6 +6,7 @@ import type { SandboxSpec } from '../../packages/sandbox/src/contract/spec.ts';
 import type { CommandIo, Ending, Execution, WaitingSandbox } from '../../packages/sandbox/src/isolation/backend.ts';
 import { DockerBackend } from '../../packages/sandbox/src/isolation/docker/backend.ts';
 import { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
+import type { Attachment } from '../../packages/sandbox/src/isolation/docker/resources/attachment.ts';
 import { sandboxLabels } from '../../packages/sandbox/src/lifecycle/labels.ts';
 import { systemClock } from '../../packages/sandbox/src/lifecycle/clock.ts';
 import { images, makeWorkspace } from '../support/engines.ts';
@@ -35,12 +36,16 @@ export class BackendHost implements AsyncDisposable {
     this.#kept = kept;
   }
 
-  static async open({ socket }: Pick<TestEngine, 'socket'>): Promise<BackendHost> {
+  static async open(
+    { socket }: Pick<TestEngine, 'socket'>,
+    attachments: readonly Attachment[] = [],
+  ): Promise<BackendHost> {
     const engine = await Engine.open({ socketPath: socket, signal: AbortSignal.timeout(10_000) });
     const kept: Promise<unknown>[] = [];
     const backend = new DockerBackend({
       engine,
       source: 'test',
+      attachments,
       fileDirectory: '/var/tmp',
       owner: randomUUID(),
       clock: systemClock,
@@ -152,6 +157,12 @@ export class BackendHost implements AsyncDisposable {
   async remove(sandbox: WaitingSandbox): Promise<void> {
     this.#sandboxes.delete(sandbox);
     await sandbox[Symbol.asyncDispose]();
+  }
+
+  /** Removes what is still there, and waits for work in the background. */
+  async settled(): Promise<void> {
+    for (const sandbox of this.#sandboxes) await this.remove(sandbox);
+    await Promise.all(this.#kept);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

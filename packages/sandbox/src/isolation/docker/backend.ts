@@ -22,6 +22,8 @@ import type {
 } from '../backend.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { sameness } from '../process/held.ts';
+import { Attachments } from './resources/attachment.ts';
+import type { AttachedFacts, Attachment, Left } from './resources/attachment.ts';
 import { inspectBelonging, listBelongings, removeBelonging } from './resources/belongings.ts';
 import { DockerBuilds } from './images/builds.ts';
 import { refuseDirectFill } from './resources/cache-rules.ts';
@@ -38,7 +40,6 @@ import { engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
 import { EngineImages } from './images/image-store.ts';
 import { assertNoNeighbour, assertSources, inspectRunning } from './verify/inspection.ts';
 import { SandboxNetworks, UNANSWERED } from './resources/networks.ts';
-import type { NetworkLeft } from './resources/networks.ts';
 import { whenItAnswers } from './resources/persist.ts';
 import { OpenContainer } from './execution/open.ts';
 import { planForPodman, podmanRequest, podmanVariables } from './podman/podman.ts';
@@ -57,6 +58,8 @@ export interface DockerBackendOptions extends CreationOptions {
   readonly source: string;
   /** A directory that is the user’s alone, for files that an engine takes in place of text. */
   readonly fileDirectory: string;
+  /** What its sandboxes are given besides a network and caches. */
+  readonly attachments?: readonly Attachment[];
   /** What its sandboxes lack, where they are controls of the doctor’s. */
   readonly weakness?: Weakness;
 }
@@ -75,8 +78,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   readonly #options: DockerBackendOptions;
   readonly #engine: Engine;
   readonly #creation: Creation;
-  readonly #networks: SandboxNetworks;
   readonly #caches: SandboxCaches;
+  readonly #attachments: Attachments;
   readonly #runtimes: Runtimes;
   readonly #shells = new Map<string, boolean>();
 
@@ -85,8 +88,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     this.#engine = options.engine;
     this.images = new EngineImages(options);
     this.builds = new DockerBuilds(options.engine);
-    this.#networks = new SandboxNetworks(options);
     this.#caches = new SandboxCaches(options);
+    this.#attachments = new Attachments([new SandboxNetworks(options), this.#caches, ...(options.attachments ?? [])]);
     this.#creation = new Creation(options);
     this.#runtimes = new Runtimes(options.engine);
   }
@@ -135,7 +138,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     try {
       return await this.#prepare(this.#isPodman ? planForPodman(spec) : spec, signal);
     } catch (error) {
-      this.#leave(spec);
+      this.#attachments.release(spec);
       throw error;
     }
   }
@@ -150,7 +153,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     if (this.#shells.get(spec.image.id) === false) return this.#direct(spec, facts);
     const created = await this.#creation.create(spec, await this.#builder(spec, facts), signal);
     try {
-      await this.#caches.own(created.spec, created.id, signal);
+      await this.#attachments.created(created.spec, created.id, signal);
       const sandbox = await this.#start(created, facts, signal);
       return verified ? sandbox : new UnverifiedSandbox(sandbox);
     } catch (error) {
@@ -257,7 +260,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     } catch (error) {
       throw engineFailure(error, signal);
     } finally {
-      this.#leave(planned);
+      this.#attachments.release(planned);
     }
   }
 
@@ -281,9 +284,9 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     }
   }
 
-  async release(): Promise<NetworkLeft[]> {
+  async release(): Promise<Left[]> {
     const containers = this.#creation.unanswered.map(nonce => ({ id: nonce, reason: UNANSWERED }));
-    return [...containers, ...(await this.#networks.release()), ...(await this.#caches.release())];
+    return [...containers, ...(await this.#attachments.close())];
   }
 
   async diagnose(image: string, signal: AbortSignal): Promise<Diagnosis> {
@@ -318,12 +321,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
 
   async #removeOwn(spec: SandboxSpec, id: string): Promise<void> {
     await this.#creation.remove(spec, id);
-    this.#leave(spec);
-  }
-
-  #leave(spec: SandboxSpec): void {
-    this.#networks.leave(spec);
-    this.#caches.leave(spec);
+    this.#attachments.release(spec);
   }
 
   async #builder(spec: SandboxSpec, facts: EngineFacts): Promise<RequestBuilder> {
@@ -345,19 +343,18 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     }
   }
 
-  async #facts(spec: SandboxSpec, signal: AbortSignal): Promise<EngineFacts> {
+  async #facts(spec: SandboxSpec, signal: AbortSignal): Promise<AttachedFacts> {
     if (this.#isPodman) refuseOnPodman(spec);
     const runtime = await this.#runtimes.choose(spec, signal);
-    const network = await this.#networks.choose(spec, signal);
-    const caches = await this.#caches.attach(spec, signal);
-    const facts = { network: network.id, networkName: network.name, caches, ...runtime };
+    const attachments = this.#attachments;
+    const facts = { network: 'none', ...(await attachments.acquire(spec, signal)), ...runtime, attachments };
     if (!this.#isPodman) return facts;
     const podman = this.#podmanFacts(facts);
     await writeFilter(podman.filterFile, facts.seccomp, spec);
     return { ...facts, podman };
   }
 
-  async #start({ id, spec }: Created, facts: EngineFacts, signal: AbortSignal): Promise<WaitingSandbox> {
+  async #start({ id, spec }: Created, facts: AttachedFacts, signal: AbortSignal): Promise<WaitingSandbox> {
     const [exit, hasShell] = await Promise.all([this.#creation.watch(id, signal), this.#hasShell(spec, id, signal)]);
     if (!hasShell) {
       await this.#creation.remove(spec, id);
@@ -373,7 +370,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     return new WaitingContainer(spec, facts, container, () => this.#removeOwn(spec, id));
   }
 
-  #direct(spec: SandboxSpec, facts: EngineFacts): WaitingSandbox {
+  #direct(spec: SandboxSpec, facts: AttachedFacts): WaitingSandbox {
     if (facts.podman) refuseDirectOnPodman(spec);
     this.#runtimes.requireProven(facts.runtime, spec.image.reference);
     refuseDirectFill(spec);
@@ -383,8 +380,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       engine: this.#engine,
       creation: this.#creation,
       buildRequest: own => createRequest(own, facts),
-      own: (created, until) => this.#caches.own(created.spec, created.id, until),
-      over: () => this.#leave(spec),
+      own: (created, until) => this.#attachments.created(created.spec, created.id, until),
+      over: () => this.#attachments.release(spec),
     });
   }
 

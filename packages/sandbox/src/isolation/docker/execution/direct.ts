@@ -18,7 +18,7 @@ import type { StartedContainer } from './execution.ts';
 import { inspectCreated, inspectStarted } from '../verify/inspection.ts';
 import type { Expected } from '../verify/inspection.ts';
 import { publishedPorts } from '../resources/ports.ts';
-import type { EngineFacts } from '../request.ts';
+import type { AttachedFacts } from '../resources/attachment.ts';
 
 const BEGUN =
   'The image has no shell, so the command had begun when that was seen. Run it again when no other sandbox can write there.';
@@ -26,7 +26,7 @@ const BEGUN =
 /** What a direct start needs. */
 export interface DirectParts {
   readonly spec: SandboxSpec;
-  readonly facts: EngineFacts;
+  readonly facts: AttachedFacts;
   readonly engine: Engine;
   readonly creation: Creation;
   readonly buildRequest: RequestBuilder;

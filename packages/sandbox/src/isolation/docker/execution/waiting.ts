@@ -17,7 +17,7 @@ import { OpenContainer } from './open.ts';
 import { podmanVariables } from '../podman/podman.ts';
 import { publishedPorts } from '../resources/ports.ts';
 import { RestWatch } from './rest.ts';
-import type { EngineFacts } from '../request.ts';
+import type { AttachedFacts } from '../resources/attachment.ts';
 import { runtimeKind } from '../runtime.ts';
 import type { RuntimeKind } from '../runtime.ts';
 import { runtimeProcesses } from './runtime-processes.ts';
@@ -31,7 +31,7 @@ export class WaitingContainer implements WaitingSandbox {
   readonly specHash: string;
   readonly keeping: Keeping;
   readonly #spec: SandboxSpec;
-  readonly #facts: EngineFacts;
+  readonly #facts: AttachedFacts;
   readonly #container: StartedContainer;
   readonly #remove: () => Promise<void>;
   #used = false;
@@ -45,7 +45,7 @@ export class WaitingContainer implements WaitingSandbox {
   /** Null where the kernel of this host does not show what runs in it. */
   #rest: RestWatch | null = null;
 
-  constructor(spec: SandboxSpec, facts: EngineFacts, container: StartedContainer, remove: () => Promise<void>) {
+  constructor(spec: SandboxSpec, facts: AttachedFacts, container: StartedContainer, remove: () => Promise<void>) {
     this.id = container.id;
     this.specHash = spec.hash;
     this.#spec = spec;

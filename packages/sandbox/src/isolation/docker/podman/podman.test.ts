@@ -11,6 +11,7 @@ import type { ContainerDetails } from '../engine/containers.ts';
 import { planForPodman, podmanAccount, podmanKernelView, podmanRequest, podmanVariables } from './podman.ts';
 import { createRequest } from '../request.ts';
 import { compareWithEngine } from '../verify/verify.ts';
+import { connectionDifferences } from '../verify/verify-network.ts';
 
 const policy = resolvePolicy({}, NO_LAYERS, { caller: { uid: 1001, gid: 1001 }, cpus: 2 });
 const image = {
@@ -119,7 +120,8 @@ function differences(
   const whole = detailsReply.parse(structuredClone(account));
   change(whole.HostConfig, whole);
   const read = podmanAccount(whole, { spec, facts, view: seen, absent });
-  return compareWithEngine(spec, facts, read).map(({ detail }) => detail.replace(/:.*/s, ''));
+  const all = [...compareWithEngine(spec, facts, read), ...connectionDifferences(facts, read)];
+  return all.map(({ detail }) => detail.replace(/:.*/s, ''));
 }
 
 describe('podmanRequest', () => {

@@ -128,17 +128,17 @@ describe('the volumes for caches', () => {
       { target: '/cache/pip', volume: 'acode-r-pip-layer' },
     ]);
     expect(others()).toHaveLength(6);
-    caches.leave(reader);
+    caches.release(reader);
     await settled();
     expect(others()).toEqual([]);
     expect(await caches.attach(filler, signal)).toMatchObject([{ volume: cacheName('npm'), layer: null }]);
     expect(others()).toEqual([`${cacheName('npm')}.filling`]);
-    expect(await caches.release()).toEqual([]);
+    expect(await caches.close()).toEqual([]);
     expect(others()).toEqual([]);
   });
 
   it('have a directory for the user inside in layers too: the cache below may be one that was never filled', async () => {
-    await caches.own(planned('r', false, 'npm', 'pip'), 'container', signal);
+    await caches.created(planned('r', false, 'npm', 'pip'), 'container', signal);
     expect(engine.owned).toEqual(['/cache/npm', '/cache/pip']);
   });
 
@@ -150,11 +150,11 @@ describe('the volumes for caches', () => {
     };
     const reader = planned('r', false, 'npm', 'pip');
     await expect(caches.attach(reader, signal)).rejects.toMatchObject({ code: 'ACODE-SBX-018' });
-    caches.leave(reader);
+    caches.release(reader);
     open();
     await settled();
     expect(others()).toEqual([]);
-    expect(await caches.release()).toEqual([]);
+    expect(await caches.close()).toEqual([]);
   });
 
   it('are left at once by a caller who cancels, and go when the engine has answered', async () => {
@@ -178,10 +178,10 @@ describe('the volumes for caches', () => {
     };
     const filler = planned('f', true, 'npm', 'pip');
     await expect(caches.attach(filler, signal)).rejects.toMatchObject({ code: 'ACODE-SBX-018' });
-    caches.leave(filler);
+    caches.release(filler);
     open();
     await settled();
-    expect(await caches.release()).toEqual([]);
+    expect(await caches.close()).toEqual([]);
     expect(others()).toEqual([`${cacheName('npm')}.filling`]);
     expect(holder()).toBe('another’s');
   });
@@ -190,7 +190,7 @@ describe('the volumes for caches', () => {
     const filler = planned('f', true, 'npm');
     await caches.attach(filler, signal);
     foreignLease();
-    caches.leave(filler);
+    caches.release(filler);
     await settled();
     expect(holder()).toBe('another’s');
   });
@@ -208,14 +208,14 @@ describe('the volumes for caches', () => {
     };
     for (const spec of [planned('f', true, 'npm'), planned('r', false, 'pip')]) {
       await expect(caches.attach(spec, signal)).rejects.toMatchObject({ code: 'ACODE-SBX-018' });
-      caches.leave(spec);
+      caches.release(spec);
     }
     expect(late).toHaveLength(2);
     await settled();
     now += 1000;
     engine.look();
     expect({ late, left: others() }).toEqual({ late: [], left: [] });
-    expect(await caches.release()).toEqual([]);
+    expect(await caches.close()).toEqual([]);
   });
 
   it('are another’s where the name was taken, and neither used nor removed', async () => {

@@ -23,8 +23,12 @@ import type { Engine } from '../engine/index.ts';
 import type { VolumeDetails } from '../engine/volumes.ts';
 import { engineFailure } from '../failure.ts';
 import { SandboxVolumes } from './sandbox-volumes.ts';
-import type { VolumeLeft, VolumesOptions } from './sandbox-volumes.ts';
+import type { VolumesOptions } from './sandbox-volumes.ts';
+import type { Difference } from '../../mount-differences.ts';
 import { unlessCancelled } from '../../waiting.ts';
+import type { EngineFacts } from '../request.ts';
+import { cacheDifferences } from '../verify/verify-caches.ts';
+import type { Attachment, Left, Seen } from './attachment.ts';
 
 const CALL_MS = 10_000;
 const PAUSE_MS = 100;
@@ -35,7 +39,7 @@ const FILLED_MS = 2000;
 const OWN = 'data';
 
 /** The caches of one backend. */
-export class SandboxCaches {
+export class SandboxCaches implements Attachment {
   readonly #options: VolumesOptions;
   readonly #engine: Engine;
   readonly #volumes: SandboxVolumes;
@@ -84,16 +88,24 @@ export class SandboxCaches {
       return await unlessCancelled(Promise.all(attaching), signal);
     } catch (error) {
       failed.abort();
-      this.leave(spec);
+      this.release(spec);
       throw engineFailure(error, signal);
     }
+  }
+
+  async acquire(spec: SandboxSpec, signal: AbortSignal): Promise<Pick<EngineFacts, 'caches'>> {
+    return { caches: await this.attach(spec, signal) };
+  }
+
+  verify(spec: SandboxSpec, { caches = [] }: EngineFacts, { view }: Seen): Difference[] {
+    return view ? cacheDifferences(spec, view, caches) : [];
   }
 
   /**
    * Gives the user inside a directory in each cache: the top of a volume is root’s. In a layer too, since the cache under it
    * may be one whose first fill never came to that.
    */
-  async own(spec: SandboxSpec, containerId: string, signal: AbortSignal): Promise<void> {
+  async created(spec: SandboxSpec, containerId: string, signal: AbortSignal): Promise<void> {
     const tar = ownedDirectory(OWN, spec.user);
     await Promise.all(
       spec.caches.map(({ target }) =>
@@ -103,12 +115,12 @@ export class SandboxCaches {
   }
 
   /** A sandbox is gone, or was never made: what it alone had goes too. */
-  leave(spec: SandboxSpec): void {
+  release(spec: SandboxSpec): void {
     this.#volumes.leave(spec);
   }
 
   /** Removes everything that was made for sandboxes; what could not be removed comes back. Containers go first. */
-  async release(): Promise<VolumeLeft[]> {
+  async close(): Promise<Left[]> {
     return this.#volumes.release();
   }
 

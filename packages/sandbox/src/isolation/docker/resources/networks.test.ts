@@ -59,7 +59,7 @@ describe('the bridges of many sessions', () => {
     for (let at = 0; at < 20; at += 1) {
       now += 1;
       await networks.choose(spec(`s${at}`), signal);
-      networks.leave(spec(`s${at}`));
+      networks.release(spec(`s${at}`));
     }
     await settled();
     expect(engine.made).toBe(20);
@@ -70,7 +70,7 @@ describe('the bridges of many sessions', () => {
   it('are never removed while a sandbox is on them, however many there are', async () => {
     for (let at = 0; at < 20; at += 1) await networks.choose(spec(`s${at}`), signal);
     await networks.choose(spec('s0', 'second'), signal);
-    networks.leave(spec('s0'));
+    networks.release(spec('s0'));
     await settled();
     expect(engine.there.size).toBe(20);
     expect(engine.made).toBe(20);
@@ -78,7 +78,7 @@ describe('the bridges of many sessions', () => {
 
   it('go when they were idle for minutes', async () => {
     await networks.choose(spec('old'), signal);
-    networks.leave(spec('old'));
+    networks.release(spec('old'));
     now += 6 * 60 * 1000;
     await networks.choose(spec('new'), signal);
     await settled();
@@ -92,14 +92,14 @@ describe('the bridges of many sessions', () => {
     expect(await networks.choose(spec('s', 'second'), signal)).toMatchObject({ id: 'n2' });
     await settled();
     expect(engine.there.size).toBe(2);
-    networks.leave(spec('s', 'first'));
+    networks.release(spec('s', 'first'));
     await settled();
     expect([...engine.there.keys()]).toEqual(['n2']);
   });
 
   it('are all gone when the host closes', async () => {
     for (let at = 0; at < 3; at += 1) await networks.choose(spec(`s${at}`), signal);
-    expect(await networks.release()).toEqual([]);
+    expect(await networks.close()).toEqual([]);
     expect(engine.there.size).toBe(0);
   });
 });

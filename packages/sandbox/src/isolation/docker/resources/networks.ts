@@ -7,11 +7,15 @@ import { AcodeError } from '../../../contract/errors.ts';
 import type { Clock } from '../../../contract/ports.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
 import { EngineError, isNotFound, mayHaveBeenDone } from '../engine/error.ts';
+import type { Attachment, Left, Seen } from './attachment.ts';
 import { LateLooks } from './late-looks.ts';
 import type { Engine } from '../engine/index.ts';
 import { engineFailure, reasonOf } from '../failure.ts';
 import { SEVERAL, assertManaged, bridgeName, bridgeRequest, faultOf } from './network-rules.ts';
+import type { Difference } from '../../mount-differences.ts';
 import { unlessCancelled } from '../../waiting.ts';
+import type { EngineFacts } from '../request.ts';
+import { connectionDifferences, interfaceDifferences } from '../verify/verify-network.ts';
 
 /** A network as a container is connected to it. */
 export interface ChosenNetwork {
@@ -34,12 +38,6 @@ export interface NetworksOptions {
 
 /** Why a create that was never answered counts as something left. */
 export const UNANSWERED = 'the engine did not say whether it was made';
-
-/** A network that could not be removed. */
-export interface NetworkLeft {
-  readonly id: string;
-  readonly reason: string;
-}
 
 interface Managed extends ChosenNetwork {
   readonly madeAt: number;
@@ -65,7 +63,7 @@ const REMOVAL_ATTEMPTS = 6;
 const REMOVAL_PAUSE_MS = 100;
 
 /** The networks of one backend. */
-export class SandboxNetworks {
+export class SandboxNetworks implements Attachment {
   readonly #options: NetworksOptions;
   readonly #engine: Engine;
   /** The present network of each session. */
@@ -82,13 +80,22 @@ export class SandboxNetworks {
     this.#lateLooks = new LateLooks(options);
   }
 
+  async acquire(spec: SandboxSpec, signal: AbortSignal): Promise<Pick<EngineFacts, 'network' | 'networkName'>> {
+    const { id, name } = await this.choose(spec, signal);
+    return { network: id, networkName: name };
+  }
+
+  verify(spec: SandboxSpec, facts: EngineFacts, { details, view }: Seen): Difference[] {
+    return [...connectionDifferences(facts, details), ...(view ? interfaceDifferences(spec, view) : [])];
+  }
+
   /** The network of a plan: made at its first use, looked at again at every further one. */
   async choose(spec: SandboxSpec, signal: AbortSignal): Promise<ChosenNetwork> {
     signal.throwIfAborted();
     try {
       return await this.#chosen(spec, signal);
     } catch (error) {
-      this.leave(spec);
+      this.release(spec);
       throw engineFailure(error, signal);
     }
   }
@@ -100,14 +107,14 @@ export class SandboxNetworks {
   }
 
   /** A sandbox is gone, or was never made: its network is one user poorer. */
-  leave({ identity: { sandboxId } }: SandboxSpec): void {
+  release({ identity: { sandboxId } }: SandboxSpec): void {
     for (const shared of [...this.#current.values(), ...this.#retired])
       if (shared.users.delete(sandboxId) && shared.users.size === 0) shared.idleSince = this.#options.clock.monotonic();
     this.#tidy();
   }
 
   /** Removes every network that was made here; what could not be removed comes back. Containers go first. */
-  async release(): Promise<NetworkLeft[]> {
+  async close(): Promise<Left[]> {
     await Promise.allSettled([...this.#current.values()].map(({ making }) => making));
     this.#current.clear();
     const left = await Promise.all([...this.#made.keys()].map(id => this.#remove(id, REMOVAL_ATTEMPTS)));
@@ -223,7 +230,7 @@ export class SandboxNetworks {
     return found.map(({ Id }) => Id);
   }
 
-  async #remove(id: string, attempts: number): Promise<NetworkLeft | null> {
+  async #remove(id: string, attempts: number): Promise<Left | null> {
     const left = await removeNetwork(this.#engine, id, attempts, ms => this.#pause(ms));
     if (left !== null) return left;
     this.#options.observer.networkRemoved(id, this.#made.get(id) ?? '');
@@ -254,7 +261,7 @@ export async function removeNetwork(
   id: string,
   attempts: number,
   pause: (ms: number) => Promise<void>,
-): Promise<NetworkLeft | null> {
+): Promise<Left | null> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       await engine.networks.remove(id, { signal: AbortSignal.timeout(CALL_MS), deadlineMs: CALL_MS });

@@ -3,6 +3,7 @@
 // To an engine, making a volume whose name is taken is a success, and the answer is the one that was there. So nothing is
 // taken for ours because we asked for it, and a name that was ours once may be another’s by the time it is to be removed.
 
+import type { Left } from './attachment.ts';
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../../contract/ports.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
@@ -24,12 +25,6 @@ export interface VolumesOptions {
   readonly making: <Value>(nonce: string, make: () => Promise<Value>) => Promise<Value>;
 }
 
-/** A volume that could not be removed. */
-export interface VolumeLeft {
-  readonly id: string;
-  readonly reason: string;
-}
-
 /** The volumes of one sandbox. */
 interface Made {
   /** The mark of each, by name, in the order in which they were made. */
@@ -37,7 +32,7 @@ interface Made {
   /** Settles when nothing more is made for the sandbox. */
   making: Promise<unknown>;
   /** The removal that is under way: a second one beside it could take what another made in between. */
-  leaving: Promise<VolumeLeft[]> | null;
+  leaving: Promise<Left[]> | null;
 }
 
 const CALL_MS = 10_000;
@@ -100,7 +95,7 @@ export class SandboxVolumes {
   }
 
   /** Removes everything that was made for sandboxes; what could not be removed comes back. Containers go first. */
-  async release(): Promise<VolumeLeft[]> {
+  async release(): Promise<Left[]> {
     const left = await Promise.all([...this.#made].map(([sandboxId, made]) => this.#letGo(sandboxId, made)));
     return [...left.flat(), ...this.#lateLooks.unanswered.map(nonce => ({ id: nonce, reason: UNANSWERED }))];
   }
@@ -113,16 +108,16 @@ export class SandboxVolumes {
     return made;
   }
 
-  #letGo(sandboxId: string, made: Made): Promise<VolumeLeft[]> {
+  #letGo(sandboxId: string, made: Made): Promise<Left[]> {
     made.leaving ??= this.#removeAll(sandboxId, made).finally(() => {
       made.leaving = null;
     });
     return made.leaving;
   }
 
-  async #removeAll(sandboxId: string, made: Made): Promise<VolumeLeft[]> {
+  async #removeAll(sandboxId: string, made: Made): Promise<Left[]> {
     await Promise.allSettled([made.making]);
-    const left: VolumeLeft[] = [];
+    const left: Left[] = [];
     // The last one first: it may be made of the others.
     for (const [name, mark] of [...made.marks].reverse()) {
       const failed = await this.#remove(name, mark);
@@ -134,7 +129,7 @@ export class SandboxVolumes {
   }
 
   // A container that is being removed still holds its volumes for a moment.
-  async #remove(name: string, mark: string): Promise<VolumeLeft | null> {
+  async #remove(name: string, mark: string): Promise<Left | null> {
     for (let attempt = 1; ; attempt += 1) {
       try {
         await this.#removeMarked(name, mark);

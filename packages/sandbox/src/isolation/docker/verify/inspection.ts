@@ -14,7 +14,7 @@ import type { KernelView } from '../../kernel.ts';
 import type { Neighbour, Neighbourhood } from '../resources/neighbourhood.ts';
 import { podmanAccount, podmanKernelView } from '../podman/podman.ts';
 import { absentPaths } from '../podman/podman-facts.ts';
-import type { EngineFacts } from '../request.ts';
+import type { AttachedFacts } from '../resources/attachment.ts';
 import { runtimeKind } from '../runtime.ts';
 import { compareWithEngine, compareWithKernel } from './verify.ts';
 import type { Difference } from '../../mount-differences.ts';
@@ -27,7 +27,7 @@ const BETWEEN_LOOKS_MS = 25;
 /** What a container is held against. */
 export interface Expected {
   readonly spec: SandboxSpec;
-  readonly facts: EngineFacts;
+  readonly facts: AttachedFacts;
   /** Who else is on the engine. */
   readonly around: Around;
   /** What its first process is, where it does not wait for a command. */
@@ -84,7 +84,8 @@ async function look(
   const seen = await inDockersWords(details, view, { spec, facts });
   const differences = [
     ...compareWithEngine(spec, facts, seen.details, argv),
-    ...(seen.view ? compareWithKernel(spec, seen.view, facts.caches) : swappedSources(spec)),
+    ...(seen.view ? compareWithKernel(spec, seen.view) : swappedSources(spec)),
+    ...facts.attachments.verify(spec, facts, seen),
     // Last where it is remembered: by now the engine has told of whoever came before this sandbox was started.
     ...(others ? nestedMounts(id, spec, others) : await asked(() => nestedNow(id, spec, around, signal), signal)),
   ];
@@ -112,7 +113,11 @@ export async function inspectCreated(
     () => Promise.all([inspectNow(engine, id, signal), around.ask(signal)]),
     signal,
   );
-  const differences = [...compareWithEngine(spec, facts, details, argv), ...nestedMounts(id, spec, others)];
+  const differences = [
+    ...compareWithEngine(spec, facts, details, argv),
+    ...facts.attachments.verify(spec, facts, { details, view: null }),
+    ...nestedMounts(id, spec, others),
+  ];
   // Last, when no other sandbox is left that could exchange a source after this look.
   refuse([...differences, ...swappedSources(spec)]);
 }

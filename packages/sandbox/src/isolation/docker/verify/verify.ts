@@ -12,13 +12,11 @@ import type { ContainerDetails } from '../engine/containers.ts';
 import type { KernelMount, KernelView } from '../../kernel.ts';
 import { coveredDifferences, last, mounted, tmpfsDifferences } from '../../mount-differences.ts';
 import type { Difference } from '../../mount-differences.ts';
-import type { MountedCache } from '../resources/cache-rules.ts';
-import { cacheDifferences, wantedCaches } from './verify-caches.ts';
-import { connectionDifferences, interfaceDifferences } from './verify-network.ts';
+import { wantedCaches } from './verify-caches.ts';
 
 type Check = readonly [what: string, actual: unknown, expected: unknown];
 
-/** Everything in the engine’s account that is not as planned. */
+/** Everything in the engine’s account that is not as planned, but for the attachments. */
 export function compareWithEngine(
   spec: SandboxSpec,
   facts: EngineFacts,
@@ -34,22 +32,12 @@ export function compareWithEngine(
   const differences = checks
     .filter(([, actual, expected]) => !same(actual, expected))
     .map(([what, actual, expected]) => mismatch(what, actual, expected));
-  return [
-    ...differences,
-    ...connectionDifferences(facts, details),
-    ...mountDifferences(spec, facts, details),
-    ...environmentDifferences(spec, details),
-  ];
+  return [...differences, ...mountDifferences(spec, facts, details), ...environmentDifferences(spec, details)];
 }
 
-/** Everything in the kernel’s account that is not as planned; `caches` is what was made for those of the plan. */
-export function compareWithKernel(
-  spec: SandboxSpec,
-  view: KernelView,
-  caches: readonly MountedCache[] = [],
-): Difference[] {
-  const mounts = [...kernelMountDifferences(spec, view), ...cacheDifferences(spec, view, caches)];
-  return [...processDifferences(spec, view), ...interfaceDifferences(spec, view), ...mounts];
+/** Everything in the kernel’s account that is not as planned. */
+export function compareWithKernel(spec: SandboxSpec, view: KernelView): Difference[] {
+  return [...processDifferences(spec, view), ...kernelMountDifferences(spec, view)];
 }
 
 function processDifferences(spec: SandboxSpec, view: KernelView): Difference[] {
