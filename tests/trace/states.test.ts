@@ -58,15 +58,25 @@ describe.skipIf(withoutEngines).each(engines)('a sandbox on $name', engine => {
     const running = await leftBehind(host, ['sleep', '60']);
     const paused = await leftBehind(host, ['sleep', '60']);
     const exited = await leftBehind(host, ['true']);
+    const restarting = await leftBehind(host, ['false'], { RestartPolicy: { Name: 'always' } });
     await withEngine(engine, async ({ containers }) => {
       const signal = soon();
-      for (const id of [running, paused, exited]) await containers.start(id, { signal });
+      for (const id of [running, paused, exited, restarting]) await containers.start(id, { signal });
       await containers.wait(exited, 'not-running', { signal, deadlineMs: 10_000 });
       await pause(engine, paused);
     });
+    // The engine’s pauses between two starts grow, so that it is hardly ever in another state after a while.
+    const state = async (id: string) => (await host.acode.inspect(id)).state;
+    await expect.poll(() => state(restarting), { timeout: 20_000, interval: 20 }).toBe('restarting');
     const report = await host.acode.cleanup({ force: true });
-    const states = Object.fromEntries(report.removed.map(({ containerId, state }) => [containerId, state]));
-    expect(states).toEqual({ [created]: 'created', [running]: 'running', [paused]: 'paused', [exited]: 'exited' });
+    const states = Object.fromEntries(report.removed.map(one => [one.containerId, one.state]));
+    expect(states).toEqual({
+      [created]: 'created',
+      [running]: 'running',
+      [paused]: 'paused',
+      [exited]: 'exited',
+      [restarting]: expect.stringMatching(/^(?:restarting|running)$/),
+    });
     expect(report.failed).toEqual([]);
     expect(await host.containers()).toEqual([]);
   });
@@ -91,14 +101,14 @@ describe.skipIf(withoutEngines).each(engines)('a sandbox on $name', engine => {
 });
 
 /** A container with the labels of this host’s sandboxes that nobody has an eye on any more. */
-async function leftBehind(host: TestHost, command: string[]): Promise<string> {
+async function leftBehind(host: TestHost, command: string[], more: object = {}): Promise<string> {
   const { spec } = await host.acode.explain(['true']);
   const name = `${spec.identity.name}-${randomBytes(4).toString('hex')}`;
   const body = {
     Image: images.busybox,
     Cmd: command,
     Labels: { ...spec.identity.labels, 'acode.name': name },
-    HostConfig: { NetworkMode: 'none', LogConfig: { Type: 'none' } },
+    HostConfig: { NetworkMode: 'none', LogConfig: { Type: 'none' }, ...more },
   };
   return withEngine(
     host.engine,
