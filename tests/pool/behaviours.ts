@@ -93,7 +93,8 @@ export function commandBehaviours(target: Target): void {
       const outcome = ({ kind }: AuditRecord): boolean => kind === 'outcome';
       await until(async () => (await host.acode.audit.find(correlationId)).some(outcome), 5000);
       const records = await host.acode.audit.find(correlationId);
-      expect(records[0]).toMatchObject({ kind: 'intent', seq: auditSequence, sandboxId });
+      const intent = records.find(({ kind }) => kind === 'intent');
+      expect(intent).toMatchObject({ seq: auditSequence, sandboxId });
       expect(records.find(outcome)).toMatchObject({ intent: auditSequence, exitCode: 0 });
     });
 
