@@ -61,7 +61,7 @@ export type {
   SignedImage,
   VerifySignature,
 } from './contract/images.ts';
-export { LEVELS, RISKS, isAtLeast } from './contract/levels.ts';
+export { LEVELS, RISKS, isAtLeast, isBoundary } from './contract/levels.ts';
 export { PROFILE_NAMES } from './contract/profiles.ts';
 export type { ProfileName } from './contract/profiles.ts';
 export type { Level, Risk } from './contract/levels.ts';

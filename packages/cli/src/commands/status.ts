@@ -1,6 +1,6 @@
 // `acode sandbox status`: whether sandboxes can be had here.
 
-import { formatBytes } from '@acode/sandbox';
+import { formatBytes, isBoundary } from '@acode/sandbox';
 import type { LevelStatus, Status } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
@@ -46,7 +46,7 @@ export function renderStatus(status: Status, look: Look): string {
 
 // Two of the levels are for commands that need no sandbox, which must not look as if they had one.
 function headlineOf({ level, engine }: Status, { colours: { bold, green, yellow } }: Look): string {
-  if (level === 'none' || level === 'ulimit')
+  if (level !== null && !isBoundary(level))
     return yellow(bold(`No Sandbox: your configuration runs commands at level ${level}, on this host as they are`));
   const what = level === 'bubblewrap' ? 'bubblewrap' : `Docker version ${engine?.version ?? 'unknown'}`;
   return green(bold(`Sandbox Available: ${what}`));

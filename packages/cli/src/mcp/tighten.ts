@@ -1,6 +1,6 @@
 // A policy that a model asks for: never looser than what the user’s own configuration comes to without it.
 
-import { AcodeError, isAtLeast } from '@acode/sandbox';
+import { AcodeError, LEVELS, isAtLeast } from '@acode/sandbox';
 import type { Explanation, PolicyInput, RunRequest } from '@acode/sandbox';
 import * as z from 'zod';
 import type { ToolHost } from './host.ts';
@@ -17,7 +17,7 @@ export const tighteningArguments = {
   memory_mb: z.int().min(6).optional().describe('Memory limit in MiB. Can only lower the limit of the user’s policy.'),
   cpus: z.number().min(0.01).optional().describe('CPU limit. Can only lower the limit of the user’s policy.'),
   level: z
-    .enum(['none', 'ulimit', 'bubblewrap', 'docker', 'gvisor', 'microvm'])
+    .enum(LEVELS)
     .optional()
     .describe('Isolation level. Refused where it is weaker than what the user’s policy asks for.'),
   network: z.literal('none').optional().describe('“none” takes the network away, where the user’s policy gives one.'),

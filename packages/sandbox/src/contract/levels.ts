@@ -15,14 +15,45 @@ export type Risk = (typeof RISKS)[number];
 /** What makes the sandboxes of a level. */
 export type BackendName = 'docker' | 'bubblewrap' | 'ulimit' | 'none';
 
-/** What makes the sandboxes of a level: every one from docker on is an engine’s. */
+/** A level as every other file knows it. */
+interface LevelFacts {
+  readonly backend: BackendName;
+  /** What a sandbox of it is: a container of an engine, processes in namespaces of their own, or plain processes of this host. */
+  readonly kind: 'container' | 'namespaces' | 'host';
+  /** The program or machine that provides it, as a status shows it. */
+  readonly madeBy: string;
+}
+
+const FACTS: Readonly<Record<Level, LevelFacts>> = {
+  none: { backend: 'none', kind: 'host', madeBy: 'this host' },
+  ulimit: { backend: 'ulimit', kind: 'host', madeBy: 'this host' },
+  bubblewrap: { backend: 'bubblewrap', kind: 'namespaces', madeBy: 'bwrap' },
+  docker: { backend: 'docker', kind: 'container', madeBy: 'Docker' },
+  gvisor: { backend: 'docker', kind: 'container', madeBy: 'Docker' },
+  microvm: { backend: 'docker', kind: 'container', madeBy: 'Docker' },
+};
+
+/** The strongest level that needs no engine: what may stand in for one where the user allows it. */
+export const WITHOUT_ENGINE: Level = 'bubblewrap';
+
+/** What is known of a level. */
+export function levelFacts(level: Level): LevelFacts {
+  return FACTS[level];
+}
+
+/** What makes the sandboxes of a level. */
 export function backendOf(level: Level): BackendName {
-  return level === 'none' || level === 'ulimit' || level === 'bubblewrap' ? level : 'docker';
+  return FACTS[level].backend;
 }
 
 /** Whether sandboxes of a level are made by an engine. */
 export function usesEngine(level: Level): boolean {
-  return isAtLeast(level, 'docker');
+  return FACTS[level].kind === 'container';
+}
+
+/** Whether anything stands between a command of a level and this host. */
+export function isBoundary(level: Level): boolean {
+  return FACTS[level].kind !== 'host';
 }
 
 /**

@@ -2,7 +2,7 @@
 
 import { AcodeError } from '../contract/errors.ts';
 import type { LevelStatus } from '../contract/host.ts';
-import { LEVELS, usesEngine } from '../contract/levels.ts';
+import { LEVELS, levelFacts, usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import { unavailableReason } from '../contract/unavailable.ts';
 import type { Host } from '../run/host.ts';
@@ -72,11 +72,10 @@ function refusalOf(runtimes: readonly string[], { unprotecting = {} }: Capabilit
 
 function ofLocal(capability: Capability): LevelStatus {
   const { level, available, unknown } = capability;
-  const by = level === 'bubblewrap' ? 'bwrap' : 'this host';
   return {
     level,
     state: available ? 'available' : unknown === true ? 'unknown' : 'unavailable',
-    by,
+    by: levelFacts(level).madeBy,
     ...reasonOf(capability),
   };
 }

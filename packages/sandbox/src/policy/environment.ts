@@ -1,7 +1,7 @@
 // Which environment variables may enter a sandbox, and which acode sets by itself.
 
 import { AcodeError } from '../contract/errors.ts';
-import { isAtLeast } from '../contract/levels.ts';
+import { isBoundary } from '../contract/levels.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 
 // Variables that make programs load or run other code, or that the shell which hands the command over needs for itself. Handing one over would let a caller’s mistake, or an image’s
@@ -84,7 +84,7 @@ export function defaultEnvironment({
 }: Pick<SandboxSpec, 'network' | 'level' | 'image' | 'mounts'>): Readonly<Record<string, string>> {
   if (mounts.some(({ purpose }) => purpose === 'ca'))
     return Object.fromEntries(CA_VARIABLES.map(name => [name, CA_TARGET]));
-  if (network.kind !== 'none' || !isAtLeast(level, 'bubblewrap')) return {};
+  if (network.kind !== 'none' || !isBoundary(level)) return {};
   return notInImage(OFFLINE, { image });
 }
 

@@ -2,7 +2,7 @@
 // weaker level than the policy requires, and never one because the engine was slow, busy or broken.
 
 import { AcodeError } from '../contract/errors.ts';
-import { isAtLeast, usesEngine } from '../contract/levels.ts';
+import { WITHOUT_ENGINE, isAtLeast, usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { Host } from './host.ts';
@@ -60,9 +60,9 @@ async function standIn(host: Host, policy: Asked, error: unknown): Promise<Chose
   const { fallback, mode } = policy;
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-008')) || error.context.absent !== true) return null;
   if (fallback.value !== 'warn' || mode.value === 'airgapped') return null;
-  if (!(await host.localCapability('bubblewrap'))?.available) return null;
-  const note = `There is no engine, so this runs in bubblewrap, which is weaker: ${setBy(fallback)} allows it.`;
-  return locally(host, 'bubblewrap', policy, [note]);
+  if (!(await host.localCapability(WITHOUT_ENGINE))?.available) return null;
+  const note = `There is no engine, so this runs in ${WITHOUT_ENGINE}, which is weaker: ${setBy(fallback)} allows it.`;
+  return locally(host, WITHOUT_ENGINE, policy, [note]);
 }
 
 async function locally(host: Host, level: Level, policy: Asked, notes: readonly string[]): Promise<Chosen> {
@@ -121,5 +121,5 @@ function needOf({ required, risk, riskReasons }: Asked): string {
 // the name of a level.
 async function availableHere(host: Host): Promise<string> {
   const found = await host.localCapabilities();
-  return found.some(({ level, available }) => level === 'bubblewrap' && available) ? 'bubblewrap' : NO_BOUNDARY;
+  return found.some(({ level, available }) => level === WITHOUT_ENGINE && available) ? WITHOUT_ENGINE : NO_BOUNDARY;
 }

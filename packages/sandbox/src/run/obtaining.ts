@@ -3,7 +3,7 @@
 import { formatBytes } from '../policy/config/units.ts';
 import type { AuditHead } from '../contract/audit.ts';
 import { AcodeError } from '../contract/errors.ts';
-import { backendOf, isAtLeast, usesEngine } from '../contract/levels.ts';
+import { backendOf, isBoundary, usesEngine } from '../contract/levels.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import type { Host } from './host.ts';
 import type { Backend, WaitingSandbox } from '../isolation/backend.ts';
@@ -89,7 +89,7 @@ function provisioned(
   host.bus.emit('SandboxProvisioned', operation.correlationId, at, {
     sandboxId: spec.identity.sandboxId,
     backend: backendOf(spec.level),
-    isolationLevel: isAtLeast(spec.level, 'bubblewrap') ? 'strict' : 'reduced',
+    isolationLevel: isBoundary(spec.level) ? 'strict' : 'reduced',
     level: spec.level,
   });
 }
@@ -160,7 +160,7 @@ export async function withMemory(
   signal: AbortSignal,
 ): Promise<() => void> {
   // Without walls nothing holds a command to its limit, so that a sum of limits would say nothing.
-  if (!isAtLeast(spec.level, 'bubblewrap')) return release;
+  if (!isBoundary(spec.level)) return release;
   const { sandboxId } = spec.identity;
   const { memoryBytes } = spec.limits;
   const share = await host.memory.take(

@@ -6,7 +6,7 @@ import { planCaches } from './cache-plan.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { Explanation } from '../contract/host.ts';
-import { isAtLeast, usesEngine } from '../contract/levels.ts';
+import { isAtLeast, isBoundary, usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { ImageFacts, MountSpec, SandboxSpec } from '../contract/spec.ts';
@@ -122,7 +122,7 @@ function unlessInTheWay(
 
 // What a level is not is said at every run; what one is like, to who asks.
 function warningsOf({ level, backend }: Pick<Chosen, 'level' | 'backend'>): readonly string[] {
-  return isAtLeast(level, 'bubblewrap') ? [] : backend.notes;
+  return isBoundary(level) ? [] : backend.notes;
 }
 
 // An engine’s socket is never given to a sandbox. Without an engine the known places of sockets are refused all the same.

@@ -5,7 +5,7 @@ import { totalmem } from 'node:os';
 import type { RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { PoolOptions, WarmPool } from '../contract/host.ts';
-import { isAtLeast, usesEngine } from '../contract/levels.ts';
+import { isBoundary, usesEngine } from '../contract/levels.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import type { Host } from './host.ts';
 import { exposedTo, reachOf } from '../isolation/neighbours.ts';
@@ -144,7 +144,7 @@ function firstOf(pool: Pool | null, planned: Planned): Pick<WarmPool, 'state' | 
 /** Why a command cannot have a sandbox that was made before it was known; null where it can. */
 export function whyCold(spec: SandboxSpec, request: Pick<RunRequest, 'taskId' | 'sessionId'>): string | null {
   // Without a wall an earlier command could reach into what waits.
-  if (!isAtLeast(spec.level, 'bubblewrap')) return `nothing keeps other commands away from it at level ${spec.level}`;
+  if (!isBoundary(spec.level)) return `nothing keeps other commands away from it at level ${spec.level}`;
   if (spec.ports.length > 0) return 'it publishes ports, which are taken when it is made';
   if (spec.caches.length > 0) return 'it has caches, and one that waits would keep them from being filled';
   if (spec.network.kind === 'named') return `the network ${spec.network.name} is looked up for each command`;

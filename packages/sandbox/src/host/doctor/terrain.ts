@@ -1,6 +1,6 @@
 // What a level puts between a command and this host, as far as an attack on it has to know.
 
-import { usesEngine } from '../../contract/levels.ts';
+import { levelFacts } from '../../contract/levels.ts';
 import type { Level } from '../../contract/levels.ts';
 import type { Weakening } from '../../isolation/backend.ts';
 
@@ -27,11 +27,20 @@ const ALL: readonly Weakening[] = [
   'verification',
 ];
 
+const LIMITS: readonly Weakening[] = ['memory', 'open-files'];
+
+const REMOVABLE: Readonly<Record<Terrain['kind'], readonly Weakening[]>> = {
+  container: ALL,
+  namespaces: ALL.filter(weakening => weakening !== 'no-new-privileges'),
+  host: ['environment', 'verification', ...LIMITS],
+};
+
 /** What sandboxes of a level are. */
 export function terrainOf(level: Level): Terrain {
-  if (usesEngine(level)) return { level, kind: 'container', removable: ALL };
-  if (level === 'bubblewrap')
-    return { level, kind: 'namespaces', removable: ALL.filter(weakening => weakening !== 'no-new-privileges') };
-  const limits: readonly Weakening[] = level === 'ulimit' ? ['memory', 'open-files'] : [];
-  return { level, kind: 'host', removable: ['environment', 'verification', ...limits] };
+  const { kind } = levelFacts(level);
+  return {
+    level,
+    kind,
+    removable: REMOVABLE[kind].filter(weakening => level !== 'none' || !LIMITS.includes(weakening)),
+  };
 }
