@@ -53,7 +53,7 @@ it('one that never ends, or that the engine says nothing about, is not gone', as
 
 const of = <Value>(value: Value) => ({ value, layer: 'built-in', where: 'x' }) as const;
 const plannedWith = (network: 'none' | 'bridge', caches: readonly unknown[] = []): Planned =>
-  ({ policy: { network: of(network), mode: of('local-only') }, spec: { caches } }) as unknown as Planned;
+  ({ policy: { network: of({ kind: network }), mode: of('local-only') }, spec: { caches } }) as unknown as Planned;
 const denied = { rule: 'the sandbox has no network', setBy: 'x', remedy: 'y' };
 
 describe('an install command without a network', () => {
