@@ -93,16 +93,16 @@ async function background(context, place, rounds) {
   /** @type {Contender[]} */
   const contenders = [];
   try {
-    contenders.push(await engineCommand(context, place));
+    contenders.push({ ...(await engineCommand(context, place)), settled: rested });
   } catch (error) {
     absent.push({ name: NAMES.dockerRun, unavailable: reasonOf(error) });
   }
   const srt = onPath('srt');
   // It needs files of its own in a home that it can write.
-  if (srt) contenders.push(plain(context, NAMES.srt, srt, ['true'], srtUser(context)));
+  if (srt) contenders.push(plain(context, NAMES.srt, srt, ['true'], srtUser(context), rested));
   else absent.push({ name: NAMES.srt, unavailable: 'srt (npm @anthropic-ai/sandbox-runtime) is not installed' });
   const own = await worked(context, place);
-  contenders.push(plain(context, NAMES.commandBackground, process.execPath, RUN, own.env, own.refilled));
+  contenders.push(plain(context, NAMES.commandBackground, process.execPath, RUN, own.env, rested));
   try {
     const turns = await race(context, contenders, rounds);
     add(context, { group, place: place.name, reference: NAMES.dockerRun }, turns, absent);
@@ -112,6 +112,11 @@ async function background(context, place, rounds) {
   } finally {
     await own.stop();
   }
+}
+
+// Between two commands of a person: the warm pool is full again, and every program starts on a processor that has rested.
+async function rested() {
+  await pause(1000);
 }
 
 /**
@@ -128,7 +133,7 @@ async function worked(context, place) {
   const until = performance.now() + SERVING_MS;
   for (;;) {
     const { state, reason } = JSON.parse(await printed(context, ['serve', 'status', '--json'], env));
-    if (state === 'ready') return { env, stop, refilled: async () => void (await pause(1000)) };
+    if (state === 'ready') return { env, stop };
     if (performance.now() > until) {
       await stop();
       throw new Error(`the background process is ${state}: ${reason}`);
@@ -290,7 +295,7 @@ async function serve(context, place) {
     throw error;
   }
   // A second is longer than any engine here takes to make a sandbox.
-  return { env, stop, refilled: async () => void (await pause(1000)) };
+  return { env, stop };
 }
 
 /**

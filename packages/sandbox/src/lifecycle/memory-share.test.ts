@@ -116,6 +116,8 @@ describe('the memory that sandboxes share', () => {
     const waiting = new Promise<void>(resolve => (waits = resolve));
     const large = take(2, 10, { deadlineMs: 60_000, signal: stop.signal, onWait: waits });
     await waiting;
+    // Of two that begin in the same millisecond, the id decides.
+    await new Promise(resolve => void setTimeout(resolve, 5));
     holders[0]?.();
     // There is room for this one, and there would always be another such one.
     await expect(take(3, 1)).rejects.toMatchObject({ code: 'ACODE-CTN-013' });
