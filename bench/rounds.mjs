@@ -28,7 +28,7 @@ import { setMaxListeners } from 'node:events';
  */
 
 // Somebody who fails again and again keeps the others waiting.
-const MOST_ERRORS = 3;
+const MAX_ERRORS = 3;
 
 /**
  * @template Value
@@ -57,7 +57,7 @@ export async function interleave(contenders, course) {
   for (let round = warmUp ? -1 : 0; round < rounds && !isOver(round, course); round += 1)
     for (const contender of orderOf(contenders, round + 1)) {
       const turns = all.get(contender.name);
-      if (!turns || turns.errors.length >= MOST_ERRORS) continue;
+      if (!turns || turns.errors.length >= MAX_ERRORS) continue;
       signal.throwIfAborted();
       await Promise.all(contenders.map(({ settled }) => settled()));
       await takeTurn(contender, turns, round >= 0, turnSignal(course));

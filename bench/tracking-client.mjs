@@ -24,14 +24,14 @@ import { interleave, pause, reasonOf } from './rounds.mjs';
 const EACH = 16;
 const AT_ONCE = 4;
 const TURN_MS = 60_000;
-const LONGEST_MS = 1_700_000;
+const MAX_MS = 1_700_000;
 // The machine needs some of it for itself.
 const LEAST_FREE_KB = 3 * 1024 ** 2;
 
 /** @type {Order} */
 const order = JSON.parse(process.argv[2] ?? '{}');
 const { socket } = order.options.engine ?? { socket: '' };
-const signal = AbortSignal.timeout(LONGEST_MS);
+const signal = AbortSignal.timeout(MAX_MS);
 /** @type {AcodeCandidate[]} */
 const hosts = [];
 /** @type {RunningCommand[]} */
@@ -81,7 +81,7 @@ async function holdSandboxes(count) {
     const started = await Promise.allSettled(
       // It waits for its input to end, for as long as it is held.
       Array.from({ length: more }, async () =>
-        host?.acode.spawn(['cat'], { signal, policy: { timeoutMs: LONGEST_MS } }),
+        host?.acode.spawn(['cat'], { signal, policy: { timeoutMs: MAX_MS } }),
       ),
     );
     for (const one of started) {

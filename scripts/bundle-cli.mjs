@@ -10,8 +10,8 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const cli = join(root, 'packages', 'cli');
 const bin = join(cli, 'bin');
 
-const LARGEST_START = 200 * 1024;
-const LARGEST_CLIENT = 24 * 1024;
+const MAX_START = 200 * 1024;
+const MAX_CLIENT = 24 * 1024;
 
 // A third of the library would be zod’s messages in languages that acode does not speak.
 const englishOnly = {
@@ -197,8 +197,8 @@ function staticallyLoaded(isFirst) {
 // Counted as esbuild writes it, before the part adds names to each import. More would be felt at each keystroke of a completion.
 function assertQuickStart({ outputs: entries }) {
   const sum = (of, paths) => paths.reduce((bytes, path) => bytes + of[path].bytes, 0);
-  assertSize(sum(entries, Object.keys(entries)), LARGEST_CLIENT);
-  assertSize(sum(outputs, [...first]), LARGEST_START);
+  assertSize(sum(entries, Object.keys(entries)), MAX_CLIENT);
+  assertSize(sum(outputs, [...first]), MAX_START);
 }
 
 function assertSize(bytes, largest) {

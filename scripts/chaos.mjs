@@ -20,7 +20,7 @@ const GONE_MS = 2000;
 // A run that began just before the engine was well can have met it while it was not.
 const NEAR_MS = 500;
 // However long others have the machine.
-const LONGEST_WAIT_MS = 120_000;
+const MAX_WAIT_MS = 120_000;
 // How long a reaper waits for what its client may have asked the engine to make just before it died.
 const CREATE_MS = 30_000;
 const NONCE = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -127,7 +127,7 @@ async function untilGone() {
     left = found.left;
     note(left, ms, goneAfter);
     // A little longer than allowed, to say by how much; and never less, since a create under way may still appear.
-    const isLate = (ms > 5 * GONE_MS && total(left) > 0) || Date.now() - last > LONGEST_WAIT_MS;
+    const isLate = (ms > 5 * GONE_MS && total(left) > 0) || Date.now() - last > MAX_WAIT_MS;
     const isOver = ms > GONE_MS && !found.isExpected && total(left) === 0;
     if (isOver || isLate) return { ...found, goneAfter };
     await pause(20);

@@ -6,7 +6,7 @@ import { Buffer } from 'node:buffer';
 import { createReadStream } from 'node:fs';
 
 const BLOCK = 512;
-const LARGEST_RECORD = 1024 * 1024;
+const MAX_RECORD = 1024 * 1024;
 
 /** @typedef {{ path: string, fault: string }} Finding */
 /** @typedef {{ path: string, type: string, mode: number, size: number, attributes: readonly string[] }} Entry */
@@ -82,7 +82,7 @@ function kindOf(header) {
  * @param {Reader} reader
  */
 async function extend(before, type, size, reader) {
-  if (size > LARGEST_RECORD) throw new Error('an extended header is too large');
+  if (size > MAX_RECORD) throw new Error('an extended header is too large');
   const content = (await reader.take(Math.ceil(size / BLOCK) * BLOCK))?.subarray(0, size) ?? Buffer.alloc(0);
   if (type === 'x') return new Map([...before, ...records(content)]);
   const name = content.toString('utf8').replace(/\0.*$/s, '');

@@ -14,7 +14,7 @@ import { systemClock } from '../packages/sandbox/dist/lifecycle/clock.js';
 
 const ENGINES = '/run/acode-engines/engines.json';
 const COMMAND = fileURLToPath(new URL('../packages/cli/bin/acode.js', import.meta.url));
-const LONGEST_MS = 60_000;
+const MAX_MS = 60_000;
 const STATUS_MOST_MS = 300;
 const AUDIT_MOST_MS = 3;
 
@@ -69,7 +69,7 @@ async function timed(work) {
 function node(words, socket) {
   const { PATH } = process.env;
   const env = { CI: 'true', PATH, ...own, DOCKER_HOST: `unix://${socket ?? join(top, 'no-engine.sock')}` };
-  const { status, stderr } = spawnSync(process.execPath, words, { env, timeout: LONGEST_MS, encoding: 'utf8' });
+  const { status, stderr } = spawnSync(process.execPath, words, { env, timeout: MAX_MS, encoding: 'utf8' });
   // `status` says with 1 that there is no engine, which is what was asked for.
   if (status !== 0 && !(status === 1 && socket === undefined))
     throw new Error(`node ${words.join(' ')} ended with ${status}: ${stderr}`);
@@ -152,7 +152,7 @@ async function candidates(engines) {
   /** @type {Candidate} */
   const bare = {
     name: 'no acode at all',
-    once: async () => void spawnSync('/bin/true', { timeout: LONGEST_MS }),
+    once: async () => void spawnSync('/bin/true', { timeout: MAX_MS }),
     close: async () => undefined,
   };
   return [bare, ...(await Promise.all([...local, ...onEngines]))];

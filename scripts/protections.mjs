@@ -390,10 +390,10 @@ export const PROTECTIONS = [
     ...one(
       'YAML is not bounded',
       [
-        [`${SRC}/policy/config/document.ts`, 'const MOST_LEXEMES = 20_000;', 'const MOST_LEXEMES = 1e9;'],
-        [`${SRC}/policy/config/document.ts`, 'const MOST_ALIASES = 20;', 'const MOST_ALIASES = Infinity;'],
-        [`${SRC}/policy/config/document.ts`, 'const MOST_ITEMS = 500;', 'const MOST_ITEMS = 1e9;'],
-        [`${SRC}/policy/config/shape.ts`, 'const MOST_VALUES = 20_000;', 'const MOST_VALUES = 1e15;'],
+        [`${SRC}/policy/config/document.ts`, 'const MAX_LEXEMES = 20_000;', 'const MAX_LEXEMES = 1e9;'],
+        [`${SRC}/policy/config/document.ts`, 'const MAX_ALIASES = 20;', 'const MAX_ALIASES = Infinity;'],
+        [`${SRC}/policy/config/document.ts`, 'const MAX_ITEMS = 500;', 'const MAX_ITEMS = 1e9;'],
+        [`${SRC}/policy/config/shape.ts`, 'const MAX_VALUES = 20_000;', 'const MAX_VALUES = 1e15;'],
         [`${SRC}/policy/config/shape.ts`, 'export const DEEPEST = 32;', 'export const DEEPEST = 1e9;'],
       ],
       [[POLICY, 'F7 ']],
@@ -640,8 +640,8 @@ export const PROTECTIONS = [
     'bridges are kept for every session there was',
     [
       `${DOCKER}/resources/networks.ts`,
-      'if (at >= idle.length - MOST_IDLE && now - shared.idleSince <= LONGEST_IDLE_MS) continue;',
-      'if (at >= 0 && now - shared.idleSince <= LONGEST_IDLE_MS) continue;',
+      'if (at >= idle.length - MAX_IDLE && now - shared.idleSince <= MAX_IDLE_MS) continue;',
+      'if (at >= 0 && now - shared.idleSince <= MAX_IDLE_MS) continue;',
     ],
     [[LONG, 'keeps no bridge']],
   ),

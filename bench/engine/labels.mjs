@@ -6,7 +6,7 @@ import { pause } from '../rounds.mjs';
 /** @typedef {import('./client.mjs').EngineClient} EngineClient */
 
 // A bench that still runs after so long has passed its own deadline.
-const LONGEST_RUN_S = 3 * 3600;
+const MAX_RUN_S = 3 * 3600;
 // What was being created when a bench was interrupted appears a little later.
 const AGAIN_MS = 400;
 
@@ -62,6 +62,6 @@ export async function sandboxesLeft(client, longestMs, signal) {
  */
 async function abandoned(client, signal) {
   const all = await client.list([`acode-bench.uid=${process.getuid?.()}`], signal);
-  const before = Date.now() / 1000 - LONGEST_RUN_S;
+  const before = Date.now() / 1000 - MAX_RUN_S;
   return all.filter(({ Created }) => Created < before);
 }

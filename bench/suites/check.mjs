@@ -8,7 +8,7 @@ import { withEverybody } from './open.mjs';
 /** @typedef {import('../context.mjs').Context} Context */
 /** @typedef {import('../places.mjs').Place} Place */
 
-const MOST_ROUNDS = 60;
+const MAX_ROUNDS = 60;
 const LEAST_ROUNDS = 9;
 const TURN_MS = 20_000;
 const POOL = { min: 2, max: 2 };
@@ -30,7 +30,7 @@ export async function check(context, places) {
           settled: () => candidate.settled(),
           turn: async (/** @type {AbortSignal} */ signal) => ({ samples: [await candidate.echo(signal)], errors: [] }),
         })),
-        { rounds: MOST_ROUNDS, leastRounds: LEAST_ROUNDS, untilMs, signal: context.signal, turnMs: TURN_MS },
+        { rounds: MAX_ROUNDS, leastRounds: LEAST_ROUNDS, untilMs, signal: context.signal, turnMs: TURN_MS },
       );
       report(context, place, opened, 'sequential', turns);
     });

@@ -15,7 +15,7 @@ import { NAMES } from '../names.mjs';
 /** @typedef {import('../tracking-client.mjs').Order} Order */
 
 const CLIENT = fileURLToPath(new URL('../tracking-client.mjs', import.meta.url));
-const LONGEST_MS = 1_800_000;
+const MAX_MS = 1_800_000;
 const MANY = 200;
 const MB = 1e6;
 // For a thousand sandboxes whose process is gone to be removed by its reaper.
@@ -62,7 +62,7 @@ async function client({ signal, top }, order) {
   const child = fork(CLIENT, [JSON.stringify(order)], {
     execArgv: ['--expose-gc'],
     cwd: top,
-    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_MS)]),
+    signal: AbortSignal.any([signal, AbortSignal.timeout(MAX_MS)]),
     killSignal: 'SIGTERM',
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   });

@@ -10,7 +10,7 @@ import { withEverybody } from './open.mjs';
 
 const CONCURRENCIES = [1, 4, 8, 16];
 const POOL = { min: 16, max: 16 };
-const MOST_ERRORS = 10;
+const MAX_ERRORS = 10;
 
 /**
  * @typedef {object} Sustained
@@ -75,7 +75,7 @@ export async function sustained(candidate, concurrency, { leadMs, windowMs, sign
   /** @type {string[]} */
   const errors = [];
   const worker = async () => {
-    while (now() < until && errors.length < MOST_ERRORS) {
+    while (now() < until && errors.length < MAX_ERRORS) {
       // Whoever lets removals pile up is fast for a while and not for ever.
       await candidate.caughtUp(concurrency);
       try {

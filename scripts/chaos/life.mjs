@@ -19,7 +19,7 @@ import { fileURLToPath } from 'node:url';
 const COMMAND = fileURLToPath(new URL('../../packages/cli/bin/acode.js', import.meta.url));
 const LIBRARY = fileURLToPath(new URL('../chaos-client.mjs', import.meta.url));
 // Longer than the longest trouble and everything that may have to be waited for after it.
-const LONGEST_MS = 90_000;
+const MAX_MS = 90_000;
 
 /**
  * Lives one life.
@@ -31,7 +31,7 @@ const LONGEST_MS = 90_000;
  */
 export async function live(life, place, finished) {
   const client = new Client(life, place);
-  const stuck = setTimeout(() => client.giveUp(), LONGEST_MS);
+  const stuck = setTimeout(() => client.giveUp(), MAX_MS);
   await (life.client === 'command' ? client.command(finished) : client.library(finished));
   clearTimeout(stuck);
   return client.lived;

@@ -12,7 +12,7 @@
 
 const SESSIONS = 3;
 const RUNS_PER_TROUBLE = 25;
-const LONGEST_LIFE = 6;
+const MAX_LIFE = 6;
 const REAPERS_TOO = 0.2;
 // What the log says at each step: about to create, created, started, ended and about to be removed, removed.
 const STEPS = ['limits: ', 'container created', 'container started', 'container stopped', 'container removed'];
@@ -61,7 +61,7 @@ export function planOf(seed, count) {
   const lives = Array.from({ length: SESSIONS }, () => []);
   for (let id = 0, born = 0; id < count; born += 1) {
     const client = draw() < 0.4 ? 'command' : 'library';
-    const length = client === 'command' ? 1 : Math.min(1 + integer(LONGEST_LIFE), count - id);
+    const length = client === 'command' ? 1 : Math.min(1 + integer(MAX_LIFE), count - id);
     const runs = Array.from({ length }, (_, index) => run(id + index));
     const byStep = { step: one(STEPS), delayMs: integer(40) };
     const reaper = draw() < REAPERS_TOO;

@@ -14,7 +14,7 @@ import type { Backend, WaitingSandbox, Weakening } from '../../packages/sandbox/
 import { Bench } from '../cli/bench.ts';
 
 const skipped = process.getuid?.() === 0 || !existsSync('/usr/bin/bwrap');
-const LONGEST_MS = 60_000;
+const MAX_MS = 60_000;
 const NO_ENGINE = '/nonexistent/docker.sock';
 // Nothing in it allows commands a weaker level than docker.
 const OPTIONS: AcodeOptions = {
@@ -63,7 +63,7 @@ describe.skipIf(skipped)('the attack on bubblewrap', () => {
   let report: AttackReport;
   beforeAll(async () => {
     report = await attacked('bubblewrap');
-  }, 2 * LONGEST_MS);
+  }, 2 * MAX_MS);
 
   it('finds every promised row stopped, each with a control that was seen to work', () => {
     const promised = report.probes.filter(({ id }) => PROMISED.test(id));
@@ -85,7 +85,7 @@ describe.skipIf(skipped)('the attack on bubblewrap', () => {
   it('names its level, needs no engine, ends in time and leaves nothing', () => {
     expect(report.backend).toMatchObject({ engine: 'bubblewrap', version: '', level: 'bubblewrap', boundary: true });
     expect(report.image).toBe('host');
-    expect(report.durationMs).toBeLessThan(LONGEST_MS);
+    expect(report.durationMs).toBeLessThan(MAX_MS);
     expect(scratchLeft()).toEqual([]);
   });
 });
@@ -127,7 +127,7 @@ describe.skipIf(skipped)('the card of bubblewrap turns red', () => {
       expect(red.filter(id => !failed.has(id))).toEqual([]);
       expect(report.grade).not.toMatch(/^[AB]/);
     },
-    LONGEST_MS,
+    MAX_MS,
   );
 });
 
@@ -208,7 +208,7 @@ describe.skipIf(skipped).each(['ulimit', 'none'] as const)('the attack on level 
     sampling = setInterval(() => (most = Math.max(most, marked(watch.sandboxes).length)), 50);
     report = await rehearsed(level, { against: [] }, watch.open);
     clearInterval(sampling);
-  }, 2 * LONGEST_MS);
+  }, 2 * MAX_MS);
   afterAll(() => clearInterval(sampling));
 
   it('says that the level is no boundary, and grades it F', () => {
@@ -216,7 +216,7 @@ describe.skipIf(skipped).each(['ulimit', 'none'] as const)('the attack on level 
     expect(report.grade).toBe('F');
     const red = report.probes.filter(({ verdict }) => verdict === 'fail');
     expect(red.length).toBeGreaterThan(report.probes.length / 2);
-    expect(report.durationMs).toBeLessThan(LONGEST_MS);
+    expect(report.durationMs).toBeLessThan(MAX_MS);
   });
 
   it('shows by looking that the host is open', () => {
@@ -321,7 +321,7 @@ describe.skipIf(skipped)('the command', () => {
       });
       expect((await bench.call(['doctor', '--level', 'none'])).status).toBe(2);
     },
-    2 * LONGEST_MS,
+    2 * MAX_MS,
   );
 
   it(
@@ -332,6 +332,6 @@ describe.skipIf(skipped)('the command', () => {
       const json: unknown = JSON.parse((await bench.call(['doctor', '--attack', '--json'])).stdout.toString());
       expect(json).toMatchObject({ backend: { level: 'ulimit' } });
     },
-    LONGEST_MS,
+    MAX_MS,
   );
 });

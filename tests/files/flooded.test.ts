@@ -7,8 +7,8 @@ import { describe, expect, it } from 'vitest';
 import type { Sandbox } from '@acode/sandbox';
 import { TestHost, mainEngine, withoutEngines } from '../support/engines.ts';
 
-const MOST_MS = 10_000;
-const MOST_GROWTH = 200 * 1024 ** 2;
+const MAX_MS = 10_000;
+const MAX_GROWTH = 200 * 1024 ** 2;
 
 // Catches a program as soon as it runs, and prints in its place for as long as anybody reads.
 const CATCHER = `#!/bin/sh
@@ -25,7 +25,7 @@ const LONG_NAMES = `while head -c 4000000 /dev/zero | tr '\\0' n && printf '\\0'
 // As often as it takes: the catcher may come too late for one of them.
 async function refusalOf(attempt: () => Promise<unknown>): Promise<unknown> {
   const began = performance.now();
-  while (performance.now() - began < MOST_MS) {
+  while (performance.now() - began < MAX_MS) {
     const error = await attempt().then(
       () => null,
       (reason: unknown) => reason,
@@ -68,8 +68,8 @@ describe.skipIf(withoutEngines)('a flood in place of a listing', () => {
     const error = await refusalOf(() => act(sandbox));
     clearInterval(timer);
     expect(error).toMatchObject({ code: 'ACODE-FIL-002', context: { path: '/tmp/d' } });
-    expect(performance.now() - began).toBeLessThan(MOST_MS);
-    expect(most - before).toBeLessThan(MOST_GROWTH);
+    expect(performance.now() - began).toBeLessThan(MAX_MS);
+    expect(most - before).toBeLessThan(MAX_GROWTH);
     stop.abort();
     await expect(catching).rejects.toMatchObject({ code: 'ACODE-SBX-014' });
     // The control: without it, the same directory is listed.

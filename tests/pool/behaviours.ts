@@ -17,7 +17,7 @@ import { openWarm, until, untilWarm } from './warm-host.ts';
 const CLIENT = fileURLToPath(new URL('client.mjs', import.meta.url));
 const CIRCUMSTANCES = 'id -u; id -g; pwd; ulimit -n; env | cut -d= -f1 | sort';
 const ASKED = process.env['ACODE_POOL_HANDOVERS'];
-const MOST_AT_ONCE = 4;
+const MAX_AT_ONCE = 4;
 // How many of them must have had a sandbox that waited, for the rest to say anything about those.
 const WARM_SHARE = 0.2;
 
@@ -137,7 +137,7 @@ export function neverBehaviours(target: Target): void {
       `are given out once, and never mixed up, in ${handOvers} hand-overs`,
       { timeout: Math.max(900_000, 1000 * handOvers) },
       async () => {
-        await using host = await openWarm(target, { min: MOST_AT_ONCE, max: 2 * MOST_AT_ONCE });
+        await using host = await openWarm(target, { min: MAX_AT_ONCE, max: 2 * MAX_AT_ONCE });
         await untilWarm(host);
         const results: RunResult[] = [];
         let next = 0;
@@ -147,7 +147,7 @@ export function neverBehaviours(target: Target): void {
             if (Math.random() < 0.5) await new Promise(resolve => void setTimeout(resolve, Math.random() * 100));
           }
         };
-        await Promise.all(Array.from({ length: MOST_AT_ONCE }, worker));
+        await Promise.all(Array.from({ length: MAX_AT_ONCE }, worker));
         expect(results).toHaveLength(handOvers);
         expect(new Set(results.map(({ sandboxId }) => sandboxId)).size).toBe(handOvers);
         if (target.lacks.engine === undefined)

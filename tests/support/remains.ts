@@ -3,7 +3,7 @@
 import { readFileSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 
-const MOST_WORDLESS_MS = 1000;
+const MAX_WORDLESS_MS = 1000;
 
 /** The reapers of every session in a runtime directory ($XDG_RUNTIME_DIR): each carries a path in it among its words. */
 export function reapersIn(runtime: string): number[] {
@@ -21,7 +21,7 @@ export function reapersIn(runtime: string): number[] {
 // A shell that becomes a program has no words for a moment, which is not to be taken for its end. What has ended has no program
 // either, and reading that throws.
 function wordsOf(directory: string): string {
-  const deadline = performance.now() + MOST_WORDLESS_MS;
+  const deadline = performance.now() + MAX_WORDLESS_MS;
   for (;;) {
     const words = readFileSync(`${directory}/cmdline`, 'utf8');
     if (words !== '' || performance.now() > deadline) return words;

@@ -10,7 +10,7 @@ const CALL_MS = 10_000;
 // A create that was under way when the session died can still appear. An engine that takes its time for a list takes it
 // for a create too, so how long is long enough depends on how fast it answers.
 const QUIET_MS = 1000;
-const LONGEST_QUIET_MS = 10_000;
+const MAX_QUIET_MS = 10_000;
 const QUIET_PER_ANSWER = 8;
 // An engine that is down may come back.
 const GIVE_UP_MS = 15 * 60 * 1000;
@@ -26,7 +26,7 @@ const STUCK_MS = 2000;
 const task = JSON.parse(process.argv[2] ?? '');
 /** The nonces of what was being made when the session died, until it appears. */
 const making = new Set((process.argv[3] ?? '').split(',').filter(Boolean));
-const MOST_JOURNAL_BYTES = 1024 * 1024;
+const MAX_JOURNAL_BYTES = 1024 * 1024;
 
 /** @type {Removed['kind'][]} */
 const KINDS = ['container', 'network', 'volume'];
@@ -195,7 +195,7 @@ async function writeDown(removed) {
   if (removed.length === 0) return;
   try {
     const { size } = await stat(task.journal).catch(() => ({ size: 0 }));
-    if (size > MOST_JOURNAL_BYTES) return;
+    if (size > MAX_JOURNAL_BYTES) return;
     await appendFile(task.journal, removed.map(thing => `${JSON.stringify(thing)}\n`).join(''), { mode: 0o600 });
   } catch {
     // A full disk must not keep a sandbox alive, and a directory that was removed meanwhile stays removed.
@@ -219,7 +219,7 @@ const began = Date.now();
 /** Since when the engine says that there is nothing; null while there is something, or it does not say. @type {number | null} */
 let quietSince = null;
 let wait = 50;
-const quiet = () => Math.min(Math.max(QUIET_MS, QUIET_PER_ANSWER * slowest), LONGEST_QUIET_MS);
+const quiet = () => Math.min(Math.max(QUIET_MS, QUIET_PER_ANSWER * slowest), MAX_QUIET_MS);
 const isExpecting = () => making.size > 0 && Date.now() - began < task.createMs;
 const isQuiet = () => quietSince !== null && Date.now() - quietSince >= quiet() && !isExpecting();
 while (!isQuiet() && Date.now() - began < GIVE_UP_MS) {

@@ -2,7 +2,7 @@
 
 import { InvalidArgumentError } from '@commander-js/extra-typings';
 
-const LARGEST_PART = 255;
+const MAX_PART = 255;
 
 /** The addresses so far and one more: IPv4 or IPv6. */
 export function address(text: string, before: readonly string[] = []): string[] {
@@ -12,7 +12,7 @@ export function address(text: string, before: readonly string[] = []): string[] 
 }
 
 function isIpv4(text: string): boolean {
-  return /^\d{1,3}(?:\.\d{1,3}){3}$/.test(text) && text.split('.').every(part => Number(part) <= LARGEST_PART);
+  return /^\d{1,3}(?:\.\d{1,3}){3}$/.test(text) && text.split('.').every(part => Number(part) <= MAX_PART);
 }
 
 // `node:net` would tell too; the command has no other use for something that can open connections.

@@ -15,7 +15,7 @@ import { copyFailure } from '../failure/copy-failure.ts';
 import { UsageError } from '../failure/usage.ts';
 import { oneLine } from '../terminal/text.ts';
 
-const MOST_NAMED = 10;
+const MAX_NAMED = 10;
 const COPIED =
   'check the copy before you use it: tools on this machine might execute or follow what came out of the sandbox.';
 
@@ -78,9 +78,9 @@ async function transfer(
 // What was copied, for a person, without line ends.
 function reportLines({ files, directories, bytes, skipped }: TransferReport, to: string): string[] {
   const counts = [plural(files, 'file'), ...(directories > 0 ? [plural(directories, 'directory')] : [])].join(' and ');
-  const named = skipped.slice(0, MOST_NAMED).map(({ path, reason }) => `left out ${path}: ${reason}`);
+  const named = skipped.slice(0, MAX_NAMED).map(({ path, reason }) => `left out ${path}: ${reason}`);
   const more =
-    skipped.length > MOST_NAMED ? [`left out ${skipped.length - MOST_NAMED} more; --json names them all`] : [];
+    skipped.length > MAX_NAMED ? [`left out ${skipped.length - MAX_NAMED} more; --json names them all`] : [];
   return [`copied ${counts}, ${formatBytes(bytes)}, to ${to}`, ...named, ...more];
 }
 

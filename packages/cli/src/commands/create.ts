@@ -10,7 +10,7 @@ import type { Call, Perform } from '../call.ts';
 import { preparing } from '../execution/preparing.ts';
 import { until } from '../terminal/age.ts';
 
-const LONGEST_MS = 24 * 3600 * 1000;
+const MAX_MS = 24 * 3600 * 1000;
 
 /** The option for how long a sandbox stays. */
 export function stayOption() {
@@ -37,8 +37,8 @@ async function create(call: Call, options: SandboxOptions & { readonly for?: num
     const sandbox = await preparing(call, acode, acode.create(asked));
     await call.print('acode.sandbox/1', factsOf(sandbox), () => `${sandbox.id}\n`);
     const wanted = options.for ?? 0;
-    if (!call.options.json && wanted > LONGEST_MS) await call.say(MOST_LINE);
-    if (!call.options.json) await call.say(stayLine(call, sandbox.expiresAt, wanted >= LONGEST_MS));
+    if (!call.options.json && wanted > MAX_MS) await call.say(MAX_LINE);
+    if (!call.options.json) await call.say(stayLine(call, sandbox.expiresAt, wanted >= MAX_MS));
     if (!call.options.json) await call.say(timeLine(call, sandbox.commandTimeoutMs));
     await sandbox.leave();
     return 0;
@@ -52,7 +52,7 @@ export function factsOf({ id, containerId, name, level, image, kept, expiresAt, 
 }
 
 /** Said where somebody asked for more than there is. */
-export const MOST_LINE = 'acode: a day from its creation is the most a sandbox may stay.\n';
+export const MAX_LINE = 'acode: a day from its creation is the most a sandbox may stay.\n';
 
 /** Until when a sandbox stays, for a person; `isMost` where it cannot stay any longer. */
 export function stayLine(

@@ -18,7 +18,7 @@ import { flagsOf } from './exec.ts';
 import { policyTable } from './policy-table.ts';
 
 // The system call filter is thousands of lines that nobody reads on a terminal.
-const LONGEST_TEXT = 200;
+const MAX_TEXT = 200;
 const SHOWN_TEXT = 60;
 
 /** The command. */
@@ -130,7 +130,7 @@ function bullets(items: readonly string[], look: Look): string {
 
 function requestText(request: unknown): string {
   const abbreviated = (_key: string, value: unknown): unknown =>
-    typeof value === 'string' && value.length > LONGEST_TEXT
+    typeof value === 'string' && value.length > MAX_TEXT
       ? `${value.slice(0, SHOWN_TEXT)}… (${value.length} characters; whole in --json)`
       : value;
   return JSON.stringify(request, abbreviated, 2);

@@ -17,7 +17,7 @@ import { stayOption } from './create.ts';
 // Whoever hangs up ends what runs there.
 const LEFT = 129;
 // One that ends with its shell: as long as a sandbox may stay.
-const LONGEST_MS = 24 * 3600 * 1000;
+const MAX_MS = 24 * 3600 * 1000;
 // The better shell of the image, without a word of the user’s in the text.
 const SHELL = 'if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi';
 const AFTER = `
@@ -98,7 +98,7 @@ async function sandboxFor(
   const { signal } = call.interruption;
   if (named !== undefined) return call.progress.during('Asking the engine…', acode.connect(named, { signal }));
   const request = createRequestOf(options, await call.place());
-  return preparing(call, acode, acode.create({ ...request, expiresInMs: options.for ?? LONGEST_MS, signal }));
+  return preparing(call, acode, acode.create({ ...request, expiresInMs: options.for ?? MAX_MS, signal }));
 }
 
 async function begin(

@@ -18,7 +18,7 @@ export interface FailureReport {
 const UNEXPECTED_CODE = 'ACODE-CLI-002';
 
 const UNEXPECTED_STATUS = 125;
-const MOST_CAUSES = 10;
+const MAX_CAUSES = 10;
 
 /** The report on anything that was thrown. */
 export function reportOn(error: unknown): FailureReport {
@@ -59,7 +59,7 @@ function known(error: AcodeError): FailureReport {
 function causesOf(error: unknown): string[] {
   const causes: string[] = [];
   let at = error;
-  while (at instanceof Error && at.cause !== undefined && causes.length < MOST_CAUSES) {
+  while (at instanceof Error && at.cause !== undefined && causes.length < MAX_CAUSES) {
     at = at.cause;
     causes.push(isKnown(at) ? `${at.code}: ${at.message}` : messageOf(at));
   }

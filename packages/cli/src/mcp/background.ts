@@ -5,8 +5,8 @@ import type { RunResult } from '@acode/sandbox';
 import type { InsideHandle } from './host.ts';
 
 // The newest of it; what a model did not read by then it will hardly want.
-const MOST_CHARACTERS = 1024 ** 2;
-const MOST_UNREAD = 8 * 1024 ** 2;
+const MAX_CHARACTERS = 1024 ** 2;
+const MAX_UNREAD = 8 * 1024 ** 2;
 
 /** A part of what a command printed. */
 export interface Printed {
@@ -36,7 +36,7 @@ export class BackgroundCommand {
   ) {
     this.id = about.id;
     this.sandboxId = about.sandboxId;
-    this.#most = about.most ?? MOST_CHARACTERS;
+    this.#most = about.most ?? MAX_CHARACTERS;
     this.#handle = handle;
     void this.#follow();
   }
@@ -81,10 +81,10 @@ export class BackgroundCommand {
   async write(text: string): Promise<void> {
     const bytes = Buffer.byteLength(text);
     // What was given up on is still on its way: a command that reads nothing must not fill this process.
-    if (this.#unread > 0 && this.#unread + bytes > MOST_UNREAD)
+    if (this.#unread > 0 && this.#unread + bytes > MAX_UNREAD)
       throw new AcodeError('ACODE-MCP-010', {
         what: 'bytes of input that the command has not read',
-        limit: MOST_UNREAD,
+        limit: MAX_UNREAD,
         remedy: 'Wait until it reads, or stop it with stop_command.',
       });
     this.#unread += bytes;

@@ -9,7 +9,7 @@ import { omittedSchema, riskTexts, riskySchema, toldRisks } from './risks.ts';
 import type { Answer } from './tool.ts';
 
 /** Characters of output that go into a model’s context. */
-export const MOST_SHOWN = 30_000;
+export const MAX_SHOWN = 30_000;
 
 /** What a tool answers about a command that has ended. */
 export const commandSchema = z.object({
@@ -40,7 +40,7 @@ export function commandAnswer(
   outputs: KeptOutputs,
   notes: readonly string[],
 ): Answer<z.input<typeof commandSchema>> {
-  const shares = sharesOf(result.stdout.length, result.stderr.length, MOST_SHOWN);
+  const shares = sharesOf(result.stdout.length, result.stderr.length, MAX_SHOWN);
   const [stdout, stderr] = [excerptOf(result.stdout, shares[0]), excerptOf(result.stderr, shares[1])];
   const kept = [
     ...(stdout.omitted > 0 ? [outputs.keep(result.stdout)] : []),

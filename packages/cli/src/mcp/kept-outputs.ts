@@ -1,8 +1,8 @@
 // What commands printed beyond an excerpt, kept for as long as there is room: the newest of it, bounded in number and size.
 
 const SCHEME = 'acode://output/';
-const MOST_OUTPUTS = 32;
-const MOST_CHARACTERS = 8 * 1024 ** 2;
+const MAX_OUTPUTS = 32;
+const MAX_CHARACTERS = 8 * 1024 ** 2;
 
 /** The bounds of what is kept. */
 export interface KeptBounds {
@@ -20,7 +20,7 @@ export class KeptOutputs {
   #characters = 0;
   #count = 0;
 
-  constructor(bounds: KeptBounds = { outputs: MOST_OUTPUTS, characters: MOST_CHARACTERS }) {
+  constructor(bounds: KeptBounds = { outputs: MAX_OUTPUTS, characters: MAX_CHARACTERS }) {
     this.#bounds = bounds;
   }
 

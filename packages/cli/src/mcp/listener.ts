@@ -8,18 +8,18 @@ import { AcodeError } from '@acode/sandbox';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { isInitializeRequest } from '@modelcontextprotocol/sdk/types.js';
 import { ENDPOINT, turnedAway } from './admission.ts';
-import { LARGEST_MESSAGE, NOT_A_REQUEST, NOT_JSON, REFUSED, refusalOf } from './messages.ts';
+import { MAX_MESSAGE, NOT_A_REQUEST, NOT_JSON, REFUSED, refusalOf } from './messages.ts';
 import { serverFor } from './server.ts';
 import type { Lanes } from './server.ts';
 import { Session } from './session.ts';
 import type { ToolHost } from './host.ts';
 
 const ADDRESS = '127.0.0.1';
-const MOST_SESSIONS = 16;
+const MAX_SESSIONS = 16;
 // Enough that whoever calls too much is told so, and not just cut off.
-const MOST_CONNECTIONS = 2048;
+const MAX_CONNECTIONS = 2048;
 // What is being read of all bodies together.
-const MOST_READING = 16 * LARGEST_MESSAGE;
+const MAX_READING = 16 * MAX_MESSAGE;
 const BODY_MS = 30_000;
 const IDLE_MS = 30 * 60_000;
 const LOOK_MS = 60_000;
@@ -57,7 +57,7 @@ export class Listener implements AsyncDisposable {
       // What fails here failed for this one request.
       this.#handle(request, response).catch((error: unknown) => refuse(response, 500, REFUSED, unexpected(error)));
     });
-    this.#server.maxConnections = MOST_CONNECTIONS;
+    this.#server.maxConnections = MAX_CONNECTIONS;
     this.#look = setInterval(() => this.#closeIdle(), LOOK_MS).unref();
   }
 
@@ -110,7 +110,7 @@ export class Listener implements AsyncDisposable {
   // What is more than may be sent is not read any further.
   async #bodyOf(request: IncomingMessage): Promise<string | AcodeError> {
     const tooLarge = new AcodeError('ACODE-MCP-007', { limit: '4 MiB' });
-    if (Number(request.headers['content-length'] ?? 0) > LARGEST_MESSAGE) return tooLarge;
+    if (Number(request.headers['content-length'] ?? 0) > MAX_MESSAGE) return tooLarge;
     const chunks: Uint8Array[] = [];
     let size = 0;
     const stream: AsyncIterable<unknown> = request.iterator({ destroyOnReturn: false });
@@ -119,8 +119,8 @@ export class Listener implements AsyncDisposable {
         if (!(chunk instanceof Uint8Array)) continue;
         size += chunk.length;
         this.#reading += chunk.length;
-        if (size > LARGEST_MESSAGE) return tooLarge;
-        if (this.#reading > MOST_READING) return this.#busy();
+        if (size > MAX_MESSAGE) return tooLarge;
+        if (this.#reading > MAX_READING) return this.#busy();
         chunks.push(chunk);
       }
       return Buffer.concat(chunks).toString('utf8');
@@ -147,7 +147,7 @@ export class Listener implements AsyncDisposable {
         new AcodeError('ACODE-MCP-013', { reason: 'it belongs to no session; a session begins with `initialize`' }),
         message,
       );
-    if (!known && this.#clients.size + this.#arriving >= MOST_SESSIONS)
+    if (!known && this.#clients.size + this.#arriving >= MAX_SESSIONS)
       return refuse(response, 503, REFUSED, tooManySessions(), message);
     const client = known ?? (await this.#arrive());
     client.open += 1;
@@ -208,7 +208,7 @@ function refuse(response: ServerResponse, status: number, code: number, error: A
 function tooManySessions(): AcodeError {
   return new AcodeError('ACODE-MCP-010', {
     what: 'sessions',
-    limit: MOST_SESSIONS,
+    limit: MAX_SESSIONS,
     remedy: 'End one, or let it idle for half an hour.',
   });
 }

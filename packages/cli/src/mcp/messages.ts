@@ -6,7 +6,7 @@ import { failureOf } from './failure.ts';
 import type { ToolFailure } from './failure.ts';
 
 /** The most that one message may have, in bytes. */
-export const LARGEST_MESSAGE = 4 * 1024 ** 2;
+export const MAX_MESSAGE = 4 * 1024 ** 2;
 
 /** The code of JSON-RPC for text that is not JSON. */
 export const NOT_JSON = -32_700;

@@ -3,7 +3,7 @@
 import { oneLine } from '../terminal/text.ts';
 
 const PAUSE_MS = 250;
-const LONGEST_LINE = 200;
+const MAX_LINE = 200;
 
 /** Sends one notification. */
 export type Notify = (progress: number, message: string) => void;
@@ -33,6 +33,6 @@ export class Progress {
 }
 
 function lastLine(chunk: Uint8Array): string {
-  const end = new TextDecoder().decode(chunk.subarray(-4 * LONGEST_LINE)).trimEnd();
-  return oneLine(end.slice(end.lastIndexOf('\n') + 1)).slice(0, LONGEST_LINE);
+  const end = new TextDecoder().decode(chunk.subarray(-4 * MAX_LINE)).trimEnd();
+  return oneLine(end.slice(end.lastIndexOf('\n') + 1)).slice(0, MAX_LINE);
 }

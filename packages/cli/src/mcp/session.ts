@@ -5,8 +5,8 @@ import { BackgroundCommand } from './background.ts';
 import type { InsideHandle, InsideSandbox, OpenRequest, ToolHost } from './host.ts';
 import { KeptOutputs } from './kept-outputs.ts';
 
-const MOST_SANDBOXES = 8;
-const MOST_COMMANDS = 32;
+const MAX_SANDBOXES = 8;
+const MAX_COMMANDS = 32;
 
 /** A sandbox of a session, as a list shows it. */
 export interface SessionSandbox {
@@ -44,10 +44,10 @@ export class Session implements AsyncDisposable {
   /** Opens a sandbox. */
   async open(request: OpenRequest): Promise<InsideSandbox> {
     this.#closing.signal.throwIfAborted();
-    if (this.#sandboxes.size + this.#opening >= MOST_SANDBOXES)
+    if (this.#sandboxes.size + this.#opening >= MAX_SANDBOXES)
       throw new AcodeError('ACODE-MCP-010', {
         what: 'open sandboxes',
-        limit: MOST_SANDBOXES,
+        limit: MAX_SANDBOXES,
         remedy: 'Close one with close_sandbox first.',
       });
     this.#opening += 1;
@@ -98,11 +98,11 @@ export class Session implements AsyncDisposable {
   /** Makes sure that one more command fits; those that have ended make room. */
   makeRoomForCommand(): void {
     for (const [key, { isRunning }] of this.#commands)
-      if (this.#commands.size >= MOST_COMMANDS && !isRunning) this.#commands.delete(key);
-    if (this.#commands.size < MOST_COMMANDS) return;
+      if (this.#commands.size >= MAX_COMMANDS && !isRunning) this.#commands.delete(key);
+    if (this.#commands.size < MAX_COMMANDS) return;
     throw new AcodeError('ACODE-MCP-010', {
       what: 'background commands',
-      limit: MOST_COMMANDS,
+      limit: MAX_COMMANDS,
       remedy: 'Stop one with stop_command first.',
     });
   }

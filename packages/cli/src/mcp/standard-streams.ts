@@ -7,9 +7,9 @@ import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
 import type { InputStream } from '../io.ts';
 import type { Output } from '../terminal/output.ts';
 import { CappedLines } from './capped-lines.ts';
-import { LARGEST_MESSAGE, NOT_JSON, NOT_A_REQUEST, refusalOf } from './messages.ts';
+import { MAX_MESSAGE, NOT_JSON, NOT_A_REQUEST, refusalOf } from './messages.ts';
 
-const MOST_UNWRITTEN = 256;
+const MAX_UNWRITTEN = 256;
 
 /** The transport. The one of the protocol’s library would close at the first line that is too long. */
 export class StandardStreams implements Transport {
@@ -31,7 +31,7 @@ export class StandardStreams implements Transport {
     this.#input = input;
     this.#output = output;
     this.ended = new Promise(resolve => (this.#end = resolve));
-    this.#lines = new CappedLines(LARGEST_MESSAGE, {
+    this.#lines = new CappedLines(MAX_MESSAGE, {
       line: text => this.#hear(text),
       tooLong: () => this.#refuse(NOT_A_REQUEST, new AcodeError('ACODE-MCP-007', { limit: '4 MiB' })),
     });
@@ -80,7 +80,7 @@ export class StandardStreams implements Transport {
   // One after the other; and whoever does not read its answers is not listened to meanwhile, or they would fill the memory.
   #write(message: object): Promise<void> {
     this.#unwritten += 1;
-    if (this.#unwritten > MOST_UNWRITTEN) this.#input.pause();
+    if (this.#unwritten > MAX_UNWRITTEN) this.#input.pause();
     this.#written = this.#written.then(() => this.#writeNow(message));
     return this.#written;
   }
@@ -89,6 +89,6 @@ export class StandardStreams implements Transport {
     if (!this.#closed) await this.#output.write(`${JSON.stringify(message)}\n`);
     if (this.#output.broken) this.#end();
     this.#unwritten -= 1;
-    if (!this.#closed && this.#unwritten <= MOST_UNWRITTEN && this.#input.isPaused()) this.#input.resume();
+    if (!this.#closed && this.#unwritten <= MAX_UNWRITTEN && this.#input.isPaused()) this.#input.resume();
   }
 }

@@ -7,7 +7,7 @@ import type { ScansHere } from '../scans/hand-over.ts';
 import { standingOf } from './standing.ts';
 
 /** As many commands as one host runs at once. A call beyond that has a host of its own, as it would without a server. */
-const MOST_AT_ONCE = 16;
+const MAX_AT_ONCE = 16;
 // A file that changes each time it is looked at is somebody’s program at work; the call then has a host of its own.
 const TRIES = 3;
 
@@ -55,7 +55,7 @@ export class ServedHost implements Lender {
   async borrow(options: AcodeOptions): Promise<Loan | null> {
     if (!this.#isFor(options)) return null;
     const kept = await this.#current();
-    if (kept === null || kept.lent >= MOST_AT_ONCE) return null;
+    if (kept === null || kept.lent >= MAX_AT_ONCE) return null;
     kept.lent++;
     return { during: use => this.#lend(kept, options, use) };
   }
@@ -119,7 +119,7 @@ export class ServedHost implements Lender {
       // Of the call whose command it is: it knows the terminal to be told.
       const continueScan = (job: ScanJob): boolean =>
         this.#logs.getStore()?.continueScan?.(job) ?? this.scan(job, null);
-      const acode = await open({ ...options, maxConcurrent: MOST_AT_ONCE, logger: this.#logger(), continueScan });
+      const acode = await open({ ...options, maxConcurrent: MAX_AT_ONCE, logger: this.#logger(), continueScan });
       this.#kept = { acode, standing, lent: 0 };
       this.#open.add(this.#kept);
     }

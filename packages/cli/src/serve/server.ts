@@ -19,7 +19,7 @@ import { whereOf } from './words.ts';
 const ONLY_OWNER = 0o177;
 // How long calls that were stopped have to say so. Their sandboxes are removed by then, or when the host is closed.
 const LAST_WORDS_MS = 5000;
-const MOST_CLIENTS = 256;
+const MAX_CLIENTS = 256;
 
 /** What a server needs. */
 export interface ServerParts {
@@ -63,7 +63,7 @@ export class CallServer implements AsyncDisposable {
       this.#connections.add(connection);
       void connection.ended.then(() => this.#forget(connection));
     });
-    this.#server.maxConnections = MOST_CLIENTS;
+    this.#server.maxConnections = MAX_CLIENTS;
   }
 
   /** Begins to listen; refuses where another server already does. */

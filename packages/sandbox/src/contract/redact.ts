@@ -44,7 +44,7 @@ const SUSPECT =
 // What is logged of a text at most: searching is linear, and still nobody reads more.
 const LONGEST = 64 * 1024;
 const SHOWN = 4 * 1024;
-const MOST_WORDS = 64;
+const MAX_WORDS = 64;
 
 /** The text with everything that looks like a secret replaced, and cut where it is too long to be read. */
 export function redact(text: string): string {
@@ -68,8 +68,8 @@ function masked(text: string): string {
 
 /** An argument vector with secrets replaced, also those that stand in the argument after their flag. */
 export function redactArguments(argv: readonly string[]): string[] {
-  const shown = argv.slice(0, MOST_WORDS).map((word, index) => redactWord(word, argv[index - 1] ?? ''));
-  return argv.length <= MOST_WORDS ? shown : [...shown, `… (${argv.length} words)`];
+  const shown = argv.slice(0, MAX_WORDS).map((word, index) => redactWord(word, argv[index - 1] ?? ''));
+  return argv.length <= MAX_WORDS ? shown : [...shown, `… (${argv.length} words)`];
 }
 
 function redactWord(word: string, before: string): string {

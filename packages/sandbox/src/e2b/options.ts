@@ -72,12 +72,12 @@ export function limitOf(timeoutMs: number | undefined, standardMs = 60_000): { t
   return limit === 0 ? {} : { timeoutMs: limit };
 }
 
-const LONGEST_MS = 86_400_000;
+const MAX_MS = 86_400_000;
 
 /** Refuses a life that is longer than any sandbox’s: cut off, it would end when nobody expects it. */
 export function checkLife(timeoutMs: number): number {
-  if (timeoutMs <= LONGEST_MS) return timeoutMs;
+  if (timeoutMs <= MAX_MS) return timeoutMs;
   throw new InvalidArgumentError(
-    `timeoutMs: ${timeoutMs} is more than a day (${LONGEST_MS}), and no sandbox exists for longer (docs/e2b.md).`,
+    `timeoutMs: ${timeoutMs} is more than a day (${MAX_MS}), and no sandbox exists for longer (docs/e2b.md).`,
   );
 }

@@ -57,7 +57,7 @@ export interface Composition {
   readonly clock: Clock;
 }
 
-const MOST_CONCURRENT = 16;
+const MAX_CONCURRENT = 16;
 // How long closing waits for the engine to remove everything. What is not gone by then is left to the reaper.
 const CLOSING_MS = 10_000;
 // The first user of most systems, for a caller who is root by their own configuration: sandboxes are never root.
@@ -281,8 +281,8 @@ function memoryShare({ runtime, state }: Directories, clock: Clock): MemoryShare
 
 function concurrency(options: AcodeOptions, settings: Settings): number {
   const asked = options.maxConcurrent ?? settings.maxConcurrent;
-  if (Number.isInteger(asked) && asked >= 1 && asked <= MOST_CONCURRENT) return asked;
-  const reason = `must be a whole number from 1 to ${MOST_CONCURRENT}`;
+  if (Number.isInteger(asked) && asked >= 1 && asked <= MAX_CONCURRENT) return asked;
+  const reason = `must be a whole number from 1 to ${MAX_CONCURRENT}`;
   throw new AcodeError('ACODE-SBX-017', { field: 'maxConcurrent', reason });
 }
 

@@ -21,8 +21,8 @@ export interface Survey {
 const SWEEP_MS = 20_000;
 // What a session that closes still gives it; the rest is the next session’s.
 const CLOSING_MS = 1500;
-const MOST_AT_ONCE = 8;
-const MOST_NAMED = 5;
+const MAX_AT_ONCE = 8;
+const MAX_NAMED = 5;
 
 /** Looks at every sandbox, network and volume of ours. */
 export async function survey(host: Host, signal: AbortSignal): Promise<Survey> {
@@ -94,8 +94,8 @@ function warnOf(removed: readonly { readonly name: string; readonly labels: Labe
   const names = removed.map(({ name }) => name);
   const sessions = [...new Set(removed.map(({ labels }) => labels['acode.session'] ?? ''))];
   const what = names.length === 1 ? 'one thing that a dead session' : `${names.length} things that dead sessions`;
-  const some = names.slice(0, MOST_NAMED).join(', ');
-  const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : '';
+  const some = names.slice(0, MAX_NAMED).join(', ');
+  const more = names.length > MAX_NAMED ? ` and ${names.length - MAX_NAMED} more` : '';
   operation.step('warn', `removed ${what} had left: ${some}${more}`, { removed: names.length, names, sessions });
 }
 
@@ -109,7 +109,7 @@ export async function fewAtOnce<Item, Value>(
   const worker = async (): Promise<void> => {
     for (const [at, item] of queue) values[at] = await work(item);
   };
-  await Promise.all(Array.from({ length: MOST_AT_ONCE }, worker));
+  await Promise.all(Array.from({ length: MAX_AT_ONCE }, worker));
   return values;
 }
 

@@ -34,7 +34,7 @@ export type Operate = <Value>(
 
 const DAY_MS = 24 * 3600 * 1000;
 const DEFAULT_DAYS = 30;
-const MOST_DAYS = 36_500;
+const MAX_DAYS = 36_500;
 
 /** The images client of a host. */
 export function imagesOf(host: ImageHost, operate: Operate, openFurther: OpenFurther): Images {
@@ -196,8 +196,8 @@ export async function prune(
 }
 
 function assertDays(days: number): void {
-  if (Number.isFinite(days) && days >= 0 && days <= MOST_DAYS) return;
-  const reason = `must be a number from 0 to ${MOST_DAYS}`;
+  if (Number.isFinite(days) && days >= 0 && days <= MAX_DAYS) return;
+  const reason = `must be a number from 0 to ${MAX_DAYS}`;
   throw new AcodeError('ACODE-SBX-017', { field: 'olderThanDays', reason });
 }
 

@@ -8,7 +8,7 @@ import { holderText, isProvablyGone, parseHolder } from './lock-holder.ts';
 import type { Holder } from './lock-holder.ts';
 
 // Each is a process that died within microseconds; more of them than this is no accident.
-const MOST_GENERATIONS = 1000;
+const MAX_GENERATIONS = 1000;
 const LOCK = /^lock\.(\d{1,15})(?:\.\d{1,4})?$/;
 
 /** What came of asking for the turn. */
@@ -30,7 +30,7 @@ export function takeTurn(
   isGone: typeof isProvablyGone = isProvablyGone,
 ): Turn {
   const gone: string[] = [];
-  for (let generation = 0; generation < MOST_GENERATIONS; generation += 1) {
+  for (let generation = 0; generation < MAX_GENERATIONS; generation += 1) {
     const path = lockPath(directory, seq, generation);
     if (create(path, holderText(me))) {
       if (stillThere(directory, seq, gone)) return { held: true, generation };

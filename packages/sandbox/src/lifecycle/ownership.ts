@@ -13,7 +13,7 @@ import { AcodeError } from '../contract/errors.ts';
 export type OwnerState = 'alive' | 'dead' | 'unknown';
 
 // The kernel’s limit on the path of a socket, without the closing NUL.
-const LONGEST_PATH = 107;
+const MAX_PATH = 107;
 const CONNECT_MS = 1000;
 const OWNERS = 'owners';
 const OFFERS = 'commands';
@@ -21,7 +21,7 @@ const OFFER = /^[0-9a-f]{16}-[0-9a-f]{8}$/;
 const OTHERS = 0o077;
 // What a socket is called until it answers.
 const DRAFT = '~';
-const LONGEST_DRAFT_MS = 60_000;
+const MAX_DRAFT_MS = 60_000;
 const OWNER = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 /** Where the owner of a session listens. */
@@ -64,7 +64,7 @@ export class OwnerSocket {
   /** Begins to listen. The socket never keeps the process running. */
   static async listen(runtimeDirectory: string, owner: string): Promise<OwnerSocket> {
     const path = ownerSocketPath(runtimeDirectory, owner);
-    if (Buffer.byteLength(path) + DRAFT.length > LONGEST_PATH) {
+    if (Buffer.byteLength(path) + DRAFT.length > MAX_PATH) {
       const reason = `is too long a path for a socket: use a shorter XDG_RUNTIME_DIR`;
       throw new AcodeError('ACODE-SBX-013', { source: runtimeDirectory, key: '', reason });
     }
@@ -165,7 +165,7 @@ async function removeDrafts(directory: string): Promise<void> {
   const names = (await readdir(directory).catch(() => [])).filter(name => name.endsWith(DRAFT));
   for (const name of names) {
     const found = await lstat(join(directory, name)).catch(() => null);
-    if (found && Date.now() - found.mtimeMs > LONGEST_DRAFT_MS) await rm(join(directory, name), { force: true });
+    if (found && Date.now() - found.mtimeMs > MAX_DRAFT_MS) await rm(join(directory, name), { force: true });
   }
 }
 

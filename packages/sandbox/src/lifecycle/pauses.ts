@@ -1,7 +1,7 @@
 // Gives others their turn in work that would otherwise go on without a stop, so that a signal and a deadline are heard.
 
 // A signal, another command’s output and a progress bar wait this long at most, and one step of the work.
-const LONGEST_MS = 10;
+const MAX_MS = 10;
 
 /** The pauses of one piece of work. */
 export class Pauses {
@@ -15,7 +15,7 @@ export class Pauses {
 
   /** Whether it is time: asked for every step, since a step may take as long as whoever wrote the input likes. */
   get isDue(): boolean {
-    return performance.now() - this.#since >= LONGEST_MS;
+    return performance.now() - this.#since >= MAX_MS;
   }
 
   /** Lets everything else go on that is ready; rejects where the work was cancelled meanwhile. */

@@ -5,7 +5,7 @@ import { open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 
-const MOST_BYTES = 1024 * 1024;
+const MAX_BYTES = 1024 * 1024;
 
 const line = z.object({
   kind: z.enum(['container', 'network', 'volume']),
@@ -40,7 +40,7 @@ export async function takeReaped(runtimeDirectory: string): Promise<Reaped[]> {
 
 async function readStart(path: string): Promise<string> {
   await using file = await open(path);
-  const { buffer, bytesRead } = await file.read({ buffer: Buffer.alloc(MOST_BYTES) });
+  const { buffer, bytesRead } = await file.read({ buffer: Buffer.alloc(MAX_BYTES) });
   return buffer.toString('utf8', 0, bytesRead);
 }
 

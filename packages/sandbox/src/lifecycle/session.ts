@@ -21,7 +21,7 @@ export interface SessionOptions {
 }
 
 // How many tasks are counted at once. A host that lives for weeks has more, one after the other.
-const MOST_SEQUENCES = 4096;
+const MAX_SEQUENCES = 4096;
 
 // What an id may look like: it becomes part of labels and names, which anybody may read who can ask the engine.
 const ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
@@ -90,7 +90,7 @@ export class Session {
     this.#sequences.delete(key);
     this.#sequences.set(key, sequence);
     const [oldest] = this.#sequences.keys();
-    if (this.#sequences.size > MOST_SEQUENCES && oldest !== undefined) this.#sequences.delete(oldest);
+    if (this.#sequences.size > MAX_SEQUENCES && oldest !== undefined) this.#sequences.delete(oldest);
   }
 }
 

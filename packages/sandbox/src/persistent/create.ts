@@ -35,7 +35,7 @@ import { changesOfRun } from '../workspace/after-run.ts';
 
 const DEFAULT_MS = 3600 * 1000;
 // A day: what its labels say is a little more, so that a sandbox is always ended by its lease.
-const LONGEST_MS = 24 * 3600 * 1000;
+const MAX_MS = 24 * 3600 * 1000;
 
 /** Creates a sandbox that stays. */
 export async function createSandbox(host: Host, request: CreateRequest): Promise<Sandbox> {
@@ -144,7 +144,7 @@ async function keepRecord(
 }
 
 function timesFrom(now: number, expiresInMs = DEFAULT_MS): { readonly expiresAt: Date; readonly latest: Date } {
-  return { expiresAt: new Date(now + Math.min(expiresInMs, LONGEST_MS)), latest: new Date(now + LONGEST_MS) };
+  return { expiresAt: new Date(now + Math.min(expiresInMs, MAX_MS)), latest: new Date(now + MAX_MS) };
 }
 
 // Caches belong to the session that lends them; whoever asks for one by name hears of it.

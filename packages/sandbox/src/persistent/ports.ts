@@ -30,8 +30,8 @@ const LEADERS: readonly { readonly program: string; readonly argv: (port: string
   { program: 'node', argv: port => ['node', '-e', NODE, port] },
 ];
 const LOOK = 'for p in "$@"; do command -v "$p" >/dev/null 2>&1 && { printf %s "$p"; exit 0; }; done; exit 1';
-const LARGEST_PORT = 65_535;
-const MOST_CONNECTIONS = 64;
+const MAX_PORT = 65_535;
+const MAX_CONNECTIONS = 64;
 const OPTIONS: ReadonlySet<string> = new Set(['hostPort', 'onUnanswered', 'signal']);
 
 type ForwardOptions = NonNullable<Parameters<Ports['forward']>[1]>;
@@ -81,7 +81,7 @@ class Forwarding implements ForwardedPort {
   private constructor(of: Forwarded) {
     this.#of = of;
     this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, socket => void this.#lead(socket));
-    this.#server.maxConnections = MOST_CONNECTIONS;
+    this.#server.maxConnections = MAX_CONNECTIONS;
   }
 
   static async listen(of: Forwarded): Promise<ForwardedPort> {
@@ -163,8 +163,8 @@ function checkedOptions(options: ForwardOptions): ForwardOptions {
 }
 
 function checkPort(field: string, port: number, least: number): void {
-  if (Number.isInteger(port) && port >= least && port <= LARGEST_PORT) return;
-  throw invalid(field, `must be a whole number from ${least} to ${LARGEST_PORT}`);
+  if (Number.isInteger(port) && port >= least && port <= MAX_PORT) return;
+  throw invalid(field, `must be a whole number from ${least} to ${MAX_PORT}`);
 }
 
 function invalid(field: string, reason: string): AcodeError {

@@ -32,7 +32,7 @@ export interface SandboxParts {
 }
 
 // Timers hold no more than this; who waits longer waits in steps.
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * A sandbox that stays, hardened like that of a run. `await using` ends it; one that was kept is let go of.
@@ -156,7 +156,7 @@ export class Sandbox implements AsyncDisposable {
     const { clock } = this.#parts;
     const left = this.#expiresAt.getTime() - clock.now();
     const look = (): void => void this.#look().catch(() => undefined);
-    this.#cancel = clock.after(Math.min(Math.max(left, 0), LONGEST_TIMER_MS), look);
+    this.#cancel = clock.after(Math.min(Math.max(left, 0), MAX_TIMER_MS), look);
   }
 
   async #look(): Promise<void> {

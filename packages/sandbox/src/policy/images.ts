@@ -15,7 +15,7 @@ export interface ImageReference {
 }
 
 const LONGEST = 512;
-const LONGEST_PATH = 255;
+const MAX_PATH = 255;
 const HOST =
   /^(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:]{2,39}\])(?::([1-9][0-9]{0,4}))?$/;
 const LAST_PORT = 65_535;
@@ -57,7 +57,7 @@ function inRegistry(host: string, path: readonly string[]): string[] {
 }
 
 function isPath(parts: readonly string[]): boolean {
-  return parts.every(part => PART.test(part)) && parts.join('/').length <= LONGEST_PATH;
+  return parts.every(part => PART.test(part)) && parts.join('/').length <= MAX_PATH;
 }
 
 function isAddress(host: string): boolean {

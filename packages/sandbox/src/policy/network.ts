@@ -25,8 +25,8 @@ export function resolveCaFile({ machine, user }: Layers): EffectivePolicy['caFil
   return builtInValue(null);
 }
 
-const MOST_SERVERS = 3;
-const MOST_PORTS = 16;
+const MAX_SERVERS = 3;
+const MAX_PORTS = 16;
 // Names that mean something else to an engine than a network of the user’s.
 const RESERVED = /^(?:host|none|default|bridge|ingress|nat|container(?::.*)?)$/i;
 
@@ -227,7 +227,7 @@ function networkText(network: NetworkMode): string {
 }
 
 function checkServers({ value, where }: Sourced<readonly string[]>): void {
-  if (value.length > MOST_SERVERS) throw invalid(where, `has more than ${MOST_SERVERS} name servers`);
+  if (value.length > MAX_SERVERS) throw invalid(where, `has more than ${MAX_SERVERS} name servers`);
   for (const server of value) {
     if (!address.safeParse(server).success)
       throw invalid(where, `${JSON.stringify(server.slice(0, 80))} is not an IP address`);
@@ -235,7 +235,7 @@ function checkServers({ value, where }: Sourced<readonly string[]>): void {
 }
 
 function checkPorts({ value, where }: Sourced<readonly PortRequest[]>): void {
-  if (value.length > MOST_PORTS) throw invalid(where, `has more than ${MOST_PORTS} ports`);
+  if (value.length > MAX_PORTS) throw invalid(where, `has more than ${MAX_PORTS} ports`);
   const seen = new Set<string>();
   for (const { container, host, protocol = 'tcp' } of value) {
     for (const port of [

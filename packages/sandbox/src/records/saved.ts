@@ -10,11 +10,11 @@ import { ensurePrivateDirectory } from '../lifecycle/directories.ts';
 import type { SavedLog, SavedLogInfo } from '../contract/host.ts';
 
 const KEPT_PER_STREAM = 1024 ** 2;
-const MOST_FILES = 500;
+const MAX_FILES = 500;
 const KEPT_OF_COMMAND = 4096;
 // JSON writes a control character as six.
-const LARGEST_FILE = 13 * KEPT_PER_STREAM;
-const LARGEST_HEADER = 64 * 1024;
+const MAX_FILE = 13 * KEPT_PER_STREAM;
+const MAX_HEADER = 64 * 1024;
 const SUFFIX = '.log.json';
 
 const headerSchema = z.object({
@@ -89,7 +89,7 @@ export class SavedLogs {
   async #prune(now: number): Promise<void> {
     const files = await this.#files();
     const oldest = now - this.#retentionMs;
-    const gone = files.filter((file, index) => index >= MOST_FILES || Number.parseInt(file, 10) < oldest);
+    const gone = files.filter((file, index) => index >= MAX_FILES || Number.parseInt(file, 10) < oldest);
     await Promise.all(gone.map(file => rm(join(this.#directory, file), { force: true })));
   }
 
@@ -108,7 +108,7 @@ export class SavedLogs {
   // Half written or foreign: it is no log of ours.
   async #header(file: string): Promise<SavedLogInfo | null> {
     try {
-      const { text } = await this.#read(file, LARGEST_HEADER);
+      const { text } = await this.#read(file, MAX_HEADER);
       return headerSchema.parse(JSON.parse(text.slice(0, text.indexOf('\n'))));
     } catch {
       return null;
@@ -117,7 +117,7 @@ export class SavedLogs {
 
   async #whole(file: string, info: SavedLogInfo): Promise<SavedLog | null> {
     try {
-      const { text } = await this.#read(file, LARGEST_FILE);
+      const { text } = await this.#read(file, MAX_FILE);
       return { ...info, ...bodySchema.parse(JSON.parse(text.slice(text.indexOf('\n') + 1))) };
     } catch {
       return null;

@@ -14,10 +14,10 @@ import { workdirFor } from '../workspace/locate.ts';
 import { protectedPaths } from '../workspace/protected-paths.ts';
 
 // The kernel’s own limit on one word; what is longer could never be started.
-const LONGEST_WORD = 128 * 1024 - 1;
-const LARGEST_COMMAND = 1024 ** 2;
+const MAX_WORD = 128 * 1024 - 1;
+const MAX_COMMAND = 1024 ** 2;
 
-const word = z.string().max(LONGEST_WORD, `is longer than the kernel’s ${LONGEST_WORD} bytes`);
+const word = z.string().max(MAX_WORD, `is longer than the kernel’s ${MAX_WORD} bytes`);
 const commandSchema = z.union([word, z.array(word)]);
 
 const requestSchema = z.strictObject({
@@ -94,7 +94,7 @@ function checkCommand(command: Command): void {
   const words = typeof command === 'string' ? [command] : command;
   if (words.length === 0 || words[0] === '') throw invalid('command', 'is empty');
   if (words.some(text => text.includes('\0'))) throw invalid('command', 'holds a NUL character');
-  if (words.reduce((sum, text) => sum + text.length, 0) > LARGEST_COMMAND)
+  if (words.reduce((sum, text) => sum + text.length, 0) > MAX_COMMAND)
     throw invalid('command', 'is larger than 1 MiB; pass large input on standard input');
 }
 

@@ -34,9 +34,9 @@ export interface Warmth {
   readonly why: string;
 }
 
-const MOST_WAITING = 64;
+const MAX_WAITING = 64;
 const DEFAULTS = { min: 1, max: 4, idleMs: 5 * 60 * 1000 };
-const LONGEST_IDLE_MS = 24 * 3600 * 1000;
+const MAX_IDLE_MS = 24 * 3600 * 1000;
 // As much of the machine’s memory as those that wait may be limited to together: they use nearly nothing of it until they
 // have a command, but each could have one in the next moment.
 const MEMORY_SHARE = 0.5;
@@ -46,9 +46,9 @@ const AFTERWARDS_MS = 5 * 60 * 1000;
 /** What the caller asked for, with every default filled in; null where they want no pool. */
 export function poolLimits({ pool = false }: Pick<PoolRequest, 'pool'>): PoolLimits | null {
   if (pool === false) return null;
-  const max = within('pool.max', pool.max ?? Math.max(DEFAULTS.max, pool.min ?? 0), 1, MOST_WAITING);
+  const max = within('pool.max', pool.max ?? Math.max(DEFAULTS.max, pool.min ?? 0), 1, MAX_WAITING);
   const min = within('pool.min', pool.min ?? Math.min(DEFAULTS.min, max), 0, max);
-  const idleMs = within('pool.idleMs', pool.idleMs ?? DEFAULTS.idleMs, 1000, LONGEST_IDLE_MS);
+  const idleMs = within('pool.idleMs', pool.idleMs ?? DEFAULTS.idleMs, 1000, MAX_IDLE_MS);
   return { min, max, idleMs, memoryBytes: Math.floor(totalmem() * MEMORY_SHARE) };
 }
 

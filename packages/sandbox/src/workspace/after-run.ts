@@ -39,7 +39,7 @@ export interface EndedRun {
 
 // The look makes nobody wait for much longer than they have waited, in however large a workspace.
 const SHARE = 0.12;
-const SHORTEST_MS = 20;
+const MIN_MS = 20;
 
 // A container that was killed is gone within moments; who waits for the result does not wait longer than this.
 const DEATH_MS = 2000;
@@ -72,7 +72,7 @@ export async function changesOfRun(run: EndedRun, clock: Clock): Promise<RunScan
   // What was written before the clock was set back has a time that is still to come.
   const untilMs = ended && !run.persistent ? Date.now() + back : null;
   const sinceMs = run.sinceMs - back;
-  const patience = Math.max(SHORTEST_MS, tookMs * SHARE);
+  const patience = Math.max(MIN_MS, tookMs * SHARE);
   // What was written before the clock was set back may look as if it was written while nothing ran.
   const atRest = back === 0 ? run.rest : undefined;
   const found = await scanRoots(roots, windowOf(sinceMs, untilMs, atRest), { budget: { patience } });

@@ -20,7 +20,7 @@ const NAMES: readonly (readonly [file: string, language: Language])[] = [
 const PROJECT = /\.(?:sln|slnx|csproj|fsproj)$/i;
 
 // Names with any beginning need the directory to be read, and somebody may have put a million files there.
-const MOST_ENTRIES = 1000;
+const MAX_ENTRIES = 1000;
 
 let known: { readonly root: string; readonly stamp: string; readonly found: readonly LanguageFound[] } | null = null;
 
@@ -51,7 +51,7 @@ function look(root: string): LanguageFound[] {
 // The first by name of those that were seen, so that one workspace has one answer whatever the file system’s order.
 function projectFile(top: DirectoryLook): string | null {
   const seen: string[] = [];
-  for (let count = 0; count < MOST_ENTRIES; count += 1) {
+  for (let count = 0; count < MAX_ENTRIES; count += 1) {
     const entry = top.next();
     if (entry === null || entry === 'unreadable') break;
     if (PROJECT.test(entry.name) && top.lstat(entry.name)?.isFile() === true) seen.push(toText(entry.name));

@@ -198,13 +198,13 @@ function ownPlaces({ config, state, runtime }: Directories): Place[] {
 
 // Of a few homes: nearly always they are the same.
 const known = new Map<string, readonly Place[]>();
-const MOST_HOMES = 8;
+const MAX_HOMES = 8;
 
 function credentials(home: string): readonly Place[] {
   const before = known.get(home);
   if (before) return before;
   const places = CREDENTIALS.map(name => sensitive(join(home, name), `${name} holds credentials`));
-  if (known.size >= MOST_HOMES) known.clear();
+  if (known.size >= MAX_HOMES) known.clear();
   known.set(home, places);
   return places;
 }

@@ -5,7 +5,7 @@ import { lstatSync, statfsSync } from 'node:fs';
 
 // A directory that was changed so lately could be changed again within the same tick of the kernel’s clock.
 const SETTLED_NS = 1_000_000_000n;
-const MOST_KNOWN = 256;
+const MAX_KNOWN = 256;
 // Where whatever comes or goes is known to change the time: ext, xfs, btrfs, f2fs, zfs, tmpfs, overlay. Others may make one directory
 // of several, or tell of a change later.
 const EXACT = new Set([0xef53n, 0x58465342n, 0x9123683en, 0xf2f52010n, 0x2fc12fc1n, 0x01021994n, 0x794c7630n]);
@@ -91,7 +91,7 @@ function look(directory: string): Known | 'absent' | null {
 function remembered(directory: string, stamp: string): Known {
   const before = known.get(directory);
   if (before?.stamp === stamp) return before;
-  if (known.size >= MOST_KNOWN) known.clear();
+  if (known.size >= MAX_KNOWN) known.clear();
   const now = { stamp, names: new Map<string, boolean>() };
   known.set(directory, now);
   return now;

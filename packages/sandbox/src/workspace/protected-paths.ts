@@ -33,7 +33,7 @@ const PROTECTED: Readonly<Record<string, string>> = {
 // What of a repository git on the host executes or takes commands from. Read-only as it is, a second name of such a file
 // elsewhere in the workspace would still change it.
 const TRUSTED_OF_GIT = ['config', 'config.worktree', 'info/attributes'];
-const MOST_HOOKS = 64;
+const MAX_HOOKS = 64;
 
 /** A part of a workspace that is, or would be, protected: by its name at the top of the workspace. */
 export function protectedPaths(root: string): string[] {
@@ -146,9 +146,9 @@ async function someNames(directory: string): Promise<string[]> {
   const names: string[] = [];
   if (!found?.isDirectory()) return names;
   try {
-    for await (const { name } of await opendir(directory, { bufferSize: MOST_HOOKS })) {
+    for await (const { name } of await opendir(directory, { bufferSize: MAX_HOOKS })) {
       names.push(name);
-      if (names.length >= MOST_HOOKS) break;
+      if (names.length >= MAX_HOOKS) break;
     }
   } catch (cause) {
     throw refusal(directory, 'ProtectedPath', 'it cannot be looked into, and so not be protected', { cause });

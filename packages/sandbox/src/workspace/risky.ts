@@ -60,13 +60,13 @@ export const BUDGET: LookBudget = {
 const ENOUGH = 1500;
 const DIRECTORY = 8;
 const SLICE_MS = 10;
-const MOST_CHANGES = 200;
+const MAX_CHANGES = 200;
 // The part of the budget that one directory may use before what is foretold was asked for.
 const FEW = 0.005;
 // The part that one risky directory may use before the others were looked into.
 const SHARE_OF_REGION = 0.02;
-const MOST_CLOSED = 5;
-const LONGEST_SHOWN = 300;
+const MAX_CLOSED = 5;
+const MAX_SHOWN = 300;
 const MAX_REPOSITORIES = 64;
 
 const IS_FORETOLD: ReadonlySet<string> = new Set(FORETOLD);
@@ -250,12 +250,12 @@ class Look {
     this.#addHardLinks();
     const kinds = [...this.#found.values()];
     const total = kinds.reduce((sum, { length }) => sum + length, 0);
-    if (total + this.#more > MOST_CHANGES - 1)
-      this.#unseen.add(`there are ${total + this.#more} risky changes, of which ${MOST_CHANGES - 1} are listed`);
+    if (total + this.#more > MAX_CHANGES - 1)
+      this.#unseen.add(`there are ${total + this.#more} risky changes, of which ${MAX_CHANGES - 1} are listed`);
     const picked: RiskyChange[] = [];
-    for (let round = 0; round < MOST_CHANGES && picked.length < Math.min(total, MOST_CHANGES - 1); round += 1) {
+    for (let round = 0; round < MAX_CHANGES && picked.length < Math.min(total, MAX_CHANGES - 1); round += 1) {
       const turn = kinds.flatMap(list => list.slice(round, round + 1));
-      picked.push(...turn.slice(0, MOST_CHANGES - 1 - picked.length));
+      picked.push(...turn.slice(0, MAX_CHANGES - 1 - picked.length));
     }
     picked.sort(byPath);
     return this.#unseen.size === 0 ? picked : [...picked, notLookedAt([...this.#unseen].join('; '))];
@@ -590,14 +590,14 @@ class Look {
     // What may neither be read nor entered and was not touched was so before: the run could not enter it either.
     const stats = lstat(`${this.#root}/${path}`);
     if (why === 'gone' || (stats && !isEnterable && !this.#times.isTouched(stats))) return;
-    const shown = path.length > LONGEST_SHOWN ? `a directory ${depth} deep` : toText(path);
+    const shown = path.length > MAX_SHOWN ? `a directory ${depth} deep` : toText(path);
     this.#closed.add(shown);
   }
 
   #sayClosed(): void {
     const all = [...this.#closed];
-    for (const shown of all.slice(0, MOST_CLOSED)) this.#unseen.add(`${shown} could not be looked into`);
-    if (all.length > MOST_CLOSED) this.#unseen.add(`nor could ${all.length - MOST_CLOSED} other directories`);
+    for (const shown of all.slice(0, MAX_CLOSED)) this.#unseen.add(`${shown} could not be looked into`);
+    if (all.length > MAX_CLOSED) this.#unseen.add(`nor could ${all.length - MAX_CLOSED} other directories`);
   }
 
   // A name that was not seen lies elsewhere, or in what was not looked at.
@@ -621,7 +621,7 @@ class Look {
     this.#known.add(key);
     const list = this.#found.get(kind) ?? [];
     this.#found.set(kind, list);
-    if (list.length < MOST_CHANGES) list.push({ path: toText(path), kind, reason });
+    if (list.length < MAX_CHANGES) list.push({ path: toText(path), kind, reason });
     else this.#more += 1;
   }
 

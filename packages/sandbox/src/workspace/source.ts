@@ -29,7 +29,7 @@ export interface SourceRules {
 
 const REMEDY = 'Leave the mount out, or name a directory that holds nothing but what the command needs.';
 // How much of a directory is looked at for sockets: more than any has that a person made.
-const MOST_ENTRIES = 4096;
+const MAX_ENTRIES = 4096;
 
 /** Resolves a source, relative to the workspace, and refuses it unless the sandbox may have it. */
 export async function validateSource(source: string, rules: SourceRules, readOnly: boolean): Promise<Source> {
@@ -79,7 +79,7 @@ export function refuseSockets(directory: string): void {
 function lookForSockets(directory: string): void {
   const opened = opendirSync(directory, { bufferSize: 256 });
   try {
-    for (let looked = 0; looked < MOST_ENTRIES; looked += 1) {
+    for (let looked = 0; looked < MAX_ENTRIES; looked += 1) {
       const entry = opened.readSync();
       if (!entry) return;
       if (!entry.isSocket()) continue;

@@ -26,7 +26,7 @@ export interface WorktreeFacts {
 /** What became of a worktree: its repository to mount, a git directory in the workspace to protect, or why neither. */
 export type Worktree = { readonly mount: MountSpec } | { readonly inside: string } | { readonly note: string } | null;
 
-const MOST_BYTES = 4096;
+const MAX_BYTES = 4096;
 const ALLOW =
   'add the directory that holds the repository to sandbox.mounts.allowed_host_roots in your own configuration';
 
@@ -107,7 +107,7 @@ async function readSmall(path: string): Promise<string | null> {
   if (!found?.isFile()) return null;
   await using file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   if (!(await file.stat()).isFile()) return null;
-  const { bytesRead, buffer } = await file.read(Buffer.alloc(MOST_BYTES + 1), 0, MOST_BYTES + 1, 0);
-  if (bytesRead > MOST_BYTES) throw new NotFollowed(`${path} is longer than any git writes`);
+  const { bytesRead, buffer } = await file.read(Buffer.alloc(MAX_BYTES + 1), 0, MAX_BYTES + 1, 0);
+  if (bytesRead > MAX_BYTES) throw new NotFollowed(`${path} is longer than any git writes`);
   return buffer.toString('utf8', 0, bytesRead);
 }

@@ -2,8 +2,8 @@
 
 import * as z from 'zod';
 
-const LONGEST_PATH = 4096;
-const MOST_VARIABLES = 256;
+const MAX_PATH = 4096;
+const MAX_VARIABLES = 256;
 
 const withoutNul = (text: string): boolean => !text.includes('\0');
 
@@ -18,7 +18,7 @@ export const command = z
 export const path = z
   .string()
   .min(1)
-  .max(LONGEST_PATH)
+  .max(MAX_PATH)
   .refine(withoutNul, 'holds a NUL character')
   .describe('A path inside the sandbox. A relative one begins in the workspace, which is /workspace there.');
 
@@ -37,7 +37,7 @@ export const surroundings = {
   cwd: path.optional().describe('Working directory inside the workspace, relative to it.'),
   env: z
     .record(z.string().max(1024), z.string())
-    .refine(variables => Object.keys(variables).length <= MOST_VARIABLES, `has more than ${MOST_VARIABLES} variables`)
+    .refine(variables => Object.keys(variables).length <= MAX_VARIABLES, `has more than ${MAX_VARIABLES} variables`)
     .optional()
     .describe('Environment variables. Nothing is inherited from the user’s machine.'),
   stdin: z.string().optional().describe('What the command reads from standard input.'),

@@ -3,7 +3,7 @@
 import { AcodeError } from '@acode/sandbox';
 import * as z from 'zod';
 import type { BackgroundCommand } from '../background.ts';
-import { MOST_SHOWN } from '../command-answer.ts';
+import { MAX_SHOWN } from '../command-answer.ts';
 import { wholeBefore } from '../excerpt.ts';
 import { denialSchema, denialText, toldDenials } from '../failure.ts';
 import { omittedSchema, riskTexts, riskySchema, toldRisks } from '../risks.ts';
@@ -12,7 +12,7 @@ import { tool } from '../tool.ts';
 import type { Answer } from '../tool.ts';
 import { commandId } from './arguments.ts';
 
-const LONGEST_WAIT_SECONDS = 60;
+const MAX_WAIT_SECONDS = 60;
 const STOPS_WITHIN_MS = 2000;
 const KILLED_WITHIN_MS = 2000;
 
@@ -43,7 +43,7 @@ export const readOutput = tool({
     command_id: commandId.optional(),
     output: z.string().min(1).max(256).optional().describe('An address such as acode://output/3.'),
     offset: z.int().min(0).optional().describe('Where to begin, in characters.'),
-    wait_seconds: z.number().min(0).max(LONGEST_WAIT_SECONDS).optional(),
+    wait_seconds: z.number().min(0).max(MAX_WAIT_SECONDS).optional(),
   }),
   output: readSchema,
   perform: async ({ command_id: id, output, offset, wait_seconds: seconds = 0 }, { session, signal }) => {
@@ -113,7 +113,7 @@ async function stop(command: BackgroundCommand, signal: AbortSignal): Promise<vo
 function keptPart(session: Session, output: string, offset: number): Read {
   const whole = session.outputs.find(output);
   if (whole === null) throw new AcodeError('ACODE-MCP-012', { output: output.slice(0, 100) });
-  const next = wholeBefore(whole, Math.min(offset + MOST_SHOWN, whole.length));
+  const next = wholeBefore(whole, Math.min(offset + MAX_SHOWN, whole.length));
   const text = whole.slice(offset, next);
   const more = next < whole.length;
   const structured = { text, from: offset, next: Math.max(next, offset), more, running: false };
@@ -123,8 +123,8 @@ function keptPart(session: Session, output: string, offset: number): Read {
 
 function printedPart(command: BackgroundCommand, offset: number | undefined): Read {
   const { result } = command;
-  const { text, from, next } = command.read(MOST_SHOWN, offset);
-  const more = text.length === MOST_SHOWN;
+  const { text, from, next } = command.read(MAX_SHOWN, offset);
+  const more = text.length === MAX_SHOWN;
   const structured = {
     text,
     from,

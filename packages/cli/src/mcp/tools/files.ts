@@ -3,7 +3,7 @@
 import { dirname } from 'node:path/posix';
 import { AcodeError } from '@acode/sandbox';
 import * as z from 'zod';
-import { MOST_SHOWN } from '../command-answer.ts';
+import { MAX_SHOWN } from '../command-answer.ts';
 import { excerptOf } from '../excerpt.ts';
 import type { InsideEntry, InsideFiles } from '../host.ts';
 import { tool } from '../tool.ts';
@@ -12,10 +12,10 @@ import { path, sandboxId } from './arguments.ts';
 import { withFile } from './file-failure.ts';
 import { inside } from './inside.ts';
 
-const MOST_READ = 8 * 1024 ** 2;
-const MOST_ENTRIES = 1000;
+const MAX_READ = 8 * 1024 ** 2;
+const MAX_ENTRIES = 1000;
 // What is read to give those: a directory may be as large as a command makes it.
-const MOST_LISTED = 8 * 1024 ** 2;
+const MAX_LISTED = 8 * 1024 ** 2;
 const DEADLINE_MS = 30_000;
 
 const encoding = z.enum(['utf8', 'base64']);
@@ -47,7 +47,7 @@ export const readFile = tool({
       const data = await withFile('read_file', name, () => wholeFile(files, name, within(signal)));
       const { text, encoding: used } = decoded(data);
       const part = used === 'utf8' ? linesOf(text, first, lines) : text;
-      const { text: content, omitted } = excerptOf(part, MOST_SHOWN);
+      const { text: content, omitted } = excerptOf(part, MAX_SHOWN);
       const outputs = omitted > 0 ? [session.outputs.keep(part)] : [];
       const structured = { path: name, content, encoding: used, bytes: data.length, omitted, outputs };
       // Before the content: what follows it could be of the file.
@@ -109,10 +109,10 @@ export const listDirectory = tool({
   perform: ({ path: name = '.', recursive = false, sandbox_id: id }, { session, signal }) =>
     inside(session, id, async ({ files }) => {
       const found = await withFile('list_directory', name, () =>
-        files.readdir(name, { withFileTypes: true, recursive, maxBytes: MOST_LISTED, signal: within(signal) }),
+        files.readdir(name, { withFileTypes: true, recursive, maxBytes: MAX_LISTED, signal: within(signal) }),
       );
       const entries = found
-        .slice(0, MOST_ENTRIES)
+        .slice(0, MAX_ENTRIES)
         .map(entry => ({ path: pathOf(entry, recursive), kind: kindOf(entry) }))
         .sort((one, other) => (one.path < other.path ? -1 : 1));
       const omitted = found.length - entries.length;
@@ -144,7 +144,7 @@ async function wholeFile(files: InsideFiles, name: string, signal: AbortSignal):
   for await (const bytes of stream) {
     if (!(bytes instanceof Uint8Array)) continue;
     size += bytes.length;
-    if (size > MOST_READ)
+    if (size > MAX_READ)
       throw new AcodeError('ACODE-MCP-009', {
         operation: 'read_file',
         path: name.slice(0, 300),

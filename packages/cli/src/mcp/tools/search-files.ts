@@ -9,9 +9,9 @@ import { path, sandboxId } from './arguments.ts';
 import { inside } from './inside.ts';
 import { nameText } from './name-text.ts';
 
-const MOST_FOUND = 200;
-const MOST_PER_FILE = '50';
-const LONGEST_LINE = 300;
+const MAX_FOUND = 200;
+const MAX_PER_FILE = '50';
+const MAX_LINE = 300;
 const TIMEOUT_MS = 30_000;
 const NOT_EXECUTABLE = 126;
 const NOT_FOUND = 127;
@@ -54,8 +54,8 @@ export const searchFiles = tool({
       const result = await sandbox.commands.run(argv, { timeoutMs: TIMEOUT_MS, signal });
       assertSearched(result, argv[0] ?? '', search.pattern);
       const found = matchesIn(result.stdout, search.by);
-      const matches = found.slice(0, MOST_FOUND);
-      const complete = found.length <= MOST_FOUND && !result.timedOut && result.dropped.stdout === 0;
+      const matches = found.slice(0, MAX_FOUND);
+      const complete = found.length <= MAX_FOUND && !result.timedOut && result.dropped.stdout === 0;
       const lines = matches.map(({ path: at, line, text }) =>
         line === undefined ? nameText(at) : `${nameText(at)}:${line}: ${oneLine(text ?? '')}`,
       );
@@ -87,7 +87,7 @@ export function searchWords({ by, pattern, path: below = '.', regex, ignore_case
     how,
     ...(ignoreCase === true ? ['-i'] : []),
     '-m',
-    MOST_PER_FILE,
+    MAX_PER_FILE,
     '-e',
     pattern,
     '--',
@@ -103,7 +103,7 @@ export function matchesIn(printed: string, by: Search['by']): z.output<typeof ma
     const [, at = '', number = '', text = ''] = /^(.*?):(\d+):(.*)$/.exec(line) ?? [];
     return at === '' || !isShown(at)
       ? []
-      : [{ path: tidy(at), line: Number(number), text: text.slice(0, LONGEST_LINE) }];
+      : [{ path: tidy(at), line: Number(number), text: text.slice(0, MAX_LINE) }];
   });
 }
 

@@ -47,7 +47,7 @@ const TRIALS: readonly Trial[] = [
 
 // Sandboxes are mostly waited for; more at once than this only makes each of them slower.
 const AT_ONCE = 4;
-const LONGEST_MS = 120_000;
+const MAX_MS = 120_000;
 
 /** What is attacked. */
 export interface Target extends Pick<AttackReport['backend'], 'engine' | 'version' | 'runtime'> {
@@ -81,7 +81,7 @@ export async function attackBackend(ground: AttackGround, options: AttackOptions
   const { terrain, image, imageReason, policy, socket, kernel, engine, version, runtime } = ground.target;
   const signal = AbortSignal.any([
     ground.signal,
-    AbortSignal.timeout(LONGEST_MS),
+    AbortSignal.timeout(MAX_MS),
     ...(options.signal ? [options.signal] : []),
   ]);
   await using bench = await Bench.make({

@@ -12,7 +12,7 @@ import { archiveStream } from './archive.ts';
 import type { Archive } from './archive.ts';
 import { NO_INSTALL, changedSince, checksumOf, manifestOf, partsText, sha256, wasInstalled } from './checksum.ts';
 import type { Checksum } from './checksum.ts';
-import { MOST_BYTES, MOST_FILES, readContext, readIgnoreFile } from './context.ts';
+import { MAX_BYTES, MAX_FILES, readContext, readIgnoreFile } from './context.ts';
 import type { Context } from './context.ts';
 import { forgetHashes, hashContents } from './contents.ts';
 import type { HashStore } from './contents.ts';
@@ -28,8 +28,8 @@ import type { ImageHost } from '../pulls.ts';
 import type { Operation } from '../../records/telemetry/operation.ts';
 
 const TIMEOUT_MS = 600_000;
-const MOST_TIMEOUT_MS = 24 * 3600 * 1000;
-const MOST_SHOWN = 20;
+const MAX_TIMEOUT_MS = 24 * 3600 * 1000;
+const MAX_SHOWN = 20;
 const KIND = 'project';
 const NOTHING_TO_FETCH_FROM =
   'the install command has no network, and no cache was ever filled for it: it may wait in vain. --network bridge gives it one (docs/project-images.md).';
@@ -74,8 +74,8 @@ export async function buildProject(building: Omit<Building, 'stand'>): Promise<P
 }
 
 function timeoutOf({ timeoutMs = TIMEOUT_MS }: BuildProjectOptions): number {
-  if (Number.isFinite(timeoutMs) && timeoutMs > 0 && timeoutMs <= MOST_TIMEOUT_MS) return timeoutMs;
-  const reason = `must be a number of milliseconds, at most ${MOST_TIMEOUT_MS}`;
+  if (Number.isFinite(timeoutMs) && timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS) return timeoutMs;
+  const reason = `must be a number of milliseconds, at most ${MAX_TIMEOUT_MS}`;
   throw new AcodeError('ACODE-SBX-017', { field: 'timeoutMs', reason });
 }
 
@@ -108,7 +108,7 @@ async function build(building: Building, timeoutMs: number): Promise<ProjectImag
     base: { reference: baseReference, id },
     files: project.context.entries.filter(({ kind }) => kind !== 'directory').length,
     bytes: project.context.bytes,
-    withheld: { count: project.context.withheld.length, paths: project.context.withheld.slice(0, MOST_SHOWN) },
+    withheld: { count: project.context.withheld.length, paths: project.context.withheld.slice(0, MAX_SHOWN) },
     durationMs: host.telemetry.clock.monotonic() - began,
   });
   const current = async (seen: Look): Promise<ProjectImage | null> => {
@@ -167,7 +167,7 @@ async function projectAt(
   base: BuiltImage,
 ): Promise<Project> {
   const ignoreText = await readIgnoreFile(root);
-  const { mostBytes = MOST_BYTES, mostFiles = MOST_FILES, install } = options;
+  const { mostBytes = MAX_BYTES, mostFiles = MAX_FILES, install } = options;
   const rules = { mostBytes, mostFiles, ignore: IgnoreRules.parse(ignoreText), linksOut: false };
   const context = await readContext(root, rules, signal);
   const store = { file: join(host.directories.state, 'project-images', `${sha256(root)}.hashes`), uid: host.uid };
@@ -251,7 +251,7 @@ async function send(
 
 // Nothing in it was the user’s alone, so names mean nothing; links may lead to where the image has something.
 async function installedAt({ options, signal }: Building, root: string): Promise<Context> {
-  const { mostBytes = MOST_BYTES, mostFiles = MOST_FILES } = options;
+  const { mostBytes = MAX_BYTES, mostFiles = MAX_FILES } = options;
   return readContext(root, { mostBytes, mostFiles, ignore: null, linksOut: true }, signal);
 }
 

@@ -14,7 +14,7 @@ import { Pauses } from '../../lifecycle/pauses.ts';
 
 const AT_ONCE = 16;
 const CHUNK = 256 * 1024;
-const LARGEST_MEMORY = 64 * 1024 ** 2;
+const MAX_MEMORY = 64 * 1024 ** 2;
 // A file that has just changed may change again within the same tick of the clock that stamps it: its hash is not kept.
 const SETTLED_MS = 2000;
 // A FIFO that has taken a file’s place would be waited for without O_NONBLOCK, and a link be followed without O_NOFOLLOW.
@@ -141,8 +141,8 @@ export async function forgetHashes({ file }: HashStore): Promise<void> {
 // What cannot be read, or was written by somebody else, is no memory.
 async function recall({ file, uid }: HashStore): Promise<ReadonlyMap<string, string>> {
   const known = new Map<string, string>();
-  const kept = await readBoundedFile(file, LARGEST_MEMORY, constants.O_NOFOLLOW).catch(() => null);
-  if (!kept || kept.uid !== uid || (kept.mode & 0o077) !== 0 || kept.size > LARGEST_MEMORY) return known;
+  const kept = await readBoundedFile(file, MAX_MEMORY, constants.O_NOFOLLOW).catch(() => null);
+  if (!kept || kept.uid !== uid || (kept.mode & 0o077) !== 0 || kept.size > MAX_MEMORY) return known;
   for (const line of kept.text.split('\n')) {
     const [, key, hash] = LINE.exec(line) ?? [];
     if (key !== undefined && hash !== undefined) known.set(key, hash);

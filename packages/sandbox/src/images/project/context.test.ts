@@ -19,7 +19,7 @@ import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { archiveStream } from './archive.ts';
 import { hashContents } from './contents.ts';
-import { MOST_BYTES, MOST_FILES, readContext, readIgnoreFile } from './context.ts';
+import { MAX_BYTES, MAX_FILES, readContext, readIgnoreFile } from './context.ts';
 import type { Context } from './context.ts';
 import { IgnoreRules } from './ignore.ts';
 import { Stage } from './stage.ts';
@@ -44,7 +44,7 @@ function put(path: string, content = path, mode = 0o644): void {
 
 async function look(more: Partial<Parameters<typeof readContext>[1]> = {}): Promise<Context> {
   const ignore = IgnoreRules.parse(await readIgnoreFile(root));
-  return readContext(root, { mostBytes: MOST_BYTES, mostFiles: MOST_FILES, ignore, linksOut: false, ...more }, signal);
+  return readContext(root, { mostBytes: MAX_BYTES, mostFiles: MAX_FILES, ignore, linksOut: false, ...more }, signal);
 }
 
 function store(): { file: string; uid: number } {
@@ -180,7 +180,7 @@ describe('a context', () => {
     for (let n = 0; n < 40; n += 1) put(`${'a'.repeat(200)}${n}`);
     // Each name takes some milliseconds under these.
     put('.dockerignore', Array.from({ length: 12 }, (_, n) => `${'*a'.repeat(480)}${n}`).join('\n'));
-    const rules = { mostBytes: MOST_BYTES, mostFiles: MOST_FILES, linksOut: false };
+    const rules = { mostBytes: MAX_BYTES, mostFiles: MAX_FILES, linksOut: false };
     const ignore = IgnoreRules.parse(await readIgnoreFile(root));
     // The control: nothing else is wrong with it.
     expect((await readContext(root, { ...rules, ignore }, signal)).entries).toHaveLength(41);

@@ -50,16 +50,16 @@ export interface Context {
 }
 
 /** The most bytes of files, unless told otherwise. */
-export const MOST_BYTES = 2 * 1024 ** 3;
+export const MAX_BYTES = 2 * 1024 ** 3;
 /** The most files and directories, unless told otherwise. */
-export const MOST_FILES = 200_000;
+export const MAX_FILES = 200_000;
 
 // Of what is left out too: a directory without an end would otherwise be looked through for ever.
-const MOST_LOOKED_AT = 1_000_000;
+const MAX_LOOKED_AT = 1_000_000;
 // Put in order in one go.
-const MOST_SIDE_BY_SIDE = 200_000;
+const MAX_SIDE_BY_SIDE = 200_000;
 const DEEPEST = 100;
-const LARGEST_IGNORE = 256 * 1024;
+const MAX_IGNORE = 256 * 1024;
 const IGNORE_FILE = '.dockerignore';
 // It is looked into although it is left out, since a file of the project may be another name of one in it.
 const MOVE_AWAY = 'Make it readable, or move it out of the project.';
@@ -68,14 +68,14 @@ const WHITEOUT = '.wh.';
 
 /** The text of a project’s `.dockerignore`; empty where there is none. */
 export async function readIgnoreFile(root: string): Promise<string> {
-  const remedy = `Make ${IGNORE_FILE} an ordinary file of at most ${formatBytes(LARGEST_IGNORE)}, or remove it.`;
-  const file = await readBoundedFile(join(root, IGNORE_FILE), LARGEST_IGNORE, constants.O_NOFOLLOW).catch(
+  const remedy = `Make ${IGNORE_FILE} an ordinary file of at most ${formatBytes(MAX_IGNORE)}, or remove it.`;
+  const file = await readBoundedFile(join(root, IGNORE_FILE), MAX_IGNORE, constants.O_NOFOLLOW).catch(
     (cause: unknown) => {
       if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return null;
       throw refused(IGNORE_FILE, 'it is not an ordinary file that can be read', remedy, cause);
     },
   );
-  if (file && file.size > LARGEST_IGNORE) throw refused(IGNORE_FILE, 'it is too large', remedy);
+  if (file && file.size > MAX_IGNORE) throw refused(IGNORE_FILE, 'it is too large', remedy);
   return file?.text ?? '';
 }
 
@@ -130,7 +130,7 @@ class Walk {
 
   async #count(path: string): Promise<void> {
     this.#lookedAt += 1;
-    if (this.#lookedAt > MOST_LOOKED_AT) throw tooMuch(path, `there are more than ${MOST_LOOKED_AT} files`);
+    if (this.#lookedAt > MAX_LOOKED_AT) throw tooMuch(path, `there are more than ${MAX_LOOKED_AT} files`);
     if (this.#pauses.isDue) await this.#pauses.take();
   }
 
@@ -181,8 +181,8 @@ class Walk {
     const found: Found[] = [];
     for (let entry = directory.next(); entry !== null; entry = directory.next()) {
       if (entry === 'unreadable') throw unreadable(shown, entry, remedy);
-      if (found.length >= MOST_SIDE_BY_SIDE)
-        throw tooMuch(shown, `there are more than ${MOST_SIDE_BY_SIDE} files side by side in it`);
+      if (found.length >= MAX_SIDE_BY_SIDE)
+        throw tooMuch(shown, `there are more than ${MAX_SIDE_BY_SIDE} files side by side in it`);
       const stats = directory.lstat(entry.name);
       if (stats) found.push(foundOf(posix.join(path, nameOf(entry.name, path)), stats));
       if (this.#pauses.isDue) await this.#pauses.take();

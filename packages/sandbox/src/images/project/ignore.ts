@@ -7,12 +7,12 @@ import { Pattern } from './pattern.ts';
 import type { Places } from './pattern.ts';
 
 const FILE = '.dockerignore';
-const MOST_PATTERNS = 1000;
-const LONGEST_PATTERN = 1024;
+const MAX_PATTERNS = 1000;
+const MAX_PATTERN = 1024;
 // Of all patterns with wildcards together. One name costs its length times this at most: less than a tenth of a second.
-const MOST_WEIGHT = 32_768;
+const MAX_WEIGHT = 32_768;
 // For all names of a project together: half a minute of a slow machine. 200,000 files under a hundred patterns take less.
-const MOST_STEPS = 1_000_000_000;
+const MAX_STEPS = 1_000_000_000;
 const CHEAPER = `Use fewer and shorter patterns in ${FILE}: paths without a wildcard cost nothing.`;
 
 interface Rule {
@@ -62,7 +62,7 @@ export class IgnoreRules {
   }
 
   /** Reads the file’s text; throws ACODE-IMG-002 with the line of a pattern that is none. */
-  static parse(text: string, mostSteps = MOST_STEPS): IgnoreRules {
+  static parse(text: string, mostSteps = MAX_STEPS): IgnoreRules {
     const rules: Rule[] = [];
     for (const [at, line] of text
       .replace(/^\uFEFF/, '')
@@ -70,11 +70,11 @@ export class IgnoreRules {
       .entries()) {
       const rule = ruleOf(line, at + 1, rules.length);
       if (rule) rules.push(rule);
-      if (rules.length > MOST_PATTERNS) throw refused(FILE, `it has more than ${MOST_PATTERNS} patterns`, CHEAPER);
+      if (rules.length > MAX_PATTERNS) throw refused(FILE, `it has more than ${MAX_PATTERNS} patterns`, CHEAPER);
     }
     const wild = rules.filter(({ pattern }) => pattern.exact === null);
-    if (wild.reduce((sum, { pattern }) => sum + pattern.weight, 0) > MOST_WEIGHT)
-      throw refused(FILE, `its patterns with wildcards have more than ${MOST_WEIGHT} characters together`, CHEAPER);
+    if (wild.reduce((sum, { pattern }) => sum + pattern.weight, 0) > MAX_WEIGHT)
+      throw refused(FILE, `its patterns with wildcards have more than ${MAX_WEIGHT} characters together`, CHEAPER);
     return new IgnoreRules(rules, mostSteps);
   }
 
@@ -126,8 +126,8 @@ function ruleOf(line: string, number: number, index: number): Rule | null {
   if (line.startsWith('#')) return null;
   const text = line.trim();
   if (text === '') return null;
-  if (text.length > LONGEST_PATTERN || text.includes('\0'))
-    throw refused(`${FILE}:${number}`, `the pattern is longer than ${LONGEST_PATTERN} characters, or none`);
+  if (text.length > MAX_PATTERN || text.includes('\0'))
+    throw refused(`${FILE}:${number}`, `the pattern is longer than ${MAX_PATTERN} characters, or none`);
   const negated = text.startsWith('!');
   const pattern = negated ? text.slice(1).trim() : text;
   if (pattern === '') throw refused(`${FILE}:${number}`, 'there is no pattern after the !');

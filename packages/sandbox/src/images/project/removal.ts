@@ -24,7 +24,7 @@ const LINUX = process.platform === 'linux';
 const PATH_ONLY = LINUX ? 0o10000000 : 0;
 const FLAGS = PATH_ONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 // Somebody who writes faster than this removes would otherwise never be done with.
-const MOST_REMOVED = 20_000_000;
+const MAX_REMOVED = 20_000_000;
 const BUFFERED_ENTRIES = 128;
 
 /** Removes a directory of this user’s and everything in it. Throws where something cannot be removed. */
@@ -102,7 +102,7 @@ class Removal {
 
   async #count(): Promise<void> {
     this.#removed += 1;
-    if (this.#removed > MOST_REMOVED) throw new Error(`there are more than ${MOST_REMOVED} files in it`);
+    if (this.#removed > MAX_REMOVED) throw new Error(`there are more than ${MAX_REMOVED} files in it`);
     if (this.#pauses.isDue) await this.#pauses.take();
   }
 }

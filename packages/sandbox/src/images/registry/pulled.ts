@@ -16,7 +16,7 @@ const WAIT_MS = 15_000;
 const USE_STEP_MS = 3600 * 1000;
 // How often it is looked at for that: not every run needs to read one either.
 const LOOK_STEP_MS = 60 * 1000;
-const MOST_LOOKED_AT = 256;
+const MAX_LOOKED_AT = 256;
 
 // Built at its first use: every host has an index, and most never look into it.
 const entrySchema = z.lazy(() =>
@@ -69,7 +69,7 @@ export class PulledImages {
   /** Remembers that an image was used. Cheap where that is known already, to the hour. */
   async used(id: string, now: number, signal: AbortSignal): Promise<void> {
     if (Math.abs(now - (this.#lookedAt.get(id) ?? -Infinity)) < LOOK_STEP_MS) return;
-    if (this.#lookedAt.size >= MOST_LOOKED_AT) this.#lookedAt.clear();
+    if (this.#lookedAt.size >= MAX_LOOKED_AT) this.#lookedAt.clear();
     this.#lookedAt.set(id, now);
     const isStale = (one: PulledEntry): boolean => one.id === id && now - one.lastUsedAt >= USE_STEP_MS;
     if (!(await this.#read()).some(isStale)) return;

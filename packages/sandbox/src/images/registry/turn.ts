@@ -33,7 +33,7 @@ export class TurnNotHad extends Error {
 // A turn here is not one in a row of many, as the audit log’s are: each lock has a directory of its own, and this number.
 const ONLY = 1;
 const FIRST_PAUSE_MS = 5;
-const LONGEST_PAUSE_MS = 100;
+const MAX_PAUSE_MS = 100;
 
 /** The turns of one user. */
 export class Turns {
@@ -75,7 +75,7 @@ export class Turns {
         const who = turn.holder === null ? turn.path : `process ${turn.holder.pid} (${turn.path})`;
         throw new TurnNotHad(`${who} had it for ${deadlineMs / 1000} s`);
       }
-      const ms = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(waits, 8), LONGEST_PAUSE_MS) * (0.5 + Math.random() / 2);
+      const ms = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(waits, 8), MAX_PAUSE_MS) * (0.5 + Math.random() / 2);
       await new Promise<void>(resolve => void clock.after(ms, resolve));
     }
   }

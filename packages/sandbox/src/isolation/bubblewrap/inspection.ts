@@ -23,7 +23,7 @@ export interface Expected {
 
 // After standard input, output and error.
 const FURTHER = 3;
-const MOST_LOOKS = 100;
+const MAX_LOOKS = 100;
 const LOOK_MS = 2;
 
 /** Compares a sandbox that waits with its plan. */
@@ -66,7 +66,7 @@ async function readSandboxView({ first, shell }: Started, spec: SandboxSpec): Pr
 async function firstStatus(pid: number): Promise<string | null> {
   for (let look = 1; ; look++) {
     const status = await text(`/proc/${pid}/status`);
-    if (status === null || look === MOST_LOOKS || parseStatus(status).seccompFilter) return status;
+    if (status === null || look === MAX_LOOKS || parseStatus(status).seccompFilter) return status;
     await new Promise(resolve => void setTimeout(resolve, LOOK_MS));
   }
 }
@@ -75,7 +75,7 @@ async function firstStatus(pid: number): Promise<string | null> {
 async function openDescriptors(pid: number): Promise<string[] | null> {
   for (let look = 1; ; look++) {
     const open = await descriptorsOf(pid);
-    if (open === null || look === MOST_LOOKS || open.every(path => path === '/dev/null')) return open;
+    if (open === null || look === MAX_LOOKS || open.every(path => path === '/dev/null')) return open;
     await new Promise(resolve => void setTimeout(resolve, LOOK_MS));
   }
 }

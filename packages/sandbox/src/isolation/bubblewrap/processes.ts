@@ -11,7 +11,7 @@ import type { Started } from './start.ts';
 
 const FIRST_LOOK_MS = 1;
 const SLOWEST_LOOK_MS = 20;
-const LONGEST_MS = 5000;
+const MAX_MS = 5000;
 
 /** The processes of a sandbox. */
 export class BubblewrapProcesses implements SandboxProcesses {
@@ -34,7 +34,7 @@ export class BubblewrapProcesses implements SandboxProcesses {
   }
 
   async gone(): Promise<void> {
-    const deadline = Date.now() + LONGEST_MS;
+    const deadline = Date.now() + MAX_MS;
     for (let wait = FIRST_LOOK_MS; isAlive(this.#first); wait = Math.min(wait * 2, SLOWEST_LOOK_MS)) {
       if (Date.now() > deadline)
         throw new AcodeError('ACODE-SBX-018', {

@@ -36,8 +36,8 @@ export interface Started {
 
 const SHELL = '/bin/sh';
 const START_MS = 5000;
-const MOST_REASON = 600;
-const MOST_STATUS = 4096;
+const MAX_REASON = 600;
+const MAX_STATUS = 4096;
 
 // What becomes bubblewrap. A pipe of ours is a socket to the program, and a socket cannot be opened by the names that
 // scripts have for it (/dev/stderr), nor should the inside hold one end of a socket to the host; so real pipes stand
@@ -136,7 +136,7 @@ function firstLine(stream: Readable): Promise<string> {
   return new Promise(resolve => {
     let text = '';
     stream.on('data', (chunk: Buffer) => {
-      if (text.length < MOST_STATUS) text += chunk.toString('utf8');
+      if (text.length < MAX_STATUS) text += chunk.toString('utf8');
       if (text.includes('\n')) resolve(text.slice(0, text.indexOf('\n')));
     });
     stream.once('close', () => resolve(''));
@@ -157,9 +157,9 @@ async function reasonOf(child: Child): Promise<string> {
   let text = '';
   for await (const chunk of child.stderr as AsyncIterable<Buffer>) {
     text += chunk.toString('utf8');
-    if (text.length > MOST_REASON) break;
+    if (text.length > MAX_REASON) break;
   }
-  const said = text.trim().replaceAll(/\s+/g, ' ').slice(0, MOST_REASON);
+  const said = text.trim().replaceAll(/\s+/g, ' ').slice(0, MAX_REASON);
   return said === '' ? `it was not ready within ${START_MS / 1000} s` : said;
 }
 

@@ -28,7 +28,7 @@ export interface SandboxView {
 // Devices that are nobody’s, and what belongs to terminals of the sandbox’s own.
 const DEVICES = /^\/dev(?:\/(?:null|zero|full|random|urandom|tty|pts|console|shm))?$/;
 
-const MOST_SHARED = 64 * 1024 ** 2;
+const MAX_SHARED = 64 * 1024 ** 2;
 
 /** Everything in the kernel’s account that is not as planned. */
 export function compareWithKernel(spec: SandboxSpec, host: HostView, view: SandboxView): Difference[] {
@@ -93,7 +93,7 @@ function mountDifferences(spec: SandboxSpec, host: HostView, view: KernelView): 
 
 // No sandbox shares more than it may have, whatever the plan says of its other memory.
 function sharedMemory({ limits }: SandboxSpec): TmpfsSpec {
-  return { target: '/dev/shm', bytes: Math.min(MOST_SHARED, limits.memoryBytes), mode: '1777' };
+  return { target: '/dev/shm', bytes: Math.min(MAX_SHARED, limits.memoryBytes), mode: '1777' };
 }
 
 // What was not planned: the system’s own parts are there read-only, and below /proc nothing but the covers.

@@ -66,7 +66,7 @@ export interface DockerBackendOptions extends CreationOptions {
 
 const CALL_MS = 10_000;
 const INFO_MS = 4000;
-const LONGEST_LIFE_MS = 25 * 3600 * 1000;
+const MAX_LIFE_MS = 25 * 3600 * 1000;
 const SHELL = WAITING_COMMAND[0] ?? '/bin/sh';
 
 /** The Docker backend. */
@@ -203,7 +203,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     // For as long as it is used: neither as long as it takes to find it, nor only until the host begins to close, when what
     // was given up is still to be ended inside.
     const use = new AbortController();
-    const terms = { signal: use.signal, deadlineMs: LONGEST_LIFE_MS };
+    const terms = { signal: use.signal, deadlineMs: MAX_LIFE_MS };
     const { exit } = await asked(() => this.#engine.containers.expectExit(id, 'not-running', terms), signal);
     return new OpenContainer({
       id,

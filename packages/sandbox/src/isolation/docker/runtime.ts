@@ -100,7 +100,7 @@ const KINDS: readonly (readonly [names: RegExp, kind: RuntimeKind])[] = [
 const OWN_TASKS = 64;
 const CALL_MS = 10_000;
 const PROOF_MS = 20_000;
-const MOST_OUTPUT = 64 * 1024;
+const MAX_OUTPUT = 64 * 1024;
 
 // Only what every shell has by itself; the kernel’s log is extra and needs a program that few images lack.
 const LOOK = `for f in version sys/kernel/random/boot_id self/uid_map; do
@@ -236,7 +236,7 @@ export class Runtimes {
       const stream = await exec.start(id, { signal: within, deadlineMs: CALL_MS });
       let text = '';
       const stdout = (data: Buffer): void => {
-        if (text.length < MOST_OUTPUT) text += data.toString('utf8');
+        if (text.length < MAX_OUTPUT) text += data.toString('utf8');
       };
       await demultiplex(stream, { stdout, stderr: () => undefined });
       return parseSeen(text);

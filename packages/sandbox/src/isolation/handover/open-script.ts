@@ -48,12 +48,12 @@ export function readBegun(data: Buffer): Buffer | null {
 
 // oxlint-disable-next-line no-control-regex -- as above
 const FIRST_LINE = /^\u001e([1-9]\d{0,9})\r?\n/;
-const LONGEST_FIRST_LINE = 16;
+const MAX_FIRST_LINE = 16;
 
 /** Takes the line with which a process says who it is; null until it is whole, and throws where it is something else. */
 export function readFirstLine(data: Buffer): { readonly pid: number; readonly rest: Buffer } | null {
-  const match = FIRST_LINE.exec(data.toString('latin1', 0, LONGEST_FIRST_LINE));
+  const match = FIRST_LINE.exec(data.toString('latin1', 0, MAX_FIRST_LINE));
   if (match) return { pid: Number(match[1]), rest: data.subarray(match[0].length) };
-  if (data.length < LONGEST_FIRST_LINE && !data.includes(0x0a)) return null;
+  if (data.length < MAX_FIRST_LINE && !data.includes(0x0a)) return null;
   throw new Error('the shell of the sandbox did not say who it is');
 }

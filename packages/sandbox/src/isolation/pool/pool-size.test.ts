@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { LONGEST_WAIT_MS, MOST_AT_ONCE, MOST_PER_SECOND, decidePool, demandOf, pauseAfter } from './pool-size.ts';
+import { MAX_WAIT_MS, MAX_AT_ONCE, MAX_PER_SECOND, decidePool, demandOf, pauseAfter } from './pool-size.ts';
 import type { KindState, PoolState } from './pool-size.ts';
 
 const MB = 1024 ** 2;
@@ -63,13 +63,13 @@ describe('decidePool', () => {
 
   it('never makes more at once than the engine is good for, and callers come first', () => {
     const busy = kind({ requests: Array.from({ length: 50 }, (_, at) => 99_900 + at), lastAsked: 99_950 });
-    expect(decidePool(state([busy])).make).toHaveLength(MOST_AT_ONCE);
-    expect(decidePool(state([busy], { cold: MOST_AT_ONCE - 1 })).make).toHaveLength(1);
-    expect(decidePool(state([busy], { cold: MOST_AT_ONCE })).make).toEqual([]);
+    expect(decidePool(state([busy])).make).toHaveLength(MAX_AT_ONCE);
+    expect(decidePool(state([busy], { cold: MAX_AT_ONCE - 1 })).make).toHaveLength(1);
+    expect(decidePool(state([busy], { cold: MAX_AT_ONCE })).make).toEqual([]);
   });
 
   it('begins only so many in a second, and comes back when the second is over', () => {
-    const begun = Array.from({ length: MOST_PER_SECOND }, (_, at) => 99_500 + at);
+    const begun = Array.from({ length: MAX_PER_SECOND }, (_, at) => 99_500 + at);
     const decision = decidePool(state([kind({ lastAsked: 1 })], { begun }));
     expect(decision.make).toEqual([]);
     expect(decision.againMs).toBe(500);
@@ -102,7 +102,7 @@ describe('decidePool', () => {
   });
 
   it('makes anew what has waited very long, also where it is wanted', () => {
-    const now = LONGEST_WAIT_MS + 5;
+    const now = MAX_WAIT_MS + 5;
     const decision = decidePool(state([kind({ waiting: ids(1, 5), lastAsked: now })], { now }));
     expect(decision.remove).toEqual([{ key: 'a', id: 'w0', why: 'old' }]);
     expect(decision.make).toEqual(['a']);
@@ -159,7 +159,7 @@ describe('decidePool', () => {
         const making = kinds.reduce((sum, one) => sum + one.making, 0);
         if (make.length > 0) {
           expect(there - remove.length + make.length).toBeLessThanOrEqual(limits.max);
-          expect(making + make.length + cold).toBeLessThanOrEqual(MOST_AT_ONCE);
+          expect(making + make.length + cold).toBeLessThanOrEqual(MAX_AT_ONCE);
         }
         expect(new Set(remove.map(({ id }) => id)).size).toBe(remove.length);
         if (againMs !== null) expect(againMs).toBeGreaterThan(0);

@@ -63,19 +63,19 @@ export interface PoolDecision {
 }
 
 /** How many are made at once, those that callers wait for included: an engine is no faster with more. */
-export const MOST_AT_ONCE = 4;
+export const MAX_AT_ONCE = 4;
 /** How many are begun in a second. */
-export const MOST_PER_SECOND = 32;
+export const MAX_PER_SECOND = 32;
 /** How long one may wait at all, whatever it was kept for: what was verified long ago is made anew. */
-export const LONGEST_WAIT_MS = 30 * 60 * 1000;
+export const MAX_WAIT_MS = 30 * 60 * 1000;
 
 const SECOND_MS = 1000;
 const FIRST_PAUSE_MS = 500;
-const LONGEST_PAUSE_MS = 60_000;
+const MAX_PAUSE_MS = 60_000;
 
 /** How long to leave an engine alone after so many failures in a row. */
 export function pauseAfter(failures: number): number {
-  return failures === 0 ? 0 : Math.min(FIRST_PAUSE_MS * 2 ** (failures - 1), LONGEST_PAUSE_MS);
+  return failures === 0 ? 0 : Math.min(FIRST_PAUSE_MS * 2 ** (failures - 1), MAX_PAUSE_MS);
 }
 
 /**
@@ -101,8 +101,8 @@ export function decidePool(state: PoolState): PoolDecision {
   for (const kind of kinds) plan.expire(kind);
   for (const kind of kinds) plan.refill(kind, kinds);
   const times = [
-    ...kinds.flatMap(kind => plan.kept(kind).map(({ since }) => since + Math.min(limits.idleMs, LONGEST_WAIT_MS))),
-    ...kinds.flatMap(kind => plan.kept(kind).map(({ since }) => since + LONGEST_WAIT_MS)),
+    ...kinds.flatMap(kind => plan.kept(kind).map(({ since }) => since + Math.min(limits.idleMs, MAX_WAIT_MS))),
+    ...kinds.flatMap(kind => plan.kept(kind).map(({ since }) => since + MAX_WAIT_MS)),
     // The oldest that still counts is forgotten first.
     ...kinds
       .flatMap(({ requests }) => requests.find(at => at + limits.idleMs > now) ?? [])
@@ -153,7 +153,7 @@ class Plan {
     const { now, limits } = this.#state;
     for (const { id, since } of this.kept(kind)) {
       const surplus = this.kept(kind).length > this.#wants(kind);
-      if (now - since >= LONGEST_WAIT_MS) this.#drop(kind, id, 'old');
+      if (now - since >= MAX_WAIT_MS) this.#drop(kind, id, 'old');
       else if (surplus && now - since >= limits.idleMs) this.#drop(kind, id, 'idle');
     }
   }
@@ -186,9 +186,9 @@ class Plan {
   #mayBegin(): boolean {
     const { now, cold, begun, kinds } = this.#state;
     const making = kinds.reduce((sum, kind) => sum + kind.making, 0) + this.make.length;
-    if (making + cold >= MOST_AT_ONCE) return false;
+    if (making + cold >= MAX_AT_ONCE) return false;
     const lately = begun.filter(at => now - at < SECOND_MS);
-    if (lately.length + this.make.length < MOST_PER_SECOND) return true;
+    if (lately.length + this.make.length < MAX_PER_SECOND) return true;
     this.retries.push((lately[0] ?? now) + SECOND_MS);
     return false;
   }

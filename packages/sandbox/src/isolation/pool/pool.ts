@@ -47,8 +47,8 @@ export interface Wanted {
 
 // What was just asked for is about to run: what replaces it begins when that has had its first moments.
 const REFILL_AFTER_MS = 25;
-const MOST_REQUESTS = 256;
-const MOST_KINDS = 32;
+const MAX_REQUESTS = 256;
+const MAX_KINDS = 32;
 
 /** The sandboxes of one host that wait. */
 export class Pool {
@@ -109,7 +109,7 @@ export class Pool {
     if (this.#isOver) return null;
     const kind = this.#kindOf(mould);
     const now = this.#options.clock.monotonic();
-    kind.requests = [...kind.requests.slice(1 - MOST_REQUESTS), now];
+    kind.requests = [...kind.requests.slice(1 - MAX_REQUESTS), now];
     this.#think(REFILL_AFTER_MS);
     for (let one = newest(kind); one; one = newest(kind)) {
       kind.waiting.delete(one.sandbox.id);
@@ -171,7 +171,7 @@ export class Pool {
   #forgetKinds(): void {
     const idle = [...this.#kinds.values()].filter(({ waiting, making }) => waiting.size === 0 && making === 0);
     idle.sort((one, other) => one.lastAsked - other.lastAsked);
-    for (const kind of idle.slice(0, Math.max(0, this.#kinds.size - MOST_KINDS))) this.#kinds.delete(kind.mould.key);
+    for (const kind of idle.slice(0, Math.max(0, this.#kinds.size - MAX_KINDS))) this.#kinds.delete(kind.mould.key);
   }
 
   // What changed since it was verified: its mounts, its process, its time. That image, mounts and policy are still what the

@@ -8,7 +8,7 @@ import { groupLives } from './identity.ts';
 import { endMarked } from './survivors.ts';
 
 const LOOK_MS = 5;
-const LONGEST_MS = 5000;
+const MAX_MS = 5000;
 
 /** A process group. */
 export class GroupProcesses implements SandboxProcesses {
@@ -36,7 +36,7 @@ export class GroupProcesses implements SandboxProcesses {
   }
 
   async gone(): Promise<void> {
-    const deadline = Date.now() + LONGEST_MS;
+    const deadline = Date.now() + MAX_MS;
     while (groupLives(this.child.pid)) {
       if (Date.now() > deadline)
         throw new AcodeError('ACODE-SBX-018', { operation: 'ending the command', reason: 'its processes live on' });

@@ -15,7 +15,7 @@ import type { ProcessIdentity } from './identity.ts';
 
 const ENDING = Symbol('it ends');
 const SLOWEST_LOOK_MS = 20;
-const LONGEST_MS = 5000;
+const MAX_MS = 5000;
 const SOON_MS = 1.5;
 
 /** What was seen of a sandbox that waits. */
@@ -85,7 +85,7 @@ export function protection(spec: Pick<SandboxSpec, 'mounts' | 'identity'>, held:
  * says so, or all of its runtime’s. That word comes long before an engine’s. Rejects where one lives on.
  */
 export async function endOfAll(lives: readonly ProcessIdentity[], clock: Clock): Promise<void> {
-  const deadline = clock.monotonic() + LONGEST_MS;
+  const deadline = clock.monotonic() + MAX_MS;
   // Mostly it is a matter of less than a millisecond, and a timer takes longer than that.
   const soon = performance.now() + SOON_MS;
   while (lives.some(isAlive) && performance.now() < soon)

@@ -10,7 +10,7 @@ import type { ProcessIdentity } from './identity.ts';
 /** The variable that marks every process of a sandbox. */
 export const MARK = 'ACODE_SANDBOX_ID';
 
-const MOST_ROUNDS = 20;
+const MAX_ROUNDS = 20;
 
 // The living processes that carry the mark of a sandbox; none where the system does not show environments.
 function markedProcesses(sandboxId: string): ProcessIdentity[] {
@@ -24,7 +24,7 @@ function markedProcesses(sandboxId: string): ProcessIdentity[] {
 export function endMarked(sandboxId: string): number {
   const ended = new Set<string>();
   // A process that forks faster than it is found is given up after some rounds: this level is no boundary.
-  for (let round = 0; round < MOST_ROUNDS; round++) {
+  for (let round = 0; round < MAX_ROUNDS; round++) {
     const found = markedProcesses(sandboxId);
     if (found.length === 0) break;
     for (const one of found) {

@@ -28,7 +28,7 @@ export interface UlimitBackendOptions extends UlimitSettings {
 const WEAKENABLE: readonly Weakening[] = ['environment', 'memory', 'open-files'];
 const NONE = { weakenings: [], beforeCreate: async () => {} };
 const LOOSE = { memoryBytes: 512 * 1024 ** 2, openFiles: 1024 } as const;
-const MOST_LOOKS = 200;
+const MAX_LOOKS = 200;
 const LOOK_MS = 2;
 
 /** The backend of level ulimit. */
@@ -108,7 +108,7 @@ function weakenedSpec(spec: SandboxSpec, weakenings: readonly Weakening[]): Sand
 async function assertLimits(child: Child, planned: UlimitLimits): Promise<void> {
   if (process.platform !== 'linux') return;
   let wrong: string[] = [];
-  for (let look = 0; look < MOST_LOOKS && !child.ended; look++) {
+  for (let look = 0; look < MAX_LOOKS && !child.ended; look++) {
     wrong = differences(planned, await readFile(`/proc/${child.pid}/limits`, 'utf8').catch(() => ''));
     if (wrong.length === 0) return;
     await new Promise(resolve => void setTimeout(resolve, LOOK_MS));

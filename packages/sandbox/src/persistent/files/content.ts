@@ -10,7 +10,7 @@ import type { Programs, Task } from './programs.ts';
 import { APPEND, READ, WRITE, WRITE_NEW } from './scripts.ts';
 import type { Script } from './scripts.ts';
 
-const LARGEST_READ = 1024 ** 3;
+const MAX_READ = 1024 ** 3;
 // What is at once in memory anyway is sent at once.
 const PORTION = 256 * 1024;
 const CONTENT_MS = 600_000;
@@ -29,7 +29,7 @@ export const WRITING: Readonly<Record<string, Attempt>> = {
 
 /** All of a file. */
 export async function readWhole(programs: Programs, place: Place, { signal }: FileCall): Promise<Buffer> {
-  return programs.run(readTask(place, signal), { maxBytes: LARGEST_READ, withinMs: CONTENT_MS });
+  return programs.run(readTask(place, signal), { maxBytes: MAX_READ, withinMs: CONTENT_MS });
 }
 
 /** A file as a stream: nothing is read before somebody reads it. */

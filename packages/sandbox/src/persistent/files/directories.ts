@@ -14,8 +14,8 @@ import { sortedBy } from './sorting.ts';
 import { entryOf } from './stats.ts';
 
 // More is nothing that one call should answer, nor that one process should hold.
-const MOST_BYTES = 256 * 1024 ** 2;
-const MOST_ENTRIES = 2_000_000;
+const MAX_BYTES = 256 * 1024 ** 2;
+const MAX_ENTRIES = 2_000_000;
 const WITHIN_MS = 300_000;
 
 /** How a directory is read. */
@@ -51,8 +51,8 @@ interface Found {
   readonly mode: number | null;
 }
 
-function boundsOf({ written }: Place, { maxBytes = MOST_BYTES }: Reading): ListingBounds {
-  return { path: written, maxBytes, maxEntries: MOST_ENTRIES };
+function boundsOf({ written }: Place, { maxBytes = MAX_BYTES }: Reading): ListingBounds {
+  return { path: written, maxBytes, maxEntries: MAX_ENTRIES };
 }
 
 function taskFor(place: Place, { recursive = false, signal }: Reading, kind: 'names' | 'entries'): Task {

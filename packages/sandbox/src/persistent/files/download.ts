@@ -18,13 +18,13 @@ import { Tally } from './tally.ts';
 import type { Bounds } from './tally.ts';
 
 const BOUNDS: Bounds = { maxBytes: 4 * 1024 ** 3, maxEntries: 100_000 };
-const LONGEST_HEAD = 80;
+const MAX_HEAD = 80;
 // Before each entry may stand a long name, a long target and a record.
 const HEADERS_PER_ENTRY = 4;
 const HEADERS_BESIDES = 16;
-const MOST_NAMED = 200;
+const MAX_NAMED = 200;
 // What a kernel takes for a path; deeper than that nobody keeps anything.
-const LONGEST_PATH = 4096;
+const MAX_PATH = 4096;
 const DEEPEST = 256;
 
 /** Takes a file or a tree out; `arrive` prepares its place on the host once it is known what it is. */
@@ -44,7 +44,7 @@ export async function download(
   const bounds = { maxBytes, maxEntries };
   const tally = new Tally(place.written, bounds);
   const bytes = new ByteReader(conversation.chunks());
-  const head = await bytes.line(LONGEST_HEAD);
+  const head = await bytes.line(MAX_HEAD);
   if (head === 'directory') await takeTree({ conversation, bytes, tally, bounds, place, arrive });
   else await takeFile({ conversation, bytes, tally, bounds, place, arrive }, head);
   return tally.report();
@@ -124,7 +124,7 @@ async function bring(item: TarItem, segments: readonly string[], arrival: Arriva
 
 // The names that lead to an entry; a name that leads elsewhere refuses all of the archive.
 function segmentsOf(name: string): string[] {
-  if (name.length > LONGEST_PATH) throw new MalformedTar('the name of an entry is longer than any path');
+  if (name.length > MAX_PATH) throw new MalformedTar('the name of an entry is longer than any path');
   if (name.includes('\0')) throw new MalformedTar('the name of an entry has a NUL in it');
   if (name.startsWith('/')) throw new MalformedTar(`an entry is called ${shown(name)}`);
   const segments = name.split('/').filter(segment => segment !== '' && segment !== '.');
@@ -137,7 +137,7 @@ function segmentsOf(name: string): string[] {
 
 // It may stand in a terminal.
 function shown(name: string): string {
-  return JSON.stringify(asText(name.slice(0, MOST_NAMED)));
+  return JSON.stringify(asText(name.slice(0, MAX_NAMED)));
 }
 
 // GNU’s tar says so where something was written to while it was packed, and what it packed is whole all the same.

@@ -56,7 +56,7 @@ const MAKING = { ...CALL, recursive: flagged, mode: directoryMode };
 const REMOVING = { ...CALL, recursive: flagged, force: flagged };
 const WATCHING = { ...CALL, recursive: flagged };
 const MOVING = { ...CALL, maxBytes: bounding, maxEntries: bounding };
-const MOST_ACCESS = constants.R_OK | constants.W_OK | constants.X_OK;
+const MAX_ACCESS = constants.R_OK | constants.W_OK | constants.X_OK;
 
 /** What is known of the sandbox whose files they are. */
 export interface FilesContext {
@@ -181,7 +181,7 @@ class SandboxFiles implements Files {
 
   async access(path: string, mode: number = constants.F_OK, options?: FileCall): Promise<void> {
     const { signal } = optionsOf(options, CALL);
-    if (checkedMode(mode) > MOST_ACCESS) throw rangeError('mode', `>= 0 && <= ${MOST_ACCESS}`, mode);
+    if (checkedMode(mode) > MAX_ACCESS) throw rangeError('mode', `>= 0 && <= ${MAX_ACCESS}`, mode);
     const tests = [
       ...(mode & constants.R_OK ? ['-r'] : []),
       ...(mode & constants.W_OK ? ['-w'] : []),

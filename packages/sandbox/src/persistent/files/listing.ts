@@ -21,9 +21,9 @@ export interface Facts {
 }
 
 // The longest path a kernel takes, twice: `find` also prints what lies below one.
-const LONGEST_NAME = 2 * 4096;
+const MAX_NAME = 2 * 4096;
 // The lines for what a kernel takes as the arguments of one call, several times over.
-const LONGEST_LINES = 16 * 1024 ** 2;
+const MAX_LINES = 16 * 1024 ** 2;
 // How many are worked on before anybody asks what time it is, which takes as long as one of them.
 const PORTION = 512;
 // Each number has its bound, or one look at digits without end would take as long as there are digits.
@@ -42,7 +42,7 @@ export class NamesReader {
   constructor(bounds: ListingBounds, wayOf: (name: string) => string) {
     this.#bounds = bounds;
     this.#wayOf = wayOf;
-    this.#pieces = new Pieces(bounds, 'utf8', () => LONGEST_NAME);
+    this.#pieces = new Pieces(bounds, 'utf8', () => MAX_NAME);
   }
 
   async push(chunk: Buffer): Promise<void> {
@@ -73,7 +73,7 @@ export class WalkReader {
   constructor(bounds: ListingBounds, keep: (entry: Listed) => void) {
     this.#bounds = bounds;
     this.#keep = keep;
-    this.#pieces = new Pieces(bounds, 'latin1', () => (this.#expectsLines ? LONGEST_LINES : LONGEST_NAME));
+    this.#pieces = new Pieces(bounds, 'latin1', () => (this.#expectsLines ? MAX_LINES : MAX_NAME));
   }
 
   /** Whether the walk is complete with this chunk. */
@@ -134,7 +134,7 @@ function factsAt(lines: string, at: number, name: string): { facts: Facts; end: 
 // A name that comes after so many others.
 function checked(name: string, { path, maxEntries }: ListingBounds, others: number): string {
   if (others >= maxEntries) throw tooLarge(path, `${maxEntries} entries`);
-  if (name.length > LONGEST_NAME) throw refused(path, 'a name in it is longer than any path');
+  if (name.length > MAX_NAME) throw refused(path, 'a name in it is longer than any path');
   return name;
 }
 

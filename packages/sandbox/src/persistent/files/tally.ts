@@ -4,7 +4,7 @@ import { AcodeError } from '../../contract/errors.ts';
 import type { TransferReport } from '../../contract/sandbox.ts';
 
 // What is left out is reported, and so held: names as long as a sandbox can make them would fill the memory of this host.
-const MOST_SKIPPED_BYTES = 16 * 1024 ** 2;
+const MAX_SKIPPED_BYTES = 16 * 1024 ** 2;
 
 /** How much a transfer may be. */
 export interface Bounds {
@@ -61,7 +61,7 @@ export class Tally {
   /** Notes what is left out. */
   skip(path: string, reason: string): void {
     this.#skippedBytes += Buffer.byteLength(path) + reason.length;
-    if (this.#skippedBytes > MOST_SKIPPED_BYTES) throw this.#tooMuch('16 MiB of names that are left out');
+    if (this.#skippedBytes > MAX_SKIPPED_BYTES) throw this.#tooMuch('16 MiB of names that are left out');
     this.#skipped.push({ path, reason });
     this.#countEntry();
   }

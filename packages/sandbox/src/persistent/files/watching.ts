@@ -14,7 +14,7 @@ import { isDirectoryMode } from './stats.ts';
 
 const INTERVAL_MS = 300;
 // Two looks are in memory at once. Each entry has its name twice, and a line of what is known of it.
-const LARGEST_LOOK = { maxEntries: 200_000, maxBytes: 128 * 1024 ** 2 };
+const MAX_LOOK = { maxEntries: 200_000, maxBytes: 128 * 1024 ** 2 };
 
 /** What is watched, and how. */
 export interface Watch extends FileCall {
@@ -67,7 +67,7 @@ class Looks {
 
   async next(): Promise<Snapshot> {
     const look = new Map<string, Facts>();
-    const reader = new WalkReader({ path: this.#place.written, ...LARGEST_LOOK }, ({ name, facts }) => {
+    const reader = new WalkReader({ path: this.#place.written, ...MAX_LOOK }, ({ name, facts }) => {
       if (facts) look.set(this.#filenameOf(name), facts);
     });
     await this.#conversation.send('\n');

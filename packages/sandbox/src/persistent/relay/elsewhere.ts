@@ -13,9 +13,9 @@ import type { Answer, Opening, Wish } from './wire.ts';
 
 const ANSWER_MS = 5000;
 const KILL_MS = 15_000;
-const MOST_LINE = 64 * 1024 * 1024;
+const MAX_LINE = 64 * 1024 * 1024;
 // As much as any policy keeps.
-const MOST_OUTPUT = 256 * 1024 * 1024;
+const MAX_OUTPUT = 256 * 1024 * 1024;
 
 /** The commands of one kept sandbox that other processes have. */
 export class CommandsElsewhere {
@@ -75,7 +75,7 @@ export class CommandsElsewhere {
     try {
       await new Promise<void>((resolve, reject) => void socket.once('connect', resolve).once('error', reject));
       await say(socket, words);
-      const said = lines(socket, MOST_LINE);
+      const said = lines(socket, MAX_LINE);
       const next = await said.next();
       if (next.done) return null;
       return { socket, said, first: answer.parse(next.value) };
@@ -121,7 +121,7 @@ class HandleElsewhere implements CommandHandle {
     this.pid = pid;
     this.ports = ports;
     // As much as the other process keeps of it, which its policy bounds.
-    const captures = { stdout: new Capture(MOST_OUTPUT), stderr: new Capture(MOST_OUTPUT) };
+    const captures = { stdout: new Capture(MAX_OUTPUT), stderr: new Capture(MAX_OUTPUT) };
     this.stdout = { [Symbol.asyncIterator]: () => captures.stdout.follow() };
     this.stderr = { [Symbol.asyncIterator]: () => captures.stderr.follow() };
     this.result = this.#follow(said, captures)

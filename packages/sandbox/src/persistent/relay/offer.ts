@@ -28,11 +28,11 @@ export interface UnderWay {
   find(pid: number): Offered | null;
 }
 
-const MOST_READERS = 32;
-const MOST_WISHES = 64;
+const MAX_READERS = 32;
+const MAX_WISHES = 64;
 // Of all readers of one command together, those that hung up included: what it has not taken stays with it.
-const MOST_INPUT = 256;
-const MOST_LINE = 2 * PIECE;
+const MAX_INPUT = 256;
+const MAX_LINE = 2 * PIECE;
 const OPENING_MS = 5000;
 const LAST_WORD_MS = 500;
 
@@ -69,7 +69,7 @@ export class CommandsOffer {
 
   async #listen(): Promise<Listening> {
     const listening = await listenAt(this.#path, connection => this.#welcome(connection));
-    listening.server.maxConnections = MOST_READERS;
+    listening.server.maxConnections = MAX_READERS;
     return listening;
   }
 
@@ -91,7 +91,7 @@ export class CommandsOffer {
   }
 
   async #converse(connection: Socket, begun: () => void, gone: AbortSignal): Promise<void> {
-    const said = lines(connection, MOST_LINE);
+    const said = lines(connection, MAX_LINE);
     const first = await said.next();
     if (first.done) return;
     const asked = opening.parse(first.value);
@@ -132,7 +132,7 @@ async function obey(connection: Socket, command: Offered, said: AsyncIterable<un
   for await (const next of said) {
     const wanted = wish.parse(next);
     pending += 1;
-    if (pending > MOST_WISHES) throw new Error(`more than ${MOST_WISHES} wishes at once`);
+    if (pending > MAX_WISHES) throw new Error(`more than ${MAX_WISHES} wishes at once`);
     const done =
       wanted.do === 'kill'
         ? carryOut(command, wanted)
@@ -155,7 +155,7 @@ async function counted(command: Offered, work: () => Promise<void>): Promise<voi
     return now;
   };
   try {
-    if (count(1) > MOST_INPUT)
+    if (count(1) > MAX_INPUT)
       throw new AcodeError('ACODE-SBX-017', {
         field: 'stdin',
         reason: 'the command does not take what it was sent before',

@@ -6,9 +6,9 @@ import { AcodeError } from '../../contract/errors.ts';
 import { DEEPEST, LARGEST, tooLarge } from './shape.ts';
 
 // Far above any configuration, far below what would keep the process busy: the parser’s own work grows with the square of a map’s keys.
-const MOST_LEXEMES = 20_000;
-const MOST_ITEMS = 500;
-const MOST_ALIASES = 20;
+const MAX_LEXEMES = 20_000;
+const MAX_ITEMS = 500;
+const MAX_ALIASES = 20;
 
 /** A path into a document: keys of maps, indices of lists. */
 export type Path = readonly PropertyKey[];
@@ -42,8 +42,8 @@ function tokensOf(text: string, lines: LineCounter, source: string): CST.Token[]
   let count = 0;
   for (const lexeme of new Lexer().lex(text)) {
     count += 1;
-    if (count > MOST_LEXEMES)
-      throw invalid(source, `has more than ${MOST_LEXEMES} parts, which no configuration needs`);
+    if (count > MAX_LEXEMES)
+      throw invalid(source, `has more than ${MAX_LEXEMES} parts, which no configuration needs`);
     tokens.push(...parser.next(lexeme));
   }
   tokens.push(...parser.end());
@@ -60,7 +60,7 @@ function checkTokens(tokens: readonly CST.Token[], source: string, at: (offset: 
     if (refused !== undefined && 'offset' in token) throw invalid(at(token.offset), refused);
     if (token.type === 'alias') aliases += 1;
     refuseAliasKeys(token, at);
-    if (aliases > MOST_ALIASES) throw invalid(source, 'uses too many YAML aliases');
+    if (aliases > MAX_ALIASES) throw invalid(source, 'uses too many YAML aliases');
     if (depth > DEEPEST)
       throw invalid('offset' in token ? at(token.offset) : source, `is nested more than ${DEEPEST} deep`);
     for (const part of partsOf(token, source))
@@ -87,7 +87,7 @@ function isCollection(token: CST.Token): boolean {
 function partsOf(token: CST.Token, source: string): CST.Token[] {
   if (token.type === 'document') return [...token.start, ...(token.value ? [token.value] : [])];
   if (!('items' in token)) return [];
-  if (token.items.length > MOST_ITEMS) throw invalid(source, `has a list or map of more than ${MOST_ITEMS} entries`);
+  if (token.items.length > MAX_ITEMS) throw invalid(source, `has a list or map of more than ${MAX_ITEMS} entries`);
   return token.items.flatMap(item => [
     ...item.start,
     ...(item.key ? [item.key] : []),
@@ -113,7 +113,7 @@ function composed(
 
 function plainValue(document: YamlDocument.Parsed, source: string): unknown {
   try {
-    return document.toJS({ maxAliasCount: MOST_ALIASES });
+    return document.toJS({ maxAliasCount: MAX_ALIASES });
   } catch (cause) {
     const many = cause instanceof Error && cause.message.includes('Excessive');
     const reason = many ? 'uses too many YAML aliases' : 'is not valid YAML: an alias has no anchor before it';

@@ -7,7 +7,7 @@ export const LARGEST = 256 * 1024;
 export const DEEPEST = 32;
 
 // A value that refers to itself twice on each level would otherwise be looked at for ever.
-const MOST_VALUES = 20_000;
+const MAX_VALUES = 20_000;
 const PROTOTYPE_KEYS = new Set(['__proto__', 'constructor', 'prototype']);
 
 /** The reason for which a larger file is refused. */
@@ -29,7 +29,7 @@ export function shapeFault(value: unknown): ShapeFault | null {
   for (let next = waiting.pop(); next; next = waiting.pop()) {
     const { path } = next;
     looked += 1;
-    if (looked > MOST_VALUES) return { path: path.slice(0, 3), reason: `has more than ${MOST_VALUES} values` };
+    if (looked > MAX_VALUES) return { path: path.slice(0, 3), reason: `has more than ${MAX_VALUES} values` };
     if (typeof next.value !== 'object' || next.value === null) continue;
     if (path.length >= DEEPEST) return { path: path.slice(0, 3), reason: `is nested more than ${DEEPEST} deep` };
     for (const [key, child] of Object.entries(next.value)) {

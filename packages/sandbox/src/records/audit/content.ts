@@ -4,14 +4,14 @@ import type { AuditEntry } from '../../contract/audit.ts';
 import { redactFields } from '../../contract/redact.ts';
 
 /** The most bytes that the content of a record takes; what stands around it is added. */
-export const LARGEST_CONTENT = 64 * 1024;
+export const MAX_CONTENT = 64 * 1024;
 
 // Tried in this order: a record keeps as much as fits.
 const SHORTER = [4096, 1024, 256, 64, 16] as const;
-const MOST_ITEMS = 256;
+const MAX_ITEMS = 256;
 // As telemetry/redact.ts has them.
-const MOST_WORDS = 64;
-const LONGEST_WORD = 4096;
+const MAX_WORDS = 64;
+const MAX_WORD = 4096;
 
 /** Fields that can be written. */
 export type Content = Readonly<Record<string, unknown>>;
@@ -39,23 +39,23 @@ function unmasked(entry: AuditEntry): Content {
 // Beyond this, taking secrets out leaves the rest out as well.
 function isLong(entry: AuditEntry): boolean {
   const words = 'command' in entry ? (entry.command ?? []) : [];
-  return words.length > MOST_WORDS || words.some(word => word.length > LONGEST_WORD);
+  return words.length > MAX_WORDS || words.some(word => word.length > MAX_WORD);
 }
 
 function fits(content: Content): boolean {
   // What is added when it is cut, and quotes and keys, stay within what readers expect by a wide margin. The language’s own
   // writer says the same in another order, and much faster.
-  return Buffer.byteLength(JSON.stringify(content)) <= LARGEST_CONTENT - 64;
+  return Buffer.byteLength(JSON.stringify(content)) <= MAX_CONTENT - 64;
 }
 
 function shortened(value: unknown, most: number): unknown {
   if (typeof value === 'string')
     return value.length <= most ? value : `${value.slice(0, most)}… (${value.length} characters)`;
   if (Array.isArray(value)) {
-    const kept = value.slice(0, MOST_ITEMS).map(item => shortened(item, most));
-    return value.length <= MOST_ITEMS ? kept : [...kept, `… (${value.length} items)`];
+    const kept = value.slice(0, MAX_ITEMS).map(item => shortened(item, most));
+    return value.length <= MAX_ITEMS ? kept : [...kept, `… (${value.length} items)`];
   }
   if (typeof value !== 'object' || value === null) return value;
-  const entries = Object.entries(value).slice(0, MOST_ITEMS);
+  const entries = Object.entries(value).slice(0, MAX_ITEMS);
   return Object.fromEntries(entries.map(([key, item]) => [key, shortened(item, most)]));
 }

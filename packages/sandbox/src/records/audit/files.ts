@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type { AuditHead, AuditKind } from '../../contract/audit.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import { codeOf } from '../../contract/system-error.ts';
-import { LONGEST_LINE, headOf } from './record.ts';
+import { MAX_LINE, headOf } from './record.ts';
 
 const NAME = /^(\d{12})\.jsonl$/;
 const NEWLINE = 0x0a;
@@ -140,7 +140,7 @@ export class LogFile {
       return { line: there.subarray(before + 1, newline), end: from + newline + 1 };
     if (from === 0) return { line: null, end: 0 };
     // A torn line and the whole one before it are never longer than this together.
-    if (look > 2 * LONGEST_LINE) throw new Error('its last line is longer than any record');
+    if (look > 2 * MAX_LINE) throw new Error('its last line is longer than any record');
     return this.#lastLine(size, look * 4);
   }
 }

@@ -22,7 +22,7 @@ import { endTurn, takeTurn } from '../../lifecycle/lock.ts';
 const ROTATE_BYTES = 16 * 1024 * 1024;
 const DEADLINE_MS = 5000;
 const FIRST_PAUSE_MS = 1;
-const LONGEST_PAUSE_MS = 20;
+const MAX_PAUSE_MS = 20;
 
 // What allows something must outlive a power cut; what says how it ended reaches the disk with the next of these.
 const AUTHORISING: ReadonlySet<AuditKind> = new Set<AuditKind>(['intent', 'event']);
@@ -230,7 +230,7 @@ export class AuditLog {
 
 // A little longer each time, and never two processes in step.
 function pauseMs(waits: number): number {
-  return Math.min(FIRST_PAUSE_MS * 2 ** Math.min(waits, 10), LONGEST_PAUSE_MS) * (0.5 + Math.random());
+  return Math.min(FIRST_PAUSE_MS * 2 ** Math.min(waits, 10), MAX_PAUSE_MS) * (0.5 + Math.random());
 }
 
 function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {

@@ -10,14 +10,14 @@ import { recordedChanges } from './changes.ts';
 import { verifyLog } from './verify.ts';
 
 const SHOWN = 20;
-const MOST_SHOWN = 10_000;
-const MOST_FOUND = 1000;
+const MAX_SHOWN = 10_000;
+const MAX_FOUND = 1000;
 const LOOK_EVERY_MS = 200;
 
 /** The audit log in a directory. Makes nothing; a log that does not exist is an empty one. */
 export function auditIn(directory: string): Audit {
   return {
-    tail: async ({ count = SHOWN } = {}) => tail(directory, Math.min(Math.max(count, 0), MOST_SHOWN)),
+    tail: async ({ count = SHOWN } = {}) => tail(directory, Math.min(Math.max(count, 0), MAX_SHOWN)),
     follow: options => follow(directory, options?.after, options?.signal),
     find: reference => find(directory, reference),
     verify: async ({ heads, signal } = {}) => verifyLog(directory, heads, signal),
@@ -61,7 +61,7 @@ async function findByCorrelation(directory: string, correlationId: string): Prom
     const record = recordOf(bytes, part, index);
     // The same text can stand inside the command of another run.
     if (record.correlationId === correlationId) found.push(record);
-    if (found.length >= MOST_FOUND) break;
+    if (found.length >= MAX_FOUND) break;
   }
   return found;
 }

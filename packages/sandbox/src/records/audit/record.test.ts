@@ -4,8 +4,8 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { AuditEvent, AuditIntent } from '../../contract/audit.ts';
-import { LARGEST_CONTENT, contentOf } from './content.ts';
-import { LONGEST_LINE, NO_HASH, headOf, openLine, seal } from './record.ts';
+import { MAX_CONTENT, contentOf } from './content.ts';
+import { MAX_LINE, NO_HASH, headOf, openLine, seal } from './record.ts';
 
 const place = { seq: 1, ts: '2026-01-01T00:00:00.000Z', prev: NO_HASH };
 const lineOf = (content: object): Buffer => Buffer.from(seal(place, 'event', { ...content }).line.trimEnd());
@@ -98,8 +98,8 @@ describe('the content of a record', () => {
     });
     expect(content).toMatchObject({ cut: true, correlationId: 'c', decision: 'allowed' });
     const { line } = seal(place, 'intent', content);
-    expect(Buffer.byteLength(line)).toBeLessThan(LARGEST_CONTENT + 1024);
-    expect(Buffer.byteLength(line)).toBeLessThanOrEqual(LONGEST_LINE);
+    expect(Buffer.byteLength(line)).toBeLessThan(MAX_CONTENT + 1024);
+    expect(Buffer.byteLength(line)).toBeLessThanOrEqual(MAX_LINE);
     expect(openLine(Buffer.from(line.trimEnd())).broken).toBeNull();
   });
 

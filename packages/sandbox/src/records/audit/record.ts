@@ -5,7 +5,7 @@ import * as z from 'zod';
 import { AUDIT_KINDS } from '../../contract/audit.ts';
 import type { AuditHead, AuditKind, AuditRecord } from '../../contract/audit.ts';
 import { canonicalJson } from './canonical.ts';
-import { LARGEST_CONTENT } from './content.ts';
+import { MAX_CONTENT } from './content.ts';
 import type { Content } from './content.ts';
 
 /** What the first record says of the one before it. */
@@ -15,7 +15,7 @@ export const NO_HASH = '0'.repeat(64);
 export const LOST = 'the records before this one are lost: the log was emptied or removed';
 
 /** The longest line there can be, newline and all. */
-export const LONGEST_LINE = LARGEST_CONTENT + 1024;
+export const MAX_LINE = MAX_CONTENT + 1024;
 
 const HASH = /^[0-9a-f]{64}$/;
 const SEAL_BEGINS = Buffer.from(',"hash":"');

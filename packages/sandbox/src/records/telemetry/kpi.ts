@@ -2,7 +2,7 @@
 
 import type { KpiEvent, KpiReport } from '../../contract/host.ts';
 
-const MOST_EVENTS = 1000;
+const MAX_EVENTS = 1000;
 
 /** The phases of one host’s operations that somebody is promised a figure for. */
 export class Kpis {
@@ -11,7 +11,7 @@ export class Kpis {
   /** A sandbox is ready: created, started, verified. */
   provisioned(sandboxId: string, ms: number, at: Date): void {
     this.#events.push({ phase: 'sandbox_provision', sandboxId, sandbox_provisioning_ms: ms, at: at.toISOString() });
-    if (this.#events.length > MOST_EVENTS) this.#events.shift();
+    if (this.#events.length > MAX_EVENTS) this.#events.shift();
   }
 
   /** The figures so far. */

@@ -40,8 +40,8 @@ export interface Denials {
 
 // How much of the output is looked at: what explains an end stands at the end.
 const TAIL = 64 * 1024;
-const LONGEST_LINE = 1000;
-const MOST_LINES = 50;
+const MAX_LINE = 1000;
+const MAX_LINES = 50;
 const MIB = 1024 ** 2;
 // For what no layer can change.
 const BUILT_IN = 'the built-in rules';
@@ -78,7 +78,7 @@ function lastLines(output: string): string[] {
   return output
     .slice(-TAIL)
     .split('\n')
-    .map(line => line.slice(0, LONGEST_LINE));
+    .map(line => line.slice(0, MAX_LINE));
 }
 
 function cutNetwork({ networkCut, policy: { networkTimeoutMs } }: DenialFacts): Denial[] {
@@ -117,7 +117,7 @@ function withoutRoot({ exitCode }: DenialFacts, lines: readonly string[]): Denia
 function readOnlyWrites(facts: DenialFacts, lines: readonly string[]): Denial[] {
   return lines
     .filter(line => READ_ONLY_WORDS.test(line))
-    .slice(0, MOST_LINES)
+    .slice(0, MAX_LINES)
     .flatMap(line => refusedIn(line, facts.cwd))
     .flatMap(path => readOnlyRule(facts, path));
 }

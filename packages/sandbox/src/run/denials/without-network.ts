@@ -38,7 +38,7 @@ const FETCHES =
   /(?:^|[\s;&|(/'"])((?:npm|pnpm|bun)(?: +-\S+)* +(?:ci|i|install|add|update|up|upgrade)|yarn +(?:install|add|up|upgrade|dlx)|yarn(?= *(?:$|[;&|]| -))|npx|(?:pip3?|pipx|uv|poetry|pdm)(?: +-\S+| +pip)* +(?:install|download|sync|add|update|lock)|cargo +(?:fetch|install|update|add)|go +(?:get|install|mod +(?:download|tidy))|dotnet +(?:restore|add)|nuget +(?:restore|install)|(?:apt|apt-get|apk|dnf|yum)(?: +-\S+)* +(?:install|update|upgrade|add)|gem +install|bundle +(?:install|update)|composer +(?:install|update|require))(?=$|[\s;&|)'"])/;
 // A command that says this chose to work offline.
 const OFFLINE = /(?:^|\s)--(?:offline|no-index)(?=$|[\s;&|)'"=])/;
-const LONGEST_COMMAND = 4096;
+const MAX_COMMAND = 4096;
 
 /** The rule that is suspected to have stopped a command; none where nothing points to it. */
 export function suspectedNetwork(ended: WithoutNetwork): Denial[] {
@@ -90,5 +90,5 @@ function signIn(lines: readonly string[], offline: boolean): string | undefined 
 }
 
 function lineOf(command: Command): string {
-  return (typeof command === 'string' ? command : command.join(' ')).slice(0, LONGEST_COMMAND);
+  return (typeof command === 'string' ? command : command.join(' ')).slice(0, MAX_COMMAND);
 }

@@ -1,11 +1,11 @@
 // The blocks that archives are made of, in whatever form: what a header has in every one of them, the filling and the end.
 
 const BLOCK = 512;
-const LONGEST_FIELD = 100;
+const MAX_FIELD = 100;
 const NUL = '\0';
 
 /** The largest number that a header has digits for. */
-export const LARGEST_OCTAL = 8 ** 11 - 1;
+export const MAX_OCTAL = 8 ** 11 - 1;
 
 /** What stands in a header. Owner and group are root’s: whoever unpacks it decides. */
 export interface HeaderFields {
@@ -23,16 +23,16 @@ export interface HeaderFields {
 /** One header. Names and targets are cut where the field ends. */
 export function headerBlock({ name, mode, size, seconds, type, target, magic }: HeaderFields): Buffer {
   const header = Buffer.alloc(BLOCK);
-  header.set(name.subarray(0, LONGEST_FIELD), 0);
+  header.set(name.subarray(0, MAX_FIELD), 0);
   header.write(octal(mode, 8), 100, 'latin1');
   header.write(octal(0, 8), 108, 'latin1');
   header.write(octal(0, 8), 116, 'latin1');
-  if (size > LARGEST_OCTAL) writeLarge(header, size);
+  if (size > MAX_OCTAL) writeLarge(header, size);
   else header.write(octal(size, 12), 124, 'latin1');
   header.write(octal(seconds, 12), 136, 'latin1');
   header.write(' '.repeat(8), 148, 'latin1');
   header.write(type, 156, 'latin1');
-  if (target) header.set(target.subarray(0, LONGEST_FIELD), 157);
+  if (target) header.set(target.subarray(0, MAX_FIELD), 157);
   header.write(magic, 257, 'latin1');
   let sum = 0;
   for (const byte of header) sum += byte;

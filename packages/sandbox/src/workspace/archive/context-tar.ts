@@ -1,6 +1,6 @@
 // Writes a context as a tar stream: times and owners are always the same, so that the same files are the same bytes.
 
-import { LARGEST_OCTAL, headerBlock, tarPadding } from './blocks.ts';
+import { MAX_OCTAL, headerBlock, tarPadding } from './blocks.ts';
 
 /** One entry of an archive. */
 export interface TarEntry {
@@ -13,7 +13,7 @@ export interface TarEntry {
   readonly target?: string;
 }
 
-const LONGEST_FIELD = 100;
+const MAX_FIELD = 100;
 const POSIX = 'ustar\u000000';
 const KINDS = { file: '0', link: '2', directory: '5', extended: 'x' } as const;
 
@@ -39,14 +39,14 @@ interface Block {
 
 function block({ name, mode, size, target, type }: Block): Buffer {
   // Anything larger is beyond every limit of a context.
-  if (size > LARGEST_OCTAL) throw new RangeError('a file is too large for an archive');
+  if (size > MAX_OCTAL) throw new RangeError('a file is too large for an archive');
   const [own, leads] = [Buffer.from(name, 'utf8'), Buffer.from(target, 'utf8')];
   return headerBlock({ name: own, mode, size, seconds: 0, type, target: leads, magic: POSIX });
 }
 
 function fits(text: string): boolean {
   // Only what is ASCII means the same to every reader of the short form.
-  return /^[\u0020-\u007e]*$/.test(text) && text.length <= LONGEST_FIELD;
+  return /^[\u0020-\u007e]*$/.test(text) && text.length <= MAX_FIELD;
 }
 
 function clipped(text: string): string {

@@ -24,9 +24,9 @@ export class MalformedTar extends Error {
 }
 
 const BLOCK = 512;
-const LONGEST_METADATA = 1024 ** 2;
+const MAX_METADATA = 1024 ** 2;
 // After its end an archive is filled up to the size of a record; more is no filling.
-const LONGEST_FILLING = 1024 ** 2;
+const MAX_FILLING = 1024 ** 2;
 const KINDS: Readonly<Record<string, TarKind>> = {
   '0': 'file',
   '\0': 'file',
@@ -131,7 +131,7 @@ async function nextHeader(bytes: ByteReader): Promise<Header | null> {
     const more = await bytes.some(BLOCK);
     if (!more) return null;
     filling += more.length;
-    if (filling > LONGEST_FILLING) throw new MalformedTar('it goes on after its end');
+    if (filling > MAX_FILLING) throw new MalformedTar('it goes on after its end');
   }
 }
 
@@ -181,7 +181,7 @@ function large(field: Buffer, first: number): number {
 }
 
 async function readAnnounced(bytes: ByteReader, { type, size }: Header): Promise<Announced> {
-  if (size > LONGEST_METADATA) throw new MalformedTar('it says more about an entry than there can be to say');
+  if (size > MAX_METADATA) throw new MalformedTar('it says more about an entry than there can be to say');
   const body = new Body(bytes, size);
   const pieces: Buffer[] = [];
   for await (const chunk of body.chunks()) pieces.push(chunk);

@@ -10,7 +10,7 @@ const LIVE_ON = `
 command -v setsid > /dev/null && command -v env > /dev/null || { echo missing; exit 0; }
 setsid env -i /bin/sh -c 'echo x > up; sleep 1; echo x > late' > /dev/null 2>&1 < /dev/null &
 while [ ! -e up ]; do sleep 0.1 2> /dev/null || sleep 1; done;`;
-const LONGEST_MS = 2500;
+const MAX_MS = 2500;
 const LOOK_MS = 100;
 
 /** A process in a session of its own, with an environment of its own. */
@@ -39,7 +39,7 @@ export const survivor: Trial = {
 };
 
 async function appears(path: string): Promise<boolean> {
-  for (let waited = 0; waited < LONGEST_MS; waited += LOOK_MS) {
+  for (let waited = 0; waited < MAX_MS; waited += LOOK_MS) {
     if (await exists(path)) return true;
     await sleep(LOOK_MS);
   }

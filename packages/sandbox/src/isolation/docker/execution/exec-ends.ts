@@ -30,7 +30,7 @@ export interface ExecEndsParts {
 const CALL_MS = 10_000;
 const SIGNAL_MS = 5000;
 const EXIT_MS = 10_000;
-const MOST_HEARD = 4096;
+const MAX_HEARD = 4096;
 const COULD_NOT = 'a command in it could not be ended';
 const SLOWEST_LOOK_MS = 50;
 // What a shell says of a command that SIGKILL ended, and how long the end of the whole sandbox may take to be heard of where
@@ -83,7 +83,7 @@ export class ExecEnds {
     let heard = '';
     const sent = new Promise<void>(resolve => (told = resolve));
     const hear = (data: Buffer): void => {
-      heard = (heard + data.toString('latin1')).slice(-MOST_HEARD);
+      heard = (heard + data.toString('latin1')).slice(-MAX_HEARD);
       if (heard.includes(word)) told();
     };
     await exec.handOver(lineWith(word), { stdout: hear, stderr: nothing });

@@ -21,8 +21,8 @@ export interface InsideParts {
   readonly unset: readonly string[];
 }
 
-const MOST_BYTES = 16 * 1024 ** 2;
-const MOST_STDERR = 64 * 1024;
+const MAX_BYTES = 16 * 1024 ** 2;
+const MAX_STDERR = 64 * 1024;
 // Programs of acode’s own say what they have to say in one language.
 const ENVIRONMENT = { LC_ALL: 'C' };
 const NOTHING_COUNTED = { group: false, traffic: false };
@@ -39,7 +39,7 @@ export class ExecInside implements Inside {
     argv: readonly string[],
     {
       input,
-      maxBytes = MOST_BYTES,
+      maxBytes = MAX_BYTES,
       signal,
     }: { readonly input?: Uint8Array | string; readonly maxBytes?: number; readonly signal: AbortSignal },
   ): Promise<InsideResult> {
@@ -156,7 +156,7 @@ class ExecProgram implements InsideProgram {
   }
 
   #keep(data: Buffer): void {
-    const kept = data.subarray(0, Math.max(0, MOST_STDERR - this.#stderrBytes));
+    const kept = data.subarray(0, Math.max(0, MAX_STDERR - this.#stderrBytes));
     this.#stderrBytes += kept.length;
     if (kept.length > 0) this.#stderr.push(Buffer.from(kept));
   }

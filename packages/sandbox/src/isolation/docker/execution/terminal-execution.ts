@@ -10,7 +10,7 @@ import { ENDED_MS } from './exec-execution.ts';
 import type { ExecSurroundings } from './exec-execution.ts';
 
 const CALL_MS = 10_000;
-const MOST_BEFORE = 64 * 1024;
+const MAX_BEFORE = 64 * 1024;
 // What the small program before the command ends with where it cannot enter the directory.
 const CWD = 125;
 
@@ -121,7 +121,7 @@ export class DockerTerminal implements OpenExecution {
       held = Buffer.concat([held, chunk]);
       if (this.#pid === 0) await this.#introduce(held);
       const output = readBegun(held);
-      if (output === null && held.length > MOST_BEFORE) throw new Error('the terminal does not begin');
+      if (output === null && held.length > MAX_BEFORE) throw new Error('the terminal does not begin');
       if (output === null) continue;
       held = null;
       begin();

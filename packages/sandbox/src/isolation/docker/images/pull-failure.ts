@@ -44,13 +44,13 @@ const WORDS: readonly (readonly [PullFailureKind, RegExp])[] = [
 ];
 
 // A megabyte of words says nothing that is not in their beginning; and what is shown is for people.
-const MOST_READ = 4096;
-const MOST_SHOWN = 600;
+const MAX_READ = 4096;
+const MAX_SHOWN = 600;
 
 /** What the error of one try means. Its reason is as it came, of any length: {@link shownReason} is for people. */
 export function understand(error: unknown): PullFailure {
   const reason = reasonOf(error);
-  const read = reason.slice(0, MOST_READ);
+  const read = reason.slice(0, MAX_READ);
   const known = WORDS.find(([, words]) => words.test(read));
   return { kind: known?.[0] ?? kindOf(error), reason };
 }
@@ -87,7 +87,7 @@ export function remedyFor(
 
 /** A reason as it may be shown and logged. Cut last: half a secret would not be known for one. */
 export function shownReason(reason: string, login: RegistryLogin | null): string {
-  return withoutSecrets(reason, secretsOf(login)).slice(0, MOST_SHOWN);
+  return withoutSecrets(reason, secretsOf(login)).slice(0, MAX_SHOWN);
 }
 
 // What a registry or an engine gets, and so could repeat: the secrets, the pair that basic authentication sends, and the

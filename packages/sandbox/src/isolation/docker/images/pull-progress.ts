@@ -8,7 +8,7 @@ const WINDOW_MS = 5000;
 // Speed told from less than this would be noise.
 const LEAST_MS = 300;
 // An image has at most 127 layers; an engine that says otherwise is not believed for ever.
-const MOST_LAYERS = 512;
+const MAX_LAYERS = 512;
 
 /** Where a pull stands. */
 export interface PullState {
@@ -44,7 +44,7 @@ export function advance(state: PullState, report: EngineReport, atMs: number): P
   const step = report.status.startsWith('Retrying in') ? 'retrying' : STATES[report.status];
   if (report.id === undefined || step === undefined) return state;
   const before = state.layers.get(report.id);
-  if (!before && state.layers.size >= MOST_LAYERS) return state;
+  if (!before && state.layers.size >= MAX_LAYERS) return state;
   const layers = new Map(state.layers).set(report.id, layerAfter(report.id, before, step, report));
   return { ...state, layers, samples: sampled(state.samples, { atMs, bytes: bytesOf(layers) }) };
 }

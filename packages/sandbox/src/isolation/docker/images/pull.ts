@@ -24,7 +24,7 @@ type From = PullTerms & { readonly engine: { readonly images: Pick<Engine['image
 
 // A registry that is being restarted is away for seconds; the pauses of calls to an engine on this machine are shorter.
 const LEAST_PAUSE_MS = 500;
-const LONGEST_PAUSE_MS = 15_000;
+const MAX_PAUSE_MS = 15_000;
 // A registry may be slow to answer; a pull that says nothing for this long has stopped.
 const SILENCE_MS = 60_000;
 const TELL_EVERY_MS = 100;
@@ -99,7 +99,7 @@ async function once(
 
 // Jittered, so that many who wait for the same registry do not all come back in the same moment.
 function pauseAfter({ baseMs, factor }: PullTerms['retry'], attempt: number): number {
-  const ms = Math.min(Math.max(baseMs, LEAST_PAUSE_MS) * factor ** (attempt - 1), LONGEST_PAUSE_MS);
+  const ms = Math.min(Math.max(baseMs, LEAST_PAUSE_MS) * factor ** (attempt - 1), MAX_PAUSE_MS);
   return ms * (0.5 + Math.random() / 2);
 }
 

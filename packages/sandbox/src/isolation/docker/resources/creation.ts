@@ -50,7 +50,7 @@ const CALL_MS = 10_000;
 const START_MS = 30_000;
 // Longer than any command may run: the command’s own deadline comes first.
 const EXIT_MS = 25 * 3600 * 1000;
-const LONGEST_BACKOFF_MS = 5000;
+const MAX_BACKOFF_MS = 5000;
 // How long a caller waits while what a lost create has made is looked for; after that it is looked for behind their back.
 const LOOK_MS = 2000;
 
@@ -111,7 +111,7 @@ export class Creation {
   async #create(spec: SandboxSpec, build: RequestBuilder, signal: AbortSignal): Promise<Created> {
     const { attempts, baseMs, factor } = this.#options.retry;
     this.#options.keep(this.#lateLooks.again());
-    const backoff = new ExponentialBackoff({ initialDelay: baseMs, exponent: factor, maxDelay: LONGEST_BACKOFF_MS });
+    const backoff = new ExponentialBackoff({ initialDelay: baseMs, exponent: factor, maxDelay: MAX_BACKOFF_MS });
     const before = this.#options.clock.monotonic();
     // What took all the time there is for it is not tried again: an engine that hangs would hang as often.
     const inTime = (): boolean => this.#options.clock.monotonic() - before < this.#options.createTimeoutMs;

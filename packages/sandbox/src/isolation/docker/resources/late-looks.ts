@@ -14,7 +14,7 @@ export interface LateLookOptions {
 type Look = () => Promise<void>;
 
 const LATE_MS = [500, 1500];
-const LONGEST_MS = 60_000;
+const MAX_MS = 60_000;
 
 /** The creates of one kind that were not answered. */
 export class LateLooks {
@@ -35,7 +35,7 @@ export class LateLooks {
   async follow(nonce: string, look: Look): Promise<void> {
     const { clock, closing } = this.#options;
     const before = clock.monotonic();
-    const isOver = (): boolean => closing.aborted || clock.monotonic() - before > LONGEST_MS;
+    const isOver = (): boolean => closing.aborted || clock.monotonic() - before > MAX_MS;
     this.#unanswered.set(nonce, look);
     this.#underWay.add(nonce);
     try {

@@ -57,8 +57,8 @@ const CALL_MS = 10_000;
 const FRESH_MS = 3600 * 1000;
 // A host that works for many sessions has a bridge for each. Engines have room for some thirty, so few are kept for sessions
 // that have nothing running.
-const MOST_IDLE = 4;
-const LONGEST_IDLE_MS = 5 * 60 * 1000;
+const MAX_IDLE = 4;
+const MAX_IDLE_MS = 5 * 60 * 1000;
 const REMOVAL_ATTEMPTS = 6;
 const REMOVAL_PAUSE_MS = 100;
 
@@ -165,7 +165,7 @@ export class SandboxNetworks implements Attachment {
     const idle = [...this.#current].filter(([, { users }]) => users.size === 0);
     idle.sort(([, one], [, other]) => one.idleSince - other.idleSince);
     for (const [at, [session, shared]] of idle.entries()) {
-      if (at >= idle.length - MOST_IDLE && now - shared.idleSince <= LONGEST_IDLE_MS) continue;
+      if (at >= idle.length - MAX_IDLE && now - shared.idleSince <= MAX_IDLE_MS) continue;
       this.#current.delete(session);
       this.#retired.add(shared);
     }

@@ -12,11 +12,11 @@ export interface Patience {
 
 const FIRST_MS = 50;
 // Short: everything is to be gone two seconds after the engine answers again, and a socket nobody listens on costs nothing.
-const LONGEST_MS = 500;
+const MAX_MS = 500;
 
 /** Repeats a call until the engine has answered it, well or not. */
 export async function whenItAnswers<Value>(call: () => Promise<Value>, { clock, isOver }: Patience): Promise<Value> {
-  for (let wait = FIRST_MS; ; wait = Math.min(2 * wait, LONGEST_MS)) {
+  for (let wait = FIRST_MS; ; wait = Math.min(2 * wait, MAX_MS)) {
     try {
       return await call();
     } catch (error) {

@@ -21,7 +21,7 @@ import type { Difference } from '../../mount-differences.ts';
 import { exposedTo } from '../../neighbours.ts';
 
 const CALL_MS = 10_000;
-const MOST_LOOKS = 8;
+const MAX_LOOKS = 8;
 const BETWEEN_LOOKS_MS = 25;
 
 /** What a container is held against. */
@@ -53,7 +53,7 @@ export async function inspectRunning(
   for (let looks = 1; ; looks += 1) {
     const { details, held, differences } = await look(engine, id, expected, signal);
     // Podman says that a container runs a moment before its first process is what it is going to be.
-    const settled = differences.length === 0 || !expected.facts.podman || looks >= MOST_LOOKS;
+    const settled = differences.length === 0 || !expected.facts.podman || looks >= MAX_LOOKS;
     if (settled) refuse(differences);
     if (settled) return { details, held };
     await new Promise(resolve => void setTimeout(resolve, BETWEEN_LOOKS_MS));
@@ -136,7 +136,7 @@ export async function inspectStarted(
   let seen = await look(engine, id, expected, signal);
   // A runtime sets the last things of a process up in the moment it starts.
   const unsettled = (): boolean => seen.differences.some(({ violation }) => violation === 'KernelMismatch');
-  for (let looks = 1; unsettled() && looks < MOST_LOOKS; looks += 1) {
+  for (let looks = 1; unsettled() && looks < MAX_LOOKS; looks += 1) {
     await new Promise(resolve => void setTimeout(resolve, BETWEEN_LOOKS_MS));
     signal.throwIfAborted();
     seen = await look(engine, id, expected, signal);
