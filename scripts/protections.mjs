@@ -783,14 +783,14 @@ export const PROTECTIONS = [
     [
       `${DOCKER}/resources/creation.ts`,
       '    await this.#options.remove(spec, id);\n  }',
-      '    await this.#options.remove(spec, id);\n    this.neighbourhood.left(id);\n  }',
+      '    await this.#options.remove(spec, id);\n    this.mountConflicts.left(id);\n  }',
     ],
     [['verification/mounts.test.ts', 'could not be removed']],
   ),
   one(
     'who comes to the engine later is not noticed',
     [
-      `${DOCKER}/resources/neighbourhood.ts`,
+      `${DOCKER}/resources/mount-conflicts.ts`,
       'return this.#silence.hasLastedSince(mark) ? [',
       'return mark !== null ? [',
     ],
@@ -851,7 +851,7 @@ export const PROTECTIONS = [
   one(
     'images are remembered whatever the engine says of them',
     [
-      `${DOCKER}/resources/silence.ts`,
+      `${DOCKER}/resources/event-stamp.ts`,
       'if (counts(event)) this.#events += 1;',
       'if (counts(event)) this.#events += 0;',
     ],

@@ -10,7 +10,7 @@ import { fullName, parseReference } from '../policy/images.ts';
 import type { PullOutcome, Pulls, Wanted } from './pulls.ts';
 import { loginFor } from './registry/login.ts';
 import type { PulledEntry } from './registry/pulled.ts';
-import { TurnNotHad } from './registry/turn.ts';
+import { LockTimeoutError } from './registry/turn.ts';
 import { workspaceOf } from '../run/repository.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
 
@@ -94,7 +94,7 @@ async function pullInTurn(pull: NamedPull, signal: AbortSignal): Promise<PullOut
       return others ?? (await pullRecorded(pull, signal));
     });
   } catch (error) {
-    if (!(error instanceof TurnNotHad)) throw error;
+    if (!(error instanceof LockTimeoutError)) throw error;
     const reason = `another process is pulling it, and did not end: ${error.message}`;
     throw new AcodeError('ACODE-SBX-002', { image: reference, reason, kind: 'unreachable' });
   }

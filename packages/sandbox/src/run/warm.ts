@@ -11,7 +11,7 @@ import type { Host } from './host.ts';
 import { exposedTo, reachOf } from '../isolation/neighbours.ts';
 import { Pool } from '../isolation/pool/pool.ts';
 import type { Discarded, PoolObserver } from '../isolation/pool/pool.ts';
-import type { Made, Mould } from '../isolation/pool/pool-kind.ts';
+import type { Made, SandboxTemplate } from '../isolation/pool/pool-kind.ts';
 import type { PoolLimits } from '../isolation/pool/pool-size.ts';
 import type { Planned } from './planned.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
@@ -62,7 +62,7 @@ export function openPool(options: PoolRequest, host: PoolHost): Pool | null {
     clock: host.telemetry.clock,
     closing: host.closing,
     keep: work => host.keep(work),
-    make: (mould, signal) => makeWaiting(host, mould, scans, signal),
+    make: (template, signal) => makeWaiting(host, template, scans, signal),
     observer: observing(host, scans),
   });
 }
@@ -78,7 +78,7 @@ export async function warmUp(
   if (!pool) return;
   try {
     const planned = await planning();
-    if (planned.spec.image.id !== '' && whyCold(planned.spec, {}) === null) pool.expect(mouldOf(planned));
+    if (planned.spec.image.id !== '' && whyCold(planned.spec, {}) === null) pool.expect(templateOf(planned));
   } catch (error) {
     if (!closing.aborted) telemetry.log('debug', 'nothing could be made ready', { reason: String(error) });
   }
@@ -93,7 +93,7 @@ export async function takeWarm(
 ): Promise<Made | null> {
   const { pool } = host;
   if (!pool || whyCold(planned.spec, request) !== null) return null;
-  return pool.take(mouldOf(planned), { lifeMs: planned.policy.timeoutMs.value + AFTERWARDS_MS, signal });
+  return pool.take(templateOf(planned), { lifeMs: planned.policy.timeoutMs.value + AFTERWARDS_MS, signal });
 }
 
 /** Whether a command would find a sandbox that waits, for people to read. */
@@ -102,7 +102,7 @@ export function warmthOf(host: Pick<Host, 'pool'>, planned: Planned, request: Ru
   const cold = whyCold(planned.spec, request);
   if (cold !== null) return { warm: false, why: cold };
   if (!pool) return { warm: false, why: 'this host keeps none waiting (AcodeOptions.pool)' };
-  const ready = pool.ready(mouldOf(planned));
+  const ready = pool.ready(templateOf(planned));
   if (ready === null) return { warm: false, why: 'the image has no /bin/sh that could wait for a command' };
   if (ready === 0) return { warm: false, why: 'none with this plan waits yet; the first command has one made' };
   return { warm: true, why: `${ready} with this very plan ${ready === 1 ? 'waits' : 'wait'}` };
@@ -131,11 +131,11 @@ function firstOf(pool: Pool | null, planned: Planned): Pick<WarmPool, 'state' | 
   const { warm, why: reason } = warmthOf({ pool }, planned, {});
   if (warm) return { state: 'ready', cause: null, reason };
   const cause = spec.caches.length > 0 ? 'caches' : null;
-  if (!pool || whyCold(spec, {}) !== null || pool.ready(mouldOf(planned)) === null)
+  if (!pool || whyCold(spec, {}) !== null || pool.ready(templateOf(planned)) === null)
     return { state: 'none', cause, reason };
   if (usesEngine(spec.level) && spec.image.id === '')
     return { state: 'none', cause: 'no image', reason: `the image ${spec.image.reference} is not on this engine` };
-  const failure = pool.failure(mouldOf(planned));
+  const failure = pool.failure(templateOf(planned));
   if (failure === null) return { state: 'making', cause, reason: 'the first is being made' };
   const why = failure instanceof Error ? failure.message : 'unknown reason';
   return { state: 'none', cause, reason: `one could not be made: ${why}` };
@@ -155,7 +155,7 @@ export function whyCold(spec: SandboxSpec, request: Pick<RunRequest, 'taskId' | 
   return null;
 }
 
-function mouldOf({ spec, policy }: Pick<Planned, 'spec' | 'policy'>): Mould {
+function templateOf({ spec, policy }: Pick<Planned, 'spec' | 'policy'>): SandboxTemplate {
   const profile = policy.profile.value;
   // The profile is a label, and so a part of what is made, though not of what it can do.
   return { key: `${spec.hash} ${profile}`, spec, profile };
@@ -164,7 +164,7 @@ function mouldOf({ spec, policy }: Pick<Planned, 'spec' | 'policy'>): Mould {
 // As for a command: owned and recorded before it is made, verified before it counts, and removed where it is not what was planned.
 async function makeWaiting(
   host: PoolHost,
-  { spec: planned, profile }: Mould,
+  { spec: planned, profile }: SandboxTemplate,
   scans: UnusedScans,
   signal: AbortSignal,
 ): Promise<Made> {

@@ -1,7 +1,7 @@
 // One build of a project’s image at a time, in all processes of a user: two at once would take the name from each other.
 
 import { AcodeError } from '../../contract/errors.ts';
-import { TurnNotHad } from '../registry/turn.ts';
+import { LockTimeoutError } from '../registry/turn.ts';
 import type { Turns } from '../registry/turn.ts';
 
 /** Whose turn is waited for. */
@@ -20,7 +20,7 @@ export async function buildInTurn<Value>(turn: BuildTurn, work: () => Promise<Va
   try {
     return await turns.during(`build:${engine} ${reference}`, { deadlineMs, signal }, work);
   } catch (error) {
-    if (!(error instanceof TurnNotHad)) throw error;
+    if (!(error instanceof LockTimeoutError)) throw error;
     throw new AcodeError(
       'ACODE-IMG-001',
       {

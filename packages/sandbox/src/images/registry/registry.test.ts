@@ -20,7 +20,7 @@ import { systemClock } from '../../lifecycle/clock.ts';
 import { PulledImages } from './pulled.ts';
 import type { PulledEntry } from './pulled.ts';
 import { SharedWork } from './shared-work.ts';
-import { TurnNotHad, Turns } from './turn.ts';
+import { LockTimeoutError, Turns } from './turn.ts';
 
 const uid = process.getuid?.() ?? 0;
 const signal = AbortSignal.timeout(60_000);
@@ -62,7 +62,9 @@ describe('a turn', () => {
     let end: () => void = () => undefined;
     const held = turns().during('k', terms, () => new Promise<void>(resolve => (end = resolve)));
     await wait(20);
-    await expect(turns().during('k', { ...terms, deadlineMs: 100 }, wait.bind(null, 0))).rejects.toThrow(TurnNotHad);
+    await expect(turns().during('k', { ...terms, deadlineMs: 100 }, wait.bind(null, 0))).rejects.toThrow(
+      LockTimeoutError,
+    );
     end();
     await held;
   });

@@ -26,8 +26,8 @@ export interface Waiting {
 }
 
 /** A turn that did not come in time. */
-export class TurnNotHad extends Error {
-  override readonly name = 'TurnNotHad';
+export class LockTimeoutError extends Error {
+  override readonly name = 'LockTimeoutError';
 }
 
 // A turn here is not one in a row of many, as the audit log’s are: each lock has a directory of its own, and this number.
@@ -73,7 +73,7 @@ export class Turns {
       if (waits === 0) onWait?.();
       if (clock.monotonic() > deadline) {
         const who = turn.holder === null ? turn.path : `process ${turn.holder.pid} (${turn.path})`;
-        throw new TurnNotHad(`${who} had it for ${deadlineMs / 1000} s`);
+        throw new LockTimeoutError(`${who} had it for ${deadlineMs / 1000} s`);
       }
       const ms = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(waits, 8), MAX_PAUSE_MS) * (0.5 + Math.random() / 2);
       await new Promise<void>(resolve => void clock.after(ms, resolve));

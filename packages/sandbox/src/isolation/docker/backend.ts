@@ -149,7 +149,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     const facts = await this.#facts(spec, signal);
     const verified = this.#options.weakness?.verified ?? true;
     if (verified && !runtimeKind(facts.runtime).hostKernel)
-      await assertNoNeighbour(this.#creation.neighbourhood, spec, signal);
+      await assertNoNeighbour(this.#creation.mountConflicts, spec, signal);
     if (this.#shells.get(spec.image.id) === false) return this.#direct(spec, facts);
     const created = await this.#creation.create(spec, await this.#builder(spec, facts), signal);
     try {
@@ -188,14 +188,14 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     const remove = (): Promise<void> => this.#engine.containers.remove(id, { force: true, volumes: true, signal });
     await whenItAnswers(remove, { clock, isOver });
     // Only now: one that could not be removed can still write what it has.
-    this.#creation.neighbourhood.left(id);
+    this.#creation.mountConflicts.left(id);
   }
 
   async reopen(planned: SandboxSpec, id: string, signal: AbortSignal): Promise<OpenSandbox> {
     const spec = this.#isPodman ? planForPodman(planned) : planned;
     const facts = await this.#facts(spec, signal);
     const { hostKernel } = runtimeKind(facts.runtime);
-    const around = this.#creation.neighbourhood;
+    const around = this.#creation.mountConflicts;
     const { details, held } = await inspectRunning(this.#engine, id, { spec, facts, around }, signal);
     if (!details.State.Running)
       throw new AcodeError('ACODE-SBX-025', { sandbox: spec.identity.sandboxId, reason: 'it has ended' });
@@ -299,7 +299,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
 
   close(): void {
     this.#creation.oomWatch.close();
-    this.#creation.neighbourhood.close();
+    this.#creation.mountConflicts.close();
     this.images.close();
     // A weakened backend has the engine of the one it came from.
     if (!this.#options.weakness) this.#engine.close();

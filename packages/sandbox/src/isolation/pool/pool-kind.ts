@@ -10,8 +10,8 @@ import type { KindState } from './pool-size.ts';
 // What a sandbox takes to be made before one was.
 const FIRST_LEAD_MS = 300;
 
-/** What sandboxes of one kind are made from. Two moulds with the same key make sandboxes that are interchangeable. */
-export interface Mould {
+/** What sandboxes of one kind are made from. Two templates with the same key make sandboxes that are interchangeable. */
+export interface SandboxTemplate {
   readonly key: string;
   /** The plan; its identity is that of the run it was planned for, and is replaced. */
   readonly spec: SandboxSpec;
@@ -41,7 +41,7 @@ export interface Waiting extends Made {
 
 /** All that is known of one kind. */
 export interface Kind {
-  mould: Mould;
+  template: SandboxTemplate;
   readonly waiting: Map<string, Waiting>;
   making: number;
   requests: number[];
@@ -58,9 +58,9 @@ export interface Kind {
 }
 
 /** A kind of which nothing is known yet. */
-export function kindOf(mould: Mould, lastAsked: number): Kind {
+export function kindOf(template: SandboxTemplate, lastAsked: number): Kind {
   return {
-    mould,
+    template,
     waiting: new Map(),
     making: 0,
     requests: [],
@@ -79,8 +79,8 @@ export function kindOf(mould: Mould, lastAsked: number): Kind {
 export function stateOf(kind: Kind, crowded: boolean): KindState {
   return {
     ...kind,
-    key: kind.mould.key,
-    memoryBytes: kind.mould.spec.limits.memoryBytes,
+    key: kind.template.key,
+    memoryBytes: kind.template.spec.limits.memoryBytes,
     waiting: [...kind.waiting].map(([id, { since }]) => ({ id, since })),
     unfit: kind.unfit || kind.held > 0 || crowded,
   };
@@ -102,8 +102,8 @@ export function newest({ waiting }: Kind): Waiting | undefined {
 }
 
 /** Whether a sandbox of a kind could exchange what one of this plan has mounted. */
-export function isExposed(spec: SandboxSpec, { mould }: Kind): boolean {
-  return exposedTo([reachOf(mould.spec)], spec).length > 0;
+export function isExposed(spec: SandboxSpec, { template }: Kind): boolean {
+  return exposedTo([reachOf(template.spec)], spec).length > 0;
 }
 
 /**

@@ -6,7 +6,7 @@ import type { Clock } from '../../contract/ports.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import type { WaitingSandbox } from '../backend.ts';
 import { Pool } from './pool.ts';
-import type { Made, Mould } from './pool-kind.ts';
+import type { Made, SandboxTemplate } from './pool-kind.ts';
 
 const DAY_MS = 24 * 3600 * 1000;
 
@@ -81,7 +81,10 @@ class FakeSandbox implements WaitingSandbox {
   }
 }
 
-function mould(key = 'a', of: { image?: string; inode?: number; memoryMb?: number; source?: string } = {}): Mould {
+function template(
+  key = 'a',
+  of: { image?: string; inode?: number; memoryMb?: number; source?: string } = {},
+): SandboxTemplate {
   const spec = {
     image: { reference: 'busybox', id: of.image ?? 'i' },
     mounts: [{ source: of.source ?? '/w', readOnly: false, identity: { device: 1, inode: of.inode ?? 1 } }],
@@ -108,7 +111,7 @@ function bench(of: BenchOptions = {}) {
   const discarded: string[] = [];
   const kept: Promise<unknown>[] = [];
   let failed = 0;
-  const make = async ({ spec }: Mould): Promise<Made> => {
+  const make = async ({ spec }: SandboxTemplate): Promise<Made> => {
     if (of.fails?.() === true) throw new Error('no engine');
     await of.gate;
     const sandbox = new FakeSandbox(`s${made.length}`);
@@ -138,14 +141,14 @@ function bench(of: BenchOptions = {}) {
 describe('a pool', () => {
   it('has one ready for the first command, and gives it out once', async () => {
     const { pool, clock, made, wanted } = bench();
-    pool.expect(mould());
+    pool.expect(template());
     await clock.pass(10);
-    expect(pool.ready(mould())).toBe(1);
+    expect(pool.ready(template())).toBe(1);
     expect(pool.holds('s0')).toBe(true);
-    const taken = await pool.take(mould(), wanted);
+    const taken = await pool.take(template(), wanted);
     expect(taken?.sandbox.id).toBe('s0');
     expect(pool.holds('s0')).toBe(false);
-    expect(await pool.take(mould(), wanted)).toBeNull();
+    expect(await pool.take(template(), wanted)).toBeNull();
     await clock.pass(100);
     expect(made).toHaveLength(3);
     expect(pool.waiting).toBe(2);
@@ -153,9 +156,9 @@ describe('a pool', () => {
 
   it('gives no two callers the same, however many ask at once', async () => {
     const { pool, clock, wanted } = bench({ min: 4 });
-    pool.expect(mould());
+    pool.expect(template());
     await clock.pass(10);
-    const taken = await Promise.all(Array.from({ length: 10 }, () => pool.take(mould(), wanted)));
+    const taken = await Promise.all(Array.from({ length: 10 }, () => pool.take(template(), wanted)));
     const ids = taken.flatMap(one => (one ? [one.sandbox.id] : []));
     expect(ids).toHaveLength(4);
     expect(new Set(ids).size).toBe(4);
@@ -163,19 +166,19 @@ describe('a pool', () => {
 
   it('never gives out one of another plan', async () => {
     const { pool, clock, wanted } = bench();
-    pool.expect(mould('a'));
+    pool.expect(template('a'));
     await clock.pass(10);
-    expect(await pool.take(mould('b'), wanted)).toBeNull();
-    expect(await pool.take(mould('a'), wanted)).not.toBeNull();
+    expect(await pool.take(template('b'), wanted)).toBeNull();
+    expect(await pool.take(template('a'), wanted)).not.toBeNull();
   });
 
   it('removes one whose mounts changed while it waited, and takes the next', async () => {
     const { pool, clock, made, wanted, discarded } = bench({ min: 2 });
-    pool.expect(mould());
+    pool.expect(template());
     await clock.pass(10);
     const last = made.at(-1);
     if (last) last.changed = new AcodeError('ACODE-SBX-010', { violation: 'MountMismatch', detail: 'swapped' });
-    const taken = await pool.take(mould(), wanted);
+    const taken = await pool.take(template(), wanted);
     expect(taken?.sandbox.id).toBe('s0');
     expect(discarded).toEqual(['s1 changed']);
     expect(last).toMatchObject({ removed: 1, executed: 0 });
@@ -183,7 +186,7 @@ describe('a pool', () => {
 
   it('removes one that ended while it waited, and makes another', async () => {
     const { pool, clock, made, discarded } = bench();
-    pool.expect(mould());
+    pool.expect(template());
     await clock.pass(10);
     made[0]?.lose();
     await clock.pass(100);
@@ -194,12 +197,12 @@ describe('a pool', () => {
 
   it('does not give out one that would expire before the command has to end', async () => {
     const { pool, clock, wanted, discarded } = bench({ expiresInMs: DAY_MS });
-    pool.expect(mould());
+    pool.expect(template());
     await clock.pass(10);
-    expect(await pool.take(mould(), { ...wanted, lifeMs: DAY_MS + 1 })).toBeNull();
+    expect(await pool.take(template(), { ...wanted, lifeMs: DAY_MS + 1 })).toBeNull();
     expect(discarded).toEqual(['s0 expires soon']);
     await clock.pass(100);
-    expect(await pool.take(mould(), { ...wanted, lifeMs: DAY_MS - 1000 })).not.toBeNull();
+    expect(await pool.take(template(), { ...wanted, lifeMs: DAY_MS - 1000 })).not.toBeNull();
   });
 
   it.each([
@@ -207,26 +210,26 @@ describe('a pool', () => {
     ['the directory at that path is another', { inode: 2 }],
   ])('removes at once what no plan can ask for any more: %s', async (_, of) => {
     const { pool, clock, made, wanted, discarded } = bench();
-    pool.expect(mould('a'));
+    pool.expect(template('a'));
     await clock.pass(10);
-    expect(await pool.take(mould('b', of), wanted)).toBeNull();
+    expect(await pool.take(template('b', of), wanted)).toBeNull();
     expect(discarded).toEqual(['s0 outdated']);
     expect(made[0]?.removed).toBe(1);
   });
 
   it('keeps those of a plan that differs in something else', async () => {
     const { pool, clock, wanted, discarded } = bench();
-    pool.expect(mould('a'));
+    pool.expect(template('a'));
     await clock.pass(10);
-    await pool.take(mould('b', { memoryMb: 2 }), wanted);
+    await pool.take(template('b', { memoryMb: 2 }), wanted);
     expect(discarded).toEqual([]);
   });
 
   it('lets go of all but the least when nobody asks any more', async () => {
     const { pool, clock, wanted } = bench({ min: 1, max: 4 });
-    pool.expect(mould());
+    pool.expect(template());
     await clock.pass(10);
-    await Promise.all(Array.from({ length: 4 }, () => pool.take(mould(), wanted)));
+    await Promise.all(Array.from({ length: 4 }, () => pool.take(template(), wanted)));
     await clock.pass(1000);
     expect(pool.waiting).toBe(4);
     await clock.pass(130_000);
@@ -236,11 +239,11 @@ describe('a pool', () => {
   it('tries less and less often where none can be made, and callers never hear of it', async () => {
     let broken = true;
     const { pool, clock, made, wanted, failures } = bench({ fails: () => broken });
-    pool.expect(mould());
+    pool.expect(template());
     await clock.pass(10_000);
     expect(failures()).toBeGreaterThan(2);
     expect(failures()).toBeLessThan(8);
-    expect(await pool.take(mould(), wanted)).toBeNull();
+    expect(await pool.take(template(), wanted)).toBeNull();
     broken = false;
     await clock.pass(60_000);
     expect(made.length).toBeGreaterThan(0);
@@ -250,10 +253,10 @@ describe('a pool', () => {
     const { pool, clock, made, wanted } = bench({ min: 2 });
     let done: () => void = () => undefined;
     const cold = Array.from({ length: 4 }, () =>
-      pool.during(mould().spec, wanted.signal, () => new Promise<void>(resolve => (done = resolve))),
+      pool.during(template().spec, wanted.signal, () => new Promise<void>(resolve => (done = resolve))),
     );
     const first = done;
-    pool.expect(mould());
+    pool.expect(template());
     await clock.pass(1000);
     expect(made).toHaveLength(0);
     first();
@@ -264,9 +267,9 @@ describe('a pool', () => {
 
   it('has what could exchange a caller’s mounts removed before theirs is made, and not made again beside it', async () => {
     const { pool, clock, made, wanted, discarded } = bench({ min: 2 });
-    pool.expect(mould('a'));
+    pool.expect(template('a'));
     await clock.pass(10);
-    const inside = mould('b', { source: '/w/inside' });
+    const inside = template('b', { source: '/w/inside' });
     await pool.take(inside, wanted);
     let seen: readonly number[] = [];
     await pool.during(inside.spec, wanted.signal, async () => {
@@ -275,35 +278,35 @@ describe('a pool', () => {
     });
     expect(seen).toEqual([1, 1]);
     expect(discarded).toEqual(['s0 room', 's1 room']);
-    expect(pool.ready(mould('a'))).toBe(0);
+    expect(pool.ready(template('a'))).toBe(0);
   });
 
   it('leaves those alone that have nothing above it', async () => {
     const { pool, clock, discarded, wanted } = bench({ min: 2 });
-    pool.expect(mould('a', { source: '/w/inside' }));
+    pool.expect(template('a', { source: '/w/inside' }));
     await clock.pass(10);
-    await pool.during(mould('b').spec, wanted.signal, async () => undefined);
-    await pool.during(mould('c', { source: '/other' }).spec, wanted.signal, async () => undefined);
+    await pool.during(template('b').spec, wanted.signal, async () => undefined);
+    await pool.during(template('c', { source: '/other' }).spec, wanted.signal, async () => undefined);
     expect(discarded).toEqual([]);
   });
 
   it('makes none that would be refused because of one that waits', async () => {
     const { pool, clock, made, wanted } = bench();
-    pool.expect(mould('a'));
+    pool.expect(template('a'));
     await clock.pass(10);
-    await pool.take(mould('b', { source: '/w/inside' }), wanted);
+    await pool.take(template('b', { source: '/w/inside' }), wanted);
     await clock.pass(1000);
     expect(made).toHaveLength(1);
   });
 
   it('finds out that nothing waits in an image without a shell, and does not try again', async () => {
     const { pool, clock, made, wanted } = bench({ unfit: true });
-    pool.expect(mould());
+    pool.expect(template());
     await clock.pass(1000);
     expect(made).toHaveLength(1);
     expect(made[0]?.removed).toBe(1);
-    expect(pool.ready(mould())).toBeNull();
-    expect(await pool.take(mould(), wanted)).toBeNull();
+    expect(pool.ready(template())).toBeNull();
+    expect(await pool.take(template(), wanted)).toBeNull();
     await clock.pass(1000);
     expect(made).toHaveLength(1);
   });
@@ -311,7 +314,7 @@ describe('a pool', () => {
   it('removes what is ready only after the session was closed', async () => {
     let open: () => void = () => undefined;
     const { pool, clock, closing, made, kept } = bench({ gate: new Promise(resolve => (open = resolve)) });
-    pool.expect(mould());
+    pool.expect(template());
     await clock.pass(10);
     closing.abort(new Error('closing'));
     expect(made).toHaveLength(0);
@@ -324,9 +327,9 @@ describe('a pool', () => {
 
   it('has nothing left when the session closes but what was given out', async () => {
     const { pool, clock, closing, made, kept, wanted } = bench({ min: 3 });
-    pool.expect(mould());
+    pool.expect(template());
     await clock.pass(10);
-    const taken = await pool.take(mould(), wanted);
+    const taken = await pool.take(template(), wanted);
     await clock.pass(25);
     closing.abort(new Error('closing'));
     await Promise.all(kept);
@@ -335,6 +338,6 @@ describe('a pool', () => {
     expect(out.map(({ removed }) => removed)).toEqual(out.map(() => 1));
     expect(made.find(({ id }) => id === taken?.sandbox.id)?.removed).toBe(0);
     expect(pool.waiting).toBe(0);
-    expect(await pool.take(mould(), wanted)).toBeNull();
+    expect(await pool.take(template(), wanted)).toBeNull();
   });
 });

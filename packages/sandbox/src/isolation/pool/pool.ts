@@ -5,7 +5,7 @@ import { usesEngine } from '../../contract/levels.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { dispose, isExposed, isOvertaken, kindOf, newest, stateOf } from './pool-kind.ts';
-import type { Kind, Made, Mould, Waiting } from './pool-kind.ts';
+import type { Kind, Made, SandboxTemplate, Waiting } from './pool-kind.ts';
 import { decidePool } from './pool-size.ts';
 import type { ExpiryReason, PoolLimits } from './pool-size.ts';
 import { Taken } from './taken.ts';
@@ -22,7 +22,7 @@ export interface PoolObserver {
   /** One that was discarded is gone, as far as its backend can tell. */
   removed(made: Made, rest: RestPeriod | null): void;
   /** One could not be made. Nobody who runs a command hears of it. */
-  failed(mould: Mould, error: unknown): void;
+  failed(template: SandboxTemplate, error: unknown): void;
 }
 
 /** How a pool is run. */
@@ -34,7 +34,7 @@ export interface PoolOptions {
   /** Keeps work that outlives its caller, so that closing waits for it. */
   readonly keep: (work: Promise<unknown>) => void;
   /** Makes and verifies one. Until it is given out it hears the signal; afterwards its command does. */
-  readonly make: (mould: Mould, signal: AbortSignal) => Promise<Made>;
+  readonly make: (template: SandboxTemplate, signal: AbortSignal) => Promise<Made>;
   readonly observer: PoolObserver;
 }
 
@@ -74,30 +74,30 @@ export class Pool {
   }
 
   /** How many of a kind wait; null where none of it ever can. */
-  ready({ key }: Pick<Mould, 'key'>): number | null {
+  ready({ key }: Pick<SandboxTemplate, 'key'>): number | null {
     const kind = this.#kinds.get(key);
     return kind?.unfit === true ? null : (kind?.waiting.size ?? 0);
   }
 
   /** Why none of a kind could be made the last time; null where that did not fail. */
-  failure({ key }: Pick<Mould, 'key'>): unknown {
+  failure({ key }: Pick<SandboxTemplate, 'key'>): unknown {
     return this.#kinds.get(key)?.failure ?? null;
   }
 
   /** What waits, by the image it was made from; without an engine there is none. */
   images(): { image: string; count: number }[] {
     const counts = new Map<string, number>();
-    for (const { mould, waiting } of this.#kinds.values()) {
-      const image = usesEngine(mould.spec.level) ? mould.spec.image.reference : '';
+    for (const { template, waiting } of this.#kinds.values()) {
+      const image = usesEngine(template.spec.level) ? template.spec.image.reference : '';
       if (waiting.size > 0) counts.set(image, (counts.get(image) ?? 0) + waiting.size);
     }
     return [...counts].map(([image, count]) => ({ image, count }));
   }
 
   /** Has the kind ready for its first request. */
-  expect(mould: Mould): void {
+  expect(template: SandboxTemplate): void {
     if (this.#isOver) return;
-    this.#kindOf(mould);
+    this.#kindOf(template);
     this.#think(0);
   }
 
@@ -105,9 +105,9 @@ export class Pool {
    * Gives out one sandbox of a kind, once and for ever; null where none waits that still is what was planned. It is out of
    * the pool before anything is waited for, so that no two callers can have the same.
    */
-  async take(mould: Mould, wanted: Wanted): Promise<Made | null> {
+  async take(template: SandboxTemplate, wanted: Wanted): Promise<Made | null> {
     if (this.#isOver) return null;
-    const kind = this.#kindOf(mould);
+    const kind = this.#kindOf(template);
     const now = this.#options.clock.monotonic();
     kind.requests = [...kind.requests.slice(1 - MAX_REQUESTS), now];
     this.#think(REFILL_AFTER_MS);
@@ -145,25 +145,25 @@ export class Pool {
     return this.#options.closing.aborted;
   }
 
-  #kindOf(mould: Mould): Kind {
+  #kindOf(template: SandboxTemplate): Kind {
     const lastAsked = this.#options.clock.monotonic();
-    const known = this.#kinds.get(mould.key);
-    this.#outdate(mould);
+    const known = this.#kinds.get(template.key);
+    this.#outdate(template);
     if (known) {
-      known.mould = mould;
+      known.template = template;
       known.lastAsked = lastAsked;
       return known;
     }
-    const kind = kindOf(mould, lastAsked);
-    this.#kinds.set(mould.key, kind);
+    const kind = kindOf(template, lastAsked);
+    this.#kinds.set(template.key, kind);
     this.#forgetKinds();
     return kind;
   }
 
   // What waits for a plan that cannot come again waits for nobody.
-  #outdate({ key, spec }: Mould): void {
+  #outdate({ key, spec }: SandboxTemplate): void {
     for (const kind of this.#kinds.values()) {
-      if (kind.mould.key === key || kind.waiting.size === 0 || !isOvertaken(kind.mould.spec, spec)) continue;
+      if (kind.template.key === key || kind.waiting.size === 0 || !isOvertaken(kind.template.spec, spec)) continue;
       for (const one of kind.waiting.values()) this.#discard(kind, one, 'outdated');
     }
   }
@@ -171,7 +171,7 @@ export class Pool {
   #forgetKinds(): void {
     const idle = [...this.#kinds.values()].filter(({ waiting, making }) => waiting.size === 0 && making === 0);
     idle.sort((one, other) => one.lastAsked - other.lastAsked);
-    for (const kind of idle.slice(0, Math.max(0, this.#kinds.size - MAX_KINDS))) this.#kinds.delete(kind.mould.key);
+    for (const kind of idle.slice(0, Math.max(0, this.#kinds.size - MAX_KINDS))) this.#kinds.delete(kind.template.key);
   }
 
   // What changed since it was verified: its mounts, its process, its time. That image, mounts and policy are still what the
@@ -227,7 +227,7 @@ export class Pool {
   // Beside what waits already one of these would be refused.
   #isCrowded(kind: Kind): boolean {
     const others = [...this.#kinds.values()].filter(other => other !== kind && other.waiting.size + other.making > 0);
-    return others.some(other => isExposed(kind.mould.spec, other));
+    return others.some(other => isExposed(kind.template.spec, other));
   }
 
   // Nobody is taken to want them again: else they would be back before the one they had to go for.
@@ -250,7 +250,7 @@ export class Pool {
   // Never rejects: nobody waits for it.
   async #make(kind: Kind): Promise<void> {
     const { clock, observer, closing } = this.#options;
-    const { mould } = kind;
+    const { template } = kind;
     const began = clock.monotonic();
     const stop = new AbortController();
     const close = (): void => stop.abort(closing.reason);
@@ -258,13 +258,13 @@ export class Pool {
     kind.making += 1;
     this.#begun.push(began);
     try {
-      const made = await this.#options.make(mould, stop.signal);
+      const made = await this.#options.make(template, stop.signal);
       kind.failures = 0;
       kind.failure = null;
       kind.leadMs = (kind.leadMs + (clock.monotonic() - began)) / 2;
       this.#add(kind, { ...made, since: clock.monotonic(), stop });
     } catch (error) {
-      if (!this.#isOver) observer.failed(mould, error);
+      if (!this.#isOver) observer.failed(template, error);
       kind.failures += 1;
       kind.failure = error;
       kind.failedAt = clock.monotonic();

@@ -70,7 +70,7 @@ export class DirectContainer implements WaitingSandbox {
     const { id, spec } = this.#created;
     try {
       await this.#parts.own(this.#created, signal);
-      const expected = { spec, facts, around: creation.neighbourhood, argv };
+      const expected = { spec, facts, around: creation.mountConflicts, argv };
       await inspectCreated(engine, id, expected, signal);
       const exit = await creation.watch(id, signal);
       const container = await creation.start(spec, id, exit, signal);

@@ -13,7 +13,7 @@ import { EngineError } from '../engine/error.ts';
 import type { HijackedStream } from '../engine/hijack.ts';
 import type { Engine } from '../engine/index.ts';
 import { engineFailure } from '../failure.ts';
-import type { Neighbourhood } from '../resources/neighbourhood.ts';
+import type { MountConflicts } from '../resources/mount-conflicts.ts';
 import type { OomWatch } from './oom-watch.ts';
 import { signalInside } from '../podman/podman-signal.ts';
 import { UsageSampler, usageFrom } from './usage.ts';
@@ -26,7 +26,7 @@ export interface StartedContainer {
   /** Resolves when the container has exited. */
   readonly exit: Promise<ContainerExit>;
   readonly oomWatch: OomWatch;
-  readonly neighbourhood: Neighbourhood;
+  readonly mountConflicts: MountConflicts;
   readonly clock: Clock;
   /** The processes with which it ends, where this host’s kernel shows them. */
   readonly lives?: readonly ProcessIdentity[];

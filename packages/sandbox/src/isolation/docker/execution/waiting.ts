@@ -63,7 +63,7 @@ export class WaitingContainer implements WaitingSandbox {
   }
 
   async verify(signal: AbortSignal): Promise<void> {
-    const { engine, neighbourhood: around } = this.#container;
+    const { engine, mountConflicts: around } = this.#container;
     const expected = { spec: this.#spec, facts: this.#facts, around };
     const { details, held } = await inspectRunning(engine, this.id, expected, signal);
     const { State: state } = details;
@@ -143,7 +143,7 @@ export class WaitingContainer implements WaitingSandbox {
     if (this.#isLost || this.#used)
       throw new AcodeError('ACODE-SBX-006', { name: this.#spec.identity.name, reason: 'it ended while it waited' });
     if (!this.#held) return this.verify(signal);
-    await assertNotNested(this.id, this.#spec, this.#container.neighbourhood, signal);
+    await assertNotNested(this.id, this.#spec, this.#container.mountConflicts, signal);
     this.#same?.();
   }
 

@@ -2,39 +2,39 @@
 
 import type { ImageFacts } from '../../../contract/spec.ts';
 import type { Engine } from '../engine/index.ts';
-import { Silence } from '../resources/silence.ts';
+import { EventStamp } from '../resources/event-stamp.ts';
 
 const MOST = 64;
 
 /** The images that were asked for lately. Nothing is remembered before the second question: the first is asked by everybody. */
 export class KnownImages {
-  readonly #silence: Silence;
+  readonly #stamp: EventStamp;
   readonly #known = new Map<string, { readonly facts: ImageFacts; readonly mark: number }>();
   readonly #remembers: boolean;
   #asked = false;
 
   /** Without `remembers` it asks each time: a question costs less than one connection more. */
   constructor(engine: Engine, remembers: boolean) {
-    this.#silence = new Silence(engine, { filters: { type: ['image'] } });
+    this.#stamp = new EventStamp(engine, { filters: { type: ['image'] } });
     this.#remembers = remembers;
   }
 
   /** What a name means, by `ask` unless that is known still. What is not there is asked for each time. */
   async find(reference: string, ask: () => Promise<ImageFacts | null>): Promise<ImageFacts | null> {
     const known = this.#known.get(reference);
-    if (known && this.#silence.hasLastedSince(known.mark)) return known.facts;
+    if (known && this.#stamp.hasLastedSince(known.mark)) return known.facts;
     // Not waited for: until the engine is heard, it is asked.
-    if (this.#asked && this.#remembers) void this.#silence.listen();
+    if (this.#asked && this.#remembers) void this.#stamp.listen();
     this.#asked = true;
     // Before it is asked: what changes meanwhile counts as a change.
-    const { mark } = this.#silence;
+    const { mark } = this.#stamp;
     const facts = await ask();
     if (facts && mark !== null) this.#remember(reference, facts, mark);
     return facts;
   }
 
   close(): void {
-    this.#silence.close();
+    this.#stamp.close();
   }
 
   #remember(reference: string, facts: ImageFacts, mark: number): void {

@@ -10,8 +10,8 @@ import { EngineError, isTransient, mayHaveBeenDone } from '../engine/error.ts';
 import type { Engine } from '../engine/index.ts';
 import type { StartedContainer } from '../execution/execution.ts';
 import { engineFailure, reasonOf } from '../failure.ts';
-import { LateLooks } from './late-looks.ts';
-import { Neighbourhood } from './neighbourhood.ts';
+import { LostCreateCleanup } from './lost-create-cleanup.ts';
+import { MountConflicts } from './mount-conflicts.ts';
 import { OomWatch } from '../execution/oom-watch.ts';
 import { portFailure } from './ports.ts';
 import { unlessCancelled } from '../../waiting.ts';
@@ -66,23 +66,23 @@ export type RequestBuilder = (spec: SandboxSpec) => Record<string, unknown>;
 /** Creates and starts containers. */
 export class Creation {
   readonly oomWatch: OomWatch;
-  readonly neighbourhood: Neighbourhood;
+  readonly mountConflicts: MountConflicts;
   readonly #options: CreationOptions;
   readonly #engine: Engine;
-  readonly #lateLooks: LateLooks;
+  readonly #lostCreates: LostCreateCleanup;
   #isUsed = false;
 
   constructor(options: CreationOptions) {
     this.#options = options;
     this.#engine = options.engine;
-    this.#lateLooks = new LateLooks(options);
-    this.neighbourhood = new Neighbourhood(options.engine, options.owner);
+    this.#lostCreates = new LostCreateCleanup(options);
+    this.mountConflicts = new MountConflicts(options.engine, options.owner);
     this.oomWatch = new OomWatch(options.engine, `acode.owner=${options.owner}`);
   }
 
   /** The nonces of creates of which the engine, gone in the middle, has not said whether they made a container. */
   get unanswered(): readonly string[] {
-    return this.#lateLooks.unanswered;
+    return this.#lostCreates.unanswered;
   }
 
   /** Creates a container; the plan that comes back carries the nonce of the attempt that made it. */
@@ -110,7 +110,7 @@ export class Creation {
 
   async #create(spec: SandboxSpec, build: RequestBuilder, signal: AbortSignal): Promise<Created> {
     const { attempts, baseMs, factor } = this.#options.retry;
-    this.#options.keep(this.#lateLooks.again());
+    this.#options.keep(this.#lostCreates.again());
     const backoff = new ExponentialBackoff({ initialDelay: baseMs, exponent: factor, maxDelay: MAX_BACKOFF_MS });
     const before = this.#options.clock.monotonic();
     // What took all the time there is for it is not tried again: an engine that hangs would hang as often.
@@ -138,7 +138,7 @@ export class Creation {
     const [pending] = await Promise.all([
       this.#engine.containers.expectExit(id, 'next-exit', { signal, deadlineMs: EXIT_MS }),
       this.oomWatch.follow(id),
-      listens ? this.neighbourhood.listen() : null,
+      listens ? this.mountConflicts.listen() : null,
     ]);
     return pending;
   }
@@ -151,7 +151,7 @@ export class Creation {
     const { containers } = this.#engine;
     const streams = { stdin: true, stdout: true, stderr: true };
     const stream = await containers.attach(id, { ...streams, signal, deadlineMs: CALL_MS });
-    this.neighbourhood.entered(id, spec);
+    this.mountConflicts.entered(id, spec);
     try {
       await containers.start(id, { signal, deadlineMs: START_MS });
     } catch (error) {
@@ -159,8 +159,8 @@ export class Creation {
       throw error;
     }
     this.#options.observer.started(spec, id);
-    const { oomWatch, neighbourhood } = this;
-    return { id, engine: this.#engine, stream, exit, oomWatch, neighbourhood, clock: this.#options.clock };
+    const { oomWatch, mountConflicts } = this;
+    return { id, engine: this.#engine, stream, exit, oomWatch, mountConflicts, clock: this.#options.clock };
   }
 
   /** Removes a container of a spec. */
@@ -198,7 +198,7 @@ export class Creation {
       if (mayHaveBeenDone(error)) {
         await this.#removeByNonce(spec, LOOK_MS).catch(() => undefined);
         const following = (): Promise<void> =>
-          this.#lateLooks.follow(nonceOf(spec), () => this.#removeByNonce(spec, CALL_MS));
+          this.#lostCreates.follow(nonceOf(spec), () => this.#removeByNonce(spec, CALL_MS));
         // An engine that only takes its time is still at it; one whose connection broke has ended, and the create with it.
         const isSlow = error instanceof EngineError && error.kind === 'timeout';
         this.#options.keep(isSlow ? this.#options.making(nonceOf(spec), following) : following());

@@ -8,7 +8,7 @@ import type { Clock } from '../../../contract/ports.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
 import { EngineError, isNotFound, mayHaveBeenDone } from '../engine/error.ts';
 import type { Attachment, Left, Seen } from './attachment.ts';
-import { LateLooks } from './late-looks.ts';
+import { LostCreateCleanup } from './lost-create-cleanup.ts';
 import type { Engine } from '../engine/index.ts';
 import { engineFailure, reasonOf } from '../failure.ts';
 import { SEVERAL, assertManaged, bridgeName, bridgeRequest, faultOf } from './network-rules.ts';
@@ -72,12 +72,12 @@ export class SandboxNetworks implements Attachment {
   readonly #retired = new Set<Shared>();
   /** The names of those that were made, by id. */
   readonly #made = new Map<string, string>();
-  readonly #lateLooks: LateLooks;
+  readonly #lostCreates: LostCreateCleanup;
 
   constructor(options: NetworksOptions) {
     this.#options = options;
     this.#engine = options.engine;
-    this.#lateLooks = new LateLooks(options);
+    this.#lostCreates = new LostCreateCleanup(options);
   }
 
   async acquire(spec: SandboxSpec, signal: AbortSignal): Promise<Pick<EngineFacts, 'network' | 'networkName'>> {
@@ -118,7 +118,7 @@ export class SandboxNetworks implements Attachment {
     await Promise.allSettled([...this.#current.values()].map(({ making }) => making));
     this.#current.clear();
     const left = await Promise.all([...this.#made.keys()].map(id => this.#remove(id, REMOVAL_ATTEMPTS)));
-    const { unanswered } = this.#lateLooks;
+    const { unanswered } = this.#lostCreates;
     return [...left.filter(one => one !== null), ...unanswered.map(nonce => ({ id: nonce, reason: UNANSWERED }))];
   }
 
@@ -213,7 +213,7 @@ export class SandboxNetworks implements Attachment {
       // The reply may have been lost and not the request: what was made is found by its nonce.
       const [made] = await this.#madeWith(nonce).catch(() => []);
       if (made) return made;
-      this.#options.keep(this.#lateLooks.follow(nonce, () => this.#removeLate(nonce)));
+      this.#options.keep(this.#lostCreates.follow(nonce, () => this.#removeLate(nonce)));
       throw refusal;
     }
   }

@@ -11,7 +11,7 @@ import { isNotFound, mayHaveBeenDone } from '../engine/error.ts';
 import type { Engine } from '../engine/index.ts';
 import type { VolumeDetails } from '../engine/volumes.ts';
 import { reasonOf } from '../failure.ts';
-import { LateLooks } from './late-looks.ts';
+import { LostCreateCleanup } from './lost-create-cleanup.ts';
 import { UNANSWERED } from './networks.ts';
 
 /** How volumes are made. */
@@ -44,13 +44,13 @@ const MARK = 'acode.nonce';
 export class SandboxVolumes {
   readonly #options: VolumesOptions;
   readonly #engine: Engine;
-  readonly #lateLooks: LateLooks;
+  readonly #lostCreates: LostCreateCleanup;
   readonly #made = new Map<string, Made>();
 
   constructor(options: VolumesOptions) {
     this.#options = options;
     this.#engine = options.engine;
-    this.#lateLooks = new LateLooks(options);
+    this.#lostCreates = new LostCreateCleanup(options);
   }
 
   /** Says until when volumes are made for a sandbox: none is removed before, or one would be made behind the removal. */
@@ -72,7 +72,7 @@ export class SandboxVolumes {
       return made;
     } catch (error) {
       // The reply may have been lost and not the request.
-      if (mayHaveBeenDone(error)) this.#options.keep(this.#lateLooks.follow(nonce, () => this.#removeLate(nonce)));
+      if (mayHaveBeenDone(error)) this.#options.keep(this.#lostCreates.follow(nonce, () => this.#removeLate(nonce)));
       throw error;
     }
   }
@@ -97,7 +97,7 @@ export class SandboxVolumes {
   /** Removes everything that was made for sandboxes; what could not be removed comes back. Containers go first. */
   async release(): Promise<Left[]> {
     const left = await Promise.all([...this.#made].map(([sandboxId, made]) => this.#letGo(sandboxId, made)));
-    return [...left.flat(), ...this.#lateLooks.unanswered.map(nonce => ({ id: nonce, reason: UNANSWERED }))];
+    return [...left.flat(), ...this.#lostCreates.unanswered.map(nonce => ({ id: nonce, reason: UNANSWERED }))];
   }
 
   #of({ identity: { sandboxId } }: SandboxSpec): Made {

@@ -11,7 +11,7 @@ import { hold } from '../../process/held.ts';
 import type { Held } from '../../process/held.ts';
 import { readKernelView } from '../../kernel.ts';
 import type { KernelView } from '../../kernel.ts';
-import type { Neighbour, Neighbourhood } from '../resources/neighbourhood.ts';
+import type { Neighbour, MountConflicts } from '../resources/mount-conflicts.ts';
 import { podmanAccount, podmanKernelView } from '../podman/podman.ts';
 import { absentPaths } from '../podman/podman-facts.ts';
 import type { AttachedFacts } from '../resources/attachment.ts';
@@ -34,7 +34,7 @@ export interface Expected {
   readonly argv?: readonly string[];
 }
 
-type Around = Pick<Neighbourhood, 'remembered' | 'ask'>;
+type Around = Pick<MountConflicts, 'remembered' | 'ask'>;
 
 /** A container that was compared with its plan. */
 export interface Inspected {

@@ -1,11 +1,12 @@
-// Who else has sandboxes on the engine: noticed as they come, so that the engine need not be asked at every command.
+// Mount conflicts: which other sandboxes on the engine could exchange what one of ours has mounted. acode notices them as they
+// come, so that it need not ask the engine at every command.
 
 import type { SandboxSpec } from '../../../contract/spec.ts';
 import { MANAGED } from '../../../lifecycle/labels.ts';
 import { reachOf } from '../../neighbours.ts';
 import type { Reach } from '../../neighbours.ts';
 import type { Engine } from '../engine/index.ts';
-import { Silence } from './silence.ts';
+import { EventStamp } from './event-stamp.ts';
 
 /** A sandbox that runs, or waits. */
 export type Neighbour = Reach & { readonly id: string };
@@ -13,17 +14,17 @@ export type Neighbour = Reach & { readonly id: string };
 const CALL_MS = 10_000;
 
 /** The sandboxes around those of one session. */
-export class Neighbourhood {
+export class MountConflicts {
   readonly #engine: Engine;
   readonly #owner: string;
-  readonly #silence: Silence;
+  readonly #stamp: EventStamp;
   readonly #own = new Map<string, Neighbour>();
   #asked: { readonly mark: number | null; readonly others: readonly Neighbour[] } = { mark: null, others: [] };
 
   constructor(engine: Engine, owner: string) {
     this.#engine = engine;
     this.#owner = owner;
-    this.#silence = new Silence(engine, {
+    this.#stamp = new EventStamp(engine, {
       filters: { type: ['container'], event: ['start', 'unpause'], label: [`${MANAGED}=true`] },
       counts: ({ attributes }) => attributes['acode.owner'] !== owner,
     });
@@ -35,13 +36,13 @@ export class Neighbourhood {
    */
   get remembered(): readonly Neighbour[] | null {
     const { mark, others } = this.#asked;
-    return this.#silence.hasLastedSince(mark) ? [...others, ...this.#own.values()] : null;
+    return this.#stamp.hasLastedSince(mark) ? [...others, ...this.#own.values()] : null;
   }
 
   /** Asks the engine who is there now. */
   async ask(signal: AbortSignal): Promise<readonly Neighbour[]> {
     // First: whoever comes while the engine answers has come since.
-    const { mark } = this.#silence;
+    const { mark } = this.#stamp;
     const labels = [`${MANAGED}=true`];
     const found = await this.#engine.containers.list({ labels, signal, deadlineMs: CALL_MS });
     const others = found.filter(one => one.labels['acode.owner'] !== this.#owner);
@@ -51,7 +52,7 @@ export class Neighbourhood {
 
   /** Resolves once the engine tells of whatever starts from now on; never rejects. */
   listen(): Promise<void> {
-    return this.#silence.listen();
+    return this.#stamp.listen();
   }
 
   /** One of this session’s is about to be started. */
@@ -65,7 +66,7 @@ export class Neighbourhood {
   }
 
   close(): void {
-    this.#silence.close();
+    this.#stamp.close();
   }
 }
 

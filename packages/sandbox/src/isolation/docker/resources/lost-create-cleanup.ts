@@ -1,5 +1,5 @@
-// A create whose answer was lost may have made something, now or a moment later: it is looked for until the engine has said
-// often enough that there is nothing more.
+// Lost creates: a create whose reply was lost may have made something, now or a moment later. acode searches for it until the
+// engine has said often enough that there is nothing more.
 
 import type { Clock } from '../../../contract/ports.ts';
 import { whenItAnswers } from './persist.ts';
@@ -17,7 +17,7 @@ const LATE_MS = [500, 1500];
 const MAX_MS = 60_000;
 
 /** The creates of one kind that were not answered. */
-export class LateLooks {
+export class LostCreateCleanup {
   readonly #options: LateLookOptions;
   readonly #unanswered = new Map<string, Look>();
   readonly #underWay = new Set<string>();

@@ -1,4 +1,5 @@
-// Whether anything of a kind has happened on an engine, told by its events, so that it need not be asked at every command.
+// Event stamps: whether anything of a kind has happened on an engine since a moment. Its events tell, so that acode need not ask
+// at every command.
 
 import type { Engine } from '../engine/index.ts';
 import type { EngineEvent, EventFilters } from '../engine/events.ts';
@@ -11,7 +12,7 @@ export interface Heard {
 }
 
 /** The silence of an engine about one kind of thing. */
-export class Silence {
+export class EventStamp {
   readonly #engine: Engine;
   readonly #heard: Heard;
   readonly #stop = new AbortController();

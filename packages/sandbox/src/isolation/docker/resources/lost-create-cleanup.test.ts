@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { EngineError } from '../engine/error.ts';
-import { LateLooks } from './late-looks.ts';
+import { LostCreateCleanup } from './lost-create-cleanup.ts';
 
 const away = new EngineError({ kind: 'unreachable', operation: 'GET /containers/json', detail: 'nobody listens' });
 
 /** Late looks on a clock that runs as fast as it is waited for. */
-function fast(): { looks: LateLooks; close: () => void; now: () => number } {
+function fast(): { looks: LostCreateCleanup; close: () => void; now: () => number } {
   let now = 0;
   const after = (ms: number, action: () => void): (() => void) => {
     now += ms;
@@ -13,7 +13,10 @@ function fast(): { looks: LateLooks; close: () => void; now: () => number } {
     return () => undefined;
   };
   const closing = new AbortController();
-  const looks = new LateLooks({ clock: { now: () => now, monotonic: () => now, after }, closing: closing.signal });
+  const looks = new LostCreateCleanup({
+    clock: { now: () => now, monotonic: () => now, after },
+    closing: closing.signal,
+  });
   return { looks, close: () => closing.abort(), now: () => now };
 }
 

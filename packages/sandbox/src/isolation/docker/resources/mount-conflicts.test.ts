@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../../../contract/spec.ts';
 import type { Engine } from '../engine/index.ts';
-import { Neighbourhood } from './neighbourhood.ts';
+import { MountConflicts } from './mount-conflicts.ts';
 
 const OWN = 'me';
 
@@ -61,12 +61,12 @@ const forGood = new AbortController().signal;
 
 async function listening(listed: Listed = { asked: 0, there: [] }) {
   const told = channel();
-  const around = new Neighbourhood(engineWith(told.events, false, listed), OWN);
+  const around = new MountConflicts(engineWith(told.events, false, listed), OWN);
   await around.listen();
   return { around, ...told };
 }
 
-describe('a neighbourhood', () => {
+describe('mount conflicts', () => {
   it('remembers nobody before the engine was asked', async () => {
     const { around } = await listening();
     expect(around.remembered).toBeNull();
@@ -97,7 +97,7 @@ describe('a neighbourhood', () => {
   });
 
   it('remembers nobody where nobody listens', async () => {
-    const around = new Neighbourhood(engineWith(new Error('no engine')), OWN);
+    const around = new MountConflicts(engineWith(new Error('no engine')), OWN);
     await around.ask(forGood);
     expect(around.remembered).toBeNull();
     await around.listen();
@@ -106,7 +106,7 @@ describe('a neighbourhood', () => {
   });
 
   it('remembers nobody on Podman, which tells of things after they have happened', async () => {
-    const around = new Neighbourhood(engineWith(channel().events, true), OWN);
+    const around = new MountConflicts(engineWith(channel().events, true), OWN);
     await around.listen();
     await around.ask(forGood);
     expect(around.remembered).toBeNull();
