@@ -472,6 +472,18 @@ export const PROTECTIONS = [
   ),
   {
     ...one(
+      'compiled code is read from where a sandbox can write',
+      [
+        'packages/cli/src/start/code-cache.ts',
+        'return [directory, realPath(directory)].some(path => mayBeShared(path, places)) ? null : { directory, uid };',
+        'return [directory, realPath(directory)].some(path => mayBeShared(path, places)) ? { directory, uid } : { directory, uid };',
+      ],
+      [['cli/code-cache.test.ts', 'planted .* never runs']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
       'output reaches a terminal as it is',
       [
         `${SRC}/run/output/terminal.ts`,
@@ -791,7 +803,7 @@ export const PROTECTIONS = [
     'who comes to the engine later is not noticed',
     [
       `${DOCKER}/resources/mount-conflicts.ts`,
-      'return this.#silence.hasLastedSince(mark) ? [',
+      'return this.#stamp.hasLastedSince(mark) ? [',
       'return mark !== null ? [',
     ],
     [['verification/mounts.test.ts', 'has run commands before']],
