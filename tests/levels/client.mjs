@@ -44,7 +44,7 @@ const spec = {
     outputBytes: MIB,
   },
   runtime: null,
-  network: 'none',
+  network: { kind: 'none' },
   dns: [],
   ports: [],
   workdir: '/workspace',
