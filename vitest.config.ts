@@ -12,7 +12,9 @@ const alias = {
 // These measure time or memory, or remove what every other test uses: nothing else may run beside them.
 const ALONE = [
   'tests/{audit/cost,cli/engine-faults,engine-trouble/restart,exits/exits,files/large}.test.ts',
-  'tests/{ownership/prompt,ownership/uninstall,project-image/unchanged,trace/durations}.test.ts',
+  'tests/{project-image/unchanged,trace/durations}.test.ts',
+  // Every session removes what is past its time, whoever made it, and prints that.
+  'tests/ownership/{belongings,images,killed,prompt,told,uninstall}.test.ts',
 ];
 
 // These use what there is once: the caches of a user, a registry that is slowed down, the engine that is restarted; or keep the
