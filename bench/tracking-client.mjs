@@ -80,9 +80,7 @@ async function holdSandboxes(count) {
     const more = Math.min(AT_ONCE, count - running.length, hosts.length * EACH - running.length);
     const started = await Promise.allSettled(
       // It waits for its input to end, for as long as it is held.
-      Array.from({ length: more }, async () =>
-        host?.acode.spawn(['cat'], { signal, policy: { timeoutMs: MAX_MS } }),
-      ),
+      Array.from({ length: more }, async () => host?.acode.spawn(['cat'], { signal, policy: { timeoutMs: MAX_MS } })),
     );
     for (const one of started) {
       if (one.status === 'rejected') return reasonOf(one.reason);

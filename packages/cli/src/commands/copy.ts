@@ -79,8 +79,7 @@ async function transfer(
 function reportLines({ files, directories, bytes, skipped }: TransferReport, to: string): string[] {
   const counts = [plural(files, 'file'), ...(directories > 0 ? [plural(directories, 'directory')] : [])].join(' and ');
   const named = skipped.slice(0, MAX_NAMED).map(({ path, reason }) => `left out ${path}: ${reason}`);
-  const more =
-    skipped.length > MAX_NAMED ? [`left out ${skipped.length - MAX_NAMED} more; --json names them all`] : [];
+  const more = skipped.length > MAX_NAMED ? [`left out ${skipped.length - MAX_NAMED} more; --json names them all`] : [];
   return [`copied ${counts}, ${formatBytes(bytes)}, to ${to}`, ...named, ...more];
 }
 

@@ -101,9 +101,7 @@ export function matchesIn(printed: string, by: Search['by']): z.output<typeof ma
     if (line === '') return [];
     if (by === 'name') return isShown(line) ? [{ path: tidy(line) }] : [];
     const [, at = '', number = '', text = ''] = /^(.*?):(\d+):(.*)$/.exec(line) ?? [];
-    return at === '' || !isShown(at)
-      ? []
-      : [{ path: tidy(at), line: Number(number), text: text.slice(0, MAX_LINE) }];
+    return at === '' || !isShown(at) ? [] : [{ path: tidy(at), line: Number(number), text: text.slice(0, MAX_LINE) }];
   });
 }
 

@@ -42,8 +42,7 @@ function tokensOf(text: string, lines: LineCounter, source: string): CST.Token[]
   let count = 0;
   for (const lexeme of new Lexer().lex(text)) {
     count += 1;
-    if (count > MAX_LEXEMES)
-      throw invalid(source, `has more than ${MAX_LEXEMES} parts, which no configuration needs`);
+    if (count > MAX_LEXEMES) throw invalid(source, `has more than ${MAX_LEXEMES} parts, which no configuration needs`);
     tokens.push(...parser.next(lexeme));
   }
   tokens.push(...parser.end());
