@@ -295,7 +295,7 @@ async function serve(context, place) {
     throw error;
   }
   // A second is longer than any engine here takes to make a sandbox.
-  return { env, stop };
+  return { env, stop, refilled: rested };
 }
 
 /**
