@@ -394,7 +394,7 @@ export const PROTECTIONS = [
         [`${SRC}/policy/config/document.ts`, 'const MAX_ALIASES = 20;', 'const MAX_ALIASES = Infinity;'],
         [`${SRC}/policy/config/document.ts`, 'const MAX_ITEMS = 500;', 'const MAX_ITEMS = 1e9;'],
         [`${SRC}/policy/config/shape.ts`, 'const MAX_VALUES = 20_000;', 'const MAX_VALUES = 1e15;'],
-        [`${SRC}/policy/config/shape.ts`, 'export const DEEPEST = 32;', 'export const DEEPEST = 1e9;'],
+        [`${SRC}/policy/config/shape.ts`, 'export const MAX_DEPTH = 32;', 'export const MAX_DEPTH = 1e9;'],
       ],
       [[POLICY, 'F7 ']],
     ),

@@ -11,7 +11,7 @@ import type { TestEngine } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import type { RequestFate, SeenRequest } from '../support/proxy.ts';
 import { ownerSocketsIn, reapersIn } from '../support/remains.ts';
-import { Belongings } from './belongings.ts';
+import { EngineResources } from './engine-resources.ts';
 import { watchFor } from './calls.ts';
 import type { EngineCall } from './calls.ts';
 import type { Scenario } from './scenarios.ts';
@@ -28,7 +28,7 @@ export interface TrialOptions {
   /** How long things may take to go when all is over; long enough for a reaper without it. */
   readonly settleMs?: number;
   /** Something that happens behind the product’s back when all is over, to see that it is noticed. */
-  readonly afterwards?: (belongings: Belongings, session: string) => Promise<unknown>;
+  readonly afterwards?: (belongings: EngineResources, session: string) => Promise<unknown>;
 }
 
 /** What came of a trial. */
@@ -62,7 +62,7 @@ export async function tryOut(scenario: Scenario, engine: TestEngine, options: Tr
     // A runtime directory of its own makes it a host of its own: what carries that host’s label was made here.
     await mkdir(join(top, 'runtime', 'acode'), { recursive: true, mode: 0o700 });
     await mkdir(join(top, 'workspace'));
-    const belongings = new Belongings(engine, await hostIdentity(join(top, 'runtime', 'acode')));
+    const belongings = new EngineResources(engine, await hostIdentity(join(top, 'runtime', 'acode')));
     return await new Trial(scenario, { ...options, engine, top, proxy, belongings }).play();
   } finally {
     await proxy.close();
@@ -74,7 +74,7 @@ interface TrialParts extends TrialOptions {
   readonly engine: TestEngine;
   readonly top: string;
   readonly proxy: EngineProxy;
-  readonly belongings: Belongings;
+  readonly belongings: EngineResources;
 }
 
 class Trial {

@@ -18,7 +18,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { FileChange, Files } from '../../packages/sandbox/src/contract/sandbox.ts';
 
 /** A sandbox with files. */
-export interface Ground extends AsyncDisposable {
+export interface FileTarget extends AsyncDisposable {
   readonly files: Files;
   /** An empty directory inside, which is also where relative paths begin. */
   readonly root: string;
@@ -42,8 +42,8 @@ const ODD_NAMES = [
 ];
 
 /** Shows them of a sandbox. */
-export function behaviours(open: () => Promise<Ground>): void {
-  let ground: Ground;
+export function behaviours(open: () => Promise<FileTarget>): void {
+  let ground: FileTarget;
   let files: Files;
   let host: string;
 

@@ -10,7 +10,7 @@ import { TestHost, engines, images, mainEngine, withoutEngines } from '../suppor
 import type { TestEngine } from '../support/engines.ts';
 import { everything } from '../support/targets.ts';
 import { behaviours } from './behaviours.ts';
-import type { Ground } from './behaviours.ts';
+import type { FileTarget } from './behaviours.ts';
 import { ACTS, CLEARED, GROUND, NAMES_ANOTHER, PATHS, outcomeOf } from './mistakes.ts';
 
 // Every engine with every image takes minutes; the programs differ by image and not by engine.
@@ -28,7 +28,7 @@ async function opened(engine: TestEngine, image: string): Promise<{ host: TestHo
 }
 
 /** The workspace of a sandbox, which is empty again when the ground is let go. */
-async function groundIn(sandbox: Sandbox): Promise<Ground> {
+async function targetIn(sandbox: Sandbox): Promise<FileTarget> {
   const sh = async (script: string): Promise<void> => {
     const { exitCode, stderr } = await sandbox.commands.run(script);
     if (exitCode !== 0) throw new Error(stderr);
@@ -54,7 +54,7 @@ describe.skipIf(withoutEngines).each(places)('files on $name', ({ engine, image 
   });
   afterAll(() => host[Symbol.asyncDispose]());
 
-  behaviours(() => groundIn(sandbox));
+  behaviours(() => targetIn(sandbox));
 
   describe('mistakes', () => {
     let own: string;

@@ -8,7 +8,7 @@ import { AcodeError } from '@acode/sandbox';
 import type { Inside, InsideEnd, InsideProgram } from '../../packages/sandbox/src/isolation/inside.ts';
 
 const BUSYBOX = ['/bin/busybox', '/var/lib/acode-engines/packages/root/bin/busybox'].find(path => existsSync(path));
-const MOST = 16 * 1024 ** 2;
+const MAX_BYTES = 16 * 1024 ** 2;
 
 /** A set of tools that an image may have. */
 export interface Tools {
@@ -52,7 +52,11 @@ export class InsideHost implements Inside {
 
   async call(
     argv: readonly string[],
-    { input = '', maxBytes = MOST, signal }: { input?: Uint8Array | string; maxBytes?: number; signal: AbortSignal },
+    {
+      input = '',
+      maxBytes = MAX_BYTES,
+      signal,
+    }: { input?: Uint8Array | string; maxBytes?: number; signal: AbortSignal },
   ): Promise<InsideEnd & { stdout: Buffer }> {
     const program = await this.open(argv, signal);
     const chunks: Buffer[] = [];

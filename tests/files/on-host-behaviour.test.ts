@@ -10,7 +10,7 @@ import { argvOf } from '../../packages/sandbox/src/persistent/files/scripts.ts';
 import { PLACE_FILE } from '../../packages/sandbox/src/persistent/files/transfer-scripts.ts';
 import { everything } from '../support/targets.ts';
 import { behaviours } from './behaviours.ts';
-import type { Ground } from './behaviours.ts';
+import type { FileTarget } from './behaviours.ts';
 import { InsideHost, emptyTools, removeTools, toolSets } from './inside-host.ts';
 import type { Tools } from './inside-host.ts';
 import { moveMany, streamLarge } from './weights.ts';
@@ -21,7 +21,7 @@ const run = promisify(execFile);
 
 afterAll(() => removeTools([...sets, bare]));
 
-function groundWith(tools: Tools): Promise<Ground> {
+function targetWith(tools: Tools): Promise<FileTarget> {
   const root = mkdtempSync('/var/tmp/acode-test-inside-');
   return Promise.resolve({
     root,
@@ -32,10 +32,10 @@ function groundWith(tools: Tools): Promise<Ground> {
 }
 
 describe.each(sets)('files with $name', tools => {
-  behaviours(() => groundWith(tools));
+  behaviours(() => targetWith(tools));
 
   it('leave nothing of a file whose sender is gone in the middle', async () => {
-    await using ground = await groundWith(tools);
+    await using ground = await targetWith(tools);
     const words = [`${ground.root}/file`, ground.root, '', '', `${ground.root}/part`, '10'];
     const send = async (text: string): Promise<number> => {
       const program = await new InsideHost(tools).open(argvOf(PLACE_FILE, words), AbortSignal.timeout(10_000));
@@ -51,20 +51,20 @@ describe.each(sets)('files with $name', tools => {
   });
 
   it('hold no more than a little of what streams through them', async () => {
-    await using ground = await groundWith(tools);
+    await using ground = await targetWith(tools);
     // Less than half of what goes through.
     expect(await streamLarge(ground.files, 'large', 256)).toBeLessThan(120);
   });
 });
 
 it.each(everything ? sets : sets.slice(0, 1))('ten thousand files are moved at once with $name', async tools => {
-  await using ground = await groundWith(tools);
+  await using ground = await targetWith(tools);
   expect(await moveMany(ground.files, 'many')).toEqual([10_100, 10_100]);
 });
 
 describe('an image that lacks a program', () => {
   it('is told which one, and what needs it', async () => {
-    await using ground = await groundWith(bare);
+    await using ground = await targetWith(bare);
     const { files } = ground;
     const missing = (program: string, operation: string): object =>
       expect.objectContaining({ code: 'ACODE-FIL-001', context: { program, operation } });

@@ -24,7 +24,7 @@ export { AcodeError, ERRORS } from './contract/errors.ts';
 export type { ErrorCode, ErrorContexts, ErrorEntry, MountViolation, SecurityViolation } from './contract/errors.ts';
 export type { AcodeEvent, AcodeEventType, AcodeEvents, EventBus, RemovalReason } from './contract/events.ts';
 export type {
-  Belonging,
+  EngineResource,
   CleanupOptions,
   CleanupReport,
   Explanation,

@@ -3,13 +3,13 @@
 import type { PortRequest } from '@acode/sandbox';
 import { InvalidArgumentError } from '@commander-js/extra-typings';
 
-const LARGEST = 65_535;
+const MAX_PORT = 65_535;
 
 /** The ports so far and one more, written `[hostport:]port[/udp]`. */
 export function port(text: string, before: readonly PortRequest[] = []): PortRequest[] {
   const [, outside, inside, protocol] = /^(?:(\d{1,5}):)?(\d{1,5})(?:\/(tcp|udp))?$/.exec(text) ?? [];
   const numbers = [inside, ...(outside === undefined ? [] : [outside])].map(Number);
-  if (!numbers.every(number => number >= 1 && number <= LARGEST)) throw new InvalidArgumentError(expected(text));
+  if (!numbers.every(number => number >= 1 && number <= MAX_PORT)) throw new InvalidArgumentError(expected(text));
   return [
     ...before,
     {

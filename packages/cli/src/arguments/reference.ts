@@ -2,11 +2,11 @@
 
 import { InvalidArgumentError } from '@commander-js/extra-typings';
 
-const SHORTEST = 4;
+const MIN_LENGTH = 4;
 
 /** A sandbox as it was named; fewer characters could be anybody’s. */
 export function reference(text: string): string {
-  if (text.length >= SHORTEST) return text;
+  if (text.length >= MIN_LENGTH) return text;
   throw new InvalidArgumentError(
     'Expected at least four characters of its id, or its name; `acode sandbox list` shows both.',
   );

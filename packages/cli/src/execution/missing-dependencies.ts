@@ -5,7 +5,7 @@ import { access, open } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Place } from '../workspace.ts';
 
-const LARGEST = 1024 * 1024;
+const MAX_BYTES = 1024 * 1024;
 const NODE = [
   { lock: 'pnpm-lock.yaml', cache: 'pnpm', install: 'pnpm install --frozen-lockfile' },
   { lock: 'yarn.lock', cache: 'yarn', install: 'yarn install' },
@@ -55,7 +55,7 @@ async function dependsOnPackages(file: string): Promise<boolean> {
 async function smallFile(path: string): Promise<string> {
   await using file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   const found = await file.stat();
-  return found.isFile() && found.size <= LARGEST ? file.readFile('utf8') : '';
+  return found.isFile() && found.size <= MAX_BYTES ? file.readFile('utf8') : '';
 }
 
 async function missingEnvironment(directory: string): Promise<string | null> {

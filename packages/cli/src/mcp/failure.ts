@@ -31,7 +31,7 @@ export const failureSchema = z.object({
 export type ToolFailure = z.output<typeof failureSchema>;
 
 // Messages of engines and of the kernel can be as long as whoever made them fail wants.
-const LONGEST = 2000;
+const MAX_LENGTH = 2000;
 
 /** The failure for whatever was thrown. */
 export function failureOf(error: unknown): ToolFailure {
@@ -119,5 +119,5 @@ function forModel(remedy: string): string {
 // In one line: a line break in it could begin what looks like a line of acode’s own, such as `Next: …`.
 function bounded(text: string): string {
   const line = oneLine(text);
-  return line.length <= LONGEST ? line : `${line.slice(0, LONGEST)}…`;
+  return line.length <= MAX_LENGTH ? line : `${line.slice(0, MAX_LENGTH)}…`;
 }

@@ -6,8 +6,8 @@ import { open } from 'node:fs/promises';
 import { AcodeError } from '@acode/sandbox';
 
 const VARIABLE = 'ACODE_MCP_TOKEN';
-const SHORTEST = 32;
-const LONGEST = 512;
+const MIN_LENGTH = 32;
+const MAX_LENGTH = 512;
 const OTHERS = 0o077;
 
 /** A token, and whether nobody knows it yet. */
@@ -30,8 +30,8 @@ export async function tokenFrom(
 
 function usable(text: string, source: string): string {
   const token = text.trim();
-  if (token.length < SHORTEST) throw unusable(source, `it is shorter than ${SHORTEST} characters`);
-  if (token.length > LONGEST) throw unusable(source, `it is longer than ${LONGEST} characters`);
+  if (token.length < MIN_LENGTH) throw unusable(source, `it is shorter than ${MIN_LENGTH} characters`);
+  if (token.length > MAX_LENGTH) throw unusable(source, `it is longer than ${MAX_LENGTH} characters`);
   if (!/^[\x21-\x7e]+$/.test(token)) throw unusable(source, 'it holds more than letters, digits and signs');
   return token;
 }
@@ -48,7 +48,7 @@ async function privateText(path: string, uid: number | undefined): Promise<strin
     if (!stats.isFile()) throw unusable(path, 'it is no file');
     if (uid !== undefined && stats.uid !== uid) throw unusable(path, 'it belongs to somebody else');
     if ((stats.mode & OTHERS) !== 0) throw unusable(path, 'others may read or write it: its mode must be 0600');
-    if (stats.size > 2 * LONGEST) throw unusable(path, `it is longer than ${LONGEST} characters`);
+    if (stats.size > 2 * MAX_LENGTH) throw unusable(path, `it is longer than ${MAX_LENGTH} characters`);
     return await file.readFile('utf8');
   } finally {
     await file.close();

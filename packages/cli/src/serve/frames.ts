@@ -50,7 +50,7 @@ export const PIECE = 64 * 1024;
 
 const HEAD = 5;
 // The words of a call may be long; nothing else is.
-const LARGEST = 4 * 1024 ** 2;
+const MAX_BYTES = 4 * 1024 ** 2;
 
 /** The bytes of a frame. */
 export function frame(kind: number, body: string | Uint8Array = ''): Buffer {
@@ -72,7 +72,7 @@ export class FrameReader {
     const frames: Frame[] = [];
     while (this.#rest.length >= HEAD) {
       const length = this.#rest.readUInt32BE(1);
-      if (length > LARGEST) throw new Error(`a frame of ${length} bytes`);
+      if (length > MAX_BYTES) throw new Error(`a frame of ${length} bytes`);
       if (this.#rest.length < HEAD + length) break;
       frames.push({ kind: this.#rest.readUInt8(0), body: this.#rest.subarray(HEAD, HEAD + length) });
       this.#rest = this.#rest.subarray(HEAD + length);

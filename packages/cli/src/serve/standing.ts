@@ -8,7 +8,7 @@ import { homeDirectory, userConfigFile } from './identity.ts';
 
 const MACHINE_POLICY = '/etc/acode/policy.yml';
 // Far more than the library reads of any of them; what is larger is refused by it, and differs here by its size.
-const LARGEST = 4 * 1024 ** 2;
+const MAX_BYTES = 4 * 1024 ** 2;
 
 const dockerConfig = z.looseObject({ currentContext: z.string().optional() });
 
@@ -34,7 +34,12 @@ async function markOf(path: string): Promise<unknown> {
   try {
     await using file = await open(path);
     const { uid, mode, size } = await file.stat();
-    const { bytesRead, buffer } = await file.read(Buffer.alloc(Math.min(size, LARGEST)), 0, Math.min(size, LARGEST), 0);
+    const { bytesRead, buffer } = await file.read(
+      Buffer.alloc(Math.min(size, MAX_BYTES)),
+      0,
+      Math.min(size, MAX_BYTES),
+      0,
+    );
     return [uid, mode, size, digest(buffer.subarray(0, bytesRead))];
   } catch (error) {
     return error instanceof Error && 'code' in error ? error.code : 'unreadable';

@@ -21,7 +21,7 @@ const CANCEL = ['\u0018', '\u001a'];
 // What follows an escape to begin a string for the terminal itself; `k` is a title in screen and tmux.
 const STRINGS = ']PX^_k';
 // No sequence that passes is longer. What is, is taken in to its end without being kept.
-const LONGEST = 128;
+const MAX_LENGTH = 128;
 // Neither controls of either kind nor what makes text read in another direction than it is.
 const TEXT = /[ -~\u00a0-\u061b\u061d-\u200d\u2010-\u2029\u202f-\u2065\u206a-\uffff]+/y;
 const SOFT_RESET = `${ESCAPE}[!p${ESCAPE}[H${ESCAPE}[2J`;
@@ -108,7 +108,7 @@ export class ScreenFilter {
     if (character < '@') return this.#keep(character);
     const sequence = this.#sequence;
     this.#begin('text');
-    return sequence.length > LONGEST ? '' : this.#draw(controlDrawing(sequence, character, this.#mouse));
+    return sequence.length > MAX_LENGTH ? '' : this.#draw(controlDrawing(sequence, character, this.#mouse));
   }
 
   #again(): null {
@@ -117,7 +117,7 @@ export class ScreenFilter {
   }
 
   #keep(character: string): string {
-    if (this.#sequence.length <= LONGEST) this.#sequence += character;
+    if (this.#sequence.length <= MAX_LENGTH) this.#sequence += character;
     return '';
   }
 

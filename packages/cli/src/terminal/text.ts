@@ -8,7 +8,7 @@ const WIDE =
 const ZERO = /^[\p{Mark}\u200b-\u200d\ufe00-\ufe0f]$/u;
 
 // No line of a terminal is longer; what is cut from a table would be worked on for nothing.
-const LONGEST = 4096;
+const MAX_LENGTH = 4096;
 
 /** The columns a text takes. */
 export function widthOf(text: string): number {
@@ -52,7 +52,7 @@ export function oneLine(text: string): string {
   // eslint-disable-next-line no-control-regex
   return harmless(
     text
-      .slice(0, LONGEST)
+      .slice(0, MAX_LENGTH)
       .replaceAll(/[\r\n]+/g, '⏎')
       .replaceAll('\t', ' '),
   ).replaceAll(/\u001b\[[0-9;]*m/g, '');

@@ -38,7 +38,7 @@ export interface SandboxInfo {
 }
 
 /** What is on the engine for sandboxes besides themselves. A volume’s id is its name. */
-export interface Belonging {
+export interface EngineResource {
   readonly kind: 'network' | 'volume';
   readonly id: string;
   readonly name: string;
@@ -136,9 +136,9 @@ export interface CleanupReport {
   readonly kept: readonly SandboxInfo[];
   /** The same for networks and volumes. */
   readonly belongings: {
-    readonly removed: readonly Belonging[];
-    readonly failed: readonly { readonly belonging: Belonging; readonly reason: string }[];
-    readonly kept: readonly Belonging[];
+    readonly removed: readonly EngineResource[];
+    readonly failed: readonly { readonly belonging: EngineResource; readonly reason: string }[];
+    readonly kept: readonly EngineResource[];
   };
   readonly dryRun: boolean;
 }

@@ -42,13 +42,13 @@ const SUSPECT =
   /gh[pousr]_|github_pat_|glpat-|[spr]k-|AKIA|ASIA|xox|npm_|eyJ|-----BEGIN|authorization|cookie|bearer|basic|:\/\/|-u|pass|pwd|secret|token|key|credential/i;
 
 // What is logged of a text at most: searching is linear, and still nobody reads more.
-const LONGEST = 64 * 1024;
+const MAX_LENGTH = 64 * 1024;
 const SHOWN = 4 * 1024;
 const MAX_WORDS = 64;
 
 /** The text with everything that looks like a secret replaced, and cut where it is too long to be read. */
 export function redact(text: string): string {
-  const read = text.slice(0, LONGEST);
+  const read = text.slice(0, MAX_LENGTH);
   const out = SUSPECT.test(read) ? masked(read) : read;
   return out.length <= SHOWN ? out : `${out.slice(0, SHOWN)}… (${text.length} characters)`;
 }
@@ -74,7 +74,7 @@ export function redactArguments(argv: readonly string[]): string[] {
 
 function redactWord(word: string, before: string): string {
   if (FLAG.test(before)) return MASK;
-  if (USER_FLAG.test(before) && USER_PAIR.test(word)) return word.slice(0, LONGEST).replace(USER_PAIR, `$1${MASK}`);
+  if (USER_FLAG.test(before) && USER_PAIR.test(word)) return word.slice(0, MAX_LENGTH).replace(USER_PAIR, `$1${MASK}`);
   const assignment = ASSIGNMENT.exec(word.slice(0, SHOWN));
   return assignment ? assignment[0] + MASK : redact(word);
 }

@@ -9,9 +9,9 @@ import type { EffectivePolicy, PolicyInput } from '../contract/policy.ts';
 import type { ImageFacts } from '../contract/spec.ts';
 import { attackBackend } from './doctor/attack.ts';
 import type { Target } from './doctor/attack.ts';
-import type { Ground, GroundOptions } from './doctor/bench.ts';
+import type { AttackedHost, TargetOptions } from './doctor/bench.ts';
 import type { AttackOptions, AttackReport } from './doctor/report.ts';
-import { terrainOf } from './doctor/terrain.ts';
+import { testEnvironmentOf } from './doctor/test-environment.ts';
 import type { Host, OpenFurther } from '../run/host.ts';
 import type { ImageStore, WeakenedBackend, Weakening } from '../isolation/backend.ts';
 import { chooseLevel } from '../run/level.ts';
@@ -47,8 +47,8 @@ export async function attackHost(
     detail: { level: chosen.level },
   });
   const target = local ? withoutEngine(chosen.level) : await onEngine(host, chosen, policy, options);
-  const aim: Aim = { openFurther, socket: target.socket, at: local ? chosen : null };
-  const open = (asked: GroundOptions): Promise<Ground> => openGround(aim, asked);
+  const engine: AttackedEngine = { openFurther, socket: target.socket, at: local ? chosen : null };
+  const open = (asked: TargetOptions): Promise<AttackedHost> => openTarget(engine, asked);
   return attackBackend({ open, target, signal: host.closing, ...rehearsal }, options);
 }
 
@@ -82,7 +82,7 @@ function refuseMixed(level: Level, { runtime, image }: AttackOptions): void {
 
 function withoutEngine(level: Level): Target {
   return {
-    terrain: terrainOf(level),
+    environment: testEnvironmentOf(level),
     engine: backendOf(level),
     version: '',
     runtime: '',
@@ -103,7 +103,7 @@ async function onEngine(
   const { image, reason } = await attackedFrom(host, backend.images, policy, options);
   const { engine, kernel } = await backend.diagnose(image, host.closing);
   return {
-    terrain: terrainOf(level),
+    environment: testEnvironmentOf(level),
     engine: backendOf(level),
     version: engine.version,
     runtime: runtime ?? engine.defaultRuntime,
@@ -160,7 +160,7 @@ function isAllowed(reference: string, facts: ImageFacts, { imageTrust }: Effecti
 }
 
 /** Where the sandboxes of an attack are made. */
-interface Aim {
+interface AttackedEngine {
   readonly openFurther: OpenFurther;
   readonly socket: string | null;
   /** The level without an engine that is attacked; null on an engine. */
@@ -173,7 +173,7 @@ const UNRECORDED: Host['audit'] = {
   fingerprint: async () => '',
 };
 
-async function openGround({ openFurther, socket, at }: Aim, options: GroundOptions): Promise<Ground> {
+async function openTarget({ openFurther, socket, at }: AttackedEngine, options: TargetOptions): Promise<AttackedHost> {
   const opened = await openFurther({ workspace: options.workspace, socket: options.socket ?? socket });
   const { weakenings, beforeCreate } = options;
   let weakened: WeakenedBackend | null = null;

@@ -1,7 +1,14 @@
 // What exists on this host: its status, and the removal of what was left behind.
 
 import { realpath } from 'node:fs/promises';
-import type { Belonging, CleanupOptions, CleanupReport, SandboxCounts, SandboxInfo, Status } from '../contract/host.ts';
+import type {
+  EngineResource,
+  CleanupOptions,
+  CleanupReport,
+  SandboxCounts,
+  SandboxInfo,
+  Status,
+} from '../contract/host.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { unavailableReason } from '../contract/unavailable.ts';
 import { answeredInTime, capabilityMatrix } from './capabilities.ts';
@@ -68,7 +75,7 @@ async function engineState(
 }
 
 /** The caches among what there is, of one user. */
-export function cacheVolumesOf(belongings: readonly Belonging[], uid: number): string[] {
+export function cacheVolumesOf(belongings: readonly EngineResource[], uid: number): string[] {
   return belongings
     .filter(({ kind, labels }) => kind === 'volume' && labels[CACHE] !== undefined)
     .filter(({ labels }) => labels['acode.uid'] === String(uid))
@@ -97,7 +104,7 @@ export async function cleanup(
   signal: AbortSignal,
 ): Promise<CleanupReport> {
   const found = await survey(host, signal);
-  const mayBelonging = (one: Judged<Belonging>): boolean => belongingMayGo(one, options);
+  const mayResource = (one: Judged<EngineResource>): boolean => resourceMayBeRemoved(one, options);
   const maySandbox = ({ thing, verdict }: Judged): boolean => mayGo(verdict, thing.state, options);
   const remove = options.dryRun ? async (): Promise<Removal> => 'removed' : null;
   // Containers go first: the engine keeps what one of them still uses.
@@ -108,16 +115,16 @@ export async function cleanup(
   );
   const others = await cleaned(
     found.belongings.filter(one => !isCache(one)),
-    mayBelonging,
-    remove ?? (one => removeBelonging(host, one, { may: mayBelonging, operation, signal })),
+    mayResource,
+    remove ?? (one => removeBelonging(host, one, { may: mayResource, operation, signal })),
   );
   // Last: what goes now does not keep a cache.
-  const inUse = cachesInUse(found.belongings.filter(one => !mayBelonging(one)).map(({ thing }) => thing));
-  const mayCache = async (one: Judged<Belonging>): Promise<boolean> =>
-    mayBelonging(one) && !(await usedNow(host, signal)).has(one.thing.name);
+  const inUse = cachesInUse(found.belongings.filter(one => !mayResource(one)).map(({ thing }) => thing));
+  const mayCache = async (one: Judged<EngineResource>): Promise<boolean> =>
+    mayResource(one) && !(await usedNow(host, signal)).has(one.thing.name);
   const caches = await cleaned(
     found.belongings.filter(isCache),
-    one => mayBelonging(one) && !inUse.has(one.thing.name),
+    one => mayResource(one) && !inUse.has(one.thing.name),
     remove ?? (one => removeBelonging(host, one, { may: mayCache, operation, signal })),
   );
   return {
@@ -129,7 +136,7 @@ export async function cleanup(
   };
 }
 
-function belongingsReport(...parts: readonly Cleaned<Belonging>[]): CleanupReport['belongings'] {
+function belongingsReport(...parts: readonly Cleaned<EngineResource>[]): CleanupReport['belongings'] {
   return {
     removed: parts.flatMap(({ removed }) => removed),
     failed: parts.flatMap(({ failed }) => failed.map(({ thing, reason }) => ({ belonging: thing, reason }))),
@@ -161,8 +168,8 @@ async function cleaned<Thing>(
 }
 
 // What a session shares goes with the session; what is kept for the next one only when somebody says so.
-function belongingMayGo(
-  { thing, verdict }: Judged<Belonging>,
+function resourceMayBeRemoved(
+  { thing, verdict }: Judged<EngineResource>,
   options: CleanupOptions & Pick<Wanted, 'everyHost'>,
 ): boolean {
   if (verdict.remove || isWantedElsewhere(verdict, options)) return true;
@@ -171,7 +178,7 @@ function belongingMayGo(
   return thing.kind === 'volume' ? options.volumes === true : options.force === true;
 }
 
-function isCache({ thing: { kind, labels } }: Judged<Belonging>): boolean {
+function isCache({ thing: { kind, labels } }: Judged<EngineResource>): boolean {
   return kind === 'volume' && labels[CACHE] !== undefined;
 }
 
@@ -179,7 +186,7 @@ function isCache({ thing: { kind, labels } }: Judged<Belonging>): boolean {
  * The caches that something is made of, or that are being filled. An engine does not know that a layer needs the volume it
  * lies over, and would remove that under a sandbox.
  */
-export function cachesInUse(belongings: readonly Pick<Belonging, 'labels'>[]): ReadonlySet<string> {
+export function cachesInUse(belongings: readonly Pick<EngineResource, 'labels'>[]): ReadonlySet<string> {
   return new Set(belongings.flatMap(({ labels }) => [labels[LAYER] ?? [], labels[FILLING] ?? []].flat()));
 }
 

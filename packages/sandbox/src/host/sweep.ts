@@ -1,7 +1,7 @@
 // Finds what dead sessions left on the engine and removes it: the second net, behind the reaper.
 
 import { AcodeError } from '../contract/errors.ts';
-import type { Belonging } from '../contract/host.ts';
+import type { EngineResource } from '../contract/host.ts';
 import type { Host } from '../run/host.ts';
 import { Leases } from '../lifecycle/leases.ts';
 import type { Labels } from '../lifecycle/orphans.ts';
@@ -15,7 +15,7 @@ import type { Operation } from '../records/telemetry/operation.ts';
 /** Everything of acode’s on the engine, judged as of now. */
 export interface Survey {
   readonly sandboxes: readonly Judged[];
-  readonly belongings: readonly Judged<Belonging>[];
+  readonly belongings: readonly Judged<EngineResource>[];
 }
 
 const SWEEP_MS = 20_000;
@@ -49,7 +49,7 @@ export async function sweep(host: Host): Promise<void> {
     const outcomes = await fewAtOnce(orphans, ({ thing }) => removeSandbox(host, thing, sweeping));
     // Containers go first: the engine keeps what one of them still uses.
     const left = belongings.filter(({ verdict }) => verdict.remove);
-    const others = { may: ({ verdict }: Judged<Belonging>) => verdict.remove, operation, signal };
+    const others = { may: ({ verdict }: Judged<EngineResource>) => verdict.remove, operation, signal };
     outcomes.push(...(await fewAtOnce(left, ({ thing }) => removeBelonging(host, thing, others))));
     await removeDeadSockets(host.directories.runtime);
     await (await import('../images/project/stage.ts')).removeForgottenStages(signal);

@@ -2,7 +2,7 @@
 
 import type { Readable } from 'node:stream';
 import type { CacheVolume } from '../contract/caches.ts';
-import type { Belonging, SandboxDetails, SandboxInfo, Status } from '../contract/host.ts';
+import type { EngineResource, SandboxDetails, SandboxInfo, Status } from '../contract/host.ts';
 import type { PullProgress, RegistryLogin } from '../contract/images.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
@@ -121,10 +121,10 @@ export interface EngineBackend extends Backend {
   /** A sandbox that was kept, made by whatever process; it must run. */
   reopen(spec: SandboxSpec, id: string, signal: AbortSignal): Promise<OpenSandbox>;
   /** The networks and volumes of ours on the engine, whoever made them. */
-  belongings(signal: AbortSignal): Promise<Belonging[]>;
+  belongings(signal: AbortSignal): Promise<EngineResource[]>;
   /** One of them as it is now; null where there is none any more. */
-  belonging(of: Pick<Belonging, 'kind' | 'id'>, signal: AbortSignal): Promise<Belonging | null>;
-  removeBelonging(of: Pick<Belonging, 'kind' | 'id'>, signal: AbortSignal): Promise<void>;
+  belonging(of: Pick<EngineResource, 'kind' | 'id'>, signal: AbortSignal): Promise<EngineResource | null>;
+  removeBelonging(of: Pick<EngineResource, 'kind' | 'id'>, signal: AbortSignal): Promise<void>;
   /** The engine’s images. */
   readonly images: ImageStore;
   /** Images made of files and a template of acode’s own. */

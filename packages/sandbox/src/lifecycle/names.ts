@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto';
 
-const LONGEST = 63;
+const MAX_LENGTH = 63;
 const SESSION_LENGTH = 8;
 const HASH_LENGTH = 6;
 
@@ -22,7 +22,7 @@ export function containerName(of: { session: string; task: string; sequence: num
   const prefix = normalise(of.prefix ?? 'acode');
   const session = sessionPart(of.session);
   const sequence = String(of.sequence).padStart(3, '0');
-  const room = LONGEST - prefix.length - session.length - sequence.length - 3;
+  const room = MAX_LENGTH - prefix.length - session.length - sequence.length - 3;
   return `${prefix}-${session}-${shortened(normalise(of.task), of.task, room)}-${sequence}`;
 }
 
@@ -30,7 +30,7 @@ export function containerName(of: { session: string; task: string; sequence: num
 export function parseName(name: string, prefix = 'acode'): ParsedName | null {
   const bare = name.startsWith('/') ? name.slice(1) : name;
   const start = `${normalise(prefix)}-`;
-  if (!bare.startsWith(start) || bare.length > LONGEST) return null;
+  if (!bare.startsWith(start) || bare.length > MAX_LENGTH) return null;
   const match = /^([a-z0-9]+)-([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)$/.exec(bare.slice(start.length));
   return match?.[1] && match[2] ? { session: match[1], task: match[2] } : null;
 }

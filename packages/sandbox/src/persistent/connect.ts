@@ -16,7 +16,7 @@ import { removeSandbox } from '../run/removing.ts';
 import type { Judged, Removal } from '../run/removing.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 
-const SHORTEST = 4;
+const MIN_LENGTH = 4;
 
 /** Finds a kept sandbox by its id, the beginning of it, or its name. */
 export async function connectSandbox(
@@ -127,7 +127,7 @@ function afterChange({ sandboxId }: SandboxInfo, outcome: Removal): string {
 
 function isMeant({ sandboxId, name, containerId }: SandboxInfo, reference: string): boolean {
   if (name === reference) return true;
-  return reference.length >= SHORTEST && (sandboxId.startsWith(reference) || containerId.startsWith(reference));
+  return reference.length >= MIN_LENGTH && (sandboxId.startsWith(reference) || containerId.startsWith(reference));
 }
 
 function pick(found: readonly SandboxInfo[], reference: string): SandboxInfo {

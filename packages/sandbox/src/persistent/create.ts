@@ -15,7 +15,7 @@ import type { Host } from '../run/host.ts';
 import type { OpenSandbox } from '../isolation/backend.ts';
 import { Kept } from '../lifecycle/kept.ts';
 import { offerSocketPath } from '../lifecycle/ownership.ts';
-import type { Made } from '../isolation/pool/pool-kind.ts';
+import type { PreparedSandbox } from '../isolation/pool/pool-kind.ts';
 import { givenUp, obtainRecorded, reportViolation, tornDown, withMemory } from '../run/obtaining.ts';
 import { plan } from '../run/planning.ts';
 import { CommandsElsewhere } from './relay/elsewhere.ts';
@@ -121,7 +121,10 @@ async function make(
   }
 }
 
-function asTaken(wanted: Planned, taken: Made | null): { readonly planned: Planned; readonly sinceMs: number } {
+function asTaken(
+  wanted: Planned,
+  taken: PreparedSandbox | null,
+): { readonly planned: Planned; readonly sinceMs: number } {
   if (!taken) return { planned: wanted, sinceMs: Date.now() };
   const { spec, requestHash, sinceMs } = taken;
   return { planned: { ...wanted, spec, requestHash }, sinceMs };

@@ -14,7 +14,7 @@ export interface ImageReference {
   readonly digest: string | null;
 }
 
-const LONGEST = 512;
+const MAX_LENGTH = 512;
 const MAX_PATH = 255;
 const HOST =
   /^(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:]{2,39}\])(?::([1-9][0-9]{0,4}))?$/;
@@ -25,7 +25,7 @@ const DIGEST = /^sha256:[0-9a-f]{64}$/;
 
 /** Takes a reference apart and fills in what engines assume; null where it is none. */
 export function parseReference(text: string): ImageReference | null {
-  if (text.length > LONGEST) return null;
+  if (text.length > MAX_LENGTH) return null;
   if (DIGEST.test(text)) return { repository: null, tag: null, digest: text };
   const at = text.indexOf('@');
   const digest = at === -1 ? null : text.slice(at + 1);
@@ -98,7 +98,7 @@ export function noReference({ value, where }: Pick<Sourced<string>, 'value' | 'w
 // The commonest mistakes by name.
 function faultOf(text: string): string {
   if (text.trim() === '') return 'there is nothing in it';
-  if (text.length > LONGEST) return `it is longer than ${LONGEST} characters`;
+  if (text.length > MAX_LENGTH) return `it is longer than ${MAX_LENGTH} characters`;
   if (/\s/.test(text)) return 'there is a space in it';
   const [named = '', ...digest] = text.split('@');
   if (digest.some(one => !DIGEST.test(one))) return 'a digest is sha256: and 64 digits from 0 to 9 and a to f';

@@ -8,7 +8,7 @@ import * as z from 'zod';
 import { readBoundedFile } from '../lifecycle/bounded-file.ts';
 import { ensurePrivateDirectory } from '../lifecycle/directories.ts';
 
-const LARGEST = 16 * 1024;
+const MAX_BYTES = 16 * 1024;
 
 const recordSchema = z.strictObject({ path: z.string(), hash: z.string(), date: z.string() });
 
@@ -30,9 +30,9 @@ export class TrustStore {
   /** The hash of what was trusted for this workspace; null where nothing was. */
   async trustedHash(root: string): Promise<string | null> {
     try {
-      const file = await readBoundedFile(this.#fileFor(root), LARGEST, constants.O_NOFOLLOW);
+      const file = await readBoundedFile(this.#fileFor(root), MAX_BYTES, constants.O_NOFOLLOW);
       // A record that somebody else wrote, or could have, is nobody’s trust.
-      if (file.uid !== this.#uid || (file.mode & 0o077) !== 0 || file.size > LARGEST) return null;
+      if (file.uid !== this.#uid || (file.mode & 0o077) !== 0 || file.size > MAX_BYTES) return null;
       const record = recordSchema.safeParse(JSON.parse(file.text));
       return record.success && record.data.path === root ? record.data.hash : null;
     } catch {

@@ -7,7 +7,7 @@ import { backendOf, isBoundary, usesEngine } from '../contract/levels.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import type { Host } from './host.ts';
 import type { Backend, WaitingSandbox } from '../isolation/backend.ts';
-import type { Made } from '../isolation/pool/pool-kind.ts';
+import type { PreparedSandbox } from '../isolation/pool/pool-kind.ts';
 import type { Planned } from './planned.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
@@ -20,7 +20,7 @@ import type { GivenUp } from './unused.ts';
 export async function obtainRecorded(
   run: Recorded,
   planned: Planned,
-  { taken, sinceMs }: { readonly taken: Made | null; readonly sinceMs: number },
+  { taken, sinceMs }: { readonly taken: PreparedSandbox | null; readonly sinceMs: number },
   signal: AbortSignal,
 ): Promise<{ sandbox: WaitingSandbox; intent: AuditHead }> {
   const writing = recordIntent(run, planned, signal);
@@ -71,7 +71,7 @@ async function prepared(run: Giving, backend: Backend): Promise<WaitingSandbox> 
 }
 
 // One that waited was verified when it was made, and compared again when it was taken.
-function given({ host, operation }: Recorded, { sandbox, spec }: Made): WaitingSandbox {
+function given({ host, operation }: Recorded, { sandbox, spec }: PreparedSandbox): WaitingSandbox {
   if (usesEngine(spec.level)) host.reports.given(spec, operation.correlationId);
   host.telemetry.increment(METRICS.warm);
   provisioned({ host, operation }, spec, 0);

@@ -1,7 +1,7 @@
 // Step 8 of the pipe for what other sessions made: judged by its labels and its owner, looked at again, and removed if it still may be.
 
 import { AcodeError } from '../contract/errors.ts';
-import type { Belonging, SandboxInfo } from '../contract/host.ts';
+import type { EngineResource, SandboxInfo } from '../contract/host.ts';
 import type { RemovalReason } from '../contract/events.ts';
 import type { Host } from './host.ts';
 import type { EngineBackend } from '../isolation/backend.ts';
@@ -57,8 +57,8 @@ export async function removeSandbox(
 /** Removes one network or volume if, looked at again by id, it still may be. */
 export async function removeBelonging(
   host: Host,
-  belonging: Belonging,
-  sweeping: Sweeping<Belonging>,
+  belonging: EngineResource,
+  sweeping: Sweeping<EngineResource>,
 ): Promise<Removal> {
   const { kind, id, name } = belonging;
   return removeAgainJudged(host, { kind, id, name, sandboxId: '' }, sweeping, {

@@ -11,7 +11,7 @@ import type { Host } from './host.ts';
 import { exposedTo, reachOf } from '../isolation/neighbours.ts';
 import { Pool } from '../isolation/pool/pool.ts';
 import type { Discarded, PoolObserver } from '../isolation/pool/pool.ts';
-import type { Made, SandboxTemplate } from '../isolation/pool/pool-kind.ts';
+import type { PreparedSandbox, SandboxTemplate } from '../isolation/pool/pool-kind.ts';
 import type { PoolLimits } from '../isolation/pool/pool-size.ts';
 import type { Planned } from './planned.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
@@ -90,7 +90,7 @@ export async function takeWarm(
   planned: Planned,
   request: RunRequest,
   signal: AbortSignal,
-): Promise<Made | null> {
+): Promise<PreparedSandbox | null> {
   const { pool } = host;
   if (!pool || whyCold(planned.spec, request) !== null) return null;
   return pool.take(templateOf(planned), { lifeMs: planned.policy.timeoutMs.value + AFTERWARDS_MS, signal });
@@ -167,7 +167,7 @@ async function makeWaiting(
   { spec: planned, profile }: SandboxTemplate,
   scans: UnusedScans,
   signal: AbortSignal,
-): Promise<Made> {
+): Promise<PreparedSandbox> {
   const { level, hash: specHash } = planned;
   const backend = await host.backend(level);
   if (!backend) throw new AcodeError('ACODE-SBX-012', { required: level, available: 'none' });
@@ -209,7 +209,7 @@ function observing(host: PoolHost, scans: UnusedScans): PoolObserver {
   };
 }
 
-function discarded(host: PoolHost, { sandbox, spec }: Made, why: Discarded, error: unknown): void {
+function discarded(host: PoolHost, { sandbox, spec }: PreparedSandbox, why: Discarded, error: unknown): void {
   const { sandboxId, name, correlationId } = spec.identity;
   const reason = error instanceof Error ? error.message : undefined;
   const fields = { correlationId, operation: 'pool', sandboxId, name, why, ...(reason ? { reason } : {}) };

@@ -4,20 +4,20 @@ import { performance } from 'node:perf_hooks';
 import type { PolicyInput } from '../../contract/policy.ts';
 import type { Weakening } from '../../isolation/backend.ts';
 import { Bench } from './bench.ts';
-import type { OpenGround } from './bench.ts';
+import type { OpenTarget } from './bench.ts';
 import { systemCalls } from './probes/calls.ts';
 import { lookingAround } from './probes/inside.ts';
 import { mountRequests } from './probes/mount-requests.ts';
 import { reachable } from './probes/network.ts';
 import { policyRequests } from './probes/policy-requests.ts';
 import { memory, memoryFiles, openFiles, output, processes, stubborn } from './probes/resources.ts';
-import { environment, oddSources, verification } from './probes/secrets.ts';
+import { environment as environmentProbe, oddSources, verification } from './probes/secrets.ts';
 import { survivor } from './probes/survivor.ts';
 import { thirtyTwoBit } from './probes/thirty-two-bit.ts';
 import { hostileOutput, leftBehind, repositoryTakeover, shadowedPrograms } from './probes/workspace.ts';
 import { gradeOf } from './report.ts';
 import type { AttackOptions, AttackReport, Probe } from './report.ts';
-import type { Terrain } from './terrain.ts';
+import type { TestEnvironment } from './test-environment.ts';
 import { NOTHING_STOPS_IT, judge } from './trial.ts';
 import type { Outcomes, Trial } from './trial.ts';
 
@@ -36,7 +36,7 @@ const TRIALS: readonly Trial[] = [
   stubborn,
   openFiles,
   output,
-  environment,
+  environmentProbe,
   verification,
   oddSources,
   shadowedPrograms,
@@ -51,7 +51,7 @@ const MAX_MS = 120_000;
 
 /** What is attacked. */
 export interface Target extends Pick<AttackReport['backend'], 'engine' | 'version' | 'runtime'> {
-  readonly terrain: Terrain;
+  readonly environment: TestEnvironment;
   /** The image, `host` where a level has none. */
   readonly image: string;
   /** Why it is another than the default one. */
@@ -65,8 +65,8 @@ export interface Target extends Pick<AttackReport['backend'], 'engine' | 'versio
 }
 
 /** What an attack is made on, and how. */
-export interface AttackGround {
-  readonly open: OpenGround;
+export interface AttackInput {
+  readonly open: OpenTarget;
   readonly target: Target;
   readonly signal: AbortSignal;
   /** Protections that every sandbox lacks: with them the card must turn red, which is how it is tested. */
@@ -76,32 +76,32 @@ export interface AttackGround {
 }
 
 /** Runs the corpus and writes the card. */
-export async function attackBackend(ground: AttackGround, options: AttackOptions): Promise<AttackReport> {
+export async function attackBackend(input: AttackInput, options: AttackOptions): Promise<AttackReport> {
   const began = performance.now();
-  const { terrain, image, imageReason, policy, socket, kernel, engine, version, runtime } = ground.target;
+  const { environment, image, imageReason, policy, socket, kernel, engine, version, runtime } = input.target;
   const signal = AbortSignal.any([
-    ground.signal,
+    input.signal,
     AbortSignal.timeout(MAX_MS),
     ...(options.signal ? [options.signal] : []),
   ]);
   await using bench = await Bench.make({
-    open: ground.open,
+    open: input.open,
     policy,
-    terrain,
+    environment,
     socket,
     machineKernel: kernel,
-    against: ground.against ?? [],
+    against: input.against ?? [],
     signal,
   });
-  const probes = await runTrials(bench, trialsFor(ground.only), options);
+  const probes = await runTrials(bench, trialsFor(input.only), options);
   signal.throwIfAborted();
   return {
     backend: {
       engine,
       version,
       runtime,
-      level: terrain.level,
-      boundary: terrain.kind !== 'host',
+      level: environment.level,
+      boundary: environment.kind !== 'host',
       kernel: bench.contact.kernel === '' ? kernel : bench.contact.kernel,
     },
     image,
@@ -139,7 +139,7 @@ async function runTrial(bench: Bench, trial: Trial): Promise<Probe[]> {
   }
   try {
     bench.signal.throwIfAborted();
-    const outcomes = await (bench.terrain.kind === 'host' ? onHost(trial, bench) : trial.run(bench));
+    const outcomes = await (bench.environment.kind === 'host' ? onHost(trial, bench) : trial.run(bench));
     return trial.attacks.map(attack => judge(attack, outcomes[attack.id]));
   } catch (error) {
     const observed = `the probe could not be made: ${error instanceof Error ? error.message : String(error)}`;

@@ -10,10 +10,10 @@ import type { PolicyInput } from '../../contract/policy.ts';
 import type { RunResult } from '../../contract/result.ts';
 import type { Weakening } from '../../isolation/backend.ts';
 import type { Processor } from './machine-code.ts';
-import type { Terrain } from './terrain.ts';
+import type { TestEnvironment } from './test-environment.ts';
 
 /** How a host for attacks is opened. */
-export interface GroundOptions {
+export interface TargetOptions {
   readonly workspace: string;
   readonly weakenings: readonly Weakening[];
   /** Another engine socket than the one in use. */
@@ -23,21 +23,21 @@ export interface GroundOptions {
 }
 
 /** A host on one workspace. */
-export interface Ground {
+export interface AttackedHost {
   run(command: Command, request: RunRequest): Promise<RunResult>;
   explain(command: Command, request: RunRequest): Promise<Explanation>;
   close(): Promise<void>;
 }
 
 /** Opens hosts through the same pipe that every command goes through. */
-export type OpenGround = (options: GroundOptions) => Promise<Ground>;
+export type OpenTarget = (options: TargetOptions) => Promise<AttackedHost>;
 
 /** What a bench is made of. */
 export interface BenchOptions {
-  readonly open: OpenGround;
+  readonly open: OpenTarget;
   /** What every sandbox is asked for. */
   readonly policy: PolicyInput;
-  readonly terrain: Terrain;
+  readonly environment: TestEnvironment;
   /** The engine’s socket; null where there is none. */
   readonly socket: string | null;
   /** The kernel of the machine that sandboxes are on. */
@@ -48,13 +48,13 @@ export interface BenchOptions {
 }
 
 /** How one sandbox differs from the ordinary. */
-export interface RunOptions extends Partial<Omit<GroundOptions, 'weakenings'>> {
+export interface RunOptions extends Partial<Omit<TargetOptions, 'weakenings'>> {
   /** The protection that the control lacks. */
   readonly without?: Weakening;
   /** Leaves verification on in a weakened sandbox. */
   readonly verified?: true;
   readonly policy?: PolicyInput;
-  /** With the engine’s own runtime: what is controlled is the aim of the probe, and not the runtime. */
+  /** With the engine’s own runtime: what is controlled is the engine_ of the probe, and not the runtime. */
   readonly plainRuntime?: true;
   readonly request?: Omit<RunRequest, 'policy'>;
 }
@@ -78,7 +78,7 @@ const LIMITS = { memoryBytes: 128 * MEBIBYTE, pids: 64, tmpBytes: 4 * MEBIBYTE, 
 export class Bench implements AsyncDisposable {
   readonly signal: AbortSignal;
   readonly policy: PolicyInput;
-  readonly terrain: Terrain;
+  readonly environment: TestEnvironment;
   readonly socket: string | null;
   readonly contact: Contact;
   /** The processor raw system calls are written for; null where there is no program for it. */
@@ -95,8 +95,8 @@ export class Bench implements AsyncDisposable {
     this.contact = contact;
     this.policy = options.policy;
     this.socket = options.socket;
-    this.terrain = options.terrain;
-    const onHost = options.terrain.kind === 'host';
+    this.environment = options.environment;
+    const onHost = options.environment.kind === 'host';
     // Elsewhere than on Linux a sandbox is Linux all the same, unless it is this host.
     this.processor = onHost && process.platform !== 'linux' ? null : (PROCESSORS[process.arch] ?? null);
     this.temporary = onHost ? '"$TMPDIR"' : '/tmp';
@@ -180,9 +180,9 @@ export class Bench implements AsyncDisposable {
     await rm(this.#scratch, { recursive: true, force: true, maxRetries: 3 });
   }
 
-  async #open(options: RunOptions): Promise<Ground> {
+  async #open(options: RunOptions): Promise<AttackedHost> {
     const missing = [...this.#options.against, ...(options.without ? [options.without] : [])];
-    const weakenings = new Set<Weakening>(missing.filter(one => this.terrain.removable.includes(one)));
+    const weakenings = new Set<Weakening>(missing.filter(one => this.environment.removable.includes(one)));
     if (weakenings.size > 0 && !options.verified) weakenings.add('verification');
     return this.#options.open({
       workspace: options.workspace ?? (await this.workspace()),

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { LEVELS } from '../../contract/levels.ts';
-import { terrainOf } from './terrain.ts';
+import { testEnvironmentOf } from './test-environment.ts';
 import { judge } from './trial.ts';
 import type { Outcomes } from './trial.ts';
 
@@ -24,7 +24,7 @@ describe('an attack is judged', () => {
 
 describe('a level', () => {
   it('is a container from docker on, and without walls below bubblewrap', () => {
-    expect(LEVELS.map(level => terrainOf(level).kind)).toEqual([
+    expect(LEVELS.map(level => testEnvironmentOf(level).kind)).toEqual([
       'host',
       'host',
       'namespaces',
@@ -35,9 +35,9 @@ describe('a level', () => {
   });
 
   it('has no control without what it does not have, or cannot give up', () => {
-    expect(terrainOf('none').removable).toEqual(['environment', 'verification']);
-    expect(terrainOf('ulimit').removable).toContain('open-files');
-    expect(terrainOf('bubblewrap').removable).not.toContain('no-new-privileges');
-    expect(terrainOf('docker').removable).toContain('no-new-privileges');
+    expect(testEnvironmentOf('none').removable).toEqual(['environment', 'verification']);
+    expect(testEnvironmentOf('ulimit').removable).toContain('open-files');
+    expect(testEnvironmentOf('bubblewrap').removable).not.toContain('no-new-privileges');
+    expect(testEnvironmentOf('docker').removable).toContain('no-new-privileges');
   });
 });

@@ -46,10 +46,10 @@ interface Building {
   readonly operation: Operation;
   readonly signal: AbortSignal;
   /** How far it is, for what is said where the time is up. */
-  readonly stand: Stand;
+  readonly stand: BuildProgress;
 }
 
-interface Stand {
+interface BuildProgress {
   image: string;
   /** What the install command was planned with, while it runs. */
   installing: Planned | null;
@@ -61,7 +61,7 @@ export async function buildProject(building: Omit<Building, 'stand'>): Promise<P
   const timeoutMs = timeoutOf(options);
   const deadline = new AbortController();
   const cancel = host.telemetry.clock.after(timeoutMs, () => deadline.abort());
-  const stand: Stand = { image: 'of this workspace', installing: null };
+  const stand: BuildProgress = { image: 'of this workspace', installing: null };
   try {
     const own = { ...building, stand, signal: AbortSignal.any([signal, deadline.signal]) };
     return await build(own, timeoutMs);
@@ -95,11 +95,11 @@ async function build(building: Building, timeoutMs: number): Promise<ProjectImag
   const { builds } = engine;
   const warn = operation.step.bind(operation, 'warn');
   const notes = { builds, on, index: host.pulls.index, clock: host.telemetry.clock, warn, signal };
-  const look = async (): Promise<Look> => {
+  const look = async (): Promise<BuildState> => {
     const project = await projectAt(building, root, planned, base);
     return { project, before: await builds.find(reference, signal) };
   };
-  const result = ({ project, before }: Look, made: BuiltImage, built: boolean): ProjectImage => ({
+  const result = ({ project, before }: BuildState, made: BuiltImage, built: boolean): ProjectImage => ({
     reference,
     id: made.id,
     checksum: project.checksum.whole,
@@ -111,7 +111,7 @@ async function build(building: Building, timeoutMs: number): Promise<ProjectImag
     withheld: { count: project.context.withheld.length, paths: project.context.withheld.slice(0, MAX_SHOWN) },
     durationMs: host.telemetry.clock.monotonic() - began,
   });
-  const current = async (seen: Look): Promise<ProjectImage | null> => {
+  const current = async (seen: BuildState): Promise<ProjectImage | null> => {
     const { before, project } = seen;
     if (!before || options.force === true || !isCurrent(before, base, project.checksum)) return null;
     await remember(notes, reference, before.id);
@@ -137,7 +137,7 @@ async function build(building: Building, timeoutMs: number): Promise<ProjectImag
 }
 
 /** What there is to build from, and what was built before. */
-interface Look {
+interface BuildState {
   readonly project: Project;
   readonly before: BuiltImage | null;
 }

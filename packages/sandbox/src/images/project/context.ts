@@ -58,7 +58,7 @@ export const MAX_FILES = 200_000;
 const MAX_LOOKED_AT = 1_000_000;
 // Put in order in one go.
 const MAX_SIDE_BY_SIDE = 200_000;
-const DEEPEST = 100;
+const MAX_DEPTH = 100;
 const MAX_IGNORE = 256 * 1024;
 const IGNORE_FILE = '.dockerignore';
 // It is looked into although it is left out, since a file of the project may be another name of one in it.
@@ -117,7 +117,7 @@ class Walk {
   }
 
   async directory(path: string, depth: number, verdict: Verdict | null): Promise<void> {
-    if (depth > DEEPEST) throw tooMuch(path, `it lies deeper than ${DEEPEST} directories`);
+    if (depth > MAX_DEPTH) throw tooMuch(path, `it lies deeper than ${MAX_DEPTH} directories`);
     for (const entry of await this.#listed(path)) {
       await this.#count(path);
       if (this.#withholds(entry)) continue;
@@ -149,7 +149,7 @@ class Walk {
   }
 
   async #secretsIn(path: string, depth: number): Promise<void> {
-    if (depth > DEEPEST) throw tooMuch(path, `it lies deeper than ${DEEPEST} directories`);
+    if (depth > MAX_DEPTH) throw tooMuch(path, `it lies deeper than ${MAX_DEPTH} directories`);
     for (const entry of await this.#listed(path, MOVE_AWAY)) {
       await this.#count(path);
       if (entry.kind === 'file' && entry.links > 1) this.#secretFiles.add(keyOf(entry.version));

@@ -21,7 +21,7 @@ const NAMES = [
   'Gemfile.lock',
   'composer.lock',
 ];
-const LARGEST = 64 * 1024 ** 2;
+const MAX_BYTES = 64 * 1024 ** 2;
 
 /** The lockfiles at the top of a project, as text that is another one when any of them is. */
 export async function lockfilesOf(root: string, hashes: ReadonlyMap<string, string>): Promise<string> {
@@ -33,6 +33,6 @@ export async function lockfilesOf(root: string, hashes: ReadonlyMap<string, stri
 
 // One that is a link, or not there, is none.
 async function hashOf(file: string): Promise<string | null> {
-  const read = await readBoundedFile(file, LARGEST, constants.O_NOFOLLOW).catch(() => null);
+  const read = await readBoundedFile(file, MAX_BYTES, constants.O_NOFOLLOW).catch(() => null);
   return read ? sha256(`${read.size} ${read.bytes.toString('latin1')}`) : null;
 }

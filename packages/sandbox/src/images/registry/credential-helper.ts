@@ -19,7 +19,7 @@ export interface HelperSurroundings {
 export type HelperAnswer = { readonly text: string } | { readonly unknown: true } | { readonly failed: string };
 
 const DEADLINE_MS = 10_000;
-const LARGEST = 64 * 1024;
+const MAX_BYTES = 64 * 1024;
 const NOT_FOUND = /credentials not found|no credentials|not found in/i;
 // What keyrings and password stores of the user’s are found by; nothing else is passed on.
 const PASSED_ON = [
@@ -129,7 +129,7 @@ function run(
     child.stdin.on('error', () => undefined);
     child.stdout.on('data', (chunk: Buffer) => {
       size += chunk.length;
-      if (size > LARGEST) kill(`${program} answered with more than ${LARGEST / 1024} KiB`);
+      if (size > MAX_BYTES) kill(`${program} answered with more than ${MAX_BYTES / 1024} KiB`);
       else chunks.push(chunk);
     });
     child.once('close', code => end(answerOf(program, code, Buffer.concat(chunks).toString('utf8'))));

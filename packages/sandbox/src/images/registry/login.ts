@@ -22,7 +22,7 @@ export interface FoundLogin {
   readonly source: string;
 }
 
-const LARGEST = 1024 * 1024;
+const MAX_BYTES = 1024 * 1024;
 const ANONYMOUS: FoundLogin = { login: null, source: 'anonymous' };
 
 /** The login for the registry at a host and port; none where the user has none. */
@@ -55,11 +55,11 @@ async function readConfig(file: string, { workspace, uid }: LoginSurroundings): 
   if (real === null) return null;
   if ([file, real].some(path => isWithin(path, workspace)))
     throw unusable(file, 'it lies in the workspace, where what runs in a sandbox could have written it');
-  const found = await readBoundedFile(real, LARGEST).catch(() => null);
+  const found = await readBoundedFile(real, MAX_BYTES).catch(() => null);
   if (found === null) throw unusable(file, 'it cannot be read');
   if (found.uid !== uid && found.uid !== 0) throw unusable(file, 'it belongs to somebody else');
   if ((found.mode & 0o022) !== 0) throw unusable(file, `others can write it: chmod 600 ${file}`);
-  if (found.size > LARGEST) throw unusable(file, 'it is too large');
+  if (found.size > MAX_BYTES) throw unusable(file, 'it is too large');
   return found.text;
 }
 

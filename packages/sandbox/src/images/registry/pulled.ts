@@ -9,8 +9,8 @@ import { readBoundedFile } from '../../lifecycle/bounded-file.ts';
 import { ensurePrivateDirectory } from '../../lifecycle/directories.ts';
 import type { Turns } from './turn.ts';
 
-const LARGEST = 4 * 1024 * 1024;
-const MOST = 4096;
+const MAX_BYTES = 4 * 1024 * 1024;
+const MAX_ENTRIES = 4096;
 const WAIT_MS = 15_000;
 // How exact the time of the last use is: not every run needs to write a file.
 const USE_STEP_MS = 3600 * 1000;
@@ -37,7 +37,9 @@ const entrySchema = z.lazy(() =>
   }),
 );
 
-const fileSchema = z.lazy(() => z.strictObject({ version: z.literal(1), images: z.array(entrySchema).max(MOST) }));
+const fileSchema = z.lazy(() =>
+  z.strictObject({ version: z.literal(1), images: z.array(entrySchema).max(MAX_ENTRIES) }),
+);
 
 /** One image that was pulled. */
 export type PulledEntry = z.infer<typeof entrySchema>;
@@ -89,9 +91,9 @@ export class PulledImages {
 
   async #read(): Promise<PulledEntry[]> {
     try {
-      const file = await readBoundedFile(join(this.#directory, 'images.json'), LARGEST, constants.O_NOFOLLOW);
+      const file = await readBoundedFile(join(this.#directory, 'images.json'), MAX_BYTES, constants.O_NOFOLLOW);
       // What somebody else could have written would have images of the user’s own removed.
-      if (file.uid !== this.#uid || (file.mode & 0o022) !== 0 || file.size > LARGEST) return [];
+      if (file.uid !== this.#uid || (file.mode & 0o022) !== 0 || file.size > MAX_BYTES) return [];
       const parsed = fileSchema.safeParse(JSON.parse(file.text));
       return parsed.success ? parsed.data.images : [];
     } catch {
@@ -101,7 +103,7 @@ export class PulledImages {
 
   async #change(signal: AbortSignal, change: (entries: PulledEntry[]) => PulledEntry[]): Promise<void> {
     await this.#turns.during(`index:${this.#directory}`, { deadlineMs: WAIT_MS, signal }, async () => {
-      const images = change(await this.#read()).slice(-MOST);
+      const images = change(await this.#read()).slice(-MAX_ENTRIES);
       await this.#write(`${JSON.stringify({ version: 1, images }, null, 1)}\n`);
     });
   }

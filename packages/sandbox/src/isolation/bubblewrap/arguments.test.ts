@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { bubblewrapArguments } from './arguments.ts';
-import type { SandboxGround } from './arguments.ts';
+import type { HostFacts } from './arguments.ts';
 import { resourceLimits } from './resource-limits.ts';
 import { assertPossible, weakenedGround, weakenedSpec } from './weaken.ts';
 
@@ -38,7 +38,7 @@ const spec: SandboxSpec = {
   tmpfs: [{ target: '/tmp', bytes: MIB, mode: '1777' }],
   hash: 'h',
 };
-const ground: SandboxGround = {
+const ground: HostFacts = {
   view: {
     system: [
       { kind: 'directory', path: '/usr', source: '/usr' },
@@ -53,7 +53,7 @@ const ground: SandboxGround = {
   limits: resourceLimits(spec.limits, true),
 };
 
-const words = (own: SandboxSpec = spec, on: SandboxGround = ground): string[] => bubblewrapArguments(own, on);
+const words = (own: SandboxSpec = spec, on: HostFacts = ground): string[] => bubblewrapArguments(own, on);
 /** Whether the words stand next to each other, in this order. */
 const has = (list: readonly string[], ...wanted: string[]): boolean =>
   list.some((_, at) => wanted.every((word, offset) => list[at + offset] === word));

@@ -7,7 +7,7 @@ import { limitVariables } from './resource-limits.ts';
 import type { ResourceLimits } from './resource-limits.ts';
 
 /** What only the host at hand decides. */
-export interface SandboxGround {
+export interface HostFacts {
   readonly view: HostView;
   readonly limits: ResourceLimits;
   /** Further variables; only a control of the doctor’s has any. */
@@ -31,7 +31,7 @@ const SHM_BYTES = 64 * 1024 ** 2;
  * Everything bubblewrap is told, but for the program. Handed over through a descriptor: words of a command line can be read
  * by every user of the host, and inside by the command.
  */
-export function bubblewrapArguments(spec: SandboxSpec, ground: SandboxGround): string[] {
+export function bubblewrapArguments(spec: SandboxSpec, ground: HostFacts): string[] {
   return [
     ...namespaces(ground),
     ...identity(spec),
@@ -59,7 +59,7 @@ export function bubblewrapArguments(spec: SandboxSpec, ground: SandboxGround): s
   ];
 }
 
-function namespaces({ hostNetwork = false }: SandboxGround): string[] {
+function namespaces({ hostNetwork = false }: HostFacts): string[] {
   return [
     '--unshare-user',
     '--unshare-pid',
@@ -82,7 +82,7 @@ function identity({ user }: SandboxSpec): string[] {
   return ['--uid', String(user.uid), '--gid', String(user.gid), '--hostname', HOSTNAME];
 }
 
-function environment(spec: SandboxSpec, { limits, variables = {} }: SandboxGround): string[] {
+function environment(spec: SandboxSpec, { limits, variables = {} }: HostFacts): string[] {
   const own = spec.image.environment.map(variable => {
     const at = variable.indexOf('=');
     return [variable.slice(0, at), variable.slice(at + 1)] as const;
@@ -104,7 +104,7 @@ function kernelFiles({ masked }: HostView): string[] {
 }
 
 // The directory itself would be memory without a limit.
-function devices({ limits }: SandboxSpec, { writableRoot = false, sharedBytes }: SandboxGround): string[] {
+function devices({ limits }: SandboxSpec, { writableRoot = false, sharedBytes }: HostFacts): string[] {
   const shm = sharedBytes ?? Math.min(SHM_BYTES, limits.memoryBytes);
   return [
     '--dev',

@@ -48,7 +48,7 @@ interface Weakness {
 }
 
 /** What a host has for this level. */
-interface Ground {
+interface HostSupport {
   readonly program: string;
   readonly architecture: Architecture;
   readonly delegation: Delegation | null;
@@ -69,7 +69,7 @@ export class BubblewrapBackend implements WeakenedBackend {
   ];
   readonly #options: BubblewrapBackendOptions;
   readonly #weakness: Weakness;
-  #ground: Promise<Ground> | null = null;
+  #ground: Promise<HostSupport> | null = null;
   #perProcess = true;
 
   constructor(options: BubblewrapBackendOptions) {
@@ -131,7 +131,7 @@ export class BubblewrapBackend implements WeakenedBackend {
 
   async [Symbol.asyncDispose](): Promise<void> {}
 
-  async #make(spec: SandboxSpec, ground: Ground, signal: AbortSignal): Promise<WaitingSandbox> {
+  async #make(spec: SandboxSpec, ground: HostSupport, signal: AbortSignal): Promise<WaitingSandbox> {
     const { weakenings, beforeCreate } = this.#weakness;
     const own = weakenedSpec(spec, weakenings);
     const view = readHostView();
@@ -172,7 +172,7 @@ export class BubblewrapBackend implements WeakenedBackend {
   }
 
   // What is found once stays: a host does not lose bubblewrap in the middle of a session. What fails is tried again.
-  #whenReady(): Promise<Ground> {
+  #whenReady(): Promise<HostSupport> {
     this.#ground ??= this.#lookAround().catch((error: unknown) => {
       this.#ground = null;
       throw error;
@@ -180,7 +180,7 @@ export class BubblewrapBackend implements WeakenedBackend {
     return this.#ground;
   }
 
-  async #lookAround(): Promise<Ground> {
+  async #lookAround(): Promise<HostSupport> {
     const found = process.platform === 'linux' ? await findBubblewrap() : { reason: 'it exists on Linux only' };
     if ('reason' in found) throw unavailable(found.reason);
     const architecture = architectureOf(machine());
@@ -204,7 +204,7 @@ export class BubblewrapBackend implements WeakenedBackend {
     }
   }
 
-  async #tried(ground: Ground, signal: AbortSignal): Promise<string | null> {
+  async #tried(ground: HostSupport, signal: AbortSignal): Promise<string | null> {
     const { memory: directory, clock } = this.#options;
     const memory = { directory, uid: process.getuid?.() ?? -1, clock };
     const word = await circumstances(ground.program, ground);

@@ -7,7 +7,7 @@ import { AcodeError } from '../../contract/errors.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import type { Weakening } from '../backend.ts';
 import { LEAKED_VARIABLES } from '../process/host-image.ts';
-import type { SandboxGround } from './arguments.ts';
+import type { HostFacts } from './arguments.ts';
 
 const MEBIBYTE = 1024 ** 2;
 
@@ -50,7 +50,7 @@ export function weakenedSpec(spec: SandboxSpec, weakenings: readonly Weakening[]
 /** What else is different in a sandbox that lacks something. */
 export function weakenedGround(
   weakenings: readonly Weakening[],
-): Pick<SandboxGround, 'variables' | 'hostNetwork' | 'writableRoot' | 'sharedBytes'> {
+): Pick<HostFacts, 'variables' | 'hostNetwork' | 'writableRoot' | 'sharedBytes'> {
   return {
     ...(weakenings.includes('environment') ? { variables: LEAKED_VARIABLES } : {}),
     ...(weakenings.includes('tmpfs-size') ? { sharedBytes: LOOSE.sharedBytes } : {}),

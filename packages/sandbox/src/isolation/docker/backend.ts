@@ -2,7 +2,7 @@
 
 import { AcodeError } from '../../contract/errors.ts';
 import type { CacheVolume } from '../../contract/caches.ts';
-import type { Belonging, SandboxDetails, SandboxInfo, Status } from '../../contract/host.ts';
+import type { EngineResource, SandboxDetails, SandboxInfo, Status } from '../../contract/host.ts';
 import type { Level } from '../../contract/levels.ts';
 import { networkName } from '../../contract/network.ts';
 import type { EffectivePolicy } from '../../contract/policy.ts';
@@ -224,15 +224,15 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     });
   }
 
-  async belongings(signal: AbortSignal): Promise<Belonging[]> {
+  async belongings(signal: AbortSignal): Promise<EngineResource[]> {
     return asked(() => listBelongings(this.#engine, signal), signal);
   }
 
-  async belonging(of: Pick<Belonging, 'kind' | 'id'>, signal: AbortSignal): Promise<Belonging | null> {
+  async belonging(of: Pick<EngineResource, 'kind' | 'id'>, signal: AbortSignal): Promise<EngineResource | null> {
     return asked(() => inspectBelonging(this.#engine, of, signal), signal);
   }
 
-  async removeBelonging(of: Pick<Belonging, 'kind' | 'id'>, signal: AbortSignal): Promise<void> {
+  async removeBelonging(of: Pick<EngineResource, 'kind' | 'id'>, signal: AbortSignal): Promise<void> {
     return asked(() => removeBelonging(this.#engine, of, signal), signal);
   }
 

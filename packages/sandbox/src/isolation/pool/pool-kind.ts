@@ -19,7 +19,7 @@ export interface SandboxTemplate {
 }
 
 /** A sandbox that was made, verified, and has run nothing. */
-export interface Made {
+export interface PreparedSandbox {
   readonly sandbox: WaitingSandbox;
   /** Its plan, with its own identity. */
   readonly spec: SandboxSpec;
@@ -32,7 +32,7 @@ export interface Made {
 }
 
 /** One that waits. */
-export interface Waiting extends Made {
+export interface Waiting extends PreparedSandbox {
   /** Since when, in milliseconds of the clock that never jumps. */
   readonly since: number;
   /** Gives up what it waits for of its engine. */

@@ -6,7 +6,7 @@ import type { Clock } from '../../contract/ports.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import type { WaitingSandbox } from '../backend.ts';
 import { Pool } from './pool.ts';
-import type { Made, SandboxTemplate } from './pool-kind.ts';
+import type { PreparedSandbox, SandboxTemplate } from './pool-kind.ts';
 
 const DAY_MS = 24 * 3600 * 1000;
 
@@ -111,7 +111,7 @@ function bench(of: BenchOptions = {}) {
   const discarded: string[] = [];
   const kept: Promise<unknown>[] = [];
   let failed = 0;
-  const make = async ({ spec }: SandboxTemplate): Promise<Made> => {
+  const make = async ({ spec }: SandboxTemplate): Promise<PreparedSandbox> => {
     if (of.fails?.() === true) throw new Error('no engine');
     await of.gate;
     const sandbox = new FakeSandbox(`s${made.length}`);

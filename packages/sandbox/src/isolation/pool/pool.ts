@@ -5,10 +5,10 @@ import { usesEngine } from '../../contract/levels.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { dispose, isExposed, isOvertaken, kindOf, newest, stateOf } from './pool-kind.ts';
-import type { Kind, Made, SandboxTemplate, Waiting } from './pool-kind.ts';
+import type { Kind, PreparedSandbox, SandboxTemplate, Waiting } from './pool-kind.ts';
 import { decidePool } from './pool-size.ts';
 import type { ExpiryReason, PoolLimits } from './pool-size.ts';
-import { Taken } from './taken.ts';
+import { LeasedSandbox } from './leased-sandbox.ts';
 import { unlessCancelled } from '../waiting.ts';
 
 /** Why a sandbox left the pool without a command. */
@@ -18,9 +18,9 @@ export type Discarded = ExpiryReason | 'outdated' | 'expires soon' | 'lost' | 'c
 export interface PoolObserver {
   /** How many wait now. */
   waiting(count: number): void;
-  discarded(made: Made, why: Discarded, error?: unknown): void;
+  discarded(made: PreparedSandbox, why: Discarded, error?: unknown): void;
   /** One that was discarded is gone, as far as its backend can tell. */
-  removed(made: Made, rest: RestPeriod | null): void;
+  removed(made: PreparedSandbox, rest: RestPeriod | null): void;
   /** One could not be made. Nobody who runs a command hears of it. */
   failed(template: SandboxTemplate, error: unknown): void;
 }
@@ -34,7 +34,7 @@ export interface PoolOptions {
   /** Keeps work that outlives its caller, so that closing waits for it. */
   readonly keep: (work: Promise<unknown>) => void;
   /** Makes and verifies one. Until it is given out it hears the signal; afterwards its command does. */
-  readonly make: (template: SandboxTemplate, signal: AbortSignal) => Promise<Made>;
+  readonly make: (template: SandboxTemplate, signal: AbortSignal) => Promise<PreparedSandbox>;
   readonly observer: PoolObserver;
 }
 
@@ -105,7 +105,7 @@ export class Pool {
    * Gives out one sandbox of a kind, once and for ever; null where none waits that still is what was planned. It is out of
    * the pool before anything is waited for, so that no two callers can have the same.
    */
-  async take(template: SandboxTemplate, wanted: Wanted): Promise<Made | null> {
+  async take(template: SandboxTemplate, wanted: Wanted): Promise<PreparedSandbox | null> {
     if (this.#isOver) return null;
     const kind = this.#kindOf(template);
     const now = this.#options.clock.monotonic();
@@ -116,7 +116,7 @@ export class Pool {
       this.#tell();
       if (await this.#stillGood(one, wanted)) {
         const rest = one.sandbox.keeping?.rest();
-        return { ...one, ...(rest ? { rest } : {}), sandbox: new Taken(one.sandbox, one.stop) };
+        return { ...one, ...(rest ? { rest } : {}), sandbox: new LeasedSandbox(one.sandbox, one.stop) };
       }
       wanted.signal.throwIfAborted();
     }

@@ -25,7 +25,7 @@ const HEADERS_BESIDES = 16;
 const MAX_NAMED = 200;
 // What a kernel takes for a path; deeper than that nobody keeps anything.
 const MAX_PATH = 4096;
-const DEEPEST = 256;
+const MAX_DEPTH = 256;
 
 /** Takes a file or a tree out; `arrive` prepares its place on the host once it is known what it is. */
 export async function download(
@@ -128,7 +128,7 @@ function segmentsOf(name: string): string[] {
   if (name.includes('\0')) throw new MalformedTar('the name of an entry has a NUL in it');
   if (name.startsWith('/')) throw new MalformedTar(`an entry is called ${shown(name)}`);
   const segments = name.split('/').filter(segment => segment !== '' && segment !== '.');
-  if (segments.length > DEEPEST) throw new MalformedTar('an entry lies deeper than anybody keeps anything');
+  if (segments.length > MAX_DEPTH) throw new MalformedTar('an entry lies deeper than anybody keeps anything');
   if (segments.includes('..')) throw new MalformedTar(`an entry is called ${shown(name)}`);
   // On Windows these lead elsewhere too.
   if (process.platform === 'win32' && /[\\:]/.test(name)) throw new MalformedTar(`an entry is called ${shown(name)}`);

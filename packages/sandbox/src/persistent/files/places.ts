@@ -3,7 +3,7 @@
 import { fileError, nulError, typeError } from './errno.ts';
 
 // With the NUL at its end, what the kernel takes.
-const LONGEST = 4095;
+const MAX_LENGTH = 4095;
 
 /** A path as the caller wrote it, and as programs inside get it. */
 export interface Place {
@@ -27,7 +27,7 @@ export function placeOf(path: string, workdir: string, { syscall, argument = 'pa
   if (path === '') throw fileError('ENOENT', { syscall, path });
   const inside = path.startsWith('/') ? path : `${workdir.replace(/\/+$/, '')}/${path}`;
   // Some programs go a long way step by step, where the kernel would not take the path at all.
-  if (Buffer.byteLength(inside) > LONGEST) throw fileError('ENAMETOOLONG', { syscall, path });
+  if (Buffer.byteLength(inside) > MAX_LENGTH) throw fileError('ENAMETOOLONG', { syscall, path });
   return { written: path, inside };
 }
 

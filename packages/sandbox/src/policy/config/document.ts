@@ -3,7 +3,7 @@
 import { Composer, LineCounter, Lexer, Parser, isMap, isSeq } from 'yaml';
 import type { CST, Document as YamlDocument } from 'yaml';
 import { AcodeError } from '../../contract/errors.ts';
-import { DEEPEST, LARGEST, tooLarge } from './shape.ts';
+import { MAX_DEPTH, MAX_BYTES, tooLarge } from './shape.ts';
 
 // Far above any configuration, far below what would keep the process busy: the parser’s own work grows with the square of a map’s keys.
 const MAX_LEXEMES = 20_000;
@@ -22,7 +22,7 @@ export interface ConfigDocument {
 
 /** Parses YAML 1.2 without tags, directives or a second document. Throws ACODE-SBX-013 with the place of the mistake. */
 export function parseDocument(text: string, source: string): ConfigDocument {
-  if (text.length > LARGEST) throw invalid(source, tooLarge());
+  if (text.length > MAX_BYTES) throw invalid(source, tooLarge());
   const lines = new LineCounter();
   const at = (offset: number): string => {
     const { line, col } = lines.linePos(offset);
@@ -60,8 +60,8 @@ function checkTokens(tokens: readonly CST.Token[], source: string, at: (offset: 
     if (token.type === 'alias') aliases += 1;
     refuseAliasKeys(token, at);
     if (aliases > MAX_ALIASES) throw invalid(source, 'uses too many YAML aliases');
-    if (depth > DEEPEST)
-      throw invalid('offset' in token ? at(token.offset) : source, `is nested more than ${DEEPEST} deep`);
+    if (depth > MAX_DEPTH)
+      throw invalid('offset' in token ? at(token.offset) : source, `is nested more than ${MAX_DEPTH} deep`);
     for (const part of partsOf(token, source))
       waiting.push({ token: part, depth: depth + (isCollection(token) ? 1 : 0) });
   }

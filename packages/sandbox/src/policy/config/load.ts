@@ -6,7 +6,7 @@ import { readBoundedFile } from '../../lifecycle/bounded-file.ts';
 import type { BoundedFile } from '../../lifecycle/bounded-file.ts';
 import { checkConfig } from './check.ts';
 import type { LoadedConfig, RawConfig } from './check.ts';
-import { LARGEST, tooLarge } from './shape.ts';
+import { MAX_BYTES, tooLarge } from './shape.ts';
 
 /** The user’s own file; an absent one is an empty configuration. */
 export async function loadUserConfig(directory: string, file?: string): Promise<LoadedConfig> {
@@ -27,8 +27,8 @@ export async function loadUserConfig(directory: string, file?: string): Promise<
 export async function readAllowRoot(directory: string, uid: number): Promise<boolean> {
   try {
     const path = join(directory, 'config.yml');
-    const file = await readBoundedFile(path, LARGEST);
-    if (file.uid !== uid || (file.mode & 0o022) !== 0 || file.size > LARGEST) return false;
+    const file = await readBoundedFile(path, MAX_BYTES);
+    if (file.uid !== uid || (file.mode & 0o022) !== 0 || file.size > MAX_BYTES) return false;
     const { value } = (await import('./parse.ts')).rawConfig(file.text, path);
     return typeof value === 'object' && value !== null && 'allow_root' in value && value.allow_root === true;
   } catch {
@@ -38,13 +38,13 @@ export async function readAllowRoot(directory: string, uid: number): Promise<boo
 
 /** Reads a configuration file; null where there is none. `source` is the name it has in messages. */
 export async function readConfigFile(path: string, source: string, flags: number): Promise<BoundedFile | null> {
-  const file = await readBoundedFile(path, LARGEST, flags).catch((cause: unknown) => {
+  const file = await readBoundedFile(path, MAX_BYTES, flags).catch((cause: unknown) => {
     if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return null;
     const link = cause instanceof Error && 'code' in cause && cause.code === 'ELOOP';
     const reason = link ? 'is a link, and links are not followed here' : 'cannot be read';
     throw new AcodeError('ACODE-SBX-013', { source, key: '', reason }, { cause });
   });
-  if (file && file.size > LARGEST) throw new AcodeError('ACODE-SBX-013', { source, key: '', reason: tooLarge() });
+  if (file && file.size > MAX_BYTES) throw new AcodeError('ACODE-SBX-013', { source, key: '', reason: tooLarge() });
   return file;
 }
 

@@ -1,10 +1,10 @@
 // What no configuration and no request may look like, whoever wrote it: keys that reach a prototype, and values nested without end.
 
 /** The largest configuration file that is read. */
-export const LARGEST = 256 * 1024;
+export const MAX_BYTES = 256 * 1024;
 
 /** The deepest that anything may be nested. */
-export const DEEPEST = 32;
+export const MAX_DEPTH = 32;
 
 // A value that refers to itself twice on each level would otherwise be looked at for ever.
 const MAX_VALUES = 20_000;
@@ -12,7 +12,7 @@ const PROTOTYPE_KEYS = new Set(['__proto__', 'constructor', 'prototype']);
 
 /** The reason for which a larger file is refused. */
 export function tooLarge(): string {
-  return `is larger than ${LARGEST / 1024} KiB`;
+  return `is larger than ${MAX_BYTES / 1024} KiB`;
 }
 
 /** What is wrong with the shape of a value, and where in it. */
@@ -31,7 +31,7 @@ export function shapeFault(value: unknown): ShapeFault | null {
     looked += 1;
     if (looked > MAX_VALUES) return { path: path.slice(0, 3), reason: `has more than ${MAX_VALUES} values` };
     if (typeof next.value !== 'object' || next.value === null) continue;
-    if (path.length >= DEEPEST) return { path: path.slice(0, 3), reason: `is nested more than ${DEEPEST} deep` };
+    if (path.length >= MAX_DEPTH) return { path: path.slice(0, 3), reason: `is nested more than ${MAX_DEPTH} deep` };
     for (const [key, child] of Object.entries(next.value)) {
       if (PROTOTYPE_KEYS.has(key)) return { path: [...path, key], reason: 'is a name that no key may have' };
       waiting.push({ value: child, path: [...path, key] });

@@ -1,7 +1,7 @@
 // The one text of a value: what is hashed must not depend on who wrote the object, or in which order.
 
 // Records are a few levels deep; what is deeper was not made by us, and would end in the stack.
-const DEEPEST = 16;
+const MAX_DEPTH = 16;
 
 /**
  * Canonical JSON: keys sorted, no white space, absent where undefined. Only what JSON itself can say is taken; everything
@@ -12,7 +12,7 @@ export function canonicalJson(value: unknown): string {
 }
 
 function textOf(value: unknown, depth: number): string {
-  if (depth > DEEPEST) throw new TypeError('an audit record is too deep');
+  if (depth > MAX_DEPTH) throw new TypeError('an audit record is too deep');
   if (Array.isArray(value)) return `[${value.map(item => textOf(item, depth + 1)).join(',')}]`;
   if (typeof value === 'object' && value !== null) return objectText(value, depth);
   return scalarText(value);

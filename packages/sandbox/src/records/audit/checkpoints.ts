@@ -6,7 +6,7 @@ import type { AuditKind } from '../../contract/audit.ts';
 export const CHECKPOINT_EVERY = 256;
 
 /** What a record is, and what it follows. */
-export interface Stand {
+export interface RecordPosition {
   readonly seq: number;
   readonly kind: AuditKind;
   /** Whether it is the first record of its file. */
@@ -19,7 +19,7 @@ export interface Stand {
  * Whether a record stands where only a checkpoint can: at the beginning of a file that follows another, or further from the
  * last checkpoint than a writer ever goes. Two checkpoints never follow each other, so right after one there is none.
  */
-export function isInPlaceOfCheckpoint({ seq, kind, beginsFile, checkpoint }: Stand): boolean {
+export function isInPlaceOfCheckpoint({ seq, kind, beginsFile, checkpoint }: RecordPosition): boolean {
   if (kind === 'checkpoint') return false;
   return seq - checkpoint > CHECKPOINT_EVERY || (beginsFile && checkpoint !== seq - 1);
 }

@@ -12,7 +12,7 @@ import { COMMAND_KEY } from './fingerprint.ts';
 
 const PRIVATE = 'key.pem';
 const PUBLIC = 'key.pub';
-const LARGEST = 4096;
+const MAX_BYTES = 4096;
 
 /** What a checkpoint says about the record before it. */
 export interface Signature {
@@ -105,7 +105,7 @@ function readSmall(path: string): string | null {
   }
   try {
     const found = fs.fstatSync(descriptor);
-    if (!found.isFile() || found.size > LARGEST) throw new Error(`${path} is no key`);
+    if (!found.isFile() || found.size > MAX_BYTES) throw new Error(`${path} is no key`);
     return fs.readFileSync(descriptor, 'utf8');
   } finally {
     fs.closeSync(descriptor);

@@ -3,7 +3,7 @@
 // Colour and weight (SGR) are the only sequences worth keeping; anything else could move the cursor over what the user
 // reads, set the title, write the clipboard or answer back on standard input.
 // No colour is longer; holding more back would let a program withhold output.
-const LONGEST = 32;
+const MAX_LENGTH = 32;
 const SGR = /^\u001b\[[0-9;]*m/;
 // Direction overrides make text read otherwise than it is.
 const BIDI = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
@@ -27,11 +27,11 @@ export class TerminalSanitiser {
     this.#held = '';
     let out = '';
     for (let at = 0; at < text.length;) {
-      if (!last && mayGoOn(text.slice(at, at + LONGEST))) {
+      if (!last && mayGoOn(text.slice(at, at + MAX_LENGTH))) {
         this.#held = text.slice(at);
         return out;
       }
-      const colour = SGR.exec(text.slice(at, at + LONGEST))?.[0];
+      const colour = SGR.exec(text.slice(at, at + MAX_LENGTH))?.[0];
       out += colour ?? safe(text[at] ?? '', text[at + 1]);
       at += colour?.length ?? 1;
     }
@@ -41,7 +41,7 @@ export class TerminalSanitiser {
 
 // An escape sequence or a line end of which only the beginning is there: what it is shows with the next bytes.
 function mayGoOn(rest: string): boolean {
-  if (rest.length === LONGEST) return false;
+  if (rest.length === MAX_LENGTH) return false;
   return rest === '\r' || /^\u001b(?:\[[0-9;]*)?$/.test(rest);
 }
 

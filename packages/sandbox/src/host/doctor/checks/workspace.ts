@@ -19,7 +19,7 @@ export interface WorkspaceFacts {
 }
 
 const SHADOWED = ['docker', 'git', 'node', 'npm', 'npx', 'sh', 'bash', 'python', 'python3', 'ssh', 'sudo', 'acode'];
-const LARGEST = 64 * 1024;
+const MAX_BYTES = 64 * 1024;
 
 /** Every check of the workspace. */
 export async function workspaceChecks(facts: WorkspaceFacts): Promise<Check[]> {
@@ -54,7 +54,7 @@ async function accepted({ path, directories, socket, uid }: WorkspaceFacts): Pro
 // npm on the host takes these from the directory it stands in: whoever can write the file runs code on the host.
 async function npmSettings(path: string): Promise<Check> {
   const title = '.npmrc';
-  const file = await readBoundedFile(join(path, '.npmrc'), LARGEST).catch(() => null);
+  const file = await readBoundedFile(join(path, '.npmrc'), MAX_BYTES).catch(() => null);
   const found = [...(file?.text ?? '').matchAll(/^\s*(node-options|script-shell|git|shell)\s*=/gm)].map(
     ([, key]) => key,
   );

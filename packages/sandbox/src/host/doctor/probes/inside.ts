@@ -81,7 +81,7 @@ interface Privileged {
 
 // Where no sandbox can be made that lacks the protection, acode’s own process is one that does.
 async function privilegedStatus(bench: Bench): Promise<Privileged> {
-  if (bench.terrain.removable.includes('no-new-privileges'))
+  if (bench.environment.removable.includes('no-new-privileges'))
     return { status: (await bench.run(LOOK, { without: 'no-new-privileges' })).stdout, who: 'without the option' };
   return { status: await readFile('/proc/self/status', 'utf8').catch(() => ''), who: 'in acode’s own process' };
 }

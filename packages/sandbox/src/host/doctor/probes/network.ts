@@ -9,7 +9,7 @@ import type { Bench } from '../bench.ts';
 import type { Processor } from '../machine-code.ts';
 import { answersIn, placed, probingProgram } from '../program.ts';
 import { answerName } from '../system-calls.ts';
-import type { Terrain } from '../terrain.ts';
+import type { TestEnvironment } from '../test-environment.ts';
 import type { Outcomes, Trial, Untried } from '../trial.ts';
 import {
   CANARY,
@@ -61,8 +61,8 @@ function none(untried: string): Record<string, Untried> {
 }
 
 // Without an engine the canary is on this host’s own network, where a name or a number may be somebody else’s.
-function postFor({ terrain }: Bench): Post {
-  const own = terrain.kind === 'container';
+function postFor({ environment }: Bench): Post {
+  const own = environment.kind === 'container';
   return {
     address: own ? '0.0.0.0' : LOOPBACK,
     port: own ? PORT : randomInt(20_000, 32_000),
@@ -86,13 +86,13 @@ async function withCanary(bench: Bench, processor: Processor): Promise<Outcomes>
     );
     try {
       const other = await canary.address;
-      if (other === null && bench.terrain.kind === 'container')
+      if (other === null && bench.environment.kind === 'container')
         return none('no canary could be placed: the private network has no address');
-      const reached = bench.terrain.kind === 'container' ? (other ?? LOOPBACK) : LOOPBACK;
+      const reached = bench.environment.kind === 'container' ? (other ?? LOOPBACK) : LOOPBACK;
       const program = probingProgram(processor, clientOf(post, reached, other ?? reached));
       await writeFile(join(workspace, 'client'), program, { mode: 0o755 });
       // Each host has a private network of its own: where every sandbox has one, this is the one that counts.
-      const here = bench.lacks('network') && bench.terrain.kind === 'container';
+      const here = bench.lacks('network') && bench.environment.kind === 'container';
       const [inside, open] = await Promise.all([
         here ? run(client(bench)) : bench.run(client(bench), { workspace: await bench.workspace({ client: program }) }),
         run(client(bench)),
@@ -138,12 +138,12 @@ interface Heard {
 
 type Answer = bigint | undefined;
 
-function outcomes({ terrain }: Bench, { inside, open, canary, routed }: Heard): Outcomes {
+function outcomes({ environment }: Bench, { inside, open, canary, routed }: Heard): Outcomes {
   const [tcp, read, udp, mapped, gateway, abstract] = STEPS.map(at => answersIn(inside.stdout)[at]);
   const [openTcp, openRead, openUdp, openMapped, openGateway] = STEPS.map(at => answersIn(open.stdout)[at]);
   const friend = answersIn(canary).at(-1);
   const received = openRead === BigInt(CANARY.length);
-  const where = terrain.kind === 'container' ? 'on a private network' : 'with the network of this host';
+  const where = environment.kind === 'container' ? 'on a private network' : 'with the network of this host';
   // Its own loopback has a route to itself, which shows nothing.
   const [tried, control] = [
     [tcp, mapped, ...(routed ? [udp] : [])],
@@ -162,7 +162,7 @@ function outcomes({ terrain }: Bench, { inside, open, canary, routed }: Heard): 
       controlled: worked(friend),
       control: `${names(friend)} from the namespace that has the socket`,
     },
-    ...neighbours(terrain.kind, { tcp, read, gateway, openGateway, received }),
+    ...neighbours(environment.kind, { tcp, read, gateway, openGateway, received }),
     D12: {
       stopped: failed(tcp, read),
       observed: names(tcp),
@@ -181,7 +181,7 @@ interface NeighbourAnswers {
 }
 
 // The host behind a gateway and other containers are there only where there is an engine.
-function neighbours(kind: Terrain['kind'], answers: NeighbourAnswers): Outcomes {
+function neighbours(kind: TestEnvironment['kind'], answers: NeighbourAnswers): Outcomes {
   const { tcp, read, gateway, openGateway, received } = answers;
   if (kind === 'host')
     return {

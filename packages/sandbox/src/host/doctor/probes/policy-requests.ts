@@ -90,7 +90,8 @@ export const policyRequests: Trial = {
 };
 
 async function lookAlike(bench: Bench): Promise<Outcome | Untried> {
-  if (bench.terrain.kind !== 'container') return { untried: 'this level has no images, and refuses a request for one' };
+  if (bench.environment.kind !== 'container')
+    return { untried: 'this level has no images, and refuses a request for one' };
   // Not trusted, or not there and not fetched either.
   const codes = ['ACODE-SBX-010', 'ACODE-SBX-009'];
   const images = ['docker.io.example/library/busybox:1', 'librarv/node:20'];
@@ -107,9 +108,9 @@ const HOST_NETWORK: Outcome = {
 
 // An ordinary user cannot filter what a bridge reaches on its gateway: it is open, or it is not allowed.
 async function bridgeConsent(bench: Bench): Promise<Outcome | Untried> {
-  if (bench.terrain.kind === 'namespaces')
+  if (bench.environment.kind === 'namespaces')
     return { untried: 'this level has no network but none, and refuses any other' };
-  if (bench.terrain.kind === 'host') return HOST_NETWORK;
+  if (bench.environment.kind === 'host') return HOST_NETWORK;
   const bridge = bench.explain({ policy: { network: 'bridge' } });
   const [code, twin] = await Promise.all([refusalOf(bridge), bench.refusal({ policy: { network: 'none' } })]);
   // Air-gapped mode takes the network away without refusing the run.
@@ -157,7 +158,7 @@ async function bombs(bench: Bench): Promise<Outcome> {
 }
 
 async function noEngine(bench: Bench): Promise<Outcome | Untried> {
-  if (bench.terrain.kind !== 'container') return { untried: 'this level needs no engine' };
+  if (bench.environment.kind !== 'container') return { untried: 'this level needs no engine' };
   const directory = await bench.workspace();
   await writeFile(join(directory, 'plain-file'), '');
   const began = performance.now();

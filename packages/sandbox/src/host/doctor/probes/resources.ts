@@ -74,9 +74,9 @@ export const memory: Trial = {
     const [child, together] = await Promise.all([oneChild(bench, bench.processor), several(bench, bench.processor)]);
     return { E2: child, E2b: together };
   },
-  async onHost({ terrain }) {
+  async onHost({ environment }) {
     const open =
-      terrain.level === 'ulimit'
+      environment.level === 'ulimit'
         ? 'each process is limited alone, and there may be any number; not tried, since it would be on this host itself'
         : NOTHING_STOPS_IT;
     return { E2: { open }, E2b: { open } };
@@ -164,7 +164,7 @@ export const memoryFiles: Trial = {
       E3: outcome('tmp', FILL, bytes),
       E4: bench.contact.ownKernel
         ? { untried: 'the sandbox’s own kernel counts no inodes; its memory limit (E2) bounds them' }
-        : bench.terrain.kind === 'namespaces'
+        : bench.environment.kind === 'namespaces'
           ? await inodesAsMemory(bench)
           : outcome('inodes', FILES, count => `${count} files`),
       E5: outcome('shm', FILL_SHARED, bytes),

@@ -7,7 +7,7 @@ import type { Weakening } from '../../../isolation/backend.ts';
 import { refusalOf } from '../bench.ts';
 import type { Bench } from '../bench.ts';
 import { placed, probingProgram } from '../program.ts';
-import type { Terrain } from '../terrain.ts';
+import type { TestEnvironment } from '../test-environment.ts';
 import type { Outcome, Outcomes, Trial, Untried } from '../trial.ts';
 import { withoutWalls } from './without-walls.ts';
 
@@ -37,7 +37,7 @@ export const environment: Trial = {
     ]);
     const known = new Set([
       ...ORDINARY,
-      ...(bench.terrain.kind === 'host' ? ON_HOST : []),
+      ...(bench.environment.kind === 'host' ? ON_HOST : []),
       ...explained.spec.image.environment.map(variable => variable.replace(/=.*$/s, '')),
       ...Object.keys(explained.environment),
     ]);
@@ -86,7 +86,7 @@ export const verification: Trial = {
         ? { untried: 'this runtime hides the kernel’s view of the mounts; see B4b' }
         : swapped(bench),
     ]);
-    const nestedToo = bench.terrain.kind === 'container' ? await nested(bench) : PINNED;
+    const nestedToo = bench.environment.kind === 'container' ? await nested(bench) : PINNED;
     return { B4: swap, B4b: nestedToo, F20b: f20b };
   },
   async onHost(bench) {
@@ -99,14 +99,14 @@ const PINNED: Untried = {
 };
 
 // One protection that every sandbox of a level has; where anything is compared with the plan, that it is missing is seen.
-function anyProtection({ kind, level }: Terrain): Weakening {
+function anyProtection({ kind, level }: TestEnvironment): Weakening {
   if (kind === 'container') return 'seccomp';
   if (kind === 'namespaces') return 'read-only-root';
   return level === 'ulimit' ? 'open-files' : 'environment';
 }
 
 async function changed(bench: Bench): Promise<Outcome> {
-  const without = anyProtection(bench.terrain);
+  const without = anyProtection(bench.environment);
   // Fewer than a sandbox without that limit has, which is no more than the usual.
   const policy = { limits: { openFiles: 64 } };
   const [noticed, honest] = await Promise.all([

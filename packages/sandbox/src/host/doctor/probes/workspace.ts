@@ -45,7 +45,7 @@ export const repositoryTakeover: Trial = {
     ]);
     const [inside, without] = await Promise.all([taken(whole), taken(open)]);
     const said = reasons(result.stderr);
-    const outcome = (name: keyof Taken): Outcome => ({
+    const outcome = (name: keyof Planted): Outcome => ({
       stopped: !inside[name],
       observed: inside[name] ? 'changed on the host' : said,
       controlled: without[name] && inside.ordinary,
@@ -61,7 +61,7 @@ export const repositoryTakeover: Trial = {
   },
 };
 
-interface Taken {
+interface Planted {
   readonly hook: boolean;
   /** Where `core.hooksPath` says. */
   readonly namedHook: boolean;
@@ -72,7 +72,7 @@ interface Taken {
 }
 
 // Where .git was moved away, what was written before went with it.
-async function taken(workspace: string): Promise<Taken> {
+async function taken(workspace: string): Promise<Planted> {
   const moved = await exists(join(workspace, '.moved'));
   const git = join(workspace, moved ? '.moved' : '.git');
   const settings = await Promise.all(SETTINGS.map(name => exists(join(git, name))));

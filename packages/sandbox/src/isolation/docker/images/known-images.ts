@@ -4,7 +4,7 @@ import type { ImageFacts } from '../../../contract/spec.ts';
 import type { Engine } from '../engine/index.ts';
 import { EventStamp } from '../resources/event-stamp.ts';
 
-const MOST = 64;
+const MAX_ENTRIES = 64;
 
 /** The images that were asked for lately. Nothing is remembered before the second question: the first is asked by everybody. */
 export class KnownImages {
@@ -38,7 +38,7 @@ export class KnownImages {
   }
 
   #remember(reference: string, facts: ImageFacts, mark: number): void {
-    if (this.#known.size >= MOST) this.#known.clear();
+    if (this.#known.size >= MAX_ENTRIES) this.#known.clear();
     this.#known.set(reference, { facts, mark });
   }
 }

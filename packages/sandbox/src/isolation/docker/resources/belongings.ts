@@ -1,6 +1,6 @@
 // What of ours is on an engine besides containers: networks and volumes, found by label and taken by id.
 
-import type { Belonging } from '../../../contract/host.ts';
+import type { EngineResource } from '../../../contract/host.ts';
 import { MANAGED } from '../../../lifecycle/labels.ts';
 import { isNotFound } from '../engine/error.ts';
 import type { Engine } from '../engine/index.ts';
@@ -11,7 +11,7 @@ const CALL_MS = 10_000;
 const OURS = { labels: [`${MANAGED}=true`] };
 
 /** Every network and volume of ours, whoever made it. */
-export async function listBelongings(engine: Engine, signal: AbortSignal): Promise<Belonging[]> {
+export async function listBelongings(engine: Engine, signal: AbortSignal): Promise<EngineResource[]> {
   const options = { ...OURS, signal, deadlineMs: CALL_MS };
   const [networks, volumes] = await Promise.all([engine.networks.list(options), engine.volumes.list(options)]);
   return [...networks.map(asNetwork), ...volumes.map(asVolume)];
@@ -20,9 +20,9 @@ export async function listBelongings(engine: Engine, signal: AbortSignal): Promi
 /** One of them as it is now; null where it is gone, or is not ours. */
 export async function inspectBelonging(
   engine: Engine,
-  { kind, id }: Pick<Belonging, 'kind' | 'id'>,
+  { kind, id }: Pick<EngineResource, 'kind' | 'id'>,
   signal: AbortSignal,
-): Promise<Belonging | null> {
+): Promise<EngineResource | null> {
   const options = { signal, deadlineMs: CALL_MS };
   try {
     const found =
@@ -39,17 +39,17 @@ export async function inspectBelonging(
 /** Removes one. One that is gone is a success; one that is used is an error. */
 export async function removeBelonging(
   engine: Engine,
-  { kind, id }: Pick<Belonging, 'kind' | 'id'>,
+  { kind, id }: Pick<EngineResource, 'kind' | 'id'>,
   signal: AbortSignal,
 ): Promise<void> {
   const options = { signal, deadlineMs: CALL_MS };
   await (kind === 'network' ? engine.networks.remove(id, options) : engine.volumes.remove(id, options));
 }
 
-function asNetwork({ Id: id, Name: name, Labels: labels }: NetworkDetails): Belonging {
+function asNetwork({ Id: id, Name: name, Labels: labels }: NetworkDetails): EngineResource {
   return { kind: 'network', id, name, labels: labels ?? {} };
 }
 
-function asVolume({ Name: name, Labels: labels }: VolumeDetails): Belonging {
+function asVolume({ Name: name, Labels: labels }: VolumeDetails): EngineResource {
   return { kind: 'volume', id: name, name, labels: labels ?? {} };
 }

@@ -26,7 +26,7 @@ export interface VolumesOptions {
 }
 
 /** The volumes of one sandbox. */
-interface Made {
+interface CreatedVolumes {
   /** The mark of each, by name, in the order in which they were made. */
   readonly marks: Map<string, string>;
   /** Settles when nothing more is made for the sandbox. */
@@ -45,7 +45,7 @@ export class SandboxVolumes {
   readonly #options: VolumesOptions;
   readonly #engine: Engine;
   readonly #lostCreates: LostCreateCleanup;
-  readonly #made = new Map<string, Made>();
+  readonly #made = new Map<string, CreatedVolumes>();
 
   constructor(options: VolumesOptions) {
     this.#options = options;
@@ -100,22 +100,22 @@ export class SandboxVolumes {
     return [...left.flat(), ...this.#lostCreates.unanswered.map(nonce => ({ id: nonce, reason: UNANSWERED }))];
   }
 
-  #of({ identity: { sandboxId } }: SandboxSpec): Made {
+  #of({ identity: { sandboxId } }: SandboxSpec): CreatedVolumes {
     const known = this.#made.get(sandboxId);
     if (known) return known;
-    const made: Made = { marks: new Map(), making: Promise.resolve(), leaving: null };
+    const made: CreatedVolumes = { marks: new Map(), making: Promise.resolve(), leaving: null };
     this.#made.set(sandboxId, made);
     return made;
   }
 
-  #letGo(sandboxId: string, made: Made): Promise<Left[]> {
+  #letGo(sandboxId: string, made: CreatedVolumes): Promise<Left[]> {
     made.leaving ??= this.#removeAll(sandboxId, made).finally(() => {
       made.leaving = null;
     });
     return made.leaving;
   }
 
-  async #removeAll(sandboxId: string, made: Made): Promise<Left[]> {
+  async #removeAll(sandboxId: string, made: CreatedVolumes): Promise<Left[]> {
     await Promise.allSettled([made.making]);
     const left: Left[] = [];
     // The last one first: it may be made of the others.

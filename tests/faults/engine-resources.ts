@@ -9,7 +9,7 @@ import type { TestEngine } from '../support/engines.ts';
 const soon = (): AbortSignal => AbortSignal.timeout(20_000);
 
 /** The containers, networks and volumes that carry a host’s label. */
-export class Belongings {
+export class EngineResources {
   readonly #engine: TestEngine;
   readonly #host: string;
 

@@ -6,7 +6,7 @@ import type { CommandIo, Execution, OpenSandbox, WaitingSandbox } from '../backe
 import type { Handover } from '../handover/script.ts';
 
 /** One that was given out. What it waits for of its engine is given up through `stop` when its command is cancelled. */
-export class Taken implements WaitingSandbox {
+export class LeasedSandbox implements WaitingSandbox {
   readonly #sandbox: WaitingSandbox;
   readonly #stop: AbortController;
   #unhear: () => void = () => undefined;

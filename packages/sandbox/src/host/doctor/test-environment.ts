@@ -5,7 +5,7 @@ import type { Level } from '../../contract/levels.ts';
 import type { Weakening } from '../../isolation/backend.ts';
 
 /** What sandboxes of a level are. */
-export interface Terrain {
+export interface TestEnvironment {
   readonly level: Level;
   /** A container of an engine, processes in namespaces of their own, or processes of this host with no wall around them. */
   readonly kind: 'container' | 'namespaces' | 'host';
@@ -29,14 +29,14 @@ const ALL: readonly Weakening[] = [
 
 const LIMITS: readonly Weakening[] = ['memory', 'open-files'];
 
-const REMOVABLE: Readonly<Record<Terrain['kind'], readonly Weakening[]>> = {
+const REMOVABLE: Readonly<Record<TestEnvironment['kind'], readonly Weakening[]>> = {
   container: ALL,
   namespaces: ALL.filter(weakening => weakening !== 'no-new-privileges'),
   host: ['environment', 'verification', ...LIMITS],
 };
 
 /** What sandboxes of a level are. */
-export function terrainOf(level: Level): Terrain {
+export function testEnvironmentOf(level: Level): TestEnvironment {
   const { kind } = levelFacts(level);
   return {
     level,
