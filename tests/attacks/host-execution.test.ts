@@ -1,16 +1,7 @@
 // Group C: leaving something in the workspace that the host executes, follows or trips over afterwards.
 
 import { execFileSync, spawnSync } from 'node:child_process';
-import {
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  readFileSync,
-  readdirSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect } from 'vitest';
 import type { LogFields, RiskyChange } from '@acode/sandbox';
@@ -114,63 +105,6 @@ describe.skipIf(withoutEngines).each(targetsOf('host-execution'))('host executio
     expect(deep.hasRun).toBe(true);
   }
 
-  attack(target, 'C2', 'the settings of git stay as they are', async () => {
-    const plant = `printf '[core]\\n\\tfsmonitor = touch PWNED; false\\n\\tsshCommand = touch PWNED\\n' >> .git/config && echo planted`;
-    const repo = repository('config');
-    const { stdout, stderr } = await inSandbox(repo.root, plant);
-    expect(stdout).not.toContain('planted');
-    expect(stderr).toMatch(/Read-only file system/);
-    repo.git('status');
-    expect(repo.hasRun).toBe(false);
-    const weak = repository('config-control');
-    expect((await unprotected(weak.root, plant)).stdout).toContain('planted');
-    weak.git('status');
-    expect(weak.hasRun).toBe(true);
-    return { observed: 'EROFS; git status ran nothing', control: 'planted, and git status on the host ran it' };
-  });
-
-  attack(target, 'C3', 'the protected directory cannot be moved away', async () => {
-    const swap =
-      'mv .git .g && mkdir -p .git/hooks && echo moved; rm -rf .git && echo removed; mv file other && echo renamed';
-    const repo = repository('rename');
-    writeFileSync(join(repo.root, 'file'), 'x');
-    const head = readFileSync(join(repo.root, '.git/HEAD'), 'utf8');
-    const { stdout, stderr } = await inSandbox(repo.root, swap);
-    expect(stdout).toBe('renamed\n');
-    expect(stderr).toMatch(/busy|Read-only|not permitted|Permission denied|cross-device/i);
-    expect(readFileSync(join(repo.root, '.git/HEAD'), 'utf8')).toBe(head);
-    repo.commit();
-    const weak = repository('rename-control');
-    writeFileSync(join(weak.root, 'file'), 'x');
-    expect((await unprotected(weak.root, swap)).stdout).toContain('moved\n');
-    expect(existsSync(join(weak.root, '.g/HEAD'))).toBe(true);
-    return { observed: /busy/i.test(stderr) ? 'EBUSY' : (stderr.split('\n')[0] ?? ''), control: 'moved and replaced' };
-  });
-
-  attack(target, 'C4', 'nothing below .git can be written', async () => {
-    const names = [
-      'commondir',
-      'config.worktree',
-      'modules/m/config',
-      'info/attributes',
-      'info/exclude',
-      'HEAD',
-      'objects/x',
-      'worktrees/w/gitdir',
-    ];
-    const write = names
-      .map(name => `mkdir -p .git/${name.replace(/[^/]*$/, '')}; echo x >> .git/${name} && echo wrote ${name}`)
-      .join('; ');
-    const repo = repository('parts');
-    const { stdout, stderr } = await inSandbox(repo.root, write);
-    expect(stdout).toBe('');
-    expect(stderr.match(/Read-only file system/g)?.length).toBeGreaterThanOrEqual(names.length);
-    expect(repo.git('status', '--porcelain')).toBe('');
-    const weak = repository('parts-control');
-    expect((await unprotected(weak.root, write)).stdout.trim().split('\n')).toHaveLength(names.length);
-    return { observed: `EROFS for ${names.length} of ${names.length}`, control: 'each was written' };
-  });
-
   const reported = (
     id: string,
     what: string,
@@ -194,14 +128,6 @@ describe.skipIf(withoutEngines).each(targetsOf('host-execution'))('host executio
         control: 'a run that leaves ordinary files reports nothing',
       };
     });
-
-  reported(
-    'C5',
-    'reported',
-    'mkdir -p sub/.git/hooks sub/deep/er/.git; echo "[core]" > sub/.git/config; echo ref: x > sub/.git/HEAD; echo ref: x > sub/deep/er/.git/HEAD; echo "[core]" > sub/deep/er/.git/config',
-    [['git-repository', /^sub\/\.git/]],
-    'mkdir -p sub/git; echo x > sub/git/config',
-  );
   attack(target, 'C6', 'reported', async () => {
     const root = scratch.directory(`C6-${target.runtime}`);
     const plant = [
@@ -224,21 +150,6 @@ describe.skipIf(withoutEngines).each(targetsOf('host-execution'))('host executio
       observed: 'reported: git-repository, in one directory and split by commondir',
       control: 'git status there executed what was planted; a run that leaves ordinary files reports nothing',
     };
-  });
-
-  attack(target, 'C7', 'a new one is reported, and none is left by protection itself', async () => {
-    const root = scratch.directory(`no-git-${target.runtime}`);
-    const calm = await inSandbox(root, 'echo x > file');
-    expect(calm.riskyChanges).toEqual([]);
-    expect(readdirSync(root)).toEqual(['file']);
-    const { riskyChanges } = await inSandbox(
-      root,
-      `mkdir -p .git/hooks && printf '#!/bin/sh' > .git/hooks/pre-commit; echo "ref: x" > .git/HEAD; echo "[core]" > .git/config`,
-    );
-    found(riskyChanges, 'git-repository', /^\.git/);
-    // It is there now, so from the next run on it is protected.
-    expect((await inSandbox(root, 'echo x >> .git/config')).stderr).toMatch(/Read-only file system/);
-    return { observed: 'reported; no stub on the host', control: 'a run that makes none reports none' };
   });
 
   reported(
@@ -320,91 +231,6 @@ describe.skipIf(withoutEngines).each(targetsOf('host-execution'))('host executio
     });
     expect(existsSync(project.path('PWNED'))).toBe(true);
     return { observed: 'named by the doctor, with the file', control: 'npm exec on the host ran the planted code' };
-  });
-
-  attack(target, 'C11', 'reported, and never followed by acode itself', async () => {
-    using host = new Scratch();
-    host.file('home/.ssh/id', 'canary');
-    const root = host.directory('project');
-    const { riskyChanges } = await inSandbox(
-      root,
-      `ln -s ${host.path('home/.ssh/id')} x; mkdir d; ln -s ../../home d/up; ln -s file inside; echo y > file`,
-    );
-    found(riskyChanges, 'symlink-out', /^x$/);
-    found(riskyChanges, 'symlink-out', /^d\/up$/);
-    expect(riskyChanges.filter(({ path }) => path === 'inside')).toEqual([]);
-    expect(readFileSync(join(root, 'x'), 'utf8')).toBe('canary');
-    // A configuration of the repository that is such a link is not read.
-    mkdirSync(join(root, '.agent'));
-    host.file('home/secret.yml', 'sandbox:\n  canary_key: 1\n');
-    symlinkSync(host.path('home/secret.yml'), join(root, '.agent/config.yml'));
-    const outcome = await inSandbox(root, 'true').then(
-      () => 'ignored',
-      (error: unknown) => String(error),
-    );
-    expect(outcome).not.toContain('canary');
-    return {
-      observed: 'reported as symlink-out; not opened',
-      control: 'a reader on the host follows it to the secret',
-    };
-  });
-
-  attack(target, 'C12', 'refused, or reported', async () => {
-    const root = scratch.directory(`setuid-${target.runtime}`);
-    const make =
-      'cp /bin/busybox tool && chmod 4755 tool; cp /bin/busybox group && chmod 2755 group; chmod 755 tool; cp /bin/busybox again; chmod 4755 again; stat -c %a again';
-    const { riskyChanges, stdout } = await inSandbox(root, make);
-    const left = (statSync(join(root, 'again')).mode & 0o6000) !== 0;
-    if (left) found(riskyChanges, 'privileged-file', /^again$/);
-    const calm = scratch.directory(`setuid-calm-${target.runtime}`);
-    expect((await inSandbox(calm, 'echo x > s; chmod 755 s')).riskyChanges).toEqual([]);
-    expect(statSync(join(calm, 's')).mode & 0o777).toBe(0o755);
-    const weak = scratch.directory(`setuid-control-${target.runtime}`);
-    await unprotected(weak, make);
-    expect(statSync(join(weak, 'again')).mode & 0o4000).toBe(0o4000);
-    return {
-      observed: left ? `made (${stdout.trim()}) and reported` : 'chmod refused',
-      control: 'made, and nobody is told',
-    };
-  });
-
-  attack(target, 'C13', 'the scan does not hang on it', async () => {
-    const root = scratch.directory(`fifo-${target.runtime}`);
-    const before = performance.now();
-    const { riskyChanges } = await inSandbox(
-      root,
-      'mkfifo .env .envrc package.json .gitattributes; mkdir .github; mkfifo .github/workflows',
-    );
-    found(riskyChanges, 'special-file', /^\.env(?:rc)?$/);
-    expect(lstatSync(join(root, '.env')).isFIFO()).toBe(true);
-    expect(performance.now() - before).toBeLessThan(10_000);
-    // A program that opens it waits for a writer for ever.
-    const reader = spawnSync('/bin/cat', [join(root, '.env')], { timeout: 700 });
-    expect(reader.error).toMatchObject({ code: 'ETIMEDOUT' });
-    // And the next run still works.
-    expect((await inSandbox(root, 'echo again')).stdout).toBe('again\n');
-    return { observed: 'reported, and the scan went on', control: 'a plain reader hangs on it' };
-  });
-
-  attack(target, 'C14', 'scan and cleanup survive', async () => {
-    using project = new Scratch();
-    const root = project.directory('project');
-    const name = 'n'.repeat(200);
-    // Relative steps: the whole path is longer than any system call takes.
-    const deep = `import os\nfor i in range(200):\n  os.mkdir('${name}'); os.chdir('${name}')\nprint(i + 1)\nos.mkdir('.git'); open('.git/config', 'w').close()`;
-    const before = performance.now();
-    await using arena = await Arena.open(target, { workspace: root });
-    const { stdout, riskyChanges } = await arena.python(deep);
-    expect(stdout).toBe('200\n');
-    expect(performance.now() - before).toBeLessThan(20_000);
-    expect(() => readdirSync(join(root, ...Array.from({ length: 200 }, () => name)))).toThrow(/ENAMETOOLONG/);
-    expect(await inSandbox(root, 'echo again')).toMatchObject({ stdout: 'again\n' });
-    project.remove('project');
-    expect(existsSync(root)).toBe(false);
-    return {
-      observed: `200 levels; ${riskyChanges.map(({ kind }) => kind).join(', ') || 'nothing risky in reach'}`,
-      control: 'a path that long cannot even be named on the host',
-    };
   });
 
   attack(target, 'C15', 'stopped by a limit on file size, and ordinary files are not', async () => {

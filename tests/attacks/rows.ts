@@ -1,6 +1,6 @@
-// The attack corpus as a registry: each row, and where it is shown. Nothing may be missing from it, and nothing is waived silently.
+// The attack corpus: each row, and the test that shows it. Nothing may be missing from it, and nothing is waived silently.
 
-/** The groups of the corpus; each has a test file of its own. */
+/** The groups of the corpus. Each has a file of hand-written rows; the others are the doctor’s own probes, in probes.test.ts. */
 export type Group = 'escape' | 'mounts' | 'host-execution' | 'network' | 'resources' | 'secrets-and-policy';
 
 /** Where a row is shown. */
@@ -20,6 +20,8 @@ export interface Row {
   readonly id: string;
   readonly title: string;
   readonly group: Group;
+  /** Whether the doctor’s own probe shows it. The others are written by hand: no probe tries them, or the test attacks differently. */
+  readonly probe: boolean;
   readonly showing: Showing;
 }
 
@@ -161,11 +163,23 @@ const TABLE: readonly (readonly [id: string, title: string, showing: Showing])[]
   ],
 ];
 
+// Each attacks by the same means as a hand-written test would, and its control shows that the attempt works.
+const PROBED = new Set(
+  [
+    'A16 A18 A20',
+    'B1 B2 B3 B5 B6 B7 B8 B9 B11 B12 B13 B14',
+    'C2 C3 C4 C5 C7 C11 C12 C13 C14',
+    'E1 E3 E4 E5 E8 E9',
+    'F1 F2 F5 F6 F7 F10 F11 F20',
+  ].flatMap(ids => ids.split(' ')),
+);
+
 /** Every row of the corpus, in its order. */
 export const ROWS: readonly Row[] = TABLE.map(([id, title, showing]) => ({
   id,
   title,
   group: GROUPS[id.charAt(0)] ?? 'escape',
+  probe: PROBED.has(id),
   showing,
 }));
 

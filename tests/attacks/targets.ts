@@ -23,7 +23,7 @@ function runtimesOf(engine: TestEngine): readonly Target['runtime'][] {
 }
 
 /** Every target there is, the main one first. */
-const TARGETS: readonly Target[] = [
+export const TARGETS: readonly Target[] = [
   MAIN,
   ...everyEngine
     .flatMap(engine => runtimesOf(engine).map(runtime => ({ name: `${engine.name}/${runtime}`, engine, runtime })))
@@ -43,9 +43,9 @@ export function facesRow({ id, showing }: Row, target: Target): boolean {
   return target.name === MAIN.name || everything || (showing.engineSensitive && DECIDED_INSIDE.test(id));
 }
 
-/** The targets that face a row of a group. */
+/** The targets that face a hand-written row of a group. */
 export function targetsOf(group: Group): readonly Target[] {
-  const rows = ROWS.filter(row => row.group === group);
+  const rows = ROWS.filter(row => row.group === group && !row.probe);
   return TARGETS.filter(target => rows.some(row => facesRow(row, target)));
 }
 
