@@ -42,7 +42,7 @@ const ROOMS = {
   // The client of the engine knows the Engine API and nothing of sandboxes.
   [ENGINE]: [],
   'isolation/docker': ['contract', 'lifecycle', 'workspace', 'isolation', ...SHARED, ENGINE],
-  'isolation/bubblewrap': ['contract', 'workspace', 'isolation', ...SHARED],
+  'isolation/bubblewrap': ['contract', 'lifecycle', 'workspace', 'isolation', ...SHARED],
   'isolation/ulimit': ['contract', 'workspace', 'isolation', ...SHARED],
   'isolation/none': ['contract', 'workspace', 'isolation', ...SHARED],
   run: ['contract', 'lifecycle', 'records', 'workspace', 'policy', 'isolation'],

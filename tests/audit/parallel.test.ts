@@ -142,9 +142,9 @@ describe('a writer that is stopped', { timeout: 60_000 }, () => {
     try {
       // Stands for a process that was stopped between taking its turn and writing.
       const { pid = 0 } = other.child;
-      const { holderText, thisHolder } = await import('../../packages/sandbox/src/lifecycle/lock-holder.ts');
+      const { holderText, thisHolder } = await import('../../packages/sandbox/src/lifecycle/lock.ts');
       const { symlinkSync, unlinkSync, readFileSync } = await import('node:fs');
-      const { processLine } = await import('../../packages/sandbox/src/lifecycle/lock-holder.ts');
+      const { processLine } = await import('../../packages/sandbox/src/lifecycle/lock.ts');
       const start = processLine(readFileSync(`/proc/${pid}/stat`, 'latin1'))?.start ?? '';
       const lock = join(place.directory, 'lock.2');
       symlinkSync(holderText({ ...thisHolder(), pid, start }), lock);
@@ -175,7 +175,7 @@ describe('a writer that is stopped', { timeout: 60_000 }, () => {
     const dead = await writer(place.directory, 0, 'dead');
     dead.begin();
     await dead.ended;
-    const { holderText, thisHolder } = await import('../../packages/sandbox/src/lifecycle/lock-holder.ts');
+    const { holderText, thisHolder } = await import('../../packages/sandbox/src/lifecycle/lock.ts');
     const { symlinkSync } = await import('node:fs');
     const text = holderText({ ...thisHolder(), pid: dead.child.pid ?? 0, start: '1' });
     for (const name of ['lock.2', 'lock.2.1', 'lock.2.2']) symlinkSync(text, join(place.directory, name));

@@ -36,7 +36,7 @@ import { SavedLogs } from '../records/saved.ts';
 import { environmentMode } from '../policy/layers.ts';
 import { PulledImages } from '../images/registry/pulled.ts';
 import { SharedWork } from '../images/registry/shared-work.ts';
-import { Turns } from '../images/registry/turn.ts';
+import { Locks } from '../lifecycle/lock.ts';
 import { recordLives } from '../run/trail.ts';
 import { TrustStore } from '../policy/trust.ts';
 import { Bus } from '../records/telemetry/bus.ts';
@@ -90,10 +90,10 @@ export async function composeHost({
   const background = new Background();
   recordLives(bus, { audit, telemetry, keep: work => background.keep(work) });
   const logs = new SavedLogs(directories.state, uid, settings.keepOutputDays ?? 0);
-  const turns = new Turns({ directory: directories.runtime, uid, clock });
+  const locks = new Locks({ directory: directories.runtime, uid, clock });
   const pulls = {
-    turns,
-    index: new PulledImages(directories.state, uid, turns),
+    locks,
+    index: new PulledImages(directories.state, uid, locks),
     shared: new SharedWork<PullProgress, PullOutcome>(),
     verifySignature: options.verifySignature ?? null,
   };

@@ -203,7 +203,7 @@ export async function withLeases<Info extends SandboxInfo>(host: Host, found: re
     found.map(async one => {
       const { labels, sandboxId } = one;
       const own = labels['acode.uid'] === String(host.uid) && labels['acode.host'] === host.identity;
-      const until = own && labels[KEEP] === 'true' ? await leases.read(sandboxId) : null;
+      const until = own && labels[KEEP] === 'true' ? leases.read(sandboxId) : null;
       if (until === null) return one;
       // The label is the latest moment to which it can be extended: beside the time at which it goes, it looks like another one.
       const { 'acode.expires': _, ...others } = labels;

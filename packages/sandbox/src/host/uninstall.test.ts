@@ -9,7 +9,7 @@ import { rememberHeld } from '../isolation/bubblewrap/remembered.ts';
 import { hostIdentity } from '../lifecycle/host.ts';
 import { offerSocketPath, ownerSocketPath } from '../lifecycle/ownership.ts';
 import { reapedPath } from '../lifecycle/reaped.ts';
-import { Turns } from '../images/registry/turn.ts';
+import { Locks } from '../lifecycle/lock.ts';
 import { systemClock } from '../lifecycle/clock.ts';
 import { removeDirectories } from './uninstall.ts';
 
@@ -34,9 +34,9 @@ it('leaves nothing in the runtime directory of what acode itself puts there', as
   const runtime = join(root, 'runtime');
   const clock = systemClock;
   const signal = AbortSignal.timeout(5000);
-  await rememberHeld({ directory: runtime, uid, clock }, 'word');
+  rememberHeld({ directory: runtime, uid, clock }, 'word');
   await hostIdentity(runtime);
-  await new Turns({ directory: runtime, uid, clock }).during(
+  await new Locks({ directory: runtime, uid, clock }).during(
     'key',
     { deadlineMs: 1000, signal },
     async () => undefined,

@@ -14,7 +14,7 @@ import { pullShared } from './pull-once.ts';
 import type { PullingHost } from './pull-once.ts';
 import { PulledImages } from './registry/pulled.ts';
 import { SharedWork } from './registry/shared-work.ts';
-import { Turns } from './registry/turn.ts';
+import { Locks } from '../lifecycle/lock.ts';
 import { Bus } from '../records/telemetry/bus.ts';
 import { systemClock } from '../lifecycle/clock.ts';
 import { Telemetry } from '../records/telemetry/operation.ts';
@@ -81,8 +81,8 @@ class OneHost {
       (fields: LogFields, message: string): void =>
         void this.lines.push({ level, message, fields });
     const logger = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
-    const turns = new Turns({ directory: join(top, 'run'), uid, clock: systemClock });
-    this.index = new PulledImages(join(top, 'state'), uid, turns);
+    const locks = new Locks({ directory: join(top, 'run'), uid, clock: systemClock });
+    this.index = new PulledImages(join(top, 'state'), uid, locks);
     this.#host = {
       audit: { append: () => Promise.resolve({ seq: 1, hash: '' }) },
       bus: new Bus(() => undefined),
@@ -90,7 +90,7 @@ class OneHost {
       directories: { home: join(top, 'home') },
       keep: work => void work.catch(() => undefined),
       pulls: {
-        turns,
+        locks,
         index: this.index,
         shared: new SharedWork<PullProgress, PullOutcome>(),
       },

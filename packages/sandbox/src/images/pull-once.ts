@@ -10,7 +10,7 @@ import { fullName, parseReference } from '../policy/images.ts';
 import type { PullOutcome, Pulls, Wanted } from './pulls.ts';
 import { loginFor } from './registry/login.ts';
 import type { PulledEntry } from './registry/pulled.ts';
-import { LockTimeoutError } from './registry/turn.ts';
+import { LockTimeoutError } from '../lifecycle/lock.ts';
 import { workspaceOf } from '../run/repository.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
 
@@ -89,7 +89,7 @@ async function pullInTurn(pull: NamedPull, signal: AbortSignal): Promise<PullOut
   };
   const deadlineMs = host.settings.pullTimeoutMs;
   try {
-    return await host.pulls.turns.during(`pull:${engine} ${full}`, { deadlineMs, signal, onWait }, async () => {
+    return await host.pulls.locks.during(`pull:${engine} ${full}`, { deadlineMs, signal, onWait }, async () => {
       const others = waited ? await pulledSince(pull, began, signal) : null;
       return others ?? (await pullRecorded(pull, signal));
     });

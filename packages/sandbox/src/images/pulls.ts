@@ -1,14 +1,14 @@
-// Pulls as the images of a host share them: whose turn it is, what was pulled before, and what is wanted now.
+// Pulls as the images of a host share them: locks, what was pulled before, and what is wanted now.
 
 import type { PullProgress, VerifySignature } from '../contract/images.ts';
 import type { Host, WantedImage } from '../run/host.ts';
 import type { PulledImages } from './registry/pulled.ts';
 import type { SharedWork } from './registry/shared-work.ts';
-import type { Turns } from './registry/turn.ts';
+import type { Locks } from '../lifecycle/lock.ts';
 
 /** What a host needs to pull images. */
 export interface Pulls {
-  readonly turns: Turns;
+  readonly locks: Locks;
   /** What was pulled. */
   readonly index: PulledImages;
   readonly shared: SharedWork<PullProgress, PullOutcome>;

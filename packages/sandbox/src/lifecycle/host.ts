@@ -1,16 +1,17 @@
 // The identity of this host: boot and runtime directory together, since containers and WSL distributions share the first.
 
 import { createHash, randomBytes } from 'node:crypto';
-import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
+import { createPrivateFile, readPrivateFile, writePrivateFile } from './private-file.ts';
 
 const TOKEN = /^[0-9a-f]{32}\n$/;
 
 /** A hash that is the same for every process of this host that shares `runtimeDirectory`, and never again after it is gone. */
 export async function hostIdentity(runtimeDirectory: string): Promise<string> {
   const path = tokenPath(runtimeDirectory);
-  const token = (await readToken(path)) ?? (await makeToken(path));
+  const token = readToken(path) ?? makeToken(path);
   return identityOf(token);
 }
 
@@ -19,7 +20,7 @@ export async function hostIdentity(runtimeDirectory: string): Promise<string> {
  * gone with it, and that says nothing about the owners.
  */
 export async function isStillHost(runtimeDirectory: string, identity: string): Promise<boolean> {
-  const token = await readToken(tokenPath(runtimeDirectory));
+  const token = readToken(tokenPath(runtimeDirectory));
   return token !== null && (await identityOf(token)) === identity;
 }
 
@@ -35,24 +36,22 @@ async function identityOf(token: string): Promise<string> {
     .slice(0, 32);
 }
 
-async function readToken(path: string): Promise<string | null> {
-  const token = await readFile(path, 'utf8').catch(() => '');
+function readToken(path: string): string | null {
+  const token = readPrivateFile(path, { maxBytes: 64 })?.text ?? '';
   return TOKEN.test(token) ? token : null;
 }
 
-// Of two who make it at once, both use the one that was there first.
-async function makeToken(path: string): Promise<string> {
-  const draft = `${path}.${randomBytes(8).toString('hex')}`;
-  await writeFile(draft, `${randomBytes(16).toString('hex')}\n`, { mode: 0o600 });
+// Of two processes that make it at once, both use the one that was there first.
+function makeToken(path: string): string {
+  const made = `${randomBytes(16).toString('hex')}\n`;
   try {
-    await link(draft, path);
+    createPrivateFile(path, made);
   } catch {
-    // Somebody was first. Or what is there cannot be understood, or the file system has no links: then ours takes its place.
-    if ((await readToken(path)) === null) await rename(draft, path);
-  } finally {
-    await rm(draft, { force: true });
+    // A file system without links: the rename below does the same, but for a race.
   }
-  return readFile(path, 'utf8');
+  // What is there and cannot be understood is replaced.
+  if (readToken(path) === null) writePrivateFile(path, made);
+  return readToken(path) ?? made;
 }
 
 // Only Linux has a boot id; elsewhere the host name is the nearest thing that does not change while sandboxes live.

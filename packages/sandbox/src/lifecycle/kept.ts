@@ -1,7 +1,6 @@
-// What is written down about a sandbox that outlives its maker: until when it may stay, and what it was asked for with.
+// Records of persistent sandboxes that outlive their process: until when each may exist, and the request it was made with.
 
-import { randomBytes } from 'node:crypto';
-import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import type { Directories } from './directories.ts';
@@ -10,8 +9,11 @@ import { policyInputSchema } from '../contract/policy.ts';
 import type { CreateRequest } from '../contract/sandbox.ts';
 import { startKeeper } from './keeper.ts';
 import { Leases, isSandboxId } from './leases.ts';
+import { readPrivateFile, writePrivateFile } from './private-file.ts';
 import { keeperProgram } from './reaper-program.ts';
 import { reapedPath } from './reaped.ts';
+
+const MAX_BYTES = 1024 * 1024;
 
 // No variables: what a command is given may be secret, and this stays on disk.
 const recordSchema = z.strictObject({
@@ -54,7 +56,7 @@ export class Kept {
     const program = await keeperProgram();
     const path = this.#pathOf(sandboxId);
     await mkdir(join(path, '..'), { recursive: true, mode: 0o700 });
-    await this.#write(sandboxId, record);
+    this.#write(sandboxId, record);
     await this.#leases.grant(sandboxId, until);
     const { uid, identity, directories } = this.#host;
     const files = { lease: this.#leases.pathOf(sandboxId), record: path, journal: reapedPath(directories.runtime) };
@@ -63,10 +65,10 @@ export class Kept {
 
   /** What was written down; null where nothing was, or nothing that makes sense. */
   async read(sandboxId: string): Promise<(KeptRecord & { readonly until: Date }) | null> {
-    const until = await this.#leases.read(sandboxId);
+    const until = this.#leases.read(sandboxId);
     if (until === null) return null;
     try {
-      const parsed = recordSchema.parse(JSON.parse(await readFile(this.#pathOf(sandboxId), 'utf8')));
+      const parsed = recordSchema.parse(JSON.parse(this.#textOf(sandboxId)));
       const { policy, risk, workspace, latest, lookedUntil } = parsed;
       return {
         ...(policy ? { policy } : {}),
@@ -86,12 +88,12 @@ export class Kept {
     await this.#leases.grant(sandboxId, until);
   }
 
-  /** Remembers for whoever comes next how far the workspace was looked at. */
+  /** Records for the next process up to which time the workspace was scanned. */
   async looked(sandboxId: string, lookedUntil: Date): Promise<void> {
     const known = await this.read(sandboxId);
     if (!known || (known.lookedUntil && known.lookedUntil >= lookedUntil)) return;
     const { until: _, ...record } = known;
-    await this.#write(sandboxId, { ...record, lookedUntil });
+    this.#write(sandboxId, { ...record, lookedUntil });
   }
 
   /** The sandbox is gone: its keeper goes when it sees that. */
@@ -100,11 +102,12 @@ export class Kept {
     await this.#leases.drop(sandboxId);
   }
 
-  async #write(sandboxId: string, record: KeptRecord): Promise<void> {
-    const path = this.#pathOf(sandboxId);
-    const beside = `${path}.${process.pid}.${randomBytes(4).toString('hex')}`;
-    await writeFile(beside, JSON.stringify(record), { mode: 0o600 });
-    await rename(beside, path);
+  #write(sandboxId: string, record: KeptRecord): void {
+    writePrivateFile(this.#pathOf(sandboxId), JSON.stringify(record));
+  }
+
+  #textOf(sandboxId: string): string {
+    return readPrivateFile(this.#pathOf(sandboxId), { maxBytes: MAX_BYTES, uid: this.#host.uid })?.text ?? '';
   }
 
   #pathOf(sandboxId: string): string {

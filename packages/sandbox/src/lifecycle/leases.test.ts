@@ -13,10 +13,10 @@ it('is read as it was last granted, and only its owner can read it', async () =>
   const directory = state();
   const leases = new Leases(directory);
   const id = randomUUID();
-  expect(await leases.read(id)).toBeNull();
+  expect(leases.read(id)).toBeNull();
   await leases.grant(id, new Date(1000));
   await leases.grant(id, new Date(2000));
-  expect(await leases.read(id)).toBe(2000);
+  expect(leases.read(id)).toBe(2000);
   expect(readdirSync(join(directory, 'leases'))).toEqual([id]);
   expect(statSync(join(directory, 'leases')).mode & 0o077).toBe(0);
 });
@@ -25,7 +25,7 @@ it('is never looked for outside its directory', async () => {
   const directory = state();
   writeFileSync(join(directory, 'x'), new Date(1000).toISOString());
   const leases = new Leases(directory);
-  expect(await leases.read('../x')).toBeNull();
+  expect(leases.read('../x')).toBeNull();
   await expect(leases.grant('../x', new Date(0))).rejects.toThrow('is not the id of a sandbox');
 });
 
@@ -35,7 +35,7 @@ it('that cannot be understood is none', async () => {
   const id = randomUUID();
   await leases.grant(id, new Date(1000));
   writeFileSync(join(directory, 'leases', id), 'soon');
-  expect(await leases.read(id)).toBeNull();
+  expect(leases.read(id)).toBeNull();
   expect(leases.isCurrent(id, 0)).toBe(false);
 });
 

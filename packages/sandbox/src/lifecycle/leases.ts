@@ -1,9 +1,11 @@
-// How long a sandbox that was kept on purpose may exist: a lease in the state directory, since a label cannot change.
+// Leases: until when a persistent sandbox may exist, in the state directory, since a label cannot change.
 
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readPrivateFile, writePrivateFile } from './private-file.ts';
+
+const MAX_BYTES = 1024;
 
 /** The hard maximum of a sandbox’s life, which its labels carry. */
 export const HARD_MAXIMUM_MS = 25 * 3600 * 1000;
@@ -29,34 +31,23 @@ export class Leases {
   }
 
   /** When the lease of a sandbox ends; null where it has none, or none that can be read. */
-  async read(sandboxId: string): Promise<number | null> {
-    if (!isSandboxId(sandboxId)) return null;
-    try {
-      return parse(await readFile(this.pathOf(sandboxId), 'utf8'));
-    } catch {
-      return null;
-    }
+  read(sandboxId: string): number | null {
+    const file = isSandboxId(sandboxId) ? readPrivateFile(this.pathOf(sandboxId), { maxBytes: MAX_BYTES }) : null;
+    const until = Date.parse(file?.text.split(/\s/)[0] ?? '');
+    return Number.isFinite(until) ? until : null;
   }
 
-  /** Whether the lease of a sandbox says a time still to come. At once, for who counts and cannot wait. */
+  /** Whether the lease of a sandbox ends later than now. */
   isCurrent(sandboxId: string, now: number): boolean {
-    if (!isSandboxId(sandboxId)) return false;
-    try {
-      return (parse(readFileSync(this.pathOf(sandboxId), 'utf8')) ?? 0) > now;
-    } catch {
-      return false;
-    }
+    return (this.read(sandboxId) ?? 0) > now;
   }
 
   /** Grants or changes a lease. A reader sees the old one or the new one, never half of either. */
   async grant(sandboxId: string, until: Date): Promise<void> {
     if (!isSandboxId(sandboxId)) throw new TypeError(`${sandboxId} is not the id of a sandbox`);
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
-    const path = this.pathOf(sandboxId);
-    const draft = `${path}.${process.pid}`;
     // A second time as a number of seconds: a keeper is a shell, and has no calendar.
-    await writeFile(draft, `${until.toISOString()} ${Math.ceil(until.getTime() / 1000)}\n`, { mode: 0o600 });
-    await rename(draft, path);
+    writePrivateFile(this.pathOf(sandboxId), `${until.toISOString()} ${Math.ceil(until.getTime() / 1000)}\n`);
   }
 
   /** Ends a lease: what it was for is gone. */
@@ -77,13 +68,8 @@ export class Leases {
   async prune(existing: ReadonlySet<string>, now: number): Promise<void> {
     const names = await readdir(this.#directory).catch(() => []);
     for (const name of names.filter(one => isSandboxId(one) && !existing.has(one))) {
-      const until = await this.read(name);
+      const until = this.read(name);
       if (until === null || until + HARD_MAXIMUM_MS < now) await rm(join(this.#directory, name), { force: true });
     }
   }
-}
-
-function parse(lease: string): number | null {
-  const until = Date.parse(lease.split(/\s/)[0] ?? '');
-  return Number.isFinite(until) ? until : null;
 }

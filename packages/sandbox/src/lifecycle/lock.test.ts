@@ -4,9 +4,9 @@ import { mkdtempSync, readdirSync, readlinkSync, rmSync, symlinkSync, unlinkSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { holderText, isProvablyGone, parseHolder, processLine, thisHolder } from './lock-holder.ts';
-import type { Holder, Processes } from './lock-holder.ts';
-import { endTurn, sweepTurns, takeTurn } from './lock.ts';
+import { holderText, isProvablyGone, parseHolder, processLine, thisHolder } from './lock.ts';
+import type { Holder, Processes } from './lock.ts';
+import { releaseLock, sweepLocks, takeLock } from './lock.ts';
 
 const me: Holder = { pid: 100, start: '5', boot: 'a'.repeat(16), namespace: '1', machine: '0'.repeat(8) };
 const other: Holder = { ...me, pid: 200 };
@@ -14,7 +14,7 @@ const third: Holder = { ...me, pid: 300 };
 
 let directory = '';
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'turns-'));
+  directory = mkdtempSync(join(tmpdir(), 'locks-'));
 });
 afterEach(() => rmSync(directory, { recursive: true }));
 
@@ -24,40 +24,40 @@ const gone =
   (holder: Holder): boolean =>
     pids.includes(holder.pid);
 
-describe('a turn', () => {
+describe('a lock', () => {
   it('is had by one at a time, and by the next when it is given back', () => {
-    expect(takeTurn(directory, 5, me, true, gone())).toEqual({ held: true, generation: 0 });
-    expect(takeTurn(directory, 5, other, true, gone())).toMatchObject({ held: false, holder: me });
-    expect(takeTurn(directory, 6, other, true, gone())).toMatchObject({ held: true });
-    endTurn(directory, 5, 0, false);
-    expect(takeTurn(directory, 5, other, true, gone())).toMatchObject({ held: true });
+    expect(takeLock(directory, 5, me, true, gone())).toEqual({ held: true, generation: 0 });
+    expect(takeLock(directory, 5, other, true, gone())).toMatchObject({ held: false, holder: me });
+    expect(takeLock(directory, 6, other, true, gone())).toMatchObject({ held: true });
+    releaseLock(directory, 5, 0, false);
+    expect(takeLock(directory, 5, other, true, gone())).toMatchObject({ held: true });
   });
 
   it('of the dead passes on, and their locks stay until the record exists', () => {
     put('lock.5', other);
     put('lock.5.1', third);
-    expect(takeTurn(directory, 5, me, true, gone(200, 300))).toEqual({ held: true, generation: 2 });
+    expect(takeLock(directory, 5, me, true, gone(200, 300))).toEqual({ held: true, generation: 2 });
     expect(readdirSync(directory).sort()).toEqual(['lock.5', 'lock.5.1', 'lock.5.2']);
-    endTurn(directory, 5, 2, true);
+    releaseLock(directory, 5, 2, true);
     expect(readdirSync(directory)).toEqual([]);
   });
 
   it('that was taken over and given back unwritten leaves only the dead', () => {
     put('lock.5', other);
-    takeTurn(directory, 5, me, true, gone(200));
-    endTurn(directory, 5, 1, false);
+    takeLock(directory, 5, me, true, gone(200));
+    releaseLock(directory, 5, 1, false);
     expect(readdirSync(directory)).toEqual(['lock.5']);
-    expect(takeTurn(directory, 5, third, true, gone(200))).toEqual({ held: true, generation: 1 });
+    expect(takeLock(directory, 5, third, true, gone(200))).toEqual({ held: true, generation: 1 });
   });
 
   it('is not taken from a living one, however many dead there were before', () => {
     put('lock.5', other);
     put('lock.5.1', third);
-    expect(takeTurn(directory, 5, me, true, gone(200))).toMatchObject({ held: false, holder: third });
+    expect(takeLock(directory, 5, me, true, gone(200))).toMatchObject({ held: false, holder: third });
     expect(readdirSync(directory).sort()).toEqual(['lock.5', 'lock.5.1']);
   });
 
-  it.each([0, 1])('is not had where a dead one had given its turn %i back, and another has it', generation => {
+  it.each([0, 1])('is not had where a dead one had released its lock %i, and another has it', generation => {
     put('lock.5', other);
     put('lock.5.1', third);
     const name = ['lock.5', 'lock.5.1'][generation] ?? '';
@@ -69,7 +69,7 @@ describe('a turn', () => {
       }
       return holder.pid !== 400;
     };
-    expect(takeTurn(directory, 5, me, true, late)).toMatchObject({ held: false });
+    expect(takeLock(directory, 5, me, true, late)).toMatchObject({ held: false });
     expect(readdirSync(directory).sort()).toEqual(['lock.5', 'lock.5.1']);
     expect(readlinkSync(join(directory, name))).toBe(holderText({ ...me, pid: 400 }));
   });
@@ -78,26 +78,26 @@ describe('a turn', () => {
     symlinkSync('nonsense', join(directory, 'lock.5'));
     writeFileSync(join(directory, 'lock.6'), '');
     const all = (): boolean => true;
-    expect(takeTurn(directory, 5, me, true, all)).toMatchObject({ held: false, holder: null });
-    expect(takeTurn(directory, 6, me, true, all)).toMatchObject({ held: false, holder: null });
+    expect(takeLock(directory, 5, me, true, all)).toMatchObject({ held: false, holder: null });
+    expect(takeLock(directory, 6, me, true, all)).toMatchObject({ held: false, holder: null });
   });
 
   it('is asked about only when it is worth it', () => {
     put('lock.5', other);
-    expect(takeTurn(directory, 5, me, false, gone(200))).toMatchObject({ held: false });
+    expect(takeLock(directory, 5, me, false, gone(200))).toMatchObject({ held: false });
   });
 
   it('for a record that exists is swept away, and no other', () => {
     for (const name of ['lock.3', 'lock.4.1', 'lock.5', 'lock.6', 'locksmith']) put(name, other);
-    sweepTurns(directory, 5);
+    sweepLocks(directory, 5);
     expect(readdirSync(directory).sort()).toEqual(['lock.6', 'locksmith']);
   });
 });
 
 describe('whether a holder is gone', () => {
-  const processes = (exists: boolean | null, found: ReturnType<Processes['look']>): Processes => ({
+  const processes = (exists: boolean | null, found: ReturnType<Processes['inspect']>): Processes => ({
     exists: () => exists,
-    look: () => found,
+    inspect: () => found,
   });
   const alive = { start: '5', over: false };
 

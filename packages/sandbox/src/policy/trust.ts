@@ -1,12 +1,11 @@
-// What the user trusted: one record for each workspace, with the hash of exactly what they agreed to. Never inside a workspace.
+// Trust records: one for each workspace, with the hash of exactly what the user agreed to. Never inside a workspace.
 
-import { createHash, randomBytes } from 'node:crypto';
-import { constants } from 'node:fs';
-import { open, rename, rm } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { readBoundedFile } from '../lifecycle/bounded-file.ts';
 import { ensurePrivateDirectory } from '../lifecycle/directories.ts';
+import { readPrivateFile, writePrivateFile } from '../lifecycle/private-file.ts';
 
 const MAX_BYTES = 16 * 1024;
 
@@ -30,9 +29,8 @@ export class TrustStore {
   /** The hash of what was trusted for this workspace; null where nothing was. */
   async trustedHash(root: string): Promise<string | null> {
     try {
-      const file = await readBoundedFile(this.#fileFor(root), MAX_BYTES, constants.O_NOFOLLOW);
-      // A record that somebody else wrote, or could have, is nobody’s trust.
-      if (file.uid !== this.#uid || (file.mode & 0o077) !== 0 || file.size > MAX_BYTES) return null;
+      const file = readPrivateFile(this.#fileFor(root), { maxBytes: MAX_BYTES, uid: this.#uid });
+      if (!file) return null;
       const record = recordSchema.safeParse(JSON.parse(file.text));
       return record.success && record.data.path === root ? record.data.hash : null;
     } catch {
@@ -43,22 +41,8 @@ export class TrustStore {
   /** Remembers that this content is trusted for this workspace, in place of what was trusted before. */
   async grant(root: string, hash: string, date: Date): Promise<void> {
     await ensurePrivateDirectory(this.#directory, this.#uid);
-    const target = this.#fileFor(root);
-    const draft = `${target}.${randomBytes(8).toString('hex')}`;
-    const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
-    try {
-      const file = await open(draft, flags, 0o600);
-      try {
-        await file.writeFile(`${JSON.stringify({ path: root, hash, date: date.toISOString() })}\n`);
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-      await rename(draft, target);
-    } catch (error) {
-      await rm(draft, { force: true });
-      throw error;
-    }
+    const record = { path: root, hash, date: date.toISOString() };
+    writePrivateFile(this.#fileFor(root), `${JSON.stringify(record)}\n`);
   }
 
   /** Forgets what was trusted for this workspace. */

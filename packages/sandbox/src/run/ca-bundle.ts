@@ -1,9 +1,9 @@
 // The user’s bundle of CA certificates as a mount: checked, and copied to where nobody changes it while sandboxes use it.
 
-import { X509Certificate, createHash, randomBytes } from 'node:crypto';
-import { lstat, open, realpath, rename, rm } from 'node:fs/promises';
+import { X509Certificate, createHash } from 'node:crypto';
+import { lstat, realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { readBoundedFile } from '../lifecycle/bounded-file.ts';
+import { readBoundedFile, writePrivateFile } from '../lifecycle/private-file.ts';
 import { ensurePrivateDirectory } from '../lifecycle/directories.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { usesEngine } from '../contract/levels.ts';
@@ -117,21 +117,8 @@ async function keep(directory: string, uid: number, text: string, check: () => v
   if (found?.isFile() === true && found.uid === uid && found.size === Buffer.byteLength(text)) return path;
   check();
   await ensurePrivateDirectory(directory, uid);
-  const draft = `${path}.${randomBytes(8).toString('hex')}`;
-  try {
-    const file = await open(draft, 'wx', READ_ONLY);
-    try {
-      await file.writeFile(text);
-      // Whatever the umask: a sandbox may run as another user than this one.
-      await file.chmod(READ_ONLY);
-    } finally {
-      await file.close();
-    }
-    await rename(draft, path);
-  } catch (error) {
-    await rm(draft, { force: true });
-    throw error;
-  }
+  // Read-only whatever the umask: a sandbox may run as another user than this one.
+  writePrivateFile(path, text, { mode: READ_ONLY });
   return path;
 }
 

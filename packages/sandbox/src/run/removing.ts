@@ -140,7 +140,7 @@ export function judging(host: Host): <Thing extends Look>(thing: Thing) => Promi
     const owner = labels['acode.owner'] ?? '';
     const asked = owners.get(owner) ?? stateOf(host, owner);
     owners.set(owner, asked);
-    const lease = labels['acode.keep'] === 'true' ? await leases.read(labels['acode.sandbox'] ?? '') : null;
+    const lease = labels['acode.keep'] === 'true' ? leases.read(labels['acode.sandbox'] ?? '') : null;
     const found = thing.containerId === undefined ? { labels } : { labels, containerName: thing.name ?? '' };
     return { thing, verdict: judge(found, await asked, asking, lease) };
   };

@@ -1,7 +1,6 @@
 // Makes the image of a project: base and files are checked, dependencies installed in a sandbox, and the engine builds one layer.
 
 import { join } from 'node:path';
-import { buildInTurn } from './build-turn.ts';
 import { remember, removeReplaced } from './built-images.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import type { BuildProjectOptions, ProjectImage } from '../../contract/project-image.ts';
@@ -26,6 +25,8 @@ import { baseOf, planBase, refuseItself } from './project-base.ts';
 import type { Planned } from '../../run/planned.ts';
 import type { ImageHost } from '../pulls.ts';
 import type { Operation } from '../../records/telemetry/operation.ts';
+import { LockTimeoutError } from '../../lifecycle/lock.ts';
+import type { Locks } from '../../lifecycle/lock.ts';
 
 const TIMEOUT_MS = 600_000;
 const MAX_TIMEOUT_MS = 24 * 3600 * 1000;
@@ -119,9 +120,9 @@ async function build(building: Building, timeoutMs: number): Promise<ProjectImag
   };
   const unchanged = await current(await look());
   if (unchanged) return unchanged;
-  const turn = { turns: host.pulls.turns, engine: on, reference, deadlineMs: timeoutMs, signal };
-  return buildInTurn(turn, async () => {
-    // Looked at again: whoever had the turn before may have made what is wanted.
+  const lock = { locks: host.pulls.locks, engine: on, reference, deadlineMs: timeoutMs, signal };
+  return buildUnderLock(lock, async () => {
+    // Checked again: the process that had the lock before may have made what is wanted.
     const seen = await look();
     const others = await current(seen);
     if (others) return others;
@@ -262,4 +263,36 @@ async function record(
 ): Promise<void> {
   const { correlationId } = operation;
   await host.audit.append({ kind: 'event', operation: 'build', correlationId, event, detail });
+}
+
+/** The lock that a build waits for. */
+export interface BuildLock {
+  readonly locks: Pick<Locks, 'during'>;
+  /** The engine that it is built on. */
+  readonly engine: string;
+  readonly reference: string;
+  readonly deadlineMs: number;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Checks what there is and builds while no other process of the user does the same: two at once would take the name from
+ * each other.
+ */
+export async function buildUnderLock<Value>(lock: BuildLock, work: () => Promise<Value>): Promise<Value> {
+  const { locks, engine, reference, deadlineMs, signal } = lock;
+  try {
+    return await locks.during(`build:${engine} ${reference}`, { deadlineMs, signal }, work);
+  } catch (error) {
+    if (!(error instanceof LockTimeoutError)) throw error;
+    throw new AcodeError(
+      'ACODE-IMG-001',
+      {
+        image: reference,
+        reason: `another process builds it, and did not end: ${error.message}`,
+        remedy: 'Try again when it has ended, or give it more time.',
+      },
+      { cause: error },
+    );
+  }
 }

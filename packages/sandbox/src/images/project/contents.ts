@@ -1,13 +1,13 @@
-// Reads the files of a context: as exactly the versions that were found, and without hashing again what has not changed.
+// Files of a build context: read as exactly the versions that were found, and without hashing again what has not changed.
 
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import type { Stats } from 'node:fs';
-import { open, rename, rm } from 'node:fs/promises';
+import { open, rm } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { readBoundedFile } from '../../lifecycle/bounded-file.ts';
 import { ensurePrivateDirectory } from '../../lifecycle/directories.ts';
+import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Context, ContextEntry, FileVersion } from './context.ts';
 import { Pauses } from '../../lifecycle/pauses.ts';
@@ -33,7 +33,7 @@ export async function hashContents(
   store: HashStore,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, string>> {
-  const known = await recall(store);
+  const known = recall(store);
   const began = Date.now();
   const hashes = new Map<string, string>();
   const fresh: ContextEntry[] = [];
@@ -139,11 +139,10 @@ export async function forgetHashes({ file }: HashStore): Promise<void> {
 }
 
 // What cannot be read, or was written by somebody else, is no memory.
-async function recall({ file, uid }: HashStore): Promise<ReadonlyMap<string, string>> {
+function recall({ file, uid }: HashStore): ReadonlyMap<string, string> {
   const known = new Map<string, string>();
-  const kept = await readBoundedFile(file, MAX_MEMORY, constants.O_NOFOLLOW).catch(() => null);
-  if (!kept || kept.uid !== uid || (kept.mode & 0o077) !== 0 || kept.size > MAX_MEMORY) return known;
-  for (const line of kept.text.split('\n')) {
+  const kept = readPrivateFile(file, { maxBytes: MAX_MEMORY, uid });
+  for (const line of kept?.text.split('\n') ?? []) {
     const [, key, hash] = LINE.exec(line) ?? [];
     if (key !== undefined && hash !== undefined) known.set(key, hash);
   }
@@ -161,20 +160,7 @@ async function remember(
     return hash === undefined || version.changedMs > settledBefore ? [] : [`${keyOf(version)} ${hash}\n`];
   });
   await ensurePrivateDirectory(dirname(file), uid);
-  const draft = `${file}.${randomBytes(8).toString('hex')}`;
-  try {
-    const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
-    const written = await open(draft, flags, 0o600);
-    try {
-      await written.writeFile(lines.join(''));
-    } finally {
-      await written.close();
-    }
-    await rename(draft, file);
-  } catch (error) {
-    await rm(draft, { force: true });
-    throw error;
-  }
+  writePrivateFile(file, lines.join(''), { durable: false });
 }
 
 function keyOf({ device, inode, size, modifiedMs, changedMs }: FileVersion): string {

@@ -3,7 +3,7 @@
 import { constants } from 'node:fs';
 import { readlink } from 'node:fs/promises';
 import { join, posix } from 'node:path';
-import { readBoundedFile } from '../../lifecycle/bounded-file.ts';
+import { readBoundedFile } from '../../lifecycle/private-file.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import { formatBytes } from '../../policy/config/units.ts';
 import { DirectoryLook, fromText, toText } from '../../workspace/directory-look.ts';

@@ -2,7 +2,7 @@
 
 import { constants } from 'node:fs';
 import { join } from 'node:path';
-import { readBoundedFile } from '../../lifecycle/bounded-file.ts';
+import { readBoundedFile } from '../../lifecycle/private-file.ts';
 import { sha256 } from './checksum.ts';
 
 const NAMES = [

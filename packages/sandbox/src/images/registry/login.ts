@@ -2,7 +2,7 @@
 
 import { realpath } from 'node:fs/promises';
 import { isAbsolute, join } from 'node:path';
-import { readBoundedFile } from '../../lifecycle/bounded-file.ts';
+import { readBoundedFile } from '../../lifecycle/private-file.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import type { RegistryLogin } from '../../contract/images.ts';
 import { isWithin } from '../../workspace/within.ts';

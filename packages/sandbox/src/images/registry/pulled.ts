@@ -1,13 +1,10 @@
-// What acode pulled, and when it was last used: the only images that a prune may remove. Engines cannot label what is pulled.
+// Index of pulled images, with the time of their last use: a prune removes only these. Engines cannot label what is pulled.
 
-import { randomBytes } from 'node:crypto';
-import { constants } from 'node:fs';
-import { open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { readBoundedFile } from '../../lifecycle/bounded-file.ts';
 import { ensurePrivateDirectory } from '../../lifecycle/directories.ts';
-import type { Turns } from './turn.ts';
+import type { Locks } from '../../lifecycle/lock.ts';
+import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
 
 const MAX_BYTES = 4 * 1024 * 1024;
 const MAX_ENTRIES = 4096;
@@ -48,19 +45,19 @@ export type PulledEntry = z.infer<typeof entrySchema>;
 export class PulledImages {
   readonly #directory: string;
   readonly #uid: number;
-  readonly #turns: Turns;
+  readonly #locks: Locks;
   /** When the index was last read for a use of an image, by its id. */
   readonly #lookedAt = new Map<string, number>();
 
-  constructor(stateDirectory: string, uid: number, turns: Turns) {
+  constructor(stateDirectory: string, uid: number, locks: Locks) {
     this.#directory = stateDirectory;
     this.#uid = uid;
-    this.#turns = turns;
+    this.#locks = locks;
   }
 
   /** What was pulled to an engine. A file that cannot be read says nothing: then nothing is known, and nothing is pruned. */
   async on(engine: string): Promise<PulledEntry[]> {
-    return (await this.#read()).filter(entry => entry.engine === engine);
+    return this.#read().filter(entry => entry.engine === engine);
   }
 
   /** Remembers a pull, in place of what is known of the same reference. */
@@ -74,7 +71,7 @@ export class PulledImages {
     if (this.#lookedAt.size >= MAX_LOOKED_AT) this.#lookedAt.clear();
     this.#lookedAt.set(id, now);
     const isStale = (one: PulledEntry): boolean => one.id === id && now - one.lastUsedAt >= USE_STEP_MS;
-    if (!(await this.#read()).some(isStale)) return;
+    if (!this.#read().some(isStale)) return;
     try {
       await this.#change(signal, entries => entries.map(one => (isStale(one) ? { ...one, lastUsedAt: now } : one)));
     } catch (error) {
@@ -89,12 +86,15 @@ export class PulledImages {
     await this.#change(signal, entries => entries.filter(one => !isSame(one, { engine, reference })));
   }
 
-  async #read(): Promise<PulledEntry[]> {
+  get #path(): string {
+    return join(this.#directory, 'images.json');
+  }
+
+  #read(): PulledEntry[] {
     try {
-      const file = await readBoundedFile(join(this.#directory, 'images.json'), MAX_BYTES, constants.O_NOFOLLOW);
       // What somebody else could have written would have images of the user’s own removed.
-      if (file.uid !== this.#uid || (file.mode & 0o022) !== 0 || file.size > MAX_BYTES) return [];
-      const parsed = fileSchema.safeParse(JSON.parse(file.text));
+      const file = readPrivateFile(this.#path, { maxBytes: MAX_BYTES, uid: this.#uid });
+      const parsed = fileSchema.safeParse(JSON.parse(file?.text ?? 'null'));
       return parsed.success ? parsed.data.images : [];
     } catch {
       return [];
@@ -102,31 +102,12 @@ export class PulledImages {
   }
 
   async #change(signal: AbortSignal, change: (entries: PulledEntry[]) => PulledEntry[]): Promise<void> {
-    await this.#turns.during(`index:${this.#directory}`, { deadlineMs: WAIT_MS, signal }, async () => {
-      const images = change(await this.#read()).slice(-MAX_ENTRIES);
-      await this.#write(`${JSON.stringify({ version: 1, images }, null, 1)}\n`);
+    await this.#locks.during(`index:${this.#directory}`, { deadlineMs: WAIT_MS, signal }, async () => {
+      const images = change(this.#read()).slice(-MAX_ENTRIES);
+      await ensurePrivateDirectory(this.#directory, this.#uid);
+      // Not durable: an index that is lost says nothing, and then nothing is pruned.
+      writePrivateFile(this.#path, `${JSON.stringify({ version: 1, images }, null, 1)}\n`, { durable: false });
     });
-  }
-
-  // A reader sees the old file or the new one, never half of either.
-  async #write(text: string): Promise<void> {
-    await ensurePrivateDirectory(this.#directory, this.#uid);
-    const target = join(this.#directory, 'images.json');
-    const draft = `${target}.${randomBytes(8).toString('hex')}`;
-    try {
-      const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
-      const file = await open(draft, flags, 0o600);
-      try {
-        // Not waited for on the disk: an index that is lost says nothing, and then nothing is pruned.
-        await file.writeFile(text);
-      } finally {
-        await file.close();
-      }
-      await rename(draft, target);
-    } catch (error) {
-      await rm(draft, { force: true });
-      throw error;
-    }
   }
 }
 

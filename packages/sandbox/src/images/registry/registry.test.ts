@@ -1,4 +1,4 @@
-// Turns, the index and shared work: what several processes and several callers see of each other.
+// Locks, the index and shared work: what several processes and several callers see of each other.
 
 import { spawn } from 'node:child_process';
 import {
@@ -15,12 +15,12 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { holderText, thisHolder } from '../../lifecycle/lock-holder.ts';
+import { holderText, thisHolder } from '../../lifecycle/lock.ts';
 import { systemClock } from '../../lifecycle/clock.ts';
 import { PulledImages } from './pulled.ts';
 import type { PulledEntry } from './pulled.ts';
 import { SharedWork } from './shared-work.ts';
-import { LockTimeoutError, Turns } from './turn.ts';
+import { LockTimeoutError, Locks } from '../../lifecycle/lock.ts';
 
 const uid = process.getuid?.() ?? 0;
 const signal = AbortSignal.timeout(60_000);
@@ -30,7 +30,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(top, { recursive: true, force: true }));
 
-const turns = () => new Turns({ directory: top, uid, clock: systemClock });
+const locks = () => new Locks({ directory: top, uid, clock: systemClock });
 const wait = (ms: number) => new Promise<void>(resolve => void setTimeout(resolve, ms));
 const terms = { deadlineMs: 5000, signal };
 
@@ -43,24 +43,24 @@ describe('a lock for a key', () => {
       await wait(20);
       inside -= 1;
     };
-    await Promise.all(Array.from({ length: 8 }, () => turns().during('one', terms, work)));
+    await Promise.all(Array.from({ length: 8 }, () => locks().during('one', terms, work)));
     expect(most).toBe(1);
     let other = false;
-    await turns().during('one', terms, () => turns().during('two', terms, async () => void (other = true)));
+    await locks().during('one', terms, () => locks().during('two', terms, async () => void (other = true)));
     expect(other).toBe(true);
   });
 
   it('is given back when the work fails, and leaves nothing', async () => {
-    await expect(turns().during('k', terms, () => Promise.reject(new Error('no')))).rejects.toThrow('no');
-    await expect(turns().during('k', terms, () => Promise.resolve(7))).resolves.toBe(7);
+    await expect(locks().during('k', terms, () => Promise.reject(new Error('no')))).rejects.toThrow('no');
+    await expect(locks().during('k', terms, () => Promise.resolve(7))).resolves.toBe(7);
     for (const name of readdirSync(join(top, 'pulls'))) expect(readdirSync(join(top, 'pulls', name))).toEqual([]);
   });
 
   it('of somebody who does not end is not waited for beyond the deadline', async () => {
     let end: () => void = () => undefined;
-    const held = turns().during('k', terms, () => new Promise<void>(resolve => (end = resolve)));
+    const held = locks().during('k', terms, () => new Promise<void>(resolve => (end = resolve)));
     await wait(20);
-    await expect(turns().during('k', { ...terms, deadlineMs: 100 }, wait.bind(null, 0))).rejects.toThrow(
+    await expect(locks().during('k', { ...terms, deadlineMs: 100 }, wait.bind(null, 0))).rejects.toThrow(
       LockTimeoutError,
     );
     end();
@@ -74,10 +74,10 @@ describe('a lock for a key', () => {
     let begun: () => void = () => undefined;
     const began = new Promise<void>(resolve => (begun = resolve));
     // Where the lock is, found by taking it once.
-    await turns().during('k', terms, () => Promise.resolve());
+    await locks().during('k', terms, () => Promise.resolve());
     const directory = join(top, 'pulls', readdirSync(join(top, 'pulls'))[0] ?? '');
     symlinkSync(holderText({ ...thisHolder(), pid, start }), join(directory, 'lock.1'));
-    const mine = turns().during('k', { ...terms, onWait: () => begun() }, () => Promise.resolve('mine'));
+    const mine = locks().during('k', { ...terms, onWait: () => begun() }, () => Promise.resolve('mine'));
     await began;
     child.kill('SIGKILL');
     await new Promise(resolve => child.once('exit', resolve));
@@ -85,7 +85,7 @@ describe('a lock for a key', () => {
     await expect(mine).resolves.toBe('mine');
     expect(Date.now() - at).toBeLessThan(2000);
     // And once more, over what the dead one left.
-    await expect(turns().during('k', terms, () => Promise.resolve('again'))).resolves.toBe('again');
+    await expect(locks().during('k', terms, () => Promise.resolve('again'))).resolves.toBe('again');
   });
 });
 
@@ -101,7 +101,7 @@ const entry = (more: Partial<PulledEntry> = {}): PulledEntry => ({
 });
 
 describe('the index', () => {
-  const index = () => new PulledImages(join(top, 'state'), uid, turns());
+  const index = () => new PulledImages(join(top, 'state'), uid, locks());
 
   it('keeps what was pulled, by engine and reference, for the user alone', async () => {
     await index().add(entry(), signal);

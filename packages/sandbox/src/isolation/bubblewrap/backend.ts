@@ -208,10 +208,10 @@ export class BubblewrapBackend implements WeakenedBackend {
     const { memory: directory, clock } = this.#options;
     const memory = { directory, uid: process.getuid?.() ?? -1, clock };
     const word = await circumstances(ground.program, ground);
-    if (this.#weakness === NONE && (await heldLately(memory, word))) return null;
+    if (this.#weakness === NONE && heldLately(memory, word)) return null;
     const refused = await probeSandbox((spec, soon) => this.#make(spec, ground, soon), signal);
     if (refused !== null) return (await whyTooOld(ground.program)) ?? refused;
-    if (this.#weakness === NONE) await rememberHeld(memory, word);
+    if (this.#weakness === NONE) rememberHeld(memory, word);
     return null;
   }
 }

@@ -18,10 +18,10 @@ describe('a sandbox that held', () => {
   afterEach(() => rmSync(directory, { recursive: true }));
 
   it('is remembered under the same circumstances alone', async () => {
-    expect(await heldLately(memory(), 'word')).toBe(false);
-    await rememberHeld(memory(), 'word');
-    expect(await heldLately(memory(), 'word')).toBe(true);
-    expect(await heldLately(memory(), 'other')).toBe(false);
+    expect(heldLately(memory(), 'word')).toBe(false);
+    rememberHeld(memory(), 'word');
+    expect(heldLately(memory(), 'word')).toBe(true);
+    expect(heldLately(memory(), 'other')).toBe(false);
   });
 
   it.each([
@@ -36,21 +36,21 @@ describe('a sandbox that held', () => {
       },
     ],
   ])('does not count %s', async (_, change) => {
-    await rememberHeld(memory(), 'word');
-    expect(await heldLately(memory(), 'word')).toBe(true);
+    rememberHeld(memory(), 'word');
+    expect(heldLately(memory(), 'word')).toBe(true);
     change();
-    expect(await heldLately(memory(), 'word')).toBe(false);
+    expect(heldLately(memory(), 'word')).toBe(false);
   });
 
   it('does not count where somebody else wrote it', async () => {
-    await rememberHeld(memory(), 'word');
-    expect(await heldLately(memory(12_345), 'word')).toBe(false);
+    rememberHeld(memory(), 'word');
+    expect(heldLately(memory(12_345), 'word')).toBe(false);
   });
 
   it('is not remembered where there is no directory', async () => {
     const nowhere = { ...memory(), directory: join(directory, 'none') };
-    await rememberHeld(nowhere, 'word');
-    expect(await heldLately(nowhere, 'word')).toBe(false);
+    rememberHeld(nowhere, 'word');
+    expect(heldLately(nowhere, 'word')).toBe(false);
   });
 
   it('is another one with another program, or another control group', async () => {

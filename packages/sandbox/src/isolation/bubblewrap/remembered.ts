@@ -2,11 +2,11 @@
 // sandbox that is used is looked at before its command anyway. Failures are never remembered.
 
 import { createHash } from 'node:crypto';
-import { constants } from 'node:fs';
-import { open, readFile, readlink, rename, stat, writeFile } from 'node:fs/promises';
+import { readFile, readlink, stat } from 'node:fs/promises';
 import { release } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../../contract/ports.ts';
+import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
 import { DECIDING_FILES } from './forbidden.ts';
 
 const FILE = 'bubblewrap-held';
@@ -39,25 +39,17 @@ export async function circumstances(program: string, others: unknown): Promise<s
 }
 
 /** Whether a sandbox held under the same circumstances a moment ago. */
-export async function heldLately({ directory, uid, clock }: Memory, word: string): Promise<boolean> {
-  try {
-    await using file = await open(join(directory, FILE), constants.O_RDONLY | constants.O_NOFOLLOW);
-    const about = await file.stat();
-    // Kernels tell the time of a file more exactly than clocks of programs do, which would be the future.
-    const age = clock.now() - Math.floor(about.mtimeMs);
-    if (about.uid !== uid || (about.mode & 0o022) !== 0 || age < 0 || age > MINUTES_MS) return false;
-    return (await file.readFile('utf8')) === word;
-  } catch {
-    return false;
-  }
+export function heldLately({ directory, uid, clock }: Memory, word: string): boolean {
+  const file = readPrivateFile(join(directory, FILE), { maxBytes: word.length, uid });
+  // Kernels tell the time of a file more exactly than clocks of programs do, which would be the future.
+  const age = file ? clock.now() - Math.floor(file.mtimeMs) : -1;
+  return age >= 0 && age <= MINUTES_MS && file?.text === word;
 }
 
 /** Remembers that it held. Where there is no directory yet, nothing is remembered. */
-export async function rememberHeld({ directory }: Memory, word: string): Promise<void> {
-  const made = join(directory, `${FILE}.${process.pid}`);
+export function rememberHeld({ directory }: Memory, word: string): void {
   try {
-    await writeFile(made, word, { mode: 0o600, flag: 'wx' });
-    await rename(made, join(directory, FILE));
+    writePrivateFile(join(directory, FILE), word, { durable: false });
   } catch {
     // It is tried again next time.
   }

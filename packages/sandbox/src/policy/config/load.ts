@@ -2,8 +2,8 @@
 
 import { join } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
-import { readBoundedFile } from '../../lifecycle/bounded-file.ts';
-import type { BoundedFile } from '../../lifecycle/bounded-file.ts';
+import { readBoundedFile } from '../../lifecycle/private-file.ts';
+import type { BoundedFile } from '../../lifecycle/private-file.ts';
 import { checkConfig } from './check.ts';
 import type { LoadedConfig, RawConfig } from './check.ts';
 import { MAX_BYTES, tooLarge } from './shape.ts';

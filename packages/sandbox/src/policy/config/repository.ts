@@ -5,7 +5,7 @@ import { constants, lstatSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
-import type { BoundedFile } from '../../lifecycle/bounded-file.ts';
+import type { BoundedFile } from '../../lifecycle/private-file.ts';
 import { holdTo, valueAt } from './check.ts';
 import type { LoadedConfig } from './check.ts';
 import { repeatsBuiltIn } from './given.ts';

@@ -7,7 +7,7 @@ import { LogFile, fileExists, fileNames, firstOf, namesIn } from './files.ts';
 import type { Ending } from './files.ts';
 import { NO_HASH } from './record.ts';
 import type { Sealed } from './record.ts';
-import { sweepTurns } from '../../lifecycle/lock.ts';
+import { sweepLocks } from '../../lifecycle/lock.ts';
 
 /** The last record of the chain; `kind` is null before the first. */
 export interface ChainHead {
@@ -61,7 +61,7 @@ export class Chain {
   begin(): void {
     if (this.#begun) return;
     this.look();
-    sweepTurns(this.#directory, this.#head.seq);
+    sweepLocks(this.#directory, this.#head.seq);
     this.#begun = true;
   }
 
@@ -74,7 +74,7 @@ export class Chain {
     else if (size !== this.#end && this.#file) this.#adopt({ file: this.#file, ...this.#file.ending(), before: null });
   }
 
-  /** Writes the next record. Only for who has the turn, and has looked since. */
+  /** Writes the next record. Only for the process that has the lock, and has read the head since. */
   append(sealed: Sealed, kind: AuditKind, rotates: boolean): void {
     const file = rotates || !this.#file ? this.#make(sealed.seq) : this.#file;
     // What stands after the last whole record was never acknowledged, and its writer is gone.
@@ -82,7 +82,7 @@ export class Chain {
     this.#torn = false;
     this.#end = file.append(sealed.line, this.#end);
     this.#head = { seq: sealed.seq, hash: sealed.hash, kind };
-    if (rotates) sweepTurns(this.#directory, sealed.seq);
+    if (rotates) sweepLocks(this.#directory, sealed.seq);
   }
 
   close(): void {

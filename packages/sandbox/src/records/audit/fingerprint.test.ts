@@ -39,6 +39,6 @@ describe('Fingerprints', () => {
 
   it('are refused where the key is damaged', async () => {
     writeFileSync(join(directory, 'command.key'), 'short');
-    await expect(new Fingerprints(directory, uid).of('x')).rejects.toThrow('is no key');
+    await expect(new Fingerprints(directory, uid).of('x')).rejects.toThrow('is not a key that only its owner can read');
   });
 });

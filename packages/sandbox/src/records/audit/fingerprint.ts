@@ -1,13 +1,11 @@
-// Binds a record to what really ran without showing it: secrets are masked in the text, and a plain hash of a command with a
-// weak secret in it could be guessed, so it is made with a key that only this user has.
+// Command fingerprints: they bind a record to what really ran without showing it. Secrets are masked in the text, and a plain
+// hash of a command with a weak secret in it could be guessed, so each is made with a key that only this user has.
 
 import { createHmac, randomBytes } from 'node:crypto';
-import { constants } from 'node:fs';
-import { link, open, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensurePrivateDirectory } from '../../lifecycle/directories.ts';
+import { createPrivateFile, readPrivateFile } from '../../lifecycle/private-file.ts';
 import { canonicalJson } from './canonical.ts';
-import { codeOf } from '../../contract/system-error.ts';
 
 /** The name of the key that fingerprints are made with. */
 export const COMMAND_KEY = 'command.key';
@@ -38,38 +36,17 @@ export class Fingerprints {
   async #load(): Promise<Buffer> {
     await ensurePrivateDirectory(this.#directory, this.#uid);
     const path = join(this.#directory, COMMAND_KEY);
-    const known = await read(path);
+    const known = this.#read(path);
     if (known) return known;
-    await make(path);
-    const made = await read(path);
-    if (!made) throw new Error(`${path} is no key`);
+    // Another process may be first: then both use its key.
+    createPrivateFile(path, randomBytes(KEY_BYTES));
+    const made = this.#read(path);
+    if (!made) throw new Error(`${path} is not a key that only its owner can read`);
     return made;
   }
-}
 
-async function read(path: string): Promise<Buffer | null> {
-  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW).catch((error: unknown) => {
-    if (codeOf(error) === 'ENOENT') return null;
-    throw error;
-  });
-  if (!file) return null;
-  try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(KEY_BYTES), 0, KEY_BYTES, 0);
-    return bytesRead === KEY_BYTES ? buffer : null;
-  } finally {
-    await file.close();
-  }
-}
-
-// Written whole and then given its name, so that nobody reads half of it. Whoever is second reads what the first one made.
-async function make(path: string): Promise<void> {
-  const draft = `${path}.${randomBytes(8).toString('hex')}`;
-  await writeFile(draft, randomBytes(KEY_BYTES), { mode: 0o600, flag: 'wx' });
-  try {
-    await link(draft, path);
-  } catch (error) {
-    if (codeOf(error) !== 'EEXIST') throw error;
-  } finally {
-    await unlink(draft);
+  #read(path: string): Buffer | null {
+    const file = readPrivateFile(path, { maxBytes: KEY_BYTES, uid: this.#uid });
+    return file?.size === KEY_BYTES ? file.bytes : null;
   }
 }

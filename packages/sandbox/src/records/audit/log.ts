@@ -13,11 +13,11 @@ import { contentOf } from './content.ts';
 import type { Content } from './content.ts';
 import { notWritten } from './failure.ts';
 import { Fingerprints } from './fingerprint.ts';
-import { thisHolder } from '../../lifecycle/lock-holder.ts';
-import type { Holder } from '../../lifecycle/lock-holder.ts';
+import { thisHolder } from '../../lifecycle/lock.ts';
+import type { Holder } from '../../lifecycle/lock.ts';
 import { LOST, seal } from './record.ts';
 import { hasKey, makeKey, signHead } from './signature.ts';
-import { endTurn, takeTurn } from '../../lifecycle/lock.ts';
+import { releaseLock, takeLock } from '../../lifecycle/lock.ts';
 
 const ROTATE_BYTES = 16 * 1024 * 1024;
 const DEADLINE_MS = 5000;
@@ -49,7 +49,7 @@ export interface AuditLogOptions {
   readonly deadlineMs?: number;
 }
 
-/** What one try came to: a record, or somebody else’s turn. */
+/** What one try came to: a record, or a lock of another process. */
 type Try = { readonly written: Written } | { readonly waitFor: string | null };
 
 /** A record that was written; not the wanted one where another had to stand before it. */
@@ -168,15 +168,15 @@ export class AuditLog {
     }
   }
 
-  // Everything between taking the turn and giving it back happens without a pause: others wait for it.
+  // Everything between taking the lock and releasing it happens without a pause: others wait for it.
   #try(kind: AuditKind, content: Content, examine: boolean): Try {
     const { directory } = this.#options;
     this.#holder ??= thisHolder();
     this.#chain.begin();
     const seq = this.#chain.head.seq + 1;
-    const turn = takeTurn(directory, seq, this.#holder, examine);
-    if (!turn.held) {
-      const { holder, path } = turn;
+    const lock = takeLock(directory, seq, this.#holder, examine);
+    if (!lock.held) {
+      const { holder, path } = lock;
       return { waitFor: holder === null ? path : `process ${holder.pid}, by ${path}` };
     }
     let written = false;
@@ -187,7 +187,7 @@ export class AuditLog {
       written = true;
       return { written: record };
     } finally {
-      endTurn(directory, seq, turn.generation, written || this.#chain.head.seq >= seq);
+      releaseLock(directory, seq, lock.generation, written || this.#chain.head.seq >= seq);
     }
   }
 
@@ -221,7 +221,7 @@ export class AuditLog {
     const file = this.#chain.path ?? join(directory, '000000000001.jsonl');
     return new AcodeError('ACODE-AUD-001', {
       file,
-      reason: `it was somebody else’s turn for ${deadlineMs / 1000} s: ${waitFor}`,
+      reason: `another process held the lock for ${deadlineMs / 1000} s: ${waitFor}`,
       remedy:
         'Continue or end that process, and try again. Where it is certainly gone, on another machine or in a container that was removed, remove the file lock.… that is named.',
     });

@@ -1,4 +1,4 @@
-// The reading side of the audit log. It never takes a turn: whoever writes is not kept waiting by who reads.
+// Audit log reader. It never takes a lock, so that no writer waits for a reader.
 
 import { setTimeout as wait } from 'node:timers/promises';
 import type { Audit, AuditRecord } from '../../contract/audit.ts';

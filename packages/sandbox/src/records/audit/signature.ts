@@ -8,6 +8,7 @@ import { constants } from 'node:fs';
 import { join } from 'node:path';
 import type { AuditHead } from '../../contract/audit.ts';
 import { codeOf } from '../../contract/system-error.ts';
+import { writePrivateFile } from '../../lifecycle/private-file.ts';
 import { COMMAND_KEY } from './fingerprint.ts';
 
 const PRIVATE = 'key.pem';
@@ -26,13 +27,13 @@ export function hasKey(directory: string): boolean {
   return readPrivate(directory) !== null;
 }
 
-/** Makes the pair of keys where there is none. Only a writer whose turn it is does this, so no two make one at once. */
+/** Makes the pair of keys where there is none. Only a writer that has the lock does this, so no two make one at once. */
 export function makeKey(directory: string): void {
   if (hasKey(directory)) return;
   const { privateKey, publicKey } = generateKeyPairSync('ed25519');
   // The private key last: where it is, the public one is too.
-  put(directory, PUBLIC, publicKey.export({ type: 'spki', format: 'pem' }).toString());
-  put(directory, PRIVATE, privateKey.export({ type: 'pkcs8', format: 'pem' }).toString());
+  writePrivateFile(join(directory, PUBLIC), publicKey.export({ type: 'spki', format: 'pem' }));
+  writePrivateFile(join(directory, PRIVATE), privateKey.export({ type: 'pkcs8', format: 'pem' }));
 }
 
 /** The names of the keys that are there. They are made with the first record, so that one without a record shows a loss. */
@@ -110,22 +111,4 @@ function readSmall(path: string): string | null {
   } finally {
     fs.closeSync(descriptor);
   }
-}
-
-function put(directory: string, name: string, text: string): void {
-  const draft = join(directory, `${name}.new`);
-  // What a writer who died left here is nobody’s: the turn is ours alone.
-  fs.rmSync(draft, { force: true });
-  const descriptor = fs.openSync(
-    draft,
-    constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW,
-    0o600,
-  );
-  try {
-    fs.writeSync(descriptor, text);
-    fs.fsyncSync(descriptor);
-  } finally {
-    fs.closeSync(descriptor);
-  }
-  fs.renameSync(draft, join(directory, name));
 }

@@ -2,7 +2,7 @@
 
 import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readBoundedFile } from '../../../lifecycle/bounded-file.ts';
+import { readBoundedFile } from '../../../lifecycle/private-file.ts';
 import type { Directories } from '../../../lifecycle/directories.ts';
 import { AcodeError } from '../../../contract/errors.ts';
 import { validateWorkspace } from '../../../workspace/locate.ts';

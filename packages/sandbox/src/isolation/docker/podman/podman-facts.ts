@@ -1,11 +1,12 @@
 // What this host gives a sandbox on Podman: the system call filter as a file, and a number of processes it may ask for.
 
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { access, mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { access, mkdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { AcodeError } from '../../../contract/errors.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
+import { writePrivateFile } from '../../../lifecycle/private-file.ts';
 import { GUARDED_PATHS } from './podman.ts';
 import type { PodmanFacts } from './podman.ts';
 
@@ -43,9 +44,7 @@ export async function writeFilter(path: string, filter: string | null, { identit
   try {
     await mkdir(dirname(path), { recursive: true, mode: 0o700 });
     // Renamed into place: the engine may read it for another session at any moment.
-    const unfinished = `${path}.${randomUUID()}`;
-    await writeFile(unfinished, filter, { mode: 0o600, flag: 'wx' });
-    await rename(unfinished, path);
+    writePrivateFile(path, filter);
   } catch (error) {
     const reason = `Podman takes the system call filter as a file, and ${path} could not be written: ${String(error)}`;
     throw new AcodeError('ACODE-SBX-001', { name: identity.name, reason }, { cause: error });

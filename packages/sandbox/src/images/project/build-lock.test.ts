@@ -4,22 +4,22 @@ import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { buildInTurn } from './build-turn.ts';
-import type { BuildTurn } from './build-turn.ts';
-import { Turns } from '../registry/turn.ts';
+import { buildUnderLock } from './building.ts';
+import type { BuildLock } from './building.ts';
+import { Locks } from '../../lifecycle/lock.ts';
 import { systemClock } from '../../lifecycle/clock.ts';
 
 let directory = '';
 beforeEach(() => {
-  directory = realpathSync(mkdtempSync(join(tmpdir(), 'acode-turn-')));
+  directory = realpathSync(mkdtempSync(join(tmpdir(), 'acode-lock-')));
 });
 afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
-// Each with turns of its own, as two processes have them.
-function turn(more: Partial<BuildTurn> = {}): BuildTurn {
-  const turns = new Turns({ directory, uid: process.getuid?.() ?? 0, clock: systemClock });
+// Each with locks of its own, as two processes have them.
+function lock(more: Partial<BuildLock> = {}): BuildLock {
+  const locks = new Locks({ directory, uid: process.getuid?.() ?? 0, clock: systemClock });
   const { signal } = new AbortController();
-  return { turns, engine: 'engine', reference: 'acode-sandbox-x:project', deadlineMs: 20_000, signal, ...more };
+  return { locks, engine: 'engine', reference: 'acode-sandbox-x:project', deadlineMs: 20_000, signal, ...more };
 }
 
 it('never runs two at once, and builds once what both want', async () => {
@@ -34,23 +34,23 @@ it('never runs two at once, and builds once what both want', async () => {
     now -= 1;
     return image;
   };
-  expect(await Promise.all([1, 2, 3].map(() => buildInTurn(turn(), work)))).toEqual(['made', 'made', 'made']);
+  expect(await Promise.all([1, 2, 3].map(() => buildUnderLock(lock(), work)))).toEqual(['made', 'made', 'made']);
   expect([most, builds]).toEqual([1, 1]);
   // The control: other projects do not wait for each other.
   image = null;
-  await Promise.all([1, 2].map(n => buildInTurn(turn({ reference: `acode-sandbox-${n}:project` }), work)));
+  await Promise.all([1, 2].map(n => buildUnderLock(lock({ reference: `acode-sandbox-${n}:project` }), work)));
   expect(most).toBe(2);
 });
 
-it('says who has the turn when it does not come in time', async () => {
+it('names the process that has the lock when it is not free in time', async () => {
   let end = (): void => undefined;
-  const first = buildInTurn(turn(), () => new Promise<void>(resolve => (end = resolve)));
+  const first = buildUnderLock(lock(), () => new Promise<void>(resolve => (end = resolve)));
   await new Promise(resolve => setTimeout(resolve, 50));
-  await expect(buildInTurn(turn({ deadlineMs: 50 }), async () => undefined)).rejects.toMatchObject({
+  await expect(buildUnderLock(lock({ deadlineMs: 50 }), async () => undefined)).rejects.toMatchObject({
     code: 'ACODE-IMG-001',
     message: expect.stringContaining(`process ${process.pid}`),
   });
   end();
   await first;
-  await expect(buildInTurn(turn(), async () => 'again')).resolves.toBe('again');
+  await expect(buildUnderLock(lock(), async () => 'again')).resolves.toBe('again');
 });
