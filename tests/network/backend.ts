@@ -49,15 +49,18 @@ export class BackendHost implements AsyncDisposable {
       fileDirectory: '/var/tmp',
       owner: randomUUID(),
       clock: systemClock,
-      observer: { created: () => undefined, started: () => undefined, networkRemoved: () => undefined },
+      observer: {
+        created: () => undefined,
+        started: () => undefined,
+        leaving: () => undefined,
+        networkRemoved: () => undefined,
+      },
       createTimeoutMs: 20_000,
       retry: { attempts: 1, baseMs: 10, factor: 2 },
       closing: new AbortController().signal,
       keep: work => void kept.push(work.catch(() => undefined)),
       making: (_, make) => make(),
-      remove: (_, id) =>
-        engine.containers.remove(id, { force: true, volumes: true, signal: AbortSignal.timeout(20_000) }),
-      discard: id => engine.containers.remove(id, { force: true, volumes: true, signal: AbortSignal.timeout(20_000) }),
+      removals: { begin: (id, remove) => remove(id, AbortSignal.timeout(20_000)) },
     });
     return new BackendHost(backend, `test-${randomUUID()}`, kept);
   }

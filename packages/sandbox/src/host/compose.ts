@@ -102,7 +102,6 @@ export async function composeHost({
   setMaxListeners(0, stop.signal);
   const backends = new Backends({ connect, local: localLevels(), closing: stop.signal });
   const removals = new Removals({
-    remove: async (id, signal) => (await backends.engine()).remove(id, signal),
     removed: (id, durationMs) => reports.removed(id, durationMs),
     failed: (id, error) => reports.notRemoved(id, error),
     attempts: settings.retry.attempts,
@@ -205,11 +204,7 @@ export async function composeHost({
       closing: stop.signal,
       keep: work => background.keep(work),
       making: (nonce, make) => claim.during(nonce, make),
-      remove: (spec, id) => {
-        reports.leaving(spec, id);
-        return removals.begin(id);
-      },
-      discard: id => removals.begin(id),
+      removals,
     });
   }
 

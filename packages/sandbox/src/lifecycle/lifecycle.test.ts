@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { AcodeError } from '../contract/errors.ts';
 import { hostIdentity, isStillHost } from './host.ts';
-import { Removals } from './removal.ts';
+import { Removals, Serial } from './removal.ts';
 import { Session } from './session.ts';
 
 const session = (more: Partial<ConstructorParameters<typeof Session>[0]> = {}) =>
@@ -144,8 +144,8 @@ describe('Removals', () => {
     return {
       removed,
       failed,
+      remove,
       removals: new Removals({
-        remove,
         removed: id => removed.push(id),
         failed: (_, error) => failed.push(error),
         attempts: 2,
@@ -161,7 +161,7 @@ describe('Removals', () => {
       calls += 1;
       if (calls < 3) throw new Error('busy');
     });
-    await made.removals.begin('a');
+    await made.removals.begin('a', made.remove);
     expect([calls, removed, failed]).toEqual([3, ['a'], []]);
   });
 
@@ -170,7 +170,7 @@ describe('Removals', () => {
     const { removed, failed, ...made } = removals(async () => {
       if (broken) throw new Error('busy');
     });
-    await made.removals.begin('a');
+    await made.removals.begin('a', made.remove);
     expect(made.removals.left).toEqual(['a']);
     expect(failed).toMatchObject([{ code: 'ACODE-CTN-004', context: { id: 'a', reason: 'busy' } }]);
     broken = false;
@@ -185,10 +185,10 @@ describe('Removals', () => {
       const { removed, ...made } = removals(async id => {
         if (broken && id === 'a') throw new Error('busy');
       });
-      await made.removals.begin('a');
+      await made.removals.begin('a', made.remove);
       expect(made.removals.left).toEqual(['a']);
       broken = false;
-      if (when.startsWith('another')) await made.removals.begin('b');
+      if (when.startsWith('another')) await made.removals.begin('b', made.remove);
       else made.removals.again();
       await expect.poll(() => made.removals.left).toEqual([]);
       expect(removed).toContain('a');
@@ -197,14 +197,14 @@ describe('Removals', () => {
 
   it('does not try for ever what cannot be removed while others can', async () => {
     let calls = 0;
-    const { removals: made } = removals(async id => {
+    const { remove, removals: made } = removals(async id => {
       if (id !== 'stuck') return;
       calls += 1;
       throw new Error('busy');
     });
-    await made.begin('stuck');
+    await made.begin('stuck', remove);
     const once = calls;
-    for (const id of ['a', 'b', 'c']) await made.begin(id);
+    for (const id of ['a', 'b', 'c']) await made.begin(id, remove);
     await made.settled();
     expect(made.left).toEqual(['stuck']);
     expect(calls).toBeLessThanOrEqual(5 * once);
@@ -213,15 +213,53 @@ describe('Removals', () => {
   it('removes one container once at a time', async () => {
     let now = 0;
     let most = 0;
-    const { removals: made } = removals(async () => {
+    const { remove, removals: made } = removals(async () => {
       now += 1;
       most = Math.max(most, now);
       await new Promise(resolve => setTimeout(resolve, 2));
       now -= 1;
     });
-    void made.begin('a');
-    void made.begin('a');
+    void made.begin('a', remove);
+    void made.begin('a', remove);
     await made.settled();
     expect(most).toBe(1);
+  });
+});
+
+// Operations on one container never overlap; operations on different ones do.
+
+const pause = (): Promise<void> => new Promise(resolve => setTimeout(resolve, 2));
+
+describe('Serial', () => {
+  it('keeps 50 operations on five containers from overlapping on any one of them', async () => {
+    const serial = new Serial();
+    const busy = new Map<string, number>();
+    let overlapping = 0;
+    let together = 0;
+    await Promise.all(
+      Array.from({ length: 50 }, (_, n) =>
+        serial.run(String(n % 5), async () => {
+          const key = String(n % 5);
+          if (busy.get(key)) overlapping += 1;
+          busy.set(key, 1);
+          together = Math.max(
+            together,
+            [...busy.values()].reduce((a, b) => a + b, 0),
+          );
+          await pause();
+          busy.set(key, 0);
+        }),
+      ),
+    );
+    expect(overlapping).toBe(0);
+    expect(together).toBe(5);
+  });
+
+  it('goes on after an operation that failed, and hands its error to its own caller only', async () => {
+    const serial = new Serial();
+    const failed = serial.run('a', () => Promise.reject(new Error('no')));
+    const after = serial.run('a', () => Promise.resolve('yes'));
+    await expect(failed).rejects.toThrow('no');
+    await expect(after).resolves.toBe('yes');
   });
 });

@@ -2,12 +2,35 @@
 
 import { ExponentialBackoff, handleAll, retry } from 'cockatiel';
 import { AcodeError } from '../contract/errors.ts';
-import { Serial } from './serial.ts';
 
-/** How removals are made and reported. */
+// One operation at a time per container: overlapping calls on the same id wait for each other, others do not.
+
+/** Runs operations with the same key one after the other, in the order they came. */
+export class Serial {
+  readonly #tails = new Map<string, Promise<unknown>>();
+
+  /** Runs `operation` after all earlier ones with the same key, whatever became of them. */
+  async run<Value>(key: string, operation: () => Promise<Value>): Promise<Value> {
+    const before = this.#tails.get(key) ?? Promise.resolve();
+    const mine = before.then(operation, operation);
+    const tail = mine.then(
+      () => undefined,
+      () => undefined,
+    );
+    this.#tails.set(key, tail);
+    try {
+      return await mine;
+    } finally {
+      if (this.#tails.get(key) === tail) this.#tails.delete(key);
+    }
+  }
+}
+
+/** Removes by id; removing what does not exist is a success. */
+export type Remove = (id: string, signal: AbortSignal) => Promise<void>;
+
+/** How removals are repeated and reported. */
 export interface RemovalOptions {
-  /** Removes by id; removing what is gone is a success. */
-  readonly remove: (id: string, signal: AbortSignal) => Promise<void>;
   readonly removed: (id: string, durationMs: number) => void;
   readonly failed: (id: string, error: AcodeError) => void;
   readonly attempts: number;
@@ -20,7 +43,7 @@ export class Removals {
   readonly #options: RemovalOptions;
   readonly #serial = new Serial();
   readonly #underWay = new Map<Promise<void>, string>();
-  readonly #left = new Set<string>();
+  readonly #left = new Map<string, Remove>();
 
   constructor(options: RemovalOptions) {
     this.#options = options;
@@ -28,12 +51,12 @@ export class Removals {
 
   /** Ids that could not be removed. */
   get left(): readonly string[] {
-    return [...this.#left];
+    return [...this.#left.keys()];
   }
 
   /** Begins to remove a container. The promise resolves when it is gone or given up for now; it never rejects. */
-  begin(id: string): Promise<void> {
-    const removal = this.#serial.run(id, () => this.#remove(id));
+  begin(id: string, remove: Remove): Promise<void> {
+    const removal = this.#serial.run(id, () => this.#remove(id, remove));
     this.#underWay.set(removal, id);
     return removal.finally(() => this.#underWay.delete(removal));
   }
@@ -44,13 +67,13 @@ export class Removals {
    */
   again(): void {
     const busy = new Set(this.#underWay.values());
-    for (const id of this.left) if (!busy.has(id)) void this.begin(id);
+    for (const [id, remove] of this.#left) if (!busy.has(id)) void this.begin(id, remove);
   }
 
   /** Waits for every removal that was begun, and tries once more what had failed. */
   async settled(): Promise<void> {
     await this.#quiet();
-    await Promise.all(this.left.map(id => this.begin(id)));
+    await Promise.all([...this.#left].map(([id, remove]) => this.begin(id, remove)));
     await this.#quiet();
   }
 
@@ -59,7 +82,7 @@ export class Removals {
     while (this.#underWay.size > 0) await Promise.all(this.#underWay.keys());
   }
 
-  async #remove(id: string): Promise<void> {
+  async #remove(id: string, remove: Remove): Promise<void> {
     const before = this.#options.monotonic();
     const policy = retry(handleAll, {
       maxAttempts: this.#options.attempts,
@@ -67,9 +90,9 @@ export class Removals {
     });
     const signal = AbortSignal.timeout(this.#options.deadlineMs);
     try {
-      await policy.execute(() => this.#options.remove(id, signal), signal);
+      await policy.execute(() => remove(id, signal), signal);
     } catch (cause) {
-      this.#left.add(id);
+      this.#left.set(id, remove);
       const reason = cause instanceof Error ? cause.message : String(cause);
       this.#options.failed(id, new AcodeError('ACODE-CTN-004', { id, reason }, { cause }));
       return;

@@ -40,7 +40,6 @@ import { engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
 import { EngineImages } from './images/image-store.ts';
 import { assertNoNeighbour, assertSources, inspectRunning } from './verify/inspection.ts';
 import { SandboxNetworks, UNANSWERED } from './resources/networks.ts';
-import { whenItAnswers } from './resources/persist.ts';
 import { OpenContainer } from './execution/open.ts';
 import { planForPodman, podmanRequest, podmanVariables } from './podman/podman.ts';
 import { podmanFacts, refuseDirectOnPodman, refuseOnPodman, writeFilter } from './podman/podman-facts.ts';
@@ -183,12 +182,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   }
 
   async remove(id: string, signal: AbortSignal): Promise<void> {
-    const { clock, closing } = this.#options;
-    const isOver = (): boolean => signal.aborted || closing.aborted;
-    const remove = (): Promise<void> => this.#engine.containers.remove(id, { force: true, volumes: true, signal });
-    await whenItAnswers(remove, { clock, isOver });
-    // Only now: one that could not be removed can still write what it has.
-    this.#creation.mountConflicts.left(id);
+    await this.#creation.remover(id, signal);
   }
 
   async reopen(planned: SandboxSpec, id: string, signal: AbortSignal): Promise<OpenSandbox> {
@@ -319,11 +313,6 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     return podmanFacts(this.#options.fileDirectory, seccomp);
   }
 
-  async #removeOwn(spec: SandboxSpec, id: string): Promise<void> {
-    await this.#creation.remove(spec, id);
-    this.#attachments.release(spec);
-  }
-
   async #builder(spec: SandboxSpec, facts: EngineFacts): Promise<RequestBuilder> {
     const build: RequestBuilder = own => createRequest(own, facts);
     const { weakness } = this.#options;
@@ -367,7 +356,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       container.stream.destroy();
       throw error;
     }
-    return new WaitingContainer(spec, facts, container, () => this.#removeOwn(spec, id));
+    return new WaitingContainer(spec, facts, container, this.#creation);
   }
 
   #direct(spec: SandboxSpec, facts: AttachedFacts): WaitingSandbox {

@@ -17,6 +17,7 @@ import { OpenContainer } from './open.ts';
 import { podmanVariables } from '../podman/podman.ts';
 import { publishedPorts } from '../resources/ports.ts';
 import { RestWatch } from './rest.ts';
+import type { Creation } from '../resources/creation.ts';
 import type { AttachedFacts } from '../resources/attachment.ts';
 import { runtimeKind } from '../runtime.ts';
 import type { RuntimeKind } from '../runtime.ts';
@@ -33,7 +34,7 @@ export class WaitingContainer implements WaitingSandbox {
   readonly #spec: SandboxSpec;
   readonly #facts: AttachedFacts;
   readonly #container: StartedContainer;
-  readonly #remove: () => Promise<void>;
+  readonly #creation: Pick<Creation, 'remove'>;
   #used = false;
   #ports: readonly PublishedPort[] = [];
   /** Throws where what it has mounted is not what was verified; null before it was. */
@@ -45,13 +46,18 @@ export class WaitingContainer implements WaitingSandbox {
   /** Null where the kernel of this host does not show what runs in it. */
   #rest: RestWatch | null = null;
 
-  constructor(spec: SandboxSpec, facts: AttachedFacts, container: StartedContainer, remove: () => Promise<void>) {
+  constructor(
+    spec: SandboxSpec,
+    facts: AttachedFacts,
+    container: StartedContainer,
+    creation: Pick<Creation, 'remove'>,
+  ) {
     this.id = container.id;
     this.specHash = spec.hash;
     this.#spec = spec;
     this.#facts = facts;
     this.#container = container;
-    this.#remove = remove;
+    this.#creation = creation;
     // An engine that is started anew forgets who waited for an exit, and who was attached.
     const lost = Promise.race([container.exit, container.stream.closed]).finally(() => (this.#isLost = true));
     lost.catch(() => undefined);
@@ -152,6 +158,7 @@ export class WaitingContainer implements WaitingSandbox {
     this.#rest?.stop();
     this.#container.stream.destroy();
     this.#container.oomWatch.forget(this.id);
-    await this.#remove();
+    await this.#creation.remove(this.#spec, this.id);
+    this.#facts.attachments.release(this.#spec);
   }
 }

@@ -33,12 +33,9 @@ export interface Attachment {
   close(): Promise<readonly Left[]>;
 }
 
-/** As much of them as verification needs. */
-export type VerifiedAttachments = Pick<Attachments, 'verify'>;
-
 /** Facts about a container that is to be verified, with what verifies its attachments. */
 export interface AttachedFacts extends EngineFacts {
-  readonly attachments: VerifiedAttachments;
+  readonly attachments: Pick<Attachments, 'verify' | 'release'>;
 }
 
 /** All attachments of a backend: acquired in order, and each released whatever becomes of the others. */

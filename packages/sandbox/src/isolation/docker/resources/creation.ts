@@ -5,12 +5,13 @@ import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
 import { AcodeError } from '../../../contract/errors.ts';
 import type { Clock } from '../../../contract/ports.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
+import type { Remove, Removals } from '../../../lifecycle/removal.ts';
 import type { PendingExit } from '../engine/containers.ts';
 import { EngineError, isTransient, mayHaveBeenDone } from '../engine/error.ts';
 import type { Engine } from '../engine/index.ts';
 import type { StartedContainer } from '../execution/execution.ts';
 import { engineFailure, reasonOf } from '../failure.ts';
-import { LostCreateCleanup } from './lost-create-cleanup.ts';
+import { LostCreateCleanup, removerOf } from './owned.ts';
 import { MountConflicts } from './mount-conflicts.ts';
 import { OomWatch } from '../execution/oom-watch.ts';
 import { portFailure } from './ports.ts';
@@ -20,6 +21,8 @@ import { unlessCancelled } from '../../waiting.ts';
 export interface ContainerObserver {
   created(spec: SandboxSpec, containerId: string, durationMs: number): void;
   started(spec: SandboxSpec, containerId: string): void;
+  /** A container is about to be removed. */
+  leaving(spec: SandboxSpec, containerId: string): void;
   networkRemoved(id: string, name: string): void;
 }
 
@@ -40,10 +43,8 @@ export interface CreationOptions {
   readonly keep: (work: Promise<unknown>) => void;
   /** Does what makes something, in the knowledge of whoever cleans up if this process dies in the middle of it. */
   readonly making: <Value>(nonce: string, make: () => Promise<Value>) => Promise<Value>;
-  /** Removes a container off the caller’s path and never forgets it. */
-  readonly remove: (spec: SandboxSpec, containerId: string) => Promise<void>;
-  /** The same for one that never was a sandbox, so that nobody is told of its end. */
-  readonly discard: (containerId: string) => Promise<void>;
+  /** Removes containers off the caller’s path, and repeats what failed. */
+  readonly removals: Pick<Removals, 'begin'>;
 }
 
 const CALL_MS = 10_000;
@@ -67,6 +68,8 @@ export type RequestBuilder = (spec: SandboxSpec) => Record<string, unknown>;
 export class Creation {
   readonly oomWatch: OomWatch;
   readonly mountConflicts: MountConflicts;
+  /** Removes one container, with its anonymous volumes. */
+  readonly remover: Remove;
   readonly #options: CreationOptions;
   readonly #engine: Engine;
   readonly #lostCreates: LostCreateCleanup;
@@ -77,6 +80,8 @@ export class Creation {
     this.#engine = options.engine;
     this.#lostCreates = new LostCreateCleanup(options);
     this.mountConflicts = new MountConflicts(options.engine, options.owner);
+    // Reported only then: a container that could not be removed can still write to what it has mounted.
+    this.remover = removerOf(options.engine.containers, options, id => this.mountConflicts.left(id));
     this.oomWatch = new OomWatch(options.engine, `acode.owner=${options.owner}`);
   }
 
@@ -104,7 +109,7 @@ export class Creation {
     try {
       return await look(id);
     } finally {
-      this.#options.keep(this.#options.discard(id));
+      this.#options.keep(this.#options.removals.begin(id, this.remover));
     }
   }
 
@@ -163,9 +168,10 @@ export class Creation {
     return { id, engine: this.#engine, stream, exit, oomWatch, mountConflicts, clock: this.#options.clock };
   }
 
-  /** Removes a container of a spec. */
+  /** Removes a container of a spec, and reports its removal. */
   async remove(spec: SandboxSpec, id: string): Promise<void> {
-    await this.#options.remove(spec, id);
+    this.#options.observer.leaving(spec, id);
+    await this.#options.removals.begin(id, this.remover);
   }
 
   // A create that is under way cannot be taken back: cutting the connection would leave a container that appears a moment
@@ -180,7 +186,7 @@ export class Creation {
     try {
       return { id: await unlessCancelled(creating, signal), spec };
     } catch (error) {
-      if (signal.aborted) this.#options.keep(creating.then(id => this.#options.remove(spec, id)));
+      if (signal.aborted) this.#options.keep(creating.then(id => this.remove(spec, id)));
       throw error;
     }
   }
@@ -212,7 +218,7 @@ export class Creation {
     const { signal } = new AbortController();
     const labels = [`acode.nonce=${nonceOf(spec)}`];
     const made = await this.#engine.containers.list({ labels, all: true, signal, deadlineMs });
-    await Promise.all(made.map(({ id }) => this.#options.remove(spec, id)));
+    await Promise.all(made.map(({ id }) => this.remove(spec, id)));
   }
 }
 

@@ -8,7 +8,7 @@ import type { Clock } from '../../../contract/ports.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
 import { EngineError, isNotFound, mayHaveBeenDone } from '../engine/error.ts';
 import type { Attachment, Left, Seen } from './attachment.ts';
-import { LostCreateCleanup } from './lost-create-cleanup.ts';
+import { LostCreateCleanup } from './owned.ts';
 import type { Engine } from '../engine/index.ts';
 import { engineFailure, reasonOf } from '../failure.ts';
 import { SEVERAL, assertManaged, bridgeName, bridgeRequest, faultOf } from './network-rules.ts';

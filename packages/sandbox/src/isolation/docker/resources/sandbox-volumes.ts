@@ -11,7 +11,7 @@ import { isNotFound, mayHaveBeenDone } from '../engine/error.ts';
 import type { Engine } from '../engine/index.ts';
 import type { VolumeDetails } from '../engine/volumes.ts';
 import { reasonOf } from '../failure.ts';
-import { LostCreateCleanup } from './lost-create-cleanup.ts';
+import { LostCreateCleanup } from './owned.ts';
 import { UNANSWERED } from './networks.ts';
 
 /** How volumes are made. */
