@@ -642,8 +642,8 @@ export const PROTECTIONS = [
     'what was given up is not tried again',
     [
       `${SRC}/lifecycle/removal.ts`,
-      'if (!busy.has(id)) void this.begin(id);',
-      'if (busy.has("")) void this.begin(id);',
+      'if (!busy.has(id)) void this.begin(id, remove);',
+      'if (busy.has("")) void this.begin(id, remove);',
     ],
     [[LONG, 'removes what it had given up']],
   ),
@@ -782,7 +782,7 @@ export const PROTECTIONS = [
   ),
   one(
     'two runs fill a cache at the same time',
-    [`${DOCKER}/resources/sandbox-volumes.ts`, 'if (made.Labels?.[MARK] !== nonce) return null;', ''],
+    [`${DOCKER}/resources/sandbox-volumes.ts`, 'if (made.Labels?.[NONCE] !== nonce) return null;', ''],
     [[CACHES, 'one run at a time']],
   ),
   one(
@@ -798,8 +798,8 @@ export const PROTECTIONS = [
     'a sandbox that could not be removed is forgotten as a neighbour',
     [
       `${DOCKER}/resources/creation.ts`,
-      '    await this.#options.remove(spec, id);\n  }',
-      '    await this.#options.remove(spec, id);\n    this.mountConflicts.left(id);\n  }',
+      '    await this.#options.removals.begin(id, this.remover);\n  }',
+      '    await this.#options.removals.begin(id, this.remover);\n    this.mountConflicts.left(id);\n  }',
     ],
     [['verification/mounts.test.ts', 'could not be removed']],
   ),

@@ -48,25 +48,43 @@ export const LAYER = 'acode.cache-layer';
 /** The label of a volume that is there while a cache is filled: the name of that cache. */
 export const FILLING = 'acode.cache-filling';
 
+export const SESSION = 'acode.session';
+export const TASK = 'acode.task';
+export const SANDBOX = 'acode.sandbox';
+export const OWNER = 'acode.owner';
+export const HOST = 'acode.host';
+export const UID = 'acode.uid';
+export const LEVEL = 'acode.level';
+export const CREATED = 'acode.created';
+export const EXPIRES = 'acode.expires';
+
+/** The label by which acode finds what it made where the engine’s reply to the create was lost. */
+export const NONCE = 'acode.nonce';
+
+/** Whether a thing on an engine is acode’s. */
+export function isManaged(labels: Readonly<Record<string, string>> | null | undefined): boolean {
+  return labels?.[MANAGED] === 'true';
+}
+
 /** The labels of a sandbox; `extra` may add to them, never replace one. */
 export function sandboxLabels(facts: LabelFacts, extra: Readonly<Record<string, string>> = {}): Record<string, string> {
   return {
     ...extra,
     [MANAGED]: 'true',
-    'acode.session': facts.session,
-    'acode.task': facts.task,
-    'acode.sandbox': facts.sandboxId,
+    [SESSION]: facts.session,
+    [TASK]: facts.task,
+    [SANDBOX]: facts.sandboxId,
     [NAME]: facts.name,
     [KEEP]: String(facts.keep ?? false),
     ...(facts.keep === true ? { [LEASES]: facts.leases ?? '' } : {}),
-    'acode.owner': facts.owner,
-    'acode.host': facts.host,
-    'acode.uid': String(facts.uid),
+    [OWNER]: facts.owner,
+    [HOST]: facts.host,
+    [UID]: String(facts.uid),
     'acode.profile': facts.profile,
-    'acode.level': facts.level,
+    [LEVEL]: facts.level,
     'acode.spec': facts.specHash,
-    'acode.nonce': facts.nonce,
-    'acode.created': facts.createdAt.toISOString(),
-    'acode.expires': facts.expiresAt.toISOString(),
+    [NONCE]: facts.nonce,
+    [CREATED]: facts.createdAt.toISOString(),
+    [EXPIRES]: facts.expiresAt.toISOString(),
   };
 }

@@ -7,7 +7,7 @@ import type { Level } from '../../contract/levels.ts';
 import { networkName } from '../../contract/network.ts';
 import type { EffectivePolicy } from '../../contract/policy.ts';
 import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
-import { MANAGED } from '../../lifecycle/labels.ts';
+import { isManaged, MANAGED } from '../../lifecycle/labels.ts';
 import type {
   CacheState,
   Capability,
@@ -23,7 +23,8 @@ import type {
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { sameness } from '../process/held.ts';
 import { Attachments } from './resources/attachment.ts';
-import type { AttachedFacts, Attachment, Left } from './resources/attachment.ts';
+import type { AttachedFacts, Attachment } from './resources/attachment.ts';
+import type { Left } from './resources/owned.ts';
 import { inspectBelonging, listBelongings, removeBelonging } from './resources/belongings.ts';
 import { DockerBuilds } from './images/builds.ts';
 import { refuseDirectFill } from './resources/cache-rules.ts';
@@ -39,7 +40,7 @@ import type { EngineInfo } from './engine/system.ts';
 import { engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
 import { EngineImages } from './images/image-store.ts';
 import { assertNoNeighbour, assertSources, inspectRunning } from './verify/inspection.ts';
-import { SandboxNetworks, UNANSWERED } from './resources/networks.ts';
+import { SandboxNetworks } from './resources/networks.ts';
 import { OpenContainer } from './execution/open.ts';
 import { planForPodman, podmanRequest, podmanVariables } from './podman/podman.ts';
 import { podmanFacts, refuseDirectOnPodman, refuseOnPodman, writeFilter } from './podman/podman-facts.ts';
@@ -170,7 +171,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   async inspect(reference: string, signal: AbortSignal): Promise<SandboxDetails | null> {
     try {
       const details = await this.#engine.containers.inspect(reference, { signal, deadlineMs: CALL_MS });
-      return details.Config.Labels?.[MANAGED] === 'true' ? sandboxDetails(details) : null;
+      return isManaged(details.Config.Labels) ? sandboxDetails(details) : null;
     } catch (error) {
       if (isNotFound(error)) return null;
       throw engineFailure(error, signal);
@@ -279,8 +280,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   }
 
   async release(): Promise<Left[]> {
-    const containers = this.#creation.unanswered.map(nonce => ({ id: nonce, reason: UNANSWERED }));
-    return [...containers, ...(await this.#attachments.close())];
+    return [...this.#creation.unanswered, ...(await this.#attachments.close())];
   }
 
   async diagnose(image: string, signal: AbortSignal): Promise<Diagnosis> {

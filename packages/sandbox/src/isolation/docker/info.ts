@@ -1,5 +1,6 @@
 // A container as the contract shows it.
 
+import { LEVEL, SANDBOX, SESSION, TASK } from '../../lifecycle/labels.ts';
 import { LEVELS } from '../../contract/levels.ts';
 import type { SandboxDetails, SandboxInfo, SandboxState, Status } from '../../contract/host.ts';
 import type { ContainerDetails, ContainerSummary } from './engine/containers.ts';
@@ -72,10 +73,10 @@ function labelled(
   labels: Readonly<Record<string, string>>,
 ): Pick<SandboxInfo, 'sandboxId' | 'sessionId' | 'taskId' | 'level' | 'labels'> {
   return {
-    sandboxId: labels['acode.sandbox'] ?? '',
-    sessionId: labels['acode.session'] ?? '',
-    taskId: labels['acode.task'] ?? '',
-    level: LEVELS.find(level => level === labels['acode.level']) ?? 'docker',
+    sandboxId: labels[SANDBOX] ?? '',
+    sessionId: labels[SESSION] ?? '',
+    taskId: labels[TASK] ?? '',
+    level: LEVELS.find(level => level === labels[LEVEL]) ?? 'docker',
     labels,
   };
 }

@@ -5,6 +5,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { SandboxSpec } from '../../contract/spec.ts';
+import { systemClock } from '../../lifecycle/clock.ts';
 import type { CommandIo, Execution, WaitingSandbox, Weakening } from '../backend.ts';
 import type { Handover } from '../handover/script.ts';
 import type { RequestBuilder } from './resources/creation.ts';
@@ -16,7 +17,6 @@ type Fields = Record<string, unknown>;
 type Edit = (request: Fields, host: Fields, spec: SandboxSpec) => void;
 
 const CALL_MS = 10_000;
-const REMOVAL_ATTEMPTS = 6;
 const MEBIBYTE = 1024 ** 2;
 
 // What is raised stays bounded: a control must not be able to hurt the host it runs on.
@@ -100,7 +100,7 @@ export class Weakness implements AsyncDisposable {
     this.#network = null;
     if (!id) return;
     // One that is left is found by its labels, like every other.
-    await removeNetwork(this.#engine, id, REMOVAL_ATTEMPTS, ms => new Promise(resolve => setTimeout(resolve, ms)));
+    await removeNetwork(this.#engine, id, systemClock);
   }
 
   // Internal: what a control sends stays between its own sandboxes and this host.

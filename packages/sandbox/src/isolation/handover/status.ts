@@ -1,4 +1,4 @@
-// Finds the status line in a stream of output and reads what it claims.
+// Status lines: how acode finds the end of a command in its two streams of output, and what their last line claims.
 
 import { BEGUN, EARLIER, statusMarker } from './script.ts';
 
@@ -33,7 +33,7 @@ export interface Counters {
 const MAX_LINE = 16 * 1024;
 
 /** The status with which the waiting shell ends where it does not start the command. */
-export const NEVER_STARTED_STATUS: Readonly<Record<NeverStarted, number>> = { cwd: 125, missing: 127, forbidden: 126 };
+const NEVER_STARTED_STATUS: Readonly<Record<NeverStarted, number>> = { cwd: 125, missing: 127, forbidden: 126 };
 
 /**
  * Passes output on and stops at the status line. One scanner per stream.
@@ -128,13 +128,90 @@ export function neverStarted({
   return kind !== undefined && kind !== 'exit' && kind === stderr.claim?.kind ? kind : null;
 }
 
-/** How the command ended by its sandbox’s account; null where the engine has to be asked. */
-export function claimedExit({
-  stdout,
-  stderr,
-}: Readonly<Record<'stdout' | 'stderr', StatusScanner>>): ExitClaim | null {
-  const claim = stdout.claim ?? stderr.claim;
-  return claim?.kind === 'exit' ? claim : null;
+/** Output of a command, by stream. */
+export interface Output {
+  stdout(data: Buffer): void;
+  stderr(data: Buffer): void;
+}
+
+/** The ending of a command that was never started. */
+export interface NeverStartedEnding {
+  readonly exitCode: number;
+  readonly neverStarted: NeverStarted;
+  readonly oomKilled: false;
+  readonly pidsRefused: false;
+}
+
+/** Both streams of a command that was handed over, up to its end. */
+export class HandedStreams implements Output {
+  /** Resolves when both streams have claimed an end: what follows is not output of the command. */
+  readonly claimed: Promise<void>;
+  readonly #scanners: { readonly stdout: StatusScanner; readonly stderr: StatusScanner };
+  #bothClaimed: () => void = () => undefined;
+
+  constructor(nonce: string, output: Output) {
+    this.claimed = new Promise(resolve => (this.#bothClaimed = resolve));
+    this.#scanners = {
+      stdout: new StatusScanner(nonce, data => output.stdout(data)),
+      stderr: new StatusScanner(nonce, data => output.stderr(data)),
+    };
+  }
+
+  readonly stdout = (data: Buffer): void => this.#take('stdout', data);
+
+  readonly stderr = (data: Buffer): void => this.#take('stderr', data);
+
+  /** Reads one stream to its end. Pulled, not pushed: what is not yet passed on is still in the pipe of the command. */
+  async read(name: keyof Output, stream: AsyncIterable<Buffer>): Promise<void> {
+    for await (const chunk of stream) this.#take(name, chunk);
+    this.#scanners[name].end();
+  }
+
+  /** Both streams have ended. */
+  end(): void {
+    this.#scanners.stdout.end();
+    this.#scanners.stderr.end();
+  }
+
+  /** Resolves when the output is complete: both streams claimed an end, or ended, or are still open so long after the exit. */
+  async complete(drained: Promise<unknown>, exit: Promise<unknown>, drainMs: number): Promise<void> {
+    await Promise.race([this.claimed, drained, exit.then(() => Promise.race([drained, delay(drainMs)]))]);
+  }
+
+  /** Why the command was never started; null where it was. */
+  get neverStarted(): NeverStarted | null {
+    return neverStarted(this.#scanners);
+  }
+
+  /** How the command ended by its sandbox’s account; null where the engine has to be asked. */
+  get exit(): ExitClaim | null {
+    const claim = this.#scanners.stdout.claim ?? this.#scanners.stderr.claim;
+    return claim?.kind === 'exit' ? claim : null;
+  }
+
+  /** The ending of the command; `started` reports that of one that was started, by its claim where it made one. */
+  async ending<Ending>(started: (claim: ExitClaim | null) => Promise<Ending>): Promise<Ending | NeverStartedEnding> {
+    const never = this.neverStarted;
+    if (!never) return started(this.exit);
+    return { exitCode: NEVER_STARTED_STATUS[never], neverStarted: never, oomKilled: false, pidsRefused: false };
+  }
+
+  #take(name: keyof Output, data: Buffer): void {
+    const { stdout, stderr } = this.#scanners;
+    this.#scanners[name].push(data);
+    if (stdout.claim && stderr.claim) this.#bothClaimed();
+  }
+}
+
+/** What comes of `work` within so many milliseconds; undefined where nothing came. Does not keep the process alive. */
+export function within<Value>(ms: number, work: Promise<Value>): Promise<Value | undefined> {
+  return Promise.race([work, delay(ms)]);
+}
+
+function delay(ms: number): Promise<undefined> {
+  return new Promise(resolve => {
+    setTimeout(() => resolve(undefined), ms).unref();
+  });
 }
 
 // How many bytes at the end could be the beginning of the marker.

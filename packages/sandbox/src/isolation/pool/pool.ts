@@ -1,5 +1,6 @@
 // Waiting sandboxes kept ready, over any backend: made ahead, given out once, and gone when nobody asks for them.
 
+import { EXPIRES } from '../../lifecycle/labels.ts';
 import type { RestPeriod } from '../../contract/scan.ts';
 import { usesEngine } from '../../contract/levels.ts';
 import type { Clock } from '../../contract/ports.ts';
@@ -177,7 +178,7 @@ export class Pool {
   // What changed since it was verified: its mounts, its process, its time. That image, mounts and policy are still what the
   // plan says the plan itself shows, which was made for this very command and has the same hash.
   async #stillGood(one: Waiting, { lifeMs, signal }: Wanted): Promise<boolean> {
-    const expires = Date.parse(one.spec.identity.labels['acode.expires'] ?? '');
+    const expires = Date.parse(one.spec.identity.labels[EXPIRES] ?? '');
     if (!(expires - this.#options.clock.now() >= lifeMs)) {
       this.#leave(one, 'expires soon');
       return false;

@@ -3,7 +3,7 @@
 import { AcodeError } from '../../contract/errors.ts';
 import type { Usage } from '../../contract/result.ts';
 import type { CommandIo, Ending, Execution } from '../backend.ts';
-import { NEVER_STARTED_STATUS, StatusScanner, claimedExit, neverStarted } from '../handover/status.ts';
+import { HandedStreams, within } from '../handover/status.ts';
 import type { Child } from './child.ts';
 
 /** What the host saw of a command that has ended. */
@@ -35,8 +35,7 @@ export class ProcessExecution implements Execution {
   readonly dead: Promise<void>;
   readonly assertSame?: () => void;
   readonly #processes: SandboxProcesses;
-  readonly #scanners: { readonly stdout: StatusScanner; readonly stderr: StatusScanner };
-  #bothClaimed: () => void = () => undefined;
+  readonly #streams: HandedStreams;
 
   constructor(
     processes: SandboxProcesses,
@@ -46,10 +45,7 @@ export class ProcessExecution implements Execution {
   ) {
     this.#processes = processes;
     if (same) this.assertSame = same;
-    this.#scanners = {
-      stdout: new StatusScanner(nonce, data => io.stdout(data)),
-      stderr: new StatusScanner(nonce, data => io.stderr(data)),
-    };
+    this.#streams = new HandedStreams(nonce, io);
     this.ended = this.#unlessCancelled(line, signal);
     this.dead = processes.child.exit.then(() => processes.gone());
     // Whoever asks for them gets their errors; a caller that was cancelled may never ask.
@@ -90,53 +86,25 @@ export class ProcessExecution implements Execution {
 
   async #run(line: string): Promise<Ending> {
     const { child } = this.#processes;
-    const claimed = new Promise<void>(resolve => (this.#bothClaimed = resolve));
     const drained = Promise.all([
-      this.#pump(child.stdout, this.#scanners.stdout),
-      this.#pump(child.stderr, this.#scanners.stderr),
+      this.#streams.read('stdout', child.stdout),
+      this.#streams.read('stderr', child.stderr),
     ]);
     drained.catch(() => undefined);
     await child.write(line);
-    await Promise.race([claimed, drained, this.#exitThenDrain(drained)]);
-    return this.#ending();
-  }
-
-  // Pulled, not pushed: what is not yet passed on stays with the command.
-  async #pump(stream: AsyncIterable<Buffer>, scanner: StatusScanner): Promise<void> {
-    const { stdout, stderr } = this.#scanners;
-    for await (const chunk of stream) {
-      scanner.push(chunk);
-      if (stdout.claim && stderr.claim) this.#bothClaimed();
-    }
-    scanner.end();
-  }
-
-  async #exitThenDrain(drained: Promise<unknown>): Promise<void> {
-    await this.#processes.child.exit;
-    await Promise.race([drained, delay(DRAIN_MS)]);
-  }
-
-  async #ending(): Promise<Ending> {
-    const never = neverStarted(this.#scanners);
-    if (never)
-      return { exitCode: NEVER_STARTED_STATUS[never], neverStarted: never, oomKilled: false, pidsRefused: false };
-    const claim = claimedExit(this.#scanners);
-    const exitCode = claim ? claim.exitCode : await this.#exitCode();
-    return { exitCode, ...(await this.#processes.observe()) };
+    await this.#streams.complete(drained, child.exit, DRAIN_MS);
+    return this.#streams.ending(async claim => {
+      const exitCode = claim ? claim.exitCode : await this.#exitCode();
+      return { exitCode, ...(await this.#processes.observe()) };
+    });
   }
 
   async #exitCode(): Promise<number> {
-    const ended = await Promise.race([this.#processes.child.exit, delay(VERDICT_MS)]);
+    const ended = await within(VERDICT_MS, this.#processes.child.exit);
     if (ended) return ended.exitCode;
     throw new AcodeError('ACODE-SBX-018', {
       operation: 'waiting for the sandbox',
       reason: 'its first process did not end',
     });
   }
-}
-
-function delay(ms: number): Promise<undefined> {
-  return new Promise(resolve => {
-    setTimeout(() => resolve(undefined), ms).unref();
-  });
 }

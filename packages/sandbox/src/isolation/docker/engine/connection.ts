@@ -324,15 +324,15 @@ function exchange(call: ExchangeRequest): Promise<Exchange> {
       reject(classifyTransportError(cause, operation));
     };
     request.on('error', fail);
-    let answered = false;
-    request.once('close', () => answered || fail(undefined));
+    let isAnswered = false;
+    request.once('close', () => isAnswered || fail(undefined));
     request.once('response', response => {
-      answered = true;
-      resolve(answer({ call, request, response, lifetime }));
+      isAnswered = true;
+      resolve(answered({ call, request, response, lifetime }));
     });
     if (call.upgrade) {
       request.once('upgrade', (response, socket, head) => {
-        answered = true;
+        isAnswered = true;
         resolve(takeOver({ call, response, lifetime, source: socket, target: socket, head }));
       });
     }
@@ -375,7 +375,7 @@ interface Answered {
   readonly lifetime: CallLifetime;
 }
 
-function answer({ call, request, response, lifetime }: Answered): Exchange {
+function answered({ call, request, response, lifetime }: Answered): Exchange {
   if (call.upgrade && response.statusCode === 200) {
     // Engines that ignore the upgrade answer 200 and then speak raw bytes on the same connection.
     return takeOver({ call, response, lifetime, source: response, target: response.socket, head: Buffer.alloc(0) });

@@ -1,8 +1,7 @@
 // A command in a container that stays: handed to a shell that waited there, from its first byte to its end.
 
 import type { CommandIo, Ending, OpenExecution } from '../../backend.ts';
-import { NEVER_STARTED_STATUS, StatusScanner, claimedExit, neverStarted } from '../../handover/status.ts';
-import type { ExitClaim } from '../../handover/status.ts';
+import { type ExitClaim, HandedStreams } from '../../handover/status.ts';
 import type { Gone } from './gone.ts';
 import type { ReadyExec } from './ready-exec.ts';
 
@@ -40,11 +39,10 @@ export class ExecExecution implements OpenExecution {
   readonly #exec: ReadyExec;
   readonly #around: ExecSurroundings;
   readonly #signal: AbortSignal;
-  readonly #scanners: { readonly stdout: StatusScanner; readonly stderr: StatusScanner };
+  readonly #streams: HandedStreams;
   readonly #oomsBefore: number;
   #wasKilled = false;
   #patience: number | undefined;
-  #bothClaimed: () => void = () => undefined;
   #killed: () => void = () => undefined;
 
   constructor(
@@ -58,10 +56,7 @@ export class ExecExecution implements OpenExecution {
     this.#around = around;
     this.#signal = signal;
     this.#oomsBefore = around.ooms();
-    this.#scanners = {
-      stdout: new StatusScanner(nonce, data => io.stdout(data)),
-      stderr: new StatusScanner(nonce, data => io.stderr(data)),
-    };
+    this.#streams = new HandedStreams(nonce, io);
     this.ended = this.#run(line);
     // Whoever asks for the ending gets its error; a caller that was cancelled may never ask.
     this.ended.catch(() => undefined);
@@ -95,32 +90,18 @@ export class ExecExecution implements OpenExecution {
   }
 
   async #run(line: string): Promise<Ending> {
-    const claimed = new Promise<'claimed'>(resolve => (this.#bothClaimed = () => resolve('claimed')));
-    const killed = new Promise<'killed'>(resolve => (this.#killed = () => resolve('killed')));
-    const drained = this.#exec.drained.then(
-      () => 'drained' as const,
-      () => 'drained' as const,
-    );
+    const killed = new Promise<void>(resolve => (this.#killed = resolve));
+    const drained = this.#exec.drained.catch(() => undefined);
     const abandoned = this.#whenAbandoned();
     try {
-      await this.#exec.handOver(line, this.#sink());
-      await Promise.race([claimed, drained, killed, abandoned.promise]);
+      await this.#exec.handOver(line, this.#streams);
+      await Promise.race([this.#streams.claimed, drained, killed, abandoned.promise]);
       if (this.#signal.aborted) return await abandoned.promise;
-      return await Promise.race([this.#ending(), abandoned.promise]);
+      return await Promise.race([this.#streams.ending(claim => this.#exited(claim)), abandoned.promise]);
     } finally {
       abandoned.stop();
-      this.#scanners.stdout.end();
-      this.#scanners.stderr.end();
+      this.#streams.end();
     }
-  }
-
-  #sink(): { stdout(data: Buffer): void; stderr(data: Buffer): void } {
-    const { stdout, stderr } = this.#scanners;
-    const take = (scanner: StatusScanner) => (data: Buffer) => {
-      scanner.push(data);
-      if (stdout.claim && stderr.claim) this.#bothClaimed();
-    };
-    return { stdout: take(stdout), stderr: take(stderr) };
   }
 
   // The command was given up, or the sandbox is gone: nothing of it goes on, and nobody waits for it.
@@ -148,12 +129,8 @@ export class ExecExecution implements OpenExecution {
     return { promise, stop };
   }
 
-  async #ending(): Promise<Ending> {
-    const never = neverStarted(this.#scanners);
-    if (never)
-      return { exitCode: NEVER_STARTED_STATUS[never], neverStarted: never, oomKilled: false, pidsRefused: false };
-    const claim = claimedExit(this.#scanners);
-    if (claim) return this.#exited(claim);
+  async #exited(claim: ExitClaim | null): Promise<Ending> {
+    if (claim) return this.#claimed(claim);
     const exitCode = await this.#around.exitOf(this.#exec.execId, this.#signal, this.#patience);
     const oomKilled = exitCode > BY_SIGNAL && !this.#wasKilled && this.#around.ooms() > this.#oomsBefore;
     // A shell that ends by itself and says nothing could not start the command: there was no room for its process.
@@ -162,7 +139,7 @@ export class ExecExecution implements OpenExecution {
 
   // A status that a signal leaves may be another one by the engine’s own account. The command can forge the counters, so the
   // engine’s events have the last word on memory; where it has none, the claim stands.
-  async #exited({ exitCode, counters }: ExitClaim): Promise<Ending> {
+  async #claimed({ exitCode, counters }: ExitClaim): Promise<Ending> {
     const real = exitCode <= BY_SIGNAL ? exitCode : await this.#around.exitOf(this.#exec.execId, this.#signal);
     const oomKilled = counters.oomKills > 0 && ((await this.#around.sawOomSince(this.#oomsBefore)) ?? true);
     return { exitCode: real, oomKilled, pidsRefused: counters.pidsRefused > 0 };

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { AcodeError } from '../../../contract/errors.ts';
 import { handoverLine } from '../../handover/script.ts';
-import { StatusScanner, claimedExit, neverStarted } from '../../handover/status.ts';
+import { HandedStreams } from '../../handover/status.ts';
 import type { Inside, InsideEnd, InsideProgram, InsideResult } from '../../inside.ts';
 import type { ExecSurroundings } from './exec-execution.ts';
 import type { ReadyExec } from './ready-exec.ts';
@@ -86,12 +86,11 @@ class ExecProgram implements InsideProgram {
   readonly #exec: ReadyExec;
   readonly #parts: InsideParts & { readonly program: string };
   readonly #signal: AbortSignal;
-  readonly #scanners: { readonly stdout: StatusScanner; readonly stderr: StatusScanner };
+  readonly #streams: HandedStreams;
   readonly #stderr: Buffer[] = [];
   #stderrBytes = 0;
   #wantsMore: (() => void) | null = null;
   #isFull = false;
-  #bothClaimed: () => void = () => undefined;
 
   constructor(exec: ReadyExec, nonce: string, parts: InsideParts & { readonly program: string }, signal: AbortSignal) {
     this.#exec = exec;
@@ -106,32 +105,24 @@ class ExecProgram implements InsideProgram {
     });
     // Who only asks how it ended gets the failure there.
     this.stdout.on('error', () => undefined);
-    this.#scanners = {
-      stdout: new StatusScanner(nonce, data => {
+    this.#streams = new HandedStreams(nonce, {
+      stdout: data => {
         if (!this.stdout.destroyed) this.#isFull = !this.stdout.push(data);
-      }),
-      stderr: new StatusScanner(nonce, data => this.#keep(data)),
-    };
+      },
+      stderr: data => this.#keep(data),
+    });
     this.ended = this.#run();
     this.ended.catch(() => undefined);
   }
 
   get sink(): { stdout(data: Buffer): Promise<void> | void; stderr(data: Buffer): void } {
-    const { stdout, stderr } = this.#scanners;
-    const look = (): void => {
-      if (stdout.claim && stderr.claim) this.#bothClaimed();
-    };
     return {
       stdout: data => {
-        stdout.push(data);
-        look();
+        this.#streams.stdout(data);
         if (!this.#isFull || this.stdout.destroyed) return undefined;
         return new Promise<void>(resolve => (this.#wantsMore = resolve));
       },
-      stderr: data => {
-        stderr.push(data);
-        look();
-      },
+      stderr: this.#streams.stderr,
     };
   }
 
@@ -165,10 +156,9 @@ class ExecProgram implements InsideProgram {
     const { around, over } = this.#parts;
     const leave = (): void => this.destroy();
     this.#signal.addEventListener('abort', leave, { once: true });
-    const claimed = new Promise<void>(resolve => (this.#bothClaimed = resolve));
     const drained = this.#exec.drained.catch(() => undefined);
     try {
-      await around.gone.unless(Promise.race([claimed, drained]));
+      await around.gone.unless(Promise.race([this.#streams.claimed, drained]));
       this.#signal.throwIfAborted();
       const end = await around.gone.unless(this.#end());
       this.stdout.push(null);
@@ -184,14 +174,14 @@ class ExecProgram implements InsideProgram {
 
   async #end(): Promise<InsideEnd> {
     const { around, image, program } = this.#parts;
-    const never = neverStarted(this.#scanners);
+    const never = this.#streams.neverStarted;
     if (never && never !== 'cwd')
       throw new AcodeError('ACODE-SBX-015', {
         command: program,
         image,
         reason: never === 'missing' ? 'not found' : 'not executable',
       });
-    const claim = claimedExit(this.#scanners);
+    const claim = this.#streams.exit;
     const exitCode = claim ? claim.exitCode : await around.exitOf(this.#exec.execId, this.#signal);
     return { exitCode, stderr: Buffer.concat(this.#stderr).toString('utf8') };
   }

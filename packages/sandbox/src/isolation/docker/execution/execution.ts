@@ -3,8 +3,7 @@
 import { AcodeError } from '../../../contract/errors.ts';
 import type { Clock } from '../../../contract/ports.ts';
 import type { CommandIo, Ending, Execution } from '../../backend.ts';
-import { NEVER_STARTED_STATUS, StatusScanner, claimedExit, neverStarted } from '../../handover/status.ts';
-import type { ExitClaim } from '../../handover/status.ts';
+import { type ExitClaim, HandedStreams, within } from '../../handover/status.ts';
 import { endOfAll } from '../../process/held.ts';
 import type { ProcessIdentity } from '../../process/identity.ts';
 import type { ContainerExit } from '../engine/containers.ts';
@@ -50,9 +49,8 @@ export class ContainerExecution implements Execution {
   readonly #container: StartedContainer;
   readonly #signal: AbortSignal;
   readonly #sampler: UsageSampler;
-  readonly #scanners: { readonly stdout: StatusScanner; readonly stderr: StatusScanner };
+  readonly #streams: HandedStreams;
   readonly #network: string;
-  #bothClaimed: () => void = () => undefined;
 
   /** `line` hands the command over; null where the container was started with it. `network` is an id, or `none`. */
   constructor(
@@ -66,10 +64,7 @@ export class ContainerExecution implements Execution {
     this.#signal = signal;
     this.#network = network;
     this.#sampler = new UsageSampler(container.engine, container.id, container.clock);
-    this.#scanners = {
-      stdout: new StatusScanner(nonce, data => io.stdout(data)),
-      stderr: new StatusScanner(nonce, data => io.stderr(data)),
-    };
+    this.#streams = new HandedStreams(nonce, io);
     this.ended = this.#run(line);
     // Whoever asks for the ending gets its error; a caller that was cancelled may never ask.
     this.ended.catch(() => undefined);
@@ -124,15 +119,14 @@ export class ContainerExecution implements Execution {
   }
 
   async #run(line: string | null): Promise<Ending> {
-    const { stream, checked = Promise.resolve() } = this.#container;
+    const { stream, exit, checked = Promise.resolve() } = this.#container;
     try {
       const refused = new Promise<never>((_, reject) => void checked.catch(reject));
-      const claimed = new Promise<void>(resolve => (this.#bothClaimed = resolve));
-      const drained = this.#pump();
+      const drained = demultiplex(stream, this.#streams).then(() => this.#streams.end());
       drained.catch(() => undefined);
       if (line !== null) await stream.write(line);
-      await Promise.race([claimed, drained, this.#exitThenDrain(drained), refused]);
-      const ending = await this.#ending();
+      await Promise.race([this.#streams.complete(drained, exit, DRAIN_MS), refused]);
+      const ending = await this.#streams.ending(claim => this.#exited(claim));
       await checked;
       return ending;
     } catch (error) {
@@ -142,38 +136,12 @@ export class ContainerExecution implements Execution {
     }
   }
 
-  async #pump(): Promise<void> {
-    const { stdout, stderr } = this.#scanners;
-    const take = (scanner: StatusScanner) => (data: Buffer) => {
-      scanner.push(data);
-      if (stdout.claim && stderr.claim) this.#bothClaimed();
-    };
-    await demultiplex(this.#container.stream, { stdout: take(stdout), stderr: take(stderr) });
-    stdout.end();
-    stderr.end();
-  }
-
-  async #exitThenDrain(drained: Promise<void>): Promise<void> {
-    await this.#container.exit;
-    await Promise.race([drained, delay(DRAIN_MS)]);
-  }
-
-  async #ending(): Promise<Ending> {
-    const never = neverStarted(this.#scanners);
-    if (never)
-      return { exitCode: NEVER_STARTED_STATUS[never], neverStarted: never, oomKilled: false, pidsRefused: false };
-    const claim = claimedExit(this.#scanners);
-    if (claim) return this.#exited(claim);
-    const verdict = await this.#verdict();
-    return this.#report(verdict.exitCode, verdict.oomKilled, null);
-  }
-
-  async #exited(claim: ExitClaim): Promise<Ending> {
-    const claimedOom = claim.counters.oomKills > 0;
+  async #exited(claim: ExitClaim | null): Promise<Ending> {
+    const claimedOom = claim !== null && claim.counters.oomKills > 0;
     // An engine that shuts down ends every command with a signal first, and its sandbox still lives to tell: that would look
     // like the command’s own end. So whoever was ended by a signal has an engine that goes on, or it is the engine’s failure.
-    const bySignal = claim.exitCode > BY_SIGNAL;
-    if (!claimedOom && !bySignal && !this.#engineMayKnowMore()) return this.#report(claim.exitCode, false, claim);
+    if (claim && claim.exitCode <= BY_SIGNAL && !claimedOom && !this.#engineMayKnowMore())
+      return this.#report(claim.exitCode, false, claim);
     // The sandbox’s own word does not count where the engine may know more.
     const verdict = await this.#verdict();
     const oomKilled = verdict.oomKilled || (claimedOom && (await this.#confirmsOom()));
@@ -193,7 +161,7 @@ export class ContainerExecution implements Execution {
 
   async #verdict(): Promise<{ exitCode: number; oomKilled: boolean }> {
     const { engine, exit, id } = this.#container;
-    const ended = await Promise.race([exit, delay(VERDICT_MS)]);
+    const ended = await within(VERDICT_MS, exit);
     if (!ended)
       throw new AcodeError('ACODE-SBX-018', {
         operation: 'POST /containers/{id}/wait',
@@ -215,10 +183,4 @@ function hasEnded(error: unknown): boolean {
   if (!(error instanceof EngineError)) return false;
   if (error.status === 409 || error.status === 404) return true;
   return error.status === 500 && /no such container|container state improper/.test(error.engineMessage ?? '');
-}
-
-function delay(ms: number): Promise<undefined> {
-  return new Promise(resolve => {
-    setTimeout(() => resolve(undefined), ms).unref();
-  });
 }

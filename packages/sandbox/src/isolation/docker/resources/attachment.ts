@@ -6,17 +6,12 @@ import type { KernelView } from '../../kernel.ts';
 import type { Difference } from '../../mount-differences.ts';
 import type { ContainerDetails } from '../engine/containers.ts';
 import type { EngineFacts } from '../request.ts';
+import type { Left } from './owned.ts';
 
 /** What engine and kernel show of a container; `view` is null where the kernel shows nothing of it. */
 export interface Seen {
   readonly details: ContainerDetails;
   readonly view: KernelView | null;
-}
-
-/** Something of an engine that could not be removed. */
-export interface Left {
-  readonly id: string;
-  readonly reason: string;
 }
 
 /** One thing that sandboxes are given. */

@@ -1,7 +1,7 @@
 // What of ours is on an engine besides containers: networks and volumes, found by label and taken by id.
 
 import type { EngineResource } from '../../../contract/host.ts';
-import { MANAGED } from '../../../lifecycle/labels.ts';
+import { isManaged, MANAGED } from '../../../lifecycle/labels.ts';
 import { isNotFound } from '../engine/error.ts';
 import type { Engine } from '../engine/index.ts';
 import type { NetworkDetails } from '../engine/networks.ts';
@@ -29,7 +29,7 @@ export async function inspectBelonging(
       kind === 'network'
         ? asNetwork(await engine.networks.inspect(id, options))
         : asVolume(await engine.volumes.inspect(id, options));
-    return found.id === id && found.labels[MANAGED] === 'true' ? found : null;
+    return found.id === id && isManaged(found.labels) ? found : null;
   } catch (error) {
     if (isNotFound(error)) return null;
     throw error;

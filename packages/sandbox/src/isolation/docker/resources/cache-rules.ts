@@ -6,7 +6,7 @@
 import type { CacheSpec, CacheVolume } from '../../../contract/caches.ts';
 import { AcodeError } from '../../../contract/errors.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
-import { CACHE, FILLING, KEEP, LAYER, MANAGED } from '../../../lifecycle/labels.ts';
+import { CACHE, FILLING, KEEP, LAYER, MANAGED, CREATED, NONCE, UID } from '../../../lifecycle/labels.ts';
 import type { VolumeDetails } from '../engine/volumes.ts';
 import { ownership } from './network-rules.ts';
 
@@ -77,8 +77,8 @@ export function cacheRequest(spec: SandboxSpec, cache: CacheVolume): Record<stri
 }
 
 function cacheLabels({ identity }: SandboxSpec, { tool }: CacheVolume): Record<string, string> {
-  const { 'acode.uid': uid = '', 'acode.created': created = '' } = identity.labels;
-  return { [MANAGED]: 'true', [KEEP]: 'true', [CACHE]: tool, 'acode.uid': uid, 'acode.created': created };
+  const { [UID]: uid = '', [CREATED]: created = '' } = identity.labels;
+  return { [MANAGED]: 'true', [KEEP]: 'true', [CACHE]: tool, [UID]: uid, [CREATED]: created };
 }
 
 function layerLabels(spec: SandboxSpec, { volume }: CacheVolume): Record<string, string> {
@@ -91,7 +91,7 @@ function plannedLabels(spec: SandboxSpec, cache: CacheSpec): Record<string, stri
 
 /** The body for the volume by which a cache is known to be filled; `nonce` shows afterwards who made it. */
 export function fillingRequest(spec: SandboxSpec, cache: CacheVolume, nonce: string): Record<string, unknown> {
-  const labels = { ...ownership(spec), [FILLING]: cache.volume, 'acode.nonce': nonce };
+  const labels = { ...ownership(spec), [FILLING]: cache.volume, [NONCE]: nonce };
   return { Name: fillingName(cache), Driver: 'local', DriverOpts: {}, Labels: labels };
 }
 
@@ -106,7 +106,7 @@ export function partRequest(
     Name: layerName(spec, cache, part),
     Driver: 'local',
     DriverOpts: layer ? { type: 'overlay', device: 'overlay', o: overlayOptions(layer) } : {},
-    Labels: { ...layerLabels(spec, cache), 'acode.nonce': nonce },
+    Labels: { ...layerLabels(spec, cache), [NONCE]: nonce },
   };
 }
 
@@ -127,7 +127,7 @@ export function mountpointOf({ Name, Mountpoint = '' }: VolumeDetails): string {
 export function cacheFault(found: VolumeDetails, { tool }: CacheVolume, uid: string): string | null {
   const labels = found.Labels ?? {};
   if (labels[MANAGED] !== 'true' || labels[CACHE] !== tool) return 'it was not made by acode';
-  if (labels['acode.uid'] !== uid) return 'it is another user’s';
+  if (labels[UID] !== uid) return 'it is another user’s';
   const isPlain = found.Driver === 'local' && Object.keys(found.Options ?? {}).length === 0;
   return isPlain ? null : 'it leads somewhere else';
 }

@@ -2,7 +2,7 @@
 
 import type { CacheSpec, CacheVolume } from '../../../contract/caches.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
-import { FILLING, LAYER, MANAGED } from '../../../lifecycle/labels.ts';
+import { FILLING, LAYER, MANAGED, UID } from '../../../lifecycle/labels.ts';
 import type { CacheState } from '../../backend.ts';
 import {
   assertCache,
@@ -28,7 +28,8 @@ import type { Difference } from '../../mount-differences.ts';
 import { unlessCancelled } from '../../waiting.ts';
 import type { EngineFacts } from '../request.ts';
 import { cacheDifferences } from '../verify/verify-caches.ts';
-import type { Attachment, Left, Seen } from './attachment.ts';
+import type { Attachment, Seen } from './attachment.ts';
+import type { Left } from './owned.ts';
 
 const CALL_MS = 10_000;
 const PAUSE_MS = 100;
@@ -62,7 +63,7 @@ export class SandboxCaches implements Attachment {
   }
 
   async #look(caches: readonly CacheVolume[], uid: number, signal: AbortSignal): Promise<CacheState[]> {
-    const labels = [`${MANAGED}=true`, `acode.uid=${uid}`];
+    const labels = [`${MANAGED}=true`, `${UID}=${uid}`];
     const found = new Map((await this.#list(labels, signal)).map(volume => [volume.Name, volume]));
     return caches.map(cache => {
       const volume = found.get(cache.volume);
@@ -223,5 +224,5 @@ export class SandboxCaches implements Attachment {
 }
 
 function uidOf({ identity }: SandboxSpec): string {
-  return identity.labels['acode.uid'] ?? '';
+  return identity.labels[UID] ?? '';
 }

@@ -1,17 +1,17 @@
-// Makes containers so that none is ever left behind: not by a lost reply, not by a caller who leaves in the middle.
+// Creation of containers: none is left behind, not by a lost reply and not by a caller who leaves in the middle.
 
 import { randomUUID } from 'node:crypto';
 import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
 import { AcodeError } from '../../../contract/errors.ts';
-import type { Clock } from '../../../contract/ports.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
 import type { Remove, Removals } from '../../../lifecycle/removal.ts';
 import type { PendingExit } from '../engine/containers.ts';
-import { EngineError, isTransient, mayHaveBeenDone } from '../engine/error.ts';
+import { NONCE, OWNER } from '../../../lifecycle/labels.ts';
+import { EngineError, isTransient } from '../engine/error.ts';
 import type { Engine } from '../engine/index.ts';
 import type { StartedContainer } from '../execution/execution.ts';
 import { engineFailure, reasonOf } from '../failure.ts';
-import { LostCreateCleanup, removerOf } from './owned.ts';
+import { type Left, OwnedResources, type OwnerOptions, removerOf } from './owned.ts';
 import { MountConflicts } from './mount-conflicts.ts';
 import { OomWatch } from '../execution/oom-watch.ts';
 import { portFailure } from './ports.ts';
@@ -27,22 +27,15 @@ export interface ContainerObserver {
 }
 
 /** How containers are made. */
-export interface CreationOptions {
+export interface CreationOptions extends OwnerOptions {
   readonly engine: Engine;
   /** The owner whose containers are watched. */
   readonly owner: string;
-  readonly clock: Clock;
   readonly observer: ContainerObserver;
   readonly createTimeoutMs: number;
   readonly retry: { readonly attempts: number; readonly baseMs: number; readonly factor: number };
   /** Whether sandboxes are kept waiting, so that somebody has to notice who else comes meanwhile. */
   readonly keepsWaiting?: boolean;
-  /** Fires when the session ends: from then on the reaper does what an engine that is away keeps from being done. */
-  readonly closing: AbortSignal;
-  /** Keeps work that outlives its caller, so that closing waits for it. */
-  readonly keep: (work: Promise<unknown>) => void;
-  /** Does what makes something, in the knowledge of whoever cleans up if this process dies in the middle of it. */
-  readonly making: <Value>(nonce: string, make: () => Promise<Value>) => Promise<Value>;
   /** Removes containers off the caller’s path, and repeats what failed. */
   readonly removals: Pick<Removals, 'begin'>;
 }
@@ -52,8 +45,6 @@ const START_MS = 30_000;
 // Longer than any command may run: the command’s own deadline comes first.
 const EXIT_MS = 25 * 3600 * 1000;
 const MAX_BACKOFF_MS = 5000;
-// How long a caller waits while what a lost create has made is looked for; after that it is looked for behind their back.
-const LOOK_MS = 2000;
 
 /** A container that was created, and the plan it was created by. */
 export interface Created {
@@ -72,22 +63,24 @@ export class Creation {
   readonly remover: Remove;
   readonly #options: CreationOptions;
   readonly #engine: Engine;
-  readonly #lostCreates: LostCreateCleanup;
+  readonly #owned: OwnedResources;
   #isUsed = false;
 
   constructor(options: CreationOptions) {
     this.#options = options;
     this.#engine = options.engine;
-    this.#lostCreates = new LostCreateCleanup(options);
+    this.#owned = new OwnedResources(options, async terms =>
+      (await this.#engine.containers.list(terms)).map(({ id }) => id),
+    );
     this.mountConflicts = new MountConflicts(options.engine, options.owner);
     // Reported only then: a container that could not be removed can still write to what it has mounted.
     this.remover = removerOf(options.engine.containers, options, id => this.mountConflicts.left(id));
-    this.oomWatch = new OomWatch(options.engine, `acode.owner=${options.owner}`);
+    this.oomWatch = new OomWatch(options.engine, `${OWNER}=${options.owner}`);
   }
 
-  /** The nonces of creates of which the engine, gone in the middle, has not said whether they made a container. */
-  get unanswered(): readonly string[] {
-    return this.#lostCreates.unanswered;
+  /** The creates of which the engine, gone in the middle, has not said whether they made a container. */
+  get unanswered(): readonly Left[] {
+    return this.#owned.unanswered;
   }
 
   /** Creates a container; the plan that comes back carries the nonce of the attempt that made it. */
@@ -115,7 +108,7 @@ export class Creation {
 
   async #create(spec: SandboxSpec, build: RequestBuilder, signal: AbortSignal): Promise<Created> {
     const { attempts, baseMs, factor } = this.#options.retry;
-    this.#options.keep(this.#lostCreates.again());
+    this.#options.keep(this.#owned.again());
     const backoff = new ExponentialBackoff({ initialDelay: baseMs, exponent: factor, maxDelay: MAX_BACKOFF_MS });
     const before = this.#options.clock.monotonic();
     // What took all the time there is for it is not tried again: an engine that hangs would hang as often.
@@ -193,32 +186,13 @@ export class Creation {
 
   async #createOnce(spec: SandboxSpec, body: Record<string, unknown>): Promise<string> {
     const deadlineMs = this.#options.createTimeoutMs;
-    try {
-      const signal = AbortSignal.timeout(deadlineMs + CALL_MS);
-      const create = () => this.#engine.containers.create(body, { name: spec.identity.name, signal, deadlineMs });
-      const { id } = await this.#options.making(nonceOf(spec), create);
-      return id;
-    } catch (error) {
-      // The reply may have been lost and not the request: what this attempt made is found by its nonce and removed, now
-      // or, if the engine is still at it, a little later.
-      if (mayHaveBeenDone(error)) {
-        await this.#removeByNonce(spec, LOOK_MS).catch(() => undefined);
-        const following = (): Promise<void> =>
-          this.#lostCreates.follow(nonceOf(spec), () => this.#removeByNonce(spec, CALL_MS));
-        // An engine that only takes its time is still at it; one whose connection broke has ended, and the create with it.
-        const isSlow = error instanceof EngineError && error.kind === 'timeout';
-        this.#options.keep(isSlow ? this.#options.making(nonceOf(spec), following) : following());
-      }
-      throw error;
-    }
-  }
-
-  async #removeByNonce(spec: SandboxSpec, deadlineMs: number): Promise<void> {
-    // Its own signal, which never fires: a caller who has given up must not leave a container behind.
-    const { signal } = new AbortController();
-    const labels = [`acode.nonce=${nonceOf(spec)}`];
-    const made = await this.#engine.containers.list({ labels, all: true, signal, deadlineMs });
-    await Promise.all(made.map(({ id }) => this.remove(spec, id)));
+    const terms = { name: spec.identity.name, signal: AbortSignal.timeout(deadlineMs + CALL_MS), deadlineMs };
+    const { id } = await this.#owned.create({
+      nonce: spec.identity.labels[NONCE] ?? '',
+      make: () => this.#engine.containers.create(body, terms),
+      remove: made => this.remove(spec, made),
+    });
+    return id;
   }
 }
 
@@ -233,12 +207,8 @@ export function startFailure(spec: SandboxSpec, error: unknown, signal: AbortSig
   return new AcodeError('ACODE-SBX-006', { name, reason }, { cause });
 }
 
-function nonceOf({ identity }: SandboxSpec): string {
-  return identity.labels['acode.nonce'] ?? '';
-}
-
 function withFreshNonce(spec: SandboxSpec): SandboxSpec {
-  const labels = { ...spec.identity.labels, 'acode.nonce': randomUUID() };
+  const labels = { ...spec.identity.labels, [NONCE]: randomUUID() };
   return { ...spec, identity: { ...spec.identity, labels } };
 }
 

@@ -2,7 +2,7 @@
 // come, so that it need not ask the engine at every command.
 
 import type { SandboxSpec } from '../../../contract/spec.ts';
-import { MANAGED } from '../../../lifecycle/labels.ts';
+import { MANAGED, OWNER } from '../../../lifecycle/labels.ts';
 import { reachOf } from '../../neighbours.ts';
 import type { Reach } from '../../neighbours.ts';
 import type { Engine } from '../engine/index.ts';
@@ -26,7 +26,7 @@ export class MountConflicts {
     this.#owner = owner;
     this.#stamp = new EventStamp(engine, {
       filters: { type: ['container'], event: ['start', 'unpause'], label: [`${MANAGED}=true`] },
-      counts: ({ attributes }) => attributes['acode.owner'] !== owner,
+      counts: ({ attributes }) => attributes[OWNER] !== owner,
     });
   }
 
@@ -45,7 +45,7 @@ export class MountConflicts {
     const { mark } = this.#stamp;
     const labels = [`${MANAGED}=true`];
     const found = await this.#engine.containers.list({ labels, signal, deadlineMs: CALL_MS });
-    const others = found.filter(one => one.labels['acode.owner'] !== this.#owner);
+    const others = found.filter(one => one.labels[OWNER] !== this.#owner);
     this.#asked = { mark, others: others.map(neighbourOf) };
     return found.map(neighbourOf);
   }

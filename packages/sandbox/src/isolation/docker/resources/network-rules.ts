@@ -3,13 +3,13 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { AcodeError } from '../../../contract/errors.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
-import { KEEP, MANAGED } from '../../../lifecycle/labels.ts';
+import { CREATED, EXPIRES, HOST, KEEP, MANAGED, NONCE, OWNER, SESSION, UID } from '../../../lifecycle/labels.ts';
 import type { NetworkDetails } from '../engine/networks.ts';
 
 const ICC = 'com.docker.network.bridge.enable_icc';
 const DEFAULT_BRIDGE = 'com.docker.network.bridge.default_bridge';
 // Whose a network is and how long it may live: what whoever cleans up after a dead session needs to know.
-const OWNERSHIP = ['acode.session', 'acode.owner', 'acode.host', 'acode.uid', 'acode.created', 'acode.expires'];
+const OWNERSHIP = [SESSION, OWNER, HOST, UID, CREATED, EXPIRES];
 
 type Fault = readonly [rule: string, remedy: string];
 
@@ -56,13 +56,13 @@ export function bridgeRequest(spec: SandboxSpec, name: string, nonce: string): R
     EnableIPv6: false,
     // No container on it reaches another; between networks the engine keeps them apart anyway.
     Options: { [ICC]: 'false' },
-    Labels: { ...ownership(spec), 'acode.nonce': nonce },
+    Labels: { ...ownership(spec), [NONCE]: nonce },
   };
 }
 
 /** Refuses a network that is not what a managed one must be. */
 export function assertManaged(network: NetworkDetails, spec: SandboxSpec): void {
-  const { 'acode.created': _, 'acode.expires': __, ...owner } = ownership(spec);
+  const { [CREATED]: _, [EXPIRES]: __, ...owner } = ownership(spec);
   const { Driver, Scope, Options, Labels, EnableIPv6, Internal, Attachable, Ingress } = network;
   const expectations: readonly (readonly [met: boolean, otherwise: string])[] = [
     [Driver === 'bridge' && Scope === 'local', `its driver is ${Driver} (${Scope})`],
@@ -91,7 +91,7 @@ export function ownership({ identity }: SandboxSpec): Record<string, string> {
 /** What the bridge of a session is called. The random end keeps two hosts of one session apart. */
 export function bridgeName({ identity }: SandboxSpec): string {
   const session = createHash('sha256')
-    .update(identity.labels['acode.session'] ?? '')
+    .update(identity.labels[SESSION] ?? '')
     .digest('hex');
   return `acode-${session.slice(0, 8)}-bridge-${randomBytes(4).toString('hex')}`;
 }

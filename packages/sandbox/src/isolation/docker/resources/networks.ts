@@ -6,9 +6,10 @@ import { randomUUID } from 'node:crypto';
 import { AcodeError } from '../../../contract/errors.ts';
 import type { Clock } from '../../../contract/ports.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
-import { EngineError, isNotFound, mayHaveBeenDone } from '../engine/error.ts';
-import type { Attachment, Left, Seen } from './attachment.ts';
-import { LostCreateCleanup } from './owned.ts';
+import { SESSION } from '../../../lifecycle/labels.ts';
+import { EngineError, isNotFound } from '../engine/error.ts';
+import type { Attachment, Seen } from './attachment.ts';
+import { type Left, OwnedResources, type OwnerOptions, removeHeld } from './owned.ts';
 import type { Engine } from '../engine/index.ts';
 import { engineFailure, reasonOf } from '../failure.ts';
 import { SEVERAL, assertManaged, bridgeName, bridgeRequest, faultOf } from './network-rules.ts';
@@ -25,19 +26,10 @@ export interface ChosenNetwork {
 }
 
 /** How networks are made. */
-export interface NetworksOptions {
+export interface NetworksOptions extends OwnerOptions {
   readonly engine: Engine;
-  readonly clock: Clock;
-  readonly closing: AbortSignal;
-  /** Keeps work that outlives its caller, so that closing waits for it. */
-  readonly keep: (work: Promise<unknown>) => void;
-  /** Does what makes something, in the knowledge of whoever cleans up if this process dies in the middle of it. */
-  readonly making: <Value>(nonce: string, make: () => Promise<Value>) => Promise<Value>;
   readonly observer: { networkRemoved(id: string, name: string): void };
 }
-
-/** Why a create that was never answered counts as something left. */
-export const UNANSWERED = 'the engine did not say whether it was made';
 
 interface Managed extends ChosenNetwork {
   readonly madeAt: number;
@@ -59,8 +51,6 @@ const FRESH_MS = 3600 * 1000;
 // that have nothing running.
 const MAX_IDLE = 4;
 const MAX_IDLE_MS = 5 * 60 * 1000;
-const REMOVAL_ATTEMPTS = 6;
-const REMOVAL_PAUSE_MS = 100;
 
 /** The networks of one backend. */
 export class SandboxNetworks implements Attachment {
@@ -72,12 +62,14 @@ export class SandboxNetworks implements Attachment {
   readonly #retired = new Set<Shared>();
   /** The names of those that were made, by id. */
   readonly #made = new Map<string, string>();
-  readonly #lostCreates: LostCreateCleanup;
+  readonly #owned: OwnedResources;
 
   constructor(options: NetworksOptions) {
     this.#options = options;
     this.#engine = options.engine;
-    this.#lostCreates = new LostCreateCleanup(options);
+    this.#owned = new OwnedResources(options, async terms =>
+      (await this.#engine.networks.list(terms)).map(({ Id }) => Id),
+    );
   }
 
   async acquire(spec: SandboxSpec, signal: AbortSignal): Promise<Pick<EngineFacts, 'network' | 'networkName'>> {
@@ -117,13 +109,12 @@ export class SandboxNetworks implements Attachment {
   async close(): Promise<Left[]> {
     await Promise.allSettled([...this.#current.values()].map(({ making }) => making));
     this.#current.clear();
-    const left = await Promise.all([...this.#made.keys()].map(id => this.#remove(id, REMOVAL_ATTEMPTS)));
-    const { unanswered } = this.#lostCreates;
-    return [...left.filter(one => one !== null), ...unanswered.map(nonce => ({ id: nonce, reason: UNANSWERED }))];
+    const left = await Promise.all([...this.#made.keys()].map(id => this.#remove(id)));
+    return [...left.filter(one => one !== null), ...this.#owned.unanswered];
   }
 
   async #bridge(spec: SandboxSpec, signal: AbortSignal): Promise<ChosenNetwork> {
-    const session = spec.identity.labels['acode.session'] ?? '';
+    const session = spec.identity.labels[SESSION] ?? '';
     const user = spec.identity.sandboxId;
     const known = this.#current.get(session);
     if (known) {
@@ -179,7 +170,7 @@ export class SandboxNetworks implements Attachment {
   // What the engine does not remove now it is asked for again when the session closes.
   async #giveBack({ making }: Shared): Promise<void> {
     const { id } = await making;
-    if (this.#made.has(id)) await this.#remove(id, REMOVAL_ATTEMPTS);
+    if (this.#made.has(id)) await this.#remove(id);
   }
 
   // Without the caller’s signal: others may wait for the same network, and a create under way cannot be taken back.
@@ -193,7 +184,7 @@ export class SandboxNetworks implements Attachment {
     try {
       assertManaged(await this.#engine.networks.inspect(id, { signal, deadlineMs: CALL_MS }), spec);
     } catch (error) {
-      this.#options.keep(this.#remove(id, REMOVAL_ATTEMPTS));
+      this.#options.keep(this.#remove(id));
       throw error;
     }
     return { id, name, madeAt: this.#options.clock.monotonic() };
@@ -201,45 +192,24 @@ export class SandboxNetworks implements Attachment {
 
   async #createOrAdopt(body: object, nonce: string, signal: AbortSignal): Promise<string> {
     try {
-      const create = () => this.#engine.networks.create(body, { signal, deadlineMs: CALL_MS });
-      return await this.#options.making(nonce, create);
+      return await this.#owned.create({
+        nonce,
+        make: () => this.#engine.networks.create(body, { signal, deadlineMs: CALL_MS }),
+        adopt: id => id,
+        remove: id => this.#remove(id),
+      });
     } catch (error) {
-      if (!(error instanceof EngineError)) throw error;
-      const refusal =
-        error.kind === 'status'
-          ? new AcodeError('ACODE-SBX-001', { name: 'network', reason: reasonOf(error) }, { cause: error })
-          : error;
-      if (!mayHaveBeenDone(error)) throw refusal;
-      // The reply may have been lost and not the request: what was made is found by its nonce.
-      const [made] = await this.#madeWith(nonce).catch(() => []);
-      if (made) return made;
-      this.#options.keep(this.#lostCreates.follow(nonce, () => this.#removeLate(nonce)));
-      throw refusal;
+      if (!(error instanceof EngineError && error.kind === 'status')) throw error;
+      throw new AcodeError('ACODE-SBX-001', { name: 'network', reason: reasonOf(error) }, { cause: error });
     }
   }
 
-  async #removeLate(nonce: string): Promise<void> {
-    const late = await this.#madeWith(nonce);
-    await Promise.all(late.map(id => this.#remove(id, REMOVAL_ATTEMPTS)));
-  }
-
-  async #madeWith(nonce: string): Promise<string[]> {
-    // A signal that never fires: nobody who has given up may leave a network behind.
-    const { signal } = new AbortController();
-    const found = await this.#engine.networks.list({ labels: [`acode.nonce=${nonce}`], signal, deadlineMs: CALL_MS });
-    return found.map(({ Id }) => Id);
-  }
-
-  async #remove(id: string, attempts: number): Promise<Left | null> {
-    const left = await removeNetwork(this.#engine, id, attempts, ms => this.#pause(ms));
+  async #remove(id: string): Promise<Left | null> {
+    const left = await removeNetwork(this.#engine, id, this.#options.clock);
     if (left !== null) return left;
     this.#options.observer.networkRemoved(id, this.#made.get(id) ?? '');
     this.#made.delete(id);
     return null;
-  }
-
-  #pause(ms: number): Promise<void> {
-    return new Promise(resolve => void this.#options.clock.after(ms, resolve));
   }
 
   async #named(name: string, signal: AbortSignal): Promise<ChosenNetwork> {
@@ -255,20 +225,9 @@ export class SandboxNetworks implements Attachment {
   }
 }
 
-/** Removes a network; what could not be removed comes back. A container that is being removed still holds it for a moment. */
-export async function removeNetwork(
-  engine: Engine,
-  id: string,
-  attempts: number,
-  pause: (ms: number) => Promise<void>,
-): Promise<Left | null> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      await engine.networks.remove(id, { signal: AbortSignal.timeout(CALL_MS), deadlineMs: CALL_MS });
-      return null;
-    } catch (error) {
-      if (attempt >= attempts) return { id, reason: reasonOf(error) };
-    }
-    await pause(REMOVAL_PAUSE_MS * 2 ** attempt);
-  }
+/** Removes a network; what could not be removed comes back. */
+export function removeNetwork(engine: Engine, id: string, clock: Pick<Clock, 'after'>): Promise<Left | null> {
+  return removeHeld(clock, id, () =>
+    engine.networks.remove(id, { signal: AbortSignal.timeout(CALL_MS), deadlineMs: CALL_MS }),
+  );
 }

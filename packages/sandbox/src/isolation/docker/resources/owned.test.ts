@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { EngineError, type EngineErrorKind } from '../engine/error.ts';
-import { LostCreateCleanup, whenItAnswers } from './owned.ts';
+import { OwnedResources, whenItAnswers } from './owned.ts';
 
 const away = new EngineError({ kind: 'unreachable', operation: 'GET /containers/json', detail: 'nobody listens' });
 
 /** Late looks on a clock that runs as fast as it is waited for. */
-function fast(): { looks: LostCreateCleanup; close: () => void; now: () => number } {
+function fast(): { looks: OwnedResources; close: () => void; now: () => number } {
   let now = 0;
   const after = (ms: number, action: () => void): (() => void) => {
     now += ms;
@@ -13,10 +13,15 @@ function fast(): { looks: LostCreateCleanup; close: () => void; now: () => numbe
     return () => undefined;
   };
   const closing = new AbortController();
-  const looks = new LostCreateCleanup({
-    clock: { now: () => now, monotonic: () => now, after },
-    closing: closing.signal,
-  });
+  const looks = new OwnedResources(
+    {
+      clock: { now: () => now, monotonic: () => now, after },
+      closing: closing.signal,
+      keep: () => undefined,
+      making: (_, make) => make(),
+    },
+    async () => [],
+  );
   return { looks, close: () => closing.abort(), now: () => now };
 }
 
@@ -24,9 +29,9 @@ describe('a create that was not answered', () => {
   it('is looked for more than once, and is open until the last look', async () => {
     const { looks } = fast();
     const open: (readonly string[])[] = [];
-    await looks.follow('a', async () => void open.push(looks.unanswered));
+    await looks.follow('a', async () => void open.push(looks.unanswered.map(({ id }) => id)));
     expect(open).toEqual([['a'], ['a']]);
-    expect(looks.unanswered).toEqual([]);
+    expect(looks.unanswered.map(({ id }) => id)).toEqual([]);
   });
 
   it('is looked for until an engine that was away answers', async () => {
@@ -37,13 +42,13 @@ describe('a create that was not answered', () => {
       if (asked <= 20) throw away;
     });
     expect(asked).toBe(22);
-    expect(looks.unanswered).toEqual([]);
+    expect(looks.unanswered.map(({ id }) => id)).toEqual([]);
   });
 
   it('stays open where the engine never answers, in bounded time', async () => {
     const { looks, now } = fast();
     await expect(looks.follow('a', () => Promise.reject(away))).rejects.toBe(away);
-    expect(looks.unanswered).toEqual(['a']);
+    expect(looks.unanswered.map(({ id }) => id)).toEqual(['a']);
     expect(now()).toBeLessThan(70_000);
   });
 
@@ -55,17 +60,17 @@ describe('a create that was not answered', () => {
     };
     await expect(looks.follow('a', look)).rejects.toBe(away);
     await looks.again();
-    expect(looks.unanswered).toEqual(['a']);
+    expect(looks.unanswered.map(({ id }) => id)).toEqual(['a']);
     isAway = false;
     await looks.again();
-    expect(looks.unanswered).toEqual([]);
+    expect(looks.unanswered.map(({ id }) => id)).toEqual([]);
   });
 
   it('stays open where the session closes first, and is given up at once then', async () => {
     const { looks, close, now } = fast();
     close();
     await expect(looks.follow('a', () => Promise.reject(away))).rejects.toBe(away);
-    expect(looks.unanswered).toEqual(['a']);
+    expect(looks.unanswered.map(({ id }) => id)).toEqual(['a']);
     expect(now()).toBeLessThan(1000);
   });
 });

@@ -1,49 +1,114 @@
-// Lost creates: a create whose reply was lost may have made something, now or a moment later. acode searches for it until the
-// engine has said often enough that there is nothing more.
+// Owned resources: whatever acode makes on an engine carries a nonce, so that a lost reply leaves nothing behind, and its removal
+// is repeated until the engine answers.
 
+import type { Clock } from '../../../contract/ports.ts';
+import { NONCE } from '../../../lifecycle/labels.ts';
 import type { Remove } from '../../../lifecycle/removal.ts';
 import type { Containers } from '../engine/containers.ts';
-import type { Clock } from '../../../contract/ports.ts';
-import { EngineError } from '../engine/error.ts';
+import { EngineError, mayHaveBeenDone } from '../engine/error.ts';
+import { reasonOf } from '../failure.ts';
 
-/** What late looks depend on. */
-export interface LateLookOptions {
+/** What owned resources depend on. */
+export interface OwnerOptions {
   readonly clock: Clock;
-  /** Fires when the session ends: from then on the reaper looks, where the engine is away. */
+  /** Fires when the session ends: from then on the reaper cleans up, where the engine is away. */
   readonly closing: AbortSignal;
+  /** Keeps work that outlives its caller, so that closing waits for it. */
+  readonly keep: (work: Promise<unknown>) => void;
+  /** Runs a create that the reaper knows of, so that it cleans up where this process dies in the middle of it. */
+  readonly making: <Value>(nonce: string, make: () => Promise<Value>) => Promise<Value>;
 }
 
-type Look = () => Promise<void>;
+/** Something of an engine that could not be removed. */
+export interface Left {
+  readonly id: string;
+  readonly reason: string;
+}
 
+/** One create. */
+export interface OwnedCreate<Made> {
+  /** Its label; each attempt has its own, or cleaning up after one would remove what the next one made. */
+  readonly nonce: string;
+  readonly make: () => Promise<Made>;
+  /** Removes one that carries the nonce. */
+  readonly remove: (id: string) => Promise<unknown>;
+  /** Takes over what was made although its reply was lost; without it, that is removed. */
+  readonly adopt?: (id: string) => Made;
+}
+
+/** Finds the ids of everything of one kind with these labels. */
+export type FindByLabel = (terms: {
+  readonly labels: readonly string[];
+  readonly all: true;
+  readonly signal: AbortSignal;
+  readonly deadlineMs: number;
+}) => Promise<readonly string[]>;
+
+type Cleanup = (deadlineMs: number) => Promise<void>;
+
+const CALL_MS = 10_000;
+// How long a caller waits for the first search after a lost create; the later ones are in the background.
+const SEARCH_MS = 2000;
 const LATE_MS = [500, 1500];
-const MAX_MS = 60_000;
+const MAX_SEARCH_MS = 60_000;
+const REMOVAL_ATTEMPTS = 6;
+const REMOVAL_PAUSE_MS = 100;
+const FIRST_MS = 50;
+// Short: everything is to be gone two seconds after the engine answers again, and a socket nobody listens on costs nothing.
+const MAX_PAUSE_MS = 500;
+const UNANSWERED = 'the engine did not say whether it was made';
 
-/** The creates of one kind that were not answered. */
-export class LostCreateCleanup {
-  readonly #options: LateLookOptions;
-  readonly #unanswered = new Map<string, Look>();
+/** What acode made of one kind. */
+export class OwnedResources {
+  readonly #options: OwnerOptions;
+  readonly #find: FindByLabel;
+  readonly #unanswered = new Map<string, Cleanup>();
   readonly #underWay = new Set<string>();
 
-  constructor(options: LateLookOptions) {
+  constructor(options: OwnerOptions, find: FindByLabel) {
     this.#options = options;
+    this.#find = find;
   }
 
-  /** The nonces of creates of which the engine has not said what became of them. Somebody else has to look for those. */
-  get unanswered(): readonly string[] {
-    return [...this.#unanswered.keys()];
+  /** The creates that the engine never answered, by nonce. The reaper has to search for what they made. */
+  get unanswered(): readonly Left[] {
+    return [...this.#unanswered.keys()].map(id => ({ id, reason: UNANSWERED }));
   }
 
-  /** Looks for what a create has made, again and later. Rejects where the engine did not answer; `unanswered` tells then too. */
-  async follow(nonce: string, look: Look): Promise<void> {
+  /**
+   * Makes one. Without the caller’s signal: a create under way cannot be taken back. Where the reply was lost and not the request,
+   * what was made is found by its nonce: now, or a little later where the engine is still at it.
+   */
+  async create<Made>({ nonce, make, remove, adopt }: OwnedCreate<Made>): Promise<Made> {
+    try {
+      return await this.#options.making(nonce, make);
+    } catch (error) {
+      if (!mayHaveBeenDone(error)) throw error;
+      const [made] = adopt ? await this.#made(nonce, SEARCH_MS).catch(() => []) : [];
+      if (adopt && made !== undefined) return adopt(made);
+      const cleanup: Cleanup = async deadlineMs => {
+        await Promise.all((await this.#made(nonce, deadlineMs)).map(remove));
+      };
+      if (!adopt) await cleanup(SEARCH_MS).catch(() => undefined);
+      const following = (): Promise<void> => this.follow(nonce, cleanup);
+      // An engine that only takes its time is still at it; one whose connection broke has ended, and the create with it.
+      const isSlow = error instanceof EngineError && error.kind === 'timeout';
+      this.#options.keep(isSlow ? this.#options.making(nonce, following) : following());
+      throw error;
+    }
+  }
+
+  /** Cleans up after a create, again and later. Rejects where the engine did not answer; `unanswered` lists it then too. */
+  async follow(nonce: string, cleanup: Cleanup): Promise<void> {
     const { clock, closing } = this.#options;
     const before = clock.monotonic();
-    const isOver = (): boolean => closing.aborted || clock.monotonic() - before > MAX_MS;
-    this.#unanswered.set(nonce, look);
+    const isOver = (): boolean => closing.aborted || clock.monotonic() - before > MAX_SEARCH_MS;
+    this.#unanswered.set(nonce, cleanup);
     this.#underWay.add(nonce);
     try {
       for (const ms of LATE_MS) {
-        await new Promise<void>(resolve => void clock.after(ms, resolve));
-        await whenItAnswers(look, { clock, isOver });
+        await pause(clock, ms);
+        await whenItAnswers(() => cleanup(CALL_MS), { clock, isOver });
       }
     } finally {
       this.#underWay.delete(nonce);
@@ -51,20 +116,42 @@ export class LostCreateCleanup {
     this.#unanswered.delete(nonce);
   }
 
-  /** Looks once more for what had been given up: whoever is about to make something takes the engine for well again. */
+  /** Cleans up once more after creates that were given up: acode is about to make something, so the engine seems to answer again. */
   async again(): Promise<void> {
     const given = [...this.#unanswered].filter(([nonce]) => !this.#underWay.has(nonce));
-    await Promise.allSettled(given.map(([nonce, look]) => this.follow(nonce, look)));
+    await Promise.allSettled(given.map(([nonce, cleanup]) => this.follow(nonce, cleanup)));
+  }
+
+  // Its own signal, which never fires: a caller that was cancelled must not leave anything behind.
+  #made(nonce: string, deadlineMs: number): Promise<readonly string[]> {
+    return this.#find({ labels: [`${NONCE}=${nonce}`], all: true, signal: new AbortController().signal, deadlineMs });
+  }
+}
+
+/** Removes what a container may still hold for a moment; what could not be removed comes back. */
+export async function removeHeld(
+  clock: Pick<Clock, 'after'>,
+  id: string,
+  remove: () => Promise<void>,
+): Promise<Left | null> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await remove();
+      return null;
+    } catch (error) {
+      if (attempt >= REMOVAL_ATTEMPTS) return { id, reason: reasonOf(error) };
+    }
+    await pause(clock, REMOVAL_PAUSE_MS * 2 ** attempt);
   }
 }
 
 /**
- * Removes containers by id, however long the engine is away: until its caller cancels, or the session closes and leaves the rest to
+ * Removes containers by id, however long the engine is away: until the caller cancels, or the session closes and leaves the rest to
  * the reaper.
  */
 export function removerOf(
   containers: Pick<Containers, 'remove'>,
-  { clock, closing }: LateLookOptions,
+  { clock, closing }: Pick<OwnerOptions, 'clock' | 'closing'>,
   removed: (id: string) => void,
 ): Remove {
   return async (id, signal) => {
@@ -74,20 +161,14 @@ export function removerOf(
   };
 }
 
-// Goes on asking while the engine is away: a restart takes seconds, and what is to be removed must not be forgotten meanwhile.
-
-/** How long to go on. */
+/** How long to repeat a call. */
 interface Patience {
   readonly clock: Clock;
-  /** Whether there is no point in going on: nobody waits any more, or somebody else will do it. */
+  /** Whether to stop: the caller has left, or the reaper will do it. */
   readonly isOver: () => boolean;
 }
 
-const FIRST_MS = 50;
-// Short: everything is to be gone two seconds after the engine answers again, and a socket nobody listens on costs nothing.
-const MAX_PAUSE_MS = 500;
-
-/** Repeats a call until the engine has answered it, well or not. */
+/** Repeats a call until the engine has answered it, well or not: a restart of an engine takes seconds. */
 export async function whenItAnswers<Value>(call: () => Promise<Value>, { clock, isOver }: Patience): Promise<Value> {
   for (let wait = FIRST_MS; ; wait = Math.min(2 * wait, MAX_PAUSE_MS)) {
     try {
@@ -96,11 +177,14 @@ export async function whenItAnswers<Value>(call: () => Promise<Value>, { clock, 
       if (isOver() || !isAway(error)) throw error;
     }
     // Jittered: many wait for the same engine, and would all come back in the same moment.
-    const ms = wait * (0.5 + Math.random() / 2);
-    await new Promise<void>(resolve => void clock.after(ms, resolve));
+    await pause(clock, wait * (0.5 + Math.random() / 2));
   }
 }
 
 function isAway(error: unknown): boolean {
   return error instanceof EngineError && ['unreachable', 'disconnected', 'timeout'].includes(error.kind);
+}
+
+function pause(clock: Pick<Clock, 'after'>, ms: number): Promise<void> {
+  return new Promise(resolve => void clock.after(ms, resolve));
 }

@@ -3,26 +3,17 @@
 // To an engine, making a volume whose name is taken is a success, and the answer is the one that was there. So nothing is
 // taken for ours because we asked for it, and a name that was ours once may be another’s by the time it is to be removed.
 
-import type { Left } from './attachment.ts';
 import { randomUUID } from 'node:crypto';
-import type { Clock } from '../../../contract/ports.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
-import { isNotFound, mayHaveBeenDone } from '../engine/error.ts';
+import { NONCE } from '../../../lifecycle/labels.ts';
+import { isNotFound } from '../engine/error.ts';
 import type { Engine } from '../engine/index.ts';
 import type { VolumeDetails } from '../engine/volumes.ts';
-import { reasonOf } from '../failure.ts';
-import { LostCreateCleanup } from './owned.ts';
-import { UNANSWERED } from './networks.ts';
+import { type Left, OwnedResources, type OwnerOptions, removeHeld } from './owned.ts';
 
 /** How volumes are made. */
-export interface VolumesOptions {
+export interface VolumesOptions extends OwnerOptions {
   readonly engine: Engine;
-  readonly clock: Clock;
-  readonly closing: AbortSignal;
-  /** Keeps work that outlives its caller, so that closing waits for it. */
-  readonly keep: (work: Promise<unknown>) => void;
-  /** Does what makes something, in the knowledge of whoever cleans up if this process dies in the middle of it. */
-  readonly making: <Value>(nonce: string, make: () => Promise<Value>) => Promise<Value>;
 }
 
 /** The volumes of one sandbox. */
@@ -36,21 +27,20 @@ interface CreatedVolumes {
 }
 
 const CALL_MS = 10_000;
-const REMOVAL_ATTEMPTS = 6;
-const PAUSE_MS = 100;
-const MARK = 'acode.nonce';
 
 /** The volumes of the sandboxes of one backend. */
 export class SandboxVolumes {
   readonly #options: VolumesOptions;
   readonly #engine: Engine;
-  readonly #lostCreates: LostCreateCleanup;
+  readonly #owned: OwnedResources;
   readonly #made = new Map<string, CreatedVolumes>();
 
   constructor(options: VolumesOptions) {
     this.#options = options;
     this.#engine = options.engine;
-    this.#lostCreates = new LostCreateCleanup(options);
+    this.#owned = new OwnedResources(options, async terms =>
+      (await this.#engine.volumes.list(terms)).map(({ Name }) => Name),
+    );
   }
 
   /** Says until when volumes are made for a sandbox: none is removed before, or one would be made behind the removal. */
@@ -65,16 +55,14 @@ export class SandboxVolumes {
   async make(spec: SandboxSpec, body: (nonce: string) => Record<string, unknown>): Promise<VolumeDetails | null> {
     const nonce = randomUUID();
     const terms = { signal: AbortSignal.timeout(2 * CALL_MS), deadlineMs: CALL_MS };
-    try {
-      const made = await this.#options.making(nonce, () => this.#engine.volumes.create(body(nonce), terms));
-      if (made.Labels?.[MARK] !== nonce) return null;
-      this.#of(spec).marks.set(made.Name, nonce);
-      return made;
-    } catch (error) {
-      // The reply may have been lost and not the request.
-      if (mayHaveBeenDone(error)) this.#options.keep(this.#lostCreates.follow(nonce, () => this.#removeLate(nonce)));
-      throw error;
-    }
+    const made = await this.#owned.create({
+      nonce,
+      make: () => this.#engine.volumes.create(body(nonce), terms),
+      remove: name => this.#removeMarked(name, nonce),
+    });
+    if (made.Labels?.[NONCE] !== nonce) return null;
+    this.#of(spec).marks.set(made.Name, nonce);
+    return made;
   }
 
   /** Removes some of a sandbox’s volumes before it is gone; what cannot be removed now goes with it. */
@@ -97,7 +85,7 @@ export class SandboxVolumes {
   /** Removes everything that was made for sandboxes; what could not be removed comes back. Containers go first. */
   async release(): Promise<Left[]> {
     const left = await Promise.all([...this.#made].map(([sandboxId, made]) => this.#letGo(sandboxId, made)));
-    return [...left.flat(), ...this.#lostCreates.unanswered.map(nonce => ({ id: nonce, reason: UNANSWERED }))];
+    return [...left.flat(), ...this.#owned.unanswered];
   }
 
   #of({ identity: { sandboxId } }: SandboxSpec): CreatedVolumes {
@@ -128,33 +116,17 @@ export class SandboxVolumes {
     return left;
   }
 
-  // A container that is being removed still holds its volumes for a moment.
-  async #remove(name: string, mark: string): Promise<Left | null> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        await this.#removeMarked(name, mark);
-        return null;
-      } catch (error) {
-        if (attempt >= REMOVAL_ATTEMPTS) return { id: name, reason: reasonOf(error) };
-      }
-      await new Promise<void>(resolve => void this.#options.clock.after(PAUSE_MS * 2 ** attempt, resolve));
-    }
+  #remove(name: string, mark: string): Promise<Left | null> {
+    return removeHeld(this.#options.clock, name, () => this.#removeMarked(name, mark));
   }
 
   async #removeMarked(name: string, mark: string): Promise<void> {
     const terms = { signal: AbortSignal.timeout(2 * CALL_MS), deadlineMs: CALL_MS };
     try {
       const found = await this.#engine.volumes.inspect(name, terms);
-      if (found.Labels?.[MARK] === mark) await this.#engine.volumes.remove(name, terms);
+      if (found.Labels?.[NONCE] === mark) await this.#engine.volumes.remove(name, terms);
     } catch (error) {
       if (!isNotFound(error)) throw error;
     }
-  }
-
-  async #removeLate(nonce: string): Promise<void> {
-    // A signal that never fires: nobody who has given up may leave a volume behind.
-    const { signal } = new AbortController();
-    const late = await this.#engine.volumes.list({ labels: [`${MARK}=${nonce}`], signal, deadlineMs: CALL_MS });
-    for (const { Name } of late) await this.#removeMarked(Name, nonce);
   }
 }
