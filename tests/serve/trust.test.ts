@@ -59,7 +59,7 @@ describe('a server', () => {
     const { server, asked } = await impostor(elsewhere);
     renameSync(path, `${path}.aside`);
     symlinkSync(elsewhere, path);
-    expect((await run()).stderr).toContain('is no socket');
+    expect((await run()).stderr).toContain('is not a socket');
     expect(asked()).toBe(0);
     // The control: the same impostor in the place itself is asked, and hangs up; nobody is told to go on.
     rmSync(path);
@@ -77,7 +77,7 @@ describe('a server', () => {
   it('in a directory that is a link is not used', async () => {
     renameSync(served.directory, `${served.directory}.real`);
     symlinkSync(`${served.directory}.real`, served.directory);
-    expect((await run()).stderr).toContain('is no directory that can be opened');
+    expect((await run()).stderr).toContain('is not a directory that can be opened');
     rmSync(served.directory);
     renameSync(`${served.directory}.real`, served.directory);
     await served.untilWarm();

@@ -28,7 +28,7 @@ describe.skipIf(withoutEngines).each(engines)('sandboxes that stay on $name', en
     bench = await Bench.at(engine);
     const { status, stdout, stderr } = await bench.call(['sandbox', 'create', '--memory', '96']);
     expect(status, stderr).toBe(0);
-    expect(stderr).toMatch(/it goes in 1 hour, at \d{4}-/);
+    expect(stderr).toMatch(/it expires in 1 hour, at \d{4}-/);
     expect(stderr).toContain('a command in it may run until the sandbox ends');
     id = stdout.toString().trim();
     expect(id).toMatch(UUID);

@@ -118,7 +118,7 @@ describe('a mistake in the call', () => {
     [['trust', 'it'], /--help/],
     [['completion', 'tcsh'], /bash/],
     [['docker', 'exec', 'ls'], /--help/],
-  ])('%j ends with 2, a short message and the way on', async (argv, hint) => {
+  ])('%j ends with 2, a short message and what to do next', async (argv, hint) => {
     const { status, stdout, stderr } = await call(argv);
     expect({ status, stdout }).toEqual({ status: 2, stdout: '' });
     expect(stderr).toMatch(/^acode: .*\n├▶ code: ACODE-CLI-001\n╰▶ hint: /);
@@ -189,7 +189,7 @@ describe('status without an engine', () => {
 it('logs lists nothing where nothing was kept', async () => {
   await expect(call(['sandbox', 'logs'])).resolves.toMatchObject({
     status: 0,
-    stdout: 'The output of no run is kept.\n',
+    stdout: 'No run has saved output.\n',
   });
 });
 

@@ -4,7 +4,7 @@
 export interface Example {
   readonly type: string;
   readonly for: string;
-  /** Set where it is about a sandbox that stays: whoever tries it has to make `a1b2c3d4` first, and to end it. */
+  /** Set where it is about a persistent sandbox: whoever tries it has to make `a1b2c3d4` first, and to end it. */
   readonly stays?: true;
   /** Set where it needs a person at a terminal. */
   readonly terminal?: true;
@@ -24,15 +24,15 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode sandbox exec --timeout 30 -- sh ./build.sh', for: 'options stand first' },
     { type: 'acode sandbox exec --readonly --env CI=1 -- env', for: 'nothing can be changed, one variable' },
     { type: 'acode sandbox exec --json -- echo hi', for: 'the result as one JSON object' },
-    { type: 'acode sandbox exec --in a1b2c3d4 -- ls', for: 'in a sandbox that stays', stays: true },
+    { type: 'acode sandbox exec --in a1b2c3d4 -- ls', for: 'in a persistent sandbox', stays: true },
   ],
   'acode sandbox create': [
-    { type: 'acode sandbox create', for: 'stays for an hour; prints its id', stays: true },
+    { type: 'acode sandbox create', for: 'for an hour; prints its id', stays: true },
     { type: 'acode sandbox create --for 8h --memory 1g', for: 'longer, and with limits of its own', stays: true },
-    { type: 'acode sandbox create --json', for: 'with when it goes, for a program', stays: true },
+    { type: 'acode sandbox create --json', for: 'with when it expires, for a program', stays: true },
   ],
   'acode sandbox shell': [
-    { type: 'acode sandbox shell a1b2c3d4', for: 'in a sandbox that stays', stays: true, terminal: true },
+    { type: 'acode sandbox shell a1b2c3d4', for: 'in a persistent sandbox', stays: true, terminal: true },
     { type: 'acode sandbox shell --image busybox', for: 'in a fresh one, which ends with it', terminal: true },
     {
       type: 'acode sandbox shell a1b2c3d4 -- vi notes',
@@ -102,7 +102,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode sandbox prune-images --older-than 7', for: 'what was not used for a week' },
   ],
   'acode uninstall': [{ type: 'acode uninstall', for: 'look first; --purge removes it' }],
-  'acode sandbox logs': [{ type: 'acode sandbox logs', for: 'the runs whose output is kept' }],
+  'acode sandbox logs': [{ type: 'acode sandbox logs', for: 'the runs whose output was saved' }],
   'acode completion': [
     { type: 'acode completion bash', for: 'add to ~/.bashrc: source <(acode completion bash)' },
     { type: 'acode completion zsh', for: 'write to a file _acode in your $fpath' },

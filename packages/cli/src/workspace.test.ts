@@ -66,7 +66,7 @@ it('that does not exist is said to be missing, with what to do', async () => {
   );
 });
 
-it.each(['file', join('file', 'below')])('is no file: %s is said to be none, and nothing below it', async named => {
+it.each(['file', join('file', 'below')])('is not a file: %s is said to be none, and nothing below it', async named => {
   writeFileSync(join(top, 'file'), '');
   const { status, stderr } = await call(['--workspace', join(top, named), 'sandbox', 'create']);
   expect({ status, stderr }).toEqual({

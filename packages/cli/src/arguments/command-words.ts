@@ -26,10 +26,10 @@ export function commandOf({ before, after, called, options }: CommandWords): Com
   if (rest.some(word => options.includes(word.split('=')[0] ?? '')))
     throw new UsageError(
       `Options stand before the command, and ${rest[0] ?? ''} stands after it.`,
-      `Write \`${called} ${rest.map(quoted).join(' ')} ${quoted(line)}\`; if the words belong to the command, \`${called} ${together(before)}\`.`,
+      `Write \`${called} ${rest.map(quoted).join(' ')} ${quoted(line)}\`; if all of it is the command, \`${called} ${together(before)}\`.`,
     );
   throw new UsageError(
-    `${before.length} words without \`--\` could be read in two ways.`,
+    `${before.length} arguments without \`--\` could be read in two ways.`,
     `${forms(called, before)}${imageForm(called, line, rest)}`,
   );
 }

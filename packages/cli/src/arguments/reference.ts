@@ -1,4 +1,4 @@
-// What a sandbox that stays is called by: its id, the beginning of one, or its name.
+// What a persistent sandbox is called by: its id, the beginning of one, or its name.
 
 import { InvalidArgumentError } from '@commander-js/extra-typings';
 

@@ -23,11 +23,9 @@ export function sandboxCommand(name: string) {
   return new Command(name)
     .optionsGroup('Sandbox options:')
     .option('--image <reference>', 'image of the sandbox')
-    .addOption(
-      new Option('--profile <profile>', 'built-in limits to start from; dev unless you say').choices(PROFILE_NAMES),
-    )
+    .addOption(new Option('--profile <profile>', 'built-in limits to start from (default: dev)').choices(PROFILE_NAMES))
     .addOption(new Option('--memory <size>', 'memory limit: MB, or 512m, 1.5g').argParser(someSize))
-    .addOption(new Option('--swap <size>', 'swap beyond the memory: MB, or 512m; none unless you say').argParser(size))
+    .addOption(new Option('--swap <size>', 'swap beyond the memory: MB, or 512m (default: none)').argParser(size))
     .addOption(new Option('--cpus <number>', 'CPU limit, such as 0.5').argParser(cpus))
     .addOption(new Option('--pids <number>', 'most processes at once').argParser(count))
     .addOption(new Option('--open-files <number>', 'most open files of each process').argParser(count))
@@ -53,7 +51,7 @@ export function sandboxCommand(name: string) {
     )
     .option('--no-caches', 'without the caches of package managers')
     .addOption(
-      new Option('--fill-cache <tools>', 'what the command puts into these caches stays, for every later run')
+      new Option('--fill-cache <tools>', 'keep what the command puts into these caches, for every later run')
         .argParser(caches)
         .conflicts('caches'),
     )

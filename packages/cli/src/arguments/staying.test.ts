@@ -1,4 +1,4 @@
-// What is said about sandboxes that stay is read in one way, or refused.
+// What is said about persistent sandboxes is read in one way, or refused.
 
 import { describe, expect, it } from 'vitest';
 import { call } from '../test-process.ts';
@@ -69,9 +69,9 @@ describe('what cannot be', () => {
     [['sandbox', 'exec', '--in', 'a1b2', '--network', 'mine', '--', 'ls'], /`acode sandbox create --network …`/],
     [['sandbox', 'exec', '--in', 'a1b2', '--network', 'bridge', '--', 'ls'], /neither the network bridge nor caches/],
     [['sandbox', 'exec', '--in', 'a1b2', '--fill-cache', 'npm', '--', 'ls'], /neither the network bridge nor caches/],
-    [['sandbox', 'create', '--network', 'bridge'], /--network bridge goes with[^]*allowed_networks/],
-    [['sandbox', 'create', '--caches', 'npm'], /--caches goes with[^]*build-image/],
-    [['sandbox', 'create', '--fill-cache', 'npm'], /--fill-cache goes with[^]*exec --fill-cache/],
+    [['sandbox', 'create', '--network', 'bridge'], /--network bridge ends with[^]*allowed_networks/],
+    [['sandbox', 'create', '--caches', 'npm'], /--caches ends with[^]*build-image/],
+    [['sandbox', 'create', '--fill-cache', 'npm'], /--fill-cache ends with[^]*exec --fill-cache/],
     [['sandbox', 'create', '--level', 'bubblewrap'], /Allowed choices are auto, docker, gvisor, microvm/],
     [['sandbox', 'shell', '--level', 'none'], /Allowed choices are auto, docker, gvisor, microvm/],
     [['sandbox', 'exec', '--in', 'a1b2'], /no command to run/],
@@ -130,7 +130,7 @@ describe('what cannot be', () => {
 describe('the help offers what can be had:', () => {
   const helpOf = async (...words: string[]): Promise<string> => (await call([...words, '--help'])).stdout;
 
-  it('of create, nothing that a sandbox that stays cannot have', async () => {
+  it('of create, nothing that a persistent sandbox cannot have', async () => {
     const text = await helpOf('sandbox', 'create');
     expect(text).not.toMatch(/ --caches|--fill-cache|bridge|ulimit|bubblewrap/);
     for (const part of ['--no-caches', '--network <network>', '"docker"', '--json']) expect(text).toContain(part);

@@ -1,13 +1,13 @@
-// What a sandbox that stays cannot be, although a single run can: left out of the help, and refused with what does instead.
+// What a persistent sandbox cannot be, although a single run can: left out of the help, and refused with what does instead.
 
 import { LEVELS, isAtLeast } from '@acode/sandbox';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { UsageError } from '../failure/usage.ts';
 import type { SandboxOptions } from './request.ts';
 
-/** What a sandbox that stays never has, and what does in its place. */
+/** What a persistent sandbox never has, and what does in its place. */
 export const NEITHER_BRIDGE_NOR_CACHES =
-  'A sandbox that stays has neither the network bridge nor caches. Put what commands need into the workspace (`acode sandbox exec --fill-cache npm --network bridge -- npm ci` fetches into it) or into the image (`acode sandbox build-image`); or create a sandbox on a network of your own that `sandbox.network.allowed_networks` lists.';
+  'A persistent sandbox has neither the network bridge nor caches. Put what commands need into the workspace (`acode sandbox exec --fill-cache npm --network bridge -- npm ci` fetches into it) or into the image (`acode sandbox build-image`); or create a sandbox on a network of your own that `sandbox.network.allowed_networks` lists.';
 
 const CACHES = ['--caches', '--fill-cache'];
 
@@ -22,7 +22,7 @@ export function offerEngineLevels<Wanted extends CommandUnknownOpts>(command: Wa
 export function offerWhatStays<Wanted extends CommandUnknownOpts>(command: Wanted): Wanted {
   for (const option of command.options) {
     if (CACHES.includes(option.long ?? '')) option.hideHelp();
-    if (option.long === '--no-caches') option.description = 'without caches, which a sandbox that stays never has';
+    if (option.long === '--no-caches') option.description = 'without caches, which a persistent sandbox never has';
     if (option.long === '--network') option.description = 'network: none, or the name of one of your own';
   }
   return offerEngineLevels(command);
@@ -37,7 +37,7 @@ export function refuseWhatGoes({ network, caches, fillCache }: SandboxOptions): 
   ];
   if (asked === undefined) return;
   throw new UsageError(
-    `${asked} goes with the session that asks for it, and this sandbox stays.`,
+    `${asked} ends with its session, and a persistent sandbox outlives it.`,
     NEITHER_BRIDGE_NOR_CACHES,
   );
 }

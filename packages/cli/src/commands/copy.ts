@@ -1,4 +1,4 @@
-// `acode sandbox cp`: files and directories into a sandbox that stays, and out of it.
+// `acode sandbox cp`: files and directories into a persistent sandbox, and out of it.
 
 import { stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
@@ -22,7 +22,7 @@ const COPIED =
 /** The command. */
 export function copyCommand(perform: Perform) {
   return new Command('cp')
-    .description('Copy files and directories into a sandbox that stays, or out of it')
+    .description('Copy files and directories into a persistent sandbox, or out of it')
     .argument('<source>', 'a path, or sandbox:path')
     .argument('<target>', 'a path, or sandbox:path; an existing directory is copied into')
     .action((source, target, _options, command) => perform(command, call => copy(call, copying(source, target))));

@@ -1,4 +1,4 @@
-// `acode sandbox create`: a sandbox that stays until its time is over or somebody ends it.
+// `acode sandbox create`: a persistent sandbox until its time is over or somebody ends it.
 
 import type { Sandbox } from '@acode/sandbox';
 import { Option } from '@commander-js/extra-typings';
@@ -14,15 +14,13 @@ const MAX_MS = 24 * 3600 * 1000;
 
 /** The option for how long a sandbox stays. */
 export function stayOption() {
-  return new Option('--for <time>', 'how long it stays: 30m, 2h; an hour unless you say, a day at most').argParser(
-    duration,
-  );
+  return new Option('--for <time>', 'when it expires: 30m, 2h; at most 24h (default: 1h)').argParser(duration);
 }
 
 /** The command. */
 export function createCommand(perform: Perform) {
   return offerWhatStays(sandboxCommand('create'))
-    .description('Create a sandbox that stays, and print its id')
+    .description('Create a persistent sandbox, and print its id')
     .addOption(stayOption())
     .action((options, command) => perform(command, call => create(call, options)));
 }
@@ -45,14 +43,14 @@ async function create(call: Call, options: SandboxOptions & { readonly for?: num
   });
 }
 
-/** A sandbox that stays, for a program. */
+/** A persistent sandbox, for a program. */
 export function factsOf({ id, containerId, name, level, image, kept, expiresAt, commandTimeoutMs }: Sandbox): object {
   const expires = expiresAt.toISOString();
   return { sandboxId: id, containerId, name, level, image, kept, expiresAt: expires, commandTimeoutMs };
 }
 
 /** Said where somebody asked for more than there is. */
-export const MAX_LINE = 'acode: a day from its creation is the most a sandbox may stay.\n';
+export const MAX_LINE = 'acode: limit reached: a sandbox expires at most 24 hours after its creation.\n';
 
 /** Until when a sandbox stays, for a person; `isMost` where it cannot stay any longer. */
 export function stayLine(
@@ -61,8 +59,8 @@ export function stayLine(
   isMost: boolean,
 ): string {
   const moment = expiresAt.toISOString();
-  const longer = isMost ? '' : '`acode sandbox keep` lets it stay longer, ';
-  return `${colours.cyan('acode:')} it goes ${until(moment, now)}, at ${moment.slice(0, 19)}Z; ${longer}\`acode sandbox kill\` ends it.\n`;
+  const longer = isMost ? '' : '`acode sandbox keep` extends that, ';
+  return `${colours.cyan('acode:')} it expires ${until(moment, now)}, at ${moment.slice(0, 19)}Z; ${longer}\`acode sandbox kill\` removes it.\n`;
 }
 
 /** How long a command in it may take, for a person. */

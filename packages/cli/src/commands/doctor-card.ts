@@ -23,7 +23,7 @@ export function renderDoctor(report: DoctorReport, look: Look): string {
   const { bold, green, red, yellow } = look.colours;
   const count = (status: Check['status']): number => report.checks.filter(check => check.status === status).length;
   const [failed, warned] = [count('fail'), count('warn')];
-  const total = `${report.checks.length} checks, ${warned} to look at, ${failed} failed (${report.durationMs} ms)`;
+  const total = `${report.checks.length} checks, ${warned} warned, ${failed} failed (${report.durationMs} ms)`;
   const colour = failed > 0 ? red : warned > 0 ? yellow : green;
   return `${report.checks.map(check => checkLines(check, look)).join('')}\n${colour(bold(total))}\n`;
 }

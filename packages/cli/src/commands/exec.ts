@@ -1,4 +1,4 @@
-// `acode sandbox exec`: one command in a fresh sandbox, or in one that stays, as if it ran here.
+// `acode sandbox exec`: one command in a fresh sandbox, or in a persistent one, as if it ran here.
 
 import { Option } from '@commander-js/extra-typings';
 import { refuseCreationOptions } from '../arguments/creation-only.ts';
@@ -13,9 +13,9 @@ import { TERMINAL_HELP, executeInTerminal, terminalOption } from '../execution/i
 /** The command. */
 export function execCommand(perform: Perform) {
   return requestCommand('exec')
-    .description('Run one command in a fresh sandbox, or with --in in one that stays')
+    .description('Run one command in a fresh sandbox, or with --in in a persistent one')
     .addOption(
-      new Option('--in <sandbox>', 'id or name of a sandbox that stays, in place of a fresh one').argParser(reference),
+      new Option('--in <sandbox>', 'id or name of a persistent sandbox, in place of a fresh one').argParser(reference),
     )
     .addOption(terminalOption())
     .addHelpText('after', `${EXIT_STATUSES}${TERMINAL_HELP}`)

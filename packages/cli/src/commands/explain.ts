@@ -55,7 +55,7 @@ async function explain(
 async function warmReasonOf(call: Call, { warmReason }: Explanation): Promise<string> {
   if (!warmReason.includes('AcodeOptions.pool')) return warmReason;
   return (await call.isServed())
-    ? 'none in this process; `acode serve` runs for this workspace, and a command takes one that waits there'
+    ? 'none in this process; `acode serve` runs for this workspace, and a command takes a pre-started one there'
     : 'none in this process; if `acode serve` runs for this workspace, commands use its warm sandboxes (`acode serve status`)';
 }
 

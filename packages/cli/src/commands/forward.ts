@@ -10,8 +10,8 @@ import type { Call, Perform } from '../call.ts';
 /** The command. */
 export function forwardCommand(perform: Perform) {
   return new Command('forward')
-    .description('Lead a port of 127.0.0.1 to a server in a sandbox that stays, until Ctrl-C')
-    .argument('<sandbox>', 'id or name of a sandbox that stays', reference)
+    .description('Forward a port of 127.0.0.1 to a server in a persistent sandbox, until Ctrl-C')
+    .argument('<sandbox>', 'id or name of a persistent sandbox', reference)
     .argument('<port>', 'port inside, or hostport:port', forwarding)
     .action((named, port, _options, command) => perform(command, call => forward(call, named, port)));
 }
@@ -26,7 +26,9 @@ async function forward(call: Call, named: string, { containerPort, hostPort }: F
     const facts = { sandboxId: sandbox.id, address: '127.0.0.1', port: way.port, containerPort };
     await call.print('acode.forward/1', facts, () => `127.0.0.1:${way.port}\n`);
     if (!call.options.json)
-      await call.say(`acode: leads to port ${containerPort} of ${sandbox.name}. Ctrl-C ends it; the sandbox stays.\n`);
+      await call.say(
+        `acode: forwarding to port ${containerPort} of ${sandbox.name}. Ctrl-C stops it; the sandbox keeps running.\n`,
+      );
     const reason = await Promise.race([sandbox.ended, interrupted(signal)]);
     if (reason !== null) throw new AcodeError('ACODE-SBX-025', { sandbox: sandbox.id, reason });
     return 0;

@@ -12,8 +12,8 @@ const NOTICEABLE_MS = 60_000;
 /** The command. */
 export function keepCommand(perform: Perform) {
   return new Command('keep')
-    .description('Let a sandbox stay longer')
-    .argument('<sandbox>', 'id or name of a sandbox that stays', reference)
+    .description('Change when a persistent sandbox expires')
+    .argument('<sandbox>', 'id or name of a persistent sandbox', reference)
     .addOption(
       new Option('--for <time>', 'how long from now: 30m, 2h; never beyond a day from its creation')
         .argParser(duration)

@@ -1,4 +1,4 @@
-// `acode sandbox kill`: ends sandboxes that stay, with everything that runs in them.
+// `acode sandbox kill`: ends persistent sandboxes, with everything that runs in them.
 
 import { AcodeError } from '@acode/sandbox';
 import type { SandboxInfo } from '@acode/sandbox';
@@ -13,8 +13,8 @@ const FAILED = 125;
 /** The command. */
 export function killCommand(perform: Perform) {
   return new Command('kill')
-    .description('End sandboxes that stay')
-    .argument('<sandbox...>', 'ids or names of sandboxes that stay', references)
+    .description('End persistent sandboxes')
+    .argument('<sandbox...>', 'ids or names of persistent sandboxes', references)
     .action((named, _options, command) => perform(command, call => kill(call, named)));
 }
 

@@ -17,7 +17,7 @@ const PART = 64 * 1024;
 /** The command. */
 export function logsCommand(perform: Perform) {
   return new Command('logs')
-    .description('Show the kept output of a past run; without a name, list the runs')
+    .description('Show the saved output of a past run; without a name, list the runs')
     .argument('[ref]', 'name or sandbox id of a run')
     .action((reference, _options, command) =>
       perform(command, call => (reference === undefined ? listLogs(call) : showLog(call, reference))),
@@ -44,13 +44,13 @@ async function replay(call: Call, log: SavedLog): Promise<void> {
   const { stdout, stderr } = log.dropped;
   if (stdout + stderr === 0) return;
   await call.say(
-    `${call.errorLook.colours.yellow('acode:')} ${formatBytes(stdout)} of standard output and ${formatBytes(stderr)} of standard error were not kept.\n`,
+    `${call.errorLook.colours.yellow('acode:')} ${formatBytes(stdout)} of standard output and ${formatBytes(stderr)} of standard error were not saved.\n`,
   );
 }
 
 /** The kept runs for a person. */
 export function renderLogs(items: readonly SavedLogInfo[], look: Look): string {
-  if (items.length === 0) return 'The output of no run is kept.\n';
+  if (items.length === 0) return 'No run has saved output.\n';
   const rows = items
     .slice(0, SHOWN)
     .map(({ name, sandboxId, endedAt, exitCode, command }) => [

@@ -15,7 +15,7 @@ export function mcpCommand(perform: Perform) {
     .description('Serve sandboxes to an agent over the Model Context Protocol')
     .optionsGroup('Server options:')
     .addOption(new Option('--http', 'listen on 127.0.0.1 instead of standard input and output'))
-    .addOption(new Option('--port <number>', 'with --http: the port; a free one unless you say').argParser(portNumber))
+    .addOption(new Option('--port <number>', 'with --http: the port (default: a free one)').argParser(portNumber))
     .addOption(new Option('--token-file <file>', 'with --http: a file of mode 0600 that holds the token'))
     .addOption(new Option('--print-config <client>', 'print the setup of a client, and serve nothing').choices(CLIENTS))
     .action((options, command) => perform(command, call => serve(call, options)));

@@ -22,7 +22,7 @@ import { statusCommand } from './status.ts';
 /** The group. */
 export function sandboxCommands(perform: Perform) {
   return new Command('sandbox')
-    .description('Run commands in sandboxes, and look after them')
+    .description('Run commands in sandboxes, and manage them')
     .enablePositionalOptions()
     .addCommand(statusCommand(perform))
     .addCommand(execCommand(perform))

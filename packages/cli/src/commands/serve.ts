@@ -13,14 +13,14 @@ import { serveStatusCommand, serveStopCommand } from './serve-status.ts';
 export function serveCommand(perform: Perform) {
   return (
     new Command('serve')
-      .description('Keep warm sandboxes for a workspace, so that commands in it start at once')
+      .description('Keep pre-started sandboxes for a workspace, so that commands in it start at once')
       .optionsGroup('Pool options:')
-      .addOption(new Option('--min <number>', 'warm sandboxes to keep at least; 1 unless you say').argParser(count))
-      .addOption(new Option('--max <number>', 'warm sandboxes to keep at most; 4 unless you say').argParser(count))
+      .addOption(new Option('--min <number>', 'least number of pre-started sandboxes (default: 1)').argParser(count))
+      .addOption(new Option('--max <number>', 'largest number of pre-started sandboxes (default: 4)').argParser(count))
       .addOption(
         new Option(
           '--idle <time>',
-          'how long an unused sandbox beyond --min is kept: seconds, or 5m; 300 unless you say',
+          'remove an unused sandbox beyond --min after: seconds, or 5m (default: 300)',
         ).argParser(seconds),
       )
       // How a command that ended starts it.

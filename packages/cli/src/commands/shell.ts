@@ -29,8 +29,8 @@ Exit status: the shell’s own; 124 time limit, 125 refused or failed, 129 left 
 /** The command. */
 export function shellCommand(perform: Perform) {
   return offerEngineLevels(sandboxCommand('shell'))
-    .description('Open a terminal in a sandbox that stays, or in a fresh one that ends with it')
-    .argument('[sandbox]', 'id or name of a sandbox that stays; without it, a fresh one', reference)
+    .description('Open a terminal in a persistent sandbox, or in a fresh one that ends with it')
+    .argument('[sandbox]', 'id or name of a persistent sandbox; without it, a fresh one', reference)
     .usage('[options] [sandbox] [-- <program> [arguments…]]')
     .addOption(stayOption())
     .addOption(environmentOption())
@@ -44,7 +44,7 @@ export function shellCommand(perform: Perform) {
         if (named !== undefined && options.for !== undefined)
           throw new UsageError(
             `--for counts when a sandbox is created, and ${named} exists already.`,
-            `Leave it out; \`acode sandbox keep ${named} --for …\` lets it stay longer.`,
+            `Leave it out; \`acode sandbox keep ${named} --for …\` changes when it expires.`,
           );
         return shell(call, named, options);
       }),
@@ -71,7 +71,7 @@ async function shell(call: Call, named: string | undefined, options: ShellOption
     const handle = await begin(call, sandbox, command, options);
     const result = await atTerminal(call, handle, { mouse: options.mouse === true });
     if (result === null) {
-      const fate = sandbox.kept ? 'stays' : 'is removed';
+      const fate = sandbox.kept ? 'keeps running' : 'is removed';
       await call.say(`\nacode: left the shell, which ends what ran in it; the sandbox ${fate}.\n`);
       return LEFT;
     }

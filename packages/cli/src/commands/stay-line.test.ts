@@ -14,7 +14,7 @@ const line = (milliseconds: number, isMost: boolean): string =>
 describe('how long a sandbox stays', () => {
   it('is what was asked for, and can be changed', () => {
     expect(line(5_399_000, false)).toBe(
-      'acode: it goes in 1 hour 30 minutes, at 2026-01-02T04:34:04Z; `acode sandbox keep` lets it stay longer, `acode sandbox kill` ends it.\n',
+      'acode: it expires in 1 hour 30 minutes, at 2026-01-02T04:34:04Z; `acode sandbox keep` extends that, `acode sandbox kill` removes it.\n',
     );
   });
 
@@ -25,7 +25,7 @@ describe('how long a sandbox stays', () => {
 
   it('is not said to be more where it is the most already', () => {
     expect(line(86_399_000, true)).toBe(
-      'acode: it goes in 1 day, at 2026-01-03T03:04:04Z; `acode sandbox kill` ends it.\n',
+      'acode: it expires in 1 day, at 2026-01-03T03:04:04Z; `acode sandbox kill` removes it.\n',
     );
   });
 });

@@ -1,4 +1,4 @@
-// The lines after a run name the rule, its value, who set it and the way on, in the words of the command line.
+// The lines after a run name the rule, its value, who set it and what to do next, in the words of the command line.
 
 import type { Denial, RunResult } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
@@ -169,7 +169,7 @@ describe('the lines after a run', () => {
     expect(closingLines({ ...result, denials: [denial] }, ['x'], { existing: { timeoutMs: 9000 } })).toEqual([line]);
   });
 
-  it('offer a sandbox that stays no network bridge, and no other image by an option', () => {
+  it('offer a persistent sandbox no network bridge, and no other image by an option', () => {
     const denial = { rule: 'the sandbox has no network', setBy: 's', remedy: 'or ask for --network bridge' };
     const [line] = closingLines({ ...result, denials: [denial] }, ['x'], { existing: {} });
     expect(line).toContain('neither the network bridge nor caches');

@@ -1,4 +1,4 @@
-// The last lines about a run: what it hit or was denied, who set that, and the way on.
+// The last lines about a run: what it hit or was denied, who set that, and what to do next.
 
 import type { Command, Denial, RunResult } from '@acode/sandbox';
 import { inOptions } from '../arguments/option-names.ts';
@@ -33,7 +33,7 @@ export function closingLines(result: RunResult, command: Command, about: About =
   ];
 }
 
-/** What was denied, who said so, and the way on, in the words of the command line. */
+/** What was denied, who said so, and what to do next, in the words of the command line. */
 export function denialLine({ rule, setBy, remedy, detail }: Denial): string {
   // The detail may quote what the command printed: it stands last, where it can pass for nothing of ours.
   const seen = detail === undefined ? '' : ` [${detail.startsWith('suspected') ? detail : inOptions(detail)}]`;
@@ -75,5 +75,5 @@ function optionLines({ exitCode, stderr }: RunResult, command: Command, options:
 function missingLine(result: RunResult, exists: boolean): string {
   const image = result.image?.reference ?? 'the image';
   const another = exists ? '`acode sandbox create --image …` makes a sandbox of another.' : '--image chooses another.';
-  return `hint: status 127 says that a command was not found; ${image} may not have it. ${another}`;
+  return `hint: status 127 means that a command was not found; ${image} may not have it. ${another}`;
 }

@@ -1,4 +1,4 @@
-// What is said of a command in a sandbox that exists already: what it is cannot be changed any more, so that the way on is
+// What is said of a command in a sandbox that exists already: what it is cannot be changed any more, so that what to do next is
 // another sandbox.
 
 import type { Denial } from '@acode/sandbox';

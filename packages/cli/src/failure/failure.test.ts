@@ -1,4 +1,4 @@
-// A failure is told with its code and the way on, and never with a stack.
+// A failure is told with its code and what to do next, and never with a stack.
 
 import { AcodeError } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';

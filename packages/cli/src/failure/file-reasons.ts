@@ -5,7 +5,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'access is denied',
   EPERM: 'is not permitted',
   EISDIR: 'is a directory',
-  ENOTDIR: 'a part of it is no directory',
+  ENOTDIR: 'a part of it is not a directory',
   EEXIST: 'exists already',
   EROFS: 'is read-only',
   ENOSPC: 'there is no space left',

@@ -10,7 +10,7 @@ const INSTEAD: Readonly<Record<string, string>> = {
     'Variables are each command’s own: `acode sandbox exec --in <sandbox> --env NAME=value -- …`.',
   'acode sandbox create --workdir':
     'The directory is each command’s own: `acode sandbox exec --in <sandbox> --workdir <directory> -- …`.',
-  'acode run --in': 'In a sandbox that stays: `acode sandbox exec --in <sandbox> -- …`.',
+  'acode run --in': 'In a persistent sandbox: `acode sandbox exec --in <sandbox> -- …`.',
   'acode run --rm': 'Every sandbox is removed by itself.',
   'acode sandbox exec --rm': 'Every sandbox is removed by itself.',
   'acode run --dry-run': 'Without running anything: `acode explain -- …`.',
@@ -22,7 +22,7 @@ const INSTEAD: Readonly<Record<string, string>> = {
     'There is no such command. Edit the file acode/config.yml in $XDG_CONFIG_HOME or ~/.config; docs/configuration.md lists its keys, and `acode explain -- <command>` shows each value in effect and the file that set it.',
   'acode init':
     'There is nothing to set up: `acode doctor` checks this machine, and `acode run -- <command>` works in any project directory.',
-  'acode run --for': 'One that stays: `acode sandbox create --for <time>`; --timeout limits a run.',
+  'acode run --for': 'A persistent sandbox: `acode sandbox create --for <time>`; --timeout limits a run.',
 };
 // Options of other tools, and what has the same meaning here.
 const KNOWN_ELSEWHERE: Readonly<Record<string, string>> = {

@@ -1,4 +1,4 @@
-// A failure for a person: what happened, the details, and the way on. Never a stack trace.
+// A failure for a person: what happened, the details, and what to do next. Never a stack trace.
 
 import { inOptions } from '../arguments/option-names.ts';
 import type { Look } from '../terminal/look.ts';

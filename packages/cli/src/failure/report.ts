@@ -27,7 +27,7 @@ export function reportOn(error: unknown): FailureReport {
   return {
     code: UNEXPECTED_CODE,
     message: `acode failed in a way it should not: ${messageOf(error)}.`,
-    hint: 'This is a fault of acode. Run the same with --verbose and report what it says.',
+    hint: 'This is a fault of acode. Run the same with --verbose and report what it prints.',
     context: {},
     correlationId: null,
     exitStatus: UNEXPECTED_STATUS,

@@ -22,11 +22,11 @@ export interface TurnedAway {
 /** Null for a request that may come in. */
 export function turnedAway(arrival: Arrival, port: number, token: string): TurnedAway | null {
   const names = [`127.0.0.1:${port}`, `localhost:${port}`];
-  // A name that somebody else’s server gave this address is how a page reaches it: that name stands here.
+  // A name that another user’s server gave this address is how a page reaches it: that name stands here.
   if (arrival.host === undefined || !names.includes(arrival.host.toLowerCase()))
     return { status: 403, reason: 'the Host header does not name this server' };
   if (arrival.origin !== undefined && !names.includes(arrival.origin.toLowerCase().replace(/^http:\/\//, '')))
-    return { status: 403, reason: 'the Origin header names somebody else' };
+    return { status: 403, reason: 'the Origin header names another site' };
   if (!isToken(arrival.authorization, token)) return { status: 401, reason: 'the token is missing or wrong' };
   return arrival.path === ENDPOINT ? null : { status: 404, reason: `there is nothing here but ${ENDPOINT}` };
 }

@@ -22,10 +22,10 @@ export const commandSchema = z.object({
   outputs: z.array(z.string()).describe('Resources with the whole of what was left out; read_output reads them too.'),
   dropped: z
     .object({ stdout: z.int(), stderr: z.int() })
-    .describe('Bytes beyond the output limit of the policy; nobody has them.'),
+    .describe('Bytes beyond the output limit of the policy; they are lost.'),
   timedOut: z.boolean(),
   outOfMemory: z.boolean(),
-  denials: z.array(denialSchema).describe('What the sandbox did not let it do, and the way on.'),
+  denials: z.array(denialSchema).describe('What the sandbox did not let it do, and what to do next.'),
   riskyChanges: riskySchema.describe('Files it left in the workspace that tools of the user might execute.'),
   riskyChangesOmitted: omittedSchema,
   level: z.string().describe('The isolation it ran at.'),

@@ -3,7 +3,7 @@ import { toldDenials } from './failure.ts';
 
 const rule = { rule: 'memory limit of 64 MiB', setBy: 'the user' };
 
-describe('the way on that a model is told', () => {
+describe('what to do next that a model is told', () => {
   it('names no option of a command line, and says whom to ask where no tool can do it', () => {
     const remedy =
       'Use less, or ask for more: policy.limits.memoryBytes (on the command line --memory 128). A ceiling still counts.';

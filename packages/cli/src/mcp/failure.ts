@@ -11,7 +11,7 @@ import { omittedSchema, riskTexts, riskySchema, toldRisks } from './risks.ts';
 export const denialSchema = z.object({
   rule: z.string(),
   setBy: z.string().describe('Who set the rule.'),
-  remedy: z.string().describe('The way on.'),
+  remedy: z.string().describe('What to do next.'),
   detail: z.string().optional(),
 });
 

@@ -3,7 +3,7 @@
 import type { Readable } from 'node:stream';
 import type { Command, Explanation, PolicyInput, Risk, RunRequest, RunResult, Status } from '@acode/sandbox';
 
-/** What a sandbox that stays is asked to be. */
+/** What a persistent sandbox is asked to be. */
 export interface OpenRequest {
   readonly policy?: PolicyInput;
   readonly env?: Record<string, string>;
@@ -12,7 +12,7 @@ export interface OpenRequest {
   readonly signal?: AbortSignal;
 }
 
-/** What is said about one command in a sandbox that stays. */
+/** What is said about one command in a persistent sandbox. */
 export interface InsideRequest extends Pick<RunRequest, 'cwd' | 'env' | 'stdin' | 'signal' | 'onStdout' | 'onStderr'> {
   timeoutMs?: number;
 }
@@ -27,7 +27,7 @@ export interface InsideHandle {
   readonly result: Promise<RunResult>;
 }
 
-/** The commands of a sandbox that stays. */
+/** The commands of a persistent sandbox. */
 export interface InsideCommands {
   run(command: Command, request?: InsideRequest & { background?: false }): Promise<RunResult>;
   run(command: Command, request: InsideRequest & { background: true }): Promise<InsideHandle>;
@@ -47,7 +47,7 @@ interface FileCall {
   readonly signal?: AbortSignal;
 }
 
-/** The files of a sandbox that stays. */
+/** The files of a persistent sandbox. */
 export interface InsideFiles {
   createReadStream(path: string, options?: FileCall): Readable;
   writeFile(path: string, data: string | Uint8Array, options?: FileCall): Promise<void>;
@@ -59,7 +59,7 @@ export interface InsideFiles {
   ): Promise<InsideEntry[]>;
 }
 
-/** A sandbox that stays. */
+/** A persistent sandbox. */
 export interface InsideSandbox {
   readonly id: string;
   readonly expiresAt: Date;

@@ -1,4 +1,4 @@
-// Answers to what is no message at all, or came where it may not: the shape that JSON-RPC gives them.
+// Answers to what is not a message at all, or came where it may not: the shape that JSON-RPC gives them.
 
 import type { AcodeError } from '@acode/sandbox';
 import { oneLine } from '../terminal/text.ts';

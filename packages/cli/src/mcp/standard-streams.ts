@@ -1,4 +1,4 @@
-// The protocol over standard input and output: one message on each line, and an answer to what is no message too.
+// The protocol over standard input and output: one message on each line, and an answer to what is not a message too.
 
 import { AcodeError } from '@acode/sandbox';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
@@ -68,7 +68,7 @@ export class StandardStreams implements Transport {
     else
       this.#refuse(
         NOT_A_REQUEST,
-        new AcodeError('ACODE-MCP-013', { reason: 'it is no message of JSON-RPC 2.0' }),
+        new AcodeError('ACODE-MCP-013', { reason: 'it is not a message of JSON-RPC 2.0' }),
         value,
       );
   }

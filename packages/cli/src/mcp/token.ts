@@ -45,8 +45,8 @@ async function privateText(path: string, uid: number | undefined): Promise<strin
   );
   try {
     const stats = await file.stat();
-    if (!stats.isFile()) throw unusable(path, 'it is no file');
-    if (uid !== undefined && stats.uid !== uid) throw unusable(path, 'it belongs to somebody else');
+    if (!stats.isFile()) throw unusable(path, 'it is not a file');
+    if (uid !== undefined && stats.uid !== uid) throw unusable(path, 'it belongs to another user');
     if ((stats.mode & OTHERS) !== 0) throw unusable(path, 'others may read or write it: its mode must be 0600');
     if (stats.size > 2 * MAX_LENGTH) throw unusable(path, `it is longer than ${MAX_LENGTH} characters`);
     return await file.readFile('utf8');

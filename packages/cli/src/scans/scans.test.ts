@@ -249,7 +249,7 @@ describe('a scan that goes on', () => {
     rmSync(outside, { recursive: true });
   });
 
-  it('is not read from what is no file of ours', async () => {
+  it('is not read from what is not a file of ours', async () => {
     const store = added('one');
     const [name = ''] = readdirSync(allScans());
     writeFileSync(join(allScans(), name, 'found-1-x'), '{"riskyChanges":');

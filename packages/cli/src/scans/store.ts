@@ -259,7 +259,7 @@ export class ScanStore {
     }
   }
 
-  // Under another name first: should somebody else have taken it meanwhile, theirs is put back.
+  // Under another name first: should another user have taken it meanwhile, theirs is put back.
   #clear(dead: string): void {
     const aside = fileName('dead-', Date.now());
     if (!this.#rename(LOCK, aside)) return;

@@ -40,7 +40,7 @@ describe('the place of a socket', () => {
     expect(place.whyUnsafe('s.sock', uid)).toBeNull();
   });
 
-  it('is not where the directory belongs to somebody else', () => {
+  it('is not where the directory belongs to another user', () => {
     expect(() => opened(directory, uid + 1)).toThrow(`belongs to user ${uid}`);
   });
 
@@ -52,17 +52,17 @@ describe('the place of a socket', () => {
   it('is not where the directory is a link, or a file', () => {
     symlinkSync(directory, join(top, 'link'));
     writeFileSync(join(top, 'file'), '');
-    for (const name of ['link', 'file', 'none']) expect(() => opened(join(top, name))).toThrow('no directory');
+    for (const name of ['link', 'file', 'none']) expect(() => opened(join(top, name))).toThrow('not a directory');
   });
 
-  it('is not where the socket belongs to somebody else, can be used by others, or is none', () => {
+  it('is not where the socket belongs to another user, can be used by others, or is none', () => {
     using place = opened();
     expect(place.whyUnsafe('s.sock', uid + 1)).toContain(`belongs to user ${uid}`);
     chmodSync(join(directory, 's.sock'), 0o620);
     expect(place.whyUnsafe('s.sock', uid)).toContain('mode 0620');
     symlinkSync('s.sock', join(directory, 'link'));
     writeFileSync(join(directory, 'file'), '', { mode: 0o600 });
-    for (const name of ['link', 'file', 'none']) expect(place.whyUnsafe(name, uid)).toContain('is no socket');
+    for (const name of ['link', 'file', 'none']) expect(place.whyUnsafe(name, uid)).toContain('is not a socket');
   });
 
   it('stays the directory it was, whatever is put in its place', () => {
@@ -70,6 +70,6 @@ describe('the place of a socket', () => {
     rmSync(directory, { recursive: true });
     mkdirSync(directory, { mode: 0o700 });
     writeFileSync(join(directory, 's.sock'), '');
-    expect(place.whyUnsafe('s.sock', uid)).toContain('is no socket');
+    expect(place.whyUnsafe('s.sock', uid)).toContain('is not a socket');
   });
 });

@@ -23,7 +23,7 @@ export class SocketPlace implements Disposable {
     try {
       descriptor = openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
     } catch {
-      return { unsafe: `${directory} is no directory that can be opened` };
+      return { unsafe: `${directory} is not a directory that can be opened` };
     }
     const unsafe = whyUnsafe(directory, fstatSync(descriptor), uid);
     if (unsafe === null) return new SocketPlace(directory, descriptor);
@@ -45,7 +45,7 @@ export class SocketPlace implements Disposable {
   whyUnsafe(name: string, uid: number): string | null {
     const shown = join(this.#directory, name);
     const found = lstatSync(this.path(name), { throwIfNoEntry: false });
-    if (found?.isSocket() !== true) return `${shown} is no socket`;
+    if (found?.isSocket() !== true) return `${shown} is not a socket`;
     return whyUnsafe(shown, found, uid);
   }
 

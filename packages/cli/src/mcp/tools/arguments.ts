@@ -9,7 +9,7 @@ const withoutNul = (text: string): boolean => !text.includes('\0');
 
 /** A command. */
 export const command = z
-  .union([z.string().min(1), z.array(z.string()).min(1)], 'expected a line of text, or a list of words')
+  .union([z.string().min(1), z.array(z.string()).min(1)], 'expected a line of text, or a list of arguments')
   .describe(
     'A line for the shell of the sandbox (“npm test | tail -5”), or a program and its arguments as an array, which no shell sees.',
   );

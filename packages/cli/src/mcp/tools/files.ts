@@ -1,4 +1,4 @@
-// read_file, write_file, list_directory: the files of a sandbox that stays.
+// read_file, write_file, list_directory: the files of a persistent sandbox.
 
 import { dirname } from 'node:path/posix';
 import { AcodeError } from '@acode/sandbox';
@@ -67,7 +67,7 @@ export const writeFile = tool({
   input: z.strictObject({
     path,
     content: z.string(),
-    encoding: encoding.optional().describe('base64 for what is not text; utf8 unless you say.'),
+    encoding: encoding.optional().describe('base64 for what is not text; default utf8.'),
     append: z.boolean().optional(),
     sandbox_id: sandboxId,
   }),

@@ -1,4 +1,4 @@
-// run_in_sandbox: a command in a sandbox that stays, to its end or in the background.
+// run_in_sandbox: a command in a persistent sandbox, to its end or in the background.
 
 import type { Command } from '@acode/sandbox';
 import * as z from 'zod';
@@ -22,7 +22,7 @@ export const runInSandbox = tool({
   name: 'run_in_sandbox',
   title: 'Run a command in an open sandbox',
   description:
-    'Runs a command in a sandbox that stays, so that later calls find what it left behind: files, installed packages, running servers. Without sandbox_id it uses the default sandbox of this session. With background: true it returns at once with a command_id; read_output, write_input and stop_command work on that.',
+    'Runs a command in a persistent sandbox, so that later calls find what it left behind: files, installed packages, running servers. Without sandbox_id it uses the default sandbox of this session. With background: true it returns at once with a command_id; read_output, write_input and stop_command work on that.',
   annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: false },
   lane: 'commands',
   input: z.strictObject({

@@ -19,14 +19,14 @@ const sandboxSchema = z.object({
 /** Opens one. */
 export const openSandbox = tool({
   name: 'open_sandbox',
-  title: 'Open a sandbox that stays',
+  title: 'Open a persistent sandbox',
   description:
     'Opens an isolated sandbox that stays until it is closed, expires, or this session ends. The user’s workspace is at /workspace in it. Use it when commands build on each other, or for a second environment beside the default one. Pass its sandbox_id to run_in_sandbox and to the file tools.',
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
   lane: 'commands',
   input: z.strictObject({
     env: surroundings.env,
-    expires_in_minutes: z.number().positive().max(A_DAY_MINUTES).optional().describe('60 unless you say.'),
+    expires_in_minutes: z.number().positive().max(A_DAY_MINUTES).optional().describe('Default 60.'),
     ...tighteningArguments,
   }),
   output: sandboxSchema.extend({ notes: z.array(z.string()) }),

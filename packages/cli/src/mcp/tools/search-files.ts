@@ -29,7 +29,7 @@ export const searchFiles = tool({
   name: 'search_files',
   title: 'Search files',
   description:
-    'Searches inside the sandbox, below path (the workspace unless you say). by: "name" finds files by a pattern such as *.ts; by: "content" finds lines that hold the text, or match it as an extended regular expression with regex: true. At most 200 matches; what is in .git is left out.',
+    'Searches inside the sandbox, below path (default: the workspace). by: "name" finds files by a pattern such as *.ts; by: "content" finds lines that hold the text, or match it as an extended regular expression with regex: true. At most 200 matches; what is in .git is left out.',
   annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
   lane: 'short',
   input: z.strictObject({
