@@ -1,19 +1,26 @@
 // Group B: talking the sandbox into a part of the host that it must not have.
 
-import { existsSync, renameSync, symlinkSync, unlinkSync } from 'node:fs';
+import { existsSync, mkdirSync, renameSync, symlinkSync, unlinkSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect } from 'vitest';
+import type { RunRequest } from '@acode/sandbox';
 import { withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import { Arena } from './arena.ts';
 import { attack } from './attack.ts';
 import { HostMount } from './host-mount.ts';
 import { refusal } from './refusal.ts';
+import type { Refusal } from './refusal.ts';
 import { Scratch } from './scratch.ts';
 import { targetsOf } from './targets.ts';
 import type { Target } from './targets.ts';
 import { bind, runWeakened } from './weakened.ts';
 
 describe.skipIf(withoutEngines).each(targetsOf('mounts'))('mounts, on $name', target => {
+  const mounting = (source: string, to = '/mnt/given', readOnly = true): RunRequest => ({
+    policy: { mounts: [{ source, target: to, readOnly }] },
+  });
   /** What an engine shows of a directory when it is asked past the library. */
   const shownByEngine = async (source: string, file: string) =>
     (
@@ -76,6 +83,31 @@ describe.skipIf(withoutEngines).each(targetsOf('mounts'))('mounts, on $name', ta
     };
   });
 
+  attack(target, 'B9', 'refused, and so is the home above them', async () => {
+    using scratch = new Scratch();
+    const home = scratch.directory('home');
+    const seen = await withHome(home, async () => {
+      await using arena = await openWithRoots(target, scratch, [scratch.root]);
+      let last = '';
+      for (const name of ['.ssh', '.aws', '.kube', '.docker', '.gnupg', '.azure', '.config/gcloud']) {
+        scratch.file(`home/${name}/key`, 'canary');
+        last = await refused(arena, mounting(join(home, name)), 'SensitivePathAccess');
+      }
+      for (const name of ['.netrc', '.npmrc', '.git-credentials', '.pypirc']) {
+        scratch.file(`home/${name}`, 'canary');
+        await refused(arena, mounting(join(home, name)), ['SensitivePathAccess', 'NotADirectory']);
+      }
+      await refused(arena, mounting(home), ['ForbiddenPath', 'SensitivePathAccess']);
+      await refused(arena, mounting(scratch.root), ['ForbiddenPath', 'SensitivePathAccess']);
+      scratch.file('home/projects/a/file', 'fine');
+      expect((await arena.run(['cat', '/mnt/given/file'], mounting(join(home, 'projects/a')))).stdout).toBe('fine');
+      return last;
+    });
+    expect(homedir()).not.toBe(home);
+    expect(await shownByEngine(home, '.ssh/key')).toBe('canary');
+    return { observed: seen, control: 'the engine mounts the home and shows a key' };
+  });
+
   attack(target, 'B10', 'what is mounted below stays out', async () => {
     using scratch = new Scratch();
     scratch.file('project/file', 'fine');
@@ -105,4 +137,32 @@ describe.skipIf(withoutEngines).each(targetsOf('mounts'))('mounts, on $name', ta
 /** A host on a workspace that may not even exist; its own directory goes with the scratch it lies in. */
 async function open(target: Target, workspace: string): Promise<Arena> {
   return Arena.open(target, { workspace });
+}
+
+async function openWithRoots(target: Target, scratch: Scratch, roots: readonly string[]): Promise<Arena> {
+  const config = { sandbox: { mounts: { allowed_host_roots: [...roots] } } };
+  return Arena.open(target, { workspace: scratch.directory('workspace'), config });
+}
+
+async function refused(arena: Arena, request: RunRequest, violation: string | readonly string[]): Promise<string> {
+  const error: Refusal = await refusal(arena.run(['touch', '/workspace/ran'], request));
+  const source = request.policy?.mounts?.map(mount => `${mount.source} → ${mount.target}`).join();
+  expect([source, error.code, error.message]).toEqual([source, 'ACODE-SBX-003', expect.any(String)]);
+  expect([source, [violation].flat()]).toEqual([source, expect.arrayContaining([error.context['violation']])]);
+  expect(error.hint).not.toBe('');
+  expect(existsSync(join(arena.workspace, 'ran'))).toBe(false);
+  return `${error.code} ${String(error.context['violation'])}`;
+}
+
+/** Another home for a while: acode asks the environment and the account, and holds to both. */
+async function withHome<Value>(home: string, work: () => Promise<Value>): Promise<Value> {
+  const before = process.env['HOME'];
+  process.env['HOME'] = home;
+  mkdirSync(home, { recursive: true });
+  try {
+    return await work();
+  } finally {
+    if (before === undefined) delete process.env['HOME'];
+    else process.env['HOME'] = before;
+  }
 }

@@ -167,10 +167,10 @@ const TABLE: readonly (readonly [id: string, title: string, showing: Showing])[]
 const PROBED = new Set(
   [
     'A16 A18 A20',
-    'B1 B2 B3 B5 B6 B7 B8 B9 B11 B12 B13 B14',
+    'B1 B2 B3 B5 B6 B7 B8 B11 B12 B13 B14',
     'C2 C3 C4 C5 C7 C11 C12 C13 C14',
     'E1 E3 E4 E5 E8 E9',
-    'F1 F2 F5 F6 F7 F10 F11 F20',
+    'F1 F2 F5 F7 F10 F11 F20',
   ].flatMap(ids => ids.split(' ')),
 );
 

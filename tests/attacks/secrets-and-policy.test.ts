@@ -4,6 +4,7 @@ import { createServer } from 'node:net';
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect } from 'vitest';
+import type { PolicyInput } from '@acode/sandbox';
 import { images, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import { Arena } from './arena.ts';
@@ -52,6 +53,48 @@ describe.skipIf(withoutEngines).each(targetsOf('secrets-and-policy'))('secrets a
   });
 
   attack(target, 'F4', 'masked', () => secretsInArguments(target));
+
+  attack(target, 'F6', 'rejected, and nothing is polluted', async () => {
+    using scratch = new Scratch();
+    const yamls = [
+      '__proto__:\n  polluted: yes\n',
+      'sandbox:\n  __proto__:\n    polluted: yes\n',
+      'sandbox:\n  constructor:\n    prototype:\n      polluted: yes\n',
+      'sandbox: {"__proto__": {"polluted": true}}\n',
+    ];
+    for (const yaml of yamls) {
+      scratch.file('project/.agent/config.yml', yaml);
+      await using hostile = await Arena.open(target, { workspace: scratch.path('project') });
+      expect([yaml, await refusal(hostile.run(['true']))]).toMatchObject([yaml, { code: 'ACODE-SBX-013' }]);
+    }
+    for (const text of [
+      '{"__proto__":{"network":"bridge"}}',
+      '{"limits":{"__proto__":{"pids":1000000}}}',
+      '{"constructor":{"prototype":{"x":1}}}',
+    ]) {
+      const error = await refusal(arena.run(['true'], { policy: JSON.parse(text) as PolicyInput }));
+      expect([text, error.code]).toEqual([text, 'ACODE-SBX-017']);
+    }
+    expect('polluted' in {}).toBe(false);
+    // What a naive merge would do with the same text.
+    const naive = (into: Record<string, unknown>, from: Record<string, unknown>): void => {
+      for (const name of Object.getOwnPropertyNames(from)) {
+        const value = from[name];
+        const inner = into[name];
+        if (typeof value === 'object' && value !== null && typeof inner === 'object' && inner !== null)
+          naive(inner as Record<string, unknown>, value as Record<string, unknown>);
+        else Reflect.set(into, name, value);
+      }
+    };
+    const parent = { harmless: true };
+    const victim = Object.create(parent) as Record<string, unknown>;
+    naive(victim, JSON.parse('{"__proto__":{"polluted":true}}') as Record<string, unknown>);
+    expect('polluted' in (Object.create(parent) as object)).toBe(true);
+    return {
+      observed: 'ACODE-SBX-013 in files, ACODE-SBX-017 in requests',
+      control: 'a naive merge pollutes the parent',
+    };
+  });
 
   attack(target, 'F8', 'refused from a caller, stripped from an image', async () => {
     for (const name of [

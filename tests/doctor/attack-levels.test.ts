@@ -1,4 +1,5 @@
-// `acode doctor --attack` on the levels that need no engine: green where there is a wall, red where there is none, and never harmful.
+// `acode doctor --attack` on the levels that need no engine: red without a protection, red where there is no wall, and never harmful. A
+// green card of bubblewrap is in tests/levels/bubblewrap-attacks.test.ts.
 
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -22,10 +23,6 @@ const OPTIONS: AcodeOptions = {
   engine: { socket: NO_ENGINE },
   config: { sandbox: { bubblewrap: { accept_process_limits: true } } },
 };
-// What a level with namespaces promises, by row; what needs a container is said not to apply, and why.
-const PROMISED = /^(?:A|C|D1$|D2$|D12$|E[123]$|F1$)/;
-// Without a control group nothing bounds memory of several processes, or the number of files in it, as docs/levels.md says.
-const KNOWN_OPEN = ['E2b', 'E4'];
 
 async function attacked(level: Level): Promise<AttackReport> {
   await using acode = await Acode.open(OPTIONS);
@@ -58,37 +55,6 @@ function row({ probes }: AttackReport, id: string): Probe {
 }
 
 const told = ({ id, verdict, observed, control }: Probe): string => `${id} ${verdict}: ${observed} | ${control}`;
-
-describe.skipIf(skipped)('the attack on bubblewrap', () => {
-  let report: AttackReport;
-  beforeAll(async () => {
-    report = await attacked('bubblewrap');
-  }, 2 * MAX_MS);
-
-  it('finds every promised row stopped, each with a control that was seen to work', () => {
-    const promised = report.probes.filter(({ id }) => PROMISED.test(id));
-    expect(promised.filter(({ verdict }) => verdict === 'fail').map(told)).toEqual([]);
-    expect(promised.filter(({ verdict }) => verdict === 'pass').length).toBeGreaterThanOrEqual(40);
-    for (const id of ['A4', 'A9', 'A16', 'A17b', 'C1', 'C4', 'D1', 'D2', 'D12', 'E1', 'E2', 'E3', 'E10', 'F1'])
-      expect(told(row(report, id))).toContain(`${id} pass: `);
-    for (const { id, control } of report.probes.filter(({ verdict }) => verdict === 'pass'))
-      expect(control, id).not.toMatch(/^$|^none was made|^not made|did not behave/);
-  });
-
-  it('leaves nothing open but what the documentation names, and says why a row does not apply', () => {
-    const open = report.probes.filter(({ id, verdict }) => verdict === 'fail' && !KNOWN_OPEN.includes(id));
-    expect(open.map(told)).toEqual([]);
-    for (const { id, observed } of report.probes.filter(({ verdict }) => verdict === 'not-applicable'))
-      expect(observed, id).toMatch(/this level|only root|processor|32-bit/);
-  });
-
-  it('names its level, needs no engine, ends in time and leaves nothing', () => {
-    expect(report.backend).toMatchObject({ engine: 'bubblewrap', version: '', level: 'bubblewrap', boundary: true });
-    expect(report.image).toBe('host');
-    expect(report.durationMs).toBeLessThan(MAX_MS);
-    expect(scratchLeft()).toEqual([]);
-  });
-});
 
 // What must turn red where a protection is missing from every sandbox: a row that stays green then proves nothing.
 const RED: readonly { readonly without: Weakening; readonly red: readonly string[] }[] = [
@@ -216,7 +182,6 @@ describe.skipIf(skipped).each(['ulimit', 'none'] as const)('the attack on level 
     expect(report.grade).toBe('F');
     const red = report.probes.filter(({ verdict }) => verdict === 'fail');
     expect(red.length).toBeGreaterThan(report.probes.length / 2);
-    expect(report.durationMs).toBeLessThan(MAX_MS);
   });
 
   it('shows by looking that the host is open', () => {
