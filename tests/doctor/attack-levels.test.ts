@@ -24,11 +24,6 @@ const OPTIONS: AcodeOptions = {
   config: { sandbox: { bubblewrap: { accept_process_limits: true } } },
 };
 
-async function attacked(level: Level): Promise<AttackReport> {
-  await using acode = await Acode.open(OPTIONS);
-  return await acode.attack({ level });
-}
-
 function scratchLeft(): string[] {
   const own = `acode-doctor-${process.pid}-`;
   return [...readdirSync('/var/tmp'), ...readdirSync(tmpdir())].filter(name => name.startsWith(own));

@@ -3,17 +3,6 @@ import { describe, expect, it } from 'vitest';
 import { Bench, engines, images, withoutEngines } from './engines.ts';
 
 describe.skipIf(withoutEngines).each(engines)('containers on $name', { concurrent: true }, engine => {
-  it('are not created from an image that is missing', async () => {
-    await using bench = await Bench.at(engine);
-    const body = { Image: 'acode-test/no-such-image:1', Cmd: ['true'] };
-    await expect(bench.engine.containers.create(body, bench)).rejects.toMatchObject({
-      kind: 'status',
-      status: 404,
-      operation: 'POST /containers/create',
-      engineMessage: expect.stringContaining('no-such-image'),
-    });
-  });
-
   it('are not created twice under one name', async () => {
     await using bench = await Bench.at(engine);
     const id = await bench.container('true');
@@ -44,30 +33,6 @@ describe.skipIf(withoutEngines).each(engines)('containers on $name', { concurren
     await expect(wait('next-exit', 200)).rejects.toMatchObject({ kind: 'timeout' });
   });
 
-  it('are inspected with everything a verifier needs', async () => {
-    await using bench = await Bench.at(engine);
-    const id = await bench.container('sleep 60', {
-      User: '1000:1000',
-      Env: ['A=1'],
-      WorkingDir: '/tmp',
-      HostConfig: { Memory: 33_554_432, CapDrop: ['ALL'], Mounts: [{ Type: 'tmpfs', Target: '/scratch' }] },
-    });
-    const created = await bench.engine.containers.inspect(id, bench);
-    expect(created).toMatchObject({
-      Id: id,
-      State: { Status: 'created', Running: false, Pid: 0 },
-      Config: { User: '1000:1000', WorkingDir: '/tmp', Cmd: ['sh', '-c', 'sleep 60'], Image: images.busybox },
-      HostConfig: { Memory: 33_554_432, CapDrop: ['ALL'], Privileged: false, NetworkMode: 'none' },
-    });
-    expect(created.Config.Env).toContain('A=1');
-    await bench.engine.containers.start(id, bench);
-    const running = await bench.engine.containers.inspect(id, bench);
-    expect(running.State).toMatchObject({ Status: 'running', Running: true, OOMKilled: false, Dead: false });
-    expect(running.State.Pid).toBeGreaterThan(1);
-    expect(running.Image).toBe((await bench.engine.images.inspect(images.busybox, bench)).id);
-    expect(Object.keys(running.NetworkSettings.Networks ?? {})).toEqual(['none']);
-  });
-
   it('may be started, stopped and removed again and again, so a lost answer may be repeated', async () => {
     await using bench = await Bench.at(engine);
     const { containers } = bench.engine;
@@ -81,42 +46,6 @@ describe.skipIf(withoutEngines).each(engines)('containers on $name', { concurren
     await Promise.all(removals);
     await containers.remove(id, { force: true, signal });
     await expect(containers.inspect(id, bench)).rejects.toMatchObject({ kind: 'status', status: 404 });
-  });
-
-  it('are killed by the signal that was asked for, and not twice', async () => {
-    await using bench = await Bench.at(engine);
-    const { containers } = bench.engine;
-    const { signal } = bench;
-    const id = await bench.container('sleep 60');
-    const { exit } = await containers.expectExit(id, 'next-exit', { signal, deadlineMs: 20_000 });
-    await containers.start(id, bench);
-    await containers.kill(id, 'KILL', bench);
-    await expect(exit).resolves.toMatchObject({ statusCode: 137 });
-    await expect(containers.kill(id, 'KILL', bench)).rejects.toMatchObject({ kind: 'status', status: 409 });
-  });
-
-  it('are listed by all of their labels', async () => {
-    await using bench = await Bench.at(engine);
-    const { containers } = bench.engine;
-    const { signal, label } = bench;
-    const id = await bench.container('true');
-    const labels = ['acode.test=engine-client', label];
-    expect(await containers.list({ labels, signal })).toEqual([]);
-    expect(await containers.list({ labels, all: true, signal })).toMatchObject([
-      { id, state: 'created', labels: { 'acode.test': 'engine-client' } },
-    ]);
-    expect(await containers.list({ labels: [...labels, 'acode.test=other'], all: true, signal })).toEqual([]);
-  });
-
-  it('are measured at once', async () => {
-    await using bench = await Bench.at(engine);
-    const id = await bench.container('sleep 60');
-    await bench.engine.containers.start(id, bench);
-    const start = performance.now();
-    const stats = await bench.engine.containers.stats(id, bench);
-    expect(performance.now() - start).toBeLessThan(900);
-    expect(stats.memory_stats?.['usage']).toBeGreaterThan(0);
-    expect(stats.cpu_stats?.['cpu_usage']).toBeDefined();
   });
 
   it.each(['../info', 'a/../../info', ''])('are never found under %j', async id => {

@@ -1,7 +1,7 @@
 // Levels ulimit and none by what commands come to: the same contract, and what they do not hold said plainly.
 
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, symlinkSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -50,15 +50,6 @@ describe.skipIf(root).each(BACKENDS)('level %s', (level, make) => {
     expect(await bench.run(['true'], { cwd: '/workspace/nowhere' })).toMatchObject({ neverStarted: 'cwd' });
   });
 
-  it('works in the workspace, and refuses a working directory that leads out of it', async () => {
-    mkdirSync(join(bench.workspace, 'sub'), { recursive: true });
-    expect((await bench.run('pwd', { cwd: '/workspace/sub' })).stdout).toBe(`${join(bench.workspace, 'sub')}\n`);
-    symlinkSync('/etc', join(bench.workspace, 'out'));
-    await expect(bench.run('pwd', { cwd: '/workspace/out' })).rejects.toMatchObject({ code: 'ACODE-SBX-017' });
-    await expect(bench.run('pwd', { cwd: '/workspace/../..' })).rejects.toMatchObject({ code: 'ACODE-SBX-017' });
-    rmSync(join(bench.workspace, 'out'));
-  });
-
   it('F1: gives a command the allow-list and nothing of the caller’s environment', async () => {
     process.env['ACODE_TEST_SECRET'] = 'of the caller';
     try {
@@ -75,15 +66,6 @@ describe.skipIf(root).each(BACKENDS)('level %s', (level, make) => {
     const { stdout } = await bench.run('echo x >"$HOME/file"; echo "$HOME"');
     expect(stdout.trim().startsWith(tmpdir())).toBe(true);
     expect(existsSync(stdout.trim())).toBe(false);
-  });
-
-  it('ends a command at its time limit, with everything in its group', async () => {
-    const seconds = oddSeconds();
-    const began = Date.now();
-    const script = `trap "" TERM; (trap "" TERM; sleep ${seconds}) & echo before; sleep ${seconds}`;
-    expect(await bench.run(script, { timeoutMs: 300 })).toMatchObject({ timedOut: true, stdout: 'before\n' });
-    expect(Date.now() - began).toBeLessThan(4000);
-    expect(await goneWithin(`sleep ${seconds}`, 1000)).not.toBeNull();
   });
 
   it('settles although a process in the background holds its output, and ends that one', async () => {

@@ -1,6 +1,6 @@
 // What a command leaves for host tools to execute is in its result, in the log, and complete: looked for after its end.
 
-import { linkSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Acode } from '@acode/sandbox';
@@ -22,32 +22,6 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
     host = await TestHost.open(engine, { logger: { debug: write, info: write, warn: write, error: write } });
   });
   afterEach(() => host[Symbol.asyncDispose]());
-
-  it('C5–C13: traps are reported, and ordinary work is not', async () => {
-    expect(await host.acode.run(['sh', '-c', 'echo x > notes.txt'])).toMatchObject({ riskyChanges: [] });
-    const { riskyChanges, correlationId } = await host.acode.run([
-      'sh',
-      '-c',
-      'mkdir -p sub/.git .git && echo x > sub/.git/config && ln -s /home/x/.ssh/id link && mkfifo .env && echo {} > package.json && cp /bin/sh sh; chmod 4755 sh',
-    ]);
-    expect(riskyChanges.map(({ kind, path }) => `${kind} ${path}`)).toEqual(
-      expect.arrayContaining([
-        'special-file .env',
-        'git-repository .git',
-        'symlink-out link',
-        'package-scripts package.json',
-        'git-repository sub/.git',
-      ]),
-    );
-    // The filter on system calls may refuse it already; what got through is reported.
-    const privileged = (statSync(host.file('sh')).mode & 0o6000) !== 0;
-    expect(riskyChanges.some(({ kind }) => kind === 'privileged-file')).toBe(privileged);
-    const ended = lines.find(([message, fields]) => message === 'run ok' && fields['correlationId'] === correlationId);
-    expect(ended?.[1]['riskyChanges']).toBe(riskyChanges.length);
-    expect(
-      lines.some(([message, fields]) => message.includes('left things') && fields['count'] === riskyChanges.length),
-    ).toBe(true);
-  });
 
   it('what a background process would write after the end is not missed: it is dead before the look', async () => {
     const { riskyChanges } = await host.acode.run([
