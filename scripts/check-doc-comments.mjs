@@ -1,4 +1,5 @@
-// Every symbol of the public surface has a doc comment, every entry point an example, and every example compiles.
+// Doc comments of the public surface: every export, and every field of every type a caller can reach from one. Every entry
+// point has an example, and every example compiles.
 // @ts-check
 
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
@@ -10,6 +11,9 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const INDEX = join(ROOT, 'packages/sandbox/src/index.ts');
 // The entry for browsers. What only it exports is imported by the example that uses it.
 const WEB = join(ROOT, 'packages/sandbox/src/isolation/web/index.ts');
+const E2B = join(ROOT, 'packages/sandbox/src/e2b/index.ts');
+const ENTRIES = [INDEX, WEB, E2B];
+const SOURCES = join(ROOT, 'packages/sandbox/src/');
 // Examples are compiled as if they stood here: inside the repository, so that packages resolve as they do for a user.
 const EXAMPLES = join(ROOT, 'node_modules/.cache/acode-examples');
 
@@ -87,16 +91,18 @@ function hostWith(options, files) {
 }
 
 /**
- * The members of a class that are part of its surface and do not explain themselves.
+ * What was checked: every declaration once, however many types lead to it.
  *
- * @param {ts.ClassDeclaration} declaration
+ * @type {Set<ts.Declaration>}
  */
-function publicMembers(declaration) {
-  const hidden = ts.ModifierFlags.Private | ts.ModifierFlags.Protected;
-  return declaration.members.filter(
-    member =>
-      member.name !== undefined && ts.isIdentifier(member.name) && (ts.getCombinedModifierFlags(member) & hidden) === 0,
-  );
+const seen = new Set();
+/** @type {Set<string>} */
+const narrowed = new Set();
+let fields = 0;
+
+/** @param {ts.Declaration} declaration */
+function isOurs(declaration) {
+  return declaration.getSourceFile().fileName.startsWith(SOURCES);
 }
 
 /**
@@ -113,17 +119,93 @@ function isDocumented(checker, symbol) {
  * @param {string} name
  */
 function checkSymbol(checker, symbol, name) {
-  const declaration = symbol.declarations?.[0];
-  if (!declaration) return;
+  const own = (symbol.declarations ?? []).filter(isOurs);
+  const [declaration] = own;
+  if (!declaration || seen.has(declaration)) return;
+  for (const each of own) seen.add(each);
   const place = placeOf(declaration);
   if (!isDocumented(checker, symbol)) complaints.push(`${place} ${name} has no doc comment`);
   const shown = symbol.getJsDocTags(checker).some(tag => tag.name === 'example');
   if (ENTRY_POINTS.includes(name) && !shown) complaints.push(`${place} ${name} has no @example`);
-  if (!ts.isClassDeclaration(declaration)) return;
-  for (const member of publicMembers(declaration)) {
-    const inner = member.name && checker.getSymbolAtLocation(member.name);
-    if (inner) checkSymbol(checker, inner, `${name}.${inner.name}`);
-  }
+  for (const each of own) checkInside(checker, each, name);
+}
+
+/**
+ * The fields of one declaration, and those of every type that it names: a caller can reach these too.
+ *
+ * @param {ts.TypeChecker} checker
+ * @param {ts.Node} declaration
+ * @param {string} name
+ */
+function checkInside(checker, declaration, name) {
+  // A schema is not a place for a reader: a type that is inferred from one shows no comments.
+  if (ts.isTypeAliasDeclaration(declaration) && isInferred(declaration))
+    complaints.push(
+      `${placeOf(declaration)} ${name} is inferred from a schema: write it out, with a comment on each field`,
+    );
+  /** @param {ts.Node} node */
+  const visit = node => {
+    if (isHidden(node) || ts.isBlock(node) || ts.isConstructorDeclaration(node)) return;
+    if (isField(node)) return checkField(checker, node, name);
+    if (ts.isTypeReferenceNode(node)) checkNamed(checker, node.typeName);
+    if (ts.isExpressionWithTypeArguments(node)) checkNamed(checker, node.expression);
+    // What a value is, its initialiser says to the program and its type to the reader.
+    if (!ts.isExpression(node) || ts.isExpressionWithTypeArguments(node)) ts.forEachChild(node, visit);
+  };
+  ts.forEachChild(declaration, visit);
+}
+
+/** @param {ts.TypeAliasDeclaration} declaration */
+function isInferred({ type }) {
+  return /\bz\.(?:input|infer|output)</.test(type.getText());
+}
+
+/** @param {ts.Node} node */
+function isHidden(node) {
+  const hidden = ts.ModifierFlags.Private | ts.ModifierFlags.Protected;
+  const isPrivateName = ts.isClassElement(node) && node.name !== undefined && ts.isPrivateIdentifier(node.name);
+  return isPrivateName || (ts.isClassElement(node) && (ts.getCombinedModifierFlags(node) & hidden) !== 0);
+}
+
+/**
+ * @param {ts.Node} node
+ * @returns {node is ts.TypeElement | ts.ClassElement}
+ */
+function isField(node) {
+  // Well-known symbols such as `[Symbol.asyncDispose]` explain themselves.
+  return (ts.isTypeElement(node) || ts.isClassElement(node)) && node.name !== undefined && ts.isIdentifier(node.name);
+}
+
+/**
+ * @param {ts.TypeChecker} checker
+ * @param {ts.TypeElement | ts.ClassElement} field
+ * @param {string} name
+ */
+function checkField(checker, field, name) {
+  const symbol = field.name && checker.getSymbolAtLocation(field.name);
+  if (!symbol) return;
+  // Forbidden in this combination: the field is documented where it is allowed.
+  if (ts.isPropertySignature(field) && field.type?.kind === ts.SyntaxKind.NeverKeyword) return;
+  const path = `${name}.${symbol.name}`;
+  const own = (symbol.declarations ?? []).every(each => !seen.has(each));
+  // Overloads and members of a union repeat a field to narrow it: the first one has the comment.
+  const place = `${field.getSourceFile().fileName} ${path}`;
+  if (!own || (narrowed.has(place) && !isDocumented(checker, symbol))) return;
+  narrowed.add(place);
+  fields += 1;
+  checkSymbol(checker, symbol, path);
+}
+
+/**
+ * @param {ts.TypeChecker} checker
+ * @param {ts.Node} named
+ */
+function checkNamed(checker, named) {
+  const symbol = checker.getSymbolAtLocation(named);
+  if (!symbol) return;
+  const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+  if (target.flags & ts.SymbolFlags.TypeParameter) return;
+  checkSymbol(checker, target, target.name);
 }
 
 /**
@@ -224,7 +306,7 @@ function exportsOf(program, entry) {
 function checkSurface(program) {
   const checker = program.getTypeChecker();
   const exported = exportsOf(program, INDEX);
-  for (const symbol of [...exported, ...exportsOf(program, WEB)]) {
+  for (const symbol of ENTRIES.flatMap(entry => exportsOf(program, entry))) {
     const target = symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
     checkSymbol(checker, target, symbol.name);
   }
@@ -260,11 +342,14 @@ function checkExamples(options, examples, surface, before) {
 }
 
 const options = compilerOptions();
-const program = ts.createProgram([INDEX, WEB], options);
+const program = ts.createProgram(ENTRIES, options);
 const { names, examples } = checkSurface(program);
 const all = [...examples, ...pages().flatMap(examplesOfPage)];
 checkExamples(options, all, names, program);
 
 for (const complaint of complaints) console.error(complaint);
 if (complaints.length > 0) process.exitCode = 1;
-else console.log(`doc comments: ${names.length} exports documented, ${all.length} examples compiled`);
+else
+  console.log(
+    `doc comments: ${names.length} exports and ${fields} fields, all documented; ${all.length} examples compiled`,
+  );

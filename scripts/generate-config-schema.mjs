@@ -1,4 +1,4 @@
-// Writes the JSON Schema of the configuration, which editors complete and check files by; with --check, fails where it differs.
+// JSON Schema and TypeScript type of the configuration, both written from its schema; with --check, fails where one differs.
 // @ts-check
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -7,7 +7,6 @@ import { fileURLToPath } from 'node:url';
 import { format, resolveConfig } from 'prettier';
 import { z } from 'zod';
 
-const TARGET = fileURLToPath(new URL('../packages/sandbox/schema/config.schema.json', import.meta.url));
 const SOURCE = new URL('../packages/sandbox/dist/policy/config/schema.js', import.meta.url);
 
 if (!existsSync(SOURCE)) {
@@ -24,12 +23,103 @@ const document = {
     'The user’s config.yml and a repository’s .agent/config.yml; docs/configuration.md says who may set what.',
   ...schema,
 };
-const text = await format(JSON.stringify(document), { ...(await resolveConfig(TARGET)), parser: 'json' });
-if (!process.argv.includes('--check')) {
-  mkdirSync(dirname(TARGET), { recursive: true });
-  writeFileSync(TARGET, text);
-  console.log('packages/sandbox/schema/config.schema.json: written');
-} else if (!existsSync(TARGET) || readFileSync(TARGET, 'utf8') !== text) {
-  console.error('The JSON Schema differs from config/schema.ts: run `npm run docs:schema` and commit it.');
-  process.exitCode = 1;
+/**
+ * @typedef {{ description?: string, type?: string, enum?: unknown[], const?: unknown, anyOf?: Node[], not?: Node,
+ *   items?: Node, prefixItems?: Node[],
+ *   properties?: Record<string, Node>, required?: string[], additionalProperties?: false | Node }} Node
+ *   As much of JSON Schema as the configuration uses.
+ */
+
+/** @type {string[]} */
+const bare = [];
+
+/**
+ * The TypeScript type of a value.
+ *
+ * @param {Node} node
+ * @param {string} path
+ * @returns {string}
+ */
+function typeOf(node, path) {
+  if (node.const !== undefined) return JSON.stringify(node.const);
+  if (node.enum) return node.enum.map(value => JSON.stringify(value)).join(' | ');
+  if (node.anyOf) return unionOf(node.anyOf.map(part => typeOf(part, path)));
+  if (node.not) return 'never';
+  if (node.prefixItems || node.items) return listOf(node, path);
+  if (node.properties) return `{ ${fieldsOf(node, path)} }`;
+  if (node.additionalProperties) return `Record<string, ${typeOf(node.additionalProperties, path)}>`;
+  return plainType(node);
+}
+
+/** @param {Node} node */
+function plainType({ type = 'unknown' }) {
+  return type === 'integer' ? 'number' : type;
+}
+
+// `string` takes every literal beside it.
+/** @param {string[]} types */
+function unionOf(types) {
+  const parts = new Set(types.flatMap(type => type.split(' | ')));
+  return [...parts].filter(part => !(parts.has('string') && part.startsWith('"'))).join(' | ');
+}
+
+/**
+ * @param {Node} node
+ * @param {string} path
+ */
+function listOf({ items = {}, prefixItems }, path) {
+  return prefixItems ? `[${prefixItems.map(part => typeOf(part, path)).join(', ')}]` : `(${typeOf(items, path)})[]`;
+}
+
+/**
+ * @param {Node} node
+ * @param {string} path
+ */
+function fieldsOf({ properties = {}, required = [] }, path) {
+  const fields = Object.entries(properties).map(([name, field]) => {
+    if (!field.description) bare.push(`${path}${name}`);
+    const type = typeOf(field, `${path}${name}.`);
+    const declared = required.includes(name) ? `${name}: ${type}` : `${name}?: ${type} | undefined`;
+    return `\n${comment(field.description ?? '')}\n${declared};`;
+  });
+  return `${fields.join('')}\n`;
+}
+
+/** @param {string} text */
+function comment(text) {
+  const lines = text.match(/.{1,112}(?:\s|$)/g) ?? [];
+  return lines.length === 1 ? `/** ${text} */` : `/**\n${lines.map(line => ` * ${line.trim()}`).join('\n')}\n */`;
+}
+
+const types = `// Configuration as callers write it. Generated from policy/config/schema.ts by \`npm run docs:schema\`: do not edit.
+
+/**
+ * Configuration as it is written, in a file or as \`AcodeOptions.config\`.
+ *
+ * @example
+ * await Acode.open({ config: { sandbox: { defaults: { memory_mb: 1024 } } } });
+ */
+export interface ConfigInput {${fieldsOf(/** @type {Node} */ (schema), '')}}
+`;
+if (bare.length > 0) {
+  console.error(`These keys have no description in policy/config/schema.ts: ${bare.join(', ')}`);
+  process.exit(1);
+}
+
+/** @type {readonly (readonly [string, string, 'json' | 'typescript'])[]} */
+const files = [
+  ['packages/sandbox/schema/config.schema.json', JSON.stringify(document), 'json'],
+  ['packages/sandbox/src/contract/config.ts', types, 'typescript'],
+];
+for (const [name, content, parser] of files) {
+  const target = fileURLToPath(new URL(`../${name}`, import.meta.url));
+  const text = await format(content, { ...(await resolveConfig(target)), parser });
+  if (!process.argv.includes('--check')) {
+    mkdirSync(dirname(target), { recursive: true });
+    writeFileSync(target, text);
+    console.log(`${name}: written`);
+  } else if (!existsSync(target) || readFileSync(target, 'utf8') !== text) {
+    console.error(`${name} differs from config/schema.ts: run \`npm run docs:schema\` and commit it.`);
+    process.exitCode = 1;
+  }
 }

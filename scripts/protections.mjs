@@ -381,7 +381,7 @@ export const PROTECTIONS = [
       [
         [`${SRC}/policy/config/shape.ts`, '      if (PROTOTYPE_KEYS.has(key)) return', "      if (key === '') return"],
         [
-          `${SRC}/contract/policy.ts`,
+          `${SRC}/contract/policy-schema.ts`,
           'export const policyInputSchema = z.strictObject({',
           'export const policyInputSchema = z.looseObject({',
         ],

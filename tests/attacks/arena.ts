@@ -1,7 +1,7 @@
 // A host on a target that the rows of a group share: what a sandbox of the library does with an attack.
 
 import { rmSync } from 'node:fs';
-import { Acode } from '@acode/sandbox';
+import { Acode, policyFrom } from '@acode/sandbox';
 import type { AcodeOptions, Command, RunRequest, RunResult, RunningCommand } from '@acode/sandbox';
 import { images, makeWorkspace, withEngine } from '../support/engines.ts';
 import { TOOLS } from './targets.ts';
@@ -106,5 +106,5 @@ export function trusting(config: UserConfig = {}): UserConfig {
 }
 
 function withPolicy(request: RunRequest, policy: NonNullable<RunRequest['policy']>): RunRequest {
-  return { ...request, policy: { ...policy, ...request.policy } };
+  return { ...request, policy: policyFrom({ ...policy, ...request.policy }) };
 }

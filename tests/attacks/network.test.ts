@@ -2,6 +2,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect } from 'vitest';
+import { policyFrom } from '@acode/sandbox';
 import type { RunRequest } from '@acode/sandbox';
 import { withoutEngines } from '../support/engines.ts';
 import { Arena } from './arena.ts';
@@ -181,8 +182,8 @@ describe.skipIf(withoutEngines).each(targetsOf('network'))('network, on $name', 
   );
 
   attack(target, 'D5', 'another sandbox on the bridge is not reached', async () => {
-    const tools: RunRequest = { policy: { ...bridged.policy, image: TOOLS } };
-    const published = { ...tools.policy, ports: [{ container: Number(port) }] };
+    const tools: RunRequest = { policy: policyFrom({ ...bridged.policy, image: TOOLS }) };
+    const published = policyFrom({ ...tools.policy, ports: [{ container: Number(port) }] });
     await using victim = await arena.spawn(['python3', '-u', '-c', SERVE, port], { policy: published });
     let text = '';
     for await (const chunk of victim.stdout) {

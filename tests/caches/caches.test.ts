@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { policyFrom } from '@acode/sandbox';
 import type { PolicyInput, RunResult } from '@acode/sandbox';
 import { TestHost, engines, images, makeWorkspace, withEngine, withoutEngines } from '../support/engines.ts';
 import { NPM_CI, PACKAGES, PACK_AND_ADD, layOut, writeProject } from './npm-tree.ts';
@@ -19,7 +20,7 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version', engine
   const run = (script: string, policy: PolicyInput = {}, cwd = '.'): Promise<RunResult> =>
     host.acode.run(['sh', '-c', script], {
       cwd,
-      policy: { image: images.debian, timeoutMs: 60_000, ...policy },
+      policy: policyFrom({ image: images.debian, timeoutMs: 60_000, ...policy }),
     });
   const with_ = (script: string, cwd?: string): Promise<RunResult> => run(script, { caches: ['npm'] }, cwd);
   const fill = (script: string): Promise<RunResult> => run(script, { caches: { fill: ['npm'] } });

@@ -4,6 +4,7 @@
 import { randomUUID } from 'node:crypto';
 import { chmodSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { policyFrom } from '@acode/sandbox';
 import type { PolicyInput, RunResult } from '@acode/sandbox';
 import { TestHost, engines, images, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
@@ -20,7 +21,10 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version, in trou
   let volume: string;
 
   const run = (script: string, policy: PolicyInput, on = host, cwd = '.'): Promise<RunResult> =>
-    on.acode.run(['sh', '-c', script], { cwd, policy: { image: images.debian, timeoutMs: 60_000, ...policy } });
+    on.acode.run(['sh', '-c', script], {
+      cwd,
+      policy: policyFrom({ image: images.debian, timeoutMs: 60_000, ...policy }),
+    });
   const with_ = (script: string, on = host): Promise<RunResult> => run(script, { caches: ['npm'] }, on);
   const fill = (script: string, on = host): Promise<RunResult> => run(script, { caches: { fill: ['npm'] } }, on);
   const open = (socket = engine.socket, volumes: Record<string, string> = {}): Promise<TestHost> =>

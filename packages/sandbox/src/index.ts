@@ -2,7 +2,7 @@
 
 export { Acode } from './host/acode.ts';
 export type { Logs, Observer } from './host/acode.ts';
-export type { ConfigInput } from './policy/config/schema.ts';
+export type { ConfigInput } from './contract/config.ts';
 export type {
   Audit,
   AuditChange,
@@ -65,12 +65,19 @@ export { LEVELS, RISKS, isAtLeast, isBoundary } from './contract/levels.ts';
 export { PROFILE_NAMES } from './contract/profiles.ts';
 export type { ProfileName } from './contract/profiles.ts';
 export type { Level, Risk } from './contract/levels.ts';
+export { policyFrom } from './contract/policy.ts';
 export type {
+  AllowedHosts,
+  DiskInput,
   EffectivePolicy,
+  FilledCaches,
   ImageTrust,
   Layer,
   Limits,
+  LimitsInput,
   MountRequest,
+  NamedNetwork,
+  PolicyFields,
   PolicyInput,
   PortRequest,
   Sourced,
@@ -96,12 +103,14 @@ export type {
 } from './contract/result.ts';
 export type { ScanJob, ScanReport, ScanRoot } from './contract/scan.ts';
 export type { Sandbox } from './persistent/sandbox.ts';
+export { createRequestFrom } from './contract/sandbox.ts';
 export type {
   CommandHandle,
   CommandInfo,
   CommandRequest,
   Commands,
   ContentOptions,
+  CreateFields,
   CreateRequest,
   DirectoryEntry,
   DirectoryOptions,

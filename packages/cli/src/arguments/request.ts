@@ -1,8 +1,8 @@
 // The options that commands share: everything that can be said about a sandbox, and about one run in it.
 
 import { resolve } from 'node:path';
-import { LEVELS, PROFILE_NAMES, RISKS } from '@acode/sandbox';
-import type { CreateRequest, PolicyInput, RunRequest } from '@acode/sandbox';
+import { LEVELS, PROFILE_NAMES, RISKS, policyFrom } from '@acode/sandbox';
+import type { CreateRequest, PolicyFields, PolicyInput, RunRequest } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
 import { address } from './address.ts';
 import { caches } from './caches.ts';
@@ -122,7 +122,7 @@ function policyOf(options: SandboxOptions, here: string): PolicyInput {
     tmpBytes: options.tmp,
     outputBytes: options.maxOutput,
   });
-  return {
+  return policyFrom({
     ...present({
       profile: options.profile,
       image: options.image,
@@ -140,10 +140,10 @@ function policyOf(options: SandboxOptions, here: string): PolicyInput {
       workspace: options.readonly ? ('readonly' as const) : undefined,
     }),
     limits,
-  };
+  });
 }
 
-function cachesOf({ caches: named, fillCache }: SandboxOptions): PolicyInput['caches'] {
+function cachesOf({ caches: named, fillCache }: SandboxOptions): PolicyFields['caches'] {
   return fillCache === undefined ? named : { fill: fillCache };
 }
 

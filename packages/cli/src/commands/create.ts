@@ -1,5 +1,6 @@
 // `acode sandbox create`: a persistent sandbox until its time is over or somebody ends it.
 
+import { createRequestFrom } from '@acode/sandbox';
 import type { Sandbox } from '@acode/sandbox';
 import { Option } from '@commander-js/extra-typings';
 import { duration } from '../arguments/duration.ts';
@@ -31,7 +32,7 @@ async function create(call: Call, options: SandboxOptions & { readonly for?: num
   const expires = options.for === undefined ? {} : { expiresInMs: options.for };
   return call.withHost(async acode => {
     const { signal } = call.interruption;
-    const asked = { ...request, ...expires, keep: true, signal };
+    const asked = createRequestFrom({ ...request, ...expires, keep: true, signal });
     const sandbox = await preparing(call, acode, acode.create(asked));
     await call.print('acode.sandbox/1', factsOf(sandbox), () => `${sandbox.id}\n`);
     const wanted = options.for ?? 0;

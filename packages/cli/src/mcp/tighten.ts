@@ -1,6 +1,6 @@
 // A policy that a model asks for: never looser than what the user’s own configuration comes to without it.
 
-import { AcodeError, LEVELS, isAtLeast } from '@acode/sandbox';
+import { AcodeError, LEVELS, isAtLeast, policyFrom } from '@acode/sandbox';
 import type { Explanation, PolicyInput, RunRequest } from '@acode/sandbox';
 import * as z from 'zod';
 import type { ToolHost } from './host.ts';
@@ -75,12 +75,12 @@ export function boundedBy(
   const cpus = least('cpus', asked.cpus, policy.limits.cpus.value, 1);
   const limits = { ...(memoryBytes === undefined ? {} : { memoryBytes }), ...(cpus === undefined ? {} : { cpus }) };
   return {
-    policy: {
+    policy: policyFrom({
       ...plain,
       ...(asked.level === undefined ? {} : { level: asked.level }),
       ...(timeoutMs === undefined ? {} : { timeoutMs }),
       ...(Object.keys(limits).length === 0 ? {} : { limits }),
-    },
+    }),
     notes,
   };
 }

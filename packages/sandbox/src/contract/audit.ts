@@ -31,31 +31,56 @@ export type AuditOperation =
 
 /** What every entry says: which operation it belongs to. */
 export interface AuditContext {
+  /** The operation that it belongs to. */
   readonly correlationId: string;
+  /** What was done, or was about to be. */
   readonly operation: AuditOperation;
+  /** The session that did it. */
   readonly sessionId?: string;
+  /** The task it was done for, if the request named one. */
   readonly taskId?: string;
 }
 
 /** What is known about a sandbox, as far as it is known. Secrets are taken out of every text before it is written. */
 export interface AuditSandbox {
+  /** The sandbox’s UUID. */
   readonly sandboxId?: string;
+  /** The isolation level. */
   readonly sandbox_level?: Level;
+  /** The profile whose limits count, such as `dev`. */
   readonly profile?: string;
+  /** The engine’s runtime; null for its default. */
   readonly runtime?: string | null;
+  /** The engine’s id of the container. */
   readonly containerId?: string;
+  /** The container’s name. */
   readonly containerName?: string;
+  /** The image, as it was asked for. */
   readonly image?: string;
+  /** The digest it was resolved to. */
   readonly imageDigest?: string;
+  /** The argument vector; secrets are masked and long ones are cut. */
   readonly command?: readonly string[];
   /** The names of the variables that are set; a value is never written. */
   readonly env?: readonly string[];
+  /** `none`, `bridge`, or the name of a network. */
   readonly network?: string;
+  /** The limits, by name. */
   readonly limits?: Readonly<Record<string, number>>;
-  readonly mounts?: readonly { readonly target: string; readonly mode: 'ro' | 'rw' }[];
+  /** What of the host it is given. */
+  readonly mounts?: readonly {
+    /** The path inside. */
+    readonly target: string;
+    /** Read-only or writable. */
+    readonly mode: 'ro' | 'rw';
+  }[];
+  /** The user inside, as `uid:gid`. */
   readonly user?: string;
+  /** The risk of the command, after every rule. */
   readonly risk?: Risk;
+  /** The rules that raised the risk. */
   readonly riskReasons?: readonly string[];
+  /** The weakest level that this risk may run at. */
   readonly requiredLevel?: Level;
   /** Hash of the effective policy. */
   readonly policyHash?: string;
@@ -63,17 +88,22 @@ export interface AuditSandbox {
   readonly specHash?: string;
   /** Hash of the exact request to the engine. */
   readonly requestHash?: string;
+  /** The workspace, as an absolute path. */
   readonly workspace?: string;
 }
 
 /** Written before a command is handed over: what will run, and why it may. */
 export interface AuditIntent extends AuditContext, AuditSandbox {
+  /** An intent. */
   readonly kind: 'intent';
+  /** The isolation level. */
   readonly sandbox_level: Level;
+  /** The argument vector; secrets are masked and long ones are cut. */
   readonly command: readonly string[];
   readonly policyHash: string;
   /** A fingerprint of command, working directory, variables and input as they were given, whatever is masked or cut in the text. */
   readonly commandHash: string;
+  /** The working directory inside. */
   readonly cwd: string;
   /** What the command reads: nothing, text that is part of `commandHash`, or a stream that nobody has seen yet. */
   readonly stdin: 'none' | 'given' | 'stream';
@@ -83,6 +113,7 @@ export interface AuditIntent extends AuditContext, AuditSandbox {
 
 /** A risky change as a record names it. */
 export interface AuditChange {
+  /** Why the change is risky. */
   readonly kind: RiskyKind;
   /** Relative to the workspace; cut where it is very long. */
   readonly path: string;
@@ -94,7 +125,9 @@ export interface AuditFindings {
   readonly riskyChanges?: readonly AuditChange[];
   /** How many risky changes there were in all; absent where there were none. */
   readonly riskyChangesTotal?: number;
+  /** How many files changed, by kind. */
   readonly changed?: ChangeCounts;
+  /** How much of the workspace was scanned. */
   readonly scan?: ScanState;
   /** Why not everything was scanned; absent where everything was. */
   readonly scanReason?: string;
@@ -102,14 +135,21 @@ export interface AuditFindings {
 
 /** Written after it: what became of an intent. */
 export interface AuditOutcome extends AuditContext, AuditFindings {
+  /** An outcome. */
   readonly kind: 'outcome';
   /** The sequence number of the intent. */
   readonly intent: number;
+  /** The command’s exit status; null if acode killed it or it never started. */
   readonly exitCode: number | null;
+  /** How long the command took, in milliseconds. */
   readonly durationMs: number;
+  /** Whether the kernel killed a process of it for want of memory. */
   readonly oomKilled?: boolean;
+  /** Whether it hit its time limit. */
   readonly timedOut?: boolean;
+  /** The code of the error that the caller got, if there was one. */
   readonly errorCode?: string;
+  /** The engine’s id of the container, if there was one. */
   readonly containerId?: string;
 }
 
@@ -173,20 +213,29 @@ export type AuditEntry =
 
 /** A place in the chain: a record, and through its hash every record before it. */
 export interface AuditHead {
+  /** The sequence number of the record. */
   readonly seq: number;
+  /** The hash of the record. */
   readonly hash: string;
 }
 
 /** One record as it was read. Fields that a later version adds are kept. */
 export interface AuditRecord {
+  /** The version of the format. */
   readonly v: 1;
+  /** The sequence number, from 1, without gaps. */
   readonly seq: number;
+  /** When it was written, in ISO 8601. */
   readonly ts: string;
   /** Hash of the record before; zeros for the first. */
   readonly prev: string;
+  /** What the record is about. */
   readonly kind: AuditKind;
+  /** The hash of this record, which covers `prev`. */
   readonly hash: string;
+  /** The operation that it belongs to; absent in a checkpoint. */
   readonly correlationId?: string | undefined;
+  /** What was done, such as `run`; absent in a checkpoint. */
   readonly operation?: string | undefined;
   readonly [field: string]: unknown;
 }
@@ -225,7 +274,9 @@ export type AuditFault =
 
 /** The first thing that is wrong with a log. */
 export interface AuditProblem {
+  /** The kind of fault. */
   readonly fault: AuditFault;
+  /** The file, as an absolute path. */
   readonly file: string;
   /** The line in the file, from 1; 0 where it is about the file as a whole. */
   readonly line: number;
@@ -241,9 +292,11 @@ export interface AuditVerification {
   readonly ok: boolean;
   /** How many records are good, from the first one on. */
   readonly records: number;
+  /** How many files the log has. */
   readonly files: number;
   /** The last good record. Kept elsewhere, it shows whether the log is cut or written anew later. */
   readonly head: AuditHead | null;
+  /** How many signed checkpoints were found. */
   readonly checkpoints: number;
   /** How many records the signatures cover, from the first one on; the newest are always without one yet. */
   readonly covered: number;
@@ -255,6 +308,7 @@ export interface AuditVerification {
   readonly unfinished: boolean;
   /** What is not as it should be and still proves no change, in sentences. */
   readonly warnings: readonly string[];
+  /** The first thing that is wrong; null if `ok`. */
   readonly problem: AuditProblem | null;
 }
 
@@ -268,13 +322,19 @@ export interface RecordedChanges {
   readonly intent: number | null;
   /** The command as it was recorded: secrets are masked, and a long one is cut. Empty where there is none. */
   readonly command: readonly string[];
+  /** The sandbox’s UUID; null if the record names none. */
   readonly sandboxId: string | null;
+  /** The workspace, as an absolute path; null if the record names none. */
   readonly workspace: string | null;
+  /** The command’s exit status; null if it was killed, or is not known. */
   readonly exitCode: number | null;
+  /** The risky changes, at most 64. */
   readonly riskyChanges: readonly AuditChange[];
   /** How many risky changes there were in all. */
   readonly riskyChangesTotal: number;
+  /** How many files changed, by kind; null in records of older versions. */
   readonly changed: ChangeCounts | null;
+  /** How much of the workspace was scanned; null in records of older versions. */
   readonly scan: ScanState | null;
   /** Why not everything was scanned; null where everything was. */
   readonly scanReason: string | null;
@@ -286,20 +346,29 @@ export interface ChangesQuery {
   readonly workspace?: string;
   /** From this moment on, or after the record with this number. */
   readonly since?: Date | number;
+  /** Cancels the query. */
   readonly signal?: AbortSignal;
 }
 
 /** The audit log of this user, to be read. Works without an engine, and never waits for a writer. */
 export interface Audit {
   /** The newest records, oldest of them first. */
-  tail(options?: { count?: number }): Promise<AuditRecord[]>;
+  tail(options?: {
+    /** How many records; 20 by default, at most 10,000. */
+    count?: number;
+  }): Promise<AuditRecord[]>;
   /**
    * Records as they are written, after a sequence number or from now on, until the signal.
    *
    * @example
    * for await (const record of acode.audit.follow({ signal: AbortSignal.timeout(60_000) })) console.log(record.kind);
    */
-  follow(options?: { after?: number; signal?: AbortSignal }): AsyncIterable<AuditRecord>;
+  follow(options?: {
+    /** Begins after the record with this sequence number; without it, with the next record. */
+    after?: number;
+    /** Ends the iteration. */
+    signal?: AbortSignal;
+  }): AsyncIterable<AuditRecord>;
   /** The record with a sequence number, or every record with a correlation id. */
   find(reference: string): Promise<AuditRecord[]>;
   /**
@@ -310,7 +379,12 @@ export interface Audit {
    * const { ok, head, problem } = await acode.audit.verify();
    * console.log(ok ? `keep ${head?.seq}:${head?.hash}` : problem?.detail);
    */
-  verify(options?: { heads?: readonly AuditHead[]; signal?: AbortSignal }): Promise<AuditVerification>;
+  verify(options?: {
+    /** Heads that were kept elsewhere. Each must be in the chain. */
+    heads?: readonly AuditHead[];
+    /** Cancels the verification. */
+    signal?: AbortSignal;
+  }): Promise<AuditVerification>;
   /**
    * Runs that left risky changes, oldest first. Runs of acode versions that did not record changes are not among them.
    *
@@ -320,5 +394,12 @@ export interface Audit {
    */
   changes(query?: ChangesQuery): Promise<RecordedChanges[]>;
   /** The lines of the log as they are, each with its newline. */
-  export(options?: { from?: number; to?: number; signal?: AbortSignal }): AsyncIterable<string>;
+  export(options?: {
+    /** The first sequence number; 1 by default. */
+    from?: number;
+    /** The last sequence number; the newest by default. */
+    to?: number;
+    /** Cancels the export. */
+    signal?: AbortSignal;
+  }): AsyncIterable<string>;
 }

@@ -8,12 +8,15 @@ export type CacheTool = (typeof CACHE_TOOLS)[number];
 
 /** A cache by the name of the volume that holds it. */
 export interface CacheVolume {
+  /** The package manager. */
   readonly tool: CacheTool;
+  /** The name of the volume on the engine. */
   readonly volume: string;
 }
 
 /** The caches that a sandbox is to have. */
 export interface CachePolicy {
+  /** One volume for each tool. */
   readonly volumes: readonly CacheVolume[];
   /**
    * Whether what it writes stays, for every later sandbox of this user. Otherwise each sandbox has a layer of its own over
@@ -26,6 +29,7 @@ export interface CachePolicy {
 export interface CacheSpec extends CacheVolume {
   /** Where it is mounted. */
   readonly target: string;
+  /** Whether what the sandbox writes is kept for later sandboxes. */
   readonly fill: boolean;
   /** The variables that lead the tool there. */
   readonly environment: Readonly<Record<string, string>>;

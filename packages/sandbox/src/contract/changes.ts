@@ -4,6 +4,7 @@ import type { RiskyChange } from './result.ts';
 
 /** The risky changes that are shown, and what is said about the others. */
 export interface ChosenChanges {
+  /** The changes to show. */
   readonly shown: readonly RiskyChange[];
   /** The notes that not everything was scanned. They take no room, and are never left out. */
   readonly incomplete: readonly RiskyChange[];

@@ -10,9 +10,9 @@ export type Command = string | readonly string[];
 /** A file or directory to bring out of the sandbox after the run. */
 export interface ArtifactRequest {
   /** Where it is inside the sandbox; a relative path begins in `/out`, which is there for this. */
-  readonly from: string;
+  from: string;
   /** Where it goes, relative to the workspace. No link is followed on the way. */
-  readonly to: string;
+  to: string;
 }
 
 /** Everything about one run besides its command. Every field is optional. */
@@ -32,7 +32,9 @@ export interface RunRequest {
   stdin?: string | Uint8Array | Readable;
   /** How dangerous the caller believes the command to be. */
   risk?: Risk;
+  /** The session in labels, logs and audit records; the host’s own by default. */
   sessionId?: string;
+  /** The task in labels, logs and audit records, and `ACODE_TASK_ID` inside; `run` by default. */
   taskId?: string;
   /** Brought out of the sandbox after the command, checked as hostile: no link, device or privilege comes along. */
   artifacts?: ArtifactRequest[];

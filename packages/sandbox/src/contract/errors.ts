@@ -629,6 +629,7 @@ const ROWS = {
 /** The code of an {@link AcodeError}. */
 export type ErrorCode = keyof typeof ROWS;
 
+/** The context of each code. */
 type RowContexts = {
   [Code in ErrorCode]: (typeof ROWS)[Code] extends ErrorEntry<infer Context> ? Context : never;
 };

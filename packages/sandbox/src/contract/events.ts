@@ -18,39 +18,138 @@ export type RemovalReason = 'finished' | 'orphaned' | 'expired' | 'asked' | 'rea
 
 /** Every event, by type. */
 export interface AcodeEvents {
+  /** A sandbox is ready for its command. */
   SandboxProvisioned: {
+    /** The sandbox’s UUID. */
     sandboxId: string;
+    /** The backend that made it, such as `docker`. */
     backend: BackendName;
     /** `reduced` where the level is no security boundary. */
     isolationLevel: 'strict' | 'reduced';
+    /** The isolation level. */
     level: Level;
   };
-  SandboxTeardown: { sandboxId: string; backend: BackendName; reason: string };
-  ContainerCreated: { sandboxId: string; containerId: string; name: string; durationMs: number };
-  ContainerStarted: { sandboxId: string; containerId: string; name: string };
-  ContainerExited: { sandboxId: string; containerId: string; exitCode: number | null };
-  ContainerRemoved: { sandboxId: string; containerId: string; reason: RemovalReason; durationMs?: number };
-  NetworkRemoved: { networkId: string; name: string; reason: RemovalReason };
-  VolumeRemoved: { name: string; reason: RemovalReason };
+  /** A sandbox has ended and is removed. */
+  SandboxTeardown: {
+    /** The sandbox’s UUID. */
+    sandboxId: string;
+    /** The backend that made it. */
+    backend: BackendName;
+    /** Why it ended, as a phrase. */
+    reason: string;
+  };
+  /** The engine has created a container. */
+  ContainerCreated: {
+    /** The sandbox’s UUID. */
+    sandboxId: string;
+    /** The engine’s id of the container. */
+    containerId: string;
+    /** The container’s name. */
+    name: string;
+    /** How long the engine took, in milliseconds. */
+    durationMs: number;
+  };
+  /** The engine has started a container. */
+  ContainerStarted: {
+    /** The sandbox’s UUID. */
+    sandboxId: string;
+    /** The engine’s id of the container. */
+    containerId: string;
+    /** The container’s name. */
+    name: string;
+  };
+  /** The first process of a container has ended. */
+  ContainerExited: {
+    /** The sandbox’s UUID. */
+    sandboxId: string;
+    /** The engine’s id of the container. */
+    containerId: string;
+    /** The exit status; null if acode killed it. */
+    exitCode: number | null;
+  };
+  /** A container was removed. */
+  ContainerRemoved: {
+    /** The sandbox’s UUID. */
+    sandboxId: string;
+    /** The engine’s id of the container. */
+    containerId: string;
+    /** Why it was removed. */
+    reason: RemovalReason;
+    /** How long the removal took, in milliseconds; absent if another process did it. */
+    durationMs?: number;
+  };
+  /** A network that acode created was removed. */
+  NetworkRemoved: {
+    /** The engine’s id of the network. */
+    networkId: string;
+    /** The network’s name. */
+    name: string;
+    /** Why it was removed. */
+    reason: RemovalReason;
+  };
+  /** A volume that acode created was removed. */
+  VolumeRemoved: {
+    /** The volume’s name, which is also its id. */
+    name: string;
+    /** Why it was removed. */
+    reason: RemovalReason;
+  };
   /** An image is being pulled: at most about ten times a second, and once at the end. */
   ImagePullProgress: PullProgress;
-  ImagePulled: { reference: string; id: string; digest: string; previousDigest?: string };
-  LimitExceeded: { sandboxId: string; limit: LimitName };
-  NetworkDenied: { sandboxId: string; rule: string; detail?: string };
+  /** An image was pulled. */
+  ImagePulled: {
+    /** The image as it was asked for, such as `node:20-alpine`. */
+    reference: string;
+    /** The engine’s id of the image. */
+    id: string;
+    /** The digest in its registry; the id if it has none. */
+    digest: string;
+    /** The digest that the same reference had before, if it was another: the tag has moved. */
+    previousDigest?: string;
+  };
+  /** A command hit a limit. */
+  LimitExceeded: {
+    /** The sandbox’s UUID. */
+    sandboxId: string;
+    /** The limit, by name. */
+    limit: LimitName;
+  };
+  /** A command was denied the network. */
+  NetworkDenied: {
+    /** The sandbox’s UUID. */
+    sandboxId: string;
+    /** The rule that denied it. */
+    rule: string;
+    /** The line of output that shows the attempt, if there is one. */
+    detail?: string;
+  };
   /**
    * The background scan after a run has ended. Emitted for each run whose result has `scan: 'continuing'`, unless
    * {@link AcodeOptions.continueScan} took the scan over. `riskyChanges` has the findings that the result does not have.
    */
   WorkspaceScanned: {
+    /** The sandbox’s UUID. */
     sandboxId: string;
+    /** The workspace, as an absolute path. */
     workspace: string;
+    /** Risky changes that the result of the run does not have. */
     riskyChanges: readonly RiskyChange[];
     /** Counts of all files that the run made or changed. */
     changed: ChangeCounts;
     /** False if not everything was scanned, such as after 60 seconds or at `close()`; `riskyChanges` then says why. */
     complete: boolean;
   };
-  SecurityViolation: { sandboxId: string; containerId?: string; violation: SecurityViolation; detail: string };
+  /** A protection was found broken; the sandbox was removed. */
+  SecurityViolation: {
+    /** The sandbox’s UUID. */
+    sandboxId: string;
+    /** The engine’s id of the container, if there was one. */
+    containerId?: string;
+    /** The kind of violation. */
+    violation: SecurityViolation;
+    /** What was found, as a sentence. */
+    detail: string;
+  };
 }
 
 /** The type of an event. */
@@ -58,9 +157,14 @@ export type AcodeEventType = keyof AcodeEvents;
 
 /** An event with the operation it belongs to. */
 export type AcodeEvent<Type extends AcodeEventType = AcodeEventType> = {
-  [T in AcodeEventType]: { readonly type: T; readonly correlationId: string; readonly at: string } & Readonly<
-    AcodeEvents[T]
-  >;
+  [T in AcodeEventType]: {
+    /** The type of the event. */
+    readonly type: T;
+    /** The operation that it belongs to; the same id is in its log lines, result and audit records. */
+    readonly correlationId: string;
+    /** When it happened, in ISO 8601. */
+    readonly at: string;
+  } & Readonly<AcodeEvents[T]>;
 }[Type];
 
 /**

@@ -21,33 +21,49 @@ export type SandboxState = 'created' | 'running' | 'paused' | 'restarting' | 're
 
 /** One sandbox that exists. */
 export interface SandboxInfo {
+  /** The sandbox’s UUID. */
   readonly sandboxId: string;
+  /** The engine’s id of the container. */
   readonly containerId: string;
+  /** The container’s name. */
   readonly name: string;
+  /** The image, as it was asked for. */
   readonly image: string;
+  /** The state that the engine reports. */
   readonly state: SandboxState;
   /** Set where it waits in the pool of the host that was asked: it has run nothing yet. */
   readonly waiting?: boolean;
+  /** When it was created, in ISO 8601. */
   readonly createdAt: string;
   /** When it goes, where it was kept on purpose and this user and host know until when. */
   readonly expiresAt?: string;
+  /** The session that created it. */
   readonly sessionId: string;
+  /** The task that it was created for; `run` if the request named none. */
   readonly taskId: string;
+  /** The isolation level. */
   readonly level: Level;
+  /** Every label of the container, acode’s own and yours. */
   readonly labels: Readonly<Record<string, string>>;
 }
 
 /** What is on the engine for sandboxes besides themselves. A volume’s id is its name. */
 export interface EngineResource {
+  /** A network or a volume. */
   readonly kind: 'network' | 'volume';
+  /** The engine’s id. */
   readonly id: string;
+  /** The name. */
   readonly name: string;
+  /** Every label it has. */
   readonly labels: Readonly<Record<string, string>>;
 }
 
 /** Sandboxes on the engine, by what is known about their owners. */
 export interface SandboxCounts {
+  /** Those that run now. */
   readonly running: number;
+  /** All sandboxes of acode on the engine. */
   readonly total: number;
   /** Those of a session of this user that lives, or may live. */
   readonly owned: number;
@@ -63,16 +79,37 @@ export interface SandboxCounts {
 
 /** One sandbox, looked at closely. */
 export interface SandboxDetails extends SandboxInfo {
+  /** The engine’s id of its image. */
   readonly imageId: string;
+  /** When it was started, in ISO 8601. */
   readonly startedAt: string;
+  /** The user inside, as `uid:gid`. */
   readonly user: string;
-  readonly limits: { readonly memoryBytes: number; readonly cpus: number; readonly pids: number };
+  /** The limits the engine holds it to. */
+  readonly limits: {
+    /** Memory, in bytes. */
+    readonly memoryBytes: number;
+    /** CPUs; 0.5 is half of one. */
+    readonly cpus: number;
+    /** Processes and threads at once. */
+    readonly pids: number;
+  };
+  /** Its network: `none`, or the name of one. */
   readonly network: string;
-  readonly mounts: readonly { readonly source: string; readonly target: string; readonly readOnly: boolean }[];
+  /** What of the host is mounted in it. */
+  readonly mounts: readonly {
+    /** The path on the host. */
+    readonly source: string;
+    /** The path inside. */
+    readonly target: string;
+    /** Whether it cannot be written from inside. */
+    readonly readOnly: boolean;
+  }[];
 }
 
 /** Whether a level can be had on this host, found out by doing what it needs. */
 export interface LevelStatus {
+  /** The level. */
   readonly level: Level;
   /** `unknown`: it did not answer in time, which is never a reason to use a weaker one. */
   readonly state: 'available' | 'unavailable' | 'unknown';
@@ -90,28 +127,42 @@ export interface Status {
   readonly unavailableReason?: string;
   /** What to do about it, where `available` is false. */
   readonly hint?: string;
+  /** The container engine; absent if none answers. */
   readonly engine?: {
+    /** The path of its socket. */
     readonly socket: string;
     /** How the socket was found. */
     readonly source: string;
+    /** Its version, such as `28.0.1`. */
     readonly version: string;
+    /** The newest version of its API. */
     readonly apiVersion: string;
+    /** The operating system it runs on. */
     readonly operatingSystem: string;
+    /** CPUs of its host. */
     readonly cpus: number;
+    /** Memory of its host, in bytes. */
     readonly memoryBytes: number;
+    /** The OCI runtimes that it knows, by name. */
     readonly runtimes: readonly string[];
+    /** The runtime it uses if none is named. */
     readonly defaultRuntime: string;
+    /** The version of control groups: `1` or `2`. */
     readonly cgroupVersion: string;
+    /** The security options it reports, such as `name=seccomp`. */
     readonly securityOptions: readonly string[];
   };
+  /** How many sandboxes there are, by owner. */
   readonly sandboxes: SandboxCounts;
   /** The level at which it would run, by every layer of configuration; null where it would not. */
   readonly level: Level | null;
   /** Every level, strongest first. */
   readonly levels: readonly LevelStatus[];
+  /** The image of a command that names none. */
   readonly defaultImage: string;
   /** This user’s volumes for caches of package managers that there are on the engine. */
   readonly cacheVolumes: readonly string[];
+  /** The workspace, as an absolute path; null if there is none here. */
   readonly workspace: string | null;
 }
 
@@ -125,21 +176,38 @@ export interface CleanupOptions {
   volumes?: boolean;
   /** Removes nothing and reports what would be. */
   dryRun?: boolean;
+  /** Cancels the cleanup; what was removed by then stays removed. */
   signal?: AbortSignal;
 }
 
 /** What `Acode.cleanup` did. */
 export interface CleanupReport {
+  /** Sandboxes that were removed; with `dryRun`, those that would be. */
   readonly removed: readonly SandboxInfo[];
-  readonly failed: readonly { readonly sandbox: SandboxInfo; readonly reason: string }[];
+  /** Sandboxes that could not be removed. */
+  readonly failed: readonly {
+    /** The sandbox. */
+    readonly sandbox: SandboxInfo;
+    /** Why it could not be removed. */
+    readonly reason: string;
+  }[];
   /** What was left alone, because it has not ended. */
   readonly kept: readonly SandboxInfo[];
   /** The same for networks and volumes. */
   readonly belongings: {
+    /** Networks and volumes that were removed; with `dryRun`, those that would be. */
     readonly removed: readonly EngineResource[];
-    readonly failed: readonly { readonly belonging: EngineResource; readonly reason: string }[];
+    /** Networks and volumes that could not be removed. */
+    readonly failed: readonly {
+      /** The network or volume. */
+      readonly belonging: EngineResource;
+      /** Why it could not be removed. */
+      readonly reason: string;
+    }[];
+    /** Networks and volumes that were left alone. */
     readonly kept: readonly EngineResource[];
   };
+  /** Whether nothing was really removed. */
   readonly dryRun: boolean;
 }
 
@@ -153,26 +221,35 @@ export interface UninstallOptions {
   config?: boolean;
   /** Does not spare sessions that live nor what other hosts of this user made, and goes on without an engine. */
   force?: boolean;
+  /** Cancels it; what was removed by then stays removed. */
   signal?: AbortSignal;
 }
 
 /** A directory of acode’s own. */
 export interface OwnDirectory {
+  /** What it holds. */
   readonly what: 'config' | 'state' | 'runtime';
+  /** Its absolute path. */
   readonly path: string;
+  /** How many files are in it. */
   readonly files: number;
+  /** Their size in all, in bytes. */
   readonly bytes: number;
 }
 
 /** A thing of this user’s on the engine that another host made, or this one before its last restart. */
 export interface Remote {
+  /** A container, network or volume. */
   readonly kind: 'container' | 'network' | 'volume';
+  /** Its name on the engine. */
   readonly name: string;
 }
 
 /** Something that `purge` keeps unless `audit` or `config` asks for it. */
 export interface SparedTrace {
+  /** The audit log or the user’s configuration. */
   readonly what: 'audit' | 'config';
+  /** Its absolute path. */
   readonly path: string;
 }
 
@@ -184,6 +261,7 @@ export interface UninstallReport {
   readonly engineProblem: string | null;
   /** Sessions of this user that live. */
   readonly sessions: number;
+  /** The directories of acode’s own that exist, or existed. */
   readonly directories: readonly OwnDirectory[];
   /** What is still in those directories after they were cleared, because acode did not put it there. */
   readonly left: readonly string[];
@@ -201,9 +279,13 @@ export interface UninstallReport {
 
 /** How long one sandbox took to be ready. */
 export interface KpiEvent {
+  /** The phase that was measured. */
   readonly phase: 'sandbox_provision';
+  /** The sandbox’s UUID. */
   readonly sandboxId: string;
+  /** How long it took to be ready, in milliseconds. */
   readonly sandbox_provisioning_ms: number;
+  /** When it was ready, in ISO 8601. */
   readonly at: string;
 }
 
@@ -211,6 +293,7 @@ export interface KpiEvent {
 export interface KpiReport {
   /** The 95th percentile of how long sandboxes took to be ready; null before the first. */
   readonly sandbox_provision_latency_ms: number | null;
+  /** The median of how long sandboxes took to be ready; null before the first. */
   readonly sandbox_provision_median_ms: number | null;
   /** One for each sandbox, the last thousand. */
   readonly kpi_events: readonly KpiEvent[];
@@ -218,9 +301,13 @@ export interface KpiReport {
 
 /** What a command would come to, without running it. */
 export interface Explanation {
+  /** The command that was explained. */
   readonly command: Command;
+  /** The effective policy: every value with the layer that set it. */
   readonly policy: EffectivePolicy;
+  /** The isolation level it would run at. */
   readonly level: Level;
+  /** The plan of its sandbox. */
   readonly spec: SandboxSpec;
   /**
    * Variables that the command gets without `env`. Always `ACODE_SANDBOX`, which is `1`, and `ACODE_TASK_ID`, the request’s
@@ -250,7 +337,12 @@ export interface ServeSetting {
 /** The warm pool of a host, and what a command with default options would find in it. */
 export interface WarmPool {
   /** Warm sandboxes, by image. At levels without images the reference is empty. */
-  readonly sandboxes: readonly { readonly image: string; readonly count: number }[];
+  readonly sandboxes: readonly {
+    /** The image they were made of. */
+    readonly image: string;
+    /** How many there are. */
+    readonly count: number;
+  }[];
   /** `making`: the first sandbox is being created. `none`: none can be created now; `reason` says why. */
   readonly state: 'ready' | 'making' | 'none';
   /** What prevents warm sandboxes, if the caller can do something about it. */
@@ -263,17 +355,29 @@ export interface WarmPool {
 
 /** A run whose output was kept. */
 export interface SavedLogInfo {
+  /** The name of the sandbox that ran it. */
   readonly name: string;
+  /** The sandbox’s UUID. */
   readonly sandboxId: string;
+  /** The command as one line; secrets are masked. */
   readonly command: string;
+  /** When it ended, in ISO 8601. */
   readonly endedAt: string;
+  /** The exit status; null if acode killed it. */
   readonly exitCode: number | null;
 }
 
 /** The kept output of a past run. */
 export interface SavedLog extends SavedLogInfo {
+  /** What it printed to standard output, up to the output limit. */
   readonly stdout: string;
+  /** What it printed to standard error, up to the output limit. */
   readonly stderr: string;
   /** Bytes that were not kept. */
-  readonly dropped: { readonly stdout: number; readonly stderr: number };
+  readonly dropped: {
+    /** Bytes of standard output that were not kept. */
+    readonly stdout: number;
+    /** Bytes of standard error that were not kept. */
+    readonly stderr: number;
+  };
 }

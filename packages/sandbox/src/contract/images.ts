@@ -16,6 +16,7 @@ export interface LayerProgress {
 
 /** How far a pull is. */
 export interface PullProgress {
+  /** The image as it was asked for. */
   readonly reference: string;
   /** In the order in which the engine named them. */
   readonly layers: readonly LayerProgress[];
@@ -35,6 +36,7 @@ export interface PullProgress {
 export interface ImagePullOptions {
   /** `always` asks the registry even where the engine has the image; that is also what happens without it. */
   readonly pull?: 'missing' | 'always';
+  /** Cancels the pull. */
   readonly signal?: AbortSignal;
   /** Called as the pull goes on, at most about ten times a second, and once at its end. */
   readonly onProgress?: (progress: PullProgress) => void;
@@ -42,6 +44,7 @@ export interface ImagePullOptions {
 
 /** An image that a pull made sure of. */
 export interface PulledImage {
+  /** The image as it was asked for. */
   readonly reference: string;
   /** What containers run by; it cannot move. */
   readonly id: string;
@@ -51,7 +54,9 @@ export interface PulledImage {
   readonly changed: boolean;
   /** The digest that the same reference had before, where it was another: the tag has moved. */
   readonly previousDigest?: string;
+  /** Its size on the engine, in bytes. */
   readonly sizeBytes: number;
+  /** How long the pull took, in milliseconds. */
   readonly durationMs: number;
   /** What a reader should know, such as that the tag can move. */
   readonly warnings: readonly string[];
@@ -59,14 +64,19 @@ export interface PulledImage {
 
 /** One image that the engine has. */
 export interface ImageInfo {
+  /** The engine’s id of the image. */
   readonly id: string;
+  /** Its names, such as `node:20-alpine`. */
   readonly tags: readonly string[];
   /** `repository@digest` for each repository it came from. */
   readonly digests: readonly string[];
+  /** Its size, in bytes. */
   readonly sizeBytes: number;
+  /** When it was built, in ISO 8601. */
   readonly createdAt: string;
   /** Whether acode pulled it, rather than somebody else or by another way. */
   readonly pulledByAcode: boolean;
+  /** When acode pulled it, in ISO 8601; null if it did not. */
   readonly pulledAt: string | null;
   /** When a sandbox was last made of it, to the hour; null where that is not known. */
   readonly lastUsedAt: string | null;
@@ -76,6 +86,7 @@ export interface ImageInfo {
 
 /** The images of the engine. */
 export interface ImageList {
+  /** The images, each once. */
   readonly items: readonly ImageInfo[];
   /** The sizes of all images added up. Layers that several share are counted for each. */
   readonly totalBytes: number;
@@ -89,25 +100,39 @@ export interface ImagePruneOptions {
   readonly dryRun?: boolean;
   /** How many days an image must not have been used; 30 unless told otherwise. */
   readonly olderThanDays?: number;
+  /** Cancels the prune; what was removed by then stays removed. */
   readonly signal?: AbortSignal;
 }
 
 /** An image that acode pulled or built, and what becomes of it. */
 export interface PrunedImage {
+  /** The name of the image. */
   readonly reference: string;
+  /** The engine’s id of the image. */
   readonly id: string;
   /** Nought for a further name of an image that stays. */
   readonly sizeBytes: number;
+  /** When a sandbox was last made of it, in ISO 8601. */
   readonly lastUsedAt: string;
 }
 
 /** What a prune did. Images that acode neither pulled nor built nor gave a name are not even looked at. */
 export interface ImagePruneReport {
+  /** Images that were removed; with `dryRun`, those that would be. */
   readonly removed: readonly PrunedImage[];
-  readonly kept: readonly (PrunedImage & { readonly reason: string })[];
-  readonly failed: readonly (PrunedImage & { readonly reason: string })[];
+  /** Images that were left alone. */
+  readonly kept: readonly (PrunedImage & {
+    /** Why it was left alone. */
+    readonly reason: string;
+  })[];
+  /** Images that could not be removed. */
+  readonly failed: readonly (PrunedImage & {
+    /** Why it could not be removed. */
+    readonly reason: string;
+  })[];
   /** The sizes of what was removed, added up: the most that was freed, since layers that other images share stay. */
   readonly removedBytes: number;
+  /** Whether nothing was really removed. */
   readonly dryRun: boolean;
 }
 
@@ -126,9 +151,18 @@ export interface Images {
   /** The images that the configuration names for commands that name none, each once. */
   defaults(): Promise<readonly string[]>;
   /** Whether the engine has an image. Never pulls. */
-  isPresent(reference: string, options?: { readonly signal?: AbortSignal }): Promise<boolean>;
+  isPresent(
+    reference: string,
+    options?: {
+      /** Cancels the call. */
+      readonly signal?: AbortSignal;
+    },
+  ): Promise<boolean>;
   /** Every image of the engine. */
-  list(options?: { readonly signal?: AbortSignal }): Promise<ImageList>;
+  list(options?: {
+    /** Cancels the call. */
+    readonly signal?: AbortSignal;
+  }): Promise<ImageList>;
   /**
    * Makes an image of the workspace’s project: its files in one layer on a base image, built again only where something has
    * changed. Nothing is executed but, in a sandbox, the install command.
@@ -143,7 +177,9 @@ export interface Images {
 
 /** An image whose signature is to be verified, as it is about to be used. */
 export interface SignedImage {
+  /** The image as it was asked for. */
   readonly reference: string;
+  /** The engine’s id of the image. */
   readonly id: string;
   /** `repository@digest` for each registry it came from; none for one that was made here. */
   readonly repositoryDigests: readonly string[];

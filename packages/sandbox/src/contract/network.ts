@@ -2,7 +2,16 @@
 
 /** The network of a sandbox: none, the managed bridge, or a network that the user declared by name. */
 export type NetworkMode =
-  { readonly kind: 'none' } | { readonly kind: 'bridge' } | { readonly kind: 'named'; readonly name: string };
+  | {
+      /** Which kind of network it is. */
+      readonly kind: 'none';
+    }
+  | { readonly kind: 'bridge' }
+  | {
+      readonly kind: 'named';
+      /** The name of the network on the engine. */
+      readonly name: string;
+    };
 
 /** The network that a request asks for to get this one. */
 export function networkInput(network: NetworkMode): 'none' | 'bridge' | { name: string } {

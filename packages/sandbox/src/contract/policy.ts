@@ -1,90 +1,199 @@
-// What a sandbox may do: the input a caller writes, and the effective policy in which every value knows who set it.
+// Policies: the input a caller writes, and the effective policy in which every value knows who set it. Without a schema: the
+// command line loads this file with every call.
 
 import type { NetworkMode } from './network.ts';
-import * as z from 'zod';
-import { CACHE_TOOLS } from './caches.ts';
-import type { CachePolicy } from './caches.ts';
-import { PROFILE_NAMES } from './profiles.ts';
+import type { CachePolicy, CacheTool } from './caches.ts';
 import type { ProfileName } from './profiles.ts';
-import { LEVELS } from './levels.ts';
 import type { Level, Risk } from './levels.ts';
 import type { Denial } from './result.ts';
 
-const bytes = z.int().positive();
+/**
+ * Every field of a policy. {@link PolicyInput} is this type without the combinations that acode always refuses. Use this one,
+ * with {@link policyFrom}, for a policy that is put together at run time.
+ */
+export interface PolicyFields {
+  /**
+   * The built-in limits that count where no layer sets one. The library’s default is `exec` (512 MiB, 1 CPU, 5 minutes); the command and
+   * `acode mcp` use `dev`.
+   */
+  profile?: ProfileName | undefined;
+  /** The isolation level. `auto`, the default, is the strongest that the host has, and never weaker than `docker`. */
+  level?: Level | 'auto' | undefined;
+  /** The engine’s OCI runtime by name, such as `runsc`; the engine’s default unless the level needs another. */
+  runtime?: string | undefined;
+  /** The image, such as `node:20-alpine`. By default, the one that the configuration names for the workspace’s language. */
+  image?: string | undefined;
+  /**
+   * Who chose these values. `model`: a model did, as in a tool call. Then `image` must be on the trust list and have come from that
+   * registry, or be named in the user’s own file; and acode pulls only images that this file or its own table of languages
+   * names. `caller`, the default: the program or person behind the call answers for the image.
+   */
+  askedBy?: 'caller' | 'model' | undefined;
+  /** When the image is pulled: if the engine does not have it (the default), before every run, or never. */
+  pull?: 'missing' | 'always' | 'never' | undefined;
+  /** Limits. Each may be lower than what the layers say; a higher one is lowered to their ceiling, with a warning. */
+  limits?: LimitsInput | undefined;
+  /** The time limit of the command, in milliseconds; then SIGTERM, a grace period, SIGKILL. `exec`: 5 minutes; `dev`: 10. */
+  timeoutMs?: number | undefined;
+  /**
+   * The network. `none`, the default: only the sandbox’s own loopback. `bridge`: the internet and services of the host, with the
+   * user’s consent in their file. `{ name }`: a network of the engine that the user’s file lists. `{ allow }`: only these hosts;
+   * not available in this version, and refused (ACODE-SBX-016).
+   *
+   * @example
+   * const policy: PolicyInput = { network: 'bridge', ports: [{ container: 3000 }] };
+   */
+  network?: 'none' | 'bridge' | NamedNetwork | AllowedHosts | undefined;
+  /** Ports inside to publish on 127.0.0.1. Needs a network. */
+  ports?: PortRequest[] | undefined;
+  /** Addresses of up to 3 name servers. Needs a network; by default, the engine’s own. */
+  dns?: string[] | undefined;
+  /**
+   * How the sandbox sees the workspace. `direct`, the default: it writes the host’s own files, except protected ones such as
+   * `.git`. `readonly`: it cannot write. `fork`: it writes a copy; not available in this version, and refused (ACODE-SBX-016).
+   */
+  workspace?: 'direct' | 'readonly' | 'fork' | undefined;
+  /** Directories of the host besides the workspace, from roots that the user’s file allows. None by default. */
+  mounts?: MountRequest[] | undefined;
+  /**
+   * Caches of package managers. A list: these tools, each with a layer of its own over the cache that is discarded with the sandbox.
+   * `{ fill }`: what the sandbox writes is kept for later ones. `false`: none. By default, what the configuration says.
+   *
+   * @example
+   * const policy: PolicyInput = { caches: ['npm', 'pip'] };
+   */
+  caches?: readonly CacheTool[] | false | FilledCaches | undefined;
+  /** The user inside: the caller’s own ids (the default), or `uid:gid`. Never root. */
+  user?: 'caller' | `${number}:${number}` | undefined;
+  /** The fork to use: the id of an existing one, or `new`. Not available in this version, and refused (ACODE-SBX-016). */
+  fork?: string | undefined;
+  /**
+   * Containers beside the command that share its loopback and end with it: a name, and an image. Not available in this version, and
+   * refused (ACODE-SBX-016).
+   *
+   * @example
+   * const policy: PolicyInput = { services: { db: 'postgres:16' } };
+   */
+  services?: Record<string, string> | undefined;
+  /** The size of the fork’s layer. Not available in this version, and refused (ACODE-SBX-016). */
+  disk?: DiskInput | undefined;
+}
 
-/** A port of the sandbox to be reached from the host’s loopback. */
-const portRequest = z.strictObject({
-  container: z.int().min(1).max(65_535),
-  host: z.int().min(1).max(65_535).optional(),
-  protocol: z.enum(['tcp', 'udp']).optional(),
-});
+/** A network of the engine that the user’s file lists. */
+export interface NamedNetwork {
+  /** Its name on the engine. */
+  name: string;
+}
 
-const mountRequest = z.strictObject({
-  source: z.string().min(1),
-  target: z.string().min(1),
-  readOnly: z.boolean().optional(),
-});
+/** An allow-list: the only hosts that a sandbox may reach. */
+export interface AllowedHosts {
+  /** Names of hosts, such as `registry.npmjs.org`. */
+  allow: readonly string[];
+}
 
-// By name, so that what is no cache is an error and never ignored.
-const cacheTool = z.enum(CACHE_TOOLS);
+/** Caches that the sandbox may fill. */
+export interface FilledCaches {
+  /** The tools whose caches keep what the sandbox writes, for every later sandbox of this user. */
+  fill: readonly CacheTool[];
+}
 
-/** The schema of {@link PolicyInput}: strict, so that a misspelt key is an error and never ignored. */
-export const policyInputSchema = z.strictObject({
-  profile: z.enum(PROFILE_NAMES).optional(),
-  level: z.enum([...LEVELS, 'auto']).optional(),
-  runtime: z.string().min(1).optional(),
-  image: z.string().min(1).optional(),
-  askedBy: z.enum(['caller', 'model']).optional(),
-  pull: z.enum(['missing', 'always', 'never']).optional(),
-  limits: z
-    .strictObject({
-      memoryBytes: bytes.optional(),
-      swapBytes: z.int().nonnegative().optional(),
-      // The least the engine can hold anybody to; less would round to no limit at all.
-      cpus: z.number().min(0.01).optional(),
-      // Init, the shell that waits, and the command with a few of its own.
-      pids: z.int().min(8).optional(),
-      // The engine itself needs some to start a container.
-      openFiles: z.int().min(32).optional(),
-      tmpBytes: z.int().min(65_536).optional(),
-      outputBytes: z.int().nonnegative().optional(),
-    })
-    .optional(),
-  timeoutMs: z.int().positive().optional(),
-  network: z
-    .union([
-      z.enum(['none', 'bridge']),
-      z.strictObject({ name: z.string().min(1) }),
-      z.strictObject({ allow: z.array(z.string()).readonly() }),
-    ])
-    .optional(),
-  ports: z.array(portRequest).optional(),
-  dns: z.array(z.string()).optional(),
-  workspace: z.enum(['direct', 'readonly', 'fork']).optional(),
-  mounts: z.array(mountRequest).optional(),
-  caches: z
-    .union([z.array(cacheTool).readonly(), z.literal(false), z.strictObject({ fill: z.array(cacheTool).readonly() })])
-    .optional(),
-  user: z.union([z.literal('caller'), z.templateLiteral([z.int(), ':', z.int()])]).optional(),
-});
+/** The limits of a request. What is absent comes from the configured layers. */
+export interface LimitsInput {
+  /** Memory of all processes together, in bytes. `exec`: 512 MiB; `dev`: a quarter of the host’s memory, 1 to 4 GiB. */
+  memoryBytes?: number | undefined;
+  /** Swap beyond the memory, in bytes; 0, the default, for none. */
+  swapBytes?: number | undefined;
+  /** CPUs, 0.01 or more; 0.5 is half of one. `exec`: 1; `dev`: those of the host, at most 4. */
+  cpus?: number | undefined;
+  /** Processes and threads at once, 8 or more. `exec`: 256; `dev`: 1,024. */
+  pids?: number | undefined;
+  /** Open files of each process, 32 or more. `exec`: 1,024; `dev`: 8,192. */
+  openFiles?: number | undefined;
+  /** Size of `/tmp` and of the home directory each, in bytes, 64 KiB or more. Both are in memory. `exec`: 64 MiB. */
+  tmpBytes?: number | undefined;
+  /** Bytes of each output stream that are kept; the rest is read, counted and dropped. 10 MiB by default. */
+  outputBytes?: number | undefined;
+}
+
+/** The size of what a sandbox may write to a fork. */
+export interface DiskInput {
+  /** The most bytes. */
+  bytes: number;
+  /** Whether to refuse the run if the file system cannot enforce the size; false by default. */
+  hard?: boolean | undefined;
+}
 
 /**
- * What a caller may say about a sandbox; what is absent comes from the configured layers.
- *
- * `askedBy: 'model'` says that a model chose these values, as in a tool call. Then `image` must be on the trust list and have
- * come from that registry, or be named in the user’s own file; and acode pulls only images that this file or its own table of
- * languages names. The default is `'caller'`: the program or person behind the call is responsible for the image.
+ * What a caller may say about a sandbox; what is absent comes from the configured layers. Every field is optional. Combinations that
+ * are always refused do not compile: `ports` or `dns` with a network that has none of its own, `image` or `runtime` at a
+ * level without an engine. JavaScript callers get ACODE-SBX-016 or ACODE-SBX-017 at run time.
  *
  * @example
  * const policy: PolicyInput = { image: 'node:20-alpine', limits: { memoryBytes: 256 * 1024 ** 2 }, timeoutMs: 30_000 };
  */
-export type PolicyInput = z.input<typeof policyInputSchema>;
+export type PolicyInput = PolicyFields & PortsNeedNetwork & ImagesNeedEngine;
+
+/**
+ * Ports and name servers only where there may be a network. The network may be left out: then the layers decide, and a port
+ * without one is refused at run time.
+ */
+type PortsNeedNetwork =
+  | {
+      /** A network, or the layers’ own. */
+      network?: 'bridge' | NamedNetwork | undefined;
+    }
+  | {
+      /** None. */
+      ports?: never[] | undefined;
+      /** None. */
+      dns?: never[] | undefined;
+    };
+
+/** An image and a runtime only where there is an engine: the other levels run the programs of this host. */
+type ImagesNeedEngine =
+  | {
+      /** A level with an engine. */
+      level?: 'docker' | 'gvisor' | 'microvm' | 'auto' | undefined;
+    }
+  | {
+      /** None. */
+      image?: undefined;
+      /** None. */
+      runtime?: undefined;
+    };
+
+/**
+ * A policy that was put together at run time, such as from JSON or options of a command line, where the compiler cannot see which
+ * fields go together. Checks nothing: `run`, `spawn` and `create` refuse what no policy may hold.
+ *
+ * @example
+ * const chosen: PolicyFields = JSON.parse('{ "level": "docker", "image": "node:20-alpine" }');
+ * await acode.run('npm test', { policy: policyFrom(chosen) });
+ */
+export function policyFrom(fields: PolicyFields): PolicyInput {
+  // oxlint-disable-next-line no-unsafe-type-assertion -- every field is checked where a policy is used
+  return fields as PolicyInput;
+}
 
 /** A port of the sandbox to be reached from the host’s loopback. */
-export type PortRequest = z.input<typeof portRequest>;
+export interface PortRequest {
+  /** The port inside, 1 to 65,535. */
+  container: number;
+  /** The port on 127.0.0.1; any free one by default. */
+  host?: number | undefined;
+  /** The protocol; `tcp` by default. */
+  protocol?: 'tcp' | 'udp' | undefined;
+}
 
-/** A directory of the host that a sandbox is given besides its workspace; read-only unless told otherwise. */
-export type MountRequest = z.input<typeof mountRequest>;
+/** A directory of the host that a sandbox is given besides its workspace. */
+export interface MountRequest {
+  /** The absolute path on the host. */
+  source: string;
+  /** The absolute path inside. */
+  target: string;
+  /** Whether it cannot be written from inside; true by default. */
+  readOnly?: boolean | undefined;
+}
 
 /**
  * The layers a value can come from, weakest voice first. `machine` sets ceilings only; `repository` is untrusted and may
@@ -94,7 +203,9 @@ export type Layer = 'built-in' | 'machine' | 'user' | 'repository' | 'request';
 
 /** A value and who set it. */
 export interface Sourced<Value> {
+  /** The value that counts. */
   readonly value: Value;
+  /** The layer that set it. */
   readonly layer: Layer;
   /** Where in that layer: a field of the request, or file, line, column and key. */
   readonly where: string;
@@ -102,18 +213,27 @@ export interface Sourced<Value> {
 
 /** The limits of a sandbox. Each one is always set. */
 export interface Limits {
+  /** Memory of all processes together, in bytes. */
   memoryBytes: number;
+  /** Swap beyond the memory, in bytes; 0 for none. */
   swapBytes: number;
+  /** CPUs; 0.5 is half of one. */
   cpus: number;
+  /** Processes and threads at once. */
   pids: number;
+  /** Open files of each process. */
   openFiles: number;
+  /** Size of `/tmp` and of the home directory each, in bytes. Both are in memory. */
   tmpBytes: number;
+  /** Bytes of each output stream that are kept; the rest is read and counted. */
   outputBytes: number;
 }
 
 /** A user and group by number. */
 export interface UserId {
+  /** The user id. */
   readonly uid: number;
+  /** The group id. */
   readonly gid: number;
 }
 
@@ -121,7 +241,9 @@ export interface UserId {
 export interface EffectivePolicy {
   /** `airgapped` beats everything that would enable a network. */
   readonly mode: Sourced<'local-only' | 'airgapped'>;
+  /** The profile whose built-in limits count. */
   readonly profile: Sourced<ProfileName>;
+  /** The level that was asked for; `auto` is the strongest that the host has. */
   readonly level: Sourced<Level | 'auto'>;
   /** How dangerous the command is: what its caller said, raised by rules. */
   readonly risk: Sourced<Risk>;
@@ -133,29 +255,41 @@ export interface EffectivePolicy {
   readonly fallback: Sourced<'refuse' | 'warn'>;
   /** The engine’s runtime by name; null for its default. */
   readonly runtime: Sourced<string | null>;
+  /** The image, as a reference. */
   readonly image: Sourced<string>;
   /** What led to the image, as a clause: a file of the workspace, or that it was asked for. */
   readonly imageReason: string;
+  /** Which images may be run. */
   readonly imageTrust: ImageTrust;
+  /** Who named the image, and what that allows. */
   readonly imageNaming: ImageNaming;
+  /** When the image is pulled. */
   readonly pull: Sourced<'missing' | 'always' | 'never'>;
   /** Whether no registry is ever asked for anything. */
   readonly offline: Sourced<boolean>;
+  /** The limits, each with its source. */
   readonly limits: { readonly [Name in keyof Limits]: Sourced<Limits[Name]> };
+  /** The time limit of the command, in milliseconds. */
   readonly timeoutMs: Sourced<number>;
+  /** The network. */
   readonly network: Sourced<NetworkMode>;
   /** How long the network stays connected; null for as long as the command runs. */
   readonly networkTimeoutMs: Sourced<number | null>;
+  /** Addresses of name servers; empty for the engine’s own. */
   readonly dns: Sourced<readonly string[]>;
+  /** Ports published on 127.0.0.1. */
   readonly ports: Sourced<readonly PortRequest[]>;
   /** A bundle of CA certificates for sandboxes with a network; null for the image’s own. */
   readonly caFile: Sourced<string | null>;
+  /** Whether the workspace can be written from inside. */
   readonly workspace: Sourced<'direct' | 'readonly'>;
+  /** Directories of the host besides the workspace. */
   readonly mounts: Sourced<readonly MountRequest[]>;
   /** The caches of package managers that the sandbox is to have. */
   readonly caches: Sourced<CachePolicy>;
   /** Directories outside the workspace that mounts may come from. Only the user’s own configuration names them. */
   readonly hostRoots: Sourced<readonly string[]>;
+  /** The user inside. */
   readonly user: Sourced<UserId>;
   /** What was lowered to a ceiling, and old keys that were understood, in sentences. */
   readonly warnings: readonly string[];
@@ -180,7 +314,12 @@ export interface ImageNaming {
   /** Who named it, if the user does not vouch for them: a repository’s file that is not trusted, or a model. Else null. */
   readonly untrusted: 'repository' | 'model' | null;
   /** Images that the user’s own file names: repositories of `trusted_images` without `*`, and references of `images`. */
-  readonly listed: { readonly repositories: readonly string[]; readonly references: readonly string[] };
+  readonly listed: {
+    /** Repositories that `trusted_images` names without `*`. */
+    readonly repositories: readonly string[];
+    /** References that `images` names. */
+    readonly references: readonly string[];
+  };
   /** The only references, in full, that may be pulled for this request; null where the trust list alone decides. */
   readonly pullable: readonly string[] | null;
   /** The name of this workspace’s own project image; null where it is not known. */

@@ -10,9 +10,13 @@ export type LogFields = Readonly<Record<string, unknown>>;
  * await Acode.open({ logger: pino({ level: 'info' }) });
  */
 export interface Logger {
+  /** A detail for people who look for a fault. */
   debug(fields: LogFields, message: string): void;
+  /** Something that happened as it should. */
   info(fields: LogFields, message: string): void;
+  /** Something a person should know. */
   warn(fields: LogFields, message: string): void;
+  /** Something that failed. */
   error(fields: LogFields, message: string): void;
 }
 

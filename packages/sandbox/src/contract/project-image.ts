@@ -8,6 +8,7 @@ export type ProjectInput = 'base' | 'template' | 'install' | 'ignore' | 'lockfil
 
 /** A command that installs what the project needs: in a sandbox, on a copy of the project, before the image is built. */
 export interface ProjectInstall {
+  /** The command, run in a sandbox on a copy of the project. */
   readonly command: Command;
   /** As for any other command, but the image is the base of the project image. */
   readonly policy?: Omit<PolicyInput, 'image' | 'workspace' | 'mounts'>;
@@ -22,6 +23,7 @@ export interface ProjectInstall {
 export interface BuildProjectOptions {
   /** The image it is built on; else the one that a command in this workspace gets. */
   readonly base?: string;
+  /** A command that installs dependencies before the image is built; none by default. */
   readonly install?: ProjectInstall;
   /** Builds it although nothing has changed. */
   readonly force?: boolean;
@@ -31,6 +33,7 @@ export interface BuildProjectOptions {
   readonly mostBytes?: number;
   /** The most files and directories; 200,000 without it. */
   readonly mostFiles?: number;
+  /** Cancels the build. */
   readonly signal?: AbortSignal;
   /** What the engine, and the install command, print while it is built. */
   readonly onOutput?: (text: string) => void;
@@ -42,6 +45,7 @@ export interface BuildProjectOptions {
 export interface ProjectImage {
   /** Its name on this engine, for `policy.image`. */
   readonly reference: string;
+  /** The engine’s id of the image. */
   readonly id: string;
   /** Of all inputs; also a label of the image. */
   readonly checksum: string;
@@ -49,11 +53,24 @@ export interface ProjectImage {
   readonly built: boolean;
   /** Which inputs have changed since it was built before; all of them for the first time. */
   readonly changed: readonly ProjectInput[];
-  readonly base: { readonly reference: string; readonly id: string };
+  /** The image that it was built on. */
+  readonly base: {
+    /** The base as it was asked for. */
+    readonly reference: string;
+    /** The engine’s id of the base. */
+    readonly id: string;
+  };
   /** How many files and links of the project are in it; directories are not counted. */
   readonly files: number;
+  /** The size of the files, in bytes. */
   readonly bytes: number;
   /** What was left out because images never hold it, such as secrets: some of them, and how many there are. */
-  readonly withheld: { readonly count: number; readonly paths: readonly string[] };
+  readonly withheld: {
+    /** How many files were left out. */
+    readonly count: number;
+    /** Some of their paths, relative to the workspace. */
+    readonly paths: readonly string[];
+  };
+  /** How long it took, in milliseconds. */
   readonly durationMs: number;
 }

@@ -7,10 +7,13 @@ export type LimitName = 'memory' | 'pids' | 'time' | 'output';
 
 /** Something the sandbox would not let the command do, with the rule behind it and the way on. */
 export interface Denial {
+  /** The rule. */
   readonly rule: string;
   /** The layer of configuration that set the rule, and where in it. */
   readonly setBy: string;
+  /** What to do about it. */
   readonly remedy: string;
+  /** The evidence, such as a line of output. */
   readonly detail?: string;
 }
 
@@ -18,7 +21,9 @@ export interface Denial {
 export interface RiskyChange {
   /** Relative to the workspace; for another directory that was mounted writable, absolute as inside the sandbox: `/other/.git`. */
   readonly path: string;
+  /** Why the change is risky. */
   readonly kind: RiskyKind;
+  /** The same as a sentence, for a person. */
   readonly reason: string;
 }
 
@@ -67,61 +72,117 @@ export type ScanState = 'complete' | 'continuing' | 'incomplete';
 
 /** A published port, as it came out. */
 export interface PublishedPort {
+  /** The port inside. */
   readonly container: number;
   /** On 127.0.0.1. */
   readonly host: number;
+  /** The protocol. */
   readonly protocol: 'tcp' | 'udp';
 }
 
 /** What a run used. */
 export interface Usage {
+  /** The most memory at once, in bytes. */
   peakMemoryBytes: number;
+  /** CPU time, in milliseconds. */
   cpuMs: number;
   /** How long the CPU limit held the command back. */
   throttledMs: number;
+  /** Bytes received from the network; absent without one. */
   rxBytes?: number;
+  /** Bytes sent to the network; absent without one. */
   txBytes?: number;
 }
 
 /** What came of one artifact. */
 export interface ArtifactReport {
+  /** The path inside, as it was asked for. */
   readonly from: string;
+  /** The path in the workspace, as it was asked for. */
   readonly to: string;
+  /** How many files were brought out. */
   readonly files: number;
+  /** How many directories were made. */
   readonly directories: number;
+  /** The size of the files, in bytes. */
   readonly bytes: number;
   /** What was left out, and why: links, devices and names that lead elsewhere. */
-  readonly skipped: readonly { readonly path: string; readonly reason: string }[];
+  readonly skipped: readonly {
+    /** The path, relative to the artifact. */
+    readonly path: string;
+    /** Why it was left out. */
+    readonly reason: string;
+  }[];
   /** Why nothing of it came, where nothing did. */
-  readonly error?: { readonly code: string; readonly message: string };
+  readonly error?: {
+    /** The code of the error, such as `ACODE-SBX-017`. */
+    readonly code: string;
+    /** The error as a sentence. */
+    readonly message: string;
+  };
 }
 
 /** The result of one run. */
 export interface RunResult {
   /** The command’s own exit status; null if it was killed by us (timeout, cancel). */
   exitCode: number | null;
+  /** What the command printed to standard output, as UTF-8 text, up to `policy.limits.outputBytes`. */
   stdout: string;
+  /** What the command printed to standard error, as UTF-8 text, up to `policy.limits.outputBytes`. */
   stderr: string;
   /** The bytes, where the output was not text. */
   stdoutBytes?: Uint8Array;
   /** The bytes, where the output was not text. */
   stderrBytes?: Uint8Array;
   /** Bytes beyond the output limit. */
-  dropped: { stdout: number; stderr: number };
+  dropped: {
+    /** Bytes of standard output beyond the limit. */
+    stdout: number;
+    /** Bytes of standard error beyond the limit. */
+    stderr: number;
+  };
+  /** Whether the command hit its time limit. `exitCode` is then null. */
   timedOut: boolean;
+  /**
+   * Whether the kernel killed a process of the command because the memory limit was reached. The command itself may have
+   * gone on.
+   */
   oomKilled: boolean;
+  /** The limit that was hit, if one was. */
   limitExceeded?: LimitName;
+  /** What the sandbox denied the command, with the rule and the remedy. Empty if nothing was denied. */
   denials: Denial[];
+  /** The sandbox’s UUID. */
   sandboxId: string;
+  /** The engine’s id of the container; absent at levels without an engine. */
   containerId?: string;
+  /** The isolation level that it ran at. */
   level: Level;
+  /** The engine’s runtime by name, such as `runsc`; absent for the engine’s default. */
   runtime?: string;
-  image?: { reference: string; digest: string };
+  /** The image that it ran in; absent at levels without images. */
+  image?: {
+    /** The image as it was asked for, such as `node:20-alpine`. */
+    reference: string;
+    /** The digest in its registry; the image’s id if it has none. */
+    digest: string;
+  };
+  /** How long the command ran, in milliseconds. */
   durationMs: number;
-  timings: { queueMs: number; obtainMs: number; runMs: number };
+  /** Where the time went, in milliseconds. */
+  timings: {
+    /** Waiting for a free slot. */
+    queueMs: number;
+    /** Obtaining and verifying a sandbox. */
+    obtainMs: number;
+    /** Running the command. */
+    runMs: number;
+  };
   /** Whether the sandbox was waiting before the command was asked for. */
   warm: boolean;
+  /** What the command used; absent where it cannot be measured. */
   usage?: Usage;
+  /** What the run left in the workspace that tools of the host might execute or follow. Empty if there is nothing. */
   riskyChanges: RiskyChange[];
   /** How many files in the workspace the run made or changed, by kind; all zeros if it could not write there. */
   changed: ChangeCounts;
@@ -133,11 +194,15 @@ export interface RunResult {
   ports?: PublishedPort[];
   /** Ties the result to the log lines of its run. */
   correlationId: string;
+  /** The sequence number of the run’s intent in the audit log. */
   auditSequence?: number;
 }
 
 /** The result of one run at level web, which stands outside the order of levels. What goes to stderr comes in stdout there. */
-export type WebRunResult = Omit<RunResult, 'level'> & { level: 'web' };
+export type WebRunResult = Omit<RunResult, 'level'> & {
+  /** The level `web`. */
+  level: 'web';
+};
 
 /** A command that runs, with its streams as they come. */
 export interface RunningCommand extends AsyncDisposable {

@@ -1,15 +1,48 @@
-// A sandbox that stays: what is asked of it, and the shapes of its commands, files and ports.
+// Persistent sandboxes: the request for one, and the shapes of its commands, files and ports.
 
 import type { Readable } from 'node:stream';
 import type { Command, RunRequest } from './command.ts';
+import type { AllowedHosts, NamedNetwork, PolicyInput } from './policy.ts';
 import type { RiskyChange, RunResult, RunningCommand } from './result.ts';
 
-/** What a sandbox that stays is to be. Every field is optional. */
-export interface CreateRequest extends Pick<RunRequest, 'policy' | 'env' | 'risk' | 'sessionId' | 'taskId' | 'signal'> {
-  /** How long it may exist; an hour unless told otherwise, a day at most. */
+/** Every field of a request for a persistent sandbox. {@link CreateRequest} is this type without what is always refused. */
+export interface CreateFields extends Pick<RunRequest, 'policy' | 'env' | 'risk' | 'sessionId' | 'taskId' | 'signal'> {
+  /** How long it may exist, in milliseconds; an hour by default, a day at most. */
   expiresInMs?: number;
-  /** Whether it outlives this process, until it expires or is killed. */
+  /** Whether it outlives this process, until it expires or is killed; false by default. */
   keep?: boolean;
+}
+
+/**
+ * A request for a persistent sandbox. Every field is optional. `keep: true` does not compile with `policy.caches` or with the
+ * network `bridge`, which end with this process; JavaScript callers get ACODE-SBX-016 at run time.
+ *
+ * @example
+ * const request: CreateRequest = { policy: { image: 'node:20-alpine' }, expiresInMs: 600_000, keep: true };
+ */
+export type CreateRequest = CreateFields & (EndsWithSession | OutlivesSession);
+
+/** A request for a persistent sandbox that was put together at run time; as `policyFrom`, it checks nothing. */
+export function createRequestFrom(fields: CreateFields): CreateRequest {
+  // oxlint-disable-next-line no-unsafe-type-assertion -- every field is checked where a request is used
+  return fields as CreateRequest;
+}
+
+/** A sandbox that ends with this process: every policy is allowed. */
+interface EndsWithSession {
+  /** False, which is the default. */
+  keep?: false;
+}
+
+/** A sandbox that may outlive this process: nothing in its policy belongs to the session. */
+interface OutlivesSession {
+  /** A policy without caches and without the network `bridge`. */
+  policy?: PolicyInput & {
+    /** None: caches belong to the session. */
+    caches?: false | never[] | undefined;
+    /** Not `bridge`, which belongs to the session. */
+    network?: 'none' | NamedNetwork | AllowedHosts | undefined;
+  };
 }
 
 /** Everything about one command in a sandbox that stays. */
@@ -23,7 +56,9 @@ export interface CommandRequest extends Pick<RunRequest, 'cwd' | 'env' | 'stdin'
 
 /** The size of a terminal, in characters. */
 export interface TerminalSize {
+  /** Characters in a line. */
   readonly columns: number;
+  /** Lines. */
   readonly rows: number;
 }
 
@@ -56,9 +91,13 @@ export interface TerminalHandle extends CommandHandle {
 
 /** A command that runs, as a list shows it. */
 export interface CommandInfo {
+  /** The first process of the command, as the sandbox counts them. */
   readonly pid: number;
+  /** The command as it was asked for. */
   readonly command: Command;
+  /** Its working directory, relative to the workspace. */
   readonly cwd: string;
+  /** When it was started, in ISO 8601. */
   readonly startedAt: string;
 }
 
@@ -71,7 +110,13 @@ export interface Commands {
    * const { exitCode, stdout } = await sandbox.commands.run(['npm', 'test']);
    * const server = await sandbox.commands.run('npm start', { background: true });
    */
-  run(command: Command, request?: CommandRequest & { background?: false }): Promise<RunResult>;
+  run(
+    command: Command,
+    request?: CommandRequest & {
+      /** Whether to return once the command has started. */
+      background?: false;
+    },
+  ): Promise<RunResult>;
   run(command: Command, request: CommandRequest & { background: true }): Promise<CommandHandle>;
   /** Starts a command and returns a handle on it, with the contract of `Acode.spawn` and the time limit of `run`. */
   spawn(command: Command, request?: CommandRequest): Promise<CommandHandle>;
@@ -89,31 +134,47 @@ export interface Commands {
 
 /** What `stat` tells of a file: the names of `node:fs`. */
 export interface FileStats {
+  /** Size in bytes. */
   readonly size: number;
+  /** Type and permissions, as in `node:fs`. */
   readonly mode: number;
+  /** The owner’s user id, as inside the sandbox. */
   readonly uid: number;
+  /** The group id, as inside the sandbox. */
   readonly gid: number;
+  /** How many hard links it has. */
   readonly nlink: number;
+  /** The inode number. */
   readonly ino: number;
+  /** When its content changed last, in milliseconds since the epoch. */
   readonly mtimeMs: number;
+  /** The same as a date. */
   readonly mtime: Date;
+  /** Whether it is a regular file. */
   isFile(): boolean;
+  /** Whether it is a directory. */
   isDirectory(): boolean;
+  /** Whether it is a symbolic link. */
   isSymbolicLink(): boolean;
 }
 
 /** One entry of a directory: the names of `node:fs`. */
 export interface DirectoryEntry {
+  /** The name, without its directory. */
   readonly name: string;
   /** The directory it is in. */
   readonly parentPath: string;
+  /** Whether it is a regular file. */
   isFile(): boolean;
+  /** Whether it is a directory. */
   isDirectory(): boolean;
+  /** Whether it is a symbolic link. */
   isSymbolicLink(): boolean;
 }
 
 /** A change that was seen. */
 export interface FileChange {
+  /** `rename` if a name appeared or disappeared, `change` if content changed. */
   readonly eventType: 'rename' | 'change';
   /** Relative to what is watched. */
   readonly filename: string;
@@ -121,18 +182,23 @@ export interface FileChange {
 
 /** What every call takes. What it does not know is refused (ACODE-SBX-017), and never ignored. */
 export interface FileCall {
+  /** Cancels the call. */
   readonly signal?: AbortSignal;
 }
 
 /** How content is read: as bytes, unless an encoding makes text of them. */
 export interface ContentOptions extends FileCall {
+  /** The encoding of the text; without it, the content is bytes. */
   readonly encoding?: BufferEncoding | null;
+  /** Reading is the only mode. */
   readonly flag?: 'r';
 }
 
 /** How a file is read bit by bit. */
 export interface StreamOptions extends FileCall {
+  /** The encoding of the text; without it, the stream is of bytes. */
   readonly encoding?: BufferEncoding | null;
+  /** Reading is the only mode. */
   readonly flags?: 'r';
 }
 
@@ -145,23 +211,29 @@ export interface WritingOptions extends FileCall {
   readonly encoding?: BufferEncoding | null;
   /** Of a file that was not there. */
   readonly mode?: number;
+  /** How the file is opened; `w` by default. */
   readonly flag?: WriteFlag | 'ax';
 }
 
 /** How a directory is made. */
 export interface DirectoryOptions extends FileCall {
+  /** Whether to make missing parents too, and accept a directory that exists; false by default. */
   readonly recursive?: boolean;
+  /** The permissions of the directory; `0o777` less the umask by default. */
   readonly mode?: number;
 }
 
 /** Bounds of what is taken out of a sandbox, whose content is whatever its commands made it. */
 export interface TransferOptions extends FileCall {
+  /** The most bytes; beyond that the transfer is refused. 4 GiB by default. */
   readonly maxBytes?: number;
+  /** The most files and directories; beyond that the transfer is refused. 100,000 by default. */
   readonly maxEntries?: number;
 }
 
 /** How a directory is read. */
 export interface ReadingOptions extends FileCall {
+  /** Whether to read directories below it too; false by default. */
   readonly recursive?: boolean;
   /**
    * How large the listing may be: a command can make a directory as large as it likes. 256 MiB unless you say, and never more
@@ -172,11 +244,19 @@ export interface ReadingOptions extends FileCall {
 
 /** What was transferred. */
 export interface TransferReport {
+  /** How many files. */
   readonly files: number;
+  /** How many directories. */
   readonly directories: number;
+  /** The size of the files, in bytes. */
   readonly bytes: number;
   /** What was left out, and why: links, devices and names that lead elsewhere. */
-  readonly skipped: readonly { readonly path: string; readonly reason: string }[];
+  readonly skipped: readonly {
+    /** The path, relative to what was transferred. */
+    readonly path: string;
+    /** Why it was left out. */
+    readonly reason: string;
+  }[];
   /**
    * What came out of the sandbox and tools of this machine might execute or follow; paths are relative to the target. Absent
    * where there is none, and of an upload.
@@ -189,34 +269,80 @@ export interface TransferReport {
  * in the workspace.
  */
 export interface Files {
-  readFile(path: string, options: BufferEncoding | (ContentOptions & { encoding: BufferEncoding })): Promise<string>;
+  /** Reads a whole file: as a `Buffer`, or as text if an encoding is given. */
+  readFile(
+    path: string,
+    options:
+      | BufferEncoding
+      | (ContentOptions & {
+          /** The encoding of the text. */
+          encoding: BufferEncoding;
+        }),
+  ): Promise<string>;
   readFile(path: string, options?: (ContentOptions & { encoding?: null }) | null): Promise<Buffer>;
+  /** Writes a whole file, and creates it if it is missing. */
   writeFile(
     path: string,
     data: string | Uint8Array | Readable,
     options?: BufferEncoding | WritingOptions | null,
   ): Promise<void>;
+  /** Writes at the end of a file, and creates it if it is missing. */
   appendFile(path: string, data: string | Uint8Array, options?: BufferEncoding | WritingOptions | null): Promise<void>;
   /** The content as a stream, however large. */
   createReadStream(path: string, options?: BufferEncoding | StreamOptions): Readable;
-  readdir(path: string, options?: { withFileTypes?: false } & ReadingOptions): Promise<string[]>;
+  /** The names in a directory, or its entries with `withFileTypes`. */
+  readdir(
+    path: string,
+    options?: {
+      /** Whether to return entries with their types instead of names. */
+      withFileTypes?: false;
+    } & ReadingOptions,
+  ): Promise<string[]>;
   readdir(path: string, options: { withFileTypes: true } & ReadingOptions): Promise<DirectoryEntry[]>;
+  /** Makes a directory. */
   mkdir(path: string, options?: number | DirectoryOptions | null): Promise<void>;
-  rm(path: string, options?: { recursive?: boolean; force?: boolean } & FileCall): Promise<void>;
+  /** Removes a file, or with `recursive` a directory and everything in it. */
+  rm(
+    path: string,
+    options?: {
+      /** Whether to remove directories with everything in them; false by default. */
+      recursive?: boolean;
+      /** Whether to accept a path that does not exist; false by default. */
+      force?: boolean;
+    } & FileCall,
+  ): Promise<void>;
+  /** Removes an empty directory. */
   rmdir(path: string, options?: FileCall): Promise<void>;
+  /** Removes a file or a link. */
   unlink(path: string, options?: FileCall): Promise<void>;
+  /** Renames a file or directory. What is at the new path is replaced. */
   rename(from: string, to: string, options?: FileCall): Promise<void>;
+  /** Copies a file. What is at the new path is replaced. */
   copyFile(from: string, to: string, options?: FileCall): Promise<void>;
+  /** The metadata of a file; of a link, those of its target. */
   stat(path: string, options?: FileCall): Promise<FileStats>;
+  /** The metadata of a file; of a link, those of the link itself. */
   lstat(path: string, options?: FileCall): Promise<FileStats>;
+  /** Rejects if the user inside may not access the file: `constants` of `node:fs` as the mode, existence by default. */
   access(path: string, mode?: number, options?: FileCall): Promise<void>;
+  /** Changes the permissions of a file. */
   chmod(path: string, mode: number, options?: FileCall): Promise<void>;
+  /** The target of a symbolic link. */
   readlink(path: string, options?: FileCall): Promise<string>;
+  /** Makes a symbolic link at `path`. */
   symlink(target: string, path: string, options?: FileCall): Promise<void>;
+  /** Cuts or extends a file to a length in bytes, 0 by default. */
   truncate(path: string, length?: number, options?: FileCall): Promise<void>;
+  /** The absolute path without links. */
   realpath(path: string, options?: FileCall): Promise<string>;
   /** Changes below a path, until the signal fires or the loop is left. */
-  watch(path: string, options?: { recursive?: boolean } & FileCall): AsyncIterable<FileChange>;
+  watch(
+    path: string,
+    options?: {
+      /** Whether to watch directories below it too; false by default. */
+      recursive?: boolean;
+    } & FileCall,
+  ): AsyncIterable<FileChange>;
   /** Brings a file or a tree of the host in. */
   upload(hostPath: string, path: string, options?: TransferOptions): Promise<TransferReport>;
   /** Brings a file or a tree out, checked as hostile: nothing is written outside `hostPath`, and no link, device or privilege comes along. */
@@ -227,6 +353,7 @@ export interface Files {
 export interface ForwardedPort extends AsyncDisposable {
   /** On 127.0.0.1. */
   readonly port: number;
+  /** Stops listening and ends its connections. */
   close(): Promise<void>;
 }
 
@@ -238,6 +365,13 @@ export interface Ports {
    */
   forward(
     containerPort: number,
-    options?: { hostPort?: number; onUnanswered?: () => void; signal?: AbortSignal },
+    options?: {
+      /** The port on 127.0.0.1; any free one by default. */
+      hostPort?: number;
+      /** Called for each connection that no server inside accepted. */
+      onUnanswered?: () => void;
+      /** Cancels the call; ends nothing that was forwarded before. */
+      signal?: AbortSignal;
+    },
   ): Promise<ForwardedPort>;
 }

@@ -4,6 +4,7 @@ import type { ChangeCounts, RiskyChange } from './result.ts';
 
 /** A directory or file of the host that a run could write: the workspace, or another one that was mounted writable. */
 export interface ScanRoot {
+  /** Its absolute path on the host. */
   readonly path: string;
   /** Its path inside the sandbox; absent for the workspace, whose paths are shown relative to it. */
   readonly shownAs?: string;
@@ -17,13 +18,17 @@ export interface ScanRoot {
 
 /** A time in which nothing of a sandbox ran, in milliseconds since the epoch: what was changed then, somebody else has changed. */
 export interface RestPeriod {
+  /** The beginning, in milliseconds since the epoch. */
   readonly fromMs: number;
+  /** The end, in milliseconds since the epoch. */
   readonly toMs: number;
 }
 
 /** A scan job: what to scan for which run. Can be stored as JSON. */
 export interface ScanJob {
+  /** The workspace, as an absolute path. */
   readonly workspace: string;
+  /** Every directory that the run could write. */
   readonly directories: readonly ScanRoot[];
   /** A time before the sandbox existed, in milliseconds since the epoch. */
   readonly sinceMs: number;
@@ -31,10 +36,13 @@ export interface ScanJob {
   readonly untilMs: number | null;
   /** When the sandbox was there and nothing of it ran; absent where that is not known. */
   readonly rest?: RestPeriod;
+  /** The sandbox’s UUID. */
   readonly sandboxId: string;
   /** The correlation id of the run. */
   readonly correlationId: string;
+  /** The session of the run. */
   readonly sessionId?: string;
+  /** The task of the run, if its request named one. */
   readonly taskId?: string;
   /** Findings that the result of the run already has, so that they are not reported twice. */
   readonly known: readonly Pick<RiskyChange, 'kind' | 'path'>[];
@@ -54,5 +62,6 @@ export interface ScanReport {
   readonly riskyChanges: readonly RiskyChange[];
   /** Counts of the whole scan. */
   readonly changed: ChangeCounts;
+  /** Whether everything was scanned. */
   readonly complete: boolean;
 }

@@ -7,7 +7,9 @@ import type { NetworkMode } from './network.ts';
 
 /** Which object of the file system a path was when it was validated. */
 export interface FileIdentity {
+  /** The device number. */
   readonly device: number;
+  /** The inode number. */
   readonly inode: number;
   /** When it was made, in milliseconds: the number of one that was removed is given to the next. Only of what cannot be written. */
   readonly born?: number;
@@ -21,8 +23,11 @@ export interface MountSpec {
    * of CA certificates.
    */
   readonly purpose: 'workspace' | 'protected' | 'worktree' | 'additional' | 'identity' | 'ca';
+  /** The absolute path on the host, without links. */
   readonly source: string;
+  /** The absolute path inside. */
   readonly target: string;
+  /** Whether it cannot be written from inside. */
   readonly readOnly: boolean;
   /** The object that was validated; another one found at start is an attack. */
   readonly identity: FileIdentity;
@@ -30,14 +35,19 @@ export interface MountSpec {
 
 /** A sized file system in memory. */
 export interface TmpfsSpec {
+  /** The absolute path inside. */
   readonly target: string;
+  /** Its size, in bytes. */
   readonly bytes: number;
+  /** The permissions of its root, in octal. */
   readonly mode: string;
 }
 
 /** The image of a sandbox, resolved to what cannot move. */
 export interface ImageSpec {
+  /** The image as it was asked for. */
   readonly reference: string;
+  /** The engine’s id of the image, which containers run by. */
   readonly id: string;
   /** Repository digest, or the id where the image never came from a registry. */
   readonly digest: string;
@@ -49,8 +59,11 @@ export interface ImageSpec {
 
 /** Who a sandbox is: not part of its hash, since it says nothing about what the sandbox can do. */
 export interface SandboxIdentity {
+  /** The sandbox’s UUID. */
   readonly sandboxId: string;
+  /** The container’s name. */
   readonly name: string;
+  /** The container’s labels. */
   readonly labels: Readonly<Record<string, string>>;
   /** The operation it is made for. */
   readonly correlationId: string;
@@ -73,20 +86,33 @@ export interface ImageFacts {
 
 /** The plan of one sandbox. */
 export interface SandboxSpec {
+  /** Who it is. */
   readonly identity: SandboxIdentity;
+  /** The isolation level. */
   readonly level: Level;
+  /** The image, resolved. */
   readonly image: ImageSpec;
+  /** The user inside. */
   readonly user: UserId;
+  /** The limits. */
   readonly limits: Limits;
   /** The engine’s runtime by name; null for its default. */
   readonly runtime: string | null;
+  /** The network. */
   readonly network: NetworkMode;
+  /** Addresses of name servers; empty for the engine’s own. */
   readonly dns: readonly string[];
+  /** Ports published on 127.0.0.1. */
   readonly ports: readonly PortRequest[];
+  /** The working directory inside, as an absolute path. */
   readonly workdir: string;
+  /** The home directory inside, as an absolute path. */
   readonly home: string;
+  /** What of the host it is given. */
   readonly mounts: readonly MountSpec[];
+  /** Caches of package managers. */
   readonly caches: readonly CacheSpec[];
+  /** File systems in memory. */
   readonly tmpfs: readonly TmpfsSpec[];
   /** Hash of everything but the identity: two sandboxes with the same hash are interchangeable before use. */
   readonly hash: string;

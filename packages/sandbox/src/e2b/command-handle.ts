@@ -8,18 +8,24 @@ import type { RequestOptions } from './options.ts';
 
 /** How a command ended. */
 export interface CommandResult {
+  /** The exit status. */
   exitCode: number;
   /** Why it failed, where it did. */
   error?: string;
+  /** What it printed to standard output. */
   stdout: string;
+  /** What it printed to standard error. */
   stderr: string;
 }
 
 /** A command that ended with another status than 0; it is also its result. */
 export class CommandExitError extends SandboxError implements CommandResult {
+  /** The exit status, never 0. */
   readonly exitCode: number;
   readonly error: string;
+  /** What it printed to standard output. */
   readonly stdout: string;
+  /** What it printed to standard error. */
   readonly stderr: string;
 
   constructor({ exitCode, error = `exit status ${exitCode}`, stdout, stderr }: CommandResult) {
@@ -33,7 +39,9 @@ export class CommandExitError extends SandboxError implements CommandResult {
 
 /** Who is told of output as it comes. */
 export interface Listeners {
+  /** Called with each chunk of standard output. */
   onStdout?: (data: string) => void | Promise<void>;
+  /** Called with each chunk of standard error. */
   onStderr?: (data: string) => void | Promise<void>;
   /** The output of a terminal, as it is. */
   onPty?: (data: Uint8Array) => void | Promise<void>;
@@ -43,6 +51,7 @@ type Stream = 'stdout' | 'stderr';
 
 /** A command under way. */
 export class CommandHandle {
+  /** The first process of the command, as the sandbox counts them. */
   readonly pid: number;
   readonly #inner: Inner;
   readonly #text = { stdout: '', stderr: '' };

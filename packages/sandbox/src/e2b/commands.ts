@@ -15,9 +15,11 @@ import type { RequestOptions, UserOption } from './options.ts';
 
 /** Everything about one command. */
 export interface CommandStartOpts extends RequestOptions, UserOption, Omit<Listeners, 'onPty'> {
+  /** Whether to return once the command has started; false by default. */
   background?: boolean;
   /** In the workspace: relative to it, or below /workspace. */
   cwd?: string;
+  /** Variables of the command. */
   envs?: Record<string, string>;
   /** Keeps standard input open for `sendStdin`. */
   stdin?: boolean;
@@ -27,11 +29,15 @@ export interface CommandStartOpts extends RequestOptions, UserOption, Omit<Liste
 
 /** A command that runs. */
 export interface ProcessInfo {
+  /** The first process of the command, as the sandbox counts them. */
   pid: number;
+  /** The program. */
   cmd: string;
+  /** Its arguments. */
   args: string[];
   /** Always empty: what commands are given may be secret, and nobody is told. */
   envs: Record<string, string>;
+  /** Its working directory. */
   cwd?: string;
 }
 
@@ -54,7 +60,13 @@ export class Commands {
    * const { stdout } = await sandbox.commands.run('ls -l');
    * const server = await sandbox.commands.run('node server.js', { background: true });
    */
-  run(command: string, options?: CommandStartOpts & { background?: false }): Promise<CommandResult>;
+  run(
+    command: string,
+    options?: CommandStartOpts & {
+      /** Whether to return once the command has started. */
+      background?: false;
+    },
+  ): Promise<CommandResult>;
   run(command: string, options: CommandStartOpts & { background: true }): Promise<CommandHandle>;
   run(command: string, options?: CommandStartOpts): Promise<CommandHandle | CommandResult>;
   async run(command: string, options: CommandStartOpts = {}): Promise<CommandHandle | CommandResult> {
@@ -144,12 +156,17 @@ function listenersOf({ onStdout, onStderr }: Listeners): Listeners {
 
 /** A terminal to be made. */
 export interface PtyCreateOpts extends RequestOptions, UserOption {
+  /** Characters in a line. */
   cols: number;
+  /** Lines. */
   rows: number;
+  /** Called with everything the terminal prints. */
   onData: (data: Uint8Array) => void | Promise<void>;
   /** A minute unless told otherwise; 0 for no limit but the sandbox’s own. */
   timeoutMs?: number;
+  /** Variables of the shell. */
   envs?: Record<string, string>;
+  /** The working directory; the workspace by default. */
   cwd?: string;
 }
 
@@ -191,7 +208,16 @@ export class Pty {
   }
 
   /** Gives a terminal another size. */
-  async resize(pid: number, size: { cols: number; rows: number }, options?: RequestOptions): Promise<void> {
+  async resize(
+    pid: number,
+    size: {
+      /** Characters in a line. */
+      cols: number;
+      /** Lines. */
+      rows: number;
+    },
+    options?: RequestOptions,
+  ): Promise<void> {
     checkKnown(options, REQUEST);
     checkKnown(size, ['cols', 'rows'], 'size.');
     const { cols, rows } = size;

@@ -16,14 +16,19 @@ export type FileType = (typeof FileType)[keyof typeof FileType];
 
 /** What was written. */
 export interface WriteInfo {
+  /** The name, without its directory. */
   name: string;
+  /** A file or a directory. */
   type?: FileType;
+  /** The absolute path inside. */
   path: string;
 }
 
 /** A file or directory. */
 export interface EntryInfo extends WriteInfo {
+  /** Size in bytes. */
   size: number;
+  /** Type and permissions, as in `node:fs`. */
   mode: number;
   /** Such as `rwxr-xr-x`. */
   permissions: string;
@@ -31,7 +36,9 @@ export interface EntryInfo extends WriteInfo {
   owner: string;
   /** The number of the group. */
   group: string;
+  /** When the content changed last. */
   modifiedTime?: Date;
+  /** The target, if it is a link. */
   symlinkTarget?: string;
 }
 
@@ -40,7 +47,9 @@ export type FileData = string | ArrayBuffer | Uint8Array | Blob | ReadableStream
 
 /** One of several files to be written. */
 export interface WriteEntry {
+  /** The path; a relative one begins in the workspace. */
   path: string;
+  /** The content. */
   data: FileData;
 }
 
@@ -63,11 +72,13 @@ export type FilesystemEventType = (typeof FilesystemEventType)[keyof typeof File
 export interface FilesystemEvent {
   /** Relative to what is watched. */
   name: string;
+  /** What happened to it. */
   type: FilesystemEventType;
 }
 
 /** A look at a directory that goes on until it is stopped. */
 export interface WatchHandle {
+  /** Stops watching. */
   stop(): Promise<void>;
 }
 
@@ -75,7 +86,9 @@ export interface WatchHandle {
 export interface WatchOpts extends FilesystemRequestOpts {
   /** A minute unless told otherwise; 0 for as long as the sandbox is there. */
   timeoutMs?: number;
+  /** Called when watching ends; with an error if it failed. */
   onExit?: (error?: Error) => void | Promise<void>;
+  /** Whether to watch directories below it too; false by default. */
   recursive?: boolean;
 }
 
@@ -88,7 +101,13 @@ export class Filesystem {
   }
 
   /** The content of a file: as text unless another format is asked for. */
-  read(path: string, options?: FilesystemRequestOpts & { format?: 'text' }): Promise<string>;
+  read(
+    path: string,
+    options?: FilesystemRequestOpts & {
+      /** What the content is returned as; text by default. */
+      format?: 'text';
+    },
+  ): Promise<string>;
   read(path: string, options: FilesystemRequestOpts & { format: 'bytes' }): Promise<Uint8Array>;
   read(path: string, options: FilesystemRequestOpts & { format: 'blob' }): Promise<Blob>;
   read(path: string, options: FilesystemRequestOpts & { format: 'stream' }): Promise<ReadableStream<Uint8Array>>;
@@ -128,7 +147,13 @@ export class Filesystem {
   }
 
   /** The entries of a directory, and with `depth` of those below. */
-  async list(path: string, options: FilesystemRequestOpts & { depth?: number } = {}): Promise<EntryInfo[]> {
+  async list(
+    path: string,
+    options: FilesystemRequestOpts & {
+      /** How many levels of directories to list; 1 by default. */
+      depth?: number;
+    } = {},
+  ): Promise<EntryInfo[]> {
     check(options, 'depth');
     const { depth = 1 } = options;
     if (!Number.isInteger(depth) || depth < 1) throw new InvalidArgumentError('depth: must be 1 or more.');

@@ -43,10 +43,15 @@ export type { RequestOptions } from './options.ts';
 
 /** What calls take that go to the host. Keys, domains and the like are of a service: here there is none, and nobody reads them. */
 export interface SandboxApiOpts extends RequestOptions {
+  /** Ignored: there is no service. */
   apiKey?: string;
+  /** Ignored: there is no service. */
   accessToken?: string;
+  /** Ignored: there is no service. */
   domain?: string;
+  /** Ignored: there is no service. */
   debug?: boolean;
+  /** Ignored: there is no service. */
   headers?: Record<string, string>;
   /** How the host is opened: workspace, engine, configuration. Not known to E2B. */
   acode?: AcodeOptions;
@@ -54,6 +59,7 @@ export interface SandboxApiOpts extends RequestOptions {
 
 /** What a sandbox is to be. */
 export interface SandboxOpts extends SandboxApiOpts {
+  /** Variables of every command. */
   envs?: Record<string, string>;
   /** How long it may exist; five minutes unless told otherwise, a day at most. */
   timeoutMs?: number;
@@ -77,26 +83,42 @@ export interface SandboxOpts extends SandboxApiOpts {
 export interface SandboxConnectOpts extends SandboxApiOpts {
   /** Lets it exist for so much longer, where that is later than its end. */
   timeoutMs?: number;
+  /** Ports inside that `getHost` is to be asked about. Not known to E2B. */
   ports?: readonly number[];
 }
 
 /** A sandbox as a list shows it. */
 export interface SandboxInfo {
+  /** The sandbox’s UUID. */
   sandboxId: string;
   /** Its image. */
   templateId: string;
+  /** The container’s name. */
   name?: string;
+  /** Always empty. */
   metadata: Record<string, string>;
+  /** When it was created. */
   startedAt: Date;
+  /** When it expires. */
   endAt: Date;
+  /** Always `running`: a sandbox is never paused. */
   state: 'running' | 'paused';
+  /** CPUs; 0 in a list, where it is not asked. */
   cpuCount: number;
+  /** Memory in mebibytes; 0 in a list, where it is not asked. */
   memoryMB: number;
 }
 
 /** Which sandboxes are listed. */
 export interface SandboxListOpts extends SandboxApiOpts {
-  query?: { metadata?: Record<string, string>; state?: ('running' | 'paused')[] };
+  /** A filter. */
+  query?: {
+    /** Refused: sandboxes have no metadata. */
+    metadata?: Record<string, string>;
+    /** Only sandboxes in one of these states; all are `running`. */
+    state?: ('running' | 'paused')[];
+  };
+  /** How many there are on a page; all on one by default. */
   limit?: number;
 }
 
@@ -123,9 +145,13 @@ const CREATING = [...CONNECTING, 'envs', 'allowInternetAccess', 'secure', 'metad
  * await sandbox.kill();
  */
 export class Sandbox implements AsyncDisposable {
+  /** The sandbox’s UUID. */
   readonly sandboxId: string;
+  /** Runs commands in it. */
   readonly commands: Commands;
+  /** Its files. */
   readonly files: Filesystem;
+  /** Its terminals. */
   readonly pty: Pty;
   readonly #inner: Inner;
   readonly #host: HostBehind;
@@ -308,6 +334,7 @@ export class SandboxPaginator {
     this.#limit = limit;
   }
 
+  /** Whether there is another page. */
   get hasNext(): boolean {
     return this.#rest === null || this.#rest.length > 0;
   }

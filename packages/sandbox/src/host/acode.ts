@@ -63,6 +63,7 @@ export type Observer = Pick<
   Acode,
   'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'audit' | 'doctor' | 'serveSetting' | 'close'
 > & {
+  /** The images of the engine. */
   readonly images: Pick<Images, 'list' | 'isPresent'>;
 } & AsyncDisposable;
 
@@ -172,7 +173,14 @@ export class Acode implements AsyncDisposable {
    */
   static async *scan(
     jobs: readonly ScanJob[],
-    options: { readonly signal?: AbortSignal; readonly restMs?: number; readonly maxMs?: number } = {},
+    options: {
+      /** Cancels the scan; the report then has `complete: false`. */
+      readonly signal?: AbortSignal;
+      /** How long to pause after each slice of work, in milliseconds; 0 by default. */
+      readonly restMs?: number;
+      /** How long the scan may take, in milliseconds; 60,000 by default. */
+      readonly maxMs?: number;
+    } = {},
   ): AsyncGenerator<ScanReport> {
     const uid = currentUid();
     const { state } = directoriesOf({ env: process.env, home: homeOf(process.env), uid });
@@ -232,7 +240,15 @@ export class Acode implements AsyncDisposable {
   }
 
   /** A sandbox that was kept, made by whatever process of this user on this host, by its id or name. */
-  async connect(reference: string, { signal: callers }: { signal?: AbortSignal } = {}): Promise<Sandbox> {
+  async connect(
+    reference: string,
+    {
+      signal: callers,
+    }: {
+      /** Cancels the call. */
+      signal?: AbortSignal;
+    } = {},
+  ): Promise<Sandbox> {
     this.#assertOpen('connect');
     const { connectSandbox } = await import('../persistent/connect.ts');
     return this.#operation(
@@ -246,7 +262,15 @@ export class Acode implements AsyncDisposable {
    * Ends a sandbox that was kept, by its id or name, also one that cannot be used any more because something has changed
    * since. Those of another process that lives are that process’s own.
    */
-  async kill(reference: string, { signal: callers }: { signal?: AbortSignal } = {}): Promise<SandboxInfo> {
+  async kill(
+    reference: string,
+    {
+      signal: callers,
+    }: {
+      /** Cancels the call. */
+      signal?: AbortSignal;
+    } = {},
+  ): Promise<SandboxInfo> {
     this.#assertOpen('kill');
     const { killSandbox } = await import('../persistent/connect.ts');
     return this.#operation(

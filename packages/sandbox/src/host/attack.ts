@@ -5,7 +5,7 @@ import { AcodeError } from '../contract/errors.ts';
 import { LANGUAGES } from '../contract/languages.ts';
 import { backendOf, usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
-import type { EffectivePolicy, PolicyInput } from '../contract/policy.ts';
+import type { EffectivePolicy, PolicyFields } from '../contract/policy.ts';
 import type { ImageFacts } from '../contract/spec.ts';
 import { attackBackend } from './doctor/attack.ts';
 import type { Target } from './doctor/attack.ts';
@@ -60,7 +60,7 @@ async function choose(
   const { machine, config: user, environmentMode, caller } = host;
   // Whoever names a runtime or an image means an engine.
   const asked = level ?? ((runtime ?? image) === undefined ? undefined : 'auto');
-  const input: PolicyInput = {
+  const input: PolicyFields = {
     ...(asked === undefined ? {} : { level: asked }),
     ...(runtime === undefined ? {} : { runtime }),
   };

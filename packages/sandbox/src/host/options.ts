@@ -1,6 +1,6 @@
 // How a host is opened: what a program says once, before anything runs.
 
-import type { ConfigInput } from '../policy/config/schema.ts';
+import type { ConfigInput } from '../contract/config.ts';
 import type { PoolOptions } from '../contract/host.ts';
 import type { VerifySignature } from '../contract/images.ts';
 import type { ProfileName } from '../contract/profiles.ts';
@@ -16,9 +16,13 @@ export interface AcodeOptions {
   /** Another configuration file in place of the user’s own. */
   configFile?: string;
   /** The engine’s socket; else DOCKER_HOST, the docker context, the known places. Pinned for the session. */
-  engine?: { socket: string };
+  engine?: {
+    /** The absolute path of the socket. */
+    socket: string;
+  };
   /** The built-in limits of requests that name none: `exec` unless told otherwise. The command line and MCP use `dev`. */
   profile?: ProfileName;
+  /** The session in labels, logs and audit records; a random one by default. */
   sessionId?: string;
   /** Sandboxes at once; 4 unless configured, at most 16. */
   maxConcurrent?: number;
@@ -35,8 +39,11 @@ export interface AcodeOptions {
    * of the host might execute or follow them. No result has these; the log and the audit log do. Must return at once.
    */
   foundWhileWaiting?: (report: ScanReport, image: string) => void;
+  /** Receives log lines; none are written by default. A pino logger fits. */
   logger?: Logger;
+  /** Receives counters and durations; none by default. */
   metrics?: Metrics;
+  /** Time, for tests; the system’s by default. */
   clock?: Clock;
   /** Verifies who made an image before anything of it runs; without it, the repository and the digest decide. */
   verifySignature?: VerifySignature;

@@ -12,7 +12,7 @@ import type {
   PulledImage,
 } from '../contract/images.ts';
 import { LANGUAGES } from '../contract/languages.ts';
-import type { EffectivePolicy, PolicyInput } from '../contract/policy.ts';
+import type { EffectivePolicy, PolicyFields } from '../contract/policy.ts';
 import type { OpenFurther } from '../run/host.ts';
 import type { ImageStore, StoredImage } from '../isolation/backend.ts';
 import { fullName, parseReference } from '../policy/images.ts';
@@ -65,7 +65,7 @@ export function imagesOf(host: ImageHost, operate: Operate, openFurther: OpenFur
 }
 
 // As for a run that names this image: the same lists decide, and the same voices are heard.
-async function policyFor(host: ImageHost, input: PolicyInput): Promise<EffectivePolicy> {
+async function policyFor(host: ImageHost, input: PolicyFields): Promise<EffectivePolicy> {
   const layers = await layersFor(host, await workspaceOf(host));
   return resolvePolicy(input, layers, { caller: host.caller, cpus: 1 });
 }

@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { PolicyInput } from '../contract/policy.ts';
+import type { PolicyFields } from '../contract/policy.ts';
 import type { MountSpec } from '../contract/spec.ts';
 import { CEILINGS } from '../policy/profiles.ts';
 import { NO_LAYERS } from '../policy/layers.ts';
@@ -33,9 +33,9 @@ const facts: PlanFacts = {
   },
   mounts: [workspaceMount('/w:x,source=/etc', 2)],
 };
-const policy = (input: PolicyInput = {}) =>
+const policy = (input: PolicyFields = {}) =>
   resolvePolicy(input, NO_LAYERS, { caller: { uid: 1001, gid: 1002 }, cpus: 2 });
-const plan = (input: PolicyInput = {}, more: Partial<PlanFacts> = {}) =>
+const plan = (input: PolicyFields = {}, more: Partial<PlanFacts> = {}) =>
   planSandbox(policy(input), { ...facts, ...more }, hash => ({
     sandboxId: 'id',
     name: 'acode-x-run-001',
@@ -267,7 +267,7 @@ describe('createRequest', () => {
       fc.property(input, fc.array(fc.string()), (generated, volumes) => {
         let request;
         try {
-          request = createRequest(plan(generated as PolicyInput, { image: { ...facts.image, volumes } }), engine) as {
+          request = createRequest(plan(generated as PolicyFields, { image: { ...facts.image, volumes } }), engine) as {
             User: string;
             HostConfig: Record<string, number>;
           };

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import * as z from 'zod';
 import type { Directories } from './directories.ts';
 import { RISKS } from '../contract/levels.ts';
-import { policyInputSchema } from '../contract/policy.ts';
+import { policyFrom } from '../contract/policy.ts';
+import { policyInputSchema } from '../contract/policy-schema.ts';
 import type { CreateRequest } from '../contract/sandbox.ts';
 import { startKeeper } from './keeper.ts';
 import { Leases, isSandboxId } from './leases.ts';
@@ -71,7 +72,7 @@ export class Kept {
       const parsed = recordSchema.parse(JSON.parse(this.#textOf(sandboxId)));
       const { policy, risk, workspace, latest, lookedUntil } = parsed;
       return {
-        ...(policy ? { policy } : {}),
+        ...(policy ? { policy: policyFrom(policy) } : {}),
         ...(risk ? { risk } : {}),
         ...(workspace === undefined ? {} : { workspace }),
         latest: new Date(latest),

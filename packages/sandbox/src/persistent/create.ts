@@ -5,6 +5,7 @@ import type { AuditHead } from '../contract/audit.ts';
 import type { RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { usesEngine } from '../contract/levels.ts';
+import { policyFrom } from '../contract/policy.ts';
 import type { ScanState } from '../contract/result.ts';
 import type { CreateRequest } from '../contract/sandbox.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
@@ -140,7 +141,7 @@ async function keepRecord(
   // The image that was chosen, and not how: what a command leaves in the workspace may speak for another one.
   const image = policy?.image ?? spec.image.reference;
   const { workspace } = host;
-  const record = { policy: { ...policy, image }, ...(risk ? { risk } : {}), workspace, latest };
+  const record = { policy: policyFrom({ ...policy, image }), ...(risk ? { risk } : {}), workspace, latest };
   const { sandboxId } = spec.identity;
   await new Kept(host).begin(sandboxId, record, expiresAt, socket);
   host.memory.keep({ sandboxId, memoryBytes: spec.limits.memoryBytes });

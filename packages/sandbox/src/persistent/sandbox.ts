@@ -52,7 +52,12 @@ export class Sandbox implements AsyncDisposable {
   /** How strongly it is isolated. */
   readonly level: Level;
   /** What it is made of, as it was resolved. */
-  readonly image: { readonly reference: string; readonly digest: string };
+  readonly image: {
+    /** The image as it was asked for. */
+    readonly reference: string;
+    /** The digest in its registry; the image’s id if it has none. */
+    readonly digest: string;
+  };
   /** Whether it outlives this process. */
   readonly kept: boolean;
   /** How long a command in the foreground may take, in milliseconds; null where it may as long as the sandbox stays. */

@@ -5,7 +5,7 @@ import { parseConfig } from './config/parse.ts';
 import { CACHE_TOOLS } from '../contract/caches.ts';
 import { LANGUAGES } from '../contract/languages.ts';
 import type { Language } from '../contract/languages.ts';
-import type { PolicyInput } from '../contract/policy.ts';
+import type { PolicyFields } from '../contract/policy.ts';
 import { cacheSpec, resolveCaches } from './caches.ts';
 import { NO_LAYERS } from './layers.ts';
 import type { Layers } from './layers.ts';
@@ -26,7 +26,12 @@ const layers = (user = '', repository?: string): Layers => ({
           trusted: false,
         },
 });
-const caches = (languages: readonly Language[], request?: PolicyInput['caches'], said: Layers = NO_LAYERS, user = ME) =>
+const caches = (
+  languages: readonly Language[],
+  request?: PolicyFields['caches'],
+  said: Layers = NO_LAYERS,
+  user = ME,
+) =>
   resolveCaches(request, said, {
     caller: ME,
     user,

@@ -3,7 +3,7 @@
 import { CACHE_TOOLS } from '../contract/caches.ts';
 import type { CachePolicy, CacheSpec, CacheTool, CacheVolume } from '../contract/caches.ts';
 import type { Language, LanguageFound } from '../contract/languages.ts';
-import type { PolicyInput, Sourced, UserId } from '../contract/policy.ts';
+import type { PolicyFields, Sourced, UserId } from '../contract/policy.ts';
 import { pick, placeOf } from './layers.ts';
 import type { Layers } from './layers.ts';
 
@@ -48,7 +48,7 @@ const VARIABLES: Readonly<Record<CacheTool, (own: string) => Readonly<Record<str
  * Decides about the caches: those that the request names, else those of the workspace’s languages, unless somebody said no.
  * Only a request can ask to fill one: what is put into a cache is there for every later sandbox.
  */
-export function resolveCaches(request: PolicyInput['caches'], layers: Layers, of: CachesFor): Sourced<CachePolicy> {
+export function resolveCaches(request: PolicyFields['caches'], layers: Layers, of: CachesFor): Sourced<CachePolicy> {
   const { value: enabled, layer, where } = resolveEnabled(layers);
   if (request === undefined) {
     const tools = enabled ? toolsOf(of.languages ?? []) : [];
@@ -63,7 +63,7 @@ export function resolveCaches(request: PolicyInput['caches'], layers: Layers, of
 
 // Not by the name `fill`: every list has a method that is called so.
 function isFilling(
-  request: Exclude<PolicyInput['caches'], undefined | false>,
+  request: Exclude<PolicyFields['caches'], undefined | false>,
 ): request is { readonly fill: readonly CacheTool[] } {
   return !Array.isArray(request);
 }

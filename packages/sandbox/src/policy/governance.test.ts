@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { checkConfig } from './config/check.ts';
-import type { ConfigInput } from './config/schema.ts';
+import type { ConfigInput } from '../contract/config.ts';
 import { LEVELS, RISKS, isAtLeast } from '../contract/levels.ts';
 import type { Level, Risk } from '../contract/levels.ts';
 import { govern } from './governance.ts';

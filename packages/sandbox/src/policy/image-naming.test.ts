@@ -3,7 +3,7 @@
 import { expect, it } from 'vitest';
 import { parseConfig } from './config/parse.ts';
 import { AcodeError } from '../contract/errors.ts';
-import type { PolicyInput } from '../contract/policy.ts';
+import type { PolicyFields } from '../contract/policy.ts';
 import type { ImageFacts } from '../contract/spec.ts';
 import { assertMayName, assertOrigin, imagesThatNeedTrust } from './image-naming.ts';
 import type { Layers } from './layers.ts';
@@ -33,7 +33,7 @@ const layersFor = (user: string, image: string, trusted: boolean | null): Layers
 });
 
 function policyFor(who: Who, image: string, user = '') {
-  const asked: PolicyInput = who === 'user' ? { image } : who === 'model' ? { image, askedBy: 'model' } : {};
+  const asked: PolicyFields = who === 'user' ? { image } : who === 'model' ? { image, askedBy: 'model' } : {};
   const trusted = who === 'repository' ? false : who === 'trusted repository' ? true : null;
   const host = { caller: { uid: 1001, gid: 1002 }, cpus: 1, projectImage: PROJECT };
   return resolvePolicy(asked, layersFor(user, image, trusted), host);

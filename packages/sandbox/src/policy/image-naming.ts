@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import type { Config } from './config/schema.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { LANGUAGES } from '../contract/languages.ts';
-import type { EffectivePolicy, ImageNaming, PolicyInput, Sourced } from '../contract/policy.ts';
+import type { EffectivePolicy, ImageNaming, PolicyFields, Sourced } from '../contract/policy.ts';
 import type { ImageFacts } from '../contract/spec.ts';
 import { fullName, isListed, parseReference } from './images.ts';
 import type { ImageReference } from './images.ts';
@@ -19,7 +19,7 @@ import type { TrustKey } from './repository.ts';
 export function resolveImageNaming(
   layers: Layers,
   image: Sourced<string>,
-  askedBy: PolicyInput['askedBy'],
+  askedBy: PolicyFields['askedBy'],
   projectImage: string | undefined,
 ): ImageNaming {
   const { user } = layers;
@@ -36,7 +36,7 @@ export function resolveImageNaming(
   };
 }
 
-function whoNamed({ repository }: Layers, { layer }: Sourced<string>, askedBy: PolicyInput['askedBy']) {
+function whoNamed({ repository }: Layers, { layer }: Sourced<string>, askedBy: PolicyFields['askedBy']) {
   if (layer === 'repository') return repository?.trusted === true ? null : 'repository';
   return layer === 'request' && askedBy === 'model' ? 'model' : null;
 }

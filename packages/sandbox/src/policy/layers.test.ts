@@ -6,7 +6,7 @@ import { holdTo } from './config/check.ts';
 import { parseConfig, rawConfig } from './config/parse.ts';
 import { machineSchema } from './config/schema.ts';
 import { AcodeError } from '../contract/errors.ts';
-import type { PolicyInput } from '../contract/policy.ts';
+import type { PolicyFields } from '../contract/policy.ts';
 import { environmentMode, NO_LAYERS } from './layers.ts';
 import type { Layers } from './layers.ts';
 import { resolvePolicy } from './resolve.ts';
@@ -38,12 +38,12 @@ const layers = (said: Said): Layers => ({
         },
   environmentMode: said.environmentMode ?? null,
 });
-const resolve = (said: Said, input: PolicyInput = {}) => resolvePolicy(input, layers(said), host);
+const resolve = (said: Said, input: PolicyFields = {}) => resolvePolicy(input, layers(said), host);
 const memory = (mb: number) => `sandbox:\n  defaults:\n    memory_mb: ${mb}\n`;
 const ceiling = (mb: number) => `sandbox:\n  ceilings:\n    memory_mb: ${mb}\n`;
 
 describe('precedence', () => {
-  it.each<[string, Said, PolicyInput, number, string, string]>([
+  it.each<[string, Said, PolicyFields, number, string, string]>([
     ['nobody', {}, {}, 512, 'built-in', 'default'],
     ['the user', { user: memory(100) }, {}, 100, 'user', 'user.yml:3:5 (sandbox.defaults.memory_mb)'],
     [
@@ -132,7 +132,7 @@ describe('precedence', () => {
 });
 
 describe('nonsense in a request', () => {
-  it.each<[string, PolicyInput]>([
+  it.each<[string, PolicyFields]>([
     ['limits.memoryBytes', { limits: { memoryBytes: 1024 } }],
     ['limits.memoryBytes', { limits: { memoryBytes: 0 } }],
     ['limits.memoryBytes', { limits: { memoryBytes: NaN } }],
@@ -151,7 +151,7 @@ describe('nonsense in a request', () => {
   });
 
   it('is also a name that no field may have', () => {
-    const input = JSON.parse('{"limits":{"__proto__":{"polluted":1}}}') as PolicyInput;
+    const input = JSON.parse('{"limits":{"__proto__":{"polluted":1}}}') as PolicyFields;
     expect(() => resolve({}, input)).toThrow(expect.objectContaining({ code: 'ACODE-SBX-017' }));
     expect(({} as { polluted?: number }).polluted).toBeUndefined();
   });
@@ -452,7 +452,7 @@ describe('whatever a program asks for', () => {
     () => {
       const property = fc.property(input, asked => {
         try {
-          resolve({}, asked as PolicyInput);
+          resolve({}, asked as PolicyFields);
         } catch (error) {
           if (!(error instanceof AcodeError)) throw error;
         }

@@ -2,7 +2,7 @@
 
 import type { Config } from './config/schema.ts';
 import { formatBytes } from './config/units.ts';
-import type { EffectivePolicy, Limits, PolicyInput, Sourced } from '../contract/policy.ts';
+import type { EffectivePolicy, Limits, PolicyFields, Sourced } from '../contract/policy.ts';
 import type { ProfileName } from '../contract/profiles.ts';
 import { builtInValue, pick, placeOf } from './layers.ts';
 import type { Layers } from './layers.ts';
@@ -35,7 +35,7 @@ const LIMITS: Readonly<Record<keyof Limits, LimitKeys>> = {
 
 /** What limits are resolved for. */
 export interface LimitsFor {
-  readonly request: PolicyInput;
+  readonly request: PolicyFields;
   readonly profile: ProfileName;
   /** What the engine has; it refuses more CPUs. */
   readonly machine: Machine;

@@ -1,7 +1,7 @@
 // Which runtime of the engine runs a sandbox: known ones by name, others only where the user says so.
 
 import { AcodeError } from '../contract/errors.ts';
-import type { PolicyInput, Sourced } from '../contract/policy.ts';
+import type { PolicyFields, Sourced } from '../contract/policy.ts';
 import { pick, placeOf, setBy } from './layers.ts';
 import type { Layers } from './layers.ts';
 
@@ -17,7 +17,7 @@ export function runtimeStrength(runtime: string | null): 0 | 1 | 2 {
 }
 
 /** The runtime by name; null for the engine’s default. */
-export function resolveRuntime(request: PolicyInput, layers: Layers): Sourced<string | null> {
+export function resolveRuntime(request: PolicyFields, layers: Layers): Sourced<string | null> {
   const asked = pick<string | null>(layers, {
     field: 'runtime',
     request: request.runtime,

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { holdTo } from './config/check.ts';
 import { parseConfig, rawConfig } from './config/parse.ts';
 import { machineSchema } from './config/schema.ts';
-import type { PolicyInput } from '../contract/policy.ts';
+import type { PolicyFields } from '../contract/policy.ts';
 import { NO_LAYERS } from './layers.ts';
 import type { Layers } from './layers.ts';
 import { resolvePolicy } from './resolve.ts';
@@ -15,7 +15,7 @@ const layers = (user = '', machine?: string): Layers => ({
   user: parseConfig(user, 'user.yml'),
   machine: machine === undefined ? null : holdTo(machineSchema, rawConfig(machine, '/etc/acode/policy.yml')),
 });
-const resolve = (input: PolicyInput, user?: string, machine?: string) =>
+const resolve = (input: PolicyFields, user?: string, machine?: string) =>
   resolvePolicy(input, layers(user, machine), host);
 const denied = (rule: string, setBy: string, remedy: string) =>
   expect.objectContaining({
@@ -182,7 +182,7 @@ describe('name servers and ports', () => {
     expect(resolve({ network: 'bridge', dns: [] }, user).dns).toMatchObject({ value: [], layer: 'request' });
   });
 
-  it.each<[string, PolicyInput, string]>([
+  it.each<[string, PolicyFields, string]>([
     ['a name for an address', { dns: ['dns.example.org'] }, '"dns.example.org" is not an IP address'],
     ['an address with a port', { dns: ['1.1.1.1:53'] }, 'not an IP address'],
     ['an option', { dns: ['-x'] }, 'not an IP address'],
@@ -221,7 +221,7 @@ describe('air-gapped mode', () => {
   const everything =
     'sandbox: { network: { allow_bridge: true, allowed_networks: [db], mode: bridge, dns_servers: [1.1.1.1] } }';
 
-  it.each<[string, PolicyInput, string | undefined]>([
+  it.each<[string, PolicyFields, string | undefined]>([
     ['a bridge', { network: 'bridge' }, undefined],
     ['a bridge with consent', { network: 'bridge' }, everything],
     ['a named network', { network: { name: 'db' } }, everything],

@@ -6,7 +6,7 @@ import type { Config } from './config/schema.ts';
 import { address } from './config/values.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { networkName } from '../contract/network.ts';
-import type { EffectivePolicy, PolicyInput, PortRequest, Sourced } from '../contract/policy.ts';
+import type { EffectivePolicy, PolicyFields, PortRequest, Sourced } from '../contract/policy.ts';
 import type { NetworkMode } from '../contract/network.ts';
 import type { Denial } from '../contract/result.ts';
 import { builtInValue, pick, placeOf, setBy } from './layers.ts';
@@ -31,7 +31,7 @@ const MAX_PORTS = 16;
 const RESERVED = /^(?:host|none|default|bridge|ingress|nat|container(?::.*)?)$/i;
 
 /** Decides about the network. Air-gapped mode wins over everything, and says what it denied. */
-export function resolveNetwork(request: PolicyInput, layers: Layers, mode: Sourced<Mode>): NetworkPolicy {
+export function resolveNetwork(request: PolicyFields, layers: Layers, mode: Sourced<Mode>): NetworkPolicy {
   const network = askedNetwork(request, layers);
   const dns = pick<readonly string[]>(layers, {
     field: 'dns',
@@ -67,7 +67,7 @@ export function resolveNetwork(request: PolicyInput, layers: Layers, mode: Sourc
   return { network, dns: builtInValue([]), ports: builtInValue([]), denials: [] };
 }
 
-function askedNetwork(request: PolicyInput, layers: Layers): Sourced<NetworkMode> {
+function askedNetwork(request: PolicyFields, layers: Layers): Sourced<NetworkMode> {
   const asked = request.network;
   if (typeof asked === 'object' && 'allow' in asked) {
     throw new AcodeError('ACODE-SBX-016', {

@@ -2,8 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { checkConfig } from './config/check.ts';
-import type { ConfigInput } from './config/schema.ts';
-import type { PolicyInput } from '../contract/policy.ts';
+import type { ConfigInput } from '../contract/config.ts';
+import type { PolicyFields } from '../contract/policy.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import { decideLevel } from './decide.ts';
 import { checkEnvironment, defaultEnvironment, isDangerous } from './environment.ts';
@@ -16,7 +16,7 @@ import { formatBytes, parseBytes } from './config/units.ts';
 const MIB = 1024 ** 2;
 const host = { caller: { uid: 1001, gid: 1002 }, cpus: 2 };
 const user = (config: ConfigInput): Layers => ({ ...NO_LAYERS, user: checkConfig(config, 'user.yml') });
-const resolve = (input: PolicyInput, layers = NO_LAYERS) => resolvePolicy(input, layers, host);
+const resolve = (input: PolicyFields, layers = NO_LAYERS) => resolvePolicy(input, layers, host);
 
 describe('resolvePolicy', () => {
   it('gives every value a built-in default and says so', () => {
@@ -149,9 +149,12 @@ describe('resolvePolicy', () => {
     });
   });
 
-  it.each<[string, PolicyInput]>([
+  it.each<[string, PolicyFields]>([
     ['network', { network: { allow: ['x'] } }],
     ['workspace', { workspace: 'fork' }],
+    ['fork', { fork: 'new' }],
+    ['services', { services: { db: 'postgres:16' } }],
+    ['disk', { disk: { bytes: 1024 ** 3 } }],
   ])('refuses %s that has no effect yet, and never ignores it', (field, input) => {
     expect(() => resolve(input)).toThrow(
       expect.objectContaining({ code: 'ACODE-SBX-016', message: expect.stringContaining(`policy.${field}`) }),
@@ -184,7 +187,7 @@ describe('resolvePolicy', () => {
     ['privileged mode', { privileged: true }, 'privileged is not a known field'],
     ['capabilities', { capAdd: ['SYS_ADMIN'] }, 'capAdd is not a known field'],
   ])('refuses %s', (_, input, part) => {
-    expect(() => resolve(input as PolicyInput)).toThrow(
+    expect(() => resolve(input as PolicyFields)).toThrow(
       expect.objectContaining({ code: 'ACODE-SBX-017', message: expect.stringContaining(part) }),
     );
   });

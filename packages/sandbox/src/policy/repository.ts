@@ -14,8 +14,11 @@ import { isWithin } from '../workspace/within.ts';
 
 /** A key of a repository’s file that counts only once the user trusted the file. */
 export interface TrustKey {
+  /** The key in the file, such as `sandbox.network.mode`. */
   readonly key: string;
+  /** The file, line and column. */
   readonly where: string;
+  /** The value, as text. */
   readonly value: string;
 }
 

@@ -8,8 +8,8 @@ import { formatBytes } from './config/units.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
 import type { LanguageFound } from '../contract/languages.ts';
-import { policyInputSchema } from '../contract/policy.ts';
-import type { EffectivePolicy, MountRequest, PolicyInput, Sourced, UserId } from '../contract/policy.ts';
+import { policyInputSchema } from '../contract/policy-schema.ts';
+import type { EffectivePolicy, MountRequest, PolicyFields, Sourced, UserId } from '../contract/policy.ts';
 import type { ProfileName } from '../contract/profiles.ts';
 import { govern } from './governance.ts';
 import type { Task } from './governance.ts';
@@ -47,10 +47,10 @@ const UNKNOWN_MEMORY = 4 * 1024 ** 3;
 const NO_TASK: Task = { command: [] };
 
 /** What is asked where nothing special is. */
-export const NOTHING: PolicyInput = Object.freeze({});
+export const NOTHING: PolicyFields = Object.freeze({});
 
 /** Merges every layer and the request, and clamps them by every ceiling. Pure. */
-export function resolvePolicy(input: PolicyInput, layers: Layers, host: ResolveHost): EffectivePolicy {
+export function resolvePolicy(input: PolicyFields, layers: Layers, host: ResolveHost): EffectivePolicy {
   const request = checked(input);
   const available = refuseUnavailable(request);
   checkRepository(layers);
@@ -104,7 +104,7 @@ export function resolvePolicy(input: PolicyInput, layers: Layers, host: ResolveH
 
 const LIMIT_FIELDS = new Set<PropertyKey>(['limits', 'timeoutMs']);
 
-function checked(input: PolicyInput): PolicyInput {
+function checked(input: PolicyFields): PolicyFields {
   if (input === NOTHING) return input;
   const fault = shapeFault(input);
   if (fault) throw invalid(['policy', ...fault.path].join('.'), fault.reason);
@@ -121,7 +121,7 @@ function issueError(issue: z.core.$ZodIssue | undefined): AcodeError {
   return LIMIT_FIELDS.has(issue.path[0] ?? '') ? nonsense(field, issue.message) : invalid(field, issue.message);
 }
 
-function checkSizes({ limits = {} }: PolicyInput): void {
+function checkSizes({ limits = {} }: PolicyFields): void {
   for (const [name, value] of Object.entries(limits)) {
     if (name.endsWith('Bytes') && value !== undefined && value > NONSENSE_BYTES)
       throw nonsense(`policy.limits.${name}`, `must be at most ${formatBytes(NONSENSE_BYTES)}`);
@@ -145,8 +145,12 @@ interface Available {
 }
 
 // Fields of the full policy that a later version gives effect to. They are refused, never ignored.
-function refuseUnavailable({ workspace }: PolicyInput): Available {
+function refuseUnavailable({ workspace, fork, services, disk }: PolicyFields): Available {
   if (workspace === 'fork') throw later('policy.workspace: fork', 'Use readonly to keep the host tree untouched.');
+  if (fork !== undefined) throw later('policy.fork', 'Leave it out: the sandbox uses the workspace itself.');
+  if (services !== undefined)
+    throw later('policy.services', 'Leave it out, and start the services inside the sandbox.');
+  if (disk !== undefined) throw later('policy.disk', 'Leave it out: the size of /tmp is policy.limits.tmpBytes.');
   return { workspace };
 }
 
@@ -155,7 +159,7 @@ function later(what: string, instead: string): AcodeError {
 }
 
 // The machine’s level is a floor. `auto` promises docker at least, so only a stronger floor has to be named.
-function resolveLevel(request: PolicyInput, layers: Layers, warnings: string[]): EffectivePolicy['level'] {
+function resolveLevel(request: PolicyFields, layers: Layers, warnings: string[]): EffectivePolicy['level'] {
   const asked: EffectivePolicy['level'] = pick(layers, {
     field: 'level',
     request: request.level,
@@ -182,7 +186,7 @@ function resolveOffline({ user, repository }: Layers): Sourced<boolean> {
   return own === undefined ? builtInValue(false) : { value: own, layer: 'user', where: placeOf(user, key) };
 }
 
-function resolveMounts(request: PolicyInput, layers: Layers): Sourced<readonly MountRequest[]> {
+function resolveMounts(request: PolicyFields, layers: Layers): Sourced<readonly MountRequest[]> {
   return pick<readonly MountRequest[]>(layers, {
     field: 'mounts',
     request: request.mounts,
@@ -210,7 +214,7 @@ function resolveHostRoots({ machine, user }: Layers, mounts: Sourced<unknown>): 
   return { value: [...new Set(value)], layer: 'machine', where: placeOf(machine, key) };
 }
 
-function resolveUser(request: PolicyInput, layers: Layers, caller: UserId): Sourced<UserId> {
+function resolveUser(request: PolicyFields, layers: Layers, caller: UserId): Sourced<UserId> {
   const asked = pick<string>(layers, {
     field: 'user',
     request: request.user,

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { checkConfig } from '../policy/config/check.ts';
-import type { ConfigInput } from '../policy/config/schema.ts';
+import type { ConfigInput } from '../contract/config.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { Level, Risk } from '../contract/levels.ts';
 import type { Host } from './host.ts';

@@ -15,6 +15,7 @@ const SERVE = 'sandbox.serve';
 
 /** What the user’s trust in a repository’s configuration comes to. */
 export interface TrustReport {
+  /** The workspace, as an absolute path. */
   readonly workspace: string;
   /** The repository’s configuration file; null where it has none. */
   readonly file: string | null;
@@ -32,9 +33,13 @@ export interface TrustReport {
 
 /** What in a repository’s file no trust can allow. */
 export interface RefusedKey {
+  /** The key in the file, such as `sandbox.network.mode`. */
   readonly key: string;
+  /** The file, line and column. */
   readonly where: string;
+  /** Why it does not count. */
   readonly rule: string;
+  /** What to do about it. */
   readonly remedy: string;
 }
 

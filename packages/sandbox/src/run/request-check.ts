@@ -20,7 +20,7 @@ const MAX_COMMAND = 1024 ** 2;
 const word = z.string().max(MAX_WORD, `is longer than the kernel’s ${MAX_WORD} bytes`);
 const commandSchema = z.union([word, z.array(word)]);
 
-const requestSchema = z.strictObject({
+export const requestSchema = z.strictObject({
   policy: z.unknown().optional(),
   cwd: z.string().optional(),
   env: z.record(z.string(), word).optional(),
@@ -43,13 +43,13 @@ const requestSchema = z.strictObject({
   onStderr: z.custom(value => typeof value === 'function', 'is not a function').optional(),
 });
 
-const createSchema = z.strictObject({
+export const createSchema = z.strictObject({
   ...requestSchema.pick({ policy: true, env: true, risk: true, sessionId: true, taskId: true, signal: true }).shape,
   expiresInMs: z.number().positive('must be more than 0 milliseconds').optional(),
   keep: z.boolean().optional(),
 });
 
-const commandRequestSchema = z.strictObject({
+export const commandRequestSchema = z.strictObject({
   ...requestSchema.pick({ cwd: true, env: true, stdin: true, signal: true, onStdout: true, onStderr: true }).shape,
   timeoutMs: z.number().positive('must be more than 0 milliseconds').optional(),
 });

@@ -1,7 +1,7 @@
 // The live attack: the corpus against the backend in use, many probes to a sandbox, each judged with its control.
 
 import { performance } from 'node:perf_hooks';
-import type { PolicyInput } from '../../contract/policy.ts';
+import type { PolicyFields } from '../../contract/policy.ts';
 import type { Weakening } from '../../isolation/backend.ts';
 import { Bench } from './bench.ts';
 import type { OpenTarget } from './bench.ts';
@@ -57,7 +57,7 @@ export interface Target extends Pick<AttackReport['backend'], 'engine' | 'versio
   /** Why it is another than the default one. */
   readonly imageReason?: string;
   /** What every sandbox is asked for. */
-  readonly policy: PolicyInput;
+  readonly policy: PolicyFields;
   /** The engine’s socket; null where there is none. */
   readonly socket: string | null;
   /** The kernel of the machine that sandboxes are on. */

@@ -6,7 +6,8 @@ import { isAbsolute, join } from 'node:path';
 import type { Command, RunRequest } from '../../contract/command.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Explanation } from '../../contract/host.ts';
-import type { PolicyInput } from '../../contract/policy.ts';
+import { policyFrom } from '../../contract/policy.ts';
+import type { PolicyFields } from '../../contract/policy.ts';
 import type { RunResult } from '../../contract/result.ts';
 import type { Weakening } from '../../isolation/backend.ts';
 import type { Processor } from './machine-code.ts';
@@ -36,7 +37,7 @@ export type OpenTarget = (options: TargetOptions) => Promise<AttackedHost>;
 export interface BenchOptions {
   readonly open: OpenTarget;
   /** What every sandbox is asked for. */
-  readonly policy: PolicyInput;
+  readonly policy: PolicyFields;
   readonly environment: TestEnvironment;
   /** The engine’s socket; null where there is none. */
   readonly socket: string | null;
@@ -53,7 +54,7 @@ export interface RunOptions extends Partial<Omit<TargetOptions, 'weakenings'>> {
   readonly without?: Weakening;
   /** Leaves verification on in a weakened sandbox. */
   readonly verified?: true;
-  readonly policy?: PolicyInput;
+  readonly policy?: PolicyFields;
   /** With the engine’s own runtime: what is controlled is the engine_ of the probe, and not the runtime. */
   readonly plainRuntime?: true;
   readonly request?: Omit<RunRequest, 'policy'>;
@@ -77,7 +78,7 @@ const LIMITS = { memoryBytes: 128 * MEBIBYTE, pids: 64, tmpBytes: 4 * MEBIBYTE, 
 /** The bench. Disposing of it removes the scratch directory. */
 export class Bench implements AsyncDisposable {
   readonly signal: AbortSignal;
-  readonly policy: PolicyInput;
+  readonly policy: PolicyFields;
   readonly environment: TestEnvironment;
   readonly socket: string | null;
   readonly contact: Contact;
@@ -198,7 +199,7 @@ export class Bench implements AsyncDisposable {
     const { runtime, level, ...rest } = wish;
     const named = { ...(runtime === undefined ? {} : { runtime }), ...(level === undefined ? {} : { level }) };
     const chosen = plainRuntime && level !== undefined ? { level: 'auto' as const } : named;
-    return { signal: this.signal, ...request, policy: { ...rest, ...chosen } };
+    return { signal: this.signal, ...request, policy: policyFrom({ ...rest, ...chosen }) };
   }
 }
 
@@ -226,7 +227,7 @@ async function firstContact(options: BenchOptions, scratch: string): Promise<Con
   try {
     const result = await ground.run('cat /proc/version', {
       signal,
-      policy: { timeoutMs: RUN_MS, ...policy },
+      policy: policyFrom({ timeoutMs: RUN_MS, ...policy }),
     });
     const kernel = /^Linux version (\S+)/.exec(result.stdout)?.[1] ?? '';
     return { shell: true, kernel, ownKernel: kernel !== '' && kernel !== machineKernel };

@@ -7,8 +7,11 @@ export type CheckStatus = 'ok' | 'warn' | 'fail';
 
 /** One thing the doctor looked at. */
 export interface Check {
+  /** The name of the check, for programs. */
   readonly id: string;
+  /** The name of the check, for people. */
   readonly title: string;
+  /** How it came out. */
   readonly status: CheckStatus;
   /** What was found. */
   readonly seen: string;
@@ -18,9 +21,11 @@ export interface Check {
 
 /** What `Observer.doctor` found. */
 export interface DoctorReport {
+  /** Every check, in order. */
   readonly checks: readonly Check[];
   /** Whether no check failed. */
   readonly ok: boolean;
+  /** How long it took, in milliseconds. */
   readonly durationMs: number;
 }
 
@@ -34,7 +39,9 @@ export type ProbeVerdict = 'pass' | 'fail' | 'not-applicable';
 export interface Probe {
   /** The row of the corpus: its first letter is the group. */
   readonly id: string;
+  /** The attack in a few words. */
   readonly title: string;
+  /** How it ended. */
   readonly verdict: ProbeVerdict;
   /** What happened in the sandbox: the errno or the effect that was seen, or why it could not be tried. */
   readonly observed: string;
@@ -47,6 +54,7 @@ export type Grade = 'A+' | 'A' | 'B' | 'C' | 'D' | 'F';
 
 /** What `Acode.attack` found. */
 export interface AttackReport {
+  /** What was attacked. */
   readonly backend: {
     /** What makes the sandboxes: `docker`, or the name of a level that needs no engine. */
     readonly engine: string;
@@ -54,6 +62,7 @@ export interface AttackReport {
     readonly version: string;
     /** The engine’s runtime; empty without one. */
     readonly runtime: string;
+    /** The isolation level. */
     readonly level: Level;
     /** Whether the level is a security boundary at all. */
     readonly boundary: boolean;
@@ -64,8 +73,11 @@ export interface AttackReport {
   readonly image: string;
   /** Why it is another than the default one, where none was asked for. */
   readonly imageReason?: string;
+  /** The grade, from `A+` to `F`. */
   readonly grade: Grade;
+  /** Every attack, in the order of the corpus. */
   readonly probes: readonly Probe[];
+  /** How long it took, in milliseconds. */
   readonly durationMs: number;
 }
 
@@ -80,9 +92,17 @@ export interface AttackOptions {
   readonly runtime?: string;
   /** The image the attacks start from; else the configured one. */
   readonly image?: string;
+  /** Cancels the attack. */
   readonly signal?: AbortSignal;
   /** Called as groups of attacks end. */
-  readonly onProgress?: (progress: { readonly done: number; readonly total: number; readonly about: string }) => void;
+  readonly onProgress?: (progress: {
+    /** How many attacks have ended. */
+    readonly done: number;
+    /** How many there are. */
+    readonly total: number;
+    /** The group that runs now. */
+    readonly about: string;
+  }) => void;
 }
 
 /**

@@ -3,7 +3,8 @@
 import type { OpenFurther } from '../../run/host.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import { networkInput } from '../../contract/network.ts';
-import type { PolicyInput } from '../../contract/policy.ts';
+import { policyFrom } from '../../contract/policy.ts';
+import type { PolicyFields } from '../../contract/policy.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { RunResult } from '../../contract/result.ts';
 import type { ProjectInstall } from '../../contract/project-image.ts';
@@ -41,7 +42,7 @@ export async function runInstall(installing: Installing, signal: AbortSignal): P
   const host = await openFurther({ workspace, socket: engine.socket });
   let gone = false;
   try {
-    const request = { policy, signal, onStdout: onOutput, onStderr: onOutput };
+    const request = { policy: policyFrom(policy), signal, onStdout: onOutput, onStderr: onOutput };
     const { result } = await start(host, install.command, request, false);
     assertSucceeded(await result, installing);
   } finally {
@@ -114,7 +115,7 @@ export async function isGone(engine: Pick<EngineBackend, 'list'>, owner: string,
 }
 
 // What was decided for the workspace, in so many words: the copy has no configuration of its own that could tighten it.
-function policyOf({ spec, policy }: Planned, install: ProjectInstall): PolicyInput {
+function policyOf({ spec, policy }: Planned, install: ProjectInstall): PolicyFields {
   return {
     ...install.policy,
     image: spec.image.id,
@@ -126,7 +127,7 @@ function policyOf({ spec, policy }: Planned, install: ProjectInstall): PolicyInp
   };
 }
 
-function cachesOf({ caches }: Planned['spec']): PolicyInput['caches'] {
+function cachesOf({ caches }: Planned['spec']): PolicyFields['caches'] {
   const tools = caches.map(({ tool }) => tool);
   if (tools.length === 0) return false;
   return caches.some(({ fill }) => fill) ? { fill: tools } : tools;

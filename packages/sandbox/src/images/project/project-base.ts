@@ -3,7 +3,7 @@
 import type { Command } from '../../contract/command.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import { usesEngine } from '../../contract/levels.ts';
-import type { PolicyInput } from '../../contract/policy.ts';
+import { policyFrom } from '../../contract/policy.ts';
 import type { BuildProjectOptions } from '../../contract/project-image.ts';
 import type { Host } from '../../run/host.ts';
 import type { BuiltImage, EngineBackend } from '../../isolation/backend.ts';
@@ -32,7 +32,7 @@ export async function planBase(
 ): Promise<Planned> {
   refuseImpossible(engine);
   const { install, base } = options;
-  const policy: PolicyInput = { ...install?.policy, ...(base === undefined ? {} : { image: base }) };
+  const policy = policyFrom({ ...install?.policy, ...(base === undefined ? {} : { image: base }) });
   const request = { command: install?.command ?? NO_COMMAND, request: { policy } };
   const of = { correlationId: operation.correlationId, preview: false };
   const planned = await plan(host, request, of, signal).catch((error: unknown) => {

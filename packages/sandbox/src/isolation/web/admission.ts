@@ -4,7 +4,7 @@ import * as z from 'zod';
 import type { Command, RunRequest } from '../../contract/command.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import { RISKS } from '../../contract/levels.ts';
-import { policyInputSchema } from '../../contract/policy.ts';
+import { policyInputSchema } from '../../contract/policy-schema.ts';
 import { checkEnvironment } from '../../policy/environment.ts';
 import { CEILINGS, PROFILES } from '../../policy/profiles.ts';
 import { assess } from '../../policy/risk.ts';

@@ -31,6 +31,7 @@ const RECORD_MS = 5000;
 export type WebAuditEntry =
   | AuditOutcome
   | (Omit<AuditIntent, 'sandbox_level' | 'requiredLevel' | 'policyHash' | 'commandHash'> & {
+      /** The level `web`. */
       readonly sandbox_level: 'web';
     });
 
@@ -51,6 +52,7 @@ export interface WebAcodeOptions {
   readonly record?: (entry: WebAuditEntry) => Promise<AuditHead | null>;
   /** Loads the SDK, where it is not to be imported as `@webcontainer/api`. */
   readonly load?: () => Promise<unknown>;
+  /** Time, for tests; the page’s by default. */
   readonly clock?: Clock;
 }
 

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { policyInputSchema } from '../../contract/policy.ts';
+import { policyInputSchema } from '../../contract/policy-schema.ts';
 import { parseConfig } from './parse.ts';
 import { issueText } from './issue-text.ts';
 

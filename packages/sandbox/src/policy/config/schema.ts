@@ -217,7 +217,8 @@ const sandbox = z
           .optional()
           .describe('Lets bubblewrap run where memory can be limited for each process only, and not for all together.'),
       })
-      .optional(),
+      .optional()
+      .describe('Level bubblewrap.'),
     max_file_size_mb: z.int().positive().max(1_048_576).optional().describe('Largest file at level ulimit.'),
     max_cpu_seconds: z.int().positive().max(86_400).optional().describe('CPU time of each process at level ulimit.'),
     max_virtual_memory: z
@@ -225,31 +226,34 @@ const sandbox = z
       .optional()
       .describe('Address space of each process at level ulimit: a size, or unlimited.'),
     runtime: runtimeName.optional().describe('The engine’s runtime by name, such as runsc; its default unless named.'),
-    docker: docker.optional(),
-    defaults: defaults.optional(),
-    network: network.optional(),
-    images: images.optional(),
-    cache_volumes: cacheVolumes.optional(),
-    mounts: mounts.optional(),
-    containers: containers.optional(),
+    docker: docker.optional().describe('The container engine.'),
+    defaults: defaults.optional().describe('Limits and the user of a command whose request names none.'),
+    network: network.optional().describe('The network of sandboxes.'),
+    images: images.optional().describe('Images of commands that name none.'),
+    cache_volumes: cacheVolumes.optional().describe('Caches of package managers.'),
+    mounts: mounts.optional().describe('What of the host a sandbox is given.'),
+    containers: containers.optional().describe('Names, times and number of sandboxes.'),
     cleanup: z
       .strictObject({ timeout_seconds: seconds.optional().describe('How long the removal of one container is tried.') })
-      .optional(),
+      .optional()
+      .describe('Removal of sandboxes.'),
     retry: z
       .strictObject({
-        attempts: z.int().min(0).max(10).optional(),
-        base_ms: z.int().positive().max(10_000).optional(),
-        factor: z.number().min(1).max(10).optional(),
+        attempts: z.int().min(0).max(10).optional().describe('How often a call is repeated.'),
+        base_ms: z.int().positive().max(10_000).optional().describe('The pause before the first repetition.'),
+        factor: z.number().min(1).max(10).optional().describe('How much longer each further pause is.'),
       })
-      .optional(),
+      .optional()
+      .describe('Repetition of engine calls that failed for a moment.'),
     output: z
       .strictObject({
         max_bytes: z.int().nonnegative().optional().describe('How much of each stream is kept and passed on.'),
         save: z.boolean().optional().describe('Whether the output of runs is kept.'),
         retention_days: z.int().positive().max(365).optional().describe('After how many days it is removed.'),
       })
-      .optional(),
-    security: security.optional(),
+      .optional()
+      .describe('Output of commands.'),
+    security: security.optional().describe('Images and runtimes that are trusted.'),
     ceilings: ceilings.optional().describe('The most that anybody, a repository or a request, may ask for.'),
   })
   .refine(
@@ -262,7 +266,7 @@ const sandbox = z
 export const configSchema = z.strictObject({
   allow_root: z.boolean().optional().describe('Lets acode run as root; only in your own file.'),
   mode,
-  sandbox: sandbox.optional(),
+  sandbox: sandbox.optional().describe('Everything about sandboxes.'),
 });
 
 /** The machine’s policy: what can narrow, and nothing else. */
@@ -281,14 +285,6 @@ export const machineSchema = z.strictObject({
     })
     .optional(),
 });
-
-/**
- * Configuration as it is written, in a file or as `AcodeOptions.config`.
- *
- * @example
- * await Acode.open({ config: { sandbox: { defaults: { memory_mb: 1024 } } } });
- */
-export type ConfigInput = z.input<typeof configSchema>;
 
 /** Configuration after parsing: sizes in bytes. */
 export type Config = z.output<typeof configSchema>;

@@ -91,7 +91,7 @@ export const cacheVolume = z.union([z.literal(false), z.string().regex(/^acode-c
 export const port = z.strictObject({
   container: z.int().min(1).max(65_535).describe('Port inside the sandbox.'),
   host: z.int().min(1).max(65_535).optional().describe('Port on 127.0.0.1; a free one unless named.'),
-  protocol: z.enum(['tcp', 'udp']).optional(),
+  protocol: z.enum(['tcp', 'udp']).optional().describe('tcp unless named.'),
 });
 
 /** A further directory of the host. */

@@ -3,7 +3,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import type { PolicyInput } from '../../../contract/policy.ts';
+import type { PolicyFields } from '../../../contract/policy.ts';
 import { refusalOf } from '../bench.ts';
 import type { Bench } from '../bench.ts';
 import type { Outcome, Trial, Untried } from '../trial.ts';
@@ -36,7 +36,7 @@ export const policyRequests: Trial = {
     const env = (variables: Record<string, string>): Asked => ({ request: { env: variables } });
     // What a program without types would send.
     // eslint-disable-next-line typescript/no-unsafe-type-assertion
-    const policy = (input: unknown): Asked => ({ policy: input as PolicyInput });
+    const policy = (input: unknown): Asked => ({ policy: input as PolicyFields });
     const [bridge, f5, f6, f8, f10, f11, f13, f20] = await Promise.all([
       bridgeConsent(bench),
       repository(bench, [
