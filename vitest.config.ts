@@ -11,7 +11,7 @@ const alias = {
 
 // These measure time or memory, or remove what every other test uses: nothing else may run beside them.
 const ALONE = [
-  'tests/{audit/cost,cli/engine-faults,engine-trouble/restart,exits/exits,files/large}.test.ts',
+  'tests/{cli/engine-faults,engine-trouble/restart,exits/exits,files/large}.test.ts',
   'tests/{project-image/unchanged,trace/durations}.test.ts',
   // Every session removes what is past its time, whoever made it, and prints that.
   'tests/ownership/{belongings,images,killed,prompt,told,uninstall}.test.ts',
@@ -28,7 +28,7 @@ const SHARED = [
 const PATIENT = everything
   ? []
   : [
-      'tests/{audit/parallel,bench/bench,doctor/attack-levels,engine-trouble/restart}.test.ts',
+      'tests/{audit/parallel,doctor/attack-levels,engine-trouble/restart}.test.ts',
       'tests/{exits/exits,images/at-once,files/large,project-image/at-once,project-image/skipping}.test.ts',
     ];
 

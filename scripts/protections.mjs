@@ -970,9 +970,13 @@ export const PROTECTIONS = [
   {
     ...one(
       'a name that a command chose begins a line of acode’s answer',
-      ['packages/cli/src/mcp/risks.ts', 'path: cut(oneLine(path), MAX_PATH),', 'path: cut(path, MAX_PATH),'],
+      [
+        ['packages/cli/src/mcp/risks.ts', 'path: cut(oneLine(path), MAX_PATH),', 'path: cut(path, MAX_PATH),'],
+        ['packages/cli/src/mcp/risks.ts', '${reason}): ${shownPath(path)}`', '${reason}): ${path}`'],
+      ],
       [['mcp/hostile.test.ts', 'cannot speak in acode’s name']],
     ),
+    layers: 'both: the answer holds the name in one line, and its text quotes it in one line',
     command: true,
   },
   {

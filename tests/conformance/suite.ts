@@ -3,6 +3,7 @@
 import { appendFileSync } from 'node:fs';
 import { afterAll, describe } from 'vitest';
 import type { RunnerTask } from 'vitest';
+import { mainEngine } from '../support/engines.ts';
 import { everything } from '../support/targets.ts';
 import { commandBehaviours } from './commands.ts';
 import { hardeningBehaviours } from './hardening.ts';
@@ -39,9 +40,10 @@ export function conformance(means: (target: Target) => boolean): void {
   }
 }
 
-// The slow ones run in the long test suite alone what their boundary has no part in.
+// Elsewhere than on the main engine and the levels without one, .ci/run tries what the engine, its runtime or its kernel decides. The
+// long test suite tries everything on every target.
 function isFull({ level, engine }: Target): boolean {
-  return everything || (level !== 'gvisor' && engine.name !== 'podman');
+  return everything || (level !== 'gvisor' && ['no engine', mainEngine.name].includes(engine.name));
 }
 
 // For scripts/conformance-table.mjs: a line for each behaviour that was tried, by its group. What a group left behind

@@ -18,8 +18,6 @@ import { reapersOf, sleeping } from '../ownership/victims.ts';
 import { everyEngine, images, mainEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 
-const MAX_MS = 2000;
-
 let workspace: string;
 beforeEach(() => {
   workspace = mkdtempSync('/var/tmp/acode-test-doctor-');
@@ -28,15 +26,13 @@ afterEach(() => {
   rmSync(workspace, { recursive: true, force: true });
 });
 
-async function examined(socket: string, path = workspace): Promise<DoctorReport & { readonly ms: number }> {
-  const began = performance.now();
+async function examined(socket: string, path = workspace): Promise<DoctorReport> {
   await using observer = await Acode.observe({
     workspace: path,
     engine: { socket },
     config: { sandbox: { images: { default: images.busybox } } },
   });
-  const report = await observer.doctor();
-  return { ...report, ms: performance.now() - began };
+  return await observer.doctor();
 }
 
 function find({ checks }: { readonly checks: readonly Check[] }, id: string): Check {
@@ -46,11 +42,10 @@ function find({ checks }: { readonly checks: readonly Check[] }, id: string): Ch
 }
 
 describe.skipIf(withoutEngines)('the doctor', () => {
-  it.each(everyEngine)('finds $name fit, in under two seconds', async engine => {
+  it.each(everyEngine)('finds $name fit', async engine => {
     const report = await examined(engine.socket);
     expect(report.checks.filter(({ status }) => status === 'fail')).toEqual([]);
     expect(report.ok).toBe(true);
-    expect(report.ms).toBeLessThan(MAX_MS);
     expect(find(report, 'engine').seen).toContain(engine.socket);
     expect(find(report, 'engine-version').seen).toContain(engine.version);
     expect(find(report, 'runtimes').seen).toContain('runc (default)');
@@ -59,24 +54,21 @@ describe.skipIf(withoutEngines)('the doctor', () => {
     for (const { remedy, status, id } of report.checks) if (status !== 'ok') expect(remedy, id).toMatch(/\S/);
   });
 
-  it('says so in under two seconds where no engine is', async () => {
+  it('says so where no engine is', async () => {
     const report = await examined('/nonexistent/docker.sock');
-    expect(report.ms).toBeLessThan(MAX_MS);
     expect(report.ok).toBe(false);
     expect(find(report, 'engine')).toMatchObject({ status: 'fail' });
     expect(find(report, 'user').status).toBe('ok');
     expect(find(report, 'workspace').status).toBe('ok');
   });
 
-  it('says so in under two seconds where the engine hangs, at once or in the middle', async () => {
+  it('says so where the engine hangs, at once or in the middle', async () => {
     await using proxy = await EngineProxy.start(mainEngine.socket);
     proxy.onRequest((_, path) => (path.endsWith('/info') ? 'hang' : undefined));
     const middle = await examined(proxy.socket);
-    expect(middle.ms).toBeLessThan(MAX_MS);
     expect(find(middle, 'engine').status).toBe('fail');
     proxy.pause();
     const once = await examined(proxy.socket);
-    expect(once.ms).toBeLessThan(MAX_MS);
     expect(find(once, 'engine')).toMatchObject({ status: 'fail', seen: expect.stringMatching(/no answer/) });
   });
 
@@ -150,7 +142,6 @@ describe.skipIf(withoutEngines)('the doctor', () => {
     await using bench = await Bench.at(mainEngine);
     const text = await bench.call(['doctor']);
     expect([text.status, text.stderr]).toEqual([0, '']);
-    expect(text.ms).toBeLessThan(MAX_MS + 1000);
     expect(text.stdout.toString()).toMatch(/✔ Engine reachable[^]*checks, \d+ warned, 0 failed/);
     const json: unknown = JSON.parse((await bench.call(['doctor', '--json'])).stdout.toString());
     expect(json).toMatchObject({ schema: 'acode.doctor/1', ok: true });

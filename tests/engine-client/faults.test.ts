@@ -24,15 +24,14 @@ async function directory(): Promise<string> {
   return made;
 }
 
-/** How long the promise took to reject, and with what. */
-async function failure(promise: Promise<unknown>): Promise<{ error: EngineError; ms: number }> {
-  const start = performance.now();
+/** What the promise rejected with. */
+async function failure(promise: Promise<unknown>): Promise<{ error: EngineError }> {
   const error: unknown = await promise.then(
     () => 'it succeeded',
     (reason: unknown) => reason,
   );
   if (!(error instanceof EngineError)) throw new Error(`not an EngineError: ${String(error)}`);
-  return { error, ms: performance.now() - start };
+  return { error };
 }
 
 async function connectTo(answer: Answer): Promise<{ connection: EngineConnection; engine: FaultyEngine }> {
@@ -83,10 +82,8 @@ describe('opening a connection', () => {
 
   it('gives up on a hung socket at its deadline and closes it', async () => {
     await using engine = await FaultyEngine.start(() => undefined);
-    const { error, ms } = await failure(EngineConnection.open({ socketPath: engine.socket, signal, deadlineMs: 200 }));
+    const { error } = await failure(EngineConnection.open({ socketPath: engine.socket, signal, deadlineMs: 200 }));
     expect(error.kind).toBe('timeout');
-    expect(ms).toBeGreaterThanOrEqual(195);
-    expect(ms).toBeLessThan(1000);
     await until(() => engine.openConnections === 0);
   });
 
@@ -96,27 +93,24 @@ describe('opening a connection', () => {
       const timer = setInterval(() => socket.write('x'), 20);
       socket.once('close', () => clearInterval(timer));
     });
-    const { error, ms } = await failure(EngineConnection.open({ socketPath: engine.socket, signal, deadlineMs: 200 }));
+    const { error } = await failure(EngineConnection.open({ socketPath: engine.socket, signal, deadlineMs: 200 }));
     expect(error.kind).toBe('timeout');
-    expect(ms).toBeLessThan(1000);
   });
 
-  it('says at once that nothing is there', async () => {
-    const { error, ms } = await failure(EngineConnection.open({ socketPath: join(await directory(), 'none'), signal }));
+  it('says that nothing is there', async () => {
+    const { error } = await failure(EngineConnection.open({ socketPath: join(await directory(), 'none'), signal }));
     expect(error).toMatchObject({ kind: 'unreachable', cause: { code: 'ENOENT' } });
-    expect(ms).toBeLessThan(500);
   });
 
-  it('says at once that nobody listens', async () => {
+  it('says that nobody listens', async () => {
     const socketPath = join(await directory(), 'dead.sock');
     // A listener that is killed leaves its socket file; closing it properly would remove the file.
     spawnSync(process.execPath, [
       '-e',
       `require('net').createServer().listen(${JSON.stringify(socketPath)}, () => process.kill(process.pid, 'SIGKILL'))`,
     ]);
-    const { error, ms } = await failure(EngineConnection.open({ socketPath, signal }));
+    const { error } = await failure(EngineConnection.open({ socketPath, signal }));
     expect(error).toMatchObject({ kind: 'unreachable', cause: { code: 'ECONNREFUSED' } });
-    expect(ms).toBeLessThan(500);
   });
 
   it('says that a file is no socket', async () => {
@@ -218,10 +212,9 @@ describe('a call', () => {
     ['inside an error', 'HTTP/1.1 404 Not Found\r\nContent-Length: 10\r\n\r\n{"a"'],
   ])('settles when the connection drops %s', async (_, reply) => {
     const { connection } = await connectTo(socket => void socket.write(reply, () => socket.destroy()));
-    const { error, ms } = await failure(connection.json(call, z.unknown()));
+    const { error } = await failure(connection.json(call, z.unknown()));
     // Once the engine has said 404, that is the news; the lost text is not.
     expect(error.kind).toBe(reply.includes('404') ? 'status' : 'disconnected');
-    expect(ms).toBeLessThan(1000);
   });
 
   it.each([
@@ -236,10 +229,8 @@ describe('a call', () => {
       const controller = new AbortController();
       const aborted = failure(connection.json({ ...call, signal: controller.signal }, z.unknown()));
       await sleep(50);
-      const start = performance.now();
       controller.abort(new Error('enough'));
       expect((await aborted).error).toMatchObject({ kind: 'aborted', cause: { message: 'enough' } });
-      expect(performance.now() - start).toBeLessThan(1000);
       const closed = failure(connection.json(call, z.unknown()));
       await sleep(50);
       connection.close();

@@ -13,12 +13,10 @@ describe.skipIf(withoutEngines).each(engines)('a lost connection to $name', { co
     const id = await bench.container('sleep 60');
     const { exit } = await bench.engine.containers.expectExit(id, 'next-exit', { signal, deadlineMs: 20_000 });
     await bench.engine.containers.start(id, { signal });
-    const dropped = performance.now();
     proxy.dropAll();
     const error: unknown = await exit.catch((reason: unknown) => reason);
     expect(error).toMatchObject({ name: 'EngineError', kind: 'disconnected' });
     expect(isTransient(error)).toBe(true);
-    expect(performance.now() - dropped).toBeLessThan(1000);
   });
 
   it('rejects a wait whose engine answers nothing, at its deadline', async () => {
@@ -26,10 +24,8 @@ describe.skipIf(withoutEngines).each(engines)('a lost connection to $name', { co
     await using bench = await Bench.at(engine, proxy.socket);
     const id = await bench.container('true');
     proxy.onRequest((_, path) => (path.includes('/wait') ? 'hang' : undefined));
-    const start = performance.now();
     const wait = bench.engine.containers.wait(id, 'next-exit', { signal: bench.signal, deadlineMs: 300 });
     await expect(wait).rejects.toMatchObject({ kind: 'timeout' });
-    expect(performance.now() - start).toBeLessThan(1500);
     await proxy.untilOpen(0, 500);
   });
 
@@ -60,9 +56,7 @@ describe.skipIf(withoutEngines).each(engines)('a lost connection to $name', { co
     await sleep(200);
     // The reader has not begun, so the engine is held back in the middle of its output.
     proxy.dropAll();
-    const start = performance.now();
     const [output] = await Promise.allSettled([collect(stream), stream.closed]);
-    expect(performance.now() - start).toBeLessThan(1000);
     // A cut between two frames cannot be seen in the stream itself; inside a frame it is an error.
     expect(output.status === 'rejected' ? output.reason : output.value).toMatchObject(
       output.status === 'rejected' ? { kind: 'disconnected' } : { stderr: '' },

@@ -5,7 +5,7 @@ import { engines, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import { BackendHost } from './backend.ts';
 import type { SandboxSpec } from '@acode/sandbox';
-import { Canary, SONG, UserNetwork, anyPort, networksOf } from './canaries.ts';
+import { SONG, UserNetwork, networksOf } from './canaries.ts';
 
 const LISTEN = `nc -ll -p 7000 -e echo ${SONG} & ip -4 -o addr show eth0 | tr -s " " | cut -d" " -f4 | cut -d/ -f1; wait`;
 const inspect = (engine: (typeof engines)[number], id: string) =>
@@ -73,17 +73,6 @@ describe.skipIf(withoutEngines).each(engines)('on $name, the bridge', engine => 
     expect(fromOther.exitCode).not.toBe(0);
     await host[Symbol.asyncDispose]();
     host = await BackendHost.open(engine);
-  });
-
-  it('reaches a service of the host on its gateway: the residual that needs the user’s consent', async () => {
-    const port = anyPort();
-    await using canary = await Canary.sing(engine, 'host', port);
-    expect(canary.id).not.toBe('');
-    const script = `nc -w 2 $(ip route | grep default | cut -d" " -f3) ${port} </dev/null`;
-    expect((await host.run(script, { network: { kind: 'bridge' } })).output).toContain(SONG);
-    expect(
-      (await host.run(`nc -w 2 127.0.0.1 ${port} </dev/null`, { network: { kind: 'none' } })).output,
-    ).not.toContain(SONG);
   });
 
   it('is made anew when somebody removed it', async () => {
