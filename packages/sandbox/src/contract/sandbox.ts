@@ -45,8 +45,30 @@ interface OutlivesSession {
   };
 }
 
-/** Everything about one command in a sandbox that stays. */
-export interface CommandRequest extends Pick<RunRequest, 'cwd' | 'env' | 'stdin' | 'signal' | 'onStdout' | 'onStderr'> {
+/** What every {@link CommandRunner} takes with a command. Every field is optional. */
+export type RunnerRequest = Pick<RunRequest, 'cwd' | 'env' | 'stdin' | 'signal' | 'onStdout' | 'onStderr'>;
+
+/**
+ * A place where commands run: a host, which gives each a fresh sandbox, or one persistent sandbox. Write what runs commands against
+ * this interface, and it works with both.
+ *
+ * @example
+ * const passes = async (runner: CommandRunner) => (await runner.run(['npm', 'test'])).exitCode === 0;
+ * await passes(acode);
+ * await passes(sandbox);
+ */
+export interface CommandRunner {
+  /**
+   * Runs a command to its end. Resolves once it has started, whatever its exit status, time limit or lack of memory; rejects if it
+   * never started, and with ACODE-SBX-014 if `signal` cancelled it.
+   */
+  run(command: Command, request?: RunnerRequest): Promise<RunResult>;
+  /** Starts a command and returns a handle on it, with its streams. */
+  spawn(command: Command, request?: RunnerRequest): Promise<RunningCommand>;
+}
+
+/** Everything about one command in a persistent sandbox. */
+export interface CommandRequest extends RunnerRequest {
   /**
    * How long it may take, in milliseconds; never longer than a limit that the policy of the sandbox sets. As long as the
    * sandbox stays by default: the built-in limit is for commands that have a sandbox of their own.

@@ -32,7 +32,7 @@ import type {
 } from '../contract/host.ts';
 import type { Images } from '../contract/images.ts';
 import type { RunResult, RunningCommand } from '../contract/result.ts';
-import type { CreateRequest } from '../contract/sandbox.ts';
+import type { CommandRunner, CreateRequest } from '../contract/sandbox.ts';
 import type { ScanJob, ScanReport } from '../contract/scan.ts';
 import { composeHost, loadLevels } from './compose.ts';
 import type { ComposedHost } from './compose.ts';
@@ -83,7 +83,7 @@ export interface Logs {
  * const result = await acode.run(['npm', 'test'], { policy: { image: 'node:20-alpine' } });
  * console.log(result.exitCode, result.stdout);
  */
-export class Acode implements AsyncDisposable {
+export class Acode implements CommandRunner, AsyncDisposable {
   /** What happens, as it happens. */
   readonly events: EventBus;
   /** The output of past runs that was kept. */

@@ -92,7 +92,7 @@ export class SandboxCommands implements Commands {
 
   async spawn(command: Command, request: CommandRequest = {}): Promise<CommandHandle> {
     const { open } = this.#parts;
-    return this.#start(command, request, { begin: (...of) => open.start(...of), background: false });
+    return this.#start(command, request, { begin: (...of) => open.start(...of), background: false, input: true });
   }
 
   async terminal(command: Command, request: TerminalRequest = {}): Promise<TerminalHandle> {
@@ -132,7 +132,14 @@ export class SandboxCommands implements Commands {
   async #start(
     command: Command,
     request: CommandRequest,
-    how: { readonly begin: Begin; readonly background: boolean; readonly live?: true; readonly limited?: boolean },
+    how: {
+      readonly begin: Begin;
+      readonly background: boolean;
+      /** Whether the caller may write to the command, as with `Acode.spawn`. */
+      readonly input?: true;
+      readonly live?: true;
+      readonly limited?: boolean;
+    },
   ): Promise<Handle> {
     const { host, planned: of, about } = this.#parts;
     const operation = host.telemetry.begin('exec');
@@ -164,7 +171,7 @@ export class SandboxCommands implements Commands {
         intent,
         signal,
         stop,
-        stdinStaysOpen: how.background && asked.stdin === undefined,
+        stdinStaysOpen: (how.background || how.input === true) && asked.stdin === undefined,
         timings: { queueMs: 0, obtainMs: obtained - began },
         sinceMs,
         captures: how.live ? liveCaptures(planned.policy, run) : captures(planned.policy, run),

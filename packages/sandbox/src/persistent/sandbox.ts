@@ -3,8 +3,9 @@
 import { AcodeError } from '../contract/errors.ts';
 import type { Level } from '../contract/levels.ts';
 import type { Clock } from '../contract/ports.ts';
-import type { RiskyChange } from '../contract/result.ts';
-import type { Commands, Files, Ports } from '../contract/sandbox.ts';
+import type { RiskyChange, RunResult } from '../contract/result.ts';
+import type { Command } from '../contract/command.ts';
+import type { CommandHandle, CommandRequest, CommandRunner, Commands, Files, Ports } from '../contract/sandbox.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import type { OpenSandbox } from '../isolation/backend.ts';
 
@@ -42,7 +43,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
  * await sandbox.files.writeFile('hello.mjs', 'console.log(1 + 1)');
  * const { stdout } = await sandbox.commands.run(['node', 'hello.mjs']);
  */
-export class Sandbox implements AsyncDisposable {
+export class Sandbox implements CommandRunner, AsyncDisposable {
   /** A UUID. */
   readonly id: string;
   /** The engine’s own id of it. */
@@ -109,6 +110,16 @@ export class Sandbox implements AsyncDisposable {
    */
   get riskyChanges(): readonly RiskyChange[] {
     return this.#riskyChanges;
+  }
+
+  /** Runs a command in it to its end: the same as `commands.run`. */
+  async run(command: Command, request?: CommandRequest): Promise<RunResult> {
+    return this.commands.run(command, request);
+  }
+
+  /** Starts a command in it and returns a handle: the same as `commands.spawn`. */
+  async spawn(command: Command, request?: CommandRequest): Promise<CommandHandle> {
+    return this.commands.spawn(command, request);
   }
 
   /** Lets it exist for so much longer, counted from now; never beyond a day from its creation. */
