@@ -63,10 +63,10 @@ const real = {
 
 // Decisions that everything else trusts: every line and every branch of them is reached by the unit tests alone.
 const WHOLE = {
-  'packages/sandbox/src/lifecycle/names.ts': { 100: true },
+  'packages/sandbox/src/lifecycle/session.ts': { 100: true },
   'packages/sandbox/src/isolation/plan.ts': { 100: true },
-  'packages/sandbox/src/policy/guard.ts': { 100: true },
-  'packages/sandbox/src/policy/governance.ts': { 100: true },
+  'packages/sandbox/src/policy/resolve.ts': { 100: true },
+  'packages/sandbox/src/policy/risk.ts': { 100: true },
   'packages/sandbox/src/isolation/docker/request.ts': { 100: true },
 };
 

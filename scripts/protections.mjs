@@ -106,7 +106,7 @@ export const PROTECTIONS = [
   ),
   one(
     'a sandbox that does not start is not scanned',
-    [`${SRC}/run/unused.ts`, 'if (!usesEngine(level)) return error;', 'if (level !== null) return error;'],
+    [`${SRC}/run/obtaining.ts`, 'if (!usesEngine(level)) return error;', 'if (level !== null) return error;'],
     [['pool/unused.test.ts', 'does not start']],
   ),
   one(
@@ -240,7 +240,7 @@ export const PROTECTIONS = [
   one(
     'mount sources are not checked against the places of the host',
     [
-      `${SRC}/workspace/source.ts`,
+      `${SRC}/workspace/mounts.ts`,
       '  const broken = readOnly && isPublic(path) ? null : trespass(path, rules.places);',
       '  const broken = null as ReturnType<typeof trespass>;',
     ],
@@ -248,7 +248,11 @@ export const PROTECTIONS = [
   ),
   one(
     'allowed roots are compared as text',
-    [`${SRC}/workspace/source.ts`, 'some(root => isWithin(path, root))', 'some(root => path.startsWith(root))'],
+    [
+      `${SRC}/workspace/mounts.ts`,
+      '...rules.roots].some(root => isWithin(path, root))',
+      '...rules.roots].some(root => path.startsWith(root))',
+    ],
     [[PROBES, 'B2 ']],
   ),
   one(
@@ -260,12 +264,12 @@ export const PROTECTIONS = [
     'sockets are not looked for',
     [
       [
-        `${SRC}/workspace/source.ts`,
+        `${SRC}/workspace/mounts.ts`,
         '      if (!entry.isSocket()) continue;',
         '      if (entry.name !== "") continue;',
       ],
       [
-        `${SRC}/workspace/source.ts`,
+        `${SRC}/workspace/mounts.ts`,
         '  if (found.isFile() || found.isDirectory()) return;',
         '  if (found.isFile() || found.isDirectory() || found.isSocket()) return;',
       ],
@@ -275,8 +279,8 @@ export const PROTECTIONS = [
   one(
     'mount targets are not checked',
     [
-      `${SRC}/workspace/target.ts`,
-      "  if (reason) throw refusal(target, 'ForbiddenTarget', reason, { remedy: REMEDY });\n",
+      `${SRC}/workspace/mounts.ts`,
+      "  if (reason) throw refusal(target, 'ForbiddenTarget', reason, { remedy: TARGET_REMEDY });\n",
       '',
     ],
     [[PROBES, 'A20 ']],
@@ -369,7 +373,7 @@ export const PROTECTIONS = [
   one(
     'the repository may set what only the user may',
     [
-      `${SRC}/policy/config/repository.ts`,
+      `${SRC}/policy/config/load.ts`,
       "    if (rule === 'never' || (rule === 'fixed' && !isFixedValue(key, found))) {",
       "    if (key === '') {",
     ],
@@ -434,7 +438,7 @@ export const PROTECTIONS = [
   ),
   one(
     'a file with a private key counts as a bundle of CA certificates',
-    [`${SRC}/run/ca-bundle.ts`, "label !== 'CERTIFICATE'", "label === ''"],
+    [`${SRC}/run/user-files.ts`, "label !== 'CERTIFICATE'", "label === ''"],
     [['network/ca.test.ts', 'trust a server']],
   ),
   one(
@@ -649,7 +653,7 @@ export const PROTECTIONS = [
   ),
   one(
     'nobody looks after the socket of an owner',
-    [`${SRC}/lifecycle/claim.ts`, '    await socket.ensure();\n', '    socket.path.at(0);\n'],
+    [`${SRC}/lifecycle/reaper.ts`, '    await socket.ensure();\n', '    socket.path.at(0);\n'],
     [[LONG, 'is not taken for dead']],
   ),
   one(
@@ -679,12 +683,12 @@ export const PROTECTIONS = [
     layers: 'one',
     edits: [
       {
-        file: `${SRC}/policy/governance.ts`,
+        file: `${SRC}/policy/risk.ts`,
         find: "  if (risk === 'critical') return { value: 'docker', layer: 'built-in', where: 'critical' };\n",
         put: "  if (risk === 'critical') return null;\n",
       },
       {
-        file: `${SRC}/policy/governance.ts`,
+        file: `${SRC}/policy/risk.ts`,
         find: "const REQUIRED_FOR: readonly Risk[] = ['high', 'critical'];",
         put: "const REQUIRED_FOR: readonly Risk[] = ['high'];",
       },
@@ -899,7 +903,7 @@ export const PROTECTIONS = [
   },
   one(
     'a way of an artifact leads through a link',
-    [`${SRC}/persistent/files/host-directory.ts`, 'DIRECTORY | constants.O_NOFOLLOW)', 'DIRECTORY)'],
+    [`${SRC}/persistent/files/arrival.ts`, 'DIRECTORY | constants.O_NOFOLLOW)', 'DIRECTORY)'],
     [[RESOURCES, 'E12 ']],
   ),
   one(

@@ -8,7 +8,7 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
-import { hostIdentity } from '../../packages/sandbox/src/lifecycle/host.ts';
+import { hostIdentity } from '../../packages/sandbox/src/lifecycle/ownership.ts';
 import { images } from '../support/engines.ts';
 
 /** The built command. */

@@ -5,7 +5,7 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Acode, AcodeError } from '@acode/sandbox';
 import type { AcodeOptions } from '@acode/sandbox';
-import { hostIdentity } from '../../packages/sandbox/src/lifecycle/host.ts';
+import { hostIdentity } from '../../packages/sandbox/src/lifecycle/ownership.ts';
 import { images } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';

@@ -7,7 +7,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { AcodeError } from '@acode/sandbox';
 import { filesOf } from '../../packages/sandbox/src/persistent/files/files.ts';
 import { argvOf } from '../../packages/sandbox/src/persistent/files/scripts.ts';
-import { PLACE_FILE } from '../../packages/sandbox/src/persistent/files/transfer-scripts.ts';
+import { PLACE_FILE } from '../../packages/sandbox/src/persistent/files/programs.ts';
 import { everything } from '../support/targets.ts';
 import { behaviours } from './behaviours.ts';
 import type { FileTarget } from './behaviours.ts';

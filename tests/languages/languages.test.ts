@@ -4,7 +4,7 @@ import { mkdirSync, realpathSync, writeFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { ConfigInput } from '@acode/sandbox';
 import { path } from '../../packages/sandbox/src/isolation/docker/engine/path.ts';
-import { projectReference } from '../../packages/sandbox/src/policy/image-naming.ts';
+import { projectReference } from '../../packages/sandbox/src/policy/pull.ts';
 import { TestHost, images, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 
 const SYSTEM = ['sh', '-c', 'cat /etc/os-release 2>/dev/null || echo busybox'];

@@ -4,7 +4,7 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import type { Sandbox } from '@acode/sandbox';
-import { containerName } from '../../packages/sandbox/src/lifecycle/names.ts';
+import { containerName } from '../../packages/sandbox/src/lifecycle/session.ts';
 import { leftover } from '../ownership/victims.ts';
 import { TestHost, engines, makeWorkspace, withEngine, withoutEngines } from '../support/engines.ts';
 

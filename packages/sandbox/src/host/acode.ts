@@ -5,8 +5,7 @@ import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { checkConfig } from '../policy/config/check.ts';
 import type { LoadedConfig } from '../policy/config/check.ts';
-import { loadUserConfig, readAllowRoot } from '../policy/config/load.ts';
-import { loadMachinePolicy } from '../policy/config/machine.ts';
+import { loadMachinePolicy, loadUserConfig, readAllowRoot } from '../policy/config/load.ts';
 import { directoriesOf, homeOf, ownDirectories } from '../lifecycle/directories.ts';
 import type { Directories } from '../lifecycle/directories.ts';
 import { AuditLog } from '../records/audit/log.ts';
@@ -42,7 +41,7 @@ import { cleanup, statusOf, withImageNames, withLeases } from './inventory.ts';
 import type { OpenFurther } from '../run/host.ts';
 import type { AttackOptions, AttackReport, DoctorReport } from './doctor/report.ts';
 import type { AcodeOptions } from './options.ts';
-import { assertNotRoot } from '../policy/guard.ts';
+import { assertNotRoot } from '../policy/resolve.ts';
 import { serveSettingOf, trustOf, workspaceOf } from '../run/repository.ts';
 import type { Trust } from '../run/repository.ts';
 import { explain, planFirst } from '../run/planning.ts';
@@ -55,8 +54,7 @@ import { systemClock } from '../lifecycle/clock.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 import { poolReport, warmUp } from '../run/warm.ts';
 import { scanJobs } from '../workspace/continued-scan.ts';
-import { installationRoot } from '../workspace/installation.ts';
-import { isWithin } from '../workspace/within.ts';
+import { installationRoot, isWithin } from '../workspace/file-identity.ts';
 
 /** A host that can be looked at and runs nothing. */
 export type Observer = Pick<

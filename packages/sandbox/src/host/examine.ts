@@ -1,9 +1,9 @@
 // Hands the doctor what it looks at: a host whose engine may be missing, slow or wrong.
 
 import { stat } from 'node:fs/promises';
-import { loadRepositoryConfig } from '../policy/config/repository.ts';
+import { loadRepositoryConfig } from '../policy/config/load.ts';
 import { AcodeError } from '../contract/errors.ts';
-import { fail, ok, warn } from './doctor/checks/check.ts';
+import { fail, ok, warn } from './doctor/checks/machine.ts';
 import { examine } from './doctor/doctor.ts';
 import type { Check, DoctorReport } from './doctor/report.ts';
 import type { Host } from '../run/host.ts';

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { judge } from './images.ts';
 import type { StoredImage } from '../isolation/backend.ts';
-import type { PulledEntry } from './registry/pulled.ts';
+import type { PulledEntry } from './pulls.ts';
 
 const ID = `sha256:${'a'.repeat(64)}`;
 const entry: PulledEntry = {

@@ -20,8 +20,7 @@ import { chooseImage } from '../policy/language-image.ts';
 import { isLocal } from '../policy/pull.ts';
 import { resolvePolicy } from '../policy/resolve.ts';
 import { obtainImage } from './pulling.ts';
-import type { ImageHost } from './pulls.ts';
-import type { PulledEntry } from './registry/pulled.ts';
+import type { ImageHost, PulledEntry } from './pulls.ts';
 import { layersFor, workspaceOf } from '../run/repository.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 

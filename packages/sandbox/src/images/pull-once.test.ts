@@ -9,15 +9,13 @@ import type { PullProgress } from '../contract/images.ts';
 import type { LogFields } from '../contract/ports.ts';
 import type { ImageFacts } from '../contract/spec.ts';
 import type { ImageStore, PullRequest } from '../isolation/backend.ts';
+import { PulledImages, SharedWork } from './pulls.ts';
 import type { PullOutcome } from './pulls.ts';
 import { pullShared } from './pull-once.ts';
 import type { PullingHost } from './pull-once.ts';
-import { PulledImages } from './registry/pulled.ts';
-import { SharedWork } from './registry/shared-work.ts';
 import { Locks } from '../lifecycle/lock.ts';
-import { Bus } from '../records/telemetry/bus.ts';
+import { Bus, Telemetry } from '../records/telemetry/operation.ts';
 import { systemClock } from '../lifecycle/clock.ts';
-import { Telemetry } from '../records/telemetry/operation.ts';
 
 const REFERENCE = 'reg.example:5000/a:1';
 const TIMEOUT_MS = 15_000;

@@ -3,9 +3,8 @@
 import { AcodeError } from '../contract/errors.ts';
 import type { ImageFacts } from '../contract/spec.ts';
 import { withDeadline } from '../lifecycle/deadline.ts';
-import { assertMayName, assertOrigin } from '../policy/image-naming.ts';
+import { assertMayName, assertOrigin, decidePull, latestWarning } from '../policy/pull.ts';
 import { decideImage, fullName, parseReference } from '../policy/images.ts';
-import { decidePull, latestWarning } from '../policy/pull.ts';
 import type { ImageHost, PullOutcome, Wanted } from './pulls.ts';
 
 /** An image that may run, and how it was had. */

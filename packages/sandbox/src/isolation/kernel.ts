@@ -5,8 +5,7 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import { lstat } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import type { FileIdentity, SandboxSpec } from '../contract/spec.ts';
-import { identityOf } from '../workspace/file-identity.ts';
-import { isWithin } from '../workspace/within.ts';
+import { identityOf, isWithin } from '../workspace/file-identity.ts';
 
 /** One line of mountinfo. */
 export interface KernelMount {

@@ -2,7 +2,7 @@
 
 import type { SecurityViolation } from '../contract/errors.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../contract/spec.ts';
-import { isWithin } from '../workspace/within.ts';
+import { isWithin } from '../workspace/file-identity.ts';
 import type { KernelMount, KernelView } from './kernel.ts';
 
 /** One difference between plan and reality. */

@@ -2,7 +2,7 @@
 
 import { dirname } from 'node:path';
 import type { MountSpec, SandboxSpec } from '../contract/spec.ts';
-import { isWithin } from '../workspace/within.ts';
+import { isWithin } from '../workspace/file-identity.ts';
 
 /** What a sandbox has of the host. */
 export interface Reach {

@@ -8,11 +8,10 @@ import { RISKS } from '../contract/levels.ts';
 import { policyFrom } from '../contract/policy.ts';
 import { policyInputSchema } from '../contract/policy-schema.ts';
 import type { CreateRequest } from '../contract/sandbox.ts';
-import { startKeeper } from './keeper.ts';
+import { keeperProgram, startKeeper } from './reaper.ts';
 import { Leases, isSandboxId } from './leases.ts';
 import { readPrivateFile, writePrivateFile } from './private-file.ts';
-import { keeperProgram } from './reaper-program.ts';
-import { reapedPath } from './reaped.ts';
+import { reapedPath } from './orphans.ts';
 
 const MAX_BYTES = 1024 * 1024;
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { AcodeError } from '../contract/errors.ts';
-import { hostIdentity, isStillHost } from './host.ts';
+import { hostIdentity, isStillHost } from './ownership.ts';
 import { Removals, Serial } from './removal.ts';
 import { Session } from './session.ts';
 

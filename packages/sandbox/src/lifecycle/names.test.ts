@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { containerName, parseName } from './names.ts';
+import { containerName, parseName } from './session.ts';
 
 const SESSION = 'a1b2c3d4-0000-4000-8000-000000000000';
 const DNS_LABEL = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;

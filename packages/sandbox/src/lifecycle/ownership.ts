@@ -1,13 +1,15 @@
 // A session proves that it is alive by a unix socket it listens on: the kernel answers for it, however busy it is, and
 // stops answering the moment the process is gone. No process id, which would be reused, and no heartbeat, which would lie.
 
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { lstatSync } from 'node:fs';
-import { chmod, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { chmod, lstat, mkdir, readFile, readdir, rename, rm } from 'node:fs/promises';
 import { createConnection, createServer } from 'node:net';
 import type { Server, Socket } from 'node:net';
+import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
+import { createPrivateFile, readPrivateFile, writePrivateFile } from './private-file.ts';
 
 /** What is known about the owner of a sandbox. Unknown counts as alive. */
 export type OwnerState = 'alive' | 'dead' | 'unknown';
@@ -199,4 +201,61 @@ async function socketState(path: string): Promise<OwnerState> {
       settle(error.code === 'ECONNREFUSED' || error.code === 'ENOENT' ? 'dead' : 'unknown'),
     );
   });
+}
+
+const TOKEN = /^[0-9a-f]{32}\n$/;
+
+/** A hash that is the same for every process of this host that shares `runtimeDirectory`, and never again after it is gone. */
+export async function hostIdentity(runtimeDirectory: string): Promise<string> {
+  const path = tokenPath(runtimeDirectory);
+  const token = readToken(path) ?? makeToken(path);
+  return identityOf(token);
+}
+
+/**
+ * Whether the runtime directory is still the one of an identity. Where it was removed or replaced, the sockets of owners are
+ * gone with it, and that says nothing about the owners.
+ */
+export async function isStillHost(runtimeDirectory: string, identity: string): Promise<boolean> {
+  const token = readToken(tokenPath(runtimeDirectory));
+  return token !== null && (await identityOf(token)) === identity;
+}
+
+// A token and not the number of the inode: file systems give those to the next directory, a login later or a moment.
+function tokenPath(runtimeDirectory: string): string {
+  return join(runtimeDirectory, 'host');
+}
+
+async function identityOf(token: string): Promise<string> {
+  return createHash('sha256')
+    .update(`${await bootId()}\n${token}`)
+    .digest('hex')
+    .slice(0, 32);
+}
+
+function readToken(path: string): string | null {
+  const token = readPrivateFile(path, { maxBytes: 64 })?.text ?? '';
+  return TOKEN.test(token) ? token : null;
+}
+
+// Of two processes that make it at once, both use the one that was there first.
+function makeToken(path: string): string {
+  const made = `${randomBytes(16).toString('hex')}\n`;
+  try {
+    createPrivateFile(path, made);
+  } catch {
+    // A file system without links: the rename below does the same, but for a race.
+  }
+  // What is there and cannot be understood is replaced.
+  if (readToken(path) === null) writePrivateFile(path, made);
+  return readToken(path) ?? made;
+}
+
+// Only Linux has a boot id; elsewhere the host name is the nearest thing that does not change while sandboxes live.
+async function bootId(): Promise<string> {
+  try {
+    return (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim();
+  } catch {
+    return hostname();
+  }
 }

@@ -4,7 +4,7 @@ import { appendFileSync, mkdtempSync, readdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { reapedPath, takeReaped } from './reaped.ts';
+import { reapedPath, takeReaped } from './orphans.ts';
 
 it('is taken once, without what cannot be read', async () => {
   const state = mkdtempSync(join(tmpdir(), 'acode-reaped-'));

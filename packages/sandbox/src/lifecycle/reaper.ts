@@ -1,9 +1,13 @@
-// The reaper: a shell that waits on a pipe for the death of this process, and then becomes the program that cleans up.
+// Cleanup after this process: the claim of a session, and the shells that wait for its death (reaper) or for a lease’s
+// end (keeper).
 //
 // A waiting shell costs 2 MB and no time; a waiting Node would cost 45 MB and 125 ms of CPU for every command.
 
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { OwnerSocket, ownerSocketPath } from './ownership.ts';
+import { reapedPath } from './orphans.ts';
 
 /** What a reaper cleans up when its session is gone. */
 export interface ReaperTask {
@@ -75,5 +79,120 @@ export class Reaper {
   /** Sends it home: everything of the session is gone already. */
   dismiss(): void {
     this.#shell.stdin?.end('done\n');
+  }
+}
+
+/** The text of the cleaning program. */
+export function reaperProgram(): Promise<string> {
+  return readFile(new URL('../../reaper/reaper.mjs', import.meta.url), 'utf8');
+}
+
+/** The text of the program that removes a kept sandbox when its time is over. */
+export function keeperProgram(): Promise<string> {
+  return readFile(new URL('../../reaper/keeper.mjs', import.meta.url), 'utf8');
+}
+
+/** What a keeper removes, and when. */
+export interface KeeperTask {
+  /** The engine’s socket. */
+  readonly engineSocket: string;
+  readonly sandboxId: string;
+  readonly uid: number;
+  readonly host: string;
+  /** The file that says until when: it may be written anew, and is the keeper’s reason to live. */
+  readonly lease: string;
+  /** What else was written down about the sandbox, and goes with it. */
+  readonly record: string;
+  /** Where it writes down what it removed. */
+  readonly journal: string;
+}
+
+const KEEPER_NAME = 'acode-keeper';
+const KEEPER_WAIT = [
+  'lease=$1',
+  'shift',
+  'while read -r _ until 2>/dev/null <"$lease" && [ "$(date +%s)" -lt "$until" ]; do sleep 1; done',
+  '[ -e "$lease" ] || exit 0',
+  'exec "$@"',
+].join('\n');
+
+/** Starts one, with the text of its program. It outlives the terminal and this process, and holds nothing of either. */
+export function startKeeper(task: KeeperTask, program: string): void {
+  const words = [process.execPath, '--input-type=module', '-e', program, KEEPER_NAME, JSON.stringify(task)];
+  const shell = spawn(SHELL, ['-c', KEEPER_WAIT, KEEPER_NAME, task.lease, ...words], {
+    detached: true,
+    cwd: '/',
+    env: { PATH: '/usr/bin:/bin', ELECTRON_RUN_AS_NODE: '1' },
+    stdio: 'ignore',
+  });
+  // A machine that cannot start a shell still has the sweep of the next session.
+  shell.on('error', () => undefined);
+  shell.unref();
+}
+
+/** Whose claim it is. */
+export interface ClaimOptions extends Pick<ReaperTask, 'owner' | 'uid' | 'host' | 'createMs'> {
+  readonly runtimeDirectory: string;
+}
+
+/** The claim of one session. A host that makes nothing never takes it, and costs neither a socket nor a process. */
+export class Claim {
+  readonly #options: ClaimOptions;
+  readonly #creating = new Set<string>();
+  #taken: Promise<{ readonly socket: OwnerSocket; readonly reaper: Reaper }> | null = null;
+  #reaper: Reaper | null = null;
+
+  constructor(options: ClaimOptions) {
+    this.#options = options;
+  }
+
+  /** Shows that the owner lives and sees to it that somebody cleans up after it, whatever becomes of this process. */
+  async take(engineSocket: string): Promise<void> {
+    this.#taken ??= this.#take(engineSocket).catch((error: unknown) => {
+      this.#taken = null;
+      throw error;
+    });
+    const { socket } = await this.#taken;
+    // Whoever tidies the runtime directory may have taken it for rubbish; without it this session would count as dead.
+    await socket.ensure();
+  }
+
+  /** Tells the reaper for as long as something is being made, since it may still appear when this process is gone. */
+  async during<Value>(nonce: string, making: () => Promise<Value>): Promise<Value> {
+    this.#creating.add(nonce);
+    this.#reaper?.expect([...this.#creating]);
+    try {
+      return await making();
+    } finally {
+      this.#creating.delete(nonce);
+      this.#reaper?.expect([...this.#creating]);
+    }
+  }
+
+  /** Gives the claim up. What is left of the session, if anything, is the reaper’s from now on. */
+  async giveUp(isAnythingLeft: boolean): Promise<void> {
+    const taken = await this.#taken?.catch(() => null);
+    if (!taken) return;
+    if (isAnythingLeft) taken.reaper.release();
+    else taken.reaper.dismiss();
+    await taken.socket.close();
+  }
+
+  async #take(engineSocket: string): Promise<{ socket: OwnerSocket; reaper: Reaper }> {
+    const { runtimeDirectory, ...whose } = this.#options;
+    // Read before there is a sandbox that could write where acode is installed.
+    const program = await reaperProgram();
+    const ownerSocket = ownerSocketPath(runtimeDirectory, whose.owner);
+    const journal = reapedPath(runtimeDirectory);
+    // Before there is a socket: a process killed between the two would leave one that nobody takes away.
+    const reaper = Reaper.start({ ...whose, engineSocket, ownerSocket, journal }, program);
+    try {
+      const socket = await OwnerSocket.listen(runtimeDirectory, whose.owner);
+      this.#reaper = reaper;
+      return { socket, reaper };
+    } catch (error) {
+      reaper.dismiss();
+      throw error;
+    }
   }
 }

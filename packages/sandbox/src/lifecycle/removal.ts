@@ -1,4 +1,4 @@
-// Step 8 of the pipe: removal off the caller’s path, retried, never forgotten.
+// Step 8 of the pipe: removal off the caller’s path, retried, one at a time per container.
 
 import { ExponentialBackoff, handleAll, retry } from 'cockatiel';
 import { AcodeError } from '../contract/errors.ts';

@@ -1,4 +1,4 @@
-// The commands of a sandbox that stays: each recorded before it is handed over, supervised and looked at like that of a run.
+// Commands of a persistent sandbox: each recorded before it is handed over, supervised and scanned like that of a run.
 
 import { randomBytes } from 'node:crypto';
 import type { Command, RunRequest } from '../contract/command.ts';
@@ -6,7 +6,6 @@ import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { RunResult } from '../contract/result.ts';
-import { Handle, checkSize } from './command-handle.ts';
 import type {
   CommandHandle,
   CommandInfo,
@@ -16,22 +15,20 @@ import type {
   TerminalRequest,
   TerminalSize,
 } from '../contract/sandbox.ts';
-import type { Host } from '../run/host.ts';
+import type { Host, Planned } from '../run/host.ts';
 import type { OpenExecution, OpenSandbox, WaitingSandbox } from '../isolation/backend.ts';
 import { WORKSPACE_TARGET } from '../isolation/plan.ts';
-import { Capture } from '../run/output/capture.ts';
-import { LiveCapture } from '../run/output/live-capture.ts';
-import { govern } from '../policy/governance.ts';
+import { Capture, LiveCapture } from '../run/output/capture.ts';
+import { govern } from '../policy/risk.ts';
 import { setBy } from '../policy/layers.ts';
-import { printable } from '../run/record.ts';
+import { printable, recordIntent, recordRefusal } from '../run/trail.ts';
 import type { CommandsElsewhere } from './relay/elsewhere.ts';
 import { CommandsOffer } from './relay/offer.ts';
+import type { Offered } from './relay/offer.ts';
 import { layersFor, workspaceOf } from '../run/repository.ts';
 import { checkCommandRequest } from '../run/request-check.ts';
 import { captures } from '../run/run.ts';
 import { Running, cancelled } from '../run/running.ts';
-import type { Planned } from '../run/planned.ts';
-import { recordIntent, recordRefusal } from '../run/trail.ts';
 import { workdirFor } from '../workspace/locate.ts';
 
 /** What the commands of a sandbox need to know of it. */
@@ -276,4 +273,61 @@ function withTimeout(planned: Planned, asked: number | undefined, most: number):
   const source = asked !== undefined && asked < most ? ({ layer: 'request', where: 'timeoutMs' } as const) : {};
   const timeoutMs = { ...policy.timeoutMs, ...source, value: Math.max(1, Math.min(asked ?? most, most)) };
   return { ...planned, policy: { ...policy, timeoutMs } };
+}
+
+/** A command under way in a sandbox that stays. */
+export class Handle implements TerminalHandle, Offered {
+  readonly pid: number;
+  readonly ports: CommandHandle['ports'];
+  readonly stdout: AsyncIterable<Uint8Array>;
+  readonly stderr: AsyncIterable<Uint8Array>;
+  readonly result: Promise<RunResult>;
+  readonly heads: Offered['heads'];
+  readonly #running: Running;
+  readonly #execution: OpenExecution | null;
+
+  constructor(running: Running, execution: OpenExecution | null) {
+    this.#running = running;
+    this.#execution = execution;
+    this.pid = execution?.pid ?? 0;
+    this.ports = running.ports;
+    this.stdout = running.stdout;
+    this.stderr = running.stderr;
+    this.result = running.result;
+    this.heads = running.heads;
+  }
+
+  write(data: Uint8Array | string): Promise<void> {
+    return this.#running.write(data);
+  }
+
+  closeStdin(): Promise<void> {
+    return this.#running.closeStdin();
+  }
+
+  kill(signal?: string): Promise<void> {
+    return this.#running.kill(signal);
+  }
+
+  wait(): Promise<RunResult> {
+    return this.result;
+  }
+
+  async disconnect(): Promise<void> {}
+
+  async resize(size: TerminalSize): Promise<void> {
+    checkSize(size);
+    await this.#execution?.resize?.(size);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#running[Symbol.asyncDispose]();
+  }
+}
+
+/** Refuses the size of a terminal that is none. */
+function checkSize({ columns, rows }: TerminalSize): void {
+  const fits = (count: number): boolean => Number.isInteger(count) && count >= 1 && count <= 10_000;
+  if (fits(columns) && fits(rows)) return;
+  throw new AcodeError('ACODE-SBX-017', { field: 'size', reason: 'must be 1 to 10000 columns and rows' });
 }

@@ -1,6 +1,6 @@
 // How a sandbox that stays comes to be: the pipe of a run up to the hand-over, and then it stays.
 
-import type { Scanned } from '../records/audit/findings.ts';
+import type { Scanned } from '../records/audit/files.ts';
 import type { AuditHead } from '../contract/audit.ts';
 import type { RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
@@ -12,7 +12,7 @@ import type { SandboxSpec } from '../contract/spec.ts';
 import { SandboxCommands, commandLimit } from './commands.ts';
 import { filesOf } from './files/files.ts';
 import { portsOf } from './ports.ts';
-import type { Host } from '../run/host.ts';
+import type { Host, Planned } from '../run/host.ts';
 import type { OpenSandbox } from '../isolation/backend.ts';
 import { Kept } from '../lifecycle/kept.ts';
 import { offerSocketPath } from '../lifecycle/ownership.ts';
@@ -23,14 +23,12 @@ import { CommandsElsewhere } from './relay/elsewhere.ts';
 import { checkCreateRequest } from '../run/request-check.ts';
 import { report } from '../run/run.ts';
 import { cancelled } from '../run/running.ts';
-import type { Planned } from '../run/planned.ts';
-import { recordRisk } from '../run/record.ts';
+import { recordFindings, recordOutcome, recordRefusal, recordRisk, workspaceOf } from '../run/trail.ts';
+import type { Recorded } from '../run/trail.ts';
 import { Sandbox } from './sandbox.ts';
 import { continueScan } from '../run/scanning.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
-import { recordFindings, recordOutcome, recordRefusal, workspaceOf } from '../run/trail.ts';
-import type { Recorded } from '../run/trail.ts';
 import { takeWarm } from '../run/warm.ts';
 import { changesOfRun } from '../workspace/after-run.ts';
 

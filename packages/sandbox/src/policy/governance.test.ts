@@ -5,7 +5,7 @@ import { checkConfig } from './config/check.ts';
 import type { ConfigInput } from '../contract/config.ts';
 import { LEVELS, RISKS, isAtLeast } from '../contract/levels.ts';
 import type { Level, Risk } from '../contract/levels.ts';
-import { govern } from './governance.ts';
+import { govern } from './risk.ts';
 import { NO_LAYERS } from './layers.ts';
 import type { Layers } from './layers.ts';
 

@@ -5,7 +5,7 @@ import { parseConfig } from './config/parse.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { PolicyFields } from '../contract/policy.ts';
 import type { ImageFacts } from '../contract/spec.ts';
-import { assertMayName, assertOrigin, imagesThatNeedTrust } from './image-naming.ts';
+import { assertMayName, assertOrigin, imagesThatNeedTrust } from './pull.ts';
 import type { Layers } from './layers.ts';
 import { resolvePolicy } from './resolve.ts';
 

@@ -2,8 +2,7 @@
 
 import { checkConfig } from './config/check.ts';
 import type { LoadedConfig } from './config/check.ts';
-import type { LoadedMachine } from './config/machine.ts';
-import type { RepositoryConfig } from './config/repository.ts';
+import type { LoadedMachine, RepositoryConfig } from './config/load.ts';
 import type { Config } from './config/schema.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { EffectivePolicy, Sourced } from '../contract/policy.ts';

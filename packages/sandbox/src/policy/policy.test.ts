@@ -5,12 +5,11 @@ import { checkConfig } from './config/check.ts';
 import type { ConfigInput } from '../contract/config.ts';
 import type { PolicyFields } from '../contract/policy.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
-import { decideLevel } from './decide.ts';
+import { decideLevel } from './runtime.ts';
 import { checkEnvironment, defaultEnvironment, isDangerous } from './environment.ts';
-import { assertNotRoot } from './guard.ts';
+import { assertNotRoot, resolvePolicy } from './resolve.ts';
 import { NO_LAYERS } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { resolvePolicy } from './resolve.ts';
 import { formatBytes, parseBytes } from './config/units.ts';
 
 const MIB = 1024 ** 2;

@@ -2,15 +2,15 @@
 
 import { resolve } from 'node:path';
 import { repositoryRule } from './config/keys.ts';
-import type { RepositoryConfig } from './config/repository.ts';
+import type { RepositoryConfig } from './config/load.ts';
 import type { Config } from './config/schema.ts';
 import { CACHE_TOOLS } from '../contract/caches.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
 import type { Layers } from './layers.ts';
 import { resolveMode } from './layers.ts';
-import { runtimeStrength } from './named-runtime.ts';
-import { isWithin } from '../workspace/within.ts';
+import { runtimeStrength } from './runtime.ts';
+import { isWithin } from '../workspace/file-identity.ts';
 
 /** A key of a repository’s file that counts only once the user trusted the file. */
 export interface TrustKey {

@@ -11,10 +11,10 @@ import type { LanguageFound } from '../contract/languages.ts';
 import { policyInputSchema } from '../contract/policy-schema.ts';
 import type { EffectivePolicy, MountRequest, PolicyFields, Sourced, UserId } from '../contract/policy.ts';
 import type { ProfileName } from '../contract/profiles.ts';
-import { govern } from './governance.ts';
-import type { Task } from './governance.ts';
-import { resolveImageNaming } from './image-naming.ts';
-import { resolveImageTrust } from './image-trust.ts';
+import { govern } from './risk.ts';
+import type { Task } from './risk.ts';
+import { resolveImageNaming } from './pull.ts';
+import { resolveImageTrust } from './images.ts';
 import { resolveCaches } from './caches.ts';
 import { chooseImage } from './language-image.ts';
 import { builtInValue, pick, placeOf, resolveMode, setBy } from './layers.ts';
@@ -22,8 +22,8 @@ import type { Layers } from './layers.ts';
 import { resolveLimits, resolveNetworkTimeout, resolveTimeout } from './limits.ts';
 import { resolveCaFile, resolveNetwork } from './network.ts';
 import { checkRepository } from './repository.ts';
-import { resolveRuntime } from './named-runtime.ts';
-import { isWithin } from '../workspace/within.ts';
+import { resolveRuntime } from './runtime.ts';
+import { isWithin } from '../workspace/file-identity.ts';
 
 /** What resolving needs to know about the caller and the machine. */
 export interface ResolveHost {
@@ -244,4 +244,9 @@ function parseUser({ value, layer, where }: Sourced<string>): UserId {
 function workspaceMode(mode: 'rw' | 'ro' | undefined): 'direct' | 'readonly' | undefined {
   if (mode === undefined) return undefined;
   return mode === 'ro' ? 'readonly' : 'direct';
+}
+
+/** Refuses uid 0 unless the user’s own configuration says otherwise. */
+export function assertNotRoot(uid: number, allowRoot: boolean): void {
+  if (uid === 0 && !allowRoot) throw new AcodeError('ACODE-SBX-011', { uid });
 }

@@ -1,11 +1,12 @@
-// Step 2 of the pipe where runtimes come in: a level and the runtime for it, among those the engine really lists.
+// Step 2 of the pipe for runtimes: a level and its runtime, among those that the engine lists, or the one that was
+// named.
 
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
-import type { EffectivePolicy } from '../contract/policy.ts';
-import { decideLevel } from './decide.ts';
-import { setBy } from './layers.ts';
+import type { EffectivePolicy, PolicyFields, Sourced } from '../contract/policy.ts';
+import { pick, placeOf, setBy } from './layers.ts';
+import type { Layers } from './layers.ts';
 
 /** What an engine offers. */
 export interface RuntimeOffer {
@@ -53,4 +54,71 @@ function levelOfNamed(
 // The names come from the engine: one like `constructor` must not find what every object has.
 function levelOf({ runtimes }: RuntimeOffer, name: string): Level | undefined {
   return Object.hasOwn(runtimes, name) ? runtimes[name] : undefined;
+}
+
+const KNOWN =
+  /^(?:runc|runsc(?:-[a-z0-9-]+)?|crun|kata(?:-[a-z0-9-]+)?|sysbox-runc|io\.containerd\.(?:runc|kata|runsc)(?:[.-][A-Za-z0-9.-]+)?)$/;
+const KATA = /^(?:kata|io\.containerd\.kata)(?:[.-]|$)/;
+const GVISOR = /^(?:runsc|io\.containerd\.runsc)(?:[.-]|$)/;
+
+/** How much a runtime isolates: a kernel of its own for each sandbox, one in user space, or the host’s. */
+export function runtimeStrength(runtime: string | null): 0 | 1 | 2 {
+  if (runtime === null || !KNOWN.test(runtime)) return 0;
+  return KATA.test(runtime) ? 2 : GVISOR.test(runtime) ? 1 : 0;
+}
+
+/** The runtime by name; null for the engine’s default. */
+export function resolveRuntime(request: PolicyFields, layers: Layers): Sourced<string | null> {
+  const asked = pick<string | null>(layers, {
+    field: 'runtime',
+    request: request.runtime,
+    key: 'sandbox.runtime',
+    read: ({ sandbox }) => sandbox?.runtime,
+    builtIn: null,
+  });
+  const users = layers.user.config.sandbox?.security?.allowed_runtimes ?? [];
+  if (asked.value !== null && !KNOWN.test(asked.value) && !users.includes(asked.value)) {
+    throw new AcodeError('ACODE-SBX-010', {
+      violation: 'UnknownRuntime',
+      detail: `${JSON.stringify(asked.value.slice(0, 80))} is no runtime that acode knows (${setBy(asked)})`,
+      remedy:
+        'Use runc, runsc or another known one, or list it under sandbox.security.allowed_runtimes in your own configuration file.',
+    });
+  }
+  return withinMachine(asked, layers);
+}
+
+// Where nobody names a runtime, the engine’s default could be one that the machine does not allow: its first one is named instead.
+function withinMachine(asked: Sourced<string | null>, { machine }: Layers): Sourced<string | null> {
+  if (!machine) return asked;
+  const allowed = machine.config.sandbox?.security?.allowed_runtimes;
+  if (!allowed) return asked;
+  const by = { layer: 'machine', where: placeOf(machine, 'sandbox.security.allowed_runtimes') } as const;
+  const [value] = asked.value === null ? allowed : allowed.filter(name => name === asked.value);
+  if (value !== undefined) return asked.value === null ? { value, ...by } : asked;
+  const listed = allowed.length > 0 ? allowed.join(', ') : 'no runtime at all';
+  throw new AcodeError('ACODE-SBX-010', {
+    violation: 'UnknownRuntime',
+    detail: `this machine allows only ${listed} (${setBy(by)})`,
+    remedy: `Ask for what it allows, ${listed}, or ask whoever looks after this machine.`,
+  });
+}
+
+/** Chooses the level for a run from those the host really has. */
+export function decideLevel(asked: Level | 'auto', available: readonly Level[]): Level {
+  const strongest = available.reduce<Level | null>(
+    (best, level) => (best === null || isAtLeast(level, best) ? level : best),
+    null,
+  );
+  if (strongest !== null && (asked === 'auto' || asked === strongest)) return strongest;
+  if (asked !== 'auto' && strongest !== null && isAtLeast(strongest, asked)) {
+    throw new AcodeError('ACODE-SBX-016', {
+      what: `policy.level: ${asked}`,
+      instead: `Leave it out: ${strongest}, which is stronger, is used.`,
+    });
+  }
+  throw new AcodeError('ACODE-SBX-012', {
+    required: asked === 'auto' ? 'docker' : asked,
+    available: strongest ?? 'none',
+  });
 }

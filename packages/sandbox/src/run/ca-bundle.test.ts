@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
 import { afterAll, describe, expect, it } from 'vitest';
-import { planCaBundle } from './ca-bundle.ts';
+import { planCaBundle } from './user-files.ts';
 import { parseConfig, rawConfig } from '../policy/config/parse.ts';
 import { holdTo } from '../policy/config/check.ts';
 import { machineSchema } from '../policy/config/schema.ts';

@@ -1,29 +1,29 @@
-// Everything the steps of the pipe share on one opened host: composed once, in compose.ts.
+// Host context: everything the steps of the pipe share on one opened host, and the plan they pass on. Composed in
+// compose.ts.
 
 import type { AuditLog } from '../records/audit/log.ts';
 import type { Directories } from '../lifecycle/directories.ts';
 import type { LoadedConfig } from '../policy/config/check.ts';
-import type { LoadedMachine } from '../policy/config/machine.ts';
-import type { Settings } from '../policy/config/settings.ts';
-import type { ArtifactRequest } from '../contract/command.ts';
+import type { LoadedMachine, Settings } from '../policy/config/load.ts';
+import type { ArtifactRequest, Command, RunRequest } from '../contract/command.ts';
 import type { EffectivePolicy, UserId } from '../contract/policy.ts';
 import type { Clock } from '../contract/ports.ts';
 import type { ProfileName } from '../contract/profiles.ts';
 import type { ArtifactReport } from '../contract/result.ts';
-import type { ContinuedScans } from '../contract/scan.ts';
+import type { ContinuedScans, RestPeriod } from '../contract/scan.ts';
 import type { ImageFacts, SandboxSpec } from '../contract/spec.ts';
 import type { Level } from '../contract/levels.ts';
 import type { Backend, Capability, EngineBackend, WaitingSandbox } from '../isolation/backend.ts';
 import type { Pool } from '../isolation/pool/pool.ts';
-import type { MemoryShare } from '../lifecycle/memory-share.ts';
+import type { MemoryShare, Slots } from '../lifecycle/slots.ts';
 import type { Session } from '../lifecycle/session.ts';
-import type { Slots } from '../lifecycle/slots.ts';
 import type { SavedLogs } from '../records/saved.ts';
 import type { Mode } from '../policy/layers.ts';
 import type { TrustStore } from '../policy/trust.ts';
-import type { Bus } from '../records/telemetry/bus.ts';
+import type { Bus, Operation, Telemetry } from '../records/telemetry/operation.ts';
 import type { ContainerReports } from '../records/telemetry/containers.ts';
-import type { Telemetry } from '../records/telemetry/operation.ts';
+import type { AuditHead } from '../contract/audit.ts';
+import type { Capture } from './output/capture.ts';
 
 /** A sandbox that stays until its artifacts were taken, as a run uses one. */
 export interface ArtifactSandbox extends Pick<WaitingSandbox, 'id' | 'ports' | 'execute'> {
@@ -133,3 +133,52 @@ export type OpenFurther = (options: {
   readonly workspace: string;
   readonly socket: string | null;
 }) => Promise<OpenHost>;
+
+/** Everything that was decided before a sandbox exists. */
+export interface Planned {
+  readonly policy: EffectivePolicy;
+  readonly spec: SandboxSpec;
+  readonly backend: Backend;
+  /** Hash of the request the backend was made, where it was made ahead. */
+  readonly requestHash?: string;
+  /** What a reader of the plan should know besides. */
+  readonly notes: readonly string[];
+  /** The memory of the machine it is made on. */
+  readonly machineBytes: number;
+  /** What only an explanation says: it changes nothing that a command was promised. */
+  readonly asides?: readonly string[];
+}
+
+/** What a run is made of once its sandbox waits. */
+export interface RunningParts {
+  readonly host: Host;
+  readonly operation: Operation;
+  readonly planned: Planned;
+  readonly sandbox: Pick<WaitingSandbox, 'id' | 'ports' | 'execute'>;
+  /** What becomes of the sandbox when the command has ended: begun before the result is looked at, and never awaited for it. */
+  readonly dispose: () => Promise<void>;
+  /** Takes what was asked for out of the sandbox, before it goes. */
+  readonly take?: () => Promise<ArtifactReport[]>;
+  /** Set where the sandbox goes on without the command. */
+  readonly stays?: boolean;
+  /** Whether it waited before the command was known. */
+  readonly warm: boolean;
+  /** The record that says what was about to run. */
+  readonly intent: AuditHead;
+  readonly signal: AbortSignal;
+  /** Gives the run up; `signal` follows it. */
+  readonly stop: AbortController;
+  readonly command: Command;
+  readonly request: RunRequest;
+  readonly as?: 'exec';
+  /** Whether the caller writes to standard input itself. */
+  readonly stdinStaysOpen: boolean;
+  readonly timings: { readonly queueMs: number; readonly obtainMs: number };
+  /** When nothing of the sandbox existed yet, by the clock of the kernel: from here on, changes are taken for the run’s. */
+  readonly sinceMs: number;
+  /** When it waited for the command and nothing of it ran. */
+  readonly rest?: RestPeriod | undefined;
+  readonly captures: { readonly stdout: Capture; readonly stderr: Capture };
+  readonly cwd: string;
+  readonly nonce: string;
+}

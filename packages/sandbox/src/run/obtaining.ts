@@ -1,20 +1,25 @@
 // Steps 4 and 5 of the pipe: a sandbox for a plan, one that waited or one that is made, and the record that it is there.
 
 import { formatBytes } from '../policy/config/units.ts';
-import type { AuditHead } from '../contract/audit.ts';
+import type { AuditHead, AuditScan } from '../contract/audit.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { backendOf, isBoundary, usesEngine } from '../contract/levels.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
-import type { Host } from './host.ts';
+import type { Host, Planned } from './host.ts';
 import type { Backend, WaitingSandbox } from '../isolation/backend.ts';
 import type { PreparedSandbox } from '../isolation/pool/pool-kind.ts';
-import type { Planned } from './planned.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
-import { recordIntent } from './trail.ts';
+import { recordIntent, recordRisk } from './trail.ts';
 import type { Recorded } from './trail.ts';
-import { withFindings } from './unused.ts';
-import type { GivenUp } from './unused.ts';
+import { findingsOf } from '../records/audit/files.ts';
+import type { RiskyChange } from '../contract/result.ts';
+import type { RestPeriod, ScanJob, ScanReport } from '../contract/scan.ts';
+import { afterwards } from '../isolation/waiting.ts';
+import { continueScan, loggable } from './scanning.ts';
+import type { ScannedRun } from './scanning.ts';
+import { changesOfCancelledRun, changesOfRun } from '../workspace/after-run.ts';
+import { scanJobs } from '../workspace/continued-scan.ts';
 
 /** The record is written while the sandbox is made, so it costs no time; nothing is handed over before both are there. */
 export async function obtainRecorded(
@@ -179,4 +184,146 @@ export async function withMemory(
     share();
     release();
   };
+}
+
+/** Told of files that appeared while a sandbox of an image waited, and never had a command. */
+export type FoundWhileWaiting = (report: ScanReport, image: string) => void;
+
+/** What the scans need of their host. */
+export type UnusedHost = Pick<Host, 'audit' | 'closing' | 'keep' | 'session' | 'telemetry'>;
+
+// Closing waits for these scans, so they are short; one that ends early is recorded as incomplete.
+const MAX_SCAN_MS = 2000;
+const REST_MS = 10;
+const MAX_SHOWN = 5;
+const MAX_PATH = 100;
+
+/** Scans for what warm sandboxes left that went unused. Those that go together share one scan. */
+export class UnusedScans {
+  readonly #host: UnusedHost;
+  #queue: { readonly job: ScanJob; readonly image: string }[] = [];
+  #working = false;
+  readonly #found: FoundWhileWaiting | undefined;
+
+  constructor(host: UnusedHost, found?: FoundWhileWaiting) {
+    this.#host = host;
+    this.#found = found;
+  }
+
+  /**
+   * One is gone that lived since then, and in which nothing ran for some time. At a level without images its shell is the
+   * host’s own, which leaves nothing.
+   */
+  add(spec: SandboxSpec, sinceMs: number, atRest: RestPeriod | null = null): void {
+    const { rest } = changesOfCancelledRun(spec.mounts, sinceMs, true);
+    const workspace = spec.mounts.find(({ purpose }) => purpose === 'workspace')?.source;
+    if (!rest || workspace === undefined || !usesEngine(spec.level)) return;
+    const { directories, untilMs } = rest;
+    const { sandboxId, correlationId } = spec.identity;
+    const sessionId = this.#host.session.id;
+    const window = { sinceMs, untilMs, ...(atRest ? { rest: atRest } : {}) };
+    const job = { workspace, directories, ...window, sandboxId, correlationId, sessionId, known: [] };
+    this.#queue.push({ job, image: spec.image.reference });
+    if (!this.#working) this.#host.keep(afterwards(() => this.#work()));
+    this.#working = true;
+  }
+
+  async #work(): Promise<void> {
+    try {
+      while (this.#queue.length > 0) {
+        const queue = this.#queue;
+        this.#queue = [];
+        const restMs = this.#host.closing.aborted ? 0 : REST_MS;
+        for await (const report of scanJobs(
+          queue.map(({ job }) => job),
+          { maxMs: MAX_SCAN_MS, restMs },
+        ))
+          this.#tell(report, queue.find(({ job }) => report.jobs.includes(job))?.image ?? '');
+      }
+    } finally {
+      this.#working = false;
+    }
+  }
+
+  #tell(report: ScanReport, image: string): void {
+    const { telemetry, audit, keep } = this.#host;
+    const [first] = report.jobs;
+    if (!first) return;
+    const found = report.riskyChanges.filter(({ kind }) => kind !== 'scan-incomplete');
+    const { correlationId, sandboxId } = first;
+    const fields = { correlationId, sandboxId, image, left: loggable(report.riskyChanges) };
+    if (found.length > 0)
+      telemetry.log(
+        'warn',
+        `while a sandbox of ${image} waited for a command, files appeared that tools on this machine might execute or follow: ${shown(found)}. Check who made them before you use the workspace`,
+        fields,
+      );
+    else telemetry.log('debug', 'the workspace was scanned after a warm sandbox that went unused', fields);
+    if (found.length > 0) this.#report(report, image);
+    const unwritten = (error: unknown): void =>
+      telemetry.log('error', 'the audit log could not be written', { reason: String(error) });
+    keep(audit.append(recordOf(report, first)).catch(unwritten));
+  }
+
+  // An opener’s own function may fail; the audit log has it all the same.
+  #report(report: ScanReport, image: string): void {
+    try {
+      this.#found?.(report, image);
+    } catch (error) {
+      const reason = String(error);
+      this.#host.telemetry.log('error', 'what appeared while a warm sandbox waited could not be reported', { reason });
+    }
+  }
+}
+
+function recordOf({ jobs, riskyChanges, changed, complete }: ScanReport, first: ScanJob): AuditScan {
+  const { correlationId, sessionId, workspace } = first;
+  return {
+    kind: 'event',
+    operation: 'scan',
+    event: 'a warm sandbox went unused, and the workspace was scanned for the time it lived',
+    correlationId,
+    ...(sessionId === undefined ? {} : { sessionId }),
+    workspace,
+    sandboxIds: jobs.map(({ sandboxId }) => sandboxId),
+    correlationIds: jobs.map(job => job.correlationId),
+    ...findingsOf({ riskyChanges: [...riskyChanges], changed, scan: complete ? 'complete' : 'incomplete' }),
+  };
+}
+
+// A path is chosen by whoever made the file.
+function shown(found: readonly RiskyChange[]): string {
+  const paths = found.slice(0, MAX_SHOWN).map(({ path }) => JSON.stringify(path.slice(0, MAX_PATH)));
+  return [...paths, ...(found.length > MAX_SHOWN ? [`${found.length - MAX_SHOWN} more`] : [])].join(', ');
+}
+
+/** A sandbox that was given up before its command was handed over. */
+export interface GivenUp extends ScannedRun {
+  readonly signal: AbortSignal;
+  /** When nothing of it existed yet, by the clock of the kernel. */
+  readonly sinceMs: number;
+  /** Settles when nothing of it lives any more. */
+  readonly removed: Promise<unknown>;
+}
+
+/** The error for a sandbox that was given up: with what the scan found, where the image’s own shell could write. */
+async function withFindings(run: GivenUp, error: unknown): Promise<unknown> {
+  const { host, operation, planned, signal, sinceMs, removed } = run;
+  const { mounts, level, identity } = planned.spec;
+  if (!usesEngine(level)) return error;
+  if (signal.aborted) {
+    // Who cancelled has left; the scan is done where there is somebody who does it.
+    const [ended] = await Promise.allSettled([removed]);
+    const { rest } = changesOfCancelledRun(mounts, sinceMs, ended.status === 'fulfilled');
+    continueScan(run, { riskyChanges: [], scan: 'incomplete' }, rest);
+    return error;
+  }
+  const tookMs = Date.now() - sinceMs;
+  const { clock } = host.telemetry;
+  const { rest, riskyChanges, complete } = await changesOfRun({ mounts, sinceMs, dead: removed, tookMs }, clock);
+  const result = { riskyChanges: [...riskyChanges], scan: complete ? ('complete' as const) : ('incomplete' as const) };
+  continueScan(run, result, rest);
+  recordRisk(operation, identity.sandboxId, result.riskyChanges);
+  if (result.riskyChanges.length === 0 || !(error instanceof AcodeError)) return error;
+  return new AcodeError(error.code, { ...error.context, riskyChanges: result.riskyChanges }, { cause: error });
 }

@@ -1,8 +1,7 @@
 // Steps 1 to 3 of the pipe: what a command may do, at which level, and the plan of its sandbox.
 
 import { availableParallelism, totalmem } from 'node:os';
-import { planCaBundle } from './ca-bundle.ts';
-import { planCaches } from './cache-plan.ts';
+import { planCaBundle, planUserFiles } from './user-files.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { Explanation } from '../contract/host.ts';
@@ -10,23 +9,23 @@ import { isAtLeast, isBoundary, usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { ImageFacts, MountSpec, SandboxSpec } from '../contract/spec.ts';
-import type { Host } from './host.ts';
+import type { Host, Planned } from './host.ts';
 import { WORKSPACE_TARGET, planSandbox } from '../isolation/plan.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
 import { environmentBesides } from '../policy/environment.ts';
-import { projectReference } from '../policy/image-naming.ts';
+import { projectReference } from '../policy/pull.ts';
 import { refuseUndecided, withImageReason } from '../policy/language-image.ts';
 import { NOTHING, resolvePolicy } from '../policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './request-check.ts';
-import type { Planned } from './planned.ts';
-import { planUserFiles } from './user-files.ts';
 import { warmthOf } from './warm.ts';
 import { recogniseLanguages } from '../workspace/languages.ts';
-import { validateWorkspace } from '../workspace/locate.ts';
+import { nearestReal, validateWorkspace } from '../workspace/locate.ts';
 import { planMounts } from '../workspace/mounts.ts';
-import { nearestReal } from '../workspace/places.ts';
+import type { CacheSpec, CacheVolume } from '../contract/caches.ts';
+import type { CacheState } from '../isolation/backend.ts';
+import { cacheSpec } from '../policy/caches.ts';
 
 /** What a plan is made for. */
 interface PlanFor {
@@ -221,4 +220,46 @@ function notesOn(policy: EffectivePolicy, spec: SandboxSpec): string[] {
     ...(isAtLeast(spec.level, 'gvisor') ? [OWN_KERNEL] : []),
     ...(usesEngine(spec.level) ? [NOT_SEEN] : []),
   ];
+}
+
+/** The caches of a plan, and what a reader should know about the others. */
+export interface PlannedCaches {
+  readonly caches: readonly CacheSpec[];
+  readonly notes: readonly string[];
+}
+
+const NONE: PlannedCaches = { caches: [], notes: [] };
+
+/** Finds the caches of a policy. One that was never filled costs a sandbox nothing: it is not there. */
+async function planCaches(
+  host: Host,
+  level: Level,
+  { caches }: Pick<EffectivePolicy, 'caches'>,
+  signal: AbortSignal,
+): Promise<PlannedCaches> {
+  const { volumes, fill } = caches.value;
+  if (volumes.length === 0) return NONE;
+  const asked = caches.layer === 'request';
+  if (!usesEngine(level)) return asked ? refused(`policy.caches at level ${level}`) : NONE;
+  const states = await (await host.engine()).caches(volumes, host.uid, signal);
+  if (states.includes('unsupported')) return asked ? refused('policy.caches on Podman') : NONE;
+  if (fill) return { caches: volumes.map(volume => cacheSpec(volume, true)), notes: [FILLS] };
+  const found = volumes.map((volume, at) => ({ volume, state: states[at] ?? 'absent' }));
+  return {
+    caches: found.flatMap(({ volume, state }) => (state === 'ready' ? [cacheSpec(volume, false)] : [])),
+    notes: found.flatMap(one => noteOn(one, asked)),
+  };
+}
+
+const FILLS = 'What this command writes into its caches is there for every later sandbox of yours that has them.';
+
+function noteOn({ volume: { tool }, state }: { volume: CacheVolume; state: CacheState }, asked: boolean): string[] {
+  if (state === 'filling') return [`The cache of ${tool} is left out: another run fills it now.`];
+  if (state !== 'absent' || !asked) return [];
+  const ask = `ask for policy.caches: { fill: ['${tool}'] } (on the command line --fill-cache ${tool})`;
+  return [`There is no cache of ${tool} yet: ${ask} in a run with a network to make one.`];
+}
+
+function refused(what: string): never {
+  throw new AcodeError('ACODE-SBX-016', { what, instead: 'Leave it out: caches are volumes of a Docker engine.' });
 }

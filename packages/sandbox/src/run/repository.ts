@@ -1,15 +1,14 @@
 // The repository’s side of an opened host: its configuration, read anew for each run, and the user’s trust in it.
 
-import { loadRepositoryConfig } from '../policy/config/repository.ts';
+import { loadRepositoryConfig } from '../policy/config/load.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { ServeSetting } from '../contract/host.ts';
 import type { Host } from './host.ts';
-import { imagesThatNeedTrust, projectReference } from '../policy/image-naming.ts';
+import { imagesThatNeedTrust, projectReference } from '../policy/pull.ts';
 import type { Layers } from '../policy/layers.ts';
 import { checkRepository, keysThatNeedTrust } from '../policy/repository.ts';
 import type { TrustKey } from '../policy/repository.ts';
-import { locateWorkspace, validateWorkspace } from '../workspace/locate.ts';
-import { nearestReal } from '../workspace/places.ts';
+import { locateWorkspace, nearestReal, validateWorkspace } from '../workspace/locate.ts';
 
 const SERVE = 'sandbox.serve';
 

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { report } from './run.ts';
-import type { Planned } from './planned.ts';
+import type { Planned } from './host.ts';
 
 describe('a run', () => {
   it('warns of what its plan notes, such as a worktree that will not work, and of what was lowered, each once', () => {

@@ -1,29 +1,28 @@
-// A command under way: its streams, its input, its end, and the result that comes of it.
+// Command under way: its streams, its input, its end, and its result.
 
 import { Readable } from 'node:stream';
 import { AcodeError } from '../contract/errors.ts';
 import { usesEngine } from '../contract/levels.ts';
-import type { RunResult, RunningCommand } from '../contract/result.ts';
+import type { LimitName, PublishedPort, RunResult, RunningCommand } from '../contract/result.ts';
 import { denialsOf } from './denials/denials.ts';
 import type { Ending, Execution } from '../isolation/backend.ts';
 import { limitNetwork } from '../isolation/network-limit.ts';
 import type { NetworkLimit } from '../isolation/network-limit.ts';
 import { supervise } from '../isolation/supervise.ts';
 import type { Supervised } from '../isolation/supervise.ts';
-import type { Heads } from './output/capture.ts';
-import { LiveCapture } from './output/live-capture.ts';
+import { LiveCapture, decodeOutput } from './output/capture.ts';
+import type { Capture, Heads } from './output/capture.ts';
 import { reportViolation } from './obtaining.ts';
-import { addScan, partialResult, resultOf } from './outcome.ts';
-import type { OutcomeParts } from './outcome.ts';
-import type { RunningParts } from './planned.ts';
+import type { RunningParts } from './host.ts';
 import { environmentBesides } from '../policy/environment.ts';
-import { recordDenials, recordExit, recordResult, recordRisk } from './record.ts';
+import { recordDenials, recordExit, recordOutcome, recordResult, recordRisk } from './trail.ts';
 import { continueScan } from './scanning.ts';
-import { recordOutcome } from './trail.ts';
 import { afterwards, inTime } from '../isolation/waiting.ts';
 import { absentEnvironments, changesOfCancelledRun, changesOfRun } from '../workspace/after-run.ts';
 import type { EndedRun, RunScan } from '../workspace/after-run.ts';
-import { clockOffsetMs } from '../workspace/file-times.ts';
+import { NO_CHANGES, clockOffsetMs } from '../workspace/file-times.ts';
+import type { SandboxSpec } from '../contract/spec.ts';
+import type { Scan } from '../workspace/risky.ts';
 
 // By then a sandbox whose command has ended has ended too, unless the machine is very busy.
 const ENDS_SOON_MS = 25;
@@ -330,3 +329,90 @@ function leftSomething({ riskyChanges }: RunResult): boolean {
 }
 
 function noop(): void {}
+
+/** What a result is made of. */
+export interface OutcomeParts {
+  readonly spec: SandboxSpec;
+  readonly containerId: string;
+  readonly correlationId: string;
+  readonly auditSequence: number;
+  readonly captures: { readonly stdout: Capture; readonly stderr: Capture };
+  readonly timings: RunResult['timings'];
+  readonly ports: readonly PublishedPort[];
+  /** Whether the sandbox waited before the command was known. */
+  readonly warm: boolean;
+}
+
+/** The result of a command that ended; `timedOut` where we ended it. */
+function resultOf(parts: OutcomeParts, ending: Ending, timedOut: boolean): RunResult {
+  const limitExceeded = exceeded(ending, timedOut, parts.captures);
+  return {
+    ...partialResult(parts),
+    exitCode: timedOut ? null : ending.exitCode,
+    timedOut,
+    oomKilled: ending.oomKilled,
+    ...(limitExceeded ? { limitExceeded } : {}),
+    ...(ending.usage ? { usage: ending.usage } : {}),
+  };
+}
+
+/** What there is of a result when a command was cancelled. */
+function partialResult(parts: OutcomeParts): RunResult {
+  const { spec, containerId, correlationId, auditSequence, captures, ports, warm } = parts;
+  const timings = {
+    queueMs: readable(parts.timings.queueMs),
+    obtainMs: readable(parts.timings.obtainMs),
+    runMs: readable(parts.timings.runMs),
+  };
+  const stdout = decodeOutput(captures.stdout.bytes(), captures.stdout.dropped > 0);
+  const stderr = decodeOutput(captures.stderr.bytes(), captures.stderr.dropped > 0);
+  return {
+    exitCode: null,
+    stdout: stdout.text,
+    stderr: stderr.text,
+    ...(stdout.bytes ? { stdoutBytes: stdout.bytes } : {}),
+    ...(stderr.bytes ? { stderrBytes: stderr.bytes } : {}),
+    dropped: { stdout: captures.stdout.dropped, stderr: captures.stderr.dropped },
+    timedOut: false,
+    oomKilled: false,
+    denials: [],
+    sandboxId: spec.identity.sandboxId,
+    ...(usesEngine(spec.level) ? { containerId } : {}),
+    level: spec.level,
+    ...(spec.runtime === null ? {} : { runtime: spec.runtime }),
+    ...(usesEngine(spec.level) ? { image: { reference: spec.image.reference, digest: spec.image.digest } } : {}),
+    durationMs: timings.runMs,
+    timings,
+    warm,
+    riskyChanges: [],
+    changed: NO_CHANGES,
+    scan: 'complete',
+    ...(ports.length > 0 ? { ports: [...ports] } : {}),
+    correlationId,
+    auditSequence,
+  };
+}
+
+/** Puts what the scan of the workspace has found into a result. */
+function addScan(result: RunResult, { riskyChanges, changed, complete }: Scan): void {
+  result.riskyChanges = [...riskyChanges];
+  result.changed = changed;
+  result.scan = complete ? 'complete' : 'incomplete';
+}
+
+// As precise as the clock is, and no more: `25.568349000000012` is for nobody.
+function readable(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
+}
+
+// The limit that explains the ending best: what killed comes before what only held back.
+function exceeded(
+  ending: Ending,
+  timedOut: boolean,
+  { stdout, stderr }: OutcomeParts['captures'],
+): LimitName | undefined {
+  if (timedOut) return 'time';
+  if (ending.oomKilled) return 'memory';
+  if (ending.pidsRefused) return 'pids';
+  return stdout.dropped + stderr.dropped > 0 ? 'output' : undefined;
+}

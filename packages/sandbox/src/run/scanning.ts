@@ -1,6 +1,6 @@
 // What becomes of a scan that its run had no time for: it goes on, in this process or where the opener says, and what it finds is told.
 
-import { findingsOf } from '../records/audit/findings.ts';
+import { findingsOf } from '../records/audit/files.ts';
 import type { AuditScan } from '../contract/audit.ts';
 import { chooseChanges } from '../contract/changes.ts';
 import type { RunRequest } from '../contract/command.ts';

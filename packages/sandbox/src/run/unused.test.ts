@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import type { SandboxSpec } from '../contract/spec.ts';
-import { UnusedScans } from './unused.ts';
-import type { UnusedHost } from './unused.ts';
+import { UnusedScans } from './obtaining.ts';
+import type { UnusedHost } from './obtaining.ts';
 
 it.each([
   ['planted a file', '.envrc', ['evil:1 .envrc']],

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../contract/spec.ts';
-import type { Planned } from './planned.ts';
+import type { Planned } from './host.ts';
 import { openPool, poolLimits, warmthOf, whyCold } from './warm.ts';
 import type { PoolHost } from './warm.ts';
 

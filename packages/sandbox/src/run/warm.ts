@@ -7,17 +7,16 @@ import { AcodeError } from '../contract/errors.ts';
 import type { PoolOptions, WarmPool } from '../contract/host.ts';
 import { isBoundary, usesEngine } from '../contract/levels.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
-import type { Host } from './host.ts';
+import type { Host, Planned } from './host.ts';
 import { exposedTo, reachOf } from '../isolation/neighbours.ts';
 import { Pool } from '../isolation/pool/pool.ts';
 import type { Discarded, PoolObserver } from '../isolation/pool/pool.ts';
 import type { PreparedSandbox, SandboxTemplate } from '../isolation/pool/pool-kind.ts';
 import type { PoolLimits } from '../isolation/pool/pool-size.ts';
-import type { Planned } from './planned.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
 import { recordMadeAhead, requestHashOf } from './trail.ts';
-import { UnusedScans } from './unused.ts';
-import type { FoundWhileWaiting } from './unused.ts';
+import { UnusedScans } from './obtaining.ts';
+import type { FoundWhileWaiting } from './obtaining.ts';
 
 /** What a pool needs of its host. */
 export type PoolHost = Pick<Host, 'audit' | 'backend' | 'bus' | 'claim' | 'closing' | 'keep' | 'session' | 'telemetry'>;

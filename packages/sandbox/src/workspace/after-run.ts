@@ -5,16 +5,14 @@ import type { Clock } from '../contract/ports.ts';
 import type { RiskyChange } from '../contract/result.ts';
 import type { RestPeriod, ScanRoot } from '../contract/scan.ts';
 import type { MountSpec } from '../contract/spec.ts';
-import { addCounts } from './change-counts.ts';
+import { addCounts, clockOffsetMs, setBackMs } from './file-times.ts';
+import type { ScanWindow } from './file-times.ts';
 import { fromText, lstat } from './directory-look.ts';
 import { ENVIRONMENT_NAMES } from './environments.ts';
-import { isInPlace } from './file-identity.ts';
-import { clockOffsetMs, setBackMs } from './file-times.ts';
-import type { ScanWindow } from './file-times.ts';
+import { isInPlace, isWithin } from './file-identity.ts';
 import { protectedPaths } from './protected-paths.ts';
 import { BUDGET, NOTHING_WRITTEN, notLookedAt, scanPath } from './risky.ts';
 import type { LookBudget, Scan, ScanOptions } from './risky.ts';
-import { isWithin } from './within.ts';
 
 /** What is known of a run that has ended. */
 export interface EndedRun {

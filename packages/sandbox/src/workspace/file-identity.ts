@@ -3,7 +3,12 @@
 
 import { lstatSync } from 'node:fs';
 import type { Stats } from 'node:fs';
+import { readFile, realpath } from 'node:fs/promises';
+import { dirname, isAbsolute, join, relative, sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { FileIdentity, MountSpec } from '../contract/spec.ts';
+import { AcodeError } from '../contract/errors.ts';
+import type { MountViolation } from '../contract/errors.ts';
 
 type Found = Pick<Stats, 'dev' | 'ino' | 'birthtimeMs'>;
 
@@ -46,4 +51,61 @@ function foundAt(path: string): Found | null {
     if (['ENOENT', 'ENOTDIR', 'ELOOP', 'EACCES'].includes(code)) return null;
     throw error;
   }
+}
+
+/** Whether `path` is `root` or lies below it. */
+export function isWithin(path: string, root: string): boolean {
+  // Hundreds of these stand before each command, nearly all of them between paths that are written as the kernel does.
+  if (isPlain(path) && isPlain(root)) return isBelow(path, root);
+  const way = relative(root, path);
+  return way === '' || (way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way));
+}
+
+/** The same for paths that are known to be written as the kernel does: absolute, and with nothing in them that is not a name. */
+export function isBelow(path: string, root: string): boolean {
+  return path === root || root === '/' || path.startsWith(`${root}/`);
+}
+
+const DOTS = /\/\.\.?(?:\/|$)/;
+
+// Absolute, and with nothing in it that stands for another segment, or for none.
+function isPlain(path: string): boolean {
+  if (!path.startsWith('/') || sep !== '/') return false;
+  if (path === '/') return true;
+  return !path.endsWith('/') && !path.includes('//') && !(path.includes('/.') && DOTS.test(path));
+}
+
+const NAMED = /"name":/;
+const OWN_PACKAGES = /"name":\s*"(?:acode|@acode\/sandbox)"/;
+
+// Looked for once: it is where this code came from, whatever is put there later.
+let found: Promise<string> | null = null;
+
+/** The directory of the package this code came with; where it was bundled into another program, that of the bundle. */
+export function installationRoot(): Promise<string> {
+  found ??= find();
+  return found;
+}
+
+async function find(): Promise<string> {
+  const written = dirname(fileURLToPath(import.meta.url));
+  const here = await realpath(written).catch(() => written);
+  for (let directory = here; dirname(directory) !== directory; directory = dirname(directory)) {
+    const manifest = await readFile(join(directory, 'package.json'), 'utf8').catch(() => null);
+    // One without a name says how files are to be read, and is no package.
+    if (manifest !== null && NAMED.test(manifest)) return OWN_PACKAGES.test(manifest) ? directory : here;
+  }
+  return here;
+}
+
+/** The error for something that a sandbox may not be given. */
+export function refusal(
+  path: string,
+  violation: MountViolation,
+  reason: string,
+  more: { remedy?: string; cause?: unknown } = {},
+): AcodeError<'ACODE-SBX-003'> {
+  const { remedy, cause } = more;
+  const context = { path, violation, reason, ...(remedy === undefined ? {} : { remedy }) };
+  return new AcodeError('ACODE-SBX-003', context, cause === undefined ? {} : { cause });
 }

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { parseGitConfig, pathsNamedBy } from './git-config.ts';
+import { parseGitConfig, pathsNamedBy } from './git-directory.ts';
 
 const TEXTS = [
   '[core]\n\thooksPath = tools/hooks\n',

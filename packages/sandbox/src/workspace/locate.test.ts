@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Directories } from '../lifecycle/directories.ts';
 import { locateWorkspace, validateWorkspace, workdirFor } from './locate.ts';
-import { isWithin } from './within.ts';
+import { isWithin } from './file-identity.ts';
 
 let base: string;
 let own: Directories;

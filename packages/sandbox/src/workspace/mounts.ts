@@ -1,19 +1,16 @@
-// What of the host a sandbox gets: the workspace, its protected parts over it, and further directories, each validated.
+// Mounts of a sandbox: the workspace, its protected parts over it, worktrees and further directories, each validated.
 
-import { basename, dirname } from 'node:path';
+import { constants, lstatSync, opendirSync } from 'node:fs';
+import type { Stats } from 'node:fs';
+import { lstat, open, realpath } from 'node:fs/promises';
+import { basename, dirname, join, posix, resolve } from 'node:path';
 import type { MountRequest } from '../contract/policy.ts';
-import type { MountSpec } from '../contract/spec.ts';
-import { comparable } from './file-identity.ts';
-import { installationRoot } from './installation.ts';
-import type { Workspace } from './locate.ts';
-import { nearestReal } from './places.ts';
+import type { FileIdentity, MountSpec } from '../contract/spec.ts';
+import { comparable, identityOf, installationRoot, isWithin, refusal } from './file-identity.ts';
+import { nearestReal, trespass } from './locate.ts';
+import type { Places, Workspace } from './locate.ts';
 import { protectHooks, protectInstallation, protectPart, protectParts, protectedPaths } from './protected-paths.ts';
-import { refusal } from './refusal.ts';
-import { refuseSockets, validateSource } from './source.ts';
-import type { SourceRules } from './source.ts';
-import { refuseOverlap, validateTarget } from './target.ts';
-import { isWithin } from './within.ts';
-import { findWorktree } from './worktree.ts';
+import { stampOf } from './presence.ts';
 
 /** What mounts are planned from. */
 export interface MountFacts {
@@ -125,4 +122,262 @@ function refuseWayRound(source: string, root: string, sealed: readonly string[])
   if (isWithin(root, source)) throw refusal(source, 'ProtectedPath', 'it is, or contains, the workspace', { remedy });
   const met = [...protectedPaths(root), ...sealed].find(path => isWithin(source, path));
   if (met) throw refusal(source, 'ProtectedPath', `it is a part of ${met}, which is read-only inside`, { remedy });
+}
+
+/** What a worktree is judged by. */
+export interface WorktreeFacts {
+  readonly root: string;
+  /** Where the workspace is inside. */
+  readonly target: string;
+  readonly uid: number;
+  readonly places: Places;
+  /** Directories outside the workspace that mounts may come from: as written and as resolved. */
+  readonly roots: readonly string[];
+}
+
+/** What became of a worktree: its repository to mount, a git directory in the workspace to protect, or why neither. */
+export type Worktree = { readonly mount: MountSpec } | { readonly inside: string } | { readonly note: string } | null;
+
+const MAX_BYTES = 4096;
+const ALLOW =
+  'add the directory that holds the repository to sandbox.mounts.allowed_host_roots in your own configuration';
+
+class NotFollowed extends Error {}
+
+/** Looks at the `.git` of a workspace; null where it is not a file, so that there is nothing to follow. */
+async function findWorktree(facts: WorktreeFacts): Promise<Worktree> {
+  const gitfile = join(facts.root, '.git');
+  try {
+    if (!lstatSync(gitfile, { throwIfNoEntry: false })?.isFile()) return null;
+    const text = await readSmall(gitfile);
+    return text === null ? null : await follow(text, facts);
+  } catch (error) {
+    const why = error instanceof NotFollowed ? error.message : 'what it names cannot be read';
+    return { note: `git will not work inside: ${gitfile} was not followed, because ${why}.` };
+  }
+}
+
+async function follow(text: string, facts: WorktreeFacts): Promise<Worktree> {
+  const [, named] = /^gitdir: ([^\0\n\r]+)\r?\n?$/.exec(text) ?? [];
+  if (named === undefined) throw new NotFollowed('it does not say where its repository is');
+  const written = resolve(facts.root, named);
+  if (isWithin(written, facts.root)) return { inside: written };
+  // Before anything of it is touched: even to ask whether it exists is more than a file of the workspace may cause.
+  if (!isAllowed(written, facts))
+    throw new NotFollowed(`${written} lies outside the directories you allow; if it is yours, ${ALLOW}`);
+  const gitdir = await realpath(written);
+  const common = dirname(dirname(gitdir));
+  await checkRepository(gitdir, common, facts);
+  const target = posix.resolve(facts.target, named, '..', '..');
+  const problem = repositoryTargetProblem(target, facts.target);
+  if (problem) throw new NotFollowed(`its repository would have to appear at ${target} inside, and ${problem}`);
+  const identity = identityOf(await lstat(common));
+  return { mount: { purpose: 'worktree', source: common, target, readOnly: true, identity } };
+}
+
+async function checkRepository(gitdir: string, common: string, facts: WorktreeFacts): Promise<void> {
+  if (basename(dirname(gitdir)) !== 'worktrees') throw new NotFollowed(`${gitdir} is not the directory of a worktree`);
+  if (!isAllowed(common, facts))
+    throw new NotFollowed(`${common} lies outside the directories you allow; if it is yours, ${ALLOW}`);
+  const broken = trespass(common, facts.places);
+  if (broken) throw new NotFollowed(`of ${common}: ${broken.reason}`);
+  if (isWithin(facts.root, common) || isWithin(common, facts.root))
+    throw new NotFollowed(`${common} and the workspace contain each other`);
+  for (const directory of [gitdir, common]) await expectOwn(directory, facts.uid, stats => stats.isDirectory());
+  for (const name of ['objects', 'refs']) await expectOwn(join(common, name), facts.uid, stats => stats.isDirectory());
+  await expectOwn(join(common, 'HEAD'), facts.uid, stats => stats.isFile());
+  if ((await pointer(gitdir, 'commondir')) !== common)
+    throw new NotFollowed(`${gitdir} belongs to another repository than it lies in`);
+  if ((await pointer(gitdir, 'gitdir')) !== join(facts.root, '.git'))
+    throw new NotFollowed(
+      `${gitdir} is the worktree of another directory (\`git worktree repair\` corrects a moved one)`,
+    );
+}
+
+function isAllowed(path: string, { roots }: WorktreeFacts): boolean {
+  return roots.some(root => isWithin(path, root));
+}
+
+async function expectOwn(path: string, uid: number, isRight: (stats: Stats) => boolean): Promise<void> {
+  const found = await lstat(path);
+  if (found.uid !== uid) throw new NotFollowed(`${path} belongs to another user`);
+  if (!isRight(found)) throw new NotFollowed(`${path} is not what a repository has there`);
+}
+
+// One line that names a path, relative to where it stands.
+async function pointer(directory: string, name: string): Promise<string> {
+  const text = await readSmall(join(directory, name));
+  if (text === null) throw new NotFollowed(`${join(directory, name)} is not a file`);
+  const path = resolve(directory, text.replace(/\r?\n$/, ''));
+  // The directory is resolved and its last part is not: a link called `.git` is no worktree’s.
+  return basename(path) === '.git' && name === 'gitdir' ? join(await realpath(dirname(path)), '.git') : realpath(path);
+}
+
+// Null for what is no ordinary file. Opened without following and without waiting: it may be a FIFO.
+async function readSmall(path: string): Promise<string | null> {
+  const found = await lstat(path).catch(() => null);
+  if (!found?.isFile()) return null;
+  await using file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  if (!(await file.stat()).isFile()) return null;
+  const { bytesRead, buffer } = await file.read(Buffer.alloc(MAX_BYTES + 1), 0, MAX_BYTES + 1, 0);
+  if (bytesRead > MAX_BYTES) throw new NotFollowed(`${path} is longer than any git writes`);
+  return buffer.toString('utf8', 0, bytesRead);
+}
+
+/** A source that was checked, and which file or directory it was. */
+export interface Source {
+  readonly path: string;
+  readonly identity: FileIdentity;
+  readonly isDirectory: boolean;
+}
+
+/** What sources are judged by. */
+export interface SourceRules {
+  readonly places: Places;
+  readonly workspace: string;
+  /** Directories outside the workspace that mounts may come from, resolved. */
+  readonly roots: readonly string[];
+}
+
+const REMEDY = 'Leave the mount out, or name a directory that holds nothing but what the command needs.';
+// How much of a directory is looked at for sockets: more than any has that a person made.
+const MAX_ENTRIES = 4096;
+
+/** Resolves a source, relative to the workspace, and refuses it unless the sandbox may have it. */
+async function validateSource(source: string, rules: SourceRules, readOnly: boolean): Promise<Source> {
+  refuseForeignNotation(source);
+  const path = await resolved(source, rules.workspace);
+  const found = await lstat(path).catch((cause: unknown) => {
+    // Gone, or swapped, since it was resolved.
+    throw refusal(source, 'Missing', 'it does not exist or cannot be reached', { remedy: REMEDY, cause });
+  });
+  refuseSpecial(path, found);
+  const broken = readOnly && isPublic(path) ? null : trespass(path, rules.places);
+  if (broken) throw refusal(path, broken.violation, broken.reason, { remedy: REMEDY });
+  if (![rules.workspace, ...rules.roots].some(root => isWithin(path, root))) {
+    throw refusal(path, 'OutsideAllowedRoots', 'it lies outside the workspace and every directory you allow', {
+      remedy: `Add a directory that holds it to sandbox.mounts.allowed_host_roots in your own configuration, if you want sandboxes to have it.`,
+    });
+  }
+  if (found.isDirectory()) refuseSockets(path);
+  return { path, identity: identityOf(found), isDirectory: found.isDirectory() };
+}
+
+// Where systems have the CA certificates that everybody may read. A user who allows one of them in their own file may have it
+// mounted, to be read: nothing else of the system is there.
+const CERTIFICATES = [
+  '/etc/ssl/certs',
+  '/etc/pki/tls/certs',
+  '/etc/pki/ca-trust/extracted',
+  '/usr/share/ca-certificates',
+  '/usr/local/share/ca-certificates',
+];
+
+function isPublic(path: string): boolean {
+  return CERTIFICATES.some(tree => isWithin(path, tree));
+}
+
+// Of one directory at a time: the workspace is asked for before each command.
+let known: { readonly directory: string; readonly stamp: string } | null = null;
+
+/** Refuses a directory with a socket in it: whoever listens there would be within reach, under whatever name. */
+function refuseSockets(directory: string): void {
+  const stamp = stampOf(directory);
+  if (stamp !== null && known?.stamp === stamp && known.directory === directory) return;
+  lookForSockets(directory);
+  known = stamp === null ? null : { directory, stamp };
+}
+
+function lookForSockets(directory: string): void {
+  const opened = opendirSync(directory, { bufferSize: 256 });
+  try {
+    for (let looked = 0; looked < MAX_ENTRIES; looked += 1) {
+      const entry = opened.readSync();
+      if (!entry) return;
+      if (!entry.isSocket()) continue;
+      throw refusal(directory, 'DockerSocketMounted', `it holds the socket ${entry.name}`, {
+        remedy: `Remove ${join(directory, entry.name)} if nothing uses it, or move it out of the directory.`,
+      });
+    }
+  } finally {
+    opened.closeSync();
+  }
+}
+
+// On this system they would be ordinary characters of a name; whoever writes them means a path of another.
+function refuseForeignNotation(source: string): void {
+  if (source.includes('\0')) throw refusal(source, 'HostPathEscape', 'it holds a NUL character', { remedy: REMEDY });
+  if (process.platform === 'win32') return;
+  if (source.includes('\\') || /^[A-Za-z]:(?:\/|$)/.test(source)) {
+    throw refusal(source, 'HostPathEscape', 'it is written as a path of another system', {
+      remedy: 'Write it with slashes and without a drive letter.',
+    });
+  }
+}
+
+async function resolved(source: string, workspace: string): Promise<string> {
+  try {
+    return await realpath(resolve(workspace, source));
+  } catch (cause) {
+    throw refusal(source, 'Missing', 'it does not exist or cannot be reached', {
+      remedy: 'Make it first; acode never makes anything on the host for a mount.',
+      cause,
+    });
+  }
+}
+
+function refuseSpecial(path: string, found: Stats): void {
+  if (found.isFile() || found.isDirectory()) return;
+  if (found.isSocket()) throw refusal(path, 'DockerSocketMounted', 'it is a socket', { remedy: REMEDY });
+  throw refusal(path, 'ForbiddenPath', 'it is neither a file nor a directory', { remedy: REMEDY });
+}
+
+// A mount over the kernel’s own file systems is how runtimes were broken out of.
+const KERNEL = ['/proc', '/sys', '/dev'];
+// What programs of the image are loaded from and configured by.
+const SYSTEM = ['/bin', '/sbin', '/usr', '/etc', '/boot', '/run', '/var/run'];
+// File systems in memory of every sandbox, and where the caches of package managers are.
+const OWN = ['/tmp', '/home/sandbox', '/cache'];
+const TARGET_REMEDY = 'Choose a directory of its own, such as /mnt/data.';
+
+/** Refuses a target of an additional mount that is not a plain path of its own; gives it back normalised. */
+function validateTarget(target: string, workspace: string): string {
+  const normal = plain(target);
+  const reason = taken(normal, [...KERNEL, ...SYSTEM, ...OWN, workspace]);
+  if (reason) throw refusal(target, 'ForbiddenTarget', reason, { remedy: TARGET_REMEDY });
+  return normal;
+}
+
+/** Why the repository of a worktree may not appear at a target, or null: it has to be where git looks for it. */
+function repositoryTargetProblem(target: string, workspace: string): string | null {
+  return taken(target, [...KERNEL, ...SYSTEM, '/home/sandbox', workspace]);
+}
+
+/** Refuses two mounts on one target, and one inside another: the runtime would make its mount point on the host, as root. */
+function refuseOverlap(target: string, others: readonly string[]): void {
+  if (others.includes(target)) {
+    throw refusal(target, 'DuplicateTarget', 'another mount has the same target', { remedy: TARGET_REMEDY });
+  }
+  const other = others.find(name => isWithin(target, name) || isWithin(name, target));
+  if (other !== undefined) {
+    throw refusal(target, 'ForbiddenTarget', `it overlaps the mount at ${other}`, { remedy: TARGET_REMEDY });
+  }
+}
+
+function plain(target: string): string {
+  if (target.includes('\0') || target.includes('\\'))
+    throw refusal(target, 'ForbiddenTarget', 'it holds a NUL or a backslash', { remedy: TARGET_REMEDY });
+  if (!target.startsWith('/'))
+    throw refusal(target, 'ForbiddenTarget', 'it is not absolute', { remedy: TARGET_REMEDY });
+  if (target.split('/').includes('..'))
+    throw refusal(target, 'ForbiddenTarget', 'it holds a step upwards', { remedy: TARGET_REMEDY });
+  // `//x` and a trailing slash are the same place, and must not look like another.
+  return posix.resolve(target);
+}
+
+function taken(target: string, places: readonly string[]): string | null {
+  if (target === '/') return 'it would replace the root of the sandbox';
+  if (/^\/lib[^/]*(?:\/|$)/.test(target)) return 'programs of the image are loaded from there';
+  const place = places.find(name => isWithin(target, name) || isWithin(name, target));
+  return place === undefined ? null : `it would lie over or inside ${place}, which every sandbox has`;
 }

@@ -5,10 +5,8 @@ import type { Stats } from 'node:fs';
 import { opendir } from 'node:fs/promises';
 import { join, posix, relative, sep } from 'node:path';
 import type { MountSpec } from '../contract/spec.ts';
-import { refusal } from './refusal.ts';
-import { identityOf } from './file-identity.ts';
+import { identityOf, isWithin, refusal } from './file-identity.ts';
 import { hooksAtTop } from './git-directory.ts';
-import { isWithin } from './within.ts';
 
 // All of them at the top of the workspace, whose own directory a sandbox cannot rename. Something deeper could be
 // exchanged by renaming a directory above it.

@@ -1,5 +1,6 @@
-// What a name means where it stands: in a risky directory, among what was installed, or elsewhere. Pure.
+// Regions of a scan: what a name means where it stands, which directories were visited, and what hard links lead to.
 
+import type { Stats } from 'node:fs';
 import { HOOKS } from './git-directory.ts';
 import {
   BAZEL,
@@ -13,7 +14,9 @@ import {
   riskOfProgram,
 } from './risky-names.ts';
 import type { Risk, RiskyDirectory } from './risky-names.ts';
-import type { Region, Visit } from './visits.ts';
+import { lstat } from './directory-look.ts';
+import type { FileTimes } from './file-times.ts';
+import { targetInside } from './archive/bytes.ts';
 
 // Of a repository: what only holds content, and may be huge.
 const CONTENT = new Set(['objects', 'refs', 'logs', 'lfs']);
@@ -94,4 +97,195 @@ function wantedOfSealed({ depth }: Visit, region: Region | null, names: readonly
 /** Whether a package manager installs into a directory of this name. */
 export function isInstalled(name: string, parent: string): boolean {
   return name === 'node_modules' || (PACKAGES.test(name) && PYTHON.test(parent));
+}
+
+/** A risky directory that was found. */
+export interface Region extends RiskyDirectory {
+  readonly path: string;
+  reported: boolean;
+  /** Set for the programs of a virtual environment that the run has made: what each environment has is expected there. */
+  readonly fresh?: boolean;
+  /** Set for a directory of hooks, of which only what lies directly in it is executed; `'named'`: only by the names of hooks. */
+  readonly hooks?: 'all' | 'named';
+}
+
+/** A directory to be looked into. */
+export interface Visit {
+  /** Relative to the root; empty for the root itself. */
+  readonly path: string;
+  /** What it is called where it is used: of one that a link leads to, the name of the link. */
+  readonly name: string;
+  readonly depth: number;
+  /** The risky directory it lies in. */
+  readonly region: Region | null;
+  /** Whether it holds what a package manager installed: names mean nothing there, since all of it is executed anyway. */
+  readonly installed: boolean;
+  /** Whether something was made, renamed or removed in the directory it lies in: it may have come from elsewhere. */
+  readonly inChanged: boolean;
+  /** The same, be it that it was changed again after the run. */
+  readonly inTouched: boolean;
+  /** Whether it lies in what may have come from elsewhere: nothing in it shows that by a time of its own. */
+  readonly moved: boolean;
+  /** Whether it was asked for what matters already, and is only to be listed. */
+  readonly asked: boolean;
+  /** How many of its entries were taken already, in the order of the file system. */
+  readonly taken: number;
+  /** Whether something leads here, such as a link or a setting of git: it is looked into for what it is used as, besides being looked into as what it is. */
+  readonly alias: boolean;
+  /** Whether the run could not change it: only where its links and settings lead matters. */
+  readonly sealed: boolean;
+  /** Of a git directory: where git runs what its configuration names, relative to the root. */
+  readonly worktree?: string;
+}
+
+/** The visits that are still to be made. */
+export class Visits {
+  // Where everything is risky comes first, so that nothing harmless uses up the budget before it. What was installed comes
+  // last: there is much of it, and little in it that is not expected.
+  readonly #risky = new Queue();
+  readonly #ordinary = new Queue();
+  readonly #installed = new Queue();
+  readonly #known = new Set<string>();
+
+  /** Adds a visit, unless there was one to the same directory as the same thing. */
+  put(visit: Visit): void {
+    const key = keyOf(visit);
+    if (this.#known.has(key)) return;
+    this.#known.add(key);
+    if (visit.installed && !visit.alias) this.#installed.put(visit);
+    else if (visit.region || visit.alias) this.#risky.put(visit);
+    else this.#ordinary.put(visit);
+  }
+
+  /** Adds the second visit to a directory, after all that its first has found to be risky. */
+  putAgain(visit: Visit): void {
+    this.#ordinary.put(visit);
+  }
+
+  /** The next visit to be made. */
+  next(): Visit | undefined {
+    return this.#risky.take() ?? this.#ordinary.take() ?? this.#installed.take();
+  }
+}
+
+// However many links lead to a directory, it is looked into once for each thing that it can be used as.
+function keyOf({ path, name, region, installed, alias, sealed }: Visit): string {
+  if (!alias) return path;
+  const as = region
+    ? `${region.kind} ${region.whole} ${region.hooks ?? ''}`
+    : installed
+      ? `installed ${name}`
+      : name.toLowerCase();
+  return `${path}\0${as}${sealed ? ' sealed' : ''}`;
+}
+
+// First in, first out, without moving what waits.
+class Queue {
+  readonly #visits: Visit[] = [];
+  #taken = 0;
+
+  put(visit: Visit): void {
+    this.#visits.push(visit);
+  }
+
+  take(): Visit | undefined {
+    const visit = this.#visits[this.#taken];
+    if (visit) this.#taken += 1;
+    return visit;
+  }
+}
+
+interface Linked {
+  readonly names: Set<string>;
+  readonly nlink: number;
+  /** The `node_modules` or `target` that all of its names are below; null where there are several. */
+  below: string | null;
+}
+
+const MAX_LINKED = 5000;
+
+/** The hard links that a scan comes across. */
+export class HardLinks {
+  readonly #linked = new Map<string, Linked>();
+
+  /** Notes one name of a file with several; false where it is to be reported at once. */
+  note(path: string, { dev, ino, nlink }: Pick<Stats, 'dev' | 'ino' | 'nlink'>): boolean {
+    const below = installedBelow(path);
+    if (below === null) return false;
+    const key = `${dev} ${ino}`;
+    const linked = this.#linked.get(key) ?? { names: new Set(), nlink, below };
+    if (!this.#linked.has(key) && this.#linked.size >= MAX_LINKED) return false;
+    this.#linked.set(key, linked);
+    linked.names.add(path);
+    if (linked.below !== below) linked.below = null;
+    return true;
+  }
+
+  /** The names that were noted of files with a name elsewhere. */
+  elsewhere(): string[] {
+    const open = [...this.#linked.values()].filter(({ names, nlink, below }) => below === null || names.size < nlink);
+    return open.flatMap(({ names }) => [...names]);
+  }
+}
+
+// Installers and compilers give their own files second names there: esbuild in `node_modules`, cargo in `target`.
+const OUTPUT = /^(?:.*?\/)?(?:node_modules|target)(?=\/)/;
+
+// The outermost, since one installation nests others.
+function installedBelow(path: string): string | null {
+  return OUTPUT.exec(path)?.[0] ?? null;
+}
+
+/** What a path leads to. */
+export interface Lead {
+  /** Relative to the root, without links. */
+  readonly path: string;
+  readonly stats: Stats;
+  /** Whether a link or directory on the way made it what it is: nothing in it shows that by a time of its own. */
+  readonly isNewWay: boolean;
+}
+
+/** Where paths below a directory lead, without ever following a link out of it. */
+export class Leads {
+  readonly #root: string;
+  readonly #times: FileTimes;
+
+  constructor(root: string, times: FileTimes) {
+    this.#root = root;
+    this.#times = times;
+  }
+
+  /** What is at a path; null where there is nothing, or it leads out. */
+  at(path: string): Lead | null {
+    const target = targetInside(this.#root, path);
+    const stats = target && lstat(`${this.#root}/${target.path}`);
+    if (!target || !stats) return null;
+    const links = target.links.map(link => lstat(`${this.#root}/${link}`));
+    const isNewWay = links.some(link => link && this.#times.isChanged(link)) || this.#isMoved(target.path);
+    return { path: target.path, stats, isNewWay };
+  }
+
+  /** Whether it is a file that is another one than before the run. */
+  isNewFile({ stats, isNewWay }: Lead): boolean {
+    return stats.isFile() && (isNewWay || this.#times.isChanged(stats));
+  }
+
+  // Renaming a directory stamps it and the one around it.
+  #isMoved(path: string): boolean {
+    let around = lstat(this.#root);
+    let at = this.#root;
+    for (const step of path === '' ? [] : path.split('/')) {
+      at = `${at}/${step}`;
+      const here = lstat(at);
+      if (!around || !here) return true;
+      if (here.isDirectory() && this.#areStamped(around, here)) return true;
+      around = here;
+    }
+    return false;
+  }
+
+  #areStamped(around: Stats, here: Stats): boolean {
+    if (!this.#times.isTouched(around) || !this.#times.isTouched(here)) return false;
+    return this.#times.isChanged(around) || this.#times.isChanged(here);
+  }
 }

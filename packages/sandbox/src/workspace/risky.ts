@@ -6,34 +6,30 @@
 import type { Dirent, Stats } from 'node:fs';
 import { setImmediate, setTimeout } from 'node:timers/promises';
 import type { ChangeCounts, RiskyChange, RiskyKind } from '../contract/result.ts';
-import { NO_CHANGES, changeKindOf } from './change-counts.ts';
-import type { Counting } from './change-counts.ts';
+import { FileTimes, INEXACT, NO_CHANGES, changeKindOf, hasReliableTimes, keepsBirth } from './file-times.ts';
+import type { Counting, ScanWindow } from './file-times.ts';
 import { DirectoryLook, fromText, lstat, toText } from './directory-look.ts';
 import type { Unseen } from './directory-look.ts';
 import { isInterpreterName, riskOfEnvironmentFile } from './environments.ts';
-import { FileTimes, INEXACT, hasReliableTimes, keepsBirth } from './file-times.ts';
-import type { ScanWindow } from './file-times.ts';
 import { CONFIG_FILES, commonDirectory, gitfileTarget, namedInside } from './git-directory.ts';
 import type { NamedInside } from './git-directory.ts';
-import { HardLinks } from './hard-links.ts';
-import { Leads } from './leads.ts';
-import type { Lead } from './leads.ts';
-import { targetInside, writtenInside } from './link-target.ts';
-import { isInstalled, isInstalledLink, riskAt, roleOf, wantedBelow } from './regions.ts';
-import { HARD_LINK, LINK_OUT, riskOfKind } from './risky-files.ts';
+import { HardLinks, Leads, Visits, isInstalled, isInstalledLink, riskAt, roleOf, wantedBelow } from './regions.ts';
+import type { Lead, Region, Visit } from './regions.ts';
+import { targetInside, writtenInside } from './archive/bytes.ts';
 import {
   BARE_REPOSITORY,
   ENVIRONMENT,
   FORETOLD,
+  HARD_LINK,
+  LINK_OUT,
   NAMED_BY_GIT,
   WITH_KNOWN_PARTS,
   barePartOf,
   riskOfDirectory,
   riskOfFile,
+  riskOfKind,
 } from './risky-names.ts';
 import type { Risk, RiskyDirectory } from './risky-names.ts';
-import { Visits } from './visits.ts';
-import type { Region, Visit } from './visits.ts';
 
 /** How much is looked at, at most. */
 export interface LookBudget {

@@ -3,7 +3,7 @@
 import { isAbsolute, relative } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isWithin } from './within.ts';
+import { isWithin } from './file-identity.ts';
 
 const segment = fc.constantFrom('a', 'ab', 'b', '.', '..', '', '.a', '..a', 'a.', ' ', '…');
 const path = fc

@@ -4,19 +4,19 @@ import { performance } from 'node:perf_hooks';
 import type { Directories } from '../../lifecycle/directories.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import { unavailableReason } from '../../contract/unavailable.ts';
-import { fail } from './checks/check.ts';
-import { engineChecks, noEngine } from './checks/engine.ts';
-import type { Examined } from './checks/engine.ts';
 import {
   directoriesCheck,
   diskCheck,
   environmentCheck,
+  fail,
   kernelCheck,
   kernelHasAppArmor,
   socketCheck,
   userCheck,
+  workspaceChecks,
 } from './checks/machine.ts';
-import { workspaceChecks } from './checks/workspace.ts';
+import { engineChecks, noEngine } from './checks/engine.ts';
+import type { Examined } from './checks/engine.ts';
 import type { Check, DoctorReport } from './report.ts';
 
 /** What the doctor is given. */

@@ -1,32 +1,53 @@
-// Makes the image of a project: base and files are checked, dependencies installed in a sandbox, and the engine builds one layer.
+// Project image build: base and files are checked, dependencies installed in a sandbox, and the engine builds one
+// layer.
 
+import { createHash } from 'node:crypto';
 import { join } from 'node:path';
-import { remember, removeReplaced } from './built-images.ts';
+import { Readable } from 'node:stream';
 import { AcodeError } from '../../contract/errors.ts';
 import type { BuildProjectOptions, ProjectImage } from '../../contract/project-image.ts';
-import type { OpenFurther } from '../../run/host.ts';
+import type { OpenFurther, Planned } from '../../run/host.ts';
 import { cannotFetch, runInstall, tooLong } from './installing.ts';
-import type { BuiltImage, EngineBackend } from '../../isolation/backend.ts';
-import { archiveStream } from './archive.ts';
-import type { Archive } from './archive.ts';
-import { NO_INSTALL, changedSince, checksumOf, manifestOf, partsText, sha256, wasInstalled } from './checksum.ts';
+import type { BuiltImage, EngineBackend, ImageBuilds } from '../../isolation/backend.ts';
+import {
+  NO_INSTALL,
+  changedSince,
+  checksumOf,
+  lockfilesOf,
+  manifestOf,
+  partsText,
+  sha256,
+  wasInstalled,
+} from './checksum.ts';
 import type { Checksum } from './checksum.ts';
 import { MAX_BYTES, MAX_FILES, readContext, readIgnoreFile } from './context.ts';
 import type { Context } from './context.ts';
-import { forgetHashes, hashContents } from './contents.ts';
+import { changed, contentOf, forgetHashes, hashContents } from './contents.ts';
 import type { HashStore } from './contents.ts';
-import { IgnoreRules } from './ignore.ts';
-import { lockfilesOf } from './lockfiles.ts';
+import { IgnoreRules } from './pattern.ts';
 import { Stage } from './stage.ts';
 import type { Unremoved } from './stage.ts';
-import { CHECKSUM_LABEL, INPUTS_LABEL, KIND_LABEL, TEMPLATE_NAME, templateFor } from './template.ts';
-import { projectReference } from '../../policy/image-naming.ts';
-import { baseOf, planBase, refuseItself } from './project-base.ts';
-import type { Planned } from '../../run/planned.ts';
-import type { ImageHost } from '../pulls.ts';
+import {
+  CHECKSUM_LABEL,
+  INPUTS_LABEL,
+  KIND_LABEL,
+  PROJECT_FOLDER,
+  TEMPLATE_NAME,
+  baseOf,
+  planBase,
+  refuseItself,
+  templateFor,
+} from './project-base.ts';
+import { projectReference } from '../../policy/pull.ts';
+import type { ImageHost, PulledImages } from '../pulls.ts';
 import type { Operation } from '../../records/telemetry/operation.ts';
 import { LockTimeoutError } from '../../lifecycle/lock.ts';
 import type { Locks } from '../../lifecycle/lock.ts';
+import { Pauses } from '../../lifecycle/pauses.ts';
+import { gathered, tarEnd, tarPadding } from '../../workspace/archive/tar-read.ts';
+import { tarHeader } from '../../workspace/archive/context-tar.ts';
+import type { Clock } from '../../contract/ports.ts';
+import { fullName } from '../../policy/images.ts';
 
 const TIMEOUT_MS = 600_000;
 const MAX_TIMEOUT_MS = 24 * 3600 * 1000;
@@ -295,4 +316,89 @@ export async function buildUnderLock<Value>(lock: BuildLock, work: () => Promise
       { cause: error },
     );
   }
+}
+
+const PORTION = 128 * 1024;
+
+/** What a build is sent. */
+export interface Archive {
+  readonly template: string;
+  readonly context: Context;
+  /** The hash that each file must still have, since the image’s checksum promises it; none for files made just now. */
+  readonly hashes: ReadonlyMap<string, string> | null;
+}
+
+/** The archive as bytes, no faster than they are read. Fails where a file is not what was summed up. */
+export function archiveStream(archive: Archive): Readable {
+  return Readable.from(gathered(pieces(archive), PORTION), { objectMode: false });
+}
+
+async function* pieces({ template, context, hashes }: Archive): AsyncGenerator<Buffer, void, undefined> {
+  const text = Buffer.from(template, 'utf8');
+  yield tarHeader({ path: TEMPLATE_NAME, kind: 'file', mode: 0o644, size: text.length });
+  yield Buffer.concat([text, tarPadding(text.length)]);
+  yield tarHeader({ path: PROJECT_FOLDER, kind: 'directory', mode: 0o755, size: 0 });
+  // Whoever reads may be as fast as the disk; who cancels destroys the stream.
+  const pauses = new Pauses(null);
+  for (const entry of context.entries) {
+    if (pauses.isDue) await pauses.take();
+    yield tarHeader({ ...entry, path: `${PROJECT_FOLDER}/${entry.path}` });
+    if (entry.kind !== 'file') continue;
+    const hash = createHash('sha256');
+    for await (const chunk of contentOf(context.root, entry)) {
+      hash.update(chunk);
+      yield chunk;
+    }
+    if (hashes && hash.digest('hex') !== hashes.get(entry.path)) throw changed(entry.path);
+    yield tarPadding(entry.size);
+  }
+  yield tarEnd();
+}
+
+/** Where notes are kept, and of what. */
+export interface BuildNotes {
+  readonly builds: Pick<ImageBuilds, 'find' | 'remove'>;
+  /** The engine’s id. */
+  readonly on: string;
+  readonly index: Pick<PulledImages, 'on' | 'used' | 'add'>;
+  readonly clock: Pick<Clock, 'now'>;
+  /** Hears of what went wrong without being a reason to fail: the image is built. */
+  readonly warn: (message: string, fields: Readonly<Record<string, unknown>>) => void;
+  readonly signal: AbortSignal;
+}
+
+/** Notes an image down, or that it was used. It is there whether that succeeds or not. */
+export async function remember(
+  { on, index, clock, warn, signal }: BuildNotes,
+  name: string,
+  id: string,
+): Promise<void> {
+  const reference = fullName(name) ?? name;
+  const now = clock.now();
+  try {
+    const known = (await index.on(on)).some(one => one.reference === reference && one.id === id);
+    const entry = { engine: on, reference, id, digest: id, brought: true, pulledAt: now, lastUsedAt: now };
+    await (known ? index.used(id, now, signal) : index.add(entry, signal));
+  } catch (error) {
+    signal.throwIfAborted();
+    warn('a project image could not be noted down', { image: name, imageId: id, reason: String(error) });
+  }
+}
+
+/**
+ * Removes the image that another took the name of. Whatever still runs from it keeps it, and a prune finds it by its id
+ * later.
+ */
+export async function removeReplaced(notes: BuildNotes, before: string, made: string): Promise<void> {
+  if (before === made) return;
+  const { builds, warn, signal } = notes;
+  try {
+    await builds.remove(before, signal);
+    if ((await builds.find(before, signal)) === null) return;
+  } catch (error) {
+    signal.throwIfAborted();
+    const reason = error instanceof Error ? error.message : String(error);
+    warn('the project image from before could not be removed', { imageId: before, reason });
+  }
+  await remember(notes, before, before);
 }

@@ -1,9 +1,9 @@
 // What is noted down of project images, and that nothing about an old one makes a build fail.
 
 import { describe, expect, it } from 'vitest';
-import { remember, removeReplaced } from './built-images.ts';
-import type { BuildNotes } from './built-images.ts';
-import type { PulledEntry } from '../registry/pulled.ts';
+import { remember, removeReplaced } from './building.ts';
+import type { BuildNotes } from './building.ts';
+import type { PulledEntry } from '../pulls.ts';
 
 const OLD = `sha256:${'a'.repeat(64)}`;
 const NEW = `sha256:${'b'.repeat(64)}`;

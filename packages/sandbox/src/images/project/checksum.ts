@@ -1,8 +1,11 @@
-// The checksum of everything that a project image is made of. Pure.
+// Checksum of everything that a project image is made of, lockfiles included.
 
 import { createHash } from 'node:crypto';
+import { constants } from 'node:fs';
+import { join } from 'node:path';
 import type { ProjectInput } from '../../contract/project-image.ts';
 import type { ContextEntry } from './context.ts';
+import { readBoundedFile } from '../../lifecycle/private-file.ts';
 
 /** Every input, as bytes that are equal exactly where the input is. */
 export type Inputs = Readonly<Record<ProjectInput, string>>;
@@ -61,4 +64,36 @@ export function wasInstalled(label: string | undefined): boolean {
 /** The hash of a text. */
 export function sha256(text: string): string {
   return createHash('sha256').update(text).digest('hex');
+}
+
+const LOCKFILES_NAMES = [
+  'package-lock.json',
+  'npm-shrinkwrap.json',
+  'yarn.lock',
+  'pnpm-lock.yaml',
+  'bun.lock',
+  'requirements.txt',
+  'poetry.lock',
+  'Pipfile.lock',
+  'uv.lock',
+  'go.sum',
+  'Cargo.lock',
+  'packages.lock.json',
+  'Gemfile.lock',
+  'composer.lock',
+];
+const MAX_BYTES = 64 * 1024 ** 2;
+
+/** The lockfiles at the top of a project, as text that is another one when any of them is. */
+export async function lockfilesOf(root: string, hashes: ReadonlyMap<string, string>): Promise<string> {
+  const found = await Promise.all(
+    LOCKFILES_NAMES.map(async name => [name, hashes.get(name) ?? (await hashOf(join(root, name)))]),
+  );
+  return JSON.stringify(found.filter(([, hash]) => hash !== null));
+}
+
+// One that is a link, or not there, is none.
+async function hashOf(file: string): Promise<string | null> {
+  const read = await readBoundedFile(file, MAX_BYTES, constants.O_NOFOLLOW).catch(() => null);
+  return read ? sha256(`${read.size} ${read.bytes.toString('latin1')}`) : null;
 }

@@ -17,11 +17,11 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { archiveStream } from './archive.ts';
+import { archiveStream } from './building.ts';
 import { hashContents } from './contents.ts';
 import { MAX_BYTES, MAX_FILES, readContext, readIgnoreFile } from './context.ts';
 import type { Context } from './context.ts';
-import { IgnoreRules } from './ignore.ts';
+import { IgnoreRules } from './pattern.ts';
 import { Stage } from './stage.ts';
 
 const signal = new AbortController().signal;

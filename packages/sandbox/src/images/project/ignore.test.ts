@@ -2,8 +2,8 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { IgnoreRules } from './ignore.ts';
-import type { Verdict } from './ignore.ts';
+import { IgnoreRules } from './pattern.ts';
+import type { Verdict } from './pattern.ts';
 
 /** What the rules say of a path, asked as a walk asks: from the top. */
 function verdictOn(rules: IgnoreRules, path: string): Verdict {

@@ -4,7 +4,7 @@
 import { describe, expect, it } from 'vitest';
 import type { SandboxInfo } from '../../contract/host.ts';
 import { assertSucceeded, cannotFetch, isGone, tooLong } from './installing.ts';
-import type { Planned } from '../../run/planned.ts';
+import type { Planned } from '../../run/host.ts';
 
 const sandbox = (owner: string, state: SandboxInfo['state']): SandboxInfo => ({
   sandboxId: 's',

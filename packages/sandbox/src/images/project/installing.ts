@@ -1,6 +1,6 @@
 // Runs the install command of a project image: in a sandbox, on a copy of the project, under what was decided for the workspace.
 
-import type { OpenFurther } from '../../run/host.ts';
+import type { OpenFurther, Planned } from '../../run/host.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import { networkInput } from '../../contract/network.ts';
 import { policyFrom } from '../../contract/policy.ts';
@@ -10,7 +10,6 @@ import type { RunResult } from '../../contract/result.ts';
 import type { ProjectInstall } from '../../contract/project-image.ts';
 import type { EngineBackend } from '../../isolation/backend.ts';
 import { start } from '../../run/run.ts';
-import type { Planned } from '../../run/planned.ts';
 import { fetching, noNetwork } from '../../run/denials/without-network.ts';
 
 /** An install command, and what it is run with. */

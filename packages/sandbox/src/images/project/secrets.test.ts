@@ -1,7 +1,7 @@
 // What is a secret by its name, and what is not.
 
 import { expect, it } from 'vitest';
-import { isSecret } from './secrets.ts';
+import { isSecret } from './context.ts';
 
 it.each([
   '.env',

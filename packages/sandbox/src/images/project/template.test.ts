@@ -3,8 +3,8 @@
 import { expect, it } from 'vitest';
 import { RESERVED } from '../../lifecycle/labels.ts';
 import { parseReference } from '../../policy/images.ts';
-import { projectReference } from '../../policy/image-naming.ts';
-import { CHECKSUM_LABEL, INPUTS_LABEL, KIND_LABEL, templateFor } from './template.ts';
+import { projectReference } from '../../policy/pull.ts';
+import { CHECKSUM_LABEL, INPUTS_LABEL, KIND_LABEL, templateFor } from './project-base.ts';
 
 const ID = `sha256:${'a'.repeat(64)}`;
 

@@ -1,7 +1,7 @@
 // The user’s docker configuration: which login counts for which registry, and that nothing of it is ever in an error.
 
 import { describe, expect, it } from 'vitest';
-import { UnusableConfig, helpersLogin, loginPlaces, serverOf } from './docker-config.ts';
+import { UnusableConfig, helpersLogin, loginPlaces, serverOf } from './login.ts';
 
 const basic = (text: string): string => Buffer.from(text).toString('base64');
 const places = (config: unknown, registry: string) => loginPlaces(JSON.stringify(config), registry);

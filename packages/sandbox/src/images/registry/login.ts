@@ -1,14 +1,15 @@
-// How to log in to a registry: what the user’s own docker configuration says, and nothing that untrusted code could have written.
+// Registry logins: the user’s own docker configuration and credential helpers, and nothing that untrusted code could
+// have written.
 
-import { realpath } from 'node:fs/promises';
-import { isAbsolute, join } from 'node:path';
+import { spawn } from 'node:child_process';
+import { lstat, realpath, stat } from 'node:fs/promises';
+import { delimiter, dirname, isAbsolute, join } from 'node:path';
+import * as z from 'zod';
 import { readBoundedFile } from '../../lifecycle/private-file.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import type { RegistryLogin } from '../../contract/images.ts';
-import { isWithin } from '../../workspace/within.ts';
-import { askHelper } from './credential-helper.ts';
-import type { HelperSurroundings } from './credential-helper.ts';
-import { UnusableConfig, helpersLogin, loginPlaces, serverOf } from './docker-config.ts';
+import { isWithin } from '../../workspace/file-identity.ts';
+import type { Clock } from '../../contract/ports.ts';
 
 /** Whose configuration is read, and what it must not lie in. */
 export interface LoginSurroundings extends HelperSurroundings {
@@ -74,4 +75,258 @@ function placesIn(file: string, text: string, registry: string): ReturnType<type
 function unusable(source: string, reason: string): AcodeError {
   const remedy = `Correct ${source} and try again; docs/images.md says what is read of a docker configuration (Private registries).`;
   return new AcodeError('ACODE-SBX-013', { source, key: '', reason, remedy });
+}
+
+/** What a configuration says about one registry, the strongest word first. */
+export interface LoginPlaces {
+  /** The name of the helper that keeps the credentials, as in `docker-credential-<name>`. */
+  readonly helper: string | null;
+  /** What is written in the file itself. */
+  readonly written: RegistryLogin | null;
+}
+
+const configSchema = z.lazy(() =>
+  z.looseObject({
+    auths: z
+      .record(
+        z.string(),
+        z.looseObject({
+          auth: z.string().optional(),
+          username: z.string().optional(),
+          password: z.string().optional(),
+          identitytoken: z.string().optional(),
+        }),
+      )
+      .nullish(),
+    credsStore: z.string().nullish(),
+    credHelpers: z.record(z.string(), z.string()).nullish(),
+  }),
+);
+
+// The name under which Docker Hub has always been written down.
+const HUB = 'https://index.docker.io/v1/';
+// A word and never a path: it becomes part of the name of a program.
+const HELPER = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
+
+/** The name by which a helper, and the engine, know a registry. */
+export function serverOf(registry: string): string {
+  return registry === 'docker.io' ? HUB : registry;
+}
+
+/** Why a configuration cannot be used, in a clause. */
+export class UnusableConfig extends Error {
+  override readonly name = 'UnusableConfig';
+}
+
+/** What the text of a configuration says about the registry at a host and port; throws {@link UnusableConfig} where it is none. */
+export function loginPlaces(text: string, registry: string): LoginPlaces {
+  const config = parsed(text);
+  const names = namesOf(registry);
+  const helper = names.map(name => config.credHelpers?.[name]).find(found => found !== undefined) ?? config.credsStore;
+  if (helper && !HELPER.test(helper)) throw new UnusableConfig('names a credential helper that is no plain word');
+  const auths = Object.entries(config.auths ?? {});
+  const exact = auths.find(([key]) => names.includes(key));
+  const entry = (exact ?? auths.find(([key]) => names.includes(hostOf(key))))?.[1];
+  return { helper: helper || null, written: entry ? writtenLogin(entry, registry) : null };
+}
+
+function parsed(text: string): z.infer<typeof configSchema> {
+  try {
+    return configSchema.parse(JSON.parse(text));
+  } catch {
+    // Without the reason: a parser quotes what it could not read, and that may be a password.
+    throw new UnusableConfig('is not a docker configuration');
+  }
+}
+
+function namesOf(registry: string): string[] {
+  return registry === 'docker.io' ? [HUB, 'docker.io', 'index.docker.io', 'registry-1.docker.io'] : [registry];
+}
+
+// Keys are hosts, or addresses with a scheme and the path of the API; under other paths stands what is no login.
+function hostOf(key: string): string {
+  return key
+    .replace(/^https?:\/\//, '')
+    .replace(/\/(?:v[12]\/?)?$/, '')
+    .toLowerCase();
+}
+
+type Entry = NonNullable<z.infer<typeof configSchema>['auths']>[string];
+
+function writtenLogin({ auth, username, password, identitytoken }: Entry, registry: string): RegistryLogin | null {
+  const serveraddress = serverOf(registry);
+  const pair = auth === undefined ? { username, password } : decoded(auth);
+  if (identitytoken) return { identitytoken, serveraddress, ...(pair.username ? { username: pair.username } : {}) };
+  if (!pair.username || !pair.password) return null;
+  return { username: pair.username, password: pair.password, serveraddress };
+}
+
+function decoded(auth: string): { username: string | undefined; password: string | undefined } {
+  const text = Buffer.from(auth, 'base64').toString('utf8').replace(/\0+$/, '');
+  const colon = text.indexOf(':');
+  if (colon <= 0) return { username: undefined, password: undefined };
+  return { username: text.slice(0, colon), password: text.slice(colon + 1) };
+}
+
+const answerSchema = z.looseObject({ Username: z.string(), Secret: z.string().min(1) });
+// What helpers say for credentials that are a token and no password.
+const TOKEN = '<token>';
+
+/** The login in a helper’s answer; null where it is none. */
+export function helpersLogin(answer: string, registry: string): RegistryLogin | null {
+  try {
+    const { Username: username, Secret: secret } = answerSchema.parse(JSON.parse(answer));
+    const serveraddress = serverOf(registry);
+    return username === TOKEN
+      ? { identitytoken: secret, serveraddress }
+      : { username, password: secret, serveraddress };
+  } catch {
+    return null;
+  }
+}
+
+/** Where helpers are looked for, and who asks. */
+export interface HelperSurroundings {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly uid: number;
+  /** What untrusted code can write: no program is taken from there. */
+  readonly workspace: string;
+  readonly clock: Clock;
+}
+
+/** What came of asking: an answer, that it knows of none, or why there is no answer. */
+export type HelperAnswer = { readonly text: string } | { readonly unknown: true } | { readonly failed: string };
+
+const DEADLINE_MS = 10_000;
+const CREDENTIAL_HELPER_MAX_BYTES = 64 * 1024;
+const NOT_FOUND = /credentials not found|no credentials|not found in/i;
+// What keyrings and password stores of the user’s are found by; nothing else is passed on.
+const PASSED_ON = [
+  'HOME',
+  'USER',
+  'LOGNAME',
+  'LANG',
+  'XDG_RUNTIME_DIR',
+  'DBUS_SESSION_BUS_ADDRESS',
+  'DISPLAY',
+  'GNUPGHOME',
+  'PASSWORD_STORE_DIR',
+];
+
+/** Asks `docker-credential-<name> get` for a server. What it prints is never part of a failure: it may be the secret. */
+async function askHelper(
+  name: string,
+  server: string,
+  around: HelperSurroundings,
+  signal: AbortSignal,
+): Promise<HelperAnswer> {
+  const directories = await safeDirectories(around);
+  const program = await findProgram(`docker-credential-${name}`, directories, around);
+  if (program === null)
+    return { failed: `docker-credential-${name} is in no directory of PATH that only you and root can write` };
+  const env = Object.fromEntries(
+    PASSED_ON.flatMap(key => {
+      const value = around.env[key];
+      return value === undefined ? [] : [[key, value]];
+    }),
+  );
+  return run(program, server, { ...env, PATH: directories.join(delimiter) }, around.clock, signal);
+}
+
+// Directories of PATH that neither the workspace nor anybody else can put a program into.
+async function safeDirectories({ env, uid, workspace }: HelperSurroundings): Promise<string[]> {
+  const named = (env['PATH'] ?? '').split(delimiter).filter(path => isAbsolute(path));
+  const found = await Promise.all(named.map(path => realpath(path).catch(() => null)));
+  const real = [...new Set(found.filter(path => path !== null))];
+  const safe = await Promise.all(real.map(async path => !isWithin(path, workspace) && (await isOnlyOurs(path, uid))));
+  return real.filter((_, index) => safe[index]);
+}
+
+async function findProgram(
+  name: string,
+  directories: readonly string[],
+  { uid, workspace }: HelperSurroundings,
+): Promise<string | null> {
+  for (const directory of directories) {
+    const path = await realpath(join(directory, name)).catch(() => null);
+    if (path === null || isWithin(path, workspace)) continue;
+    const found = await stat(path).catch(() => null);
+    if (found?.isFile() && (found.mode & 0o111) !== 0 && (await isOnlyOurs(path, uid))) return path;
+  }
+  return null;
+}
+
+// Whether a path and everything above it belongs to root or the user, and nobody else can exchange it.
+async function isOnlyOurs(path: string, uid: number): Promise<boolean> {
+  for (let here = path; ; here = dirname(here)) {
+    const found = await lstat(here).catch(() => null);
+    if (!found || (found.uid !== 0 && found.uid !== uid) || othersMayWrite(found, here === path)) return false;
+    if (dirname(here) === here) return true;
+  }
+}
+
+// In a directory with the sticky bit nobody takes away what is another’s; but anybody puts something in it. Whoever may write
+// a directory above can put another one in the place of what lies in it.
+function othersMayWrite({ mode, uid }: { mode: number; uid: number }, itself: boolean): boolean {
+  if (!itself && (mode & 0o1000) !== 0) return false;
+  // A group of root’s, such as Debian’s staff for /usr/local, is root’s own choice.
+  return (mode & (uid === 0 ? 0o002 : 0o022)) !== 0;
+}
+
+function run(
+  program: string,
+  server: string,
+  env: Readonly<Record<string, string>>,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<HelperAnswer> {
+  return new Promise(resolve => {
+    const child = spawn(program, ['get'], {
+      cwd: '/',
+      env: { ...env },
+      stdio: ['pipe', 'pipe', 'ignore'],
+      detached: true,
+    });
+    const chunks: Buffer[] = [];
+    let size = 0;
+    const end = (answer: HelperAnswer): void => {
+      cancel();
+      signal.removeEventListener('abort', abort);
+      child.stdout.destroy();
+      child.stdin.destroy();
+      resolve(answer);
+    };
+    // With everything it started: a helper may be a script.
+    const kill = (failed: string): void => {
+      killGroup(child.pid);
+      end({ failed });
+    };
+    const abort = (): void => kill('it was cancelled');
+    const cancel = clock.after(DEADLINE_MS, () => kill(`${program} did not answer in ${DEADLINE_MS / 1000} s`));
+    signal.addEventListener('abort', abort, { once: true });
+    child.once('error', () => end({ failed: `${program} could not be started` }));
+    child.stdin.on('error', () => undefined);
+    child.stdout.on('data', (chunk: Buffer) => {
+      size += chunk.length;
+      if (size > CREDENTIAL_HELPER_MAX_BYTES)
+        kill(`${program} answered with more than ${CREDENTIAL_HELPER_MAX_BYTES / 1024} KiB`);
+      else chunks.push(chunk);
+    });
+    child.once('close', code => end(answerOf(program, code, Buffer.concat(chunks).toString('utf8'))));
+    child.stdin.end(`${server}\n`);
+    if (signal.aborted) abort();
+  });
+}
+
+function answerOf(program: string, code: number | null, text: string): HelperAnswer {
+  if (code === 0) return { text };
+  return NOT_FOUND.test(text) ? { unknown: true } : { failed: `${program} ended with ${code ?? 'a signal'}` };
+}
+
+function killGroup(pid: number | undefined): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, 'SIGKILL');
+  } catch {
+    // It has ended already.
+  }
 }

@@ -17,9 +17,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { holderText, thisHolder } from '../../lifecycle/lock.ts';
 import { systemClock } from '../../lifecycle/clock.ts';
-import { PulledImages } from './pulled.ts';
-import type { PulledEntry } from './pulled.ts';
-import { SharedWork } from './shared-work.ts';
+import { PulledImages, SharedWork } from '../pulls.ts';
+import type { PulledEntry } from '../pulls.ts';
 import { LockTimeoutError, Locks } from '../../lifecycle/lock.ts';
 
 const uid = process.getuid?.() ?? 0;

@@ -5,7 +5,7 @@ import { dirname, join, relative } from 'node:path';
 import { randomBytes } from 'node:crypto';
 import type { Limits } from '../../contract/policy.ts';
 import type { Usage } from '../../contract/result.ts';
-import { isWithin } from '../../workspace/within.ts';
+import { isWithin } from '../../workspace/file-identity.ts';
 import { parseMountinfo } from '../kernel.ts';
 import type { KernelMount } from '../kernel.ts';
 import { identify } from '../process/identity.ts';

@@ -4,8 +4,7 @@
 // not be its own excuse.
 
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
-import { isSameNumber } from '../../workspace/file-identity.ts';
-import { isWithin } from '../../workspace/within.ts';
+import { isSameNumber, isWithin } from '../../workspace/file-identity.ts';
 import type { KernelMount, KernelView } from '../kernel.ts';
 import { coveredDifferences, last, mounted, tmpfsDifferences } from '../mount-differences.ts';
 import type { Difference } from '../mount-differences.ts';

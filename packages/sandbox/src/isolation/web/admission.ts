@@ -6,7 +6,7 @@ import { AcodeError } from '../../contract/errors.ts';
 import { RISKS } from '../../contract/levels.ts';
 import { policyInputSchema } from '../../contract/policy-schema.ts';
 import { checkEnvironment } from '../../policy/environment.ts';
-import { CEILINGS, PROFILES } from '../../policy/profiles.ts';
+import { CEILINGS, PROFILES } from '../../policy/limits.ts';
 import { assess } from '../../policy/risk.ts';
 import type { Assessment } from '../../policy/risk.ts';
 import { namesIn } from './sdk.ts';

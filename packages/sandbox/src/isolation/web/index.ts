@@ -13,10 +13,10 @@ import type { WebEnding, WebJob } from './execution.ts';
 import { installedSdk, sdkFrom, treeOf } from './sdk.ts';
 import type { FileTree, WebSdk } from './sdk.ts';
 import { Slots } from '../../lifecycle/slots.ts';
-import { decodeOutput } from '../../run/output/text.ts';
+import { decodeOutput } from '../../run/output/capture.ts';
 import { systemClock } from '../../lifecycle/clock.ts';
 import { redactArguments } from '../../contract/redact.ts';
-import { NO_CHANGES } from '../../workspace/change-counts.ts';
+import { NO_CHANGES } from '../../workspace/file-times.ts';
 
 export { AcodeError } from '../../contract/errors.ts';
 export type { Command, RunRequest } from '../../contract/command.ts';

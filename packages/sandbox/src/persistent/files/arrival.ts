@@ -2,10 +2,28 @@
 // have come and nothing was wrong with any.
 
 import { randomBytes } from 'node:crypto';
-import { closeSync, constants, futimesSync, lstatSync, mkdirSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  futimesSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmdirSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs';
+import type { Dirent } from 'node:fs';
+import { realpath } from 'node:fs/promises';
 import { basename, dirname, relative, resolve } from 'node:path';
 import { codeOf, fileError } from './errno.ts';
-import { HostDirectory } from './host-directory.ts';
+import type { RiskyChange } from '../../contract/result.ts';
+import { riskOfDirectory } from '../../workspace/risky-names.ts';
+import type { RiskyDirectory } from '../../workspace/risky-names.ts';
+import { scanPath } from '../../workspace/risky.ts';
 
 const PERMISSIONS = 0o777;
 const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL;
@@ -245,4 +263,90 @@ function moveInto(from: HostDirectory, to: HostDirectory): void {
 
 function latin1(text: string): string {
   return Buffer.from(text).toString('latin1');
+}
+
+/** Scans what arrived at a path since a time; paths are relative to it. */
+export async function riskyArrivals(path: string, sinceMs: number): Promise<readonly RiskyChange[]> {
+  // The scan follows no link, and the caller may have named one.
+  const target = await realpath(path).catch(() => resolve(path));
+  const { riskyChanges } = await scanPath(target, { sinceMs, untilMs: Infinity });
+  // The scan knows what is in a directory, and not what the directory itself is called.
+  const own = riskOfPlace(target) ?? riskOfPlace(resolve(path));
+  return own ? [{ path: '.', kind: own.kind, reason: own.reason }, ...riskyChanges] : riskyChanges;
+}
+
+function riskOfPlace(path: string): RiskyDirectory | null {
+  return riskOfDirectory(basename(path), basename(dirname(path)));
+}
+
+const DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY;
+
+/** A directory that is open. Names are single ones, in latin1, byte for byte. */
+export class HostDirectory implements Disposable {
+  readonly #descriptor: number;
+  readonly #path: string;
+  readonly #way: string;
+
+  private constructor(descriptor: number, path: string) {
+    this.#descriptor = descriptor;
+    this.#path = path;
+    const held = `/proc/self/fd/${descriptor}`;
+    // Where the kernel has no such names, those that lead there must do; links are not followed at the last of them.
+    this.#way = existsSync(held) ? held : path;
+  }
+
+  /** Opens a directory of the caller’s own naming, through whatever links lead to it. */
+  static open(path: string): HostDirectory {
+    const full = resolve(path);
+    return new HostDirectory(openSync(full, DIRECTORY), Buffer.from(full).toString('latin1'));
+  }
+
+  /** How an entry is called towards the system. */
+  at(name: string): Buffer {
+    return Buffer.from(`${this.#way}/${name}`, 'latin1');
+  }
+
+  /** How an entry is called towards a reader. */
+  nameOf(name: string): string {
+    return Buffer.from(`${this.#path}/${name}`, 'latin1').toString('utf8');
+  }
+
+  /** Opens a directory in it; a link is an error. */
+  enter(name: string): HostDirectory {
+    return new HostDirectory(openSync(this.at(name), DIRECTORY | constants.O_NOFOLLOW), `${this.#path}/${name}`);
+  }
+
+  /** Makes a directory in it. */
+  make(name: string, mode: number): void {
+    mkdirSync(this.at(name), { mode });
+  }
+
+  /** Opens a file in it; a link is an error, and a FIFO is not waited for. */
+  openFile(name: string, flags: number, mode = 0o600): number {
+    return openSync(this.at(name), flags | constants.O_NOFOLLOW | constants.O_NONBLOCK, mode);
+  }
+
+  /** What is in it. */
+  list(): Dirent<Buffer>[] {
+    return readdirSync(Buffer.from(this.#way, 'latin1'), { withFileTypes: true, encoding: 'buffer' });
+  }
+
+  /** Moves an entry into another directory, in place of what is there. */
+  move(name: string, to: HostDirectory, newName = name): void {
+    renameSync(this.at(name), to.at(newName));
+  }
+
+  /** Removes an entry with everything below it, and follows nothing. */
+  remove(name: string, isDirectory: boolean): void {
+    if (!isDirectory) return unlinkSync(this.at(name));
+    {
+      using directory = this.enter(name);
+      for (const entry of directory.list()) directory.remove(entry.name.toString('latin1'), entry.isDirectory());
+    }
+    rmdirSync(this.at(name));
+  }
+
+  [Symbol.dispose](): void {
+    closeSync(this.#descriptor);
+  }
 }

@@ -9,13 +9,12 @@ import type { Arrival, ArrivalKind } from './arrival.ts';
 import { ByteReader } from '../../workspace/archive/bytes.ts';
 import type { Conversation } from './conversation.ts';
 import { asText } from './listing.ts';
-import type { Place } from './places.ts';
-import type { Programs } from './programs.ts';
-import { PACK } from './transfer-scripts.ts';
+import { PACK } from './programs.ts';
+import type { Place, Programs } from './programs.ts';
 import { MalformedTar, readTar } from '../../workspace/archive/tar-read.ts';
 import type { TarItem } from '../../workspace/archive/tar-read.ts';
-import { Tally } from './tally.ts';
-import type { Bounds } from './tally.ts';
+import { Tally } from './options.ts';
+import type { Bounds } from './options.ts';
 
 const BOUNDS: Bounds = { maxBytes: 4 * 1024 ** 3, maxEntries: 100_000 };
 const MAX_HEAD = 80;

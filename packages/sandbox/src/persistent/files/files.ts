@@ -20,12 +20,11 @@ import type {
 } from '../../contract/sandbox.ts';
 import type { Inside } from '../../isolation/inside.ts';
 import { systemClock } from '../../lifecycle/clock.ts';
-import { Arrival } from './arrival.ts';
-import { checkedMode, modeWords, octal, readWhole, streamOf, write } from './content.ts';
-import { readEntries, readNames } from './directories.ts';
+import { Arrival, riskyArrivals } from './arrival.ts';
+import { checkedMode, modeWords, octal, readWhole, refused, streamOf, write } from './content.ts';
+import type { ListingBounds } from './content.ts';
 import { download } from './download.ts';
-import { riskyArrivals } from './risky-arrivals.ts';
-import { codeOf, fileError, rangeError } from './errno.ts';
+import { codeIn, codeOf, fileError, rangeError } from './errno.ts';
 import {
   CALL,
   bounding,
@@ -39,14 +38,14 @@ import {
   withMode,
   writeFlag,
 } from './options.ts';
-import { assertPath, endsInDots, parentOf, placeOf } from './places.ts';
-import type { Place } from './places.ts';
-import { Programs } from './programs.ts';
-import type { Task } from './programs.ts';
+import { Programs, assertPath, endsInDots, leadsBelow, parentOf, placeOf, prefixOf } from './programs.ts';
+import type { Place, Task } from './programs.ts';
 import * as scripts from './scripts.ts';
-import { readStats } from './stats.ts';
+import { ENTRIES, NAMES } from './scripts.ts';
+import { NamesReader, WalkReader, asText, entryOf, readStats } from './listing.ts';
 import { upload } from './upload.ts';
 import { changesBelow } from './watching.ts';
+import { Pauses } from '../../lifecycle/pauses.ts';
 
 const READING = { ...CALL, encoding: encoded, flag: readFlag };
 const STREAMING = { ...CALL, encoding: encoded, flags: readFlag };
@@ -292,4 +291,147 @@ class SandboxFiles implements Files {
 
 function attemptOf(syscall: string, from: Place, to: Place): Task['attempt'] {
   return { syscall, path: from.written, dest: to.written };
+}
+
+// More is nothing that one call should answer, nor that one process should hold.
+const MAX_BYTES = 256 * 1024 ** 2;
+const MAX_ENTRIES = 2_000_000;
+const WITHIN_MS = 300_000;
+
+/** How a directory is read. */
+export interface Reading extends FileCall {
+  readonly recursive?: boolean;
+  readonly maxBytes?: number;
+}
+
+/** The names in a directory, or the ways from it to everything below it. */
+async function readNames(programs: Programs, place: Place, options: Reading): Promise<string[]> {
+  const reader = new NamesReader(boundsOf(place, options), waysBelow(place, options));
+  await programs.read(taskFor(place, options, 'names'), WITHIN_MS, chunk => reader.push(chunk));
+  return sortedBy(reader.finish(), way => way, new Pauses(null));
+}
+
+/** The same, with what each is. */
+async function readEntries(programs: Programs, place: Place, options: Reading): Promise<DirectoryEntry[]> {
+  const found: Found[] = [];
+  const wayOf = waysBelow(place, options);
+  const reader = new WalkReader(boundsOf(place, options), ({ name, facts }) =>
+    found.push({ way: wayOf(asText(name)), mode: facts?.mode ?? null }),
+  );
+  const { stderr } = await programs.read(taskFor(place, options, 'entries'), WITHIN_MS, async chunk => {
+    await reader.push(chunk);
+  });
+  assertFinished(stderr, place);
+  reader.finish();
+  return described(found, place);
+}
+
+interface Found {
+  readonly way: string;
+  readonly mode: number | null;
+}
+
+function boundsOf({ written }: Place, { maxBytes = MAX_BYTES }: Reading): ListingBounds {
+  return { path: written, maxBytes, maxEntries: MAX_ENTRIES };
+}
+
+function taskFor(place: Place, { recursive = false, signal }: Reading, kind: 'names' | 'entries'): Task {
+  return {
+    script: kind === 'names' ? NAMES : ENTRIES,
+    words: [place.inside, prefixOf(place.inside), recursive ? '' : '1'],
+    operation: 'readdir',
+    attempt: { syscall: 'scandir', path: place.written },
+    signal,
+  };
+}
+
+// What goes away while it is walked over is no mistake; what may not be looked into is one.
+function assertFinished(stderr: string, place: Place): void {
+  if (!/^acode-unfinished$/m.test(stderr)) return;
+  const code = codeIn(stderr);
+  if (code !== 'ENOENT') throw fileError(code ?? 'EIO', { syscall: 'scandir', path: place.written });
+}
+
+// Callers put the names they get behind paths of their own: no name leads elsewhere.
+function waysBelow({ inside, written }: Place, { recursive = false }: Reading): (name: string) => string {
+  // As it reads when it was bytes meanwhile.
+  const prefix = Buffer.from(prefixOf(inside)).toString();
+  return name => {
+    const way = name.slice(prefix.length);
+    if (!name.startsWith(prefix) || !leadsBelow(way) || (!recursive && way.includes('/')))
+      throw refused(written, name === '' ? 'a name in it is empty' : 'a name in it lies elsewhere');
+    return way;
+  };
+}
+
+async function described(found: readonly Found[], place: Place): Promise<DirectoryEntry[]> {
+  const pauses = new Pauses(null);
+  const prefix = prefixOf(place.written);
+  const entries: DirectoryEntry[] = [];
+  for (const { way, mode } of await sortedBy(found, entry => entry.way, pauses)) {
+    const slash = way.lastIndexOf('/');
+    const parent = slash === -1 ? place.written : `${prefix}${way.slice(0, slash)}`;
+    entries.push(entryOf(way.slice(slash + 1), parent, mode));
+    if (pauses.isDue) await pauses.take();
+  }
+  return entries;
+}
+
+// A few milliseconds of work, wherever it is done in one go.
+const RUN = 4096;
+
+/** The items in the order of their keys, with pauses. Equal ones stay as they were. */
+export async function sortedBy<Item>(
+  items: readonly Item[],
+  keyOf: (item: Item) => string,
+  pauses: Pauses,
+): Promise<Item[]> {
+  let runs: Item[][] = [];
+  for (let at = 0; at < items.length; at += RUN) {
+    runs.push(items.slice(at, at + RUN).sort((one, other) => order(keyOf(one), keyOf(other))));
+    if (pauses.isDue) await pauses.take();
+  }
+  while (runs.length > 1) {
+    const longer: Item[][] = [];
+    for (let at = 0; at < runs.length; at += 2)
+      longer.push(await merged(runs[at] ?? [], runs[at + 1] ?? [], keyOf, pauses));
+    runs = longer;
+  }
+  return runs[0] ?? [];
+}
+
+async function merged<Item>(
+  ones: readonly Item[],
+  others: readonly Item[],
+  keyOf: (item: Item) => string,
+  pauses: Pauses,
+): Promise<Item[]> {
+  // What comes in order, or in the opposite one, as many file systems give it, is put together as it is.
+  if (isBefore(ones, others, keyOf)) return ones.concat(others);
+  if (isBefore(others, ones, keyOf)) return others.concat(ones);
+  const all: Item[] = [];
+  let [here, there] = [0, 0];
+  let [one, other] = [ones[0], others[0]];
+  while (one !== undefined && other !== undefined) {
+    if (order(keyOf(one), keyOf(other)) <= 0) {
+      all.push(one);
+      one = ones[++here];
+    } else {
+      all.push(other);
+      other = others[++there];
+    }
+    if (all.length % RUN === 0 && pauses.isDue) await pauses.take();
+  }
+  // One of the two has nothing left.
+  return all.concat(ones.slice(here), others.slice(there));
+}
+
+// Strictly, so that equal ones stay as they were.
+function isBefore<Item>(ones: readonly Item[], others: readonly Item[], keyOf: (item: Item) => string): boolean {
+  const [last, first] = [ones.at(-1), others[0]];
+  return last === undefined || first === undefined || order(keyOf(last), keyOf(first)) < 0;
+}
+
+function order(one: string, other: string): number {
+  return one < other ? -1 : Number(one > other);
 }

@@ -16,7 +16,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { HostDirectory } from './host-directory.ts';
+import { HostDirectory } from './arrival.ts';
 
 const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL;
 let home: string;

@@ -1,11 +1,10 @@
 // Walks as they come in from inside: in any pieces, with any names, and with what went away in between.
 
 import { describe, expect, it } from 'vitest';
-import { WalkReader } from './listing.ts';
+import { WalkReader, readStats } from './listing.ts';
 import type { Listed } from './listing.ts';
 import { Pauses } from '../../lifecycle/pauses.ts';
-import { sortedBy } from './sorting.ts';
-import { readStats } from './stats.ts';
+import { sortedBy } from './files.ts';
 import { changesBetween } from './watching.ts';
 
 const DATE = '2026-11-16 00:32:29.712826137 +0000';

@@ -3,7 +3,7 @@
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { riskyArrivals } from './risky-arrivals.ts';
+import { riskyArrivals } from './arrival.ts';
 
 let top: string;
 beforeEach(async () => {

@@ -3,14 +3,12 @@
 import type { Clock } from '../../contract/ports.ts';
 import type { FileCall, FileChange } from '../../contract/sandbox.ts';
 import type { Conversation } from './conversation.ts';
-import { WalkReader, asText } from './listing.ts';
+import { WalkReader, asText, isDirectoryMode } from './listing.ts';
 import type { Facts } from './listing.ts';
-import { refused } from './pieces.ts';
-import { leadsBelow, prefixOf } from './places.ts';
-import type { Place } from './places.ts';
-import type { Programs } from './programs.ts';
+import { refused } from './content.ts';
+import { leadsBelow, prefixOf } from './programs.ts';
+import type { Place, Programs } from './programs.ts';
 import { WATCH } from './scripts.ts';
-import { isDirectoryMode } from './stats.ts';
 
 const INTERVAL_MS = 300;
 // Two looks are in memory at once. Each entry has its name twice, and a line of what is known of it.

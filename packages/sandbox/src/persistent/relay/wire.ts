@@ -5,8 +5,8 @@ import * as z from 'zod';
 import { AcodeError, ERRORS } from '../../contract/errors.ts';
 import type { ErrorCode, ErrorContexts } from '../../contract/errors.ts';
 import type { RunResult, WebRunResult } from '../../contract/result.ts';
+import { decodeOutput } from '../../run/output/capture.ts';
 import type { Capture } from '../../run/output/capture.ts';
-import { decodeOutput } from '../../run/output/text.ts';
 
 /** The version of everything below: ends that do not agree on it do not talk. */
 const VERSION = 1;

@@ -2,8 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { ALIASES } from './aliases.ts';
-import { holdTo } from './check.ts';
+import { ALIASES, holdTo } from './check.ts';
 import { parseConfig, rawConfig } from './parse.ts';
 import { isPlanned, keysOf, repositoryRule } from './keys.ts';
 import { configSchema, machineSchema } from './schema.ts';

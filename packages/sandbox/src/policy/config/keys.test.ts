@@ -2,8 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { AcodeError } from '../../contract/errors.ts';
-import { ALIASES } from './aliases.ts';
-import { checkConfig } from './check.ts';
+import { ALIASES, checkConfig } from './check.ts';
 import { parseConfig } from './parse.ts';
 import { isPlanned, keysOf, nearestKey, repositoryRule } from './keys.ts';
 import { configSchema, machineSchema } from './schema.ts';

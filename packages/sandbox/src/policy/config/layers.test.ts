@@ -5,8 +5,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { loadMachinePolicy } from './machine.ts';
-import { loadRepositoryConfig } from './repository.ts';
+import { loadMachinePolicy, loadRepositoryConfig } from './load.ts';
 
 const uid = process.getuid?.() ?? 0;
 const directory = () => mkdtempSync(join(tmpdir(), 'acode-layers-'));

@@ -1,12 +1,18 @@
-// Reads the user’s own configuration: strictly, bounded, and never code.
+// Configuration files of user, machine and repository: read strictly, bounded, and never as code.
 
-import { join } from 'node:path';
+import { createHash } from 'node:crypto';
+import { constants, lstatSync } from 'node:fs';
+import { open, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
 import { readBoundedFile } from '../../lifecycle/private-file.ts';
 import type { BoundedFile } from '../../lifecycle/private-file.ts';
-import { checkConfig } from './check.ts';
-import type { LoadedConfig, RawConfig } from './check.ts';
+import { checkConfig, holdTo, repeatsBuiltIn, valueAt } from './check.ts';
+import type { Loaded, LoadedConfig, RawConfig } from './check.ts';
 import { MAX_BYTES, tooLarge } from './shape.ts';
+import { configSchema, machineSchema } from './schema.ts';
+import type { Config, MachinePolicy } from './schema.ts';
+import { isFixedValue, keysOf, repositoryRule } from './keys.ts';
 
 /** The user’s own file; an absent one is an empty configuration. */
 export async function loadUserConfig(directory: string, file?: string): Promise<LoadedConfig> {
@@ -37,7 +43,7 @@ export async function readAllowRoot(directory: string, uid: number): Promise<boo
 }
 
 /** Reads a configuration file; null where there is none. `source` is the name it has in messages. */
-export async function readConfigFile(path: string, source: string, flags: number): Promise<BoundedFile | null> {
+async function readConfigFile(path: string, source: string, flags: number): Promise<BoundedFile | null> {
   const file = await readBoundedFile(path, MAX_BYTES, flags).catch((cause: unknown) => {
     if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return null;
     const link = cause instanceof Error && 'code' in cause && cause.code === 'ELOOP';
@@ -49,7 +55,7 @@ export async function readConfigFile(path: string, source: string, flags: number
 }
 
 /** What a configuration file holds, before any schema. */
-export async function rawOf(file: BoundedFile, source: string): Promise<RawConfig> {
+async function rawOf(file: BoundedFile, source: string): Promise<RawConfig> {
   const text = textOf(file, source);
   return (await import('./parse.ts')).rawConfig(text, source);
 }
@@ -61,4 +67,221 @@ function textOf(file: BoundedFile, source: string): string {
   } catch (cause) {
     throw new AcodeError('ACODE-SBX-013', { source, key: '', reason: 'is not UTF-8 text' }, { cause });
   }
+}
+
+// No variable and no option changes where it is.
+const MACHINE_POLICY = '/etc/acode/policy.yml';
+
+/** The machine’s policy with its places. */
+export type LoadedMachine = Loaded<MachinePolicy>;
+
+/** The machine’s policy; null where there is none. One that somebody else than `owner` could write is an error. */
+export async function loadMachinePolicy(path = MACHINE_POLICY, owner = 0): Promise<LoadedMachine | null> {
+  const file = await readConfigFile(path, path, 0);
+  if (!file) return null;
+  hold(file, path, owner);
+  const directory = await stat(dirname(path));
+  hold(directory, dirname(path), owner);
+  return holdTo(machineSchema, await rawOf(file, path));
+}
+
+function hold({ uid, mode }: { uid: number; mode: number }, path: string, owner: number): void {
+  const reason =
+    uid === owner
+      ? (mode & 0o022) === 0
+        ? null
+        : 'can be written by others than its owner'
+      : 'does not belong to root, so it is not the machine’s policy';
+  if (reason !== null) throw new AcodeError('ACODE-SBX-013', { source: path, key: '', reason });
+}
+
+const FOLDER = '.agent';
+const FILE = 'config.yml';
+const OLD_FILE = 'agent-config.yml';
+
+/** The configuration of a repository. */
+export interface RepositoryConfig extends LoadedConfig {
+  /** The workspace it came from. */
+  readonly root: string;
+  /** The file itself. */
+  readonly file: string;
+  /** Hash of its exact bytes. */
+  readonly hash: string;
+}
+
+/** Reads `.agent/config.yml` of a workspace, else the old `agent-config.yml`; null where there is neither. */
+export async function loadRepositoryConfig(root: string): Promise<RepositoryConfig | null> {
+  const source = `${FOLDER}/${FILE}`;
+  // Most have neither, and it is asked before each command.
+  if (isAbsent(join(root, FOLDER)) && isAbsent(join(root, OLD_FILE))) return null;
+  const [own, old] = await Promise.all([
+    readInFolder(root, source),
+    readConfigFile(join(root, OLD_FILE), OLD_FILE, constants.O_NOFOLLOW),
+  ]);
+  if (own && old) {
+    const reason = `stands beside ${OLD_FILE}, its old name; keep one of the two`;
+    throw new AcodeError('ACODE-SBX-013', { source, key: '', reason });
+  }
+  if (own) return parse(own, root, source, []);
+  return old ? parse(old, root, OLD_FILE, [`${OLD_FILE} is an old name; rename it to ${source}.`]) : null;
+}
+
+// What cannot be looked at is not absent: opening it says why.
+function isAbsent(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) === undefined;
+  } catch {
+    return false;
+  }
+}
+
+async function parse(
+  file: BoundedFile,
+  root: string,
+  source: string,
+  warnings: readonly string[],
+): Promise<RepositoryConfig> {
+  const loaded = holdTo(configSchema, await rawOf(file, source), refuseForbidden);
+  return {
+    ...loaded,
+    warnings: [...warnings, ...loaded.warnings],
+    root,
+    file: join(root, source),
+    hash: `sha256:${createHash('sha256').update(file.bytes).digest('hex')}`,
+  };
+}
+
+// Opened by way of the folder’s own descriptor, so that a folder swapped for a link meanwhile changes nothing.
+async function readInFolder(root: string, source: string): Promise<BoundedFile | null> {
+  const path = join(root, FOLDER);
+  const flags = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+  const folder = await open(path, flags).catch((cause: unknown) => {
+    if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return null;
+    const reason = 'is not a directory of the workspace itself, and links are not followed here';
+    throw new AcodeError('ACODE-SBX-013', { source: FOLDER, key: '', reason }, { cause });
+  });
+  if (!folder) return null;
+  try {
+    const base = process.platform === 'linux' ? `/proc/self/fd/${folder.fd}` : path;
+    return await readConfigFile(join(base, FILE), source, constants.O_NOFOLLOW);
+  } finally {
+    await folder.close();
+  }
+}
+
+// Before the schema: whatever the value, the reason to hear is that the key is not the repository’s to set.
+function refuseForbidden(value: unknown, where: (key: string) => string): void {
+  for (const key of keysOf(configSchema)) {
+    const found = valueAt(value, key);
+    if (found === undefined || repeatsBuiltIn(key, found)) continue;
+    const rule = repositoryRule(key);
+    if (rule === 'never' || (rule === 'fixed' && !isFixedValue(key, found))) {
+      throw new AcodeError('ACODE-SBX-020', {
+        key,
+        where: where(key),
+        rule: rule === 'never' ? 'only your own configuration may set it' : 'its value is fixed, for everybody',
+        remedy:
+          rule === 'never'
+            ? 'Take the line out of the repository’s file; if you want it, set it in your own configuration file.'
+            : 'Take the line out of the repository’s file; the safe value holds anyway.',
+      });
+    }
+    if (rule === 'later') {
+      throw new AcodeError('ACODE-SBX-016', {
+        what: `The key ${key} in a repository’s file (${where(key)})`,
+        instead: 'Take the line out of the repository’s file, or set it in your own configuration file.',
+      });
+    }
+  }
+}
+
+/** What level ulimit holds each process to. */
+interface UlimitSettings {
+  readonly fileBytes: number;
+  readonly cpuSeconds: number;
+  /** Null where the address space is not limited; absent where it is to be as large as the memory. */
+  readonly virtualMemoryBytes?: number | null;
+}
+
+/** How a host behaves, apart from the policy of its sandboxes. */
+export interface Settings {
+  readonly engineSocket: string | undefined;
+  readonly namePrefix: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly createTimeoutMs: number;
+  /** How long a pull may take, with every try. */
+  readonly pullTimeoutMs: number;
+  /** Between being asked to end and being killed. */
+  readonly graceMs: number;
+  readonly maxConcurrent: number;
+  /** How long a run waits for a place; 0 where the user wants no queue. */
+  readonly queueMs: number;
+  readonly cleanupMs: number;
+  /** Whether what dead sessions left behind is removed when a session begins. */
+  readonly sweepsOrphans: boolean;
+  readonly retry: { readonly attempts: number; readonly baseMs: number; readonly factor: number };
+  /** Whether bubblewrap may run where memory is limited for each process only. */
+  readonly acceptsProcessLimits: boolean;
+  /** What level ulimit holds each process to. */
+  readonly ulimit: UlimitSettings;
+  /** How many days output is kept; null where it is not. */
+  readonly keepOutputDays: number | null;
+}
+
+type Section<Name extends keyof NonNullable<Config['sandbox']>> = NonNullable<NonNullable<Config['sandbox']>[Name]>;
+
+/** Fills in the defaults. */
+export function settingsOf({ sandbox = {} }: Config): Settings {
+  const { containers = {}, output = {} } = sandbox;
+  return {
+    engineSocket: sandbox.docker?.host,
+    ...containerSettings(containers),
+    cleanupMs: (sandbox.cleanup?.timeout_seconds ?? 30) * 1000,
+    retry: retrySettings(sandbox.retry ?? {}),
+    ...levelSettings(sandbox),
+    keepOutputDays: output.save === false ? null : (output.retention_days ?? 7),
+  };
+}
+
+function levelSettings(sandbox: NonNullable<Config['sandbox']>): Pick<Settings, 'acceptsProcessLimits' | 'ulimit'> {
+  const acceptsProcessLimits = sandbox.bubblewrap?.accept_process_limits ?? false;
+  return { acceptsProcessLimits, ulimit: ulimitSettings(sandbox) };
+}
+
+function ulimitSettings(sandbox: NonNullable<Config['sandbox']>): UlimitSettings {
+  const virtual = sandbox.max_virtual_memory;
+  return {
+    fileBytes: (sandbox.max_file_size_mb ?? 100) * 1024 ** 2,
+    cpuSeconds: sandbox.max_cpu_seconds ?? 300,
+    ...(virtual === undefined ? {} : { virtualMemoryBytes: virtual === 'unlimited' ? null : virtual }),
+  };
+}
+
+function retrySettings({ attempts = 3, base_ms = 100, factor = 2 }: Section<'retry'>): Settings['retry'] {
+  return { attempts, baseMs: base_ms, factor };
+}
+
+function containerSettings(
+  containers: Section<'containers'>,
+): Pick<
+  Settings,
+  | 'namePrefix'
+  | 'labels'
+  | 'createTimeoutMs'
+  | 'pullTimeoutMs'
+  | 'graceMs'
+  | 'maxConcurrent'
+  | 'queueMs'
+  | 'sweepsOrphans'
+> {
+  return {
+    namePrefix: containers.name_prefix ?? 'acode',
+    labels: containers.labels ?? {},
+    createTimeoutMs: (containers.create_timeout_seconds ?? 30) * 1000,
+    pullTimeoutMs: (containers.pull_timeout_seconds ?? 300) * 1000,
+    graceMs: (containers.stop_timeout_seconds ?? 2) * 1000,
+    maxConcurrent: containers.max_concurrent ?? 4,
+    sweepsOrphans: containers.cleanup_orphans ?? true,
+    queueMs: containers.on_limit === 'reject' ? 0 : (containers.queue_timeout_seconds ?? 60) * 1000,
+  };
 }

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { parseConfig } from './parse.ts';
-import { settingsOf } from './settings.ts';
+import { settingsOf } from './load.ts';
 
 const settings = (text: string) => settingsOf(parseConfig(text, 'config.yml').config);
 

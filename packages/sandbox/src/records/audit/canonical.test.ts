@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { canonicalJson } from './canonical.ts';
+import { canonicalJson } from './record.ts';
 
 function shuffled(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(shuffled);

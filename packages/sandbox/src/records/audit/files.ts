@@ -4,10 +4,12 @@
 import * as fs from 'node:fs';
 import { constants } from 'node:fs';
 import { join } from 'node:path';
-import type { AuditHead, AuditKind } from '../../contract/audit.ts';
+import type { AuditFindings, AuditHead, AuditKind } from '../../contract/audit.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import { codeOf } from '../../contract/system-error.ts';
 import { MAX_LINE, headOf } from './record.ts';
+import { chooseChanges } from '../../contract/changes.ts';
+import type { RunResult } from '../../contract/result.ts';
 
 const NAME = /^(\d{12})\.jsonl$/;
 const NEWLINE = 0x0a;
@@ -182,4 +184,32 @@ function damaged(file: string): AcodeError {
     remedy:
       'Nothing is written behind what is broken. `acode audit verify` says more; keep the directory for whoever looks into it, and move it away to begin a new log.',
   });
+}
+
+/** What is known of a workspace after a run. */
+export type Scanned = Pick<RunResult, 'riskyChanges' | 'scan'> & Partial<Pick<RunResult, 'changed'>>;
+
+const MAX_CHANGES = 64;
+const MAX_PATH = 200;
+const MAX_REASON = 600;
+
+/** What a scan found, as much of it as a record has room for. Pure. */
+export function findingsOf({ riskyChanges, changed, scan }: Scanned): AuditFindings {
+  const { shown, incomplete, omitted } = chooseChanges(riskyChanges, MAX_CHANGES);
+  const reason = incomplete.map(one => one.reason).join('; ');
+  return {
+    ...(changed ? { changed: { ...changed } } : {}),
+    scan,
+    ...(shown.length === 0
+      ? {}
+      : {
+          riskyChanges: shown.map(({ kind, path }) => ({ kind, path: shortened(path, MAX_PATH) })),
+          riskyChangesTotal: shown.length + omitted,
+        }),
+    ...(reason === '' ? {} : { scanReason: shortened(reason, MAX_REASON) }),
+  };
+}
+
+function shortened(text: string, most: number): string {
+  return text.length <= most ? text : `${text.slice(0, most)}…`;
 }

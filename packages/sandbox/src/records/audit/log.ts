@@ -7,17 +7,13 @@ import { ensurePrivateDirectory } from '../../lifecycle/directories.ts';
 import type { AuditEntry, AuditHead, AuditKind } from '../../contract/audit.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
-import { Chain } from './chain.ts';
-import { CHECKPOINT_EVERY } from './checkpoints.ts';
-import { contentOf } from './content.ts';
-import type { Content } from './content.ts';
-import { notWritten } from './failure.ts';
-import { Fingerprints } from './fingerprint.ts';
-import { thisHolder } from '../../lifecycle/lock.ts';
+import { CHECKPOINT_EVERY, Chain } from './chain.ts';
+import { LOST, contentOf, seal } from './record.ts';
+import type { Content } from './record.ts';
+import { Fingerprints, hasKey, makeKey, signHead } from './signature.ts';
+import { releaseLock, takeLock, thisHolder } from '../../lifecycle/lock.ts';
 import type { Holder } from '../../lifecycle/lock.ts';
-import { LOST, seal } from './record.ts';
-import { hasKey, makeKey, signHead } from './signature.ts';
-import { releaseLock, takeLock } from '../../lifecycle/lock.ts';
+import { reasonOf } from '../../contract/system-error.ts';
 
 const ROTATE_BYTES = 16 * 1024 * 1024;
 const DEADLINE_MS = 5000;
@@ -247,4 +243,18 @@ function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
     signal?.addEventListener('abort', abort, { once: true });
     if (signal?.aborted) abort();
   });
+}
+
+/** The error that a record could not be written. What is an error of ours already says it better. */
+export function notWritten(error: unknown, file: string): AcodeError {
+  if (isOurs(error)) return error;
+  return new AcodeError('ACODE-AUD-001', { file: pathOf(error) ?? file, reason: reasonOf(error) }, { cause: error });
+}
+
+function pathOf(error: unknown): string | null {
+  return error instanceof Error && 'path' in error && typeof error.path === 'string' ? error.path : null;
+}
+
+function isOurs(error: unknown): error is AcodeError {
+  return error instanceof AcodeError && (error.is('ACODE-AUD-001') || error.is('ACODE-AUD-002'));
 }

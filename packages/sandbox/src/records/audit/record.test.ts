@@ -4,8 +4,7 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { AuditEvent, AuditIntent } from '../../contract/audit.ts';
-import { MAX_CONTENT, contentOf } from './content.ts';
-import { MAX_LINE, NO_HASH, headOf, openLine, seal } from './record.ts';
+import { MAX_CONTENT, MAX_LINE, NO_HASH, contentOf, headOf, openLine, seal } from './record.ts';
 
 const place = { seq: 1, ts: '2026-01-01T00:00:00.000Z', prev: NO_HASH };
 const lineOf = (content: object): Buffer => Buffer.from(seal(place, 'event', { ...content }).line.trimEnd());

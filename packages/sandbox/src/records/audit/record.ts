@@ -1,12 +1,67 @@
-// One record as one line: canonical JSON, with the hash of everything before it as the last field.
+// Audit record as one line: bounded content, canonical JSON, and the hash of everything before it as the last field.
 
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
 import { AUDIT_KINDS } from '../../contract/audit.ts';
-import type { AuditHead, AuditKind, AuditRecord } from '../../contract/audit.ts';
-import { canonicalJson } from './canonical.ts';
-import { MAX_CONTENT } from './content.ts';
-import type { Content } from './content.ts';
+import type { AuditEntry, AuditHead, AuditKind, AuditRecord } from '../../contract/audit.ts';
+import { redactFields } from '../../contract/redact.ts';
+
+/** The most bytes that the content of a record takes; what stands around it is added. */
+export const MAX_CONTENT = 64 * 1024;
+
+// Tried in this order: a record keeps as much as fits.
+const SHORTER = [4096, 1024, 256, 64, 16] as const;
+const MAX_ITEMS = 256;
+// As telemetry/redact.ts has them.
+const MAX_WORDS = 64;
+const MAX_WORD = 4096;
+
+/** Fields that can be written. */
+export type Content = Readonly<Record<string, unknown>>;
+
+/** The fields of an entry as they are written. */
+export function contentOf(entry: AuditEntry): Content {
+  const fields: Record<string, unknown> = { ...entry };
+  // A caller who hands over `NAME=value` still gets only the name written.
+  if ('env' in entry && entry.env) fields['env'] = entry.env.map(name => name.split('=', 1)[0] ?? '');
+  const masked = { ...redactFields(fields), ...unmasked(entry) };
+  const safe = isLong(entry) ? { ...masked, cut: true } : masked;
+  if (fits(safe)) return safe;
+  for (const most of SHORTER) {
+    const shorter = Object.fromEntries(Object.entries(safe).map(([key, item]) => [key, shortened(item, most)]));
+    if (fits(shorter)) return { ...shorter, cut: true };
+  }
+  throw new TypeError('an audit record is too large, however much of it is left out');
+}
+
+// Paths are written as they are: a command could otherwise hide one by calling it as secrets are called.
+function unmasked(entry: AuditEntry): Content {
+  return 'riskyChanges' in entry && entry.riskyChanges ? { riskyChanges: entry.riskyChanges } : {};
+}
+
+// Beyond this, taking secrets out leaves the rest out as well.
+function isLong(entry: AuditEntry): boolean {
+  const words = 'command' in entry ? (entry.command ?? []) : [];
+  return words.length > MAX_WORDS || words.some(word => word.length > MAX_WORD);
+}
+
+function fits(content: Content): boolean {
+  // What is added when it is cut, and quotes and keys, stay within what readers expect by a wide margin. The language’s own
+  // writer says the same in another order, and much faster.
+  return Buffer.byteLength(JSON.stringify(content)) <= MAX_CONTENT - 64;
+}
+
+function shortened(value: unknown, most: number): unknown {
+  if (typeof value === 'string')
+    return value.length <= most ? value : `${value.slice(0, most)}… (${value.length} characters)`;
+  if (Array.isArray(value)) {
+    const kept = value.slice(0, MAX_ITEMS).map(item => shortened(item, most));
+    return value.length <= MAX_ITEMS ? kept : [...kept, `… (${value.length} items)`];
+  }
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).slice(0, MAX_ITEMS);
+  return Object.fromEntries(entries.map(([key, item]) => [key, shortened(item, most)]));
+}
 
 /** What the first record says of the one before it. */
 export const NO_HASH = '0'.repeat(64);
@@ -141,4 +196,41 @@ function sealOf(bytes: Buffer): string | null {
     bytes.subarray(-SEAL_ENDS.length).equals(SEAL_ENDS);
   const hash = framed ? bytes.toString('latin1', at + SEAL_BEGINS.length, bytes.length - SEAL_ENDS.length) : '';
   return HASH.test(hash) ? hash : null;
+}
+
+// Records are a few levels deep; what is deeper was not made by us, and would end in the stack.
+const MAX_DEPTH = 16;
+
+/**
+ * Canonical JSON: keys sorted, no white space, absent where undefined. Only what JSON itself can say is taken; everything
+ * else is a mistake of the caller, since its text could not be read back.
+ */
+export function canonicalJson(value: unknown): string {
+  return textOf(value, 0);
+}
+
+function textOf(value: unknown, depth: number): string {
+  if (depth > MAX_DEPTH) throw new TypeError('an audit record is too deep');
+  if (Array.isArray(value)) return `[${value.map(item => textOf(item, depth + 1)).join(',')}]`;
+  if (typeof value === 'object' && value !== null) return objectText(value, depth);
+  return scalarText(value);
+}
+
+function scalarText(value: unknown): string {
+  const known =
+    value === null || typeof value === 'string' || typeof value === 'boolean' || Number.isFinite(value)
+      ? JSON.stringify(value)
+      : undefined;
+  if (known === undefined) throw new TypeError(`an audit record cannot hold ${typeof value}`);
+  return known;
+}
+
+function objectText(value: object, depth: number): string {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (prototype !== Object.prototype && prototype !== null)
+    throw new TypeError('an audit record holds plain data only');
+  const entries: [string, unknown][] = Object.entries(value).filter(([, item]) => item !== undefined);
+  // By code units, as the language sorts: the same on every machine, whatever its locale.
+  entries.sort(([one], [other]) => (one < other ? -1 : 1));
+  return `{${entries.map(([key, item]) => `${JSON.stringify(key)}:${textOf(item, depth + 1)}`).join(',')}}`;
 }

@@ -1,15 +1,25 @@
 // The key that signs checkpoints. It shows that the log was written by whoever holds the key, and that is all it can show:
 // the same user could take another key and write everything anew.
 
-import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, sign, verify } from 'node:crypto';
+import {
+  createHash,
+  createHmac,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  randomBytes,
+  sign,
+  verify,
+} from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
 import * as fs from 'node:fs';
 import { constants } from 'node:fs';
 import { join } from 'node:path';
 import type { AuditHead } from '../../contract/audit.ts';
 import { codeOf } from '../../contract/system-error.ts';
-import { writePrivateFile } from '../../lifecycle/private-file.ts';
-import { COMMAND_KEY } from './fingerprint.ts';
+import { createPrivateFile, readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
+import { ensurePrivateDirectory } from '../../lifecycle/directories.ts';
+import { canonicalJson } from './record.ts';
 
 const PRIVATE = 'key.pem';
 const PUBLIC = 'key.pub';
@@ -110,5 +120,49 @@ function readSmall(path: string): string | null {
     return fs.readFileSync(descriptor, 'utf8');
   } finally {
     fs.closeSync(descriptor);
+  }
+}
+
+/** The name of the key that fingerprints are made with. */
+const COMMAND_KEY = 'command.key';
+const KEY_BYTES = 32;
+
+/** Makes fingerprints with the key of one log. */
+export class Fingerprints {
+  readonly #directory: string;
+  readonly #uid: number;
+  #key: Promise<Buffer> | null = null;
+
+  constructor(directory: string, uid: number) {
+    this.#directory = directory;
+    this.#uid = uid;
+  }
+
+  /** The same for the same value and log, and for no other value. */
+  async of(value: unknown): Promise<string> {
+    this.#key ??= this.#load().catch((error: unknown) => {
+      this.#key = null;
+      throw error;
+    });
+    return createHmac('sha256', await this.#key)
+      .update(canonicalJson(value))
+      .digest('hex');
+  }
+
+  async #load(): Promise<Buffer> {
+    await ensurePrivateDirectory(this.#directory, this.#uid);
+    const path = join(this.#directory, COMMAND_KEY);
+    const known = this.#read(path);
+    if (known) return known;
+    // Another process may be first: then both use its key.
+    createPrivateFile(path, randomBytes(KEY_BYTES));
+    const made = this.#read(path);
+    if (!made) throw new Error(`${path} is not a key that only its owner can read`);
+    return made;
+  }
+
+  #read(path: string): Buffer | null {
+    const file = readPrivateFile(path, { maxBytes: KEY_BYTES, uid: this.#uid });
+    return file?.size === KEY_BYTES ? file.bytes : null;
   }
 }

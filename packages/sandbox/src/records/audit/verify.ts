@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { AcodeError } from '../../contract/errors.ts';
 import type { AuditFault, AuditHead, AuditProblem, AuditRecord, AuditVerification } from '../../contract/audit.ts';
-import { isInPlaceOfCheckpoint } from './checkpoints.ts';
+import { isInPlaceOfCheckpoint } from './chain.ts';
 import { fileName } from './files.ts';
 import { LineReader, listFiles, partsOf } from './lines.ts';
 import type { Part } from './lines.ts';

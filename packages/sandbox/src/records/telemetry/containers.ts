@@ -5,9 +5,8 @@ import type { AcodeError } from '../../contract/errors.ts';
 import type { RemovalReason } from '../../contract/events.ts';
 import type { LogFields } from '../../contract/ports.ts';
 import type { SandboxIdentity, SandboxSpec } from '../../contract/spec.ts';
-import type { Bus } from './bus.ts';
 import { METRICS } from './operation.ts';
-import type { Telemetry } from './operation.ts';
+import type { Bus, Telemetry } from './operation.ts';
 
 /** Something that is not on the engine any more; only a container has a sandbox. */
 export interface Gone {

@@ -1,7 +1,7 @@
 // Key figures of a host.
 
 import { describe, expect, it } from 'vitest';
-import { Kpis } from './kpi.ts';
+import { Kpis } from './operation.ts';
 
 describe('Kpis', () => {
   const at = new Date('2026-01-02T03:04:05Z');

@@ -1,10 +1,11 @@
-// One operation as logs and metrics see it: one correlation id on every line, one canonical event at the end, nothing secret.
+// Telemetry of one operation: logs, metrics, key figures and events under one correlation id, nothing secret.
 
 import { randomUUID } from 'node:crypto';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock, LogFields, Logger, MetricLabels, Metrics } from '../../contract/ports.ts';
-import { Kpis } from './kpi.ts';
 import { redactFields } from '../../contract/redact.ts';
+import type { KpiEvent, KpiReport } from '../../contract/host.ts';
+import type { AcodeEvent, AcodeEventType, AcodeEvents, EventBus } from '../../contract/events.ts';
 
 /** What is measured, by name. */
 export const METRICS = {
@@ -119,5 +120,65 @@ function harmless(tell: () => unknown): void {
     if (told instanceof Promise) told.catch(() => undefined);
   } catch {
     // As if nobody listened.
+  }
+}
+
+const MAX_EVENTS = 1000;
+
+/** The phases of one host’s operations that somebody is promised a figure for. */
+export class Kpis {
+  readonly #events: KpiEvent[] = [];
+
+  /** A sandbox is ready: created, started, verified. */
+  provisioned(sandboxId: string, ms: number, at: Date): void {
+    this.#events.push({ phase: 'sandbox_provision', sandboxId, sandbox_provisioning_ms: ms, at: at.toISOString() });
+    if (this.#events.length > MAX_EVENTS) this.#events.shift();
+  }
+
+  /** The figures so far. */
+  report(): KpiReport {
+    const sorted = this.#events.map(({ sandbox_provisioning_ms: ms }) => ms).sort((one, other) => one - other);
+    const at = (share: number): number | null => sorted[Math.ceil(sorted.length * share) - 1] ?? null;
+    return {
+      sandbox_provision_latency_ms: at(0.95),
+      sandbox_provision_median_ms: at(0.5),
+      kpi_events: [...this.#events],
+    };
+  }
+}
+
+type Listener = (event: AcodeEvent) => void;
+
+/** The event bus of one host. */
+export class Bus implements EventBus {
+  readonly #listeners = new Map<AcodeEventType, Set<Listener>>();
+  readonly #onListenerError: (error: unknown) => void;
+
+  constructor(onListenerError: (error: unknown) => void) {
+    this.#onListenerError = onListenerError;
+  }
+
+  on<Type extends AcodeEventType>(type: Type, listener: (event: AcodeEvent<Type>) => void): Disposable {
+    const all = this.#listeners.get(type) ?? new Set<Listener>();
+    this.#listeners.set(type, all);
+    // The set is kept per type, so this listener only ever sees events of its own type.
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+    const own = listener as Listener;
+    all.add(own);
+    return { [Symbol.dispose]: () => void all.delete(own) };
+  }
+
+  /** Tells everybody who listens to this type. */
+  emit<Type extends AcodeEventType>(type: Type, correlationId: string, at: Date, fields: AcodeEvents[Type]): void {
+    // Type and fields belong together by the signature; the compiler cannot see that through a spread.
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+    const event = { type, correlationId, at: at.toISOString(), ...fields } as unknown as AcodeEvent;
+    for (const listener of this.#listeners.get(type) ?? []) {
+      try {
+        listener(event);
+      } catch (error) {
+        this.#onListenerError(error);
+      }
+    }
   }
 }

@@ -6,7 +6,7 @@
 import type { Command } from '../../contract/command.ts';
 import type { EffectivePolicy } from '../../contract/policy.ts';
 import type { Denial } from '../../contract/result.ts';
-import { quotation } from '../output/quotation.ts';
+import { quotation } from '../output/capture.ts';
 import { setBy } from '../../policy/layers.ts';
 
 /** What the policy says about networks. */

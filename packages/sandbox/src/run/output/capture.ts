@@ -1,4 +1,5 @@
-// Keeps the head of one output stream, counts the rest, and lets any number of readers follow it without losing a byte.
+// Output capture: keeps the head of a stream, counts the rest, and lets any number of readers follow it without losing
+// a byte.
 
 /** What a command prints, without ever holding it back; `gone` is fired when nobody wants it any more. */
 export interface Heads {
@@ -107,4 +108,106 @@ export class Capture {
   #wakeAll(): void {
     for (const wake of this.#wake) wake();
   }
+}
+
+/** Output as text, with the bytes beside it where decoding would lose something. */
+export interface DecodedOutput {
+  readonly text: string;
+  readonly bytes?: Uint8Array;
+}
+
+/** Decodes output. `cut` says that the end was dropped, so that half a character at the end is no sign of binary data. */
+export function decodeOutput(data: Uint8Array, cut: boolean): DecodedOutput {
+  const whole = cut ? data.subarray(0, data.length - incompleteTail(data)) : data;
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(whole);
+    if (!text.includes('\0')) return { text };
+    return { text, bytes: Uint8Array.from(data) };
+  } catch {
+    return { text: new TextDecoder('utf-8', { ignoreBOM: true }).decode(data), bytes: Uint8Array.from(data) };
+  }
+}
+
+// How many bytes at the end begin a character that was cut off.
+function incompleteTail(data: Uint8Array): number {
+  for (let back = 1; back <= Math.min(3, data.length); back += 1) {
+    const byte = data[data.length - back] ?? 0;
+    if ((byte & 0b1100_0000) === 0b1000_0000) continue;
+    const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+    return length > back ? back : 0;
+  }
+  return 0;
+}
+
+const ENOUGH = 256 * 1024;
+
+/** A stream whose head is kept for the result, and which its first reader follows without end. */
+export class LiveCapture extends Capture {
+  #queue: Uint8Array[] | null = null;
+  #queued = 0;
+  #over = false;
+  #wakeReader: () => void = () => undefined;
+  #wakeWriter: () => void = () => undefined;
+
+  override push(data: Buffer): void {
+    super.push(data);
+    if (this.#queue === null) return;
+    this.#queue.push(Uint8Array.from(data));
+    this.#queued += data.length;
+    this.#wakeReader();
+  }
+
+  override end(): void {
+    super.end();
+    this.#over = true;
+    this.#wakeReader();
+  }
+
+  /** Waits while the reader is far behind. Without a reader there is always room. */
+  async room(): Promise<void> {
+    while (this.#queue !== null && this.#queued > ENOUGH)
+      await new Promise<void>(resolve => (this.#wakeWriter = resolve));
+  }
+
+  /** What was printed so far, and then everything as it comes. A second reader has the kept head alone. */
+  override async *follow(): AsyncGenerator<Uint8Array, void, undefined> {
+    if (this.#queue !== null) {
+      yield* this.head();
+      return;
+    }
+    const queue: Uint8Array[] = [];
+    this.#queue = queue;
+    const before = this.bytes();
+    try {
+      if (before.length > 0) yield before;
+      while (queue.length > 0 || !this.#over) {
+        const chunk = queue.shift();
+        if (chunk) {
+          this.#queued -= chunk.length;
+          this.#wakeWriter();
+          yield chunk;
+        } else await new Promise<void>(resolve => (this.#wakeReader = resolve));
+      }
+    } finally {
+      this.#queue = null;
+      this.#queued = 0;
+      this.#wakeWriter();
+    }
+  }
+}
+
+const MAX_LENGTH = 100;
+// Control and format characters, line and paragraph separators, and letters that are drawn as nothing.
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]+/gu;
+const UNSEEN_OR_SPACE = /[\s\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]/u;
+
+/** Text in quotes that nothing in it can close. */
+export function quotation(text: string): string {
+  const line = text.replaceAll(UNSEEN, ' ').replaceAll(/["“”]/g, "'").trim();
+  return `"${line.length > MAX_LENGTH ? `${line.slice(0, MAX_LENGTH)}…` : line}"`;
+}
+
+/** A path in quotes, up to its first white space: words after it could pass for a sentence of acode’s. */
+export function quotedPath(path: string): string {
+  return quotation(path.split(UNSEEN_OR_SPACE, 1)[0] ?? '');
 }

@@ -1,7 +1,7 @@
 // A terminal’s output is whole for its reader beyond any limit, and waits for a slow one.
 
 import { describe, expect, it } from 'vitest';
-import { LiveCapture } from './live-capture.ts';
+import { LiveCapture } from './capture.ts';
 
 const block = Buffer.alloc(64 * 1024, 'x');
 

@@ -2,9 +2,8 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Capture } from './capture.ts';
+import { Capture, decodeOutput } from './capture.ts';
 import { TerminalSanitiser } from './terminal.ts';
-import { decodeOutput } from './text.ts';
 
 describe('Capture', () => {
   it('keeps the head to the byte and counts the rest, however it comes', () => {

@@ -3,7 +3,7 @@
 import { execFileSync } from 'node:child_process';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { tarEnd, tarPadding } from './blocks.ts';
+import { tarEnd, tarPadding } from './tar-read.ts';
 import { tarHeader } from './context-tar.ts';
 
 /** The names that GNU tar finds. */

@@ -1,6 +1,6 @@
 // Writes a context as a tar stream: times and owners are always the same, so that the same files are the same bytes.
 
-import { MAX_OCTAL, headerBlock, tarPadding } from './blocks.ts';
+import { MAX_OCTAL, headerBlock, tarPadding } from './tar-read.ts';
 
 /** One entry of an archive. */
 export interface TarEntry {

@@ -2,7 +2,7 @@
 
 import type { Diagnosis } from '../../../isolation/backend.ts';
 import type { Check } from '../report.ts';
-import { fail, ok, warn } from './check.ts';
+import { fail, ok, warn } from './machine.ts';
 
 /** The engine’s account of itself. */
 export interface Examined extends Diagnosis {

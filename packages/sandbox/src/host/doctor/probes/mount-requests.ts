@@ -6,9 +6,8 @@ import type { MountRequest } from '../../../contract/policy.ts';
 import { refusalOf } from '../bench.ts';
 import type { Bench } from '../bench.ts';
 import type { Outcome, Trial, Untried } from '../trial.ts';
-import { refused } from './refusals.ts';
-import type { Asked } from './refusals.ts';
-import { withoutWalls } from './without-walls.ts';
+import { refused } from './policy-requests.ts';
+import type { Asked } from './policy-requests.ts';
 
 const MOUNT = ['ACODE-SBX-003'];
 
@@ -142,4 +141,22 @@ async function pointedGit(bench: Bench): Promise<Outcome> {
     controlled: (honest ?? []).includes(join(good, '.git')),
     control: 'a real .git is mounted, read-only',
   };
+}
+
+const CANARY = 'acode-doctor-outside-7c20';
+
+/** One look at a file of the attack’s own outside a workspace: whoever can read it needs no mount to read anything else. */
+export async function withoutWalls(bench: Bench, ids: readonly string[]): Promise<Record<string, Outcome>> {
+  const outside = await bench.workspace({ canary: CANARY });
+  const { stdout } = await bench.run(['cat', join(outside, 'canary')]);
+  const read = stdout.includes(CANARY);
+  const outcome: Outcome = {
+    stopped: !read,
+    observed: read
+      ? 'needs no mount: a file outside the workspace was read'
+      : 'a file outside the workspace was not read',
+    controlled: read,
+    control: 'the file is a canary of the attack’s own',
+  };
+  return Object.fromEntries(ids.map(id => [id, outcome]));
 }

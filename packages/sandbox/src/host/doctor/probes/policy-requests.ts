@@ -5,10 +5,8 @@ import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { PolicyFields } from '../../../contract/policy.ts';
 import { refusalOf } from '../bench.ts';
-import type { Bench } from '../bench.ts';
+import type { Bench, RunOptions } from '../bench.ts';
 import type { Outcome, Trial, Untried } from '../trial.ts';
-import { refused } from './refusals.ts';
-import type { Asked } from './refusals.ts';
 
 const IMAGES = ['--privileged', '-v/:/host', 'a b', 'x\ny', '$(id)', '../../etc'];
 const SETTINGS = ['ACODE-SBX-013', 'ACODE-SBX-020'];
@@ -170,4 +168,26 @@ async function noEngine(bench: Bench): Promise<Outcome | Untried> {
   );
   const ms = Math.round(performance.now() - began);
   return { ...outcome, stopped: outcome.stopped && ms < SLOW_MS, observed: `${outcome.observed} in ${ms} ms` };
+}
+
+/** A request, and the command it is for. */
+export type Asked = RunOptions & { readonly command?: string | readonly string[] };
+
+/** Asks for things that must be refused with one of `codes`, and for the honest twin. */
+export async function refused(
+  bench: Bench,
+  codes: readonly string[],
+  bad: readonly Asked[],
+  honest: Asked,
+): Promise<Outcome> {
+  const [answers, twin] = await Promise.all([
+    Promise.all(bad.map(asked => bench.refusal(asked))),
+    bench.refusal(honest),
+  ]);
+  return {
+    stopped: answers.every(code => code !== null && codes.includes(code)),
+    observed: [...new Set(answers.map(code => code ?? 'accepted'))].join(', '),
+    controlled: twin === null,
+    control: twin === null ? 'the honest request is accepted' : `the honest request was refused: ${twin}`,
+  };
 }

@@ -9,7 +9,7 @@ import type { Bench } from '../bench.ts';
 import { placed, probingProgram } from '../program.ts';
 import type { TestEnvironment } from '../test-environment.ts';
 import type { Outcome, Outcomes, Trial, Untried } from '../trial.ts';
-import { withoutWalls } from './without-walls.ts';
+import { withoutWalls } from './mount-requests.ts';
 
 const SECRET = 'acode-doctor-canary-5b1f';
 // What shells and kernels set by themselves.

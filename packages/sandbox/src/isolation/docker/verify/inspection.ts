@@ -2,8 +2,7 @@
 
 import { AcodeError } from '../../../contract/errors.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
-import { isInPlace } from '../../../workspace/file-identity.ts';
-import { isWithin } from '../../../workspace/within.ts';
+import { isInPlace, isWithin } from '../../../workspace/file-identity.ts';
 import type { ContainerDetails } from '../engine/containers.ts';
 import type { Engine } from '../engine/index.ts';
 import { asked } from '../failure.ts';
