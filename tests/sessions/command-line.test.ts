@@ -115,7 +115,7 @@ describe.skipIf(withoutEngines).each(engines)('sandboxes that stay on $name', en
     const inspected = await bench.call(['--json', 'sandbox', 'inspect', id]);
     expect(JSON.parse(inspected.stdout.toString())).toMatchObject({ sandboxId: id, expiresAt: facts.expiresAt });
     const most = await bench.call(['sandbox', 'keep', id, '--for', '3d']);
-    expect(most.stderr).toContain('a day from its creation is the most');
+    expect(most.stderr).toContain('a sandbox expires at most 24 hours after its creation');
     expect(most.stderr).not.toContain('stay longer');
   });
 

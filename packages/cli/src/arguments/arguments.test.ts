@@ -3,20 +3,12 @@
 import { InvalidArgumentError } from '@commander-js/extra-typings';
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../failure/usage.ts';
-import { address } from './address.ts';
 import { commandOf, quoted } from './command-words.ts';
 import { count } from './count.ts';
-import { cpus } from './cpus.ts';
-import { mount } from './mount.ts';
-import { network } from './network.ts';
 import { POLICY_OPTIONS, inOptions } from './option-names.ts';
-import { port } from './port.ts';
 import { requestCommand, requestOf } from './request.ts';
-import { risk } from './risk.ts';
 import { seconds } from './seconds.ts';
-import { size, someSize } from './size.ts';
-import { user } from './user.ts';
-import { variable } from './variable.ts';
+import { address, cpus, mount, network, port, risk, size, someSize, user, variable } from './sandbox-values.ts';
 
 describe('an argument is read as', () => {
   it.each<[string, (text: string) => unknown, string, unknown]>([

@@ -4,19 +4,10 @@ import { resolve } from 'node:path';
 import { LEVELS, PROFILE_NAMES, RISKS, policyFrom } from '@acode/sandbox';
 import type { CreateRequest, PolicyFields, PolicyInput, RunRequest } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
-import { address } from './address.ts';
-import { caches } from './caches.ts';
 import { count } from './count.ts';
-import { cpus } from './cpus.ts';
-import { mount } from './mount.ts';
-import { network } from './network.ts';
-import { port } from './port.ts';
-import { risk } from './risk.ts';
 import { seconds } from './seconds.ts';
-import { size, someSize } from './size.ts';
-import { user } from './user.ts';
-import { variable } from './variable.ts';
 import type { Place } from '../workspace.ts';
+import { address, caches, cpus, mount, network, port, risk, size, someSize, user, variable } from './sandbox-values.ts';
 
 /** A command with all options that say what a sandbox is to be. */
 export function sandboxCommand(name: string) {

@@ -2,8 +2,7 @@
 
 import { AcodeError } from '@acode/sandbox';
 import type { AuditHead, AuditVerification } from '@acode/sandbox';
-import { Command, Option } from '@commander-js/extra-typings';
-import { head } from '../arguments/head.ts';
+import { Command, InvalidArgumentError, Option } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import type { Look } from '../terminal/look.ts';
 import { fields } from '../terminal/table.ts';
@@ -48,4 +47,14 @@ function renderVerification(report: AuditVerification, heads: number, look: Look
 function signedOf({ records, covered }: AuditVerification): string {
   if (covered === 0) return 'none yet: the first signature comes after 255 records, or with the second file';
   return `records 1 to ${covered}; the newest ${records - covered} follow with the next signature`;
+}
+
+/** The heads so far and one more, written `number:hash` as `acode audit verify` prints it. */
+function head(text: string, before: readonly AuditHead[] = []): AuditHead[] {
+  const found = /^(\d{1,15}):([0-9a-f]{64})$/.exec(text);
+  if (!found)
+    throw new InvalidArgumentError(
+      'Expected number:hash with all 64 digits of the hash, as `acode audit verify` prints it.',
+    );
+  return [...before, { seq: Number(found[1]), hash: found[2] ?? '' }];
 }

@@ -3,13 +3,13 @@
 import { TerminalSanitiser, formatBytes } from '@acode/sandbox';
 import type { BuildProjectOptions, ProjectImage } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
-import { network } from '../arguments/network.ts';
 import { seconds } from '../arguments/seconds.ts';
 import type { Call, Perform } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
 import { shortId } from '../terminal/identifier.ts';
 import type { Look } from '../terminal/look.ts';
 import { fields } from '../terminal/table.ts';
+import { network } from '../arguments/sandbox-values.ts';
 
 type Network = ReturnType<typeof network>;
 

@@ -1,8 +1,7 @@
 // `acode mcp`: a server of the Model Context Protocol, for agents that run commands and edit files in sandboxes.
 
 import { resolve } from 'node:path';
-import { Command, Option } from '@commander-js/extra-typings';
-import { portNumber } from '../arguments/port-number.ts';
+import { Command, InvalidArgumentError, Option } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
 import { CLIENTS } from '../mcp/client-setup.ts';
@@ -72,4 +71,13 @@ async function announce(call: Call, { url, token }: HttpFacts): Promise<void> {
   if (call.options.json) await call.printJson('acode.mcp/1', { url });
   await call.say(`acode: serving the Model Context Protocol at ${url}. Ctrl-C ends it.\n`);
   if (token.isNew) await call.say(`acode: the token is ${token.value}\n`);
+}
+
+const LAST = 65_535;
+
+/** The number. */
+function portNumber(text: string): number {
+  const value = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
+  if (!(value >= 1 && value <= LAST)) throw new InvalidArgumentError(`Expected a port from 1 to ${LAST}.`);
+  return value;
 }

@@ -1,8 +1,7 @@
 // `acode sandbox prune-images`: removes images that acode pulled or built and that nobody has used for a while.
 
 import type { ImagePruneReport } from '@acode/sandbox';
-import { Command, Option } from '@commander-js/extra-typings';
-import { days } from '../arguments/days.ts';
+import { Command, InvalidArgumentError, Option } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import { age } from '../terminal/age.ts';
 import type { Look } from '../terminal/look.ts';
@@ -63,4 +62,13 @@ export function renderPrune({ removed, kept, failed, removedBytes, dryRun }: Ima
     removed.length === 0 ? '' : ` (frees up to ${sizeText(removedBytes)}: layers that other images share stay)`;
   const summary = `${dryRun ? 'Would remove' : 'Removed'} ${count}${dryRun ? freed : freed.replace('frees', 'freed')}`;
   return `${table(['IMAGE', 'SIZE', 'LAST USED', 'RESULT'], rows, look)}${summary}${failed.length > 0 ? `, ${failed.length} could not be removed` : ''}.\n`;
+}
+
+const MAX_DAYS = 36_500;
+
+/** The number of days; 0 is none. */
+function days(text: string): number {
+  const value = /^\d+(?:\.\d+)?$/.test(text) ? Number(text) : NaN;
+  if (!(value >= 0 && value <= MAX_DAYS)) throw new InvalidArgumentError('Expected days, such as 30 or 0.');
+  return value;
 }

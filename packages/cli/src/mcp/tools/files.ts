@@ -3,13 +3,13 @@
 import { dirname } from 'node:path/posix';
 import { AcodeError } from '@acode/sandbox';
 import * as z from 'zod';
+import { fileCode, fileReason } from '../../failure/file-reasons.ts';
 import { MAX_SHOWN } from '../command-answer.ts';
 import { excerptOf } from '../excerpt.ts';
 import type { InsideEntry, InsideFiles } from '../host.ts';
 import { tool } from '../tool.ts';
 import { nameText } from './name-text.ts';
 import { path, sandboxId } from './arguments.ts';
-import { withFile } from './file-failure.ts';
 import { inside } from './inside.ts';
 
 const MAX_READ = 8 * 1024 ** 2;
@@ -180,4 +180,25 @@ function fromBase64(text: string): Buffer {
   const packed = text.replaceAll(/\s+/g, '');
   if (/^[A-Za-z0-9+/]*={0,2}$/.test(packed)) return Buffer.from(packed, 'base64');
   throw new AcodeError('ACODE-MCP-001', { tool: 'write_file', field: 'content', reason: 'is not base64' });
+}
+
+const REMEDIES: Readonly<Record<string, string>> = {
+  EROFS:
+    'What the user’s tools execute or follow (.git, .agent, editor and agent settings) and everything outside the workspace, /tmp and the home directory cannot be changed from a sandbox. Ask the user to make that change, or write elsewhere.',
+  EACCES: 'The sandbox runs as an ordinary user and cannot change that. Work in the workspace or in /tmp.',
+  EPERM: 'The sandbox runs as an ordinary user and cannot change that. Work in the workspace or in /tmp.',
+  EISDIR: 'Use list_directory for a directory.',
+};
+
+/** Does something with a file; what the file system refuses becomes ACODE-MCP-009. */
+async function withFile<Value>(operation: string, at: string, work: () => Promise<Value>): Promise<Value> {
+  try {
+    return await work();
+  } catch (error) {
+    const code = fileCode(error);
+    if (error instanceof AcodeError || code === null) throw error;
+    const remedy = REMEDIES[code];
+    const context = { operation, path: at.slice(0, 300), reason: fileReason(code) };
+    throw new AcodeError('ACODE-MCP-009', remedy === undefined ? context : { ...context, remedy }, { cause: error });
+  }
 }
