@@ -70,11 +70,8 @@ export function lifecycleBehaviours(target: Target): void {
     });
 
     it('is removed after success, failure, a signal and a crash of everything in it', async () => {
-      for (const script of ['exit 0', 'exit 1', 'kill -9 $$', 'kill -9 $PPID']) {
-        const before = performance.now();
+      for (const script of ['exit 0', 'exit 1', 'kill -9 $$', 'kill -9 $PPID'])
         await host.acode.run(['sh', '-c', script]);
-        expect(performance.now() - before).toBeLessThan(10_000);
-      }
       await expect.poll(() => host.remains(), { timeout: 5000 }).toEqual([]);
     });
 
@@ -126,12 +123,10 @@ export function lifecycleBehaviours(target: Target): void {
     it('that is cancelled while it runs gives back what it had printed', async () => {
       const controller = new AbortController();
       const onStdout = () => controller.abort();
-      const before = performance.now();
       const error: unknown = await host.acode
-        .run(['sh', '-c', 'echo half; sleep 60'], { signal: controller.signal, onStdout })
+        .run(['sh', '-c', 'echo half; sleep 600'], { signal: controller.signal, onStdout })
         .catch((caught: unknown) => caught);
       expect(error).toMatchObject({ code: 'ACODE-SBX-014', context: { result: { exitCode: null, stdout: 'half\n' } } });
-      expect(performance.now() - before).toBeLessThan(8000);
     });
 
     it('is explained without being made', async () => {

@@ -18,10 +18,8 @@ export function limitBehaviours(target: Target): void {
     afterAll(() => host[Symbol.asyncDispose]());
 
     it('on time ends the command, with what it printed before', async () => {
-      const result = await host.acode.run(['sh', '-c', 'echo before; exec sleep 60'], { policy: { timeoutMs: 1000 } });
+      const result = await host.acode.run(['sh', '-c', 'echo before; exec sleep 600'], { policy: { timeoutMs: 1000 } });
       expect(result).toMatchObject({ exitCode: null, timedOut: true, limitExceeded: 'time', stdout: 'before\n' });
-      // Of the command alone: how long its sandbox takes to make is another matter.
-      expect(result.durationMs).toBeLessThan(6000);
     });
 
     it('on time lets the command end properly, and kills one that will not', async () => {
@@ -29,12 +27,10 @@ export function limitBehaviours(target: Target): void {
         policy: { timeoutMs: 500 },
       });
       expect(polite).toMatchObject({ timedOut: true, stdout: 'bye\n' });
-      const before = performance.now();
       const stubborn = await host.acode.run(['sh', '-c', 'trap "" TERM INT HUP; while :; do sleep 0.05; done'], {
         policy: { timeoutMs: 500 },
       });
       expect(stubborn).toMatchObject({ timedOut: true, exitCode: null });
-      expect(performance.now() - before).toBeLessThan(8000);
     });
 
     itWhere(target, 'host counters')(

@@ -16,13 +16,11 @@ export function outputBehaviours(target: Target): void {
     afterAll(() => host[Symbol.asyncDispose]());
 
     it('arrives while the command runs', async () => {
-      await using command = await host.acode.spawn(['sh', '-c', 'echo first; sleep 20']);
-      const before = performance.now();
+      await using command = await host.acode.spawn(['sh', '-c', 'echo first; sleep 600']);
       for await (const chunk of command.stdout) {
         expect(Buffer.from(chunk).toString()).toBe('first\n');
         break;
       }
-      expect(performance.now() - before).toBeLessThan(5000);
     });
 
     it('reaches callbacks, iterators and the result alike', async () => {
@@ -90,10 +88,8 @@ export function outputBehaviours(target: Target): void {
     });
 
     it('does not wait for what the command left running', async () => {
-      const before = performance.now();
-      const result = await host.acode.run(['sh', '-c', 'sleep 30 & echo done']);
+      const result = await host.acode.run(['sh', '-c', 'sleep 600 & echo done']);
       expect(result).toMatchObject({ exitCode: 0, stdout: 'done\n' });
-      expect(performance.now() - before).toBeLessThan(10_000);
     });
   });
 }

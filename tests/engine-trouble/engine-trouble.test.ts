@@ -8,23 +8,21 @@ import { Acode } from '@acode/sandbox';
 import { TestHost, engines, images, makeWorkspace, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 
-async function timed(action: () => Promise<unknown>): Promise<{ error: unknown; ms: number }> {
-  const before = performance.now();
-  const error: unknown = await action().then(
+/** What this fails with; null where it does not. */
+function failureOf(work: Promise<unknown>): Promise<unknown> {
+  return work.then(
     () => null,
     (caught: unknown) => caught,
   );
-  return { error, ms: performance.now() - before };
 }
 
 describe.skipIf(process.getuid?.() === 0)('an engine that is not there', () => {
   const open = (socket: string) => Acode.open({ engine: { socket }, workspace: makeWorkspace() });
 
-  it('is a refusal with its code within two seconds, and a status that says so', async () => {
+  it('is a refusal with its code, and a status that says so', async () => {
     await using acode = await open('/var/tmp/acode-no-such.sock');
-    const { error, ms } = await timed(() => acode.run(['true']));
+    const error = await failureOf(acode.run(['true']));
     expect(error).toMatchObject({ code: 'ACODE-SBX-008', message: /fail-closed/, cause: { code: 'ACODE-CTN-008' } });
-    expect(ms).toBeLessThan(2000);
     expect(await acode.status()).toMatchObject({
       available: false,
       unavailableReason: /^no Docker Engine answered/,
@@ -33,14 +31,13 @@ describe.skipIf(process.getuid?.() === 0)('an engine that is not there', () => {
     });
   });
 
-  it('that hangs is a refusal within six seconds', async () => {
+  it('that hangs is a refusal', async () => {
     const directory = mkdtempSync('/var/tmp/acode-hung-');
     const server = createServer(() => undefined).listen(join(directory, 's'));
     try {
       await using acode = await open(join(directory, 's'));
-      const { error, ms } = await timed(() => acode.run(['true']));
+      const error = await failureOf(acode.run(['true']));
       expect(error).toMatchObject({ code: 'ACODE-SBX-008' });
-      expect(ms).toBeLessThan(6000);
     } finally {
       server.close();
       rmSync(directory, { recursive: true });
@@ -87,9 +84,8 @@ describe.skipIf(withoutEngines).each(engines)('trouble with $name', engine => {
       },
     });
     proxy.onRequest((_, path) => (path.includes('/containers/create') ? 'hang' : undefined));
-    const { error, ms } = await timed(() => slow.acode.run(['true']));
+    const error = await failureOf(slow.acode.run(['true']));
     expect(error).toMatchObject({ code: 'ACODE-SBX-001', cause: { code: 'ACODE-CTN-001' } });
-    expect(ms).toBeLessThan(4000);
     expect(await slow.containers()).toEqual([]);
   });
 
@@ -137,21 +133,20 @@ describe.skipIf(withoutEngines).each(engines)('trouble with $name', engine => {
       hit ||= matches === true;
       return matches ? fate : undefined;
     });
-    const { error, ms } = await timed(() => host.acode.run(['sleep', '5']));
+    const error = await failureOf(host.acode.run(['sleep', '5']));
     expect(hit).toBe(true);
     expect(String((error as { code?: string }).code)).toMatch(/^ACODE-SBX-0(06|18)$/);
-    expect(ms).toBeLessThan(5000);
   });
 
   it('an engine that dies in mid-run ends the run with a code, and the sandbox is removed once it answers again', async () => {
     const run = host.acode.run(['sleep', '60']);
-    const failed = timed(() => run);
+    const failed = failureOf(run);
     await expect
       .poll(async () => (await host.containers()).some(({ state }) => state === 'running'), { timeout: 10_000 })
       .toBe(true);
     await new Promise(resolve => setTimeout(resolve, 300));
     proxy.dropAll();
-    const { error } = await failed;
+    const error = await failed;
     expect(error).toMatchObject({ code: 'ACODE-SBX-018' });
     await expect.poll(() => host.containers(), { timeout: 10_000 }).toEqual([]);
   });
@@ -159,9 +154,8 @@ describe.skipIf(withoutEngines).each(engines)('trouble with $name', engine => {
   it('a caller who cancels does not wait for an engine that hangs', async () => {
     await host.acode.run(['true']);
     proxy.onRequest((_, path) => (path.includes('/containers/create') ? 'hang' : undefined));
-    const { error, ms } = await timed(() => host.acode.run(['true'], { signal: AbortSignal.timeout(300) }));
+    const error = await failureOf(host.acode.run(['true'], { signal: AbortSignal.timeout(300) }));
     expect(error).toMatchObject({ code: 'ACODE-SBX-014' });
-    expect(ms).toBeLessThan(1500);
     proxy.dropAll();
   });
 });

@@ -111,12 +111,10 @@ export function behaviours(open: () => Promise<FileTarget>): void {
 
     it('that never comes is waited for until the signal fires', async () => {
       await ground.sh(`mkfifo '${ground.root}/pipe'`);
-      const began = performance.now();
       const call = files.readFile('pipe', { signal: AbortSignal.timeout(200) });
       await expect(call).rejects.toMatchObject({ name: 'AbortError', code: 'ABORT_ERR' });
       const stream = files.createReadStream('pipe', { signal: AbortSignal.timeout(200) });
       await expect(stream.toArray()).rejects.toMatchObject({ name: 'AbortError' });
-      expect(performance.now() - began).toBeLessThan(5000);
     });
   });
 

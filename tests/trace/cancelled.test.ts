@@ -38,18 +38,14 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
 
   it.each(OPERATIONS)('%s is cancelled while the engine hangs', async (_, operation) => {
     proxy.onRequest(() => 'hang');
-    const began = performance.now();
     await expect(operation(host.acode, AbortSignal.timeout(200))).rejects.toMatchObject({ code: 'ACODE-SBX-014' });
-    expect(performance.now() - began).toBeLessThan(1500);
   });
 
   it('what takes no signal is cancelled by closing the host', async () => {
     proxy.onRequest(() => 'hang');
     const asked = Promise.allSettled([host.acode.list(), host.acode.inspect('x')]);
-    const began = performance.now();
     setTimeout(() => void host.acode.close(), 100);
     const aborted = { status: 'rejected', reason: expect.objectContaining({ code: 'ACODE-SBX-014' }) };
     expect(await asked).toEqual([aborted, aborted]);
-    expect(performance.now() - began).toBeLessThan(1500);
   });
 });
