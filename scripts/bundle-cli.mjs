@@ -40,8 +40,11 @@ const withoutCompiling = {
 // The programs that a reaper and a keeper become are handed over as text: here they are a part of the bundle, and no files.
 const programsInside = {
   name: 'programs-inside',
-  setup({ onLoad }) {
+  setup({ onLoad, onEnd }) {
+    let replaced = false;
+    onEnd(() => (replaced ? {} : { errors: [{ text: 'no module lifecycle/reaper-program.ts was bundled' }] }));
     onLoad({ filter: /lifecycle\/reaper-program\.ts$/ }, async () => {
+      replaced = true;
       const texts = await Promise.all(['reaper', 'keeper'].map(programText));
       return { contents: texts.join('\n'), loader: 'js' };
     });

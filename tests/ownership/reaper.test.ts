@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { reaperProgram } from '../../packages/sandbox/src/lifecycle/reaper.ts';
+import { reaperProgram } from '../../packages/sandbox/src/lifecycle/reaper-program.ts';
 import { Bench } from '../cli/bench.ts';
 import { mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';

@@ -5,9 +5,9 @@
 
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
 import { OwnerSocket, ownerSocketPath } from './ownership.ts';
 import { reapedPath } from './orphans.ts';
+import { reaperProgram } from './reaper-program.ts';
 
 /** What a reaper cleans up when its session is gone. */
 export interface ReaperTask {
@@ -80,16 +80,6 @@ export class Reaper {
   dismiss(): void {
     this.#shell.stdin?.end('done\n');
   }
-}
-
-/** The text of the cleaning program. */
-export function reaperProgram(): Promise<string> {
-  return readFile(new URL('../../reaper/reaper.mjs', import.meta.url), 'utf8');
-}
-
-/** The text of the program that removes a kept sandbox when its time is over. */
-export function keeperProgram(): Promise<string> {
-  return readFile(new URL('../../reaper/keeper.mjs', import.meta.url), 'utf8');
 }
 
 /** What a keeper removes, and when. */
