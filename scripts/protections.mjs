@@ -463,8 +463,8 @@ export const PROTECTIONS = [
   one(
     'containers on the bridge reach each other',
     [
-      [`${DOCKER}/resources/network-rules.ts`, "Options: { [ICC]: 'false' },", "Options: { [ICC]: 'true' },"],
-      [`${DOCKER}/resources/network-rules.ts`, "[Options?.[ICC] === 'false', ", '[Options !== undefined, '],
+      [`${DOCKER}/resources/networks.ts`, "Options: { [ICC]: 'false' },", "Options: { [ICC]: 'true' },"],
+      [`${DOCKER}/resources/networks.ts`, "[Options?.[ICC] === 'false', ", '[Options !== undefined, '],
     ],
     [[NETWORK, 'D5 ']],
   ),
@@ -548,7 +548,7 @@ export const PROTECTIONS = [
     ),
     one(
       'an image may carry labels of acode’s own',
-      [`${DOCKER}/images/image-facts.ts`, '  if (own.length === 0) return;', '  if (own.length >= 0) return;'],
+      [`${DOCKER}/images/image-store.ts`, '  if (own.length === 0) return;', '  if (own.length >= 0) return;'],
       [[IMAGES, 'of acode’s own is refused']],
     ),
     one(
@@ -720,19 +720,19 @@ export const PROTECTIONS = [
   },
   one(
     'a bubblewrap sandbox may make user namespaces',
-    [`${SRC}/isolation/bubblewrap/arguments.ts`, "    '--disable-userns',\n    '--assert-userns-disabled',\n", ''],
+    [`${SRC}/isolation/bubblewrap/start.ts`, "    '--disable-userns',\n    '--assert-userns-disabled',\n", ''],
     [['levels/bubblewrap-attacks.test.ts', 'A4: no user namespace']],
   ),
   one(
     'a bubblewrap sandbox has the host’s network',
-    [`${SRC}/isolation/bubblewrap/arguments.ts`, "...(hostNetwork ? [] : ['--unshare-net']),", ''],
+    [`${SRC}/isolation/bubblewrap/start.ts`, "...(hostNetwork ? [] : ['--unshare-net']),", ''],
     [['levels/bubblewrap-attacks.test.ts', 'leaves nothing open but what the documentation names']],
   ),
   {
     ...one(
       'a bubblewrap sandbox has the caller’s environment',
       [
-        [`${SRC}/isolation/bubblewrap/arguments.ts`, "'--clearenv', ", ''],
+        [`${SRC}/isolation/bubblewrap/start.ts`, "'--clearenv', ", ''],
         [
           `${SRC}/isolation/process/child.ts`,
           'env: { ...environment }, stdio',
@@ -754,7 +754,11 @@ export const PROTECTIONS = [
   ),
   one(
     'Podman builds project images, and executes what it does not tell of',
-    [`${DOCKER}/images/builds.ts`, 'this.impossible = engine.connection.isPodman ?', 'this.impossible = !engine ?'],
+    [
+      `${DOCKER}/images/image-store.ts`,
+      'this.impossible = engine.connection.isPodman ?',
+      'this.impossible = !engine ?',
+    ],
     [[PROJECT_IMAGE, 'Podman, which hides']],
   ),
   one(
@@ -786,7 +790,7 @@ export const PROTECTIONS = [
   ),
   one(
     'two runs fill a cache at the same time',
-    [`${DOCKER}/resources/sandbox-volumes.ts`, 'if (made.Labels?.[NONCE] !== nonce) return null;', ''],
+    [`${DOCKER}/resources/caches.ts`, 'if (made.Labels?.[NONCE] !== nonce) return null;', ''],
     [[CACHES, 'one run at a time']],
   ),
   one(
@@ -809,11 +813,7 @@ export const PROTECTIONS = [
   ),
   one(
     'who comes to the engine later is not noticed',
-    [
-      `${DOCKER}/resources/mount-conflicts.ts`,
-      'return this.#stamp.hasLastedSince(mark) ? [',
-      'return mark !== null ? [',
-    ],
+    [`${DOCKER}/resources/creation.ts`, 'return this.#stamp.hasLastedSince(mark) ? [', 'return mark !== null ? ['],
     [['verification/mounts.test.ts', 'has run commands before']],
   ),
   one(
@@ -829,7 +829,7 @@ export const PROTECTIONS = [
   one(
     'nothing is looked at between the last look and the command, without an engine',
     [
-      `${SRC}/isolation/process/waiting.ts`,
+      `${SRC}/isolation/process/execution.ts`,
       '    if (this.#held && !processes.child.ended) assertHeld(this.#held, spec);\n',
       '',
     ],
@@ -843,7 +843,7 @@ export const PROTECTIONS = [
   one(
     'what was started with its command is not looked at',
     [
-      `${DOCKER}/execution/direct.ts`,
+      `${DOCKER}/execution/waiting.ts`,
       'const { details, held } = await inspectStarted(engine, id, expected, signal);',
       'const { details, held } = { details: await engine.containers.inspect(id, { signal }), held: null };',
     ],
@@ -871,7 +871,7 @@ export const PROTECTIONS = [
   one(
     'images are remembered whatever the engine says of them',
     [
-      `${DOCKER}/resources/event-stamp.ts`,
+      `${DOCKER}/resources/creation.ts`,
       'if (counts(event)) this.#events += 1;',
       'if (counts(event)) this.#events += 0;',
     ],
@@ -916,7 +916,7 @@ export const PROTECTIONS = [
   ),
   one(
     'a command goes on that no shell inside could end',
-    [`${DOCKER}/execution/exec-ends.ts`, "if (name === 'SIGKILL') gone.tell(", "if (name === '') gone.tell("],
+    [`${DOCKER}/execution/exec-execution.ts`, "if (name === 'SIGKILL') gone.tell(", "if (name === '') gone.tell("],
     [['sessions/commands.test.ts', 'lets no command go on beyond its time']],
   ),
   {
@@ -1023,18 +1023,14 @@ export const PROTECTIONS = [
   one(
     'whoever says that a command was ended is believed',
     [
-      [`${DOCKER}/execution/exec-ends.ts`, 'if (heard.includes(word)) told();', 'if (heard.length > 0) told();'],
-      [`${DOCKER}/execution/exec-ends.ts`, '    await this.#exitOf(execId, this.#parts.life, ENDED_MS);\n', ''],
+      [`${DOCKER}/execution/exec-execution.ts`, 'if (heard.includes(word)) told();', 'if (heard.length > 0) told();'],
+      [`${DOCKER}/execution/exec-execution.ts`, '    await this.#exitOf(execId, this.#parts.life, ENDED_MS);\n', ''],
     ],
     [['sessions/hostile.test.ts', 'a command that answers for the shells']],
   ),
   one(
     'a terminal that was given up early goes on',
-    [
-      `${DOCKER}/execution/terminal-execution.ts`,
-      'if (this.#pid > 0) await this.#around.end(this.#pid, this.#started.execId);',
-      '',
-    ],
+    [`${DOCKER}/execution/open.ts`, 'if (this.#pid > 0) await this.#around.end(this.#pid, this.#started.execId);', ''],
     [['sessions/hostile.test.ts', 'a terminal that is given up before it begins']],
   ),
   one(
@@ -1058,7 +1054,7 @@ export const PROTECTIONS = [
   ),
   one(
     'a command that was killed with its sandbox says no more than that it was killed',
-    [`${DOCKER}/execution/exec-ends.ts`, '      if (exitCode === KILLED) await this.#unlessGone();\n', ''],
+    [`${DOCKER}/execution/exec-execution.ts`, '      if (exitCode === KILLED) await this.#unlessGone();\n', ''],
     [['sessions/host.test.ts', 'however late the engine says so']],
   ),
   one(
@@ -1069,7 +1065,7 @@ export const PROTECTIONS = [
   one(
     'a shell that wakes up while it waits counts as asleep',
     [
-      `${DOCKER}/execution/rest.ts`,
+      `${DOCKER}/execution/waiting.ts`,
       'if (!now || now.processes !== first.processes) return null;',
       'if (!now) return null;',
     ],

@@ -1,7 +1,7 @@
 // Containers without the protections, made past the library: the positive controls. They run what the attacks run, on
 // directories and services of the tests’ own, and nothing in them changes the machine.
 
-import { demultiplex } from '../../packages/sandbox/src/isolation/docker/engine/demultiplex.ts';
+import { demultiplex } from '../../packages/sandbox/src/isolation/docker/engine/streams.ts';
 import { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
 import { images } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import * as z from 'zod';
-import { demultiplex } from '../../packages/sandbox/src/isolation/docker/engine/demultiplex.ts';
+import { demultiplex } from '../../packages/sandbox/src/isolation/docker/engine/streams.ts';
 import { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
 
 const listFile = '/run/acode-engines/engines.json';

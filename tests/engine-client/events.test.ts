@@ -1,6 +1,6 @@
 // Shows that nothing that happens to a container after a subscription is missed.
 import { describe, expect, it } from 'vitest';
-import type { EngineEvent, EventSubscription } from '../../packages/sandbox/src/isolation/docker/engine/events.ts';
+import type { EngineEvent, EventSubscription } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
 import { Bench, engines, withoutEngines } from './engines.ts';
 
 async function untilAction(subscription: EventSubscription, last: string): Promise<EngineEvent[]> {

@@ -10,9 +10,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import * as z from 'zod';
 import { EngineConnection } from '../../packages/sandbox/src/isolation/docker/engine/connection.ts';
-import { EngineError } from '../../packages/sandbox/src/isolation/docker/engine/error.ts';
+import { EngineError, path } from '../../packages/sandbox/src/isolation/docker/engine/protocol.ts';
 import { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
-import { path } from '../../packages/sandbox/src/isolation/docker/engine/path.ts';
 import { type Answer, FaultyEngine, pingReply } from './faulty-engine.ts';
 
 const signal = AbortSignal.timeout(30_000);

@@ -1,7 +1,7 @@
 // Shows that a connection lost in the middle of anything is an error at once, where dockerode's wait() hangs for ever.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { isTransient } from '../../packages/sandbox/src/isolation/docker/engine/error.ts';
+import { isTransient } from '../../packages/sandbox/src/isolation/docker/engine/protocol.ts';
 import { Bench, collect, engines, withoutEngines } from './engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 

@@ -5,7 +5,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { AcodeError } from '@acode/sandbox';
-import type { Inside, InsideEnd, InsideProgram } from '../../packages/sandbox/src/isolation/inside.ts';
+import type { Inside, InsideEnd, InsideProgram } from '../../packages/sandbox/src/isolation/backend.ts';
 
 const BUSYBOX = ['/bin/busybox', '/var/lib/acode-engines/packages/root/bin/busybox'].find(path => existsSync(path));
 const MAX_BYTES = 16 * 1024 ** 2;

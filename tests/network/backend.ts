@@ -6,7 +6,7 @@ import type { SandboxSpec } from '../../packages/sandbox/src/contract/spec.ts';
 import type { CommandIo, Ending, Execution, WaitingSandbox } from '../../packages/sandbox/src/isolation/backend.ts';
 import { DockerBackend } from '../../packages/sandbox/src/isolation/docker/backend.ts';
 import { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
-import type { Attachment } from '../../packages/sandbox/src/isolation/docker/resources/attachment.ts';
+import type { Attachment } from '../../packages/sandbox/src/isolation/docker/resources/owned.ts';
 import { sandboxLabels } from '../../packages/sandbox/src/lifecycle/labels.ts';
 import { systemClock } from '../../packages/sandbox/src/lifecycle/clock.ts';
 import { images, makeWorkspace } from '../support/engines.ts';

@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { images, withEngine } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
-import { demultiplex } from '../../packages/sandbox/src/isolation/docker/engine/demultiplex.ts';
+import { demultiplex } from '../../packages/sandbox/src/isolation/docker/engine/streams.ts';
 import type { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
 
 /** What a canary answers to whoever reaches it. */

@@ -1,7 +1,7 @@
 // What passes the network is counted, and its time limit takes it away while the command goes on.
 
 import { describe, expect, it } from 'vitest';
-import { limitNetwork } from '../../packages/sandbox/src/isolation/network-limit.ts';
+import { limitNetwork } from '../../packages/sandbox/src/isolation/supervise.ts';
 import { systemClock } from '../../packages/sandbox/src/lifecycle/clock.ts';
 import { engines, images, withoutEngines } from '../support/engines.ts';
 import { BackendHost } from './backend.ts';

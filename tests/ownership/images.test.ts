@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { path } from '../../packages/sandbox/src/isolation/docker/engine/path.ts';
+import { path } from '../../packages/sandbox/src/isolation/docker/engine/protocol.ts';
 import { Bench } from '../cli/bench.ts';
 import { images, engines, withEngine, withoutEngines } from '../support/engines.ts';
 import { exists, gone, leftover, reapersOf, sleeping, until } from './victims.ts';

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../../packages/sandbox/src/contract/spec.ts';
-import type { Attachment } from '../../packages/sandbox/src/isolation/docker/resources/attachment.ts';
+import type { Attachment } from '../../packages/sandbox/src/isolation/docker/resources/owned.ts';
 import type { EngineFacts } from '../../packages/sandbox/src/isolation/docker/request.ts';
 import { BackendHost } from '../network/backend.ts';
 import { mainEngine, withEngine, withoutEngines } from '../support/engines.ts';

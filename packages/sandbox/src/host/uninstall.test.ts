@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { OwnDirectory, SparedTrace } from '../contract/host.ts';
-import { rememberHeld } from '../isolation/bubblewrap/remembered.ts';
+import { rememberHeld } from '../isolation/bubblewrap/backend.ts';
 import { hostIdentity, offerSocketPath, ownerSocketPath } from '../lifecycle/ownership.ts';
 import { reapedPath } from '../lifecycle/orphans.ts';
 import { Locks } from '../lifecycle/lock.ts';

@@ -1,10 +1,11 @@
 // What the kernel says about a sandbox’s process: read from /proc, because what an engine reports is only what it was asked for.
 
-import { codeOf } from '../contract/system-error.ts';
 import { readFileSync, readlinkSync } from 'node:fs';
 import { lstat } from 'node:fs/promises';
-import { join, relative } from 'node:path';
-import type { FileIdentity, SandboxSpec } from '../contract/spec.ts';
+import { dirname, join, relative } from 'node:path';
+import type { SecurityViolation } from '../contract/errors.ts';
+import type { FileIdentity, MountSpec, SandboxSpec, TmpfsSpec } from '../contract/spec.ts';
+import { codeOf } from '../contract/system-error.ts';
 import { identityOf, isWithin } from '../workspace/file-identity.ts';
 
 /** One line of mountinfo. */
@@ -213,4 +214,91 @@ export function unlessHidden(error: unknown): null {
 // mountinfo writes space, tab, newline and backslash as octal.
 function unescape(value: string): string {
   return value.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+}
+
+// How the kernel’s table of mounts differs from a plan, as far as every level holds it to the same. Pure.
+
+/** One difference between plan and reality. */
+export interface Difference {
+  readonly violation: SecurityViolation;
+  readonly detail: string;
+}
+
+/** A difference in the mounts. */
+export function mounted(detail: string): Difference {
+  return { violation: 'MountMismatch', detail };
+}
+
+/** The mount that counts at a target: a later one covers an earlier one. */
+export function last(mounts: readonly KernelMount[], target: string): KernelMount | undefined {
+  return mounts.findLast(mount => mount.target === target);
+}
+
+/** What is wrong with a file system in memory. */
+export function tmpfsDifferences({ target, bytes }: TmpfsSpec, found: KernelMount | undefined): Difference[] {
+  if (found?.type !== 'tmpfs') return [mounted(`${target} is not a file system in memory`)];
+  const differences: Difference[] = [];
+  if (!['nosuid', 'nodev'].every(option => found.options.includes(option)))
+    differences.push(mounted(`${target} allows setuid programs or devices`));
+  // The kernel counts in pages and reports in KiB.
+  const size = `size=${Math.ceil(bytes / 4096) * 4}k`;
+  if (!found.superOptions.includes(size)) differences.push(mounted(`${target} is not limited to ${size}`));
+  return differences;
+}
+
+/**
+ * Whether a mount that lies over another protects nothing: it counts only if it was made on that one. Made before it, it is
+ * covered, although the table still shows it.
+ */
+export function coveredDifferences({ target }: MountSpec, spec: SandboxSpec, view: KernelView): Difference[] {
+  const around = spec.mounts.filter(other => other.target !== target && isWithin(target, other.target));
+  const innermost = around.sort((one, other) => other.target.length - one.target.length)[0];
+  if (!innermost) return [];
+  const below = last(view.mounts, innermost.target);
+  const found = last(view.mounts, target);
+  return found && found.parent !== below?.id ? [mounted(`${target} is covered by another mount`)] : [];
+}
+
+// Which mounts of one sandbox another could exchange: below a directory that somebody can write, checking proves nothing. Pure.
+
+/** What a sandbox has of the host. */
+export interface Reach {
+  /** Directories of the host that it can write. */
+  readonly writableSources: readonly string[];
+  /** Files and directories of the host that it has and cannot write. */
+  readonly readOnlySources: readonly string[];
+}
+
+/** A mount source that lies below what another sandbox can write. */
+interface Exposed {
+  readonly source: string;
+  readonly above: string;
+}
+
+/** What a sandbox of a plan has of the host. */
+export function reachOf({ mounts }: Pick<SandboxSpec, 'mounts'>): Reach {
+  const sources = (readOnly: boolean): string[] =>
+    mounts.filter(mount => mount.readOnly === readOnly).map(({ source }) => source);
+  return { writableSources: sources(false), readOnlySources: sources(true) };
+}
+
+/** The mount sources of a plan that others could exchange. */
+export function exposedTo(others: readonly Reach[], spec: Pick<SandboxSpec, 'mounts'>): Exposed[] {
+  const exposing = spec.mounts.filter(mount => !isDeepCover(mount, spec));
+  return exposing.flatMap(({ source }) => {
+    const above = others.flatMap(other => swappableFrom(source, other))[0];
+    return above === undefined ? [] : [{ source, above }];
+  });
+}
+
+// What only makes a part of another mount read-only shows nothing that the other one does not; at the top of it that part
+// is held to be what was checked, and deeper it is compared when it is mounted.
+function isDeepCover({ purpose, source }: MountSpec, { mounts }: Pick<SandboxSpec, 'mounts'>): boolean {
+  return purpose === 'protected' && !mounts.some(other => other.source === dirname(source));
+}
+
+// A mount point cannot be renamed by those who have it. What lies deeper could be, by renaming a directory between the two.
+function swappableFrom(source: string, { writableSources, readOnlySources }: Reach): string[] {
+  const above = writableSources.filter(directory => directory !== source && isWithin(source, directory));
+  return above.filter(directory => !(readOnlySources.includes(source) && dirname(source) === directory));
 }

@@ -8,8 +8,7 @@ import { CEILINGS } from '../policy/limits.ts';
 import { NO_LAYERS } from '../policy/layers.ts';
 import { resolvePolicy } from '../policy/resolve.ts';
 import { containerEnvironment, createRequest } from './docker/request.ts';
-import { planSandbox } from './plan.ts';
-import type { PlanFacts } from './plan.ts';
+import { planSandbox, type PlanFacts } from './plan.ts';
 
 const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
 const MIB = 1024 ** 2;

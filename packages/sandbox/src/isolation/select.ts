@@ -1,7 +1,6 @@
 // The backends of this host: connected at first use, asked once what they can do, pinned for the session.
 
-import { usesEngine } from '../contract/levels.ts';
-import type { Level } from '../contract/levels.ts';
+import { usesEngine, type Level } from '../contract/levels.ts';
 import type { Backend, Capability, EngineBackend } from './backend.ts';
 
 /** How the backends of a host are had. */

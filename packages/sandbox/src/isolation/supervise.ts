@@ -4,7 +4,6 @@
 import { AcodeError } from '../contract/errors.ts';
 import type { Clock } from '../contract/ports.ts';
 import type { Ending, Execution } from './backend.ts';
-import { watchSame } from './watch.ts';
 
 /** How a supervised command ended. */
 export interface Supervised {
@@ -63,4 +62,87 @@ export async function supervise(execution: Execution, limits: Supervision, clock
 // A kill that fails means that the engine fails, and the ending reports that.
 async function attempt(kill: Promise<void>): Promise<void> {
   await kill.catch(() => undefined);
+}
+
+// Whether a sandbox is still what it was verified as, looked at while it is used.
+//
+// Somebody on the host who replaces a directory or file that lies under a mount takes that mount away, and what it protected
+// could be written from inside. That is the end of the sandbox.
+
+// Whoever saves a file may replace it at any moment.
+const LOOK_MS = 1000;
+
+/** Looks from time to time, and tells once why a sandbox is not what it was, and by which error. Returns what ends the watch. */
+export function watchSame(
+  same: () => void,
+  clock: Clock,
+  changed: (reason: string, cause: unknown) => void,
+): () => void {
+  let stop: () => void = () => undefined;
+  const look = (): void => {
+    try {
+      same();
+    } catch (error) {
+      const why = whyChanged(error);
+      // That it has ended is told by its end. What could not be looked at now is looked at again.
+      if (why !== null) return changed(why, error);
+    }
+    stop = clock.after(LOOK_MS, look);
+  };
+  stop = clock.after(LOOK_MS, look);
+  return () => stop();
+}
+
+/** Why a sandbox is not what it was, in words, where an error says that; null for any other. */
+export function whyChanged(error: unknown): string | null {
+  if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return null;
+  return `something it has mounted was replaced or moved: ${error.context.detail}`;
+}
+
+// The time limit of a network, for every backend alike: at its end the network goes and the command stays.
+
+/** What the limit did: nothing yet, took the network away, or ended the command because the network would not go. */
+export type NetworkCut = 'none' | 'disconnected' | 'killed';
+
+/** A network limit that is being watched. */
+export interface NetworkLimit {
+  readonly cut: NetworkCut;
+  /** The command has ended. */
+  stop(): void;
+}
+
+const ATTEMPTS = 3;
+const UNLIMITED: NetworkLimit = { cut: 'none', stop: () => undefined };
+
+/** Takes the network of a command away after `timeoutMs`; never, if that is null. */
+export function limitNetwork(execution: Execution, timeoutMs: number | null, clock: Clock): NetworkLimit {
+  if (timeoutMs === null) return UNLIMITED;
+  let cut: NetworkCut = 'none';
+  const stopped = new AbortController();
+  const disconnect = async (): Promise<void> => {
+    // From now on: the command may end before the engine’s answer comes, and has lost its network all the same.
+    cut = 'disconnected';
+    for (let count = 1; count <= ATTEMPTS && !stopped.signal.aborted; count += 1) {
+      try {
+        await execution.disconnect();
+        return;
+      } catch {
+        // An engine that fails once may not fail again; one that keeps failing is answered below.
+      }
+    }
+    if (stopped.signal.aborted) return;
+    // A network that cannot be taken away would be one without a limit.
+    cut = 'killed';
+    await execution.kill('SIGKILL').catch(() => undefined);
+  };
+  const cancel = clock.after(timeoutMs, () => void disconnect());
+  return {
+    get cut() {
+      return cut;
+    },
+    stop() {
+      stopped.abort();
+      cancel();
+    },
+  };
 }

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { MAX_LIST_BYTES, safeName, withGroup, withUser } from './user-entry.ts';
-import type { ListInside } from './user-entry.ts';
+import { MAX_LIST_BYTES, safeName, withGroup, withUser, type ListInside } from './user-entry.ts';
 
 const user = { uid: 1001, gid: 100, name: 'ann', home: '/home/sandbox' };
 const text = (list: ListInside): unknown =>

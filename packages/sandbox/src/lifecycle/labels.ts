@@ -1,5 +1,7 @@
 // The labels every container of ours carries: how the engine, which is the truth, knows whose it is.
 
+import type { SandboxSpec } from '../contract/spec.ts';
+
 /** Everything a label says about a sandbox. */
 export interface LabelFacts {
   readonly session: string;
@@ -52,7 +54,7 @@ export const SESSION = 'acode.session';
 export const TASK = 'acode.task';
 export const SANDBOX = 'acode.sandbox';
 export const OWNER = 'acode.owner';
-export const HOST = 'acode.host';
+const HOST = 'acode.host';
 export const UID = 'acode.uid';
 export const LEVEL = 'acode.level';
 export const CREATED = 'acode.created';
@@ -86,5 +88,15 @@ export function sandboxLabels(facts: LabelFacts, extra: Readonly<Record<string, 
     [NONCE]: facts.nonce,
     [CREATED]: facts.createdAt.toISOString(),
     [EXPIRES]: facts.expiresAt.toISOString(),
+  };
+}
+
+/** The labels of what was made for a sandbox besides its container: its owner, and how long it may exist. The reaper reads them. */
+export function ownership({ identity }: SandboxSpec): Record<string, string> {
+  const own = [SESSION, OWNER, HOST, UID, CREATED, EXPIRES];
+  return {
+    [MANAGED]: 'true',
+    [KEEP]: 'false',
+    ...Object.fromEntries(own.map(label => [label, identity.labels[label] ?? ''])),
   };
 }

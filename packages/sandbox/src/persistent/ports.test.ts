@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import type { Inside } from '../isolation/inside.ts';
+import type { Inside } from '../isolation/backend.ts';
 import { portsOf } from './ports.ts';
 
 let asked = 0;

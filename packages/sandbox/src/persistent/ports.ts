@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
 import { AcodeError } from '../contract/errors.ts';
 import type { ForwardedPort, Ports } from '../contract/sandbox.ts';
-import type { Inside, InsideProgram } from '../isolation/inside.ts';
+import type { Inside, InsideProgram } from '../isolation/backend.ts';
 
 // What can lead a stream to a port of the loopback, the smallest first. The port is an argument, and no part of any text.
 const NODE = `const s=require('net').connect(+process.argv[1],'127.0.0.1');s.on('error',()=>process.exit(1));process.stdin.pipe(s).pipe(process.stdout)`;

@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { splitReference } from '../isolation/docker/engine/reference.ts';
+import { splitReference } from '../isolation/docker/engine/images.ts';
 import { checkReference, fullName, parseReference } from './images.ts';
 
 const RUNS = { numRuns: 300 };

@@ -8,7 +8,7 @@ import type { PoolOptions, WarmPool } from '../contract/host.ts';
 import { isBoundary, usesEngine } from '../contract/levels.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import type { Host, Planned } from './host.ts';
-import { exposedTo, reachOf } from '../isolation/neighbours.ts';
+import { exposedTo, reachOf } from '../isolation/kernel.ts';
 import { Pool } from '../isolation/pool/pool.ts';
 import type { Discarded, PoolObserver } from '../isolation/pool/pool.ts';
 import type { PreparedSandbox, SandboxTemplate } from '../isolation/pool/pool-kind.ts';

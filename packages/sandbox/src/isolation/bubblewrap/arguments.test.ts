@@ -2,10 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../../contract/spec.ts';
-import { bubblewrapArguments } from './arguments.ts';
-import type { HostFacts } from './arguments.ts';
-import { resourceLimits } from './resource-limits.ts';
-import { assertPossible, weakenedGround, weakenedSpec } from './weaken.ts';
+import { bubblewrapArguments, type HostFacts, resourceLimits } from './start.ts';
+import { assertPossible, weakenedGround, weakenedSpec } from './backend.ts';
 
 const MIB = 1024 ** 2;
 const identity = { device: 1, inode: 2 };

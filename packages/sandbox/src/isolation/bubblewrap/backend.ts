@@ -1,31 +1,34 @@
 // Level bubblewrap: sandboxes as processes in namespaces of their own, made by an ordinary user without an engine.
 
-import { availableParallelism, machine } from 'node:os';
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { lstat, readFile, readlink, realpath, stat } from 'node:fs/promises';
+import { availableParallelism, machine, release } from 'node:os';
+import { dirname, join } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Level } from '../../contract/levels.ts';
+import { networkName } from '../../contract/network.ts';
+import type { UserId } from '../../contract/policy.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
+import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
 import type { Capability, WaitingSandbox, WeakenedBackend, Weakening } from '../backend.ts';
-import { Guard } from '../process/guard.ts';
-import { HOST_IMAGE } from '../process/host-image.ts';
-import { WaitingProcesses } from '../process/waiting.ts';
+import { HOST_IMAGE, LEAKED_VARIABLES } from '../process/child.ts';
+import { Guard, WaitingProcesses } from '../process/execution.ts';
 import { openProgram, seccompProgram } from '../seccomp/bpf.ts';
-import { architectureOf } from '../seccomp/profile.ts';
-import type { Architecture } from '../seccomp/profile.ts';
-import { bubblewrapArguments } from './arguments.ts';
-import { ControlGroup, findDelegation, sweepControlGroups } from './control-group.ts';
-import type { Delegation } from './control-group.ts';
-import { findBubblewrap, whyTooOld } from './find.ts';
+import { type Architecture, architectureOf } from '../seccomp/profile.ts';
+import {
+  bubblewrapArguments,
+  BubblewrapProcesses,
+  type HostFacts,
+  resourceLimits,
+  startBubblewrap,
+  type Started,
+} from './start.ts';
+import { ControlGroup, type Delegation, findDelegation, sweepControlGroups } from './control-group.ts';
+import { DECIDING_FILES, mayJoin, probeSandbox } from './probe.ts';
+import { inspectStarted } from './verify.ts';
 import { readHostView } from './host-view.ts';
-import { inspectStarted } from './inspection.ts';
-import { mayJoin, probeSandbox } from './probe.ts';
-import { BubblewrapProcesses } from './processes.ts';
-import { refuseUnsupported } from './refusals.ts';
-import { circumstances, heldLately, rememberHeld } from './remembered.ts';
-import { resourceLimits } from './resource-limits.ts';
-import { startBubblewrap } from './start.ts';
-import type { Started } from './start.ts';
-import { assertPossible, weakenedGround, weakenedSpec } from './weaken.ts';
 
 /** How a backend should behave. */
 export interface BubblewrapBackendOptions {
@@ -218,4 +221,196 @@ export class BubblewrapBackend implements WeakenedBackend {
 
 function unavailable(reason: string): AcodeError {
   return new AcodeError('ACODE-SBX-012', { required: 'bubblewrap', available: reason, remedy: reason });
+}
+
+// What this level cannot give: refused, never left out in silence.
+
+const LEVEL = 'at level bubblewrap';
+
+/** Refuses a plan that asks for more than the level has. */
+function refuseUnsupported(spec: SandboxSpec, caller: UserId): void {
+  if (spec.network.kind !== 'none') {
+    const name = networkName(spec.network);
+    throw refusal(`The network ${name} ${LEVEL}`, 'Leave the network out, or use level docker.');
+  }
+  if (spec.ports.length > 0) throw refusal(`A published port ${LEVEL}`, 'Leave the ports out, or use level docker.');
+  if (spec.runtime !== null)
+    throw refusal(`The runtime ${spec.runtime} ${LEVEL}`, 'Leave the runtime out, or use level docker.');
+  if (spec.user.uid !== caller.uid || spec.user.gid !== caller.gid)
+    throw refusal(
+      `Another user than the caller (${spec.user.uid}:${spec.user.gid}) ${LEVEL}`,
+      `Leave the user out: the command runs as you, ${caller.uid}:${caller.gid}.`,
+    );
+}
+
+function refusal(what: string, instead: string): AcodeError {
+  return new AcodeError('ACODE-SBX-016', { what, instead });
+}
+
+// Finds bubblewrap: at fixed places only, and only a program that nobody but root can have put there.
+
+/** Bubblewrap on this host, or why there is none to use. */
+type Found = { readonly path: string } | { readonly reason: string };
+
+// Never by PATH: a directory of a workspace could stand in it.
+const PLACES = ['/usr/bin/bwrap', '/usr/local/bin/bwrap', '/bin/bwrap'];
+
+// The first that can keep a sandbox from making user namespaces of its own, and that limits its file systems in memory.
+const OLDEST = [0, 8];
+const ASK_MS = 2000;
+const WRITABLE_BY_OTHERS = 0o022;
+
+const INSTALL =
+  'install it from your system’s packages (`apt install bubblewrap`, `dnf install bubblewrap`, `apk add bubblewrap`)';
+
+/** Looks for bubblewrap. */
+export async function findBubblewrap(places: readonly string[] = PLACES): Promise<Found> {
+  for (const place of places) {
+    const path = await realpath(place).catch(() => null);
+    if (path === null) continue;
+    const unsafe = await whyUnsafe(path);
+    return unsafe === null ? { path } : { reason: unsafe };
+  }
+  return { reason: `bubblewrap is not installed (${places.join(', ')}); ${INSTALL}` };
+}
+
+/**
+ * Why one that cannot make a sandbox never could: its version; null where that is no reason. Only asked then, since one that is
+ * too old does not know what it is told, and so makes none.
+ */
+export async function whyTooOld(path: string): Promise<string | null> {
+  const version = await versionOf(path);
+  if (version === null) return `${path} does not say its version; ${INSTALL}`;
+  if (isNewEnough(version)) return null;
+  return `${path} is version ${version}, and at least ${OLDEST.join('.')} is needed; ${INSTALL}`;
+}
+
+// Whoever can exchange the program, or a directory that leads to it, decides what every sandbox is.
+async function whyUnsafe(path: string): Promise<string | null> {
+  for (let place = path; ; place = dirname(place)) {
+    const { uid, mode } = await (place === path ? stat(place) : lstat(place));
+    if (uid !== 0) return `${place} belongs to user ${uid} and not to root, so it is not trusted`;
+    if ((mode & WRITABLE_BY_OTHERS) !== 0) return `${place} can be written by others than root, so it is not trusted`;
+    if (place === '/') return null;
+  }
+}
+
+/** Whether a version is one that can be used. */
+export function isNewEnough(version: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  const [oldMajor = 0, oldMinor = 0] = OLDEST;
+  return major > oldMajor || (major === oldMajor && minor >= oldMinor);
+}
+
+function versionOf(path: string): Promise<string | null> {
+  return new Promise(resolve => {
+    execFile(path, ['--version'], { env: {}, cwd: '/', timeout: ASK_MS }, (error, stdout) => {
+      const match = /^bubblewrap (\d+\.\d+(?:\.\d+)?)/.exec(stdout);
+      resolve(error ? null : (match?.[1] ?? null));
+    });
+  });
+}
+
+// That a sandbox was made and held, remembered for a few minutes: trying one takes longer than most of a status, and every
+// sandbox that is used is looked at before its command anyway. Failures are never remembered.
+
+const FILE = 'bubblewrap-held';
+const MINUTES_MS = 10 * 60_000;
+const BOOT = '/proc/sys/kernel/random/boot_id';
+const NAMESPACES = ['user', 'mnt', 'pid', 'net'];
+const OWN = /^(?:Uid|Gid|Groups|CapBnd|NoNewPrivs|Seccomp(?:_filters)?):/;
+
+/** Where it is remembered, and for whom. */
+interface Memory {
+  /** The user’s own directory, which may not be there. */
+  readonly directory: string;
+  readonly uid: number;
+  readonly clock: Clock;
+}
+
+/**
+ * What the outcome depends on, as one word: the program, the kernel and its settings, what this process itself may do and
+ * sees, and what the caller knows besides.
+ */
+export async function circumstances(program: string, others: unknown): Promise<string> {
+  const { ino, size, mtimeMs, mode, uid } = await stat(program);
+  const [status, ...settings] = await Promise.all(
+    ['/proc/self/status', BOOT, ...DECIDING_FILES].map(file => readFile(file, 'utf8').catch(() => '')),
+  );
+  const spaces = await Promise.all(NAMESPACES.map(name => readlink(`/proc/self/ns/${name}`).catch(() => null)));
+  const own = status?.split('\n').filter(line => OWN.test(line));
+  const all = [program, ino, size, mtimeMs, mode, uid, release(), settings, spaces, own, others];
+  return createHash('sha256').update(JSON.stringify(all)).digest('hex');
+}
+
+/** Whether a sandbox held under the same circumstances a moment ago. */
+export function heldLately({ directory, uid, clock }: Memory, word: string): boolean {
+  const file = readPrivateFile(join(directory, FILE), { maxBytes: word.length, uid });
+  // Kernels tell the time of a file more exactly than clocks of programs do, which would be the future.
+  const age = file ? clock.now() - Math.floor(file.mtimeMs) : -1;
+  return age >= 0 && age <= MINUTES_MS && file?.text === word;
+}
+
+/** Remembers that it held. Where there is no directory yet, nothing is remembered. */
+export function rememberHeld({ directory }: Memory, word: string): void {
+  try {
+    writePrivateFile(join(directory, FILE), word, { durable: false });
+  } catch {
+    // It is tried again next time.
+  }
+}
+
+// Takes one protection away from a sandbox, so that a probe can be seen to work where the protection is missing. Pure.
+//
+// Only the doctor’s controls come here. No policy, request or configuration can name a weakening, and everything else of the
+// sandbox stays as it is.
+
+const MEBIBYTE = 1024 ** 2;
+
+// What is raised stays bounded: a control must not be able to hurt the host it runs on.
+const LOOSE = {
+  pids: 512,
+  memoryBytes: 512 * MEBIBYTE,
+  tmpBytes: 64 * MEBIBYTE,
+  sharedBytes: 160 * MEBIBYTE,
+  openFiles: 1024,
+} as const;
+
+/** Refuses weakenings that this level cannot make: without them a control would prove nothing. */
+export function assertPossible(weakenings: readonly Weakening[]): void {
+  if (!weakenings.includes('no-new-privileges')) return;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: 'A bubblewrap sandbox whose programs may gain privileges',
+    instead: 'Nothing: bubblewrap itself always forbids it, so there is no control to be made.',
+  });
+}
+
+/** The plan without the protections that stand in a plan. */
+export function weakenedSpec(spec: SandboxSpec, weakenings: readonly Weakening[]): SandboxSpec {
+  const without = (weakening: Weakening): boolean => weakenings.includes(weakening);
+  const { limits } = spec;
+  return {
+    ...spec,
+    mounts: without('protected-paths') ? spec.mounts.filter(({ purpose }) => purpose !== 'protected') : spec.mounts,
+    tmpfs: without('tmpfs-size') ? spec.tmpfs.map(tmpfs => ({ ...tmpfs, bytes: LOOSE.tmpBytes })) : spec.tmpfs,
+    limits: {
+      ...limits,
+      pids: without('pids') ? LOOSE.pids : limits.pids,
+      memoryBytes: without('memory') ? LOOSE.memoryBytes : limits.memoryBytes,
+      swapBytes: without('memory') ? 0 : limits.swapBytes,
+      openFiles: without('open-files') ? LOOSE.openFiles : limits.openFiles,
+    },
+  };
+}
+
+/** What else is different in a sandbox that lacks something. */
+export function weakenedGround(
+  weakenings: readonly Weakening[],
+): Pick<HostFacts, 'variables' | 'hostNetwork' | 'writableRoot' | 'sharedBytes'> {
+  return {
+    ...(weakenings.includes('environment') ? { variables: LEAKED_VARIABLES } : {}),
+    ...(weakenings.includes('tmpfs-size') ? { sharedBytes: LOOSE.sharedBytes } : {}),
+    hostNetwork: weakenings.includes('network'),
+    writableRoot: weakenings.includes('read-only-root'),
+  };
 }

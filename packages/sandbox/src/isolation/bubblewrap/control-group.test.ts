@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { parseMountinfo } from '../kernel.ts';
-import { ControlGroup, delegationAt, placesOf, sweepControlGroups } from './control-group.ts';
-import { counted, settingsFor } from './control-settings.ts';
+import { ControlGroup, counted, delegationAt, placesOf, settingsFor, sweepControlGroups } from './control-group.ts';
 
 const MIB = 1024 ** 2;
 const limits = {

@@ -4,11 +4,10 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { findBubblewrap, isNewEnough, whyTooOld } from './find.ts';
-import { whyForbidden } from './forbidden.ts';
+import { findBubblewrap, isNewEnough, whyTooOld } from './backend.ts';
+import { whyForbidden } from './probe.ts';
 import { readHostView } from './host-view.ts';
-import { madeFiles } from './made-files.ts';
-import { limitDifferences, limitVariables, resourceLimits } from './resource-limits.ts';
+import { limitDifferences, limitVariables, madeFiles, resourceLimits } from './start.ts';
 
 describe('findBubblewrap', () => {
   it('says how to install it where it is nowhere', async () => {

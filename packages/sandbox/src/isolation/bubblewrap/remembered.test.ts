@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lifecycle/clock.ts';
-import { circumstances, heldLately, rememberHeld } from './remembered.ts';
+import { circumstances, heldLately, rememberHeld } from './backend.ts';
 
 describe('a sandbox that held', () => {
   let directory = '';

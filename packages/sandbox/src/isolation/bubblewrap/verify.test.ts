@@ -3,9 +3,8 @@
 import { describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { parseMountinfo, parseStatus } from '../kernel.ts';
+import { compareWithKernel, type SandboxView } from './verify.ts';
 import type { HostView } from './host-view.ts';
-import { compareWithKernel } from './verify.ts';
-import type { SandboxView } from './verify.ts';
 
 const MIB = 1024 ** 2;
 const identity = { device: 7, inode: 8 };

@@ -22,34 +22,46 @@ import type {
 } from '../backend.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { sameness } from '../process/held.ts';
-import { Attachments } from './resources/attachment.ts';
-import type { AttachedFacts, Attachment } from './resources/attachment.ts';
-import type { Left } from './resources/owned.ts';
-import { inspectBelonging, listBelongings, removeBelonging } from './resources/belongings.ts';
-import { DockerBuilds } from './images/builds.ts';
+import {
+  type AttachedFacts,
+  type Attachment,
+  Attachments,
+  inspectBelonging,
+  type Left,
+  listBelongings,
+  removeBelonging,
+} from './resources/owned.ts';
+import { DockerBuilds, EngineImages } from './images/image-store.ts';
 import { refuseDirectFill } from './resources/cache-rules.ts';
 import { SandboxCaches } from './resources/caches.ts';
-import { Creation, startFailure } from './resources/creation.ts';
-import type { Created, CreationOptions, RequestBuilder } from './resources/creation.ts';
-import { diagnoseEngine } from './diagnose.ts';
-import { DirectContainer } from './execution/direct.ts';
-import { EngineError, isNotFound } from './engine/error.ts';
-import type { Engine } from './engine/index.ts';
+import {
+  Creation,
+  startFailure,
+  type Created,
+  type CreationOptions,
+  type RequestBuilder,
+} from './resources/creation.ts';
+import { diagnoseEngine, engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
+import { DirectContainer, WaitingContainer } from './execution/waiting.ts';
+import { EngineError, isNotFound } from './engine/protocol.ts';
+import type { Engine, EngineInfo } from './engine/index.ts';
 import { asked, engineFailure, reasonOf, unavailable } from './failure.ts';
-import type { EngineInfo } from './engine/system.ts';
-import { engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
-import { EngineImages } from './images/image-store.ts';
 import { assertNoNeighbour, assertSources, inspectRunning } from './verify/inspection.ts';
 import { SandboxNetworks } from './resources/networks.ts';
 import { OpenContainer } from './execution/open.ts';
-import { planForPodman, podmanRequest, podmanVariables } from './podman/podman.ts';
-import { podmanFacts, refuseDirectOnPodman, refuseOnPodman, writeFilter } from './podman/podman-facts.ts';
-import type { PodmanFacts } from './podman/podman.ts';
-import { createRequest } from './request.ts';
-import type { EngineFacts } from './request.ts';
+import {
+  planForPodman,
+  type PodmanFacts,
+  podmanFacts,
+  podmanRequest,
+  podmanVariables,
+  refuseDirectOnPodman,
+  refuseOnPodman,
+  writeFilter,
+} from './podman/podman.ts';
+import { createRequest, type EngineFacts } from './request.ts';
 import { Runtimes, runtimeKind } from './runtime.ts';
 import { architectureOf } from '../seccomp/profile.ts';
-import { WaitingContainer } from './execution/waiting.ts';
 import { UnverifiedSandbox, Weakness } from './weaken.ts';
 
 /** How a backend should behave. */

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { connectEngine, failureRemedy, isAbsent, refusalRemedy } from './connect.ts';
-import { EngineError } from './engine/error.ts';
+import { EngineError } from './engine/protocol.ts';
 
 const failure = (kind: 'refused' | 'unreachable' | 'timeout') =>
   new EngineError({ kind, operation: 'GET /_ping', detail: 'no' });

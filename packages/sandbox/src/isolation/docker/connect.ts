@@ -3,11 +3,16 @@
 import { lstatSync, statSync } from 'node:fs';
 import { accessRemedy, socketGroup } from '../socket-group.ts';
 import { absent, unavailable, reasonOf } from './failure.ts';
-import { EngineError } from './engine/error.ts';
+import { EngineError } from './engine/protocol.ts';
 import { Engine } from './engine/index.ts';
-import { locateEngine } from './engine/locate.ts';
-import type { EngineCandidate, EngineRefusal, EngineSource, LocateHost } from './engine/locate.ts';
-import { thisHost } from './engine/locate-host.ts';
+import {
+  type EngineCandidate,
+  type EngineRefusal,
+  type EngineSource,
+  locateEngine,
+  type LocateHost,
+  thisHost,
+} from './engine/locate.ts';
 
 /** An engine and how it was found. */
 export interface FoundEngine {

@@ -1,7 +1,7 @@
 // Turns failures of the engine client into the errors of the contract.
 
 import { AcodeError } from '../../contract/errors.ts';
-import { EngineError } from './engine/error.ts';
+import { EngineError } from './engine/protocol.ts';
 
 /** What went wrong, in words for a person: the engine’s own where it gave any. */
 export function reasonOf(error: unknown): string {

@@ -3,8 +3,7 @@
 import type { PortRequest } from '../../contract/policy.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
-import { cacheMount } from './resources/cache-rules.ts';
-import type { MountedCache } from './resources/cache-rules.ts';
+import { cacheMount, type MountedCache } from './resources/cache-rules.ts';
 import type { PodmanFacts } from './podman/podman.ts';
 
 const SHM_BYTES = 64 * 1024 ** 2;

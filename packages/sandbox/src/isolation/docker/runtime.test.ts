@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseSeen, runtimeKind } from './runtime.ts';
-import type { HostKernel } from './runtime.ts';
+import { parseSeen, runtimeKind, type HostKernel } from './runtime.ts';
 
 const HOST: HostKernel = { release: '6.18.0', bootId: 'aaaa' };
 const HOST_VERSION = 'Linux version 6.18.0 (builder@host) (gcc) #1 SMP';

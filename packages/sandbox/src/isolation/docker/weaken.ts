@@ -10,8 +10,8 @@ import type { CommandIo, Execution, WaitingSandbox, Weakening } from '../backend
 import type { Handover } from '../handover/script.ts';
 import type { RequestBuilder } from './resources/creation.ts';
 import type { Engine } from './engine/index.ts';
-import { ownership } from './resources/network-rules.ts';
 import { removeNetwork } from './resources/networks.ts';
+import { ownership } from '../../lifecycle/labels.ts';
 
 type Fields = Record<string, unknown>;
 type Edit = (request: Fields, host: Fields, spec: SandboxSpec) => void;

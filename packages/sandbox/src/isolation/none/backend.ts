@@ -5,9 +5,8 @@ import type { Clock } from '../../contract/ports.ts';
 import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
 import type { Capability, WaitingSandbox, WeakenedBackend, Weakening } from '../backend.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
-import { HOST_IMAGE, LEAKED_VARIABLES } from '../process/host-image.ts';
-import { NO_BOUNDARY, assertWeakenable, capabilityOnHost, refuseOnHost } from '../process/host-refusals.ts';
-import { prepareOnHost } from '../process/on-host.ts';
+import { HOST_IMAGE, LEAKED_VARIABLES } from '../process/child.ts';
+import { assertWeakenable, capabilityOnHost, NO_BOUNDARY, prepareOnHost, refuseOnHost } from '../process/on-host.ts';
 
 /** How a backend should behave. */
 export interface NoneBackendOptions {

@@ -4,7 +4,7 @@ import type { RestPeriod } from '../../contract/scan.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { isSameFile } from '../../workspace/file-identity.ts';
 import type { WaitingSandbox } from '../backend.ts';
-import { exposedTo, reachOf } from '../neighbours.ts';
+import { exposedTo, reachOf } from '../kernel.ts';
 import type { KindState } from './pool-size.ts';
 
 // What a sandbox takes to be made before one was.

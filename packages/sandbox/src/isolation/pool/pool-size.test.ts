@@ -2,8 +2,16 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { MAX_WAIT_MS, MAX_AT_ONCE, MAX_PER_SECOND, decidePool, demandOf, pauseAfter } from './pool-size.ts';
-import type { KindState, PoolState } from './pool-size.ts';
+import {
+  MAX_WAIT_MS,
+  MAX_AT_ONCE,
+  MAX_PER_SECOND,
+  decidePool,
+  demandOf,
+  pauseAfter,
+  type KindState,
+  type PoolState,
+} from './pool-size.ts';
 
 const MB = 1024 ** 2;
 const limits = { min: 1, max: 8, idleMs: 60_000, memoryBytes: 4096 * MB };

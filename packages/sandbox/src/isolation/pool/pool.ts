@@ -1,16 +1,28 @@
 // Waiting sandboxes kept ready, over any backend: made ahead, given out once, and gone when nobody asks for them.
 
-import { EXPIRES } from '../../lifecycle/labels.ts';
-import type { RestPeriod } from '../../contract/scan.ts';
+import { AcodeError } from '../../contract/errors.ts';
 import { usesEngine } from '../../contract/levels.ts';
 import type { Clock } from '../../contract/ports.ts';
+import type { PublishedPort } from '../../contract/result.ts';
+import type { RestPeriod } from '../../contract/scan.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
-import { dispose, isExposed, isOvertaken, kindOf, newest, stateOf } from './pool-kind.ts';
-import type { Kind, PreparedSandbox, SandboxTemplate, Waiting } from './pool-kind.ts';
-import { decidePool } from './pool-size.ts';
-import type { ExpiryReason, PoolLimits } from './pool-size.ts';
-import { LeasedSandbox } from './leased-sandbox.ts';
+import { EXPIRES } from '../../lifecycle/labels.ts';
+import type { CommandIo, Execution, OpenSandbox, WaitingSandbox } from '../backend.ts';
+import type { Handover } from '../handover/script.ts';
 import { unlessCancelled } from '../waiting.ts';
+import {
+  dispose,
+  isExposed,
+  isOvertaken,
+  type Kind,
+  kindOf,
+  newest,
+  type PreparedSandbox,
+  type SandboxTemplate,
+  stateOf,
+  type Waiting,
+} from './pool-kind.ts';
+import { decidePool, type ExpiryReason, type PoolLimits } from './pool-size.ts';
 
 /** Why a sandbox left the pool without a command. */
 export type Discarded = ExpiryReason | 'outdated' | 'expires soon' | 'lost' | 'changed' | 'closing';
@@ -324,5 +336,53 @@ export class Pool {
     this.#timer = null;
     for (const kind of this.#kinds.values())
       for (const one of kind.waiting.values()) this.#discard(kind, one, 'closing');
+  }
+}
+
+// A sandbox that waited and was given out: from then on it ends with its command, and not with the pool it came from.
+
+/** One that was given out. What it waits for of its engine is given up through `stop` when its command is cancelled. */
+class LeasedSandbox implements WaitingSandbox {
+  readonly #sandbox: WaitingSandbox;
+  readonly #stop: AbortController;
+  #unhear: () => void = () => undefined;
+
+  constructor(sandbox: WaitingSandbox, stop: AbortController) {
+    this.#sandbox = sandbox;
+    this.#stop = stop;
+  }
+
+  get id(): string {
+    return this.#sandbox.id;
+  }
+
+  get specHash(): string {
+    return this.#sandbox.specHash;
+  }
+
+  get ports(): readonly PublishedPort[] {
+    return this.#sandbox.ports;
+  }
+
+  verify(signal: AbortSignal): Promise<void> {
+    return this.#sandbox.verify(signal);
+  }
+
+  execute(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<Execution> {
+    const leave = (): void => this.#stop.abort(signal.reason);
+    signal.addEventListener('abort', leave, { once: true });
+    if (signal.aborted) leave();
+    this.#unhear = () => signal.removeEventListener('abort', leave);
+    return this.#sandbox.execute(handover, io, signal);
+  }
+
+  async keepOpen(how: { readonly outlives: boolean }, signal: AbortSignal): Promise<OpenSandbox> {
+    if (!this.#sandbox.keepOpen) throw new AcodeError('ACODE-SBX-019', { operation: 'keepOpen' });
+    return this.#sandbox.keepOpen(how, signal);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#unhear();
+    await this.#sandbox[Symbol.asyncDispose]();
   }
 }

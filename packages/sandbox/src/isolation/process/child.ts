@@ -1,12 +1,11 @@
 // A program of this host that a level starts: by its absolute path, with words and never a line for a shell.
 
-import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { Readable, Writable } from 'node:stream';
-import { inheritedDescriptors } from './inherited.ts';
+import type { ImageFacts } from '../../contract/spec.ts';
 
 /** How a program is started. */
 export interface ChildOptions {
@@ -190,4 +189,65 @@ function readable(stream: Readable | Writable | null | undefined): Readable {
 
 function writable(stream: Readable | Writable | null | undefined): Writable {
   return stream instanceof Writable ? stream : new Writable({ write: (_chunk, _encoding, done) => done() });
+}
+
+// Descriptors that this process was started with and would pass on to everything it starts, whoever opened them and for what.
+//
+// Node marks its own descriptors and the first few others; one that a terminal, an editor or a build tool left open under a
+// higher number goes on into every child. In a sandbox it would be a way out that no mount and no namespace closes.
+
+// O_CLOEXEC as the kernel prints it, in octal.
+const CLOSED_ON_EXEC = 0o2_000_000;
+
+/** The descriptors from `first` on that a child would inherit; none where the system does not say. */
+export function inheritedDescriptors(first: number): number[] {
+  try {
+    return readdirSync('/proc/self/fd')
+      .map(Number)
+      .filter(descriptor => descriptor >= first && isPassedOn(descriptor));
+  } catch {
+    return [];
+  }
+}
+
+function isPassedOn(descriptor: number): boolean {
+  try {
+    const flags = /^flags:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, 'utf8'))?.[1];
+    return flags === undefined || (Number.parseInt(flags, 8) & CLOSED_ON_EXEC) === 0;
+  } catch {
+    // Closed meanwhile: the one that listed them.
+    return false;
+  }
+}
+
+// What stands for an image where there is none: the system of this host, with the one variable its programs need.
+
+/** The system of this host. */
+export const HOST_IMAGE: ImageFacts = {
+  reference: 'host',
+  id: 'host',
+  digest: 'host',
+  environment: ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'],
+  volumes: [],
+  repositoryDigests: [],
+};
+
+/** Variables that no command may find; only a control of the doctor’s, which lacks that protection, has them. */
+export const LEAKED_VARIABLES = {
+  ACODE_DOCTOR_LEAK: '1',
+  HTTP_PROXY: 'http://user:secret@proxy.invalid:1',
+} as const;
+
+// Reads the limits a process really has, as the kernel lists them. Pure.
+
+/** Reads the limits a process really has. */
+export function parseLimits(content: string): ReadonlyMap<string, { readonly soft: number; readonly hard: number }> {
+  const rows = content.split('\n').slice(1);
+  const number = (text: string | undefined): number => (text === 'unlimited' ? Infinity : Number(text));
+  return new Map(
+    rows.flatMap(row => {
+      const match = /^(Max .+?)\s{2,}(\S+)\s+(\S+)/.exec(row);
+      return match ? [[match[1] ?? '', { soft: number(match[2]), hard: number(match[3]) }] as const] : [];
+    }),
+  );
 }

@@ -9,12 +9,11 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { AcodeError } from '../../contract/errors.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { systemClock } from '../../lifecycle/clock.ts';
-import type { SandboxProcesses } from './execution.ts';
+import { type SandboxProcesses, WaitingProcesses } from './execution.ts';
 import { readKernelView } from '../kernel.ts';
 import { assertHeld, assertInPlace, endOfAll, hold, protection } from './held.ts';
 import { identityOf } from '../../workspace/file-identity.ts';
 import { identify } from './identity.ts';
-import { WaitingProcesses } from './waiting.ts';
 
 let top = '';
 beforeEach(() => {

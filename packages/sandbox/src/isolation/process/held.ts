@@ -10,8 +10,7 @@ import type { Clock } from '../../contract/ports.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { isInPlace, isSameFile, isSameNumber } from '../../workspace/file-identity.ts';
 import { isEnding, unlessHidden } from '../kernel.ts';
-import { identify, isAlive } from './identity.ts';
-import type { ProcessIdentity } from './identity.ts';
+import { identify, isAlive, type ProcessIdentity } from './identity.ts';
 
 const ENDING = Symbol('it ends');
 const SLOWEST_LOOK_MS = 20;

@@ -3,9 +3,8 @@
 import { spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { Child, signalNamed } from './child.ts';
+import { Child, inheritedDescriptors, signalNamed } from './child.ts';
 import { groupLives, identify, isAlive, onlyChild, parseStat } from './identity.ts';
-import { inheritedDescriptors } from './inherited.ts';
 
 const linux = process.platform === 'linux';
 const plain = { environment: {}, cwd: '/' };

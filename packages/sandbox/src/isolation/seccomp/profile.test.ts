@@ -1,11 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import fc from 'fast-check';
 import * as z from 'zod';
-import { anyBut } from './conditions.ts';
-import type { Test } from './conditions.ts';
+import { anyBut, type Test } from './conditions.ts';
 import { GROUPS, UNIMPLEMENTED } from './groups.ts';
-import { ARCHITECTURES, architectureOf, seccompProfile } from './profile.ts';
-import type { Architecture } from './profile.ts';
+import { ARCHITECTURES, architectureOf, seccompProfile, type Architecture } from './profile.ts';
 
 const profileSchema = z.strictObject({
   defaultAction: z.literal('SCMP_ACT_ERRNO'),

@@ -1,7 +1,6 @@
 // The system call filter as the engine wants it: JSON text, made from groups.ts and conditions.ts.
 
-import { CONDITIONALS } from './conditions.ts';
-import type { Test } from './conditions.ts';
+import { CONDITIONALS, type Test } from './conditions.ts';
 import { GROUPS, UNIMPLEMENTED } from './groups.ts';
 
 /** The architectures there is a filter for. */

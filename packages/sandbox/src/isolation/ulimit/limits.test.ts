@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
-import { ulimitCommand, ulimitLimits } from './limits.ts';
+import { ulimitCommand, ulimitLimits } from './backend.ts';
 
 const MIB = 1024 ** 2;
 const spec = { limits: { memoryBytes: 64 * MIB, openFiles: 99 } } as SandboxSpec;

@@ -2,9 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import type { Clock } from '../../contract/ports.ts';
-import type { WebInstance, WebProcess } from './sdk.ts';
-import { AcodeError, WebAcode } from './index.ts';
-import type { RunRequest, WebAcodeOptions, WebAuditEntry } from './index.ts';
+import type { WebInstance, WebProcess } from './execution.ts';
+import { AcodeError, WebAcode, type RunRequest, type WebAcodeOptions, type WebAuditEntry } from './index.ts';
 
 const environment = { ACODE_ENV: 'web' };
 

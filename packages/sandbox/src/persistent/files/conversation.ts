@@ -1,7 +1,7 @@
 // A program inside while something streams to or from it: no faster than either side goes, and not at all where one has stopped.
 
 import type { Clock } from '../../contract/ports.ts';
-import type { Inside, InsideEnd, InsideProgram } from '../../isolation/inside.ts';
+import type { Inside, InsideEnd, InsideProgram } from '../../isolation/backend.ts';
 
 // Long enough for a machine that is busy with others, and for a tar that looks through a large tree.
 const STALL_MS = 120_000;

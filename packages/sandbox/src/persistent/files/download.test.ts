@@ -16,7 +16,7 @@ import { Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { AcodeError } from '../../contract/errors.ts';
 import type { TransferOptions, TransferReport } from '../../contract/sandbox.ts';
-import type { Inside } from '../../isolation/inside.ts';
+import type { Inside } from '../../isolation/backend.ts';
 import { filesOf } from './files.ts';
 
 let home: string;

@@ -3,7 +3,7 @@
 
 import { AcodeError } from '../../contract/errors.ts';
 import type { TransferOptions, TransferReport } from '../../contract/sandbox.ts';
-import type { InsideEnd } from '../../isolation/inside.ts';
+import type { InsideEnd } from '../../isolation/backend.ts';
 import { NoPlace } from './arrival.ts';
 import type { Arrival, ArrivalKind } from './arrival.ts';
 import { ByteReader } from '../../workspace/archive/bytes.ts';

@@ -18,7 +18,7 @@ import type {
   TransferReport,
   WritingOptions,
 } from '../../contract/sandbox.ts';
-import type { Inside } from '../../isolation/inside.ts';
+import type { Inside } from '../../isolation/backend.ts';
 import { systemClock } from '../../lifecycle/clock.ts';
 import { Arrival, riskyArrivals } from './arrival.ts';
 import { checkedMode, modeWords, octal, readWhole, refused, streamOf, write } from './content.ts';

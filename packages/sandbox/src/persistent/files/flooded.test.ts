@@ -3,7 +3,7 @@
 import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import type { Files } from '../../contract/sandbox.ts';
-import type { Inside } from '../../isolation/inside.ts';
+import type { Inside } from '../../isolation/backend.ts';
 import { filesOf } from './files.ts';
 
 const MIB = 1024 ** 2;

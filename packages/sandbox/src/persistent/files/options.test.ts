@@ -1,7 +1,7 @@
 // What calls on files do not understand is refused before anything is asked inside.
 
 import { describe, expect, it } from 'vitest';
-import type { Inside } from '../../isolation/inside.ts';
+import type { Inside } from '../../isolation/backend.ts';
 import { filesOf } from './files.ts';
 
 let asked = 0;

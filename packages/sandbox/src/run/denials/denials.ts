@@ -9,7 +9,7 @@ import type { Command } from '../../contract/command.ts';
 import type { EffectivePolicy, Sourced } from '../../contract/policy.ts';
 import type { Denial } from '../../contract/result.ts';
 import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
-import type { NetworkCut } from '../../isolation/network-limit.ts';
+import type { NetworkCut } from '../../isolation/supervise.ts';
 import { quotedPath } from '../output/capture.ts';
 import { setBy } from '../../policy/layers.ts';
 import { suspectedNetwork } from './without-network.ts';

@@ -10,13 +10,22 @@ import {
 } from 'node:http';
 import { type Duplex, finished, Readable } from 'node:stream';
 import type * as z from 'zod';
-import { classifyTransportError, EngineError } from './error.ts';
-import { HijackedStream } from './hijack.ts';
-import { CallLifetime, LiveCalls } from './lifetime.ts';
-import { type EnginePath, path, queryString } from './path.ts';
-import { EngineReadable } from './readable.ts';
-import { isExpected, parseJson, readAll, refusalOf, type Verdict } from './reply.ts';
-import { type ApiVersion, atLeast, negotiate } from './version.ts';
+import {
+  type ApiVersion,
+  atLeast,
+  classifyTransportError,
+  EngineError,
+  type EnginePath,
+  isExpected,
+  negotiate,
+  parseJson,
+  path,
+  queryString,
+  readAll,
+  refusalOf,
+  type Verdict,
+} from './protocol.ts';
+import { CallLifetime, EngineReadable, HijackedStream, LiveCalls } from './streams.ts';
 
 const replyCap = 16 * 1024 * 1024;
 const pingReplyCap = 64 * 1024;

@@ -1,7 +1,12 @@
 // Shows in which order engines are looked for, and that a choice is never replaced.
+
 import { createHash } from 'node:crypto';
-import { describe, expect, it } from 'vitest';
-import { type LocateHost, locateEngine } from './locate.ts';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { locateEngine, type LocateHost, thisHost } from './locate.ts';
 
 interface Machine {
   readonly env?: Record<string, string>;
@@ -189,5 +194,23 @@ describe('a choice that cannot be followed', () => {
   ])('is refused and replaced by nothing: %s', (_, given, option, refusal) => {
     const search = locateEngine(machine({ ...given, uid: 7, sockets: everywhere }), option);
     expect(search).toEqual({ kind: 'refused', refusal });
+  });
+});
+
+// Shows that an absent file is told apart from one that cannot be read.
+
+const directory = mkdtempSync(join(tmpdir(), 'locate-host-'));
+afterAll(() => rm(directory, { recursive: true, force: true }));
+
+describe('thisHost', () => {
+  it('reads what is there, says what is not, and throws at the rest', () => {
+    const file = join(directory, 'config.json');
+    writeFileSync(file, '{}');
+    const host = thisHost();
+    expect(host.exists(file)).toBe(true);
+    expect(host.readFile(file)).toBe('{}');
+    expect(host.readFile(join(directory, 'absent'))).toBeUndefined();
+    expect(host.readFile(join(file, 'below'))).toBeUndefined();
+    expect(() => host.readFile(directory)).toThrow('EISDIR');
   });
 });

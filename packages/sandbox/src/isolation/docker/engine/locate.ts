@@ -1,5 +1,8 @@
 // Finds the sockets an engine may be listening on, in the order in which they are to be tried.
+
 import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { homedir, userInfo } from 'node:os';
 import { isAbsolute, join } from 'node:path';
 import * as z from 'zod';
 
@@ -156,5 +159,29 @@ function readDocument<T>(host: LocateHost, file: string, schema: z.ZodType<T>): 
     return parsed.success ? { state: 'read', value: parsed.data } : { state: 'unreadable', file };
   } catch {
     return { state: 'unreadable', file };
+  }
+}
+
+// This machine, as locating an engine sees it.
+
+/** The machine and the user this process runs as. */
+export function thisHost(): LocateHost {
+  return {
+    env: process.env,
+    // An empty or relative HOME would make the current directory’s `.docker` say which engine is used.
+    homedir: isAbsolute(homedir()) ? homedir() : userInfo().homedir,
+    uid: process.getuid?.(),
+    readFile: readIfPresent,
+    exists: existsSync,
+  };
+}
+
+function readIfPresent(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR'))
+      return undefined;
+    throw error;
   }
 }

@@ -5,9 +5,9 @@ import { Readable } from 'node:stream';
 import { AcodeError } from '../../../contract/errors.ts';
 import { handoverLine } from '../../handover/script.ts';
 import { HandedStreams } from '../../handover/status.ts';
-import type { Inside, InsideEnd, InsideProgram, InsideResult } from '../../inside.ts';
+import type { Inside, InsideEnd, InsideProgram, InsideResult } from '../../backend.ts';
 import type { ExecSurroundings } from './exec-execution.ts';
-import type { ReadyExec } from './ready-exec.ts';
+import type { ReadyExec } from './ready-execs.ts';
 
 /** What the inside is made of. */
 export interface InsideParts {

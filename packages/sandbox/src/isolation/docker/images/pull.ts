@@ -1,12 +1,13 @@
 // Pulls one image: under one deadline, with pauses between tries, and the credentials in one header and nowhere else.
 
 import { AcodeError } from '../../../contract/errors.ts';
+import type { LayerProgress, PullProgress, RegistryLogin } from '../../../contract/images.ts';
 import type { Clock } from '../../../contract/ports.ts';
 import type { PullRequest } from '../../backend.ts';
+import type { PullProgress as EngineReport } from '../engine/images.ts';
 import type { Engine } from '../engine/index.ts';
-import { advance, noProgress, viewOf } from './pull-progress.ts';
-import { remedyFor, shownReason, understand } from './pull-failure.ts';
-import type { PullFailure } from './pull-failure.ts';
+import { EngineError } from '../engine/protocol.ts';
+import { reasonOf } from '../failure.ts';
 
 /** How pulls are done. */
 export interface PullTerms {
@@ -133,4 +134,237 @@ function failed({ reference, shownAs: image, login, registry }: PullRequest, fai
   const cause = new AcodeError('ACODE-CTN-006', { image, reason });
   const remedy = remedyFor(failure.kind, { registry, hadLogin: login !== null, byDigest: reference.includes('@') });
   return new AcodeError('ACODE-SBX-002', { image, reason, remedy, kind: failure.kind }, { cause });
+}
+
+// What a failed pull means: whether trying again can help, and what a person should do. Engines say most of it in words.
+
+/**
+ * Why a pull failed.
+ *
+ * - `unreachable`: the registry or the engine could not be reached, or the connection broke off; trying again may help
+ * - `unauthorised`: the registry wants other credentials, or any
+ * - `absent`: the registry has no such image
+ * - `damaged`: what came is not what its digest says
+ * - `other`: everything that trying again does not change
+ */
+type PullFailureKind = 'unreachable' | 'unauthorised' | 'absent' | 'damaged' | 'other';
+
+/** A failed pull, understood. */
+interface PullFailure {
+  readonly kind: PullFailureKind;
+  /** A clause for people, in the words of whoever refused. */
+  readonly reason: string;
+}
+
+// In this order: a message that names an authorisation service may also say that it timed out. The words may be those of a
+// registry nobody trusts yet: no expression may look further than a little way for its end.
+const WORDS: readonly (readonly [PullFailureKind, RegExp])[] = [
+  [
+    'damaged',
+    /verification failed|invalid checksum|digest (?:invalid|mismatch)|unexpected (?:commit )?digest|digest.{0,100} (?:did|does) not match|does not match (?:the )?(?:provided manifest )?digest/i,
+  ],
+  [
+    'unreachable',
+    /timeout|timed out|connection (?:refused|reset)|broken pipe|\bEOF\b|no such host|temporary failure|network is unreachable|no route to host|handshake|unexpected HTTP status:? 5\d\d|status(?: code)?:? 5\d\d|server misbehaving|closed network connection/i,
+  ],
+  [
+    'unauthorised',
+    /unauthorized|authentication required|no basic auth credentials|incorrect username or password|\bdenied\b|status:? 40[13]|forbidden/i,
+  ],
+  [
+    'absent',
+    /manifest unknown|not found|name unknown|no such (?:image|manifest)|repository does not exist|does not exist/i,
+  ],
+];
+
+// A megabyte of words says nothing that is not in their beginning; and what is shown is for people.
+const MAX_READ = 4096;
+const MAX_SHOWN = 600;
+
+/** What the error of one try means. Its reason is as it came, of any length: {@link shownReason} is for people. */
+export function understand(error: unknown): PullFailure {
+  const reason = reasonOf(error);
+  const read = reason.slice(0, MAX_READ);
+  const known = WORDS.find(([, words]) => words.test(read));
+  return { kind: known?.[0] ?? kindOf(error), reason };
+}
+
+function kindOf(error: unknown): PullFailureKind {
+  if (!(error instanceof EngineError)) return 'other';
+  if (error.kind === 'status') return error.status === 404 ? 'absent' : 'other';
+  return ['unreachable', 'timeout', 'disconnected'].includes(error.kind) ? 'unreachable' : 'other';
+}
+
+/** What to do about it. */
+export function remedyFor(
+  kind: PullFailureKind,
+  {
+    registry,
+    hadLogin,
+    byDigest,
+  }: { readonly registry: string; readonly hadLogin: boolean; readonly byDigest: boolean },
+): string {
+  if (kind === 'unauthorised')
+    return hadLogin
+      ? `The registry did not take the credentials of your docker configuration: \`docker login ${registry}\` renews them.`
+      : `Log in once with \`docker login ${registry}\`: acode uses the credentials of your own docker configuration. A name that does not exist can look the same.`;
+  if (kind === 'absent')
+    return byDigest
+      ? 'Check the name and the digest: the registry has nothing with this digest under this name. A digest that `docker images` or a publisher shows for another repository, or an image’s id, is not one of it.'
+      : 'Check the name and the tag: the registry has no such image.';
+  if (kind === 'damaged')
+    return 'Nothing of it is used. Try again; where it stays so, whoever looks after the registry should know.';
+  if (kind === 'unreachable')
+    return `Check the way to ${registry} from the engine’s machine, then try again; or name an image that the engine already has (--image).`;
+  return 'The engine’s own log says more.';
+}
+
+/** A reason as it may be shown and logged. Cut last: half a secret would not be known for one. */
+export function shownReason(reason: string, login: RegistryLogin | null): string {
+  return withoutSecrets(reason, secretsOf(login)).slice(0, MAX_SHOWN);
+}
+
+// What a registry or an engine gets, and so could repeat: the secrets, the pair that basic authentication sends, and the
+// whole of what the engine is handed.
+function secretsOf(login: RegistryLogin | null): string[] {
+  if (!login) return [];
+  const { username = '', password, identitytoken } = login;
+  const secrets = [password, identitytoken].filter(secret => secret !== undefined).filter(secret => secret !== '');
+  return [...secrets.flatMap(secret => [secret, `${username}:${secret}`]), JSON.stringify(login)];
+}
+
+/** The text without what must not be shown, should anybody have repeated it. */
+export function withoutSecrets(text: string, secrets: readonly string[]): string {
+  const written = [...new Set(secrets.flatMap(waysToWrite))].filter(secret => secret.length > 0);
+  // The longest first: what contains another secret must not be broken up by it.
+  return written
+    .sort((one, other) => other.length - one.length)
+    .reduce((shown, secret) => shown.replaceAll(secret, '[redacted]'), text);
+}
+
+function waysToWrite(secret: string): string[] {
+  const bytes = Buffer.from(secret);
+  const base64 = bytes.toString('base64');
+  return [
+    secret,
+    JSON.stringify(secret).slice(1, -1),
+    // By way of the bytes: half a character cannot be written in an address.
+    encodeURIComponent(bytes.toString()),
+    base64,
+    base64.replace(/=+$/, ''),
+    bytes.toString('base64url'),
+  ];
+}
+
+// What the engine’s reports about a pull come to: layers, bytes, speed, time left. Pure; time is told to it.
+
+// How much of the past the speed is of: long enough to be calm, short enough to notice a line that has become slow.
+const WINDOW_MS = 5000;
+// Speed told from less than this would be noise.
+const LEAST_MS = 300;
+// An image has at most 127 layers; an engine that says otherwise is not believed for ever.
+const MAX_LAYERS = 512;
+
+/** Where a pull stands. */
+export interface PullState {
+  readonly reference: string;
+  readonly attempt: number;
+  readonly layers: ReadonlyMap<string, LayerProgress>;
+  /** What was downloaded when, over the last seconds. */
+  readonly samples: readonly { readonly atMs: number; readonly bytes: number }[];
+  /** The digest that the registry gave, where it was reported. */
+  readonly digest: string | null;
+}
+
+/** A pull that has not said anything yet. */
+export function noProgress(reference: string, attempt: number): PullState {
+  return { reference, attempt, layers: new Map(), samples: [], digest: null };
+}
+
+const STATES: Readonly<Record<string, LayerProgress['state']>> = {
+  'Pulling fs layer': 'waiting',
+  Waiting: 'waiting',
+  Downloading: 'downloading',
+  'Verifying Checksum': 'downloaded',
+  'Download complete': 'downloaded',
+  Extracting: 'extracting',
+  'Pull complete': 'complete',
+  'Already exists': 'present',
+};
+
+/** The state after one more report. Reports about no layer, or in words that are not known, change nothing. */
+export function advance(state: PullState, report: EngineReport, atMs: number): PullState {
+  const digest = /^Digest: (sha256:[0-9a-f]{64})$/.exec(report.status)?.[1];
+  if (digest !== undefined) return { ...state, digest };
+  const step = report.status.startsWith('Retrying in') ? 'retrying' : STATES[report.status];
+  if (report.id === undefined || step === undefined) return state;
+  const before = state.layers.get(report.id);
+  if (!before && state.layers.size >= MAX_LAYERS) return state;
+  const layers = new Map(state.layers).set(report.id, layerAfter(report.id, before, step, report));
+  return { ...state, layers, samples: sampled(state.samples, { atMs, bytes: bytesOf(layers) }) };
+}
+
+function layerAfter(
+  id: string,
+  before: LayerProgress = { id, state: 'waiting', bytes: 0, totalBytes: null },
+  state: LayerProgress['state'],
+  { current = 0, total = 0 }: EngineReport,
+): LayerProgress {
+  if (state === 'downloading')
+    return { id, state, bytes: Math.max(0, current), totalBytes: total > 0 ? total : before.totalBytes };
+  if (!WHOLE.has(state)) return { ...before, state };
+  // A small layer is there before its size was ever said.
+  const bytes = before.totalBytes ?? before.bytes;
+  return { id, state, bytes, totalBytes: bytes };
+}
+
+const WHOLE: ReadonlySet<LayerProgress['state']> = new Set(['downloaded', 'extracting', 'complete']);
+
+function bytesOf(layers: PullState['layers']): number {
+  let bytes = 0;
+  for (const layer of layers.values()) bytes += layer.bytes;
+  return bytes;
+}
+
+function sampled(samples: PullState['samples'], next: PullState['samples'][number]): PullState['samples'] {
+  const last = samples.at(-1);
+  // Some engines report hundreds of times a second.
+  const dense = samples.length > 1 && last !== undefined && next.atMs - (samples.at(-2)?.atMs ?? 0) < 100;
+  const kept = (dense ? samples.slice(0, -1) : samples).filter(({ atMs }) => next.atMs - atMs <= WINDOW_MS);
+  return [...kept, next];
+}
+
+/** What a pull looks like now. */
+export function viewOf(state: PullState, atMs: number): PullProgress {
+  const layers = [...state.layers.values()];
+  const wanted = layers.filter(({ state: of }) => of !== 'present');
+  const bytes = bytesOf(state.layers);
+  const totalBytes =
+    wanted.length === 0 || wanted.some(layer => layer.totalBytes === null)
+      ? null
+      : wanted.reduce((sum, layer) => sum + (layer.totalBytes ?? 0), 0);
+  const bytesPerSecond = speedOf(state.samples, atMs);
+  return {
+    reference: state.reference,
+    attempt: state.attempt,
+    layers,
+    bytes,
+    totalBytes,
+    bytesPerSecond,
+    secondsLeft: secondsLeft(totalBytes, bytes, bytesPerSecond),
+  };
+}
+
+function speedOf(samples: PullState['samples'], atMs: number): number | null {
+  const first = samples.find(sample => atMs - sample.atMs <= WINDOW_MS);
+  const last = samples.at(-1);
+  if (!first || !last) return null;
+  const ms = atMs - first.atMs;
+  // Bytes that are taken back, because a download begins anew, are no speed.
+  return ms < LEAST_MS || last.bytes <= first.bytes ? null : Math.round(((last.bytes - first.bytes) * 1000) / ms);
+}
+
+function secondsLeft(totalBytes: number | null, bytes: number, speed: number | null): number | null {
+  if (totalBytes === null || speed === null) return null;
+  return Math.ceil(Math.max(0, totalBytes - bytes) / speed);
 }

@@ -1,17 +1,27 @@
 // Podman’s words and Docker’s: what means the same passes, and everything else still counts as a difference.
 
-import { describe, expect, it } from 'vitest';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { AcodeError } from '../../../contract/errors.ts';
+import type { SandboxSpec } from '../../../contract/spec.ts';
 import { NO_LAYERS } from '../../../policy/layers.ts';
 import { resolvePolicy } from '../../../policy/resolve.ts';
-import { parseMountinfo } from '../../kernel.ts';
-import type { KernelView } from '../../kernel.ts';
+import { type KernelView, parseMountinfo } from '../../kernel.ts';
 import { planSandbox } from '../../plan.ts';
-import { detailsReply } from '../engine/container-replies.ts';
-import type { ContainerDetails } from '../engine/containers.ts';
-import { planForPodman, podmanAccount, podmanKernelView, podmanRequest, podmanVariables } from './podman.ts';
+import { type ContainerDetails, detailsReply } from '../engine/containers.ts';
 import { createRequest } from '../request.ts';
-import { compareWithEngine } from '../verify/verify.ts';
-import { connectionDifferences } from '../verify/verify-network.ts';
+import { compareWithEngine, connectionDifferences } from '../verify/verify.ts';
+import {
+  planForPodman,
+  podmanAccount,
+  podmanFacts,
+  podmanKernelView,
+  podmanRequest,
+  podmanVariables,
+  writeFilter,
+} from './podman.ts';
 
 const policy = resolvePolicy({}, NO_LAYERS, { caller: { uid: 1001, gid: 1001 }, cpus: 2 });
 const image = {
@@ -200,4 +210,47 @@ describe('podmanKernelView', () => {
     expect(targets).toEqual(['/proc/sys', '/proc/keys', '/sys/firmware', '/etc/group']);
     expect(podmanKernelView(view, 'other').mounts).toHaveLength(view.mounts.length);
   });
+});
+
+// The system call filter as a file: whole, unchanged and its owner’s alone, or no sandbox.
+
+let directory: string;
+beforeAll(() => {
+  directory = mkdtempSync(join(tmpdir(), 'acode-filter-'));
+});
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+const named = { identity: { name: 'n', sandboxId: 'i', labels: {}, correlationId: 'c' } } as unknown as SandboxSpec;
+
+it('is written once, also by many at a time, and put right where somebody changed it', async () => {
+  const { filterFile } = podmanFacts(join(directory, 'new'), '{"a":1}');
+  await Promise.all(Array.from({ length: 20 }, () => writeFilter(filterFile, '{"a":1}', named)));
+  expect(readFileSync(filterFile, 'utf8')).toBe('{"a":1}');
+  expect(statSync(filterFile).mode & 0o777).toBe(0o600);
+  expect(readdirSync(join(directory, 'new'))).toHaveLength(1);
+  const before = statSync(filterFile).mtimeMs;
+  await writeFilter(filterFile, '{"a":1}', named);
+  expect(statSync(filterFile).mtimeMs).toBe(before);
+  writeFileSync(filterFile, '{}');
+  await writeFilter(filterFile, '{"a":1}', named);
+  expect(readFileSync(filterFile, 'utf8')).toBe('{"a":1}');
+});
+
+it('has another name for another content', () => {
+  expect(podmanFacts('/d', 'x').filterFile).not.toBe(podmanFacts('/d', 'y').filterFile);
+});
+
+it('keeps a sandbox from being made where it cannot be written', async () => {
+  const { filterFile } = podmanFacts(join(directory, 'taken'), 'x');
+  mkdirSync(filterFile, { recursive: true });
+  const failure: unknown = await writeFilter(filterFile, 'x', named).catch((error: unknown) => error);
+  expect(failure).toBeInstanceOf(AcodeError);
+  expect(failure).toMatchObject({ code: 'ACODE-SBX-001', message: expect.stringContaining('system call filter') });
+});
+
+it('asks for no more processes than the kernel has numbers for', () => {
+  const most = Number(readFileSync('/proc/sys/kernel/pid_max', 'utf8'));
+  const { mostProcesses } = podmanFacts('/d', 'x');
+  expect(mostProcesses).toBeGreaterThan(0);
+  expect(mostProcesses).toBeLessThanOrEqual(most);
 });

@@ -6,9 +6,8 @@
 import type { CacheSpec, CacheVolume } from '../../../contract/caches.ts';
 import { AcodeError } from '../../../contract/errors.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
-import { CACHE, FILLING, KEEP, LAYER, MANAGED, CREATED, NONCE, UID } from '../../../lifecycle/labels.ts';
-import type { VolumeDetails } from '../engine/volumes.ts';
-import { ownership } from './network-rules.ts';
+import { CACHE, FILLING, KEEP, LAYER, MANAGED, CREATED, NONCE, UID, ownership } from '../../../lifecycle/labels.ts';
+import type { VolumeDetails } from '../engine/index.ts';
 
 /** The three parts of a layer, as directories of the engine’s host. */
 export interface CacheLayer {

@@ -7,9 +7,8 @@ import type { CacheTool } from '../../../contract/caches.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
 import { cacheSpec } from '../../../policy/caches.ts';
 import { SandboxCaches } from './caches.ts';
-import type { Engine } from '../engine/index.ts';
-import { EngineError } from '../engine/error.ts';
-import type { VolumeDetails } from '../engine/volumes.ts';
+import type { Engine, VolumeDetails } from '../engine/index.ts';
+import { EngineError } from '../engine/protocol.ts';
 
 interface Body {
   readonly Name: string;

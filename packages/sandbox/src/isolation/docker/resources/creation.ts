@@ -3,19 +3,19 @@
 import { randomUUID } from 'node:crypto';
 import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
 import { AcodeError } from '../../../contract/errors.ts';
+import type { PublishedPort } from '../../../contract/result.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
-import type { Remove, Removals } from '../../../lifecycle/removal.ts';
-import type { PendingExit } from '../engine/containers.ts';
-import { NONCE, OWNER } from '../../../lifecycle/labels.ts';
-import { EngineError, isTransient } from '../engine/error.ts';
-import type { Engine } from '../engine/index.ts';
-import type { StartedContainer } from '../execution/execution.ts';
-import { engineFailure, reasonOf } from '../failure.ts';
-import { type Left, OwnedResources, type OwnerOptions, removerOf } from './owned.ts';
-import { MountConflicts } from './mount-conflicts.ts';
-import { OomWatch } from '../execution/oom-watch.ts';
-import { portFailure } from './ports.ts';
+import { MANAGED, NONCE, OWNER } from '../../../lifecycle/labels.ts';
+import type { Removals, Remove } from '../../../lifecycle/removal.ts';
+import { type Reach, reachOf } from '../../kernel.ts';
 import { unlessCancelled } from '../../waiting.ts';
+import type { ContainerDetails, PendingExit } from '../engine/containers.ts';
+import type { Engine, EngineEvent, EventFilters } from '../engine/index.ts';
+import { EngineError, isTransient } from '../engine/protocol.ts';
+import { OomWatch, type StartedContainer } from '../execution/execution.ts';
+import { engineFailure, reasonOf } from '../failure.ts';
+import { portKey } from '../request.ts';
+import { type Left, OwnedResources, type OwnerOptions, removerOf } from './owned.ts';
 
 /** What happens to a container, for whoever keeps logs. */
 export interface ContainerObserver {
@@ -157,8 +157,7 @@ export class Creation {
       throw error;
     }
     this.#options.observer.started(spec, id);
-    const { oomWatch, mountConflicts } = this;
-    return { id, engine: this.#engine, stream, exit, oomWatch, mountConflicts, clock: this.#options.clock };
+    return { id, engine: this.#engine, stream, exit, oomWatch: this.oomWatch, clock: this.#options.clock };
   }
 
   /** Removes a container of a spec, and reports its removal. */
@@ -224,4 +223,184 @@ function creationFailure(spec: SandboxSpec, error: unknown, signal: AbortSignal)
   const reason = reasonOf(error);
   const cause = new AcodeError('ACODE-CTN-001', { name, reason }, { cause: error });
   return new AcodeError('ACODE-SBX-001', { name, reason }, { cause });
+}
+
+// Published ports: which ones the engine really took, and what it says when one was not to be had.
+
+const LOOPBACK = '127.0.0.1';
+const CLASH =
+  /port is already allocated|address already in use|ports are not available|cannot expose privileged port|bind: permission denied/i;
+
+/**
+ * The ports of a container that runs, in the order they were asked for. One that came out anywhere but on the loopback is
+ * an offer to the whole network, and refused.
+ */
+export function publishedPorts(spec: SandboxSpec, details: ContainerDetails): PublishedPort[] {
+  const all = new Map(Object.entries(details.NetworkSettings.Ports ?? {}));
+  const bindings = [...all.values()].flatMap(one => one ?? []);
+  const elsewhere = bindings.find(({ HostIp }) => HostIp !== LOOPBACK);
+  if (elsewhere)
+    throw new AcodeError('ACODE-SBX-010', {
+      violation: 'SpecMismatch',
+      detail: `port ${elsewhere.HostPort} is published on ${elsewhere.HostIp || 'every address'} instead of ${LOOPBACK}`,
+    });
+  return spec.ports.flatMap(port => {
+    const [binding] = all.get(portKey(port)) ?? [];
+    return binding
+      ? [{ container: port.container, host: Number(binding.HostPort), protocol: port.protocol ?? ('tcp' as const) }]
+      : [];
+  });
+}
+
+/** The error for a container that did not start because of a port; null where it was something else. */
+export function portFailure({ ports }: SandboxSpec, error: unknown): AcodeError | null {
+  if (ports.length === 0 || !(error instanceof EngineError)) return null;
+  const message = reasonOf(error);
+  if (!CLASH.test(message)) return null;
+  const wanted = ports.flatMap(({ host }) => (host === undefined ? [] : [host]));
+  const port = wanted.find(host => new RegExp(`:${host}\\b`).test(message)) ?? wanted[0] ?? 0;
+  const reason = /permission|privileged/i.test(message)
+    ? 'the engine may not use so low a port'
+    : 'something else on this host has it';
+  return new AcodeError('ACODE-SBX-021', { port, reason }, { cause: error });
+}
+
+// Mount conflicts: which other sandboxes on the engine could exchange what one of ours has mounted. acode notices them as they
+// come, so that it need not ask the engine at every command.
+
+/** A sandbox that runs, or waits. */
+export type Neighbour = Reach & { readonly id: string };
+
+/** The sandboxes around those of one session. */
+export class MountConflicts {
+  readonly #engine: Engine;
+  readonly #owner: string;
+  readonly #stamp: EventStamp;
+  readonly #own = new Map<string, Neighbour>();
+  #asked: { readonly mark: number | null; readonly others: readonly Neighbour[] } = { mark: null, others: [] };
+
+  constructor(engine: Engine, owner: string) {
+    this.#engine = engine;
+    this.#owner = owner;
+    this.#stamp = new EventStamp(engine, {
+      filters: { type: ['container'], event: ['start', 'unpause'], label: [`${MANAGED}=true`] },
+      counts: ({ attributes }) => attributes[OWNER] !== owner,
+    });
+  }
+
+  /**
+   * All that there can be: those of others when the engine was asked last, and this session’s own. Null where somebody may have
+   * come since. Some may be gone.
+   */
+  get remembered(): readonly Neighbour[] | null {
+    const { mark, others } = this.#asked;
+    return this.#stamp.hasLastedSince(mark) ? [...others, ...this.#own.values()] : null;
+  }
+
+  /** Asks the engine who is there now. */
+  async ask(signal: AbortSignal): Promise<readonly Neighbour[]> {
+    // First: whoever comes while the engine answers has come since.
+    const { mark } = this.#stamp;
+    const labels = [`${MANAGED}=true`];
+    const found = await this.#engine.containers.list({ labels, signal, deadlineMs: CALL_MS });
+    const others = found.filter(one => one.labels[OWNER] !== this.#owner);
+    this.#asked = { mark, others: others.map(neighbourOf) };
+    return found.map(neighbourOf);
+  }
+
+  /** Resolves once the engine tells of whatever starts from now on; never rejects. */
+  listen(): Promise<void> {
+    return this.#stamp.listen();
+  }
+
+  /** One of this session’s is about to be started. */
+  entered(id: string, spec: SandboxSpec): void {
+    this.#own.set(id, { id, ...reachOf(spec) });
+  }
+
+  /** One of this session’s is gone. */
+  left(id: string): void {
+    this.#own.delete(id);
+  }
+
+  close(): void {
+    this.#stamp.close();
+  }
+}
+
+function neighbourOf({ id, writableSources, readOnlySources }: Neighbour): Neighbour {
+  return { id, writableSources, readOnlySources };
+}
+
+// Event stamps: whether anything of a kind has happened on an engine since a moment. Its events tell, so that acode need not ask
+// at every command.
+
+/** The events to be heard. */
+interface Heard {
+  readonly filters: EventFilters;
+  /** Which of them break the silence; all where it is left out. */
+  readonly counts?: (event: Pick<EngineEvent, 'attributes'>) => boolean;
+}
+
+/** The silence of an engine about one kind of thing. */
+export class EventStamp {
+  readonly #engine: Engine;
+  readonly #heard: Heard;
+  readonly #stop = new AbortController();
+  #listening: Promise<void> | null = null;
+  #events = 0;
+  #hears = false;
+
+  constructor(engine: Engine, heard: Heard) {
+    this.#engine = engine;
+    this.#heard = heard;
+  }
+
+  /** What is compared later; null while nobody listens, so that nothing follows from it. */
+  get mark(): number | null {
+    return this.#hears ? this.#events : null;
+  }
+
+  /** Whether nothing has happened since a mark. */
+  hasLastedSince(mark: number | null): boolean {
+    return mark !== null && this.mark === mark;
+  }
+
+  /**
+   * Resolves once the engine tells of whatever happens from now on; never rejects. Podman is not listened to: it tells of
+   * things some time after they have happened.
+   */
+  async listen(): Promise<void> {
+    if (this.#engine.connection.isPodman) return;
+    this.#listening ??= this.#subscribe();
+    await this.#listening;
+  }
+
+  close(): void {
+    this.#stop.abort();
+  }
+
+  async #subscribe(): Promise<void> {
+    try {
+      const { filters } = this.#heard;
+      const subscription = await this.#engine.events.subscribe({ filters, signal: this.#stop.signal });
+      this.#hears = true;
+      void this.#follow(subscription);
+    } catch {
+      this.#listening = null;
+    }
+  }
+
+  // What happens after the engine went away is not heard: whoever holds a mark asks then.
+  async #follow(subscription: AsyncIterable<EngineEvent>): Promise<void> {
+    const { counts = () => true } = this.#heard;
+    try {
+      for await (const event of subscription) if (counts(event)) this.#events += 1;
+    } catch {
+      // Said by what follows.
+    }
+    this.#hears = false;
+    this.#events += 1;
+    this.#listening = null;
+  }
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { EngineError, type EngineErrorKind } from '../engine/error.ts';
+import { EngineError, type EngineErrorKind } from '../engine/protocol.ts';
 import { OwnedResources, whenItAnswers } from './owned.ts';
 
 const away = new EngineError({ kind: 'unreachable', operation: 'GET /containers/json', detail: 'nobody listens' });

@@ -1,12 +1,17 @@
 // Owned resources: whatever acode makes on an engine carries a nonce, so that a lost reply leaves nothing behind, and its removal
 // is repeated until the engine answers.
 
+import type { EngineResource } from '../../../contract/host.ts';
 import type { Clock } from '../../../contract/ports.ts';
-import { NONCE } from '../../../lifecycle/labels.ts';
+import type { SandboxSpec } from '../../../contract/spec.ts';
+import { isManaged, MANAGED, NONCE } from '../../../lifecycle/labels.ts';
 import type { Remove } from '../../../lifecycle/removal.ts';
-import type { Containers } from '../engine/containers.ts';
-import { EngineError, mayHaveBeenDone } from '../engine/error.ts';
+import type { Difference, KernelView } from '../../kernel.ts';
+import type { ContainerDetails, Containers } from '../engine/containers.ts';
+import type { Engine, NetworkDetails, VolumeDetails } from '../engine/index.ts';
+import { EngineError, isNotFound, mayHaveBeenDone } from '../engine/protocol.ts';
 import { reasonOf } from '../failure.ts';
+import type { EngineFacts } from '../request.ts';
 
 /** What owned resources depend on. */
 export interface OwnerOptions {
@@ -187,4 +192,119 @@ function isAway(error: unknown): boolean {
 
 function pause(clock: Pick<Clock, 'after'>, ms: number): Promise<void> {
   return new Promise(resolve => void clock.after(ms, resolve));
+}
+
+// What of ours is on an engine besides containers: networks and volumes, found by label and taken by id.
+
+const OURS = { labels: [`${MANAGED}=true`] };
+
+/** Every network and volume of ours, whoever made it. */
+export async function listBelongings(engine: Engine, signal: AbortSignal): Promise<EngineResource[]> {
+  const options = { ...OURS, signal, deadlineMs: CALL_MS };
+  const [networks, volumes] = await Promise.all([engine.networks.list(options), engine.volumes.list(options)]);
+  return [...networks.map(asNetwork), ...volumes.map(asVolume)];
+}
+
+/** One of them as it is now; null where it is gone, or is not ours. */
+export async function inspectBelonging(
+  engine: Engine,
+  { kind, id }: Pick<EngineResource, 'kind' | 'id'>,
+  signal: AbortSignal,
+): Promise<EngineResource | null> {
+  const options = { signal, deadlineMs: CALL_MS };
+  try {
+    const found =
+      kind === 'network'
+        ? asNetwork(await engine.networks.inspect(id, options))
+        : asVolume(await engine.volumes.inspect(id, options));
+    return found.id === id && isManaged(found.labels) ? found : null;
+  } catch (error) {
+    if (isNotFound(error)) return null;
+    throw error;
+  }
+}
+
+/** Removes one. One that is gone is a success; one that is used is an error. */
+export async function removeBelonging(
+  engine: Engine,
+  { kind, id }: Pick<EngineResource, 'kind' | 'id'>,
+  signal: AbortSignal,
+): Promise<void> {
+  const options = { signal, deadlineMs: CALL_MS };
+  await (kind === 'network' ? engine.networks.remove(id, options) : engine.volumes.remove(id, options));
+}
+
+function asNetwork({ Id: id, Name: name, Labels: labels }: NetworkDetails): EngineResource {
+  return { kind: 'network', id, name, labels: labels ?? {} };
+}
+
+function asVolume({ Name: name, Labels: labels }: VolumeDetails): EngineResource {
+  return { kind: 'volume', id: name, name, labels: labels ?? {} };
+}
+
+// Attachments: what a sandbox is given besides its container, such as a network or caches. Each is acquired before the container
+// is made, verified with it, and released when it is gone.
+
+/** What engine and kernel show of a container; `view` is null where the kernel shows nothing of it. */
+export interface Seen {
+  readonly details: ContainerDetails;
+  readonly view: KernelView | null;
+}
+
+/** One thing that sandboxes are given. */
+export interface Attachment {
+  /** Finds or makes it for a plan; what the request for the container must know of it. */
+  acquire(spec: SandboxSpec, signal: AbortSignal): Promise<Partial<EngineFacts>>;
+  /** The container is made and not started: what can be done only then. */
+  created?(spec: SandboxSpec, containerId: string, signal: AbortSignal): Promise<void>;
+  /** What of it is not as planned. Pure. */
+  verify(spec: SandboxSpec, facts: EngineFacts, seen: Seen): readonly Difference[];
+  /** The sandbox is gone, or was never made. May be called more than once. */
+  release(spec: SandboxSpec): void;
+  /** Removes everything that was made, when no container is left; what could not be removed comes back. */
+  close(): Promise<readonly Left[]>;
+}
+
+/** Facts about a container that is to be verified, with what verifies its attachments. */
+export interface AttachedFacts extends EngineFacts {
+  readonly attachments: Pick<Attachments, 'verify' | 'release'>;
+}
+
+/** All attachments of a backend: acquired in order, and each released whatever becomes of the others. */
+export class Attachments {
+  readonly #all: readonly Attachment[];
+
+  constructor(all: readonly Attachment[]) {
+    this.#all = all;
+  }
+
+  /** What the request must know of all of them. Where one fails, none is left. */
+  async acquire(spec: SandboxSpec, signal: AbortSignal): Promise<Partial<EngineFacts>> {
+    let facts: Partial<EngineFacts> = {};
+    try {
+      for (const one of this.#all) facts = { ...facts, ...(await one.acquire(spec, signal)) };
+      return facts;
+    } catch (error) {
+      this.release(spec);
+      throw error;
+    }
+  }
+
+  async created(spec: SandboxSpec, containerId: string, signal: AbortSignal): Promise<void> {
+    for (const one of this.#all) await one.created?.(spec, containerId, signal);
+  }
+
+  verify(spec: SandboxSpec, facts: EngineFacts, seen: Seen): Difference[] {
+    return this.#all.flatMap(one => one.verify(spec, facts, seen));
+  }
+
+  release(spec: SandboxSpec): void {
+    for (const one of this.#all) one.release(spec);
+  }
+
+  async close(): Promise<Left[]> {
+    const left: Left[] = [];
+    for (const one of this.#all) left.push(...(await one.close()));
+    return left;
+  }
 }

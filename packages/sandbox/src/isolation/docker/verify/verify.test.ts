@@ -1,14 +1,23 @@
 // Every single difference from the plan is found: each field the engine or the kernel reports is changed in turn.
 
 import { describe, expect, it } from 'vitest';
+import type { SandboxSpec } from '../../../contract/spec.ts';
+import { cacheSpec } from '../../../policy/caches.ts';
 import { NO_LAYERS } from '../../../policy/layers.ts';
 import { resolvePolicy } from '../../../policy/resolve.ts';
+import { type KernelView, parseInterfaces, parseMountinfo } from '../../kernel.ts';
 import { planSandbox } from '../../plan.ts';
 import type { ContainerDetails } from '../engine/containers.ts';
-import type { KernelView } from '../../kernel.ts';
-import { parseMountinfo } from '../../kernel.ts';
 import { createRequest } from '../request.ts';
-import { compareWithEngine, compareWithKernel } from './verify.ts';
+import type { MountedCache } from '../resources/cache-rules.ts';
+import {
+  cacheDifferences,
+  compareWithEngine,
+  compareWithKernel,
+  connectionDifferences,
+  interfaceDifferences,
+  wantedCaches,
+} from './verify.ts';
 
 const policy = resolvePolicy({}, NO_LAYERS, { caller: { uid: 1001, gid: 1001 }, cpus: 2 });
 const image = {
@@ -347,4 +356,134 @@ describe('compareWithKernel', () => {
       { violation: 'MountMismatch', detail: expect.stringContaining('writable') },
     ]);
   });
+});
+
+// A sandbox on any network but its own is found out, by the engine’s account and by the kernel’s.
+
+const NONE = { network: 'none', networkName: 'none', runtime: 'runc', seccomp: null };
+const BRIDGE = { network: 'id1', networkName: 'mine', runtime: 'runc', seccomp: null };
+const container = (Running: boolean, Networks: Record<string, Record<string, unknown>> | null) =>
+  ({ State: { Running }, NetworkSettings: { Networks } }) as unknown as ContainerDetails;
+
+describe('connectionDifferences', () => {
+  it.each([
+    ['none', NONE, container(true, { none: { NetworkID: 'x' } })],
+    ['the planned one', BRIDGE, container(true, { mine: { NetworkID: 'id1' } })],
+    ['the planned one under another name', BRIDGE, container(true, { renamed: { NetworkID: 'id1' } })],
+    ['the planned one before the start', BRIDGE, container(false, { mine: { NetworkID: '' } })],
+    ['the planned one by id before the start', BRIDGE, container(false, { id1: {} })],
+  ])('finds nothing in %s', (_, connected, seen) => {
+    expect(connectionDifferences(connected, seen)).toEqual([]);
+  });
+
+  it.each([
+    ['a network where none was planned', NONE, container(true, { bridge: { NetworkID: 'x' } })],
+    ['a network beside none', NONE, container(true, { none: {}, bridge: {} })],
+    ['no account at all', NONE, container(true, null)],
+    ['another network of the same name', BRIDGE, container(true, { mine: { NetworkID: 'id2' } })],
+    ['a second network', BRIDGE, container(true, { mine: { NetworkID: 'id1' }, other: { NetworkID: 'id2' } })],
+    ['no network', BRIDGE, container(true, { none: { NetworkID: 'x' } })],
+    ['a name alone when it runs', BRIDGE, container(true, { mine: { NetworkID: '' } })],
+    ['another before the start', BRIDGE, container(false, { other: { NetworkID: '' } })],
+    ['another id before the start', BRIDGE, container(false, { mine: { NetworkID: 'id2' } })],
+  ])('finds %s', (_, connected, seen) => {
+    expect(connectionDifferences(connected, seen)).toMatchObject([{ violation: 'SpecMismatch' }]);
+  });
+});
+
+describe('interfaceDifferences', () => {
+  const planned = (network: SandboxSpec['network']) => ({ network }) as SandboxSpec;
+  const shown = (interfaces: readonly string[] | null) => ({ interfaces }) as KernelView;
+
+  it('allows no address without a network and those of one interface with one', () => {
+    expect(interfaceDifferences(planned({ kind: 'none' }), shown([]))).toEqual([]);
+    expect(interfaceDifferences(planned({ kind: 'bridge' }), shown(['eth0']))).toEqual([]);
+    expect(interfaceDifferences(planned({ kind: 'none' }), shown(null))).toEqual([]);
+    expect(interfaceDifferences(planned({ kind: 'none' }), shown(['eth0']))).toMatchObject([
+      { violation: 'KernelMismatch' },
+    ]);
+    expect(interfaceDifferences(planned({ kind: 'named', name: 'n' }), shown(['eth0', 'eth1']))).toMatchObject([
+      { detail: expect.stringContaining('eth0, eth1') },
+    ]);
+  });
+});
+
+describe('parseInterfaces', () => {
+  const head = 'Iface\tDestination\tGateway \tFlags\n';
+  it('names what has a route or an address, and not the loopback', () => {
+    expect(parseInterfaces(head, '')).toEqual([]);
+    expect(parseInterfaces('', '')).toEqual([]);
+    expect(parseInterfaces(`${head}eth0\t00000000\t010012AC\t0003\neth0\t000012AC\t00000000\t0001\n`, '')).toEqual([
+      'eth0',
+    ]);
+    expect(
+      parseInterfaces(head, '00000000000000000000000000000001 01 80 10 80       lo\nfe80 02 40 20 80 eth1\n'),
+    ).toEqual(['eth1']);
+  });
+});
+
+// A cache that is anything but the layer made for the sandbox is found, by the engine’s account and by the kernel’s.
+
+const VOLUMES = '/var/lib/docker/volumes';
+const at = (name: string): string => `${VOLUMES}/${name}/_data`;
+
+const planned = (fill: boolean): SandboxSpec =>
+  ({
+    identity: { sandboxId: 's', labels: {} },
+    caches: [cacheSpec({ tool: 'npm', volume: 'acode-cache-npm-1' }, fill)],
+  }) as unknown as SandboxSpec;
+
+const layer = { lower: at('acode-cache-npm-1'), upper: at('acode-s-npm-upper'), work: at('acode-s-npm-work') };
+const own: MountedCache = {
+  target: '/cache/npm',
+  volume: 'acode-s-npm-layer',
+  mountpoint: at('acode-s-npm-layer'),
+  layer,
+  labels: {},
+};
+const whole: MountedCache = {
+  target: '/cache/npm',
+  volume: 'acode-cache-npm-1',
+  mountpoint: at('acode-cache-npm-1'),
+  layer: null,
+  labels: {},
+};
+const overlay = (parts: Partial<typeof layer> = {}): string => {
+  const { lower, upper, work } = { ...layer, ...parts };
+  return `9 1 0:50 / /cache/npm rw,nosuid,nodev,relatime - overlay overlay rw,lowerdir=${lower},upperdir=${upper},workdir=${work}`;
+};
+const plain = (name: string): string => `9 1 8:1 /lib/docker/volumes/${name}/_data /cache/npm rw - ext4 /dev/sda1 rw`;
+const seen = (line: string): KernelView => ({ mounts: parseMountinfo(line) }) as unknown as KernelView;
+
+describe('a cache in the kernel’s account', () => {
+  it('is as planned: a layer of its own, or the volume that is filled', () => {
+    expect(cacheDifferences(planned(false), seen(overlay()), [own])).toEqual([]);
+    expect(cacheDifferences(planned(false), seen(overlay().replace(' - ', ' master:8 - ')), [own])).toEqual([]);
+    expect(cacheDifferences(planned(true), seen(plain('acode-cache-npm-1')), [whole])).toEqual([]);
+  });
+
+  it.each<[string, boolean, string, readonly MountedCache[]]>([
+    ['is not mounted', false, '', [own]],
+    ['is the cache itself, in place of a layer', false, plain('acode-cache-npm-1'), [own]],
+    ['is another sandbox’s layer', false, overlay({ upper: at('acode-t-npm-upper') }), [own]],
+    ['lies over something else', false, overlay({ lower: '/etc' }), [own]],
+    ['has the work of another', false, overlay({ work: at('acode-t-npm-work') }), [own]],
+    ['lets programs gain rights', false, overlay().replace('nosuid,', ''), [own]],
+    ['lets devices be', false, overlay().replace('nodev,', ''), [own]],
+    ['was never made', false, overlay(), []],
+    ['was made as the cache itself', false, plain('acode-cache-npm-1'), [whole]],
+    ['is another volume than the one to be filled', true, plain('acode-cache-npm-2'), [whole]],
+    ['is a directory of the host', true, '9 1 8:1 /etc /cache/npm rw - ext4 /dev/sda1 rw', [whole]],
+    ['gives mounts to the host', false, overlay().replace(' - ', ' shared:7 - '), [own]],
+    ['gives mounts to the host as well', false, overlay().replace(' - ', ' shared:7 master:8 - '), [own]],
+  ])('is found where it %s', (_, fill, line, made) => {
+    expect(cacheDifferences(planned(fill), seen(line), made)).toMatchObject([{ violation: 'MountMismatch' }]);
+  });
+});
+
+it('a cache in the engine’s account is a writable volume at the place that was made for it', () => {
+  expect(wantedCaches(planned(false), { caches: [own] })).toEqual([
+    { type: 'volume', source: own.mountpoint, target: '/cache/npm', writable: true, propagation: '' },
+  ]);
+  expect(wantedCaches(planned(false), {})).toMatchObject([{ source: '' }]);
 });

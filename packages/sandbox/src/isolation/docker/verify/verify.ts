@@ -3,16 +3,23 @@
 // The expectations here are written from the plan on their own and not taken from the request: a mistake in the request
 // must not be its own excuse.
 
+import type { CacheSpec } from '../../../contract/caches.ts';
 import type { MountSpec, SandboxSpec } from '../../../contract/spec.ts';
-import { isSameNumber } from '../../../workspace/file-identity.ts';
 import { RESERVED } from '../../../lifecycle/labels.ts';
+import { isSameNumber } from '../../../workspace/file-identity.ts';
 import { WAITING_COMMAND } from '../../handover/script.ts';
-import type { EngineFacts } from '../request.ts';
+import {
+  coveredDifferences,
+  type Difference,
+  type KernelMount,
+  type KernelView,
+  last,
+  mounted,
+  tmpfsDifferences,
+} from '../../kernel.ts';
 import type { ContainerDetails } from '../engine/containers.ts';
-import type { KernelMount, KernelView } from '../../kernel.ts';
-import { coveredDifferences, last, mounted, tmpfsDifferences } from '../../mount-differences.ts';
-import type { Difference } from '../../mount-differences.ts';
-import { wantedCaches } from './verify-caches.ts';
+import type { EngineFacts } from '../request.ts';
+import { LAYER_FLAGS, type MountedCache, mountedName } from '../resources/cache-rules.ts';
 
 type Check = readonly [what: string, actual: unknown, expected: unknown];
 
@@ -284,4 +291,87 @@ function ownLabels(found: Readonly<Record<string, string>>, planned: Readonly<Re
 function hasAll(value: unknown, wanted: readonly string[]): boolean {
   const paths = list(value);
   return wanted.every(path => paths.includes(path));
+}
+
+// The network part of step 5: a sandbox is connected to the one network of its plan and to nothing else. Pure.
+//
+// The mode alone proves nothing: an engine takes a request whose mode is `none` and connects the container all the same
+// to what stands in another field, and then still reports `none`.
+
+/** What is wrong with the networks a container is connected to, by the engine’s account. */
+export function connectionDifferences(facts: EngineFacts, details: ContainerDetails): Difference[] {
+  const connected = Object.entries(details.NetworkSettings.Networks ?? {});
+  const asPlanned = connected.length === 1 && connected.every(connection => isPlanned(facts, connection, details));
+  if (asPlanned) return [];
+  const found = connected.map(([name]) => name).join(', ') || 'none at all';
+  return [
+    {
+      violation: 'SpecMismatch',
+      detail: `connected networks: planned ${facts.network} alone, found ${found}`.slice(0, 400),
+    },
+  ];
+}
+
+/** What is wrong with the addresses the kernel has given the sandbox. */
+export function interfaceDifferences({ network }: SandboxSpec, { interfaces }: KernelView): Difference[] {
+  if (interfaces === null) return [];
+  const most = network.kind === 'none' ? 0 : 1;
+  if (interfaces.length <= most) return [];
+  const detail = `it has addresses on ${interfaces.join(', ')} and was planned with ${most === 0 ? 'no network' : 'one network'}`;
+  return [{ violation: 'KernelMismatch', detail }];
+}
+
+// Before its start an engine knows a container’s network by name alone; the id comes with the start.
+function isPlanned(
+  facts: EngineFacts,
+  [name, endpoint]: [string, Record<string, unknown>],
+  { State }: ContainerDetails,
+) {
+  if (facts.network === 'none') return name === 'none';
+  const id = endpoint['NetworkID'];
+  if (State.Running || (typeof id === 'string' && id !== '')) return id === facts.network;
+  return name === facts.networkName || name === facts.network;
+}
+
+// Holds the caches of a sandbox against the plan: in each the one layer that was made for it, and nothing of another’s. Pure.
+
+/** The caches as the engine’s account of a container must have them. */
+export function wantedCaches(spec: SandboxSpec, { caches = [] }: Pick<EngineFacts, 'caches'>): EngineMount[] {
+  return spec.caches.map(({ target }) => {
+    const made = caches.find(one => one.target === target);
+    return { type: 'volume', source: made?.mountpoint ?? '', target, writable: true, propagation: '' };
+  });
+}
+
+interface EngineMount {
+  readonly type: string;
+  readonly source: string;
+  readonly target: string;
+  readonly writable: boolean;
+  readonly propagation: string;
+}
+
+/** What of the caches is not as planned in the kernel’s account. */
+export function cacheDifferences(spec: SandboxSpec, view: KernelView, caches: readonly MountedCache[]): Difference[] {
+  return spec.caches.flatMap(cache => {
+    const made = caches.find(({ target }) => target === cache.target);
+    const found = last(view.mounts, cache.target);
+    if (!found) return [mounted(`${cache.target} is not mounted`)];
+    const isIt = made !== undefined && made.volume === mountedName(spec, cache) && isMade(cache, made, found);
+    const differences = isIt ? [] : [mounted(`${cache.target} is not the volume that was made for it`)];
+    // Engines let volumes receive what is mounted below them on the host, where nobody but root can; never the other way.
+    if (found.shared && !found.receives) differences.push(mounted(`mounts made in ${cache.target} would leave it`));
+    return differences;
+  });
+}
+
+// A layer names its parts. Of a plain volume the kernel shows the directory, from the top of its device.
+function isMade({ fill }: CacheSpec, { layer, mountpoint, volume }: MountedCache, found: KernelMount): boolean {
+  if (fill !== (layer === null)) return false;
+  if (layer === null)
+    return found.type !== 'overlay' && found.root.includes(`/${volume}/`) && mountpoint.endsWith(found.root);
+  const { lower, upper, work } = layer;
+  const parts = [`lowerdir=${lower}`, `upperdir=${upper}`, `workdir=${work}`];
+  const isFlagged = LAYER_FLAGS.every(flag => found.options.includes(flag));
+  return found.type === 'overlay' && isFlagged && parts.every(part => found.superOptions.includes(part));
 }

@@ -1,7 +1,7 @@
 // What the answers of engines about a path mean, as they were recorded from Docker 28 and 20.10 and from Podman.
 
 import { expect, it } from 'vitest';
-import { pathKind } from './path-kind.ts';
+import { pathKind } from './exec.ts';
 
 const header = (stat: object): string => Buffer.from(JSON.stringify(stat)).toString('base64');
 

@@ -1,7 +1,7 @@
 // Shows that the two streams are told apart however the bytes arrive, and that hostile frames cost nothing.
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { demultiplex, Demultiplexer, type OutputPiece } from './demultiplex.ts';
+import { demultiplex, Demultiplexer, type OutputPiece } from './streams.ts';
 
 interface Frame {
   readonly id: number;

@@ -1,6 +1,6 @@
 // Shows that what engines leave out or send as null is understood, and that nothing they add is lost.
 import { describe, expect, it } from 'vitest';
-import { createdReply, detailsReply, exitOf, exitReply, summaryOf, summaryReply } from './container-replies.ts';
+import { createdReply, detailsReply, exitOf, exitReply, summaryOf, summaryReply } from './containers.ts';
 
 describe('replies', () => {
   it('a create may have no warnings', () => {

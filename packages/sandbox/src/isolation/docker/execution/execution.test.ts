@@ -1,7 +1,7 @@
 // Samples of both control group versions are read; an empty one is none.
 
 import { describe, expect, it } from 'vitest';
-import { usageFrom, usageOf } from './usage.ts';
+import { usageFrom, usageOf } from './execution.ts';
 
 describe('usageOf', () => {
   it('reads a sample', () => {
