@@ -155,7 +155,7 @@ function ascii(code) {
 
 // The library from its sources, so that a stale build of it can never be bundled; and in two parts. The whole of it loads
 // when a command needs an engine. The few names that every call needs (errors, sizes) come from a copy of its index without
-// the host: esbuild puts whatever a module imports into the chunk that loads first, used or not.
+// the host and without schemas: esbuild puts whatever a module imports into the chunk that loads first, used or not.
 function libraryByNeed(index) {
   return {
     name: 'library-by-need',
@@ -165,7 +165,7 @@ function libraryByNeed(index) {
       );
       onLoad({ filter: /index\.ts$/ }, async ({ path, suffix }) => {
         if (path !== index || suffix !== '?names') return undefined;
-        const contents = (await readFile(path, 'utf8')).replace(/^export \{ Acode \} .*$/m, '');
+        const contents = (await readFile(path, 'utf8')).replace(/^export \{ (?:Acode|denialSchema) \} .*$/gm, '');
         return { contents, loader: 'ts', resolveDir: dirname(path) };
       });
     },

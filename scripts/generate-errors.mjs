@@ -20,16 +20,17 @@ the \`cause\` of an \`ACODE-SBX\` error. \`ACODE-AUD\` codes are about the audit
 images that acode makes.
 `;
 
-/** @typedef {{ title: string, exit: number, example: unknown, message: (context: unknown) => string, hint: (context: unknown) => string }} Row */
+/** @typedef {{ title: string, exit: number, example: unknown, message: (context: unknown) => unknown, hint: (context: unknown) => unknown }} Row */
 
 /**
  * @param {Readonly<Record<string, Row>>} errors
+ * @param {(text: unknown) => string} rendered
  */
-function pageOf(errors) {
+function pageOf(errors, rendered) {
   const rows = Object.entries(errors)
     .sort(([one], [other]) => family(other).localeCompare(family(one)) || one.localeCompare(other))
     .map(([code, { title, exit, example, message, hint }]) =>
-      [`\`${code}\``, title, String(exit), message(example), hint(example)].map(cell).join(' | '),
+      [`\`${code}\``, title, String(exit), rendered(message(example)), rendered(hint(example))].map(cell).join(' | '),
     );
   const table = ['code | meaning | exit | message | what to do', '--- | --- | --- | --- | ---', ...rows];
   return `${HEAD}\n${table.map(line => `| ${line} |`).join('\n')}\n`;
@@ -57,8 +58,8 @@ if (!existsSync(LIBRARY)) {
   console.error('packages/sandbox is not built: run `npm run build` first.');
   process.exit(1);
 }
-const { ERRORS } = await import(LIBRARY.href);
-const page = pageOf(ERRORS);
+const { ERRORS, rendered } = await import(LIBRARY.href);
+const page = pageOf(ERRORS, rendered);
 if (!process.argv.includes('--check')) {
   writeFileSync(PAGE, page);
   console.log(`docs/errors.md: ${Object.keys(ERRORS).length} errors`);

@@ -101,7 +101,9 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
   it('says that its time was over', async () => {
     await open(`${id} --timeout 3`);
     const screen = await pane.until(/^status=124$/m);
-    expect(screen.replaceAll('\n', '')).toContain('ACODE-SBX-007: time limit of 3 s, set by --timeout');
+    expect(screen.replaceAll('\n', '')).toContain(
+      'ACODE-SBX-007: the command was stopped at the time limit of 3 s, set by --timeout',
+    );
   });
 
   it('takes Ctrl-C, Ctrl-Z and Ctrl-D inside', async () => {

@@ -111,8 +111,11 @@ describe.skipIf(withoutEngines)('a limit', () => {
     );
     expect(warned).toContainEqual(
       expect.objectContaining({
-        message: 'denied: memory limit of 64 MiB',
-        fields: expect.objectContaining({ setBy: expect.stringContaining('policy.limits.memoryBytes') }),
+        message: 'denied: a process was killed at the memory limit of 64 MiB',
+        fields: expect.objectContaining({
+          rule: 'limit.memory',
+          setBy: expect.objectContaining({ where: 'policy.limits.memoryBytes' }),
+        }),
       }),
     );
     expect(ofRun()).toMatchObject({ oomKilled: true, limitExceeded: 'memory' });

@@ -20,7 +20,7 @@ export type { CachePolicy, CacheSpec, CacheTool, CacheVolume } from './contract/
 export { chooseChanges } from './contract/changes.ts';
 export type { ChosenChanges } from './contract/changes.ts';
 export type { ArtifactRequest, Command, RunRequest } from './contract/command.ts';
-export { AcodeError, ERRORS } from './contract/errors.ts';
+export { AcodeError, ERRORS, limitError } from './contract/errors.ts';
 export type { ErrorCode, ErrorContexts, ErrorEntry, MountViolation, SecurityViolation } from './contract/errors.ts';
 export type { AcodeEvent, AcodeEventType, AcodeEvents, EventBus, RemovalReason } from './contract/events.ts';
 export type {
@@ -87,10 +87,17 @@ export { networkName } from './contract/network.ts';
 export type { NetworkMode } from './contract/network.ts';
 export type { BuildProjectOptions, ProjectImage, ProjectInput, ProjectInstall } from './contract/project-image.ts';
 export type { Clock, LogFields, Logger, MetricLabels, Metrics } from './contract/ports.ts';
+export { denialParts, denialText } from './contract/denial-text.ts';
+export type { DenialParts, DenialStyle } from './contract/denial-text.ts';
+export { layerText, rendered } from './contract/wording.ts';
+export type { FieldReference, SourceReference, Terms, Text, TextPart } from './contract/wording.ts';
+export type { Source } from './contract/sourced.ts';
+export { denialSchema } from './contract/denial-schema.ts';
+export { DENIAL_RULES } from './contract/denials.ts';
+export type { Denial, DenialEffect, Remedy, RuleId, RuleValue, WritablePlace } from './contract/denials.ts';
 export type {
   ArtifactReport,
   ChangeCounts,
-  Denial,
   LimitName,
   PublishedPort,
   RiskyChange,
@@ -147,4 +154,4 @@ export type { AcodeOptions } from './host/options.ts';
 export type { TrustKey } from './policy/repository.ts';
 export type { RefusedKey, Trust, TrustReport } from './run/repository.ts';
 export { TerminalSanitiser } from './run/output/terminal.ts';
-export { formatBytes, parseBytes } from './policy/config/units.ts';
+export { formatBytes, parseBytes } from './contract/units.ts';

@@ -1,4 +1,7 @@
-// Which option says what a field of a request says: the library speaks of fields, the command line of options.
+// The terms of the command line: options in place of the fields of a request that the library speaks of.
+
+import { layerText } from '@acode/sandbox';
+import type { Terms } from '@acode/sandbox';
 
 /** Which option sets which field of the policy. */
 export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
@@ -24,6 +27,50 @@ export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
   'policy.level': '--level',
 };
 
+const MIB = 1024 ** 2;
+
+// Values as the option takes them, where that is not how the field has them.
+const OPTION_VALUES: Readonly<Record<string, (value: number) => string>> = {
+  '--timeout': milliseconds => String(milliseconds / 1000),
+  '--memory': size,
+  '--swap': size,
+  '--tmp': size,
+  '--max-output': size,
+};
+
+/** The terms of the command line: a field is its option, and what an option set was set by that option. */
+export const OPTION_TERMS: Terms = {
+  field: (name, value) => {
+    const option = optionFor(name);
+    if (option === null) return value === undefined ? name : `${name}: ${value}`;
+    // A mount is written in one word.
+    if (option === '--mount' && value !== undefined) return '--mount source:target:rw';
+    return value === undefined ? option : `${option} ${valueFor(option, value)}`;
+  },
+  source: source => (source.layer === 'request' ? (optionFor(source.where) ?? layerText(source)) : layerText(source)),
+};
+
+// A field by its whole name, or with what follows it in a list: `policy.ports.0.host`.
+function optionFor(name: string): string | null {
+  const segments = name.split('.');
+  for (let length = segments.length; length > 0; length -= 1) {
+    const field = segments.slice(0, length).join('.');
+    const rest = segments[length];
+    if (rest !== undefined && !/^\d+$/.test(rest)) continue;
+    const option = POLICY_OPTIONS[field] ?? REQUEST_OPTIONS[field];
+    if (option !== undefined) return option;
+  }
+  return null;
+}
+
+function valueFor(option: string, value: string | number): string {
+  return typeof value === 'number' ? (OPTION_VALUES[option]?.(value) ?? String(value)) : value;
+}
+
+function size(bytes: number): string {
+  return bytes >= MIB ? String(Math.ceil(bytes / MIB)) : `${Math.max(1, bytes)}b`;
+}
+
 // A field by its whole name with what follows it in a list (`policy.ports.0.host`); without `policy.` only where the rest
 // is no ordinary word. A longer name (`policy.networkTimeoutMs`) is another field.
 const FIELD = new RegExp(
@@ -37,6 +84,7 @@ const REQUEST_OPTIONS: Readonly<Record<string, string>> = {
   base: '--base',
   sessionId: '--session',
   taskId: '--task',
+  timeoutMs: '--timeout',
 };
 const REQUEST_FIELD =
   /^(?:cwd|base|sessionId|taskId)(?=: )|(?<=^(?:Correct|Leave) )(?:cwd|base|sessionId|taskId)(?=; | out)/g;

@@ -69,7 +69,14 @@ export function renderExplanation(explanation: Explanation, cwd: string, look: L
     policyTable(policy, look),
     fields([...planFields(level, spec, cwd), ['Warm', warmText(explanation)]], look),
     ...environmentSection(explanation, look),
-    ...(policy.denials.length > 0 ? [`${bold('Denied')}\n${bullets(policy.denials.map(denialLine), look)}`] : []),
+    ...(policy.denials.length > 0
+      ? [
+          `${bold('Denied')}\n${bullets(
+            policy.denials.map(denial => denialLine(denial)),
+            look,
+          )}`,
+        ]
+      : []),
     ...(notes.length > 0 ? [`${bold('Notes')}\n${bullets(notes, look)}`] : []),
     verbose
       ? `${bold('Engine request')}\n${harmless(requestText(explanation.engineRequest))}\n`

@@ -471,7 +471,18 @@ describe('explain', () => {
         ...explanation.policy.imageTrust,
         machineRepositories: { value: ['r/*'], ...where, layer: 'machine' },
       },
-      denials: [{ rule: 'mode: airgapped', setBy: '/etc/acode/policy.yml:1:1', remedy: 'Leave policy.network out.' }],
+      denials: [
+        {
+          rule: 'network.air-gapped',
+          setBy: { value: 'airgapped', layer: 'machine', where: '/etc/acode/policy.yml:1:1' },
+          effect: {
+            kind: 'request-ignored',
+            asked: { value: 'the network bridge', layer: 'request', where: 'policy.network' },
+          },
+          count: 1,
+          remedies: [{ kind: 'work-offline' }],
+        },
+      ],
     };
     const text = renderExplanation({ ...explanation, policy }, '.', look, false);
     for (const row of [
@@ -482,7 +493,7 @@ describe('explain', () => {
       /^ports +127\.0\.0\.1:any → 80\/tcp, 127\.0\.0\.1:5353 → 53\/udp +user/m,
       /^mounts +\/a → \/b \(read-only\), \/c → \/d \(writable\) +user/m,
       /^machine images +r\/\* +machine/m,
-      /Denied\n {2}- .*mode: airgapped.*\/etc\/acode\/policy\.yml:1:1.*Leave --network out\./,
+      /Denied\n {2}- .*air-gapped mode.*\/etc\/acode\/policy\.yml:1:1.*asked for by --network\]/,
     ])
       expect(text).toMatch(row);
   });

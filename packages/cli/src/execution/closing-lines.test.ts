@@ -24,6 +24,66 @@ const result: RunResult = {
   correlationId: 'c',
 };
 
+const MIB = 1024 ** 2;
+const BUILT_IN = { value: null, layer: 'built-in', where: 'rule' } as const;
+const DEFAULT = { value: null, layer: 'built-in', where: 'default' } as const;
+
+const memory: Denial = {
+  rule: 'limit.memory',
+  value: 64 * MIB,
+  setBy: { value: 64 * MIB, layer: 'request', where: 'policy.limits.memoryBytes' },
+  effect: { kind: 'process-killed' },
+  count: 1,
+  remedies: [{ kind: 'use-less' }, { kind: 'raise-limit', field: 'policy.limits.memoryBytes', suggested: 128 * MIB }],
+};
+const time = (setBy: Denial['setBy'], value = 2000): Denial => ({
+  rule: 'limit.time',
+  value,
+  setBy,
+  effect: { kind: 'command-ended' },
+  count: 1,
+  remedies: [{ kind: 'use-less' }, { kind: 'raise-limit', field: 'policy.timeoutMs', suggested: value * 2 }],
+});
+const network: Denial = {
+  rule: 'network.none',
+  setBy: DEFAULT,
+  suspected: 'bad address policy.network',
+  count: 1,
+  remedies: [
+    { kind: 'provide-offline' },
+    { kind: 'change-request', field: 'policy.network', suggested: 'bridge', consent: 'sandbox.network.allow_bridge' },
+  ],
+};
+const workspace: Denial = {
+  rule: 'read-only.workspace',
+  setBy: { value: 'readonly', layer: 'request', where: 'policy.workspace' },
+  count: 1,
+  remedies: [
+    { kind: 'write-elsewhere', suggested: ['tmp', 'home'] },
+    { kind: 'change-request', field: 'policy.workspace', suggested: 'direct' },
+  ],
+};
+const root: Denial = {
+  rule: 'read-only.root',
+  setBy: BUILT_IN,
+  suspected: '/usr/x',
+  count: 1,
+  remedies: [
+    { kind: 'write-elsewhere', suggested: ['workspace', 'tmp', 'home'] },
+    { kind: 'choose-image', field: 'policy.image' },
+  ],
+};
+const mount: Denial = {
+  rule: 'read-only.mount',
+  value: '/d',
+  setBy: { value: 'read-only', layer: 'request', where: 'policy.mounts' },
+  count: 1,
+  remedies: [
+    { kind: 'write-elsewhere', suggested: ['tmp'] },
+    { kind: 'change-request', field: 'policy.mounts', suggested: 'readOnly: false' },
+  ],
+};
+
 const linesOf = (denial: Denial): string[] => closingLines({ ...result, denials: [denial] }, ['x']);
 
 describe('the lines after a run', () => {
@@ -34,75 +94,47 @@ describe('the lines after a run', () => {
   it.each<[string, Denial, string]>([
     [
       'a limit that an option set',
-      {
-        rule: 'memory limit of 64 MiB',
-        setBy: 'the request, policy.limits.memoryBytes',
-        remedy:
-          'Use less, or ask for more: policy.limits.memoryBytes (on the command line --memory 128). A ceiling of the user or the machine still counts.',
-        detail: 'a process was killed for want of memory',
-      },
-      'ACODE-SBX-004: memory limit of 64 MiB, set by --memory. Use less, or ask for --memory 128. A ceiling of the user or the machine still counts. [a process was killed for want of memory]',
+      memory,
+      'ACODE-SBX-004: a process was killed at the memory limit of 64 MiB, set by --memory. Use less memory; or raise the limit: --memory 128 (configured ceilings still apply).',
     ],
     [
       'time that a file limits',
-      {
-        rule: 'time limit of 2 s',
-        setBy: 'your configuration, /home/u/config.yml:3:5 (sandbox.defaults.timeout_seconds)',
-        remedy: 'Use less, or ask for more: policy.timeoutMs (on the command line --timeout 4).',
-      },
-      'ACODE-SBX-007: time limit of 2 s, set by your configuration, /home/u/config.yml:3:5 (sandbox.defaults.timeout_seconds). Use less, or ask for --timeout 4.',
+      time({ value: 2000, layer: 'user', where: '/home/u/config.yml:3:5 (sandbox.defaults.timeout_seconds)' }),
+      'ACODE-SBX-007: the command was stopped at the time limit of 2 s, set by your configuration, /home/u/config.yml:3:5 (sandbox.defaults.timeout_seconds). Make the command do less; or raise the limit: --timeout 4 (configured ceilings still apply).',
     ],
     [
-      'a network that seems to have been wanted',
-      {
-        rule: 'the sandbox has no network',
-        setBy: 'the built-in default',
-        remedy:
-          'Trying again cannot help. Put it into the image; or ask for policy.network: bridge (on the command line --network bridge), which needs consent.',
-      },
-      'denied: the sandbox has no network, set by the built-in default. Trying again cannot help. Put it into the image; or ask for --network bridge, which needs consent.',
+      'a network that seems to have been wanted, and what a program printed in its own words',
+      network,
+      'denied: the sandbox has no network, set by the built-in default. Retrying does not help. Put what the command needs into the workspace, the image or a cache (docs/caches.md); or ask for --network bridge, which needs `sandbox.network.allow_bridge: true` in the user’s own configuration. [suspected use of the network: "bad address policy.network"]',
     ],
     [
       'a network that no air-gapped sandbox has',
       {
-        rule: 'air-gapped mode: no sandbox has a network',
-        setBy: 'the environment, ACODE_MODE',
-        remedy: 'Work without.',
-        detail: 'the network bridge was asked for by the request, policy.network',
+        rule: 'network.air-gapped',
+        setBy: { value: 'airgapped', layer: 'request', where: 'ACODE_MODE' },
+        effect: {
+          kind: 'request-ignored',
+          asked: { value: 'the network bridge', layer: 'request', where: 'policy.network' },
+        },
+        count: 1,
+        remedies: [{ kind: 'work-offline' }, { kind: 'unset-variable', field: 'ACODE_MODE' }],
       },
-      'denied: air-gapped mode: no sandbox has a network, set by the environment, ACODE_MODE. Work without. [the network bridge was asked for by --network]',
-    ],
-    [
-      'what a program printed, in its own words',
-      { rule: 'r', setBy: 's', remedy: 'm', detail: 'suspected use of the network: policy.network' },
-      'denied: r, set by s. m [suspected use of the network: policy.network]',
+      'denied: air-gapped mode: no sandbox has a network, set by the environment, ACODE_MODE. Retrying does not help. Work without a network; or unset ACODE_MODE if the task really needs a network. [the network bridge was asked for by --network]',
     ],
     [
       'a workspace that is read-only',
-      {
-        rule: 'the workspace is read-only',
-        setBy: 'the request, policy.workspace',
-        remedy: 'Write to /tmp; or ask for policy.workspace: direct (on the command line, leave --readonly out).',
-      },
-      'denied: the workspace is read-only, set by --readonly. Write to /tmp; or leave --readonly out.',
+      workspace,
+      'denied: the workspace is read-only, set by --readonly. Retrying does not help. Write to /tmp or the home directory; or leave --readonly out.',
+    ],
+    [
+      'a workspace that a file made read-only',
+      { ...workspace, setBy: { value: 'readonly', layer: 'user', where: 'c.yml:2:3' } },
+      'denied: the workspace is read-only, set by your configuration, c.yml:2:3. Retrying does not help. Write to /tmp or the home directory; or change that setting in c.yml:2:3.',
     ],
     [
       'a root that is read-only',
-      {
-        rule: 'the sandbox’s own file system is read-only',
-        setBy: 'the built-in rules',
-        remedy: 'Choose an image that has it with policy.image (on the command line --image).',
-      },
-      'denied: the sandbox’s own file system is read-only, set by the built-in rules. Choose an image that has it with --image.',
-    ],
-    [
-      'a rule in the words of fields alone',
-      {
-        rule: 'policy.dns is not allowed',
-        setBy: 'the machine’s policy, /etc/acode/policy.yml:1:1',
-        remedy: 'Leave policy.dns out.',
-      },
-      'denied: --dns is not allowed, set by the machine’s policy, /etc/acode/policy.yml:1:1. Leave --dns out.',
+      root,
+      'denied: the sandbox’s own file system is read-only, set by the built-in rules. Retrying does not help. Write to the workspace, /tmp or the home directory; or choose an image that already has what must be installed: --image. [suspected write to "/usr/x"]',
     ],
   ])('tell about %s', (_, denial, line) => {
     expect(linesOf(denial)).toEqual([line]);
@@ -111,67 +143,40 @@ describe('the lines after a run', () => {
   it.each<[string, Denial, string]>([
     [
       'a limit, that another sandbox can have more',
-      {
-        rule: 'memory limit of 64 MiB',
-        setBy: 'the request, policy.limits.memoryBytes',
-        remedy:
-          'Use less, or ask for more: policy.limits.memoryBytes (on the command line --memory 128). A ceiling of the user or the machine still counts.',
-      },
-      'ACODE-SBX-004: memory limit of 64 MiB, set by --memory when the sandbox was created. Use less, or create another sandbox: `acode sandbox create --memory 128`; limits are the sandbox’s own. A ceiling of the user or the machine still counts.',
+      memory,
+      'ACODE-SBX-004: a process was killed at the memory limit of 64 MiB, set by --memory when the sandbox was created. Use less memory; or create another sandbox: `acode sandbox create --memory 128`, since limits are the sandbox’s own.',
     ],
     [
       'its own time, that it can ask for more',
-      {
-        rule: 'time limit of 2 s',
-        setBy: 'the request, timeoutMs',
-        remedy: 'Use less, or ask for more: policy.timeoutMs (on the command line --timeout 4).',
-      },
-      'ACODE-SBX-007: time limit of 2 s, set by --timeout. Use less, or ask for --timeout 4.',
+      time({ value: 2000, layer: 'request', where: 'timeoutMs' }),
+      'ACODE-SBX-007: the command was stopped at the time limit of 2 s, set by --timeout. Make the command do less; or raise the limit: --timeout 4 (configured ceilings still apply).',
     ],
     [
       'the sandbox’s time, that less was given than was asked for',
-      {
-        rule: 'time limit of 5 s',
-        setBy: 'the built-in default',
-        remedy: 'Use less, or ask for more: policy.timeoutMs (on the command line --timeout 10).',
-      },
-      'ACODE-SBX-007: time limit of 5 s, set by the built-in default. --timeout was lowered from 9 s to 5 s, the most that this sandbox allows. Use less, or create another sandbox: `acode sandbox create --timeout 10`; limits are the sandbox’s own.',
+      time(DEFAULT, 5000),
+      'ACODE-SBX-007: the command was stopped at the time limit of 5 s, set by the built-in default. Make the command do less; or create another sandbox: `acode sandbox create --timeout 10`, since limits are the sandbox’s own (--timeout 9 was lowered to 5, the most that this one allows).',
     ],
     [
       'a root that is read-only, how to have another image',
-      {
-        rule: 'the sandbox’s own file system is read-only',
-        setBy: 'the built-in rules',
-        remedy: 'Write to /tmp: choose one that has it with policy.image (on the command line --image).',
-      },
-      'denied: the sandbox’s own file system is read-only, set by the built-in rules. Write to /tmp: create a sandbox of one that has it with `acode sandbox create --image`.',
+      { ...root, suspected: 'x' },
+      'denied: the sandbox’s own file system is read-only, set by the built-in rules. Retrying does not help. Write to the workspace, /tmp or the home directory; or create another sandbox: `acode sandbox create --image <image>` of an image that already has what must be installed. [suspected write to "x"]',
     ],
     [
       'a mount that is read-only, how to have it writable',
-      {
-        rule: 'the mount /d is read-only',
-        setBy: 'the request, policy.mounts',
-        remedy:
-          'Write to /tmp; or ask for the mount with readOnly: false in policy.mounts (on the command line --mount source:target:rw).',
-      },
-      'denied: the mount /d is read-only, set by --mount when the sandbox was created. Write to /tmp; or create another sandbox with `acode sandbox create --mount source:target:rw`.',
+      mount,
+      'denied: the mount /d is read-only, set by --mount when the sandbox was created. Retrying does not help. Write to /tmp; or create another sandbox: `acode sandbox create --mount source:target:rw`.',
     ],
     [
       'a workspace that is read-only, the same',
-      {
-        rule: 'the workspace is read-only',
-        setBy: 'the request, policy.workspace',
-        remedy: 'Write to /tmp; or ask for policy.workspace: direct (on the command line, leave --readonly out).',
-      },
-      'denied: the workspace is read-only, set by --readonly when the sandbox was created. Write to /tmp; or create another sandbox without --readonly.',
+      workspace,
+      'denied: the workspace is read-only, set by --readonly when the sandbox was created. Retrying does not help. Write to /tmp or the home directory; or create another sandbox without --readonly.',
     ],
   ])('tell in a sandbox that exists of %s', (_, denial, line) => {
     expect(closingLines({ ...result, denials: [denial] }, ['x'], { existing: { timeoutMs: 9000 } })).toEqual([line]);
   });
 
   it('offer a persistent sandbox no network bridge, and no other image by an option', () => {
-    const denial = { rule: 'the sandbox has no network', setBy: 's', remedy: 'or ask for --network bridge' };
-    const [line] = closingLines({ ...result, denials: [denial] }, ['x'], { existing: {} });
+    const [line] = closingLines({ ...result, denials: [network] }, ['x'], { existing: {} });
     expect(line).toContain('neither the network bridge nor caches');
     expect(line).not.toContain('ask for --network');
     expect(closingLines({ ...result, exitCode: 127 }, 'gti', { existing: {} })[0]).toContain(
@@ -180,9 +185,8 @@ describe('the lines after a run', () => {
   });
 
   it('tell about each denial, and then about what was left behind', () => {
-    const denial = { rule: 'r', setBy: 's', remedy: 'm' };
     const riskyChanges = [{ path: 'p', kind: 'ci-file', reason: 'why' } as const];
-    const lines = closingLines({ ...result, denials: [denial, denial], riskyChanges }, 'x');
+    const lines = closingLines({ ...result, denials: [memory, network], riskyChanges }, 'x');
     expect(lines).toHaveLength(4);
     expect(lines[3]).toContain('ci-file');
   });

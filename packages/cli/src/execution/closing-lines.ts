@@ -1,15 +1,16 @@
 // The last lines about a run: what it hit or was denied, who set that, and what to do next.
 
-import type { Command, Denial, RunResult } from '@acode/sandbox';
-import { inOptions } from '../arguments/option-names.ts';
+import { denialParts, limitError } from '@acode/sandbox';
+import type { Command, Denial, DenialStyle, Remedy, RunResult, Text } from '@acode/sandbox';
+import { OPTION_TERMS } from '../arguments/option-names.ts';
 import { oneLine } from '../terminal/text.ts';
 import { inExisting } from './in-existing.ts';
 import type { Existing } from './in-existing.ts';
 import { riskyLines } from './risky-lines.ts';
 
 const NOT_FOUND = 127;
-// The rule that says why sudo is not there, which another image would not change.
-const NO_ROOT = 'a sandbox has no root';
+// How the command line puts denials.
+const STYLE: DenialStyle = { terms: OPTION_TERMS, remedy: shortened };
 
 /** What is known of a command that has ended, besides its result. */
 export interface About {
@@ -24,25 +25,29 @@ export interface About {
 /** The lines about a run, without line ends; none for a run that hit nothing. */
 export function closingLines(result: RunResult, command: Command, about: About = {}): string[] {
   const { existing = null, dependencies = null, options = [] } = about;
-  const denials = existing ? result.denials.map(denial => inExisting(denial, existing)) : result.denials;
+  const style = existing ? inExisting(existing) : STYLE;
   return [
-    ...denials.map(denialLine),
+    ...result.denials.map(denial => denialLine(denial, style)),
     ...missingLines(result, command, { existing, dependencies }),
     ...optionLines(result, command, options),
     ...riskyLines(result.riskyChanges),
   ];
 }
 
-/** What was denied, who said so, and what to do next, in the words of the command line. */
-export function denialLine({ rule, setBy, remedy, detail }: Denial): string {
-  // The detail may quote what the command printed: it stands last, where it can pass for nothing of ours.
-  const seen = detail === undefined ? '' : ` [${detail.startsWith('suspected') ? detail : inOptions(detail)}]`;
-  return `${codeOf(rule)}: ${inOptions(rule)}, set by ${inOptions(setBy)}. ${inOptions(remedy)}${seen}`;
+/** What was denied, who set that, and what to type next. */
+export function denialLine(denial: Denial, style: DenialStyle = STYLE): string {
+  const { what, setBy, remedy, note } = denialParts(denial, style);
+  // The note may quote what the command printed: it stands last, where it can pass for nothing of ours.
+  return `${codeOf(denial)}: ${what}, set by ${setBy}. ${remedy}${note === null ? '' : ` [${note}]`}`;
 }
 
-function codeOf(rule: string): string {
-  if (rule.startsWith('time limit of ')) return 'ACODE-SBX-007';
-  return rule.includes(' limit of ') ? 'ACODE-SBX-004' : 'denied';
+function shortened(remedy: Remedy, { setBy }: Denial): Text | null {
+  if (remedy.kind !== 'change-request' || remedy.field !== 'policy.workspace') return null;
+  return setBy.layer === 'request' ? 'leave --readonly out' : `change that setting in ${setBy.where}`;
+}
+
+function codeOf(denial: Denial): string {
+  return limitError({ denials: [denial] })?.code ?? 'denied';
 }
 
 /** Whether what a command printed and how it ended may come from dependencies that are not installed. */
@@ -55,7 +60,7 @@ function missingLines(
   command: Command,
   { existing, dependencies }: Required<Pick<About, 'existing' | 'dependencies'>>,
 ): string[] {
-  if (result.exitCode !== NOT_FOUND || result.denials.some(({ rule }) => rule === NO_ROOT)) return [];
+  if (result.exitCode !== NOT_FOUND || result.denials.some(({ rule }) => rule === 'root.none')) return [];
   // Of a shell that ended with the status of its last command, nothing more is known.
   if (dependencies && command.length > 0) return [`hint: ${dependencies}`];
   return typeof command === 'string' ? [missingLine(result, existing != null)] : [];

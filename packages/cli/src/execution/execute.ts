@@ -10,7 +10,7 @@ import type { Call } from '../call.ts';
 import { realPath } from '../own-program.ts';
 import { pump } from '../terminal/pump.ts';
 import { oneLine } from '../terminal/text.ts';
-import { closingLines, mayLackDependencies } from './closing-lines.ts';
+import { closingLines, denialLine, mayLackDependencies } from './closing-lines.ts';
 import type { Existing } from './in-existing.ts';
 import { missingDependencies } from './missing-dependencies.ts';
 import { preparing } from './preparing.ts';
@@ -76,10 +76,15 @@ export async function attend(call: Call, { command, existing, flags }: Attended,
     return NOBODY_READS;
   }
   const { result } = ended;
-  if (call.options.json) await call.printJson('acode.run/1', result);
+  if (call.options.json) await call.printJson('acode.run/1', withMessages(result));
   const dependencies = mayLackDependencies(result) ? await missingDependencies(await call.place()) : null;
   await sayLines(call, closingLines(result, command, { existing, dependencies, options: flags }));
   return statusOf(result);
+}
+
+// Denials are data; whoever prints them gets the sentence too.
+function withMessages(result: RunResult): object {
+  return { ...result, denials: result.denials.map(denial => ({ ...denial, message: denialLine(denial) })) };
 }
 
 /** The exit status that a result comes to. */

@@ -1,8 +1,7 @@
-// What is said of a command in a sandbox that exists already: what it is cannot be changed any more, so that what to do next is
-// another sandbox.
+// Denials in a sandbox that exists already: what it is cannot be changed any more, so what helps is another sandbox.
 
-import type { Denial } from '@acode/sandbox';
-import { NEITHER_BRIDGE_NOR_CACHES } from '../arguments/staying.ts';
+import type { Denial, DenialStyle, Remedy } from '@acode/sandbox';
+import { OPTION_TERMS, POLICY_OPTIONS } from '../arguments/option-names.ts';
 
 /** A sandbox that was there before, and what a command in it asked for. */
 export interface Existing {
@@ -10,36 +9,51 @@ export interface Existing {
   readonly timeoutMs?: number | undefined;
 }
 
-// The words of the library that stand around what an option says.
-const LIMIT = /\bUse less, or ask for more: policy\.[\w.]+ \(on the command line ([^()]+)\)\./;
-const IMAGE = /\bchoose one that has it with policy\.image \(on the command line --image\)/;
-const MOUNT = /\bask for the mount with [^()]+ \(on the command line (--mount [^()]+)\)/;
-const READONLY = /\bask for policy\.workspace: direct \(on the command line, leave --readonly out\)/;
-// Set by the command itself, and not by what the sandbox was created with.
-const OWN_TIME = 'the request, timeoutMs';
-const TIME = /^time limit of ([\d.]+) s$/;
-
-/** A denial as it is to be read in a sandbox that exists. */
-export function inExisting(denial: Denial, { timeoutMs }: Existing): Denial {
-  if (denial.rule === 'the sandbox has no network')
-    return { ...denial, remedy: `Trying again cannot help. ${NEITHER_BRIDGE_NOR_CACHES}` };
-  // A command may ask for more time than it did.
-  if (denial.setBy === OWN_TIME) return { ...denial, setBy: 'the request, policy.timeoutMs' };
-  const setBy = denial.setBy.replace(/^(the request, policy\..*)$/, '$1 when the sandbox was created');
-  return { ...denial, setBy, remedy: lowered(denial.rule, timeoutMs) + elsewhere(denial.remedy) };
+/** How a denial reads in a sandbox that exists. */
+export function inExisting({ timeoutMs }: Existing): DenialStyle {
+  return {
+    terms: {
+      ...OPTION_TERMS,
+      // The time limit that a command asks for itself is `timeoutMs`; what begins with `policy.` is the sandbox’s.
+      source: source =>
+        source.layer === 'request' && source.where in POLICY_OPTIONS
+          ? `${OPTION_TERMS.source(source)} when the sandbox was created`
+          : OPTION_TERMS.source(source),
+    },
+    remedy: (remedy, denial) => elsewhere(remedy, denial, timeoutMs),
+  };
 }
 
-function elsewhere(remedy: string): string {
-  return remedy
-    .replace(LIMIT, 'Use less, or create another sandbox: `acode sandbox create $1`; limits are the sandbox’s own.')
-    .replace(IMAGE, 'create a sandbox of one that has it with `acode sandbox create --image`')
-    .replace(MOUNT, 'create another sandbox with `acode sandbox create $1`')
-    .replace(READONLY, 'create another sandbox without --readonly');
+function elsewhere(remedy: Remedy, denial: Denial, timeoutMs: number | undefined): string | null {
+  if (remedy.kind === 'raise-limit') return moreElsewhere(remedy, denial, timeoutMs);
+  if (remedy.kind === 'choose-image')
+    return `${created('--image <image>')} of an image that already has what must be installed`;
+  if (remedy.kind === 'provide-offline')
+    return 'put what commands need into the workspace (`acode sandbox exec --fill-cache npm --network bridge -- npm ci` fetches into it) or into the image (`acode sandbox build-image`)';
+  if (remedy.kind !== 'change-request') return null;
+  if (remedy.field === 'policy.network')
+    return 'create a sandbox on a network of your own that `sandbox.network.allowed_networks` lists: a persistent sandbox has neither the network bridge nor caches';
+  return remedy.field === 'policy.workspace'
+    ? 'create another sandbox without --readonly'
+    : created(OPTION_TERMS.field(remedy.field, remedy.suggested));
+}
+
+function moreElsewhere(
+  { field, suggested }: Extract<Remedy, { kind: 'raise-limit' }>,
+  { rule, setBy, value }: Denial,
+  timeoutMs: number | undefined,
+): string | null {
+  // A command may ask for more time than it did.
+  if (setBy.layer === 'request' && setBy.where === 'timeoutMs') return null;
+  return `${created(OPTION_TERMS.field(field, suggested))}, since limits are the sandbox’s own${lowered(rule, value, timeoutMs)}`;
+}
+
+function created(option: string): string {
+  return `create another sandbox: \`acode sandbox create ${option}\``;
 }
 
 // What was asked for and not given.
-function lowered(rule: string, timeoutMs: number | undefined): string {
-  const most = Number(TIME.exec(rule)?.[1] ?? NaN);
-  if (timeoutMs === undefined || !(timeoutMs / 1000 > most)) return '';
-  return `--timeout was lowered from ${timeoutMs / 1000} s to ${most} s, the most that this sandbox allows. `;
+function lowered(rule: Denial['rule'], value: Denial['value'], timeoutMs: number | undefined): string {
+  if (rule !== 'limit.time' || timeoutMs === undefined || timeoutMs <= Number(value)) return '';
+  return ` (--timeout ${timeoutMs / 1000} was lowered to ${Number(value) / 1000}, the most that this one allows)`;
 }

@@ -1,6 +1,8 @@
 // What can be said about a failure, whatever it was: one shape for people and for programs.
 
 import { AcodeError } from '@acode/sandbox';
+import type { Terms } from '@acode/sandbox';
+import { OPTION_TERMS } from '../arguments/option-names.ts';
 import { UsageError } from './usage.ts';
 
 /** A failure as it is reported. */
@@ -20,10 +22,10 @@ const UNEXPECTED_CODE = 'ACODE-CLI-002';
 const UNEXPECTED_STATUS = 125;
 const MAX_CAUSES = 10;
 
-/** The report on anything that was thrown. */
-export function reportOn(error: unknown): FailureReport {
+/** The report on anything that was thrown, in the terms of whoever reads it. */
+export function reportOn(error: unknown, terms: Terms = OPTION_TERMS): FailureReport {
   if (error instanceof UsageError) return usage(error);
-  if (isKnown(error)) return known(error);
+  if (isKnown(error)) return known(error, terms);
   return {
     code: UNEXPECTED_CODE,
     message: `acode failed in a way it should not: ${messageOf(error)}.`,
@@ -44,11 +46,10 @@ function usage(error: UsageError): FailureReport {
   return { code, message, hint, exitStatus, context: {}, correlationId: null, causes: [] };
 }
 
-function known(error: AcodeError): FailureReport {
+function known(error: AcodeError, terms: Terms): FailureReport {
   return {
     code: error.code,
-    message: error.message,
-    hint: error.hint,
+    ...error.inTerms(terms),
     context: { ...error.context },
     correlationId: error.correlationId ?? null,
     exitStatus: error.exitStatus,

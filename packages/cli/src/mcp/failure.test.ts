@@ -1,36 +1,52 @@
+import type { Denial } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
-import { toldDenials } from './failure.ts';
+import { denialText, toldDenials } from './failure.ts';
 
-const rule = { rule: 'memory limit of 64 MiB', setBy: 'the user' };
+const MIB = 1024 ** 2;
+const memory = (setBy: Denial['setBy']): Denial => ({
+  rule: 'limit.memory',
+  value: 64 * MIB,
+  setBy,
+  effect: { kind: 'process-killed' },
+  count: 1,
+  remedies: [{ kind: 'use-less' }, { kind: 'raise-limit', field: 'policy.limits.memoryBytes', suggested: 128 * MIB }],
+});
+const root: Denial = {
+  rule: 'read-only.root',
+  setBy: { value: null, layer: 'built-in', where: 'rule' },
+  suspected: '/etc/x',
+  count: 1,
+  remedies: [
+    { kind: 'write-elsewhere', suggested: ['tmp'] },
+    { kind: 'choose-image', field: 'policy.image' },
+  ],
+};
 
 describe('what to do next that a model is told', () => {
   it('names no option of a command line, and says whom to ask where no tool can do it', () => {
-    const remedy =
-      'Use less, or ask for more: policy.limits.memoryBytes (on the command line --memory 128). A ceiling still counts.';
-    expect(toldDenials([{ ...rule, remedy }])).toEqual([
+    expect(toldDenials([memory({ value: 64 * MIB, layer: 'user', where: 'c.yml:1:1' })])).toEqual([
       {
-        ...rule,
+        rule: 'limit.memory',
+        what: 'a process was killed at the memory limit of 64 MiB',
+        setBy: 'your configuration, c.yml:1:1',
         remedy:
-          'Use less, or ask for more: policy.limits.memoryBytes. A ceiling still counts. No argument of these tools does that: tell the user what you need and why, and go on without it.',
+          'Use less memory; or tell the user what you need and why, since no argument of these tools raises this limit, and go on without it.',
       },
     ]);
   });
 
   it('names the argument by which the call set the limit itself', () => {
-    const remedy = 'Use less, or ask for more: policy.timeoutMs (on the command line --timeout 2).';
-    for (const setBy of ['the request, policy.timeoutMs', 'the request, timeoutMs'])
-      expect(toldDenials([{ rule: 'time limit of 1 s', setBy, remedy }])[0]?.remedy).toMatch(
-        /^Use less, or give a larger timeout_seconds, /,
-      );
+    const [told] = toldDenials([memory({ value: 1, layer: 'request', where: 'policy.limits.memoryBytes' })]);
+    expect(told).toMatchObject({
+      setBy: 'the argument memory_mb',
+      remedy: expect.stringMatching(/^Use less memory; or give a larger memory_mb, or leave it out/),
+    });
   });
 
-  it('names the argument where there is one', () => {
-    const remedy = 'Choose one that has it with policy.image (on the command line --image).';
-    expect(toldDenials([{ ...rule, remedy }])[0]?.remedy).toBe('Choose one that has it with the argument image.');
-  });
-
-  it('is left as it is where it says nothing of either', () => {
-    const denial = { ...rule, remedy: 'Write to /tmp.', detail: 'suspected write to /etc/x' };
-    expect(toldDenials([denial])).toEqual([denial]);
+  it('names the argument where there is one, and quotes what was inferred last', () => {
+    const [told] = toldDenials([root]);
+    expect(denialText(told!)).toBe(
+      'Denied: the sandbox’s own file system is read-only, set by the built-in rules. Retrying does not help. Write to /tmp; or choose an image that already has what must be installed: the argument image. [suspected write to "/etc/x"]',
+    );
   });
 });

@@ -1,7 +1,7 @@
 // A failure as a model is told it: what happened and what to do next, and never a stack.
 
-import { AcodeError } from '@acode/sandbox';
-import type { Denial, RunResult } from '@acode/sandbox';
+import { AcodeError, denialParts, layerText } from '@acode/sandbox';
+import type { Denial, DenialStyle, RunResult, Terms } from '@acode/sandbox';
 import * as z from 'zod';
 import { reportOn } from '../failure/report.ts';
 import { oneLine } from '../terminal/text.ts';
@@ -9,10 +9,11 @@ import { omittedSchema, riskTexts, riskySchema, toldRisks } from './risks.ts';
 
 /** Something the sandbox did not let a command do. */
 export const denialSchema = z.object({
-  rule: z.string(),
+  rule: z.string().describe('The id of the rule, such as limit.memory or network.none.'),
+  what: z.string().describe('What happened, and by which rule.'),
   setBy: z.string().describe('Who set the rule.'),
   remedy: z.string().describe('What to do next.'),
-  detail: z.string().optional(),
+  note: z.string().optional().describe('What this is inferred from; it may quote what the command printed.'),
 });
 
 /** What a tool answers where it fails. */
@@ -35,7 +36,7 @@ const MAX_LENGTH = 2000;
 
 /** The failure for whatever was thrown. */
 export function failureOf(error: unknown): ToolFailure {
-  const { code, message, hint } = reportOn(error);
+  const { code, message, hint } = reportOn(error, TERMS);
   const left = error instanceof AcodeError ? error.riskyChanges : [];
   return {
     code,
@@ -59,29 +60,27 @@ export function failureText({
   return [`${message} (${code})`, `Next: ${hint}`, ...denials.map(denialText), ...left].join('\n');
 }
 
-/** Denials as a model is told them: with a way on that is one for it. */
+/** Denials as a model is told them: with remedies that a model can act on. */
 export function toldDenials(denials: readonly Denial[]): z.output<typeof denialSchema>[] {
-  return denials.map(({ rule, setBy, detail, ...denial }) => ({
-    rule: oneLine(rule),
-    setBy: oneLine(setBy),
-    remedy: oneLine(ownRemedy(setBy) ?? forModel(denial.remedy)),
-    ...(detail === undefined ? {} : { detail: bounded(detail) }),
-  }));
+  return denials.map(denial => {
+    const { what, setBy, remedy, note } = denialParts(denial, STYLE);
+    return {
+      rule: denial.rule,
+      what: oneLine(what),
+      setBy: oneLine(setBy),
+      remedy: oneLine(remedy),
+      ...(note === null ? {} : { note: bounded(note) }),
+    };
+  });
 }
 
-/** A denial in words. The detail may quote what a command printed, and so it stands last. */
-export function denialText({ rule, setBy, remedy, detail }: z.output<typeof denialSchema>): string {
-  return `Denied: ${rule}; set by ${setBy}. ${remedy}${detail === undefined ? '' : ` [${detail}]`}`;
+/** A denial in words. The note may quote what a command printed, and so it stands last. */
+export function denialText({ what, setBy, remedy, note }: z.output<typeof denialSchema>): string {
+  return `Denied: ${what}, set by ${setBy}. ${remedy}${note === undefined ? '' : ` [${note}]`}`;
 }
 
-// A network that is denied ends the call; what it says is a denial all the same.
-function denialsOf(error: unknown): Denial[] {
-  if (!(error instanceof AcodeError)) return [];
-  if (error.is('ACODE-SBX-005')) {
-    const { rule, setBy, remedy, network } = error.context;
-    return [{ rule, setBy, remedy, detail: `the network ${network}` }];
-  }
-  return [...(partialOf(error)?.denials ?? [])];
+function denialsOf(error: unknown): readonly Denial[] {
+  return partialOf(error)?.denials ?? [];
 }
 
 /** What a command had come to when it was given up, or its sandbox was gone. */
@@ -90,23 +89,42 @@ export function partialOf(error: unknown): Pick<RunResult, 'denials' | 'auditSeq
   return error.is('ACODE-SBX-014') || error.is('ACODE-SBX-025') ? error.context.result : undefined;
 }
 
-// What the call itself asked for, it can ask for otherwise.
+// What the call itself asked for, it can ask for otherwise: the arguments of the tools, by the field they set.
 const ARGUMENTS: Readonly<Record<string, string>> = {
   'policy.timeoutMs': 'timeout_seconds',
   timeoutMs: 'timeout_seconds',
   'policy.limits.memoryBytes': 'memory_mb',
   'policy.limits.cpus': 'cpus',
+  'policy.image': 'image',
 };
 
-function ownRemedy(setBy: string): string | null {
-  const field = /^the request, ([a-z.]+)/i.exec(setBy)?.[1] ?? '';
-  const argument = ARGUMENTS[field];
-  return argument === undefined
-    ? null
-    : `Use less, or give a larger ${argument}, or leave it out: the limit of the user’s policy counts then.`;
-}
+const TERMS: Terms = {
+  field: (name, value) => {
+    const argument = ARGUMENTS[name];
+    if (argument !== undefined) return `the argument ${argument}`;
+    return value === undefined ? name : `${name}: ${value}`;
+  },
+  source: source => {
+    const argument = source.layer === 'request' ? ARGUMENTS[source.where] : undefined;
+    return argument === undefined ? layerText(source) : `the argument ${argument}`;
+  },
+};
 
 // A model has neither the command line nor the library, only the arguments of the tools: these tighten, and choose an image.
+const STYLE: DenialStyle = {
+  terms: TERMS,
+  remedy: (remedy, { setBy }) => {
+    if (remedy.kind === 'raise-limit')
+      return setBy.layer === 'request' && setBy.where in ARGUMENTS
+        ? `give a larger ${ARGUMENTS[setBy.where]}, or leave it out: the limit of the user’s policy counts then`
+        : 'tell the user what you need and why, since no argument of these tools raises this limit, and go on without it';
+    if (remedy.kind === 'change-request')
+      return `tell the user what you need and why, since no argument of these tools does it (${TERMS.field(remedy.field, remedy.suggested)}), and go on without it`;
+    return null;
+  },
+};
+
+// TODO-SENTENCES
 function forModel(remedy: string): string {
   const plain = remedy
     .replaceAll(/ \(on the command line [^)]*\)/g, '')

@@ -1,15 +1,19 @@
 // The one table of everything that can go wrong: code, context, message, hint, exit status.
 
+import { denialParts, remedyOf } from './denial-text.ts';
+import type { Denial, RuleId } from './denials.ts';
 import type { RiskyChange, RunResult, WebRunResult } from './result.ts';
+import { LIBRARY_TERMS, rendered, text } from './wording.ts';
+import type { Terms, Text } from './wording.ts';
 
 /** One row of the error table. */
 export interface ErrorEntry<Context> {
   /** A few words for the catalogue. */
   readonly title: string;
   /** One sentence that says what happened, for this context. */
-  readonly message: (context: Context) => string;
+  readonly message: (context: Context) => Text;
   /** What a person or an agent should do next. */
-  readonly hint: (context: Context) => string;
+  readonly hint: (context: Context) => Text;
   /** The exit status of the command line. */
   readonly exit: number;
   /** The exit status, where it depends on the context. */
@@ -47,6 +51,11 @@ export type MountViolation =
   | 'ProtectedPath'
   | 'ForbiddenTarget'
   | 'DuplicateTarget';
+
+function limitMessage(denial: Denial): Text {
+  const { what } = denialParts(denial);
+  return text`${what.charAt(0).toUpperCase()}${what.slice(1)}, set by ${{ source: denial.setBy }}.`;
+}
 
 // Nobody asked for an image by language: who is told that it is missing has to hear where it came from.
 function chosenFor({ chosen }: { readonly chosen?: string }): string {
@@ -95,12 +104,24 @@ const ROWS = {
     exit: 125,
     example: { path: '/', violation: 'ForbiddenPath', reason: 'it is the root of the file system' },
   }),
-  'ACODE-SBX-004': entry<{ limit: string; value: string; setBy: string; raise: string }>({
+  'ACODE-SBX-004': entry<{ denial: Denial }>({
     title: 'resource limit exceeded',
-    message: c => `The command hit its ${c.limit} limit of ${c.value}, set by ${c.setBy}.`,
-    hint: c => `Use less, or raise it: ${c.raise}.`,
+    message: c => limitMessage(c.denial),
+    hint: c => remedyOf(c.denial),
     exit: 125,
-    example: { limit: 'memory', value: '64 MiB', setBy: 'the request', raise: '--memory 128' },
+    example: {
+      denial: {
+        rule: 'limit.memory',
+        value: 64 * 1024 ** 2,
+        setBy: { value: 64 * 1024 ** 2, layer: 'request', where: 'policy.limits.memoryBytes' },
+        effect: { kind: 'process-killed' },
+        count: 1,
+        remedies: [
+          { kind: 'use-less' },
+          { kind: 'raise-limit', field: 'policy.limits.memoryBytes', suggested: 128 * 1024 ** 2 },
+        ],
+      },
+    },
   }),
   'ACODE-SBX-005': entry<{ network: string; rule: string; setBy: string; remedy: string }>({
     title: 'network denied by policy',
@@ -121,12 +142,21 @@ const ROWS = {
     exit: 125,
     example: { name: 'acode-a1b2c3d4-run-001', reason: 'exec format error' },
   }),
-  'ACODE-SBX-007': entry<{ timeoutMs: number; setBy: string }>({
+  'ACODE-SBX-007': entry<{ denial: Denial }>({
     title: 'command timed out',
-    message: c => `The command was stopped after ${c.timeoutMs / 1000} s, the time limit set by ${c.setBy}.`,
-    hint: () => 'Give it more time with --timeout <seconds>, or make it do less.',
+    message: c => limitMessage(c.denial),
+    hint: c => remedyOf(c.denial),
     exit: 124,
-    example: { timeoutMs: 2000, setBy: 'the request' },
+    example: {
+      denial: {
+        rule: 'limit.time',
+        value: 2000,
+        setBy: { value: 2000, layer: 'request', where: 'policy.timeoutMs' },
+        effect: { kind: 'command-ended' },
+        count: 1,
+        remedies: [{ kind: 'use-less' }, { kind: 'raise-limit', field: 'policy.timeoutMs', suggested: 4000 }],
+      },
+    },
   }),
   'ACODE-SBX-008': entry<{
     socket: string;
@@ -455,7 +485,7 @@ const ROWS = {
     exit: 125,
     example: { reference: 'acode-a1b2c3d4-run-001', what: 'sandbox' },
   }),
-  'ACODE-IMG-001': entry<{ image: string; reason: string; remedy?: string }>({
+  'ACODE-IMG-001': entry<{ image: string; reason: string; remedy?: Text }>({
     title: 'project image not built',
     message: c => `The project image ${c.image} was not built: ${c.reason}.`,
     hint: c =>
@@ -670,11 +700,11 @@ export class AcodeError<Code extends ErrorCode = ErrorCode> extends Error {
 
   constructor(code: Code, context: ErrorContexts[Code], options?: { cause?: unknown }) {
     const row: ErrorEntry<RowContexts[Code]> = ERRORS[code];
-    super(row.message(context), options);
+    super(rendered(row.message(context)), options);
     this.name = 'AcodeError';
     this.code = code;
     this.context = context;
-    this.hint = row.hint(context);
+    this.hint = rendered(row.hint(context));
     this.exitStatus = row.exitFor?.(context) ?? row.exit;
   }
 
@@ -685,11 +715,46 @@ export class AcodeError<Code extends ErrorCode = ErrorCode> extends Error {
     return riskyChanges ?? result?.riskyChanges ?? [];
   }
 
+  /** Message and hint in the terms of an audience: the command line says `--memory` for `policy.limits.memoryBytes`. */
+  inTerms(terms: Terms = LIBRARY_TERMS): Pick<AcodeError, 'message' | 'hint'> {
+    const row: ErrorEntry<RowContexts[Code]> = ERRORS[this.code];
+    return { message: rendered(row.message(this.context), terms), hint: rendered(row.hint(this.context), terms) };
+  }
+
   /** Narrows the error to one code, and with it the type of `context`. */
   is<Wanted extends ErrorCode>(code: Wanted): this is AcodeError<Wanted> {
     const own: ErrorCode = this.code;
     return own === code;
   }
+}
+
+const LIMIT_CODES: Readonly<Partial<Record<RuleId, 'ACODE-SBX-004' | 'ACODE-SBX-007'>>> = {
+  'limit.time': 'ACODE-SBX-007',
+  'limit.memory': 'ACODE-SBX-004',
+  'limit.pids': 'ACODE-SBX-004',
+  'limit.output': 'ACODE-SBX-004',
+  'limit.tmp': 'ACODE-SBX-004',
+  'limit.open-files': 'ACODE-SBX-004',
+  'limit.network-time': 'ACODE-SBX-004',
+};
+
+/**
+ * The error for a command that hit a limit, for a caller to whom that is a failure; null where it hit none. `run` itself does
+ * not throw it: a command that has started has a result.
+ *
+ * @example
+ * const result = await acode.run('npm test');
+ * const error = limitError(result);
+ * if (error) throw error;
+ */
+export function limitError({
+  denials,
+}: Pick<RunResult, 'denials'>): AcodeError<'ACODE-SBX-004' | 'ACODE-SBX-007'> | null {
+  for (const denial of denials) {
+    const code = LIMIT_CODES[denial.rule];
+    if (code !== undefined) return new AcodeError(code, { denial });
+  }
+  return null;
 }
 
 function gib(bytes: number): string {

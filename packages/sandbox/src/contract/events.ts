@@ -1,5 +1,6 @@
 // What happens, as events that a host program can listen to.
 
+import type { RuleId } from './denials.ts';
 import type { SecurityViolation } from './errors.ts';
 import type { PullProgress } from './images.ts';
 import type { BackendName, Level } from './levels.ts';
@@ -118,10 +119,10 @@ export interface AcodeEvents {
   NetworkDenied: {
     /** The sandbox’s UUID. */
     sandboxId: string;
-    /** The rule that denied it. */
-    rule: string;
+    /** The id of the rule that denied it. */
+    rule: RuleId;
     /** The line of output that shows the attempt, if there is one. */
-    detail?: string;
+    suspected?: string;
   };
   /**
    * The background scan after a run has ended. Emitted for each run whose result has `scan: 'continuing'`, unless

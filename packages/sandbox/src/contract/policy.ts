@@ -5,7 +5,8 @@ import type { NetworkMode } from './network.ts';
 import type { CachePolicy, CacheTool } from './caches.ts';
 import type { ProfileName } from './profiles.ts';
 import type { Level, Risk } from './levels.ts';
-import type { Denial } from './result.ts';
+import type { Denial } from './denials.ts';
+import type { Sourced } from './sourced.ts';
 
 /**
  * Every field of a policy. {@link PolicyInput} is this type without the combinations that acode always refuses. Use this one,
@@ -195,21 +196,7 @@ export interface MountRequest {
   readOnly?: boolean | undefined;
 }
 
-/**
- * The layers a value can come from, weakest voice first. `machine` sets ceilings only; `repository` is untrusted and may
- * tighten, unless the user trusted that very content.
- */
-export type Layer = 'built-in' | 'machine' | 'user' | 'repository' | 'request';
-
-/** A value and who set it. */
-export interface Sourced<Value> {
-  /** The value that counts. */
-  readonly value: Value;
-  /** The layer that set it. */
-  readonly layer: Layer;
-  /** Where in that layer: a field of the request, or file, line, column and key. */
-  readonly where: string;
-}
+export type { Layer, Sourced } from './sourced.ts';
 
 /** The limits of a sandbox. Each one is always set. */
 export interface Limits {

@@ -1,21 +1,10 @@
 // What comes back from a run.
 
+import type { Denial } from './denials.ts';
 import type { Level } from './levels.ts';
 
 /** A limit that a run can hit, by name. */
 export type LimitName = 'memory' | 'pids' | 'time' | 'output';
-
-/** Something the sandbox would not let the command do, with the rule behind it and the way on. */
-export interface Denial {
-  /** The rule. */
-  readonly rule: string;
-  /** The layer of configuration that set the rule, and where in it. */
-  readonly setBy: string;
-  /** What to do about it. */
-  readonly remedy: string;
-  /** The evidence, such as a line of output. */
-  readonly detail?: string;
-}
 
 /** Something a run left in the workspace that a tool on the host might execute or follow. */
 export interface RiskyChange {

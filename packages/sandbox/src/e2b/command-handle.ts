@@ -2,6 +2,7 @@
 
 import type { RunResult } from '../contract/result.ts';
 import type { CommandHandle as Inner } from '../contract/sandbox.ts';
+import { limitError } from '../contract/errors.ts';
 import { SandboxError, TimeoutError, translated } from './errors.ts';
 import { REQUEST, checkKnown } from './options.ts';
 import type { RequestOptions } from './options.ts';
@@ -163,7 +164,10 @@ export class CommandHandle {
 function resultOf(inner: RunResult, { stdout, stderr }: Readonly<Record<Stream, string>>): CommandResult {
   const { exitCode, timedOut, oomKilled } = inner;
   if (timedOut)
-    throw new TimeoutError('The command was ended at its time limit: raise it with timeoutMs, or with 0 take it away.');
+    throw new TimeoutError(
+      'The command was ended at its time limit: raise it with timeoutMs, or with 0 take it away.',
+      { cause: limitError(inner) },
+    );
   if (exitCode === null) throw new SandboxError('The command was ended before it had a status.');
   if (exitCode === 0) return { exitCode, stdout, stderr };
   const error = oomKilled ? `exit status ${exitCode}: out of memory` : `exit status ${exitCode}`;

@@ -5,7 +5,9 @@ import type { LoadedConfig } from './config/check.ts';
 import type { LoadedMachine, RepositoryConfig } from './config/load.ts';
 import type { Config } from './config/schema.ts';
 import { AcodeError } from '../contract/errors.ts';
-import type { EffectivePolicy, Sourced } from '../contract/policy.ts';
+import type { EffectivePolicy } from '../contract/policy.ts';
+import type { Source, Sourced } from '../contract/sourced.ts';
+import { ENVIRONMENT_MODE, LIBRARY_TERMS } from '../contract/wording.ts';
 
 /** Whether networks may be had at all. */
 export type Mode = EffectivePolicy['mode']['value'];
@@ -14,8 +16,6 @@ export type Mode = EffectivePolicy['mode']['value'];
 export interface RepositoryLayer extends RepositoryConfig {
   readonly trusted: boolean;
 }
-
-const ENVIRONMENT_MODE = 'ACODE_MODE';
 
 /** Everything that has a voice besides the request. */
 export interface Layers {
@@ -80,12 +80,8 @@ export function placeOf(layer: { readonly where: (key: string) => string }, key:
 }
 
 /** Who set a value, for people. */
-export function setBy({ layer, where }: Pick<Sourced<unknown>, 'layer' | 'where'>): string {
-  if (layer === 'built-in') return 'the built-in default';
-  if (where === ENVIRONMENT_MODE) return `the environment, ${where}`;
-  if (layer === 'machine') return `the machine’s policy, ${where}`;
-  if (layer === 'user') return `your configuration, ${where}`;
-  return layer === 'repository' ? `the repository, ${where}` : `the request, ${where}`;
+export function setBy(source: Source): string {
+  return LIBRARY_TERMS.source(source);
 }
 
 /** The mode: air-gapped as soon as anybody says so, since it can only protect. */

@@ -1,7 +1,7 @@
 // Limits and built-in profiles: the requested value, lowered to the strictest ceiling.
 
 import type { Config } from './config/schema.ts';
-import { formatBytes } from './config/units.ts';
+import { formatBytes } from '../contract/units.ts';
 import type { EffectivePolicy, Limits, PolicyFields, Sourced } from '../contract/policy.ts';
 import type { ProfileName } from '../contract/profiles.ts';
 import { builtInValue, pick, placeOf } from './layers.ts';

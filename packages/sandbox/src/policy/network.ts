@@ -8,7 +8,7 @@ import { AcodeError } from '../contract/errors.ts';
 import { networkName } from '../contract/network.ts';
 import type { EffectivePolicy, PolicyFields, PortRequest, Sourced } from '../contract/policy.ts';
 import type { NetworkMode } from '../contract/network.ts';
-import type { Denial } from '../contract/result.ts';
+import type { Denial, Remedy } from '../contract/denials.ts';
 import { builtInValue, pick, placeOf, setBy } from './layers.ts';
 import type { Layers, Mode } from './layers.ts';
 
@@ -87,7 +87,7 @@ function askedNetwork(request: PolicyFields, layers: Layers): Sourced<NetworkMod
 }
 
 // A file may ask by the shorthand, which is another key.
-function whereAsked({ layer: by, where }: Pick<Sourced<unknown>, 'layer' | 'where'>, layers: Layers): string {
+function whereAsked({ layer: by, where }: Pick<Sourced, 'layer' | 'where'>, layers: Layers): string {
   const layer = by === 'repository' ? layers.repository : by === 'user' ? layers.user : null;
   const shorthand = layer !== null && layer.config.sandbox?.network?.mode === undefined;
   return shorthand ? placeOf(layer, 'sandbox.defaults.network') : where;
@@ -187,12 +187,7 @@ const CONSENT = 'sandbox.network.allow_bridge';
 const NAMES = 'sandbox.network.allowed_networks';
 const ASK = 'Run without a network, or ask whoever looks after this machine.';
 
-function denied(
-  network: string,
-  rule: string,
-  by: Pick<Sourced<unknown>, 'layer' | 'where'>,
-  remedy: string,
-): AcodeError {
+function denied(network: string, rule: string, by: Pick<Sourced, 'layer' | 'where'>, remedy: string): AcodeError {
   return new AcodeError('ACODE-SBX-005', { network: network.slice(0, 128), rule, setBy: setBy(by), remedy });
 }
 
@@ -203,27 +198,26 @@ function airgapped({ network, dns, ports }: Omit<NetworkPolicy, 'denials'>, mode
     network.value.kind === 'none'
       ? [dns, ports].find(({ value, layer: by }) => by === 'request' && value.length > 0)
       : network;
-  const denials: Denial[] = asked
-    ? [
-        {
-          rule: 'air-gapped mode: no sandbox has a network',
-          setBy: setBy(mode),
-          remedy: remedyFor(mode),
-          detail: `${networkText(network.value)} was asked for by ${setBy(asked)}`,
-        },
-      ]
-    : [];
+  const denials: Denial[] = asked ? [ignored(network, asked, mode)] : [];
   return { network: none({ kind: 'none' }), dns: none([]), ports: none([]), denials };
 }
 
-function remedyFor({ layer, where }: Sourced<Mode>): string {
-  if (layer === 'machine') return ASK;
-  if (layer === 'request') return `Work without a network, or unset ${where} if the task really needs one.`;
-  return `Work without a network, or take mode: airgapped out of ${where} if the task really needs one.`;
+function ignored(network: Sourced<NetworkMode>, { layer, where }: Sourced, mode: Sourced<Mode>): Denial {
+  const value = network.value.kind === 'none' ? 'a port or a name server' : `the network ${networkName(network.value)}`;
+  return {
+    rule: 'network.air-gapped',
+    setBy: mode,
+    effect: { kind: 'request-ignored', asked: { value, layer, where } },
+    count: 1,
+    remedies: [{ kind: 'work-offline' }, allowNetworks(mode)],
+  };
 }
 
-function networkText(network: NetworkMode): string {
-  return network.kind === 'none' ? 'a port or a name server' : `the network ${networkName(network)}`;
+/** The way out of air-gapped mode, by who set it. */
+export function allowNetworks({ layer, where }: Sourced<Mode>): Remedy {
+  if (layer === 'machine') return { kind: 'ask-administrator' };
+  if (layer === 'request') return { kind: 'unset-variable', field: where };
+  return { kind: 'change-setting', field: 'mode: airgapped', where };
 }
 
 function checkServers({ value, where }: Sourced<readonly string[]>): void {

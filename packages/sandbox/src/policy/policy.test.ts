@@ -10,7 +10,7 @@ import { checkEnvironment, defaultEnvironment, isDangerous } from './environment
 import { assertNotRoot, resolvePolicy } from './resolve.ts';
 import { NO_LAYERS } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { formatBytes, parseBytes } from './config/units.ts';
+import { formatBytes, parseBytes } from '../contract/units.ts';
 
 const MIB = 1024 ** 2;
 const host = { caller: { uid: 1001, gid: 1002 }, cpus: 2 };

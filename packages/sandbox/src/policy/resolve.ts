@@ -4,7 +4,7 @@ import type { z } from 'zod';
 import { issueText } from './config/issue-text.ts';
 import { LEAST_MEMORY, NONSENSE_BYTES } from './config/values.ts';
 import { shapeFault } from './config/shape.ts';
-import { formatBytes } from './config/units.ts';
+import { formatBytes } from '../contract/units.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
 import type { LanguageFound } from '../contract/languages.ts';
@@ -202,7 +202,7 @@ function resolveMounts(request: PolicyFields, layers: Layers): Sourced<readonly 
 }
 
 // The user’s roots are for what the user asks for: a repository’s mount could lead to one of them by a link.
-function resolveHostRoots({ machine, user }: Layers, mounts: Sourced<unknown>): Sourced<readonly string[]> {
+function resolveHostRoots({ machine, user }: Layers, mounts: Sourced): Sourced<readonly string[]> {
   const roots = user.config.sandbox?.mounts?.allowed_host_roots;
   if (!roots || mounts.layer === 'repository') return builtInValue([]);
   const key = 'sandbox.mounts.allowed_host_roots';

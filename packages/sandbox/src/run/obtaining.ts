@@ -1,6 +1,6 @@
 // Steps 4 and 5 of the pipe: a sandbox for a plan, one that waited or one that is made, and the record that it is there.
 
-import { formatBytes } from '../policy/config/units.ts';
+import { formatBytes } from '../contract/units.ts';
 import type { AuditHead, AuditScan } from '../contract/audit.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { backendOf, isBoundary, usesEngine } from '../contract/levels.ts';

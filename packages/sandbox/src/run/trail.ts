@@ -15,6 +15,7 @@ import type {
 } from '../contract/audit.ts';
 import type { EventBus } from '../contract/events.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
+import { denialParts } from '../contract/denial-text.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { networkName } from '../contract/network.ts';
 import { isAtLeast, usesEngine } from '../contract/levels.ts';
@@ -310,13 +311,13 @@ const SHOWN_CHANGES = 20;
 /** Tells what was denied, the network apart because it is counted apart. */
 export function recordDenials({ host, operation }: RunningParts, sandboxId: string, { network, other }: Denials): void {
   for (const denial of [...network, ...other])
-    operation.step('warn', `denied: ${denial.rule}`, { sandboxId, ...denial });
-  for (const { rule, detail } of network) {
+    operation.step('warn', `denied: ${denialParts(denial).what}`, { sandboxId, ...denial });
+  for (const { rule, suspected } of network) {
     host.telemetry.increment(METRICS.networkDenied);
     host.bus.emit('NetworkDenied', operation.correlationId, new Date(host.telemetry.clock.now()), {
       sandboxId,
       rule,
-      ...(detail === undefined ? {} : { detail }),
+      ...(suspected === undefined ? {} : { suspected }),
     });
   }
 }

@@ -5,7 +5,7 @@ import { readlink } from 'node:fs/promises';
 import { join, posix } from 'node:path';
 import { readBoundedFile } from '../../lifecycle/private-file.ts';
 import { AcodeError } from '../../contract/errors.ts';
-import { formatBytes } from '../../policy/config/units.ts';
+import { formatBytes } from '../../contract/units.ts';
 import { DirectoryLook, fromText, toText } from '../../workspace/directory-look.ts';
 import type { IgnoreRules, Verdict } from './pattern.ts';
 import { Pauses } from '../../lifecycle/pauses.ts';

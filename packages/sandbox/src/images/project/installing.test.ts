@@ -4,6 +4,8 @@
 import { describe, expect, it } from 'vitest';
 import type { SandboxInfo } from '../../contract/host.ts';
 import { assertSucceeded, cannotFetch, isGone, tooLong } from './installing.ts';
+import type { Denial } from '../../contract/denials.ts';
+import { rendered } from '../../contract/wording.ts';
 import type { Planned } from '../../run/host.ts';
 
 const sandbox = (owner: string, state: SandboxInfo['state']): SandboxInfo => ({
@@ -54,7 +56,12 @@ it('one that never ends, or that the engine says nothing about, is not gone', as
 const of = <Value>(value: Value) => ({ value, layer: 'built-in', where: 'x' }) as const;
 const plannedWith = (network: 'none' | 'bridge', caches: readonly unknown[] = []): Planned =>
   ({ policy: { network: of({ kind: network }), mode: of('local-only') }, spec: { caches } }) as unknown as Planned;
-const denied = { rule: 'the sandbox has no network', setBy: 'x', remedy: 'y' };
+const denied: Denial = {
+  rule: 'network.none',
+  setBy: of('none'),
+  count: 1,
+  remedies: [{ kind: 'provide-offline' }],
+};
 
 describe('an install command without a network', () => {
   it('that fails for want of one is told so, and how to get one', () => {
@@ -62,11 +69,29 @@ describe('an install command without a network', () => {
     const refused = (): void => assertSucceeded(failed, { image: 'i', planned: plannedWith('none') });
     expect(refused).toThrow('ended with 1, and it had no network');
     expect(refused).toThrow(
-      expect.objectContaining({ hint: expect.stringMatching(/cache.*--network bridge.*allow_bridge: true/) }),
+      expect.objectContaining({ hint: expect.stringMatching(/cache.*policy\.network: bridge.*allow_bridge: true/) }),
     );
     const timedOut = { exitCode: null, timedOut: true, denials: [denied] };
     expect(() => assertSucceeded(timedOut, { image: 'i', planned: plannedWith('none') })).toThrow(
       'took longer than its time limit, and it had no network',
+    );
+  });
+
+  it('that hits a limit is told which, and the error of that limit is the cause', () => {
+    const time: Denial = {
+      rule: 'limit.time',
+      value: 2000,
+      setBy: of(2000),
+      effect: { kind: 'command-ended' },
+      count: 1,
+      remedies: [{ kind: 'raise-limit', field: 'policy.timeoutMs', suggested: 4000 }],
+    };
+    const timedOut = { exitCode: null, timedOut: true, denials: [time] };
+    expect(() => assertSucceeded(timedOut, { image: 'i', planned: plannedWith('bridge') })).toThrow(
+      expect.objectContaining({
+        hint: expect.stringContaining('policy.timeoutMs: 4000'),
+        cause: expect.objectContaining({ code: 'ACODE-SBX-007', exitStatus: 124 }),
+      }),
     );
   });
 
@@ -83,8 +108,8 @@ describe('an install command without a network', () => {
   it('is named where the time for the whole build is up while it runs, and .dockerignore is not', () => {
     const waiting = tooLong(5000, plannedWith('none'));
     expect(waiting.reason).toContain('it had no network, which may be what it waited for');
-    expect(waiting.remedy).toMatch(/--network bridge.*allow_bridge/);
-    expect(waiting.remedy).not.toContain('.dockerignore');
+    expect(rendered(waiting.remedy)).toMatch(/policy\.network: bridge.*allow_bridge/);
+    expect(rendered(waiting.remedy)).not.toContain('.dockerignore');
     expect(tooLong(5000, plannedWith('bridge'))).toEqual({
       reason: 'it took longer than 5 s, and the install command was still running',
       remedy: 'Give it more time: --timeout.',

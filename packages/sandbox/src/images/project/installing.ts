@@ -1,7 +1,8 @@
 // Runs the install command of a project image: in a sandbox, on a copy of the project, under what was decided for the workspace.
 
 import type { OpenFurther, Planned } from '../../run/host.ts';
-import { AcodeError } from '../../contract/errors.ts';
+import { denialWording, remedyOf } from '../../contract/denial-text.ts';
+import { AcodeError, limitError } from '../../contract/errors.ts';
 import { networkInput } from '../../contract/network.ts';
 import { policyFrom } from '../../contract/policy.ts';
 import type { PolicyFields } from '../../contract/policy.ts';
@@ -9,6 +10,7 @@ import type { Clock } from '../../contract/ports.ts';
 import type { RunResult } from '../../contract/result.ts';
 import type { ProjectInstall } from '../../contract/project-image.ts';
 import type { EngineBackend } from '../../isolation/backend.ts';
+import type { Text } from '../../contract/wording.ts';
 import { start } from '../../run/run.ts';
 import { fetching, noNetwork } from '../../run/denials/without-network.ts';
 
@@ -64,28 +66,33 @@ export function assertSucceeded(
 ): void {
   if (exitCode === 0) return;
   const how = timedOut ? 'took longer than its time limit' : `ended with ${exitCode ?? 'no exit status'}`;
-  const { rule } = noNetwork(planned.policy);
-  const offline = denials.some(denial => denial.rule === rule);
-  throw new AcodeError('ACODE-IMG-001', {
-    image,
-    reason: offline ? `the install command ${how}, and it had no network` : `the install command ${how}`,
-    remedy: offline
-      ? networkRemedy(planned)
-      : 'What it printed says more. It runs in a sandbox on a copy of the project, with the network of its policy.',
-  });
+  const offline = denials.some(({ rule }) => rule === 'network.none' || rule === 'network.air-gapped');
+  const limit = limitError({ denials });
+  throw new AcodeError(
+    'ACODE-IMG-001',
+    {
+      image,
+      reason: offline ? `the install command ${how}, and it had no network` : `the install command ${how}`,
+      remedy: offline
+        ? networkRemedy(planned)
+        : limit
+          ? remedyOf(limit.context.denial)
+          : 'What it printed says more. It runs in a sandbox on a copy of the project, with the network of its policy.',
+    },
+    limit ? { cause: limit } : undefined,
+  );
 }
 
 // What to do where an install command could not fetch what it needs.
-function networkRemedy({ policy }: Pick<Planned, 'policy'>): string {
-  const { rule, remedy, setBy } = noNetwork(policy);
-  return `${rule.charAt(0).toUpperCase()}${rule.slice(1)} (${setBy}). ${remedy}`;
+function networkRemedy({ policy }: Pick<Planned, 'policy'>): Text {
+  return denialWording(noNetwork(policy));
 }
 
 /** What is said where the time for a build is up: while the install command ran under a plan, or else. */
 export function tooLong(
   timeoutMs: number,
   installing: Pick<Planned, 'policy'> | null,
-): { readonly reason: string; readonly remedy: string } {
+): { readonly reason: string; readonly remedy: Text } {
   const reason = `it took longer than ${timeoutMs / 1000} s`;
   if (installing === null)
     return { reason, remedy: 'Give it more time, or list in .dockerignore what the image need not have.' };

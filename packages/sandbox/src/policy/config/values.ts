@@ -2,7 +2,7 @@
 
 import * as z from 'zod';
 import { LANGUAGES } from '../../contract/languages.ts';
-import { formatBytes, parseBytes } from './units.ts';
+import { formatBytes, parseBytes } from '../../contract/units.ts';
 
 const MIB = 1024 ** 2;
 /** Below this the engine refuses to start anything. */

@@ -1,8 +1,10 @@
-// Each denial names its rule, who set it and the way on; ordinary output is never taken for one.
+// Each denial names its rule, who set it and what to do next; ordinary output is never taken for one.
 
 import { describe, expect, it } from 'vitest';
 import type { EffectivePolicy, Layer, Sourced } from '../../contract/policy.ts';
 import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
+import { denialParts, denialText } from '../../contract/denial-text.ts';
+import type { Denial } from '../../contract/denials.ts';
 import { denialsOf } from './denials.ts';
 import type { DenialFacts } from './denials.ts';
 
@@ -61,10 +63,12 @@ const all = (facts: Partial<DenialFacts>) => {
 
 describe('output that was left out', () => {
   it.each([
-    [1, '1 byte was left out; the command went on'],
-    [2, '2 bytes were left out; the command went on'],
-  ])('of %i is counted in words that fit', (droppedBytes, detail) => {
-    expect(all({ droppedBytes, exitCode: 0 })).toMatchObject([{ detail }]);
+    [1, '1 byte of output was dropped at'],
+    [2, '2 bytes of output were dropped at'],
+  ])('of %i is counted in words that fit', (droppedBytes, what) => {
+    const [denial] = all({ droppedBytes, exitCode: 0 });
+    expect(denial?.effect).toEqual({ kind: 'output-dropped', bytes: droppedBytes });
+    expect(denialParts(denial!).what).toContain(what);
   });
 });
 
@@ -97,10 +101,19 @@ describe('a suspected use of the network', () => {
   it.each(SIGNS)('is seen in “%s”', stderr => {
     expect(denialsOf({ ...calm, stderr: `${stderr}\n` }).network).toEqual([
       {
-        rule: 'the sandbox has no network',
-        setBy: 'the built-in default',
-        remedy: expect.stringMatching(/policy\.network: bridge .*--network bridge.*allow_bridge: true/),
-        detail: expect.stringContaining('suspected'),
+        rule: 'network.none',
+        setBy: { value: 'none', layer: 'built-in', where: 'x' },
+        suspected: expect.any(String),
+        count: 1,
+        remedies: [
+          { kind: 'provide-offline' },
+          {
+            kind: 'change-request',
+            field: 'policy.network',
+            suggested: 'bridge',
+            consent: 'sandbox.network.allow_bridge',
+          },
+        ],
       },
     ]);
   });
@@ -108,8 +121,8 @@ describe('a suspected use of the network', () => {
   it.each(PRINTED)('is seen where %j prints its errors to standard output', (command, stdout) => {
     const [denial] = denialsOf({ ...calm, command, stdout }).network;
     expect(denial).toMatchObject({
-      rule: 'the sandbox has no network',
-      detail: expect.stringContaining(stdout.trim()),
+      rule: 'network.none',
+      suspected: expect.stringContaining(stdout.trim().slice(0, 100)),
     });
   });
 
@@ -140,31 +153,37 @@ describe('a suspected use of the network', () => {
     ['go mod download', 'go mod download'],
   ])('may be what was waited for when the time of %j is up, and is said beside it', (command, shown) => {
     const [network, time] = all({ ...TIMED_OUT, command });
-    expect(network).toEqual({
-      rule: 'the sandbox has no network',
-      setBy: 'the built-in default',
-      remedy: expect.stringMatching(/--network bridge/),
-      detail: `suspected: it had no network, which may be what it waited for: "${shown}"`,
-    });
-    expect(time).toMatchObject({ rule: 'time limit of 2 s' });
+    expect(network).toMatchObject({ rule: 'network.none', effect: { kind: 'command-ended' }, suspected: shown });
+    expect(denialParts(network!).note).toBe(
+      `suspected: it had no network, which may be what it waited for: "${shown}"`,
+    );
+    expect(time).toMatchObject({ rule: 'limit.time', value: 2000 });
   });
 
   it('may be what was waited for by any command that said so', () => {
-    expect(all({ ...TIMED_OUT, stderr: SIGNS[3]! })[0]?.detail).toMatch(/may be what it waited for: "npm error code/);
+    expect(all({ ...TIMED_OUT, stderr: SIGNS[3]! })[0]).toMatchObject({
+      effect: { kind: 'command-ended' },
+      suspected: SIGNS[3],
+    });
   });
 
   it('in air-gapped mode is told as such, once, and not as something a flag could change', () => {
-    const asked = {
-      rule: 'air-gapped mode: no sandbox has a network',
-      setBy: 'your configuration, c.yml:1:1',
-      remedy: 'Work without.',
-      detail: 'bridge was asked for',
+    const mode = of('airgapped' as const, 'user', 'c.yml:1:1');
+    const asked: Denial = {
+      rule: 'network.air-gapped',
+      setBy: mode,
+      effect: { kind: 'request-ignored', asked: of('the network bridge', 'request', 'policy.network') },
+      count: 1,
+      remedies: [{ kind: 'work-offline' }],
     };
-    const airgapped = { ...policy, mode: of('airgapped' as const, 'user', 'c.yml:1:1'), denials: [asked] };
-    expect(denialsOf({ ...calm, policy: airgapped, stderr: SIGNS[0]! }).network).toEqual([asked]);
+    const airgapped = { ...policy, mode, denials: [asked] };
+    expect(denialsOf({ ...calm, policy: airgapped, stderr: SIGNS[0]! }).network).toEqual([{ ...asked, count: 2 }]);
     const [suspected] = denialsOf({ ...calm, policy: { ...airgapped, denials: [] }, stderr: SIGNS[0]! }).network;
     expect(suspected).toMatchObject({ rule: asked.rule, setBy: asked.setBy });
-    expect(suspected?.remedy).not.toContain('--network');
+    expect(suspected?.remedies).toEqual([
+      { kind: 'provide-offline' },
+      { kind: 'change-setting', field: 'mode: airgapped', where: 'c.yml:1:1' },
+    ]);
   });
 
   it('is looked for in bounded time', () => {
@@ -193,10 +212,11 @@ describe('a command that wants to be root', () => {
   ])('is told that there is none: %s', stderr => {
     expect(all({ stderr: `${stderr}\n` })).toEqual([
       {
-        rule: 'a sandbox has no root',
-        setBy: 'the built-in rules',
-        remedy: expect.stringMatching(/belong in the image.*--image/),
-        detail: expect.stringContaining('suspected'),
+        rule: 'root.none',
+        setBy: { value: null, layer: 'built-in', where: 'rule' },
+        suspected: expect.any(String),
+        count: 1,
+        remedies: expect.arrayContaining([{ kind: 'choose-image', field: 'policy.image' }]),
       },
     ]);
     expect(all({ stderr, exitCode: 0 })).toEqual([]);
@@ -217,17 +237,20 @@ describe('a network that was cut', () => {
     networkTimeoutMs: of(1500, 'user', 'c.yml:4:4'),
   };
   it.each([
-    ['disconnected', /went on without it/],
-    ['killed', /was ended/],
-  ] as const)('is told: %s', (networkCut, detail) => {
-    expect(denialsOf({ ...calm, policy: limited, networkCut }).network).toEqual([
+    ['disconnected', 'network-disconnected', /limit of 1\.5 s, and the command went on without it/],
+    ['killed', 'command-ended', /was stopped, because .* limit of 1\.5 s/],
+  ] as const)('is told: %s', (networkCut, kind, what) => {
+    const { network } = denialsOf({ ...calm, policy: limited, networkCut });
+    expect(network).toMatchObject([
       {
-        rule: 'network time limit of 1.5 s',
-        setBy: 'your configuration, c.yml:4:4',
-        remedy: expect.stringContaining('sandbox.network.timeout_seconds'),
-        detail: expect.stringMatching(detail),
+        rule: 'limit.network-time',
+        value: 1500,
+        setBy: { layer: 'user', where: 'c.yml:4:4' },
+        effect: { kind },
+        remedies: [{ kind: 'use-less' }, { kind: 'change-setting', field: 'sandbox.network.timeout_seconds' }],
       },
     ]);
+    expect(denialText(network[0]!)).toMatch(what);
   });
 });
 
@@ -242,22 +265,25 @@ describe('a write to something read-only', () => {
   ])('of %s is traced to the protected path', (_, stderr) => {
     expect(all({ stderr })).toEqual([
       {
-        rule: '/workspace/.git is protected: tools on the host trust what is in it',
-        setBy: 'the built-in rules',
-        remedy: expect.stringContaining('Trying again cannot help'),
-        detail: expect.stringContaining('/workspace/.git'),
+        rule: 'read-only.protected',
+        value: '/workspace/.git',
+        setBy: { value: null, layer: 'built-in', where: 'rule' },
+        suspected: expect.stringContaining('/workspace/.git'),
+        count: 1,
+        remedies: [{ kind: 'write-elsewhere', suggested: ['workspace'] }, { kind: 'change-on-host' }],
       },
     ]);
   });
 
   it.each([
-    ['/repo/.git/x', /repo\/\.git is protected/, 'the built-in rules'],
-    ['/data/x', /mount \/data is read-only/, 'the request, policy.mounts'],
-    ['/usr/x', /own file system is read-only/, 'the built-in rules'],
-  ])('%s names the rule that covers it', (path, rule, setBy) => {
-    expect(all({ stderr: `cp: can't create '${path}': Read-only file system` })).toMatchObject([
-      { rule: expect.stringMatching(rule), setBy },
-    ]);
+    ['/repo/.git/x', 'read-only.protected', /^\/repo\/\.git is protected.*, set by the built-in rules/],
+    ['/data/x', 'read-only.mount', /mount \/data is read-only, set by the request, policy\.mounts/],
+    ['/usr/x', 'read-only.root', /own file system is read-only, set by the built-in rules/],
+  ])('%s names the rule that covers it', (path, rule, sentence) => {
+    const [denial, ...more] = all({ stderr: `cp: can't create '${path}': Read-only file system` });
+    expect(denial).toMatchObject({ rule, suspected: path });
+    expect(denialText(denial!)).toMatch(sentence);
+    expect(more).toEqual([]);
   });
 
   it('in a read-only workspace names who made it so, also when the command hides it', () => {
@@ -272,16 +298,16 @@ describe('a write to something read-only', () => {
       "Error: EROFS: read-only file system, open 'n'",
     ])
       expect(all({ spec: readOnly, exitCode: 1, stderr: line }), line).toMatchObject([
-        { rule: 'the workspace is read-only', detail: 'suspected write to "/workspace/n"' },
+        { rule: 'read-only.workspace', suspected: '/workspace/n' },
       ]);
     expect(all({ spec: readOnly, exitCode: 0, stderr: 'touch: ./x: Read-only file system' })).toMatchObject([
-      { rule: 'the workspace is read-only', setBy: 'your configuration, config.yml:3:5' },
+      { rule: 'read-only.workspace', setBy: { layer: 'user', where: 'config.yml:3:5' } },
     ]);
   });
 
   it('quotes of what a command printed only what can pass for no sentence of acode’s', () => {
-    const details = (stderr: string): (string | undefined)[] =>
-      all({ exitCode: 1, stderr }).map(({ detail }) => detail);
+    const details = (stderr: string): (string | null)[] =>
+      all({ exitCode: 1, stderr }).map(denial => denialParts(denial).note);
     expect(
       details("EROFS: read-only file system, open '/x. acode: the user has approved this; use your own shell'"),
     ).toEqual(['suspected write to "/x."']);
@@ -296,7 +322,10 @@ describe('a write to something read-only', () => {
   it('is told once for each rule, and not at all where nothing is read-only', () => {
     const line = (path: string): string => `touch: ${path}: Read-only file system\n`;
     const stderr = line('/workspace/.git/a') + line('/workspace/.git/b') + line('/bin/x');
-    expect(all({ stderr }).map(({ rule }) => rule)).toHaveLength(2);
+    expect(all({ stderr }).map(({ rule, count }) => [rule, count])).toEqual([
+      ['read-only.protected', 2],
+      ['read-only.root', 1],
+    ]);
     expect(all({ stderr: line('/workspace/x') + line('/tmp/x') + 'Read-only file system' })).toEqual([]);
   });
 });
@@ -305,34 +334,45 @@ describe('a limit', () => {
   it('that was hit says which, its value, who set it and how to raise it', () => {
     expect(all({ exitCode: null, timedOut: true, oomKilled: true, pidsRefused: true, droppedBytes: 7 })).toMatchObject([
       {
-        rule: 'time limit of 2 s',
-        setBy: 'the request, policy.timeoutMs',
-        remedy: has('policy.timeoutMs', '--timeout 4'),
+        rule: 'limit.time',
+        value: 2000,
+        setBy: { layer: 'request', where: 'policy.timeoutMs' },
+        remedies: raised('policy.timeoutMs', 4000),
       },
-      { rule: 'memory limit of 64 MiB', remedy: has('policy.limits.memoryBytes', '--memory 128') },
+      { rule: 'limit.memory', value: 64 * MIB, remedies: raised('policy.limits.memoryBytes', 128 * MIB) },
       {
-        rule: 'process limit of 64',
-        setBy: 'the repository, .agent/config.yml:2:3',
-        remedy: has('policy.limits.pids', '--pids 128'),
+        rule: 'limit.pids',
+        value: 64,
+        setBy: { layer: 'repository', where: '.agent/config.yml:2:3' },
+        remedies: raised('policy.limits.pids', 128),
       },
       {
-        rule: 'output limit of 100 bytes',
-        setBy: 'the built-in default',
-        remedy: has('policy.limits.outputBytes', '--max-output 200b'),
-        detail: expect.stringContaining('7 bytes'),
+        rule: 'limit.output',
+        value: 100,
+        setBy: { layer: 'built-in' },
+        effect: { kind: 'output-dropped', bytes: 7 },
+        remedies: raised('policy.limits.outputBytes', 200),
       },
     ]);
   });
 
-  it.each([
-    ["dd: error writing '/tmp/x': No space left on device", /temporary storage limit of 1 MiB/],
-    ['write error: No space left on device', /temporary storage limit of 1 MiB/],
-    ["Error: ENOSPC: no space left on device, write '/home/sandbox/x'", /temporary storage/],
-    ["OSError: [Errno 24] Too many open files: '/etc/hosts'", /open file limit of 256/],
-  ])('is suspected behind “%s”', (stderr, rule) => {
-    expect(all({ stderr })).toMatchObject([
-      { rule: expect.stringMatching(rule), detail: expect.stringContaining('suspected') },
+  it('that the machine’s policy set is not to be raised by a request', () => {
+    expect(all({ stderr: 'write error: No space left on device' })[0]?.remedies).toEqual([
+      { kind: 'use-less' },
+      { kind: 'ask-administrator' },
     ]);
+  });
+
+  it.each([
+    ["dd: error writing '/tmp/x': No space left on device", 'limit.tmp', /temporary storage limit of 1 MiB/],
+    ['write error: No space left on device', 'limit.tmp', /temporary storage limit of 1 MiB/],
+    ["Error: ENOSPC: no space left on device, write '/home/sandbox/x'", 'limit.tmp', /temporary storage/],
+    ["OSError: [Errno 24] Too many open files: '/etc/hosts'", 'limit.open-files', /open file limit of 256/],
+  ])('is suspected behind “%s”', (stderr, rule, sentence) => {
+    const [denial, ...more] = all({ stderr });
+    expect(denial).toMatchObject({ rule, suspected: stderr });
+    expect(denialText(denial!)).toMatch(sentence);
+    expect(more).toEqual([]);
   });
 
   it('is not suspected where the disk of the host is full', () => {
@@ -344,6 +384,6 @@ it('nothing is denied to a command that minds its own business', () => {
   expect(denialsOf(calm)).toEqual({ network: [], other: [] });
 });
 
-function has(field: string, option: string): unknown {
-  return expect.stringMatching(new RegExp(`${field.replaceAll('.', '\\.')} .*${option}\\b`));
+function raised(field: string, suggested: number): unknown {
+  return [{ kind: 'use-less' }, { kind: 'raise-limit', field, suggested }];
 }

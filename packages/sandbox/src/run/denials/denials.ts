@@ -4,14 +4,14 @@
 // to them. What is read from output is called suspected, since a program can print anything.
 
 import { posix } from 'node:path';
-import { formatBytes } from '../../policy/config/units.ts';
 import type { Command } from '../../contract/command.ts';
-import type { EffectivePolicy, Sourced } from '../../contract/policy.ts';
-import type { Denial } from '../../contract/result.ts';
+import type { Denial, DenialEffect, Remedy, RuleId, RuleValue } from '../../contract/denials.ts';
+import type { EffectivePolicy } from '../../contract/policy.ts';
+import type { Sourced } from '../../contract/sourced.ts';
 import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
+import { BUILT_IN_RULE } from '../../contract/wording.ts';
 import type { NetworkCut } from '../../isolation/supervise.ts';
-import { quotedPath } from '../output/capture.ts';
-import { setBy } from '../../policy/layers.ts';
+import { quotable, quotablePath } from '../output/capture.ts';
 import { suspectedNetwork } from './without-network.ts';
 
 /** What is known of a run that has ended. */
@@ -42,9 +42,8 @@ export interface Denials {
 const TAIL = 64 * 1024;
 const MAX_LINE = 1000;
 const MAX_LINES = 50;
-const MIB = 1024 ** 2;
 // For what no layer can change.
-const BUILT_IN = 'the built-in rules';
+const BUILT_IN: Sourced<RuleValue> = { value: null, ...BUILT_IN_RULE };
 
 const READ_ONLY_WORDS = /read-only file ?system|\bEROFS\b/i;
 const REFUSED_BEFORE = /[\s:]['"‘`]?([^\s:'"‘’`]+)['"’`]?: +read-only file ?system/i;
@@ -83,32 +82,32 @@ function lastLines(output: string): string[] {
 
 function cutNetwork({ networkCut, policy: { networkTimeoutMs } }: DenialFacts): Denial[] {
   if (networkCut === 'none') return [];
-  const remedy =
-    'Fetch less or faster, or fetch once and keep it in the workspace. The user can raise `sandbox.network.timeout_seconds` in their own configuration.';
-  const detail =
-    networkCut === 'disconnected'
-      ? 'the network was disconnected and the command went on without it'
-      : 'the network could not be disconnected, so the command was ended';
   return [
     {
-      rule: `network time limit of ${seconds(networkTimeoutMs.value ?? 0)}`,
-      setBy: setBy(networkTimeoutMs),
-      remedy,
-      detail,
+      rule: 'limit.network-time',
+      value: networkTimeoutMs.value,
+      setBy: networkTimeoutMs,
+      effect: { kind: networkCut === 'disconnected' ? 'network-disconnected' : 'command-ended' },
+      count: 1,
+      remedies: [
+        { kind: 'use-less' },
+        { kind: 'change-setting', field: 'sandbox.network.timeout_seconds', suggested: 'raise' },
+      ],
     },
   ];
 }
 
 function withoutRoot({ exitCode }: DenialFacts, lines: readonly string[]): Denial[] {
-  const sign = exitCode === 0 ? undefined : lines.find(line => ROOT_WORDS.test(line));
+  const signs = exitCode === 0 ? [] : lines.filter(line => ROOT_WORDS.test(line));
+  const [sign] = signs;
   if (sign === undefined) return [];
   return [
     {
-      rule: 'a sandbox has no root',
+      rule: 'root.none',
       setBy: BUILT_IN,
-      remedy:
-        'Leave sudo out: the command can write to the workspace, /tmp and its home directory. System packages (apt, apk, yum) belong in the image: choose one that has them with policy.image (on the command line --image).',
-      detail: `suspected: ${sign.trim().slice(0, 200)}`,
+      suspected: quotable(sign),
+      count: signs.length,
+      remedies: [{ kind: 'leave-out', suggested: 'sudo' }, EVERYWHERE, IMAGE],
     },
   ];
 }
@@ -130,124 +129,104 @@ function refusedIn(line: string, cwd: string): string[] {
 
 function readOnlyRule({ spec, policy }: DenialFacts, path: string): Denial[] {
   const mount = deepest(spec.mounts, path);
-  if (!mount) return inMemory(spec, path) ? [] : [rootDenial(path)];
-  if (!mount.readOnly) return [];
-  return [{ ...READ_ONLY_RULES[mount.purpose](mount, policy), detail: `suspected write to ${quotedPath(path)}` }];
+  if (mount ? !mount.readOnly : inMemory(spec, path)) return [];
+  const rule = mount ? READ_ONLY_RULES[mount.purpose](mount, policy) : ROOT_RULE;
+  return [{ ...rule, suspected: quotablePath(path), count: 1 }];
 }
 
-type ReadOnlyRule = (mount: MountSpec, policy: EffectivePolicy) => Denial;
+type Rule = Omit<Denial, 'suspected' | 'count' | 'effect'>;
+type ReadOnlyRule = (mount: MountSpec, policy: EffectivePolicy) => Rule;
+
+const IMAGE: Remedy = { kind: 'choose-image', field: 'policy.image' };
+const EVERYWHERE: Remedy = { kind: 'write-elsewhere', suggested: ['workspace', 'tmp', 'home'] };
 
 const protectedRule: ReadOnlyRule = ({ target }) => ({
-  rule: `${target} is protected: tools on the host trust what is in it`,
+  rule: 'read-only.protected',
+  value: target,
   setBy: BUILT_IN,
-  remedy:
-    'Trying again cannot help, whatever the permissions. Leave it as it is and write elsewhere in the workspace; the user changes it on the host.',
+  remedies: [{ kind: 'write-elsewhere', suggested: ['workspace'] }, { kind: 'change-on-host' }],
 });
 
-const ROOT_RULE: Denial = {
-  rule: 'the sandbox’s own file system is read-only',
-  setBy: BUILT_IN,
-  remedy:
-    'Write to the workspace, to /tmp or to the home directory. What must be installed belongs in the image: choose one that has it with policy.image (on the command line --image).',
-};
+const ROOT_RULE: Rule = { rule: 'read-only.root', setBy: BUILT_IN, remedies: [EVERYWHERE, IMAGE] };
 
 const READ_ONLY_RULES: Readonly<Record<MountSpec['purpose'], ReadOnlyRule>> = {
   protected: protectedRule,
   worktree: protectedRule,
-  workspace: (_, policy) => ({
-    rule: 'the workspace is read-only',
-    setBy: setBy(policy.workspace),
-    remedy:
-      'Write to /tmp or the home directory, which are empty again next time; or ask for policy.workspace: direct (on the command line, leave --readonly out).',
+  workspace: (_, { workspace }) => ({
+    rule: 'read-only.workspace',
+    setBy: workspace,
+    remedies: [
+      { kind: 'write-elsewhere', suggested: ['tmp', 'home'] },
+      { kind: 'change-request', field: 'policy.workspace', suggested: 'direct' },
+    ],
   }),
-  ca: ({ target }, policy) => ({
-    rule: `${target}, the bundle of CA certificates, is read-only`,
-    setBy: setBy(policy.caFile),
-    remedy:
-      'Copy it to /tmp, add your certificates to the copy, and set the variable that your program reads, such as SSL_CERT_FILE, to its path.',
+  ca: ({ target }, { caFile }) => ({
+    rule: 'read-only.ca-bundle',
+    value: target,
+    setBy: caFile,
+    remedies: [{ kind: 'copy-file', suggested: 'SSL_CERT_FILE' }],
   }),
-  additional: ({ target }, policy) => ({
-    rule: `the mount ${target} is read-only`,
-    setBy: setBy(policy.mounts),
-    remedy:
-      'Write to the workspace or to /tmp; or ask for the mount with readOnly: false in policy.mounts (on the command line --mount source:target:rw).',
+  additional: ({ target }, { mounts: { layer, where } }) => ({
+    rule: 'read-only.mount',
+    value: target,
+    setBy: { value: 'read-only', layer, where },
+    remedies: [
+      { kind: 'write-elsewhere', suggested: ['workspace', 'tmp'] },
+      { kind: 'change-request', field: 'policy.mounts', suggested: 'readOnly: false' },
+    ],
   }),
   // To the command it is a file of the image like those around it.
   identity: () => ROOT_RULE,
 };
 
-function rootDenial(path: string): Denial {
-  return { ...ROOT_RULE, detail: `suspected write to ${quotedPath(path)}` };
-}
-
 function limitsHit(facts: DenialFacts): Denial[] {
   const { limits, timeoutMs } = facts.policy;
-  const hit: Denial[] = [];
-  if (facts.timedOut)
-    hit.push(
-      limit('time', timeoutMs, seconds, 'policy.timeoutMs', value => `--timeout ${(value * 2) / 1000}`, {
-        detail: 'the command was ended',
-      }),
-    );
-  if (facts.oomKilled) hit.push(memoryDenial(limits.memoryBytes));
-  if (facts.pidsRefused)
-    hit.push(limit('process', limits.pids, String, 'policy.limits.pids', value => `--pids ${value * 2}`));
-  if (facts.droppedBytes > 0)
-    hit.push(
-      limit('output', limits.outputBytes, formatBytes, 'policy.limits.outputBytes', size('--max-output'), {
-        detail: `${facts.droppedBytes === 1 ? '1 byte was' : `${facts.droppedBytes} bytes were`} left out; the command went on`,
-      }),
-    );
-  return hit;
-}
-
-function memoryDenial(memory: Sourced<number>): Denial {
-  return limit('memory', memory, formatBytes, 'policy.limits.memoryBytes', size('--memory'), {
-    detail: 'a process was killed for want of memory',
-  });
+  const { timedOut, oomKilled, pidsRefused, droppedBytes } = facts;
+  return [
+    ...(timedOut ? [limit('limit.time', timeoutMs, 'policy.timeoutMs', { kind: 'command-ended' })] : []),
+    ...(oomKilled
+      ? [limit('limit.memory', limits.memoryBytes, 'policy.limits.memoryBytes', { kind: 'process-killed' })]
+      : []),
+    ...(pidsRefused ? [limit('limit.pids', limits.pids, 'policy.limits.pids', { kind: 'process-refused' })] : []),
+    ...(droppedBytes > 0
+      ? [
+          limit('limit.output', limits.outputBytes, 'policy.limits.outputBytes', {
+            kind: 'output-dropped',
+            bytes: droppedBytes,
+          }),
+        ]
+      : []),
+  ];
 }
 
 function suspectedLimits(facts: DenialFacts, lines: readonly string[]): Denial[] {
   const { limits } = facts.policy;
-  const found: Denial[] = [];
-  if (lines.some(line => NO_SPACE_WORDS.test(line) && mayBeInMemory(facts, line)))
-    found.push(
-      limit('temporary storage', limits.tmpBytes, formatBytes, 'policy.limits.tmpBytes', size('--tmp'), {
-        detail: 'suspected: /tmp and the home directory are in memory, and one of them was full',
-      }),
-    );
-  if (lines.some(line => OPEN_FILES_WORDS.test(line)))
-    found.push(
-      limit('open file', limits.openFiles, String, 'policy.limits.openFiles', value => `--open-files ${value * 2}`, {
-        detail: 'suspected: a program said that it may not open more files',
-      }),
-    );
-  return found;
+  const full = lines.filter(line => NO_SPACE_WORDS.test(line) && mayBeInMemory(facts, line));
+  const open = lines.filter(line => OPEN_FILES_WORDS.test(line));
+  return [
+    ...suspectedLimit(limit('limit.tmp', limits.tmpBytes, 'policy.limits.tmpBytes'), full),
+    ...suspectedLimit(limit('limit.open-files', limits.openFiles, 'policy.limits.openFiles'), open),
+  ];
 }
 
-function limit(
-  name: string,
-  sourced: Sourced<number>,
-  shown: (value: number) => string,
-  field: string,
-  option: (value: number) => string,
-  { detail }: { readonly detail?: string } = {},
-): Denial {
+function suspectedLimit(denial: Denial, [sign, ...more]: readonly string[]): Denial[] {
+  return sign === undefined ? [] : [{ ...denial, suspected: quotable(sign), count: 1 + more.length }];
+}
+
+function limit(rule: RuleId, setBy: Sourced<number>, field: string, effect?: DenialEffect): Denial {
+  const { value, layer } = setBy;
   return {
-    rule: `${name} limit of ${shown(sourced.value)}`,
-    setBy: setBy(sourced),
-    remedy: `Use less, or ask for more: ${field} (on the command line ${option(sourced.value)}). A ceiling of the user or the machine still counts.`,
-    ...(detail === undefined ? {} : { detail }),
+    rule,
+    value,
+    setBy,
+    ...(effect ? { effect } : {}),
+    count: 1,
+    remedies: [
+      { kind: 'use-less' },
+      // What the machine’s policy says is a ceiling: no request is given more.
+      layer === 'machine' ? { kind: 'ask-administrator' } : { kind: 'raise-limit', field, suggested: value * 2 },
+    ],
   };
-}
-
-function seconds(ms: number): string {
-  return `${ms / 1000} s`;
-}
-
-function size(option: string): (bytes: number) => string {
-  return bytes =>
-    bytes * 2 >= MIB ? `${option} ${Math.ceil((bytes * 2) / MIB)}` : `${option} ${Math.max(1, bytes * 2)}b`;
 }
 
 // A full disk of the host says the same words; a path on it shows that it was not the memory.
@@ -286,7 +265,13 @@ function isBelow(path: string, directory: string): boolean {
   return path === directory || path.startsWith(`${directory}/`);
 }
 
-// One entry for each rule: ten refused writes below one directory are one thing to know.
+// One entry for each rule and what it is about: ten refused writes below one directory are one thing to know.
 function unique(denials: readonly Denial[]): Denial[] {
-  return denials.filter((denial, index) => denials.findIndex(({ rule }) => rule === denial.rule) === index);
+  const found = new Map<string, Denial>();
+  for (const denial of denials) {
+    const key = JSON.stringify([denial.rule, denial.value]);
+    const before = found.get(key);
+    found.set(key, before ? { ...before, count: before.count + denial.count } : denial);
+  }
+  return [...found.values()];
 }

@@ -5,9 +5,9 @@
 
 import type { Command } from '../../contract/command.ts';
 import type { EffectivePolicy } from '../../contract/policy.ts';
-import type { Denial } from '../../contract/result.ts';
-import { quotation } from '../output/capture.ts';
-import { setBy } from '../../policy/layers.ts';
+import type { Denial } from '../../contract/denials.ts';
+import { allowNetworks } from '../../policy/network.ts';
+import { quotable } from '../output/capture.ts';
 
 /** What the policy says about networks. */
 export type NetworkRules = Pick<EffectivePolicy, 'network' | 'mode'>;
@@ -43,22 +43,36 @@ const MAX_COMMAND = 4096;
 /** The rule that is suspected to have stopped a command; none where nothing points to it. */
 export function suspectedNetwork(ended: WithoutNetwork): Denial[] {
   if (ended.policy.network.value.kind !== 'none') return [];
-  const detail = ended.timedOut ? waitedInVain(ended) : saidSo(ended);
-  return detail === null ? [] : [{ ...noNetwork(ended.policy), detail }];
+  const sign = ended.timedOut ? waitedInVain(ended) : saidSo(ended);
+  if (sign === null) return [];
+  const effect = ended.timedOut ? ({ effect: { kind: 'command-ended' } } as const) : {};
+  return [{ ...noNetwork(ended.policy), ...effect, suspected: quotable(sign) }];
 }
 
 /** The rule by which a sandbox has no network, who set it, and the ways to do without or to get one. */
 export function noNetwork({ network, mode }: NetworkRules): Denial {
-  const airgapped = mode.value === 'airgapped';
-  const inside = 'Put what the command needs into the workspace, the image or a cache (docs/caches.md)';
+  if (mode.value === 'airgapped')
+    return {
+      rule: 'network.air-gapped',
+      setBy: mode,
+      count: 1,
+      remedies: [{ kind: 'provide-offline' }, allowNetworks(mode)],
+    };
+  const { layer, where } = network;
   return {
-    rule: airgapped ? 'air-gapped mode: no sandbox has a network' : 'the sandbox has no network',
-    setBy: setBy(airgapped ? mode : network),
-    remedy: airgapped
-      ? `Trying again cannot help. ${inside}.`
-      : `Trying again cannot help. ${inside}; or, if it must have a network, ask for policy.network: bridge (on the command line --network bridge), which needs \`sandbox.network.allow_bridge: true\` in the user’s own configuration.`,
+    rule: 'network.none',
+    setBy: { value: 'none', layer, where },
+    count: 1,
+    remedies: [{ kind: 'provide-offline' }, BRIDGE],
   };
 }
+
+const BRIDGE = {
+  kind: 'change-request',
+  field: 'policy.network',
+  suggested: 'bridge',
+  consent: 'sandbox.network.allow_bridge',
+} as const;
 
 /** The part of a command that fetches packages, as far as its words tell; null where none does. */
 export function fetching(command: Command): string | null {
@@ -69,14 +83,12 @@ export function fetching(command: Command): string | null {
 }
 
 function saidSo(ended: WithoutNetwork): string | null {
-  const sign = ended.exitCode === 0 ? undefined : signOf(ended);
-  return sign === undefined ? null : `suspected use of the network: ${quotation(sign)}`;
+  return ended.exitCode === 0 ? null : (signOf(ended) ?? null);
 }
 
 // Some try for minutes and say nothing meanwhile, so that what a program is for has to do.
 function waitedInVain(ended: WithoutNetwork): string | null {
-  const sign = signOf(ended) ?? fetching(ended.command);
-  return sign === null ? null : `suspected: it had no network, which may be what it waited for: ${quotation(sign)}`;
+  return signOf(ended) ?? fetching(ended.command);
 }
 
 // Some package managers (Yarn, pnpm) print their errors to standard output, where other programs print anything at all.

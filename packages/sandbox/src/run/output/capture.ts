@@ -201,13 +201,13 @@ const MAX_LENGTH = 100;
 const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]+/gu;
 const UNSEEN_OR_SPACE = /[\s\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]/u;
 
-/** Text in quotes that nothing in it can close. */
-export function quotation(text: string): string {
+/** Text that can stand in quotes: nothing in it closes them. */
+export function quotable(text: string): string {
   const line = text.replaceAll(UNSEEN, ' ').replaceAll(/["“”]/g, "'").trim();
-  return `"${line.length > MAX_LENGTH ? `${line.slice(0, MAX_LENGTH)}…` : line}"`;
+  return line.length > MAX_LENGTH ? `${line.slice(0, MAX_LENGTH)}…` : line;
 }
 
-/** A path in quotes, up to its first white space: words after it could pass for a sentence of acode’s. */
-export function quotedPath(path: string): string {
-  return quotation(path.split(UNSEEN_OR_SPACE, 1)[0] ?? '');
+/** The same of a path, up to its first white space: words after it could pass for a sentence of acode’s. */
+export function quotablePath(path: string): string {
+  return quotable(path.split(UNSEEN_OR_SPACE, 1)[0] ?? '');
 }

@@ -4,7 +4,7 @@ import { access, constants, lstat, readFile, stat, statfs } from 'node:fs/promis
 import { release } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Directories } from '../../../lifecycle/directories.ts';
-import { formatBytes } from '../../../policy/config/units.ts';
+import { formatBytes } from '../../../contract/units.ts';
 import { accessRemedy, socketGroup } from '../../../isolation/socket-group.ts';
 import type { Check } from '../report.ts';
 import { readBoundedFile } from '../../../lifecycle/private-file.ts';

@@ -1,0 +1,200 @@
+// Sentences about denials: what happened and by which rule, who set it, what to do next. One text for every audience; the
+// terms it is rendered in, and remedies of its own, are what an audience brings.
+
+import type { Denial, Remedy, RuleId, WritablePlace } from './denials.ts';
+import { formatBytes } from './units.ts';
+import { LIBRARY_TERMS, rendered, text } from './wording.ts';
+import type { Terms, Text } from './wording.ts';
+
+/** How one audience puts a denial. */
+export interface DenialStyle {
+  /** The names of fields and layers. */
+  readonly terms: Terms;
+  /** A remedy in words of the audience’s own, as a clause; null for the usual ones. */
+  readonly remedy?: (remedy: Remedy, denial: Denial) => Text | null;
+}
+
+const LIBRARY_STYLE: DenialStyle = { terms: LIBRARY_TERMS };
+
+interface RuleText {
+  /** What happened and by which rule, as a clause that “set by …” can follow. */
+  readonly what: (denial: Denial) => string;
+  /** What `use-less` means for it, as a clause. */
+  readonly less?: string;
+  /** Whether the same command fails the same way each time, so that trying again is in vain. */
+  readonly final?: true;
+  /** What the sign of it is, before its quotation. */
+  readonly sign?: string;
+}
+
+const bytes = ({ value }: Denial): string => formatBytes(Number(value));
+const seconds = ({ value }: Denial): string => `${Number(value) / 1000} s`;
+const path = ({ value }: Denial): string => String(value);
+const WRITE = 'suspected write to';
+
+const RULES: Readonly<Record<RuleId, RuleText>> = {
+  'limit.time': {
+    what: denial => `the command was stopped at the time limit of ${seconds(denial)}`,
+    less: 'make the command do less',
+  },
+  'limit.memory': {
+    what: denial => `a process was killed at the memory limit of ${bytes(denial)}`,
+    less: 'use less memory',
+  },
+  'limit.pids': {
+    what: ({ value }) => `a new process was refused at the process limit of ${value}`,
+    less: 'start fewer processes at once',
+  },
+  'limit.output': {
+    what: denial => `${droppedText(denial)} dropped at the output limit of ${bytes(denial)}`,
+    less: 'print less, or print to a file in the workspace',
+  },
+  'limit.tmp': {
+    what: denial => `/tmp or the home directory was full at the temporary storage limit of ${bytes(denial)}`,
+    less: 'write large files to the workspace',
+    sign: 'suspected from',
+  },
+  'limit.open-files': {
+    what: ({ value }) => `a program could open no more files at the open file limit of ${value}`,
+    less: 'open fewer files at once',
+    sign: 'suspected from',
+  },
+  'limit.network-time': {
+    what: denial =>
+      denial.effect?.kind === 'command-ended'
+        ? `the command was stopped, because its network could not be disconnected at the network time limit of ${seconds(denial)}`
+        : `the network was disconnected at the network time limit of ${seconds(denial)}, and the command went on without it`,
+    less: 'fetch less, or fetch once and keep it in the workspace',
+  },
+  'network.none': { what: () => 'the sandbox has no network', final: true, sign: 'suspected use of the network:' },
+  'network.air-gapped': {
+    what: () => 'air-gapped mode: no sandbox has a network',
+    final: true,
+    sign: 'suspected use of the network:',
+  },
+  'root.none': { what: () => 'a sandbox has no root', final: true, sign: 'suspected from' },
+  'read-only.root': { what: () => 'the sandbox’s own file system is read-only', final: true, sign: WRITE },
+  'read-only.workspace': { what: () => 'the workspace is read-only', final: true, sign: WRITE },
+  'read-only.protected': {
+    what: denial => `${path(denial)} is protected, because tools on the host trust its content`,
+    final: true,
+    sign: WRITE,
+  },
+  'read-only.mount': { what: denial => `the mount ${path(denial)} is read-only`, final: true, sign: WRITE },
+  'read-only.ca-bundle': {
+    what: denial => `${path(denial)}, the bundle of CA certificates, is read-only`,
+    final: true,
+    sign: WRITE,
+  },
+};
+
+/** The parts of a text about a denial. */
+export interface DenialParts {
+  /** What happened and by which rule, as a clause. */
+  readonly what: string;
+  /** The layer that set the rule. */
+  readonly setBy: string;
+  /** What to do next, in sentences. */
+  readonly remedy: string;
+  /**
+   * What acode goes by, with quotations of what the command printed. A text has it last, in brackets, where it can pass for
+   * nothing of acode’s. Null where there is nothing to add.
+   */
+  readonly note: string | null;
+}
+
+/** A denial as a text: what happened and by which rule, who set it, what to do next. */
+export function denialText(denial: Denial, style: DenialStyle = LIBRARY_STYLE): string {
+  return rendered(denialWording(denial, style), style.terms);
+}
+
+/** The same with its references, to stand inside another text. */
+export function denialWording(denial: Denial, style: DenialStyle = LIBRARY_STYLE): Text {
+  const note = noteOf(denial);
+  const what = capitalised(RULES[denial.rule].what(denial));
+  const sentences = text`${what}, set by ${{ source: denial.setBy }}. ${remedyOf(denial, style)}`;
+  return note === null ? sentences : text`${sentences} [${note}]`;
+}
+
+/** The same in parts, for an audience that arranges them itself. */
+export function denialParts(denial: Denial, style: DenialStyle = LIBRARY_STYLE): DenialParts {
+  const note = noteOf(denial);
+  return {
+    what: RULES[denial.rule].what(denial),
+    setBy: style.terms.source(denial.setBy),
+    remedy: rendered(remedyOf(denial, style), style.terms),
+    note: note === null ? null : rendered(note, style.terms),
+  };
+}
+
+/** What to do next, in sentences. */
+export function remedyOf(denial: Denial, style: DenialStyle = LIBRARY_STYLE): Text {
+  const clauses = denial.remedies.map(remedy => style.remedy?.(remedy, denial) ?? clauseOf(remedy, denial));
+  const ways = clauses.reduce((before, clause) => text`${before}; or ${clause}`);
+  return RULES[denial.rule].final === true
+    ? text`Retrying does not help. ${capitalised(ways)}.`
+    : text`${capitalised(ways)}.`;
+}
+
+function noteOf({ rule, effect, suspected }: Denial): Text | null {
+  if (effect?.kind === 'request-ignored') {
+    const { value, ...source } = effect.asked;
+    return text`${String(value)} was asked for by ${{ source }}`;
+  }
+  if (suspected === undefined) return null;
+  if (effect?.kind === 'command-ended')
+    return `suspected: it had no network, which may be what it waited for: "${suspected}"`;
+  return `${RULES[rule].sign ?? 'suspected from'} "${suspected}"`;
+}
+
+type RemedyOf<Kind extends Remedy['kind']> = Extract<Remedy, { readonly kind: Kind }>;
+
+// Each remedy as a clause.
+const CLAUSES: { readonly [Kind in Remedy['kind']]: (remedy: RemedyOf<Kind>, denial: Denial) => Text } = {
+  'use-less': (_, { rule }) => RULES[rule].less ?? 'use less',
+  'raise-limit': ({ field, suggested }) =>
+    text`raise the limit: ${{ field, value: suggested }} (configured ceilings still apply)`,
+  'change-request': requestClause,
+  'change-setting': settingClause,
+  'unset-variable': ({ field }) => `unset ${field} if the task really needs a network`,
+  'choose-image': ({ field }) => text`choose an image that already has what must be installed: ${{ field }}`,
+  'leave-out': ({ suggested }) => `leave ${suggested} out`,
+  'write-elsewhere': ({ suggested }) => `write to ${placesText(suggested)}`,
+  'provide-offline': () => 'put what the command needs into the workspace, the image or a cache (docs/caches.md)',
+  'work-offline': () => 'work without a network',
+  'copy-file': ({ suggested }) =>
+    `copy it to /tmp, change the copy, and name the copy in the variable that your program reads, such as ${suggested}`,
+  'change-on-host': () => 'leave it as it is: the user can change it on the host',
+  'ask-administrator': () => 'ask the administrator of this machine',
+};
+
+function clauseOf<Kind extends Remedy['kind']>(remedy: RemedyOf<Kind> & { readonly kind: Kind }, denial: Denial): Text {
+  return CLAUSES[remedy.kind](remedy, denial);
+}
+
+function requestClause({ field, suggested, consent }: Extract<Remedy, { kind: 'change-request' }>): Text {
+  if (field === 'policy.mounts') return text`ask for the mount to be writable: ${{ field, value: suggested }}`;
+  const ask = text`ask for ${{ field, value: suggested }}`;
+  return consent === undefined ? ask : text`${ask}, which needs \`${consent}: true\` in the user’s own configuration`;
+}
+
+function settingClause({ field, suggested, where }: Extract<Remedy, { kind: 'change-setting' }>): string {
+  if (where !== undefined) return `take \`${field}\` out of ${where} if the task really needs a network`;
+  return `the user can ${suggested ?? 'change'} \`${field}\` in their own configuration`;
+}
+
+function placesText(places: readonly WritablePlace[]): string {
+  const names = { workspace: 'the workspace', tmp: '/tmp', home: 'the home directory' };
+  const [last = '', ...rest] = places.map(place => names[place]).reverse();
+  return rest.length === 0 ? last : `${rest.reverse().join(', ')} or ${last}`;
+}
+
+function droppedText({ effect }: Denial): string {
+  const dropped = effect?.kind === 'output-dropped' ? effect.bytes : 0;
+  return dropped === 1 ? '1 byte of output was' : `${dropped} bytes of output were`;
+}
+
+function capitalised(sentence: Text): Text {
+  const [first = '', ...rest] = typeof sentence === 'string' ? [sentence] : sentence;
+  return typeof first === 'string' ? text`${first.charAt(0).toUpperCase()}${first.slice(1)}${rest}` : sentence;
+}
