@@ -46,7 +46,7 @@ import { serveSettingOf, trustOf, workspaceOf } from '../run/repository.ts';
 import type { Trust } from '../run/repository.ts';
 import { explain, planFirst } from '../run/planning.ts';
 import { start } from '../run/run.ts';
-import { cancelled } from '../run/running.ts';
+import { admitted } from '../run/admission.ts';
 import type { Sandbox } from '../persistent/sandbox.ts';
 import { scanRecord } from '../run/scanning.ts';
 import { sweep } from './sweep.ts';
@@ -423,18 +423,11 @@ export class Acode implements CommandRunner, AsyncDisposable {
     work: (signal: AbortSignal, operation: Operation) => Promise<Value>,
     callers?: AbortSignal,
   ): Promise<Value> {
-    const operation = this.#host.telemetry.begin(name);
-    const signal = AbortSignal.any([this.#host.closing, ...(callers ? [callers] : [])]);
-    try {
-      signal.throwIfAborted();
+    return admitted(this.#host, { name, signal: callers }, async ({ signal, operation }) => {
       const value = await work(signal, operation);
       operation.succeed();
       return value;
-    } catch (error) {
-      const failure = signal.aborted ? cancelled(error) : error;
-      operation.fail(failure);
-      throw failure;
-    }
+    });
   }
 }
 

@@ -21,14 +21,15 @@ import { WORKSPACE_TARGET } from '../isolation/plan.ts';
 import { Capture, LiveCapture } from '../run/output/capture.ts';
 import { govern } from '../policy/risk.ts';
 import { setBy } from '../policy/layers.ts';
-import { printable, recordIntent, recordRefusal } from '../run/trail.ts';
+import { printable, recordIntent } from '../run/trail.ts';
 import type { CommandsElsewhere } from './relay/elsewhere.ts';
 import { CommandsOffer } from './relay/offer.ts';
 import type { Offered } from './relay/offer.ts';
 import { layersFor, workspaceOf } from '../run/repository.ts';
 import { checkCommandRequest } from '../run/request-check.ts';
 import { captures } from '../run/run.ts';
-import { Running, cancelled } from '../run/running.ts';
+import { admitted } from '../run/admission.ts';
+import { Running } from '../run/running.ts';
 import { workdirFor } from '../workspace/locate.ts';
 
 /** What the commands of a sandbox need to know of it. */
@@ -139,16 +140,12 @@ export class SandboxCommands implements Commands {
     },
   ): Promise<Handle> {
     const { host, planned: of, about } = this.#parts;
-    const operation = host.telemetry.begin('exec');
     const { timeoutMs, ...asked } = request;
-    const run: RunRequest = { ...asked, ...about, env: { ...this.#parts.env, ...asked.env } };
-    const recorded = { host, operation, command, request: run, as: 'exec' as const };
-    const stop = new AbortController();
-    const signal = AbortSignal.any([host.closing, stop.signal, ...(asked.signal ? [asked.signal] : [])]);
-    const clock = host.telemetry.clock;
-    const began = clock.monotonic();
-    try {
-      signal.throwIfAborted();
+    const asRun: RunRequest = { ...asked, ...about, env: { ...this.#parts.env, ...asked.env } };
+    const run = { command, request: asRun, as: 'exec' as const };
+    return admitted(host, { name: 'exec', signal: asked.signal, run }, async ({ operation, signal, stop, began }) => {
+      const recorded = { ...run, host, operation };
+      const { clock } = host.telemetry;
       checkCommandRequest(command, request);
       if (!how.live) this.#parts.open.expect();
       await this.#assertStrongEnough(command);
@@ -171,18 +168,13 @@ export class SandboxCommands implements Commands {
         stdinStaysOpen: (how.background || how.input === true) && asked.stdin === undefined,
         timings: { queueMs: 0, obtainMs: obtained - began },
         sinceMs,
-        captures: how.live ? liveCaptures(planned.policy, run) : captures(planned.policy, run),
+        captures: how.live ? liveCaptures(planned.policy, asRun) : captures(planned.policy, asRun),
         cwd: workdirFor(asked.cwd, WORKSPACE_TARGET),
         nonce: randomBytes(16).toString('hex'),
       });
       this.#rememberLook(running, sandbox.execution);
       return this.#track(new Handle(running, sandbox.execution), { command, cwd: asked.cwd ?? '.' });
-    } catch (error) {
-      const failure = signal.aborted ? cancelled(error) : error;
-      recordRefusal(recorded, failure);
-      operation.fail(failure);
-      throw failure;
-    }
+    });
   }
 
   // What a run takes of a sandbox that waits, of one that stays.

@@ -1,4 +1,4 @@
-// How a sandbox that stays comes to be: the pipe of a run up to the hand-over, and then it stays.
+// Creation of a persistent sandbox: the pipe of a run up to the hand-over, and then it stays open.
 
 import type { Scanned } from '../records/audit/files.ts';
 import type { AuditHead } from '../contract/audit.ts';
@@ -17,18 +17,16 @@ import type { OpenSandbox } from '../isolation/backend.ts';
 import { Kept } from '../lifecycle/kept.ts';
 import { offerSocketPath } from '../lifecycle/ownership.ts';
 import type { PreparedSandbox } from '../isolation/pool/pool-kind.ts';
-import { givenUp, obtainRecorded, reportViolation, tornDown, withMemory } from '../run/obtaining.ts';
+import { givenUp, obtainRecorded, reportViolation, tornDown } from '../run/obtaining.ts';
+import { admitted } from '../run/admission.ts';
 import { plan } from '../run/planning.ts';
 import { CommandsElsewhere } from './relay/elsewhere.ts';
 import { checkCreateRequest } from '../run/request-check.ts';
 import { report } from '../run/run.ts';
-import { cancelled } from '../run/running.ts';
-import { recordFindings, recordOutcome, recordRefusal, recordRisk, workspaceOf } from '../run/trail.ts';
+import { recordFindings, recordOutcome, recordRisk, workspaceOf } from '../run/trail.ts';
 import type { Recorded } from '../run/trail.ts';
 import { Sandbox } from './sandbox.ts';
 import { continueScan } from '../run/scanning.ts';
-import { METRICS } from '../records/telemetry/operation.ts';
-import type { Operation } from '../records/telemetry/operation.ts';
 import { takeWarm } from '../run/warm.ts';
 import { changesOfRun } from '../workspace/after-run.ts';
 
@@ -36,44 +34,23 @@ const DEFAULT_MS = 3600 * 1000;
 // A day: what its labels say is a little more, so that a sandbox is always ended by its lease.
 const MAX_MS = 24 * 3600 * 1000;
 
-/** Creates a sandbox that stays. */
+/** Creates a persistent sandbox. */
 export async function createSandbox(host: Host, request: CreateRequest): Promise<Sandbox> {
-  const operation = host.telemetry.begin('create');
-  // Until it is there it can be cancelled; from then on it ends by itself, or with its host.
-  const life = new AbortController();
-  const leave = (): void => life.abort(request.signal?.reason);
-  const close = (): void => life.abort(host.closing.reason);
-  const recorded = recordedOf(host, operation, request);
-  let release: () => void = () => undefined;
-  try {
+  const { expiresInMs: _, keep: __, ...asked } = request;
+  const run = { command: [], request: asked, as: 'create' as const };
+  // A signal cancels the creation; a sandbox that exists ends by itself, or with its host.
+  const admitting = { name: 'create', signal: request.signal, run, detached: true as const };
+  return admitted(host, admitting, async admission => {
+    const { operation, signal, release } = admission;
+    const recorded = { ...run, host, operation };
     checkCreateRequest(request);
-    request.signal?.addEventListener('abort', leave, { once: true });
-    host.closing.addEventListener('abort', close, { once: true });
-    request.signal?.throwIfAborted();
-    host.closing.throwIfAborted();
-    release = await host.slots.take(host.settings.queueMs, life.signal);
-    host.telemetry.gauge(METRICS.active, host.slots.taken);
-    const wanted = await planFor(recorded, request, life.signal);
-    release = await withMemory({ host, operation, release }, wanted, true, life.signal);
-    const sandbox = await make(recorded, request, wanted, release, life.signal);
+    await admission.takeSlot();
+    const wanted = await planFor(recorded, request, signal);
+    await admission.takeMemory(wanted, true);
+    const sandbox = await make(recorded, request, wanted, release, signal);
     operation.succeed({ sandboxId: sandbox.id });
     return sandbox;
-  } catch (error) {
-    release();
-    host.telemetry.gauge(METRICS.active, host.slots.taken);
-    const failure = life.signal.aborted ? cancelled(error) : error;
-    recordRefusal(recorded, failure);
-    operation.fail(failure);
-    throw failure;
-  } finally {
-    request.signal?.removeEventListener('abort', leave);
-    host.closing.removeEventListener('abort', close);
-  }
-}
-
-function recordedOf(host: Host, operation: Operation, request: CreateRequest): Recorded {
-  const { expiresInMs: _, keep: __, ...run } = request;
-  return { host, operation, command: [], request: run, as: 'create' };
+  });
 }
 
 function askedOf({ request }: Recorded, keep: boolean): RunRequest {
@@ -223,7 +200,6 @@ export function opened(parts: Opened): Sandbox {
     over: async (reason, how) => {
       host.closing.removeEventListener('abort', close);
       parts.release();
-      host.telemetry.gauge(METRICS.active, host.slots.taken);
       await Promise.all([remembered, commands.end()]);
       if (how === 'left') return [];
       if (keep) await new Kept(host).end(sandboxId);

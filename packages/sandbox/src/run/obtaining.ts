@@ -1,6 +1,5 @@
 // Steps 4 and 5 of the pipe: a sandbox for a plan, one that waited or one that is made, and the record that it is there.
 
-import { formatBytes } from '../contract/units.ts';
 import type { AuditHead, AuditScan } from '../contract/audit.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { backendOf, isBoundary, usesEngine } from '../contract/levels.ts';
@@ -152,38 +151,6 @@ export function tornDown(
     backend: backendOf(spec.level),
     reason,
   });
-}
-
-/**
- * Waits until the sandbox of a plan has its share of the memory that all sandboxes of the user have together. What comes back
- * gives up that share and the place that was taken before.
- */
-export async function withMemory(
-  { host, operation, release }: Pick<Recorded, 'host' | 'operation'> & { readonly release: () => void },
-  { spec, machineBytes }: Pick<Planned, 'spec' | 'machineBytes'>,
-  persistent: boolean,
-  signal: AbortSignal,
-): Promise<() => void> {
-  // Without walls nothing holds a command to its limit, so that a sum of limits would say nothing.
-  if (!isBoundary(spec.level)) return release;
-  const { sandboxId } = spec.identity;
-  const { memoryBytes } = spec.limits;
-  const share = await host.memory.take(
-    { sandboxId, memoryBytes, machineBytes, persistent },
-    {
-      deadlineMs: host.settings.queueMs,
-      signal,
-      onWait: (others, most) =>
-        operation.step(
-          'warn',
-          `waiting for memory: your sandboxes may use ${formatBytes(most)} together; others hold ${formatBytes(others)} or wait for it, and this one asks for ${formatBytes(memoryBytes)}`,
-        ),
-    },
-  );
-  return () => {
-    share();
-    release();
-  };
 }
 
 /** Told of files that appeared while a sandbox of an image waited, and never had a command. */

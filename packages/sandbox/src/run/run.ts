@@ -1,22 +1,21 @@
-// The way of one command through the pipe: resolve, decide, plan, obtain, verify, execute, observe, dispose, record.
+// Run: one command through the pipe (admit, plan, obtain, verify, execute, observe, dispose, record).
 
 import { randomBytes } from 'node:crypto';
-import { AcodeError } from '../contract/errors.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
 import { networkName } from '../contract/network.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { RunningCommand } from '../contract/result.ts';
+import { admitted } from './admission.ts';
 import type { Host, Planned, RunningParts } from './host.ts';
 import type { WaitingSandbox } from '../isolation/backend.ts';
 import { WORKSPACE_TARGET } from '../isolation/plan.ts';
-import { givenUp, obtainRecorded, reportViolation, tornDown, withMemory } from './obtaining.ts';
+import { givenUp, obtainRecorded, reportViolation, tornDown } from './obtaining.ts';
 import type { Giving } from './obtaining.ts';
 import { plan } from './planning.ts';
 import { Capture } from './output/capture.ts';
 import { checkRequest } from './request-check.ts';
-import { printable, recordRefusal } from './trail.ts';
-import { Running, cancelled } from './running.ts';
-import { METRICS } from '../records/telemetry/operation.ts';
+import { printable } from './trail.ts';
+import { Running } from './running.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 import { takeWarm } from './warm.ts';
 import { workdirFor } from '../workspace/locate.ts';
@@ -28,26 +27,17 @@ export async function start(
   request: RunRequest,
   stdinStaysOpen: boolean,
 ): Promise<RunningCommand> {
-  const operation = host.telemetry.begin('run');
-  const stop = new AbortController();
-  const signal = AbortSignal.any([
-    host.closing,
-    stop.signal,
-    ...(request.signal instanceof AbortSignal ? [request.signal] : []),
-  ]);
-  const clock = host.telemetry.clock;
-  const began = clock.monotonic();
-  let release: () => void = () => undefined;
-  try {
-    signal.throwIfAborted();
+  const run = { command, request };
+  return admitted(host, { name: 'run', signal: request.signal, run }, async admission => {
+    const { operation, signal, stop, began } = admission;
+    const { clock } = host.telemetry;
     checkRequest(command, request);
     operation.note({ command: printable(command), risk: request.risk });
-    release = await host.slots.take(host.settings.queueMs, signal);
-    host.telemetry.gauge(METRICS.active, host.slots.taken);
+    await admission.takeSlot();
     const queued = clock.monotonic();
     const of = { correlationId: operation.correlationId, preview: false };
-    const wanted = await plan(host, { command, request }, of, signal);
-    release = await withMemory({ host, operation, release }, wanted, false, signal);
+    const wanted = await plan(host, run, of, signal);
+    await admission.takeMemory(wanted, false);
     const taken = await takeWarm(host, wanted, request, signal);
     // One that waited has an identity of its own, which is what the record names; its plan is the same by its hash.
     const planned = taken ? { ...wanted, spec: taken.spec, requestHash: taken.requestHash } : wanted;
@@ -55,14 +45,10 @@ export async function start(
     // the clock of the host program, since files are stamped by the kernel’s.
     const { sinceMs, rest } = taken ?? { sinceMs: Date.now(), rest: undefined };
     report(operation, planned);
-    const { sandbox, intent } = await obtainRecorded(
-      { host, operation, command, request },
-      planned,
-      { taken, sinceMs },
-      signal,
-    );
+    const { sandbox, intent } = await obtainRecorded({ ...run, host, operation }, planned, { taken, sinceMs }, signal);
     const obtained = clock.monotonic();
     const timings = { queueMs: queued - began, obtainMs: obtained - queued };
+    const { release } = admission;
     const dispose = (): Promise<void> => disposing({ host, operation, planned, sandbox, release });
     const used = await asUsed(sandbox, { host, operation, planned, request, signal, sinceMs });
     return await handOver(sandbox, {
@@ -85,15 +71,7 @@ export async function start(
       cwd: workdirFor(request.cwd, WORKSPACE_TARGET),
       nonce: randomBytes(16).toString('hex'),
     });
-  } catch (error) {
-    release();
-    host.telemetry.gauge(METRICS.active, host.slots.taken);
-    const failure = signal.aborted ? cancelled(error) : error;
-    if (failure instanceof AcodeError && failure.is('ACODE-SBX-005')) host.telemetry.increment(METRICS.networkDenied);
-    recordRefusal({ host, operation, command, request }, failure);
-    operation.fail(failure);
-    throw failure;
-  }
+  });
 }
 
 // The caller has the result; the sandbox goes and its place becomes free.
@@ -111,7 +89,6 @@ async function disposing({
     await sandbox[Symbol.asyncDispose]();
   } finally {
     release();
-    host.telemetry.gauge(METRICS.active, host.slots.taken);
     tornDown({ host, operation }, spec, 'the command has ended');
   }
 }

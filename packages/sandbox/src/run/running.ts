@@ -19,6 +19,7 @@ import type { EndedRun, RunScan } from '../workspace/after-run.ts';
 import { NO_CHANGES, clockOffsetMs } from '../workspace/file-times.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import type { Scan } from '../workspace/risky.ts';
+import { cancelled } from './admission.ts';
 
 // By then a sandbox whose command has ended has ended too, unless the machine is very busy.
 const ENDS_SOON_MS = 25;
@@ -308,12 +309,6 @@ export class Running implements RunningCommand {
     this.#execution.ended.then(stop, stop);
     for await (const chunk of source as AsyncIterable<Uint8Array | string>) await this.#execution.write(chunk);
   }
-}
-
-/** What a cancelled operation rejects with, whatever the reason the signal carried. */
-export function cancelled(error: unknown): AcodeError {
-  const known = error instanceof AcodeError && error.is('ACODE-SBX-014');
-  return known ? error : new AcodeError('ACODE-SBX-014', {}, { cause: error });
 }
 
 function isGone(error: unknown): error is AcodeError<'ACODE-SBX-025'> {
