@@ -880,7 +880,7 @@ export const PROTECTIONS = [
   {
     ...one(
       'a socket that others can use is trusted',
-      ['packages/cli/src/serve/socket-place.ts', 'return (mode & OTHERS) === 0 ? null', 'return mode > 0 ? null'],
+      ['packages/cli/src/serve/socket-path.ts', 'return (mode & OTHERS) === 0 ? null', 'return mode > 0 ? null'],
       [['serve/trust.test.ts', 'whose socket has mode|others can enter']],
     ),
     command: true,
@@ -896,7 +896,7 @@ export const PROTECTIONS = [
   {
     ...one(
       'a background process lives on when its workspace is another one',
-      ['packages/cli/src/serve/lifetime.ts', 'if (before.workspace !== now.workspace)', 'if (now.workspace === "")'],
+      ['packages/cli/src/serve/serve-calls.ts', 'if (before.workspace !== now.workspace)', 'if (now.workspace === "")'],
       [['serve/background.test.ts', 'when its workspace is removed']],
     ),
     command: true,
@@ -935,7 +935,7 @@ export const PROTECTIONS = [
     ...one(
       'the MCP server asks nobody for the token',
       [
-        'packages/cli/src/mcp/admission.ts',
+        'packages/cli/src/mcp/listener.ts',
         'if (!isToken(arrival.authorization, token)) return',
         "if (token === '') return",
       ],
@@ -946,7 +946,7 @@ export const PROTECTIONS = [
   {
     ...one(
       'the MCP server answers pages of others',
-      ['packages/cli/src/mcp/admission.ts', 'if (arrival.origin !== undefined && ', 'if (arrival.origin === null && '],
+      ['packages/cli/src/mcp/listener.ts', 'if (arrival.origin !== undefined && ', 'if (arrival.origin === null && '],
       [['mcp/hostile.test.ts', 'are turned away']],
     ),
     command: true,
@@ -954,7 +954,7 @@ export const PROTECTIONS = [
   {
     ...one(
       'the MCP server answers to any name',
-      ['packages/cli/src/mcp/admission.ts', ' || !names.includes(arrival.host.toLowerCase()))', ')'],
+      ['packages/cli/src/mcp/listener.ts', ' || !names.includes(arrival.host.toLowerCase()))', ')'],
       [['mcp/hostile.test.ts', 'are turned away']],
     ),
     command: true,

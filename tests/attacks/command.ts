@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { quoted } from '../../packages/cli/src/arguments/command-words.ts';
+import { quoted } from '../../packages/cli/src/arguments/command-arguments.ts';
 import { trusting } from './arena.ts';
 import type { Scratch } from './scratch.ts';
 import type { Target } from './targets.ts';

@@ -5,7 +5,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { quoted } from '../../packages/cli/src/arguments/command-words.ts';
+import { quoted } from '../../packages/cli/src/arguments/command-arguments.ts';
 import { images, mainEngine, withoutEngines } from '../support/engines.ts';
 import { DEEP_HOOK, PLANT_HOOK, fillWorkspace } from '../support/full-workspace.ts';
 import { BIN, Bench } from './bench.ts';

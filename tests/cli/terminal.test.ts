@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { quoted } from '../../packages/cli/src/arguments/command-words.ts';
+import { quoted } from '../../packages/cli/src/arguments/command-arguments.ts';
 import { mainEngine, withoutEngines } from '../support/engines.ts';
 import { BIN, Bench } from './bench.ts';
 

@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { quoted } from '../../packages/cli/src/arguments/command-words.ts';
+import { quoted } from '../../packages/cli/src/arguments/command-arguments.ts';
 import { BIN, Bench } from '../cli/bench.ts';
 import { images, engines, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';

@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { quoted } from '../../packages/cli/src/arguments/command-words.ts';
+import { quoted } from '../../packages/cli/src/arguments/command-arguments.ts';
 import { BIN, Bench } from '../cli/bench.ts';
 import { mainEngine, withoutEngines } from '../support/engines.ts';
 import { TestRegistry } from './registry.ts';

@@ -3,10 +3,9 @@
 import type { LogFields, Logger } from '@acode/sandbox';
 import { pino } from 'pino';
 import type { LogLevel } from './log.ts';
-import { shortId } from './terminal/identifier.ts';
+import { oneLine, shortId } from './terminal/text.ts';
 import type { Look } from './terminal/look.ts';
 import type { Output } from './terminal/output.ts';
-import { oneLine } from './terminal/text.ts';
 
 /** A logger that writes to an output. */
 export function structuredLog(level: LogLevel, output: Output, look: Look): Logger {

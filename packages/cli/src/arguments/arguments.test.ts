@@ -3,11 +3,10 @@
 import { InvalidArgumentError } from '@commander-js/extra-typings';
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../failure/usage.ts';
-import { commandOf, quoted } from './command-words.ts';
-import { count } from './count.ts';
+import { commandOf, quoted } from './command-arguments.ts';
+import { count, seconds } from './values.ts';
 import { POLICY_OPTIONS, inOptions } from './option-names.ts';
 import { requestCommand, requestOf } from './request.ts';
-import { seconds } from './seconds.ts';
 import { address, cpus, mount, network, port, risk, size, someSize, user, variable } from './sandbox-values.ts';
 
 describe('an argument is read as', () => {

@@ -4,8 +4,7 @@ import { resolve } from 'node:path';
 import { LEVELS, PROFILE_NAMES, RISKS, policyFrom } from '@acode/sandbox';
 import type { CreateRequest, PolicyFields, PolicyInput, RunRequest } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
-import { count } from './count.ts';
-import { seconds } from './seconds.ts';
+import { count, seconds } from './values.ts';
 import type { Place } from '../workspace.ts';
 import { address, caches, cpus, mount, network, port, risk, size, someSize, user, variable } from './sandbox-values.ts';
 

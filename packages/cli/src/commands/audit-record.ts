@@ -1,7 +1,7 @@
 // A record of the audit log for a person: a row among others, or every field of it.
 
 import type { AuditRecord } from '@acode/sandbox';
-import { quoted } from '../arguments/command-words.ts';
+import { quoted } from '../arguments/command-arguments.ts';
 import { age } from '../terminal/age.ts';
 import type { Look } from '../terminal/look.ts';
 import { fields, table } from '../terminal/table.ts';

@@ -3,10 +3,10 @@
 import { TerminalSanitiser, formatBytes } from '@acode/sandbox';
 import type { BuildProjectOptions, ProjectImage } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
-import { seconds } from '../arguments/seconds.ts';
+import { seconds } from '../arguments/values.ts';
 import type { Call, Perform } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
-import { shortId } from '../terminal/identifier.ts';
+import { shortId } from '../terminal/text.ts';
 import type { Look } from '../terminal/look.ts';
 import { fields } from '../terminal/table.ts';
 import { network } from '../arguments/sandbox-values.ts';

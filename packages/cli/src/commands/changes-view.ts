@@ -1,8 +1,8 @@
 // What `acode changes` shows: loaded only where it is called, since every other call would load it too.
 
 import type { RecordedChanges } from '@acode/sandbox';
-import { quoted } from '../arguments/command-words.ts';
-import type { Since } from '../arguments/since.ts';
+import { quoted } from '../arguments/command-arguments.ts';
+import type { Since } from '../arguments/values.ts';
 import type { Call } from '../call.ts';
 import { shownPath } from '../execution/risky-lines.ts';
 import { age } from '../terminal/age.ts';

@@ -1,7 +1,7 @@
 // `acode changes`: what runs left in the workspace that tools of this machine might execute or follow, from the audit log.
 
 import { Command, Option } from '@commander-js/extra-typings';
-import { since } from '../arguments/since.ts';
+import { since } from '../arguments/values.ts';
 import type { Perform } from '../call.ts';
 
 const AFTER = `

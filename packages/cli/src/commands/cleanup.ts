@@ -3,10 +3,9 @@
 import type { CleanupReport } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
-import { shortId } from '../terminal/identifier.ts';
+import { oneLine, shortId } from '../terminal/text.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
-import { oneLine } from '../terminal/text.ts';
 
 const FAILED = 125;
 

@@ -1,19 +1,16 @@
 // `acode sandbox cp`: files and directories into a persistent sandbox, and out of it.
 
 import { stat } from 'node:fs/promises';
-import { basename, join, resolve } from 'node:path';
-import { posix } from 'node:path';
-import { formatBytes } from '@acode/sandbox';
+import { basename, join, posix, resolve, sep } from 'node:path';
+import { AcodeError, formatBytes } from '@acode/sandbox';
 import type { Files, RiskyChange, TransferReport } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
-import { copying } from '../arguments/copying.ts';
-import type { Copying } from '../arguments/copying.ts';
 import type { Call, Perform } from '../call.ts';
 import { sayLines } from '../execution/execute.ts';
 import { riskyLines } from '../execution/risky-lines.ts';
-import { copyFailure } from '../failure/copy-failure.ts';
 import { UsageError } from '../failure/usage.ts';
 import { oneLine } from '../terminal/text.ts';
+import { fileCode, fileReason } from '../failure/file-reasons.ts';
 
 const MAX_NAMED = 10;
 const COPIED =
@@ -99,5 +96,92 @@ async function exists(path: string): Promise<boolean> {
   return stat(path).then(
     () => true,
     () => false,
+  );
+}
+
+const WHERE = {
+  inside: 'Paths inside begin in the workspace, or with a slash.',
+  outside: 'That is a path of this machine, which begins where you stand, or with a slash.',
+} as const;
+
+const INSIDE_REMEDIES: Readonly<Record<string, string>> = {
+  EROFS: 'Inside, the workspace, /tmp and the home directory can be written.',
+  EACCES: 'Inside, everything is done as the sandbox’s own user: name what it may read, or write to /tmp.',
+  EPERM: 'Inside, everything is done as the sandbox’s own user: name what it may read, or write to /tmp.',
+  EIO: 'What wrote inside was stopped, as where memory is full: /tmp and the home directory count as memory. Copy to the workspace, or create a sandbox with more (`acode sandbox create --memory 1g`).',
+  ENOSPC:
+    'Inside, /tmp and the home directory are in memory: copy to the workspace, or create a sandbox with more (`acode sandbox create --tmp 512`).',
+};
+const OUTSIDE_REMEDIES: Readonly<Record<string, string>> = {
+  EROFS: 'That is a path of this machine, on a file system that cannot be written: name another.',
+  EACCES: 'That is a path of this machine: name one that you may read, or write to.',
+  EPERM: 'That is a path of this machine: name one that you may read, or write to.',
+  ENOSPC: 'That is a path of this machine, whose disk is full: make room, or name another.',
+};
+
+const REMEDIES = { inside: INSIDE_REMEDIES, outside: OUTSIDE_REMEDIES } as const;
+
+/** The error for a copy that failed: a path that is wrong is no fault of anybody’s but the path’s. */
+export function copyFailure(error: unknown, copied: Copying): unknown {
+  const code = fileCode(error);
+  if (code === null || error instanceof AcodeError) return error;
+  const found = error instanceof Error && 'path' in error ? String(error.path) : '';
+  const side = happenedOutside(found, copied) ? 'outside' : 'inside';
+  // Directories that are held open have names that only this process knows.
+  const path = found === '' || isHeld(found) ? copied[side] : found;
+  const remedy = REMEDIES[side][code] ?? WHERE[side];
+  return new AcodeError('ACODE-FIL-005', { path, reason: fileReason(code), remedy }, { cause: error });
+}
+
+function happenedOutside(path: string, { way, inside, outside }: Copying): boolean {
+  if (isHeld(path)) return true;
+  // The source is named as it was given; what is neither it nor below it is the target, or on the way there.
+  const [source, isSourceOutside] = way === 'in' ? [outside, true] : [inside, false];
+  const isSource = path === source || path.startsWith(source.endsWith(sep) ? source : `${source}${sep}`);
+  return isSource === isSourceOutside;
+}
+
+function isHeld(path: string): boolean {
+  return /^\/(?:proc\/self|dev)\/fd\//.test(path);
+}
+
+/** A copy, and which way it goes. */
+export interface Copying {
+  readonly way: 'in' | 'out';
+  readonly sandbox: string;
+  /** The path inside; `.` is the workspace. */
+  readonly inside: string;
+  /** The path on this machine, as it was written. */
+  readonly outside: string;
+}
+
+// Names and ids hold no slash, so `./a:b` and `/a:b` are files of this machine.
+const SHORT = /^([A-Za-z0-9][\w.-]{0,2}):/;
+const INSIDE = /^([A-Za-z0-9][\w.-]{3,127}):(.*)$/s;
+
+/** What is to be copied where; throws unless exactly one side is `sandbox:path`. */
+export function copying(source: string, target: string): Copying {
+  const from = sideInside(source);
+  const to = sideInside(target);
+  if (from && !to) return { way: 'out', ...from, outside: target };
+  if (to && !from) return { way: 'in', ...to, outside: source };
+  if (!from) refuseShort(source, target);
+  throw new UsageError(
+    from ? 'Both sides are in a sandbox.' : 'Neither side is in a sandbox.',
+    'Write one side as sandbox:path: `acode sandbox cp ./input a1b2c3d4:input`, or `acode sandbox cp a1b2c3d4:dist ./dist`. A file of this machine with a colon in its name is written ./name.',
+  );
+}
+
+function sideInside(text: string): Pick<Copying, 'sandbox' | 'inside'> | null {
+  const [, sandbox, path] = INSIDE.exec(text) ?? [];
+  return sandbox === undefined ? null : { sandbox, inside: path || '.' };
+}
+
+function refuseShort(source: string, target: string): void {
+  const found = SHORT.exec(source) ?? SHORT.exec(target);
+  if (!found) return;
+  throw new UsageError(
+    `${found[1] ?? ''} is too short for a sandbox.`,
+    'Give at least four characters of its id, or its name; `acode sandbox list` shows both.',
   );
 }

@@ -3,10 +3,10 @@
 import { createRequestFrom } from '@acode/sandbox';
 import type { Sandbox } from '@acode/sandbox';
 import { Option } from '@commander-js/extra-typings';
-import { duration } from '../arguments/duration.ts';
+import { duration } from '../arguments/values.ts';
 import { createRequestOf, sandboxCommand } from '../arguments/request.ts';
 import type { SandboxOptions } from '../arguments/request.ts';
-import { offerWhatStays, refuseWhatGoes } from '../arguments/staying.ts';
+import { offerWhatStays, refuseWhatGoes } from '../arguments/persistent-options.ts';
 import type { Call, Perform } from '../call.ts';
 import { preparing } from '../execution/preparing.ts';
 import { until } from '../terminal/age.ts';

@@ -1,8 +1,8 @@
 // `acode sandbox exec`: one command in a fresh sandbox, or in a persistent one, as if it ran here.
 
 import { Option } from '@commander-js/extra-typings';
-import { refuseCreationOptions } from '../arguments/creation-only.ts';
-import { reference } from '../arguments/reference.ts';
+import { refuseCreationOptions } from '../arguments/persistent-options.ts';
+import { reference } from '../arguments/values.ts';
 import { requestCommand, requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call, Perform } from '../call.ts';
@@ -31,7 +31,7 @@ export function execCommand(perform: Perform) {
 }
 
 /** What the exit statuses of `exec` and `run` mean. */
-export const EXIT_STATUSES = `
+const EXIT_STATUSES = `
 Exit status: the command’s own; 124 time limit, 125 refused or failed, 126 not executable,
 127 not found, 129/130/131/143 stopped by SIGHUP/SIGINT/SIGQUIT/SIGTERM,
 141 nobody reads the output, 2 usage.
@@ -62,4 +62,18 @@ async function executeIn(
       return sandbox.commands.spawn(command, { ...request, ...given });
     }),
   );
+}
+
+/** The command. */
+export function runCommand(perform: Perform) {
+  return requestCommand('run')
+    .description('Run one command in a fresh sandbox; short for `sandbox exec`')
+    .addOption(terminalOption())
+    .addHelpText('after', `${EXIT_STATUSES}${TERMINAL_HELP}`)
+    .action((words, options, command) =>
+      perform(command, call => {
+        const run = options.terminal ? executeInTerminal : execute;
+        return run(call, words, options, flagsOf(command));
+      }),
+    );
 }

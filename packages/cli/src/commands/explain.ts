@@ -3,7 +3,7 @@
 import { posix } from 'node:path';
 import { formatBytes, isAtLeast } from '@acode/sandbox';
 import type { CacheSpec, Explanation, MountSpec, SandboxSpec } from '@acode/sandbox';
-import { quoted } from '../arguments/command-words.ts';
+import { quoted } from '../arguments/command-arguments.ts';
 import { inOptions } from '../arguments/option-names.ts';
 import { requestCommand, requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';

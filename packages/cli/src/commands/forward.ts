@@ -1,10 +1,8 @@
 // `acode sandbox forward`: leads a port of this machine to a server inside, until Ctrl-C.
 
 import { AcodeError } from '@acode/sandbox';
-import { Command } from '@commander-js/extra-typings';
-import { forwarding } from '../arguments/forwarding.ts';
-import type { Forwarding } from '../arguments/forwarding.ts';
-import { reference } from '../arguments/reference.ts';
+import { Command, InvalidArgumentError } from '@commander-js/extra-typings';
+import { reference } from '../arguments/values.ts';
 import type { Call, Perform } from '../call.ts';
 
 /** The command. */
@@ -53,4 +51,22 @@ function interrupted(signal: AbortSignal): Promise<null> {
     if (signal.aborted) resolve(null);
     else signal.addEventListener('abort', () => resolve(null), { once: true });
   });
+}
+
+/** Which port leads where. */
+export interface Forwarding {
+  readonly containerPort: number;
+  /** Absent: any free one. */
+  readonly hostPort?: number;
+}
+
+const MAX_PORT = 65_535;
+
+/** A forwarding, written `[hostport:]port`. */
+export function forwarding(text: string): Forwarding {
+  const [, outside, inside] = /^(?:(\d{1,5}):)?(\d{1,5})$/.exec(text) ?? [];
+  const numbers = [inside, ...(outside === undefined ? [] : [outside])].map(Number);
+  if (!numbers.every(number => number >= 1 && number <= MAX_PORT))
+    throw new InvalidArgumentError('Expected a port, or hostport:port, from 1 to 65535, such as 3000 or 8080:3000.');
+  return { containerPort: Number(inside), ...(outside === undefined ? {} : { hostPort: Number(outside) }) };
 }

@@ -4,7 +4,7 @@ import type { ImageInfo, ImageList } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import { age } from '../terminal/age.ts';
-import { shortId } from '../terminal/identifier.ts';
+import { shortId } from '../terminal/text.ts';
 import type { Look } from '../terminal/look.ts';
 import { sizeText } from '../terminal/pull-lines.ts';
 import { table } from '../terminal/table.ts';

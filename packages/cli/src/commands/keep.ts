@@ -1,8 +1,7 @@
 // `acode sandbox keep`: lets a sandbox stay longer, or less long.
 
 import { Command, Option } from '@commander-js/extra-typings';
-import { duration } from '../arguments/duration.ts';
-import { reference } from '../arguments/reference.ts';
+import { duration, reference } from '../arguments/values.ts';
 import type { Call, Perform } from '../call.ts';
 import { MAX_LINE, factsOf, stayLine } from './create.ts';
 

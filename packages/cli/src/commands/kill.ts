@@ -3,7 +3,7 @@
 import { AcodeError } from '@acode/sandbox';
 import type { SandboxInfo } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
-import { references } from '../arguments/reference.ts';
+import { references } from '../arguments/values.ts';
 import type { Call, Perform } from '../call.ts';
 import { reportOn } from '../failure/report.ts';
 import { oneLine } from '../terminal/text.ts';

@@ -41,3 +41,13 @@ export function sandboxCommands(perform: Perform) {
     .addCommand(imagesCommand(perform))
     .addCommand(pruneImagesCommand(perform));
 }
+
+/** The group. */
+export function dockerCommands(perform: Perform) {
+  return new Command('docker')
+    .description('`list`, `inspect`, `logs` and `cleanup` of `sandbox`, for Docker users')
+    .addCommand(listCommand(perform))
+    .addCommand(inspectCommand(perform))
+    .addCommand(logsCommand(perform))
+    .addCommand(cleanupCommand(perform));
+}

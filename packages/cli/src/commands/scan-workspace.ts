@@ -2,7 +2,7 @@
 
 import { Command } from '@commander-js/extra-typings';
 import type { Perform } from '../call.ts';
-import { SCAN_COMMAND } from '../scans/place.ts';
+import { SCAN_COMMAND } from '../scans/directory.ts';
 
 /** The command. */
 export function scanWorkspaceCommand(perform: Perform) {

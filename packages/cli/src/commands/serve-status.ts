@@ -103,8 +103,8 @@ async function withSocket<Value>(
   { directory, name, uid }: Spot,
   use: (path: string) => Promise<Value>,
 ): Promise<Value | null> {
-  const { SocketPlace } = await import('../serve/socket-place.ts');
-  const place = SocketPlace.open(directory, uid);
+  const { SocketDirectory } = await import('../serve/socket-path.ts');
+  const place = SocketDirectory.open(directory, uid);
   if ('unsafe' in place) return null;
   using held = place;
   return held.whyUnsafe(name, uid) === null ? await use(held.path(name)) : null;
@@ -116,8 +116,8 @@ async function ask(spot: Spot): Promise<ServerState | 'silent' | null> {
 }
 
 async function whyNone(call: Call, setting: ServeSetting, { directory, name, uid }: Spot): Promise<string> {
-  const [{ SocketPlace }, { obstacleOf, surroundingsOf }, { endedRecently }] = await Promise.all([
-    import('../serve/socket-place.ts'),
+  const [{ SocketDirectory }, { obstacleOf, surroundingsOf }, { endedRecently }] = await Promise.all([
+    import('../serve/socket-path.ts'),
     import('../serve/obstacles.ts'),
     import('../serve/recent.ts'),
   ]);
@@ -125,7 +125,7 @@ async function whyNone(call: Call, setting: ServeSetting, { directory, name, uid
   const obstacle = obstacleOf(surroundingsOf(call.io, { root, written: [], program: call.program, setting }));
   if (obstacle !== null) return obstacle;
   if (setting.value === 'always') return 'it starts after the next command';
-  const place = SocketPlace.open(directory, uid);
+  const place = SocketDirectory.open(directory, uid);
   if ('unsafe' in place) return 'no command has run yet; it starts after two commands within ten minutes';
   using held = place;
   return endedRecently(held, name, call.io.now())

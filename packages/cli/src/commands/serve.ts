@@ -2,8 +2,7 @@
 
 import type { WarmPool } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
-import { count } from '../arguments/count.ts';
-import { seconds } from '../arguments/seconds.ts';
+import { count, seconds } from '../arguments/values.ts';
 import type { Call, Perform } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
 import { oneLine } from '../terminal/text.ts';

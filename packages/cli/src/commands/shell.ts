@@ -1,11 +1,10 @@
 // `acode sandbox shell`: a terminal in a sandbox, as if one sat in front of it.
 
 import type { Acode, Command as SandboxedCommand, Sandbox, TerminalHandle } from '@acode/sandbox';
-import { refuseCreationOptions } from '../arguments/creation-only.ts';
-import { reference } from '../arguments/reference.ts';
+import { offerEngineLevels, refuseCreationOptions } from '../arguments/persistent-options.ts';
+import { reference } from '../arguments/values.ts';
 import { WORKDIR, createRequestOf, environmentOption, sandboxCommand } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
-import { offerEngineLevels } from '../arguments/staying.ts';
 import type { Call, Perform } from '../call.ts';
 import { atTerminal } from '../execution/at-terminal.ts';
 import { closingLines } from '../execution/closing-lines.ts';

@@ -1,14 +1,15 @@
 // `acode uninstall`: shows every trace of acode on engine and disk, and removes it when told to.
 
+import { createInterface } from 'node:readline';
 import { formatBytes } from '@acode/sandbox';
 import type { OwnDirectory, SparedTrace, UninstallOptions, UninstallReport } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
-import { ask, canAsk } from '../terminal/ask.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
 import { oneLine } from '../terminal/text.ts';
+import type { Io } from '../io.ts';
 
 const FAILED = 125;
 const STOP_MS = 15_000;
@@ -177,4 +178,29 @@ function wasSpared({ elsewhere, engine, images }: UninstallReport): boolean {
   if (!engine || (images?.failed.length ?? 0) > 0) return false;
   const { failed, kept, belongings } = engine;
   return failed.length + belongings.failed.length === 0 && elsewhere.length + kept.length + belongings.kept.length > 0;
+}
+
+/** Whether there is somebody to ask: the question is read on standard error and answered on standard input. */
+export function canAsk({ stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>): boolean {
+  return stdin.isTTY === true && stderr.isTTY === true;
+}
+
+/** The answer; no unless it begins with `y`, and no at the end of the input. Rejects where the signal comes first. */
+export function ask(
+  { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,
+  question: string,
+  signal: AbortSignal,
+): Promise<boolean> {
+  signal.throwIfAborted();
+  const reader = createInterface({ input: stdin, output: stderr, terminal: false });
+  return new Promise<boolean>((resolve, reject) => {
+    const stop = (): void => reject(signal.reason instanceof Error ? signal.reason : new Error('interrupted'));
+    signal.addEventListener('abort', stop, { once: true });
+    reader.on('line', line => resolve(/^\s*y/i.test(line)));
+    reader.on('close', () => resolve(false));
+    stderr.write(`${question} [y/N] `);
+  }).finally(() => {
+    reader.close();
+    stdin.pause();
+  });
 }

@@ -1,14 +1,179 @@
 // The completion script of each shell.
 
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
-import { bashScript } from './bash.ts';
-import { fishScript } from './fish.ts';
 import { vocabularyOf } from './vocabulary.ts';
-import { zshScript } from './zsh.ts';
+import type { Completable, CompletableOption, Value } from './vocabulary.ts';
 
 /** The script for one shell, about the commands below a root. */
 export function completionScript(shell: 'bash' | 'zsh' | 'fish', root: CommandUnknownOpts): string {
   const vocabulary = vocabularyOf(root);
   if (shell === 'bash') return bashScript(vocabulary);
   return shell === 'zsh' ? zshScript(vocabulary) : fishScript(vocabulary);
+}
+
+/** The script for bash. */
+function bashScript(vocabulary: readonly Completable[]): string {
+  const valued = [...new Set(vocabulary.flatMap(({ options }) => options.filter(o => o.value).map(o => o.flag)))];
+  return `# bash completion for acode: source <(acode completion bash)
+_acode() {
+  local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]} path='' i
+  COMPREPLY=()
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case \${COMP_WORDS[i]} in
+      --) compopt -o default; return ;;
+      ${valued.join('|')}) ((i++)); continue ;;
+      -*) continue ;;
+    esac
+    case "$path \${COMP_WORDS[i]}" in
+${vocabulary
+  .filter(({ path }) => path !== '')
+  .map(({ path }) => `      ' ${path}') path=' ${path}' ;;`)
+  .join('\n')}
+      *) compopt -o default; return ;;
+    esac
+  done
+  case "$path $previous" in
+${vocabulary.flatMap(valueCases).join('\n')}
+  esac
+  case "$path" in
+${vocabulary.map(wordCase).join('\n')}
+  esac
+}
+complete -F _acode acode
+`;
+}
+
+function valueCases({ path, options }: Completable): string[] {
+  const lead = path === '' ? ' ' : ` ${path} `;
+  return options.flatMap(({ flag, value }) =>
+    value === null ? [] : [`    '${lead}${flag}') ${replies(value)}; return ;;`],
+  );
+}
+
+function wordCase({ path, commands, options, argument }: Completable): string {
+  const words = [...commands.map(({ name }) => name), ...argument].join(' ');
+  const flags = options.map(({ flag }) => flag).join(' ');
+  const pattern = path === '' ? `''` : `' ${path}'`;
+  return `    ${pattern})
+      if [[ $current == -* ]]; then COMPREPLY=($(compgen -W '${flags}' -- "$current"))
+      else COMPREPLY=($(compgen -W '${words}' -- "$current")); fi ;;`;
+}
+
+function replies(value: Value): string {
+  if (value === 'file') return 'compopt -o default';
+  if (value === 'directory') return 'compopt -o dirnames';
+  if (value === 'text') return ':';
+  return `COMPREPLY=($(compgen -W '${value.join(' ')}' -- "$current"))`;
+}
+
+/** The script for fish. */
+function fishScript(vocabulary: readonly Completable[]): string {
+  const valued = [...new Set(vocabulary.flatMap(({ options }) => options.filter(o => o.value).map(o => o.flag)))];
+  return `# fish completion for acode: acode completion fish > ~/.config/fish/completions/acode.fish
+function __acode_at
+  set -l path
+  set -l skip no
+  for word in (commandline -opc)[2..-1]
+    if test $skip = yes
+      set skip no
+      continue
+    end
+    switch $word
+      case ${valued.join(' ')}
+        set skip yes
+      case '-*'
+        continue
+      case '*'
+        set path $path $word
+    end
+  end
+  test "$path" = "$argv"
+end
+complete -c acode -f
+${vocabulary.flatMap(lines).join('\n')}
+`;
+}
+
+function lines({ path, commands, options, argument }: Completable): string[] {
+  const at = `complete -c acode -n ${quote(path === '' ? '__acode_at' : `__acode_at ${path}`)}`;
+  return [
+    ...commands.map(({ name, about }) => `${at} -a ${name} -d ${quote(about)}`),
+    ...argument.map(word => `${at} -a ${word}`),
+    ...options.map(option => `${at} -l ${option.flag.slice(2)} -d ${quote(option.about)}${valueOf(option)}`),
+  ];
+}
+
+function valueOf({ value }: CompletableOption): string {
+  if (value === null) return '';
+  if (value === 'file') return ' -r -F';
+  if (value === 'directory') return ` -x -a ${quote('(__fish_complete_directories)')}`;
+  return value === 'text' ? ' -x' : ` -x -a ${quote(value.join(' '))}`;
+}
+
+function quote(text: string): string {
+  return `'${text.replaceAll('\\', '\\\\').replaceAll("'", String.raw`\'`)}'`;
+}
+
+/** The script for zsh: a file `_acode` in $fpath, or sourced after compinit. */
+function zshScript(vocabulary: readonly Completable[]): string {
+  const valued = [...new Set(vocabulary.flatMap(({ options }) => options.filter(o => o.value).map(o => o.flag)))];
+  return `#compdef acode
+# zsh completion for acode
+_acode() {
+  local path_='' i
+  local -a entries
+  for ((i = 2; i < CURRENT; i++)); do
+    case $words[i] in
+      --) _files; return ;;
+      ${valued.join('|')}) ((i++)); continue ;;
+      -*) continue ;;
+    esac
+    case "$path_ $words[i]" in
+${vocabulary
+  .filter(({ path }) => path !== '')
+  .map(({ path }) => `      ' ${path}') path_=' ${path}' ;;`)
+  .join('\n')}
+      *) _files; return ;;
+    esac
+  done
+  case "$path_ $words[CURRENT-1]" in
+${vocabulary.flatMap(zshValueCases).join('\n')}
+  esac
+  case "$path_" in
+${vocabulary.map(zshWordCase).join('\n')}
+  esac
+}
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then _acode "$@"; else compdef _acode acode; fi
+`;
+}
+
+function zshValueCases({ path, options }: Completable): string[] {
+  const lead = path === '' ? ' ' : ` ${path} `;
+  return options.flatMap(({ flag, value }) =>
+    value === null ? [] : [`    '${lead}${flag}') ${zshReplies(value)}; return ;;`],
+  );
+}
+
+function zshWordCase({ path, commands, options, argument }: Completable): string {
+  const words = [
+    ...commands.map(({ name, about }) => entry(name, about)),
+    ...argument.map(word => entry(word, '')),
+  ].join(' ');
+  const flags = options.map(({ flag, about }) => entry(flag, about)).join(' ');
+  const pattern = path === '' ? `''` : `' ${path}'`;
+  return `    ${pattern})
+      if [[ $words[CURRENT] == -* ]]; then entries=(${flags}); _describe option entries
+      else entries=(${words}); (( $#entries )) && _describe command entries; fi ;;`;
+}
+
+function entry(word: string, about: string): string {
+  const text = about === '' ? word : `${word}:${about}`;
+  return `'${text.replaceAll("'", String.raw`'\''`)}'`;
+}
+
+function zshReplies(value: Value): string {
+  if (value === 'file') return '_files';
+  if (value === 'directory') return '_files -/';
+  if (value === 'text') return ':';
+  return `compadd -- ${value.join(' ')}`;
 }

@@ -2,8 +2,7 @@
 
 import type { RunResult, TerminalHandle } from '@acode/sandbox';
 import type { Call } from '../call.ts';
-import { LeaveKeys } from '../terminal/leave-keys.ts';
-import { RawTerminal } from '../terminal/raw-terminal.ts';
+import { LeaveKeys, RawTerminal } from '../terminal/raw-terminal.ts';
 import type { ScreenFilterOptions } from '../terminal/screen-filter.ts';
 
 /** Gives the terminal to a program until it ends. Null where the user left it, which ends it. */

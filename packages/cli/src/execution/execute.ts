@@ -1,9 +1,10 @@
 // Runs one command and lets its output, its input and its end pass through as if it ran here.
 
+import { PassThrough } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { AcodeError } from '@acode/sandbox';
 import type { Command, PublishedPort, RiskyChange, RunResult, RunningCommand } from '@acode/sandbox';
-import type { Readable } from 'node:stream';
-import { commandOf } from '../arguments/command-words.ts';
+import { commandOf } from '../arguments/command-arguments.ts';
 import { requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call } from '../call.ts';
@@ -15,8 +16,8 @@ import type { Existing } from './in-existing.ts';
 import { missingDependencies } from './missing-dependencies.ts';
 import { preparing } from './preparing.ts';
 import { riskyLines } from './risky-lines.ts';
-import { StandardInput } from './standard-input.ts';
 import { terminalVariables } from './terminal-variables.ts';
+import type { InputStream } from '../io.ts';
 
 const TIMED_OUT = 124;
 const FAILED = 125;
@@ -140,4 +141,31 @@ function withError(error: unknown): () => never {
 export async function sayLines(call: Call, lines: readonly string[]): Promise<void> {
   const { yellow } = call.errorLook.colours;
   for (const line of lines) await call.say(`${yellow('acode:')} ${oneLine(line)}\n`);
+}
+
+/** Standard input for one run. Disposing lets go of it, so that an open pipe does not keep the process alive. */
+class StandardInput implements Disposable {
+  /** What to hand to the run: nothing where standard input is a terminal. */
+  readonly source: Readable | '';
+  readonly #stdin: InputStream;
+
+  constructor(stdin: InputStream) {
+    this.#stdin = stdin;
+    this.source = stdin.isTTY ? '' : passedOn(stdin);
+  }
+
+  [Symbol.dispose](): void {
+    if (this.source === '') return;
+    this.#stdin.unpipe();
+    this.source.destroy();
+    this.#stdin.destroy();
+  }
+}
+
+// A standard input that cannot be read, such as a directory, is an empty one to the command, as in a shell.
+function passedOn(stdin: InputStream): Readable {
+  const source = new PassThrough();
+  stdin.on('error', () => source.end());
+  source.on('error', () => undefined);
+  return stdin.pipe(source);
 }

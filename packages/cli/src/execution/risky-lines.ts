@@ -2,7 +2,7 @@
 
 import { chooseChanges } from '@acode/sandbox';
 import type { RiskyChange } from '@acode/sandbox';
-import { quoted } from '../arguments/command-words.ts';
+import { quoted } from '../arguments/command-arguments.ts';
 import { cut, oneLine } from '../terminal/text.ts';
 
 const LEFT =

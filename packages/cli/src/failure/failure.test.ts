@@ -5,8 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { lookOf } from '../terminal/look.ts';
 import { Output } from '../terminal/output.ts';
 import { Recorder } from '../test-process.ts';
-import { renderFailure } from './render.ts';
-import { reportOn } from './report.ts';
+import { renderFailure, reportOn } from './report.ts';
 import { UsageError } from './usage.ts';
 
 const look = lookOf(new Output(new Recorder()), { env: {}, now: () => 0 }, false);

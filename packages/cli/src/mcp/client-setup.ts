@@ -2,7 +2,7 @@
 
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { quoted } from '../arguments/command-words.ts';
+import { quoted } from '../arguments/command-arguments.ts';
 
 /** The clients whose setup is known. */
 export const CLIENTS = ['claude-code', 'codex', 'cursor', 'vscode', 'gemini-cli'] as const;

@@ -1,13 +1,12 @@
 // The protocol over HTTP on the loopback: one endpoint, a token, and for each client a session of its own.
 
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { AcodeError } from '@acode/sandbox';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { isInitializeRequest } from '@modelcontextprotocol/sdk/types.js';
-import { ENDPOINT, turnedAway } from './admission.ts';
 import { MAX_MESSAGE, NOT_A_REQUEST, NOT_JSON, REFUSED, refusalOf } from './messages.ts';
 import { serverFor } from './server.ts';
 import type { Lanes } from './server.ts';
@@ -220,4 +219,44 @@ function isKnown(error: unknown): error is AcodeError {
 function unexpected(error: unknown): AcodeError {
   if (isKnown(error)) return error;
   return new AcodeError('ACODE-MCP-013', { reason: 'it could not be handled' }, { cause: error });
+}
+
+/** The path of the one endpoint. */
+const ENDPOINT = '/mcp';
+
+/** What is known of a request before its body is read. */
+export interface Arrival {
+  readonly path: string;
+  readonly host: string | undefined;
+  readonly origin: string | undefined;
+  readonly authorization: string | undefined;
+}
+
+/** Why a request is turned away, and the status of HTTP for it. */
+export interface TurnedAway {
+  readonly status: 401 | 403 | 404;
+  readonly reason: string;
+}
+
+/** Null for a request that may come in. */
+export function turnedAway(arrival: Arrival, port: number, token: string): TurnedAway | null {
+  const names = [`127.0.0.1:${port}`, `localhost:${port}`];
+  // A name that another user’s server gave this address is how a page reaches it: that name stands here.
+  if (arrival.host === undefined || !names.includes(arrival.host.toLowerCase()))
+    return { status: 403, reason: 'the Host header does not name this server' };
+  if (arrival.origin !== undefined && !names.includes(arrival.origin.toLowerCase().replace(/^http:\/\//, '')))
+    return { status: 403, reason: 'the Origin header names another site' };
+  if (!isToken(arrival.authorization, token)) return { status: 401, reason: 'the token is missing or wrong' };
+  return arrival.path === ENDPOINT ? null : { status: 404, reason: `there is nothing here but ${ENDPOINT}` };
+}
+
+/** Whether an Authorization header carries the token. Takes as long whatever it carries. */
+export function isToken(authorization: string | undefined, token: string): boolean {
+  const [, presented = ''] = /^Bearer +(\S+)$/i.exec(authorization ?? '') ?? [];
+  return timingSafeEqual(digestOf(presented), digestOf(token)) && presented !== '';
+}
+
+// Digests have one length, and comparing needs that.
+function digestOf(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
 }

@@ -19,8 +19,13 @@ import { Progress } from './progress.ts';
 import type { Session } from './session.ts';
 import { wrongArguments } from './tool.ts';
 import type { Answer, Lane, Tool } from './tool.ts';
-import { TOOLS } from './tools/all.ts';
-import { Turns } from './turns.ts';
+import { Turns } from './call-queue.ts';
+import { readOutput, stopCommand, writeInput } from './tools/background.ts';
+import { listDirectory, readFile, writeFile } from './tools/files.ts';
+import { runCommand, runInSandbox } from './tools/run-in-sandbox.ts';
+import { closeSandbox, listSandboxes, openSandbox } from './tools/sandboxes.ts';
+import { searchFiles } from './tools/search-files.ts';
+import { status } from './tools/status.ts';
 
 const INSTRUCTIONS =
   'acode runs commands in sandboxes on the user’s machine. The user’s workspace is at /workspace inside. Use run_command for single commands; use run_in_sandbox and the file tools, which share one sandbox of this session, for work that builds up. A failed call says in `hint` what to do next; do not repeat a denied call unchanged. Only the user can loosen the policy.';
@@ -194,3 +199,20 @@ function weightOf(given: Readonly<Record<string, unknown>>): number {
 function sumOf(numbers: readonly number[]): number {
   return numbers.reduce((sum, number) => sum + number, 0);
 }
+
+/** The tools. */
+export const TOOLS: readonly Tool[] = [
+  runCommand,
+  openSandbox,
+  listSandboxes,
+  runInSandbox,
+  readOutput,
+  writeInput,
+  stopCommand,
+  readFile,
+  writeFile,
+  listDirectory,
+  searchFiles,
+  closeSandbox,
+  status,
+];

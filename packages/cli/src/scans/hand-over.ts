@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import type { ScanJob, ScanReport, ScanRoot } from '@acode/sandbox';
 import type { OwnProgram } from '../own-program.ts';
 import { tellCallers } from './pending.ts';
-import { SCAN_COMMAND } from './place.ts';
+import { SCAN_COMMAND } from './directory.ts';
 import { scanStored } from './scanner.ts';
 import { ScanStore } from './store.ts';
 import { terminalOf } from './terminal.ts';

@@ -19,7 +19,7 @@ import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 
 import { OwnProgram } from '../own-program.ts';
 import { Recorder, call } from '../test-process.ts';
 import { ScansHere, inOwnProcess, storeJob } from './hand-over.ts';
-import { allScans } from './place.ts';
+import { allScans } from './directory.ts';
 import { parseStat, processStart } from './process.ts';
 import { scanStored } from './scanner.ts';
 import { ScanStore } from './store.ts';

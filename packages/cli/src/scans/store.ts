@@ -22,7 +22,7 @@ import { dirname, join } from 'node:path';
 import type { RiskyChange, ScanJob, ScanReport } from '@acode/sandbox';
 import { chooseChanges } from '@acode/sandbox';
 import * as z from 'zod';
-import { allScans } from './place.ts';
+import { allScans } from './directory.ts';
 import { processStart } from './process.ts';
 
 const MAX_JOBS = 64;

@@ -9,8 +9,8 @@ import type { Outcome } from './conversation.ts';
 import { identityOf, inheritedTraits, runtimeDirectory } from './identity.ts';
 import type { Identity } from './identity.ts';
 import { directoryMark, requestFrom } from './request.ts';
-import { SocketPlace } from './socket-place.ts';
-import { whereOf } from './words.ts';
+import { SocketDirectory } from './socket-path.ts';
+import { whereOf } from './location-options.ts';
 
 const ALONE: Outcome = { kind: 'alone', note: null };
 
@@ -43,7 +43,7 @@ async function ask(
   io: Io,
   request: string,
 ): Promise<Outcome> {
-  const place = SocketPlace.open(directory, uid);
+  const place = SocketDirectory.open(directory, uid);
   if ('unsafe' in place) return refused(place.unsafe);
   using held = place;
   const unsafe = held.whyUnsafe(socketName, uid);

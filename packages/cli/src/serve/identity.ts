@@ -6,7 +6,7 @@ import { getPriority, homedir, tmpdir, userInfo } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
 import { ownVersion } from '../version.ts';
 import { PROTOCOL } from './frames.ts';
-import type { Where } from './words.ts';
+import type { Where } from './location-options.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { diskOf } from './file-system.ts';
-import { longestIdle } from './lifetime.ts';
+import { longestIdle } from './serve-calls.ts';
 import { obstacleOf } from './obstacles.ts';
 import type { Surroundings } from './obstacles.ts';
 

@@ -3,13 +3,13 @@
 import { connect } from 'node:net';
 import { identityOf, runtimeDirectory } from './identity.ts';
 import type { IdentityParts } from './identity.ts';
-import { SocketPlace } from './socket-place.ts';
+import { SocketDirectory } from './socket-path.ts';
 
 const LIVES_MS = 1000;
 
 /** Whether a server would be asked to do such a call. It may still leave it to the caller. */
 export async function isServed(parts: IdentityParts): Promise<boolean> {
-  const place = SocketPlace.open(runtimeDirectory(parts.env, parts.uid), parts.uid);
+  const place = SocketDirectory.open(runtimeDirectory(parts.env, parts.uid), parts.uid);
   if ('unsafe' in place) return false;
   using held = place;
   const { socketName } = identityOf(parts);

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { endedRecently, forgetEnds, noteEnd } from './recent.ts';
-import { SocketPlace } from './socket-place.ts';
+import { SocketDirectory } from './socket-path.ts';
 
 const NOW = 1_800_000_000_000;
 const MINUTE = 60_000;
@@ -13,12 +13,12 @@ const name = (of: number): string => `serve-${String(of).padStart(16, '0')}.sock
 
 describe('the end of a command', () => {
   let directory: string;
-  let place: SocketPlace;
+  let place: SocketDirectory;
 
   beforeEach(() => {
     directory = mkdtempSync(join(tmpdir(), 'acode-recent-'));
     chmodSync(directory, 0o700);
-    const opened = SocketPlace.open(directory, process.getuid?.() ?? -1);
+    const opened = SocketDirectory.open(directory, process.getuid?.() ?? -1);
     if ('unsafe' in opened) throw new Error(opened.unsafe);
     place = opened;
   });

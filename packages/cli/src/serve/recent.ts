@@ -1,7 +1,7 @@
 // When the last command in each workspace ended: a second one soon after it is the reason to start a background process.
 
 import { closeSync, constants, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
-import type { SocketPlace } from './socket-place.ts';
+import type { SocketDirectory } from './socket-path.ts';
 
 const FILE = 'recent-commands';
 const MAX_ENTRIES = 32;
@@ -20,7 +20,7 @@ const RECENT_MS = 10 * 60_000;
  * @param name the name of the socket that a server for such commands would have
  * @returns whether another such command had ended within the last ten minutes
  */
-export function noteEnd(place: SocketPlace, name: string, now: number): boolean {
+export function noteEnd(place: SocketDirectory, name: string, now: number): boolean {
   let wasRecent = false;
   change(place, ends => {
     wasRecent = isRecent(ends, name, now);
@@ -32,12 +32,12 @@ export function noteEnd(place: SocketPlace, name: string, now: number): boolean 
 }
 
 /** Begins to count anew, because a server was started: should it end at once, it is started again by two further commands. */
-export function forgetEnds(place: SocketPlace, name: string): void {
+export function forgetEnds(place: SocketDirectory, name: string): void {
   change(place, ends => ends.delete(name));
 }
 
 /** Whether such a command ended within the last ten minutes. */
-export function endedRecently(place: SocketPlace, name: string, now: number): boolean {
+export function endedRecently(place: SocketDirectory, name: string, now: number): boolean {
   try {
     const file = openSync(place.path(FILE), constants.O_RDONLY | PLAIN);
     try {
@@ -50,7 +50,7 @@ export function endedRecently(place: SocketPlace, name: string, now: number): bo
   }
 }
 
-function change(place: SocketPlace, edit: (ends: Map<string, number>) => void): void {
+function change(place: SocketDirectory, edit: (ends: Map<string, number>) => void): void {
   const file = openSync(place.path(FILE), constants.O_RDWR | constants.O_CREAT | PLAIN, 0o600);
   try {
     const ends = endsIn(file);

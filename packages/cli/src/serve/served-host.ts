@@ -1,10 +1,14 @@
 // The host that a server keeps open and lends to calls: never an outdated one, and never to more calls than it has room for.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { createHash } from 'node:crypto';
+import { lstat, open } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import type { Acode, AcodeOptions, LogFields, Logger, ScanJob } from '@acode/sandbox';
+import * as z from 'zod';
 import type { Lender, Loan } from '../lender.ts';
 import type { ScansHere } from '../scans/hand-over.ts';
-import { standingOf } from './standing.ts';
+import { homeDirectory, userConfigFile } from './identity.ts';
 
 /** As many commands as one host runs at once. A call beyond that has a host of its own, as it would without a server. */
 const MAX_AT_ONCE = 16;
@@ -111,7 +115,7 @@ export class ServedHost implements Lender {
   }
 
   async #renewed(): Promise<Kept | null> {
-    const { env, options, open } = this.#parts;
+    const { env, options, open: openHost } = this.#parts;
     for (let tries = 0; tries < TRIES && !this.#closed; tries++) {
       const standing = await standingOf(env, options.configFile);
       if (this.#kept?.standing === standing) return this.#kept;
@@ -119,7 +123,7 @@ export class ServedHost implements Lender {
       // Of the call whose command it is: it knows the terminal to be told.
       const continueScan = (job: ScanJob): boolean =>
         this.#logs.getStore()?.continueScan?.(job) ?? this.scan(job, null);
-      const acode = await open({ ...options, maxConcurrent: MAX_AT_ONCE, logger: this.#logger(), continueScan });
+      const acode = await openHost({ ...options, maxConcurrent: MAX_AT_ONCE, logger: this.#logger(), continueScan });
       this.#kept = { acode, standing, lent: 0 };
       this.#open.add(this.#kept);
     }
@@ -151,4 +155,64 @@ export class ServedHost implements Lender {
     };
     return { debug: to('debug'), info: to('info'), warn: to('warn'), error: to('error') };
   }
+}
+
+const MACHINE_POLICY = '/etc/acode/policy.yml';
+// Far more than the library reads of any of them; what is larger is refused by it, and differs here by its size.
+const MAX_BYTES = 4 * 1024 ** 2;
+
+const dockerConfig = z.looseObject({ currentContext: z.string().optional() });
+
+/** A mark of everything that stands in those files, who owns them and who may write them. */
+async function standingOf(
+  env: Readonly<Record<string, string | undefined>>,
+  configFile: string | undefined,
+): Promise<string> {
+  const docker = env['DOCKER_CONFIG'] || join(homeDirectory(env), '.docker');
+  const paths = [
+    MACHINE_POLICY,
+    userConfigFile(env),
+    ...(configFile === undefined ? [] : [configFile]),
+    join(docker, 'config.json'),
+  ];
+  const context = env['DOCKER_CONTEXT'] || (await contextIn(join(docker, 'config.json')));
+  if (context !== null) paths.push(join(docker, 'contexts', 'meta', digest(context), 'meta.json'));
+  return digest(JSON.stringify([await owner(dirname(MACHINE_POLICY)), ...(await Promise.all(paths.map(markOf)))]));
+}
+
+// Read and not only looked at: two changes within one tick of the kernel’s clock have the same times.
+async function markOf(path: string): Promise<unknown> {
+  try {
+    await using file = await open(path);
+    const { uid, mode, size } = await file.stat();
+    const { bytesRead, buffer } = await file.read(
+      Buffer.alloc(Math.min(size, MAX_BYTES)),
+      0,
+      Math.min(size, MAX_BYTES),
+      0,
+    );
+    return [uid, mode, size, digest(buffer.subarray(0, bytesRead))];
+  } catch (error) {
+    return error instanceof Error && 'code' in error ? error.code : 'unreadable';
+  }
+}
+
+async function owner(path: string): Promise<unknown> {
+  return lstat(path).then(
+    ({ uid, mode }) => [uid, mode],
+    () => null,
+  );
+}
+
+async function contextIn(path: string): Promise<string | null> {
+  try {
+    await using file = await open(path);
+    return dockerConfig.parse(JSON.parse(await file.readFile('utf8'))).currentContext ?? null;
+  } catch {
+    return null;
+  }
+}
+
+function digest(data: string | Uint8Array): string {
+  return createHash('sha256').update(data).digest('hex');
 }

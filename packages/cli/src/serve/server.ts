@@ -13,8 +13,8 @@ import type { Identity } from './identity.ts';
 import { directoryMark } from './request.ts';
 import type { ServedRequest } from './request.ts';
 import { lives } from './presence.ts';
-import { SocketPlace } from './socket-place.ts';
-import { whereOf } from './words.ts';
+import { SocketDirectory } from './socket-path.ts';
+import { whereOf } from './location-options.ts';
 
 const ONLY_OWNER = 0o177;
 // How long calls that were stopped have to say so. Their sandboxes are removed by then, or when the host is closed.
@@ -41,14 +41,14 @@ export class CallServer implements AsyncDisposable {
   /** Where it listens. */
   readonly path: string;
   readonly #parts: ServerParts;
-  readonly #place: SocketPlace;
+  readonly #place: SocketDirectory;
   readonly #server: Server;
   readonly #connections = new Set<Connection>();
   #lastEnd = performance.now();
   #retired = false;
   #inode = 0;
 
-  private constructor(parts: ServerParts, place: SocketPlace) {
+  private constructor(parts: ServerParts, place: SocketDirectory) {
     this.#parts = parts;
     this.#place = place;
     this.path = join(parts.directory, parts.identity.socketName);
@@ -68,7 +68,7 @@ export class CallServer implements AsyncDisposable {
 
   /** Begins to listen; refuses where another server already does. */
   static async listen(parts: ServerParts): Promise<CallServer> {
-    const place = SocketPlace.open(parts.directory, parts.uid);
+    const place = SocketDirectory.open(parts.directory, parts.uid);
     if ('unsafe' in place)
       throw new AcodeError('ACODE-SBX-013', {
         source: parts.directory,

@@ -12,9 +12,9 @@ import { runtimeDirectory, stateDirectory, userConfigFile } from './identity.ts'
 import { obstacleOf, surroundingsOf } from './obstacles.ts';
 import { lives } from './presence.ts';
 import { forgetEnds, noteEnd } from './recent.ts';
-import { SocketPlace } from './socket-place.ts';
-import { whereOf } from './words.ts';
-import type { Where } from './words.ts';
+import { SocketDirectory } from './socket-path.ts';
+import { whereOf } from './location-options.ts';
+import type { Where } from './location-options.ts';
 
 const ANNOUNCED = 'serve-announced';
 const DESCRIPTORS = '/proc/self/fd';
@@ -41,7 +41,7 @@ export async function afterCommand(call: Caller, program: OwnProgram, setting: S
   const { root, here } = await call.place();
   const { env } = call.io;
   const { socketName } = identityOf({ ...where, root, cwd: here, env, uid, inherited: inheritedTraits() });
-  const place = SocketPlace.open(runtimeDirectory(env, uid), uid);
+  const place = SocketDirectory.open(runtimeDirectory(env, uid), uid);
   if ('unsafe' in place) return;
   using held = place;
   const isDue = noteEnd(held, socketName, call.io.now()) || setting.value === 'always';
@@ -53,7 +53,7 @@ export async function afterCommand(call: Caller, program: OwnProgram, setting: S
 }
 
 // One that lives and did not take the command has its reasons; a second one would find its place taken.
-async function isTaken(place: SocketPlace, socketName: string, uid: number): Promise<boolean> {
+async function isTaken(place: SocketDirectory, socketName: string, uid: number): Promise<boolean> {
   return place.whyUnsafe(socketName, uid) === null && (await lives(place.path(socketName)));
 }
 

@@ -6,7 +6,7 @@ import type { Socket } from 'node:net';
 import * as z from 'zod';
 import { FRAME, FrameReader, frame } from './frames.ts';
 import { runtimeDirectory } from './identity.ts';
-import { SocketPlace } from './socket-place.ts';
+import { SocketDirectory } from './socket-path.ts';
 
 const stateSchema = z.object({
   pid: z.int().positive(),
@@ -59,7 +59,7 @@ export async function stopServer(path: string, { pid }: Pick<ServerState, 'pid'>
 export async function stopBackground(env: Readonly<Record<string, string | undefined>>, waitMs: number): Promise<void> {
   const uid = process.getuid?.();
   if (uid === undefined) return;
-  const place = SocketPlace.open(runtimeDirectory(env, uid), uid);
+  const place = SocketDirectory.open(runtimeDirectory(env, uid), uid);
   if ('unsafe' in place) return;
   using held = place;
   const names = held.names().filter(name => name.endsWith('.sock') && held.whyUnsafe(name, uid) === null);

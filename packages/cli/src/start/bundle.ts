@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Script } from 'node:vm';
 import type { lastWords, runCli } from '../cli.ts';
-import { whereOf } from '../serve/words.ts';
+import { whereOf } from '../serve/location-options.ts';
 import { cacheOf, readCache, writeCache } from './code-cache.ts';
 import type { OwnCache } from './code-cache.ts';
 

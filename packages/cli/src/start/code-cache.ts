@@ -6,7 +6,7 @@ import { realpathSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { stateDirectory } from '../serve/identity.ts';
-import { SocketPlace } from '../serve/socket-place.ts';
+import { SocketDirectory } from '../serve/socket-path.ts';
 
 const DIRECTORY = 'code-cache';
 const OTHERS = 0o077;
@@ -42,7 +42,7 @@ export function cacheOf({ env, uid, cwd, argv }: CacheUser): OwnCache | null {
 /** What is stored under a name; null where there is nothing, or nothing that only this user can have written. */
 export function readCache({ directory, uid }: OwnCache, name: string): Buffer | null {
   try {
-    const opened = SocketPlace.open(directory, uid);
+    const opened = SocketDirectory.open(directory, uid);
     if ('unsafe' in opened) return null;
     using held = opened;
     const stored = readPrivate(held.path(name), uid);
@@ -59,7 +59,7 @@ export function readCache({ directory, uid }: OwnCache, name: string): Buffer | 
 export function writeCache({ directory, uid }: OwnCache, name: string, data: Uint8Array): void {
   try {
     makeDirectory(directory);
-    const opened = SocketPlace.open(directory, uid);
+    const opened = SocketDirectory.open(directory, uid);
     if ('unsafe' in opened) return;
     using held = opened;
     writePrivate(held, name, data);
@@ -90,7 +90,7 @@ function sameTwice(stored: Buffer): Buffer | null {
   return one.equals(other) ? one : null;
 }
 
-function writePrivate(held: SocketPlace, name: string, data: Uint8Array): void {
+function writePrivate(held: SocketDirectory, name: string, data: Uint8Array): void {
   const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
   // Two processes may write at once: the last one to finish is right.
   const unfinished = held.path(`${name}.${process.pid}-${Math.random().toString(36).slice(2)}`);
@@ -114,7 +114,7 @@ function makeDirectory(directory: string): void {
   }
 }
 
-function removeOld(held: SocketPlace, own: string): void {
+function removeOld(held: SocketDirectory, own: string): void {
   const files = held
     .names()
     .filter(name => name !== own)

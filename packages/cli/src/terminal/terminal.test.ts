@@ -4,14 +4,15 @@ import { PassThrough, Writable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { Recorder } from '../test-process.ts';
 import { age, until } from './age.ts';
-import { shortId } from './identifier.ts';
+import { cut, oneLine, shortId, widthOf, wrapped } from './text.ts';
 import { lookOf } from './look.ts';
 import type { Look } from './look.ts';
 import { Output } from './output.ts';
 import { Progress } from './progress.ts';
 import { pump } from './pump.ts';
 import { fields, table } from './table.ts';
-import { cut, oneLine, widthOf, wrapped } from './text.ts';
+import { LeaveKeys } from './raw-terminal.ts';
+import { ask, canAsk } from '../commands/uninstall.ts';
 
 const never = new AbortController().signal;
 
@@ -259,5 +260,73 @@ describe('progress', () => {
       expect(frame).toMatch(/… 1 s$/);
       expect(widthOf(frame)).toBeLessThan(30);
     }
+  });
+});
+
+function passedOn(...parts: string[]): [text: string, leave: boolean] {
+  const keys = new LeaveKeys();
+  let text = '';
+  for (const part of parts) {
+    const { data, leave } = keys.push(Buffer.from(part));
+    text += Buffer.from(data).toString();
+    if (leave) return [text, true];
+  }
+  return [text, false];
+}
+
+describe('the keys that leave', () => {
+  it.each<[string[], string, boolean]>([
+    [['~.'], '', true],
+    [['ls\r', '~', '.'], 'ls\r', true],
+    [['ls\r~.rest'], 'ls\r', true],
+    [['a~.'], 'a~.', false],
+    [['~~.'], '~.', false],
+    [['~/bin\r'], '~/bin\r', false],
+    [['~', '/'], '~/', false],
+    [['\r\r~x~.'], '\r\r~x~.', false],
+    [['\u0003\u001b[A'], '\u0003\u001b[A', false],
+    [['~\r~.'], '~\r', true],
+  ])('of %j give %j, and leave: %j', (parts, text, leave) => {
+    expect(passedOn(...parts)).toEqual([text, leave]);
+  });
+});
+
+function questionTerminal(isTTY = true) {
+  const stdin = Object.assign(new PassThrough(), { isTTY });
+  const stderr = Object.assign(new PassThrough(), { isTTY });
+  return { stdin, stderr };
+}
+
+describe('ask', () => {
+  it.each([
+    ['y\n', true],
+    ['  Yes\n', true],
+    ['\n', false],
+    ['n\n', false],
+    ['no, y\n', false],
+  ])('takes %j for %j', async (typed, answer) => {
+    const io = questionTerminal();
+    const asked = ask(io, 'Remove it?', new AbortController().signal);
+    io.stdin.write(typed);
+    expect(await asked).toBe(answer);
+    expect(String(io.stderr.read())).toBe('Remove it? [y/N] ');
+  });
+
+  it('takes the end of the input for no', async () => {
+    const io = questionTerminal();
+    const asked = ask(io, 'Remove it?', new AbortController().signal);
+    io.stdin.end();
+    expect(await asked).toBe(false);
+  });
+
+  it('stops when it is interrupted', async () => {
+    const stop = new AbortController();
+    const asked = ask(questionTerminal(), 'Remove it?', stop.signal);
+    stop.abort(new Error('stopped'));
+    await expect(asked).rejects.toThrow('stopped');
+  });
+
+  it('can ask at a terminal only', () => {
+    expect([canAsk(questionTerminal()), canAsk(questionTerminal(false))]).toEqual([true, false]);
   });
 });

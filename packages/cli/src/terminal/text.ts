@@ -68,3 +68,11 @@ function columnsOf(character: string): number {
   if (ZERO.test(character)) return 0;
   return WIDE.test(character) ? 2 : 1;
 }
+
+const LONG = /^(sha256:)?([0-9a-f]{12})[0-9a-f]+$/;
+
+/** The beginning of a long hexadecimal id or digest; any other name as it is. */
+export function shortId(id: string): string {
+  const [, algorithm = '', beginning] = LONG.exec(id) ?? [];
+  return beginning === undefined ? id : algorithm + beginning;
+}

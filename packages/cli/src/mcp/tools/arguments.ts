@@ -1,6 +1,11 @@
 // Arguments that several tools take.
 
 import * as z from 'zod';
+import { AcodeError } from '@acode/sandbox';
+import type { InsideSandbox } from '../host.ts';
+import type { Session } from '../session.ts';
+import { quoted } from '../../arguments/command-arguments.ts';
+import { oneLine } from '../../terminal/text.ts';
 
 const MAX_PATH = 4096;
 const MAX_VARIABLES = 256;
@@ -45,3 +50,33 @@ export const surroundings = {
 
 /** The id of a background command. */
 export const commandId = z.string().min(1).max(128).describe('The command_id that run_in_sandbox gave.');
+
+/** An object without the fields that are undefined. */
+export type Given<Fields> = { [Key in keyof Fields]?: Exclude<Fields[Key], undefined> };
+
+/** Takes out the fields that are undefined. */
+export function given<Fields extends object>(fields: Fields): Given<Fields> {
+  const kept: Given<Fields> = { ...fields };
+  for (const key in kept) if (kept[key] === undefined) delete kept[key];
+  return kept;
+}
+
+/** Does something in a sandbox. One that is gone is forgotten, so that the next call without an id opens another. */
+export async function inside<Value>(
+  session: Session,
+  id: string | undefined,
+  work: (sandbox: InsideSandbox) => Promise<Value>,
+): Promise<Value> {
+  const sandbox = await session.sandbox(id);
+  try {
+    return await work(sandbox);
+  } catch (error) {
+    if (error instanceof AcodeError && error.is('ACODE-SBX-025')) session.forget(sandbox.id);
+    throw error;
+  }
+}
+
+/** The name as a line may hold it. */
+export function nameText(name: string): string {
+  return quoted(oneLine(name));
+}

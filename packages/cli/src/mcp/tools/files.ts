@@ -8,9 +8,7 @@ import { MAX_SHOWN } from '../command-answer.ts';
 import { excerptOf } from '../excerpt.ts';
 import type { InsideEntry, InsideFiles } from '../host.ts';
 import { tool } from '../tool.ts';
-import { nameText } from './name-text.ts';
-import { path, sandboxId } from './arguments.ts';
-import { inside } from './inside.ts';
+import { inside, nameText, path, sandboxId } from './arguments.ts';
 
 const MAX_READ = 8 * 1024 ** 2;
 const MAX_ENTRIES = 1000;

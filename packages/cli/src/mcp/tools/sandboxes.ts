@@ -5,8 +5,7 @@ import { omittedSchema, riskTexts, riskySchema, toldRisks } from '../risks.ts';
 import type { SessionSandbox } from '../session.ts';
 import { tightened, tighteningArguments } from '../tighten.ts';
 import { tool } from '../tool.ts';
-import { surroundings } from './arguments.ts';
-import { given } from './given.ts';
+import { given, surroundings } from './arguments.ts';
 
 const A_DAY_MINUTES = 24 * 60;
 

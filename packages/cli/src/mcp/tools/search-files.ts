@@ -5,9 +5,7 @@ import type { RunResult } from '@acode/sandbox';
 import * as z from 'zod';
 import { oneLine } from '../../terminal/text.ts';
 import { tool } from '../tool.ts';
-import { path, sandboxId } from './arguments.ts';
-import { inside } from './inside.ts';
-import { nameText } from './name-text.ts';
+import { inside, nameText, path, sandboxId } from './arguments.ts';
 
 const MAX_FOUND = 200;
 const MAX_PER_FILE = '50';

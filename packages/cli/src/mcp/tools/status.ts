@@ -6,7 +6,7 @@ import type { Explanation, Status } from '@acode/sandbox';
 import { oneLine } from '../../terminal/text.ts';
 import { plainPolicy } from '../tighten.ts';
 import { tool } from '../tool.ts';
-import { nameText } from './name-text.ts';
+import { nameText } from './arguments.ts';
 
 const MIB = 1024 ** 2;
 const DEADLINE_MS = 15_000;

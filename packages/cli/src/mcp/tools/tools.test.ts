@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { ToolHost } from '../host.ts';
 import { Progress } from '../progress.ts';
 import { Session } from '../session.ts';
-import { TOOLS } from './all.ts';
+import { TOOLS } from '../server.ts';
 import { timeLimit } from './run-in-sandbox.ts';
 import { matchesIn, searchWords } from './search-files.ts';
 

@@ -61,7 +61,7 @@ it.each([
   '.cargo/config.toml',
   'monkey',
   'src/secrets.ts',
-  'credentials-provider.json.ts',
+  'credentials-provider.call.ts',
   'author.json',
   'nosecret.md',
 ])('%s is not', path => {

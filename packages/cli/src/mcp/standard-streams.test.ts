@@ -2,7 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { CappedLines } from './capped-lines.ts';
+import { CappedLines } from './standard-streams.ts';
 
 function cut(chunks: readonly Uint8Array[], most: number): string[] {
   const heard: string[] = [];

@@ -7,7 +7,7 @@ const OTHERS = 0o077;
 const DESCRIPTORS = '/proc/self/fd';
 
 /** A directory that only its owner can put anything into, held open so that nobody can put another in its place. */
-export class SocketPlace implements Disposable {
+export class SocketDirectory implements Disposable {
   readonly #directory: string;
   readonly #descriptor: number;
   #isOpen = true;
@@ -18,7 +18,7 @@ export class SocketPlace implements Disposable {
   }
 
   /** The directory, or why it is not to be used. */
-  static open(directory: string, uid: number): SocketPlace | { readonly unsafe: string } {
+  static open(directory: string, uid: number): SocketDirectory | { readonly unsafe: string } {
     let descriptor: number;
     try {
       descriptor = openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
@@ -26,7 +26,7 @@ export class SocketPlace implements Disposable {
       return { unsafe: `${directory} is not a directory that can be opened` };
     }
     const unsafe = whyUnsafe(directory, fstatSync(descriptor), uid);
-    if (unsafe === null) return new SocketPlace(directory, descriptor);
+    if (unsafe === null) return new SocketDirectory(directory, descriptor);
     closeSync(descriptor);
     return { unsafe };
   }

@@ -2,9 +2,9 @@
 
 import { describe, expect, it } from 'vitest';
 import { call } from '../test-process.ts';
-import { copying } from './copying.ts';
-import { duration } from './duration.ts';
-import { forwarding } from './forwarding.ts';
+import { copying } from '../commands/copy.ts';
+import { duration } from './values.ts';
+import { forwarding } from '../commands/forward.ts';
 
 describe('a time span', () => {
   it.each([

@@ -1,12 +1,41 @@
-// What a persistent sandbox cannot be, although a single run can: left out of the help, and refused with what does instead.
+// Options that say what a sandbox is to be, where one is named that exists already: refused, and never ignored.
 
-import { LEVELS, isAtLeast } from '@acode/sandbox';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import { LEVELS, isAtLeast } from '@acode/sandbox';
 import { UsageError } from '../failure/usage.ts';
+import { sandboxCommand } from './request.ts';
 import type { SandboxOptions } from './request.ts';
 
+// What counts for each command in a sandbox, wherever it was said.
+const EACH_TIME = ['--timeout'];
+
+/** Throws where such an option was given with a sandbox that exists. */
+export function refuseCreationOptions(command: CommandUnknownOpts, sandbox: string): void {
+  const creation = sandboxCommand('').options.flatMap(({ long }) => long ?? []);
+  const given = command.options.filter(
+    option =>
+      creation.includes(option.long ?? '') &&
+      !EACH_TIME.includes(option.long ?? '') &&
+      command.getOptionValueSource(option.attributeName()) === 'cli',
+  );
+  // `--caches` and `--no-caches` are one setting.
+  const [first] = given.filter(option => option.negate === (command.getOptionValue(option.attributeName()) === false));
+  if (!first) return;
+  throw new UsageError(
+    `${first.long ?? ''} counts when a sandbox is created, and ${sandbox} exists already.`,
+    neverStays(first.long, command)
+      ? `Leave it out. ${NEITHER_BRIDGE_NOR_CACHES}`
+      : `Leave it out, or create another one with it: \`acode sandbox create ${first.long ?? ''} …\`.`,
+  );
+}
+
+function neverStays(long: string | undefined, command: CommandUnknownOpts): boolean {
+  if (long === '--network') return command.getOptionValue('network') === 'bridge';
+  return long === '--caches' || long === '--fill-cache';
+}
+
 /** What a persistent sandbox never has, and what does in its place. */
-export const NEITHER_BRIDGE_NOR_CACHES =
+const NEITHER_BRIDGE_NOR_CACHES =
   'A persistent sandbox has neither the network bridge nor caches. Put what commands need into the workspace (`acode sandbox exec --fill-cache npm --network bridge -- npm ci` fetches into it) or into the image (`acode sandbox build-image`); or create a sandbox on a network of your own that `sandbox.network.allowed_networks` lists.';
 
 const CACHES = ['--caches', '--fill-cache'];

@@ -4,7 +4,7 @@ import type { Command } from '@acode/sandbox';
 import { UsageError } from '../failure/usage.ts';
 
 /** What stood on the command line where a command is expected. */
-export interface CommandWords {
+export interface CommandArguments {
   /** The words before any `--`. */
   readonly before: readonly string[];
   /** The words after `--`; null where there was none. */
@@ -16,7 +16,7 @@ export interface CommandWords {
 }
 
 /** The command that was meant; throws where it could be read in two ways. */
-export function commandOf({ before, after, called, options }: CommandWords): Command {
+export function commandOf({ before, after, called, options }: CommandArguments): Command {
   refuseSandbox(before, after, called);
   if (after !== null) return vector(before, after, called);
   const [line, ...rest] = before;

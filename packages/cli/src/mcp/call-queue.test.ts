@@ -1,7 +1,7 @@
 // Calls take turns: so many at once, so many that wait, and a typed refusal for the others.
 
 import { describe, expect, it } from 'vitest';
-import { Turns } from './turns.ts';
+import { Turns } from './call-queue.ts';
 
 const never = new AbortController().signal;
 

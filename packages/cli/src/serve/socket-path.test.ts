@@ -6,7 +6,7 @@ import type { Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { SocketPlace } from './socket-place.ts';
+import { SocketDirectory } from './socket-path.ts';
 
 const uid = process.getuid?.() ?? 0;
 
@@ -29,8 +29,8 @@ describe('the place of a socket', () => {
     rmSync(top, { recursive: true, force: true });
   });
 
-  const opened = (path = directory, own = uid): SocketPlace => {
-    const place = SocketPlace.open(path, own);
+  const opened = (path = directory, own = uid): SocketDirectory => {
+    const place = SocketDirectory.open(path, own);
     if ('unsafe' in place) throw new Error(place.unsafe);
     return place;
   };

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { buildProgram } from '../program.ts';
-import { WITHOUT_VALUE, whereOf } from './words.ts';
+import { WITHOUT_VALUE, whereOf } from './location-options.ts';
 
 describe('where a call runs', () => {
   it.each<[string, ReturnType<typeof whereOf>]>([
