@@ -119,7 +119,7 @@ describe('something else in the place of a file', () => {
     const log = place.log({ checkpointEvery: 2 });
     await expect(log.append(event('x'))).rejects.toMatchObject({
       code: 'ACODE-AUD-001',
-      message: expect.stringContaining('key that signs it is gone'),
+      message: expect.stringContaining('key that signs it is missing'),
     });
     await writeFile(key, text, { mode: 0o600 });
     await expect(log.append(event('x'))).resolves.toMatchObject({ seq: 3 });

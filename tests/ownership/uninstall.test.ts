@@ -32,7 +32,7 @@ describe.skipIf(withoutEngines)('uninstall', () => {
       const shown = await bench.call(['uninstall']);
       expect(shown.status).toBe(0);
       for (const path of own) expect(shown.stdout.toString()).toContain(path);
-      expect(shown.stdout.toString()).toContain('Nothing was removed. 1 of your sessions still live');
+      expect(shown.stdout.toString()).toContain('Nothing was removed. 1 of your sessions still running');
       expect(await exists(mainEngine, kept)).toBe(true);
 
       const refused = await bench.call(['uninstall', '--purge', '--json']);

@@ -55,7 +55,7 @@ describe.skipIf(withoutEngines).each(places)('a host on $name', place => {
     expect(later.getTime()).toBeGreaterThan(before.getTime() + 50_000);
     await expect(running.then(({ result }) => result)).rejects.toMatchObject({ code: 'ACODE-SBX-025' });
     await expect(brief.commands.run(['true'])).rejects.toMatchObject({ code: 'ACODE-SBX-025' });
-    await until(() => reasons.includes('its time was over'), 5000);
+    await until(() => reasons.includes('its lease expired'), 5000);
     expect((await extended.commands.run(['echo', 'on'])).stdout).toBe('on\n');
     // A day is the most.
     expect((await extended.extend(10 * 24 * 3_600_000)).getTime() - Date.now()).toBeLessThanOrEqual(24 * 3_600_000);

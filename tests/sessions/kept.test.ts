@@ -216,7 +216,7 @@ describe.skipIf(withoutEngines || warmth.pool !== undefined).each(places)('a kep
     while (Date.now() <= sandbox.expiresAt.getTime());
     await expect(sandbox.extend(60_000)).rejects.toMatchObject({
       code: 'ACODE-SBX-025',
-      context: { reason: 'its time was over' },
+      context: { reason: 'its lease expired' },
     });
     await gone(place.engine, sandbox.containerId, 20_000);
   });

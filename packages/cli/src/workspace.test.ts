@@ -62,7 +62,7 @@ it('that does not exist is said to be missing, with what to do', async () => {
   const { status, stderr } = await call(['--workspace', join(top, 'nowhere'), 'run', '--', 'true']);
   expect(status).toBe(125);
   expect(stderr).toMatch(
-    /nowhere cannot be given to a sandbox: it does not exist \(Missing\)[^]*Check the path after --workspace/,
+    /nowhere cannot be mounted into a sandbox: it does not exist \(Missing\)[^]*Check the path after --workspace/,
   );
 });
 
@@ -71,7 +71,9 @@ it.each(['file', join('file', 'below')])('is not a file: %s is said to be none, 
   const { status, stderr } = await call(['--workspace', join(top, named), 'sandbox', 'create']);
   expect({ status, stderr }).toEqual({
     status: 125,
-    stderr: expect.stringMatching(/file[^ ]* may not be given to a sandbox: it is not a directory \(NotADirectory\)/),
+    stderr: expect.stringMatching(
+      /file[^ ]* cannot be mounted into a sandbox: it is not a directory \(NotADirectory\)/,
+    ),
   });
   expect(stderr).not.toContain('config.yml');
 });

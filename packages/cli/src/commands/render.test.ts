@@ -176,7 +176,7 @@ describe('uninstall', () => {
     for (const part of [sandbox.name, '/home/u/.config/acode', 'your configuration: 1 file, 2 KiB']) {
       expect(text).toContain(part);
     }
-    expect(text).toContain('Nothing was removed. 2 of your sessions still live: it would need --force.\n');
+    expect(text).toContain('Nothing was removed. 2 of your sessions still running: add --force.\n');
     expect(text).toContain('`acode uninstall --purge`');
   });
 

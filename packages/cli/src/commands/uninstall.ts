@@ -136,7 +136,7 @@ function closing(report: UninstallReport, purge: boolean, look: Look): string {
     return `${bold('Removed.')}\n${sparedText(report.spared, hint)}${hint('If you installed acode with npm, `npm uninstall -g acode` removes the command itself.')}`;
   if (purge) return notPurged(report, bold, hint);
   if (isTraceless(report)) return 'There is no trace of acode here.\n';
-  const live = sessions > 0 ? ` ${sessions} of your sessions still live: it would need --force.` : '';
+  const live = sessions > 0 ? ` ${sessions} of your sessions still running: add --force.` : '';
   const how =
     engineProblem === null
       ? '`acode uninstall --purge` removes all of it except the audit log and your configuration; --with-audit and --with-config remove those too.'

@@ -87,7 +87,7 @@ describe('what is left behind', () => {
     const sandbox = await host.create();
     await Promise.all([sandbox.kill(), sandbox.kill()]);
     expect(reports).toEqual(['after of none']);
-    const expired = reporting({ riskyChanges: [left('after')], ended: Promise.resolve('its time was over') });
+    const expired = reporting({ riskyChanges: [left('after')], ended: Promise.resolve('its lease expired') });
     await expired.host.create();
     await new Promise(setImmediate);
     expect(expired.reports).toEqual(['after of none']);

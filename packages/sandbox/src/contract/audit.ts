@@ -105,7 +105,7 @@ export interface AuditIntent extends AuditContext, AuditSandbox {
   readonly commandHash: string;
   /** The working directory inside. */
   readonly cwd: string;
-  /** What the command reads: nothing, text that is part of `commandHash`, or a stream that nobody has seen yet. */
+  /** What the command reads: nothing, text that is part of `commandHash`, or a stream whose content is not known yet. */
   readonly stdin: 'none' | 'given' | 'stream';
   /** Why the level is what it is: `allowed`, or the weaker level that the user’s own configuration accepted. */
   readonly decision: string;
@@ -244,7 +244,7 @@ export interface AuditRecord {
  * What is wrong with a record, or a line that should be one.
  *
  * - `unreadable`: the file is none of this log’s: a link, a directory, or not to be opened
- * - `incomplete`: the last line does not end, and nobody is writing it
+ * - `incomplete`: the last line does not end, and no process is writing it
  * - `not-json`, `not-canonical`: no record, or not written as a record is
  * - `edited`: the content is not what the hash in it says
  * - `missing`: records are left out before it
@@ -304,7 +304,7 @@ export interface AuditVerification {
   readonly key: string | null;
   /** How many of the given heads are in the chain. */
   readonly headsFound: number;
-  /** Whether the last line is just being written, or was by a process that is gone. */
+  /** Whether the last line is still being written, or its writer died before finishing it. */
   readonly unfinished: boolean;
   /** What is not as it should be and still proves no change, in sentences. */
   readonly warnings: readonly string[];
@@ -372,8 +372,8 @@ export interface Audit {
   /** The record with a sequence number, or every record with a correlation id. */
   find(reference: string): Promise<AuditRecord[]>;
   /**
-   * Reads the whole chain and says whether it was changed. Against somebody with the rights of the user themselves only a
-   * head that was kept elsewhere proves anything.
+   * Reads the whole chain and reports whether it was changed. Against an attacker with the rights of this user, only a
+   * head stored elsewhere proves anything.
    *
    * @example
    * const { ok, head, problem } = await acode.audit.verify();

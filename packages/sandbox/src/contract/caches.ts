@@ -19,8 +19,8 @@ export interface CachePolicy {
   /** One volume for each tool. */
   readonly volumes: readonly CacheVolume[];
   /**
-   * Whether what it writes stays, for every later sandbox of this user. Otherwise each sandbox has a layer of its own over
-   * the cache, which goes with it: so that no task can put anything into the cache of another.
+   * Whether its changes persist for every later sandbox of this user. Otherwise each sandbox writes to a layer of its own over
+   * the cache, removed with the sandbox, so that no task can put anything into the cache of another.
    */
   readonly fill: boolean;
 }

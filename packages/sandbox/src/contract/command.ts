@@ -11,7 +11,7 @@ export type Command = string | readonly string[];
 export interface ArtifactRequest {
   /** Where it is inside the sandbox; a relative path begins in `/out`, which is there for this. */
   from: string;
-  /** Where it goes, relative to the workspace. No link is followed on the way. */
+  /** Destination path, relative to the workspace. No link is followed on the way. */
   to: string;
 }
 

@@ -169,7 +169,7 @@ export interface ConfigInput {
                     source: string;
                     /** Absolute path inside the sandbox. */
                     target: string;
-                    /** True unless told otherwise. */
+                    /** True by default. */
                     readonly?: boolean | undefined;
                   }[]
                 | undefined;

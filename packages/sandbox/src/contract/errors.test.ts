@@ -1,4 +1,4 @@
-// Every error says what happened and what to do next, and can be told apart by its code.
+// Error table: every error says what happened and what to do next, and has a code of its own.
 
 import { describe, expect, it } from 'vitest';
 import { AcodeError, ERRORS } from './errors.ts';
@@ -41,7 +41,7 @@ describe('AcodeError', () => {
 
   it('knows a line that was given as the name of a program', () => {
     const line = new AcodeError('ACODE-SBX-015', { command: 'ls $(id)', image: 'y', reason: 'not found' });
-    expect(line.hint).toMatch(/without `--`: acode run "a \| b"\.$/);
+    expect(line.hint).toMatch(/leave out `--`: acode run "a \| b"\.$/);
   });
 
   it('does not send anybody for another image where the level has none', () => {

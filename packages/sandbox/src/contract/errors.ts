@@ -57,7 +57,7 @@ function limitMessage(denial: Denial): Text {
   return text`${what.charAt(0).toUpperCase()}${what.slice(1)}, set by ${{ source: denial.setBy }}.`;
 }
 
-// Nobody asked for an image by language: who is told that it is missing has to hear where it came from.
+// An image chosen by language was not named by the caller, so the message has to say why acode chose it.
 function chosenFor({ chosen }: { readonly chosen?: string }): string {
   return chosen === undefined ? '' : ` (because ${chosen})`;
 }
@@ -69,7 +69,7 @@ function standing(fault: string): string {
   if (fault === 'incomplete')
     return 'A writer that was killed, or a power cut, leaves half a line, and the next record takes its place; everything before it still stands.';
   if (fault === 'lost')
-    return 'The earlier records are gone: compare with an export or a head that you kept elsewhere, and find out who could write to the directory.';
+    return 'The earlier records are missing: compare with an export or a head that you stored elsewhere, and find out who could write to the directory.';
   return 'Everything before that record still stands.';
 }
 
@@ -87,19 +87,19 @@ const ROWS = {
     remedy?: string;
     /** What kind of failure it was: only `unreachable` may be gone at the next try. */
     kind?: 'unreachable' | 'unauthorised' | 'absent' | 'damaged' | 'other';
-    /** What led to the image, where nobody asked for it by name. */
+    /** Why acode chose the image, if the caller did not name it. */
     chosen?: string;
   }>({
     title: 'image pull failed',
     message: c => `The image ${c.image}${chosenFor(c)} could not be pulled: ${c.reason}.`,
-    hint: c => c.remedy ?? 'Check the name and the way to the registry, then try again with `acode sandbox pull`.',
+    hint: c =>
+      c.remedy ?? 'Check the name and the connection to the registry, then try again with `acode sandbox pull`.',
     exit: 125,
     example: { image: 'node:20-alpine', reason: 'the registry could not be reached' },
   }),
   'ACODE-SBX-003': entry<{ path: string; violation: MountViolation; reason: string; remedy?: string }>({
     title: 'mount refused',
-    message: c =>
-      `${c.path} ${c.violation === 'Missing' ? 'cannot' : 'may not'} be given to a sandbox: ${c.reason} (${c.violation}).`,
+    message: c => `${c.path} cannot be mounted into a sandbox: ${c.reason} (${c.violation}).`,
     hint: c => c.remedy ?? 'Work in a project directory of its own and name it with --workspace.',
     exit: 125,
     example: { path: '/', violation: 'ForbiddenPath', reason: 'it is the root of the file system' },
@@ -217,7 +217,7 @@ const ROWS = {
     title: 'refused as root',
     message: () => 'acode must not run as root/Administrator.',
     hint: () =>
-      'Run it as an ordinary user in the engine’s group (`usermod -aG docker <user>`). The only way past is `allow_root: true` in your own configuration file.',
+      'Run it as an ordinary user in the engine’s group (`usermod -aG docker <user>`). To run as root anyway, set `allow_root: true` in your own configuration file.',
     exit: 125,
     example: { uid: 0 },
   }),
@@ -259,12 +259,12 @@ const ROWS = {
     hint: c => {
       if (c.reason === 'not executable')
         return 'Make the file executable (chmod +x), or name its interpreter: acode sandbox exec -- sh ./script.';
-      // Without the words of the command: whoever pastes them has their own shell read them.
+      // Without the arguments of the command: a user who pastes them would have their own shell interpret them.
       if (/\s/.test(c.command))
-        return 'That is looked for as the name of one program. A line for the shell goes in quotes, and without `--`: acode run "a | b".';
+        return 'acode takes that as the name of one program. To run a shell command line, quote it and leave out `--`: acode run "a | b".';
       if (/^(?:\S*\/)?(?:sudo|su|doas)$/.test(c.command) && c.imageless !== true)
         return 'A sandbox has no root: leave it out. Software that needs root to install belongs in the image: choose one that has it with --image.';
-      const line = 'A line for the shell goes in quotes: acode run "a | b".';
+      const line = 'To run a shell command line, quote it: acode run "a | b".';
       if (c.imageless === true)
         return `Check the spelling, install the command where this level shows it (docs/levels.md), or use a level with images: --level docker. ${line}`;
       return c.command === '/bin/sh'
@@ -320,14 +320,14 @@ const ROWS = {
   'ACODE-SBX-021': entry<{ port: number; reason: string }>({
     title: 'port not available',
     message: c => `Port ${c.port} of this host cannot be published: ${c.reason}.`,
-    hint: c => `Choose another host port than ${c.port}, or leave it out: a free one is taken then.`,
+    hint: c => `Choose another host port than ${c.port}, or leave it out to use a free one.`,
     exit: 125,
     example: { port: 8080, reason: 'something else listens on it' },
   }),
   'ACODE-SBX-022': entry<{ sessions: number }>({
-    title: 'sessions still live',
+    title: 'sessions still running',
     message: c =>
-      c.sessions === 1 ? 'A session of yours still lives.' : `${c.sessions} sessions of yours still live.`,
+      c.sessions === 1 ? 'One of your sessions is still running.' : `${c.sessions} of your sessions are still running.`,
     hint: () => 'Let them end, or add --force: their sandboxes are then removed under them.',
     exit: 125,
     example: { sessions: 2 },
@@ -349,11 +349,12 @@ const ROWS = {
     example: {},
   }),
   'ACODE-SBX-025': entry<{ sandbox: string; reason: string; remedy?: string; result?: RunResult }>({
-    title: 'sandbox is gone',
-    message: c => `The sandbox ${c.sandbox} is gone: ${c.reason}.`,
-    hint: c => c.remedy ?? 'Create another one; what was only inside is lost, what is in the workspace is still there.',
+    title: 'sandbox no longer exists',
+    message: c => `The sandbox ${c.sandbox} no longer exists: ${c.reason}.`,
+    hint: c =>
+      c.remedy ?? 'Create another one. Files inside the sandbox are lost; files in the workspace are still there.',
     exit: 125,
-    example: { sandbox: 'a1b2c3d4-0000-4000-8000-000000000000', reason: 'its time was over' },
+    example: { sandbox: 'a1b2c3d4-0000-4000-8000-000000000000', reason: 'its lease expired' },
   }),
   'ACODE-SBX-026': entry<{ sandbox: string; reason: string; remedy?: string }>({
     title: 'sandbox cannot be used from here',
@@ -384,15 +385,15 @@ const ROWS = {
   }),
   'ACODE-FIL-003': entry<{ path: string; limit: string }>({
     title: 'too much to transfer',
-    message: c => `${c.path} is more than may be transferred: ${c.limit}.`,
+    message: c => `${c.path} exceeds the transfer limit: ${c.limit}.`,
     hint: () => 'Take a part of it, or raise the limit of the call (maxBytes, maxEntries).',
     exit: 125,
     example: { path: '/workspace/dist', limit: '1 GiB' },
   }),
   'ACODE-FIL-004': entry<{ path: string }>({
     title: 'file changed during a transfer',
-    message: c => `${c.path} changed while it was brought in.`,
-    hint: () => 'What was brought in so far is incomplete. Do it again when nothing writes to it.',
+    message: c => `${c.path} changed during the transfer.`,
+    hint: () => 'The copy is incomplete. Repeat the transfer when nothing writes to the file.',
     exit: 125,
     example: { path: '/home/me/project/data.bin' },
   }),
@@ -420,7 +421,7 @@ const ROWS = {
   'ACODE-CTN-004': entry<{ id: string; reason: string }>({
     title: 'container removal failed',
     message: c => `The container ${c.id} could not be removed: ${c.reason}.`,
-    hint: () => 'Run `acode sandbox cleanup --force` when the engine is well again.',
+    hint: () => 'Run `acode sandbox cleanup --force` when the engine has recovered.',
     exit: 125,
     example: { id: '4f1c…', reason: 'device or resource busy' },
   }),
@@ -447,7 +448,7 @@ const ROWS = {
   }),
   'ACODE-CTN-007': entry<{ limit: string; reason: string }>({
     title: 'resource limit invalid',
-    message: c => `The limit ${c.limit} makes no sense: ${c.reason}.`,
+    message: c => `The limit ${c.limit} is invalid: ${c.reason}.`,
     hint: () => 'docs/configuration.md lists what each limit may be.',
     exit: 125,
     example: { limit: 'policy.limits.memoryBytes', reason: 'must be at least 6 MiB' },
@@ -495,13 +496,13 @@ const ROWS = {
   }),
   'ACODE-IMG-002': entry<{ path: string; reason: string; remedy: string }>({
     title: 'project cannot become an image',
-    message: c => `${c.path} keeps the project from becoming an image: ${c.reason}.`,
+    message: c => `The project cannot be built into an image because of ${c.path}: ${c.reason}.`,
     hint: c => c.remedy,
     exit: 125,
     example: {
       path: 'assets/current',
       reason: 'it is a link that leads out of the project',
-      remedy: 'Replace it by what it leads to, or list it in .dockerignore.',
+      remedy: 'Replace it with its target, or list it in .dockerignore.',
     },
   }),
   'ACODE-MCP-001': entry<{ tool: string; field: string; reason: string }>({
@@ -574,7 +575,7 @@ const ROWS = {
   }),
   'ACODE-MCP-010': entry<{ what: string; limit: number; remedy: string }>({
     title: 'too much open in this session',
-    message: c => `There are ${c.limit} ${c.what} already, which is the most.`,
+    message: c => `Limit reached: ${c.limit} ${c.what}.`,
     hint: c => c.remedy,
     exit: 125,
     example: { what: 'open sandboxes', limit: 8, remedy: 'Close one with close_sandbox first.' },
@@ -583,7 +584,7 @@ const ROWS = {
     title: 'token not usable',
     message: c => `The token in ${c.source} is not used: ${c.reason}.`,
     hint: () =>
-      'Use at least 32 letters and digits nobody can guess, in ACODE_MCP_TOKEN or a file of your own with mode 0600; without either acode makes one.',
+      'Use at least 32 random letters and digits, in ACODE_MCP_TOKEN or in a file that you own with mode 0600. Without either, acode generates a token.',
     exit: 125,
     example: { source: 'ACODE_MCP_TOKEN', reason: 'it is shorter than 32 characters' },
   }),
@@ -603,17 +604,17 @@ const ROWS = {
     example: { reason: 'it is not JSON' },
   }),
   'ACODE-MCP-014': entry<{ port: number; reason: string }>({
-    title: 'no place to listen',
-    message: c => `127.0.0.1:${c.port} cannot be listened on: ${c.reason}.`,
-    hint: () => 'Choose another --port, or leave it out: a free one is taken then.',
+    title: 'address not available',
+    message: c => `acode cannot listen on 127.0.0.1:${c.port}: ${c.reason}.`,
+    hint: () => 'Choose another --port, or leave it out to use a free one.',
     exit: 125,
     example: { port: 8931, reason: 'something else listens on it' },
   }),
   'ACODE-MCP-015': entry<{ tool: string; seconds: number }>({
     title: 'tool took too long',
-    message: c => `${c.tool} was given up after ${c.seconds} s.`,
+    message: c => `${c.tool} timed out after ${c.seconds} s.`,
     hint: () =>
-      'What it was about does not answer, such as a command that does not read its input. Stop that, then try again.',
+      'Its target does not respond, such as a command that does not read its input. Stop the command, then try again.',
     exit: 125,
     example: { tool: 'write_input', seconds: 90 },
   }),
@@ -622,7 +623,7 @@ const ROWS = {
     message: c => `fail-closed: the audit record could not be written to ${c.file} (${c.reason}).`,
     hint: c =>
       c.remedy ??
-      'Nothing runs without its record. Make the directory your own and writable, with room on its disk, and try again.',
+      'Nothing runs without its record. Make sure that you own the directory, that it is writable and that its disk has free space, then try again.',
     exit: 125,
     example: { file: '~/.local/state/acode/audit/000000000001.jsonl', reason: 'no space left on the disk' },
   }),
@@ -630,7 +631,7 @@ const ROWS = {
     title: 'audit log changed',
     message: c => `The audit log was changed: record ${c.seq} (${c.file}:${c.line}) is ${c.fault}: ${c.detail}.`,
     hint: c =>
-      `${standing(c.fault)} Keep the directory as it is for whoever looks into it, and move it away to begin a new log.`,
+      `${standing(c.fault)} To begin a new log, move the directory away unchanged, so that it can be investigated.`,
     exit: 125,
     example: {
       file: '~/.local/state/acode/audit/000000000001.jsonl',

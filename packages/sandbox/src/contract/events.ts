@@ -10,10 +10,10 @@ import type { ChangeCounts, LimitName, RiskyChange } from './result.ts';
  * Why something of ours was removed.
  *
  * - `finished`: its own session was done with it
- * - `orphaned`: its session was gone, and another one removed it
+ * - `orphaned`: its session had died, and another session removed it
  * - `expired`: it was past the time it may exist
- * - `asked`: somebody cleaned up by hand
- * - `reaped`: its session was gone, and the session’s reaper removed it; told by the next session
+ * - `asked`: the user ran a cleanup
+ * - `reaped`: its session had died, and that session’s reaper removed it; the next session reports it
  */
 export type RemovalReason = 'finished' | 'orphaned' | 'expired' | 'asked' | 'reaped';
 

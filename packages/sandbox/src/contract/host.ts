@@ -6,13 +6,13 @@ import type { Level } from './levels.ts';
 import type { EffectivePolicy } from './policy.ts';
 import type { SandboxSpec } from './spec.ts';
 
-/** How many sandboxes are kept waiting. Each of them still runs one command and is gone. */
+/** Size of the warm pool. Each of its sandboxes still runs one command and is then removed. */
 export interface PoolOptions {
-  /** Kept for the plan that was asked for last, however long nobody asks; 1 unless told otherwise. */
+  /** Sandboxes kept ready for the plan that was requested last, even if no further request comes. Default: 1. */
   min?: number;
-  /** Kept at most, for all plans together; 4 unless told otherwise, at most 64. */
+  /** Most sandboxes kept ready, for all plans together. Default: 4; at most 64. */
   max?: number;
-  /** How long one waits for nobody before it is removed, in milliseconds; five minutes unless told otherwise. */
+  /** How long an unused sandbox is kept before it is removed, in milliseconds. Default: five minutes. */
   idleMs?: number;
 }
 
@@ -35,7 +35,7 @@ export interface SandboxInfo {
   readonly waiting?: boolean;
   /** When it was created, in ISO 8601. */
   readonly createdAt: string;
-  /** When it goes, where it was kept on purpose and this user and host know until when. */
+  /** When it expires, if it is persistent and this user and host know its lease. */
   readonly expiresAt?: string;
   /** The session that created it. */
   readonly sessionId: string;
@@ -67,7 +67,7 @@ export interface SandboxCounts {
   readonly total: number;
   /** Those of a session of this user that lives, or may live. */
   readonly owned: number;
-  /** Those whose session is gone: the next command removes them. */
+  /** Those whose session has died: the next command removes them. */
   readonly orphaned: number;
   /** Those past the time they may exist: the next command removes them. */
   readonly expired: number;
@@ -77,7 +77,7 @@ export interface SandboxCounts {
   readonly foreign: number;
 }
 
-/** One sandbox, looked at closely. */
+/** Details of one sandbox. */
 export interface SandboxDetails extends SandboxInfo {
   /** The engine’s id of its image. */
   readonly imageId: string;
@@ -176,7 +176,7 @@ export interface CleanupOptions {
   volumes?: boolean;
   /** Removes nothing and reports what would be. */
   dryRun?: boolean;
-  /** Cancels the cleanup; what was removed by then stays removed. */
+  /** Cancels the cleanup; what it has already removed remains removed. */
   signal?: AbortSignal;
 }
 
@@ -219,9 +219,9 @@ export interface UninstallOptions {
   audit?: boolean;
   /** With `purge`: removes the user’s configuration too. */
   config?: boolean;
-  /** Does not spare sessions that live nor what other hosts of this user made, and goes on without an engine. */
+  /** Also removes sandboxes of running sessions and of this user’s other hosts, and continues without an engine. */
   force?: boolean;
-  /** Cancels it; what was removed by then stays removed. */
+  /** Cancels it; what it has already removed remains removed. */
   signal?: AbortSignal;
 }
 
@@ -253,7 +253,7 @@ export interface SparedTrace {
   readonly path: string;
 }
 
-/** Every trace of acode, and whether it is gone. */
+/** Every trace of acode, and whether it was removed. */
 export interface UninstallReport {
   /** What is, or was, on the engine; null where there is none to ask. */
   readonly engine: CleanupReport | null;

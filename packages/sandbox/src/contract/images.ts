@@ -1,4 +1,4 @@
-// Images as a host program sees them: pulled, listed, and removed again when nobody uses them.
+// Images as a host program sees them: pulled, listed, and removed again when unused.
 
 import type { BuildProjectOptions, ProjectImage } from './project-image.ts';
 
@@ -6,7 +6,7 @@ import type { BuildProjectOptions, ProjectImage } from './project-image.ts';
 export interface LayerProgress {
   /** The layer’s short id, in the engine’s words. */
   readonly id: string;
-  /** `present` is one that the engine had already; `retrying` one whose download broke off and goes on in a moment. */
+  /** `present`: the engine had it already; `retrying`: its download broke off and resumes in a moment. */
   readonly state: 'waiting' | 'downloading' | 'retrying' | 'downloaded' | 'extracting' | 'complete' | 'present';
   /** Bytes of the download so far. */
   readonly bytes: number;
@@ -38,7 +38,7 @@ export interface ImagePullOptions {
   readonly pull?: 'missing' | 'always';
   /** Cancels the pull. */
   readonly signal?: AbortSignal;
-  /** Called as the pull goes on, at most about ten times a second, and once at its end. */
+  /** Called during the pull, at most about ten times a second, and once at its end. */
   readonly onProgress?: (progress: PullProgress) => void;
 }
 
@@ -74,13 +74,13 @@ export interface ImageInfo {
   readonly sizeBytes: number;
   /** When it was built, in ISO 8601. */
   readonly createdAt: string;
-  /** Whether acode pulled it, rather than somebody else or by another way. */
+  /** Whether acode pulled it, rather than another program or user. */
   readonly pulledByAcode: boolean;
   /** When acode pulled it, in ISO 8601; null if it did not. */
   readonly pulledAt: string | null;
   /** When a sandbox was last made of it, to the hour; null where that is not known. */
   readonly lastUsedAt: string | null;
-  /** Containers that use it, whoever made them. */
+  /** Containers that use it, including those that acode did not create. */
   readonly containers: number;
 }
 
@@ -98,9 +98,9 @@ export interface ImageList {
 export interface ImagePruneOptions {
   /** Removes nothing and reports what would be. */
   readonly dryRun?: boolean;
-  /** How many days an image must not have been used; 30 unless told otherwise. */
+  /** How many days an image must not have been used; 30 by default. */
   readonly olderThanDays?: number;
-  /** Cancels the prune; what was removed by then stays removed. */
+  /** Cancels the prune; what it has already removed remains removed. */
   readonly signal?: AbortSignal;
 }
 
@@ -110,13 +110,13 @@ export interface PrunedImage {
   readonly reference: string;
   /** The engine’s id of the image. */
   readonly id: string;
-  /** Nought for a further name of an image that stays. */
+  /** 0 for a further name of an image that is not removed. */
   readonly sizeBytes: number;
   /** When a sandbox was last made of it, in ISO 8601. */
   readonly lastUsedAt: string;
 }
 
-/** What a prune did. Images that acode neither pulled nor built nor gave a name are not even looked at. */
+/** Result of a prune. It ignores images that acode neither pulled nor built nor tagged. */
 export interface ImagePruneReport {
   /** Images that were removed; with `dryRun`, those that would be. */
   readonly removed: readonly PrunedImage[];
@@ -193,13 +193,13 @@ export interface SignedImage {
  * const allowed = new Set(['ghcr.io/me/tools@sha256:…']);
  * await Acode.open({
  *   verifySignature: async ({ repositoryDigests }) => {
- *     if (!repositoryDigests.some(digest => allowed.has(digest))) throw new Error('nobody I know signed it');
+ *     if (!repositoryDigests.some(digest => allowed.has(digest))) throw new Error('no signer I trust');
  *   },
  * });
  */
 export type VerifySignature = (image: SignedImage, signal: AbortSignal) => Promise<void>;
 
-/** What a registry is told to show who asks. Handed to the engine for one pull, and kept nowhere. */
+/** Credentials for a registry. acode passes them to the engine for one pull and does not store them. */
 export interface RegistryLogin {
   readonly username?: string;
   readonly password?: string;

@@ -36,7 +36,7 @@ export const policyInputSchema = z.strictObject({
       swapBytes: z.int().nonnegative().optional(),
       // The least the engine can hold anybody to; less would round to no limit at all.
       cpus: z.number().min(0.01).optional(),
-      // Init, the shell that waits, and the command with a few of its own.
+      // Init, the shell that waits for the command, and the command with a few processes of its own.
       pids: z.int().min(8).optional(),
       // The engine itself needs some to start a container.
       openFiles: z.int().min(32).optional(),

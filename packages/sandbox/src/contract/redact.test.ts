@@ -110,7 +110,7 @@ describe('a word that is an assignment as a whole', () => {
 });
 
 describe('redactFields', () => {
-  it('goes through objects and lists, by key and by shape', () => {
+  it('walks objects and lists, by key and by shape', () => {
     const error = new Error('kept');
     expect(
       redactFields({

@@ -41,7 +41,7 @@ const SECRET_KEY = new RegExp(`^${NAME}$`, 'i');
 const SUSPECT =
   /gh[pousr]_|github_pat_|glpat-|[spr]k-|AKIA|ASIA|xox|npm_|eyJ|-----BEGIN|authorization|cookie|bearer|basic|:\/\/|-u|pass|pwd|secret|token|key|credential/i;
 
-// What is logged of a text at most: searching is linear, and still nobody reads more.
+// Most of a text that is logged: the search is linear, and a longer text helps no reader.
 const MAX_LENGTH = 64 * 1024;
 const SHOWN = 4 * 1024;
 const MAX_WORDS = 64;

@@ -16,7 +16,7 @@ export interface RiskyChange {
   readonly reason: string;
 }
 
-/** Why a change is risky. `scan-incomplete` says that not everything was looked at: too much of it, or closed to the look. */
+/** Why a change is risky. `scan-incomplete` means that the scan did not reach everything: too many files, or no permission. */
 export type RiskyKind =
   | 'git-repository'
   | 'git-settings'
@@ -187,7 +187,7 @@ export interface RunResult {
   auditSequence?: number;
 }
 
-/** The result of one run at level web, which stands outside the order of levels. What goes to stderr comes in stdout there. */
+/** The result of one run at level web, which stands outside the order of levels. Its stdout contains stderr too. */
 export type WebRunResult = Omit<RunResult, 'level'> & {
   /** The level `web`. */
   level: 'web';
@@ -205,7 +205,7 @@ export interface RunningCommand extends AsyncDisposable {
   write(data: Uint8Array | string): Promise<void>;
   /** Ends the command’s standard input. */
   closeStdin(): Promise<void>;
-  /** Sends a signal to every process of the command; SIGTERM unless told otherwise. */
+  /** Sends a signal to every process of the command; SIGTERM by default. */
   kill(signal?: string): Promise<void>;
   /** Settles when the command has ended; as {@link RunResult} of `run`. */
   readonly result: Promise<RunResult>;

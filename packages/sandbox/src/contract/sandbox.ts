@@ -70,8 +70,8 @@ export interface CommandRunner {
 /** Everything about one command in a persistent sandbox. */
 export interface CommandRequest extends RunnerRequest {
   /**
-   * How long it may take, in milliseconds; never longer than a limit that the policy of the sandbox sets. As long as the
-   * sandbox stays by default: the built-in limit is for commands that have a sandbox of their own.
+   * How long it may take, in milliseconds; never longer than a limit that the policy of the sandbox sets. By default as long as the
+   * sandbox exists: the built-in limit is for commands that have a sandbox of their own.
    */
   timeoutMs?: number;
 }
@@ -86,7 +86,7 @@ export interface TerminalSize {
 
 /** Everything about one command with a terminal. */
 export interface TerminalRequest extends CommandRequest {
-  /** The size of the terminal at first; 80 by 24 unless told otherwise. */
+  /** The size of the terminal at first; 80 by 24 by default. */
   size?: TerminalSize;
   /**
    * Whether the time limit of the sandbox’s policy holds, as for `run`. Without it, the command may go on for as long as the
@@ -95,13 +95,13 @@ export interface TerminalRequest extends CommandRequest {
   limited?: boolean;
 }
 
-/** A command in a sandbox that stays, while it runs. */
+/** A command in a persistent sandbox, while it runs. */
 export interface CommandHandle extends RunningCommand {
   /** The first process of the command, as the sandbox counts them. */
   readonly pid: number;
   /** The same as `result`. */
   wait(): Promise<RunResult>;
-  /** Hangs up on a command of another process, which goes on; nothing where the command is this process’s own. */
+  /** Disconnects from a command of another process, which keeps running. No effect on a command of this process. */
   disconnect(): Promise<void>;
 }
 
@@ -123,7 +123,7 @@ export interface CommandInfo {
   readonly startedAt: string;
 }
 
-/** The commands of a sandbox that stays. */
+/** The commands of a persistent sandbox. */
 export interface Commands {
   /**
    * Runs a command to its end, with the contract of `Acode.run`; with `background`, returns once it is under way.
@@ -382,7 +382,7 @@ export interface ForwardedPort extends AsyncDisposable {
 /** Reaching servers inside, without a network of the sandbox’s own. */
 export interface Ports {
   /**
-   * Listens on a port of the host’s loopback, any free one unless told otherwise, and leads each connection inside.
+   * Listens on a port of the host’s loopback, any free one by default, and leads each connection inside.
    * `onUnanswered` is called for each connection that nothing inside took.
    */
   forward(

@@ -16,7 +16,7 @@ export interface ScanRoot {
   readonly absent?: readonly string[];
 }
 
-/** A time in which nothing of a sandbox ran, in milliseconds since the epoch: what was changed then, somebody else has changed. */
+/** A time in which nothing of a sandbox ran, in milliseconds since the epoch: the sandbox made none of the changes of that time. */
 export interface RestPeriod {
   /** The beginning, in milliseconds since the epoch. */
   readonly fromMs: number;

@@ -1,4 +1,4 @@
-// Who only looks is told the reason and not that nothing was run.
+// Unavailable sandbox: a caller that only asked gets the reason, without “nothing was run”.
 
 import { describe, expect, it } from 'vitest';
 import { AcodeError } from './errors.ts';

@@ -1,4 +1,4 @@
-// Why no sandbox can be had, for somebody who asked and did not want to run anything.
+// Reason why no sandbox is available, for a caller that asked without running anything.
 
 import { AcodeError } from './errors.ts';
 

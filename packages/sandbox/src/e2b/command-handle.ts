@@ -38,7 +38,7 @@ export class CommandExitError extends SandboxError implements CommandResult {
   }
 }
 
-/** Who is told of output as it comes. */
+/** Callbacks for output as it arrives. */
 export interface Listeners {
   /** Called with each chunk of standard output. */
   onStdout?: (data: string) => void | Promise<void>;
@@ -89,7 +89,7 @@ export class CommandHandle {
     return this.#result?.error;
   }
 
-  /** Waits for its end; throws `CommandExitError` where its status is not 0, and `TimeoutError` where its time was over. */
+  /** Waits for its end; throws `CommandExitError` where its status is not 0, and `TimeoutError` if it timed out. */
   async wait(): Promise<CommandResult> {
     const result = await this.#over;
     if (result.exitCode !== 0) throw new CommandExitError(result);
@@ -107,7 +107,7 @@ export class CommandHandle {
     }
   }
 
-  /** Stops listening; the command goes on. */
+  /** Stops listening; the command keeps running. */
   async disconnect(): Promise<void> {
     this.#isConnected = false;
     await this.#inner.disconnect();

@@ -23,7 +23,7 @@ export interface CommandStartOpts extends RequestOptions, UserOption, Omit<Liste
   envs?: Record<string, string>;
   /** Keeps standard input open for `sendStdin`. */
   stdin?: boolean;
-  /** A minute unless told otherwise; 0 for no limit but the sandbox’s own. */
+  /** A minute by default; 0 for no limit but the sandbox’s own. */
   timeoutMs?: number;
 }
 
@@ -35,7 +35,7 @@ export interface ProcessInfo {
   cmd: string;
   /** Its arguments. */
   args: string[];
-  /** Always empty: what commands are given may be secret, and nobody is told. */
+  /** Always empty: arguments may be secret, so acode does not report them. */
   envs: Record<string, string>;
   /** Its working directory. */
   cwd?: string;
@@ -162,7 +162,7 @@ export interface PtyCreateOpts extends RequestOptions, UserOption {
   rows: number;
   /** Called with everything the terminal prints. */
   onData: (data: Uint8Array) => void | Promise<void>;
-  /** A minute unless told otherwise; 0 for no limit but the sandbox’s own. */
+  /** A minute by default; 0 for no limit but the sandbox’s own. */
   timeoutMs?: number;
   /** Variables of the shell. */
   envs?: Record<string, string>;

@@ -30,13 +30,13 @@ export class FileNotFoundError extends NotFoundError {}
 /** There is no such sandbox, or not any more. */
 export class SandboxNotFoundError extends NotFoundError {}
 
-/** The template is no image that could be used. */
+/** The template is not an image that could be used. */
 export class TemplateError extends SandboxError {}
 
 /** There are as many sandboxes as there may be. */
 export class RateLimitError extends SandboxError {}
 
-/** Whoever asked may not: acode knows no keys, so that this stands for the guard against root. */
+/** Permission denied. acode has no API keys: here it means the guard against root. */
 export class AuthenticationError extends SandboxError {}
 
 type Kind = new (message: string, options?: ErrorOptions) => SandboxError;
@@ -70,7 +70,7 @@ const BY_ERRNO: Readonly<Partial<Record<string, Kind>>> = {
   EINVAL: InvalidArgumentError,
 };
 
-/** An error of ours as one that users of E2B know; one that is of theirs already stays. */
+/** Converts an error of acode to the one that E2B users catch; an E2B error is returned unchanged. */
 export function translated(error: unknown): SandboxError {
   if (error instanceof SandboxError) return error;
   if (error instanceof AcodeError) {

@@ -76,7 +76,7 @@ export interface FilesystemEvent {
   type: FilesystemEventType;
 }
 
-/** A look at a directory that goes on until it is stopped. */
+/** A watch on a directory, until it is stopped. */
 export interface WatchHandle {
   /** Stops watching. */
   stop(): Promise<void>;
@@ -84,7 +84,7 @@ export interface WatchHandle {
 
 /** How a directory is watched. */
 export interface WatchOpts extends FilesystemRequestOpts {
-  /** A minute unless told otherwise; 0 for as long as the sandbox is there. */
+  /** A minute by default; 0 for as long as the sandbox is there. */
   timeoutMs?: number;
   /** Called when watching ends; with an error if it failed. */
   onExit?: (error?: Error) => void | Promise<void>;
@@ -205,7 +205,7 @@ export class Filesystem {
   ): Promise<WatchHandle> {
     check(options, 'timeoutMs', 'onExit', 'recursive');
     const info = await this.getInfo(path, signalOf(options));
-    if (info.type !== FileType.DIR) throw new InvalidArgumentError(`${path} is no directory.`);
+    if (info.type !== FileType.DIR) throw new InvalidArgumentError(`${path} is not a directory.`);
     const stop = new AbortController();
     const { timeoutMs } = limitOf(options.timeoutMs);
     const until = [stop.signal, ...(timeoutMs === undefined ? [] : [AbortSignal.timeout(timeoutMs)])];
@@ -242,7 +242,7 @@ export class Filesystem {
   async #stream(path: string, signal?: AbortSignal): Promise<ReadableStream<Uint8Array>> {
     const source = this.#files().createReadStream(path, signal ? { signal } : {});
     const chunks = source[Symbol.asyncIterator]();
-    // That there is nothing to read is said at once, and not when somebody reads.
+    // A missing file is an error now, not when the caller first reads the stream.
     let next = await chunks.next();
     return new ReadableStream<Uint8Array>({
       pull: async controller => {

@@ -41,7 +41,7 @@ export type {
 } from './filesystem.ts';
 export type { RequestOptions } from './options.ts';
 
-/** What calls take that go to the host. Keys, domains and the like are of a service: here there is none, and nobody reads them. */
+/** Options of calls to the host. Keys, domains and the like are for a hosted service; acode has none and ignores them. */
 export interface SandboxApiOpts extends RequestOptions {
   /** Ignored: there is no service. */
   apiKey?: string;
@@ -61,7 +61,7 @@ export interface SandboxApiOpts extends RequestOptions {
 export interface SandboxOpts extends SandboxApiOpts {
   /** Variables of every command. */
   envs?: Record<string, string>;
-  /** How long it may exist; five minutes unless told otherwise, a day at most. */
+  /** How long it may exist; five minutes by default, a day at most. */
   timeoutMs?: number;
   /** False, which is what it is; true is refused unless your configuration allows a network. */
   allowInternetAccess?: boolean;
@@ -135,7 +135,7 @@ const LISTING = [...API, 'query', 'limit'];
 const CREATING = [...CONNECTING, 'envs', 'allowInternetAccess', 'secure', 'metadata', 'network', 'mcp', 'autoPause'];
 
 /**
- * A sandbox of this host. It goes at its time, also when this process is gone before.
+ * A sandbox of this host. It expires at its time, even if this process has ended by then.
  *
  * @example
  * import { Sandbox } from '@acode/sandbox/e2b';
@@ -288,7 +288,7 @@ export class Sandbox implements AsyncDisposable {
     return !wasOver;
   }
 
-  /** Lets go of it without ending it: it goes on until its time, and can be connected to. */
+  /** Disconnects without ending it: it keeps running until it expires, and can be connected to. */
   async close(): Promise<void> {
     this.#isOver = true;
     await this.#inner.leave();
@@ -298,7 +298,7 @@ export class Sandbox implements AsyncDisposable {
   /** Refused: a sandbox is running or gone. */
   async pause(): Promise<never> {
     throw new InvalidArgumentError(
-      'pause is refused: a sandbox of acode is running or gone. What is in the workspace stays; create another sandbox later.',
+      'pause is not supported: a sandbox of acode runs until it is removed. Files in the workspace persist; create another sandbox later.',
     );
   }
 
@@ -307,7 +307,7 @@ export class Sandbox implements AsyncDisposable {
   }
 
   #there(): Inner {
-    if (this.#isOver) throw new SandboxNotFoundError(`The sandbox ${this.sandboxId} was ended, or let go of.`);
+    if (this.#isOver) throw new SandboxNotFoundError(`The sandbox ${this.sandboxId} was removed or disconnected.`);
     return this.#inner;
   }
 
@@ -383,8 +383,7 @@ async function open(options: SandboxApiOpts = {}, get: (host: Acode) => Promise<
 function requestOf(template: string, options: SandboxOpts): CreateRequest {
   const { envs, timeoutMs = STANDARD_MS, allowInternetAccess, metadata, network, mcp, autoPause, secure } = options;
   refuse({ metadata, network, mcp, autoPause: autoPause === true ? true : undefined });
-  if (secure === false)
-    throw new InvalidArgumentError('secure: false is refused: nobody but this user reaches a sandbox.');
+  if (secure === false) throw new InvalidArgumentError('secure: false is refused: only this user can reach a sandbox.');
   if (allowInternetAccess === true)
     throw new InvalidArgumentError(
       'allowInternetAccess: true is refused: a sandbox here outlives its session, and the network bridge does not. Name a network of the engine in your configuration (sandbox.network.mode).',

@@ -66,7 +66,7 @@ export function signalOf({ requestTimeoutMs, signal }: RequestOptions = {}): { s
   return signals.length === 0 ? {} : { signal: AbortSignal.any(signals) };
 }
 
-/** The time limit of a command: a minute unless told otherwise, and 0 for none but the sandbox’s own. */
+/** The time limit of a command: a minute by default, and 0 for none but the sandbox’s own. */
 export function limitOf(timeoutMs: number | undefined, standardMs = 60_000): { timeoutMs?: number } {
   const limit = timeoutMs ?? standardMs;
   return limit === 0 ? {} : { timeoutMs: limit };
@@ -74,7 +74,7 @@ export function limitOf(timeoutMs: number | undefined, standardMs = 60_000): { t
 
 const MAX_MS = 86_400_000;
 
-/** Refuses a life that is longer than any sandbox’s: cut off, it would end when nobody expects it. */
+/** Refuses a lifetime above the maximum: silently shortened, the sandbox would end earlier than the caller expects. */
 export function checkLife(timeoutMs: number): number {
   if (timeoutMs <= MAX_MS) return timeoutMs;
   throw new InvalidArgumentError(

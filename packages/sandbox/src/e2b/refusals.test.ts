@@ -31,7 +31,7 @@ const UNKNOWN: readonly (readonly [part: string, name: string, words: readonly u
   ['Sandbox', 'create', [{ proxy: new URL('http://127.0.0.1') }], 'proxy'],
   ['Sandbox', 'create', ['node:20-alpine', { foo: 1 }], 'foo'],
   ['Sandbox', 'create', [{ metadata: { a: 'b' } }], 'metadata'],
-  ['Sandbox', 'create', [{ secure: false }], 'nobody but this user'],
+  ['Sandbox', 'create', [{ secure: false }], 'only this user'],
   ['Sandbox', 'create', [{ timeoutMs: DAY + 1 }], 'more than a day'],
   ['Sandbox', 'connect', ['id', { foo: 1 }], 'foo'],
   ['Sandbox', 'connect', ['id', { timeoutMs: DAY + 1 }], 'more than a day'],
@@ -76,7 +76,7 @@ describe('what a call does not know', () => {
 
   it('is a template by its name, but for the one that is E2B’s own', async () => {
     await expect(Sandbox.create('my-template')).rejects.toThrow(TemplateError);
-    // The control: it is no template that is wrong with this one.
+    // The control: this one fails for another reason than its template.
     await expect(Sandbox.create('base', { timeoutMs: DAY + 1 })).rejects.toThrow(InvalidArgumentError);
   });
 

@@ -220,7 +220,7 @@ export function judge({ reference, brought, lastUsedAt }: PulledEntry, image: St
   // A project image that another took the place of has its id alone.
   const names = [...(image.tags.length === 0 ? [image.id] : []), ...[...image.tags, ...image.digests].map(fullName)];
   if (!names.includes(reference)) return { remove: false, reason: 'its name means another image now' };
-  // With the last name the image itself would go, and that was somebody else’s.
+  // Removing the last name would remove the image itself, and another user or tool brought that.
   if (!brought && image.tags.length < 2)
     return { remove: false, reason: 'it is the only name of an image that acode did not pull' };
   if (image.containers > 0) return { remove: false, reason: 'a container uses it' };

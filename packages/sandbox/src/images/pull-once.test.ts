@@ -124,7 +124,7 @@ describe('a pull for which another process was waited', () => {
     const began = performance.now();
     const pulling = second.pull(stored(async request => void asked.push(request)));
     await expect
-      .poll(() => second.said('another process is pulling the image, and is waited for'), { timeout: 5000 })
+      .poll(() => second.said('waiting for another process that is pulling the image'), { timeout: 5000 })
       .toBe(true);
     expect(asked).toEqual([]);
     await new Promise<void>(resolve => void setTimeout(resolve, 500));
@@ -136,7 +136,7 @@ describe('a pull for which another process was waited', () => {
     expect(asked[0]?.leftMs).toBeLessThanOrEqual(TIMEOUT_MS - waited);
     expect(asked[0]?.leftMs).toBeGreaterThan(0);
     // The control: who waits for nobody has all of it.
-    expect(first.said('another process is pulling the image, and is waited for')).toBe(false);
+    expect(first.said('waiting for another process that is pulling the image')).toBe(false);
   });
 });
 
@@ -147,7 +147,7 @@ it('another try is announced with the reason and how long it is waited for', asy
   expect(host.said(`the pull of ${REFERENCE} broke off (connection refused); try 2 of 4 follows in 1.5 s`)).toBe(true);
 });
 
-describe('a tag that a pull gave to an image of somebody else’s', () => {
+describe('a tag that a pull gave to an image that acode did not pull', () => {
   const already = { tags: ['theirs:1'], digests: [], sizeBytes: 1, createdAt: '', containers: 0 };
 
   it('is acode’s, and the image is not', async () => {

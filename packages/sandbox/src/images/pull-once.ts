@@ -70,21 +70,21 @@ export async function pullShared(pull: Pull, signal: AbortSignal): Promise<PullO
     const { clock } = host.telemetry;
     const deadline = clock.monotonic() + host.settings.pullTimeoutMs;
     const leftMs = (): number => Math.max(0, deadline - clock.monotonic());
-    const work = pullInTurn({ ...pull, full, engine, tell, leftMs }, AbortSignal.any([until, host.closing]));
+    const work = pullUnderLock({ ...pull, full, engine, tell, leftMs }, AbortSignal.any([until, host.closing]));
     // Closing waits for what is being written down about it.
     host.keep(work);
     return work;
   });
 }
 
-// Across processes: whoever comes later finds that it was pulled while they waited.
-async function pullInTurn(pull: NamedPull, signal: AbortSignal): Promise<PullOutcome> {
+// Lock across processes: a later caller finds that another process pulled the image meanwhile.
+async function pullUnderLock(pull: NamedPull, signal: AbortSignal): Promise<PullOutcome> {
   const { host, full, engine, reference } = pull;
   const began = host.telemetry.clock.now();
   let waited = false;
   const onWait = (): void => {
     waited = true;
-    log(pull, 'info', 'another process is pulling the image, and is waited for', { image: reference });
+    log(pull, 'info', 'waiting for another process that is pulling the image', { image: reference });
   };
   const deadlineMs = host.settings.pullTimeoutMs;
   try {
@@ -179,7 +179,7 @@ async function pulled(pull: NamedPull, before: Before, durationMs: number, signa
   return outcome;
 }
 
-// A tag that this pull, or one before it, gave to an image that somebody else had brought: acode’s to take away again.
+// A tag that this pull, or one before it, gave to an image that acode did not pull: acode may remove the tag again.
 function isOwnName({ image, entry }: Before, full: string, id: string): boolean {
   if (full.includes('@')) return false;
   return image === null || (entry?.id === id && entry.named === true);

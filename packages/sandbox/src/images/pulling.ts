@@ -122,7 +122,7 @@ async function assertSigned(
       {
         violation: 'UnverifiedImage',
         detail: `the signature of ${reference} was not accepted: ${error instanceof Error ? error.message : String(error)}`,
-        remedy: 'Use an image that is signed by whom this program trusts.',
+        remedy: 'Use an image with a signature that this program trusts.',
       },
       { cause: error },
     );

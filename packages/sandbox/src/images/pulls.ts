@@ -206,7 +206,7 @@ export class PulledImages {
 
   #read(): PulledEntry[] {
     try {
-      // What somebody else could have written would have images of the user’s own removed.
+      // What another user could have written would have images of the user’s own removed.
       const file = readPrivateFile(this.#path, { maxBytes: MAX_BYTES, uid: this.#uid });
       const parsed = fileSchema.safeParse(JSON.parse(file?.text ?? 'null'));
       return parsed.success ? parsed.data.images : [];

@@ -74,7 +74,7 @@ export class Locks {
       if (waits === 0) onWait?.();
       if (clock.monotonic() > deadline) {
         const who = lock.holder === null ? lock.path : `process ${lock.holder.pid} (${lock.path})`;
-        throw new LockTimeoutError(`${who} had it for ${deadlineMs / 1000} s`);
+        throw new LockTimeoutError(`${who} held it for ${deadlineMs / 1000} s`);
       }
       const ms = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(waits, 8), MAX_PAUSE_MS) * (0.5 + Math.random() / 2);
       await new Promise<void>(resolve => void clock.after(ms, resolve));

@@ -127,7 +127,7 @@ describe('the memory that sandboxes share', () => {
     expect(left()).toEqual([]);
   });
 
-  it('is not held up by one that waited and is gone, whose time is over, or who wants a persistent sandbox', async () => {
+  it('is not blocked by a waiter that has died, has timed out, or wants a persistent sandbox', async () => {
     const release = await take(1, 6);
     const now = systemClock.now();
     const waits = (pid: number, until: number, kind = '') =>

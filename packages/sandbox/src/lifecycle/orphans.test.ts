@@ -11,7 +11,7 @@ const asking = { uid: 1000, host: 'here', owner: 'me', leases: 'ours', now: NOW 
 
 const MANAGED = [['managed', { 'acode.managed': 'true' }] as const, ['unlabelled', {}] as const];
 const FOREIGN = [
-  ['with labels of somebody else', { 'com.docker.compose.project': 'x' }] as const,
+  ['with labels of another program', { 'com.docker.compose.project': 'x' }] as const,
   ['plain', {}] as const,
 ];
 const USERS = [['mine', '1000'] as const, ['another user’s', '1001'] as const, ['nobody’s', undefined] as const];

@@ -36,7 +36,7 @@ export function offerSocketPath(runtimeDirectory: string, sandboxId: string): st
   return join(runtimeDirectory, OFFERS, `${offersOf(sandboxId)}${randomBytes(4).toString('hex')}`);
 }
 
-/** All places where commands of a sandbox are offered; none where somebody else could have put one there. */
+/** All directories in which commands of a sandbox are offered; none if another user could have created one of them. */
 export async function offerSocketPaths(runtimeDirectory: string, sandboxId: string): Promise<string[]> {
   const directory = join(runtimeDirectory, OFFERS);
   const found = await lstat(directory).catch(() => null);

@@ -177,7 +177,7 @@ export class SandboxCommands implements Commands {
     });
   }
 
-  // What a run takes of a sandbox that waits, of one that stays.
+  // The parts of a run that a pre-started sandbox needs, for a persistent one.
   #once(begin: Begin): Once {
     const { id, ports } = this.#parts.open;
     const once: Once = {
@@ -267,7 +267,7 @@ function withTimeout(planned: Planned, asked: number | undefined, most: number):
   return { ...planned, policy: { ...policy, timeoutMs } };
 }
 
-/** A command under way in a sandbox that stays. */
+/** A command under way in a persistent sandbox. */
 export class Handle implements TerminalHandle, Offered {
   readonly pid: number;
   readonly ports: CommandHandle['ports'];

@@ -121,8 +121,8 @@ function isChanged(error: unknown): error is AcodeError<'ACODE-SBX-010'> {
 
 function afterChange({ sandboxId }: SandboxInfo, outcome: Removal): string {
   return typeof outcome === 'object'
-    ? `It could not be ended (${outcome.failed}): end it with \`acode sandbox kill ${sandboxId}\`, and look at what it may have written.`
-    : 'It was ended, and what was only inside is gone. Look at what it may have written, and create another one.';
+    ? `It could not be ended (${outcome.failed}): end it with \`acode sandbox kill ${sandboxId}\`, then check what it may have written to the workspace.`
+    : 'acode removed it with the files inside. Check what it may have written to the workspace, then create another one.';
 }
 
 function isMeant({ sandboxId, name, containerId }: SandboxInfo, reference: string): boolean {

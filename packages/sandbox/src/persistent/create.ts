@@ -1,4 +1,4 @@
-// Creation of a persistent sandbox: the pipe of a run up to the hand-over, and then it stays open.
+// Creation of a persistent sandbox: the pipeline of a run up to the hand-over, after which the sandbox persists.
 
 import type { Scanned } from '../records/audit/files.ts';
 import type { AuditHead } from '../contract/audit.ts';
@@ -242,7 +242,7 @@ function untilGone({ gone }: OpenSandbox, closing: AbortSignal): AbortSignal {
 function refuse({ spec }: Planned, keep: boolean): void {
   if (!usesEngine(spec.level))
     throw new AcodeError('ACODE-SBX-016', {
-      what: `a sandbox that stays, at level ${spec.level}`,
+      what: `a persistent sandbox, at level ${spec.level}`,
       instead: 'Run single commands (`acode run`), or create it at level docker or stronger.',
     });
   if (!keep) return;
@@ -257,7 +257,7 @@ function refuse({ spec }: Planned, keep: boolean): void {
 
 function noShell({ spec }: Planned): AcodeError {
   return new AcodeError('ACODE-SBX-016', {
-    what: `a sandbox that stays, of the image ${spec.image.reference}, which has no /bin/sh`,
+    what: `a persistent sandbox, of the image ${spec.image.reference}, which has no /bin/sh`,
     instead: 'Run single commands with it (`acode run`), or use an image with a shell.',
   });
 }

@@ -1,4 +1,4 @@
-// Sandbox: one that stays, with its commands, files and ports, until its time is over or somebody ends it.
+// Sandbox: a persistent one, with its commands, files and ports, until its time is over or somebody ends it.
 
 import { AcodeError } from '../contract/errors.ts';
 import type { Level } from '../contract/levels.ts';
@@ -9,9 +9,9 @@ import type { CommandHandle, CommandRequest, CommandRunner, Commands, Files, Por
 import type { SandboxSpec } from '../contract/spec.ts';
 import type { OpenSandbox } from '../isolation/backend.ts';
 
-const OVER = 'its time was over';
+const OVER = 'its lease expired';
 
-/** What a sandbox that stays is made of. */
+/** What a persistent sandbox is made of. */
 export interface SandboxParts {
   readonly open: OpenSandbox;
   readonly spec: SandboxSpec;
@@ -36,7 +36,7 @@ export interface SandboxParts {
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * A sandbox that stays, hardened like that of a run. `await using` ends it; one that was kept is let go of.
+ * A persistent sandbox, hardened like that of a run. `await using` ends it; one that was kept is let go of.
  *
  * @example
  * await using sandbox = await acode.create({ policy: { image: 'node:20-alpine' } });
@@ -141,7 +141,7 @@ export class Sandbox implements CommandRunner, AsyncDisposable {
 
   /** Ends everything inside and removes it. A second call waits for the first. */
   async kill(): Promise<void> {
-    await this.#end('somebody ended it', 'removed');
+    await this.#end('it was killed', 'removed');
   }
 
   /** Lets go of one that was kept, which then goes on without this process; any other is ended. */

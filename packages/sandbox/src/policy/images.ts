@@ -88,7 +88,7 @@ export function checkReference(image: Sourced<string>): Sourced<string> {
   throw noReference(image);
 }
 
-/** The refusal of text that is no image reference, with what is wrong with it. */
+/** The refusal of text that is not an image reference, with what is wrong with it. */
 export function noReference({ value, where }: Pick<Sourced<string>, 'value' | 'where'>): AcodeError {
   return new AcodeError('ACODE-SBX-017', {
     field: where,
@@ -105,7 +105,7 @@ function faultOf(text: string): string {
   const [named = '', ...digest] = text.split('@');
   if (digest.some(one => !DIGEST.test(one))) return 'a digest is sha256: and 64 digits from 0 to 9 and a to f';
   const { name, tag } = splitTag(named);
-  if (tag !== null && !TAG.test(tag)) return 'its tag is none';
+  if (tag !== null && !TAG.test(tag)) return 'its tag is invalid';
   return normalised(name.toLowerCase()) === null
     ? 'registry or path are none'
     : 'the path of an image is written in small letters';
@@ -171,7 +171,7 @@ function assertMachine(reference: string, repositories: readonly string[], trust
   if (!machine || repositories.some(one => isListed(one, machine.value))) return;
   throw unverified(
     `${reference} is in no repository that this machine allows (${setBy(machine)})`,
-    `Use an image of ${machine.value.join(', ') || 'nothing: the list is empty'}, or ask whoever looks after this machine.`,
+    `Use an image of ${machine.value.join(', ') || 'nothing: the list is empty'}, or ask the administrator of this machine.`,
   );
 }
 

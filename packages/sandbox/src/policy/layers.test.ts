@@ -239,7 +239,7 @@ describe('runtimes', () => {
   it.each(['evil', 'runc2', '/bin/sh', '../runc', 'kata;id', 'io.containerd.evil.v1', 'RUNC', 'runc\n'])(
     'does not know %j',
     runtime => {
-      expect(() => resolve({}, { runtime })).toThrow(unknown('is no runtime that acode knows'));
+      expect(() => resolve({}, { runtime })).toThrow(unknown('is not a runtime that acode knows'));
     },
   );
 

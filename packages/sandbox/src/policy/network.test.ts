@@ -52,7 +52,7 @@ describe('bridge', () => {
 
   it('can be forbidden by the machine', () => {
     expect(() => resolve({ network: 'bridge' }, CONSENT, 'sandbox: { network: { allow_bridge: false } }')).toThrow(
-      denied('this machine allows no bridge', '/etc/acode/policy.yml:1:23', 'ask whoever'),
+      denied('this machine allows no bridge', '/etc/acode/policy.yml:1:23', 'ask the administrator'),
     );
     // The machine cannot consent for the user.
     expect(() => resolve({ network: 'bridge' }, '', 'sandbox: { network: { allow_bridge: true } }')).toThrow(

@@ -185,7 +185,7 @@ function assertListed({ value: name }: Sourced<string>, user: LoadedConfig, file
 const DOMAIN = /^(?:\*\.)?(?:[a-z0-9-]+\.)+[a-z]{2,}$/i;
 const CONSENT = 'sandbox.network.allow_bridge';
 const NAMES = 'sandbox.network.allowed_networks';
-const ASK = 'Run without a network, or ask whoever looks after this machine.';
+const ASK = 'Run without a network, or ask the administrator of this machine.';
 
 function denied(network: string, rule: string, by: Pick<Sourced, 'layer' | 'where'>, remedy: string): AcodeError {
   return new AcodeError('ACODE-SBX-005', { network: network.slice(0, 128), rule, setBy: setBy(by), remedy });

@@ -138,7 +138,7 @@ function assertTrusted(
   if (machine && !isListed(name, machine.value)) {
     throw refused(
       `${image} is in no repository that this machine allows (${setBy(machine)})`,
-      `Use an image of ${machine.value.join(', ') || 'nothing: the list is empty'}, or ask whoever looks after this machine.`,
+      `Use an image of ${machine.value.join(', ') || 'nothing: the list is empty'}, or ask the administrator of this machine.`,
     );
   }
   if (isListed(name, repositories.value)) return trustedBy(name, repositories);

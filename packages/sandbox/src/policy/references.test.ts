@@ -133,7 +133,7 @@ it.each([
   ['Busybox', 'written in small letters'],
   ['ghcr.io/Me/x:1', 'written in small letters'],
   ['busybox@sha256:abc', 'a digest is sha256: and 64 digits'],
-  ['busybox:-x', 'its tag is none'],
+  ['busybox:-x', 'its tag is invalid'],
   ['/busybox', 'registry or path are none'],
   ['x'.repeat(600), 'longer than 512 characters'],
 ])('%j is refused because of what is wrong with it', (value, why) => {

@@ -27,7 +27,7 @@ import { isWithin } from '../workspace/file-identity.ts';
 
 /** What resolving needs to know about the caller and the machine. */
 export interface ResolveHost {
-  /** The user the sandbox runs as unless told otherwise: the caller, so that files belong to them. */
+  /** The user the sandbox runs as by default: the caller, so that files belong to them. */
   readonly caller: UserId;
   /** CPUs the engine has; it refuses more. */
   readonly cpus: number;

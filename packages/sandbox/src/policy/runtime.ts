@@ -80,7 +80,7 @@ export function resolveRuntime(request: PolicyFields, layers: Layers): Sourced<s
   if (asked.value !== null && !KNOWN.test(asked.value) && !users.includes(asked.value)) {
     throw new AcodeError('ACODE-SBX-010', {
       violation: 'UnknownRuntime',
-      detail: `${JSON.stringify(asked.value.slice(0, 80))} is no runtime that acode knows (${setBy(asked)})`,
+      detail: `${JSON.stringify(asked.value.slice(0, 80))} is not a runtime that acode knows (${setBy(asked)})`,
       remedy:
         'Use runc, runsc or another known one, or list it under sandbox.security.allowed_runtimes in your own configuration file.',
     });
@@ -100,7 +100,7 @@ function withinMachine(asked: Sourced<string | null>, { machine }: Layers): Sour
   throw new AcodeError('ACODE-SBX-010', {
     violation: 'UnknownRuntime',
     detail: `this machine allows only ${listed} (${setBy(by)})`,
-    remedy: `Ask for what it allows, ${listed}, or ask whoever looks after this machine.`,
+    remedy: `Ask for what it allows, ${listed}, or ask the administrator of this machine.`,
   });
 }
 

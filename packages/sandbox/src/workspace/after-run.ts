@@ -65,7 +65,7 @@ export async function changesOfRun(run: EndedRun, clock: Clock): Promise<RunScan
   const roots = rootsOf(mounts, run.absent, brought);
   if (roots.length === 0) return { ...NOTHING_WRITTEN, rest: null };
   const ended = await settledWithin(dead, clock);
-  // By the clock of the kernel, like the beginning; what is written from now on is somebody else’s.
+  // By the clock of the kernel, like the beginning; changes after this are not the sandbox’s.
   const back = clockOffset === undefined ? 0 : setBackMs(clockOffset, clockOffsetMs(), tookMs);
   // What was written before the clock was set back has a time that is still to come.
   const untilMs = ended && !run.persistent ? Date.now() + back : null;

@@ -74,10 +74,10 @@ describe('the walks for several jobs', () => {
 describe('a scan that goes on', () => {
   it.each<[string, ScanJob[], number[][]]>([
     ['one that ran all the time', [job(10, 50)], []],
-    ['one that waited', [{ ...job(10, 50), rest: { fromMs: 20, toMs: 40 } }], [[20, 40]]],
+    ['a pre-started sandbox', [{ ...job(10, 50), rest: { fromMs: 20, toMs: 40 } }], [[20, 40]]],
     ['one after the other', [job(30, 40), job(10, 20)], [[20, 30]]],
     [
-      'one that waited while another ran',
+      'a pre-started sandbox while another ran',
       [{ ...job(10, 50), rest: { fromMs: 20, toMs: 40 } }, job(15, 30)],
       [[30, 40]],
     ],

@@ -25,7 +25,7 @@ export interface ContinuedScanOptions {
   readonly signal?: AbortSignal;
   /** How long it rests after each slice of work, in milliseconds; 0 unless the thread has other work. */
   readonly restMs?: number;
-  /** How long one scan may take, in milliseconds; 60,000 unless told otherwise. */
+  /** How long one scan may take, in milliseconds; 60,000 by default. */
   readonly maxMs?: number;
 }
 

@@ -106,7 +106,7 @@ function realPath(path: string): string | null {
   }
 }
 
-// The first absolute target; null for one that stays inside, or leads up and out.
+// The first absolute target; null for a link that stays inside, or leads up and out.
 function finalTarget(root: string, path: string): string | null {
   const directory = path.slice(0, path.lastIndexOf('/'));
   let name = path;

@@ -76,7 +76,7 @@ async function listening<Value>(path: string, use: () => Promise<Value>): Promis
 }
 
 describe('an additional mount', () => {
-  it('is read-only unless told otherwise, a directory or a file, inside the workspace or an allowed root', async () => {
+  it('is read-only by default, a directory or a file, inside the workspace or an allowed root', async () => {
     const { mounts } = await plan({
       additional: [
         { source: join(shared, 'data'), target: '/mnt/data' },

@@ -370,7 +370,7 @@ function plain(target: string): string {
   if (!target.startsWith('/'))
     throw refusal(target, 'ForbiddenTarget', 'it is not absolute', { remedy: TARGET_REMEDY });
   if (target.split('/').includes('..'))
-    throw refusal(target, 'ForbiddenTarget', 'it holds a step upwards', { remedy: TARGET_REMEDY });
+    throw refusal(target, 'ForbiddenTarget', 'it contains `..`', { remedy: TARGET_REMEDY });
   // `//x` and a trailing slash are the same place, and must not look like another.
   return posix.resolve(target);
 }

@@ -91,7 +91,7 @@ export async function protectPart(root: string, target: string, name: string): P
 /**
  * The read-only mount over acode’s own installation in a writable directory, or null where it is elsewhere. It lies deeper
  * than the others, so a sandbox can rename a directory above it. That makes no difference to this session, which has loaded
- * what it needs; the next one would load what it finds, and whoever reads the plan is told.
+ * what it needs; the next one would load what it finds, and the plan lists it.
  */
 export async function protectInstallation(
   root: string,
@@ -149,7 +149,7 @@ async function someNames(directory: string): Promise<string[]> {
       if (names.length >= MAX_HOOKS) break;
     }
   } catch (cause) {
-    throw refusal(directory, 'ProtectedPath', 'it cannot be looked into, and so not be protected', { cause });
+    throw refusal(directory, 'ProtectedPath', 'acode cannot list it, and so cannot protect it', { cause });
   }
   return names;
 }
@@ -160,6 +160,6 @@ function lstatIfThere(path: string): Stats | null {
     return lstatSync(path, { throwIfNoEntry: false }) ?? null;
   } catch (cause) {
     if (cause instanceof Error && 'code' in cause && (cause.code === 'ENOENT' || cause.code === 'ENOTDIR')) return null;
-    throw refusal(path, 'ProtectedPath', 'it cannot be looked at, and so not be protected', { cause });
+    throw refusal(path, 'ProtectedPath', 'acode cannot inspect it, and so cannot protect it', { cause });
   }
 }

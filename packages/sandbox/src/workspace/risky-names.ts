@@ -281,7 +281,7 @@ function within(kind: RiskyKind, reason: string): RiskyDirectory {
 /** What is said of a symbolic link that leads out of the workspace. */
 export const LINK_OUT: Risk = {
   kind: 'symlink-out',
-  reason: 'it leads out of the workspace: whoever reads or writes it, does so elsewhere',
+  reason: 'it leads out of the workspace: reading or writing it affects a file elsewhere',
 };
 
 /** What is said of a changed file that has a second name. */
@@ -293,8 +293,8 @@ export const HARD_LINK: Risk = {
 /** The risk of what is neither an ordinary file, a directory nor a link, and of a file with the rights of its owner. */
 export function riskOfKind(stats: Stats): Risk | null {
   if (stats.isFile() && (stats.mode & 0o6000) !== 0)
-    return { kind: 'privileged-file', reason: 'who executes it becomes its owner or group' };
+    return { kind: 'privileged-file', reason: 'a program that executes it gets the rights of its owner or group' };
   if (stats.isFile() || stats.isDirectory() || stats.isSymbolicLink()) return null;
   const what = stats.isFIFO() ? 'a FIFO' : stats.isSocket() ? 'a socket' : 'a device';
-  return { kind: 'special-file', reason: `it is ${what}: programs that open it wait or talk to somebody` };
+  return { kind: 'special-file', reason: `it is ${what}: programs that open it block, or talk to another process` };
 }

@@ -535,7 +535,7 @@ describe('changesOfRun', () => {
       put('.git/config');
       return lstatSync(join(root, '.git')).ino;
     };
-    // A file system gives the number to whoever comes next, which may be somebody else.
+    // A file system gives the number to whoever comes next, which may be another user.
     for (let tries = 0; tries < 50 && (await anew()) !== old.ino; tries += 1);
     const run = { mounts: planned, sinceMs: since, dead: Promise.resolve() };
     const listed = (await changesOfRun(run, patient)).riskyChanges;

@@ -138,7 +138,7 @@ export async function forgetHashes({ file }: HashStore): Promise<void> {
   await rm(file, { force: true });
 }
 
-// What cannot be read, or was written by somebody else, is no memory.
+// What cannot be read, or was written by another user, is ignored.
 function recall({ file, uid }: HashStore): ReadonlyMap<string, string> {
   const known = new Map<string, string>();
   const kept = readPrivateFile(file, { maxBytes: MAX_MEMORY, uid });

@@ -49,9 +49,9 @@ export interface Context {
   readonly withheld: readonly string[];
 }
 
-/** The most bytes of files, unless told otherwise. */
+/** The most bytes of files by default. */
 export const MAX_BYTES = 2 * 1024 ** 3;
-/** The most files and directories, unless told otherwise. */
+/** The most files and directories by default. */
 export const MAX_FILES = 200_000;
 
 // Of what is left out too: a directory without an end would otherwise be looked through for ever.
@@ -63,7 +63,7 @@ const MAX_IGNORE = 256 * 1024;
 const IGNORE_FILE = '.dockerignore';
 // It is looked into although it is left out, since a file of the project may be another name of one in it.
 const MOVE_AWAY = 'Make it readable, or move it out of the project.';
-// In a layer such a name is no file: it takes away the file of the same name in the layers below.
+// In a layer such a name is not a file: it takes away the file of the same name in the layers below.
 const WHITEOUT = '.wh.';
 
 /** The text of a project’s `.dockerignore`; empty where there is none. */
@@ -200,7 +200,7 @@ class Walk {
       throw refused(
         path,
         'it is a link that leads out of the project',
-        `Replace it by what it leads to, or list it in ${IGNORE_FILE}.`,
+        `Replace it with its target, or list it in ${IGNORE_FILE}.`,
       );
     return { ...entry, kind, target };
   }
@@ -266,7 +266,7 @@ function keyOf({ device, inode }: FileVersion): string {
 }
 
 function unreadable(path: string, why: string, remedy = `Make it readable, or list it in ${IGNORE_FILE}.`): AcodeError {
-  return refused(path, why === 'elsewhere' ? 'it was exchanged while it was looked into' : 'it cannot be read', remedy);
+  return refused(path, why === 'elsewhere' ? 'it was replaced while acode read it' : 'it cannot be read', remedy);
 }
 
 function tooMuch(path: string, reason: string): AcodeError {

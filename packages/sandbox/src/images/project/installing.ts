@@ -54,7 +54,7 @@ export async function runInstall(installing: Installing, signal: AbortSignal): P
   if (!gone)
     throw new AcodeError('ACODE-IMG-001', {
       image,
-      reason: `the sandbox of the install command was not gone after ${GONE_MS / 1000} s`,
+      reason: `the sandbox of the install command was not removed after ${GONE_MS / 1000} s`,
       remedy: 'Look at the engine: `acode doctor`. `acode sandbox cleanup --force` removes what is left.',
     });
 }

@@ -35,7 +35,7 @@ export async function removeTree(root: string): Promise<void> {
     const name = randomName();
     mkdirSync(bytes(`${top.path}/${name}`), { mode: 0o700 });
     const heap = Held.at(`${top.path}/${name}`);
-    if (!heap) throw new Error('somebody writes in it');
+    if (!heap) throw new Error('another process is writing to it');
     try {
       const removal = new Removal(heap);
       await removal.empty(top, name);
@@ -59,7 +59,7 @@ class Removal {
     this.#heap = heap;
   }
 
-  /** What is no directory goes; directories go to the heap. */
+  /** What is not a directory goes; directories go to the heap. */
   async empty(directory: Held, spared: string | null): Promise<void> {
     using entries = opened(directory.path);
     for (let entry = entries.dir.readSync(); entry !== null; entry = entries.dir.readSync()) {

@@ -169,7 +169,7 @@ describe('a helper', () => {
     expect(existsSync(ran)).toBe(true);
   });
 
-  it('is not taken where somebody else could have put it', async () => {
+  it('is not taken where another user could have put it', async () => {
     helper(answer, 'bin', 0o777);
     await expect(ask({ config })).rejects.toEqual(refused('is in no directory of PATH'));
     helper(answer);
@@ -180,7 +180,7 @@ describe('a helper', () => {
   });
 
   it('is not taken where a group of the user’s could exchange a directory above it', async () => {
-    // A group’s directory of root’s is root’s own choice, so as root the user is somebody else.
+    // A group’s directory of root’s is root’s own choice, so as root, the caller counts as another user.
     const as = uid === 0 ? 4242 : uid;
     for (const name of ['shared', 'shared/mine', 'shared/mine/bin']) {
       mkdirSync(join(top, name), { mode: 0o755 });

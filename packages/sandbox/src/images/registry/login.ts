@@ -35,7 +35,8 @@ export async function loginFor(registry: string, around: LoginSurroundings, sign
   if (helper !== null) {
     const answer = await askHelper(helper, serverOf(registry), around, signal);
     signal.throwIfAborted();
-    if ('failed' in answer) throw unusable(file, `the credentials of ${registry} could not be had: ${answer.failed}`);
+    if ('failed' in answer)
+      throw unusable(file, `the credentials of ${registry} could not be obtained: ${answer.failed}`);
     const login = 'text' in answer ? helpersLogin(answer.text, registry) : null;
     if (login) return { login, source: `docker-credential-${helper}` };
     if ('text' in answer) throw unusable(file, `docker-credential-${helper} gave no credentials that can be read`);
@@ -58,7 +59,7 @@ async function readConfig(file: string, { workspace, uid }: LoginSurroundings): 
     throw unusable(file, 'it lies in the workspace, where what runs in a sandbox could have written it');
   const found = await readBoundedFile(real, MAX_BYTES).catch(() => null);
   if (found === null) throw unusable(file, 'it cannot be read');
-  if (found.uid !== uid && found.uid !== 0) throw unusable(file, 'it belongs to somebody else');
+  if (found.uid !== uid && found.uid !== 0) throw unusable(file, 'it belongs to another user');
   if ((found.mode & 0o022) !== 0) throw unusable(file, `others can write it: chmod 600 ${file}`);
   if (found.size > MAX_BYTES) throw unusable(file, 'it is too large');
   return found.text;
@@ -123,7 +124,7 @@ export function loginPlaces(text: string, registry: string): LoginPlaces {
   const config = parsed(text);
   const names = namesOf(registry);
   const helper = names.map(name => config.credHelpers?.[name]).find(found => found !== undefined) ?? config.credsStore;
-  if (helper && !HELPER.test(helper)) throw new UnusableConfig('names a credential helper that is no plain word');
+  if (helper && !HELPER.test(helper)) throw new UnusableConfig('names a credential helper that is not a plain name');
   const auths = Object.entries(config.auths ?? {});
   const exact = auths.find(([key]) => names.includes(key));
   const entry = (exact ?? auths.find(([key]) => names.includes(hostOf(key))))?.[1];

@@ -140,7 +140,7 @@ describe('the index', () => {
     await expect(one.on('e')).resolves.toEqual([entry({ lastUsedAt: late + 30_000 })]);
   });
 
-  it('says nothing where it is damaged, or somebody else could have written it', async () => {
+  it('is ignored where it is damaged, or another user could have written it', async () => {
     await index().add(entry(), signal);
     const file = join(top, 'state', 'images.json');
     chmodSync(file, 0o666);

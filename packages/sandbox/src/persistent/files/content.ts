@@ -263,5 +263,5 @@ export function tooLarge(path: string, limit: string): AcodeError {
 
 /** The error for what no program of acode’s would have printed. */
 export function refused(path: string, fault: string): AcodeError {
-  return new AcodeError('ACODE-FIL-002', { path, reason: `it is no listing, ${fault}` });
+  return new AcodeError('ACODE-FIL-002', { path, reason: `it is not a listing: ${fault}` });
 }

@@ -127,7 +127,7 @@ function segmentsOf(name: string): string[] {
   if (name.includes('\0')) throw new MalformedTar('the name of an entry has a NUL in it');
   if (name.startsWith('/')) throw new MalformedTar(`an entry is called ${shown(name)}`);
   const segments = name.split('/').filter(segment => segment !== '' && segment !== '.');
-  if (segments.length > MAX_DEPTH) throw new MalformedTar('an entry lies deeper than anybody keeps anything');
+  if (segments.length > MAX_DEPTH) throw new MalformedTar('an entry is nested too deep');
   if (segments.includes('..')) throw new MalformedTar(`an entry is called ${shown(name)}`);
   // On Windows these lead elsewhere too.
   if (process.platform === 'win32' && /[\\:]/.test(name)) throw new MalformedTar(`an entry is called ${shown(name)}`);

@@ -103,32 +103,32 @@ export function isDirectoryError(path: string): FileError {
   return Object.assign(error, { code: 'ERR_FS_EISDIR', errno: 21, syscall: 'rm', path });
 }
 
-/** What node raises for a call whose signal has fired. */
+/** The error that node raises for a call whose signal has fired. */
 export function abortError(reason: unknown): Error {
   const error = new Error('The operation was aborted', { cause: reason });
   error.name = 'AbortError';
   return Object.assign(error, { code: 'ABORT_ERR' });
 }
 
-/** What node raises for a path with a NUL in it. */
+/** The error that node raises for a path with a NUL in it. */
 export function nulError(argument: string, value: string): Error {
   const text = `The argument '${argument}' must be a string, Uint8Array, or URL without null bytes. Received ${inspect(value)}`;
   return Object.assign(new TypeError(text), { code: 'ERR_INVALID_ARG_VALUE' });
 }
 
-/** What node raises for a word that it does not know. */
+/** The error that node raises for an unknown option value. */
 export function valueError(argument: string, fault: string, value: unknown): Error {
   const text = `The argument '${argument}' ${fault}. Received ${inspect(value, { depth: 0 })}`;
   return Object.assign(new TypeError(text), { code: 'ERR_INVALID_ARG_VALUE' });
 }
 
-/** What node raises for a number that makes no sense. */
+/** The error that node raises for an invalid number. */
 export function rangeError(argument: string, range: string, value: unknown): Error {
   const text = `The value of "${argument}" is out of range. It must be ${range}. Received ${inspect(value)}`;
   return Object.assign(new RangeError(text), { code: 'ERR_OUT_OF_RANGE' });
 }
 
-/** What node raises for an argument of another type. */
+/** The error that node raises for an argument of another type. */
 export function typeError(argument: string, wanted: string, value: unknown): Error {
   const text = `The "${argument}" argument must be ${wanted}. Received ${inspect(value, { depth: 0 })}`;
   return Object.assign(new TypeError(text), { code: 'ERR_INVALID_ARG_TYPE' });

@@ -117,7 +117,7 @@ export class WalkReader {
   }
 
   #goesOn(): Error {
-    return refused(this.#bounds.path, 'it goes on after its end');
+    return refused(this.#bounds.path, 'it continues after its end');
   }
 }
 

@@ -132,7 +132,7 @@ async function obey(connection: Socket, command: Offered, said: AsyncIterable<un
   for await (const next of said) {
     const wanted = wish.parse(next);
     pending += 1;
-    if (pending > MAX_WISHES) throw new Error(`more than ${MAX_WISHES} wishes at once`);
+    if (pending > MAX_WISHES) throw new Error(`more than ${MAX_WISHES} requests at once`);
     const done =
       wanted.do === 'kill'
         ? carryOut(command, wanted)

@@ -141,7 +141,7 @@ describe('commands of another process', () => {
     expect(told).toEqual([]);
   });
 
-  it('end with the bytes of what is no text', async () => {
+  it('end with the bytes of what is not text', async () => {
     const command = await elsewhere().connect(7, null);
     stdout.push(Buffer.of(65, 255));
     finish(RESULT);
@@ -150,10 +150,10 @@ describe('commands of another process', () => {
 
   it('end with the same error', async () => {
     const command = await elsewhere().connect(7, null);
-    fail(new AcodeError('ACODE-SBX-025', { sandbox: SANDBOX, reason: 'its time was over' }));
+    fail(new AcodeError('ACODE-SBX-025', { sandbox: SANDBOX, reason: 'its lease expired' }));
     await expect(command?.result).rejects.toMatchObject({
       code: 'ACODE-SBX-025',
-      context: { reason: 'its time was over' },
+      context: { reason: 'its lease expired' },
     });
     await expect(command?.kill()).rejects.toMatchObject({ code: 'ACODE-SBX-025' });
   });

@@ -113,7 +113,7 @@ describe('the user’s file', () => {
   });
 });
 
-describe('a file that is no file', () => {
+describe('a configuration path that is not a file', () => {
   it('is refused at once: a FIFO, a directory, a device', async () => {
     const where = mkdtempSync(join(tmpdir(), 'acode-odd-'));
     execFileSync('mkfifo', [join(where, 'fifo')]);
@@ -151,7 +151,7 @@ describe('directories', () => {
       expect(homeOf(HOME === undefined ? {} : { HOME })).toBe(userInfo().homedir);
   });
 
-  it('have another runtime directory where somebody else has taken the usual one, and everybody finds the same', async () => {
+  it('have another runtime directory where another user has taken the usual one, and every process finds the same one', async () => {
     const uid = process.getuid?.() ?? 0;
     const base = mkdtempSync(join(tmpdir(), 'acode-taken-'));
     const [temporary, logins, state] = ['tmp', 'logins', 'state'].map(name => join(base, name));

@@ -1,4 +1,4 @@
-// A configuration file may be an attack on whoever reads it: everything is bounded before it is understood.
+// Parsing of hostile configuration files: every size is bounded before the content is interpreted.
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

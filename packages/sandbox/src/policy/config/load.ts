@@ -27,7 +27,7 @@ export async function loadUserConfig(directory: string, file?: string): Promise<
 }
 
 /**
- * The one key that is read before the root guard. Only root’s own file counts: one that somebody else owns or can write
+ * The one key that is read before the root guard. Only root’s own file counts: one that another user owns or can write
  * allows nothing, and neither does one that cannot be understood.
  */
 export async function readAllowRoot(directory: string, uid: number): Promise<boolean> {
@@ -75,7 +75,7 @@ const MACHINE_POLICY = '/etc/acode/policy.yml';
 /** The machine’s policy with its places. */
 export type LoadedMachine = Loaded<MachinePolicy>;
 
-/** The machine’s policy; null where there is none. One that somebody else than `owner` could write is an error. */
+/** The machine’s policy; null where there is none. One that another user than `owner` could write is an error. */
 export async function loadMachinePolicy(path = MACHINE_POLICY, owner = 0): Promise<LoadedMachine | null> {
   const file = await readConfigFile(path, path, 0);
   if (!file) return null;

@@ -98,7 +98,7 @@ export const port = z.strictObject({
 export const mount = z.strictObject({
   source: z.string().min(1).describe('Directory of the host; a relative one is below the workspace.'),
   target: z.string().min(1).describe('Absolute path inside the sandbox.'),
-  readonly: z.boolean().optional().describe('True unless told otherwise.'),
+  readonly: z.boolean().optional().describe('True by default.'),
 });
 
 /** The address of a name server. */

@@ -21,7 +21,7 @@ export function fileName(seq: number): string {
   return `${String(seq).padStart(12, '0')}.jsonl`;
 }
 
-/** The record that a file begins with, by its name; null where it is no file of the log. */
+/** The record that a file begins with, by its name; null where it is not a file of the log. */
 export function firstOf(name: string): number | null {
   const found = NAME.exec(name);
   return found ? Number(found[1]) : null;
@@ -182,7 +182,7 @@ function damaged(file: string): AcodeError {
     file,
     reason: 'its last record is damaged',
     remedy:
-      'Nothing is written behind what is broken. `acode audit verify` says more; keep the directory for whoever looks into it, and move it away to begin a new log.',
+      'acode writes nothing after a damaged record. `acode audit verify` shows details. To begin a new log, move the directory away unchanged, so that it can be investigated.',
   });
 }
 

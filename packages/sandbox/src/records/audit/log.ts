@@ -141,7 +141,7 @@ export class AuditLog {
       if ('written' in outcome && outcome.written.isWanted) return outcome.written;
       const waitFor = 'written' in outcome ? null : outcome.waitFor;
       if (clock.monotonic() > deadline) throw this.#busy(waitFor ?? 'others were always first');
-      // A checkpoint was due first; or the record is somebody else’s by now, and the next one may be ours.
+      // A checkpoint was due first; or another process has written that record, and the next one may be ours.
       if (waitFor === null) continue;
       await pause(clock, pauseMs(waits), signal);
       waits += 1;

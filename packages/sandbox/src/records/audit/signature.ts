@@ -56,7 +56,7 @@ export function keysIn(directory: string): string[] {
 /** Signs a place in the chain. */
 export function signHead(directory: string, head: AuditHead): Signature {
   const text = readPrivate(directory);
-  if (text === null) throw new Error(`the key that signs it is gone from ${join(directory, PRIVATE)}`);
+  if (text === null) throw new Error(`the key that signs it is missing from ${join(directory, PRIVATE)}`);
   const key = createPrivateKey(text);
   return {
     key: fingerprint(createPublicKey(key)),

@@ -86,7 +86,7 @@ async function theRest(walk: Walk, directory: string, file: LineReader, isLast: 
   await wait(MOMENT_MS);
   if (isLast && (await file.size()) !== before) return { problem: null, unfinished: true };
   return {
-    problem: walk.problem('incomplete', 'the line has no end, and nobody is writing it', where),
+    problem: walk.problem('incomplete', 'the line has no end, and no process is writing it', where),
     unfinished: false,
   };
 }
@@ -256,7 +256,7 @@ class Walk {
   // The first writer makes the key, so that without it there is nothing a later signature could be checked with.
   #warnings(): string[] {
     if (this.#records === 0 || this.#verifier !== null) return [];
-    return ['The key that signs checkpoints is gone or cannot be read, although there are records.'];
+    return ['The key that signs checkpoints is missing or unreadable, although there are records.'];
   }
 
   #unlikeHead({ seq, hash }: AuditRecord, where: Where): AuditProblem | null {

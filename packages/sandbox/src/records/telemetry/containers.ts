@@ -29,7 +29,7 @@ export class ContainerReports {
   readonly #bus: Bus;
   /** Whose each container being removed was, by container id. */
   readonly #leaving = new Map<string, SandboxIdentity>();
-  /** The operation each sandbox that waited was given to, by its own id. */
+  /** The operation each pre-started sandbox was given to, by its own id. */
   readonly #given = new Map<string, string>();
 
   constructor(telemetry: Telemetry, bus: Bus) {
@@ -50,7 +50,7 @@ export class ContainerReports {
     this.#bus.emit('ContainerStarted', correlationId, this.#now(), { sandboxId, containerId, name });
   }
 
-  /** A sandbox that waited was given to an operation: what becomes of it from now on is part of that. */
+  /** A pre-started sandbox was given to an operation: what becomes of it from now on is part of that. */
   given({ identity: { sandboxId } }: SandboxSpec, correlationId: string): void {
     this.#given.set(sandboxId, correlationId);
   }

@@ -1,5 +1,5 @@
-// Reads an archive that somebody else made, and may have made to do harm: whatever is not plainly right is refused. It writes
-// nothing; what an entry may become, its reader decides.
+// Reads an archive from an untrusted source: everything that is not plainly valid is refused. It writes
+// nothing: its reader decides about each entry.
 
 import type { ByteReader } from './bytes.ts';
 
@@ -60,7 +60,7 @@ export async function* readTar(bytes: ByteReader, mostHeaders: number): AsyncGen
   for (let count = 0; ; count++) {
     const header = await nextHeader(bytes);
     if (!header) return;
-    if (count >= mostHeaders) throw new MalformedTar('it has headers without end');
+    if (count >= mostHeaders) throw new MalformedTar('it has too many headers');
     if ('LKxg'.includes(header.type)) {
       announced = { ...announced, ...(await readAnnounced(bytes, header)) };
       continue;
@@ -131,7 +131,7 @@ async function nextHeader(bytes: ByteReader): Promise<Header | null> {
     const more = await bytes.some(BLOCK);
     if (!more) return null;
     filling += more.length;
-    if (filling > MAX_FILLING) throw new MalformedTar('it goes on after its end');
+    if (filling > MAX_FILLING) throw new MalformedTar('it continues after its end');
   }
 }
 
@@ -146,7 +146,7 @@ function truncated(): MalformedTar {
 function parseHeader(block: Buffer): Header {
   let sum = 8 * 0x20;
   for (let at = 0; at < BLOCK; at++) if (at < 148 || at >= 156) sum += block[at] ?? 0;
-  if (sum !== number(block, 148, 8)) throw new MalformedTar('a header is none, or says a wrong size before');
+  if (sum !== number(block, 148, 8)) throw new MalformedTar('a header is invalid, or the one before has a wrong size');
   const name = text(block, 0, 100);
   const prefix = block.toString('latin1', 257, 263) === 'ustar\0' ? text(block, 345, 155) : '';
   return {
@@ -168,7 +168,7 @@ function number(block: Buffer, from: number, length: number): number {
   const first = block[from] ?? 0;
   if (first & 0x80) return large(block.subarray(from, from + length), first);
   const digits = text(block, from, length).trim();
-  if (!/^[0-7]*$/.test(digits)) throw new MalformedTar('a header has a number that is none');
+  if (!/^[0-7]*$/.test(digits)) throw new MalformedTar('a header has an invalid number');
   return digits === '' ? 0 : Number.parseInt(digits, 8);
 }
 
@@ -181,7 +181,7 @@ function large(field: Buffer, first: number): number {
 }
 
 async function readAnnounced(bytes: ByteReader, { type, size }: Header): Promise<Announced> {
-  if (size > MAX_METADATA) throw new MalformedTar('it says more about an entry than there can be to say');
+  if (size > MAX_METADATA) throw new MalformedTar('the metadata of an entry is too long');
   const body = new Body(bytes, size);
   const pieces: Buffer[] = [];
   for await (const chunk of body.chunks()) pieces.push(chunk);
@@ -198,7 +198,7 @@ function readRecords(content: Buffer): Announced {
     const head = /^(\d{1,7}) /.exec(content.toString('latin1', at, at + 8));
     const end = at + Number(head?.[1] ?? 0);
     if (!head || end <= at + head[0].length || end > content.length || content[end - 1] !== 0x0a)
-      throw new MalformedTar('what it says about an entry cannot be read');
+      throw new MalformedTar('the metadata of an entry cannot be read');
     apply(announced, content.toString('latin1', at + head[0].length, end - 1));
     at = end;
   }
@@ -215,7 +215,7 @@ function apply(announced: Announced, record: string): void {
 
 function decimal(value: string): number {
   const size = Number(value);
-  if (!/^\d+$/.test(value) || !Number.isSafeInteger(size)) throw new MalformedTar('it says a size that is none');
+  if (!/^\d+$/.test(value) || !Number.isSafeInteger(size)) throw new MalformedTar('it has an invalid size');
   return size;
 }
 
