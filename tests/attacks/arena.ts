@@ -3,9 +3,12 @@
 import { rmSync } from 'node:fs';
 import { Acode, policyFrom } from '@acode/sandbox';
 import type { AcodeOptions, Command, RunRequest, RunResult, RunningCommand } from '@acode/sandbox';
-import { images, makeWorkspace, withEngine } from '../support/engines.ts';
+import { images, makeWorkspace, warmth, withEngine } from '../support/engines.ts';
 import { TOOLS } from './targets.ts';
 import type { Target } from './targets.ts';
+import { noteSandbox } from './warm.ts';
+
+const WARM_MS = 30_000;
 
 // The user’s own configuration, in the words of the file.
 type UserConfig = NonNullable<AcodeOptions['config']>;
@@ -34,6 +37,7 @@ export class Arena implements AsyncDisposable {
     const acode = await Acode.open({
       engine: { socket: target.engine.socket },
       sessionId: session,
+      ...warmth,
       ...options,
       workspace,
       config: trusting(options.config),
@@ -52,19 +56,32 @@ export class Arena implements AsyncDisposable {
   }
 
   /** Runs a command on the target’s runtime. */
-  run(command: Command, request: RunRequest = {}): Promise<RunResult> {
-    return this.acode.run(command, this.#onTarget(request));
+  async run(command: Command, request: RunRequest = {}): Promise<RunResult> {
+    const asked = this.#onTarget(request);
+    const cold = await this.#untilWarm(asked);
+    const result = await this.acode.run(command, asked);
+    noteSandbox(result, cold);
+    return result;
   }
 
   /** Starts a command on the target’s runtime. */
-  spawn(command: Command, request: RunRequest = {}): Promise<RunningCommand> {
-    return this.acode.spawn(command, this.#onTarget(request));
+  async spawn(command: Command, request: RunRequest = {}): Promise<RunningCommand> {
+    const asked = this.#onTarget(request);
+    const cold = await this.#untilWarm(asked);
+    const running = await this.acode.spawn(command, asked);
+    void running.result.then(
+      result => noteSandbox(result, cold),
+      () => undefined,
+    );
+    return running;
   }
 
-  /** The ids of this host’s containers that run, asked past the library. */
+  /** The ids of this host’s containers that run a command, asked past the library but for those of the pool. */
   async running(): Promise<string[]> {
-    const all = await this.#containers();
-    return all.filter(({ state }) => state === 'running').map(({ id }) => id);
+    const all = (await this.#containers()).filter(({ state }) => state === 'running').map(({ id }) => id);
+    if (!warmth.pool) return all;
+    const pool = (await this.acode.list()).flatMap(({ waiting, containerId }) => (waiting ? [containerId] : []));
+    return all.filter(id => !pool.includes(id));
   }
 
   /** Whether nothing of this host is on the engine, asked past the library. */
@@ -84,6 +101,26 @@ export class Arena implements AsyncDisposable {
     return withEngine(this.target.engine, engine =>
       engine.containers.list({ labels: [label], all: true, signal: AbortSignal.timeout(10_000) }),
     );
+  }
+
+  /**
+   * With ACODE_TEST_WARM, waits until a sandbox is pre-started for such a request. The reason where the pool can hold none, and
+   * null for a request that is refused: no sandbox is made for it.
+   */
+  async #untilWarm(request: RunRequest): Promise<string | null> {
+    if (!warmth.pool) return null;
+    const end = performance.now() + WARM_MS;
+    const { policy = {}, artifacts = [] } = request;
+    const learning: RunRequest = { policy, ...(artifacts.length > 0 ? { artifacts } : {}) };
+    for (let asked = false; ; asked = true) {
+      const explained = await this.acode.explain(['true'], request).catch(() => null);
+      if (!explained || explained.warm) return null;
+      if (!explained.warmReason.startsWith('none with this plan waits yet')) return explained.warmReason;
+      if (performance.now() > end) throw new Error(`no sandbox was pre-started: ${explained.warmReason}`);
+      // The pool learns of a plan by a command that has it.
+      if (!asked) await this.acode.run(['true'], learning);
+      await new Promise(resolve => void setTimeout(resolve, 20));
+    }
   }
 
   // runc is every engine’s default here, and naming no runtime is what callers do.

@@ -5,6 +5,7 @@ import { it } from 'vitest';
 import { rowOf } from './rows.ts';
 import { facesRow } from './targets.ts';
 import type { Target } from './targets.ts';
+import { onWarmSandboxes } from './warm.ts';
 
 /** What an attack that was stopped has shown. */
 export interface Finding {
@@ -39,7 +40,7 @@ export function attack(
   // oxlint-disable-next-line vitest/expect-expect -- the body of each row has its own
   it(`${id} ${row.title}: ${what}`, { timeout: timeoutMs }, async () => {
     try {
-      record({ id, target: target.name, verdict: 'pass', ...(await body()) });
+      record({ id, target: target.name, verdict: 'pass', ...(await onWarmSandboxes(id, body)) });
     } catch (error) {
       const observed = error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error);
       record({ id, target: target.name, verdict: 'fail', observed, control: '' });

@@ -10,6 +10,7 @@ import type { Finding } from './attack.ts';
 import { probeAsUser, probeSandbox, probeUnprotected } from './probes.ts';
 import type { Answers } from './probes.ts';
 import { TOOLS, targetsOf } from './targets.ts';
+import { noteSandbox } from './warm.ts';
 import { runWeakened } from './weakened.ts';
 
 const soon = () => AbortSignal.timeout(20_000);
@@ -18,16 +19,22 @@ describe.skipIf(withoutEngines).each(targetsOf('escape'))('escape, on $name', ta
   let arena: Arena;
   let inside: Answers;
   let without: Answers;
+  let warm: boolean;
   const gvisor = target.runtime === 'runsc';
 
   beforeAll(async () => {
     arena = await Arena.open(target);
-    [inside, without] = await Promise.all([probeSandbox(arena), probeUnprotected(target.engine)]);
+    const [probed, weakened] = await Promise.all([probeSandbox(arena), probeUnprotected(target.engine)]);
+    ({ answers: inside, warm } = probed);
+    without = weakened;
   }, 120_000);
   afterAll(() => arena[Symbol.asyncDispose]());
 
-  const shown = (answers: Answers, names: readonly string[]) =>
-    names.map(name => `${name}: ${answers[name]?.[1].split('\n')[0] ?? 'not tried'}`).join(', ');
+  const shown = (answers: Answers, names: readonly string[]) => {
+    // Both rows that the probes share and their controls come by here.
+    noteSandbox({ warm }, null);
+    return names.map(name => `${name}: ${answers[name]?.[1].split('\n')[0] ?? 'not tried'}`).join(', ');
+  };
 
   /**
    * Each probe must be refused inside, with one of these errors under our own filter; gVisor’s kernel has its own errors.

@@ -35,7 +35,11 @@ describe.skipIf(withoutEngines).each(targetsOf('mounts'))('mounts, on $name', ta
     scratch.file('secret/key', 'canary');
     const project = scratch.directory('project');
     await using proxy = await EngineProxy.start(target.engine.socket);
-    await using arena = await Arena.open(target, { workspace: project, engine: { socket: proxy.socket } });
+    await using arena = await Arena.open(target, {
+      workspace: project,
+      engine: { socket: proxy.socket },
+      pool: false,
+    });
     const violations: string[] = [];
     arena.acode.events.on('SecurityViolation', ({ violation }) => violations.push(violation));
     const swap = (from: string): void => {

@@ -37,9 +37,9 @@ const UNPROTECTED = {
 } as const;
 
 /** The probes inside a sandbox of the library. */
-export async function probeSandbox(arena: Arena): Promise<Answers> {
-  const { stdout, stderr } = await arena.python(PROGRAM, { policy: { timeoutMs: 60_000 } }, '/workspace');
-  return parse(stdout, stderr);
+export async function probeSandbox(arena: Arena): Promise<{ answers: Answers; warm: boolean }> {
+  const { stdout, stderr, warm } = await arena.python(PROGRAM, { policy: { timeoutMs: 60_000 } }, '/workspace');
+  return { answers: parse(stdout, stderr), warm };
 }
 
 /** The same probes as root without filter, masks or dropped capabilities, on a scratch directory and a terminal of its own. */

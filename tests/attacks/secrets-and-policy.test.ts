@@ -165,7 +165,7 @@ describe.skipIf(withoutEngines).each(targetsOf('secrets-and-policy'))('secrets a
 
   attack(target, 'F12', 'the image that was checked runs, by its id', async () => {
     await using proxy = await EngineProxy.start(target.engine.socket);
-    await using through = await Arena.open(target, { engine: { socket: proxy.socket } });
+    await using through = await Arena.open(target, { engine: { socket: proxy.socket }, pool: false });
     const { id, other } = await withEngine(target.engine, async engine => ({
       id: (await engine.images.inspect(images.busybox, { signal: soon() })).id,
       other: (await engine.images.inspect(images.hostile, { signal: soon() })).id,
