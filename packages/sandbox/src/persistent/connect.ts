@@ -48,7 +48,7 @@ export async function connectSandbox(
   const open = await engine.reopen(spec, info.containerId, signal).catch(async (error: unknown) => {
     if (!isChanged(error)) throw error;
     const outcome = await removeSandbox(host, info, { may: ownersMay(host), operation, signal });
-    reportViolation(host, spec, operation, info.containerId, error);
+    reportViolation(host, spec, { id: info.containerId }, error, operation);
     throw new AcodeError('ACODE-SBX-010', { ...error.context, remedy: afterChange(info, outcome) }, { cause: error });
   });
   return opened({

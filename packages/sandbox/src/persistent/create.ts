@@ -17,7 +17,7 @@ import type { OpenSandbox } from '../isolation/backend.ts';
 import { Kept } from '../lifecycle/kept.ts';
 import { offerSocketPath } from '../lifecycle/ownership.ts';
 import type { PreparedSandbox } from '../isolation/pool/pool-kind.ts';
-import { givenUp, obtainRecorded, reportViolation, tornDown } from '../run/obtaining.ts';
+import { givenUp, obtainRecorded, tornDown } from '../run/obtaining.ts';
 import { admitted } from '../run/admission.ts';
 import { plan } from '../run/planning.ts';
 import { CommandsElsewhere } from './relay/elsewhere.ts';
@@ -91,9 +91,7 @@ async function make(
     return opened({ recorded, planned, open, intent, release, keep, ...times, env, lookedUntilMs: sinceMs });
   } catch (error) {
     if (keep) await new Kept(host).end(planned.spec.identity.sandboxId);
-    const failure = await givenUp(waiting, { ...recorded, planned, signal, sinceMs }, error);
-    reportViolation(host, planned.spec, operation, waiting.id, error);
-    throw failure;
+    throw await givenUp(waiting, { ...recorded, planned, signal, sinceMs }, error);
   }
 }
 

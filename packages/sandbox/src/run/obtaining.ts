@@ -40,37 +40,48 @@ export async function obtainRecorded(
   }
 }
 
-// Steps 4 and 5. A sandbox that is not what was planned is removed before anything was handed to it.
+// A sandbox that is not what was planned is removed before anything was handed to it.
 async function obtain(run: Giving): Promise<WaitingSandbox> {
   const { host, operation, planned, signal } = run;
   const { spec } = planned;
-  const backend = await host.backend(spec.level);
-  if (!backend) throw new AcodeError('ACODE-SBX-012', { required: spec.level, available: 'none' });
-  // What runs on this host itself ends with this process; what is on an engine would outlive it.
-  if (usesEngine(spec.level)) await host.claim();
+  const backend = await backendFor(host, spec);
   const began = host.telemetry.clock.monotonic();
-  const make = async (): Promise<WaitingSandbox> => {
-    const made = await prepared(run, backend);
-    try {
-      await made.verify(signal);
-      return made;
-    } catch (error) {
-      const failure = await givenUp(made, run, error);
-      reportViolation(host, spec, operation, made.id, error);
-      throw failure;
-    }
-  };
+  const make = (): Promise<WaitingSandbox> =>
+    prepareVerified(backend, spec, signal, (made, error) => givenUp(made, run, error));
   const sandbox = await (host.pool ? host.pool.during(spec, signal, make) : make());
   provisioned({ host, operation }, spec, host.telemetry.clock.monotonic() - began);
   return sandbox;
 }
 
-// Where it fails nothing is left of it, but its first process may have run, and that is the image’s.
-async function prepared(run: Giving, backend: Backend): Promise<WaitingSandbox> {
+/** The backend that makes the sandbox of a plan. */
+export async function backendFor(
+  host: Pick<Host, 'backend' | 'claim'>,
+  { level }: Pick<SandboxSpec, 'level'>,
+): Promise<Backend> {
+  const backend = await host.backend(level);
+  if (!backend) throw new AcodeError('ACODE-SBX-012', { required: level, available: 'none' });
+  // What runs on this host itself ends with this process; what is on an engine would outlive it.
+  if (usesEngine(level)) await host.claim();
+  return backend;
+}
+
+/**
+ * Makes a sandbox and verifies it. Where either fails, `giveUp` removes what was made, scans for what it left and reports the
+ * violation; the error that it gives is thrown. Without a sandbox nothing is left, but the image’s first process may have run.
+ */
+export async function prepareVerified(
+  backend: Backend,
+  spec: SandboxSpec,
+  signal: AbortSignal,
+  giveUp: (made: WaitingSandbox | null, error: unknown) => Promise<unknown>,
+): Promise<WaitingSandbox> {
+  let made: WaitingSandbox | null = null;
   try {
-    return await backend.prepare(run.planned.spec, run.signal);
+    made = await backend.prepare(spec, signal);
+    await made.verify(signal);
+    return made;
   } catch (error) {
-    throw await withFindings({ ...run, removed: Promise.resolve() }, error);
+    throw await giveUp(made, error);
   }
 }
 
@@ -102,41 +113,38 @@ function provisioned(
 export type Giving = Omit<GivenUp, 'removed'>;
 
 /**
- * Removes a sandbox that will have no command, and gives the error with what the scan found: who cancelled does not wait for
- * that; who was refused hears of it only when nothing is left.
+ * Removes a sandbox that will have no command, reports a violation, and gives the error with what the scan found. A caller that
+ * cancelled does not wait for the scan; one that was refused gets the error only when nothing is left.
  */
-export async function givenUp(sandbox: WaitingSandbox, run: Giving, error: unknown): Promise<unknown> {
-  const { host, signal } = run;
-  const removed = sandbox[Symbol.asyncDispose]();
+export async function givenUp(sandbox: WaitingSandbox | null, run: Giving, error: unknown): Promise<unknown> {
+  const { host, planned, operation, signal } = run;
+  const removed = sandbox ? sandbox[Symbol.asyncDispose]() : Promise.resolve();
   host.keep(removed);
   const found = withFindings({ ...run, removed }, error);
   host.keep(found);
-  if (signal.aborted) return error;
-  await removed;
-  return found;
+  const failure = signal.aborted ? error : await removed.then(() => found);
+  reportViolation(host, planned.spec, sandbox, error, operation);
+  return failure;
 }
 
-/** Tells of a sandbox that was not what was planned. */
+/** Reports a sandbox that was not what was planned. One that was made ahead of its command has no operation. */
 export function reportViolation(
-  host: Host,
-  spec: SandboxSpec,
-  operation: Operation,
-  containerId: string,
+  { bus, telemetry }: Pick<Host, 'bus' | 'telemetry'>,
+  { identity }: SandboxSpec,
+  sandbox: Pick<WaitingSandbox, 'id'> | null,
   error: unknown,
+  operation?: Operation,
 ): void {
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return;
   const { violation, detail } = error.context;
-  const { sandboxId } = spec.identity;
-  operation.step('error', 'security violation: sandbox removed', {
+  const { sandboxId } = identity;
+  operation?.step('error', 'security violation: sandbox removed', { sandboxId, violation, detail });
+  const { correlationId } = operation ?? identity;
+  bus.emit('SecurityViolation', correlationId, new Date(telemetry.clock.now()), {
     sandboxId,
     violation,
     detail,
-  });
-  host.bus.emit('SecurityViolation', operation.correlationId, new Date(host.telemetry.clock.now()), {
-    sandboxId,
-    violation,
-    detail,
-    ...(containerId === '' ? {} : { containerId }),
+    ...(sandbox && sandbox.id !== '' ? { containerId: sandbox.id } : {}),
   });
 }
 

@@ -9,7 +9,7 @@ import { admitted } from './admission.ts';
 import type { Host, Planned, RunningParts } from './host.ts';
 import type { WaitingSandbox } from '../isolation/backend.ts';
 import { WORKSPACE_TARGET } from '../isolation/plan.ts';
-import { givenUp, obtainRecorded, reportViolation, tornDown } from './obtaining.ts';
+import { givenUp, obtainRecorded, tornDown } from './obtaining.ts';
 import type { Giving } from './obtaining.ts';
 import { plan } from './planning.ts';
 import { Capture } from './output/capture.ts';
@@ -114,9 +114,7 @@ async function handOver(sandbox: WaitingSandbox, parts: RunningParts): Promise<R
   try {
     return await Running.begin(parts);
   } catch (error) {
-    const failure = await givenUp(sandbox, parts, error);
-    reportViolation(parts.host, parts.planned.spec, parts.operation, parts.sandbox.id, error);
-    throw failure;
+    throw await givenUp(sandbox, parts, error);
   }
 }
 

@@ -157,7 +157,7 @@ export class Running implements RunningCommand {
     } catch (error) {
       this.#end();
       const { operation, sandbox } = this.#parts;
-      if (error instanceof Error) reportViolation(host, planned.spec, operation, sandbox.id, error.cause);
+      if (error instanceof Error) reportViolation(host, planned.spec, sandbox, error.cause, operation);
       throw error;
     } finally {
       this.#networkLimit.stop();

@@ -15,7 +15,7 @@ import type { PreparedSandbox, SandboxTemplate } from '../isolation/pool/pool-ki
 import type { PoolLimits } from '../isolation/pool/pool-size.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
 import { recordMadeAhead, requestHashOf } from './trail.ts';
-import { UnusedScans } from './obtaining.ts';
+import { UnusedScans, backendFor, prepareVerified, reportViolation } from './obtaining.ts';
 import type { FoundWhileWaiting } from './obtaining.ts';
 
 /** What a pool needs of its host. */
@@ -168,31 +168,23 @@ async function makeWaiting(
   signal: AbortSignal,
 ): Promise<PreparedSandbox> {
   const { level, hash: specHash } = planned;
-  const backend = await host.backend(level);
-  if (!backend) throw new AcodeError('ACODE-SBX-012', { required: level, available: 'none' });
-  if (usesEngine(level)) await host.claim();
+  const backend = await backendFor(host, planned);
   signal.throwIfAborted();
   const about = { task: undefined, session: undefined, correlationId: randomUUID(), preview: false };
   const spec = { ...planned, identity: host.session.identify({ ...about, profile, level, specHash }) };
   const requestHash = requestHashOf(backend, spec);
   await recordMadeAhead(host, { spec, profile, requestHash }, signal);
   const sinceMs = Date.now();
-  let id = '';
-  try {
-    const sandbox = await backend.prepare(spec, signal);
-    id = sandbox.id;
+  const sandbox = await prepareVerified(backend, spec, signal, async (made, error) => {
     try {
-      await sandbox.verify(signal);
-    } catch (error) {
-      await sandbox[Symbol.asyncDispose]();
-      throw error;
+      await made?.[Symbol.asyncDispose]();
+    } finally {
+      scans.add(spec, sinceMs);
     }
-    return { sandbox, spec, sinceMs, requestHash };
-  } catch (error) {
-    scans.add(spec, sinceMs);
-    violated(host, spec, id, error);
-    throw error;
-  }
+    reportViolation(host, spec, made, error);
+    return error;
+  });
+  return { sandbox, spec, sinceMs, requestHash };
 }
 
 function observing(host: PoolHost, scans: UnusedScans): PoolObserver {
@@ -215,19 +207,7 @@ function discarded(host: PoolHost, { sandbox, spec }: PreparedSandbox, why: Disc
   const level = why === 'changed' || why === 'lost' ? 'warn' : 'debug';
   host.telemetry.log(level, 'a waiting sandbox goes unused', fields);
   host.telemetry.increment(METRICS.unused, { why });
-  violated(host, spec, sandbox.id, error);
-}
-
-function violated({ bus, telemetry }: PoolHost, { identity }: SandboxSpec, containerId: string, error: unknown): void {
-  if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return;
-  const { violation, detail } = error.context;
-  const { sandboxId, correlationId } = identity;
-  bus.emit('SecurityViolation', correlationId, new Date(telemetry.clock.now()), {
-    sandboxId,
-    violation,
-    detail,
-    ...(containerId === '' ? {} : { containerId }),
-  });
+  reportViolation(host, spec, sandbox, error);
 }
 
 function within(field: string, value: number, least: number, most: number): number {
