@@ -1,4 +1,4 @@
-// Which risky changes are shown where there is room for a few.
+// Selection of risky changes for a short list.
 
 import { describe, expect, it } from 'vitest';
 import { chooseChanges } from './changes.ts';

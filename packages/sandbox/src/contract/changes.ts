@@ -1,4 +1,4 @@
-// Which of many risky changes are shown where there is room for a few: the one rule for terminal, MCP, log and audit record. Pure.
+// Selection of risky changes for a short list: the one rule for terminal, MCP, log and audit record. Pure.
 
 import type { RiskyChange } from './result.ts';
 

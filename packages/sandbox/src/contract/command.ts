@@ -1,4 +1,4 @@
-// What a caller asks for: a command, and the request around it.
+// Command request: a command, and the options around it.
 
 import type { Readable } from 'node:stream';
 import type { Risk } from './levels.ts';

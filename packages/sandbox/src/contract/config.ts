@@ -97,7 +97,7 @@ export interface ConfigInput {
                 | undefined;
               /** Networks of the engine that sandboxes may join. */
               allowed_networks?: string[] | undefined;
-              /** How long the network stays connected. */
+              /** How long the network remains connected. */
               timeout_seconds?: number | undefined;
               /** Your consent to bridge: a sandbox on it reaches services of this host and the internet. */
               allow_bridge?: boolean | undefined;

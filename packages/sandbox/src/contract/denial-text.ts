@@ -97,7 +97,7 @@ export interface DenialParts {
   /** What to do next, in sentences. */
   readonly remedy: string;
   /**
-   * What acode goes by, with quotations of what the command printed. A text has it last, in brackets, where it can pass for
+   * The evidence that acode used, with quotations of what the command printed. A text has it last, in brackets, where it can pass for
    * nothing of acode’s. Null where there is nothing to add.
    */
   readonly note: string | null;

@@ -1,4 +1,4 @@
-// What happens, as events that a host program can listen to.
+// Events that a host program can listen to.
 
 import type { RuleId } from './denials.ts';
 import type { SecurityViolation } from './errors.ts';

@@ -1,4 +1,4 @@
-// What the host says about itself and its sandboxes.
+// Host reports: engine status, sandboxes, cleanup and uninstall.
 
 import type { Command } from './command.ts';
 import type { ImagePruneReport } from './images.ts';

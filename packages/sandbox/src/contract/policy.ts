@@ -260,7 +260,7 @@ export interface EffectivePolicy {
   readonly timeoutMs: Sourced<number>;
   /** The network. */
   readonly network: Sourced<NetworkMode>;
-  /** How long the network stays connected; null for as long as the command runs. */
+  /** How long the network remains connected; null for as long as the command runs. */
   readonly networkTimeoutMs: Sourced<number | null>;
   /** Addresses of name servers; empty for the engine’s own. */
   readonly dns: Sourced<readonly string[]>;

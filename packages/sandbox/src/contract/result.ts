@@ -1,4 +1,4 @@
-// What comes back from a run.
+// Result of a run.
 
 import type { Denial } from './denials.ts';
 import type { Level } from './levels.ts';

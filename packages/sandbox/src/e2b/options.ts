@@ -1,4 +1,4 @@
-// What calls take in the words of E2B, and what becomes of it here. Nothing that was asked for is ignored silently.
+// Options of E2B calls, converted to those of acode. None is ignored silently.
 
 import { InvalidArgumentError } from './errors.ts';
 

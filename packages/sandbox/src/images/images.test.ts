@@ -1,4 +1,4 @@
-// What a prune may take away, and what it has to leave alone.
+// Image prune: the images it may remove, and those it must not.
 
 import { describe, expect, it } from 'vitest';
 import { judge } from './images.ts';
@@ -25,7 +25,7 @@ const image: StoredImage = {
 };
 
 describe('an image that was not used for long', () => {
-  it('goes where acode brought it', () => {
+  it('is removed if acode pulled it', () => {
     expect(judge(entry, image, 2)).toEqual({ remove: true });
   });
 
@@ -41,11 +41,11 @@ describe('an image that was not used for long', () => {
   it.each([
     ['its name means another image now', { tags: ['node:22'] }],
     ['a container uses it', { containers: 1 }],
-  ])('stays where %s', (reason, more) => {
+  ])('is not removed if %s', (reason, more) => {
     expect(judge(entry, { ...image, ...more }, 2)).toEqual({ remove: false, reason });
   });
 });
 
-it('an image that was used lately stays', () => {
+it('an image that was used lately is not removed', () => {
   expect(judge(entry, image, 0)).toEqual({ remove: false, reason: 'it was used not long ago' });
 });

@@ -1,4 +1,4 @@
-// The images of the engine as a host program sees them: pulled, listed, and removed again when nobody uses them.
+// The images of the engine as a host program sees them: pulled, listed, and removed again when unused.
 
 import { AcodeError } from '../contract/errors.ts';
 import type {
@@ -24,7 +24,7 @@ import type { ImageHost, PulledEntry } from './pulls.ts';
 import { layersFor, workspaceOf } from '../run/repository.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 
-/** Does one operation of a host: with its signal, and told to the log. */
+/** Does one operation of a host: with its signal, and logged. */
 export type Operate = <Value>(
   name: string,
   work: (signal: AbortSignal, operation: Operation) => Promise<Value>,
@@ -84,7 +84,7 @@ async function pull(
     const policy = await policyFor(host, { image: reference, pull: when });
     const { image, notes, outcome } = await obtainImage(host, { ...wanted, policy }, signal, false);
     operation.note({ imageDigest: image.digest, imageId: image.id });
-    // In the result too, where whoever shows it says them.
+    // In the result too, for callers that show it.
     for (const note of notes) operation.step('warn', note, { inResult: true });
     const stored = (await (await host.engine()).images.list(signal)).find(({ id }) => id === image.id);
     return {
@@ -168,7 +168,7 @@ function infoOf(image: StoredImage, entries: readonly PulledEntry[]): ImageInfo 
 /** What is to become of one image that was pulled. */
 type Verdict = { readonly remove: true } | { readonly remove: false; readonly reason: string };
 
-/** Removes what acode pulled or built, as far as nobody uses it. */
+/** Removes images that acode pulled or built and that nothing uses. */
 export async function prune(
   host: ImageHost,
   { dryRun = false, olderThanDays = DEFAULT_DAYS }: ImagePruneOptions,
@@ -208,14 +208,14 @@ function isMadeHere({ reference }: PulledEntry): boolean {
 
 type Kept = PrunedImage & { readonly reason: string };
 
-// A further name takes nothing on the disk, and a project image is told by the name that it was built with.
+// A further name takes nothing on the disk, and a project image is identified by the name that it was built with.
 function aboutOf(entry: PulledEntry, image: StoredImage): PrunedImage {
   const reference = isMadeHere(entry) ? entry.reference.replace(/^docker\.io\/library\//, '') : entry.reference;
   const sizeBytes = entry.brought ? image.sizeBytes : 0;
   return { reference, id: entry.id, sizeBytes, lastUsedAt: new Date(entry.lastUsedAt).toISOString() };
 }
 
-/** Whether an image that acode pulled, built or gave a name may go: one that was not used since a time, and that nobody needs. */
+/** Whether an image that acode pulled, built or tagged may be removed: not used since a time, and not needed. */
 export function judge({ reference, brought, lastUsedAt }: PulledEntry, image: StoredImage, before: number): Verdict {
   // A project image that another took the place of has its id alone.
   const names = [...(image.tags.length === 0 ? [image.id] : []), ...[...image.tags, ...image.digests].map(fullName)];

@@ -1,5 +1,5 @@
-// One pull for everybody: what waiting costs of its deadline, and what a listener that throws costs nobody. The store is a
-// stand-in, so that a pull takes exactly as long as it is told to.
+// One pull for all callers: what waiting costs of its deadline, and a throwing listener that affects no other. The store is a
+// stand-in, so that a pull takes exactly as long as the test sets.
 
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -25,7 +25,7 @@ let top = '';
 beforeEach(() => {
   top = mkdtempSync(join(tmpdir(), 'pull-once-'));
   for (const name of ['home', 'workspace']) mkdirSync(join(top, name));
-  // No configuration of whoever runs the tests.
+  // No configuration of the user who runs the tests.
   vi.stubEnv('DOCKER_CONFIG', join(top, 'home'));
 });
 afterEach(() => {
@@ -135,7 +135,7 @@ describe('a pull for which another process was waited', () => {
     expect(asked).toMatchObject([{ deadlineMs: TIMEOUT_MS }]);
     expect(asked[0]?.leftMs).toBeLessThanOrEqual(TIMEOUT_MS - waited);
     expect(asked[0]?.leftMs).toBeGreaterThan(0);
-    // The control: who waits for nobody has all of it.
+    // The control: a caller that does not wait has all of it.
     expect(first.said('waiting for another process that is pulling the image')).toBe(false);
   });
 });

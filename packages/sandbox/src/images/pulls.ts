@@ -31,16 +31,16 @@ export interface ImageHost extends Host {
   readonly pulls: Pulls;
 }
 
-/** An image that somebody wants. */
+/** An image that a caller wants. */
 export interface Wanted extends WantedImage {
   readonly onProgress?: ((progress: PullProgress) => void) | undefined;
 }
 
-/** Somebody who wants it done. */
+/** A caller that wants it pulled. */
 export interface Participant<Progress> {
   readonly signal: AbortSignal;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
-  /** Told what `onProgress` threw: that harms neither the work nor the others. */
+  /** Called with the error that `onProgress` threw: it harms neither the work nor the others. */
   readonly onListenerError?: ((error: unknown) => void) | undefined;
 }
 
@@ -55,7 +55,7 @@ interface Shared<Progress, Value> {
 export class SharedWork<Progress, Value> {
   readonly #running = new Map<string, Shared<Progress, Value>>();
 
-  /** Begins the work, or joins it where it is under way. A participant who is cancelled leaves; the work goes on for the others. */
+  /** Begins the work, or joins it where it is under way. A cancelled participant leaves; the work continues for the others. */
   async join(
     key: string,
     me: Participant<Progress>,
@@ -69,7 +69,7 @@ export class SharedWork<Progress, Value> {
     const left = new Promise<never>((_, reject) => {
       leave = () => reject(new AcodeError('ACODE-SBX-014', {}, { cause: me.signal.reason }));
       me.signal.addEventListener('abort', leave, { once: true });
-      // Whoever heard enough may have left meanwhile.
+      // A participant may have left in its own callback.
       if (me.signal.aborted) leave();
     });
     try {
@@ -95,13 +95,13 @@ export class SharedWork<Progress, Value> {
     const work = Promise.resolve().then(() => begin(stop.signal, tell));
     const shared: Shared<Progress, Value> = { work, stop, participants, latest: null };
     this.#running.set(key, shared);
-    // Whoever joined hears of a failure; one that nobody waits for any more must not end the process.
+    // Participants get a failure; one without participants must not end the process.
     const forget = (): void => this.#forget(key, shared);
     work.then(forget, forget);
     return shared;
   }
 
-  // Those who come now begin anew: what is being given up is of no use to them.
+  // Later callers start again: work that is being cancelled is of no use to them.
   #end(key: string, shared: Shared<Progress, Value>): void {
     this.#forget(key, shared);
     shared.stop.abort(new AcodeError('ACODE-SBX-014', {}));
@@ -125,7 +125,7 @@ const MAX_ENTRIES = 4096;
 const WAIT_MS = 15_000;
 // How exact the time of the last use is: not every run needs to write a file.
 const USE_STEP_MS = 3600 * 1000;
-// How often it is looked at for that: not every run needs to read one either.
+// How often the index is checked for that: not every run needs to read it.
 const LOOK_STEP_MS = 60 * 1000;
 const MAX_LOOKED_AT = 256;
 

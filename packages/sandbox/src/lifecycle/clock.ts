@@ -2,7 +2,7 @@
 
 import type { Clock } from '../contract/ports.ts';
 
-/** The real clock. Its timers keep the process alive, or a promise that waits for one might never settle. */
+/** The real clock. Its timers keep the process alive, or a promise waiting for one might never settle. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),

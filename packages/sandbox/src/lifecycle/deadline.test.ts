@@ -1,4 +1,4 @@
-// Work that takes too long is ended, and whoever was heard meanwhile is let go.
+// Deadlines: work that takes too long is cancelled, and its listeners are removed.
 
 import { expect, it, vi } from 'vitest';
 import { systemClock } from './clock.ts';

@@ -1,4 +1,4 @@
-// Where acode keeps its own things: never inside a workspace, where untrusted code could write them.
+// Directories of acode: never inside a workspace, where untrusted code could write them.
 
 import { lstatSync } from 'node:fs';
 import { chmod, lstat, mkdir } from 'node:fs/promises';
@@ -14,7 +14,7 @@ export interface Directories {
   readonly runtime: string;
 }
 
-/** Where the directories of a user are looked for. */
+/** Where acode searches for the directories of a user. */
 export interface DirectoriesHost {
   readonly env: NodeJS.ProcessEnv;
   readonly home: string;
@@ -72,10 +72,10 @@ export function fallbackRuntime(state: string): string {
 }
 
 // Every process of a user has to come to the same answer, or it would not find the sockets of the others. So the answer
-// depends on what is on the disk alone, and it changes only when the directory that was used is gone:
-// 1. `acode-<uid>` in the temporary directory, unless it is another user’s. Nobody can take it while it is ours.
-// 2. `run` in the state directory, where somebody has had to use it before.
-// 3. The directory of the login session, which comes and goes with it: so it counts after the second.
+// depends only on what is on the disk, and it changes only when the directory in use is removed:
+// 1. `acode-<uid>` in the temporary directory, unless it is another user’s. No other user can take it while it is ours.
+// 2. `run` in the state directory, if another acode process had to use it before.
+// 3. The directory of the login session, which is removed with that session: so it comes after the second.
 // 4. `run` in the state directory.
 // What was made while another directory was the answer has another host identity, and so is never taken for orphaned.
 function unnamedRuntime({ uid, logins = '/run/user' }: DirectoriesHost, state: string): string {
@@ -103,7 +103,7 @@ function isPrivate(seen: Seen | null, uid: number): boolean {
   return seen !== null && seen.isDirectory && seen.uid === uid && (seen.mode & 0o777) === 0o700;
 }
 
-// What cannot be looked at counts as absent: whoever then makes it is told why it cannot be had.
+// A directory that cannot be inspected counts as absent: creating it then fails with the reason.
 function look(path: string): Seen | null {
   try {
     const found = lstatSync(path);
@@ -123,7 +123,7 @@ export async function ownDirectories(host: DirectoriesHost): Promise<Directories
       await ensurePrivateDirectory(directories.runtime, host.uid, RUNTIME_REMEDY);
       return directories;
     } catch (error) {
-      // Another user may have taken it since it was looked at; then the answer is another one now.
+      // Another user may have taken it since acode checked; then the answer is a different one now.
       if (attempt === ATTEMPTS || directoriesOf(host).runtime === directories.runtime) throw error;
     }
   }
@@ -141,7 +141,7 @@ export async function ensurePrivateDirectory(path: string, uid: number, remedy?:
       { cause },
     );
   await mkdir(path, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
-    // What is there and is not a directory is told below.
+    // A path that exists and is not a directory is reported below.
     if (isCode(error, 'EEXIST')) return;
     if (remedy !== undefined && ['EACCES', 'ENOTDIR', 'EROFS'].some(code => isCode(error, code)))
       throw refused('cannot be created', error);

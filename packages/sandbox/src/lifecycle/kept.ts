@@ -16,7 +16,7 @@ import { reapedPath } from './orphans.ts';
 
 const MAX_BYTES = 1024 * 1024;
 
-// No variables: what a command is given may be secret, and this stays on disk.
+// No variables: their values may be secret, and this file persists on disk.
 const recordSchema = z.strictObject({
   policy: policyInputSchema.optional(),
   risk: z.enum(RISKS).optional(),
@@ -31,7 +31,7 @@ export type KeptRecord = Pick<CreateRequest, 'policy' | 'risk'> & {
   readonly workspace?: string;
   /** The latest time its lease may be extended to. */
   readonly latest: Date;
-  /** What changed in the workspace before this was looked at. */
+  /** Time of the last scan: earlier changes in the workspace are already reported. */
   readonly lookedUntil?: Date;
 };
 
@@ -52,7 +52,7 @@ export class Kept {
     this.#leases = new Leases(host.directories.state);
   }
 
-  /** Writes everything down and sets a keeper on it: before the sandbox is told to stay. */
+  /** Writes the lease and starts its keeper, before the sandbox becomes persistent. */
   async begin(sandboxId: string, record: KeptRecord, until: Date, engineSocket: string): Promise<void> {
     const program = await keeperProgram();
     const path = this.#pathOf(sandboxId);
@@ -97,7 +97,7 @@ export class Kept {
     this.#write(sandboxId, { ...record, lookedUntil });
   }
 
-  /** The sandbox is gone: its keeper goes when it sees that. */
+  /** The sandbox was removed: its keeper ends when it sees that. */
   async end(sandboxId: string): Promise<void> {
     if (isSandboxId(sandboxId)) await rm(this.#pathOf(sandboxId), { force: true });
     await this.#leases.drop(sandboxId);

@@ -35,13 +35,13 @@ export const MANAGED = 'acode.managed';
 /** The label that says whether a thing outlives its session. Always set: where it is not, an image could set it. */
 export const KEEP = 'acode.keep';
 
-/** The label that says where the lease of a kept thing is: whoever looks elsewhere finds none, and that means nothing. */
+/** The label that names the directory of a lease: a process with another state directory cannot know whether it expired. */
 export const LEASES = 'acode.leases';
 
 /** The label that binds the others to the container they were written for: what runs from a copy of it has another name. */
 export const NAME = 'acode.name';
 
-/** The label of a volume that is a cache: the tool it is for. It is nobody’s orphan, whichever host made it. */
+/** The label of a cache volume: the tool it is for. A cache is never an orphan, whichever host made it. */
 export const CACHE = 'acode.cache';
 
 /** The label of a volume that belongs to one sandbox’s layer over a cache: the name of that cache. */

@@ -21,7 +21,7 @@ it('is read as it was last granted, and only its owner can read it', async () =>
   expect(statSync(join(directory, 'leases')).mode & 0o077).toBe(0);
 });
 
-it('is never looked for outside its directory', async () => {
+it('is never searched outside its directory', async () => {
   const directory = state();
   writeFileSync(join(directory, 'x'), new Date(1000).toISOString());
   const leases = new Leases(directory);
@@ -50,7 +50,7 @@ it('is current only until its time, whatever else is left of its sandbox', async
   expect(leases.isCurrent('../x', 0)).toBe(false);
 });
 
-it('is dropped when its sandbox is gone and past any time it could have had, and not because it is on another engine', async () => {
+it('is dropped when its sandbox no longer exists and every possible lease has expired, but not because it is on another engine', async () => {
   const directory = state();
   const leases = new Leases(directory);
   const [gone, there, elsewhere, strange] = [randomUUID(), randomUUID(), randomUUID(), randomUUID()];

@@ -50,7 +50,7 @@ export class Leases {
     writePrivateFile(this.pathOf(sandboxId), `${until.toISOString()} ${Math.ceil(until.getTime() / 1000)}\n`);
   }
 
-  /** Ends a lease: what it was for is gone. */
+  /** Ends a lease: its sandbox was removed. */
   async drop(sandboxId: string): Promise<void> {
     if (isSandboxId(sandboxId)) await rm(this.pathOf(sandboxId), { force: true });
   }

@@ -1,4 +1,4 @@
-// Who owns a sandbox, and how it goes: labels, sessions, host identity, removal.
+// Ownership and removal of sandboxes: labels, sessions, host identity.
 
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -155,7 +155,7 @@ describe('Removals', () => {
     };
   }
 
-  it('tries again what failed, and reports it once it is gone', async () => {
+  it('retries a failed removal, and reports it once it succeeds', async () => {
     let calls = 0;
     const { removed, failed, ...made } = removals(async () => {
       calls += 1;
@@ -179,7 +179,7 @@ describe('Removals', () => {
   });
 
   it.each(['another removal succeeds', 'a sandbox is about to be made'])(
-    'tries again what was given up when %s',
+    'retries an abandoned removal when %s',
     async when => {
       let broken = true;
       const { removed, ...made } = removals(async id => {
@@ -255,7 +255,7 @@ describe('Serial', () => {
     expect(together).toBe(5);
   });
 
-  it('goes on after an operation that failed, and hands its error to its own caller only', async () => {
+  it('continues after a failed operation, and passes its error only to its own caller', async () => {
     const serial = new Serial();
     const failed = serial.run('a', () => Promise.reject(new Error('no')));
     const after = serial.run('a', () => Promise.resolve('yes'));

@@ -1,4 +1,4 @@
-// Who may write a record: one at a time, nobody in place of somebody who may be alive, and the dead never in the way.
+// Lock between processes: one holder at a time, never taken from a live holder, always freed from a dead one.
 
 import { mkdtempSync, readdirSync, readlinkSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -61,7 +61,7 @@ describe('a lock', () => {
     put('lock.5', other);
     put('lock.5.1', third);
     const name = ['lock.5', 'lock.5.1'][generation] ?? '';
-    // Between being read and being found dead, the lock passes into the hands of somebody who lives.
+    // Between being read and being found dead, the lock passes to a live process.
     const late = (holder: Holder): boolean => {
       if (holder.pid === 300) {
         unlinkSync(join(directory, name));
@@ -74,7 +74,7 @@ describe('a lock', () => {
     expect(readlinkSync(join(directory, name))).toBe(holderText({ ...me, pid: 400 }));
   });
 
-  it('is nobody’s to take where the lock says nothing that can be understood', () => {
+  it('cannot be taken when its content is unreadable', () => {
     symlinkSync('nonsense', join(directory, 'lock.5'));
     writeFileSync(join(directory, 'lock.6'), '');
     const all = (): boolean => true;
@@ -94,7 +94,7 @@ describe('a lock', () => {
   });
 });
 
-describe('whether a holder is gone', () => {
+describe('whether a holder is dead', () => {
   const processes = (exists: boolean | null, found: ReturnType<Processes['inspect']>): Processes => ({
     exists: () => exists,
     inspect: () => found,
@@ -107,7 +107,7 @@ describe('whether a holder is gone', () => {
     ['nothing of it can run any more', {}, processes(true, { start: '5', over: true }), true],
     ['the machine was started anew', { boot: 'b'.repeat(16) }, processes(true, alive), true],
     ['it lives', {}, processes(true, alive), false],
-    ['it cannot be looked at', {}, processes(true, null), false],
+    ['it cannot be inspected', {}, processes(true, null), false],
     ['it cannot be asked for', {}, processes(null, null), false],
     ['it counts in another namespace', { namespace: '2' }, processes(false, null), false],
     ['it is on another machine', { machine: '1'.repeat(8), boot: 'b'.repeat(16) }, processes(false, null), false],
@@ -132,7 +132,7 @@ describe('whether a holder is gone', () => {
       `7 (a) b) Z) ${state} 1 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 ${threads} 0 12345 1 1`;
     expect(processLine(line('S', 1))).toEqual({ start: '12345', over: false });
     expect(processLine(line('Z', 1))).toEqual({ start: '12345', over: true });
-    // The main thread is gone, and another one may still be writing.
+    // The main thread has ended, and another one may still be writing.
     expect(processLine(line('Z', 2))).toEqual({ start: '12345', over: false });
     expect(processLine('nonsense')).toBeNull();
   });

@@ -150,7 +150,7 @@ function stillThere(directory: string, seq: number, gone: readonly string[]): bo
 }
 
 // A symbolic link comes into being with its content and only where nothing is; a file would be empty for a moment, and the
-// lock of a writer who was killed in that moment would name nobody.
+// lock of a writer who was killed in that moment would name no holder.
 function createLink(path: string, text: string): boolean {
   try {
     symlinkSync(text, path);
@@ -228,7 +228,7 @@ export function parseHolder(text: string): Holder | null {
   return { pid: Number(pid), start, boot, namespace, machine: on };
 }
 
-/** Whether a holder is gone beyond doubt, seen from `me`. Whatever cannot be known counts as alive. */
+/** Whether a holder is certainly dead, seen from `me`. A holder of unknown state counts as alive. */
 export function isProvablyGone(holder: Holder, me: Holder, processes: Processes = system): boolean {
   if (holder.machine !== me.machine) return false;
   if (holder.boot !== me.boot) return holder.boot !== UNKNOWN && me.boot !== UNKNOWN;
@@ -269,7 +269,7 @@ const system: Processes = {
   },
 };
 
-/** What /proc/<pid>/stat says. A zombie can do nothing any more once its last thread is gone. */
+/** What /proc/<pid>/stat says. A zombie can do nothing once its last thread has ended. */
 export function processLine(text: string): { start: string; over: boolean } | null {
   // The name of the program stands in brackets, and may hold spaces and brackets itself.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');

@@ -69,7 +69,7 @@ describe('the memory that sandboxes share', () => {
     expect(left()).toEqual([]);
   });
 
-  it('is not held by a process that is gone, nor by a kept sandbox that is', async () => {
+  it('is not held by a dead process, nor by a persistent sandbox that was removed', async () => {
     const id = randomUUID();
     await take(1, 6);
     const release = await take(1, 6, { persistent: true, sandboxId: id });
@@ -109,7 +109,7 @@ describe('the memory that sandboxes share', () => {
     await expect(take(2, 8)).resolves.toBeTypeOf('function');
   });
 
-  it('goes to the one that has waited longest, not to one that came later and asks for less', async () => {
+  it('is given to the longest waiter, not to a later one that asks for less', async () => {
     const holders = [await take(1, 6), await take(1, 6)];
     const stop = new AbortController();
     let waits = (): void => undefined;

@@ -14,7 +14,11 @@ const FOREIGN = [
   ['with labels of another program', { 'com.docker.compose.project': 'x' }] as const,
   ['plain', {}] as const,
 ];
-const USERS = [['mine', '1000'] as const, ['another user’s', '1001'] as const, ['nobody’s', undefined] as const];
+const USERS = [
+  ['mine', '1000'] as const,
+  ['another user’s', '1001'] as const,
+  ['without an owner', undefined] as const,
+];
 const HOSTS = [
   ['here', 'here'] as const,
   ['same boot, other runtime directory', 'there'] as const,
@@ -128,7 +132,7 @@ describe('judge', () => {
 
   it.each([
     ['ours', null, 'dead', 'orphaned'],
-    // In a state directory that nobody here knows it may have one.
+    // It may have a lease in a state directory that this host does not know.
     ['theirs', null, 'dead', 'kept'],
     [undefined, null, 'dead', 'kept'],
     ['ours', NOW + 1, 'dead', 'kept'],

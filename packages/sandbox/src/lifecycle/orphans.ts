@@ -41,13 +41,13 @@ export type Verdict =
 
 /**
  * Judges one thing. Only what belongs to a dead owner of the same host and user, or is past its hard maximum, may go:
- * whatever is unknown is taken for alive. What was kept on purpose stays until its `lease` ends; one that has none where its
+ * whatever is unknown is taken for alive. A persistent sandbox remains until its `lease` ends; one that has none where its
  * maker would have written it down was never kept, since its maker died before that.
  */
 export function judge(found: Found, owner: OwnerState, asking: Asking, lease: number | null): Verdict {
   const { labels } = found;
   const left = (because: Spared): Verdict => ({ remove: false, because });
-  const spared = sparedWhoeverOwns(found, asking);
+  const spared = sparedForAnyOwner(found, asking);
   if (spared !== null) return left(spared);
   const here = labels['acode.host'] === asking.host;
   if (here && labels['acode.owner'] === asking.owner) return left('mine');
@@ -60,7 +60,7 @@ export function judge(found: Found, owner: OwnerState, asking: Asking, lease: nu
 
 type Spared = (Verdict & { remove: false })['because'];
 
-function sparedWhoeverOwns(found: Found, { uid }: Asking): Spared | null {
+function sparedForAnyOwner(found: Found, { uid }: Asking): Spared | null {
   if (!isOurs(found)) return 'not ours';
   if (found.labels['acode.uid'] !== String(uid)) return 'another user';
   return isCache(found) ? 'kept' : null;
@@ -71,15 +71,15 @@ function isCache({ labels, containerName }: Found): boolean {
   return containerName === undefined && labels[CACHE] !== undefined;
 }
 
-/** What somebody who cleans up by hand wants gone besides what is left behind. */
+/** What a cleanup by the user removes besides orphans. */
 export interface Wanted {
   readonly force?: boolean;
   readonly allSessions?: boolean;
-  /** Also what this user has on the engine from another host, whose sessions nobody here can ask. */
+  /** Also what this user has on the engine from another host, whose sessions cannot be asked from here. */
   readonly everyHost?: boolean;
 }
 
-/** Whether a sandbox in some state goes when somebody cleans up by hand. Another user’s never does. */
+/** Whether a cleanup by the user removes a sandbox in some state. It never removes another user’s. */
 export function mayGo(verdict: Verdict, state: SandboxState, wanted: Wanted): boolean {
   const { force, allSessions } = wanted;
   if (verdict.remove || isWantedElsewhere(verdict, wanted)) return true;
@@ -88,7 +88,7 @@ export function mayGo(verdict: Verdict, state: SandboxState, wanted: Wanted): bo
   return force === true || (verdict.because !== 'kept' && (state === 'exited' || state === 'dead'));
 }
 
-/** Whether a thing belongs to somebody who is not asking, and is none of their business. */
+/** Whether a resource belongs to another owner, so that this caller must ignore it. */
 export function isForeign({ because }: Verdict): boolean {
   return because === 'not ours' || because === 'another user' || because === 'another host';
 }
@@ -140,7 +140,7 @@ export function reapedPath(runtimeDirectory: string): string {
   return join(runtimeDirectory, 'reaped.jsonl');
 }
 
-/** Takes what was written down since the last time; each entry is told once. */
+/** Takes the entries written since the last call; each entry is reported once. */
 export async function takeReaped(runtimeDirectory: string): Promise<Reaped[]> {
   const taken = join(runtimeDirectory, `reaped.${randomUUID()}`);
   try {

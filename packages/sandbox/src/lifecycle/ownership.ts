@@ -1,5 +1,5 @@
 // A session proves that it is alive by a unix socket it listens on: the kernel answers for it, however busy it is, and
-// stops answering the moment the process is gone. No process id, which would be reused, and no heartbeat, which would lie.
+// stops answering the moment the process ends. No process id, which would be reused, and no heartbeat, which would lie.
 
 import { createHash, randomBytes } from 'node:crypto';
 import { lstatSync } from 'node:fs';
@@ -73,7 +73,7 @@ export class OwnerSocket {
     return new OwnerSocket(path, await listenAt(path));
   }
 
-  /** Listens again where the socket was taken away: whoever tidies up temporary files does not know what it is. */
+  /** Listens again if the socket was removed, for example by a cleaner of temporary files. */
   async ensure(): Promise<void> {
     this.#renewal ??= this.#renew().finally(() => (this.#renewal = null));
     await this.#renewal;
@@ -112,8 +112,8 @@ export interface Listening {
 
 /**
  * Listens on a socket that never keeps the process running. Under another name first: between its making and its first answer
- * a socket looks like that of a dead owner, and whoever saw it then would remove it. Unless told otherwise, whoever connects
- * only wants to know that somebody listens.
+ * a socket looks like that of a dead owner, and another session that saw it then would remove it. By default, a process that connects
+ * only wants to know whether the owner listens.
  */
 export async function listenAt(
   path: string,
@@ -205,7 +205,7 @@ async function socketState(path: string): Promise<OwnerState> {
 
 const TOKEN = /^[0-9a-f]{32}\n$/;
 
-/** A hash that is the same for every process of this host that shares `runtimeDirectory`, and never again after it is gone. */
+/** A hash that is the same for every process of this host that shares `runtimeDirectory`, and never again after that directory was removed. */
 export async function hostIdentity(runtimeDirectory: string): Promise<string> {
   const path = tokenPath(runtimeDirectory);
   const token = readToken(path) ?? makeToken(path);

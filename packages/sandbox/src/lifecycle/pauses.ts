@@ -13,7 +13,7 @@ export class Pauses {
     this.#signal = signal;
   }
 
-  /** Whether it is time: asked for every step, since a step may take as long as whoever wrote the input likes. */
+  /** Whether it is time: asked for every step, since the author of the input decides how long a step takes. */
   get isDue(): boolean {
     return performance.now() - this.#since >= MAX_MS;
   }

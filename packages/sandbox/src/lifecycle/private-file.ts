@@ -1,4 +1,4 @@
-// Private files: written whole under a temporary name and then renamed, read back only where nobody else can have written them.
+// Private files: written whole under a temporary name and then renamed, read back only if no other user can have written them.
 
 import { randomBytes } from 'node:crypto';
 import {
@@ -111,7 +111,7 @@ export function createPrivateFile(path: string, content: string | Buffer): void 
   }
 }
 
-// Under a name that nobody can guess and that must be new, so that a link somebody put there is never written through.
+// The name is random and must be new, so that acode never writes through a link that another process put there.
 function writeDraft(path: string, content: string | Buffer, { mode = PRIVATE, durable = true }: PrivateWrite): string {
   const draft = `${path}.${randomBytes(8).toString('hex')}`;
   const descriptor = openSync(draft, CREATE, mode);

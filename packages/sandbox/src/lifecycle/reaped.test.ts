@@ -1,4 +1,4 @@
-// What reapers wrote down is told once, whatever else stands in the file.
+// Reports of reapers: each entry is reported once, whatever else is in the file.
 
 import { appendFileSync, mkdtempSync, readdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-// Cleanup after this process: the claim of a session, and the shells that wait for its death (reaper) or for a lease’s
+// Cleanup after this process: the claim of a session, and the shells that watch for its death (reaper) or for a lease’s
 // end (keeper).
 //
 // A waiting shell costs 2 MB and no time; a waiting Node would cost 45 MB and 125 ms of CPU for every command.
@@ -9,14 +9,14 @@ import { OwnerSocket, ownerSocketPath } from './ownership.ts';
 import { reapedPath } from './orphans.ts';
 import { reaperProgram } from './reaper-program.ts';
 
-/** What a reaper cleans up when its session is gone. */
+/** What a reaper cleans up when its session has died. */
 export interface ReaperTask {
   /** The engine’s socket. */
   readonly engineSocket: string;
   readonly owner: string;
   readonly uid: number;
   readonly host: string;
-  /** The owner’s own socket, which goes last. */
+  /** The owner’s own socket, removed last. */
   readonly ownerSocket: string;
   /** Where it writes down what it removed. */
   readonly journal: string;
@@ -26,11 +26,11 @@ export interface ReaperTask {
 
 const SHELL = '/bin/sh';
 const NAME = 'acode-reaper';
-// Each line says what is being made now, the last one that there is nothing to do; end of file says that nobody is left to
+// Each line says what is being made now, the last one that there is nothing to do; end of file means that no process is left to
 // say so.
 const WAIT = 'while IFS= read -r word; do [ "$word" = done ] && exit 0; making=$word; done; exec "$@" "$making"';
 
-/** A reaper that waits. */
+/** A running reaper. */
 export class Reaper {
   readonly #shell: ChildProcess;
 
@@ -60,7 +60,7 @@ export class Reaper {
     return new Reaper(shell);
   }
 
-  /** The process that waits; undefined where none could be started. */
+  /** The reaper process; undefined if none could be started. */
   get pid(): number | undefined {
     return this.#shell.pid;
   }
@@ -76,7 +76,7 @@ export class Reaper {
     this.#shell.stdin?.end();
   }
 
-  /** Sends it home: everything of the session is gone already. */
+  /** Ends it: everything of the session is already removed. */
   dismiss(): void {
     this.#shell.stdin?.end('done\n');
   }
@@ -91,7 +91,7 @@ export interface KeeperTask {
   readonly host: string;
   /** The file that says until when: it may be written anew, and is the keeper’s reason to live. */
   readonly lease: string;
-  /** What else was written down about the sandbox, and goes with it. */
+  /** Other files about the sandbox, removed with it. */
   readonly record: string;
   /** Where it writes down what it removed. */
   readonly journal: string;
@@ -136,18 +136,18 @@ export class Claim {
     this.#options = options;
   }
 
-  /** Shows that the owner lives and sees to it that somebody cleans up after it, whatever becomes of this process. */
+  /** Proves that the owner is alive, and starts the reaper that cleans up after it if this process dies. */
   async take(engineSocket: string): Promise<void> {
     this.#taken ??= this.#take(engineSocket).catch((error: unknown) => {
       this.#taken = null;
       throw error;
     });
     const { socket } = await this.#taken;
-    // Whoever tidies the runtime directory may have taken it for rubbish; without it this session would count as dead.
+    // A cleaner of the runtime directory may have removed the socket; without it this session would count as dead.
     await socket.ensure();
   }
 
-  /** Tells the reaper for as long as something is being made, since it may still appear when this process is gone. */
+  /** Tells the reaper for as long as something is being made, since the engine may still create it after this process died. */
   async during<Value>(nonce: string, making: () => Promise<Value>): Promise<Value> {
     this.#creating.add(nonce);
     this.#reaper?.expect([...this.#creating]);
@@ -174,7 +174,7 @@ export class Claim {
     const program = await reaperProgram();
     const ownerSocket = ownerSocketPath(runtimeDirectory, whose.owner);
     const journal = reapedPath(runtimeDirectory);
-    // Before there is a socket: a process killed between the two would leave one that nobody takes away.
+    // Before there is a socket: a process killed between the two would leave one that no process removes.
     const reaper = Reaper.start({ ...whose, engineSocket, ownerSocket, journal }, program);
     try {
       const socket = await OwnerSocket.listen(runtimeDirectory, whose.owner);

@@ -54,7 +54,7 @@ export class Removals {
     return [...this.#left.keys()];
   }
 
-  /** Begins to remove a container. The promise resolves when it is gone or given up for now; it never rejects. */
+  /** Begins to remove a container. The promise resolves when it is removed or abandoned for now; it never rejects. */
   begin(id: string, remove: Remove): Promise<void> {
     const removal = this.#serial.run(id, () => this.#remove(id, remove));
     this.#underWay.set(removal, id);
@@ -62,7 +62,7 @@ export class Removals {
   }
 
   /**
-   * Begins once more what had been given up. Called where there is reason to hope: the engine has just removed something
+   * Retries abandoned removals. Called where there is reason to hope: the engine has just removed something
    * else, or is about to be asked for a new sandbox.
    */
   again(): void {

@@ -84,7 +84,7 @@ export class Session {
     };
   }
 
-  // The longest unused is forgotten: by then its sandboxes are gone, and their numbers are free again.
+  // The longest unused is forgotten: by then its sandboxes are removed, and their numbers are free again.
   #count(key: string, sequence: number): void {
     this.#sequences.delete(key);
     this.#sequences.set(key, sequence);

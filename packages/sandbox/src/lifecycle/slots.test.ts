@@ -1,4 +1,4 @@
-// Places are limited, given in order, and nobody waits for ever.
+// Slots: limited, given in order, and every waiter gets one or a timeout.
 
 import { describe, expect, it, vi } from 'vitest';
 import { systemClock } from './clock.ts';
@@ -7,7 +7,7 @@ import { Slots } from './slots.ts';
 const signal = new AbortController().signal;
 
 describe('Slots', () => {
-  it('never admits more than its limit and loses nobody', async () => {
+  it('never admits more than its limit and loses no waiter', async () => {
     const slots = new Slots(8, systemClock);
     let now = 0;
     let peak = 0;

@@ -170,7 +170,7 @@ export class MemoryShare {
     rmSync(this.#ownPath({ ...sandbox, persistent: true }), { force: true });
   }
 
-  // One that outlives this process keeps its share; that it is gone shows by its record.
+  // One that outlives this process keeps its share; its record shows when it is removed.
   #release(wanted: Wanted): void {
     rmSync(this.#ownPath(wanted), { force: true });
     if (wanted.persistent === true && !this.#options.isKept(wanted.sandboxId))

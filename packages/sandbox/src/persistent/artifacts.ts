@@ -1,4 +1,4 @@
-// What a run was asked to bring out of its sandbox: taken while the sandbox is still there, as hostile as anything it made.
+// Artifacts of a run: copied out while the sandbox still exists, and as hostile as anything it made.
 
 import type { ArtifactRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
@@ -37,7 +37,7 @@ export async function withArtifacts(
       const programs = new Programs(open.inside, clock);
       const reports: ArtifactReport[] = [];
       const until = AbortSignal.any([signal, AbortSignal.timeout(FETCH_MS)]);
-      // A run is over with its command: whatever it left behind neither goes on nor writes into what is being taken.
+      // A run ends with its command: no process that it left continues, or writes into the files being copied.
       const quiet = open.quiet(until);
       quiet.catch(() => undefined);
       const takeOne = async (one: ArtifactRequest): Promise<TransferReport> => {
@@ -50,7 +50,7 @@ export async function withArtifacts(
   };
 }
 
-// The command ends before its sandbox does: only when that is gone is nobody left to write.
+// The command ends before its sandbox does: only after the sandbox ended can no process write.
 function ending(execution: Execution, open: OpenSandbox): Execution {
   return {
     ended: execution.ended,

@@ -41,9 +41,9 @@ export interface CommandsParts {
   readonly env: Readonly<Record<string, string>>;
   /** What was asked for when the sandbox was made. */
   readonly about: Pick<RunRequest, 'risk' | 'sessionId' | 'taskId'>;
-  /** What changed before this was looked at, by the clock of the kernel. */
+  /** Time of the last scan, by the kernel’s clock: earlier changes are already reported. */
   readonly lookedUntilMs: number;
-  /** Called when more was looked at. */
+  /** Called after a further scan. */
   readonly looked: (untilMs: number) => void;
   /** How much time the sandbox has left, were it extended for as long as it may be. */
   readonly leftMs: () => number;
@@ -70,7 +70,7 @@ export class SandboxCommands implements Commands {
     this.#offer = shared && new CommandsOffer(shared.offerAt, { list: () => this.#own(), find });
   }
 
-  /** What is left behind between two commands is looked at with the second one: from here on, nothing was looked at yet. */
+  /** Start of the next scan: changes made between two commands are reported with the second one. */
   get lookedUntilMs(): number {
     return this.#lookedUntilMs;
   }
@@ -233,7 +233,7 @@ export class SandboxCommands implements Commands {
   }
 
   // The built-in limit is for commands that have a sandbox of their own. Here it would end every server after minutes, in a
-  // sandbox that was asked for by the hour; a limit that somebody set counts.
+  // sandbox that was asked for by the hour; a configured limit still applies.
   #most({ background, limited = false }: { readonly background: boolean; readonly limited?: boolean }): number {
     const { planned, leftMs } = this.#parts;
     const { value } = planned.policy.timeoutMs;
@@ -249,13 +249,13 @@ interface Once extends Pick<WaitingSandbox, 'id' | 'ports' | 'execute'> {
 type Captures = ReturnType<typeof captures>;
 type Begin = (...of: Parameters<Execute>) => Promise<OpenExecution>;
 
-// A terminal is read while it is open, by somebody who would not know what a limit kept from them.
+// A terminal is read while it is open, by a person who would not know what an output limit left out.
 function liveCaptures({ limits }: EffectivePolicy, run: RunRequest): Captures {
   const limit = limits.outputBytes.value;
   return { stdout: new LiveCapture(limit, run.onStdout), stderr: new Capture(limit, run.onStderr) };
 }
 
-/** How long a command in the foreground may take in a persistent sandbox; null where it may as long as the sandbox stays. */
+/** How long a command in the foreground may take in a persistent sandbox; null for as long as the sandbox exists. */
 export function commandLimit({ timeoutMs }: Pick<EffectivePolicy, 'timeoutMs'>): number | null {
   return timeoutMs.layer === 'built-in' ? null : timeoutMs.value;
 }

@@ -35,7 +35,7 @@ export async function connectSandbox(
   const request: RunRequest = { ...(policy ? { policy } : {}), ...(risk ? { risk } : {}) };
   const of = { correlationId: operation.correlationId, preview: true };
   const planned = await plan(host, { command: [], request }, of, signal);
-  // What it was made by is in its labels, which nobody can change; a different plan is a different sandbox.
+  // What it was made by is in its labels, which cannot be changed; a different plan is a different sandbox.
   if (planned.spec.hash !== info.labels['acode.spec'])
     throw notHere(
       info,
@@ -61,7 +61,7 @@ export async function connectSandbox(
     expiresAt: record.until,
     latest: record.latest,
     env: {},
-    // What went on in it since it was made, where nobody has looked yet.
+    // Changes since it was created, where no process has scanned yet.
     lookedUntilMs: record.lookedUntil?.getTime() ?? Date.parse(info.createdAt),
   });
 }
@@ -101,7 +101,7 @@ export async function inspectAny(
   return all.some(one => isMeant(one, reference)) ? engine.inspect(pick(all, reference).containerId, signal) : null;
 }
 
-/** A sandbox with its image as it was asked for, where that is written down: the engine was told only the id. */
+/** A sandbox with its image as it was asked for, where that is written down: the engine knows only the id. */
 export async function withReference(host: Host, details: SandboxDetails): Promise<SandboxDetails> {
   if (details.image !== details.imageId || whyNotOwn(host, details) !== null) return details;
   const image = (await new Kept(host).read(details.sandboxId))?.policy?.image;
@@ -112,8 +112,8 @@ function ownersMay(host: Host): (now: Judged) => boolean {
   return ({ thing }) => whyNotOwn(host, thing) === null;
 }
 
-// What the kernel shows of it is not what was made, so it must not go on, whoever has it. What only the engine’s account says can
-// be another version of acode or another setting of the engine: then it is not used, and stays.
+// What the kernel shows of it is not what was made, so it must not continue, whichever process uses it. What only the engine’s account says can
+// be another version of acode or another setting of the engine: then acode does not use it, and does not remove it.
 function isChanged(error: unknown): error is AcodeError<'ACODE-SBX-010'> {
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return false;
   return error.context.violation === 'MountMismatch';

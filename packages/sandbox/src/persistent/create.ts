@@ -124,7 +124,7 @@ function timesFrom(now: number, expiresInMs = DEFAULT_MS): { readonly expiresAt:
   return { expiresAt: new Date(now + Math.min(expiresInMs, MAX_MS)), latest: new Date(now + MAX_MS) };
 }
 
-// Caches belong to the session that lends them; whoever asks for one by name hears of it.
+// Caches belong to the session that lends them; a caller that asks for one by name gets an error.
 function withoutCaches(request: RunRequest): RunRequest {
   return { ...request, policy: { ...request.policy, caches: request.policy?.caches ?? false } };
 }
@@ -140,7 +140,7 @@ export interface Opened {
   readonly expiresAt: Date;
   readonly latest: Date;
   readonly env: Readonly<Record<string, string>>;
-  /** What changed in the workspace before this was looked at; now, where it is absent. */
+  /** Time of the last scan of the workspace; now, if absent. */
   readonly lookedUntilMs?: number;
 }
 
@@ -157,7 +157,7 @@ export function opened(parts: Opened): Sandbox {
     ...(sessionId === undefined ? {} : { sessionId }),
     ...(taskId === undefined ? {} : { taskId }),
   };
-  // It may be extended while a command runs, from elsewhere too; what is still there when it goes is ended with it.
+  // It may be extended while a command runs, from elsewhere too; commands that still run when it expires end with it.
   const leftMs = (): number => Math.max(1, latest.getTime() - clock.now());
   let remembered: Promise<void> = Promise.resolve();
   const here = untilGone(open, host.closing);
@@ -175,7 +175,7 @@ export function opened(parts: Opened): Sandbox {
     lookedUntilMs: parts.lookedUntilMs ?? Date.now(),
     looked: untilMs => {
       if (!keep) return;
-      // Should that fail, what was looked at is looked at again.
+      // If that fails, the next scan covers the same time again.
       remembered = new Kept(host).looked(sandboxId, new Date(untilMs)).catch(() => undefined);
       host.keep(remembered);
     },
@@ -230,7 +230,7 @@ async function lastLook(recorded: Recorded, spec: SandboxSpec, sinceMs: number):
   return scanned;
 }
 
-// What leads into a sandbox goes with it.
+// Forwarded ports are closed with their sandbox.
 function untilGone({ gone }: OpenSandbox, closing: AbortSignal): AbortSignal {
   const end = new AbortController();
   void gone.then(() => end.abort());

@@ -1,4 +1,4 @@
-// What is wrong with a port, or not understood, is refused before anything is asked inside; who found nobody there is told.
+// Ports: an invalid or unknown option is refused before anything runs inside; an unanswered connection is reported.
 
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -54,13 +54,13 @@ describe('a connection', () => {
     [1, '', 1],
     [0, '', 0],
     [1, 'cut off', 0],
-  ])('whose program ends with %i after %j is told of %i times', async (exitCode, answer, times) => {
-    let told = 0;
+  ])('whose program ends with %i after %j is reported %i times', async (exitCode, answer, times) => {
+    let reported = 0;
     const ports = portsOf(leading(exitCode, answer), new AbortController().signal);
-    await using way = await ports.forward(80, { onUnanswered: () => void told++ });
+    await using way = await ports.forward(80, { onUnanswered: () => void reported++ });
     const socket = connect(way.port, '127.0.0.1').resume();
     socket.end('asked');
     await once(socket, 'close');
-    expect(told).toBe(times);
+    expect(reported).toBe(times);
   });
 });

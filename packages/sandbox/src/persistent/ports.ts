@@ -1,4 +1,4 @@
-// Reaching servers inside a sandbox from the host’s loopback, by a program inside: its network stays what it is.
+// Reaching servers inside a sandbox from the host’s loopback, by a program inside: its network does not change.
 
 import { createServer } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
@@ -126,7 +126,7 @@ class Forwarding implements ForwardedPort {
       program.stdout.once('data', () => (answered = true));
       program.stdout.pipe(socket);
       program.stdout.on('error', () => socket.destroy());
-      // A program that found nobody takes nothing either, and only its end says why.
+      // A program that found no server takes nothing either, and only its exit status says why.
       const [sent, ended] = await Promise.allSettled([send(socket, program), program.ended]);
       if (ended.status === 'fulfilled' && ended.value.exitCode !== 0 && !answered) onUnanswered?.();
       if (sent.status === 'rejected' || ended.status === 'rejected') socket.destroy();
@@ -136,7 +136,7 @@ class Forwarding implements ForwardedPort {
   }
 }
 
-// What the other side does not read waits with whoever sends it. Who has sent everything still wants the answer, so that the
+// Data that the other side does not read waits at the sender. A sender that has finished still wants the answer, so that the
 // end of what it sends must not end the connection.
 async function send(socket: Socket, program: InsideProgram): Promise<void> {
   const sent: AsyncIterable<Buffer> = socket.iterator({ destroyOnReturn: false });

@@ -1,4 +1,4 @@
-// Sandbox: a persistent one, with its commands, files and ports, until its time is over or somebody ends it.
+// Sandbox: a persistent one, with its commands, files and ports, until its lease expires or a caller removes it.
 
 import { AcodeError } from '../contract/errors.ts';
 import type { Level } from '../contract/levels.ts';
@@ -24,7 +24,7 @@ export interface SandboxParts {
   readonly commands: Commands;
   readonly files: Files;
   readonly ports: Ports;
-  /** When it goes by what is written down now, where another process may have let it stay longer. */
+  /** When it expires by its lease on disk, which another process may have extended. */
   readonly written: () => Promise<Date | null>;
   /** Writes down that it may stay longer. */
   readonly extended: (until: Date) => Promise<void>;
@@ -61,7 +61,7 @@ export class Sandbox implements CommandRunner, AsyncDisposable {
   };
   /** Whether it outlives this process. */
   readonly kept: boolean;
-  /** How long a command in the foreground may take, in milliseconds; null where it may as long as the sandbox stays. */
+  /** How long a command in the foreground may take, in milliseconds; null for as long as the sandbox exists. */
   readonly commandTimeoutMs: number | null;
   /** Runs commands in it. */
   readonly commands: Commands;
@@ -99,7 +99,7 @@ export class Sandbox implements CommandRunner, AsyncDisposable {
     void open.gone.then(reason => this.#end(reason, 'removed')).catch(() => undefined);
   }
 
-  /** When it goes unless it is extended. */
+  /** When it expires unless it is extended. */
   get expiresAt(): Date {
     return this.#expiresAt;
   }
@@ -128,7 +128,7 @@ export class Sandbox implements CommandRunner, AsyncDisposable {
     if (!Number.isFinite(expiresInMs) || expiresInMs <= 0)
       throw new AcodeError('ACODE-SBX-017', { field: 'expiresInMs', reason: 'must be more than 0 milliseconds' });
     const { clock, latest, extended } = this.#parts;
-    // Whoever ends it at its time may be about to.
+    // Its keeper may be about to remove it.
     if ((await this.#untilWhen()).getTime() <= clock.now())
       throw new AcodeError('ACODE-SBX-025', { sandbox: this.id, reason: OVER });
     this.#assertThere();
@@ -144,7 +144,7 @@ export class Sandbox implements CommandRunner, AsyncDisposable {
     await this.#end('it was killed', 'removed');
   }
 
-  /** Lets go of one that was kept, which then goes on without this process; any other is ended. */
+  /** Disconnects from a sandbox created with `keep`, which continues without this process; removes any other. */
   async leave(): Promise<void> {
     await this.#end('this process has let go of it', this.kept ? 'left' : 'removed');
   }

@@ -1,4 +1,4 @@
-// Which caches a sandbox gets: by language, by request, and never by the word of a repository.
+// Caches of a sandbox: by language, by request, and never by a repository’s configuration.
 
 import { describe, expect, it } from 'vitest';
 import { parseConfig } from './config/parse.ts';
@@ -57,7 +57,7 @@ describe('the caches of a sandbox', () => {
     });
   });
 
-  it('are filled by nobody but a request', () => {
+  it('are filled only by a request', () => {
     expect(caches(['node']).value.fill).toBe(false);
     expect(caches([], { fill: ['npm'] }).value).toEqual({
       volumes: [{ tool: 'npm', volume: 'acode-cache-npm-1001' }],

@@ -1,4 +1,4 @@
-// Which caches of package managers a sandbox gets, and what the volumes are called that hold them. Pure.
+// Caches of package managers for a sandbox, and the names of their volumes. Pure.
 
 import { CACHE_TOOLS } from '../contract/caches.ts';
 import type { CachePolicy, CacheSpec, CacheTool, CacheVolume } from '../contract/caches.ts';
@@ -45,7 +45,7 @@ const VARIABLES: Readonly<Record<CacheTool, (own: string) => Readonly<Record<str
 };
 
 /**
- * Decides about the caches: those that the request names, else those of the workspace’s languages, unless somebody said no.
+ * Decides about the caches: those that the request names, else those of the workspace’s languages, unless a layer of configuration refuses them.
  * Only a request can ask to fill one: what is put into a cache is there for every later sandbox.
  */
 export function resolveCaches(request: PolicyFields['caches'], layers: Layers, of: CachesFor): Sourced<CachePolicy> {

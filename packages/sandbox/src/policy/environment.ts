@@ -1,4 +1,4 @@
-// Which environment variables may enter a sandbox, and which acode sets by itself.
+// Environment variables: those that may enter a sandbox, and those that acode sets itself.
 
 import { AcodeError } from '../contract/errors.ts';
 import { isBoundary } from '../contract/levels.ts';
@@ -72,8 +72,8 @@ const CA_VARIABLES: readonly string[] = [
 
 /**
  * The variables that acode sets for a command unless the request sets them. With a bundle of CA certificates, clients are
- * told where it is; it counts before what the image sets, since the user named it for every image. Without a network,
- * package managers are told to work offline, so that they fail at once; there, what the image sets stays as it is. Levels
+ * given its path; it has precedence over what the image sets, since the user named it for every image. Without a network,
+ * package managers are set to work offline, so that they fail at once; there, what the image sets is not changed. Levels
  * without walls have the host’s own network, whatever the policy says, and get none of these.
  */
 export function defaultEnvironment({

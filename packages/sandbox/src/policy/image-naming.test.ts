@@ -1,4 +1,4 @@
-// Which images a repository or a model may name, in tables; and that the user may still name any.
+// Images that a repository or a model may name, in tables; and that the user may still name any.
 
 import { expect, it } from 'vitest';
 import { parseConfig } from './config/parse.ts';
@@ -146,7 +146,7 @@ it.each<[boolean, string, string, ImageFacts, { user?: string; pulled?: boolean 
   for (const who of ['user', 'trusted repository'] as const) expect(refusal(who, image, found, given)).toBeNull();
 });
 
-it('refuses a name on no list whether the engine has it or not, so that nobody learns which images there are', () => {
+it('refuses a name on no list whether the engine has it or not, so that no caller learns which images exist', () => {
   expect(() => assertMayName(policyFor('model', 'registry.example/private:1'))).toThrow(
     expect.objectContaining({ code: 'ACODE-SBX-010' }),
   );

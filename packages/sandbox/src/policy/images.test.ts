@@ -1,4 +1,4 @@
-// Which images may be run: by where they really came from, never by the name somebody gave them.
+// Image allowlist: by the repository an image came from, never by a name given to it later.
 
 import { describe, expect, it } from 'vitest';
 import type { ImageTrust } from '../contract/policy.ts';

@@ -52,7 +52,7 @@ function normalised(name: string): string | null {
   return inRegistry((host ?? 'docker.io').toLowerCase(), path).join('/');
 }
 
-// Docker Hub has two names, and a folder for its own images that nobody else writes.
+// Docker Hub has two names, and a namespace for its official images.
 function inRegistry(host: string, path: readonly string[]): string[] {
   if (host !== 'docker.io' && host !== 'index.docker.io') return [host, ...path];
   return ['docker.io', ...(path.length === 1 ? ['library'] : []), ...path];
@@ -202,7 +202,7 @@ const LIST = 'sandbox.security.trusted_images';
 function usersRepositories({ user }: Layers): Sourced<readonly string[]> {
   const listed = user.config.sandbox?.security?.trusted_images;
   if (!listed) return builtInValue(TRUSTED_REPOSITORIES);
-  // Whoever reads where the list is from must not look for the built-in ones in their own file.
+  // A reader of the source must not search for the built-in ones in their own file.
   const where = `${placeOf(user, LIST)}, beside the built-in ones`;
   return { value: [...TRUSTED_REPOSITORIES, ...listed], layer: 'user', where };
 }
@@ -218,7 +218,7 @@ function fromAnywhere({ user }: Layers): Sourced<boolean> {
   return { value, layer: 'user', where: placeOf(user, 'sandbox.security.allow_untrusted_registries') };
 }
 
-// Whoever requires a digest is heard; nobody can take that back.
+// Any layer can require a digest; no other layer can undo that.
 function resolveRequireDigest({ machine, user, repository }: Layers): Sourced<boolean> {
   const key = 'sandbox.security.require_digest';
   for (const [layer, config] of [

@@ -1,4 +1,4 @@
-// The image of a workspace by its language: which layer decides, and that nobody is left to guess why.
+// Image of a workspace by its language: the layer that decides, and the reason in the result.
 
 import { describe, expect, it } from 'vitest';
 import { parseConfig } from './config/parse.ts';
@@ -93,7 +93,7 @@ describe('the image of a workspace', () => {
   it.each([
     ['dotnet', 'mcr.microsoft.com/dotnet/sdk:8.0'],
     ['node', 'node:20-alpine'],
-  ] as const)('of %s is %s unless somebody names another', (language, reference) => {
+  ] as const)('of %s is %s unless a layer names another', (language, reference) => {
     const found = [{ language, file: 'x' }];
     expect(chooseImage(undefined, NO_LAYERS, found).image).toMatchObject({ value: reference, layer: 'built-in' });
     const said = layers({ user: images(`${language}: mine`) });

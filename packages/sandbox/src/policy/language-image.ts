@@ -1,4 +1,4 @@
-// Which image a workspace gets when nobody names one for the run: by its language, from the strongest layer that has an answer. Pure.
+// Default image of a workspace, when the run names none: by its language, from the strongest layer that has an answer. Pure.
 
 import { AcodeError } from '../contract/errors.ts';
 import type { Config } from './config/schema.ts';
@@ -72,7 +72,7 @@ function ofLanguage(images: Images, language: Language): NamedImage | null {
   return image === undefined ? null : [language, image];
 }
 
-// Whoever names several languages need not know in which order acode does.
+// A user who names several languages need not know acode’s order of them.
 function ofCombination({ combined = {} }: Images, found: readonly LanguageFound[]): NamedImage | null {
   const wanted = combinationOf(found);
   const named = Object.entries(combined).find(([key]) => key.split('+').sort().join('+') === wanted);
@@ -96,8 +96,8 @@ function builtIn(found: readonly LanguageFound[]): ImageChoice {
 }
 
 /**
- * Refuses a workspace of several languages for which nobody named an image. The image of one of them would lack the others’
- * programs, and the command would fail later for a reason that nobody sees. Levels without images do not mind.
+ * Refuses a workspace of several languages for which no layer names an image. The image of one of them would lack the others’
+ * programs, and the command would fail later for no visible reason. Levels without images do not mind.
  */
 export function refuseUndecided(image: Sourced<string>, found: readonly LanguageFound[]): void {
   if (image.layer !== 'built-in' || found.length < 2) return;

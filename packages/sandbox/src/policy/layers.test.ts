@@ -1,4 +1,4 @@
-// Who wins, who may only narrow, and what is said about it: every layer against every other.
+// Precedence of configuration layers: every layer against every other, and the source that is reported.
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -44,7 +44,7 @@ const ceiling = (mb: number) => `sandbox:\n  ceilings:\n    memory_mb: ${mb}\n`;
 
 describe('precedence', () => {
   it.each<[string, Said, PolicyFields, number, string, string]>([
-    ['nobody', {}, {}, 512, 'built-in', 'default'],
+    ['no layer', {}, {}, 512, 'built-in', 'default'],
     ['the user', { user: memory(100) }, {}, 100, 'user', 'user.yml:3:5 (sandbox.defaults.memory_mb)'],
     [
       'the repository before the user',
@@ -248,7 +248,7 @@ describe('runtimes', () => {
     expect(resolve({ user }, { runtime: 'mine' }).runtime.value).toBe('mine');
   });
 
-  it('are within the machine’s list, its first where nobody names one', () => {
+  it('are within the machine’s list, its first if no layer names one', () => {
     const machine = 'sandbox: { security: { allowed_runtimes: [runsc, kata] } }';
     expect(resolve({ machine }).runtime).toMatchObject({ value: 'runsc', layer: 'machine' });
     expect(resolve({ machine }, { runtime: 'kata' }).runtime.value).toBe('kata');
@@ -424,7 +424,7 @@ describe('the environment', () => {
   });
 });
 
-it('nobody said anything in NO_LAYERS', () => {
+it('NO_LAYERS sets nothing', () => {
   expect(resolvePolicy({}, NO_LAYERS, host)).toEqual(resolve({}));
 });
 

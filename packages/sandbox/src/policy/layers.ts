@@ -26,7 +26,7 @@ export interface Layers {
   readonly environmentMode: Mode | null;
 }
 
-/** Nobody said anything. */
+/** Layers that set nothing. */
 export const NO_LAYERS: Layers = {
   machine: null,
   user: checkConfig({}, 'AcodeOptions.config'),
@@ -69,7 +69,7 @@ export function pick<Value>(layers: Layers, choice: Choice<Value>): Sourced<Valu
   return builtInValue(builtIn);
 }
 
-/** A value that nobody set. */
+/** A value that no layer set. */
 export function builtInValue<Value>(value: Value): Sourced<Value> {
   return { value, layer: 'built-in', where: 'default' };
 }

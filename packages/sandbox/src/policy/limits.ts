@@ -40,7 +40,7 @@ export interface LimitsFor {
   readonly machine: Machine;
 }
 
-/** Every limit, clamped; what was lowered goes into `warnings`. */
+/** Every limit, clamped; lowered ones are listed in `warnings`. */
 export function resolveLimits(layers: Layers, of: LimitsFor, warnings: string[]): EffectivePolicy['limits'] {
   const one = (name: keyof Limits): Sourced<number> => {
     const { key, read, ceiling } = LIMITS[name];
@@ -82,7 +82,7 @@ export function resolveTimeout(layers: Layers, of: LimitsFor, warnings: string[]
   return clamp('timeoutMs', allowed, timeCeilings(layers), warnings);
 }
 
-/** How long the network stays connected, clamped like the time limit; null for as long as the command runs. */
+/** How long the network remains connected, clamped like the time limit; null for as long as the command runs. */
 export function resolveNetworkTimeout(layers: Layers, warnings: string[]): Sourced<number | null> {
   const asked = pick<number | null>(layers, {
     field: 'network',
@@ -136,7 +136,7 @@ function unitOf(name: string): (value: number) => string {
   return name.endsWith('Bytes') ? formatBytes : name.endsWith('Ms') ? inSeconds : String;
 }
 
-// A value lowered by somebody’s ceiling is theirs from then on: whoever wants more has to change the ceiling.
+// A value lowered by a ceiling has the ceiling’s source: to get more, the user has to change the ceiling.
 function clamp(
   name: string,
   asked: Sourced<number>,
@@ -145,7 +145,7 @@ function clamp(
 ): Sourced<number> {
   const ceiling = ceilings.reduce((least, one) => (one.value < least.value ? one : least));
   if (asked.value <= ceiling.value) return asked;
-  // A built-in default above what a small machine has is nobody’s mistake and needs no warning.
+  // A built-in default above what a small machine has is not a mistake and needs no warning.
   if (asked.layer !== 'built-in') {
     const shown = unitOf(name);
     const what = asked.layer === 'request' ? name : asked.where;
@@ -199,7 +199,7 @@ export function profileLimits(profile: ProfileName, machine: Machine): ProfileLi
   return profile === 'dev' ? devLimits(machine) : PROFILES[profile];
 }
 
-// A person’s own builds and tests: most of what docs/limits.md measured fits, and the machine stays usable beside it.
+// A person’s own builds and tests: most of what docs/limits.md measured fits, and the machine remains usable.
 function devLimits({ cpus, memoryBytes }: Machine): ProfileLimits {
   const memory = Math.floor(Math.min(4 * GIB, Math.max(GIB, memoryBytes / 4)) / MIB) * MIB;
   return {
@@ -226,10 +226,10 @@ export const CEILINGS: Readonly<Limits & { timeoutMs: number }> = {
   timeoutMs: 24 * 3600 * 1000,
 };
 
-/** The image when nobody names one, and the workspace shows no language. */
+/** The image when no layer names one, and the workspace shows no language. */
 export const DEFAULT_IMAGE = 'ubuntu:22.04';
 
-/** The image of each language when nobody names one: official ones, whose names nobody else can take. */
+/** The image of each language when no layer names one: official ones, whose names no one else can take. */
 export const LANGUAGE_IMAGES: Readonly<Record<Language, string>> = {
   dotnet: 'mcr.microsoft.com/dotnet/sdk:8.0',
   go: 'golang:1-bookworm',
@@ -238,5 +238,5 @@ export const LANGUAGE_IMAGES: Readonly<Record<Language, string>> = {
   rust: 'rust:1-slim-bookworm',
 };
 
-/** Repositories whose images may be run by anybody: official ones, whose names nobody else can take. */
+/** Repositories whose images may be run by anybody: official ones, whose names no one else can take. */
 export const TRUSTED_REPOSITORIES: readonly string[] = ['docker.io/library/*', 'mcr.microsoft.com/dotnet/*'];

@@ -1,4 +1,4 @@
-// The network: none unless somebody asks, and then only with the consent that its kind needs.
+// Network: none by default, and otherwise only with the consent that its kind needs.
 
 import { describe, expect, it } from 'vitest';
 import { holdTo } from './config/check.ts';
@@ -105,16 +105,19 @@ describe('a network by name', () => {
     );
   });
 
-  it.each(['registry.example', 'registry.npmjs.org', 'a-b.c1.dev'])('is told apart from a domain such as %s', name => {
-    expect(() => resolve({ network: { name } }, user)).toThrow(
-      denied('looks like a domain', 'the built-in default', 'add it to `sandbox.network.allowed_networks`'),
-    );
-    expect(
-      resolve({ network: { name } }, `sandbox: { network: { allowed_networks: [${name}] } }`).network,
-    ).toMatchObject({
-      value: { name },
-    });
-  });
+  it.each(['registry.example', 'registry.npmjs.org', 'a-b.c1.dev'])(
+    'is distinguished from a domain such as %s',
+    name => {
+      expect(() => resolve({ network: { name } }, user)).toThrow(
+        denied('looks like a domain', 'the built-in default', 'add it to `sandbox.network.allowed_networks`'),
+      );
+      expect(
+        resolve({ network: { name } }, `sandbox: { network: { allowed_networks: [${name}] } }`).network,
+      ).toMatchObject({
+        value: { name },
+      });
+    },
+  );
 
   it.each(['db.1', 'my_net.x_y'])('may be called %s, which is no domain', name => {
     expect(() => resolve({ network: { name } }, user)).toThrow(denied('does not list it', '', ''));
@@ -138,11 +141,11 @@ describe('a network that is misspelt', () => {
   it.each([
     ['sandbox:\n  network:\n    mode: brige\n', 'user.yml:3:5', 'bridge'],
     ['sandbox:\n  network: { mode: non }\n', 'user.yml:2:14', 'none'],
-  ])('in a file is told with its place: %j', (file, place, meant) => {
+  ])('in a file is reported with its position: %j', (file, place, meant) => {
     expect(() => resolve({}, file)).toThrow(wrong(place, meant));
   });
 
-  it('in a request is told with what was meant, and one that is listed is none', () => {
+  it('in a request is reported with a suggestion, and a listed one is not reported', () => {
     expect(() => resolve({ network: { name: 'brige' } })).toThrow(
       denied('does not list it', '', 'Did you mean bridge?'),
     );

@@ -1,4 +1,4 @@
-// Which network a sandbox gets: none unless somebody asks, and then only with the consent that kind needs.
+// Network of a sandbox: none by default, and otherwise only with the consent that its kind needs.
 
 import type { LoadedConfig } from './config/check.ts';
 import { nearestWord } from './config/keys.ts';

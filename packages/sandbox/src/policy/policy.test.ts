@@ -286,7 +286,7 @@ describe('checkEnvironment', () => {
 });
 
 describe('assertNotRoot', () => {
-  it('refuses uid 0 with the product’s own words, and nobody else', () => {
+  it('refuses uid 0 with acode’s own message, and no other uid', () => {
     expect(() => assertNotRoot(0, false)).toThrow('acode must not run as root/Administrator');
     expect(() => assertNotRoot(0, true)).not.toThrow();
     expect(() => assertNotRoot(1, false)).not.toThrow();

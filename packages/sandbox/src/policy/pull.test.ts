@@ -1,4 +1,4 @@
-// Whether an image is pulled, taken as it is or refused, in a table: before a registry is asked for anything.
+// Pull decision: pull, use as is, or refuse, in a table, before any registry is asked.
 
 import { describe, expect, it } from 'vitest';
 import type { EffectivePolicy, ImageNaming, ImageTrust, Sourced } from '../contract/policy.ts';
@@ -74,7 +74,7 @@ describe('an image that is there', () => {
     expect(decide('acode-base:1', { pull: 'always', present: true }).action).toBe('use');
   });
 
-  it('is not pulled over from where nobody trusts, and the refusal does not say that it is missing', () => {
+  it('is not replaced by a pull from an untrusted registry, and the refusal does not call it missing', () => {
     expect(() => decide('evil/x:1', { pull: 'always', present: true })).toThrow(
       refusal('ACODE-SBX-010', 'evil/x:1 may not be pulled: docker.io/evil/x is not trusted'),
     );
@@ -186,7 +186,7 @@ describe('who trusts a repository', () => {
   });
 });
 
-it('who may not pull is told which image to pull', () => {
+it('a refused pull names the image to pull', () => {
   expect(() => decide('node:20', { pull: 'never' })).toThrow(
     expect.objectContaining({ hint: 'Pull it once with `acode sandbox pull node:20`.' }),
   );

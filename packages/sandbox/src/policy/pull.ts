@@ -25,13 +25,13 @@ export interface PullQuestion {
 /** What is to be done, and why. */
 export interface PullDecision {
   readonly action: 'use' | 'pull';
-  /** A clause for the audit and for whoever asks for an explanation. */
+  /** A clause for the audit log and for `explain`. */
   readonly reason: string;
   /** What a reader should know besides. */
   readonly warnings: readonly string[];
 }
 
-// Images that are made on this host and never published. Somebody else’s image of that name must not be fetched in their place.
+// Images that are made on this host and never published. Another publisher’s image of that name must not be pulled in their place.
 const LOCAL_NAMES = /^(?:acode-[a-z0-9._-]+|devs-agent-sandbox|aimi-sandbox[a-z0-9._-]*)$/;
 
 /** Decides; throws ACODE-SBX-009 where nothing may be pulled, -010 where its origin is not trusted, -002 where it cannot be. */
@@ -48,7 +48,7 @@ export function decidePull({ image, present, policy }: PullQuestion): PullDecisi
   return { action: 'pull', reason, warnings: latestWarning(image.value) };
 }
 
-// Who says that no registry may be asked; null where nobody does.
+// The layer that forbids asking a registry; null if none does.
 function whatForbids(
   image: string,
   { pull, offline, mode, imageNaming }: Pick<EffectivePolicy, 'pull' | 'offline' | 'mode' | 'imageNaming'>,
@@ -74,7 +74,7 @@ function modelForbids(image: string, { pullable, untrusted }: ImageNaming): { ru
 
 const LOAD = 'Load it from a file that was brought here: `docker load`.';
 
-// Whoever asked for `always` is told where the registry was not asked after all.
+// A request with `always` is warned if the registry was not asked after all.
 function unasked(
   reference: string,
   { pull }: Pick<EffectivePolicy, 'pull'>,
@@ -149,7 +149,7 @@ function assertTrusted(
   );
 }
 
-// The user’s list has the built-in ones in it, and whoever audits a pull must not look for those in a file.
+// The user’s list has the built-in ones in it, and a reader of the audit log must not search for those in a file.
 function trustedBy(name: string, repositories: ImageTrust['repositories']): string {
   const by = isListed(name, TRUSTED_REPOSITORIES) ? builtInValue(name) : repositories;
   return `${name} is trusted (${setBy(by)})`;

@@ -1,4 +1,4 @@
-// What a repository’s own configuration may do: tighten, ask within the ceilings, and loosen only what the user trusted it with.
+// Repository configuration: it may tighten, ask within the ceilings, and loosen only what the user trusted it with.
 
 import { resolve } from 'node:path';
 import { repositoryRule } from './config/keys.ts';
@@ -22,7 +22,7 @@ export interface TrustKey {
   readonly value: string;
 }
 
-/** Refuses a repository’s file as a whole at the first key that goes too far. */
+/** Refuses a repository’s file as a whole at the first key that would loosen the policy. */
 export function checkRepository(layers: Layers): void {
   const { repository } = layers;
   if (!repository) return;

@@ -31,11 +31,11 @@ export interface ResolveHost {
   readonly caller: UserId;
   /** CPUs the engine has; it refuses more. */
   readonly cpus: number;
-  /** The memory of the engine’s machine; 4 GiB where nobody knows. */
+  /** The memory of the engine’s machine; 4 GiB if unknown. */
   readonly memoryBytes?: number;
   /** The profile of a request that names none; `exec` unless the host was opened with another. */
   readonly profile?: ProfileName;
-  /** What the workspace is written in; none unless it was looked at. */
+  /** What the workspace is written in; none unless it was scanned. */
   readonly languages?: readonly LanguageFound[];
   /** The name of the workspace’s own project image, where the workspace is known. */
   readonly projectImage?: string;

@@ -1,4 +1,4 @@
-// How dangerous a command is taken to be.
+// Risk assessment of a command.
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -88,7 +88,7 @@ describe('the built-in rules', () => {
 });
 
 describe('assessing', () => {
-  it('never goes below what the caller gave, whatever the rules say', () => {
+  it('is never lower than what the caller gave, whatever the rules say', () => {
     fc.assert(
       fc.property(
         fc.string(),

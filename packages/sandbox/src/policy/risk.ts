@@ -33,7 +33,7 @@ const RUNNERS = /^(?:npx|bunx|uvx|pipx)$/;
 const READERS = /^(?:grep|egrep|rg|sed|awk|echo|printf|cat|tee|less|head|tail|sort|wc|jq|tr|cut|uniq)$/;
 const SECRETS =
   /\.(?:ssh|aws|kube|netrc|npmrc|pypirc|git-credentials|gnupg)\b|\.docker\/config|\.config\/gcloud\b|\/etc\/shadow\b|\bid_(?:rsa|ed25519|ecdsa)\b/;
-// Where a sandbox’s own files are, and nobody else’s.
+// Directories that contain only a sandbox’s own files.
 const OWN = /^\/(?:workspace|tmp|home\/sandbox|dev\/null)(?:\/|$)/;
 
 /** The words between two separators, as far as text can be read without a shell. */
@@ -158,7 +158,7 @@ function textOf(command: Command): string {
 }
 
 /**
- * Whether a text matches a pattern in which `*` stands for anything. Parts are looked for one after another, so that no
+ * Whether a text matches a pattern in which `*` stands for anything. Parts are searched one after another, so that no
  * pattern of a stranger’s takes longer than the text is long.
  */
 export function matchesText(text: string, pattern: string): boolean {
@@ -219,7 +219,7 @@ function resolveFallback(listed: boolean, layers: Layers): Governance['fallback'
   return { value, layer: 'user', where: placeOf(layers.user, 'sandbox.fallback') };
 }
 
-// What a risk needs that nobody listed: docker, unless the user’s own file says how far down it may go.
+// Minimum level of a risk that is not listed: docker, unless the user’s own file sets a lower limit.
 function leftOut(risk: Risk, { user }: Layers): Sourced<Level> {
   const { require_for: own, level } = user.config.sandbox ?? {};
   if (own) return { value: LEFT_OUT[risk], layer: 'user', where: placeOf(user, 'sandbox.require_for') };
@@ -237,7 +237,7 @@ function levelsOf({ user, machine }: Layers): Sourced<Level>[] {
   });
 }
 
-// Of two that ask for the same, the one that somebody wrote down is named: a built-in value is nobody’s decision.
+// Of two that ask for the same, the configured one is named: a built-in value is no one’s decision.
 function strongest([first, ...others]: readonly [Sourced<Level>, ...Sourced<Level>[]]): Sourced<Level> {
   return others.reduce((best, one) => {
     if (best.value === one.value) return best.layer === 'built-in' ? one : best;

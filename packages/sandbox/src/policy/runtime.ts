@@ -88,7 +88,7 @@ export function resolveRuntime(request: PolicyFields, layers: Layers): Sourced<s
   return withinMachine(asked, layers);
 }
 
-// Where nobody names a runtime, the engine’s default could be one that the machine does not allow: its first one is named instead.
+// Without a configured runtime, the engine’s default could be one that the machine does not allow: acode names the machine’s first.
 function withinMachine(asked: Sourced<string | null>, { machine }: Layers): Sourced<string | null> {
   if (!machine) return asked;
   const allowed = machine.config.sandbox?.security?.allowed_runtimes;

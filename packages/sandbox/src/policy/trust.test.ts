@@ -1,4 +1,4 @@
-// Trust is in exactly one content for exactly one place, and in nobody’s hands but the user’s.
+// Trust: for exactly one content at exactly one path, and granted only by the user.
 
 import {
   chmodSync,

@@ -105,7 +105,7 @@ export class SavedLogs {
     }
   }
 
-  // Half written or foreign: it is no log of ours.
+  // Half written or foreign: not a log of acode.
   async #header(file: string): Promise<SavedLogInfo | null> {
     try {
       const { text } = await this.#read(file, MAX_HEADER);

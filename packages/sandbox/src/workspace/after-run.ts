@@ -1,4 +1,4 @@
-// The look at the workspace after a run: only when nothing of the sandbox lives any more to write behind its back.
+// Scan of the workspace after a run, once nothing of the sandbox runs that could still write.
 
 import { basename, dirname, join } from 'node:path';
 import type { Clock } from '../contract/ports.ts';
@@ -23,7 +23,7 @@ export interface EndedRun {
   readonly rest?: RestPeriod | undefined;
   /** Whether something was brought into the workspace for it, whether or not it could write there itself. */
   readonly brought?: boolean;
-  /** How long its caller has waited; what is absent is nobody’s wait. */
+  /** How long the caller has waited; absent if no caller waits. */
   readonly tookMs?: number;
   /** What {@link clockOffsetMs} said when the run began: where the clock was set back since, the scan begins earlier. */
   readonly clockOffset?: number;
@@ -31,15 +31,15 @@ export interface EndedRun {
   readonly dead: Promise<unknown>;
   /** What {@link absentEnvironments} said when the run began; where it is absent, no environment is taken for a new one. */
   readonly absent?: readonly string[];
-  /** Whether the sandbox goes on without the command: then what the command started may still write. */
+  /** Whether the sandbox outlives the command: then what the command started may still write. */
   readonly persistent?: boolean;
 }
 
-// The look makes nobody wait for much longer than they have waited, in however large a workspace.
+// The scan adds little to the time that the caller has already waited, however large the workspace is.
 const SHARE = 0.12;
 const MIN_MS = 20;
 
-// A container that was killed is gone within moments; who waits for the result does not wait longer than this.
+// A killed container ends within moments; the caller of a run waits no longer than this for it.
 const DEATH_MS = 2000;
 const MAX_MESSAGE = 200;
 
@@ -50,7 +50,7 @@ export interface ScanRest {
   /** When nothing of the sandbox lived any more; null where that is not known. */
   readonly untilMs: number | null;
   readonly rest?: RestPeriod | undefined;
-  /** Whether the scan stays incomplete for another reason, whatever the rest of it finds. */
+  /** Whether the scan remains incomplete for another reason, whatever the rest of it finds. */
   readonly final: boolean;
 }
 
@@ -192,7 +192,7 @@ function incomplete(scan: Scan, reason: string): Scan {
   return { ...scan, riskyChanges: [...scan.riskyChanges, notLookedAt(reason)], complete: false };
 }
 
-// Not those that somebody on the host has replaced meanwhile: then nothing lies over them any more. What was brought may lie in
+// Not those that a process on the host has replaced meanwhile: nothing is mounted over them any more. What was brought may lie in
 // any but those that a request may not name.
 function protectedNames(mounts: readonly MountSpec[], { source: root }: MountSpec, brought: boolean): Set<string> {
   const own = mounts.filter(

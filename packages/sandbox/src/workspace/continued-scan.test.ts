@@ -1,4 +1,4 @@
-// Scans that go on: each command’s own time, few walks however many commands, and nothing that is told twice or lost.
+// Background scans: each command’s own time, few walks however many commands, and nothing reported twice or lost.
 
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -71,7 +71,7 @@ describe('the walks for several jobs', () => {
   });
 });
 
-describe('a scan that goes on', () => {
+describe('a scan that continues', () => {
   it.each<[string, ScanJob[], number[][]]>([
     ['one that ran all the time', [job(10, 50)], []],
     ['a pre-started sandbox', [{ ...job(10, 50), rest: { fromMs: 20, toMs: 40 } }], [[20, 40]]],
@@ -81,7 +81,7 @@ describe('a scan that goes on', () => {
       [{ ...job(10, 50), rest: { fromMs: 20, toMs: 40 } }, job(15, 30)],
       [[30, 40]],
     ],
-    ['one that nobody saw end', [job(10, null), { ...job(20, 60), rest: { fromMs: 30, toMs: 40 } }], []],
+    ['one whose end is unknown', [job(10, null), { ...job(20, 60), rest: { fromMs: 30, toMs: 40 } }], []],
   ])('knows when nothing ran: %s', (_, jobs, rests) => {
     expect(restsOf(jobs).map(({ fromMs, toMs }) => [fromMs, toMs])).toEqual(rests);
   });

@@ -1,4 +1,4 @@
-// A scan that goes on after its run: the same directories and the same time again, with a budget that nobody waits for.
+// Background scan after a run: the same directories and the same time again, with a budget that no caller waits for.
 
 import type { RiskyChange } from '../contract/result.ts';
 import type { RestPeriod, ScanJob, ScanReport } from '../contract/scan.ts';
@@ -6,7 +6,7 @@ import { scanRoots } from './after-run.ts';
 import { NOTHING_WRITTEN, notLookedAt } from './risky.ts';
 import type { LookBudget, Scan } from './risky.ts';
 
-// How long one scan goes on, at most.
+// Time limit of one background scan.
 const MAX_SCAN_MS = 60_000;
 
 // Time is the bound: these only keep the memory of the scan finite.
@@ -47,7 +47,7 @@ export async function* scanJobs(
   }
 }
 
-// Whatever goes wrong, it is said: a scan that ends without a report would look like one that found nothing.
+// Every failure is reported: a scan that ends without a report would look like one that found nothing.
 function failed(error: unknown): Scan {
   const reason = `the scan failed: ${error instanceof Error ? error.message : String(error)}`;
   return { ...NOTHING_WRITTEN, riskyChanges: [notLookedAt(reason)], complete: false };
@@ -61,7 +61,7 @@ interface Group {
 
 /**
  * Jobs that one walk can do. Commands that ran at the same time share one. Those that ran one after the other have their own,
- * so that what the user changed in between is nobody’s; beyond a few of them, those with the least time in between share one.
+ * so that the user’s changes in between are not reported; beyond a few of them, those with the least time in between share one.
  */
 export function groupsOf(jobs: readonly ScanJob[]): readonly Group[] {
   const places = new Map<string, ScanJob[]>();

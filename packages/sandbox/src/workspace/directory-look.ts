@@ -60,12 +60,12 @@ export class DirectoryLook implements Disposable {
     }
   }
 
-  /** Whether what is in it can be reached by whoever knows its name. */
+  /** Whether a process that knows a name in it can reach that entry. */
   get isEnterable(): boolean {
     return this.lstat('.') !== null;
   }
 
-  /** An entry as it is, never what it leads to; null for one that is gone. */
+  /** An entry itself, without following links; null if it was removed. */
   lstat(name: string): Stats | null {
     return lstat(`${this.#path}/${name}`);
   }
@@ -85,7 +85,7 @@ function openDirectory(path: string): number {
   }
 }
 
-/** What is at a path, never what it leads to; null for what is gone or cannot be reached. */
+/** The file at a path, without following links; null if it was removed or cannot be reached. */
 export function lstat(path: string): Stats | null {
   try {
     // Most names that are asked for are not there, and an exception for each would cost more than the question.

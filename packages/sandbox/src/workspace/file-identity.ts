@@ -1,4 +1,4 @@
-// Which file or directory a path is: by its device and number, and by when it was made, since the number of one that was
+// Identity of a file or directory: its device, inode number and creation time, since the number of one that was
 // removed is given to the next.
 
 import { lstatSync } from 'node:fs';
@@ -78,7 +78,7 @@ function isPlain(path: string): boolean {
 const NAMED = /"name":/;
 const OWN_PACKAGES = /"name":\s*"(?:acode|@acode\/sandbox)"/;
 
-// Looked for once: it is where this code came from, whatever is put there later.
+// Searched once: it is the path this code was loaded from, whatever is put there later.
 let found: Promise<string> | null = null;
 
 /** The directory of the package this code came with; where it was bundled into another program, that of the bundle. */

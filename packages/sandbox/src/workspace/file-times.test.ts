@@ -1,4 +1,4 @@
-// Which changes are a run’s, by times that are as coarse as the file system keeps them.
+// Changes of a run, by times that are as coarse as the file system keeps them.
 
 import { expect, it } from 'vitest';
 import { FileTimes, setBackMs } from './file-times.ts';

@@ -41,7 +41,7 @@ export class FileTimes {
   constructor({ sinceMs, untilMs, rests = [] }: ScanWindow, isExact: boolean) {
     this.#since = sinceMs - CLOCK_LAG_MS - (isExact ? 0 : COARSEST_MS);
     this.#until = untilMs + FINER_MS + (isExact ? 0 : COARSEST_MS);
-    // Where times are not exact, what was changed in one cannot be told from what was changed before or after it.
+    // Where times are not exact, what was changed in one cannot be distinguished from earlier or later changes.
     this.#rests = isExact
       ? rests.map(({ fromMs, toMs }) => ({ fromMs: fromMs + FINER_MS, toMs: toMs - CLOCK_LAG_MS }))
       : [];
@@ -57,7 +57,7 @@ export class FileTimes {
     return this.#rests.some(({ fromMs, toMs }) => ctimeMs > fromMs && lastMs < toMs);
   }
 
-  /** Whether it was changed in the window or later: of something changed later, nobody knows what it was in the window. */
+  /** Whether it was changed in the window or later: the earlier state of a file changed later is unknown. */
   isTouched({ ctimeMs }: Pick<Stats, 'ctimeMs'>): boolean {
     return ctimeMs >= (isWholeSecond(ctimeMs) ? Math.floor(this.#since / SECOND_MS) * SECOND_MS : this.#since);
   }

@@ -1,4 +1,4 @@
-// What a repository’s configuration names, read as git reads it.
+// Paths in a repository’s configuration, read as git reads it.
 
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

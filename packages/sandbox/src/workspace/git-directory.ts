@@ -1,4 +1,4 @@
-// What a git directory leads to inside a scanned directory: the directory it shares, and what its configuration names.
+// References of a git directory inside a scanned directory: the directory it shares, and the paths its configuration names.
 //
 // Paths are byte strings. No link is followed at the end of a path, nothing but ordinary files is read, and no more of them than
 // git itself would write.
@@ -66,7 +66,7 @@ export function namedInside(
     if (isSpent()) break;
     const found = namedBy(root, file, worktree);
     named.push(...found);
-    // A set that grows while it is gone through: what is included comes last.
+    // A set that grows during the loop: included files come last.
     for (const { as, path } of found) {
       if (as !== 'include' || known.size >= MAX_FILES || includes >= MAX_INCLUDES) continue;
       includes += 1;

@@ -1,4 +1,4 @@
-// What a workspace is written in, seen by names alone, however hostile and however many.
+// Languages of a workspace, by file names alone, however hostile and however many.
 
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -82,7 +82,7 @@ describe('the languages of a workspace', () => {
     const found = [{ language: 'go', file: 'go.mod' }];
     const remembered = recogniseLanguages(root);
     expect(remembered).toEqual(found);
-    // The very same list: it was not looked for again.
+    // The very same list: it was not searched again.
     expect(recogniseLanguages(root)).toBe(remembered);
     touch('Cargo.toml');
     expect(recogniseLanguages(root)).toEqual([...found, { language: 'rust', file: 'Cargo.toml' }]);

@@ -1,6 +1,6 @@
 // Recognises what a workspace is written in, by the names of files in its top directory.
 //
-// Those files are untrusted: none is opened, no link is followed, and the look costs the same however much lies there.
+// Those files are untrusted: none is opened, no link is followed, and the cost is the same however many there are.
 
 import type { Language, LanguageFound } from '../contract/languages.ts';
 import { DirectoryLook, fromText, toText } from './directory-look.ts';
@@ -19,7 +19,7 @@ const NAMES: readonly (readonly [file: string, language: Language])[] = [
 
 const PROJECT = /\.(?:sln|slnx|csproj|fsproj)$/i;
 
-// Names with any beginning need the directory to be read, and somebody may have put a million files there.
+// Names with any beginning need the directory to be read, and an attacker may have put a million files there.
 const MAX_ENTRIES = 1000;
 
 let known: { readonly root: string; readonly stamp: string; readonly found: readonly LanguageFound[] } | null = null;

@@ -31,7 +31,7 @@ beforeEach(() => {
 });
 
 describe('locateWorkspace', () => {
-  it('finds the nearest ancestor with .git or .agent/config.yml, else stays where it is', async () => {
+  it('finds the nearest ancestor with .git or .agent/config.yml, else uses the directory itself', async () => {
     const project = join(own.home, 'project');
     expect(await locateWorkspace(join(project, 'sub'))).toBe(join(project, 'sub'));
     writeFileSync(join(project, '.git'), 'gitdir: elsewhere');

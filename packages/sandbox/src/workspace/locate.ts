@@ -106,7 +106,7 @@ export interface Trespass {
 
 /** A place that may be neither given, nor lie in what is given, nor hold it. */
 interface Place extends Trespass, Entry {
-  /** As somebody wrote it: `..` after a link leads elsewhere than the text says. */
+  /** The path as written: `..` after a link leads elsewhere than the text says. */
   readonly named: string;
 }
 

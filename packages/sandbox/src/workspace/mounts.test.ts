@@ -1,4 +1,4 @@
-// What a sandbox may be given of the host, named after the attacks it refuses; each refusal beside the legitimate thing.
+// Mounts from the host, named after the attacks they refuse; each refusal beside the legitimate case.
 
 import { execFileSync } from 'node:child_process';
 import {
@@ -371,7 +371,7 @@ describe('what git on the host trusts', () => {
         context: { violation: 'ProtectedPath', path, remedy: expect.stringContaining('cp -p x x.new && mv x.new x') },
       });
       await expect(plan({ readOnly: true })).resolves.toBeDefined();
-      // The remedy, as it is told.
+      // The remedy from the message.
       execFileSync('sh', ['-c', 'cp -p "$0" "$0.new" && mv "$0.new" "$0"', path]);
       await expect(plan()).resolves.toBeDefined();
     },
@@ -429,7 +429,7 @@ describe('what git on the host trusts', () => {
     await expect(plan({ readOnly: true })).resolves.toBeDefined();
   });
 
-  it('is looked at in a repository of another name, and in a further directory that may be written', async () => {
+  it('is checked in a repository of another name, and in a further directory that may be written', async () => {
     mkdirSync(join(project, 'repository'));
     writeFileSync(join(project, '.git'), 'gitdir: repository\n');
     writeFileSync(join(project, 'repository/config'), '');

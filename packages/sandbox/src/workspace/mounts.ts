@@ -240,7 +240,7 @@ export interface SourceRules {
 }
 
 const REMEDY = 'Leave the mount out, or name a directory that holds nothing but what the command needs.';
-// How much of a directory is looked at for sockets: more than any has that a person made.
+// Most entries of a directory that acode checks for sockets: more than directories made by a person have.
 const MAX_ENTRIES = 4096;
 
 /** Resolves a source, relative to the workspace, and refuses it unless the sandbox may have it. */
@@ -280,7 +280,7 @@ function isPublic(path: string): boolean {
 // Of one directory at a time: the workspace is asked for before each command.
 let known: { readonly directory: string; readonly stamp: string } | null = null;
 
-/** Refuses a directory with a socket in it: whoever listens there would be within reach, under whatever name. */
+/** Refuses a directory with a socket in it: the sandbox could reach the process that listens there, under any name. */
 function refuseSockets(directory: string): void {
   const stamp = stampOf(directory);
   if (stamp !== null && known?.stamp === stamp && known.directory === directory) return;
@@ -304,7 +304,7 @@ function lookForSockets(directory: string): void {
   }
 }
 
-// On this system they would be ordinary characters of a name; whoever writes them means a path of another.
+// On this system they would be ordinary characters of a name; a user who writes them means a path of another.
 function refuseForeignNotation(source: string): void {
   if (source.includes('\0')) throw refusal(source, 'HostPathEscape', 'it holds a NUL character', { remedy: REMEDY });
   if (process.platform === 'win32') return;

@@ -1,4 +1,4 @@
-// What exists, with a memory that must never outlive what it remembers.
+// Existence of names, with a cache that must never be stale.
 
 import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -64,7 +64,7 @@ describe('what is there', () => {
     renameSync(join(home, '.config'), join(home, 'other'));
     symlinkSync(join(home, 'aside'), join(home, '.config'));
     expect(there('.config/gh')).toEqual([]);
-    // What a link leads to is looked at every time: its own time says nothing of that directory.
+    // The target of a link is checked every time: the link’s own time says nothing about that directory.
     writeFileSync(join(home, 'aside/gh'), '');
     expect(there('.config/gh')).toEqual(['.config/gh']);
   });

@@ -1,4 +1,4 @@
-// Which of many names exist. Dozens are asked for before each command, and nearly all of them exist nowhere: whatever comes into
+// Existence of many names. Dozens are checked before each command, and nearly all do not exist: whatever comes into
 // a directory or leaves it changes the directory’s own time, so one that has the same is not asked for each name again.
 
 import { lstatSync, statfsSync } from 'node:fs';
@@ -6,7 +6,7 @@ import { lstatSync, statfsSync } from 'node:fs';
 // A directory that was changed so lately could be changed again within the same tick of the kernel’s clock.
 const SETTLED_NS = 1_000_000_000n;
 const MAX_KNOWN = 256;
-// Where whatever comes or goes is known to change the time: ext, xfs, btrfs, f2fs, zfs, tmpfs, overlay. Others may make one directory
+// File systems on which adding or removing an entry changes the time: ext, xfs, btrfs, f2fs, zfs, tmpfs, overlay. Others may make one directory
 // of several, or tell of a change later.
 const EXACT = new Set([0xef53n, 0x58465342n, 0x9123683en, 0xf2f52010n, 0x2fc12fc1n, 0x01021994n, 0x794c7630n]);
 

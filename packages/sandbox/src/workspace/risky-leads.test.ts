@@ -1,4 +1,4 @@
-// What something leads to counts as what it is used as: links, git directories that are put together, settings of git. And what
+// Targets of links, git directories and git settings count as what they are used as. And what
 // looks like an attack and is none.
 
 import { execFileSync } from 'node:child_process';

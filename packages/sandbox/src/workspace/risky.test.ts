@@ -1,4 +1,4 @@
-// What a run can leave for host tools to trip over, named after the attacks; what was there before is never reported.
+// Risky changes that a run can leave for host tools, named after the attacks; earlier ones are never reported.
 
 import { execFileSync } from 'node:child_process';
 import {
@@ -299,7 +299,7 @@ describe('scanDirectory', () => {
     server.close();
   });
 
-  it('C14: 200-deep directories and long names are survived, and what was not looked at is said', async () => {
+  it('C14: 200-deep directories and long names are survived, and what was not scanned is reported', async () => {
     put(`${Array.from({ length: 200 }, () => 'd').join('/')}/package.json`);
     put(`${'n'.repeat(255)}/package.json`);
     const listed = await found();
@@ -315,7 +315,7 @@ describe('scanDirectory', () => {
     expect(await found()).toEqual(['git-repository \ufffd/.git']);
   });
 
-  it('a directory that was closed to the look is said to be', async () => {
+  it('a directory that the scan could not enter is reported', async () => {
     if (process.getuid?.() === 0) return;
     await before(() => {
       mkdirSync(join(root, 'old'), 0o000);
@@ -328,7 +328,7 @@ describe('scanDirectory', () => {
     ]);
   });
 
-  // Whoever knows a name in such a directory can follow it, and git knows the one of `.git`.
+  // A program that knows a name in such a directory can follow it, and git knows `.git`.
   it.runIf(process.getuid?.() !== 0)('what is in a directory that cannot be listed is asked for by name', async () => {
     mkdirSync(join(root, 'sub/.git'), { recursive: true });
     for (const path of [
@@ -403,7 +403,7 @@ describe('scanDirectory', () => {
     expect(listed).toEqual([{ path: '.', kind: 'scan-incomplete', reason: expect.stringMatching(reason) }]);
   });
 
-  it('sees enough although nobody wants to wait, and says what it left out', async () => {
+  it('sees enough within a short budget, and reports what it left out', async () => {
     for (let n = 0; n < 40; n += 1) put(`d${n}/file`);
     put('d39/deep/Makefile');
     expect(await changes({ patience: 0 })).toMatchObject([{ path: 'd39/deep/Makefile' }]);
@@ -483,7 +483,7 @@ describe('scanDirectory', () => {
     expect(full.changed).toEqual({ ...changed, other: 202 });
   });
 
-  it('ends when it is told to, with what it has found, and says so', async () => {
+  it('ends when it is cancelled, with what it has found, and reports that', async () => {
     put('Makefile');
     for (let n = 0; n < 300; n += 1) put(`d${n}/file`);
     const signal = AbortSignal.abort();
@@ -535,7 +535,7 @@ describe('changesOfRun', () => {
       put('.git/config');
       return lstatSync(join(root, '.git')).ino;
     };
-    // A file system gives the number to whoever comes next, which may be another user.
+    // A file system gives the inode number to the next file, which may be another user’s.
     for (let tries = 0; tries < 50 && (await anew()) !== old.ino; tries += 1);
     const run = { mounts: planned, sinceMs: since, dead: Promise.resolve() };
     const listed = (await changesOfRun(run, patient)).riskyChanges;
@@ -605,7 +605,7 @@ describe('changesOfRun', () => {
         '/other/.vscode/tasks.json',
       ]);
       expect(changed).toEqual({ ...none, hidden: 1, configuration: 2, other: 1 });
-      // The control: what could not be written is not looked at.
+      // The control: what the run could not write is not scanned.
       const closed = [...mounts(true), more(other, '/other', true)];
       expect((await changesOfRun({ ...run, mounts: closed }, patient)).riskyChanges).toEqual([]);
       expect(changesOfCancelledRun([...mounts(true), more(other, '/other', false)], since, true)).toMatchObject({
@@ -617,7 +617,7 @@ describe('changesOfRun', () => {
     }
   });
 
-  it('does not take for the run’s what somebody changed after its end', async () => {
+  it('does not attribute changes after its end to the run', async () => {
     put('Makefile');
     const run = { sinceMs: since, dead: delay(5), mounts: mounts(false) };
     const scan = changesOfRun(run, patient);
@@ -693,7 +693,7 @@ describe('changesOfRun', () => {
     });
   });
 
-  it('says when the end was not seen, or nobody waited for a look', async () => {
+  it('reports when the end was not seen, or no scan was made', async () => {
     const forever = { mounts: mounts(false), sinceMs: since, dead: new Promise(() => undefined) };
     const incomplete = { riskyChanges: [{ kind: 'scan-incomplete' }], complete: false };
     expect(await changesOfRun(forever, clock)).toMatchObject({ ...incomplete, rest: null });

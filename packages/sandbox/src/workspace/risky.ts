@@ -1,7 +1,7 @@
-// What a run left in a directly mounted workspace that programs on the host might execute or follow.
+// Risky changes: files that a run left in a directly mounted workspace and that programs on the host might execute or follow.
 //
-// Nothing is remembered from before the run: whether something changed is told by its change time, which only the kernel
-// sets. Budgets bound the look, so that its cost does not grow with the workspace; what they left out is said.
+// Nothing is remembered from before the run: its change time shows whether something changed, which only the kernel
+// sets. Budgets bound the scan, so that its cost does not grow with the workspace; it reports what it left out.
 
 import type { Dirent, Stats } from 'node:fs';
 import { setImmediate, setTimeout } from 'node:timers/promises';
@@ -31,19 +31,19 @@ import {
 } from './risky-names.ts';
 import type { Risk, RiskyDirectory } from './risky-names.ts';
 
-/** How much is looked at, at most. */
+/** Budget of a scan. */
 export interface LookBudget {
   readonly entries: number;
   readonly directories: number;
   readonly depth: number;
   readonly milliseconds: number;
-  /** The time after which it ends as soon as it has seen enough: somebody waits for the result. */
+  /** The time after which it ends as soon as it has seen enough: a caller waits for the result. */
   readonly patience: number;
-  /** How long it rests after each slice of work, in milliseconds: 0 where nobody else needs the thread. */
+  /** How long it rests after each slice of work, in milliseconds: 0 if no other work needs the thread. */
   readonly restMs: number;
 }
 
-/** How much is looked at after a run that a caller waits for. */
+/** Budget of a scan after a run that a caller waits for. */
 export const BUDGET: LookBudget = {
   entries: 20_000,
   directories: 4000,
@@ -87,7 +87,7 @@ interface Seen {
 
 /** How a directory is scanned. */
 export interface ScanOptions {
-  /** How much is looked at; what is absent is as after a run that a caller waits for. */
+  /** Budget; absent values are those of a run that a caller waits for. */
   readonly budget?: Partial<LookBudget>;
   /** Names at the top that the run could not change. */
   readonly skipped?: ReadonlySet<string>;
@@ -147,7 +147,7 @@ function isComplete(changes: readonly RiskyChange[]): boolean {
   return changes.every(({ kind }) => kind !== 'scan-incomplete');
 }
 
-/** What is reported where the workspace was not looked at. */
+/** Report for a workspace that was not scanned. */
 export function notLookedAt(reason: string): RiskyChange {
   return { path: '.', kind: 'scan-incomplete', reason };
 }
@@ -321,7 +321,7 @@ class Look {
     this.#visits.putAgain({ ...visit, asked: true });
   }
 
-  // Whoever may enter a directory but not list it, like git, finds what it knows the name of. So does the look.
+  // A program that may enter a directory but not list it, like git, finds the names it knows. So does the scan.
   #askClosed(visit: Visit, seen: Seen): void {
     this.#missed(visit, 'unreadable', seen.directory.isEnterable);
     if (visit.region && seen.changed) this.#report(visit.region);
@@ -596,7 +596,7 @@ class Look {
     if (all.length > MAX_CLOSED) this.#unseen.add(`nor could ${all.length - MAX_CLOSED} other directories`);
   }
 
-  // A name that was not seen lies elsewhere, or in what was not looked at.
+  // A name that was not seen lies elsewhere, or in a part that was not scanned.
   #addHardLinks(): void {
     const paths = this.#hardLinks.elsewhere();
     const isCut = this.#spent || this.#signal?.aborted === true;

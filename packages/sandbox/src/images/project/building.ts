@@ -205,7 +205,7 @@ async function projectAt(
   return { context, hashes, checksum, store };
 }
 
-// The label alone is a claim of whoever made the image: it must stand on the base as well.
+// The label alone is a claim of the image’s author: the image must also be based on the base.
 function isCurrent(image: BuiltImage, base: BuiltImage, { whole }: Checksum): boolean {
   return image.labels[CHECKSUM_LABEL] === whole && base.layers.every((layer, index) => image.layers[index] === layer);
 }
@@ -338,7 +338,7 @@ async function* pieces({ template, context, hashes }: Archive): AsyncGenerator<B
   yield tarHeader({ path: TEMPLATE_NAME, kind: 'file', mode: 0o644, size: text.length });
   yield Buffer.concat([text, tarPadding(text.length)]);
   yield tarHeader({ path: PROJECT_FOLDER, kind: 'directory', mode: 0o755, size: 0 });
-  // Whoever reads may be as fast as the disk; who cancels destroys the stream.
+  // A reader may be as fast as the disk; a caller that cancels destroys the stream.
   const pauses = new Pauses(null);
   for (const entry of context.entries) {
     if (pauses.isDue) await pauses.take();

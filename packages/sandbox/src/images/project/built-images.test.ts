@@ -1,4 +1,4 @@
-// What is noted down of project images, and that nothing about an old one makes a build fail.
+// Index of project images: its entries, and that no old entry makes a build fail.
 
 import { describe, expect, it } from 'vitest';
 import { remember, removeReplaced } from './building.ts';

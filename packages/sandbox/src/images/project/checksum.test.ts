@@ -1,4 +1,4 @@
-// That every input counts, and which of them has changed can be told.
+// Checksum of a project image: every input counts, and a change can be attributed to its input.
 
 import { expect, it } from 'vitest';
 import { NO_INSTALL, changedSince, checksumOf, partsText, wasInstalled } from './checksum.ts';

@@ -34,7 +34,7 @@ export function checksumOf(inputs: Inputs): Checksum {
   return { whole: sha256(NAMES.map(name => `${name} ${parts[name]}\n`).join('')), parts };
 }
 
-/** What of a project goes into its image, as text: path, kind, mode and content of each file. */
+/** The image’s files as text: path, kind, mode and content of each file. */
 export function manifestOf(entries: readonly ContextEntry[], hashes: ReadonlyMap<string, string>): string {
   return entries
     .map(entry => JSON.stringify([entry.path, entry.kind, entry.mode, entry.target ?? hashes.get(entry.path) ?? '']))

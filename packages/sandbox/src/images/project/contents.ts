@@ -55,7 +55,7 @@ async function hashFresh(
   signal: AbortSignal,
 ): Promise<void> {
   const waiting = fresh.values();
-  // Small files are read in one go, so that nobody else would have their turn before the last of them.
+  // Small files are read in one go, so that other work would wait until the last of them.
   const pauses = new Pauses(signal);
   const work = async (): Promise<void> => {
     for (const entry of waiting) {

@@ -1,4 +1,4 @@
-// What of a directory goes into an image: on a real file system, with everything in it that is meant to get further.
+// Build context of a project image: on a real file system, with everything in it that tries to escape.
 
 import { execFileSync } from 'node:child_process';
 import {
@@ -152,7 +152,7 @@ describe('a context', () => {
     await expect(look()).resolves.toMatchObject({ bytes: expect.any(Number) });
   });
 
-  it('never goes through a directory that is a link', async () => {
+  it('never follows a directory that is a link', async () => {
     mkdirSync(join(top, 'outside'));
     writeFileSync(join(top, 'outside', 'secret'), 'of the host');
     mkdirSync(join(root, 'inside'));
@@ -176,7 +176,7 @@ describe('a context', () => {
     await expect(look({ mostBytes: 1999, mostFiles: 1 })).resolves.toMatchObject({ bytes: 1000 });
   });
 
-  it('is given up on when that is asked for, however few and slow the names are', async () => {
+  it('is cancelled when the caller asks, however few and slow the names are', async () => {
     for (let n = 0; n < 40; n += 1) put(`${'a'.repeat(200)}${n}`);
     // Each name takes some milliseconds under these.
     put('.dockerignore', Array.from({ length: 12 }, (_, n) => `${'*a'.repeat(480)}${n}`).join('\n'));
@@ -235,9 +235,9 @@ describe('an archive', () => {
     ],
     ['is a link out', () => (rmSync(join(root, 'a')), symlinkSync('/etc/passwd', join(root, 'a')))],
     ['is written to', () => writeFileSync(join(root, 'a'), 'two')],
-    ['is gone', () => rmSync(join(root, 'a'))],
+    ['was removed', () => rmSync(join(root, 'a'))],
     ['is a FIFO', () => (rmSync(join(root, 'a')), execFileSync('mkfifo', [join(root, 'a')]))],
-  ])('is given up where a file %s since it was found', async (_what, change) => {
+  ])('fails if a file %s since it was found', async (_what, change) => {
     put('a', 'one');
     const context = await look();
     await expect(archiveOf(context)).resolves.toBeInstanceOf(Buffer);
@@ -255,7 +255,7 @@ describe('hashing', () => {
     let asked = false;
     const [first, ...rest] = context.entries;
     if (!first) throw new TypeError('there are files');
-    // Asked for when it is read: whoever cancels does so while the hashing is under way, and not before.
+    // Cancelled while it is read: callers cancel while the hashing is under way, and not before.
     const watched = Object.defineProperty({ ...first }, 'size', {
       get: () => {
         if (!asked) setImmediate(() => controller.abort(new Error('enough')));
@@ -295,7 +295,7 @@ describe('hashes that are kept', () => {
 });
 
 describe('a stage', () => {
-  it('is a copy that is gone afterwards, whatever was made of it', async () => {
+  it('is a copy that is removed afterwards, whatever was done with it', async () => {
     put('sub/run.sh', '#!/bin/sh\n', 0o755);
     symlinkSync('sub/run.sh', join(root, 'way'));
     const context = await look();

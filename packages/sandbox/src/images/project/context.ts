@@ -20,7 +20,7 @@ export interface ContextEntry extends TarEntry {
   readonly links: number;
 }
 
-/** What tells one version of one file from another. Nobody but the kernel can set the time of the last change. */
+/** Identity of one version of one file. Only the kernel can set the time of the last change. */
 export interface FileVersion {
   readonly device: number;
   readonly inode: number;
@@ -39,7 +39,7 @@ export interface ContextRules {
   readonly linksOut: boolean;
 }
 
-/** What goes into an image. */
+/** The files of an image. */
 export interface Context {
   readonly root: string;
   /** Every directory before what is in it, otherwise by name. */

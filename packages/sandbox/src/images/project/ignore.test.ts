@@ -1,4 +1,4 @@
-// What a `.dockerignore` leaves out, and that no pattern can make it take long.
+// `.dockerignore`: the files it leaves out, and that no pattern can make it take long.
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -89,7 +89,7 @@ describe('a pattern', () => {
     const began = performance.now();
     expect(ignores('**/a*a*a*a*a*a*a*a*a*a*a*a*b', `${'a'.repeat(200)}/${'a'.repeat(250)}`)).toBe(false);
     expect(ignores(`${'**/'.repeat(300)}x`, 'y/'.repeat(99) + 'z')).toBe(false);
-    // Without the bound the first alone would outlive whoever waits for it.
+    // Without the bound the first alone would take longer than any caller waits.
     expect(performance.now() - began).toBeLessThan(1500);
   });
 });
@@ -118,7 +118,7 @@ describe('many long patterns', () => {
     expect(performance.now() - began).toBeLessThan(2000);
   });
 
-  it('are given up on when all names together take too long, and not before', () => {
+  it('are cancelled when all names together take too long, and not before', () => {
     const rules = IgnoreRules.parse(long(2), 1_000_000);
     const ask = (): void => void rules.judge('a'.repeat(255), rules.top);
     expect(ask).not.toThrow();

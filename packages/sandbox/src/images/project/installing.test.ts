@@ -1,5 +1,5 @@
 // The copy of a project is not read nor removed while the sandbox of its install command may still write in it; and what
-// an install command is told that failed.
+// a failed install command reports.
 
 import { describe, expect, it } from 'vitest';
 import type { SandboxInfo } from '../../contract/host.ts';
@@ -21,7 +21,7 @@ const sandbox = (owner: string, state: SandboxInfo['state']): SandboxInfo => ({
   labels: { 'acode.owner': owner },
 });
 
-/** Asks with a clock on which every pause passes at once, of an engine that answers as it is told. */
+/** Asks with a clock on which every pause passes at once, of an engine with prepared answers. */
 async function asked(answers: readonly (readonly SandboxInfo[] | Error)[]): Promise<{ gone: boolean; looks: number }> {
   let [now, looks] = [0, 0];
   const clock = {
@@ -64,7 +64,7 @@ const denied: Denial = {
 };
 
 describe('an install command without a network', () => {
-  it('that fails for want of one is told so, and how to get one', () => {
+  it('that fails without one reports that, and how to get one', () => {
     const failed = { exitCode: 1, timedOut: false, denials: [denied] };
     const refused = (): void => assertSucceeded(failed, { image: 'i', planned: plannedWith('none') });
     expect(refused).toThrow('ended with 1, and it had no network');
@@ -77,7 +77,7 @@ describe('an install command without a network', () => {
     );
   });
 
-  it('that hits a limit is told which, and the error of that limit is the cause', () => {
+  it('that hits a limit reports which, and the error of that limit is the cause', () => {
     const time: Denial = {
       rule: 'limit.time',
       value: 2000,
@@ -95,7 +95,7 @@ describe('an install command without a network', () => {
     );
   });
 
-  it('that fails otherwise is told nothing of networks', () => {
+  it('that fails otherwise reports nothing about networks', () => {
     const failed = { exitCode: 1, timedOut: false, denials: [] };
     const refused = (): void => assertSucceeded(failed, { image: 'i', planned: plannedWith('none') });
     expect(refused).toThrow(/ended with 1\.$/);

@@ -21,7 +21,7 @@ export interface Installing {
   readonly workspace: string;
   /** What was decided for the workspace itself. */
   readonly planned: Planned;
-  /** The image that is made, for what goes wrong. */
+  /** The image being built, for error messages. */
   readonly image: string;
   readonly engine: EngineBackend;
   readonly openFurther: OpenFurther;

@@ -1,4 +1,4 @@
-// What is wrong with the base of a project image is told in the words of whoever names one.
+// Errors about the base of a project image, in the terms of the caller that names one.
 
 import { describe, expect, it } from 'vitest';
 import { AcodeError } from '../../contract/errors.ts';

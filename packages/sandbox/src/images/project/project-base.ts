@@ -11,7 +11,7 @@ import { plan } from '../../run/planning.ts';
 import { fullName } from '../../policy/images.ts';
 import type { Operation } from '../../records/telemetry/operation.ts';
 
-/** What the base is looked for with. */
+/** Inputs of the search for the base. */
 export interface Basing {
   readonly host: Host;
   readonly options: BuildProjectOptions;
@@ -44,7 +44,7 @@ export async function planBase(
   });
 }
 
-/** An error about the image of a command, in the words of whoever names a base. */
+/** An error about the image of a command, in the terms of a caller that names a base. */
 export function aboutBase(error: unknown): unknown {
   if (!(error instanceof AcodeError)) return error;
   const { cause } = error;
@@ -81,7 +81,7 @@ export function refuseItself(base: string, reference: string): void {
   });
 }
 
-/** The base as whoever builds on it has to know it; refused where it has anything executed. */
+/** The base as a build needs to know it; refused if it has ONBUILD triggers. */
 export async function baseOf(
   engine: EngineBackend,
   { id, reference }: { readonly id: string; readonly reference: string },

@@ -67,7 +67,7 @@ describe('a directory', () => {
     expect(readdirSync(join(top, 'of-the-host'))).toEqual(['file']);
   });
 
-  it('that is a link is left alone, and one that is gone is no error', async () => {
+  it('that is a link is not touched, and a missing one is not an error', async () => {
     mkdirSync(join(top, 'of-the-host'));
     symlinkSync('of-the-host', join(top, 'link'));
     await removeTree(join(top, 'link'));
@@ -87,22 +87,22 @@ describe('copies that were forgotten', () => {
     return (await Stage.of(context, hashes, { host, left: () => undefined }, signal)).root;
   }
 
-  it('are removed however deep they are, and new ones only of a host where nobody builds any more', async () => {
+  it('are removed however deep they are, and new ones only of a host without a running build', async () => {
     process.env['TMPDIR'] = top;
     const [own, others] = [await forgotten('here'), await forgotten('elsewhere')];
     deep(own);
-    // Nobody but the kernel sets the time that counts.
+    // Only the kernel sets the time that counts.
     utimesSync(own, 1, 1);
     expect(await removeForgottenStages(signal)).toEqual({ removed: [], failed: [] });
     expect(await removeForgottenStages(signal, 'here')).toEqual({ removed: [own], failed: [] });
     expect([existsSync(own), existsSync(others)]).toEqual([false, true]);
   });
 
-  it('that cannot be removed are named, and keep nobody from building', async () => {
+  it('that cannot be removed are named, and do not block a build', async () => {
     mkdirSync(join(top, 'place'));
     process.env['TMPDIR'] = join(top, 'place');
     const both = [await forgotten('here'), await forgotten('here')].sort();
-    // Its parent may not be changed: it can be emptied and stays.
+    // Its parent may not be changed: it can be emptied but not removed.
     chmodSync(join(top, 'place'), 0o500);
     const { failed } = await removeForgottenStages(signal, 'here');
     chmodSync(join(top, 'place'), 0o700);

@@ -1,4 +1,4 @@
-// Removes a directory that untrusted code has filled, however deep and closed it is, and whoever still writes in it.
+// Removes a directory that untrusted code has filled, however deep and closed it is, and while other processes still write to it.
 //
 // Every directory is taken hold of before anything is done in it, so that one that is exchanged for a link meanwhile leads
 // nowhere; and each is moved to one heap first, since a path may be longer than the kernel takes and deeper than a stack.
@@ -23,7 +23,7 @@ const LINUX = process.platform === 'linux';
 // Linux’s O_PATH, which Node.js does not name: a directory that may not be read can be taken hold of all the same.
 const PATH_ONLY = LINUX ? 0o10000000 : 0;
 const FLAGS = PATH_ONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
-// Somebody who writes faster than this removes would otherwise never be done with.
+// A process that writes faster than acode removes would otherwise never let it finish.
 const MAX_REMOVED = 20_000_000;
 const BUFFERED_ENTRIES = 128;
 
@@ -59,7 +59,7 @@ class Removal {
     this.#heap = heap;
   }
 
-  /** What is not a directory goes; directories go to the heap. */
+  /** Removes what is not a directory; moves directories to the heap. */
   async empty(directory: Held, spared: string | null): Promise<void> {
     using entries = opened(directory.path);
     for (let entry = entries.dir.readSync(); entry !== null; entry = entries.dir.readSync()) {

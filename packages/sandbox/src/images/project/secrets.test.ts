@@ -1,4 +1,4 @@
-// What is a secret by its name, and what is not.
+// Secret files by name, and names that only look like one.
 
 import { expect, it } from 'vitest';
 import { isSecret } from './context.ts';

@@ -51,7 +51,7 @@ export class Stage implements AsyncDisposable {
     }
   }
 
-  // Never an error of whoever built: the image is made, or the reason why it is not is another one.
+  // Never an error of the build: the image is made, or it failed for another reason.
   async [Symbol.asyncDispose](): Promise<void> {
     const failed = await removed(this.root);
     if (failed) this.#left(failed);
@@ -66,7 +66,7 @@ export interface ForgottenStages {
 
 /**
  * Removes the copies that a process left behind which was killed: those that are older than any build takes, and all of
- * one host where nobody builds any more.
+ * one host without a running build.
  */
 export async function removeForgottenStages(
   signal: AbortSignal,

@@ -24,6 +24,6 @@ it.each(['/home/me/My App', '/srv/--', '/srv/ünï', '/a/' + 'x'.repeat(200)])('
   expect(projectReference(root, 1001)).not.toBe(reference);
 });
 
-it('has labels that nobody takes for those of a sandbox', () => {
+it('has labels that differ from those of a sandbox', () => {
   for (const label of [CHECKSUM_LABEL, INPUTS_LABEL, KIND_LABEL]) expect(label.startsWith(RESERVED)).toBe(false);
 });

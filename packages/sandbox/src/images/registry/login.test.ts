@@ -195,12 +195,12 @@ describe('a helper', () => {
       await expect(ask({ config, env, as })).rejects.toEqual(refused('is in no directory of PATH'));
       chmodSync(join(top, open), 0o755);
     }
-    // Where nobody can take away what is another’s.
+    // In a directory where no one can remove another user’s file.
     chmodSync(join(top, 'shared'), 0o1775);
     await expect(ask({ config, env, as })).resolves.toEqual(allowed);
   });
 
-  it('is not looked for in directories that are relative', async () => {
+  it('is not searched in relative directories', async () => {
     await expect(ask({ config, env: { PATH: '.:bin::' } })).rejects.toEqual(refused('is in no directory of PATH'));
   });
 });

@@ -16,7 +16,7 @@ export interface LoginSurroundings extends HelperSurroundings {
   readonly home: string;
 }
 
-/** A login and where it is from, which may be told. */
+/** A login and its source, which may be logged. */
 export interface FoundLogin {
   readonly login: RegistryLogin | null;
   /** For the log: never anything of the login itself. */
@@ -186,7 +186,7 @@ export function helpersLogin(answer: string, registry: string): RegistryLogin | 
   }
 }
 
-/** Where helpers are looked for, and who asks. */
+/** Directories searched for helpers, and the user who asks. */
 export interface HelperSurroundings {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly uid: number;
@@ -257,7 +257,7 @@ async function findProgram(
   return null;
 }
 
-// Whether a path and everything above it belongs to root or the user, and nobody else can exchange it.
+// Whether a path and everything above it belongs to root or the user, and no other user can replace it.
 async function isOnlyOurs(path: string, uid: number): Promise<boolean> {
   for (let here = path; ; here = dirname(here)) {
     const found = await lstat(here).catch(() => null);
@@ -266,7 +266,7 @@ async function isOnlyOurs(path: string, uid: number): Promise<boolean> {
   }
 }
 
-// In a directory with the sticky bit nobody takes away what is another’s; but anybody puts something in it. Whoever may write
+// In a directory with the sticky bit no user removes another’s file; but any user can add one. A user who may write
 // a directory above can put another one in the place of what lies in it.
 function othersMayWrite({ mode, uid }: { mode: number; uid: number }, itself: boolean): boolean {
   if (!itself && (mode & 0o1000) !== 0) return false;

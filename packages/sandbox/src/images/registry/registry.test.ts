@@ -55,7 +55,7 @@ describe('a lock for a key', () => {
     for (const name of readdirSync(join(top, 'pulls'))) expect(readdirSync(join(top, 'pulls', name))).toEqual([]);
   });
 
-  it('of somebody who does not end is not waited for beyond the deadline', async () => {
+  it('of a process that does not end is not awaited beyond the deadline', async () => {
     let end: () => void = () => undefined;
     const held = locks().during('k', terms, () => new Promise<void>(resolve => (end = resolve)));
     await wait(20);
@@ -179,12 +179,12 @@ describe('shared work', () => {
     expect(begun).toBe(2);
   });
 
-  it('goes on when one of two leaves, and ends when the last has left', async () => {
+  it('continues when one of two leaves, and ends when the last has left', async () => {
     const shared = new SharedWork<number, string>();
     let given: AbortSignal | null = null;
     const work = (until: AbortSignal): Promise<string> => {
       given = until;
-      return new Promise((_, reject) => until.addEventListener('abort', () => reject(new Error('given up'))));
+      return new Promise((_, reject) => until.addEventListener('abort', () => reject(new Error('cancelled'))));
     };
     const [one, other] = [new AbortController(), new AbortController()];
     const first = shared.join('k', { signal: one.signal }, work);
@@ -198,7 +198,7 @@ describe('shared work', () => {
     expect(isAborted(given)).toBe(true);
   });
 
-  it('goes on for everybody where a listener throws, who is told of it', async () => {
+  it('continues for the others when a listener throws, which gets its error', async () => {
     const shared = new SharedWork<number, string>();
     const errors: unknown[] = [];
     const heard: number[] = [];
@@ -220,7 +220,7 @@ describe('shared work', () => {
     const first = shared.join('k', throws, work);
     const second = shared.join('k', { signal, onProgress: n => void heard.push(n) }, work);
     await wait(5);
-    // Who joins later hears at once how far it is, and may throw then; nobody stays counted who has left.
+    // A later participant gets the progress at once, and may throw then; one that has left is not counted.
     const late = shared.join('k', { ...throws, onListenerError: undefined }, work);
     await expect(Promise.all([first, second, late])).resolves.toEqual(['done', 'done', 'done']);
     expect(heard).toEqual([1, 2]);
@@ -232,7 +232,7 @@ describe('shared work', () => {
     const shared = new SharedWork<number, string>();
     const work = (until: AbortSignal, tell: (n: number) => void): Promise<string> => {
       tell(1);
-      return new Promise((_, reject) => until.addEventListener('abort', () => reject(new Error('given up'))));
+      return new Promise((_, reject) => until.addEventListener('abort', () => reject(new Error('cancelled'))));
     };
     const first = new AbortController();
     const staying = shared.join('k', { signal: first.signal }, work);

@@ -1,4 +1,4 @@
-// Where files from inside arrive on the host: first in a directory of their own that nobody else has, and at their place only when all of them
+// Destination of downloaded files: first a private directory, and the requested path only when all of them
 // have come and nothing was wrong with any.
 
 import { randomBytes } from 'node:crypto';
@@ -52,7 +52,7 @@ export class Arrival implements Disposable {
   readonly #target: HostDirectory | null;
   readonly #stage: HostDirectory;
   readonly #stageName: string;
-  // The directories that lead to where the last entry was written: an archive goes through a tree one branch after the other.
+  // The directories that lead to where the last entry was written: an archive lists a tree one branch after the other.
   #open: { name: string; directory: HostDirectory }[] = [];
 
   #made = 0;
@@ -202,7 +202,7 @@ export class Arrival implements Disposable {
     for (const { directory } of this.#open.splice(depth).reverse()) directory[Symbol.dispose]();
   }
 
-  // The names that are used towards the system would tell nobody anything.
+  // The temporary names would mean nothing to a reader.
   #onHost(error: unknown): Error {
     return fileError(codeOf(error), { syscall: 'open', path: this.#hostPath }, error);
   }

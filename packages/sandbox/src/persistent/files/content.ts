@@ -1,4 +1,4 @@
-// The content of files inside: read and written as bytes, at once or as a stream that waits for whoever is slower.
+// The content of files inside: read and written as bytes, at once or as a stream with backpressure.
 
 import { Readable } from 'node:stream';
 import type { FileCall, WriteFlag } from '../../contract/sandbox.ts';
@@ -32,7 +32,7 @@ export async function readWhole(programs: Programs, place: Place, { signal }: Fi
   return programs.run(readTask(place, signal), { maxBytes: MAX_READ, withinMs: CONTENT_MS });
 }
 
-/** A file as a stream: nothing is read before somebody reads it. */
+/** A file as a stream: nothing is read before the caller reads. */
 export function streamOf(
   programs: Programs,
   place: () => Place,
@@ -90,7 +90,7 @@ export interface Writing extends FileCall {
   readonly encoding?: BufferEncoding;
   /** Of a file that was not there. */
   readonly mode?: number;
-  /** The name of the call, for who is told that the image lacks a program. */
+  /** The name of the call, for the error that the image lacks a program. */
   readonly operation: string;
 }
 
@@ -138,7 +138,7 @@ function* portions(bytes: Uint8Array): Generator<Uint8Array, void, undefined> {
   for (let at = 0; at < bytes.length; at += PORTION) yield bytes.subarray(at, at + PORTION);
 }
 
-/** Sends everything to a task and waits for its end. Where that fails, undoes what it left when it is gone. */
+/** Sends everything to a task and waits for its end. If that fails, removes what it left after it has ended. */
 export async function send(
   programs: Programs,
   task: Task,
@@ -166,7 +166,7 @@ async function pour(conversation: Conversation, source: AsyncIterable<unknown> |
   }
 }
 
-/** How a program is told the mode of what it makes: the bits it does not have, and those to run it. */
+/** The mode of a new file as arguments of a program: the bits it does not have, and those to run it. */
 export function modeWords(mode: number | undefined): [masked: string, execution: string] {
   if (mode === undefined) return ['', ''];
   const bits = checkedMode(mode) & PERMISSIONS;

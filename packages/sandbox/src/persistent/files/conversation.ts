@@ -1,4 +1,4 @@
-// A program inside while something streams to or from it: no faster than either side goes, and not at all where one has stopped.
+// A program inside while something streams to or from it: with backpressure on both sides, and an error when one has stopped.
 
 import type { Clock } from '../../contract/ports.ts';
 import type { Inside, InsideEnd, InsideProgram } from '../../isolation/backend.ts';
@@ -71,7 +71,7 @@ export class Conversation implements Disposable {
       await this.#patiently(this.#unlessOver(this.#program.write(data)));
     } catch (error) {
       if (this.#stop.signal.aborted) throw error;
-      // Why it takes no more is told by how it ended, which `finish` knows.
+      // Its exit status says why it takes no more input, and `finish` knows that.
       return false;
     }
     return !this.#over;
@@ -79,7 +79,7 @@ export class Conversation implements Disposable {
 
   /** Tells it that nothing more comes, waits for its end, and raises what it failed with. */
   async finish(isFine: (end: InsideEnd) => boolean = () => false): Promise<InsideEnd> {
-    // One that has ended cannot be told, and need not be.
+    // A program that has ended needs no message.
     if (!this.#over) await this.#patiently(this.#unlessOver(this.#program.closeStdin())).catch(() => undefined);
     this.#program.stdout.resume();
     const end = await this.#patiently(this.#program.ended);
@@ -87,7 +87,7 @@ export class Conversation implements Disposable {
     return end;
   }
 
-  /** Ends the program, and waits until it is gone, or for a while. */
+  /** Ends the program, and waits until it has ended, or for a while. */
   async end(): Promise<void> {
     this[Symbol.dispose]();
     let cancel = (): void => undefined;

@@ -203,7 +203,7 @@ describe('names that lead elsewhere refuse all of it', () => {
   });
 });
 
-describe('what is neither a file nor a directory is left out and told', () => {
+describe('what is neither a file nor a directory is left out and reported', () => {
   it.each([
     ['symbolic link', '2'],
     ['hard link', '1'],
@@ -344,7 +344,7 @@ describe('an invalid archive is refused', () => {
       Buffer.concat([GOOD, entry({ name: 'x', type: 'L', content: `${'d/'.repeat(300)}x\0` }), GOOD, END]),
     ],
     ['one with endless words', Buffer.concat([GOOD, entry({ name: 'x', type: 'L', size: 2 ** 22 }), END])],
-    ['one that goes on after its end', Buffer.concat([GOOD, END, Buffer.alloc(2 ** 21)])],
+    ['one that continues after its end', Buffer.concat([GOOD, END, Buffer.alloc(2 ** 21)])],
     ['noise', Buffer.from('noise'.repeat(1000))],
   ])('%s', async (_, bytes) => {
     await refused(takeBytes(bytes), 'ACODE-FIL-002');

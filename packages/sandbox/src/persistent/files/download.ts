@@ -22,7 +22,7 @@ const MAX_HEAD = 80;
 const HEADERS_PER_ENTRY = 4;
 const HEADERS_BESIDES = 16;
 const MAX_NAMED = 200;
-// What a kernel takes for a path; deeper than that nobody keeps anything.
+// What a kernel takes for a path; deeper trees do not occur.
 const MAX_PATH = 4096;
 const MAX_DEPTH = 256;
 

@@ -1,4 +1,4 @@
-// What programs say, in each C library’s words, and what node would call it.
+// Error codes from the messages of programs, in each C library’s wording, as node names them.
 
 import * as fs from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';

@@ -134,7 +134,7 @@ export function typeError(argument: string, wanted: string, value: unknown): Err
   return Object.assign(new TypeError(text), { code: 'ERR_INVALID_ARG_TYPE' });
 }
 
-/** The code of an error of the file system; that of a fault nobody knows, where it has none. */
+/** The code of an error of the file system; `EIO` if it has none. */
 export function codeOf(error: unknown): string {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : 'EIO';
 }

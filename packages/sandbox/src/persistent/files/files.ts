@@ -345,7 +345,7 @@ function taskFor(place: Place, { recursive = false, signal }: Reading, kind: 'na
   };
 }
 
-// What goes away while it is walked over is no mistake; what may not be looked into is one.
+// An entry that disappears during the walk is not an error; one that may not be read is.
 function assertFinished(stderr: string, place: Place): void {
   if (!/^acode-unfinished$/m.test(stderr)) return;
   const code = codeIn(stderr);

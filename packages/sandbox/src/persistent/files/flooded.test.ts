@@ -1,4 +1,4 @@
-// Programs inside whose output something else in the sandbox writes: a typed refusal, with little memory, and nobody is held up.
+// Programs inside whose output a hostile process writes: a typed refusal, with little memory, and without blocking others.
 
 import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
@@ -102,7 +102,7 @@ describe.each(FORMS)('a listing with %o', form => {
     expect(flood.sent).toBeLessThan(2 * MIB);
   });
 
-  it('of more names than anybody keeps is refused, and nobody waits for it', async () => {
+  it('of too many names is refused without waiting for the end', async () => {
     const { files } = new Flood(forever('/d/a\0'));
     const refusal = expect(list(files, form)).rejects.toMatchObject({
       code: 'ACODE-FIL-003',
@@ -128,7 +128,7 @@ describe.each(FORMS)('a listing with %o', form => {
     await expect(list(new Flood(once('/d/a')).files, form)).rejects.toMatchObject({ code: 'ACODE-FIL-002' });
   });
 
-  it('of half a million names holds nobody up', async () => {
+  it('of half a million names blocks no other work', async () => {
     const names = Array.from({ length: 500_000 }, (_, at) => `/d/${(at * 7919) % 500_009}`);
     const portions: string[] = [];
     for (let at = 0; at < names.length; at += 1000) portions.push(`${names.slice(at, at + 1000).join('\0')}\0`);

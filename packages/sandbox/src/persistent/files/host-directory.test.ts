@@ -1,4 +1,4 @@
-// A directory that is held stays what it was, whatever is put in its place.
+// Open directory handles: a handle keeps pointing to the same directory, whatever replaces its path.
 
 import {
   closeSync,
@@ -46,7 +46,7 @@ describe.skipIf(!existsSync('/proc/self/fd'))('a directory that is replaced by a
     closeSync(file);
     expect(readdirSync(join(home, 'outside'))).toEqual(['precious']);
     expect(readdirSync(join(home, 'tree/moved'))).toEqual(['arrived']);
-    // The control: by its name, the same write goes where the link leads.
+    // The control: by its name, the same write follows the link.
     writeFileSync(join(home, 'tree/branch/arrived'), 'x');
     expect(readdirSync(join(home, 'outside'))).toEqual(['arrived', 'precious']);
   });

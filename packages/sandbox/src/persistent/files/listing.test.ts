@@ -88,7 +88,7 @@ describe('changes between two looks', () => {
   it.each([
     ['nothing', { x: file }, { x: file }, []],
     ['a new one', {}, { x: file }, [['rename', 'x']]],
-    ['one that is gone', { x: file }, {}, [['rename', 'x']]],
+    ['one that was removed', { x: file }, {}, [['rename', 'x']]],
     ['one that is another', { x: file }, { x: { ...file, ino: '2' } }, [['rename', 'x']]],
     ['one that was written to', { x: file }, { x: { ...file, version: 'b' } }, [['change', 'x']]],
     ['other permissions', { x: file }, { x: { ...file, mode: 0o100600 } }, [['change', 'x']]],

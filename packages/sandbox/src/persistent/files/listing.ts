@@ -103,7 +103,7 @@ export class WalkReader {
     else this.#isOver = true;
   }
 
-  // The order is the same, and what is gone has no line.
+  // The order is the same, and a removed entry has no line.
   async #match(lines: string): Promise<void> {
     let at = 0;
     for (const [index, name] of this.#names.entries()) {
@@ -121,7 +121,7 @@ export class WalkReader {
   }
 }
 
-// The name after the facts may be of several lines: it is compared as a whole with the one that was told before.
+// The name after the facts may be of several lines: it is compared as a whole with the one reported before.
 function factsAt(lines: string, at: number, name: string): { facts: Facts; end: number } | null {
   FACTS.lastIndex = at;
   const found = FACTS.exec(lines);

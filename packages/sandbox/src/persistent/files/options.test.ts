@@ -1,4 +1,4 @@
-// What calls on files do not understand is refused before anything is asked inside.
+// Options of file calls: an unknown or invalid one is refused before anything runs inside.
 
 import { describe, expect, it } from 'vitest';
 import type { Inside } from '../../isolation/backend.ts';
@@ -75,7 +75,7 @@ describe('an option that is not understood', () => {
   });
 });
 
-// The control: what asks for nothing goes on to be asked inside.
+// The control: a valid request is sent inside.
 describe('an option that is undefined', () => {
   it('is as if it was not there', async () => {
     const files = filesOf(inside, { workdir: '/w' });

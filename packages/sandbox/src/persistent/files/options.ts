@@ -1,4 +1,4 @@
-// What the calls on files take besides paths. Whatever is not understood is refused: an option that is ignored loses data, such as that
+// Options of file calls. An unknown one is refused: ignoring an option loses data, such as that
 // of a file that was to be appended to.
 
 import { AcodeError } from '../../contract/errors.ts';
@@ -151,7 +151,7 @@ export class Tally {
     this.#countEntry();
   }
 
-  /** Counts bytes of a file that nobody said the size of. */
+  /** Counts bytes of a file of unknown size. */
   bytes(count: number): void {
     this.#bytes += count;
     if (this.#bytes > this.#bounds.maxBytes) throw this.#tooMuch(`${this.#bounds.maxBytes} bytes`);

@@ -16,7 +16,7 @@ const SHORT_MS = 60_000;
 export interface Task {
   readonly script: Script;
   readonly words: readonly string[];
-  /** The name of the call, for who is told that the image lacks a program. */
+  /** The name of the call, for the error that the image lacks a program. */
   readonly operation: string;
   readonly attempt: Attempt;
   /** What node would have been doing where the mistake is one of these. */
@@ -65,7 +65,7 @@ export class Programs {
     });
   }
 
-  /** Starts a task that is talked with while it runs. Whoever opens it disposes of it. */
+  /** Starts an interactive task. The caller disposes of it. */
   async open(task: Task): Promise<Conversation> {
     assertWanted(task.signal);
     return Conversation.open(this.#inside, this.#clock, {
@@ -147,7 +147,7 @@ exec tar -x -o -f - -C "$1"
 `);
 
 // It arrives beside and takes its name when all of it is there. What has several names, is a link or lies where nothing can be made is
-// written in place. Whoever sends it may be gone in the middle: so it is told how much comes, and removes what is less.
+// written in place. The sender may die in the middle: so the program gets the expected size, and removes a shorter file.
 /** path, the directory it is in, bits that the mode does not have, bits to run it, the path beside, how much comes */
 export const PLACE_FILE = script(`
 need mkdir dd chmod stat mv rm
@@ -182,7 +182,7 @@ fi || exit 1
 mv -f -T -- "$part" "$1" 2>/dev/null || dd if="$part" of="$1" bs=65536 || exit 1
 `);
 
-/** path of a part that whoever brought it was ended in the middle of */
+/** Path of a partial file whose sender ended in the middle */
 export const REMOVE_PART = script(`
 need rm
 exec rm -f -- "$1"

@@ -1,4 +1,4 @@
-// What came out of a sandbox is scanned like what a run leaves.
+// Downloads from a sandbox are scanned like the files that a run leaves.
 
 import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

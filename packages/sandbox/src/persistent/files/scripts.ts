@@ -16,7 +16,7 @@ fault() { echo "acode-errno $1" >&2; exit 1; }
 at() { echo "acode-syscall $1" >&2; exit 1; }
 found() { stat -c '' -- "$1" >/dev/null; }
 reached() { stat -L -c '' -- "$1" >/dev/null; }
-# Looking for what is not there changes nothing, and tells a file system that nobody may write to from a directory that this user may not.
+# Looking for what is not there changes nothing, and distinguishes a read-only file system from a directory that this user may not.
 admits() {
   [ -w "$1" ] && return
   case $(rmdir -- "$1/.acode-$$-is-not-there" 2>&1) in *'Read-only file system'*) fault EROFS ;; esac
@@ -40,7 +40,7 @@ export function argvOf({ text }: Script, words: readonly string[]): string[] {
   return ['/bin/sh', '-c', text, 'sh', ...words];
 }
 
-// What of a file is told: type and mode, size, owner, group, links, inode, and the times with their fractions.
+// Reported facts of a file: type and mode, size, owner, group, links, inode, and the times with their fractions.
 const STAT_FORMAT = '%f %s %u %g %h %i %Y %y';
 const ENTRY_FORMAT = '%f %s %i %y %z %n';
 
@@ -138,7 +138,7 @@ need unlink
 exec unlink "$1"
 `);
 
-// mv would move into a directory, copy to another file system, and refuse a file that is itself. What is wrong is told in the
+// mv would move into a directory, copy to another file system, and refuse a file that is itself. Errors are reported in the
 // order in which the kernel looks.
 /** path, new path, the directory of the one, that of the other, whether one of them ends in dots */
 export const RENAME = script(`

@@ -78,7 +78,7 @@ function partBeside({ inside }: Place): string {
   return `${prefixOf(parentOf(inside))}.acode-${randomBytes(8).toString('hex')}.part`;
 }
 
-// The program removes it itself, unless it was ended before it could. That it failed is told already.
+// The program removes it itself, unless it was killed first. The failure is already reported.
 async function removePart(programs: Programs, part: string): Promise<void> {
   const task: Task = {
     script: REMOVE_PART,
@@ -120,7 +120,7 @@ async function* subdirectory(
   const descriptor = directory.openFile('.', constants.O_RDONLY);
   const { mode, mtimeMs } = fstatSync(descriptor);
   closeSync(descriptor);
-  // Whoever unpacks it writes into it.
+  // The program that unpacks it writes into it.
   yield tarHeader({ name: path, kind: 'directory', mode: (mode & PERMISSIONS) | 0o700, size: 0, modifiedMs: mtimeMs });
   yield* branch(directory, path, tally);
 }

@@ -91,7 +91,7 @@ class Looks {
   }
 }
 
-/** What differs between two looks. A directory’s own times change with what is in it, which is told anyway. */
+/** Differences between two scans. A directory’s own times change with its entries, which are reported anyway. */
 export function* changesBetween(before: Snapshot, now: Snapshot): Generator<FileChange, void, undefined> {
   for (const filename of before.keys()) if (!now.has(filename)) yield { eventType: 'rename', filename };
   for (const [filename, facts] of now) {

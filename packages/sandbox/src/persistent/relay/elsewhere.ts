@@ -37,12 +37,12 @@ export class CommandsElsewhere {
     return lists.flat();
   }
 
-  /** One of them by its process; null where nobody has it. */
+  /** One of them by its process; null if no process has it. */
   async connect(pid: number, own: string | null): Promise<CommandHandle | null> {
     const paths = await this.#paths(own);
     const found = await Promise.all(paths.map(path => this.#connected(path, pid)));
     const [first = null, ...others] = found.filter(one => one !== null);
-    // The number of a command whose end is not told yet may be another's already.
+    // The number of a command whose end is not reported yet may already be another's.
     for (const other of others) await other.disconnect();
     return first;
   }
@@ -67,7 +67,7 @@ export class CommandsElsewhere {
     return new HandleElsewhere({ ...asked, pid, ports: asked.first.ports, sandboxId: this.#sandboxId });
   }
 
-  // Nobody behind a socket is nobody's command; one whose process was killed is taken away.
+  // A socket without a listener offers no command; the socket of a killed process is removed.
   async #ask(path: string, words: Opening): Promise<Asked | null> {
     const socket = createConnection({ path, signal: this.#signal });
     socket.on('error', () => undefined);
@@ -103,7 +103,7 @@ interface HandleParts extends Asked {
   readonly sandboxId: string;
 }
 
-/** A command of another process. Leaving it hangs up; the command goes on. */
+/** A command of another process. Leaving it disconnects; the command keeps running. */
 class HandleElsewhere implements CommandHandle {
   readonly pid: number;
   readonly ports: readonly PublishedPort[];
@@ -181,11 +181,11 @@ class HandleElsewhere implements CommandHandle {
     to: { readonly stdout: Capture; readonly stderr: Capture },
   ): Promise<RunResult> {
     for await (const next of said) {
-      const told = answer.parse(next);
-      if (told.is === 'stdout' || told.is === 'stderr') to[told.is].push(Buffer.from(told.data, 'base64'));
-      else if (told.is === 'done') this.#done(told.id, told.failure ? unpacked(told.failure) : null);
-      else if (told.is === 'failed') throw unpacked(told.failure, to);
-      else if (told.is === 'result') return withOutput(told.result, to);
+      const message = answer.parse(next);
+      if (message.is === 'stdout' || message.is === 'stderr') to[message.is].push(Buffer.from(message.data, 'base64'));
+      else if (message.is === 'done') this.#done(message.id, message.failure ? unpacked(message.failure) : null);
+      else if (message.is === 'failed') throw unpacked(message.failure, to);
+      else if (message.is === 'result') return withOutput(message.result, to);
     }
     throw new Error('the connection has ended');
   }

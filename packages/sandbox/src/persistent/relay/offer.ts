@@ -1,5 +1,5 @@
 // The commands that this process has in a kept sandbox, offered to the user's other processes: who connects reads what is
-// printed from its first byte on, writes, kills and waits. The command stays this process's own, with its limits and its record.
+// printed from its first byte on, writes, kills and waits. The command remains this process's own, with its limits and its record.
 
 import { rm } from 'node:fs/promises';
 import type { Socket } from 'node:net';
@@ -22,7 +22,7 @@ export interface Offered {
   kill(signal: string): Promise<void>;
 }
 
-/** What is under way, looked up whenever somebody asks. */
+/** The running commands, looked up at each request. */
 export interface UnderWay {
   list(): CommandInfo[];
   find(pid: number): Offered | null;
@@ -30,7 +30,7 @@ export interface UnderWay {
 
 const MAX_READERS = 32;
 const MAX_WISHES = 64;
-// Of all readers of one command together, those that hung up included: what it has not taken stays with it.
+// Of all readers of one command together, including disconnected ones: input that it has not read remains queued.
 const MAX_INPUT = 256;
 const MAX_LINE = 2 * PIECE;
 const OPENING_MS = 5000;
@@ -49,13 +49,13 @@ export class CommandsOffer {
     this.#commands = commands;
   }
 
-  /** Listens from now on, where it does not yet. Nobody waits for it, and a place that cannot be had offers nothing. */
+  /** Starts to listen, if it does not yet. It never blocks the caller; if the socket cannot be created, nothing is offered. */
   begin(): Promise<unknown> {
     this.#listening ??= this.#over ? Promise.resolve(null) : this.#listen().catch(() => null);
     return this.#listening;
   }
 
-  /** Listens no more. Whoever is connected hears how its command ended, if that takes no longer than a moment. */
+  /** Stops listening. A connected process still gets the result of its command, if that takes no longer than a moment. */
   async end(): Promise<void> {
     this.#over = true;
     const listening = await this.#listening;
@@ -100,7 +100,7 @@ export class CommandsOffer {
     const command = this.#commands.find(asked.pid);
     if (!command) return finish(connection, { is: 'none' });
     await say(connection, { is: 'connected', ports: [...command.ports] });
-    // Whoever hangs up wants nothing any more; the command goes on.
+    // A client that disconnects wants nothing more; the command keeps running.
     const hungUp = obey(connection, command, said);
     await Promise.race([hungUp, tell(connection, command, gone)]);
     // A connection that is closed before everything was read that came over it takes the last word with it.

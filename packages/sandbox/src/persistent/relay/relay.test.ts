@@ -36,7 +36,7 @@ const RESULT: RunResult = {
 let runtime = '';
 let offer: CommandsOffer;
 let path = '';
-let told: string[] = [];
+let received: string[] = [];
 let finish: (result: RunResult) => void = () => undefined;
 let fail: (error: unknown) => void = () => undefined;
 let read: () => void = () => undefined;
@@ -56,7 +56,7 @@ async function* watched(head: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Ar
 beforeEach(async () => {
   runtime = await mkdtemp(join(tmpdir(), 'relay-'));
   path = offerSocketPath(runtime, SANDBOX);
-  told = [];
+  received = [];
   stdout = new Capture(1024);
   const stderr = new Capture(1024);
   const result = new Promise<RunResult>((resolve, reject) => {
@@ -79,12 +79,12 @@ beforeEach(async () => {
     result,
     heads: { stdout: gone => watched(stdout.head(gone)), stderr: gone => watched(stderr.head(gone)) },
     write: async data => {
-      told.push(`write ${Buffer.from(data).toString()}`);
+      received.push(`write ${Buffer.from(data).toString()}`);
       await taken;
     },
-    closeStdin: async () => void told.push('close'),
+    closeStdin: async () => void received.push('close'),
     kill: async signal => {
-      told.push(`kill ${signal}`);
+      received.push(`kill ${signal}`);
       if (signal === 'SIGSTOP') await new Promise(() => undefined);
       if (signal === 'NONE') throw new AcodeError('ACODE-SBX-017', { field: 'signal', reason: 'NONE is no signal' });
     },
@@ -110,7 +110,7 @@ function elsewhere(signal = new AbortController().signal): CommandsElsewhere {
   return new CommandsElsewhere(runtime, SANDBOX, signal);
 }
 
-// What the other end says to somebody who speaks for themselves, until it hangs up.
+// Replies of the other end to a hand-written client, until it disconnects.
 async function answersTo(said: string): Promise<string> {
   const socket: Socket = createConnection(path);
   socket.on('error', () => undefined);
@@ -138,7 +138,7 @@ describe('commands of another process', () => {
     for await (const chunk of command?.stdout ?? []) seen.push(chunk);
     expect(Buffer.concat(seen).toString()).toBe('early late');
     await command?.write('too late');
-    expect(told).toEqual([]);
+    expect(received).toEqual([]);
   });
 
   it('end with the bytes of what is not text', async () => {
@@ -170,12 +170,12 @@ describe('commands of another process', () => {
     const written = command?.write('a');
     const closed = command?.closeStdin();
     await command?.kill('SIGUSR1');
-    expect(told).toEqual(['write a', 'kill SIGUSR1']);
+    expect(received).toEqual(['write a', 'kill SIGUSR1']);
     await expect(command?.kill('NONE')).rejects.toMatchObject({ code: 'ACODE-SBX-017' });
     read();
     await written;
     await closed;
-    expect(told.slice(2)).toEqual(['kill NONE', 'close']);
+    expect(received.slice(2)).toEqual(['kill NONE', 'close']);
   });
 
   it('have their input in the order of the calls, however much of it is not waited for', async () => {
@@ -184,7 +184,7 @@ describe('commands of another process', () => {
     const large = ['a', 'b'].map(letter => command?.write(letter.repeat(150_000)));
     const small = Array.from({ length: 100 }, () => command?.write('c'));
     await Promise.all([...large, ...small, command?.closeStdin()]);
-    const order = told.map(what => (what === 'close' ? what : (what.at(-1) ?? '')));
+    const order = received.map(what => (what === 'close' ? what : (what.at(-1) ?? '')));
     expect(order.join('')).toBe(`aaabbb${'c'.repeat(100)}close`);
   });
 
@@ -234,15 +234,15 @@ describe('an offer', () => {
     expect(await answersTo(line(asking.list))).toContain('"pid":7');
   });
 
-  it('hangs up on whoever wants too much at once', async () => {
+  it('disconnects a client that sends too many requests at once', async () => {
     const wishes = Array.from({ length: 65 }, (_, at) => line({ id: at + 1, do: 'write', data: 'YQ==' }));
     const answers = await answersTo(`${line(asking.connect(7))}${wishes.join('')}`);
     expect(answers).toContain('connected');
     expect(answers).not.toContain('done');
   });
 
-  // Whoever writes to a connection that was closed loses what it has not read yet of it: the result.
-  it('does not close on whoever still speaks when the command ends', async () => {
+  // A client that writes to a closed connection loses the unread part of its input: the result.
+  it('does not disconnect a client that still sends when the command ends', async () => {
     const socket: Socket = createConnection({ path, allowHalfOpen: true });
     const failures: Error[] = [];
     socket.on('error', error => failures.push(error));
@@ -259,15 +259,15 @@ describe('an offer', () => {
     socket.destroy();
   });
 
-  // The next byte of a command may never come, and whoever asks in passing asks often.
-  it('keeps nothing of whoever hung up', async () => {
+  // The next byte of a command may never come, and clients may connect often.
+  it('keeps nothing of a client that disconnected', async () => {
     const command = await elsewhere().connect(7, null);
     await vi.waitFor(() => expect(reading).toBe(2));
     await command?.disconnect();
     await vi.waitFor(() => expect(reading).toBe(0));
   });
 
-  it('keeps so much input that a command does not take and no more, whoever sent it', async () => {
+  it('limits the input that a command does not read, over all clients', async () => {
     const wishes = Array.from({ length: 64 }, (_, at) => line({ id: at + 1, do: 'write', data: 'YQ==' })).join('');
     const onceMore = line({ id: 65, do: 'kill', signal: 'NONE' });
     for (let count = 0; count < 4; count += 1) await answersTo(`${line(asking.connect(7))}${wishes}${onceMore}`);
@@ -278,7 +278,7 @@ describe('an offer', () => {
     await vi.waitFor(() => command?.write('b'));
   });
 
-  it('hangs up on whoever takes nothing', async () => {
+  it('disconnects a client that reads nothing', async () => {
     stdout = new Capture(4_000_000);
     stdout.push(Buffer.alloc(4_000_000));
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
@@ -313,7 +313,7 @@ describe('an offer', () => {
 });
 
 describe('places of offers', () => {
-  it('are not looked for where others can put one', async () => {
+  it('are not searched where other users can put one', async () => {
     expect(await offerSocketPaths(runtime, SANDBOX)).toEqual([path]);
     const open = await mkdtemp(join(tmpdir(), 'relay-'));
     await mkdir(join(open, 'commands'), { mode: 0o755 });
@@ -322,23 +322,23 @@ describe('places of offers', () => {
     await rm(open, { recursive: true });
   });
 
-  it('are taken away where nobody is left, by whoever asks and by a sweep', async () => {
+  it('are removed when their process has died, by the next client and by a sweep', async () => {
     for (const tidy of [() => elsewhere().list(null), () => removeDeadSockets(runtime)]) {
       const left = offerSocketPath(runtime, SANDBOX);
-      // A file that nobody listens on refuses like the socket of a killed process.
+      // A file without a listener refuses like the socket of a killed process.
       await writeFile(left, '');
       await tidy();
       expect(await readdir(dirname(path))).toHaveLength(1);
     }
     expect(await elsewhere().list(null)).toHaveLength(1);
-    // What cannot be taken away is in nobody's way.
+    // What cannot be removed blocks no one.
     await mkdir(offerSocketPath(runtime, SANDBOX));
     expect(await elsewhere().list(null)).toHaveLength(1);
   });
 });
 
 describe('an error on its way', () => {
-  it('stays what it is where it is ours, and a message where it is not', () => {
+  it('is unchanged if it is an error of acode, and otherwise its message', () => {
     const ours = unpacked(packed(new AcodeError('ACODE-SBX-017', { field: 'cwd', reason: 'is missing' })));
     expect(ours).toMatchObject({ code: 'ACODE-SBX-017', message: 'cwd: is missing.' });
     expect(unpacked(packed(new Error('broken'))).message).toBe('broken');

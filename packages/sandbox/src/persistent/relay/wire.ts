@@ -1,4 +1,4 @@
-// What two processes of one user say to each other about the commands of a sandbox both of them use: lines of JSON.
+// Protocol between two processes of one user that use the same sandbox’s commands: lines of JSON.
 
 import type { Socket } from 'node:net';
 import * as z from 'zod';
@@ -14,7 +14,7 @@ const VERSION = 1;
 /** The most that one line carries of a stream. */
 export const PIECE = 64 * 1024;
 
-/** How long the other end may take nothing of what it is told: it reads whatever its user does, unless it is stopped. */
+/** How long the other end may read nothing: it reads independently of its user, unless it is stopped. */
 export const TAKEN_MS = 60_000;
 
 const id = z.int().min(1);
@@ -29,7 +29,7 @@ export const opening = z.discriminatedUnion('ask', [
   z.strictObject({ version: z.literal(VERSION), ask: z.literal('connect'), pid: z.int() }),
 ]);
 
-/** What whoever is connected to a command wants of it; each is answered by its number. */
+/** Requests of a client that is connected to a command; each is answered by its number. */
 export const wish = z.discriminatedUnion('do', [
   z.strictObject({ id, do: z.literal('write'), data: z.base64() }),
   z.strictObject({ id, do: z.literal('closeStdin') }),

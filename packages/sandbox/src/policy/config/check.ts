@@ -235,7 +235,7 @@ function put(root: unknown, alias: Alias, value: unknown, where: string): void {
   here[name] = value;
 }
 
-// A section that held nothing but old names is gone with the last of them.
+// A section that held only old names is removed with the last of them.
 function remove(root: unknown, path: readonly string[]): void {
   const holder = treeAt(root, path.slice(0, -1));
   const name = path.at(-1);
@@ -255,7 +255,7 @@ function treeAt(value: unknown, path: readonly string[]): Tree | null {
   return asTree(here);
 }
 
-// Only maps are copied: nothing else is changed. A caller’s own object stays as it is.
+// Only maps are copied: nothing else is changed. A caller’s own object is not changed.
 function copyOfTree(value: unknown): unknown {
   if (!isTree(value)) return value;
   return Object.fromEntries(Object.entries(value).map(([name, child]) => [name, copyOfTree(child)]));

@@ -165,7 +165,7 @@ describe('directories', () => {
       const place = () => directoriesOf(host).runtime;
       expect(place()).toBe(usual);
       expect((await ownDirectories(host)).runtime).toBe(usual);
-      // The control: ours is used, and nobody else’s; a link is nobody’s.
+      // The control: acode uses its own, and no one else’s; a link does not count.
       expect(place()).toBe(usual);
       rmSync(usual, { recursive: true });
       symlinkSync(base, usual);
@@ -175,7 +175,7 @@ describe('directories', () => {
       chmodSync(login, 0o700);
       expect(place()).toBe(join(login, 'acode'));
       expect((await ownDirectories(host)).runtime).toBe(join(login, 'acode'));
-      // The session ends, and later there is another one: what was used in between stays the answer.
+      // The session ends, and later there is another one: the directory used in between remains the answer.
       rmSync(login, { recursive: true });
       expect((await ownDirectories(host)).runtime).toBe(fallback);
       expect(statSync(fallback).mode & 0o777).toBe(0o700);

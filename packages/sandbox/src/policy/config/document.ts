@@ -49,7 +49,7 @@ function tokensOf(text: string, lines: LineCounter, source: string): CST.Token[]
   return tokens;
 }
 
-// Looked at before composing, which recurses and would run out of stack.
+// Checked before composing, which recurses and would run out of stack.
 function checkTokens(tokens: readonly CST.Token[], source: string, at: (offset: number) => string): void {
   let aliases = 0;
   const waiting = tokens.map(token => ({ token, depth: 0 }));

@@ -1,4 +1,4 @@
-// Every mistake in a value is told with what was expected, in our words and never with the value.
+// Messages for invalid values: what was expected, in acode’s words and never with the value.
 
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -50,7 +50,7 @@ describe('a mistake in a file', () => {
     ['sandbox: 5', '`sandbox` expected keys with values, found a whole number.'],
     ['- a', 'f.yml:1:1: holds a list at its top; expected keys such as `sandbox:`.'],
     ['# why\nhello', 'f.yml:2:1: holds text at its top; expected keys such as `sandbox:`.'],
-  ])('%j is told as %j', (text, message) => {
+  ])('%j is reported as %j', (text, message) => {
     expect(() => parseConfig(text, 'f.yml')).toThrow(message);
   });
 });

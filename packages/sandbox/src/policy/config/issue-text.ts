@@ -1,4 +1,4 @@
-// What is wrong with a value, in our own words: the one place that says it for files, options and requests alike.
+// Messages for invalid values: the one place for files, options and requests alike.
 
 import type { z } from 'zod';
 
@@ -15,7 +15,7 @@ const NOUNS: Readonly<Record<string, string>> = {
 
 const WRONG_FORM = 'does not have the form that is expected here';
 
-/** The words for an issue that its schema has none for; given to every `safeParse`, so that what a schema says itself stays. */
+/** The words for an issue that its schema has none for; given to every `safeParse`, so that a schema’s own message has precedence. */
 export function issueText(issue: z.core.$ZodRawIssue): string {
   const { code } = issue;
   if (code === 'invalid_type') return typeText(issue);

@@ -1,4 +1,4 @@
-// Which keys there are, which are still to come, and which of them a repository may set.
+// Configuration keys: those that exist, those still to come, and those that a repository may set.
 
 import { isDeepStrictEqual } from 'node:util';
 import * as z from 'zod';
@@ -125,7 +125,7 @@ export function isSection(key: string, known: readonly string[]): boolean {
   return known.some(one => one.startsWith(`${key}.`));
 }
 
-/** The known key that somebody probably meant; null where none is near. */
+/** The known key that the user probably meant; null if none is near. */
 export function nearestKey(key: string, known: readonly string[]): string | null {
   if (key.length > 120) return null;
   const last = key.slice(key.lastIndexOf('.') + 1);
@@ -165,7 +165,7 @@ function withUnit(key: string, last: string, known: readonly string[]): string |
 
 const DEFAULTS = 'sandbox.defaults.';
 
-/** The word that somebody probably meant; null where none is near. Short words are near only by one letter. */
+/** The word that the user probably meant; null if none is near. Short words are near only by one letter. */
 export function nearestWord(word: string, known: readonly string[]): string | null {
   if (word.length > 120) return null;
   const near = known

@@ -29,7 +29,7 @@ describe('the machine’s policy', () => {
     expect(loaded?.where('sandbox.ceilings.memory_mb')).toBe(`${path}:4:5`);
   });
 
-  it('counts only where nobody but its owner can write it', async () => {
+  it('counts only if no one but its owner can write it', async () => {
     const path = write('mode: airgapped\n');
     await expect(loadMachinePolicy(path, uid + 1)).rejects.toMatchObject(refused('does not belong to root'));
     chmodSync(path, 0o664);

@@ -126,7 +126,7 @@ export async function loadRepositoryConfig(root: string): Promise<RepositoryConf
   return old ? parse(old, root, OLD_FILE, [`${OLD_FILE} is an old name; rename it to ${source}.`]) : null;
 }
 
-// What cannot be looked at is not absent: opening it says why.
+// A path that cannot be inspected is not absent: opening it gives the reason.
 function isAbsent(path: string): boolean {
   try {
     return lstatSync(path, { throwIfNoEntry: false }) === undefined;

@@ -54,7 +54,7 @@ const network = z.strictObject({
     .describe('Addresses of up to 3 name servers, where there is a network.'),
   ports: z.array(port).max(16).optional().describe('Ports published on 127.0.0.1, where there is a network.'),
   allowed_networks: z.array(networkName).optional().describe('Networks of the engine that sandboxes may join.'),
-  timeout_seconds: seconds.optional().describe('How long the network stays connected.'),
+  timeout_seconds: seconds.optional().describe('How long the network remains connected.'),
   allow_bridge: z
     .boolean()
     .optional()

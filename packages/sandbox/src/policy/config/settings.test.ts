@@ -1,4 +1,4 @@
-// What counts where a file says nothing, as far as it is promised.
+// Default settings, as far as they are promised.
 
 import { describe, expect, it } from 'vitest';
 import { parseConfig } from './parse.ts';

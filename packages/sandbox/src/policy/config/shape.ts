@@ -1,4 +1,4 @@
-// What no configuration and no request may look like, whoever wrote it: keys that reach a prototype, and values nested without end.
+// Forbidden shapes of every configuration and request: keys that reach a prototype, and values nested without end.
 
 /** The largest configuration file that is read. */
 export const MAX_BYTES = 256 * 1024;
@@ -6,7 +6,7 @@ export const MAX_BYTES = 256 * 1024;
 /** The deepest that anything may be nested. */
 export const MAX_DEPTH = 32;
 
-// A value that refers to itself twice on each level would otherwise be looked at for ever.
+// A value that refers to itself twice on each level would otherwise be checked for ever.
 const MAX_VALUES = 20_000;
 const PROTOTYPE_KEYS = new Set(['__proto__', 'constructor', 'prototype']);
 

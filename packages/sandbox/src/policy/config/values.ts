@@ -39,7 +39,7 @@ export const megabytes = z
 
 /** CPUs: the least an engine can hold anybody to is a hundredth; less would round to no limit at all. */
 export const cpus = z.number().min(0.01).max(4096);
-/** Processes: init, the shell that waits, and the command with a few of its own. */
+/** Processes: init, the shell that waits for the command, and the command with a few of its own. */
 export const processes = z.int().min(8);
 
 /** Open files: the engine itself needs some to start a container. */

@@ -1,4 +1,4 @@
-// One value has one text, whoever made the object; what JSON cannot say is not written at all.
+// Canonical JSON: one value has one text, independent of how the object was built; values outside JSON are refused.
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

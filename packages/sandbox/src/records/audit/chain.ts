@@ -1,4 +1,4 @@
-// What a writer knows of the chain: its last record and the file it goes on in, looked at anew before each record, and read
+// Writer’s state of the chain: its last record and current file, checked again before each record, and read
 // again only where another process has written.
 
 import { AcodeError } from '../../contract/errors.ts';
@@ -77,7 +77,7 @@ export class Chain {
   /** Writes the next record. Only for the process that has the lock, and has read the head since. */
   append(sealed: Sealed, kind: AuditKind, rotates: boolean): void {
     const file = rotates || !this.#file ? this.#make(sealed.seq) : this.#file;
-    // What stands after the last whole record was never acknowledged, and its writer is gone.
+    // Bytes after the last whole record were never acknowledged, and their writer has died.
     if (this.#torn) file.cutTo(this.#end);
     this.#torn = false;
     this.#end = file.append(sealed.line, this.#end);
@@ -175,7 +175,7 @@ export interface RecordPosition {
 
 /**
  * Whether a record stands where only a checkpoint can: at the beginning of a file that follows another, or further from the
- * last checkpoint than a writer ever goes. Two checkpoints never follow each other, so right after one there is none.
+ * last checkpoint than a writer ever writes. Two checkpoints never follow each other, so right after one there is none.
  */
 export function isInPlaceOfCheckpoint({ seq, kind, beginsFile, checkpoint }: RecordPosition): boolean {
   if (kind === 'checkpoint') return false;

@@ -1,4 +1,4 @@
-// Which runs left risky changes, as the log tells it: an outcome names the changes, and its intent the command and the workspace.
+// Risky changes in the audit log: an outcome names the changes, and its intent the command and the workspace.
 
 import * as z from 'zod';
 import type { ChangesQuery, RecordedChanges } from '../../contract/audit.ts';
@@ -79,7 +79,7 @@ class Runs {
     else if (line.includes(OUTCOME)) this.#open.delete(intentOf(line));
   }
 
-  /** What was left, and the scans of which nobody knows how they ended. */
+  /** Files that were left, and the scans whose end is unknown. */
   found(): RecordedChanges[] {
     return this.#found.filter(run => run !== null);
   }

@@ -1,5 +1,5 @@
 // The files of the log: each is named by the first record it holds, so that the next one is known without a list, and the
-// chain goes on from file to file without one ever being renamed.
+// chain continues from file to file without one ever being renamed.
 
 import * as fs from 'node:fs';
 import { constants } from 'node:fs';
@@ -94,7 +94,7 @@ export class LogFile {
       if (line === null) return { last: null, end, size };
       const last = headOf(line);
       if (last !== null) return { last, end, size };
-      // Without the lock, a torn line may be cut off and written over while it is read: what is broken stays broken.
+      // Without the lock, a torn line may be cut off and written over while it is read: a damaged line remains damaged.
       if (attempt === ATTEMPTS) throw damaged(this.path);
     }
   }
@@ -105,7 +105,7 @@ export class LogFile {
     try {
       if (fs.writeSync(this.#descriptor, bytes) !== bytes.length) throw new ShortWrite();
     } catch (error) {
-      // A torn line does no harm, since nobody was told that it is there; but why leave it.
+      // A torn line does no harm, since its writer never acknowledged it; remove it anyway.
       this.cutTo(end);
       throw error;
     }

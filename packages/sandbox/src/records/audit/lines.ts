@@ -1,4 +1,4 @@
-// Reads the log line by line without ever holding more than a part of it, and without waiting for whoever writes it.
+// Reads the log line by line without ever holding more than a part of it, and without waiting for its writer.
 
 import { constants } from 'node:fs';
 import { open, readdir } from 'node:fs/promises';

@@ -149,7 +149,7 @@ export class AuditLog {
     }
   }
 
-  // A disk that does not answer must not keep a caller who could be told.
+  // A disk that does not answer must not block the caller: it gets an error at the deadline.
   async #within<Value>(deadline: number, work: Promise<Value>): Promise<Value> {
     const { clock } = this.#options;
     let cancel = (): void => undefined;
@@ -204,7 +204,7 @@ export class AuditLog {
     return { seq, hash: sealed.hash, isWanted: !due };
   }
 
-  // The key is made after the first record: where it is there already, there were records, and somebody took them away.
+  // acode makes the key after the first record. A key without records means that the records were removed.
   #beginAfterLoss(): Written {
     const ts = new Date(this.#options.clock.now()).toISOString();
     const sealed = seal({ seq: 1, ts, prev: this.#chain.head.hash }, 'event', LOSS);

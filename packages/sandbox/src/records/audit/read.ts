@@ -98,7 +98,7 @@ async function* follow(
   }
 }
 
-// Stays with one file until another follows it, so that a long file is not read anew each time.
+// Follows one file until the next one exists, so that a long file is not read again each time.
 async function* followFile(
   directory: string,
   name: string,
@@ -123,7 +123,7 @@ function* recordsAfter(part: Part, after: number): Generator<AuditRecord, void, 
 }
 
 async function moment(signal?: AbortSignal): Promise<void> {
-  // Being told to stop is how following ends.
+  // A cancelled signal is how following ends.
   await wait(LOOK_EVERY_MS, undefined, signal ? { signal } : {}).catch(() => undefined);
 }
 

@@ -66,7 +66,7 @@ function shortened(value: unknown, most: number): unknown {
 /** What the first record says of the one before it. */
 export const NO_HASH = '0'.repeat(64);
 
-/** What the first record says of a chain that was begun beside the key of another, whose records are gone. */
+/** The first record of a chain that was begun beside the key of an earlier one, whose records are missing. */
 export const LOST = 'the records before this one are lost: the log was emptied or removed';
 
 /** The longest line there can be, newline and all. */

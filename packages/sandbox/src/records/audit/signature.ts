@@ -1,4 +1,4 @@
-// The key that signs checkpoints. It shows that the log was written by whoever holds the key, and that is all it can show:
+// The key that signs checkpoints. It shows that a holder of the key wrote the log, and that is all it can show:
 // the same user could take another key and write everything anew.
 
 import {

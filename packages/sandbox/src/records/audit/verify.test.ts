@@ -77,7 +77,7 @@ describe('a log as it was written', () => {
     expect(report.records - report.covered).toBeLessThan(10);
   });
 
-  it('stays good when nothing of it is taken out: the control of all below', async () => {
+  it('is valid when no record was removed: the control of all below', async () => {
     await write(600);
     rewrite(() => true);
     expect(await verifyLog(directory)).toMatchObject({ ok: true, checkpoints: 2, covered: 511 });
@@ -118,7 +118,7 @@ describe('a log written anew without its checkpoints', () => {
 
   it('is found by its signatures where the private key is not at hand', async () => {
     await write(600);
-    // Numbers move when a record before the checkpoint goes.
+    // Numbers move when a record before the checkpoint is removed.
     rewrite(({ seq }) => seq !== 3);
     expect((await verifyLog(directory)).problem).toMatchObject({ fault: 'bad-signature', seq: 255 });
   });

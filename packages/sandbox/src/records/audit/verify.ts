@@ -76,7 +76,7 @@ async function walkFile(
   return file.rest === 0 ? { problem: null, unfinished: false } : await theRest(walk, directory, file, isLast);
 }
 
-// A line without an end is one that is being written; one that nobody writes was cut.
+// A line without an end is being written; if no process writes it, it was cut.
 async function theRest(walk: Walk, directory: string, file: LineReader, isLast: boolean): Promise<FileEnd> {
   const where = { file: file.path, line: file.line };
   if (file.overlong)
@@ -242,7 +242,7 @@ class Walk {
     return good ? null : this.problem('bad-signature', 'the key did not sign the record before it', where);
   }
 
-  // The chain alone does not miss them: whoever can number records anew can leave the signed ones out.
+  // The chain alone does not show it: an attacker who can renumber records can leave out the signed ones.
   #unsigned({ seq, kind }: AuditRecord, where: Where): AuditProblem | null {
     const stand = { seq, kind, beginsFile: where.line === 1, checkpoint: this.#lastCheckpoint };
     if (!isInPlaceOfCheckpoint(stand)) return null;

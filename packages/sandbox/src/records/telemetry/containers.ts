@@ -62,7 +62,7 @@ export class ContainerReports {
     this.#leaving.set(containerId, { ...identity, correlationId });
   }
 
-  /** A container of this host is gone, because it was done with it. */
+  /** This session removed a container, because it was done with it. */
   removed(containerId: string, durationMs: number): void {
     const identity = this.#leaving.get(containerId);
     if (!identity) return;
@@ -72,7 +72,7 @@ export class ContainerReports {
     this.gone(thing, 'finished', { correlationId, operation: 'run', durationMs });
   }
 
-  /** Something of ours is gone from the engine: the one event for it, whoever removed it and why. */
+  /** A resource of acode was removed from the engine: the one event for it, independent of who removed it and why. */
   gone(thing: Gone, reason: RemovalReason, about: AboutRemoval): void {
     const { kind, id, name, sandboxId } = thing;
     const { correlationId, operation, durationMs } = about;
@@ -93,7 +93,7 @@ export class ContainerReports {
       });
   }
 
-  /** A network of this host is gone, because it was done with it. */
+  /** This session removed a network, because it was done with it. */
   networkRemoved(id: string, name: string): void {
     const about = { correlationId: randomUUID(), operation: 'close' };
     this.gone({ kind: 'network', id, name, sandboxId: '' }, 'finished', about);

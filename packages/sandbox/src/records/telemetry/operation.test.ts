@@ -1,4 +1,4 @@
-// A logger or metrics that fail are the caller’s trouble, and nobody else’s.
+// Failing loggers and metrics: an error in the caller’s own code affects no operation.
 
 import { expect, it } from 'vitest';
 import { systemClock } from '../../lifecycle/clock.ts';
@@ -8,7 +8,7 @@ const fails = (): never => {
   throw new Error('disk full');
 };
 
-it('goes on where the caller’s logger and metrics throw', () => {
+it('continues when the caller’s logger and metrics throw', () => {
   const logger = { debug: fails, info: fails, warn: fails, error: fails };
   const metrics = { increment: fails, observe: fails, gauge: fails };
   const telemetry = new Telemetry({ clock: systemClock, logger, metrics, session: 's' });
@@ -22,7 +22,7 @@ it('goes on where the caller’s logger and metrics throw', () => {
   }).not.toThrow();
 });
 
-it('goes on where they reject, and tells nobody twice', async () => {
+it('continues when they reject, and reports nothing twice', async () => {
   const unhandled: unknown[] = [];
   const listener = (error: unknown): void => void unhandled.push(error);
   process.on('unhandledRejection', listener);

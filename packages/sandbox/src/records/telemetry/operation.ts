@@ -27,7 +27,7 @@ export const METRICS = {
   pull: 'acode_image_pull_ms',
 } as const;
 
-/** The logger and metrics of a host, and the operations they are told about. */
+/** The logger and metrics of a host, and the operations reported to them. */
 export class Telemetry {
   readonly clock: Clock;
   readonly kpis = new Kpis();
@@ -113,19 +113,19 @@ export class Operation {
   }
 }
 
-// A logger or metrics of the caller’s that fails must not keep a sandbox from being removed; and there is nobody to tell.
+// A logger or metrics of the caller’s that fails must not keep a sandbox from being removed; and there is no other place to report it.
 function harmless(tell: () => unknown): void {
   try {
-    const told = tell();
-    if (told instanceof Promise) told.catch(() => undefined);
+    const reported = tell();
+    if (reported instanceof Promise) reported.catch(() => undefined);
   } catch {
-    // As if nobody listened.
+    // As if there were no logger.
   }
 }
 
 const MAX_EVENTS = 1000;
 
-/** The phases of one host’s operations that somebody is promised a figure for. */
+/** The phases of one host’s operations that have a promised duration. */
 export class Kpis {
   readonly #events: KpiEvent[] = [];
 

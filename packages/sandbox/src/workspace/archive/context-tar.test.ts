@@ -1,4 +1,4 @@
-// What the archive says, read back by a reader that is not ours.
+// Content of the archive, read back by an independent reader.
 
 import { execFileSync } from 'node:child_process';
 import fc from 'fast-check';

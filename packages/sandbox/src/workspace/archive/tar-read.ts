@@ -225,7 +225,7 @@ const NUL = '\0';
 /** The largest number that a header has digits for. */
 export const MAX_OCTAL = 8 ** 11 - 1;
 
-/** What stands in a header. Owner and group are root’s: whoever unpacks it decides. */
+/** Fields of a header. Owner and group are root’s: the program that unpacks it decides. */
 export interface HeaderFields {
   readonly name: Uint8Array;
   readonly mode: number;
