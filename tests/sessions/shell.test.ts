@@ -3,7 +3,7 @@
 
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { BIN, Bench } from '../cli/bench.ts';
@@ -87,6 +87,15 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     expect(status).toBe(2);
     expect(stderr).toMatch(/-t needs a terminal for input and output.*\n[^]*Leave -t out/);
     expect(existsSync(join(bench.workspace, 'made'))).toBe(false);
+  });
+
+  it('is refused to one command at a level without persistent sandboxes, in terms of -t', async () => {
+    const file = join(bench.workspace, 'low.yml');
+    await writeFile(file, 'sandbox:\n  require_for: [high, critical]\n');
+    await pane.line(`clear; ${acode} run -t --config ${file} --risk low --level ulimit -- true; echo "status=$?"`);
+    const screen = await pane.until(/^status=2$/m);
+    expect(screen).toMatch(/A terminal \(-t\) needs an engine/);
+    expect(screen).toMatch(/Leave -t out/);
   });
 
   it('gives what the shell ended with, and the terminal as it was', async () => {

@@ -22,7 +22,7 @@ it.each([
     stderr: new Output(stderr),
     options,
     before: [],
-    words: null,
+    argv: null,
     called: 'acode run',
     runCli: () => Promise.resolve(0),
   };

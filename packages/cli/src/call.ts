@@ -1,4 +1,4 @@
-// One call of one command: its streams, how they look, what was asked for in common options.
+// Call of one command: its streams, their style, its common options, and the one object that --json prints.
 
 import { resolve } from 'node:path';
 import type { Acode, AcodeOptions, Logger, Observer, ScanJob } from '@acode/sandbox';
@@ -28,10 +28,10 @@ export interface CallParts {
   readonly stderr: Output;
   readonly interruption: Interruption;
   readonly options: CommonOptions;
-  /** The words before any `--`, options too. */
+  /** The arguments before any `--`, options too. */
   readonly before: readonly string[];
-  /** The words after `--`; null where there was none. */
-  readonly words: readonly string[] | null;
+  /** The arguments after `--`; null where there was none. */
+  readonly argv: readonly string[] | null;
   /** What the user called: `acode sandbox exec`. */
   readonly called: string;
   /** Who keeps a host open; without one, the call opens its own. */
@@ -52,7 +52,7 @@ export class Call {
   readonly interruption: Interruption;
   readonly options: CommonOptions;
   readonly before: readonly string[];
-  readonly words: readonly string[] | null;
+  readonly argv: readonly string[] | null;
   readonly called: string;
   readonly progress: Progress;
   readonly program: OwnProgram | undefined;
@@ -72,7 +72,7 @@ export class Call {
     this.interruption = parts.interruption;
     this.options = parts.options;
     this.before = parts.before;
-    this.words = parts.words;
+    this.argv = parts.argv;
     this.called = parts.called;
     this.program = parts.program;
     this.runCli = parts.runCli;
@@ -104,7 +104,7 @@ export class Call {
     else await this.stdout.write(text(this.look), this.interruption.signal);
   }
 
-  /** Prints the one JSON object, until `signal` says that nobody waits for it. */
+  /** Prints the one JSON object; `signal` cancels it. */
   async printJson(schema: string, value: object, signal = this.interruption.signal): Promise<void> {
     for (const piece of jsonPieces(schema, value)) if (!(await this.stdout.write(piece, signal))) return;
   }
@@ -149,7 +149,7 @@ export class Call {
     };
   }
 
-  /** Opens the host to look at it; works for root too. A signal ends the look. */
+  /** Opens the host for reading only; works for root too. A signal cancels it. */
   async withObserver<Value>(use: (observer: Observer) => Promise<Value>): Promise<Value> {
     const { Acode } = await import('@acode/sandbox');
     const observer = await Acode.observe(await this.hostOptions());
@@ -179,7 +179,7 @@ export class Call {
     const { workspace } = this.options;
     const place = placeOf(this.#cwd(), workspace);
     if (workspace === undefined) return place;
-    // Told here: whatever is looked for below it would be blamed instead.
+    // Reported here: otherwise a path below it would be blamed.
     if (await isMissing(place.root)) {
       const { AcodeError } = await import('@acode/sandbox');
       const remedy = 'Check the path after --workspace, or make the directory first.';

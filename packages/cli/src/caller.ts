@@ -1,4 +1,4 @@
-// The call as background work sees it: where it was made, and its standard error. Apart from call.ts, which starts that work.
+// Caller as background work sees it: its directory and standard error. Separate from call.ts, which starts that work.
 
 import type { Io } from './io.ts';
 import type { Look } from './terminal/look.ts';

@@ -1,4 +1,4 @@
-// The command from words to exit status, in this process and without an engine.
+// Command line from the arguments to the exit status, in this process and without an engine.
 
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -213,7 +213,7 @@ describe('trust', () => {
     expect(JSON.parse(stdout)).toMatchObject({ schema: 'acode.trust/1', file: null, trusted: false });
   });
 
-  it('shows what the file asks for, and grants only when it is told to', async () => {
+  it('shows what the file asks for, and grants only when asked to', async () => {
     write('sandbox:\n  network:\n    mode: bridge\n');
     for (let look = 0; look < 2; look += 1) {
       const { status, stdout } = await trust('--show');
@@ -302,7 +302,7 @@ it('a run that is not there is an error with its code', async () => {
   expect(stderr).toContain('ACODE-CTN-012');
 });
 
-it('ends quietly with 141 where nobody reads', async () => {
+it('ends quietly with 141 where the output was closed', async () => {
   const stdout = new Writable({
     write: (_chunk, _encoding, done) => done(Object.assign(new Error('EPIPE'), { code: 'EPIPE' })),
   });

@@ -1,4 +1,4 @@
-// The command from its first word to its exit status, with the one funnel that every failure goes through.
+// Command line entry: from the arguments to the exit status. Every failure is reported here.
 
 import { AcodeError } from '@acode/sandbox';
 import { CommanderError } from '@commander-js/extra-typings';
@@ -14,7 +14,7 @@ import { Interruption } from './interruption.ts';
 import type { Io } from './io.ts';
 import type { Served } from './lender.ts';
 import { OwnProgram } from './own-program.ts';
-import { buildProgram, calledAs, helpWords } from './program.ts';
+import { buildProgram, calledAs, helpArguments } from './program.ts';
 import type { Printed } from './program.ts';
 import { SCAN_COMMAND, hasScans } from './scans/directory.ts';
 import { lookOf } from './terminal/look.ts';
@@ -22,7 +22,7 @@ import { Output } from './terminal/output.ts';
 import { oneLine } from './terminal/text.ts';
 import { ownVersion } from './version.ts';
 
-// After a signal, what a reader has not taken by then is given up.
+// After a signal, output that the reader has not taken by then is dropped.
 const LAST_WORDS_MS = 250;
 const PARTIAL_RESULT_MS = 2000;
 const FAILED = 125;
@@ -33,7 +33,7 @@ const TAKES_COMMAND = ['exec', 'run', 'explain', 'shell'];
 /**
  * Runs the command.
  *
- * @param argv the words after the name of the program
+ * @param argv the arguments after the name of the program
  * @returns the exit status; all output is with its reader by then
  * @example
  * process.exitCode = await runCli(process.argv.slice(2), io);
@@ -52,7 +52,7 @@ export async function runCli(argv: readonly string[], io: Io, served: Served = {
   return stdout.broken ? NOBODY_READS : status;
 }
 
-/** What is said of an error that nobody caught: one sentence, and never a stack trace. */
+/** The message of an uncaught error: one sentence, never a stack trace. */
 export function lastWords(error: unknown): string {
   return `acode: ${reportOn(error).message}\n`;
 }
@@ -81,7 +81,7 @@ interface Surroundings extends Served {
 
 class CommandLine {
   readonly #before: readonly string[];
-  readonly #words: readonly string[] | null;
+  readonly #argv: readonly string[] | null;
   readonly #around: Surroundings;
   readonly #printed: Printed;
   readonly #program: CommandUnknownOpts;
@@ -93,7 +93,7 @@ class CommandLine {
     // Taken off before parsing: the parser does not tell whether a word stood before or after it.
     const end = argv.indexOf('--');
     this.#before = end < 0 ? argv : argv.slice(0, end);
-    this.#words = end < 0 ? null : argv.slice(end + 1);
+    this.#argv = end < 0 ? null : argv.slice(end + 1);
     this.#around = around;
     this.#printed = { text: '', width: lookOf(around.stdout, around.io, false).width };
     this.#program = buildProgram((command, work) => this.#perform(command, work), this.#printed);
@@ -107,7 +107,7 @@ class CommandLine {
 
   async run(): Promise<number> {
     try {
-      await this.#program.parseAsync([...helpWords(this.#program, this.#before)], { from: 'user' });
+      await this.#program.parseAsync([...helpArguments(this.#program, this.#before)], { from: 'user' });
       return this.#status;
     } catch (error) {
       if (error instanceof CommanderError && error.exitCode === 0) return this.#printAnswer(error.code);
@@ -123,7 +123,7 @@ class CommandLine {
   async #perform(command: CommandUnknownOpts, work: (call: Call) => Promise<number>): Promise<void> {
     this.#options = commonOptionsOf(command);
     const called = calledAs(command);
-    if (this.#words !== null && !TAKES_COMMAND.includes(command.name()))
+    if (this.#argv !== null && !TAKES_COMMAND.includes(command.name()))
       throw new UsageError(
         `\`${called}\` takes no command after \`--\`.`,
         `\`${called} --help\` shows how it is used.`,
@@ -141,7 +141,7 @@ class CommandLine {
       runCli,
       options: this.#options,
       before: this.#before,
-      words: this.#words,
+      argv: this.#argv,
       called,
     });
   }
@@ -178,7 +178,7 @@ class CommandLine {
   }
 }
 
-// What was found after earlier commands comes first. Nothing that goes wrong with it keeps this one from being done.
+// Findings after earlier commands come first. A failure to report them does not stop this command.
 async function sayPendingScans(call: Call): Promise<void> {
   if (!hasScans()) return;
   try {

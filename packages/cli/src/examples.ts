@@ -1,10 +1,10 @@
-// The examples in the help texts: kept as data, so that tests run every one of them.
+// Examples of the help texts: data, so that tests run every one of them.
 
 /** One example: what to type, and what it is for. */
 export interface Example {
   readonly type: string;
   readonly for: string;
-  /** Set where it is about a persistent sandbox: whoever tries it has to make `a1b2c3d4` first, and to end it. */
+  /** Set where it needs a persistent sandbox `a1b2c3d4`: a test creates it first and ends it. */
   readonly stays?: true;
   /** Set where it needs a person at a terminal. */
   readonly terminal?: true;
@@ -16,24 +16,24 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode sandbox status', for: 'is there an engine to run on?' },
     { type: 'acode run "ls | wc -l"', for: 'a line for the shell' },
     { type: 'acode run --memory 256 --timeout 30 -- sh ./build.sh', for: 'a program, with limits' },
-    { type: 'acode --json sandbox list', for: 'every command prints JSON when asked' },
+    { type: 'acode --json sandbox list', for: 'any command can print JSON' },
   ],
   'acode sandbox exec': [
     { type: 'acode sandbox exec "ls | wc -l"', for: 'a line for the shell of the image' },
     { type: 'acode sandbox exec -- echo hi', for: 'a program and its arguments, no shell' },
-    { type: 'acode sandbox exec --timeout 30 -- sh ./build.sh', for: 'options stand first' },
-    { type: 'acode sandbox exec --readonly --env CI=1 -- env', for: 'nothing can be changed, one variable' },
+    { type: 'acode sandbox exec --timeout 30 -- sh ./build.sh', for: 'options before the command' },
+    { type: 'acode sandbox exec --readonly --env CI=1 -- env', for: 'read-only workspace, one variable' },
     { type: 'acode sandbox exec --json -- echo hi', for: 'the result as one JSON object' },
     { type: 'acode sandbox exec --in a1b2c3d4 -- ls', for: 'in a persistent sandbox', stays: true },
   ],
   'acode sandbox create': [
     { type: 'acode sandbox create', for: 'for an hour; prints its id', stays: true },
-    { type: 'acode sandbox create --for 8h --memory 1g', for: 'longer, and with limits of its own', stays: true },
-    { type: 'acode sandbox create --json', for: 'with when it expires, for a program', stays: true },
+    { type: 'acode sandbox create --for 8h --memory 1g', for: 'with its own expiry and memory limit', stays: true },
+    { type: 'acode sandbox create --json', for: 'id and expiry as JSON', stays: true },
   ],
   'acode sandbox shell': [
     { type: 'acode sandbox shell a1b2c3d4', for: 'in a persistent sandbox', stays: true, terminal: true },
-    { type: 'acode sandbox shell --image busybox', for: 'in a fresh one, which ends with it', terminal: true },
+    { type: 'acode sandbox shell --image busybox', for: 'in a fresh sandbox, removed at the end', terminal: true },
     {
       type: 'acode sandbox shell a1b2c3d4 -- vi notes',
       for: 'a program in place of the shell',
@@ -42,8 +42,8 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     },
   ],
   'acode sandbox cp': [
-    { type: 'acode sandbox cp ./build.sh a1b2c3d4:/tmp/', for: 'in, into a directory', stays: true },
-    { type: 'acode sandbox cp a1b2c3d4:/tmp/build.sh ./copy', for: 'out, under another name', stays: true },
+    { type: 'acode sandbox cp ./build.sh a1b2c3d4:/tmp/', for: 'copy in, into a directory', stays: true },
+    { type: 'acode sandbox cp a1b2c3d4:/tmp/build.sh ./copy', for: 'copy out, under another name', stays: true },
   ],
   'acode sandbox forward': [
     {
@@ -62,8 +62,8 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode run --tmp 256 --open-files 4096 "ls /tmp"', for: 'limits, one by one' },
   ],
   'acode mcp': [
-    { type: 'acode mcp --print-config claude-code', for: 'what to put where, for your client' },
-    { type: 'acode mcp --print-config codex', for: 'another one' },
+    { type: 'acode mcp --print-config claude-code', for: 'what to put into which file' },
+    { type: 'acode mcp --print-config codex', for: 'for another client' },
   ],
   'acode explain': [
     { type: 'acode explain -- sh ./build.sh', for: 'which limits, and who set them' },
@@ -75,8 +75,8 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   ],
   'acode trust': [
     { type: 'acode trust --show', for: 'what does the repository’s file ask for?' },
-    { type: 'acode trust', for: 'agree with exactly this content' },
-    { type: 'acode trust --revoke', for: 'take it back' },
+    { type: 'acode trust', for: 'trust exactly this content' },
+    { type: 'acode trust --revoke', for: 'withdraw the trust' },
   ],
   'acode changes': [
     { type: 'acode changes', for: 'what did runs leave in this workspace?' },
@@ -90,18 +90,18 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   'acode audit verify': [
     { type: 'acode audit verify', for: 'was anything changed? prints the head to keep elsewhere' },
   ],
-  'acode audit export': [{ type: 'acode audit export --from 100 --to 200', for: 'the lines as they are' }],
+  'acode audit export': [{ type: 'acode audit export --from 100 --to 200', for: 'the raw lines' }],
   'acode sandbox cleanup': [
-    { type: 'acode sandbox cleanup --dry-run', for: 'look first' },
+    { type: 'acode sandbox cleanup --dry-run', for: 'only show, remove nothing' },
     { type: 'acode sandbox cleanup --force', for: 'running ones too' },
     { type: 'acode sandbox cleanup --volumes', for: 'and the caches' },
   ],
   'acode sandbox images': [{ type: 'acode sandbox images', for: 'tag, digest, size, and which acode pulled' }],
   'acode sandbox prune-images': [
-    { type: 'acode sandbox prune-images --dry-run', for: 'look first' },
+    { type: 'acode sandbox prune-images --dry-run', for: 'only show, remove nothing' },
     { type: 'acode sandbox prune-images --older-than 7', for: 'what was not used for a week' },
   ],
-  'acode uninstall': [{ type: 'acode uninstall', for: 'look first; --purge removes it' }],
+  'acode uninstall': [{ type: 'acode uninstall', for: 'only show; --purge removes it' }],
   'acode sandbox logs': [{ type: 'acode sandbox logs', for: 'the runs whose output was saved' }],
   'acode completion': [
     { type: 'acode completion bash', for: 'add to ~/.bashrc: source <(acode completion bash)' },

@@ -1,4 +1,4 @@
-// Signals to this process: the first one stops what is under way and lets it clean up, the second one leaves at once.
+// Signals to this process: the first one cancels the work and lets it clean up, the second one exits at once.
 
 import type { SignalSource } from './io.ts';
 

@@ -1,4 +1,4 @@
-// Everything the command touches of the process it runs in, so that a test can be that process.
+// Process interface: everything that the command uses of its process, so that a test can replace it.
 
 import type { Readable, Writable } from 'node:stream';
 

@@ -52,7 +52,7 @@ describe('log lines', () => {
     );
   });
 
-  it('are only warnings where nobody asked, without what the closing lines say', () => {
+  it('are only warnings where no logs were asked for, without what the closing lines say', () => {
     const stream = new Recorder();
     const output = new Output(stream);
     const log = noticesOnly(output, lookOf(output, { env: {}, now: () => 0 }, false));

@@ -1,4 +1,4 @@
-// Which log lines are wanted, and what is said where none were asked for.
+// Log level: which log lines are shown, and the warnings that are shown by default.
 
 import type { LogFields, Logger } from '@acode/sandbox';
 import { inOptions } from './arguments/option-names.ts';
@@ -15,7 +15,7 @@ const SAID_AT_THE_END = ['limit', 'rule', 'riskyChanges', 'inResult'];
 /** How much is logged. */
 export type LogLevel = (typeof LEVELS)[number];
 
-/** The level to log at: `--verbose` before ACODE_LOG_LEVEL; null where nobody asked for logs. */
+/** The level to log at: `--verbose` before ACODE_LOG_LEVEL; null where no logs were asked for. */
 export function logLevel(verbose: boolean, variable: string | undefined): LogLevel | null {
   if (verbose) return 'debug';
   if (variable === undefined || variable === '') return null;
@@ -24,7 +24,7 @@ export function logLevel(verbose: boolean, variable: string | undefined): LogLev
   throw new UsageError(`ACODE_LOG_LEVEL is ${variable}, which is not a level.`, `Use one of ${LEVELS.join(', ')}.`);
 }
 
-/** The logger where nobody asked for logs: warnings, in one line each. */
+/** The logger where no logs were asked for: warnings, in one line each. */
 export function noticesOnly(output: Output, look: Look): Logger {
   const silent = (): void => undefined;
   const warn = (fields: LogFields, message: string): void => {

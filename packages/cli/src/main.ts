@@ -1,4 +1,4 @@
-// The entry: gives the command this process.
+// Entry point: runs the command in this process.
 
 import { closeSync, fstatSync } from 'node:fs';
 import { isatty } from 'node:tty';
@@ -49,7 +49,7 @@ const io: Io = {
   leave,
 };
 
-// Whatever nobody caught ends in one sentence, never in a stack trace.
+// An uncaught error ends in one sentence, never in a stack trace.
 process.on('uncaughtException', error => void fail(error));
 
 async function fail(error: Error): Promise<void> {

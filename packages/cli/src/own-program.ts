@@ -1,4 +1,4 @@
-// acode's own program, as it was when this process started: whether it may be started again after a command has run.
+// Program files of acode: whether a command could have replaced them, asked before acode starts itself again.
 
 import { realpathSync } from 'node:fs';
 

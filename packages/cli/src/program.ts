@@ -1,4 +1,4 @@
-// All commands, put together: what the parser knows, and how its complaints come out.
+// Command line parser: all commands, and the errors of the parser.
 
 import { Command } from '@commander-js/extra-typings';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
@@ -82,18 +82,18 @@ function inGroups(command: CommandUnknownOpts, word: string): string | null {
 }
 
 /**
- * The words of a call of `help` as those of the option, which knows commands below a group too: `help sandbox keep` is
- * `sandbox keep --help`. Other words are given back.
+ * The arguments of `help` as those of `--help`, which knows the commands of a group too: `help sandbox keep` is
+ * `sandbox keep --help`. Other arguments are returned unchanged.
  */
-export function helpWords(program: CommandUnknownOpts, words: readonly string[]): readonly string[] {
-  const at = words.findIndex(word => !word.startsWith('-'));
-  const [name, ...path] = words.slice(Math.max(0, at));
-  if (name !== 'help' || path.length === 0) return words;
-  const before = words.slice(0, at);
+export function helpArguments(program: CommandUnknownOpts, argv: readonly string[]): readonly string[] {
+  const at = argv.findIndex(argument => !argument.startsWith('-'));
+  const [name, ...path] = argv.slice(Math.max(0, at));
+  if (name !== 'help' || path.length === 0) return argv;
+  const before = argv.slice(0, at);
   let here = program;
   for (const [index, word] of path.entries()) {
     const next = here.commands.find(command => command.name() === word);
-    // A word that is no command is complained about, unless it is for one that takes words.
+    // An argument that is not a command is refused, unless the command takes arguments.
     if (!next) return here.commands.length > 0 ? [...before, ...path.slice(0, index + 1)] : helpOf(before, path, index);
     here = next;
   }

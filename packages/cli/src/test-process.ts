@@ -1,4 +1,4 @@
-// A process for tests of the command: streams that remember, signals that can be sent.
+// Test process: streams that remember, signals that can be sent.
 
 import { EventEmitter } from 'node:events';
 import { PassThrough, Writable } from 'node:stream';

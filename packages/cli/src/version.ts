@@ -1,4 +1,4 @@
-// The version of this package, from the one place that states it.
+// Version of this package.
 
 import { readFileSync } from 'node:fs';
 

@@ -1,4 +1,4 @@
-// Where a command runs: the project around the current directory, and the current directory inside it.
+// Workspace of a call: the project around the current directory, and the current directory inside it.
 
 import { lstatSync, realpathSync } from 'node:fs';
 import { stat } from 'node:fs/promises';

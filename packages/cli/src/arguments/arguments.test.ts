@@ -68,7 +68,7 @@ describe('an argument is refused', () => {
     ['no memory', someSize, '0'],
     ['no memory in small units', someSize, '0k'],
     ['no time', seconds, '0'],
-    ['time with a unit nobody knows', seconds, '5x'],
+    ['time with an unknown unit', seconds, '5x'],
     ['time in words', seconds, ''],
     ['more than a year', seconds, '366d'],
     ['endless time', seconds, '1e99'],
@@ -79,13 +79,13 @@ describe('an argument is refused', () => {
     ['a user by name', user, 'root'],
     ['a user without group', user, '1000'],
     ['a network with a comma', network, 'a,b'],
-    ['a risk nobody knows', risk, 'huge'],
+    ['an unknown risk', risk, 'huge'],
     ['a variable that would be inherited', variable, 'HOME'],
     ['a variable without a name', variable, '=x'],
     ['a mount without target', mount, '/a'],
     ['a mount to a relative target', mount, '/a:b'],
     ['a mount of nothing', mount, ':/b'],
-    ['a mount with a mode nobody knows', mount, '/a:/b:rx'],
+    ['a mount with an unknown mode', mount, '/a:/b:rx'],
     ['a mount with no more than a mode', mount, '/a:rw'],
     ['a mount as another tool writes it', mount, 'type=bind,source=/a,target=/b'],
     ['port 0', port, '0'],
@@ -104,7 +104,7 @@ describe('an argument is refused', () => {
   });
 });
 
-describe('the words of a command', () => {
+describe('the arguments of a command', () => {
   const of = (before: string[], after: string[] | null = null) =>
     commandOf({ before, after, called: 'acode run', options: ['--network', '--json'] });
 
@@ -165,7 +165,7 @@ describe('the options of a run', () => {
     return requestOf(command.opts(), { root: '/w', inside: 'sub', here: '/w/sub' });
   };
 
-  it('become a request, and what was not said stays absent', () => {
+  it('become a request, and options that were not given are absent', () => {
     expect(parse('ls')).toEqual({ policy: { limits: {} }, cwd: 'sub' });
   });
 

@@ -1,13 +1,13 @@
-// The command to run: one quoted line for the shell, or words after `--` that no shell ever sees.
+// Command arguments: one quoted line for the shell, or the argv after `--`, which no shell ever sees.
 
 import type { Command } from '@acode/sandbox';
 import { UsageError } from '../failure/usage.ts';
 
-/** What stood on the command line where a command is expected. */
+/** The command line where a command is expected. */
 export interface CommandArguments {
-  /** The words before any `--`. */
+  /** The arguments before any `--`. */
   readonly before: readonly string[];
-  /** The words after `--`; null where there was none. */
+  /** The arguments after `--`; null where there was none. */
   readonly after: readonly string[] | null;
   /** What the user called, for the hint: `acode sandbox exec`. */
   readonly called: string;
@@ -23,7 +23,7 @@ export function commandOf({ before, after, called, options }: CommandArguments):
   if (line === undefined || line.trim() === '')
     throw new UsageError('There is no command to run.', forms(called, ['echo', 'hi']));
   if (rest.length === 0) return line;
-  if (rest.some(word => options.includes(word.split('=')[0] ?? '')))
+  if (rest.some(argument => options.includes(argument.split('=')[0] ?? '')))
     throw new UsageError(
       `Options stand before the command, and ${rest[0] ?? ''} stands after it.`,
       `Write \`${called} ${rest.map(quoted).join(' ')} ${quoted(line)}\`; if all of it is the command, \`${called} ${together(before)}\`.`,
@@ -34,17 +34,17 @@ export function commandOf({ before, after, called, options }: CommandArguments):
   );
 }
 
-// The id or the name of a sandbox, where other tools take one as their first word.
+// The id or the name of a sandbox, where other tools take one as their first argument.
 const SANDBOX = /^(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{1,22}|acode-[0-9a-z]+(?:-[0-9a-z]+)+)$/;
 
 function refuseSandbox(before: readonly string[], after: readonly string[] | null, called: string): void {
   const [first = '', ...rest] = before;
-  const words = [...rest, ...(after ?? [])];
-  if (!SANDBOX.test(first) || words.length === 0) return;
+  const argv = [...rest, ...(after ?? [])];
+  if (!SANDBOX.test(first) || argv.length === 0) return;
   const exec = called.replace(/^acode run\b/, 'acode sandbox exec');
   throw new UsageError(
     `${first} is the name of a sandbox, but a command is expected there.`,
-    `To run a command in that sandbox: \`${exec} --in ${first} -- ${words.map(quoted).join(' ')}\`.`,
+    `To run a command in that sandbox: \`${exec} --in ${first} -- ${argv.map(quoted).join(' ')}\`.`,
   );
 }
 
@@ -57,7 +57,7 @@ function imageForm(called: string, first: string, rest: readonly string[]): stri
   return ` In the image ${first}: \`${called} --image ${first} -- ${rest.map(quoted).join(' ')}\`.`;
 }
 
-/** A word as it can be typed into a shell. */
+/** An argument as it can be typed into a shell. */
 export function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
 }
@@ -73,13 +73,13 @@ function vector(before: readonly string[], after: readonly string[], called: str
   return after;
 }
 
-function together(words: readonly string[]): string {
-  return words.some(word => /\s/.test(word)) ? quoted(words.join(' ')) : `-- ${words.map(quoted).join(' ')}`;
+function together(argv: readonly string[]): string {
+  return argv.some(argument => /\s/.test(argument)) ? quoted(argv.join(' ')) : `-- ${argv.map(quoted).join(' ')}`;
 }
 
-// In double quotes only where the shell of whoever pastes it would find nothing to expand.
-function forms(called: string, words: readonly string[]): string {
-  const line = words.join(' ');
+// In double quotes only where a shell would find nothing to expand.
+function forms(called: string, argv: readonly string[]): string {
+  const line = argv.join(' ');
   const shown = /^[\w@%+=:,./ -]*$/.test(line) ? `"${line}"` : quoted(line);
-  return `For a shell line: \`${called} ${shown}\`. For a program and its arguments: \`${called} -- ${words.map(quoted).join(' ')}\`.`;
+  return `For a shell line: \`${called} ${shown}\`. For a program and its arguments: \`${called} -- ${argv.map(quoted).join(' ')}\`.`;
 }

@@ -1,4 +1,4 @@
-// The options that every command has, wherever on the command line they stand.
+// Common options: every command has them, anywhere on the command line.
 
 import { Option } from '@commander-js/extra-typings';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
@@ -23,11 +23,11 @@ export function addCommonOptions(command: CommandUnknownOpts, called: string): v
   command
     .optionsGroup('Common options:')
     .addOption(new Option('--json', about).hideHelp(WITHOUT_JSON.includes(called)))
-    .option('--verbose', 'log what happens on standard error')
-    .option('--config <file>', 'configuration file in place of your own')
-    .option('--workspace <directory>', 'directory the sandbox is given')
+    .option('--verbose', 'log to standard error')
+    .option('--config <file>', 'configuration file to use instead of your own')
+    .option('--workspace <directory>', 'directory to mount into the sandbox')
     .option('--socket <path>', 'socket of the engine')
-    .option('--no-color', 'no colours');
+    .option('--no-color', 'disable colours');
 }
 
 /** Their values for a command; what stands nearest to it counts. */

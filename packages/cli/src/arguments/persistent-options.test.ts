@@ -136,7 +136,7 @@ describe('the help offers what can be had:', () => {
     for (const part of ['--no-caches', '--network <network>', '"docker"', '--json']) expect(text).toContain(part);
   });
 
-  it('of shell, whose fresh sandbox goes with it, caches and the bridge, and no JSON', async () => {
+  it('of shell, whose fresh sandbox ends with it, caches and the bridge, and no JSON', async () => {
     const text = await helpOf('sandbox', 'shell');
     for (const part of ['--caches', '--fill-cache', 'bridge', '"docker"']) expect(text).toContain(part);
     expect(text).not.toMatch(/--json|ulimit|bubblewrap/);

@@ -1,4 +1,4 @@
-// Options that say what a sandbox is to be, where one is named that exists already: refused, and never ignored.
+// Options of persistent sandboxes: those they cannot have, and those that only count at creation, are refused and never ignored.
 
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { LEVELS, isAtLeast } from '@acode/sandbox';
@@ -40,24 +40,24 @@ const NEITHER_BRIDGE_NOR_CACHES =
 
 const CACHES = ['--caches', '--fill-cache'];
 
-/** Offers in the help of a command only levels that have sandboxes which take several commands. */
+/** Shows in the help of a command only levels that have persistent sandboxes. */
 export function offerEngineLevels<Wanted extends CommandUnknownOpts>(command: Wanted): Wanted {
   for (const option of command.options)
     if (option.long === '--level') option.argChoices = ['auto', ...LEVELS.filter(level => isAtLeast(level, 'docker'))];
   return command;
 }
 
-/** Offers in the help of a command only what a sandbox can have that outlives its maker. */
+/** Shows in the help of a command only options that a persistent sandbox can have. */
 export function offerWhatStays<Wanted extends CommandUnknownOpts>(command: Wanted): Wanted {
   for (const option of command.options) {
     if (CACHES.includes(option.long ?? '')) option.hideHelp();
-    if (option.long === '--no-caches') option.description = 'without caches, which a persistent sandbox never has';
-    if (option.long === '--network') option.description = 'network: none, or the name of one of your own';
+    if (option.long === '--no-caches') option.description = 'no effect: a persistent sandbox never has caches';
+    if (option.long === '--network') option.description = 'network: none, or the name of a network of your own';
   }
   return offerEngineLevels(command);
 }
 
-/** Throws where a sandbox that is to stay is asked for with what it cannot have. */
+/** Throws where a persistent sandbox is asked for with options that it cannot have. */
 export function refuseWhatGoes({ network, caches, fillCache }: SandboxOptions): void {
   const [asked] = [
     ...(network === 'bridge' ? ['--network bridge'] : []),

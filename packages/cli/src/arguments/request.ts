@@ -1,4 +1,4 @@
-// The options that commands share: everything that can be said about a sandbox, and about one run in it.
+// Sandbox options: the options that commands share about a sandbox and about one run in it.
 
 import { resolve } from 'node:path';
 import { LEVELS, PROFILE_NAMES, RISKS, policyFrom } from '@acode/sandbox';
@@ -15,31 +15,35 @@ export function sandboxCommand(name: string) {
     .option('--image <reference>', 'image of the sandbox')
     .addOption(new Option('--profile <profile>', 'built-in limits to start from (default: dev)').choices(PROFILE_NAMES))
     .addOption(new Option('--memory <size>', 'memory limit: MB, or 512m, 1.5g').argParser(someSize))
-    .addOption(new Option('--swap <size>', 'swap beyond the memory: MB, or 512m (default: none)').argParser(size))
+    .addOption(new Option('--swap <size>', 'swap in addition to memory: MB, or 512m (default: none)').argParser(size))
     .addOption(new Option('--cpus <number>', 'CPU limit, such as 0.5').argParser(cpus))
-    .addOption(new Option('--pids <number>', 'most processes at once').argParser(count))
-    .addOption(new Option('--open-files <number>', 'most open files of each process').argParser(count))
+    .addOption(new Option('--pids <number>', 'maximum number of processes').argParser(count))
+    .addOption(new Option('--open-files <number>', 'maximum number of open files per process').argParser(count))
     .addOption(new Option('--tmp <size>', 'size of /tmp and home, in memory: MB, or 512m').argParser(someSize))
     .addOption(new Option('--timeout <time>', 'time limit: seconds, or 5m, 1h30m').argParser(seconds))
-    .addOption(new Option('--max-output <size>', 'most output kept of each stream: MB, or 512k').argParser(size))
-    .addOption(new Option('--network <network>', 'network: none, bridge or a name').argParser(network))
+    .addOption(new Option('--max-output <size>', 'maximum output kept per stream: MB, or 512k').argParser(size))
+    .addOption(new Option('--network <network>', 'network: none, bridge, or the name of a network').argParser(network))
     .addOption(
-      new Option('--publish <port>', 'port to reach on 127.0.0.1: 3000, 8080:3000, 53/udp; repeatable').argParser(port),
+      new Option('--publish <port>', 'port to publish on 127.0.0.1: 3000, 8080:3000, 53/udp; repeatable').argParser(
+        port,
+      ),
     )
     .addOption(
       new Option('--dns <address>', 'name server of the sandbox, such as 1.1.1.1; repeatable').argParser(address),
     )
-    .option('--readonly', 'the workspace cannot be written')
+    .option('--readonly', 'mount the workspace read-only')
     .addOption(
       new Option(
         '--mount <source:target>',
-        'one more directory, read-only: ./data:/data; writable: ./out:/out:rw; repeatable',
+        'extra directory, read-only: ./data:/data, or writable: ./out:/out:rw; repeatable',
       ).argParser(mount),
     )
     .addOption(
-      new Option('--caches <tools>', 'caches of package managers, such as npm,pip; else by language').argParser(caches),
+      new Option('--caches <tools>', 'package manager caches, such as npm,pip (default: by language)').argParser(
+        caches,
+      ),
     )
-    .option('--no-caches', 'without the caches of package managers')
+    .option('--no-caches', 'mount no package manager caches')
     .addOption(
       new Option('--fill-cache <tools>', 'keep what the command puts into these caches, for every later run')
         .argParser(caches)
@@ -52,13 +56,13 @@ export function sandboxCommand(name: string) {
     .addOption(
       new Option(
         '--risk <risk>',
-        'how dangerous you believe the command to be; recorded, and counts where your sandbox.require_for allows less than docker',
+        'risk of the command as you judge it; recorded, and matters only if your sandbox.require_for allows levels below docker',
       )
         .choices(RISKS)
         .argParser(risk),
     )
-    .option('--session <id>', 'session the sandbox is labelled with')
-    .option('--task <id>', 'task the sandbox is labelled and named with');
+    .option('--session <id>', 'session id to label the sandbox with')
+    .option('--task <id>', 'task id to label and name the sandbox with');
 }
 
 /** The values of those options. */
@@ -94,7 +98,7 @@ export function requestOf(options: RequestOptions, place: Place): RunRequest {
   };
 }
 
-/** What a sandbox is to be that stays, called from a place. */
+/** The request for a persistent sandbox, from the options and the place of the call. */
 export function createRequestOf(options: SandboxOptions, place: Place): CreateRequest {
   return {
     policy: policyOf(options, place.here),

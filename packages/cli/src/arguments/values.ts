@@ -1,4 +1,4 @@
-// How long something may stay: a time span with its unit.
+// Values of options: time spans, counts, moments, and references to sandboxes.
 
 import { InvalidArgumentError } from '@commander-js/extra-typings';
 
@@ -9,7 +9,7 @@ const MAX_DURATION_MS = 365 * 86_400_000;
 /** Milliseconds of a time span such as `90s`, `30m`, `2h` or `1h30m`. */
 export function duration(text: string): number {
   const milliseconds = spanOf(text);
-  // A bare number could be seconds or minutes, and the difference is an hour of somebody’s sandbox.
+  // A bare number is refused: it could mean seconds or minutes.
   if (!(milliseconds >= 1000 && milliseconds <= MAX_DURATION_MS))
     throw new InvalidArgumentError('Expected a time with its unit, such as 30m, 2h or 1h30m.');
   return Math.round(milliseconds);

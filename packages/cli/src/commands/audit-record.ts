@@ -46,7 +46,7 @@ function isChange(value: unknown): value is { readonly kind: string; readonly pa
   return typeof value.kind === 'string' && typeof value.path === 'string';
 }
 
-/** What a record says, in a few words. */
+/** The summary of a record, in one line. */
 function aboutRecord(record: AuditRecord): string {
   return ABOUT[record.kind](record);
 }

@@ -1,4 +1,4 @@
-// `acode audit`: the commands about the audit log.
+// `acode audit`: shows, follows, verifies and exports the audit log.
 
 import { Command, InvalidArgumentError, Option } from '@commander-js/extra-typings';
 import { AcodeError } from '@acode/sandbox';
@@ -14,7 +14,7 @@ import { pump } from '../terminal/pump.ts';
 /** The group. */
 export function auditCommands(perform: Perform) {
   return new Command('audit')
-    .description('Read what was run and refused, and check that the log was not changed')
+    .description('Show what acode ran and refused, and verify that the log was not changed')
     .enablePositionalOptions()
     .addCommand(auditTailCommand(perform))
     .addCommand(auditShowCommand(perform))
@@ -42,8 +42,8 @@ const SHOWN = 20;
 function auditTailCommand(perform: Perform) {
   return new Command('tail')
     .description('Show the newest records of the audit log')
-    .addOption(new Option('-n, --lines <count>', 'how many').argParser(count).default(SHOWN))
-    .option('-f, --follow', 'go on with each record as it is written')
+    .addOption(new Option('-n, --lines <count>', 'number of records').argParser(count).default(SHOWN))
+    .option('-f, --follow', 'print new records as they are written')
     .action(({ lines, follow }, command) =>
       perform(command, call => (follow ? followLog(call, lines) : showNewest(call, lines))),
     );
@@ -78,7 +78,9 @@ async function goOn(call: Call, audit: Audit, lines: number): Promise<void> {
 function auditVerifyCommand(perform: Perform) {
   return new Command('verify')
     .description('Check every record of the audit log, and name the first that was changed')
-    .addOption(new Option('--head <number:hash>', 'a head you kept elsewhere; can be repeated').argParser(head))
+    .addOption(
+      new Option('--head <number:hash>', 'a head that you saved earlier, to compare; repeatable').argParser(head),
+    )
     .action((options, command) => perform(command, call => verify(call, options.head ?? [])));
 }
 
@@ -135,7 +137,7 @@ interface Range {
 /** The command. */
 function auditExportCommand(perform: Perform) {
   return new Command('export')
-    .description('Print the lines of the audit log as they are')
+    .description('Print the raw lines of the audit log')
     .addOption(new Option('--from <number>', 'first record').argParser(count))
     .addOption(new Option('--to <number>', 'last record').argParser(count))
     .action((range, command) => perform(command, call => exportLog(call, range)));

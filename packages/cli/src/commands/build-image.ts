@@ -26,19 +26,20 @@ interface BuildFlags {
 /** The command. */
 export function buildImageCommand(perform: Perform) {
   return new Command('build-image')
-    .description('Make an image of this project: its files on a base image, and what an install command adds')
-    .option('--force', 'build it although nothing has changed')
-    .option('--base <reference>', 'the image to build on, else the one that commands here get')
-    .option(
-      '--install <line>',
-      'a line for the shell that installs dependencies, in a sandbox on a copy of the project',
-    )
+    .description('Build an image of this project: a base image, its files, and what an install command adds')
+    .option('--force', 'build even if nothing has changed')
+    .option('--base <reference>', 'base image (default: the image that commands here get)')
+    .option('--install <line>', 'shell line that installs dependencies; runs in a sandbox on a copy of the project')
     .addOption(
-      new Option('--network <network>', 'with --install: none (the default), bridge, or a network by name').argParser(
+      new Option('--network <network>', 'with --install: none (default), bridge, or the name of a network').argParser(
         network,
       ),
     )
-    .addOption(new Option('--timeout <time>', 'for everything together: seconds, or 20m (600)').argParser(seconds))
+    .addOption(
+      new Option('--timeout <time>', 'time limit for the whole build: seconds, or 20m (default: 600)').argParser(
+        seconds,
+      ),
+    )
     .action((options, command) => perform(command, call => buildImage(call, options)));
 }
 
@@ -85,7 +86,7 @@ export class BuildOutput {
     this.#call = call;
   }
 
-  /** What goes on now, in one line. */
+  /** The current step, in one line. */
   get doing(): string {
     return this.#line === '' ? `${this.#step}…` : `${this.#step}: ${this.#line}`;
   }

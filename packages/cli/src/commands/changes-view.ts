@@ -1,4 +1,4 @@
-// What `acode changes` shows: loaded only where it is called, since every other call would load it too.
+// View of `acode changes`: loaded only for that command, so that other calls start faster.
 
 import type { RecordedChanges } from '@acode/sandbox';
 import { quoted } from '../arguments/command-arguments.ts';

@@ -1,11 +1,11 @@
-// `acode changes`: what runs left in the workspace that tools of this machine might execute or follow, from the audit log.
+// `acode changes`: risky changes that runs left in the workspace, from the audit log.
 
 import { Command, Option } from '@commander-js/extra-typings';
 import { since } from '../arguments/values.ts';
 import type { Perform } from '../call.ts';
 
 const AFTER = `
-A run is listed as long as its record is in the log, also when the files are gone by now.
+A run is listed while its record is in the log, even if its files no longer exist.
 Exit status: 0 no risky changes, 1 risky changes or an incomplete scan, 2 usage,
 125 the log cannot be read.`;
 

@@ -1,4 +1,4 @@
-// `acode sandbox cleanup`: removes what was left behind.
+// `acode sandbox cleanup`: removes leftover sandboxes.
 
 import type { CleanupReport } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
@@ -13,10 +13,10 @@ const FAILED = 125;
 export function cleanupCommand(perform: Perform) {
   return new Command('cleanup')
     .description('Remove your sandboxes that were left behind')
-    .option('--force', 'remove running ones too, but not those of another session that lives')
-    .option('--all-sessions', 'do not spare your other sessions that live')
-    .option('--volumes', 'remove volumes too that are kept from one sandbox to the next, such as caches')
-    .option('--dry-run', 'remove nothing, show what would be')
+    .option('--force', 'also remove running sandboxes, except those of other live sessions')
+    .option('--all-sessions', 'also remove sandboxes of your other live sessions')
+    .option('--volumes', 'also remove volumes that sandboxes share, such as caches')
+    .option('--dry-run', 'only show what would be removed')
     .action((options, command) => perform(command, call => cleanUp(call, options)));
 }
 

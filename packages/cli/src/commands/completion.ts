@@ -1,4 +1,4 @@
-// `acode completion`: a script that teaches a shell the commands and options.
+// `acode completion`: prints the completion script for a shell.
 
 import { Argument, Command } from '@commander-js/extra-typings';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';

@@ -1,4 +1,4 @@
-// What could not be copied is told with the path that was meant, and with what helps on its side.
+// Copy failures name the path that was meant, and what helps on its side.
 
 import { AcodeError } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-// `acode sandbox cp`: files and directories into a persistent sandbox, and out of it.
+// `acode sandbox cp`: copies files and directories into a persistent sandbox and out of it.
 
 import { stat } from 'node:fs/promises';
 import { basename, join, posix, resolve, sep } from 'node:path';
@@ -21,7 +21,7 @@ export function copyCommand(perform: Perform) {
   return new Command('cp')
     .description('Copy files and directories into a persistent sandbox, or out of it')
     .argument('<source>', 'a path, or sandbox:path')
-    .argument('<target>', 'a path, or sandbox:path; an existing directory is copied into')
+    .argument('<target>', 'a path, or sandbox:path; copies into an existing directory')
     .action((source, target, _options, command) => perform(command, call => copy(call, copying(source, target))));
 }
 
@@ -145,7 +145,7 @@ function isHeld(path: string): boolean {
   return /^\/(?:proc\/self|dev)\/fd\//.test(path);
 }
 
-/** A copy, and which way it goes. */
+/** A copy and its direction. */
 export interface Copying {
   readonly way: 'in' | 'out';
   readonly sandbox: string;

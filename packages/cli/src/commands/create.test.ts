@@ -1,4 +1,4 @@
-// What is said about how long a sandbox stays.
+// Messages about when a persistent sandbox expires.
 
 import { describe, expect, it } from 'vitest';
 import { lookOf } from '../terminal/look.ts';
@@ -11,14 +11,14 @@ const errorLook = lookOf(new Output(new Recorder()), { env: {}, now: () => now }
 const line = (milliseconds: number, isMost: boolean): string =>
   stayLine({ errorLook }, new Date(now + milliseconds), isMost);
 
-describe('how long a sandbox stays', () => {
+describe('the lifetime of a persistent sandbox', () => {
   it('is what was asked for, and can be changed', () => {
     expect(line(5_399_000, false)).toBe(
       'acode: it expires in 1 hour 30 minutes, at 2026-01-02T04:34:04Z; `acode sandbox keep` extends that, `acode sandbox kill` removes it.\n',
     );
   });
 
-  it('is how long a command in it may run, unless somebody set a limit', () => {
+  it('is how long a command in it may run, unless a limit is set', () => {
     expect(timeLine({ errorLook }, null)).toContain('until the sandbox ends');
     expect(timeLine({ errorLook }, 30_000)).toContain('may take 30 s at most');
   });

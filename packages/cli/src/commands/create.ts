@@ -1,4 +1,4 @@
-// `acode sandbox create`: a persistent sandbox until its time is over or somebody ends it.
+// `acode sandbox create`: creates a persistent sandbox that exists until it expires or is removed.
 
 import { createRequestFrom } from '@acode/sandbox';
 import type { Sandbox } from '@acode/sandbox';
@@ -13,7 +13,7 @@ import { until } from '../terminal/age.ts';
 
 const MAX_MS = 24 * 3600 * 1000;
 
-/** The option for how long a sandbox stays. */
+/** The option for when a persistent sandbox expires. */
 export function stayOption() {
   return new Option('--for <time>', 'when it expires: 30m, 2h; at most 24h (default: 1h)').argParser(duration);
 }
@@ -50,10 +50,10 @@ export function factsOf({ id, containerId, name, level, image, kept, expiresAt, 
   return { sandboxId: id, containerId, name, level, image, kept, expiresAt: expires, commandTimeoutMs };
 }
 
-/** Said where somebody asked for more than there is. */
+/** The notice for a time limit that was cut to the maximum. */
 export const MAX_LINE = 'acode: limit reached: a sandbox expires at most 24 hours after its creation.\n';
 
-/** Until when a sandbox stays, for a person; `isMost` where it cannot stay any longer. */
+/** When a sandbox expires, for a person; `isMost` where it cannot be extended. */
 export function stayLine(
   { errorLook: { colours, now } }: Pick<Call, 'errorLook'>,
   expiresAt: Date,

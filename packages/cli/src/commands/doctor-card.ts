@@ -1,4 +1,4 @@
-// How the doctor’s findings look: a list of checks, and a report card that fits 80 columns and a security review.
+// Doctor report: a list of checks, and a report card of 80 columns.
 
 import type { AttackReport, Check, DoctorReport, Probe } from '@acode/sandbox';
 import type { Look } from '../terminal/look.ts';

@@ -1,4 +1,4 @@
-// `acode doctor`: whether this host is fit to run sandboxes; with --attack, a live attack on one and its report card.
+// `acode doctor`: checks whether this host can run sandboxes; with --attack, attacks one and prints a report card.
 
 import { LEVELS } from '@acode/sandbox';
 import type { AttackOptions, AttackReport, Level } from '@acode/sandbox';

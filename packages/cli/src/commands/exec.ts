@@ -1,4 +1,4 @@
-// `acode sandbox exec`: one command in a fresh sandbox, or in a persistent one, as if it ran here.
+// `acode sandbox exec` and `acode run`: one command in a fresh sandbox or a persistent one, as if it ran here.
 
 import { Option } from '@commander-js/extra-typings';
 import { refuseCreationOptions } from '../arguments/persistent-options.ts';
@@ -19,13 +19,13 @@ export function execCommand(perform: Perform) {
     )
     .addOption(terminalOption())
     .addHelpText('after', `${EXIT_STATUSES}${TERMINAL_HELP}`)
-    .action((words, options, command) =>
+    .action((argv, options, command) =>
       perform(command, call => {
         const flags = flagsOf(command);
         if (options.in !== undefined) refuseCreationOptions(command, options.in);
-        if (options.terminal) return executeInTerminal(call, words, options, flags);
-        if (options.in === undefined) return execute(call, words, options, flags);
-        return executeIn(call, options.in, words, options, flags);
+        if (options.terminal) return executeInTerminal(call, argv, options, flags);
+        if (options.in === undefined) return execute(call, argv, options, flags);
+        return executeIn(call, options.in, argv, options, flags);
       }),
     );
 }
@@ -34,7 +34,7 @@ export function execCommand(perform: Perform) {
 const EXIT_STATUSES = `
 Exit status: the command’s own; 124 time limit, 125 refused or failed, 126 not executable,
 127 not found, 129/130/131/143 stopped by SIGHUP/SIGINT/SIGQUIT/SIGTERM,
-141 nobody reads the output, 2 usage.
+141 the output was closed, 2 usage.
 Standard input is passed on unless it is a terminal.`;
 
 /** The long options of a command. */
@@ -46,11 +46,11 @@ export function flagsOf(command: { readonly options: readonly { readonly long?: 
 async function executeIn(
   call: Call,
   sandboxId: string,
-  words: readonly string[],
+  argv: readonly string[],
   options: RequestOptions,
   flags: readonly string[],
 ): Promise<number> {
-  const command = commandIn(call, words, flags);
+  const command = commandIn(call, argv, flags);
   const { cwd, env: own } = requestOf(options, await call.place());
   const env = { ...terminalVariables(call), ...own };
   const { timeout: timeoutMs } = options;
@@ -70,10 +70,10 @@ export function runCommand(perform: Perform) {
     .description('Run one command in a fresh sandbox; short for `sandbox exec`')
     .addOption(terminalOption())
     .addHelpText('after', `${EXIT_STATUSES}${TERMINAL_HELP}`)
-    .action((words, options, command) =>
+    .action((argv, options, command) =>
       perform(command, call => {
         const run = options.terminal ? executeInTerminal : execute;
-        return run(call, words, options, flagsOf(command));
+        return run(call, argv, options, flagsOf(command));
       }),
     );
 }

@@ -1,4 +1,4 @@
-// `acode explain`: what a command would come to, without running it.
+// `acode explain`: shows the policy of a command without running it.
 
 import { posix } from 'node:path';
 import { formatBytes, isAtLeast } from '@acode/sandbox';
@@ -17,7 +17,7 @@ import { harmless, oneLine, wrapped } from '../terminal/text.ts';
 import { flagsOf } from './exec.ts';
 import { policyTable } from './policy-table.ts';
 
-// The system call filter is thousands of lines that nobody reads on a terminal.
+// The system call filter is thousands of lines, too many for a terminal.
 const MAX_TEXT = 200;
 const SHOWN_TEXT = 60;
 
@@ -25,16 +25,16 @@ const SHOWN_TEXT = 60;
 export function explainCommand(perform: Perform) {
   return requestCommand('explain')
     .description('Show what a command would be allowed to do and who decided; runs nothing')
-    .action((words, options, command) => perform(command, call => explain(call, words, options, flagsOf(command))));
+    .action((argv, options, command) => perform(command, call => explain(call, argv, options, flagsOf(command))));
 }
 
 async function explain(
   call: Call,
-  words: readonly string[],
+  argv: readonly string[],
   options: RequestOptions,
   flags: readonly string[],
 ): Promise<number> {
-  const command = commandIn(call, words, flags);
+  const command = commandIn(call, argv, flags);
   const request = requestOf(options, await call.place());
   const { signal } = call.interruption;
   const explained = await call.withHost(acode =>

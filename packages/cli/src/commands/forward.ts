@@ -1,4 +1,4 @@
-// `acode sandbox forward`: leads a port of this machine to a server inside, until Ctrl-C.
+// `acode sandbox forward`: forwards a local port to a server in a sandbox, until Ctrl-C.
 
 import { AcodeError } from '@acode/sandbox';
 import { Command, InvalidArgumentError } from '@commander-js/extra-typings';
@@ -10,7 +10,7 @@ export function forwardCommand(perform: Perform) {
   return new Command('forward')
     .description('Forward a port of 127.0.0.1 to a server in a persistent sandbox, until Ctrl-C')
     .argument('<sandbox>', 'id or name of a persistent sandbox', reference)
-    .argument('<port>', 'port inside, or hostport:port', forwarding)
+    .argument('<port>', 'port in the sandbox, or hostport:port', forwarding)
     .action((named, port, _options, command) => perform(command, call => forward(call, named, port)));
 }
 

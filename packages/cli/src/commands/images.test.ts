@@ -40,7 +40,7 @@ const pulled = (more: Partial<PulledImage> = {}): PulledImage => ({
 });
 
 describe('a build', () => {
-  it('names the step that goes on, with the last line that it printed', () => {
+  it('names the current step, with the last line that it printed', () => {
     const interruption = { signal: new AbortController().signal } as Call['interruption'];
     const output = new BuildOutput({ stderr: new Output(new Recorder(true)), interruption });
     expect(output.doing).toBe('Looking at the project…');
@@ -121,7 +121,7 @@ describe('a prune', () => {
     lastUsedAt: '2025-12-01T03:04:05Z',
   };
 
-  it('says what was removed, what stays and why, and what failed', () => {
+  it('shows what was removed, what remains and why, and what failed', () => {
     const report = {
       removed: [one],
       kept: [{ ...one, reason: 'a container uses it' }],

@@ -1,4 +1,4 @@
-// `acode sandbox images`: the images of the engine, which of them acode pulled, and what they take on disk.
+// `acode sandbox images`: lists the images of the engine, their size, and which of them acode pulled.
 
 import type { ImageInfo, ImageList } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';

@@ -1,4 +1,4 @@
-// `acode sandbox inspect`: one sandbox, looked at closely.
+// `acode sandbox inspect`: shows one sandbox in detail.
 
 import { formatBytes } from '@acode/sandbox';
 import type { SandboxDetails } from '@acode/sandbox';
@@ -38,7 +38,7 @@ export function renderSandbox(details: SandboxDetails, look: Look): string {
       ['Container', details.containerId],
       ['State', details.state],
       ['Image', details.image],
-      // Where nobody knows the name it was asked for by, the engine has the id for both.
+      // Where the name that was asked for is unknown, the engine has the id for both.
       ...(details.imageId === details.image ? [] : [['Image id', details.imageId] as const]),
       ['Level', details.level],
       ['Session', details.sessionId],

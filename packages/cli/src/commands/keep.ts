@@ -1,4 +1,4 @@
-// `acode sandbox keep`: lets a sandbox stay longer, or less long.
+// `acode sandbox keep`: changes when a persistent sandbox expires.
 
 import { Command, Option } from '@commander-js/extra-typings';
 import { duration, reference } from '../arguments/values.ts';
@@ -14,7 +14,7 @@ export function keepCommand(perform: Perform) {
     .description('Change when a persistent sandbox expires')
     .argument('<sandbox>', 'id or name of a persistent sandbox', reference)
     .addOption(
-      new Option('--for <time>', 'how long from now: 30m, 2h; never beyond a day from its creation')
+      new Option('--for <time>', 'time from now: 30m, 2h; at most 24h after its creation')
         .argParser(duration)
         .makeOptionMandatory(),
     )

@@ -24,10 +24,10 @@ async function showList(call: Call): Promise<number> {
 /** The sandboxes for a person. */
 export function renderList(items: readonly SandboxInfo[], look: Look): string {
   if (items.length === 0) return 'There are no sandboxes.\n';
-  // Most lists hold none that stays.
+  // Most lists hold no persistent sandbox.
   const kept = items.some(({ expiresAt }) => expiresAt !== undefined);
   const rows = items.map(item => [
-    // What stays is known by its own id: `create` printed it.
+    // A persistent sandbox is listed by its own id, which `create` printed.
     item.expiresAt === undefined ? shortId(item.containerId) : item.sandboxId.slice(0, 12),
     item.name,
     shortId(item.image),

@@ -1,4 +1,4 @@
-// `acode sandbox logs`: the kept output of past runs.
+// `acode sandbox logs`: shows the saved output of past runs.
 
 import { formatBytes } from '@acode/sandbox';
 import type { SavedLog, SavedLogInfo } from '@acode/sandbox';

@@ -1,4 +1,4 @@
-// `acode mcp`: a server of the Model Context Protocol, for agents that run commands and edit files in sandboxes.
+// `acode mcp`: MCP server for agents that run commands and edit files in sandboxes.
 
 import { resolve } from 'node:path';
 import { Command, InvalidArgumentError, Option } from '@commander-js/extra-typings';
@@ -16,7 +16,9 @@ export function mcpCommand(perform: Perform) {
     .addOption(new Option('--http', 'listen on 127.0.0.1 instead of standard input and output'))
     .addOption(new Option('--port <number>', 'with --http: the port (default: a free one)').argParser(portNumber))
     .addOption(new Option('--token-file <file>', 'with --http: a file of mode 0600 that holds the token'))
-    .addOption(new Option('--print-config <client>', 'print the setup of a client, and serve nothing').choices(CLIENTS))
+    .addOption(
+      new Option('--print-config <client>', 'print the configuration for a client, then exit').choices(CLIENTS),
+    )
     .action((options, command) => perform(command, call => serve(call, options)));
 }
 
@@ -62,7 +64,7 @@ async function printSetup(call: Call, client: Client): Promise<number> {
   const named = workspace === undefined ? undefined : resolve(call.io.cwd(), workspace);
   const { file, text } = setupOf(client, starter, named);
   await call.print('acode.mcp-config/1', { client, file, text }, () => text);
-  if (!call.options.json) await call.say(`acode: this goes into ${file}.\n`);
+  if (!call.options.json) await call.say(`acode: put this into ${file}.\n`);
   return 0;
 }
 

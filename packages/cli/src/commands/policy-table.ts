@@ -1,4 +1,4 @@
-// The policy of a sandbox as a table in which every value says who set it, also where the terminal is narrow.
+// Policy table: every value with who set it, also in a narrow terminal.
 
 import { formatBytes } from '@acode/sandbox';
 import { networkName } from '@acode/sandbox';

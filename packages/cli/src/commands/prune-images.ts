@@ -1,4 +1,4 @@
-// `acode sandbox prune-images`: removes images that acode pulled or built and that nobody has used for a while.
+// `acode sandbox prune-images`: removes unused images that acode pulled or built.
 
 import type { ImagePruneReport } from '@acode/sandbox';
 import { Command, InvalidArgumentError, Option } from '@commander-js/extra-typings';
@@ -13,11 +13,9 @@ const FAILED = 125;
 /** The command. */
 export function pruneImagesCommand(perform: Perform) {
   return new Command('prune-images')
-    .description(
-      'Remove images that acode pulled, and project images it built, that no container uses and that were not used for a while',
-    )
-    .option('--dry-run', 'remove nothing, show what would be')
-    .addOption(new Option('--older-than <days>', 'days without a use (default: 30)').argParser(days))
+    .description('Remove images that acode pulled or built and that were not used for a while')
+    .option('--dry-run', 'only show what would be removed')
+    .addOption(new Option('--older-than <days>', 'minimum days since the last use (default: 30)').argParser(days))
     .action((options, command) => perform(command, call => pruneImages(call, options)));
 }
 

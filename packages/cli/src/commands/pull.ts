@@ -1,4 +1,4 @@
-// `acode sandbox pull`: brings images to the engine before somebody waits for them.
+// `acode sandbox pull`: pulls images before a command needs them.
 
 import { AcodeError } from '@acode/sandbox';
 import type { Acode, PulledImage } from '@acode/sandbox';
@@ -49,7 +49,7 @@ function asUsage(error: unknown): unknown {
   return new UsageError(`${error.context.reason}.`, error.hint);
 }
 
-// One that cannot be had does not keep the others from being pulled, unless they are where nobody answered.
+// An image that cannot be pulled does not stop the others, unless they are in a registry that did not answer.
 async function pullDefaults(call: Call): Promise<number> {
   const items: PulledImage[] = [];
   const failed: NotPulled[] = [];

@@ -78,7 +78,7 @@ describe('status', () => {
       'available (runc)',
       'unavailable: bwrap is not installed',
       'acode-cache-npm-1001',
-      '1 running, 4 in total: 1 owned by a session, 2 orphaned (the next run removes them), 1 kept',
+      '1 running, 4 in total: 1 owned by a session, 2 orphaned (the next run removes them), 1 persistent',
     ])
       expect(text).toContain(part);
   });
@@ -109,7 +109,7 @@ describe('lists', () => {
     expect(renderList([], look)).toBe('There are no sandboxes.\n');
   });
 
-  it('of sandboxes show when those go that stay', () => {
+  it('of sandboxes show when persistent ones expire', () => {
     const kept = { ...sandbox, expiresAt: '2026-01-02T04:34:03Z' };
     const [title, one, other] = renderList([kept, sandbox], look).split('\n');
     expect(title).toMatch(/CREATED +EXPIRES$/);
@@ -278,7 +278,7 @@ describe('inspect', () => {
     expect(text).toMatch(/Image +node:20\n +Image id +sha256:d+\n/);
   });
 
-  it('shows when a sandbox goes that stays', () => {
+  it('shows when a persistent sandbox expires', () => {
     const text = renderSandbox({ ...details, expiresAt: '2026-01-02T04:34:04.000Z' }, look);
     expect(text).toMatch(/Expires +2026-01-02T04:34:04\.000Z \(in 1 hour 30 minutes\)/);
   });
@@ -451,7 +451,7 @@ describe('explain', () => {
     expect(rows).toHaveLength(Object.keys(others).length + Object.keys(limits).length + trust.length);
   });
 
-  it('tells networks, ports, mounts and trust in words', () => {
+  it('shows networks, ports, mounts and trust as text', () => {
     const where = { layer: 'user', where: '/c.yml:3:5 (k)' } as const;
     const policy: Explanation['policy'] = {
       ...explanation.policy,

@@ -1,4 +1,4 @@
-// `acode sandbox`: the commands about sandboxes.
+// `acode sandbox`: the group of commands about sandboxes. `acode docker`: some of them under the names Docker users try first.
 
 import { Command } from '@commander-js/extra-typings';
 import type { Perform } from '../call.ts';

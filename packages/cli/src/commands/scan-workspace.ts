@@ -1,4 +1,4 @@
-// `acode scan-workspace`: the process that goes on with scans when their command has ended. Started by acode itself, and not shown in help.
+// `acode scan-workspace`: the process that finishes scans after their command has ended. acode starts it; help does not show it.
 
 import { Command } from '@commander-js/extra-typings';
 import type { Perform } from '../call.ts';

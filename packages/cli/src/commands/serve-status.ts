@@ -1,4 +1,4 @@
-// `acode serve status` and `acode serve stop`: about the server of a workspace, whoever started it.
+// `acode serve status` and `acode serve stop`: show and stop the server of a workspace.
 
 import type { ServeSetting } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
@@ -16,7 +16,7 @@ const STOP_MS = 15_000;
 /** `acode serve status`. */
 export function serveStatusCommand(perform: Perform) {
   return new Command('status')
-    .description('Show whether a server runs for the workspace, whether a sandbox is warm, and why not')
+    .description('Show whether a server and a warm sandbox are ready for the workspace, and if not, why')
     .addHelpText('after', '\nExit status: 0 if a server runs, 1 if none does.')
     .action((_, command) => perform(command, status));
 }

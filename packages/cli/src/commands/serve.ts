@@ -1,4 +1,4 @@
-// `acode serve`: keeps warm sandboxes for one workspace, and runs the commands that `acode run` is called with there.
+// `acode serve`: keeps a warm pool for one workspace, and runs the commands of `acode run` there.
 
 import type { WarmPool } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
@@ -14,12 +14,12 @@ export function serveCommand(perform: Perform) {
     new Command('serve')
       .description('Keep pre-started sandboxes for a workspace, so that commands in it start at once')
       .optionsGroup('Pool options:')
-      .addOption(new Option('--min <number>', 'least number of pre-started sandboxes (default: 1)').argParser(count))
-      .addOption(new Option('--max <number>', 'largest number of pre-started sandboxes (default: 4)').argParser(count))
+      .addOption(new Option('--min <number>', 'minimum number of pre-started sandboxes (default: 1)').argParser(count))
+      .addOption(new Option('--max <number>', 'maximum number of pre-started sandboxes (default: 4)').argParser(count))
       .addOption(
         new Option(
           '--idle <time>',
-          'remove an unused sandbox beyond --min after: seconds, or 5m (default: 300)',
+          'idle time after which a sandbox beyond --min is removed: seconds, or 5m (default: 300)',
         ).argParser(seconds),
       )
       // How a command that ended starts it.

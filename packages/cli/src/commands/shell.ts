@@ -1,4 +1,4 @@
-// `acode sandbox shell`: a terminal in a sandbox, as if one sat in front of it.
+// `acode sandbox shell`: opens a terminal in a sandbox.
 
 import type { Acode, Command as SandboxedCommand, Sandbox, TerminalHandle } from '@acode/sandbox';
 import { offerEngineLevels, refuseCreationOptions } from '../arguments/persistent-options.ts';
@@ -34,7 +34,7 @@ export function shellCommand(perform: Perform) {
     .addOption(stayOption())
     .addOption(environmentOption())
     .option(...WORKDIR)
-    .option('--mouse', 'programs inside may hear of the mouse')
+    .option('--mouse', 'let programs inside receive mouse events')
     .addHelpText('after', AFTER)
     .action((named, options, command) =>
       perform(command, call => {
@@ -74,18 +74,18 @@ async function shell(call: Call, named: string | undefined, options: ShellOption
       await call.say(`\nacode: left the shell, which ends what ran in it; the sandbox ${fate}.\n`);
       return LEFT;
     }
-    // As a list of words: a shell ends with the status of its last command, which says nothing about the program here.
+    // As a list of arguments: a shell ends with the status of its last command, which says nothing about the program here.
     const existing = named === undefined ? null : { timeoutMs: options.timeout };
     await sayLines(call, closingLines(result, [], { existing }));
     return statusOf(result);
   });
 }
 
-function programOf({ words, called }: Call): SandboxedCommand {
-  if (words === null) return SHELL;
-  if (words.length === 0 || words[0] === '')
+function programOf({ argv, called }: Call): SandboxedCommand {
+  if (argv === null) return SHELL;
+  if (argv.length === 0 || argv[0] === '')
     throw new UsageError('There is no program after `--`.', `Leave \`--\` out for a shell: \`${called}\`.`);
-  return words;
+  return argv;
 }
 
 async function sandboxFor(

@@ -1,4 +1,4 @@
-// `acode sandbox status`: whether sandboxes can be had here.
+// `acode sandbox status`: shows whether sandboxes are available here.
 
 import { formatBytes, isBoundary } from '@acode/sandbox';
 import type { LevelStatus, Status } from '@acode/sandbox';
@@ -70,13 +70,13 @@ function engineFields(engine: NonNullable<Status['engine']>): (readonly [string,
   ];
 }
 
-// What needs nobody’s attention is not mentioned while there is none of it.
+// Counts of zero are left out.
 function countsText({ running, total, owned, orphaned, expired, kept, foreign }: Status['sandboxes']): string {
   const whose = [
     [owned, 'owned by a session'],
     [orphaned, 'orphaned (the next run removes them)'],
     [expired, 'expired (the next run removes them)'],
-    [kept, 'kept'],
+    [kept, 'persistent'],
     [foreign, 'of other users or hosts'],
   ] as const;
   const parts = whose.flatMap(([count, what]) => (count > 0 ? [`${count} ${what}`] : []));

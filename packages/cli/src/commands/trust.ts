@@ -1,4 +1,4 @@
-// `acode trust`: lets the repository’s own configuration loosen the policy, for exactly the content it has now.
+// `acode trust`: allows the repository’s configuration to loosen the policy, for exactly its current content.
 
 import type { Trust, TrustReport } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
@@ -16,8 +16,8 @@ type Deed = 'granted' | 'revoked' | 'shown';
 export function trustCommand(perform: Perform) {
   return new Command('trust')
     .description('Trust the repository’s .agent/config.yml as it is now')
-    .addOption(new Option('--show', 'change nothing, only show what the file asks for').conflicts('revoke'))
-    .option('--revoke', 'end the trust')
+    .addOption(new Option('--show', 'only show what the file asks for').conflicts('revoke'))
+    .option('--revoke', 'withdraw the trust')
     .action((options, command) => perform(command, call => trust(call, deedOf(options))));
 }
 

@@ -1,4 +1,4 @@
-// `acode uninstall`: shows every trace of acode on engine and disk, and removes it when told to.
+// `acode uninstall`: shows everything that acode left on engine and disk, and removes it on request.
 
 import { createInterface } from 'node:readline';
 import { formatBytes } from '@acode/sandbox';
@@ -22,14 +22,11 @@ const ABOUT: Readonly<Record<OwnDirectory['what'], string>> = {
 /** The command. */
 export function uninstallCommand(perform: Perform) {
   return new Command('uninstall')
-    .description('Show every trace of acode on engine and disk; with --purge, remove it')
+    .description('Show everything acode left on engine and disk; with --purge, remove it')
     .option('--purge', 'remove everything that is shown, except for the audit log and your configuration')
     .option('--with-audit', 'with --purge: remove the audit log too')
     .option('--with-config', 'with --purge: remove your configuration too')
-    .option(
-      '--force',
-      'do not spare sessions that live nor what other hosts of yours made, and go on without an engine',
-    )
+    .option('--force', 'also remove live sessions and what your other hosts created, and continue without an engine')
     .action((options, command) => perform(command, call => uninstall(call, options)));
 }
 
@@ -71,7 +68,7 @@ const QUESTIONS = {
   config: 'Also remove your configuration?',
 } as const;
 
-// Evidence and somebody’s own work: removed where the options say so, or the person at the terminal.
+// The audit log and the configuration are removed only if an option or the person at the terminal says so.
 async function alsoRemoved(
   call: Call,
   { withAudit, withConfig }: UninstallFlags,
@@ -180,7 +177,7 @@ function wasSpared({ elsewhere, engine, images }: UninstallReport): boolean {
   return failed.length + belongings.failed.length === 0 && elsewhere.length + kept.length + belongings.kept.length > 0;
 }
 
-/** Whether there is somebody to ask: the question is read on standard error and answered on standard input. */
+/** Whether a person can be asked: the question is shown on standard error and answered on standard input. */
 export function canAsk({ stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>): boolean {
   return stdin.isTTY === true && stderr.isTTY === true;
 }

@@ -1,4 +1,4 @@
-// The completion script of each shell.
+// Completion scripts for bash, zsh and fish.
 
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { vocabularyOf } from './vocabulary.ts';

@@ -1,4 +1,4 @@
-// What can be completed where, read from the commands themselves so that it is never out of date.
+// Completion vocabulary: read from the commands themselves, so that it is never out of date.
 
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 
@@ -16,7 +16,7 @@ export interface CompletableOption {
 
 /** One command and what can follow it. */
 export interface Completable {
-  /** The words that lead to it, without the name of the program: `sandbox exec`. */
+  /** The command path without the name of the program: `sandbox exec`. */
   readonly path: string;
   readonly commands: readonly { readonly name: string; readonly about: string }[];
   readonly options: readonly CompletableOption[];

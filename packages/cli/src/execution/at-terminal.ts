@@ -1,4 +1,4 @@
-// A person at a terminal and a program inside that has a terminal: keys one way, the screen the other, until one of them ends it.
+// Terminal session: passes keys to a program in a sandbox and its screen back, until one side ends it.
 
 import type { RunResult, TerminalHandle } from '@acode/sandbox';
 import type { Call } from '../call.ts';

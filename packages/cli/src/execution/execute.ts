@@ -1,4 +1,4 @@
-// Runs one command and lets its output, its input and its end pass through as if it ran here.
+// Execution of one command: passes its output, input and exit status through as if it ran here.
 
 import { PassThrough } from 'node:stream';
 import type { Readable } from 'node:stream';
@@ -24,26 +24,26 @@ const FAILED = 125;
 /** What a shell reports for a program that was ended by SIGPIPE. */
 export const NOBODY_READS = 141;
 
-/** The command that the words of a call mean. */
-export function commandIn(call: Call, words: readonly string[], flags: readonly string[]): Command {
-  return commandOf({ before: words, after: call.words, called: calledWithOptions(call, words), options: flags });
+/** The command that the arguments of a call mean. */
+export function commandIn(call: Call, argv: readonly string[], flags: readonly string[]): Command {
+  return commandOf({ before: argv, after: call.argv, called: calledWithOptions(call, argv), options: flags });
 }
 
 // With a sign for the options that stood before the command: a hint without them would have it run without them too, and their
 // values may be secrets.
-function calledWithOptions({ called, before }: Call, words: readonly string[]): string {
+function calledWithOptions({ called, before }: Call, argv: readonly string[]): string {
   const names = called.split(' ').length - 1;
-  return before.length > names + words.length ? `${called} …` : called;
+  return before.length > names + argv.length ? `${called} …` : called;
 }
 
 /** Runs the command of a call to its end and gives the exit status. */
 export async function execute(
   call: Call,
-  words: readonly string[],
+  argv: readonly string[],
   options: RequestOptions,
   flags: readonly string[],
 ): Promise<number> {
-  const command = commandIn(call, words, flags);
+  const command = commandIn(call, argv, flags);
   const request = requestOf(options, await call.place());
   const writable = request.policy?.mounts?.filter(({ readOnly }) => readOnly === false) ?? [];
   call.written.push(...writable.map(({ source }) => realPath(source)));
@@ -54,7 +54,7 @@ export async function execute(
   );
 }
 
-/** What a command is started with: what it reads, and when it is given up. */
+/** What a command is started with: its standard input, and the signal that cancels it. */
 export interface StartedWith {
   readonly stdin: Readable | '';
   readonly signal: AbortSignal;
@@ -95,7 +95,7 @@ export function statusOf({ timedOut, exitCode }: RunResult): number {
 
 type Start = (given: StartedWith) => Promise<RunningCommand>;
 
-/** The result; where the reader of the output went away and so the run was given up, what it left in the workspace. */
+/** The result; where the reader closed the output and the run was cancelled, what it left in the workspace. */
 type Attending = { readonly result: RunResult } | { readonly unread: readonly RiskyChange[] };
 
 async function run(call: Call, start: Start): Promise<Attending> {

@@ -1,4 +1,4 @@
-// Runs one command of a call with a terminal of its own, in a fresh sandbox that ends with it or in a persistent one.
+// Execution of one command with a terminal (-t), in a fresh sandbox or a persistent one.
 
 import { AcodeError } from '@acode/sandbox';
 import type { Acode, Sandbox } from '@acode/sandbox';
@@ -23,7 +23,7 @@ const LIFE_MS = 24 * 3600 * 1000;
 export function terminalOption() {
   return new Option(
     '-t, --terminal',
-    'give the command a terminal, for editors and prompts; its outputs become one stream',
+    'give the command a terminal, for editors and prompts; stdout and stderr become one stream',
   );
 }
 
@@ -36,12 +36,12 @@ end it (status 129).`;
 /** Runs the command of a call in a terminal, and gives the exit status. */
 export async function executeInTerminal(
   call: Call,
-  words: readonly string[],
+  argv: readonly string[],
   options: RequestOptions & { readonly in?: string | undefined },
   flags: readonly string[],
 ): Promise<number> {
   refuseWithoutTerminal(call);
-  const command = commandIn(call, words, flags);
+  const command = commandIn(call, argv, flags);
   const place = await call.place();
   const { signal } = call.interruption;
   return call.withHost(async acode => {
@@ -91,9 +91,8 @@ async function sandboxFor(
     return await preparing(call, acode, acode.create({ ...request, expiresInMs: LIFE_MS, signal }));
   } catch (error) {
     if (!(error instanceof AcodeError && error.is('ACODE-SBX-016'))) throw error;
-    // In the words of the library it is about persistent sandboxes, which nobody asked for here.
-    const { what } = error.context;
-    if (!what.includes('that stays')) throw error;
+    // The library’s message is about persistent sandboxes; the user asked for a terminal.
+    if (error.context.persistent !== true) throw error;
     throw new UsageError(
       'A terminal (-t) needs an engine: level docker or stronger, and an image with /bin/sh.',
       'Leave -t out, or ask for --level docker.',

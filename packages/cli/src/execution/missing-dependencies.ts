@@ -1,4 +1,4 @@
-// Whether the dependencies of a project are not installed, and what installs them: what a status of 127 often comes from.
+// Missing dependencies: detects that a project’s dependencies are not installed, a common cause of status 127.
 
 import { constants } from 'node:fs';
 import { access, open } from 'node:fs/promises';

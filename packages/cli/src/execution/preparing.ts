@@ -1,4 +1,4 @@
-// What a person sees while a sandbox is made: that it is, and how far an image is that has to be pulled first.
+// Progress while a sandbox is created or its image is pulled.
 
 import type { Acode } from '@acode/sandbox';
 import type { Call } from '../call.ts';

@@ -1,4 +1,4 @@
-// What a run left in the workspace that tools of the host might execute or follow, in a few lines.
+// Risky changes of a run, in a few lines: files that tools of the host might execute or follow.
 
 import { chooseChanges } from '@acode/sandbox';
 import type { RiskyChange } from '@acode/sandbox';

@@ -1,4 +1,4 @@
-// The variables that a command gets by default when a person watches: what its terminal is, and that colours are welcome.
+// Terminal variables: TERM, colours and locale that a command gets by default at a terminal.
 
 import type { Call } from '../call.ts';
 

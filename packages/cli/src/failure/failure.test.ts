@@ -1,4 +1,4 @@
-// A failure is told with its code and what to do next, and never with a stack.
+// Failure reports have a code and what to do next, and never a stack trace.
 
 import { AcodeError } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
@@ -11,7 +11,7 @@ import { UsageError } from './usage.ts';
 const look = lookOf(new Output(new Recorder()), { env: {}, now: () => 0 }, false);
 
 describe('a failure', () => {
-  it('of the library is told with code, what the message leaves out, correlation id and hint', () => {
+  it('of the library shows code, what the message leaves out, correlation id and hint', () => {
     const error = new AcodeError('ACODE-SBX-011', { uid: 0 });
     error.correlationId = 'c-1';
     expect(renderFailure(reportOn(error), look, false)).toBe(
@@ -49,7 +49,7 @@ describe('a failure', () => {
     expect(reportOn(new UsageError('No.', 'Do.'))).toMatchObject({ code: 'ACODE-CLI-001', exitStatus: 2, hint: 'Do.' });
   });
 
-  it.each([new TypeError('x is not a function'), 'a string'])('that nobody foresaw is one sentence too: %s', error => {
+  it.each([new TypeError('x is not a function'), 'a string'])('that is unexpected is one sentence too: %s', error => {
     const report = reportOn(error);
     expect(report).toMatchObject({ code: 'ACODE-CLI-002', exitStatus: 125 });
     expect(renderFailure(report, look, false).split('\n')).toHaveLength(4);
@@ -60,7 +60,7 @@ describe('a failure', () => {
     expect(renderFailure(reportOn(error), look, false)).not.toMatch(/\u001b|\u0007/);
   });
 
-  it('with a circle of causes is told once', () => {
+  it('with a circle of causes is shown once', () => {
     const error = new Error('a');
     error.cause = error;
     expect(reportOn(error).causes.length).toBeLessThanOrEqual(10);

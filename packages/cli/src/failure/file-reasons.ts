@@ -1,4 +1,4 @@
-// What a file system answers, in words.
+// File system error codes as text.
 
 const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'does not exist',

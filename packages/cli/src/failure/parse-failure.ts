@@ -1,4 +1,4 @@
-// What the command line parser complains about, as a usage error with the way to say it right.
+// Parse failures: errors of the command line parser as usage errors with the correct form.
 
 import type { CommanderError } from '@commander-js/extra-typings';
 import { EXAMPLES } from '../examples.ts';

@@ -1,4 +1,4 @@
-// What can be said about a failure, whatever it was: one shape for people and for programs.
+// Failure report: one shape for people and for programs, never with a stack trace.
 
 import { AcodeError } from '@acode/sandbox';
 import type { Terms } from '@acode/sandbox';

@@ -1,4 +1,4 @@
-// A mistake in how the command was called: nothing was tried, and the way to say it is known.
+// Usage error: a mistake in the command line. Nothing was run, and the hint shows the correct form.
 
 /** A mistake of the caller. Ends with status 2. */
 export class UsageError extends Error {

@@ -59,7 +59,7 @@ describe('a background command', () => {
     expect(command.read(3, 0)).toEqual({ text: 'one', from: 0, next: 3 });
   });
 
-  it('waits for something new, for the end, and no longer than told', async () => {
+  it('waits for something new, for the end, and no longer than asked', async () => {
     const { command, end } = scripted();
     const began = performance.now();
     await command.waitFor(undefined, 50, never);

@@ -1,4 +1,4 @@
-// A command that runs on between tool calls: what it printed, as far as there is room, and how it ended.
+// Background command of an MCP session: its buffered output, and how it ended.
 
 import { AcodeError } from '@acode/sandbox';
 import type { RunResult } from '@acode/sandbox';
@@ -53,7 +53,7 @@ export class BackgroundCommand {
     return this.#outcome === null;
   }
 
-  /** What it printed from a place on, where the last reading ended unless told otherwise. */
+  /** What it printed from an offset on; by default, from where the last read ended. */
   read(most: number, offset = this.#lastRead): Printed {
     const from = Math.max(offset, this.#dropped);
     const text = this.#text.slice(from - this.#dropped, from - this.#dropped + most);
@@ -80,7 +80,7 @@ export class BackgroundCommand {
   /** Writes to its standard input. */
   async write(text: string): Promise<void> {
     const bytes = Buffer.byteLength(text);
-    // What was given up on is still on its way: a command that reads nothing must not fill this process.
+    // Abandoned input is still queued: a command that reads nothing must not fill the memory of this process.
     if (this.#unread > 0 && this.#unread + bytes > MAX_UNREAD)
       throw new AcodeError('ACODE-MCP-010', {
         what: 'bytes of input that the command has not read',

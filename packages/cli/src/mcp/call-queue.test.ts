@@ -1,4 +1,4 @@
-// Calls take turns: so many at once, so many that wait, and a typed refusal for the others.
+// Call queue: so many calls run, so many wait, and the others get a typed refusal.
 
 import { describe, expect, it } from 'vitest';
 import { Turns } from './call-queue.ts';
@@ -34,7 +34,7 @@ describe('turns', () => {
     await expect(turns.during(5, never, async () => 'fits')).resolves.toBe('fits');
   });
 
-  it('lose nobody’s place to a call that failed or was cancelled while it waited', async () => {
+  it('lose no slot to a call that failed or was cancelled while it waited', async () => {
     const turns = new Turns({ running: 1, waiting: 5, weight: 10 });
     const { work, end } = held();
     const first = turns.during(0, never, work);

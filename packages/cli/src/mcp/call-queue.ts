@@ -1,4 +1,4 @@
-// Whose turn it is: so many calls at once, so many that wait, and a refusal for whoever comes then.
+// Call queue: limits how many calls run and wait at once, and refuses the others.
 
 import { AcodeError } from '@acode/sandbox';
 
@@ -71,7 +71,7 @@ export class Turns {
     });
   }
 
-  // The place goes straight to the next in line: nobody who comes in between can take it.
+  // The slot goes straight to the next call in the queue: a new call cannot take it.
   #pass(): void {
     const [next] = this.#queue;
     if (!next) {

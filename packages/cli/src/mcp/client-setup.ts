@@ -1,4 +1,4 @@
-// How each client is told of the server: the text to copy, and the file it goes into.
+// Client configuration: the text and the file for each MCP client.
 
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
@@ -12,14 +12,14 @@ export type Client = (typeof CLIENTS)[number];
 
 /** The setup of a client. */
 export interface ClientSetup {
-  /** Where the text goes. */
+  /** The file for the text. */
   readonly file: string;
   readonly text: string;
 }
 
 const AROUND = ['--workspace', '${workspaceFolder}'];
 
-/** What starts acode: a program, and the words that come before acode’s own. */
+/** What starts acode: a program, and the arguments before acode’s own. */
 export interface Starter {
   readonly command: string;
   readonly args: readonly string[];
@@ -73,8 +73,8 @@ function isProgram(path: string): boolean {
   }
 }
 
-function inline(words: readonly string[]): string {
-  return `[${words.map(word => JSON.stringify(word)).join(', ')}]`;
+function inline(argv: readonly string[]): string {
+  return `[${argv.map(argument => JSON.stringify(argument)).join(', ')}]`;
 }
 
 // Short lists stand on one line, as people write them.

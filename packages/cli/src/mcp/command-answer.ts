@@ -1,4 +1,4 @@
-// How a command ended, as a model reads it: the exit status, what was denied and what it left, and then what it printed, cut to fit.
+// Command result for a model: exit status, denials, risky changes, and the output cut to fit.
 
 import type { RunResult } from '@acode/sandbox';
 import * as z from 'zod';

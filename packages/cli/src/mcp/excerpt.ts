@@ -1,4 +1,4 @@
-// What a model is shown of a long text: its beginning and its end, and how much stood between them.
+// Excerpt of a long text for a model: its beginning, its end, and how much is left out.
 
 /** A part of a text for a reader with little room. */
 export interface Excerpt {

@@ -1,4 +1,4 @@
-// A failure as a model is told it: what happened and what to do next, and never a stack.
+// Failure for a model: what happened and what to do next, never a stack trace.
 
 import { AcodeError, denialParts, layerText } from '@acode/sandbox';
 import type { Denial, DenialStyle, RunResult, Terms } from '@acode/sandbox';

@@ -1,4 +1,4 @@
-// What the server uses of the library, and no more: so that a tool can be tested without an engine behind it.
+// Host interface: the part of the library that the MCP server uses, so that tools can be tested without an engine.
 
 import type { Readable } from 'node:stream';
 import type { Command, Explanation, PolicyInput, Risk, RunRequest, RunResult, Status } from '@acode/sandbox';
@@ -66,7 +66,7 @@ export interface InsideSandbox {
   readonly commands: InsideCommands;
   readonly files: InsideFiles;
   readonly riskyChanges: readonly RunResult['riskyChanges'][number][];
-  /** Settles when it is over, whoever ended it. */
+  /** Settles when it has ended, for any reason. */
   readonly ended: Promise<unknown>;
   kill(): Promise<void>;
 }

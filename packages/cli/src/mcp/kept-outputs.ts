@@ -1,4 +1,4 @@
-// What commands printed beyond an excerpt, kept for as long as there is room: the newest of it, bounded in number and size.
+// Saved outputs: what commands printed beyond an excerpt; the newest, bounded in number and size.
 
 const SCHEME = 'acode://output/';
 const MAX_OUTPUTS = 32;

@@ -61,7 +61,7 @@ beforeEach(async () => {
 afterEach(() => rm(directory, { recursive: true }));
 
 describe('a token', () => {
-  it('is made anew where nobody gave one, long and never the same', async () => {
+  it('is generated where none was given, long and never the same', async () => {
     const [one, other] = [await tokenFrom(undefined, {}, uid), await tokenFrom(undefined, {}, uid)];
     expect(one.isNew).toBe(true);
     expect(one.value).toMatch(/^[\w-]{43}$/);

@@ -1,4 +1,4 @@
-// The protocol over HTTP on the loopback: one endpoint, a token, and for each client a session of its own.
+// MCP over HTTP on 127.0.0.1: one endpoint, a token, and a session for each client. Refuses calls without the token and from web pages.
 
 import { createHash, randomUUID, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
@@ -15,7 +15,7 @@ import type { ToolHost } from './host.ts';
 
 const ADDRESS = '127.0.0.1';
 const MAX_SESSIONS = 16;
-// Enough that whoever calls too much is told so, and not just cut off.
+// High enough that a client with too many calls gets an error and is not just cut off.
 const MAX_CONNECTIONS = 2048;
 // What is being read of all bodies together.
 const MAX_READING = 16 * MAX_MESSAGE;
@@ -35,7 +35,7 @@ export interface ListenerParts {
 interface Client {
   readonly session: Session;
   readonly transport: StreamableHTTPServerTransport;
-  /** Requests that are under way, a stream that waits for news among them. */
+  /** Requests in progress, including an open event stream. */
   open: number;
   usedAt: number;
 }

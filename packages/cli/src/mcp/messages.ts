@@ -1,4 +1,4 @@
-// Answers to what is not a message at all, or came where it may not: the shape that JSON-RPC gives them.
+// JSON-RPC error answers to input that is not a message, or not allowed there.
 
 import type { AcodeError } from '@acode/sandbox';
 import { oneLine } from '../terminal/text.ts';

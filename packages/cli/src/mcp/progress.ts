@@ -1,4 +1,4 @@
-// Tells a client that a command goes on: how much it printed, and its last line, a few times a second at most.
+// Progress notifications: how much a command printed and its last line, a few times a second at most.
 
 import { oneLine } from '../terminal/text.ts';
 
@@ -15,7 +15,7 @@ export class Progress {
   #bytes = 0;
   #sent = -Infinity;
 
-  /** Without somebody to notify, nothing is done. */
+  /** Without a client to notify, nothing is done. */
   constructor(notify: Notify | null, now: () => number = () => performance.now()) {
     this.#notify = notify;
     this.#now = now;

@@ -45,7 +45,7 @@ describe('what is left behind', () => {
     }
   });
 
-  it('by a command that was given up is reported with what ended it', async () => {
+  it('by a cancelled command is reported with what ended it', async () => {
     const error = new AcodeError('ACODE-SBX-014', { result: resultWith('Makefile') });
     const { host, reports } = reporting({}, () => Promise.reject(error));
     await expect(host.run('make')).rejects.toBe(error);
@@ -82,7 +82,7 @@ describe('what is left behind', () => {
     expect(paths(await (await host.create()).commands.run('make'))).toEqual(['later']);
   });
 
-  it('after the last command of a sandbox is reported once, whoever ends it', async () => {
+  it('after the last command of a sandbox is reported once, however it ends', async () => {
     const { host, reports } = reporting({ riskyChanges: [left('after')] });
     const sandbox = await host.create();
     await Promise.all([sandbox.kill(), sandbox.kill()]);

@@ -1,4 +1,4 @@
-// Reports the risky changes of every command, whichever tool started it: the model is not the only one who should hear of them.
+// Reporting host: logs the risky changes of every command for the user, whichever tool started it.
 
 import { AcodeError } from '@acode/sandbox';
 import type { RiskyChange, RunResult } from '@acode/sandbox';
@@ -26,7 +26,7 @@ export function reportingHost(host: ToolHost, report: Report, late: TakeLate = (
 
 function reportingSandbox(sandbox: InsideSandbox, report: Report, late: TakeLate): InsideSandbox {
   const end = reportedEnd(sandbox, report);
-  // One that expires, or whose first process ends, is closed by nobody’s call.
+  // A sandbox that expires, or whose first process ends, is not closed by a call.
   void sandbox.ended.then(end).catch(() => undefined);
   return {
     id: sandbox.id,

@@ -1,4 +1,4 @@
-// What was left in the workspace that tools of the user might execute, as a model is told of it.
+// Risky changes for a model: files in the workspace that the user’s tools might execute.
 
 import { chooseChanges } from '@acode/sandbox';
 import type { RiskyChange } from '@acode/sandbox';

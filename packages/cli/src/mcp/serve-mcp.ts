@@ -1,4 +1,4 @@
-// Puts the server together from the call that asked for it, and keeps it until its client is gone or somebody ends it.
+// MCP server of a call: its host, its transport and its token, until the client disconnects or the server is stopped.
 
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
@@ -114,7 +114,7 @@ const MIN_LENGTH = 32;
 const MAX_LENGTH = 512;
 const OTHERS = 0o077;
 
-/** A token, and whether nobody knows it yet. */
+/** A token, and whether it was generated for this run. */
 export interface Token {
   readonly value: string;
   readonly isNew: boolean;

@@ -1,4 +1,4 @@
-// One client’s server: lists the tools, calls them when it is their turn, and hands out kept outputs.
+// MCP server of one client: lists the tools, queues and runs their calls, and serves saved outputs.
 
 import { AcodeError } from '@acode/sandbox';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
@@ -174,7 +174,7 @@ function notifierOf(token: z.output<typeof progressToken> | undefined, { sendNot
   if (token === undefined) return null;
   return (progress: number, message: string): void => {
     const params = { progressToken: token, progress, message };
-    // A client that does not hear of the progress still hears of the end, or is gone.
+    // A client that misses a progress report still gets the result, or has disconnected.
     sendNotification({ method: 'notifications/progress', params }).catch(() => undefined);
   };
 }

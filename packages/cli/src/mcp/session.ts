@@ -1,4 +1,4 @@
-// What one client has: its sandboxes, its commands in the background and its kept outputs. Nothing of it outlives the client.
+// MCP session: the sandboxes, background commands and saved outputs of one client. All of it ends with the client.
 
 import { AcodeError } from '@acode/sandbox';
 import { BackgroundCommand } from './background.ts';
@@ -31,7 +31,7 @@ export class Session implements AsyncDisposable {
     this.host = host;
   }
 
-  /** Fires when the client is gone. */
+  /** Fires when the client has disconnected. */
   get closing(): AbortSignal {
     return this.#closing.signal;
   }
@@ -86,7 +86,7 @@ export class Session implements AsyncDisposable {
     return found.riskyChanges;
   }
 
-  /** Lets go of a sandbox that is gone. */
+  /** Forgets a sandbox that no longer exists. */
   forget(id: string): void {
     this.#sandboxes.delete(id);
     for (const [key, { sandboxId }] of this.#commands) if (sandboxId === id) this.#commands.delete(key);

@@ -1,4 +1,4 @@
-// The protocol over standard input and output: one message on each line, and an answer to what is not a message too.
+// MCP over standard input and output: one message per line of bounded length, and an error answer to anything else.
 
 import { AcodeError } from '@acode/sandbox';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
@@ -76,7 +76,7 @@ export class StandardStreams implements Transport {
     void this.#write(refusalOf(code, error, about));
   }
 
-  // One after the other; and whoever does not read its answers is not listened to meanwhile, or they would fill the memory.
+  // One after the other: input of a client that does not read its answers is not read either, or they would fill the memory.
   #write(message: object): Promise<void> {
     this.#unwritten += 1;
     if (this.#unwritten > MAX_UNWRITTEN) this.#input.pause();

@@ -1,4 +1,4 @@
-// A policy that a model asks for: never looser than what the user’s own configuration comes to without it.
+// Policy requests of a model: never looser than the user’s own configuration.
 
 import { AcodeError, LEVELS, isAtLeast, policyFrom } from '@acode/sandbox';
 import type { Explanation, PolicyInput, RunRequest } from '@acode/sandbox';

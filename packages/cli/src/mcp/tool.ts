@@ -1,4 +1,4 @@
-// A tool: what a model is told of it, what it takes and answers, and what it does.
+// Tool definition: its description for the model, its input and output schema, and its implementation.
 
 import { AcodeError } from '@acode/sandbox';
 import * as z from 'zod';
@@ -11,7 +11,7 @@ const HIDDEN = '__proto__';
 /** The surroundings of one call of a tool. */
 export interface ToolCall {
   readonly session: Session;
-  /** Fires when the client cancels the call, or is gone. */
+  /** Fires when the client cancels the call or disconnects. */
   readonly signal: AbortSignal;
   readonly progress: Progress;
 }
@@ -24,7 +24,7 @@ export interface Answer<Structured> {
   readonly outputs?: readonly string[];
 }
 
-/** What a client is told of what a tool does to its surroundings. */
+/** The tool annotations of the protocol: what a tool does to its surroundings. */
 export interface Annotations {
   readonly readOnlyHint: boolean;
   readonly destructiveHint: boolean;
@@ -32,7 +32,7 @@ export interface Annotations {
   readonly openWorldHint: boolean;
 }
 
-/** How long a tool’s work may take: a command of somebody’s, or something of ours. */
+/** How long a tool may take: a user’s command, or an operation of acode. */
 export type Lane = 'commands' | 'short';
 
 /** A tool, ready to be listed and called. */

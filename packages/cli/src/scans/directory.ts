@@ -1,4 +1,4 @@
-// Where scans that go on after their commands are written down. Loaded by every call, so it needs next to nothing.
+// Directory of scans that continue after their commands. Every call loads this file, so it imports next to nothing.
 
 import { lstatSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ export function allScans(): string {
   return join(stateDirectory(process.env), 'scans');
 }
 
-/** Whether scans go on, or were not told yet, in any workspace. Most of the time there are none. */
+/** Whether any workspace has scans that are running or not reported yet. Most of the time there are none. */
 export function hasScans(): boolean {
   try {
     return lstatSync(allScans(), { throwIfNoEntry: false }) !== undefined;

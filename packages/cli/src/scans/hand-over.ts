@@ -1,4 +1,4 @@
-// Hands the scan of a workspace over to a process that outlives the call, or to the server that does the call.
+// Scan hand-over: passes the scan of a workspace to a process that outlives the call, or to the server that runs it.
 
 import { spawn } from 'node:child_process';
 import { dirname } from 'node:path';
@@ -16,7 +16,7 @@ const PASSED_ON = ['HOME', 'XDG_CONFIG_HOME', 'XDG_RUNTIME_DIR', 'XDG_STATE_HOME
 /** The call that a scan is of. */
 export interface ScannedCall {
   readonly uid: number;
-  /** The process at the caller’s terminal, where there is one to be told something. */
+  /** The process at the caller’s terminal, where there is one to notify. */
   readonly pid: number | null;
 }
 
@@ -37,7 +37,7 @@ export function storeJob(job: ScanJob, { uid, pid }: ScannedCall): ScanStore | n
 
 /**
  * Starts the process that scans: in a session of its own, so that neither Ctrl-C nor the end of the terminal reaches it, with
- * nothing of the caller’s open, so that nobody who reads the caller’s output waits for it.
+ * none of the caller’s files open, so that no reader of the caller’s output waits for it.
  */
 function startScanner(entry: string, workspace: string): void {
   const own = PASSED_ON.flatMap(name => (process.env[name] === undefined ? [] : [[name, process.env[name]] as const]));
@@ -47,7 +47,7 @@ function startScanner(entry: string, workspace: string): void {
     env: { ...Object.fromEntries(own), PATH: dirname(process.execPath), ELECTRON_RUN_AS_NODE: '1' },
     stdio: 'ignore',
   });
-  // The job stays written down: the next command says that it was not done.
+  // The job remains on disk: the next command reports that it was not done.
   child.on('error', () => undefined);
   child.unref();
 }
@@ -73,7 +73,7 @@ export interface ScansHereParts {
   readonly scan: (jobs: readonly ScanJob[], signal: AbortSignal) => AsyncIterable<ScanReport>;
   /** Told of each scan that found something, besides the terminal and the next command. */
   readonly found?: (report: ScanReport) => void;
-  /** The program that goes on with what is not finished when this process ends. */
+  /** The program that continues unfinished scans when this process ends. */
   readonly program: OwnProgram | undefined;
 }
 
@@ -101,7 +101,7 @@ export class ScansHere implements AsyncDisposable {
     return true;
   }
 
-  /** Ends what goes on here; another process then begins it anew. */
+  /** Cancels the scans of this process; another process restarts them. */
   async [Symbol.asyncDispose](): Promise<void> {
     const isUnderWay = this.#work !== null;
     this.#ending.abort();
@@ -129,7 +129,7 @@ export class ScansHere implements AsyncDisposable {
         },
       });
     } catch {
-      // What could not be done stays written down, and the next command says so.
+      // A scan that failed remains on disk, and the next command reports it.
     } finally {
       this.#work = null;
     }

@@ -1,5 +1,4 @@
-// What scans found after their commands had ended: the first thing that the next command in the workspace says, once to a program
-// and once to a terminal.
+// Pending scan reports: the next command in the workspace prints them first, once to a program and once to a terminal.
 
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -25,7 +24,7 @@ const UNFINISHED = {
 const PROMPT_MS = 30_000;
 const PROMPT_EVERY_MS = 500;
 
-/** Says what scans of this workspace found, and of those around it. Nothing that goes wrong here keeps a command from being run. */
+/** Reports what scans of this workspace and those around it found. A failure here does not stop a command from running. */
 export async function sayPending(call: Caller): Promise<void> {
   const uid = process.getuid?.();
   if (uid === undefined) return;
@@ -49,7 +48,7 @@ async function sayStored(
   const done = async (told: readonly Untold[], lines: readonly string[]): Promise<void> => {
     if (told.length === 0) return;
     await say(call, lines);
-    // A program may pass on what it was told, or not: the next terminal says it again.
+    // A program may or may not show the report to a person: the next terminal shows it again.
     if (isTerminal) for (const { name } of told) store.remove(name);
   };
   for (const one of untold) if (one.finding) await done([one], findingLines(one.finding, of));

@@ -1,4 +1,4 @@
-// What /proc says of a process: when it started, whose terminal it has, who is in the foreground there. Null on systems without it.
+// Process facts from /proc: start time, terminal and foreground process group. Null on systems without /proc.
 
 import { readFileSync } from 'node:fs';
 

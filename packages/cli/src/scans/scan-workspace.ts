@@ -1,4 +1,4 @@
-// The process that goes on with the scans of a workspace: at low priority, with nothing of its starter’s open.
+// Scan process of a workspace: runs at low priority, with none of its starter’s files open.
 
 import { closeSync, readFileSync, readdirSync } from 'node:fs';
 import { constants, setPriority } from 'node:os';

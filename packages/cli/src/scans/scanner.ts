@@ -1,16 +1,16 @@
-// Does the scans of a workspace that go on after their commands: one process at a time, until none is left.
+// Scanner: finishes the pending scans of a workspace, one process at a time.
 
 import type { ScanJob, ScanReport } from '@acode/sandbox';
 import type { ScanStore, Stored, StoredJob } from './store.ts';
 
-/** How scans are done, and who is told. */
+/** How scans are done, and who gets the report. */
 export interface ScannerParts {
   readonly scan: (jobs: readonly ScanJob[], signal: AbortSignal) => AsyncIterable<ScanReport>;
   /** Told of each scan that found something, when it is written down. */
   readonly found: (report: ScanReport, jobs: readonly StoredJob[]) => void;
-  /** Ends it early. What was not seen is told, unless `handsOn`. */
+  /** Cancels it. What was not scanned is reported, unless `handsOn`. */
   readonly signal: AbortSignal;
-  /** Whether what it does not finish stays written down for another process. */
+  /** Whether unfinished scans remain on disk for another process. */
   readonly handsOn?: boolean;
 }
 
@@ -55,7 +55,7 @@ async function scanThese(store: ScanStore, jobs: readonly Stored<StoredJob>[], p
         );
     }
   } finally {
-    // A scan that failed without a report is told like one that ended early.
+    // A scan that failed without a report is reported like one that ended early.
     const failed = { path: '.', kind: 'scan-incomplete', reason: 'the scan failed' } as const;
     if (left.size > 0 && !isHandedOn(parts)) store.finish([...left], { riskyChanges: [failed], complete: false });
   }

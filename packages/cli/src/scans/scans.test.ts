@@ -1,4 +1,4 @@
-// Scans that go on after their commands: private, one process at a time, told once by the next command, and never lost.
+// Scans that continue after their commands: private, one process at a time, reported once by the next command, never lost.
 
 import {
   existsSync,
@@ -77,7 +77,7 @@ async function atTerminal(cwd = top): Promise<string> {
 
 const storeDirectory = (): string => join(allScans(), readdirSync(allScans())[0] ?? '');
 
-describe('a scan that goes on', () => {
+describe('a scan that continues', () => {
   it('is written down whole, for this user alone, and nothing is left when it found nothing', async () => {
     const store = added('one');
     expect(store.jobs().map(({ content }) => content.job)).toEqual([job('one')]);
@@ -89,7 +89,7 @@ describe('a scan that goes on', () => {
     expect(readdirSync(join(top, 'XDG_STATE_HOME', 'acode'))).toEqual([]);
   });
 
-  it('is told by the next command, first thing, on standard error, once; its paths drive no terminal', async () => {
+  it('is reported by the next command, first thing, on standard error, once; its paths drive no terminal', async () => {
     const heard: string[] = [];
     await scanStored(added('one'), {
       scan: finding([hook(), hook('\u001b[2Jx')]),
@@ -104,7 +104,7 @@ describe('a scan that goes on', () => {
     expect((await next()).stderr).not.toContain('husky');
   });
 
-  it('is told to a terminal also where a program was told first, once, and then nothing is left', async () => {
+  it('is reported to a terminal also after a program got the report, once, and then nothing is left', async () => {
     await scanStored(added('one'), { scan: finding([hook()]), found: () => undefined, signal: never });
     expect((await next()).stderr).toContain('husky');
     expect((await next()).stderr).not.toContain('husky');
@@ -134,7 +134,7 @@ describe('a scan that goes on', () => {
     expect(existsSync(allScans())).toBe(false);
   });
 
-  it('is told in a directory below, whatever root was planted there', async () => {
+  it('is reported in a directory below, whatever root was planted there', async () => {
     await scanStored(added('one'), { scan: finding([hook()]), found: () => undefined, signal: never });
     const below = join(top, 'below', 'deeper');
     mkdirSync(join(below, '.git'), { recursive: true });
@@ -143,7 +143,7 @@ describe('a scan that goes on', () => {
     expect(text).toContain(top);
   });
 
-  it('is told of another workspace to nobody, and by completion or the server in the background never', async () => {
+  it('of another workspace is not reported, and completion and the background server never report', async () => {
     await scanStored(added('one'), { scan: finding([hook()]), found: () => undefined, signal: never });
     const other = realpathSync(mkdtempSync(join(tmpdir(), 'acode-other-')));
     onTestFinished(() => rmSync(other, { recursive: true }));
@@ -207,7 +207,7 @@ describe('a scan that goes on', () => {
     expect(await atTerminal()).not.toContain('did not finish');
   });
 
-  it('that fails is told, and one of a process that ends is left to another', async () => {
+  it('that fails is reported, and one of a process that ends is left to another', async () => {
     const store = added('one');
     const failing = { scan: () => expect.unreachable('it failed'), found: () => undefined, signal: never };
     await expect(scanStored(store, failing)).rejects.toThrow('it failed');
@@ -264,7 +264,7 @@ describe('a scan that goes on', () => {
     expect(readdirSync(storeDirectory())).toEqual([expect.stringMatching(/^job-/)]);
   });
 
-  it('is taken on however long the paths are that a command chose, and what it finds is told', async () => {
+  it('is accepted however long the paths are that a command chose, and what it finds is reported', async () => {
     const long = (count: number): string => `${count}${'\u0001'.repeat(2000)}${'\u0300'.repeat(1000)}`;
     const many = Array.from({ length: 199 }, (_, count) => hook(long(count)));
     const known = [...many, hook('short')].map(({ kind, path }) => ({ kind, path }));
@@ -283,7 +283,7 @@ describe('a scan that goes on', () => {
 });
 
 describe('what appeared while a warm sandbox waited that had no command', () => {
-  it('is told by the next command, with the image, and is bounded however often it happens', async () => {
+  it('is reported by the next command, with the image, and is bounded however often it happens', async () => {
     const report = { jobs: [job('one')], riskyChanges: [hook()], changed, complete: true };
     for (let count = 0; count < 80; count += 1) storeUnused(report, 'evil:1');
     expect(readdirSync(storeDirectory()).length).toBeLessThanOrEqual(65);
@@ -295,7 +295,7 @@ describe('what appeared while a warm sandbox waited that had no command', () => 
 });
 
 describe('the terminal of a caller', () => {
-  it('is none where standard error is no terminal, and nothing is written to one that is gone', () => {
+  it('is none where standard error is not a terminal, and nothing is written to one that was closed', () => {
     expect(terminalOf(999_999_999, uid)).toBeNull();
     const gone = { path: '/dev/null', device: 1, madeMs: 1, leader: 999_999_999, leaderStart: '1' };
     expect(sayOn(gone, uid, ['x'])).toBe('gone');

@@ -1,4 +1,4 @@
-// The scans of one workspace that go on after their commands, and what they found until somebody was told: files that only this user can read.
+// Scan store: pending scans of one workspace, and their findings until they are reported, in files that only this user can read.
 
 import { createHash, randomBytes } from 'node:crypto';
 import {
@@ -37,7 +37,7 @@ const MAX_CHANGES = 256;
 const MAX_NOTES = 16;
 const MAX_PATH = 200;
 const MAX_REASON = 600;
-// What a program was told is kept for a terminal: this many, this long. The audit log has all of them.
+// Reports given to a program are retained for a terminal: this many, this long. The audit log has all of them.
 const MAX_KEPT = 16;
 const KEPT_MS = 7 * 24 * 60 * 60 * 1000;
 
@@ -94,7 +94,7 @@ export interface StoredJob {
   readonly askedMs: number;
   readonly terminal: CallersTerminal | null;
 }
-/** What a scan found that nobody was told yet. */
+/** What a scan found and acode has not reported yet. */
 export type Finding = z.infer<typeof findingSchema>;
 
 const UNTOLD = ['found', 'ended', 'stuck', 'damaged', 'more'] as const;
@@ -103,7 +103,7 @@ const UNTOLD = ['found', 'ended', 'stuck', 'damaged', 'more'] as const;
  * written down of it cannot be read; that more was found than is kept.
  */
 export type UntoldKind = (typeof UNTOLD)[number];
-/** Something that somebody is to be told. */
+/** Something to report. */
 export interface Untold {
   readonly name: string;
   readonly kind: UntoldKind;
@@ -146,7 +146,7 @@ export class ScanStore {
 
   /** Writes down a scan that is to go on; false where too many wait already, or it is too large to be read again. */
   add(stored: StoredJob): boolean {
-    // What is left out of these is told twice, which is better than never.
+    // What is left out of these is reported twice, which is better than never.
     const known = stored.job.known.filter(({ path }) => path.length <= MAX_KNOWN_PATH).slice(0, MAX_KNOWN);
     const text = JSON.stringify({ ...stored, job: { ...stored.job, known } });
     if (Buffer.byteLength(text) <= MAX_BYTES && this.#names('job-').length < MAX_JOBS) {
@@ -170,7 +170,7 @@ export class ScanStore {
     return this.#names('job-').filter(name => this.#read(name, storedJobSchema) === 'damaged');
   }
 
-  /** Gives scans up: whoever is told next hears that they did not finish. Needs no room on the disk. */
+  /** Abandons scans: the next report says that they did not finish. Needs no disk space. */
   giveUp(names: readonly string[], why: 'ended' | 'stuck' | 'damaged'): void {
     for (const name of names) this.#rename(name, name.replace(/^job-/, `${why}-`));
   }
@@ -187,7 +187,7 @@ export class ScanStore {
 
   /** Writes down what was found. */
   addFinding(finding: Finding): void {
-    // Beyond this, somebody hears that there was more.
+    // Beyond this, the report says that there was more.
     if (this.#names('found-').length < MAX_JOBS) this.#writeFinding(finding);
     else if (this.#names('more-').length === 0) this.#write('more-', '{}');
   }
@@ -291,7 +291,7 @@ export class ScanStore {
     return { name, kind, askedMs: typeof job === 'string' ? written : [job.askedMs], finding: null };
   }
 
-  // What somebody took and did not tell is to be told again; what was kept for its time goes.
+  // What was taken and not reported is reported again; what was retained long enough is removed.
   #recover(now: number): void {
     for (const name of this.#names('telling-')) {
       if (now - timeIn(name) <= TELLING_MS) continue;
@@ -385,7 +385,7 @@ function timeIn(name: string): number {
   return Number(/-(\d+)-/.exec(name)?.[1] ?? 0);
 }
 
-// The name that it had before somebody took it.
+// The name that it had before it was taken.
 function bare(name: string): string {
   return name.replace(/^(?:telling|told)-\d+-/, '');
 }

@@ -1,4 +1,4 @@
-// The terminal that a command was called on, for a word after the command has ended: only where it is still the same, and at its prompt.
+// Terminal notice after a command has ended: only on the same terminal, and only at its prompt.
 
 import { closeSync, constants, fstatSync, lstatSync, openSync, readlinkSync, writeSync } from 'node:fs';
 import type { Stats } from 'node:fs';

@@ -1,9 +1,9 @@
-// What appeared in the workspace while a warm sandbox waited that never had a command: written down for the next command to say.
+// Unused warm sandboxes: records files that appeared while one waited, for the next command to report.
 
 import type { ScanReport } from '@acode/sandbox';
 import { ScanStore } from './store.ts';
 
-/** Writes it down. A background process has nobody who reads its log. */
+/** Writes it to disk: the log of a background process has no reader. */
 export function storeUnused({ jobs, riskyChanges, complete }: ScanReport, image: string): void {
   const uid = process.getuid?.();
   const [first] = jobs;

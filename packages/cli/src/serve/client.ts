@@ -1,4 +1,4 @@
-// Has a server do a call, where one serves its workspace. Loaded by every call before anything else, so it needs next to nothing.
+// Client of `acode serve`: passes a call to the server of its workspace. Every call loads this file first, so it imports next to nothing.
 
 import { lstatSync, statSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// The server’s side of one call: the connection of a client as the surroundings in which the command runs.
+// Server side of one call: the client’s connection as the process environment in which the command runs.
 
 import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
@@ -17,7 +17,7 @@ export interface Serving {
   /** Why a call is not done here; null where it is. */
   whyNot(request: ServedRequest): Promise<string | null>;
   readonly perform: Perform;
-  /** How the server is, for whoever asks. */
+  /** The state of the server, for `acode serve status`. */
   state(): Promise<object>;
   /** Has the server end, when the commands that run have ended. */
   stop(): void;
@@ -73,12 +73,12 @@ export class Connection {
     socket.on('close', () => this.#gone());
   }
 
-  /** Whether its call was taken on, so that nobody else does it. */
+  /** Whether its call was accepted, so that no other process runs it. */
   get isTaken(): boolean {
     return this.#isTaken;
   }
 
-  /** Stops what is done for it, which it is told. */
+  /** Stops its call, and reports that to the client. */
   stop(): void {
     if (this.#streams) this.#signals.emit('SIGTERM');
     else this.#socket.destroy();
@@ -138,7 +138,7 @@ export class Connection {
     } else this.#socket.end(frame(FRAME.declined, reason));
   }
 
-  // The client has said that nobody else does it: from here on it runs to its end, or until the client is gone.
+  // The client has committed the call to this server: from here on it runs to its end, or until the client disconnects.
   #begin(request: ServedRequest): void {
     clearTimeout(this.#late);
     const send = (kind: number, body?: string | Uint8Array): void => this.#send(kind, body);
@@ -199,6 +199,6 @@ export class Connection {
     const { stdin, stdout, stderr } = this.#streams;
     this.#signals.emit(GONE);
     stdin.destroy();
-    for (const output of [stdout, stderr]) output.break('EPIPE', 'the client is gone');
+    for (const output of [stdout, stderr]) output.break('EPIPE', 'the client disconnected');
   }
 }

@@ -1,4 +1,4 @@
-// The client’s side of one served call: hands it over, then passes on streams and signals until it is told the exit status.
+// Client side of one served call: passes on streams and signals until the server reports the exit status.
 
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
@@ -7,7 +7,7 @@ import type { Io, OutputStream } from '../io.ts';
 import { FRAME, FrameReader, PIECE, frame, takenBody } from './frames.ts';
 import type { Frame } from './frames.ts';
 
-/** What whoever does the call should say about its server. */
+/** What the process that runs the call should report about its server. */
 export interface Note {
   readonly level: 'debug' | 'warn';
   readonly message: string;
@@ -18,7 +18,7 @@ export type Outcome =
   | { readonly kind: 'done'; readonly status: number }
   /** Nothing was done, and nothing will be: the call is the caller’s own. */
   | { readonly kind: 'alone'; readonly note: Note | null }
-  /** The server was told to go on, and was lost. */
+  /** The server had begun the call, and the connection was lost. */
   | { readonly kind: 'lost' };
 
 // A server that lives answers within a few milliseconds; one that does not costs no more than this.
@@ -88,7 +88,7 @@ class Conversation {
     else if (kind === FRAME.exit) this.#settle({ kind: 'done', status: body.readUInt8(0) });
   }
 
-  // From here on the call is the server’s: it begins when it hears this, and nobody else may begin it.
+  // From here on the call is the server’s: it begins on this frame, and no other process may begin it.
   #go(): void {
     clearTimeout(this.#late);
     const interruption = new Interruption(this.#io.signals, status => this.#io.leave(status));

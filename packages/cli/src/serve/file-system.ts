@@ -1,4 +1,4 @@
-// What kind of disk a workspace is on: a background process must not keep one busy that is unplugged, or that may hang.
+// File system type of a workspace: no background process may keep a removable or network disk busy.
 
 import { readFileSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';

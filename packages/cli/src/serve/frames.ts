@@ -1,4 +1,4 @@
-// How the two ends of a serving socket talk: frames of a kind, a length and so many bytes. Loaded by every call, so small.
+// Frames of the serving socket: a kind, a length, and so many bytes. Every call loads this file, so it is small.
 
 /** The version of everything below: ends that do not agree on it do not talk. */
 export const PROTOCOL = 2;
@@ -7,7 +7,7 @@ export const PROTOCOL = 2;
 export const FRAME = {
   /** From the client: what it was called with. */
   request: 1,
-  /** From the client: the server is to do it, and nobody else will. */
+  /** From the client: the server runs the call, and no other process will. */
   go: 2,
   /** From the client: some of its standard input. */
   input: 3,
@@ -49,7 +49,7 @@ export interface Frame {
 export const PIECE = 64 * 1024;
 
 const HEAD = 5;
-// The words of a call may be long; nothing else is.
+// The arguments of a call may be long; nothing else is.
 const MAX_BYTES = 4 * 1024 ** 2;
 
 /** The bytes of a frame. */

@@ -1,4 +1,4 @@
-// A server is found by whoever would come to the same result, and by nobody else.
+// Server identity: only calls that would come to the same result find a server.
 
 import { describe, expect, it } from 'vitest';
 import { LOOK_VARIABLES, READ_VARIABLES, identityOf } from './identity.ts';
@@ -23,7 +23,7 @@ describe('the identity of a server', () => {
   it.each<readonly [string, IdentityParts, IdentityParts]>([
     ['the same file by another name', { ...own, config: '/a/c.yml' }, { ...own, config: 'c.yml' }],
     ...LOOK_VARIABLES.map(name => [`another ${name}`, own, { ...own, env: { ...own.env, [name]: 'x' } }] as const),
-    ['a variable that nobody reads', own, { ...own, env: { ...own.env, EDITOR: 'vi' } }],
+    ['a variable that acode does not read', own, { ...own, env: { ...own.env, EDITOR: 'vi' } }],
   ])('is the same with %s', (_what, one, other) => {
     expect(identityOf(other)).toEqual(identityOf(one));
   });

@@ -1,4 +1,4 @@
-// Which server a call belongs to: one that would read the same configuration and reach the same engine for the same workspace.
+// Server identity: a call belongs to the server with the same configuration, engine and workspace.
 
 import { lstatSync, readFileSync } from 'node:fs';
 import type { Stats } from 'node:fs';
@@ -103,7 +103,7 @@ export function inheritedTraits(): string {
   return JSON.stringify([process.getgid?.(), getPriority(), ...traits, own('limits')]);
 }
 
-// On a system without such files nobody can tell.
+// On a system without such files this is unknown.
 function own(name: string): string {
   try {
     return readFileSync(`/proc/self/${name}`, 'utf8');

@@ -1,4 +1,4 @@
-// What of a command line must be known to find a server for it. The whole of it is read by the parser, wherever it runs.
+// Location options: the part of a command line that is needed to find its server. The parser reads all of it later.
 
 /** The options that say where a call runs. */
 export interface Where {

@@ -1,4 +1,4 @@
-// Why no background process is started for a workspace, by a table: the starter obeys it and `acode serve status` shows it.
+// Obstacles: the reasons not to start a background process, for the starter and for `acode serve status`.
 
 import { readFileSync } from 'node:fs';
 import type { ServeSetting } from '@acode/sandbox';
@@ -14,7 +14,7 @@ export interface Surroundings {
   /** The environment variables; of these, those of CI systems. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly setting: ServeSetting;
-  /** The memory that can be had without swapping; null where nobody can tell. */
+  /** The memory available without swapping; null where it is unknown. */
   readonly availableBytes: number | null;
   readonly disk: Disk;
   /** Whether acode itself, or Node, is a part of the workspace. */

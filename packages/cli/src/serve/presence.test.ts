@@ -1,4 +1,4 @@
-// A server is there only where somebody takes connections, in a place that is the user’s alone.
+// Server presence: only where a process accepts connections, in a directory that is the user’s alone.
 
 import { once } from 'node:events';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// Whether a server is there for a workspace: somebody takes connections on a socket that only this user can have put there.
+// Server presence: whether a process listens on the workspace’s socket, in a directory that only this user can write.
 
 import { connect } from 'node:net';
 import { identityOf, runtimeDirectory } from './identity.ts';
@@ -17,8 +17,8 @@ export async function isServed(parts: IdentityParts): Promise<boolean> {
 }
 
 /**
- * Whether somebody listens on a socket: that of a server that was killed lies there still. One that is busy accepts all the same,
- * so that only a refused connection shows that nobody does.
+ * Whether a process listens on a socket: a killed server leaves its socket behind. A busy server accepts connections too,
+ * so that only a refused connection shows that none listens.
  */
 export function lives(path: string): Promise<boolean> {
   return new Promise(resolve => {

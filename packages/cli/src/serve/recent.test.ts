@@ -1,4 +1,4 @@
-// Two commands within ten minutes are noticed for each workspace by itself, in a file that stays small and private.
+// Recent commands: two within ten minutes are noticed per workspace, in a small private file.
 
 import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

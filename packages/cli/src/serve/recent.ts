@@ -1,4 +1,4 @@
-// When the last command in each workspace ended: a second one soon after it is the reason to start a background process.
+// Recent commands: when the last command in each workspace ended. A second one soon after starts a background process.
 
 import { closeSync, constants, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
 import type { SocketDirectory } from './socket-path.ts';

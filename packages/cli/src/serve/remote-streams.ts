@@ -1,4 +1,4 @@
-// A client’s standard streams on the server’s side of the socket, at the pace of whoever is behind them.
+// Remote streams: a client’s standard streams on the server’s side of the socket, with back-pressure.
 
 import { Readable, Writable } from 'node:stream';
 import { FRAME, PIECE } from './frames.ts';
@@ -72,7 +72,7 @@ export class RemoteOutput extends Writable {
   }
 }
 
-/** The client’s standard input, which is read when somebody wants it and no sooner. */
+/** The client’s standard input, read only on demand. */
 export class RemoteInput extends Readable {
   readonly isTTY: boolean;
   readonly #send: Send;

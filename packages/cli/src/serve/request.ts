@@ -1,4 +1,4 @@
-// What a client tells a server about a call: everything that the command would otherwise see of its own process.
+// Serve request: everything about a call that the command would otherwise read from its own process.
 
 import { LOOK_VARIABLES } from './identity.ts';
 import type { Io, OutputStream } from '../io.ts';

@@ -1,4 +1,4 @@
-// Puts a server together from the call that asked for it, and keeps it until it is interrupted, stopped or not wanted any more.
+// Server of a call: runs until it is interrupted, stopped, idle for too long, or its workspace no longer exists.
 
 import { closeSync, constants, lstatSync, openSync, statSync } from 'node:fs';
 import { AcodeError } from '@acode/sandbox';
@@ -59,7 +59,7 @@ export async function serveCalls(call: Call, serving: Serving): Promise<void> {
   });
   const host = new ServedHost({ open: given => Acode.open(given), options, env, scans });
   try {
-    // Before anybody is served: whoever may not run anything hears of it here, and the directory of the sockets is private.
+    // Before any call is served: a user who may not run anything gets the error here, and the socket directory is private.
     await host.open();
     await loadAhead();
     await serve(call, serving, host, parts);
@@ -110,7 +110,7 @@ async function serve(call: Call, serving: Serving, host: ServedHost, parts: Iden
   if (!signal.aborted) await server.retire(signal);
 }
 
-// Asked before each command: whoever switched it off did so for the next one, and is not served by it any more.
+// Checked before each command: if the user switched it off, the next command is not served any more.
 async function whySwitchedOff(host: ServedHost, end: () => void): Promise<string | null> {
   const setting = await host.look(acode => acode.serveSetting());
   if (setting?.value !== 'never') return null;

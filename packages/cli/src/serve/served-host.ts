@@ -1,4 +1,4 @@
-// The host that a server keeps open and lends to calls: never an outdated one, and never to more calls than it has room for.
+// Served host: the open host that a server lends to calls; never outdated, and never to more calls than its limit.
 
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { createHash } from 'node:crypto';
@@ -12,7 +12,7 @@ import { homeDirectory, userConfigFile } from './identity.ts';
 
 /** As many commands as one host runs at once. A call beyond that has a host of its own, as it would without a server. */
 const MAX_AT_ONCE = 16;
-// A file that changes each time it is looked at is somebody’s program at work; the call then has a host of its own.
+// A file that changes at every check is being written by a program; the call then has a host of its own.
 const TRIES = 3;
 
 interface Kept {
@@ -120,7 +120,7 @@ export class ServedHost implements Lender {
       const standing = await standingOf(env, options.configFile);
       if (this.#kept?.standing === standing) return this.#kept;
       this.#retire();
-      // Of the call whose command it is: it knows the terminal to be told.
+      // From the call that owns the command: it knows the terminal to notify.
       const continueScan = (job: ScanJob): boolean =>
         this.#logs.getStore()?.continueScan?.(job) ?? this.scan(job, null);
       const acode = await openHost({ ...options, maxConcurrent: MAX_AT_ONCE, logger: this.#logger(), continueScan });
@@ -130,7 +130,7 @@ export class ServedHost implements Lender {
     return null;
   }
 
-  // Commands that run keep the host they began with; nobody else gets it any more.
+  // Running commands keep the host they began with; new calls do not get it.
   #retire(): void {
     const kept = this.#kept;
     this.#kept = null;
@@ -146,7 +146,7 @@ export class ServedHost implements Lender {
     this.#closing.add(closed);
   }
 
-  // Each line goes to the call it is about; what is about none, or comes after its end, is the server’s own.
+  // Each line is logged by the call it is about; a line about no call, or after its end, by the server.
   #logger(): Logger {
     const to = (level: keyof Logger) => (fields: LogFields, message: string) => {
       const caller = this.#logs.getStore();
@@ -180,7 +180,7 @@ async function standingOf(
   return digest(JSON.stringify([await owner(dirname(MACHINE_POLICY)), ...(await Promise.all(paths.map(markOf)))]));
 }
 
-// Read and not only looked at: two changes within one tick of the kernel’s clock have the same times.
+// The content is read, not only its times: two changes within one tick of the kernel’s clock have the same times.
 async function markOf(path: string): Promise<unknown> {
   try {
     await using file = await open(path);

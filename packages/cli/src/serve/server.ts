@@ -1,4 +1,4 @@
-// `acode serve` at work: one socket for one workspace, and the host behind it.
+// Server of `acode serve`: one socket for one workspace, and the host behind it.
 
 import { once } from 'node:events';
 import { lstatSync } from 'node:fs';
@@ -92,7 +92,7 @@ export class CallServer implements AsyncDisposable {
 
   /**
    * Takes nothing on any more, and waits until what runs has ended or `signal` says that it is to be stopped. The socket is
-   * gone at once, so that the next command looks for nobody.
+   * removed at once, so that the next command does not look for a server.
    */
   async retire(signal: AbortSignal): Promise<void> {
     this.#close();
@@ -175,7 +175,7 @@ export class CallServer implements AsyncDisposable {
   }
 }
 
-// Node binds before `listen` returns, so that nobody ever sees the socket with another mode, nor another file has this one.
+// Node binds before `listen` returns, so that the socket never has another mode, and no other file gets this one.
 async function bound(server: Server, path: string): Promise<void> {
   const before = process.umask(ONLY_OWNER);
   const listening = once(server, 'listening');

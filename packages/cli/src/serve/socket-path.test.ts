@@ -1,4 +1,4 @@
-// A socket is trusted for the place it lies in: a directory and a socket of the user’s own that nobody else can use.
+// Socket directory: only a directory and a socket of the user’s own, closed to others, are trusted.
 
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -65,7 +65,7 @@ describe('the place of a socket', () => {
     for (const name of ['link', 'file', 'none']) expect(place.whyUnsafe(name, uid)).toContain('is not a socket');
   });
 
-  it('stays the directory it was, whatever is put in its place', () => {
+  it('remains the directory it was, whatever replaces it', () => {
     using place = opened();
     rmSync(directory, { recursive: true });
     mkdirSync(directory, { mode: 0o700 });

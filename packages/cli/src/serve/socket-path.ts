@@ -1,4 +1,4 @@
-// Whether a serving socket can be trusted: Node cannot ask who is at the other end, so the place it lies in has to say so.
+// Socket directory: Node cannot ask for the peer’s user, so a socket is trusted only in a directory that is the user’s alone.
 
 import { closeSync, constants, existsSync, fstatSync, lstatSync, openSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { join } from 'node:path';
 const OTHERS = 0o077;
 const DESCRIPTORS = '/proc/self/fd';
 
-/** A directory that only its owner can put anything into, held open so that nobody can put another in its place. */
+/** A directory that only its owner can put anything into, held open so that no process can replace it. */
 export class SocketDirectory implements Disposable {
   readonly #directory: string;
   readonly #descriptor: number;

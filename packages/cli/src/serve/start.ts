@@ -1,4 +1,4 @@
-// Starts the background process of a workspace when a command in it has ended, and says so once in a user’s life.
+// Start of the background process of a workspace after a command, with a notice once per user.
 
 import { spawn } from 'node:child_process';
 import { closeSync, constants, mkdirSync, openSync, readFileSync, readdirSync } from 'node:fs';
@@ -65,8 +65,8 @@ function start({ root, here, where, entry }: Spot, env: Record<string, string>):
     ...(where.config === undefined ? [] : ['--config', resolve(here, where.config)]),
     ...(where.socket === undefined ? [] : ['--socket', enginePath(here, where.socket)]),
   ];
-  // In a session of its own (`detached`), so that neither Ctrl-C nor the end of the terminal reaches it. Its directory is one
-  // that nobody wants to unmount or remove.
+  // In a session of its own (`detached`), so that neither Ctrl-C nor the end of the terminal reaches it. Its working
+  // directory is `/`, which the user never wants to unmount or remove.
   const child = spawn(process.execPath, [entry, 'serve', '--background', ...options], {
     cwd: '/',
     env,
@@ -100,7 +100,7 @@ function isClosedOnExec(name: string): boolean {
   }
 }
 
-/** Whether nobody has told this user yet; from now on somebody has. */
+/** Whether this user has not been notified yet; records that they now have. */
 function isFirstTime(directory: string): boolean {
   try {
     mkdirSync(directory, { recursive: true, mode: 0o700 });

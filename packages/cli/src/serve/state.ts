@@ -1,4 +1,4 @@
-// Asks the server of a workspace how it is, and tells it to end.
+// Server state: asks the server of a workspace for its state, and stops it.
 
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -28,7 +28,7 @@ export type ServerState = z.infer<typeof stateSchema>;
 const ANSWER_MS = 5000;
 const LOOK_MS = 50;
 
-/** What the server at a socket says of itself; null where nobody listens; `silent` where it does not answer. */
+/** What the server at a socket says of itself; null where no server listens; `silent` where it does not answer. */
 export async function stateOf(path: string): Promise<ServerState | 'silent' | null> {
   const reader = new FrameReader();
   let found: ServerState | null = null;
@@ -43,7 +43,7 @@ export async function stateOf(path: string): Promise<ServerState | 'silent' | nu
 /**
  * Has the server at a socket end, and waits for its process to be gone.
  *
- * @returns whether it is gone; it may still wait for commands that run in it
+ * @returns whether it has stopped listening; it may still wait for commands that run in it
  */
 export async function stopServer(path: string, { pid }: Pick<ServerState, 'pid'>, waitMs: number): Promise<boolean> {
   const end = performance.now() + waitMs;
@@ -96,7 +96,7 @@ function talk(path: string, kind: number, waitMs: number, hear: (chunk: Buffer) 
   });
 }
 
-// The socket of a server that was killed is still there, and nobody listens on it.
+// A killed server leaves its socket behind, and no process listens on it.
 function isAbsence({ code }: NodeJS.ErrnoException): boolean {
   return code === 'ECONNREFUSED' || code === 'ENOENT';
 }

@@ -1,4 +1,4 @@
-// How long ago something was, or how long it is until then, for a person.
+// Ages and remaining times, for a person.
 
 const UNITS: readonly (readonly [seconds: number, name: string])[] = [
   [86_400, 'day'],

@@ -1,4 +1,4 @@
-// How text looks on one stream: colours, width, and the time that ages are told from.
+// Style of one stream: colours, width, and the clock for ages.
 
 import { createColors } from 'picocolors';
 import type { Io } from '../io.ts';

@@ -1,4 +1,4 @@
-// One of the two output streams: waits for a slow reader, and notices when nobody reads any more.
+// Output stream: waits for a slow reader, and notices when the reader closed it.
 
 import { once } from 'node:events';
 import type { TerminalSize } from '@acode/sandbox';
@@ -59,7 +59,7 @@ export class Output {
     return this.#midLine;
   }
 
-  /** Writes, and waits until there is room for more. False where nobody reads, or `signal` came first. */
+  /** Writes, and waits until there is room for more. False where the reader closed the stream, or `signal` came first. */
   async write(data: string | Uint8Array, signal?: AbortSignal): Promise<boolean> {
     if (this.#broken || signal?.aborted) return false;
     if (data.length > 0) {

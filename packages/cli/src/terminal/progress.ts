@@ -1,4 +1,4 @@
-// What is being waited for: only on a terminal, and only once the wait has become noticeable. One line, or a few.
+// Progress line: only on a terminal, and only after a noticeable wait.
 
 import type { Look } from './look.ts';
 import type { Output } from './output.ts';
@@ -32,7 +32,7 @@ export class Progress {
     return this.#enabled;
   }
 
-  /** Waits for work; the lines are gone again before the result is returned. The text may change meanwhile. */
+  /** Waits for work; the lines are erased before the result is returned. The text may change meanwhile. */
   async during<Value>(
     text: string | (() => ProgressText),
     work: Promise<Value>,
@@ -67,7 +67,7 @@ export class Progress {
     return [`${this.#fitted(text, MARK + time.length, false)}${time}`];
   }
 
-  // A line that goes on into the next is erased only in part, and each frame would leave its beginning behind.
+  // A line that wraps is erased only in part, and each frame would leave its beginning behind.
   #fitted(text: string, taken: number, indented: boolean): string {
     const { width } = this.#look;
     const line = `${indented ? '  ' : ''}${oneLine(text)}`;

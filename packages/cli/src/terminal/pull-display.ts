@@ -1,4 +1,4 @@
-// Shows pulls as they go on: bars where a terminal shows progress, plain lines once in a while elsewhere, nothing with --json.
+// Pull display: bars on a terminal, plain lines now and then elsewhere, nothing with --json.
 
 import type { PullProgress } from '@acode/sandbox';
 import type { Call } from '../call.ts';

@@ -1,4 +1,4 @@
-// A pull as a person sees it: a bar for the whole and one for each layer that is under way, or one plain line.
+// Pull lines: a bar for the whole pull and one for each active layer, or one plain line.
 
 import type { LayerProgress, PullProgress } from '@acode/sandbox';
 import { cut, pad } from './text.ts';
@@ -22,7 +22,7 @@ const WORDS: Readonly<Record<LayerProgress['state'], string>> = {
   present: 'was there',
 };
 
-/** Bytes as downloads are told: in powers of ten. */
+/** Bytes as downloads show them: in powers of ten. */
 export function sizeText(bytes: number): string {
   let value = bytes;
   let unit = 0;

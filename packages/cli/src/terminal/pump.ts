@@ -1,4 +1,4 @@
-// Passes what a command prints on while it runs: raw into a pipe, made harmless for a terminal.
+// Output pump: passes on what a command prints, raw into a pipe and sanitized for a terminal.
 
 import { TerminalSanitiser } from '@acode/sandbox';
 import type { Output } from './output.ts';

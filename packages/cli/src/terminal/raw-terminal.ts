@@ -1,5 +1,4 @@
-// The user’s terminal while a program inside has it: keys go inside as they are typed, what comes back is filtered, and it is
-// given back as it was however this ends.
+// Raw terminal: passes keys to the program inside, filters what it prints, and restores the terminal however this ends.
 
 import type { Io } from '../io.ts';
 import type { Output } from './output.ts';
@@ -24,7 +23,7 @@ export class RawTerminal implements Disposable {
     io.stdin.setRawMode?.(true);
   }
 
-  /** Shows what the program printed. False where nobody looks any more, or `signal` came first. */
+  /** Shows what the program printed. False where the terminal was closed, or `signal` came first. */
   async show(data: Uint8Array, signal: AbortSignal): Promise<boolean> {
     return this.#output.write(this.#filter.push(data), signal);
   }
@@ -56,7 +55,7 @@ const NEWLINE = 0x0a;
 const TILDE = 0x7e;
 const DOT = 0x2e;
 
-/** What was typed: what goes inside, and whether the user wants out. */
+/** What was typed: the data for the program inside, and whether the user wants to leave. */
 export interface Typed {
   readonly data: Uint8Array;
   readonly leave: boolean;

@@ -56,7 +56,7 @@ describe('what acts on the host', () => {
     ['an operating system command of eight bits', '\u009d0;t\u0007', '0;t\u0007'],
     ['a sequence inside another', `${E}[${E}]52;c;x\u0007${E}[1m`, `${E}[1m`],
     ['a sequence in the middle of another', `${E}[3${E}[6n1mx`, '1mx'],
-    ['one that was given up', `${E}[6\u0018n`, 'n'],
+    ['an aborted one', `${E}[6\u0018n`, 'n'],
     ['text in the middle of one', `${E}[6é n`, 'é n'],
     ['a pair of surrogates in the middle of one', `${E}[6😀`, '😀'],
     ['a very long one', `${E}[${'1;'.repeat(4000)}mx`, 'x'],

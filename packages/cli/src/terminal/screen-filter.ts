@@ -1,4 +1,4 @@
-// Lets a program inside draw on a real terminal and do nothing else with it: no clipboard, no title, no question that the
+// Screen filter: a program inside may draw on the terminal and nothing else: no clipboard, no title, no query that the
 // terminal would answer as if the user had typed it.
 
 import { controlDrawing, escapeDrawing, shiftDrawing } from './screen-sequences.ts';

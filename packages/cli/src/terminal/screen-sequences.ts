@@ -1,6 +1,6 @@
-// Which sequences a program may draw with on a real terminal. Whatever is not listed here does not pass.
+// Screen sequences: the control sequences that a program inside may draw with. All others are dropped.
 
-/** What stays changed when a program ends, and what takes it back; null where it was just taken back. */
+/** What remains changed when a program ends, and what restores it; null where it was just restored. */
 export type Touches = readonly (readonly [what: string, undo: string | null])[];
 
 /** A sequence that passes, and what of the terminal it changes beyond the picture. */
@@ -29,7 +29,7 @@ const MODES: ReadonlyMap<number, boolean> = new Map([
   [2004, false],
 ]);
 const MOUSE_MODES: readonly number[] = [1000, 1002, 1003, 1006];
-/** Saves and restores the cursor: nothing stays. */
+/** Saves and restores the cursor: nothing remains changed. */
 const SAVED_CURSOR = 1048;
 
 const ONE = /^\d{0,5}$/;
@@ -110,7 +110,7 @@ function touchedBy(numbers: string, final: string): Touches {
   if (final === 'm') return [['colours', /^0*$/.test(numbers) ? null : `${CSI}0m`]];
   if (final === 'h') return [['inserting', `${CSI}4l`]];
   if (final === 'l') return [['inserting', null]];
-  // Without margins the cursor goes to the first line, and is put back from there.
+  // Without margins the cursor moves to the first line, and is put back from there.
   if (final === 'r') return [['margins', numbers === '' ? null : `${ESCAPE}7${CSI}r${ESCAPE}8`]];
   return [];
 }

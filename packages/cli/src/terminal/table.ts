@@ -1,4 +1,4 @@
-// Tables and lists of fields that stay readable in a narrow terminal and in a pipe.
+// Tables and lists of fields, readable in a narrow terminal and in a pipe.
 
 import type { Look } from './look.ts';
 import { cut, oneLine, pad, widthOf } from './text.ts';
@@ -9,7 +9,7 @@ const LEAST = 4;
 const ENOUGH = 32;
 
 /**
- * A table. Where the look has a width that is too small, the columns of `giveWay` are left out, one after the other; then
+ * A table. Where the style has a width that is too small, the columns of `giveWay` are left out, one after the other; then
  * cells are cut with `…`, the widest column first.
  */
 export function table(

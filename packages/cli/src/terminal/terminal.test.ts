@@ -169,7 +169,7 @@ describe('an output', () => {
     expect(done).toBe(true);
   });
 
-  it('stops waiting when told to', async () => {
+  it('stops waiting when cancelled', async () => {
     const output = new Output(new PassThrough({ highWaterMark: 4 }));
     const stop = new AbortController();
     const writing = output.write('more than four', stop.signal);

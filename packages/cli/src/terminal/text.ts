@@ -1,4 +1,4 @@
-// Text as a terminal shows it: how wide it is, and how it is cut to fit or made harmless.
+// Terminal text: its width, cutting it to fit, making it harmless, and short identifiers.
 
 import { TerminalSanitiser } from '@acode/sandbox';
 

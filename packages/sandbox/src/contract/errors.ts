@@ -276,7 +276,7 @@ const ROWS = {
     exitFor: c => (c.reason === 'not executable' ? 126 : 127),
     example: { command: 'gti', image: 'node:20-alpine', reason: 'not found' },
   }),
-  'ACODE-SBX-016': entry<{ what: string; instead: string }>({
+  'ACODE-SBX-016': entry<{ what: string; instead: string; persistent?: true }>({
     title: 'not available in this version',
     message: c => `${c.what} is not available in this version, and acode never ignores what it was asked for.`,
     hint: c => c.instead,

@@ -241,6 +241,7 @@ function refuse({ spec }: Planned, keep: boolean): void {
   if (!usesEngine(spec.level))
     throw new AcodeError('ACODE-SBX-016', {
       what: `a persistent sandbox, at level ${spec.level}`,
+      persistent: true,
       instead: 'Run single commands (`acode run`), or create it at level docker or stronger.',
     });
   if (!keep) return;
@@ -256,6 +257,7 @@ function refuse({ spec }: Planned, keep: boolean): void {
 function noShell({ spec }: Planned): AcodeError {
   return new AcodeError('ACODE-SBX-016', {
     what: `a persistent sandbox, of the image ${spec.image.reference}, which has no /bin/sh`,
+    persistent: true,
     instead: 'Run single commands with it (`acode run`), or use an image with a shell.',
   });
 }

@@ -1,4 +1,4 @@
-// Arguments that several tools take.
+// Arguments and helpers that several tools share.
 
 import * as z from 'zod';
 import { AcodeError } from '@acode/sandbox';
@@ -61,7 +61,7 @@ export function given<Fields extends object>(fields: Fields): Given<Fields> {
   return kept;
 }
 
-/** Does something in a sandbox. One that is gone is forgotten, so that the next call without an id opens another. */
+/** Does something in a sandbox. One that no longer exists is forgotten, so that the next call without an id opens another. */
 export async function inside<Value>(
   session: Session,
   id: string | undefined,

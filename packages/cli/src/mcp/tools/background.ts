@@ -1,4 +1,4 @@
-// read_output, write_input, stop_command: commands that run on in the background; and outputs that were too long to show.
+// read_output, write_input, stop_command: background commands and saved outputs.
 
 import { AcodeError } from '@acode/sandbox';
 import * as z from 'zod';

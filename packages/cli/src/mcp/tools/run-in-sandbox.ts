@@ -1,4 +1,4 @@
-// run_in_sandbox: a command in a persistent sandbox, to its end or in the background.
+// run_command and run_in_sandbox: a command in a fresh sandbox, or in a persistent one to its end or in the background.
 
 import type { Command } from '@acode/sandbox';
 import * as z from 'zod';
@@ -101,7 +101,7 @@ export const runCommand = tool({
   name: 'run_command',
   title: 'Run a command in a fresh sandbox',
   description:
-    'Runs one command in a fresh, isolated, single-use sandbox and waits for its end. The user’s workspace is at /workspace; changes to files there are kept, everything else (processes, /tmp, installed programs) is gone afterwards. There is no network unless the user’s policy gives one. Use run_in_sandbox instead when later commands need what this one leaves behind, or to start a server.',
+    'Runs one command in a fresh, isolated, single-use sandbox and waits for its end. The user’s workspace is at /workspace; changes to files there are kept, everything else (processes, /tmp, installed programs) is removed afterwards. There is no network unless the user’s policy gives one. Use run_in_sandbox instead when later commands need what this one leaves behind, or to start a server.',
   annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: false },
   lane: 'commands',
   input: z.strictObject({ command, ...surroundings, ...tighteningArguments }),

@@ -20,7 +20,7 @@ export const openSandbox = tool({
   name: 'open_sandbox',
   title: 'Open a persistent sandbox',
   description:
-    'Opens an isolated sandbox that stays until it is closed, expires, or this session ends. The user’s workspace is at /workspace in it. Use it when commands build on each other, or for a second environment beside the default one. Pass its sandbox_id to run_in_sandbox and to the file tools.',
+    'Opens a persistent, isolated sandbox: it exists until it is closed, expires, or this session ends. The user’s workspace is at /workspace in it. Use it when commands build on each other, or for a second environment beside the default one. Pass its sandbox_id to run_in_sandbox and to the file tools.',
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
   lane: 'commands',
   input: z.strictObject({

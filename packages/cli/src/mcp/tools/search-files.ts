@@ -74,7 +74,7 @@ export interface Search {
   readonly ignore_case?: boolean | undefined;
 }
 
-/** The program and its words. Pattern and path are each one word, in a place where no word is taken for an option. */
+/** The program and its arguments. Pattern and path are each one argument, in a position where none is taken for an option. */
 export function searchWords({ by, pattern, path: below = '.', regex, ignore_case: ignoreCase }: Search): string[] {
   const place = below.startsWith('/') ? below : `./${below}`;
   if (by === 'name') return ['find', place, ignoreCase === true ? '-iname' : '-name', pattern];

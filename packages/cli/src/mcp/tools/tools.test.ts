@@ -1,4 +1,4 @@
-// The tools refuse what their schemas do not list, before anything is done; and programs inside get words, never a line.
+// Tools refuse what their schemas do not list before anything is done; programs inside get an argv, never a shell line.
 
 import { describe, expect, it } from 'vitest';
 import type { ToolHost } from '../host.ts';
