@@ -26,9 +26,8 @@ import type { CommandsElsewhere } from './relay/elsewhere.ts';
 import { CommandsOffer } from './relay/offer.ts';
 import type { Offered } from './relay/offer.ts';
 import { layersFor, workspaceOf } from '../run/repository.ts';
-import { checkCommandRequest } from '../run/request-check.ts';
+import { admitted, checkCommandRequest } from '../run/admission.ts';
 import { captures } from '../run/run.ts';
-import { admitted } from '../run/admission.ts';
 import { Running } from '../run/running.ts';
 import { workdirFor } from '../workspace/locate.ts';
 

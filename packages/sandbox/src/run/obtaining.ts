@@ -1,4 +1,4 @@
-// Steps 4 and 5 of the pipe: a sandbox for a plan, one that waited or one that is made, and the record that it is there.
+// Steps 4 and 5 of the pipe: a sandbox for a plan, from the warm pool or newly made, and the record of it.
 
 import type { AuditHead, AuditScan } from '../contract/audit.ts';
 import { AcodeError } from '../contract/errors.ts';
@@ -32,7 +32,7 @@ export async function obtainRecorded(
   const giving = { ...run, planned, signal, sinceMs };
   const sandbox = taken ? given(run, taken) : await obtain(giving);
   try {
-    // Whoever tidied up while it waited may have taken away what shows that its owner lives.
+    // A cleanup by another process may have removed the sign that its owner lives while it waited.
     if (taken && usesEngine(planned.spec.level)) await run.host.claim();
     return { sandbox, intent: await writing };
   } catch (error) {
@@ -148,7 +148,7 @@ export function reportViolation(
   });
 }
 
-/** Tells that a sandbox is gone. */
+/** Reports that a sandbox was removed. */
 export function tornDown(
   { host, operation }: Pick<Recorded, 'host' | 'operation'>,
   spec: SandboxSpec,
@@ -161,7 +161,7 @@ export function tornDown(
   });
 }
 
-/** Told of files that appeared while a sandbox of an image waited, and never had a command. */
+/** Called with files that appeared while a warm sandbox of an image waited and never had a command. */
 export type FoundWhileWaiting = (report: ScanReport, image: string) => void;
 
 /** What the scans need of their host. */
@@ -266,7 +266,7 @@ function recordOf({ jobs, riskyChanges, changed, complete }: ScanReport, first: 
   };
 }
 
-// A path is chosen by whoever made the file.
+// The maker of a file chose its path, so that it is quoted and cut.
 function shown(found: readonly RiskyChange[]): string {
   const paths = found.slice(0, MAX_SHOWN).map(({ path }) => JSON.stringify(path.slice(0, MAX_PATH)));
   return [...paths, ...(found.length > MAX_SHOWN ? [`${found.length - MAX_SHOWN} more`] : [])].join(', ');

@@ -18,7 +18,7 @@ import { projectReference } from '../policy/pull.ts';
 import { refuseUndecided, withImageReason } from '../policy/language-image.ts';
 import { NOTHING, resolvePolicy } from '../policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
-import { checkRequest } from './request-check.ts';
+import { checkRequest } from './admission.ts';
 import { warmthOf } from './warm.ts';
 import { recogniseLanguages } from '../workspace/languages.ts';
 import { nearestReal, validateWorkspace } from '../workspace/locate.ts';

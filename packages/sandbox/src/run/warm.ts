@@ -1,4 +1,4 @@
-// Sandboxes made ahead of their commands: which commands can have one, how one is made, and what is told of it.
+// Warm pool: the commands that can have a sandbox made ahead, how one is made, and what is reported of it.
 
 import { randomUUID } from 'node:crypto';
 import { totalmem } from 'node:os';

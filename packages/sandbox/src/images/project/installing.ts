@@ -12,7 +12,7 @@ import type { ProjectInstall } from '../../contract/project-image.ts';
 import type { EngineBackend } from '../../isolation/backend.ts';
 import type { Text } from '../../contract/wording.ts';
 import { start } from '../../run/run.ts';
-import { fetching, noNetwork } from '../../run/denials/without-network.ts';
+import { fetching, noNetwork } from '../../run/denials/denials.ts';
 
 /** An install command, and what it is run with. */
 export interface Installing {
