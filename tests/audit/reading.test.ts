@@ -71,7 +71,7 @@ describe('the newest records', () => {
     expect(numbersOf(await auditIn(other.directory).tail({ count: 1 }))).toEqual([3]);
   });
 
-  it.skipIf(uid === 0)('of somebody else are not readable, and that is said', async () => {
+  it.skipIf(uid === 0)('of another user are not readable, and that is said', async () => {
     await using other = await Place.make();
     await mkdir(other.directory);
     await chmod(other.directory, 0o000);

@@ -53,7 +53,7 @@ describe('a directory', () => {
     expect(await accepted(place)).toBe(2);
   });
 
-  it.skipIf(uid === 0)('of somebody else refuses', async () => {
+  it.skipIf(uid === 0)('of another user refuses', async () => {
     await using place = await Place.make();
     await symlink('/usr/share', join(place.top, 'elsewhere'));
     const log = place.log({ directory: '/usr/share' });

@@ -1,4 +1,4 @@
-// What is said after a run: what it was denied and the way on, what it left behind; never on standard output.
+// What is said after a run: what it was denied and what to do next, what it left behind; never on standard output.
 
 import type { ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -23,6 +23,12 @@ describe.skipIf(withoutEngines).each(engines)('after a run on $name', engine => 
   it('a workspace that is read-only is told with the option that made it so', async () => {
     const { stderr } = await bench.exec(['--readonly', 'echo x > ./made']);
     expect(stderr).toMatch(/acode: denied: the workspace is read-only, set by --readonly\..*leave --readonly out/);
+  });
+
+  it('a protected path is named, and a write elsewhere in the workspace prints nothing', async () => {
+    const { stderr } = await bench.exec(['echo x >> .git/config; echo fine > other']);
+    expect(stderr).toMatch(/acode: denied: \/workspace\/\.git is protected/);
+    expect((await bench.exec(['echo fine > other'])).stderr).toBe('');
   });
 
   const firstChunk = async (child: ChildProcess): Promise<Buffer> => {

@@ -65,6 +65,27 @@ describe.skipIf(withoutEngines).each(engines)('acode sandbox exec on $name', eng
       expect(stderr).toMatch(/acode: ACODE-SBX-004: .*process limit of 8, set by --pids.*--pids 16/);
     });
 
+    it('gives the command the variables of --env, and none of the caller’s', async () => {
+      const { stdout } = await bench.exec(['--env', 'B=two words', '--', 'env'], { env: { SECRET: 'x' } });
+      expect(stdout.toString()).toMatch(/^B=two words$/m);
+      expect(stdout.toString()).not.toContain('SECRET');
+    });
+
+    it.each([
+      [
+        '--max-output',
+        '1k',
+        'head -c 10000 /dev/zero',
+        /8976 bytes of output .*output limit of 1 KiB, set by --max-output/,
+      ],
+      ['--tmp', '1m', 'dd if=/dev/zero of=/tmp/x bs=1M count=3', /storage limit of 1 MiB, set by --tmp\..*--tmp 2/],
+    ])('prints the limit of %s that the command reached', async (option, value, line, printed) => {
+      const { stdout, stderr } = await bench.exec([option, value, line]);
+      expect(stderr).toMatch(printed);
+      expect(stderr).toContain('acode: ACODE-SBX-004: ');
+      expect(stdout.length).toBe(option === '--tmp' ? 0 : 1024);
+    });
+
     it('ends with 127 and a hint where the command is missing, in either form', async () => {
       const direct = await bench.exec(['--', 'gti', 'status']);
       expect(direct.status).toBe(127);

@@ -112,7 +112,7 @@ describe('opening a connection', () => {
     expect(error).toMatchObject({ kind: 'unreachable', cause: { code: 'ECONNREFUSED' } });
   });
 
-  it('says that a file is no socket', async () => {
+  it('says that a file is not a socket', async () => {
     const socketPath = join(await directory(), 'file');
     await writeFile(socketPath, '');
     const { error } = await failure(EngineConnection.open({ socketPath, signal }));
@@ -389,7 +389,7 @@ describe('a stream', () => {
     const { body } = await connection.stream({ ...call, signal: controller.signal });
     controller.abort();
     await sleep(20);
-    // The error waits for whoever reads at last.
+    // The error is kept until the stream is read.
     expect((await failure(drain(body))).error.kind).toBe('aborted');
     await until(() => engine.openConnections === 0);
   });

@@ -124,7 +124,7 @@ export class LevelBench implements AsyncDisposable {
     };
   }
 
-  /** A sandbox that waits and was verified. */
+  /** A pre-started sandbox that was verified. */
   async waiting(wish: Wish = {}): Promise<WaitingSandbox> {
     const signal = wish.signal ?? AbortSignal.timeout(PATIENCE_MS);
     const weak = wish.weakenings || wish.beforeCreate;

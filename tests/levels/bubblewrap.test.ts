@@ -124,7 +124,7 @@ describe.skipIf(skipped)('a bubblewrap sandbox', () => {
     ['a port', { ports: [{ container: 80 }] }],
     ['a runtime', { runtime: 'runsc' }],
     ['another user', { user: { uid: 4711, gid: 4711 } }],
-  ])('refuses %s, with the way on', async (_, changes) => {
+  ])('refuses %s, with what to do next', async (_, changes) => {
     const error: unknown = await bench.waiting({ changes }).catch((reason: unknown) => reason);
     expect(error).toMatchObject({ code: 'ACODE-SBX-016' });
     expect(error).toHaveProperty('hint', expect.stringMatching(/^Leave the/));
@@ -168,7 +168,7 @@ describe.skipIf(skipped)('a bubblewrap sandbox', () => {
     const ms = await goneWithin(seconds, 5000);
     expect(ms).not.toBeNull();
     expect(ms).toBeLessThan(1000);
-    // Also the one that waited for that.
+    // Also the guard, which outlives its client on purpose.
     await expect.poll(() => guards.some(lives)).toBe(false);
   });
 

@@ -27,7 +27,7 @@ describe.skipIf(withoutEngines).each(engines)('the end of a server on $name', en
     const command = words();
     await to.call('run_in_sandbox', { command, background: true });
     await to.call('open_sandbox');
-    // And those that wait for a next command.
+    // And those of the pool.
     expect((await to.bench.left()).length).toBeGreaterThanOrEqual(2);
     if (how === 'end of input') void to.client.close();
     else process.kill(to.pid, how);

@@ -66,7 +66,7 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     expect(large.structured).toMatchObject({ outOfMemory: true });
   });
 
-  it('a denial comes with its rule and the way on', async () => {
+  it('a denial comes with its rule and what to do next', async () => {
     const { structured, text } = await to.call('run_command', { command: 'wget http://acode.test/' });
     expect(structured['denials']).toEqual([
       expect.objectContaining({ rule: expect.any(String), remedy: expect.any(String) }),
@@ -105,7 +105,7 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     expect(heard[0]?.message).toMatch(/^The command printed: line 1/);
   });
 
-  it('open_sandbox, run_in_sandbox, list_sandboxes and close_sandbox: one that stays', async () => {
+  it('open_sandbox, run_in_sandbox, list_sandboxes and close_sandbox: a persistent one', async () => {
     const opened = await to.call('open_sandbox', { expires_in_minutes: 5 });
     const id = textIn(opened.structured, 'sandbox_id');
     await to.call('run_in_sandbox', { sandbox_id: id, command: 'echo stays > /tmp/state' });
@@ -185,7 +185,7 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     expect(structured).toMatchObject({ content: bytes.toString('base64'), encoding: 'base64', bytes: 5 });
   });
 
-  it('a file that is not there, or may not be changed, is told with the way on', async () => {
+  it('a file that is not there, or may not be changed, is told with what to do next', async () => {
     const missing = await to.call('read_file', { path: 'no/such/file' });
     expect(missing).toMatchObject({ isError: true, structured: { code: 'ACODE-MCP-009', denials: [] } });
     writeFileSync(join(to.bench.workspace, '.git', 'config'), 'mine\n');

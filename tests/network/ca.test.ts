@@ -58,7 +58,7 @@ describe.skipIf(withoutEngines)('a bundle of CA certificates', () => {
     expect(await asked(plain)).toEqual(distrusted);
     // A request’s own variables count before.
     expect(await asked(host, { NODE_EXTRA_CA_CERTS: '', SSL_CERT_FILE: '/nonexistent' })).toEqual(distrusted);
-    // In a sandbox that stays, too, where it cannot be changed.
+    // In a persistent sandbox, too, where it cannot be changed.
     await using sandbox = await host.acode.create({ policy });
     expect((await sandbox.commands.run(inNode(server.address, port))).stdout).toBe('trusted\n');
     const changed = await sandbox.commands.run('echo more >> /etc/acode/ca.pem; chmod 666 /etc/acode/ca.pem');

@@ -1,4 +1,4 @@
-// Networks and volumes go like sandboxes: with their session, and never somebody else’s.
+// Networks and volumes are removed like sandboxes: with their session, and never those of another session.
 
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-// What holds for a sandbox that waited before its command was known: everything that holds for one that did not.
+// Pre-started sandboxes behave as one that was made for its command does.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -18,12 +18,12 @@ const CLIENT = fileURLToPath(new URL('client.mjs', import.meta.url));
 const CIRCUMSTANCES = 'id -u; id -g; pwd; ulimit -n; env | cut -d= -f1 | sort';
 const ASKED = process.env['ACODE_POOL_HANDOVERS'];
 const MAX_AT_ONCE = 4;
-// How many of them must have had a sandbox that waited, for the rest to say anything about those.
+// How many of them must have had a pre-started sandbox, for the rest to say anything about those.
 const WARM_SHARE = 0.2;
 
-/** Commands in sandboxes that waited. */
+/** Commands in pre-started sandboxes. */
 export function commandBehaviours(target: Target): void {
-  describe('a command in a sandbox that waited', () => {
+  describe('a command in a pre-started sandbox', () => {
     let host: ConformanceHost;
     let made: RunResult;
     beforeAll(async () => {
@@ -128,7 +128,7 @@ export function commandBehaviours(target: Target): void {
 /** What must never happen, however often it is tried. */
 export function neverBehaviours(target: Target): void {
   const handOvers = Number(ASKED ?? (everything || target.level === 'bubblewrap' ? 200 : 50));
-  describe('sandboxes that wait', () => {
+  describe('pre-started sandboxes', () => {
     it(
       `are given out once, and never mixed up, in ${handOvers} hand-overs`,
       { timeout: Math.max(900_000, 1000 * handOvers) },

@@ -1,4 +1,4 @@
-// Sandboxes that wait at level bubblewrap.
+// Pre-started sandboxes at level bubblewrap.
 
 import { describe } from 'vitest';
 import { targets } from '../conformance/targets.ts';

@@ -5,7 +5,7 @@ import { TestHost } from '../support/engines.ts';
 import { heal, make, trouble, withoutTrouble } from '../support/trouble.ts';
 import { until } from './warm-host.ts';
 
-describe.skipIf(withoutTrouble)('sandboxes that wait on an engine', { timeout: 120_000 }, () => {
+describe.skipIf(withoutTrouble)('pre-started sandboxes on an engine', { timeout: 120_000 }, () => {
   beforeAll(() => heal());
   afterAll(() => heal());
 

@@ -100,7 +100,7 @@ describe.each(places)('a command that a server runs, on $name,', place => {
     expect((await served.alone(['run', '--', 'yes'], given)).status).toBe(141);
   });
 
-  it('has a sandbox that waited, and without a server it has none', async () => {
+  it('has a pre-started sandbox, and without a server it has none', async () => {
     await served.untilWarm();
     const { stdout } = await served.alone(['run', '--json', '--', 'true']);
     expect(JSON.parse(stdout.toString())).toMatchObject({ warm: false });

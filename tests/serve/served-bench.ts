@@ -73,7 +73,7 @@ export class ServedBench implements AsyncDisposable {
     return this.bench.call(argv, { ...given, env: { ...given.env, ...ALONE } });
   }
 
-  /** Whether a command of now has a sandbox that waited, which only a server can give it. */
+  /** Whether a command of now has a pre-started sandbox, which only a server can give it. */
   async isWarm(): Promise<boolean> {
     const { stdout } = await this.call(['run', '--json', '--', 'true']);
     return warmSchema.parse(JSON.parse(stdout.toString())).warm;

@@ -35,7 +35,7 @@ describe.skipIf(withoutEngines).each(places)('artifacts on $name', place => {
     expect(sizes[2]).toBe(sizes[0]);
   });
 
-  // The control: such a program does write on after its command, in a sandbox that stays.
+  // The control: such a program does write on after its command, in a persistent sandbox.
   it('would grow otherwise', { timeout: 120_000 }, async () => {
     await using host = await openHost(place);
     await using sandbox = await host.acode.create();

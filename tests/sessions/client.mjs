@@ -1,4 +1,4 @@
-// A program of its own that uses sandboxes that stay, so that it can be killed, or be gone when the sandbox still is not.
+// A program of its own that uses persistent sandboxes, so that it can be killed, or be gone when the sandbox still is not.
 // @ts-check
 
 import { Acode } from '../../packages/sandbox/dist/index.js';

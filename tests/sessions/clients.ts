@@ -1,4 +1,4 @@
-// Programs that use sandboxes that stay, each a process of its own in surroundings that they share.
+// Programs that use persistent sandboxes, each a process of its own in surroundings that they share.
 
 import { spawn } from 'node:child_process';
 import type { ChildProcess, ChildProcessByStdio } from 'node:child_process';

@@ -1,4 +1,4 @@
-// Sandboxes that stay, from the command line: each call is a process of its own, and finds the same sandbox.
+// Persistent sandboxes, from the command line: each call is a process of its own, and finds the same sandbox.
 
 import { execFileSync } from 'node:child_process';
 import { get } from 'node:http';
@@ -20,7 +20,7 @@ const factsSchema = z.looseObject({
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const HOUR_MS = 3_600_000;
 
-describe.skipIf(withoutEngines).each(engines)('sandboxes that stay on $name', engine => {
+describe.skipIf(withoutEngines).each(engines)('persistent sandboxes on $name', engine => {
   let bench: Bench;
   let id: string;
 

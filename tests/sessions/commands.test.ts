@@ -1,4 +1,4 @@
-// Commands in a sandbox that stays: how they end, what they read and print, and that one does not disturb another.
+// Commands in a persistent sandbox: how they end, what they read and print, and that one does not disturb another.
 
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -198,7 +198,7 @@ describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
     const seconds = oddSeconds();
     const result = await sandbox.commands.run(`sleep ${seconds} & echo begun`);
     expect(result).toMatchObject({ exitCode: 0, stdout: 'begun\n' });
-    // In a sandbox that stays, so does what was left there.
+    // In a persistent sandbox, so does what was left there.
     expect(await countInside(sandbox, `sleep ${seconds}`)).toBe(1);
     await sandbox.commands.run(`kill $(ps -o pid,args | grep '[s]leep ${seconds}' | awk '{print $1}')`);
     expect(await countInside(sandbox, `sleep ${seconds}`)).toBe(0);

@@ -63,7 +63,7 @@ describe.skipIf(withoutEngines).each(places)('a command of another process on $n
     expect(ended).toMatchObject({ exitCode: 0, stdout: 'up\nover\n' });
   });
 
-  it('loses nothing of what is no text', async () => {
+  it('loses nothing of what is not text', async () => {
     const sandbox = await start('head -c 300000 /dev/zero | tr "\\0" "\\377"; echo; read line; exit 4');
     const [there, ended] = await joined(sandbox, { until: '\n', write: 'x\n' });
     expect(there).toMatchObject({ seenBytes: 300_001 });

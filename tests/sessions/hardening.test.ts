@@ -1,4 +1,4 @@
-// Commands in a sandbox that stays are held as the one of a run is, seen as effects; beside each, a container without the wall.
+// Commands in a persistent sandbox are held as the one of a run is, seen as effects; beside each, a container without the wall.
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Sandbox } from '@acode/sandbox';
@@ -29,7 +29,7 @@ function fields(text: string): Record<string, string> {
   );
 }
 
-describe.skipIf(withoutEngines).each(everyPlace)('a command in a sandbox that stays on $name', place => {
+describe.skipIf(withoutEngines).each(everyPlace)('a command in a persistent sandbox on $name', place => {
   let host: ConformanceHost;
   let sandbox: Sandbox;
   const sh = (script: string) => sandbox.commands.run(['sh', '-c', script]);

@@ -1,4 +1,4 @@
-// What a host has to do with its sandboxes that stay: records, time, slots, the pool, refusals and its own end.
+// What a host has to do with its persistent sandboxes: records, time, slots, the pool, refusals and its own end.
 
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -63,7 +63,7 @@ describe.skipIf(withoutEngines).each(places)('a host on $name', place => {
     await extended.kill();
   });
 
-  it('notices that a sandbox was removed by somebody else, however late the engine says so', async () => {
+  it('notices that a sandbox was removed from outside, however late the engine says so', async () => {
     await using proxy = await EngineProxy.start(place.engine.socket);
     proxy.onRequest((_, path) => (path.includes('/wait') ? { lateMs: 1500 } : undefined));
     await using slow = await openHost({ ...place, engine: { ...place.engine, socket: proxy.socket } });
@@ -123,7 +123,7 @@ describe.skipIf(withoutEngines || warmth.pool !== undefined).each(places)('a hos
 });
 
 describe.skipIf(withoutEngines)('a host', () => {
-  it('has as many sandboxes that stay as it has slots, and one more when one is gone', async () => {
+  it('has as many persistent sandboxes as it has slots, and one more when one is gone', async () => {
     await using host = await TestHost.open(mainEngine, { maxConcurrent: 2 });
     const [first, second] = [await host.acode.create(), await host.acode.create()];
     let third: unknown = null;
@@ -140,7 +140,7 @@ describe.skipIf(withoutEngines)('a host', () => {
     expect(third).toMatchObject({ kept: false });
   });
 
-  it('refuses sandboxes that stay at levels without an engine', async () => {
+  it('refuses persistent sandboxes at levels without an engine', async () => {
     for (const level of ['none', 'ulimit'] as const) {
       await using host = await TestHost.open(mainEngine, { config: { sandbox: { level } } });
       await expect(host.acode.create()).rejects.toMatchObject({ code: 'ACODE-SBX-016' });
@@ -156,7 +156,7 @@ describe.skipIf(withoutEngines)('a host', () => {
     expect(sandbox.level).toBe('docker');
   });
 
-  it('gives out a sandbox that waited, once', { timeout: 120_000 }, async () => {
+  it('gives out a pre-started sandbox, once', { timeout: 120_000 }, async () => {
     const [place] = places;
     if (!place) return;
     await using host = await openWarm(place, { min: 1, max: 2 });

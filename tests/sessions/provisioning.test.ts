@@ -1,4 +1,4 @@
-// How a sandbox that stays comes and goes: what it is called, what is said of it, what it is given, and that nothing is left.
+// How a persistent sandbox comes and goes: what it is called, what is said of it, what it is given, and that nothing is left.
 
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -11,7 +11,7 @@ import { countOf, places, until } from './places.ts';
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-describe.skipIf(withoutEngines).each(places)('a sandbox that stays on $name', place => {
+describe.skipIf(withoutEngines).each(places)('a persistent sandbox on $name', place => {
   let host: ConformanceHost;
   beforeAll(async () => {
     host = await openHost(place);

@@ -1,5 +1,5 @@
 // Somebody on the host replaces a file that lies under a protected mount, as every editor does that saves it: the kernel takes
-// the mount away then. A sandbox that stays must not go on with that.
+// the mount away then. A persistent sandbox must not go on with that.
 
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -27,7 +27,7 @@ describe.skipIf(withoutEngines).each(places)('a protected file on $name', place 
     renameSync(`${file}.new`, file);
   };
 
-  it('that is replaced on the host ends a sandbox that stays, before its next command', async () => {
+  it('that is replaced on the host ends a persistent sandbox, before its next command', async () => {
     const sandbox = await host.acode.create();
     const plant = 'echo planted > .mcp.json';
     // The control: as long as it is the same file, the sandbox cannot write it and goes on.

@@ -1,4 +1,4 @@
-// Limits as a caller meets them: set field by field, refused where they make no sense, and told about in the log.
+// Limits as a caller meets them: set field by field, refused where they are invalid, and told about in the log.
 
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -67,7 +67,7 @@ describe.skipIf(withoutEngines)('a limit', () => {
     ['no number', { limits: { cpus: NaN } }],
     ['swap without end', { limits: { swapBytes: -1 } }],
     ['no time', { timeoutMs: 0 }],
-  ])('that makes no sense, %s, is refused before anything is made', async (_, policy) => {
+  ])('that is invalid, %s, is refused before anything is made', async (_, policy) => {
     await expect(host.acode.run(['true'], { policy })).rejects.toMatchObject({
       code: 'ACODE-SBX-017',
       cause: { code: 'ACODE-CTN-007' },

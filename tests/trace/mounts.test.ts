@@ -1,4 +1,4 @@
-// Mounts as a user configures them, and what is said where one is refused: which path, why, and the way on.
+// Mounts as a user configures them, and what is said where one is refused: which path, why, and what to do next.
 
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
