@@ -118,13 +118,13 @@ export type Giving = Omit<GivenUp, 'removed'>;
  */
 export async function givenUp(sandbox: WaitingSandbox | null, run: Giving, error: unknown): Promise<unknown> {
   const { host, planned, operation, signal } = run;
+  // First, since a removal that fails throws its own error.
+  reportViolation(host, planned.spec, sandbox, error, operation);
   const removed = sandbox ? sandbox[Symbol.asyncDispose]() : Promise.resolve();
   host.keep(removed);
   const found = withFindings({ ...run, removed }, error);
   host.keep(found);
-  const failure = signal.aborted ? error : await removed.then(() => found);
-  reportViolation(host, planned.spec, sandbox, error, operation);
-  return failure;
+  return signal.aborted ? error : removed.then(() => found);
 }
 
 /** Reports a sandbox that was not what was planned. One that was made ahead of its command has no operation. */
@@ -138,7 +138,7 @@ export function reportViolation(
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return;
   const { violation, detail } = error.context;
   const { sandboxId } = identity;
-  operation?.step('error', 'security violation: sandbox removed', { sandboxId, violation, detail });
+  operation?.step('error', 'security violation: acode removes the sandbox', { sandboxId, violation, detail });
   const { correlationId } = operation ?? identity;
   bus.emit('SecurityViolation', correlationId, new Date(telemetry.clock.now()), {
     sandboxId,

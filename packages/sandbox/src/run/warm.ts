@@ -176,12 +176,12 @@ async function makeWaiting(
   await recordMadeAhead(host, { spec, profile, requestHash }, signal);
   const sinceMs = Date.now();
   const sandbox = await prepareVerified(backend, spec, signal, async (made, error) => {
+    reportViolation(host, spec, made, error);
     try {
       await made?.[Symbol.asyncDispose]();
     } finally {
       scans.add(spec, sinceMs);
     }
-    reportViolation(host, spec, made, error);
     return error;
   });
   return { sandbox, spec, sinceMs, requestHash };
