@@ -35,7 +35,7 @@ describe.skipIf(withoutEngines)('a server', () => {
     await using bench = await Bench.at(mainEngine);
     await bench.configure({ images: { default: 'busybox:0.0-absent' } });
     const said = await announced(bench);
-    expect(said).toContain('no sandbox is warm: the image busybox:0.0-absent is not on this engine');
+    expect(said).toContain('Reason: the image busybox:0.0-absent is not on this engine');
     expect(said).toMatch(/`acode sandbox pull \S*busybox:0\.0-absent` fetches it/);
     expect(said).not.toContain('at once');
   });

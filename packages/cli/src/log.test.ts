@@ -62,7 +62,7 @@ describe('log lines', () => {
     log.warn({ limit: 'memory' }, 'limit exceeded: memory');
     log.warn({ rule: 'the sandbox has no network' }, 'denied: the sandbox has no network');
     log.warn({ riskyChanges: [] }, 'risky changes');
-    log.warn({}, 'limits.pids was lowered from 9000 to 2048');
-    expect(stream.text).toBe('acode: warning: --pids was lowered from 9000 to 2048\n');
+    log.warn({}, 'the process limit was lowered from 9000 to 2048');
+    expect(stream.text).toBe('acode: warning: the process limit was lowered from 9000 to 2048\n');
   });
 });

@@ -1,7 +1,6 @@
 // Log level: which log lines are shown, and the warnings that are shown by default.
 
 import type { LogFields, Logger } from '@acode/sandbox';
-import { inOptions } from './arguments/option-names.ts';
 import { UsageError } from './failure/usage.ts';
 import type { Look } from './terminal/look.ts';
 import type { Output } from './terminal/output.ts';
@@ -30,7 +29,7 @@ export function noticesOnly(output: Output, look: Look): Logger {
   const warn = (fields: LogFields, message: string): void => {
     // The closing lines of a run, or the text of a result, say these better.
     if (SAID_AT_THE_END.some(name => name in fields)) return;
-    void output.write(`${look.colours.yellow('acode: warning:')} ${oneLine(inOptions(message))}\n`);
+    void output.write(`${look.colours.yellow('acode: warning:')} ${oneLine(message)}\n`);
   };
   return { debug: silent, info: silent, error: silent, warn };
 }

@@ -1,11 +1,12 @@
 // Each argument type takes what it should and refuses the rest.
 
 import { InvalidArgumentError } from '@commander-js/extra-typings';
+import { AcodeError } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../failure/usage.ts';
 import { commandOf, quoted } from './command-arguments.ts';
 import { count, seconds } from './values.ts';
-import { POLICY_OPTIONS, inOptions } from './option-names.ts';
+import { OPTION_TERMS, POLICY_OPTIONS } from './option-names.ts';
 import { requestCommand, requestOf } from './request.ts';
 import { address, cpus, mount, network, port, risk, size, someSize, user, variable } from './sandbox-values.ts';
 
@@ -216,22 +217,34 @@ describe('the options of a run', () => {
   });
 
   it.each([
-    ['policy.limits.memoryBytes: must be at least 6 MiB.', '--memory: must be at least 6 MiB.'],
-    ['limits.pids too, the image and the network not.', '--pids too, the image and the network not.'],
-    ['Set policy.network.', 'Set --network.'],
-    ['policy.ports.0.host: is taken', '--publish: is taken'],
-    ['cwd: sub is not a directory', '--workdir: sub is not a directory'],
-    ['Correct cwd; `acode explain` shows more.', 'Correct --workdir; `acode explain` shows more.'],
-    ['Leave cwd out, or use another image.', 'Leave --workdir out, or use another image.'],
-    ['sessionId: must be short.', '--session: must be short.'],
-    ['taskId: looks like a secret', '--task: looks like a secret'],
-    ['the file taskId: and cwd; stay', 'the file taskId: and cwd; stay'],
-    ['asked for by the request, policy.network', 'asked for by --network'],
-    ['policy.mounts.12: is missing', '--mount: is missing'],
-    ['policy.networkTimeoutMs and policy.imageTrust stay', 'policy.networkTimeoutMs and policy.imageTrust stay'],
-    ['sandbox.limits.cpus and my-policy.image stay', 'sandbox.limits.cpus and my-policy.image stay'],
-  ])('are what the sentence %j is put into', (sentence, expected) => {
-    expect(inOptions(sentence)).toBe(expected);
+    ['policy.limits.memoryBytes', undefined, '--memory'],
+    ['policy.limits.memoryBytes', 64 * 1024 ** 2, '--memory 64'],
+    ['policy.timeoutMs', 2500, '--timeout 2.5'],
+    ['policy.network', 'bridge', '--network bridge'],
+    ['policy.ports.0.host', undefined, '--publish'],
+    ['policy.mounts.12', undefined, '--mount'],
+    ['cwd', undefined, '--workdir'],
+    ['sessionId', undefined, '--session'],
+    ['taskId', undefined, '--task'],
+    ['base', undefined, '--base'],
+    ['policy.networkTimeoutMs', undefined, 'policy.networkTimeoutMs'],
+    ['policy.imageTrust', 'x', 'policy.imageTrust: x'],
+    ['sandbox.limits.cpus', undefined, 'sandbox.limits.cpus'],
+  ])('stand for the field %s with value %s: %s', (field, value, expected) => {
+    expect(OPTION_TERMS.field(field, value)).toBe(expected);
+  });
+
+  it('stand for what set a value in the request, and for nothing else', () => {
+    expect(OPTION_TERMS.source({ layer: 'request', where: 'policy.network' })).toBe('--network');
+    expect(OPTION_TERMS.source({ layer: 'user', where: 'policy.network' })).toBe('your configuration, policy.network');
+  });
+
+  it('are in messages and hints of errors, while the text of others stays as it is', () => {
+    const error = new AcodeError('ACODE-SBX-017', { field: 'cwd', reason: 'the file taskId: and policy.image; stay' });
+    expect(error.inTerms(OPTION_TERMS)).toMatchObject({
+      message: '--workdir: the file taskId: and policy.image; stay.',
+      hint: expect.stringMatching(/^Correct --workdir;/) as string,
+    });
   });
 
   it('have a name for every field they set', () => {

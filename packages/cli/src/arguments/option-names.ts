@@ -27,6 +27,15 @@ export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
   'policy.level': '--level',
 };
 
+// Fields of a request beside the policy.
+const REQUEST_OPTIONS: Readonly<Record<string, string>> = {
+  cwd: '--workdir',
+  base: '--base',
+  sessionId: '--session',
+  taskId: '--task',
+  timeoutMs: '--timeout',
+};
+
 const MIB = 1024 ** 2;
 
 // Values as the option takes them, where that is not how the field has them.
@@ -69,49 +78,4 @@ function valueFor(option: string, value: string | number): string {
 
 function size(bytes: number): string {
   return bytes >= MIB ? String(Math.ceil(bytes / MIB)) : `${Math.max(1, bytes)}b`;
-}
-
-// A field by its whole name with what follows it in a list (`policy.ports.0.host`); without `policy.` only where the rest
-// is no ordinary word. A longer name (`policy.networkTimeoutMs`) is another field.
-const FIELD = new RegExp(
-  `(?<![\\w.-])(?:${Object.keys(POLICY_OPTIONS).map(pattern).join('|')})(?:\\.\\d+(?:\\.[A-Za-z]+)*)?(?![\\w]|\\.[A-Za-z])`,
-  'g',
-);
-
-// Fields of a request whose names are also ordinary words are known by where the library puts them.
-const REQUEST_OPTIONS: Readonly<Record<string, string>> = {
-  cwd: '--workdir',
-  base: '--base',
-  sessionId: '--session',
-  taskId: '--task',
-  timeoutMs: '--timeout',
-};
-const REQUEST_FIELD =
-  /^(?:cwd|base|sessionId|taskId)(?=: )|(?<=^(?:Correct|Leave) )(?:cwd|base|sessionId|taskId)(?=; | out)/g;
-
-// Where a field and an option are not said alike, the library says both: `ask for X (on the command line Y)`.
-const ASKED_TWICE = /\bask for [^;()]{1,200} \(on the command line(,?) ([^()]{1,200})\)/g;
-const FIELD_TWICE = /\bpolicy\.[\w.]{1,60} \(on the command line ([^()]{1,200})\)/g;
-
-/** A sentence of the library about fields of the policy, in the words of the command line. */
-export function inOptions(text: string): string {
-  return shortened(text)
-    .replaceAll(REQUEST_FIELD, found => REQUEST_OPTIONS[found] ?? found)
-    .replaceAll(FIELD, found => {
-      const name = found.replace(/^policy\./, '').replace(/\.\d.*$/, '');
-      return POLICY_OPTIONS[`policy.${name}`] ?? found;
-    });
-}
-
-function shortened(text: string): string {
-  return text
-    .replaceAll(ASKED_TWICE, (_all, comma: string, option: string) => (comma === '' ? `ask for ${option}` : option))
-    .replaceAll(FIELD_TWICE, '$1')
-    .replaceAll(/\bthe request, (?=policy\.)/g, '');
-}
-
-function pattern(field: string): string {
-  const short = field.slice('policy.'.length);
-  const prefix = /[A-Z.]/.test(short) ? String.raw`(?:policy\.)?` : String.raw`policy\.`;
-  return prefix + short.replaceAll('.', String.raw`\.`);
 }

@@ -4,7 +4,6 @@ import { posix } from 'node:path';
 import { formatBytes, isAtLeast } from '@acode/sandbox';
 import type { CacheSpec, Explanation, MountSpec, SandboxSpec } from '@acode/sandbox';
 import { quoted } from '../arguments/command-arguments.ts';
-import { inOptions } from '../arguments/option-names.ts';
 import { requestCommand, requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call, Perform } from '../call.ts';
@@ -52,8 +51,8 @@ async function explain(
 }
 
 // One process of the command line never has any waiting, and a server of the workspace may.
-async function warmReasonOf(call: Call, { warmReason }: Explanation): Promise<string> {
-  if (!warmReason.includes('AcodeOptions.pool')) return warmReason;
+async function warmReasonOf(call: Call, { warmReason, warmCause }: Explanation): Promise<string> {
+  if (warmCause !== 'no pool') return warmReason;
   return (await call.isServed())
     ? 'none in this process; `acode serve` runs for this workspace, and a command takes a pre-started one there'
     : 'none in this process; if `acode serve` runs for this workspace, commands use its warm sandboxes (`acode serve status`)';
@@ -132,7 +131,7 @@ function cacheField({ volume, target, fill }: CacheSpec): readonly [label: strin
 
 function bullets(items: readonly string[], look: Look): string {
   const room = look.width === null ? null : look.width - 4;
-  return items.map(item => `  - ${wrapped(oneLine(inOptions(item)), room).join('\n    ')}\n`).join('');
+  return items.map(item => `  - ${wrapped(oneLine(item), room).join('\n    ')}\n`).join('');
 }
 
 function requestText(request: unknown): string {

@@ -409,7 +409,7 @@ describe('explain', () => {
     engineRequest: { HostConfig: {} },
     warm: false,
     warmReason: 'this host keeps none waiting',
-    notes: ['A note about policy.limits.memoryBytes.'],
+    notes: ['A note about memory.'],
   };
 
   it('tells each value, who set it and where', () => {
@@ -421,7 +421,7 @@ describe('explain', () => {
     expect(text).toContain('/w → /workspace (workspace, writable)');
     expect(text).toMatch(/Directory +\/workspace\/a\/b\n/);
     expect(text).toMatch(/Warm +no: this host keeps none waiting\n/);
-    expect(text).toContain('- A note about --memory.');
+    expect(text).toContain('- A note about memory.');
     expect(text).toContain('Environment\n  - npm_config_offline=true GOPROXY=off\n  - There is no network');
     expect(renderExplanation({ ...explanation, environment: {} }, '.', look, false)).not.toContain('Environment');
     const [workspace] = explanation.spec.mounts;

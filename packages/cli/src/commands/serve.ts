@@ -72,5 +72,5 @@ function readiness({ state, cause, reason, image }: WarmPool): string {
     caches: '`acode run --no-caches` can use a warm sandbox.',
     other: 'Commands still run; acode creates a sandbox for each.',
   }[cause ?? 'other'];
-  return `no sandbox is warm: ${reason.replace(/\.$/, '')}. ${remedy}`;
+  return `no sandbox is warm. ${remedy} Reason: ${reason}`;
 }

@@ -4,7 +4,6 @@ import { AcodeError } from '@acode/sandbox';
 import type { Terms } from '@acode/sandbox';
 import { OPTION_TERMS } from '../arguments/option-names.ts';
 import { UsageError } from './usage.ts';
-import { inOptions } from '../arguments/option-names.ts';
 import type { Look } from '../terminal/look.ts';
 import { oneLine } from '../terminal/text.ts';
 
@@ -77,9 +76,9 @@ function messageOf(error: unknown): string {
 /** The lines about a failure. With `verbose`, what lay behind it too. */
 export function renderFailure(report: FailureReport, look: Look, verbose: boolean): string {
   const { bold, cyan, dim, red } = look.colours;
-  const lines = [`${red(bold('acode:'))} ${oneLine(inOptions(report.message))}`];
+  const lines = [`${red(bold('acode:'))} ${oneLine(report.message)}`];
   for (const [name, value] of details(report, verbose)) lines.push(`${dim(`├▶ ${name}:`)} ${oneLine(value)}`);
-  lines.push(`${dim('╰▶')} ${cyan('hint:')} ${oneLine(inOptions(report.hint))}`);
+  lines.push(`${dim('╰▶')} ${cyan('hint:')} ${oneLine(report.hint)}`);
   return `${lines.join('\n')}\n`;
 }
 
@@ -88,7 +87,7 @@ function details(report: FailureReport, verbose: boolean): (readonly [name: stri
   return [
     ['code', code] as const,
     ...Object.entries(context).flatMap(([name, value]) => {
-      const text = plain(value);
+      const text = plain(name, value);
       // Message and hint name most of the circumstances already.
       return text === null || text === '' || message.includes(text) || hint.includes(text)
         ? []
@@ -99,8 +98,11 @@ function details(report: FailureReport, verbose: boolean): (readonly [name: stri
   ];
 }
 
+// Circumstances that are the name of a field of the request.
+const NAMES_FIELD = new Set(['field', 'limit']);
+
 // Yes and no are for programs: message and hint say what follows from them.
-function plain(value: unknown): string | null {
-  if (typeof value === 'string') return value;
+function plain(name: string, value: unknown): string | null {
+  if (typeof value === 'string') return NAMES_FIELD.has(name) ? OPTION_TERMS.field(value) : value;
   return typeof value === 'number' ? String(value) : null;
 }

@@ -41,7 +41,7 @@ export function failureOf(error: unknown): ToolFailure {
   return {
     code,
     message: bounded(message),
-    hint: bounded(forModel(hint)),
+    hint: bounded(forModel(error, hint)),
     denials: toldDenials(denialsOf(error)),
     ...(left.length > 0 ? toldRisks(left) : {}),
   };
@@ -124,14 +124,21 @@ const STYLE: DenialStyle = {
   },
 };
 
-// TODO-SENTENCES
-function forModel(remedy: string): string {
-  const plain = remedy
-    .replaceAll(/ \(on the command line [^)]*\)/g, '')
-    .replaceAll('with policy.image', 'with the argument image');
-  return /\bpolicy\.[a-z]/i.test(plain)
-    ? `${plain} No argument of these tools does that: tell the user what you need and why, and go on without it.`
-    : plain;
+// A hint about a field of the policy that no argument sets is one for the user.
+function forModel(error: unknown, hint: string): string {
+  if (!(error instanceof AcodeError)) return hint;
+  let isBeyond = false;
+  const watching: Terms = {
+    ...TERMS,
+    field: (name, value) => {
+      isBeyond ||= name.startsWith('policy.') && !(name in ARGUMENTS);
+      return TERMS.field(name, value);
+    },
+  };
+  const told = error.inTerms(TERMS, watching).hint;
+  return isBeyond
+    ? `${told} No argument of these tools does that: tell the user what you need and why, and go on without it.`
+    : told;
 }
 
 // In one line: a line break in it could begin what looks like a line of acode’s own, such as `Next: …`.

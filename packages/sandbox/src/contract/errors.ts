@@ -123,9 +123,9 @@ const ROWS = {
       },
     },
   }),
-  'ACODE-SBX-005': entry<{ network: string; rule: string; setBy: string; remedy: string }>({
+  'ACODE-SBX-005': entry<{ network: string; rule: string; setBy: Text; remedy: Text }>({
     title: 'network denied by policy',
-    message: c => `The network ${c.network} is denied: ${c.rule} (set by ${c.setBy}).`,
+    message: c => text`The network ${c.network} is denied: ${c.rule} (set by ${c.setBy}).`,
     hint: c => c.remedy,
     exit: 125,
     example: {
@@ -164,13 +164,13 @@ const ROWS = {
     remedy?: string;
     /** Whether there is no engine at all, rather than one that does not answer. */
     absent?: boolean;
-    required?: string;
+    required?: Text;
     available?: string;
   }>({
     title: 'engine not available',
     message: c => {
-      const need = c.required === undefined ? '' : `; required: ${c.required}, available: ${c.available ?? 'none'}`;
-      return `fail-closed: no Docker Engine answered at ${c.socket} (${c.reason}), so nothing was run${need}.`;
+      const need = c.required === undefined ? '' : text`; required: ${c.required}, available: ${c.available ?? 'none'}`;
+      return text`fail-closed: no Docker Engine answered at ${c.socket} (${c.reason}), so nothing was run${need}.`;
     },
     hint: c =>
       c.remedy ??
@@ -178,11 +178,13 @@ const ROWS = {
     exit: 125,
     example: { socket: '/var/run/docker.sock', reason: 'nothing listens there' },
   }),
-  'ACODE-SBX-009': entry<{ image: string; rule?: string; remedy?: string; chosen?: string }>({
+  'ACODE-SBX-009': entry<{ image: string; rule?: Text; remedy?: Text; chosen?: string }>({
     title: 'image not present',
     message: c =>
-      `The image ${c.image}${chosenFor(c)} is not on this engine${c.rule === undefined ? '' : `, and it may not be pulled: ${c.rule}`}.`,
-    hint: c => c.remedy ?? `Pull it once with \`acode sandbox pull ${c.image}\`, or choose another one with --image.`,
+      text`The image ${c.image}${chosenFor(c)} is not on this engine${c.rule === undefined ? '' : text`, and it may not be pulled: ${c.rule}`}.`,
+    hint: c =>
+      c.remedy ??
+      text`Pull it once with \`acode sandbox pull ${c.image}\`, or choose another one with ${{ field: 'policy.image' }}.`,
     exit: 125,
     example: {
       image: 'node:20-alpine',
@@ -192,13 +194,13 @@ const ROWS = {
   }),
   'ACODE-SBX-010': entry<{
     violation: SecurityViolation;
-    detail: string;
+    detail: Text;
     remedy?: string;
     rule?: string;
-    setBy?: string;
+    setBy?: Text;
   }>({
     title: 'security policy violation',
-    message: c => `Refused for safety (${c.violation}): ${c.detail}.`,
+    message: c => text`Refused for safety (${c.violation}): ${c.detail}.`,
     hint: c =>
       c.remedy ??
       (c.violation === 'PrivilegedUser' || c.violation === 'DangerousEnvironment'
@@ -221,9 +223,9 @@ const ROWS = {
     exit: 125,
     example: { uid: 0 },
   }),
-  'ACODE-SBX-012': entry<{ required: string; available: string; remedy?: string }>({
+  'ACODE-SBX-012': entry<{ required: Text; available: Text; remedy?: string }>({
     title: 'isolation level too low',
-    message: c => `fail-closed: task requires ${c.required} isolation but only ${c.available} available.`,
+    message: c => text`fail-closed: task requires ${c.required} isolation but only ${c.available} available.`,
     hint: c => c.remedy ?? 'Ask for a level that `acode sandbox status` lists, or install what the stronger one needs.',
     exit: 125,
     example: { required: 'gvisor', available: 'docker' },
@@ -276,17 +278,19 @@ const ROWS = {
     exitFor: c => (c.reason === 'not executable' ? 126 : 127),
     example: { command: 'gti', image: 'node:20-alpine', reason: 'not found' },
   }),
-  'ACODE-SBX-016': entry<{ what: string; instead: string; persistent?: true }>({
+  'ACODE-SBX-016': entry<{ what: Text; instead: Text; persistent?: true }>({
     title: 'not available in this version',
-    message: c => `${c.what} is not available in this version, and acode never ignores what it was asked for.`,
+    message: c => text`${c.what} is not available in this version, and acode never ignores what it was asked for.`,
     hint: c => c.instead,
     exit: 125,
     example: { what: 'policy.network: bridge', instead: 'Leave it out: the sandbox then has no network.' },
   }),
-  'ACODE-SBX-017': entry<{ field: string; reason: string; remedy?: string }>({
+  'ACODE-SBX-017': entry<{ field: string; reason: string; remedy?: Text }>({
     title: 'invalid request',
-    message: c => `${c.field}: ${c.reason}.`,
-    hint: c => c.remedy ?? `Correct ${c.field}; \`acode explain\` shows what a request comes to before anything runs.`,
+    message: c => text`${{ field: c.field }}: ${c.reason}.`,
+    hint: c =>
+      c.remedy ??
+      text`Correct ${{ field: c.field }}; \`acode explain\` shows what a request comes to before anything runs.`,
     exit: 125,
     example: { field: 'policy.limits.memoryBytes', reason: 'must be at least 6 MiB' },
   }),
@@ -448,7 +452,7 @@ const ROWS = {
   }),
   'ACODE-CTN-007': entry<{ limit: string; reason: string }>({
     title: 'resource limit invalid',
-    message: c => `The limit ${c.limit} is invalid: ${c.reason}.`,
+    message: c => text`The limit ${{ field: c.limit }} is invalid: ${c.reason}.`,
     hint: () => 'docs/configuration.md lists what each limit may be.',
     exit: 125,
     example: { limit: 'policy.limits.memoryBytes', reason: 'must be at least 6 MiB' },
@@ -472,7 +476,7 @@ const ROWS = {
     message: c =>
       `Your sandboxes may use ${gib(c.mostBytes)} of memory together (three quarters of this machine), and others still held ${gib(c.othersBytes)} after ${Math.round(c.waitedMs / 100) / 10} s.`,
     hint: () =>
-      'Wait until others have ended, or ask for less with --memory (policy.limits.memoryBytes). `acode sandbox list` shows your sandboxes.',
+      text`Wait until others have ended, or ask for less with ${{ field: 'policy.limits.memoryBytes' }}. \`acode sandbox list\` shows your sandboxes.`,
     exit: 125,
     example: { mostBytes: 12 * 1024 ** 3, othersBytes: 12 * 1024 ** 3, waitedMs: 60_000 },
   }),
@@ -717,9 +721,9 @@ export class AcodeError<Code extends ErrorCode = ErrorCode> extends Error {
   }
 
   /** Message and hint in the terms of an audience: the command line says `--memory` for `policy.limits.memoryBytes`. */
-  inTerms(terms: Terms = LIBRARY_TERMS): Pick<AcodeError, 'message' | 'hint'> {
+  inTerms(terms: Terms = LIBRARY_TERMS, hintTerms = terms): Pick<AcodeError, 'message' | 'hint'> {
     const row: ErrorEntry<RowContexts[Code]> = ERRORS[this.code];
-    return { message: rendered(row.message(this.context), terms), hint: rendered(row.hint(this.context), terms) };
+    return { message: rendered(row.message(this.context), terms), hint: rendered(row.hint(this.context), hintTerms) };
   }
 
   /** Narrows the error to one code, and with it the type of `context`. */

@@ -322,6 +322,8 @@ export interface Explanation {
   readonly warm: boolean;
   /** Why it does, or does not. */
   readonly warmReason: string;
+  /** `no pool` where this host has no pool at all; absent otherwise. */
+  readonly warmCause?: 'no pool';
   /** What a reader should know besides. */
   readonly notes: readonly string[];
 }

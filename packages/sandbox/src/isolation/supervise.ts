@@ -2,6 +2,7 @@
 // what was verified any more, it is killed.
 
 import { AcodeError } from '../contract/errors.ts';
+import { rendered } from '../contract/wording.ts';
 import type { Clock } from '../contract/ports.ts';
 import type { Ending, Execution } from './backend.ts';
 
@@ -96,7 +97,7 @@ export function watchSame(
 /** Why a sandbox is not what it was, in words, where an error says that; null for any other. */
 export function whyChanged(error: unknown): string | null {
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return null;
-  return `something it has mounted was replaced or moved: ${error.context.detail}`;
+  return `something it has mounted was replaced or moved: ${rendered(error.context.detail)}`;
 }
 
 // The time limit of a network, for every backend alike: at its end the network goes and the command stays.

@@ -6,6 +6,7 @@ import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { RunResult } from '../contract/result.ts';
+import { text } from '../contract/wording.ts';
 import type {
   CommandHandle,
   CommandInfo,
@@ -20,7 +21,7 @@ import type { OpenExecution, OpenSandbox, WaitingSandbox } from '../isolation/ba
 import { WORKSPACE_TARGET } from '../isolation/plan.ts';
 import { Capture, LiveCapture } from '../run/output/capture.ts';
 import { govern } from '../policy/risk.ts';
-import { setBy } from '../policy/layers.ts';
+import { sourceOf } from '../policy/layers.ts';
 import { printable, recordIntent } from '../run/trail.ts';
 import type { CommandsElsewhere } from './relay/elsewhere.ts';
 import { CommandsOffer } from './relay/offer.ts';
@@ -225,7 +226,7 @@ export class SandboxCommands implements Commands {
     if (isAtLeast(level, required.value)) return;
     const why = riskReasons.length > 0 ? `; ${riskReasons.join('; ')}` : '';
     throw new AcodeError('ACODE-SBX-012', {
-      required: `${required.value} (risk ${risk.value}, ${setBy(required)}${why})`,
+      required: text`${required.value} (risk ${risk.value}, ${sourceOf(required)}${why})`,
       available: `${level}, which this sandbox was created at, is`,
       remedy: `Create a sandbox at level ${required.value} for such commands.`,
     });

@@ -4,6 +4,7 @@ import { AcodeError } from '../contract/errors.ts';
 import type { Config } from './config/schema.ts';
 import type { Language, LanguageFound } from '../contract/languages.ts';
 import type { Sourced } from '../contract/policy.ts';
+import { text } from '../contract/wording.ts';
 import { checkReference } from './images.ts';
 import { placeOf } from './layers.ts';
 import type { Layers } from './layers.ts';
@@ -105,7 +106,7 @@ export function refuseUndecided(image: Sourced<string>, found: readonly Language
   throw new AcodeError('ACODE-SBX-017', {
     field: key,
     reason: `is not set, and the workspace has several languages: ${evidence(found)}`,
-    remedy: `Set ${key} to an image that has all of them, or sandbox.images.default, or name an image for this run with --image.`,
+    remedy: text`Set ${key} to an image that has all of them, or sandbox.images.default, or name an image for this run with ${{ field: 'policy.image' }}.`,
   });
 }
 

@@ -117,9 +117,9 @@ describe('precedence', () => {
     });
     expect(policy.warnings).toHaveLength(8);
     expect(policy.warnings.join('\n')).toContain(
-      'limits.pids was lowered from 999 to 16, the ceiling set by user.yml:2:50 (sandbox.ceilings.pids_limit).',
+      'the process limit was lowered from 999 to 16, the ceiling set by user.yml:2:50 (sandbox.ceilings.pids_limit).',
     );
-    expect(policy.warnings.join('\n')).toContain('timeoutMs was lowered from 1000 s to 2 s, ');
+    expect(policy.warnings.join('\n')).toContain('the time limit was lowered from 1000 s to 2 s, ');
     expect(policy.warnings.join('\n')).toContain('(sandbox.network.timeout_seconds) was lowered from 60 s to 2 s, ');
   });
 

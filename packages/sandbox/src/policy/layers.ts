@@ -8,6 +8,7 @@ import { AcodeError } from '../contract/errors.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { Source, Sourced } from '../contract/sourced.ts';
 import { ENVIRONMENT_MODE, LIBRARY_TERMS } from '../contract/wording.ts';
+import type { Text } from '../contract/wording.ts';
 
 /** Whether networks may be had at all. */
 export type Mode = EffectivePolicy['mode']['value'];
@@ -77,6 +78,11 @@ export function builtInValue<Value>(value: Value): Sourced<Value> {
 /** Where a key was set, for people. */
 export function placeOf(layer: { readonly where: (key: string) => string }, key: string): string {
   return `${layer.where(key)} (${key})`;
+}
+
+/** Who set a value, to stand in a text: a field of the request is a reference, which each audience names in its own terms. */
+export function sourceOf({ layer, where }: Source): Text {
+  return layer === 'request' ? [{ source: { layer, where } }] : setBy({ layer, where });
 }
 
 /** Who set a value, for people. */

@@ -55,7 +55,7 @@ export function resolveLimits(layers: Layers, of: LimitsFor, warnings: string[])
     const most = repositoryMost(of, name, own ? read(own) : undefined);
     const allowed = clampRepository(asked, most, unitOf(name), warnings);
     const engine = name === 'cpus' ? [builtInValue(of.machine.cpus)] : [];
-    return clamp(`limits.${name}`, allowed, [...engine, ...ceilingsOf(layers, ceiling, CEILINGS[name])], warnings);
+    return clamp(name, allowed, [...engine, ...ceilingsOf(layers, ceiling, CEILINGS[name])], warnings);
   };
   return {
     memoryBytes: one('memoryBytes'),
@@ -136,9 +136,22 @@ function unitOf(name: string): (value: number) => string {
   return name.endsWith('Bytes') ? formatBytes : name.endsWith('Ms') ? inSeconds : String;
 }
 
+// In words that the library, the command line and a model share: a warning goes to all of them.
+const NAMES = {
+  memoryBytes: 'the memory limit',
+  swapBytes: 'the swap limit',
+  cpus: 'the CPU limit',
+  pids: 'the process limit',
+  openFiles: 'the open file limit',
+  tmpBytes: 'the temporary storage limit',
+  outputBytes: 'the output limit',
+  timeoutMs: 'the time limit',
+  networkTimeoutMs: 'the network time limit',
+} as const satisfies Readonly<Record<keyof Limits | 'timeoutMs' | 'networkTimeoutMs', string>>;
+
 // A value lowered by a ceiling has the ceiling’s source: to get more, the user has to change the ceiling.
 function clamp(
-  name: string,
+  name: keyof typeof NAMES,
   asked: Sourced<number>,
   ceilings: readonly Sourced<number>[],
   warnings: string[],
@@ -148,7 +161,7 @@ function clamp(
   // A built-in default above what a small machine has is not a mistake and needs no warning.
   if (asked.layer !== 'built-in') {
     const shown = unitOf(name);
-    const what = asked.layer === 'request' ? name : asked.where;
+    const what = asked.layer === 'request' ? NAMES[name] : asked.where;
     const limit =
       ceiling.layer === 'built-in' ? 'the most that is allowed here' : `the ceiling set by ${ceiling.where}`;
     warnings.push(`${what} was lowered from ${shown(asked.value)} to ${shown(ceiling.value)}, ${limit}.`);

@@ -9,7 +9,9 @@ import { networkName } from '../contract/network.ts';
 import type { EffectivePolicy, PolicyFields, PortRequest, Sourced } from '../contract/policy.ts';
 import type { NetworkMode } from '../contract/network.ts';
 import type { Denial, Remedy } from '../contract/denials.ts';
-import { builtInValue, pick, placeOf, setBy } from './layers.ts';
+import { text } from '../contract/wording.ts';
+import type { Text } from '../contract/wording.ts';
+import { builtInValue, pick, placeOf, sourceOf } from './layers.ts';
 import type { Layers, Mode } from './layers.ts';
 
 /** The part of a policy that is about the network. */
@@ -61,7 +63,7 @@ export function resolveNetwork(request: PolicyFields, layers: Layers, mode: Sour
     throw new AcodeError('ACODE-SBX-017', {
       field: `policy.${field}`,
       reason: 'needs a network, and there is none',
-      remedy: `Leave it out, or also ask for policy.network: bridge (on the command line --network bridge), which needs \`${CONSENT}: true\` in ${layers.user.source}.`,
+      remedy: text`Leave it out, or also ask for ${BRIDGE}, which needs \`${CONSENT}: true\` in ${layers.user.source}.`,
     });
   }
   return { network, dns: builtInValue([]), ports: builtInValue([]), denials: [] };
@@ -71,7 +73,7 @@ function askedNetwork(request: PolicyFields, layers: Layers): Sourced<NetworkMod
   const asked = request.network;
   if (typeof asked === 'object' && 'allow' in asked) {
     throw new AcodeError('ACODE-SBX-016', {
-      what: 'policy.network with an allow-list',
+      what: text`${{ field: 'policy.network' }} with an allow-list`,
       instead: 'Leave it out: the sandbox then has no network.',
     });
   }
@@ -146,8 +148,7 @@ function assertNamed(network: Sourced<string>, { machine, user, repository }: La
 
 function refuseReserved(name: string): void {
   if (/^host$/i.test(name)) {
-    const remedy =
-      'To reach servers of this host that listen on more than its loopback, ask for policy.network: bridge (on the command line --network bridge). To reach a server inside, publish its port: policy.ports (on the command line --publish).';
+    const remedy = text`To reach servers of this host that listen on more than its loopback, ask for ${BRIDGE}. To reach a server inside, publish its port: ${{ field: 'policy.ports' }}.`;
     throw denied(name, 'a sandbox never shares the network of the host', builtInValue(null), remedy);
   }
   if (RESERVED.test(name)) {
@@ -171,7 +172,7 @@ function assertListed({ value: name }: Sourced<string>, user: LoadedConfig, file
       name,
       'it looks like a domain, and a network cannot be limited to domains yet',
       builtInValue([]),
-      `Without a network: --network none. With access to everything: --network bridge, which needs \`${CONSENT}: true\` in ${user.source}. If the engine has a network of that name, add it to \`${NAMES}\` there.`,
+      text`Without a network: ${{ field: 'policy.network', value: 'none' }}. With access to everything: ${BRIDGE}, which needs \`${CONSENT}: true\` in ${user.source}. If the engine has a network of that name, add it to \`${NAMES}\` there.`,
     );
   throw denied(
     name,
@@ -183,12 +184,18 @@ function assertListed({ value: name }: Sourced<string>, user: LoadedConfig, file
 
 // A name with dots that ends in letters: networks of engines may be called so and hardly ever are.
 const DOMAIN = /^(?:\*\.)?(?:[a-z0-9-]+\.)+[a-z]{2,}$/i;
+const BRIDGE = { field: 'policy.network', value: 'bridge' } as const;
 const CONSENT = 'sandbox.network.allow_bridge';
 const NAMES = 'sandbox.network.allowed_networks';
 const ASK = 'Run without a network, or ask the administrator of this machine.';
 
-function denied(network: string, rule: string, by: Pick<Sourced, 'layer' | 'where'>, remedy: string): AcodeError {
-  return new AcodeError('ACODE-SBX-005', { network: network.slice(0, 128), rule, setBy: setBy(by), remedy });
+function denied(network: string, rule: string, by: Pick<Sourced, 'layer' | 'where'>, remedy: Text): AcodeError {
+  return new AcodeError('ACODE-SBX-005', {
+    network: network.slice(0, 128),
+    rule,
+    setBy: sourceOf(by),
+    remedy,
+  });
 }
 
 function airgapped({ network, dns, ports }: Omit<NetworkPolicy, 'denials'>, mode: Sourced<Mode>): NetworkPolicy {

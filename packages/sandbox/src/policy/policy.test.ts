@@ -138,7 +138,7 @@ describe('resolvePolicy', () => {
       timeoutMs: { value: 86_400_000 },
     });
     expect(policy.warnings).toHaveLength(5);
-    expect(policy.warnings[1]).toContain('limits.cpus was lowered from 64 to 2');
+    expect(policy.warnings[1]).toContain('the CPU limit was lowered from 64 to 2');
   });
 
   it('lowers a default to a small machine without a word', () => {

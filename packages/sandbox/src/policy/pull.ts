@@ -6,12 +6,14 @@ import { AcodeError } from '../contract/errors.ts';
 import type { EffectivePolicy, ImageNaming, ImageTrust, PolicyFields, Sourced } from '../contract/policy.ts';
 import { fullName, isListed, noReference, parseReference, resolveImageTrust } from './images.ts';
 import type { ImageReference } from './images.ts';
-import { builtInValue, setBy } from './layers.ts';
+import { builtInValue, setBy, sourceOf } from './layers.ts';
 import type { Layers } from './layers.ts';
 import { DEFAULT_IMAGE, LANGUAGE_IMAGES, TRUSTED_REPOSITORIES } from './limits.ts';
 import type { Config } from './config/schema.ts';
 import { LANGUAGES } from '../contract/languages.ts';
 import type { ImageFacts } from '../contract/spec.ts';
+import { rendered, text } from '../contract/wording.ts';
+import type { Text } from '../contract/wording.ts';
 import type { TrustKey } from './repository.ts';
 
 /** What the decision is made from. */
@@ -52,7 +54,7 @@ export function decidePull({ image, present, policy }: PullQuestion): PullDecisi
 function whatForbids(
   image: string,
   { pull, offline, mode, imageNaming }: Pick<EffectivePolicy, 'pull' | 'offline' | 'mode' | 'imageNaming'>,
-): { rule: string; remedy: string } | null {
+): { rule: Text; remedy: string } | null {
   if (mode.value === 'airgapped') return { rule: `the mode is airgapped (${setBy(mode)})`, remedy: LOAD };
   if (offline.value) {
     const remedy = `Pull it once with sandbox.images.offline: false, or load it: \`docker load\`.`;
@@ -60,7 +62,7 @@ function whatForbids(
   }
   if (pull.value !== 'never') return modelForbids(image, imageNaming);
   const remedy = `Pull it once with \`acode sandbox pull ${image}\`.`;
-  return { rule: `the pull policy is never (${setBy(pull)})`, remedy };
+  return { rule: text`the pull policy is never (${sourceOf(pull)})`, remedy };
 }
 
 // The tag of a pull is text that leaves this machine. A model chooses none of it.
@@ -78,10 +80,10 @@ const LOAD = 'Load it from a file that was brought here: `docker load`.';
 function unasked(
   reference: string,
   { pull }: Pick<EffectivePolicy, 'pull'>,
-  forbidden: { rule: string } | null,
+  forbidden: { rule: Text } | null,
 ): readonly string[] {
   if (pull.value !== 'always' || !forbidden) return [];
-  return [`${reference} was not pulled anew: ${forbidden.rule}.`];
+  return [`${reference} was not pulled anew: ${rendered(forbidden.rule)}.`];
 }
 
 function parsed(image: Sourced<string>): ImageReference {
@@ -90,7 +92,7 @@ function parsed(image: Sourced<string>): ImageReference {
   return reference;
 }
 
-function notPresent(image: string, { rule, remedy }: { rule: string; remedy: string }): AcodeError {
+function notPresent(image: string, { rule, remedy }: { rule: Text; remedy: string }): AcodeError {
   const cause = new AcodeError('ACODE-CTN-011', { image });
   return new AcodeError('ACODE-SBX-009', { image, rule, remedy }, { cause });
 }
@@ -250,7 +252,7 @@ export function assertOrigin(policy: NamedImage, facts: ImageFacts, pulled: bool
   const { image, imageNaming } = policy;
   const reference = parseReference(image.value);
   if (imageNaming.untrusted === null || !reference || isUsers(policy, reference)) return;
-  const origins = facts.repositoryDigests.map(text => parseReference(text)?.repository);
+  const origins = facts.repositoryDigests.map(name => parseReference(name)?.repository);
   const { repository } = reference;
   if (origins.includes(repository ?? undefined) && (facts.namedOnly !== true || pulled)) return;
   throw imageNamingRefused(policy, facts.repositoryDigests.length === 0 ? MADE_HERE : NOT_PROVEN);
@@ -276,10 +278,10 @@ function imageNamingRefused(
   why: string,
 ): AcodeError<'ACODE-SBX-010'> {
   const repository = parseReference(image.value)?.repository ?? null;
-  const by = untrusted === 'model' ? 'a model’s call, the argument image' : setBy(image);
+  const by = untrusted === 'model' ? 'a model’s call, the argument image' : sourceOf(image);
   return new AcodeError('ACODE-SBX-010', {
     violation: 'UnverifiedImage',
-    detail: `${image.value} was named by ${by}, and ${why}`,
+    detail: text`${image.value} was named by ${by}, and ${why}`,
     remedy: untrusted === 'model' ? forModel(repository) : forRepository(repository),
     rule: RULE,
     setBy: by,

@@ -11,13 +11,15 @@ import type { LanguageFound } from '../contract/languages.ts';
 import { policyInputSchema } from '../contract/policy-schema.ts';
 import type { EffectivePolicy, MountRequest, PolicyFields, Sourced, UserId } from '../contract/policy.ts';
 import type { ProfileName } from '../contract/profiles.ts';
+import type { Text } from '../contract/wording.ts';
+import { text } from '../contract/wording.ts';
 import { govern } from './risk.ts';
 import type { Task } from './risk.ts';
 import { resolveImageNaming } from './pull.ts';
 import { resolveImageTrust } from './images.ts';
 import { resolveCaches } from './caches.ts';
 import { chooseImage } from './language-image.ts';
-import { builtInValue, pick, placeOf, resolveMode, setBy } from './layers.ts';
+import { builtInValue, pick, placeOf, resolveMode, sourceOf } from './layers.ts';
 import type { Layers } from './layers.ts';
 import { resolveLimits, resolveNetworkTimeout, resolveTimeout } from './limits.ts';
 import { resolveCaFile, resolveNetwork } from './network.ts';
@@ -146,15 +148,17 @@ interface Available {
 
 // Fields of the full policy that a later version gives effect to. They are refused, never ignored.
 function refuseUnavailable({ workspace, fork, services, disk }: PolicyFields): Available {
-  if (workspace === 'fork') throw later('policy.workspace: fork', 'Use readonly to keep the host tree untouched.');
+  if (workspace === 'fork')
+    throw later([{ field: 'policy.workspace', value: 'fork' }], 'Use readonly to keep the host tree untouched.');
   if (fork !== undefined) throw later('policy.fork', 'Leave it out: the sandbox uses the workspace itself.');
   if (services !== undefined)
     throw later('policy.services', 'Leave it out, and start the services inside the sandbox.');
-  if (disk !== undefined) throw later('policy.disk', 'Leave it out: the size of /tmp is policy.limits.tmpBytes.');
+  if (disk !== undefined)
+    throw later('policy.disk', text`Leave it out: the size of /tmp is ${{ field: 'policy.limits.tmpBytes' }}.`);
   return { workspace };
 }
 
-function later(what: string, instead: string): AcodeError {
+function later(what: Text, instead: Text): AcodeError {
   return new AcodeError('ACODE-SBX-016', { what, instead });
 }
 
@@ -227,7 +231,7 @@ function resolveUser(request: PolicyFields, layers: Layers, caller: UserId): Sou
   if (value.uid === 0 || value.gid === 0) {
     throw new AcodeError('ACODE-SBX-010', {
       violation: 'PrivilegedUser',
-      detail: `a sandbox never runs as root (set by ${setBy(asked)})`,
+      detail: text`a sandbox never runs as root (set by ${sourceOf(asked)})`,
     });
   }
   return { value, layer, where };

@@ -5,7 +5,8 @@ import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy, PolicyFields, Sourced } from '../contract/policy.ts';
-import { pick, placeOf, setBy } from './layers.ts';
+import { text } from '../contract/wording.ts';
+import { pick, placeOf, setBy, sourceOf } from './layers.ts';
 import type { Layers } from './layers.ts';
 
 /** What an engine offers. */
@@ -42,7 +43,7 @@ function levelOfNamed(
   if (found === undefined) {
     throw new AcodeError('ACODE-SBX-010', {
       violation: 'UnknownRuntime',
-      detail: `the engine has no runtime ${named} (${setBy(runtime)}); it has ${Object.keys(offer.runtimes).join(', ')}`,
+      detail: text`the engine has no runtime ${named} (${sourceOf(runtime)}); it has ${Object.keys(offer.runtimes).join(', ')}`,
       remedy: `Install ${named} and register it with the engine, or ask for one of those it has.`,
     });
   }
@@ -80,7 +81,7 @@ export function resolveRuntime(request: PolicyFields, layers: Layers): Sourced<s
   if (asked.value !== null && !KNOWN.test(asked.value) && !users.includes(asked.value)) {
     throw new AcodeError('ACODE-SBX-010', {
       violation: 'UnknownRuntime',
-      detail: `${JSON.stringify(asked.value.slice(0, 80))} is not a runtime that acode knows (${setBy(asked)})`,
+      detail: text`${JSON.stringify(asked.value.slice(0, 80))} is not a runtime that acode knows (${sourceOf(asked)})`,
       remedy:
         'Use runc, runsc or another known one, or list it under sandbox.security.allowed_runtimes in your own configuration file.',
     });
@@ -113,7 +114,7 @@ export function decideLevel(asked: Level | 'auto', available: readonly Level[]):
   if (strongest !== null && (asked === 'auto' || asked === strongest)) return strongest;
   if (asked !== 'auto' && strongest !== null && isAtLeast(strongest, asked)) {
     throw new AcodeError('ACODE-SBX-016', {
-      what: `policy.level: ${asked}`,
+      what: text`${{ field: 'policy.level', value: asked }}`,
       instead: `Leave it out: ${strongest}, which is stronger, is used.`,
     });
   }

@@ -5,9 +5,11 @@ import { AcodeError } from '../contract/errors.ts';
 import { WITHOUT_ENGINE, isAtLeast, usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
+import { text } from '../contract/wording.ts';
+import type { Text } from '../contract/wording.ts';
 import type { Host } from './host.ts';
 import type { Backend, Capability } from '../isolation/backend.ts';
-import { setBy } from '../policy/layers.ts';
+import { setBy, sourceOf } from '../policy/layers.ts';
 import { decideRuntime } from '../policy/runtime.ts';
 
 /** Where a run takes place. */
@@ -68,7 +70,7 @@ async function standIn(host: Host, policy: Asked, error: unknown): Promise<Chose
 async function locally(host: Host, level: Level, policy: Asked, notes: readonly string[]): Promise<Chosen> {
   if (policy.runtime.value !== null) {
     throw new AcodeError('ACODE-SBX-016', {
-      what: `the runtime ${policy.runtime.value} at level ${level} (${setBy(policy.runtime)})`,
+      what: text`the runtime ${policy.runtime.value} at level ${level} (${sourceOf(policy.runtime)})`,
       instead: 'Leave it out: only an engine has runtimes.',
     });
   }
@@ -76,7 +78,7 @@ async function locally(host: Host, level: Level, policy: Asked, notes: readonly 
   const backend = await host.backend(level);
   if (!backend || !capability?.available) {
     throw new AcodeError('ACODE-SBX-012', {
-      required: `${level} (${setBy(policy.level)})`,
+      required: text`${level} (${sourceOf(policy.level)})`,
       available: await availableHere(host),
       ...(capability?.reason === undefined ? {} : { remedy: capability.reason }),
     });
@@ -87,7 +89,7 @@ async function locally(host: Host, level: Level, policy: Asked, notes: readonly 
 function tooWeak(asked: Level, policy: Asked): AcodeError {
   return new AcodeError('ACODE-SBX-012', {
     required: needOf(policy),
-    available: `${asked}, as ${setBy(policy.level)} says, is`,
+    available: text`${asked}, as ${sourceOf(policy.level)} says, is`,
     remedy: weakerRemedy(policy),
   });
 }
@@ -112,9 +114,9 @@ async function withNeed(host: Host, policy: Asked, error: unknown): Promise<unkn
 const NO_STAND_IN =
   'sandbox.fallback does not count here: it is for hosts without an engine, and one is named (DOCKER_HOST, a docker context, your configuration) or is there and does not answer.';
 
-function needOf({ required, risk, riskReasons }: Asked): string {
+function needOf({ required, risk, riskReasons }: Asked): Text {
   const why = riskReasons.length > 0 ? `; ${riskReasons.join('; ')}` : '';
-  return `${required.value} (risk ${risk.value}, ${setBy(required)}${why})`;
+  return text`${required.value} (risk ${risk.value}, ${sourceOf(required)}${why})`;
 }
 
 // Of the levels without an engine only one is a boundary, and so an answer to what there is. Not the word `none`, which is

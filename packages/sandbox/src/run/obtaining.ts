@@ -14,6 +14,7 @@ import type { Recorded } from './trail.ts';
 import { findingsOf } from '../records/audit/files.ts';
 import type { RiskyChange } from '../contract/result.ts';
 import type { RestPeriod, ScanJob, ScanReport } from '../contract/scan.ts';
+import { rendered } from '../contract/wording.ts';
 import { afterwards } from '../isolation/waiting.ts';
 import { continueScan, loggable } from './scanning.ts';
 import type { ScannedRun } from './scanning.ts';
@@ -136,7 +137,8 @@ export function reportViolation(
   operation?: Operation,
 ): void {
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) return;
-  const { violation, detail } = error.context;
+  const { violation } = error.context;
+  const detail = rendered(error.context.detail);
   const { sandboxId } = identity;
   operation?.step('error', 'security violation: acode removes the sandbox', { sandboxId, violation, detail });
   const { correlationId } = operation ?? identity;

@@ -24,6 +24,8 @@ import { recogniseLanguages } from '../workspace/languages.ts';
 import { nearestReal, validateWorkspace } from '../workspace/locate.ts';
 import { planMounts } from '../workspace/mounts.ts';
 import type { CacheSpec, CacheVolume } from '../contract/caches.ts';
+import { text } from '../contract/wording.ts';
+import type { Text } from '../contract/wording.ts';
 import type { CacheState } from '../isolation/backend.ts';
 import { cacheSpec } from '../policy/caches.ts';
 
@@ -155,7 +157,7 @@ async function imageFor(
 ): Promise<{ image: ImageFacts; notes: readonly string[] }> {
   if (!usesEngine(level) && policy.image.layer === 'request') {
     throw new AcodeError('ACODE-SBX-016', {
-      what: `policy.image at level ${level}`,
+      what: text`${{ field: 'policy.image' }} at level ${level}`,
       instead: 'Leave it out: this level has no images and runs the programs of this host.',
     });
   }
@@ -184,7 +186,7 @@ export async function explain(
   const of = { correlationId: '', preview: true };
   const planned = await plan(host, { command, request }, of, signal);
   const { policy, spec, notes, asides = [], backend } = planned;
-  const { warm, why: warmReason } = warmthOf(host, planned, request);
+  const { warm, cause: warmCause, why: warmReason } = warmthOf(host, planned, request);
   return {
     command,
     policy,
@@ -194,6 +196,7 @@ export async function explain(
     engineRequest: backend.describe(spec),
     warm,
     warmReason,
+    ...(warmCause === undefined ? {} : { warmCause }),
     notes: [...new Set([...notes, ...asides, ...backend.notes, ...notesOn(policy, spec)])],
   };
 }
@@ -240,9 +243,9 @@ async function planCaches(
   const { volumes, fill } = caches.value;
   if (volumes.length === 0) return NONE;
   const asked = caches.layer === 'request';
-  if (!usesEngine(level)) return asked ? refused(`policy.caches at level ${level}`) : NONE;
+  if (!usesEngine(level)) return asked ? refused(text`${{ field: 'policy.caches' }} at level ${level}`) : NONE;
   const states = await (await host.engine()).caches(volumes, host.uid, signal);
-  if (states.includes('unsupported')) return asked ? refused('policy.caches on Podman') : NONE;
+  if (states.includes('unsupported')) return asked ? refused(text`${{ field: 'policy.caches' }} on Podman`) : NONE;
   if (fill) return { caches: volumes.map(volume => cacheSpec(volume, true)), notes: [FILLS] };
   const found = volumes.map((volume, at) => ({ volume, state: states[at] ?? 'absent' }));
   return {
@@ -256,10 +259,11 @@ const FILLS = 'What this command writes into its caches is there for every later
 function noteOn({ volume: { tool }, state }: { volume: CacheVolume; state: CacheState }, asked: boolean): string[] {
   if (state === 'filling') return [`The cache of ${tool} is left out: another run fills it now.`];
   if (state !== 'absent' || !asked) return [];
-  const ask = `ask for policy.caches: { fill: ['${tool}'] } (on the command line --fill-cache ${tool})`;
-  return [`There is no cache of ${tool} yet: ${ask} in a run with a network to make one.`];
+  return [
+    `There is no cache of ${tool} yet: make one with --fill-cache ${tool} (in the library caches: { fill: ['${tool}'] }) in a run with a network.`,
+  ];
 }
 
-function refused(what: string): never {
+function refused(what: Text): never {
   throw new AcodeError('ACODE-SBX-016', { what, instead: 'Leave it out: caches are volumes of a Docker engine.' });
 }

@@ -31,6 +31,8 @@ export interface PoolRequest {
 export interface Warmth {
   readonly warm: boolean;
   readonly why: string;
+  /** Given where the host has no pool at all. */
+  readonly cause?: 'no pool';
 }
 
 const MAX_WAITING = 64;
@@ -100,7 +102,7 @@ export function warmthOf(host: Pick<Host, 'pool'>, planned: Planned, request: Ru
   const { pool } = host;
   const cold = whyCold(planned.spec, request);
   if (cold !== null) return { warm: false, why: cold };
-  if (!pool) return { warm: false, why: 'this host keeps none waiting (AcodeOptions.pool)' };
+  if (!pool) return { warm: false, cause: 'no pool', why: 'this host keeps none waiting (AcodeOptions.pool)' };
   const ready = pool.ready(templateOf(planned));
   if (ready === null) return { warm: false, why: 'the image has no /bin/sh that could wait for a command' };
   if (ready === 0) return { warm: false, why: 'none with this plan waits yet; the first command has one made' };

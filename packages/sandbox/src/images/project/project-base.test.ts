@@ -6,12 +6,16 @@ import { aboutBase, refuseItself } from './project-base.ts';
 
 describe('an error about the base', () => {
   it('names --base, and the field base', () => {
-    const several = new AcodeError('ACODE-SBX-017', { field: 'x', reason: 'y', remedy: 'Name one with --image.' });
-    expect(aboutBase(several)).toMatchObject({ code: 'ACODE-SBX-017', hint: 'Name one with --base.' });
+    const several = new AcodeError('ACODE-SBX-017', {
+      field: 'x',
+      reason: 'y',
+      remedy: ['Name one with ', { field: 'policy.image' }, '.'],
+    });
+    expect(aboutBase(several)).toMatchObject({ code: 'ACODE-SBX-017', hint: 'Name one with base.' });
     const none = new AcodeError('ACODE-SBX-017', { field: 'policy.image', reason: 'is none' });
     expect(aboutBase(none)).toMatchObject({ message: 'base: is none.', context: { field: 'base' } });
     expect(aboutBase(new AcodeError('ACODE-SBX-009', { image: 'i' }))).toMatchObject({
-      hint: expect.stringMatching(/sandbox pull i.*--base/),
+      hint: expect.stringMatching(/sandbox pull i.*with base\./),
     });
   });
 

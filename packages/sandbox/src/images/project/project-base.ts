@@ -1,7 +1,8 @@
 // Base of a project image: chosen like the image of any command here, checked, and the template of the build.
 
 import type { Command } from '../../contract/command.ts';
-import { AcodeError } from '../../contract/errors.ts';
+import { AcodeError, ERRORS } from '../../contract/errors.ts';
+import type { Text } from '../../contract/wording.ts';
 import { usesEngine } from '../../contract/levels.ts';
 import { policyFrom } from '../../contract/policy.ts';
 import type { BuildProjectOptions } from '../../contract/project-image.ts';
@@ -48,16 +49,24 @@ export async function planBase(
 export function aboutBase(error: unknown): unknown {
   if (!(error instanceof AcodeError)) return error;
   const { cause } = error;
-  const remedy = error.hint.replaceAll(/policy\.image|--image/g, '--base');
   if (error.is('ACODE-SBX-017')) {
-    const { field, reason } = error.context;
-    return new AcodeError(
-      'ACODE-SBX-017',
-      { field: field === 'policy.image' ? 'base' : field, reason, remedy },
-      { cause },
-    );
+    const { field, reason, remedy } = error.context;
+    const told = remedy === undefined ? {} : { remedy: ofBase(remedy) };
+    return new AcodeError('ACODE-SBX-017', { field: field === IMAGE ? 'base' : field, reason, ...told }, { cause });
   }
-  return error.is('ACODE-SBX-009') ? new AcodeError('ACODE-SBX-009', { ...error.context, remedy }, { cause }) : error;
+  if (!error.is('ACODE-SBX-009')) return error;
+  const remedy = ofBase(ERRORS['ACODE-SBX-009'].hint(error.context));
+  return new AcodeError('ACODE-SBX-009', { ...error.context, remedy }, { cause });
+}
+
+const IMAGE = 'policy.image';
+
+// The same text about the field that names a base.
+function ofBase(remedy: Text): Text {
+  if (typeof remedy === 'string') return remedy;
+  return remedy.map(part =>
+    typeof part === 'object' && 'field' in part && part.field === IMAGE ? { ...part, field: 'base' } : part,
+  );
 }
 
 function refuseImpossible({ builds: { impossible } }: Pick<EngineBackend, 'builds'>): void {

@@ -11,6 +11,7 @@ import { networkName } from '../../contract/network.ts';
 import type { UserId } from '../../contract/policy.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
+import { rendered } from '../../contract/wording.ts';
 import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
 import type { Capability, WaitingSandbox, WeakenedBackend, Weakening } from '../backend.ts';
 import { HOST_IMAGE, LEAKED_VARIABLES } from '../process/child.ts';
@@ -203,7 +204,7 @@ export class BubblewrapBackend implements WeakenedBackend {
       return ground.delegation || this.#options.acceptProcessLimits ? null : `${LIMITS_MISSING}; ${LIMITS_REMEDY}`;
     } catch (error) {
       if (signal.aborted || !(error instanceof AcodeError && error.is('ACODE-SBX-012'))) throw error;
-      return error.context.available;
+      return rendered(error.context.available);
     }
   }
 

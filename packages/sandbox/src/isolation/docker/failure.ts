@@ -5,7 +5,7 @@ import { EngineError } from './engine/protocol.ts';
 
 /** What went wrong, in words for a person: the engine’s own where it gave any. */
 export function reasonOf(error: unknown): string {
-  if (error instanceof EngineError) return (error.engineMessage ?? detailOf(error)).trim().replace(/\.$/, '');
+  if (error instanceof EngineError) return (error.engineMessage ?? error.detail).trim().replace(/\.$/, '');
   return error instanceof Error ? error.message : String(error);
 }
 
@@ -30,10 +30,6 @@ export function engineFailure(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
   if (!(error instanceof EngineError)) return error;
   return new AcodeError('ACODE-SBX-018', { operation: error.operation, reason: reasonOf(error) }, { cause: error });
-}
-
-function detailOf(error: EngineError): string {
-  return error.message.replace(`${error.operation}: `, '');
 }
 
 /** What a call of the engine gives, its failure as an error of the contract. */

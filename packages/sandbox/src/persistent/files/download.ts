@@ -86,7 +86,7 @@ async function takeTree({ conversation, bytes, tally, bounds, place, arrive }: T
   } catch (error) {
     if (!(error instanceof MalformedTar)) throw error;
     // A tar that failed has also ended in the middle; why it failed says more.
-    if (error.message.includes('ends in the middle')) await conversation.finish();
+    if (error.isTruncated) await conversation.finish();
     throw refusal(place, error.message, error);
   }
   await conversation.finish(isUnsettled);

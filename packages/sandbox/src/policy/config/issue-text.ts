@@ -61,6 +61,11 @@ function oneOf(words: readonly string[]): string {
   return words.length < 2 ? last : `${words.slice(0, -1).join(', ')} or ${last}`;
 }
 
+function expectedBy(issue: z.core.$ZodIssue): string[] {
+  if (issue.code === 'invalid_value') return [oneOf(issue.values.map(String))];
+  return issue.code === 'invalid_type' ? [NOUNS[issue.expected] ?? issue.expected] : [];
+}
+
 // An alternative that was meant, but for something inside it, has more to say than the list of all of them.
 function unionText(alternatives: readonly (readonly z.core.$ZodIssue[])[]): string {
   const firsts = alternatives.flatMap(([first]) => (first ? [first] : []));
@@ -68,7 +73,6 @@ function unionText(alternatives: readonly (readonly z.core.$ZodIssue[])[]): stri
     ({ code, path }) => path.length > 0 || (code !== 'invalid_type' && code !== 'invalid_value'),
   );
   if (meant) return meant.path.length > 0 ? `${meant.path.join('.')} ${meant.message}` : meant.message;
-  const expected = firsts.map(({ message }) => message.replace(/^expected /, '').replace(/, found .*$/, ''));
-  const all = [...new Set(expected)];
+  const all = [...new Set(firsts.flatMap(expectedBy))];
   return all.length === 0 ? WRONG_FORM : `expected ${all.join(', or ')}`;
 }

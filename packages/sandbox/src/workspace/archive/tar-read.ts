@@ -21,6 +21,13 @@ export interface TarItem {
 /** Raised for an archive that is not what an archive should be; the message says why. */
 export class MalformedTar extends Error {
   override readonly name = 'MalformedTar';
+  /** Whether it only ends too early, as after a failure of whoever wrote it. */
+  readonly isTruncated: boolean;
+
+  constructor(message: string, isTruncated = false) {
+    super(message);
+    this.isTruncated = isTruncated;
+  }
 }
 
 const BLOCK = 512;
@@ -140,7 +147,7 @@ function isEmpty(block: Buffer): boolean {
 }
 
 function truncated(): MalformedTar {
-  return new MalformedTar('it ends in the middle');
+  return new MalformedTar('it ends in the middle', true);
 }
 
 function parseHeader(block: Buffer): Header {

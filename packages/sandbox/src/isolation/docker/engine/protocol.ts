@@ -36,6 +36,8 @@ export class EngineError extends Error {
   readonly operation: string;
   /** The HTTP status; absent when the failure was reported inside a stream that had begun well. */
   readonly status: number | undefined;
+  /** What went wrong, without the operation. */
+  readonly detail: string;
   /** The engine's own words, unchanged: treat them as untrusted text. */
   readonly engineMessage: string | undefined;
 
@@ -47,6 +49,7 @@ export class EngineError extends Error {
     this.kind = details.kind;
     this.operation = details.operation;
     this.status = details.status;
+    this.detail = details.detail;
     this.engineMessage = details.engineMessage;
   }
 }

@@ -6,6 +6,7 @@ import type { Clock } from '../../../contract/ports.ts';
 import type { PublishedPort } from '../../../contract/result.ts';
 import type { RestPeriod } from '../../../contract/scan.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
+import { rendered, text } from '../../../contract/wording.ts';
 import { clockOffsetMs, setBackMs } from '../../../workspace/file-times.ts';
 import type { CommandIo, Execution, Keeping, OpenSandbox, WaitingSandbox } from '../../backend.ts';
 import { type Handover, handoverLine, STAYING_LINE } from '../../handover/script.ts';
@@ -399,7 +400,8 @@ export class DirectContainer implements WaitingSandbox {
     } catch (error) {
       if (!(error instanceof AcodeError && error.is('ACODE-SBX-010'))) throw error;
       const { sandboxId: sandbox } = expected.spec.identity;
-      throw new AcodeError('ACODE-SBX-025', { sandbox, reason: error.context.detail, remedy: BEGUN }, { cause: error });
+      const reason = rendered(error.context.detail);
+      throw new AcodeError('ACODE-SBX-025', { sandbox, reason, remedy: BEGUN }, { cause: error });
     }
   }
 
@@ -421,7 +423,7 @@ function directCommand(spec: SandboxSpec, { command, env, cwd }: Handover): read
   if (cwd !== spec.workdir) {
     throw new AcodeError('ACODE-SBX-016', {
       what: `A working directory for ${image}, which has no shell to change to it,`,
-      instead: 'Leave cwd out, or use an image with /bin/sh.',
+      instead: text`Leave ${{ field: 'cwd' }} out, or use an image with /bin/sh.`,
     });
   }
   if (Object.keys(env).length > 0) {
