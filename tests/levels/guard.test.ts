@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { goneWithin, livesWithin, oddSeconds, processesOf, processesWith } from './host-processes.ts';
 
-const GUARD = new URL('../../packages/sandbox/dist/isolation/process/guard.js', import.meta.url).href;
+const GUARD = new URL('../../packages/sandbox/dist/isolation/process/execution.js', import.meta.url).href;
 
 let directory: string;
 beforeEach(() => {

@@ -104,7 +104,7 @@ describe('descriptors', () => {
     const own = openSync('/dev/null', 'r');
     expect(inheritedDescriptors(3)).not.toContain(own);
     closeSync(own);
-    const file = new URL('inherited.ts', import.meta.url).pathname.replace('/src/', '/dist/').replace(/\.ts$/, '.js');
+    const file = new URL('child.ts', import.meta.url).pathname.replace('/src/', '/dist/').replace(/\.ts$/, '.js');
     const program = `import(${JSON.stringify(file)}).then(m => console.log(JSON.stringify(m.inheritedDescriptors(3))))`;
     const given = openSync('/etc/hostname', 'r');
     const stdio = ['ignore', 'pipe', 'inherit', ...Array.from({ length: 74 }, () => 'ignore' as const), given] as const;
