@@ -165,7 +165,10 @@ function libraryByNeed(index) {
       );
       onLoad({ filter: /index\.ts$/ }, async ({ path, suffix }) => {
         if (path !== index || suffix !== '?names') return undefined;
-        const contents = (await readFile(path, 'utf8')).replace(/^export \{ (?:Acode|denialSchema) \} .*$/gm, '');
+        const contents = (await readFile(path, 'utf8')).replace(
+          /^export \{ (?:Acode|denialSchema|errorFromJson) \} .*$/gm,
+          '',
+        );
         return { contents, loader: 'ts', resolveDir: dirname(path) };
       });
     },

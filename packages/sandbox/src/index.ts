@@ -21,7 +21,15 @@ export { chooseChanges } from './contract/changes.ts';
 export type { ChosenChanges } from './contract/changes.ts';
 export type { ArtifactRequest, Command, RunRequest } from './contract/command.ts';
 export { AcodeError, ERRORS, limitError } from './contract/errors.ts';
-export type { ErrorCode, ErrorContexts, ErrorEntry, MountViolation, SecurityViolation } from './contract/errors.ts';
+export type {
+  ErrorCode,
+  ErrorContexts,
+  ErrorEntry,
+  ErrorJson,
+  ForeignErrorJson,
+  MountViolation,
+  SecurityViolation,
+} from './contract/errors.ts';
 export type { AcodeEvent, AcodeEventType, AcodeEvents, EventBus, RemovalReason } from './contract/events.ts';
 export type {
   EngineResource,
@@ -93,6 +101,7 @@ export { layerText, rendered } from './contract/wording.ts';
 export type { FieldReference, SourceReference, Terms, Text, TextPart } from './contract/wording.ts';
 export type { Source } from './contract/sourced.ts';
 export { denialSchema } from './contract/denial-schema.ts';
+export { errorFromJson } from './contract/error-json.ts';
 export { DENIAL_RULES } from './contract/denials.ts';
 export type { Denial, DenialEffect, Remedy, RuleId, RuleValue, WritablePlace } from './contract/denials.ts';
 export type {

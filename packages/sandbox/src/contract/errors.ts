@@ -726,11 +726,66 @@ export class AcodeError<Code extends ErrorCode = ErrorCode> extends Error {
     return { message: rendered(row.message(this.context), terms), hint: rendered(row.hint(this.context), hintTerms) };
   }
 
+  /** The error as data, for a wire; `errorFromJson` makes it again. Bytes are `{ base64 }`. */
+  toJSON(): ErrorJson {
+    const { code, message, hint, exitStatus, correlationId, cause } = this;
+    return {
+      code,
+      message,
+      hint,
+      exitStatus,
+      context: withoutBytes(this.context),
+      ...(correlationId === undefined ? {} : { correlationId }),
+      ...(cause instanceof Error ? { cause: causeJson(cause) } : {}),
+    };
+  }
+
   /** Narrows the error to one code, and with it the type of `context`. */
   is<Wanted extends ErrorCode>(code: Wanted): this is AcodeError<Wanted> {
     const own: ErrorCode = this.code;
     return own === code;
   }
+}
+
+/** An error as data: what `JSON.stringify` makes of an {@link AcodeError}. */
+export interface ErrorJson {
+  /** The code. */
+  readonly code: string;
+  /** The message, in the terms of the library. */
+  readonly message: string;
+  /** What to do next, in the terms of the library. */
+  readonly hint: string;
+  /** The exit status of the command line. */
+  readonly exitStatus: number;
+  /** The circumstances; bytes are `{ base64 }`. */
+  readonly context: unknown;
+  /** Ties the error to the log lines of its operation. */
+  readonly correlationId?: string;
+  /** The cause: an error of acode in this form, or another one’s name and message. */
+  readonly cause?: ErrorJson | ForeignErrorJson;
+}
+
+/** An error that is not acode’s, as data. */
+export interface ForeignErrorJson {
+  /** The name of its class. */
+  readonly name: string;
+  /** The message. */
+  readonly message: string;
+}
+
+function causeJson(cause: Error): NonNullable<ErrorJson['cause']> {
+  return cause instanceof AcodeError ? cause.toJSON() : { name: cause.name, message: cause.message };
+}
+
+function withoutBytes(value: unknown): unknown {
+  if (value instanceof Uint8Array) {
+    let binary = '';
+    for (const byte of value) binary += String.fromCharCode(byte);
+    return { base64: btoa(binary) };
+  }
+  if (Array.isArray(value)) return value.map(withoutBytes);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withoutBytes(item)]));
 }
 
 const LIMIT_CODES: Readonly<Partial<Record<RuleId, 'ACODE-SBX-004' | 'ACODE-SBX-007'>>> = {
