@@ -1,4 +1,4 @@
-// `acode sandbox build-image`: the image of this project, built again only where something has changed.
+// `acode sandbox build-image`: builds an image of this project if anything has changed since the last build.
 
 import { TerminalSanitiser, formatBytes } from '@acode/sandbox';
 import type { BuildProjectOptions, ProjectImage } from '@acode/sandbox';
@@ -75,7 +75,10 @@ function optionsOf({ force, base, install, network: on, timeout }: BuildFlags): 
   };
 }
 
-/** What is printed while it is built: as it comes on a stream, and step and last line where a line redraws itself. */
+/**
+ * Output during a build. A stream gets the text as it arrives; a terminal gets one line with the current step and the
+ * last line of output.
+ */
 export class BuildOutput {
   readonly #call: Pick<Call, 'stderr' | 'interruption'>;
   readonly #sanitiser = new TerminalSanitiser();
@@ -91,7 +94,7 @@ export class BuildOutput {
     return this.#line === '' ? `${this.#step}…` : `${this.#step}: ${this.#line}`;
   }
 
-  /** Another step begins, and what was printed before is not its own. */
+  /** Begins another step and discards the last line of the previous one. */
   begin(step: string): void {
     this.#step = step;
     this.#line = '';
@@ -100,12 +103,12 @@ export class BuildOutput {
   add(text: string): void {
     const harmless = this.#sanitiser.push(Buffer.from(text, 'utf8'));
     this.#line = harmless.trimEnd().split('\n').at(-1) ?? '';
-    // A terminal has the line that redraws itself; two that write there at once would tear each other apart.
+    // On a terminal, the progress line already shows this text. Writing it as well would garble that line.
     if (!this.#call.stderr.isTerminal) void this.#call.stderr.write(harmless, this.#call.interruption.signal);
   }
 }
 
-/** What came of it, and how it is used, for a person. */
+/** The built image and how to use it, as text for a terminal. */
 export function renderProjectImage(image: ProjectImage, look: Look): string {
   const { bold, green } = look.colours;
   const headline = image.built ? green(bold(`Built ${image.reference}`)) : bold(`Unchanged: ${image.reference}`);

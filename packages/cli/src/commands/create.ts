@@ -13,7 +13,7 @@ import { until } from '../terminal/age.ts';
 
 const MAX_MS = 24 * 3600 * 1000;
 
-/** The option for when a persistent sandbox expires. */
+/** The option that sets when a persistent sandbox expires. */
 export function stayOption() {
   return new Option('--for <time>', 'when it expires: 30m, 2h; at most 24h (default: 1h)').argParser(duration);
 }
@@ -44,16 +44,16 @@ async function create(call: Call, options: SandboxOptions & { readonly for?: num
   });
 }
 
-/** A persistent sandbox, for a program. */
+/** The JSON output for a persistent sandbox. */
 export function factsOf({ id, containerId, name, level, image, kept, expiresAt, commandTimeoutMs }: Sandbox): object {
   const expires = expiresAt.toISOString();
   return { sandboxId: id, containerId, name, level, image, kept, expiresAt: expires, commandTimeoutMs };
 }
 
-/** The notice for a time limit that was cut to the maximum. */
+/** The notice that acode reduced the requested lifetime to the maximum. */
 export const MAX_LINE = 'acode: limit reached: a sandbox expires at most 24 hours after its creation.\n';
 
-/** When a sandbox expires, for a person; `isMost` where it cannot be extended. */
+/** The line that reports when a sandbox expires; `isMost` means that it cannot be extended. */
 export function stayLine(
   { errorLook: { colours, now } }: Pick<Call, 'errorLook'>,
   expiresAt: Date,
@@ -64,7 +64,7 @@ export function stayLine(
   return `${colours.cyan('acode:')} it expires ${until(moment, now)}, at ${moment.slice(0, 19)}Z; ${longer}\`acode sandbox kill\` removes it.\n`;
 }
 
-/** How long a command in it may take, for a person. */
+/** The line that reports how long a command in the sandbox may run. */
 export function timeLine({ errorLook: { colours } }: Pick<Call, 'errorLook'>, timeoutMs: number | null): string {
   const time =
     timeoutMs === null

@@ -24,7 +24,7 @@ async function showSandbox(call: Call, reference: string): Promise<number> {
   return 0;
 }
 
-/** A sandbox for a person. */
+/** Formats the details of a sandbox for a terminal. */
 export function renderSandbox(details: SandboxDetails, look: Look): string {
   const { limits } = details;
   const mounts = details.mounts.map(
@@ -38,7 +38,7 @@ export function renderSandbox(details: SandboxDetails, look: Look): string {
       ['Container', details.containerId],
       ['State', details.state],
       ['Image', details.image],
-      // Where the name that was asked for is unknown, the engine has the id for both.
+      // If the requested name is unknown, the engine reports the id in both fields.
       ...(details.imageId === details.image ? [] : [['Image id', details.imageId] as const]),
       ['Level', details.level],
       ['Session', details.sessionId],

@@ -21,7 +21,7 @@ async function showStatus(call: Call): Promise<number> {
   return status.available ? 0 : 1;
 }
 
-/** The status for a person. */
+/** Formats the status for a terminal. */
 export function renderStatus(status: Status, look: Look): string {
   const { engine, sandboxes } = status;
   const { bold, cyan, dim, red } = look.colours;
@@ -44,7 +44,7 @@ export function renderStatus(status: Status, look: Look): string {
   return `${headline}\n${about}${levels}${hint}`;
 }
 
-// Two of the levels are for commands that need no sandbox, which must not look as if they had one.
+// Two levels provide no isolation, and the headline must not suggest that they do.
 function headlineOf({ level, engine }: Status, { colours: { bold, green, yellow } }: Look): string {
   if (level !== null && !isBoundary(level))
     return yellow(bold(`No Sandbox: your configuration runs commands at level ${level}, on this host as they are`));
@@ -70,7 +70,7 @@ function engineFields(engine: NonNullable<Status['engine']>): (readonly [string,
   ];
 }
 
-// Counts of zero are left out.
+// Omits counts of zero.
 function countsText({ running, total, owned, orphaned, expired, kept, foreign }: Status['sandboxes']): string {
   const whose = [
     [owned, 'owned by a session'],

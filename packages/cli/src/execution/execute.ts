@@ -21,22 +21,22 @@ import type { InputStream } from '../io.ts';
 
 const TIMED_OUT = 124;
 const FAILED = 125;
-/** What a shell reports for a program that was ended by SIGPIPE. */
+/** The status a shell reports for a program that SIGPIPE ended. */
 export const NOBODY_READS = 141;
 
-/** The command that the arguments of a call mean. */
+/** Parses the command from the arguments of a call. */
 export function commandIn(call: Call, argv: readonly string[], flags: readonly string[]): Command {
   return commandOf({ before: argv, after: call.argv, called: calledWithOptions(call, argv), options: flags });
 }
 
-// With a sign for the options that stood before the command: a hint without them would have it run without them too, and their
-// values may be secrets.
+// The `…` stands for options before the command. A hint without it would suggest running the command without them;
+// their values are omitted because they may be secrets.
 function calledWithOptions({ called, before }: Call, argv: readonly string[]): string {
   const names = called.split(' ').length - 1;
   return before.length > names + argv.length ? `${called} …` : called;
 }
 
-/** Runs the command of a call to its end and gives the exit status. */
+/** Runs the command of a call until it ends, and returns the exit status. */
 export async function execute(
   call: Call,
   argv: readonly string[],
@@ -54,25 +54,26 @@ export async function execute(
   );
 }
 
-/** What a command is started with: its standard input, and the signal that cancels it. */
+/** Inputs of a command: its standard input, and the signal that cancels it. */
 export interface StartedWith {
   readonly stdin: Readable | '';
   readonly signal: AbortSignal;
 }
 
-/** A command, and the sandbox it is for where that was there before. */
+/** A command, and the existing sandbox it runs in, if any. */
 export interface Attended {
   readonly command: Command;
   readonly existing?: Existing;
-  /** The options acode itself has here. */
+  /** The options that acode itself accepts for this call. */
   readonly flags?: readonly string[];
 }
 
-/** Starts a command, lets its streams pass through, and gives the exit status. */
+/** Starts a command, passes its streams through, and returns the exit status. */
 export async function attend(call: Call, { command, existing, flags }: Attended, start: Start): Promise<number> {
   const ended = await run(call, start);
   if ('unread' in ended) {
-    // Whoever pipes into `head` has stopped reading the output, and mostly still reads what acode says of the workspace.
+    // A user who pipes into `head` no longer reads the output, but usually still sees acode’s messages on standard
+    // error.
     await sayLines(call, riskyLines(ended.unread));
     return NOBODY_READS;
   }
@@ -83,19 +84,19 @@ export async function attend(call: Call, { command, existing, flags }: Attended,
   return statusOf(result);
 }
 
-// Denials are data; whoever prints them gets the sentence too.
+// Denials are structured data; the JSON output also includes the message that a terminal would show.
 function withMessages(result: RunResult): object {
   return { ...result, denials: result.denials.map(denial => ({ ...denial, message: denialLine(denial) })) };
 }
 
-/** The exit status that a result comes to. */
+/** The exit status of acode for a result. */
 export function statusOf({ timedOut, exitCode }: RunResult): number {
   return timedOut ? TIMED_OUT : (exitCode ?? FAILED);
 }
 
 type Start = (given: StartedWith) => Promise<RunningCommand>;
 
-/** The result; where the reader closed the output and the run was cancelled, what it left in the workspace. */
+/** The result. If the reader closed the output, acode cancelled the run, and only its risky changes are reported. */
 type Attending = { readonly result: RunResult } | { readonly unread: readonly RiskyChange[] };
 
 async function run(call: Call, start: Start): Promise<Attending> {
@@ -137,15 +138,18 @@ function withError(error: unknown): () => never {
   };
 }
 
-/** Says the lines about a run that has ended. */
+/** Prints the closing lines of a run to standard error. */
 export async function sayLines(call: Call, lines: readonly string[]): Promise<void> {
   const { yellow } = call.errorLook.colours;
   for (const line of lines) await call.say(`${yellow('acode:')} ${oneLine(line)}\n`);
 }
 
-/** Standard input for one run. Disposing lets go of it, so that an open pipe does not keep the process alive. */
+/**
+ * Standard input for one run. Disposing it detaches from the pipe, so that an open pipe does not prevent the process
+ * from exiting.
+ */
 class StandardInput implements Disposable {
-  /** What to hand to the run: nothing where standard input is a terminal. */
+  /** The stream to pass to the run; empty if standard input is a terminal. */
   readonly source: Readable | '';
   readonly #stdin: InputStream;
 
@@ -162,7 +166,7 @@ class StandardInput implements Disposable {
   }
 }
 
-// A standard input that cannot be read, such as a directory, is an empty one to the command, as in a shell.
+// As in a shell, a standard input that cannot be read, such as a directory, appears empty to the command.
 function passedOn(stdin: InputStream): Readable {
   const source = new PassThrough();
   stdin.on('error', () => source.end());

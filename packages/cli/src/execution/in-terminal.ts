@@ -14,9 +14,9 @@ import { commandIn, sayLines, statusOf } from './execute.ts';
 import { preparing } from './preparing.ts';
 import { terminalVariables } from './terminal-variables.ts';
 
-// Whoever hangs up ends what runs there.
+// The status for SIGHUP: like closing a terminal, Enter ~ . ends the command.
 const LEFT = 129;
-// Beyond any time limit of a command: the sandbox ends with its command, and with this process.
+// Longer than any command’s time limit. The sandbox is removed when its command or this process ends.
 const LIFE_MS = 24 * 3600 * 1000;
 
 /** The option that gives a command a terminal. */
@@ -27,13 +27,13 @@ export function terminalOption() {
   );
 }
 
-/** What `--help` says about it. */
+/** The help text for `-t`. */
 export const TERMINAL_HELP = `
 With -t the command gets a terminal of its own: every key you type goes to it, Ctrl-C too.
 Standard output and standard error become one stream. If the command hangs, type Enter ~ . to
 end it (status 129).`;
 
-/** Runs the command of a call in a terminal, and gives the exit status. */
+/** Runs the command of a call in a terminal, and returns the exit status. */
 export async function executeInTerminal(
   call: Call,
   argv: readonly string[],

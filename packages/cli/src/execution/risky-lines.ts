@@ -1,4 +1,4 @@
-// Risky changes of a run, in a few lines: files that tools of the host might execute or follow.
+// Risky changes of a run, in a few lines: files that tools on this machine might execute or follow.
 
 import { chooseChanges } from '@acode/sandbox';
 import type { RiskyChange } from '@acode/sandbox';
@@ -12,8 +12,8 @@ const MAX_PATH = 100;
 const MAX_REASON = 600;
 
 /**
- * The lines about risky changes, grouped by what is risky about them, and one about what was not scanned. `rest` says
- * where to find the changes for which there is no room.
+ * The lines that report risky changes, grouped by kind and reason, and one line about anything that was not scanned.
+ * `rest` tells the user where to find the changes that are not shown.
  */
 export function riskyLines(changes: readonly RiskyChange[], rest = '--json lists all.', head = LEFT): string[] {
   const { shown, incomplete, omitted } = chooseChanges(changes, MAX_SHOWN);
@@ -21,19 +21,19 @@ export function riskyLines(changes: readonly RiskyChange[], rest = '--json lists
     ...(shown.length === 0 ? [] : [head]),
     ...groupLines(shown),
     ...(omitted > 0 ? [`  and ${omitted} more; ${rest}`] : []),
-    // Always said: a command that hides something would do it where the scan did not reach.
+    // Always printed: a command that hides files would put them where the scan did not reach.
     ...(incomplete.length === 0 ? [] : [`not everything was scanned: ${incompleteText(incomplete)}`]),
   ];
 }
 
-/** Why not everything was scanned. It may hold names that a command chose. */
+/** Why the scan is incomplete. The text may contain names that a command chose. */
 export function incompleteText(incomplete: readonly RiskyChange[]): string {
   return cut(incomplete.map(({ reason }) => oneLine(reason)).join('; '), MAX_REASON);
 }
 
 /**
- * A path as a reader may be shown it. A command chooses it: it may hold what drives a terminal, a line break, or words that
- * look like acode’s own.
+ * A path that is safe to print. The command chose it, so it may contain terminal control sequences, line breaks, or
+ * text that imitates acode’s own messages.
  */
 export function shownPath(path: string): string {
   return quoted(cut(oneLine(path), MAX_PATH));

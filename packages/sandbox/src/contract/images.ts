@@ -1,40 +1,43 @@
-// Images as a host program sees them: pulled, listed, and removed again when unused.
+// Image API of a host program: pull, list, build and prune.
 
 import type { BuildProjectOptions, ProjectImage } from './project-image.ts';
 
-/** How far one layer of a pull is. */
+/** Progress of one layer of a pull. */
 export interface LayerProgress {
-  /** The layer’s short id, in the engine’s words. */
+  /** The layer’s short id, as the engine reports it. */
   readonly id: string;
-  /** `present`: the engine had it already; `retrying`: its download broke off and resumes in a moment. */
+  /** `present`: the engine already had it; `retrying`: its download was interrupted and resumes shortly. */
   readonly state: 'waiting' | 'downloading' | 'retrying' | 'downloaded' | 'extracting' | 'complete' | 'present';
-  /** Bytes of the download so far. */
+  /** Bytes downloaded so far. */
   readonly bytes: number;
-  /** Bytes of the whole layer; null while the registry has not said. */
+  /** Size of the layer in bytes; null until the registry reports it. */
   readonly totalBytes: number | null;
 }
 
-/** How far a pull is. */
+/** Progress of a pull. */
 export interface PullProgress {
   /** The image as it was asked for. */
   readonly reference: string;
-  /** In the order in which the engine named them. */
+  /** The layers, in the order in which the engine first reported them. */
   readonly layers: readonly LayerProgress[];
-  /** Bytes that were downloaded, of all layers. */
+  /** Bytes downloaded so far, of all layers. */
   readonly bytes: number;
-  /** Bytes there are to download; null while the size of a layer is unknown. */
+  /** Bytes to download in total; null while the size of any layer is unknown. */
   readonly totalBytes: number | null;
-  /** Over the last seconds; null while nothing was downloaded. */
+  /** Download speed over the last few seconds; null before anything was downloaded. */
   readonly bytesPerSecond: number | null;
-  /** At that speed; null where it cannot be said. */
+  /** Estimated seconds until the download ends; null if acode cannot estimate it. */
   readonly secondsLeft: number | null;
-  /** Which try it is, from 1. */
+  /** The number of the attempt, from 1. */
   readonly attempt: number;
 }
 
-/** How to pull an image. */
+/** Options for pulling an image. */
 export interface ImagePullOptions {
-  /** `always` asks the registry even where the engine has the image; that is also what happens without it. */
+  /**
+   * When to contact the registry. `always` (the default) does so even if the engine has the image; `missing` only if it
+   * does not.
+   */
   readonly pull?: 'missing' | 'always';
   /** Cancels the pull. */
   readonly signal?: AbortSignal;
@@ -42,27 +45,27 @@ export interface ImagePullOptions {
   readonly onProgress?: (progress: PullProgress) => void;
 }
 
-/** An image that a pull made sure of. */
+/** The image that a pull provided. */
 export interface PulledImage {
   /** The image as it was asked for. */
   readonly reference: string;
-  /** What containers run by; it cannot move. */
+  /** The engine’s id of the image. Containers run by id; unlike a tag, it never moves. */
   readonly id: string;
-  /** The digest in its registry; the id where it never came from one. */
+  /** The digest in its registry; the id if the image did not come from a registry. */
   readonly digest: string;
-  /** Whether something was downloaded or named anew. */
+  /** Whether the pull downloaded anything or changed a tag. */
   readonly changed: boolean;
-  /** The digest that the same reference had before, where it was another: the tag has moved. */
+  /** The previous digest of this reference, if it differs: the tag has moved. */
   readonly previousDigest?: string;
   /** Its size on the engine, in bytes. */
   readonly sizeBytes: number;
   /** How long the pull took, in milliseconds. */
   readonly durationMs: number;
-  /** What a reader should know, such as that the tag can move. */
+  /** Warnings for the user, such as that the tag can move. */
   readonly warnings: readonly string[];
 }
 
-/** One image that the engine has. */
+/** One image on the engine. */
 export interface ImageInfo {
   /** The engine’s id of the image. */
   readonly id: string;
@@ -78,7 +81,7 @@ export interface ImageInfo {
   readonly pulledByAcode: boolean;
   /** When acode pulled it, in ISO 8601; null if it did not. */
   readonly pulledAt: string | null;
-  /** When a sandbox was last made of it, to the hour; null where that is not known. */
+  /** When acode last created a sandbox from it, to the hour; null if that is not known. */
   readonly lastUsedAt: string | null;
   /** Containers that use it, including those that acode did not create. */
   readonly containers: number;
@@ -88,31 +91,34 @@ export interface ImageInfo {
 export interface ImageList {
   /** The images, each once. */
   readonly items: readonly ImageInfo[];
-  /** The sizes of all images added up. Layers that several share are counted for each. */
+  /** The sum of all image sizes. A layer that several images share counts once for each. */
   readonly totalBytes: number;
-  /** What they take on the engine’s disk, shared layers once; null where the engine does not say. */
+  /**
+   * Disk space that the images use on the engine, with shared layers counted once; null if the engine does not report
+   * it.
+   */
   readonly diskBytes: number | null;
 }
 
-/** Which images are to be removed. */
+/** Options that select which images to prune. */
 export interface ImagePruneOptions {
-  /** Removes nothing and reports what would be. */
+  /** Removes nothing; reports what a prune would remove. */
   readonly dryRun?: boolean;
-  /** How many days an image must not have been used; 30 by default. */
+  /** Removes only images unused for at least this many days; 30 by default. */
   readonly olderThanDays?: number;
   /** Cancels the prune; what it has already removed remains removed. */
   readonly signal?: AbortSignal;
 }
 
-/** An image that acode pulled or built, and what becomes of it. */
+/** An image that a prune considered: one that acode pulled or built. */
 export interface PrunedImage {
   /** The name of the image. */
   readonly reference: string;
   /** The engine’s id of the image. */
   readonly id: string;
-  /** 0 for a further name of an image that is not removed. */
+  /** Its size, in bytes; 0 for an additional name of an image that is not removed. */
   readonly sizeBytes: number;
-  /** When a sandbox was last made of it, in ISO 8601. */
+  /** When acode last created a sandbox from it, in ISO 8601. */
   readonly lastUsedAt: string;
 }
 
@@ -120,9 +126,9 @@ export interface PrunedImage {
 export interface ImagePruneReport {
   /** Images that were removed; with `dryRun`, those that would be. */
   readonly removed: readonly PrunedImage[];
-  /** Images that were left alone. */
+  /** Images that the prune did not remove. */
   readonly kept: readonly (PrunedImage & {
-    /** Why it was left alone. */
+    /** Why the prune did not remove it. */
     readonly reason: string;
   })[];
   /** Images that could not be removed. */
@@ -130,17 +136,19 @@ export interface ImagePruneReport {
     /** Why it could not be removed. */
     readonly reason: string;
   })[];
-  /** The sizes of what was removed, added up: the most that was freed, since layers that other images share stay. */
+  /**
+   * The sum of the removed images’ sizes. The freed space may be smaller, since layers shared with other images remain.
+   */
   readonly removedBytes: number;
-  /** Whether nothing was really removed. */
+  /** Whether this was a dry run, which removes nothing. */
   readonly dryRun: boolean;
 }
 
 /** The images of the engine. */
 export interface Images {
   /**
-   * Pulls one image, if its repository is trusted. Others that want the same image at the same time, here or in another
-   * process, wait for the one download.
+   * Pulls one image, if its repository is trusted. Concurrent calls for the same image, also from other processes,
+   * share one download.
    *
    * @example
    * const { digest } = await acode.images.pull('node:20-alpine', {
@@ -148,7 +156,7 @@ export interface Images {
    * });
    */
   pull(reference: string, options?: ImagePullOptions): Promise<PulledImage>;
-  /** The images that the configuration names for commands that name none, each once. */
+  /** The default images of the configuration, each once: what a command gets if it names no image. */
   defaults(): Promise<readonly string[]>;
   /** Whether the engine has an image. Never pulls. */
   isPresent(
@@ -164,30 +172,29 @@ export interface Images {
     readonly signal?: AbortSignal;
   }): Promise<ImageList>;
   /**
-   * Makes an image of the workspace’s project: its files in one layer on a base image, built again only where something has
-   * changed. Nothing is executed but, in a sandbox, the install command.
+   * Builds an image of the workspace’s project: its files in one layer on a base image. Builds again only if something
+   * has changed. The build executes nothing except the install command, which runs in a sandbox.
    *
    * @example
    * const { reference } = await acode.images.buildProject({ install: { command: ['npm', 'ci', '--ignore-scripts'] } });
    */
   buildProject(options?: BuildProjectOptions): Promise<ProjectImage>;
-  /** Removes images that acode pulled or built, that no container uses and that were not used for a while. */
+  /** Removes images that acode pulled or built, that no container uses, and that were unused for a while. */
   prune(options?: ImagePruneOptions): Promise<ImagePruneReport>;
 }
 
-/** An image whose signature is to be verified, as it is about to be used. */
+/** An image about to be used, whose signature is to be verified. */
 export interface SignedImage {
   /** The image as it was asked for. */
   readonly reference: string;
   /** The engine’s id of the image. */
   readonly id: string;
-  /** `repository@digest` for each registry it came from; none for one that was made here. */
+  /** `repository@digest` for each registry it came from; empty for an image that was built locally. */
   readonly repositoryDigests: readonly string[];
 }
 
 /**
- * Verifies who made an image, before anything of it runs; rejects where it was not made by whom it should be. Whatever it
- * rejects with is a refusal.
+ * Verifies the publisher of an image before anything of it runs. Any rejection makes acode refuse the image.
  *
  * @example
  * const allowed = new Set(['ghcr.io/me/tools@sha256:…']);

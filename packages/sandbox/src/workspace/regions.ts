@@ -1,4 +1,4 @@
-// Regions of a scan: what a name means where it stands, which directories were visited, and what hard links lead to.
+// Regions of a scan: what a file name means in its directory, which directories were visited, and where links lead.
 
 import type { Stats } from 'node:fs';
 import { HOOKS } from './git-directory.ts';
@@ -18,26 +18,27 @@ import { lstat } from './directory-look.ts';
 import type { FileTimes } from './file-times.ts';
 import { targetInside } from './archive/bytes.ts';
 
-// Of a repository: what only holds content, and may be huge.
+// Directories of a git repository that only hold content and may be huge.
 const CONTENT = new Set(['objects', 'refs', 'logs', 'lfs']);
-// Of a repository that the run could not change: where links may lead to hooks and attributes.
+// Directories of a read-only git repository whose links may lead to hooks and attributes.
 const LINKED_OF_GIT = new Set(['hooks', 'info']);
-// Settings lie at the top of what no run can change; whole checkouts may lie deeper.
+// In directories that a run cannot change, settings are near the top; whole checkouts may be deeper.
 const MAX_SEALED_DEPTH = 3;
 const PACKAGES = /^(?:site|dist)-packages$/;
 const PYTHON = /^python\d/;
 
-// Programs of the packages that one installed package depends on: in the search path of that package’s own scripts only, and
-// those are as new as the programs. A hidden directory is not a package: pnpm has programs for everybody in one.
+// Programs of an installed package’s dependencies: they are on the search path of that package’s own scripts only, and
+// those scripts are as new as the programs. Hidden directories are not packages: pnpm puts programs for the whole
+// project in one.
 const PROGRAMS_OF_DEPENDENCY = /(?:^|\/)node_modules\/(?:@[^/]+\/)?[^./@][^/]*\/node_modules\/\.bin$/;
 
-/** The risk of a file by its name and where it is. */
+/** The risk of a file, by its name and directory. */
 export function riskAt(visit: Visit, name: string): Risk | null {
   const { name: parent, region, installed } = visit;
   if (region) return isExpected(region, name) ? null : region;
   if (!installed) return riskOfFile(name, parent);
   if (parent !== '.bin') return riskOfInstalled(name, parent);
-  // Where a link leads to such a directory, it is used as what the link is called.
+  // If a link leads to such a directory, tools use it under the name of the link.
   return !visit.alias && PROGRAMS_OF_DEPENDENCY.test(visit.path) ? null : riskOfProgram(name);
 }
 
@@ -45,7 +46,10 @@ function isExpected({ fresh, hooks }: Region, name: string): boolean {
   return fresh === true || (hooks === 'named' && !HOOKS.has(name));
 }
 
-/** What a link counts as because of its name, where it leads to a directory; `beside` says whether something else lies beside it. */
+/**
+ * The role of a link to a directory, by the link’s name; `beside` tells whether a given name exists in the same
+ * directory.
+ */
 export function roleOf(
   { name: parent, region, installed }: Visit,
   name: string,
@@ -68,18 +72,23 @@ function roleAmongInstalled(name: string): RiskyDirectory | null {
   return name.toLowerCase() === '.git' ? riskOfDirectory(name, '') : null;
 }
 
-// In place of the directory of packages, or of the one around it.
+// A link that replaces the packages directory or its parent.
 function isPythonLink(name: string, parent: string): boolean {
   if (PYTHON.test(name)) return parent === 'lib' || parent === 'lib64';
   return PACKAGES.test(name) && PYTHON.test(parent);
 }
 
-/** Whether what a link of this name leads to is a place that package managers install into, or put programs in. */
+/**
+ * Whether a link of this name makes its target a directory into which package managers install packages or programs.
+ */
 export function isInstalledLink(visit: Visit, name: string): boolean {
   return name.toLowerCase() === 'node_modules' || isInstalled(name, visit.name) || (visit.installed && name === '.bin');
 }
 
-/** Which directories matter: of what is only looked into because something leads there, those that it is used for. */
+/**
+ * The subdirectories to visit. In a directory that is visited only because a link or a setting leads there, these are
+ * the ones used for that purpose.
+ */
 export function wantedBelow(visit: Visit, region: Region | null, names: readonly string[]): readonly string[] {
   if (visit.sealed) return wantedOfSealed(visit, region, names);
   if (region?.hooks) return [];
@@ -99,55 +108,70 @@ export function isInstalled(name: string, parent: string): boolean {
   return name === 'node_modules' || (PACKAGES.test(name) && PYTHON.test(parent));
 }
 
-/** A risky directory that was found. */
+/** A risky directory that the scan found. */
 export interface Region extends RiskyDirectory {
   readonly path: string;
   reported: boolean;
-  /** Set for the programs of a virtual environment that the run has made: what each environment has is expected there. */
+  /**
+   * Set for the programs of a virtual environment that the run created: the files that every environment has are
+   * expected there.
+   */
   readonly fresh?: boolean;
-  /** Set for a directory of hooks, of which only what lies directly in it is executed; `'named'`: only by the names of hooks. */
+  /**
+   * Set for a hooks directory: only files directly in it are executed. `'named'`: only files that have the name of a
+   * hook.
+   */
   readonly hooks?: 'all' | 'named';
 }
 
-/** A directory to be looked into. */
+/** A directory to scan. */
 export interface Visit {
   /** Relative to the root; empty for the root itself. */
   readonly path: string;
-  /** What it is called where it is used: of one that a link leads to, the name of the link. */
+  /** The name under which tools use it: if a link leads to it, the name of the link. */
   readonly name: string;
   readonly depth: number;
-  /** The risky directory it lies in. */
+  /** The risky directory that contains it. */
   readonly region: Region | null;
-  /** Whether it holds what a package manager installed: names mean nothing there, since all of it is executed anyway. */
+  /**
+   * Whether a package manager installed its contents. File names mean nothing there, since all of it is executed
+   * anyway.
+   */
   readonly installed: boolean;
-  /** Whether something was made, renamed or removed in the directory it lies in: it may have come from elsewhere. */
+  /** Whether the run created, renamed or removed something in its parent directory: it may have been moved here. */
   readonly inChanged: boolean;
-  /** The same, be it that it was changed again after the run. */
+  /** Like `inChanged`, but also true if the parent directory was changed again after the run. */
   readonly inTouched: boolean;
-  /** Whether it lies in what may have come from elsewhere: nothing in it shows that by a time of its own. */
+  /**
+   * Whether it is inside a directory that may have been moved here: the timestamps of its own contents do not show
+   * that.
+   */
   readonly moved: boolean;
-  /** Whether it was asked for what matters already, and is only to be listed. */
+  /** Whether its risky names were already checked, so that only listing its entries remains. */
   readonly asked: boolean;
-  /** How many of its entries were taken already, in the order of the file system. */
+  /** How many of its entries were already processed, in file system order. */
   readonly taken: number;
-  /** Whether something leads here, such as a link or a setting of git: it is looked into for what it is used as, besides being looked into as what it is. */
+  /**
+   * Whether a link or a git setting leads here. The scan visits it once for that use, in addition to the visit under
+   * its own path.
+   */
   readonly alias: boolean;
-  /** Whether the run could not change it: only where its links and settings lead matters. */
+  /** Whether the run was unable to change it: only the targets of its links and settings matter. */
   readonly sealed: boolean;
-  /** Of a git directory: where git runs what its configuration names, relative to the root. */
+  /** For a git directory: the directory, relative to the root, in which git runs what the configuration names. */
   readonly worktree?: string;
 }
 
-/** The visits that are still to be made. */
+/** The queue of directories still to visit. */
 export class Visits {
-  // Where everything is risky comes first, so that nothing harmless uses up the budget before it. What was installed comes
-  // last: there is much of it, and little in it that is not expected.
+  // Directories in which everything is risky come first, so that harmless ones do not use up the budget. Installed
+  // packages come last: they are many, and little in them is unexpected.
   readonly #risky = new Queue();
   readonly #ordinary = new Queue();
   readonly #installed = new Queue();
   readonly #known = new Set<string>();
 
-  /** Adds a visit, unless there was one to the same directory as the same thing. */
+  /** Adds a visit, unless the same directory was already added for the same use. */
   put(visit: Visit): void {
     const key = keyOf(visit);
     if (this.#known.has(key)) return;
@@ -157,18 +181,18 @@ export class Visits {
     else this.#ordinary.put(visit);
   }
 
-  /** Adds the second visit to a directory, after all that its first has found to be risky. */
+  /** Adds the second visit to a directory, behind everything risky that the first visit found. */
   putAgain(visit: Visit): void {
     this.#ordinary.put(visit);
   }
 
-  /** The next visit to be made. */
+  /** Removes and returns the next visit. */
   next(): Visit | undefined {
     return this.#risky.take() ?? this.#ordinary.take() ?? this.#installed.take();
   }
 }
 
-// However many links lead to a directory, it is looked into once for each thing that it can be used as.
+// A directory is visited once for each use, however many links lead to it.
 function keyOf({ path, name, region, installed, alias, sealed }: Visit): string {
   if (!alias) return path;
   const as = region
@@ -179,7 +203,7 @@ function keyOf({ path, name, region, installed, alias, sealed }: Visit): string 
   return `${path}\0${as}${sealed ? ' sealed' : ''}`;
 }
 
-// First in, first out, without moving what waits.
+// First in, first out, without shifting the remaining entries.
 class Queue {
   readonly #visits: Visit[] = [];
   #taken = 0;
@@ -198,17 +222,17 @@ class Queue {
 interface Linked {
   readonly names: Set<string>;
   readonly nlink: number;
-  /** The `node_modules` or `target` that all of its names are below; null where there are several. */
+  /** The `node_modules` or `target` directory that contains all of its names; null if there are several. */
   below: string | null;
 }
 
 const MAX_LINKED = 5000;
 
-/** The hard links that a scan comes across. */
+/** The hard links that a scan finds. */
 export class HardLinks {
   readonly #linked = new Map<string, Linked>();
 
-  /** Notes one name of a file with several; false where it is to be reported at once. */
+  /** Records one name of a file that has several. Returns false if the caller must report the file at once. */
   note(path: string, { dev, ino, nlink }: Pick<Stats, 'dev' | 'ino' | 'nlink'>): boolean {
     const below = installedBelow(path);
     if (below === null) return false;
@@ -221,31 +245,31 @@ export class HardLinks {
     return true;
   }
 
-  /** The names that were noted of files with a name elsewhere. */
+  /** The recorded names of files that also have a name elsewhere. */
   elsewhere(): string[] {
     const open = [...this.#linked.values()].filter(({ names, nlink, below }) => below === null || names.size < nlink);
     return open.flatMap(({ names }) => [...names]);
   }
 }
 
-// Installers and compilers give their own files second names there: esbuild in `node_modules`, cargo in `target`.
+// Installers and compilers hard-link their own files there: esbuild in `node_modules`, cargo in `target`.
 const OUTPUT = /^(?:.*?\/)?(?:node_modules|target)(?=\/)/;
 
-// The outermost, since one installation nests others.
+// Uses the outermost directory, since installations are nested.
 function installedBelow(path: string): string | null {
   return OUTPUT.exec(path)?.[0] ?? null;
 }
 
-/** What a path leads to. */
+/** The target of a path. */
 export interface Lead {
-  /** Relative to the root, without links. */
+  /** Relative to the root, with all links resolved. */
   readonly path: string;
   readonly stats: Stats;
-  /** Whether a link or directory on the way made it what it is: nothing in it shows that by a time of its own. */
+  /** Whether a link or a directory on the path is new or was moved: the target’s own timestamps do not show that. */
   readonly isNewWay: boolean;
 }
 
-/** Where paths below a directory lead, without ever following a link out of it. */
+/** Resolves paths below a directory, and never follows a link out of it. */
 export class Leads {
   readonly #root: string;
   readonly #times: FileTimes;
@@ -255,7 +279,7 @@ export class Leads {
     this.#times = times;
   }
 
-  /** What is at a path; null where there is nothing, or it leads out. */
+  /** Resolves a path; null if nothing exists there, or if it leads out of the root. */
   at(path: string): Lead | null {
     const target = targetInside(this.#root, path);
     const stats = target && lstat(`${this.#root}/${target.path}`);
@@ -265,12 +289,12 @@ export class Leads {
     return { path: target.path, stats, isNewWay };
   }
 
-  /** Whether it is a file that is another one than before the run. */
+  /** Whether the target is a file that the run created, changed or replaced. */
   isNewFile({ stats, isNewWay }: Lead): boolean {
     return stats.isFile() && (isNewWay || this.#times.isChanged(stats));
   }
 
-  // Renaming a directory stamps it and the one around it.
+  // Renaming a directory updates its own timestamp and that of its parent.
   #isMoved(path: string): boolean {
     let around = lstat(this.#root);
     let at = this.#root;

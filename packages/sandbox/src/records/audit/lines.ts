@@ -1,4 +1,4 @@
-// Reads the log line by line without ever holding more than a part of it, and without waiting for its writer.
+// Reads the audit log line by line, in parts of bounded size, and without waiting for its writer.
 
 import { constants } from 'node:fs';
 import { open, readdir } from 'node:fs/promises';
@@ -9,20 +9,22 @@ import { codeOf, reasonOf } from '../../contract/system-error.ts';
 import { fileName, fileNames, firstOf } from './files.ts';
 
 const NEWLINE = 0x0a;
-// Many records, and more than the longest one.
+// Holds many records, and is larger than the longest one.
 const PART = 256 * 1024;
 
-/** Some lines that follow each other. Their bytes are good until the next part is read. */
+/** Consecutive lines. Their buffers are valid until the next part is read. */
 export interface Part {
   readonly path: string;
-  /** The record that the file should begin with, by its name. */
+  /** The sequence number of the file’s first record, according to the file name. */
   readonly first: number;
-  /** The line in the file that the first of these is, from 1. */
+  /** The line number of the first of these lines in the file, from 1. */
   readonly line: number;
   readonly lines: readonly Buffer[];
 }
 
-/** One file of the log, read from its beginning to wherever it ends now, and on from there when it has grown. */
+/**
+ * Reads one file of the log from its beginning to its current end, and continues from there when the file has grown.
+ */
 export class LineReader implements AsyncDisposable {
   readonly path: string;
   readonly first: number;
@@ -38,7 +40,7 @@ export class LineReader implements AsyncDisposable {
     this.#handle = handle;
   }
 
-  /** Opens a file by its name. What is no ordinary file is not read: a FIFO would never end. */
+  /** Opens a file by its name. Refuses anything but a regular file: reading a FIFO would never end. */
   static async open(directory: string, name: string): Promise<LineReader> {
     const path = join(directory, name);
     const handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK).catch(
@@ -51,27 +53,27 @@ export class LineReader implements AsyncDisposable {
     throw new AcodeError('ACODE-AUD-004', { file: path, reason: 'it is not an ordinary file' });
   }
 
-  /** The line that comes next, from 1. */
+  /** The number of the next line, from 1. */
   get line(): number {
     return this.#line;
   }
 
-  /** Bytes after the last newline: a line that is being written, or was when its writer died. */
+  /** Bytes after the last newline: a line that is being written, or that was incomplete when its writer died. */
   get rest(): number {
     return this.#rest;
   }
 
-  /** Whether what follows is longer than any record. */
+  /** Whether the next line is longer than any record. */
   get overlong(): boolean {
     return this.#rest === PART;
   }
 
-  /** How large the file is now. */
+  /** The current size of the file, in bytes. */
   async size(): Promise<number> {
     return (await this.#handle.stat()).size;
   }
 
-  /** The next lines; null at the end, as it is now. */
+  /** Reads the next lines; null at the current end of the file. */
   async next(): Promise<Part | null> {
     const { bytesRead } = await this.#handle.read(this.#buffer, 0, PART, this.#offset);
     const bytes = this.#buffer.subarray(0, bytesRead);
@@ -80,7 +82,7 @@ export class LineReader implements AsyncDisposable {
     if (end === 0) return null;
     const lines = split(bytes.subarray(0, end));
     const part = { path: this.path, first: this.first, line: this.#line, lines };
-    // A line that is not whole is read again: its writer may take it back and write another.
+    // An incomplete line is read again: its writer may truncate it and write another.
     this.#offset += end;
     this.#line += lines.length;
     return part;
@@ -91,7 +93,7 @@ export class LineReader implements AsyncDisposable {
   }
 }
 
-/** The names of the files, oldest first; none where there is no log. */
+/** The names of the log files, oldest first; empty if there is no log. */
 export async function listFiles(directory: string): Promise<string[]> {
   try {
     return fileNames(await readdir(directory));
@@ -101,13 +103,13 @@ export async function listFiles(directory: string): Promise<string[]> {
   }
 }
 
-/** The files that hold a record and all after it. */
+/** The files that contain a given record and all later ones. */
 export function filesFrom(names: readonly string[], seq: number): string[] {
   const before = names.filter(name => name <= fileName(seq));
   return names.slice(Math.max(0, before.length - 1));
 }
 
-/** Every line of the files, in parts. */
+/** Reads every line of the files, in parts. */
 export async function* partsOf(
   directory: string,
   names: readonly string[],
