@@ -1,4 +1,4 @@
-// Acode, the host: opens what the pipe needs, and is the one place where it is all put together.
+// Acode, the public API of a host: run, create and observe sandboxes.
 
 import { realpath } from 'node:fs/promises';
 import { userInfo } from 'node:os';
@@ -56,7 +56,7 @@ import { poolReport, warmUp } from '../run/warm.ts';
 import { scanJobs } from '../workspace/continued-scan.ts';
 import { installationRoot, isWithin } from '../workspace/file-identity.ts';
 
-/** A host that can be looked at and runs nothing. */
+/** A host that can be observed but cannot run commands. */
 export type Observer = Pick<
   Acode,
   'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'audit' | 'doctor' | 'serveSetting' | 'close'
@@ -65,11 +65,11 @@ export type Observer = Pick<
   readonly images: Pick<Images, 'list' | 'isPresent'>;
 } & AsyncDisposable;
 
-/** The output of past runs that was kept. */
+/** The saved output of past runs. */
 export interface Logs {
-  /** The runs whose output is kept, newest first. */
+  /** The runs whose output is saved, newest first. */
   list(): Promise<SavedLogInfo[]>;
-  /** The newest kept run with this container name or sandbox id. */
+  /** The newest saved run with this container name or sandbox id. */
   find(reference: string): Promise<SavedLog>;
 }
 
@@ -82,13 +82,13 @@ export interface Logs {
  * console.log(result.exitCode, result.stdout);
  */
 export class Acode implements CommandRunner, AsyncDisposable {
-  /** What happens, as it happens. */
+  /** Events of this host, as they happen. */
   readonly events: EventBus;
-  /** The output of past runs that was kept. */
+  /** The saved output of past runs. */
   readonly logs: Logs;
   /** The user’s trust in the configuration that came with the code. */
   readonly trust: Trust;
-  /** What was run and refused, in a log that shows when it was changed. */
+  /** The audit log: a tamper-evident record of what was run and refused. */
   readonly audit: Audit;
   /** The images of the engine. */
   readonly images: Images;
@@ -112,7 +112,10 @@ export class Acode implements CommandRunner, AsyncDisposable {
     this.audit = auditIn(join(host.directories.state, 'audit'));
   }
 
-  /** Opens the host. Refuses root before anything else; the engine is contacted at first use, or for what is to wait. */
+  /**
+   * Opens the host. First of all, refuses to run as root. Contacts the engine at first use, or at once to fill a warm
+   * pool.
+   */
   static async open(options: AcodeOptions = {}): Promise<Acode> {
     const uid = currentUid();
     assertNotRoot(uid, uid === 0 && (await readAllowRoot(join(userInfo().homedir, '.config', 'acode'), uid)));
@@ -124,8 +127,8 @@ export class Acode implements CommandRunner, AsyncDisposable {
   }
 
   /**
-   * Looks at engine, machine, configuration and workspace as {@link Acode.doctor} does. A configuration that cannot be used
-   * is a failed check, and the rest is looked at without it.
+   * Checks engine, machine, configuration and workspace as {@link Acode.doctor} does. An invalid configuration is a
+   * failed check; the other checks then run without it.
    *
    * @example
    * const { ok, checks } = await Acode.examine();
@@ -142,7 +145,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
     }
   }
 
-  /** Opens the host to look at it. Works for root too, since nothing can be run through it. */
+  /** Opens the host for observation only. Works for root too, since it cannot run commands. */
   static async observe(options: AcodeOptions = {}): Promise<Observer> {
     const uid = currentUid();
     const acode = new Acode(await open(options, uid), options);
@@ -162,8 +165,8 @@ export class Acode implements CommandRunner, AsyncDisposable {
   }
 
   /**
-   * Does scans that {@link AcodeOptions.continueScan} took over, in this process or another of the same user. Each report is in
-   * the audit log when it comes.
+   * Performs scans that {@link AcodeOptions.continueScan} accepted, in this process or another of the same user. Each
+   * report is already in the audit log when it is yielded.
    *
    * @example
    * declare const jobs: ScanJob[];
@@ -187,7 +190,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
     try {
       for await (const report of scanJobs(jobs, options)) {
         const [first] = report.jobs;
-        // What was found is told even where it cannot be written down.
+        // The findings are reported even if they cannot be written to the audit log.
         if (first) await audit.append(scanRecord(report, first)).catch((error: unknown) => failures.push(error));
         yield report;
       }
@@ -224,8 +227,8 @@ export class Acode implements CommandRunner, AsyncDisposable {
   }
 
   /**
-   * Creates a sandbox that stays: hardened and verified like that of a run, and ended with its time, this host or this
-   * process; with `keep`, with its time alone.
+   * Creates a persistent sandbox, hardened and verified like that of a run. It is removed when it expires, when this
+   * host is closed or when this process ends; with `keep`, only when it expires.
    *
    * @example
    * await using sandbox = await acode.create({ expiresInMs: 600_000 });
@@ -237,7 +240,10 @@ export class Acode implements CommandRunner, AsyncDisposable {
     return this.#tracked(createSandbox(this.#host, request));
   }
 
-  /** A sandbox that was kept, made by whatever process of this user on this host, by its id or name. */
+  /**
+   * Connects to a persistent sandbox by its id or name. Any process of this user on this host may have created it with
+   * `keep`.
+   */
   async connect(
     reference: string,
     {
@@ -257,8 +263,8 @@ export class Acode implements CommandRunner, AsyncDisposable {
   }
 
   /**
-   * Ends a sandbox that was kept, by its id or name, also one that cannot be used any more because something has changed
-   * since. Those of another process that lives are that process’s own.
+   * Removes a persistent sandbox that was created with `keep`, by its id or name, even if it can no longer be used
+   * because something has changed since. Rejects for sandboxes that belong to another running process.
    */
   async kill(
     reference: string,
@@ -278,28 +284,28 @@ export class Acode implements CommandRunner, AsyncDisposable {
     );
   }
 
-  /** What a command would come to: policy, where each value comes from, level and engine request. Runs nothing. */
+  /** Explains how a command would run: policy, origin of each value, level and engine request. Runs nothing. */
   async explain(command: Command, request: RunRequest = {}): Promise<Explanation> {
     this.#assertOpen('explain');
     return this.#operation('explain', signal => explain(this.#host, command, request, signal), request.signal);
   }
 
-  /** Whether sandboxes can be had here, and how many there are. Never rejects because of the engine. */
+  /** Reports whether sandboxes are available here, and how many exist. Never rejects because of the engine. */
   async status(): Promise<Status> {
     this.#assertOpen('status');
     return statusOf(this.#host, this.#host.closing);
   }
 
   /**
-   * Looks at engine, machine and workspace, with a remedy for each problem. Takes less than two seconds, runs nothing and
-   * never rejects because of what it finds.
+   * Checks engine, machine and workspace, and names a remedy for each problem. Takes less than two seconds, runs
+   * nothing and never rejects because of what it finds.
    */
   async doctor(): Promise<DoctorReport> {
     this.#assertOpen('doctor');
     return this.#operation('doctor', async () => (await import('./examine.ts')).examineHost(this.#host));
   }
 
-  /** Key figures since this host was opened, such as how long sandboxes took to be ready. */
+  /** Metrics since this host was opened, such as how long sandboxes took to become ready. */
   kpis(): KpiReport {
     return this.#host.telemetry.kpis.report();
   }
@@ -310,13 +316,16 @@ export class Acode implements CommandRunner, AsyncDisposable {
     return poolReport(this.#host, () => planFirst(this.#host));
   }
 
-  /** Whether acode may keep a background process for the workspace (`sandbox.serve`), by every layer of configuration. */
+  /**
+   * Whether acode may run a background process for the workspace (`sandbox.serve`), after all layers of configuration
+   * are applied.
+   */
   async serveSetting(): Promise<ServeSetting> {
     this.#assertOpen('serveSetting');
     return serveSettingOf(this.#host);
   }
 
-  /** The sandboxes that exist on the engine, asked now. */
+  /** Lists the sandboxes that currently exist on the engine. */
   async list(): Promise<SandboxInfo[]> {
     this.#assertOpen('list');
     return this.#operation('list', async () => {
@@ -341,8 +350,8 @@ export class Acode implements CommandRunner, AsyncDisposable {
   }
 
   /**
-   * Attacks sandboxes of this host’s own with the corpus of docs/doctor.md, each attempt with its control, and writes a
-   * report card. Takes up to a minute, works in a scratch directory and leaves nothing.
+   * Attacks sandboxes of its own with the probes of docs/doctor.md, each beside its control, and returns a report card.
+   * Takes up to a minute, works in a scratch directory and leaves nothing behind.
    *
    * @example
    * const { grade, probes } = await acode.attack();
@@ -359,7 +368,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
     );
   }
 
-  /** Removes this user’s sandboxes that were left behind. */
+  /** Removes this user’s sandboxes that earlier sessions left behind. */
   async cleanup(options: CleanupOptions = {}): Promise<CleanupReport> {
     this.#assertOpen('cleanup');
     return this.#operation(
@@ -370,9 +379,9 @@ export class Acode implements CommandRunner, AsyncDisposable {
   }
 
   /**
-   * Reports every trace of acode on engine and disk; with `purge`, removes it too and closes the host. The audit log and
-   * the user’s configuration are left unless `audit` and `config` ask for them. What is in repositories, such as
-   * `.agent/config.yml`, is not acode’s and stays.
+   * Reports every trace of acode on engine and disk; with `purge`, also removes them and closes the host. The audit log
+   * and the user’s configuration remain unless `audit` and `config` request their removal. Files in repositories, such
+   * as `.agent/config.yml`, are not acode’s and remain.
    */
   async uninstall(options: UninstallOptions = {}): Promise<UninstallReport> {
     this.#assertOpen('uninstall');
@@ -383,13 +392,16 @@ export class Acode implements CommandRunner, AsyncDisposable {
       options.signal,
     );
     if (!report.purged) return report;
-    // Last, since a host that is still open may write to its directories.
+    // Closed last, since an open host may still write to its directories.
     await this.close();
     const left = await removeDirectories(report);
     return { ...report, left, purged: left.length === 0 };
   }
 
-  /** Stops what runs, removes every sandbox of this host and lets go of the engine. A second call waits for the first. */
+  /**
+   * Stops all commands, removes every sandbox of this host and disconnects from the engine. A second call waits for the
+   * first.
+   */
   async close(): Promise<void> {
     this.#closed ??= this.#host.close();
     await this.#closed;
@@ -403,7 +415,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
     if (this.#closed) throw new AcodeError('ACODE-SBX-019', { operation });
   }
 
-  // Closing waits for what is still being started: it may be about to make a sandbox.
+  // `close` waits for commands that are still starting: each may be about to create a sandbox.
   #tracked<Value>(work: Promise<Value>): Promise<Value> {
     this.#host.keep(work);
     const begin = (): void => this.#sweepOnce();
@@ -411,7 +423,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
     return work;
   }
 
-  // When the first command is under way, so that it never waits for the remains of others.
+  // Starts once the first command has started, so that no command waits for the cleanup of other sessions.
   #sweepOnce(): void {
     if (this.#swept || !this.#host.settings.sweepsOrphans) return;
     this.#swept = true;
@@ -431,7 +443,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
   }
 }
 
-// Written down at each start, or there is none.
+// Every session of root must be recorded; without the record it does not open.
 async function recordRoot(host: ComposedHost): Promise<void> {
   const event = 'opened by root, as allow_root in root’s own configuration says';
   host.telemetry.log('warn', event, {});
@@ -439,20 +451,20 @@ async function recordRoot(host: ComposedHost): Promise<void> {
 }
 
 async function open(options: AcodeOptions, uid: number, faults?: AcodeError[]): Promise<ComposedHost> {
-  // Read before anything is awaited: what the program does to its environment afterwards is not meant for this host.
+  // Read before the first await, so that later changes to the program’s environment do not affect this host.
   const env = { ...process.env };
   const about = { env, home: homeOf(env), uid };
   const machine = await orFault(loadMachinePolicy(), null, faults);
   const places = directoriesOf(about);
   const unset = checkConfig({}, options.configFile ?? join(places.config, 'config.yml'));
   const config = await orFault(configOf(options, places), unset, faults);
-  // Made only now: a configuration that is refused leaves nothing behind.
+  // Created only now, so that an invalid configuration leaves nothing behind.
   const directories = await ownDirectories(about);
   return composeHost({ options, config, machine, directories, uid, clock: options.clock ?? systemClock });
 }
 
-// Where somebody collects what is wrong with a configuration, it is put there and the value without one is used. Only for
-// looking: a command is never run without the configuration that was meant.
+// If the caller collects configuration errors, adds the error and uses the default instead. Only for observation: acode
+// never runs a command without the intended configuration.
 async function orFault<Value>(
   loading: Promise<Value>,
   otherwise: Value,
@@ -468,7 +480,10 @@ async function orFault<Value>(
   }
 }
 
-/** A host beside another: the same configuration, another workspace, an engine where one is needed, and nobody who listens. */
+/**
+ * Opens a host beside another one: the same configuration, a different workspace, an engine if one is needed, and no
+ * event listeners.
+ */
 export async function openFurther(
   options: AcodeOptions,
   workspace: string,
@@ -493,7 +508,7 @@ async function configOf(options: AcodeOptions, directories: Directories): Promis
     ? checkConfig(options.config, source)
     : await loadUserConfig(directories.config, options.configFile);
   if (loaded.config.allow_root === undefined) return loaded;
-  // Anybody can name a file; only the user’s own says whether they may be root.
+  // Any caller can name a file; only the user’s own file may allow root.
   throw new AcodeError('ACODE-SBX-013', {
     source,
     key: 'allow_root',
@@ -501,8 +516,7 @@ async function configOf(options: AcodeOptions, directories: Directories): Promis
   });
 }
 
-// Where acode is installed in the workspace, what is otherwise loaded when it is needed is loaded now: later a sandbox may
-// have put something else in its place.
+// If acode is installed in the workspace, loads lazy modules now: later, a command in a sandbox may have replaced them.
 async function loadAhead(host: ComposedHost): Promise<void> {
   const workspace = await workspaceOf(host);
   const root = await realpath(workspace).catch(() => workspace);
@@ -522,7 +536,7 @@ async function loadAhead(host: ComposedHost): Promise<void> {
   ]);
 }
 
-// Windows has no uids; what runs there talks to an engine in a virtual machine whose ordinary user is 1000.
+// Windows has no uids; sandboxes run on an engine in a virtual machine, whose ordinary user is 1000.
 function currentUid(): number {
   return process.getuid?.() ?? 1000;
 }

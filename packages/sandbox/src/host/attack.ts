@@ -1,4 +1,4 @@
-// Opens hosts for the doctor’s live attack: the same pipe as for every command, on workspaces of the attack’s own.
+// Opens hosts for `acode doctor --attack`: the same pipeline as for every command, on the attack’s own workspaces.
 
 import { availableParallelism, release } from 'node:os';
 import { AcodeError } from '../contract/errors.ts';
@@ -22,10 +22,10 @@ import { resolvePolicy } from '../policy/resolve.ts';
 import { explain } from '../run/planning.ts';
 import { start } from '../run/run.ts';
 
-/** How the attack itself is tested: on sandboxes that lack protections, where the card must turn red. */
+/** Test options of the attack: sandboxes without some protections, for which the report card must show failures. */
 export interface Rehearsal {
   readonly against: readonly Weakening[];
-  /** Only the trials with these rows; else all. */
+  /** Only the trials with these rows; all by default. */
   readonly only?: readonly string[];
 }
 
@@ -52,26 +52,26 @@ export async function attackHost(
   return attackBackend({ open, target, signal: host.closing, ...rehearsal }, options);
 }
 
-/** The level to attack: the one that was named, or the one that an ordinary command gets. */
+/** Chooses the level to attack: the requested one, or the one that an ordinary command gets. */
 async function choose(
   host: Host,
   { level, runtime, image }: AttackOptions,
 ): Promise<{ chosen: Chosen; policy: EffectivePolicy }> {
   const { machine, config: user, environmentMode, caller } = host;
-  // Whoever names a runtime or an image means an engine.
+  // A caller that names a runtime or an image wants an engine.
   const asked = level ?? ((runtime ?? image) === undefined ? undefined : 'auto');
   const input: PolicyFields = {
     ...(asked === undefined ? {} : { level: asked }),
     ...(runtime === undefined ? {} : { runtime }),
   };
-  // A repository has no say in how the host is attacked.
+  // The repository’s configuration does not affect the attack.
   const layers = { machine, user, repository: null, environmentMode };
   const policy = resolvePolicy(input, layers, { caller, cpus: availableParallelism() });
   const aimed = level === undefined || usesEngine(level) ? host : { ...host, attacked: level };
   return { chosen: await chooseLevel(aimed, policy), policy };
 }
 
-// What a level does not have is refused and never left out in silence.
+// Options that a level does not support are refused, never silently ignored.
 function refuseMixed(level: Level, { runtime, image }: AttackOptions): void {
   if ((runtime ?? image) === undefined) return;
   throw new AcodeError('ACODE-SBX-016', {
@@ -115,11 +115,11 @@ async function onEngine(
   };
 }
 
-// How many images are looked at before the default one is asked for after all.
+// How many images to consider before falling back to the default one.
 const MAX_LOOKED_AT = 20;
 
-// The default image is often not on an engine whose projects all name one of their own: then one that is there will do, if
-// it could be used for a run without further consent.
+// If every project names its own image, the default image is often not on the engine. Another image on the engine then
+// serves, if a run could use it without further consent.
 async function attackedFrom(
   host: Host,
   store: ImageStore,
@@ -137,7 +137,7 @@ async function attackedFrom(
   return { image: wanted };
 }
 
-// Those that commands in projects get, and then what came from a trusted registry, the smallest first.
+// First the images that commands in projects get, then those from a trusted registry, smallest first.
 async function otherImages(host: Host, store: ImageStore): Promise<string[]> {
   const { machine, config: user, environmentMode } = host;
   const layers = { machine, user, repository: null, environmentMode };
@@ -159,15 +159,15 @@ function isAllowed(reference: string, facts: ImageFacts, { imageTrust }: Effecti
   }
 }
 
-/** Where the sandboxes of an attack are made. */
+/** The engine or level on which the attack creates its sandboxes. */
 interface AttackedEngine {
   readonly openFurther: OpenFurther;
   readonly socket: string | null;
-  /** The level without an engine that is attacked; null on an engine. */
+  /** The attacked level without an engine; null for an engine. */
   readonly at: Chosen | null;
 }
 
-// Never a place in the chain.
+// An audit log that records nothing: the attack as a whole has one record.
 const UNRECORDED: Host['audit'] = {
   append: async () => ({ seq: 0, hash: '' }),
   fingerprint: async () => '',
@@ -183,9 +183,9 @@ async function openTarget({ openFurther, socket, at }: AttackedEngine, options: 
     weakened ??= whole.weakened(weakenings, beforeCreate);
     return weakened;
   };
-  // What the level can do was asked once, and need not be proven for each sandbox again.
+  // The level’s capability is already known, so it is not probed again for each sandbox.
   const aimed: Host = at ? { ...opened, attacked: at.level, localCapability: async () => at.capability } : opened;
-  // What an attack prints is nobody’s to keep, and what it runs is written down as one attack.
+  // The output of an attack is not saved, and its commands are not recorded one by one.
   const host: Host = { ...aimed, backend, savedLogs: null, audit: UNRECORDED };
   return {
     run: async (command, request) => {
@@ -194,7 +194,7 @@ async function openTarget({ openFurther, socket, at }: AttackedEngine, options: 
       return (await running).result;
     },
     explain: (command, request) =>
-      // A plan is the same whatever is taken from it afterwards.
+      // A plan does not depend on the protections that are removed later.
       explain(aimed, command, request, AbortSignal.any([host.closing, ...(request.signal ? [request.signal] : [])])),
     close: async () => {
       await weakened?.[Symbol.asyncDispose]();

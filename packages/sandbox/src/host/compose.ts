@@ -1,4 +1,4 @@
-// The composition root: puts one host together from its parts, each with what it needs and nothing else.
+// The composition root: builds one host from its parts, and passes each part only what it needs.
 
 import { setMaxListeners } from 'node:events';
 import { join } from 'node:path';
@@ -40,10 +40,10 @@ import { Bus, Telemetry } from '../records/telemetry/operation.ts';
 import { ContainerReports } from '../records/telemetry/containers.ts';
 import { openPool } from '../run/warm.ts';
 
-/** A host with everything that acode.ts hands on. */
+/** A host with everything that acode.ts needs. */
 export type ComposedHost = OpenHost & ImageHost;
 
-/** What a host is put together from. */
+/** The inputs from which a host is built. */
 export interface Composition {
   readonly options: AcodeOptions;
   readonly config: LoadedConfig;
@@ -54,12 +54,12 @@ export interface Composition {
 }
 
 const MAX_CONCURRENT = 16;
-// How long closing waits for the engine to remove everything. What is not gone by then is left to the reaper.
+// How long `close` waits for the engine to remove everything. The reaper removes the rest.
 const CLOSING_MS = 10_000;
-// The first user of most systems, for a caller who is root by their own configuration: sandboxes are never root.
+// The first user of most systems. Used if root runs acode by its own configuration: sandboxes never run as root.
 const NOT_ROOT: UserId = { uid: 1000, gid: 1000 };
 
-/** Puts a host together. Contacts nothing. */
+/** Builds a host. Contacts nothing. */
 export async function composeHost({
   options,
   config,
@@ -94,7 +94,7 @@ export async function composeHost({
     verifySignature: options.verifySignature ?? null,
   };
   const stop = new AbortController();
-  // As many listen as there are sandboxes; Node would take more than ten for a mistake and say so on standard error.
+  // Each sandbox adds a listener. Above ten, Node would print a leak warning to standard error.
   setMaxListeners(0, stop.signal);
   const backends = new Backends({ connect, local: localLevels(), closing: stop.signal });
   const removals = new Removals({
@@ -138,7 +138,7 @@ export async function composeHost({
     reports,
     pulls,
     images: { forRun: (wanted, signal) => imageForRun(host, wanted, signal) },
-    // Loaded when it is needed: few runs bring anything out.
+    // Loaded on demand: few runs have artifacts.
     withArtifacts: async (...of) => (await import('../persistent/artifacts.ts')).withArtifacts(...of),
     slots: new Slots(concurrency(options, settings), clock),
     memory: memoryShare(directories, clock),
@@ -154,7 +154,7 @@ export async function composeHost({
   };
   return host;
 
-  // Loaded when they are asked for: most hosts never do.
+  // Loaded on demand: most hosts never use them.
   function localLevels(): BackendSources['local'] {
     const common = { clock, closing: stop.signal, keep: (work: Promise<unknown>) => background.keep(work) };
     const { acceptsProcessLimits: acceptProcessLimits, ulimit } = settings;
@@ -205,7 +205,7 @@ export async function composeHost({
   }
 
   async function close(): Promise<void> {
-    // Cancelled commands give their sandboxes up; the backend stays open until the last one is gone.
+    // Cancelled commands abandon their sandboxes; the backend remains open until the last one is removed.
     stop.abort(new AcodeError('ACODE-SBX-014', {}));
     let cancel: () => void = () => undefined;
     const tooLong = new Promise<null>(resolve => (cancel = clock.after(CLOSING_MS, () => resolve(null))));
@@ -222,13 +222,13 @@ export async function composeHost({
     }
   }
 
-  // Whatever went wrong on the way, something may be left: the reaper looks.
+  // If closing failed, something may be left behind: the reaper checks.
   function notLetGo(error: unknown): null {
     telemetry.log('error', 'closing failed', { reason: String(error) });
     return null;
   }
 
-  /** Waits until everything is removed; says how much is left because it could not be. */
+  /** Waits until everything is removed; returns how many resources could not be removed. */
   async function letGo(): Promise<number> {
     await background.settled();
     await removals.settled();
@@ -247,13 +247,13 @@ class Background {
     this.#work.add(kept);
   }
 
-  // What ends may have begun something else meanwhile.
+  // Work that ends may have started more work in the meantime.
   async settled(): Promise<void> {
     while (this.#work.size > 0) await Promise.allSettled(this.#work);
   }
 }
 
-// In the order in which the engine is looked for.
+// In the order in which acode searches for the engine.
 function engineNamedBy(options: AcodeOptions, settings: Settings): string | null {
   return options.engine?.socket ?? settings.engineSocket ?? process.env['DOCKER_HOST'] ?? null;
 }
@@ -265,7 +265,7 @@ function memoryShare({ runtime, state }: Directories, clock: Clock): MemoryShare
     clock,
     self: identify(process.pid) ?? { pid: process.pid, startTime: '0' },
     isAlive: owner => owner.pid === process.pid || isAlive(owner),
-    // By its time and not by its record, which is left behind where the container was removed from outside.
+    // Decided by the expiry time and not by the record, which remains if the container was removed by another program.
     isKept: sandboxId => leases.isCurrent(sandboxId, clock.now()),
   });
 }
@@ -277,7 +277,7 @@ function concurrency(options: AcodeOptions, settings: Settings): number {
   throw new AcodeError('ACODE-SBX-017', { field: 'maxConcurrent', reason });
 }
 
-/** Loads the levels that are otherwise loaded when they are asked for. */
+/** Loads the levels that are otherwise loaded on demand. */
 export async function loadLevels(): Promise<void> {
   await Promise.all([
     import('../isolation/bubblewrap/backend.ts'),

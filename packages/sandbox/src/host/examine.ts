@@ -1,4 +1,4 @@
-// Hands the doctor what it looks at: a host whose engine may be missing, slow or wrong.
+// Collects the doctor’s inputs from a host whose engine may be missing, slow or broken.
 
 import { stat } from 'node:fs/promises';
 import { loadRepositoryConfig } from '../policy/config/load.ts';
@@ -40,7 +40,7 @@ const ID = 'configuration';
 const TITLE = 'Configuration';
 const OTHERS_WRITE = 0o022;
 
-// What keeps every command from running is a failed check like any other, so that the rest is looked at too.
+// An error that blocks every command is reported as a failed check, so that the other checks still run.
 async function configurationChecks(host: Host, faults: readonly AcodeError[]): Promise<Check[]> {
   const { config, machine } = host;
   const repository = await repositoryFault(host);
@@ -65,7 +65,7 @@ async function repositoryFault(host: Host): Promise<AcodeError | null> {
     await loadRepositoryConfig(await workspaceOf(host));
     return null;
   } catch (error) {
-    // What else is wrong with the workspace, the checks of it say.
+    // The workspace checks report any other problem of the workspace.
     return error instanceof AcodeError && (error.is('ACODE-SBX-013') || error.is('ACODE-SBX-016')) ? error : null;
   }
 }

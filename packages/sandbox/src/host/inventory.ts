@@ -1,4 +1,4 @@
-// Inventory of this host: its status, what it can do, and the removal of what was left behind.
+// Inventory of this host: its status, its capabilities, and the cleanup of leftover resources.
 
 import { realpath } from 'node:fs/promises';
 import type {
@@ -34,10 +34,10 @@ import type { Level } from '../contract/levels.ts';
 import type { Capability } from '../isolation/backend.ts';
 import { inTime } from '../isolation/waiting.ts';
 
-// A person waits for a status, and an engine that has not answered by then is said to be one that does not.
+// The user waits for the status: an engine that has not answered by then is reported as not answering.
 const STATUS_MS = 1200;
 
-/** The state of the host; an engine that cannot be had is a status and not an error. */
+/** The status of the host. A missing engine is part of the status, not an error. */
 export async function statusOf(host: Host, signal: AbortSignal): Promise<Status> {
   const [levels, engine, { chosen, defaultImage, workspace }] = await Promise.all([
     capabilityMatrix(host, STATUS_MS),
@@ -57,7 +57,7 @@ async function commandsHere(
   return { chosen, defaultImage: policy.image.value, workspace };
 }
 
-// What becomes of a command for which nothing more is said than the files say.
+// Whether a command without options could run.
 function availability(
   chosen: Pick<Chosen, 'level'> | AcodeError,
 ): Pick<Status, 'available' | 'level' | 'unavailableReason' | 'hint'> {
@@ -78,7 +78,7 @@ async function engineState(
   return { engine, sandboxes: countsOf(sandboxes), cacheVolumes: cacheVolumesOf(belongings, host.uid) };
 }
 
-/** The caches among what there is, of one user. */
+/** The cache volumes of one user. */
 export function cacheVolumesOf(belongings: readonly EngineResource[], uid: number): string[] {
   return belongings
     .filter(({ kind, labels }) => kind === 'volume' && labels[CACHE] !== undefined)
@@ -87,7 +87,7 @@ export function cacheVolumesOf(belongings: readonly EngineResource[], uid: numbe
     .sort();
 }
 
-// An error with a code is an answer too.
+// Returns an error that has a code as a value; other errors are thrown.
 async function known<Value>(answer: Promise<Value>): Promise<Value | AcodeError> {
   try {
     return await answer;
@@ -98,8 +98,8 @@ async function known<Value>(answer: Promise<Value>): Promise<Value | AcodeError>
 }
 
 /**
- * Removes what was left behind: orphans, what is past its hard maximum, and this user’s sandboxes that have ended. With
- * `force` also those that run; sandboxes of another session that lives only with `allSessions`.
+ * Removes orphans, expired resources, and this user’s sandboxes that have ended. With `force`, also running ones;
+ * sandboxes of another live session only with `allSessions`.
  */
 export async function cleanup(
   host: Host,
@@ -111,7 +111,7 @@ export async function cleanup(
   const mayResource = (one: Judged<EngineResource>): boolean => resourceMayBeRemoved(one, options);
   const maySandbox = ({ thing, verdict }: Judged): boolean => mayGo(verdict, thing.state, options);
   const remove = options.dryRun ? async (): Promise<Removal> => 'removed' : null;
-  // Containers go first: the engine keeps what one of them still uses.
+  // Containers first: the engine does not remove what a container still uses.
   const { removed, failed, kept } = await cleaned(
     found.sandboxes,
     maySandbox,
@@ -122,7 +122,7 @@ export async function cleanup(
     mayResource,
     remove ?? (one => removeBelonging(host, one, { may: mayResource, operation, signal })),
   );
-  // Last: what goes now does not keep a cache.
+  // Last: the resources removed before no longer use a cache.
   const inUse = cachesInUse(found.belongings.filter(one => !mayResource(one)).map(({ thing }) => thing));
   const mayCache = async (one: Judged<EngineResource>): Promise<boolean> =>
     mayResource(one) && !(await usedNow(host, signal)).has(one.thing.name);
@@ -171,7 +171,8 @@ async function cleaned<Thing>(
   return report;
 }
 
-// What a session shares goes with the session; what is kept for the next one only when somebody says so.
+// Resources that a session shares are removed with the session; volumes persist for the next one and are removed only
+// on request.
 function resourceMayBeRemoved(
   { thing, verdict }: Judged<EngineResource>,
   options: CleanupOptions & Pick<Wanted, 'everyHost'>,
@@ -187,20 +188,20 @@ function isCache({ thing: { kind, labels } }: Judged<EngineResource>): boolean {
 }
 
 /**
- * The caches that something is made of, or that are being filled. An engine does not know that a layer needs the volume it
- * lies over, and would remove that under a sandbox.
+ * The caches that sandboxes use as a base layer, or that are being filled. An engine does not know that a layer needs
+ * its base volume, and would remove that while a sandbox uses it.
  */
 export function cachesInUse(belongings: readonly Pick<EngineResource, 'labels'>[]): ReadonlySet<string> {
   return new Set(belongings.flatMap(({ labels }) => [labels[LAYER] ?? [], labels[FILLING] ?? []].flat()));
 }
 
-// Asked again before each: sandboxes begin while others are removed. Whatever is still there counts, even of the dead: what
-// could not be removed may be mounted.
+// Queried again before each removal: sandboxes start while others are removed. Resources of dead sessions count too,
+// since a sandbox that could not be removed may still mount a cache.
 async function usedNow(host: Host, signal: AbortSignal): Promise<ReadonlySet<string>> {
   return cachesInUse(await (await host.engine()).belongings(signal));
 }
 
-/** Sandboxes with the time at which they go, where that is written down here. */
+/** Adds the expiry time to each sandbox that has a lease on this machine. */
 export async function withLeases<Info extends SandboxInfo>(host: Host, found: readonly Info[]): Promise<Info[]> {
   const leases = new Leases(host.directories.state);
   return Promise.all(
@@ -209,24 +210,25 @@ export async function withLeases<Info extends SandboxInfo>(host: Host, found: re
       const own = labels['acode.uid'] === String(host.uid) && labels['acode.host'] === host.identity;
       const until = own && labels[KEEP] === 'true' ? leases.read(sandboxId) : null;
       if (until === null) return one;
-      // The label is the latest moment to which it can be extended: beside the time at which it goes, it looks like another one.
+      // The label is the latest time to which the lease can be extended; beside the actual expiry time it would
+      // confuse.
       const { 'acode.expires': _, ...others } = labels;
       return { ...one, labels: others, expiresAt: new Date(until).toISOString() };
     }),
   );
 }
 
-/** Sandboxes with the names of their images. They are made by id, so that a tag that moves changes nothing. */
+/** Adds image names to sandboxes. acode creates sandboxes by image id, so that a moved tag changes nothing. */
 export async function withImageNames(host: Host, found: readonly SandboxInfo[]): Promise<SandboxInfo[]> {
   if (found.length === 0) return [];
-  // Names are for people: the list is worth having without them.
+  // Names are only for display: the list is useful without them.
   const images = await known((await host.engine()).images.list(host.closing));
   if (images instanceof AcodeError) return [...found];
   const names = new Map(images.map(({ id, tags }) => [id, tags[0]]));
   const kept = new Kept(host);
   return Promise.all(
     found.map(async one => {
-      // What was asked for is written down of those that were kept; an image may have several names.
+      // The record of a persistent sandbox contains the requested image name; an image may have several names.
       const asked = one.expiresAt === undefined ? undefined : (await kept.read(one.sandboxId))?.policy?.image;
       return { ...one, image: asked ?? names.get(one.image) ?? one.image };
     }),
@@ -248,7 +250,7 @@ function countsOf(judged: readonly Judged[]): SandboxCounts {
   };
 }
 
-// A repository whose configuration is refused has no runs, and the reason is what a reader needs to know.
+// If the repository’s configuration is refused no command can run, and the user needs to see the reason.
 async function defaultPolicy(
   host: Host,
   workspace: string,
@@ -268,9 +270,9 @@ const NO_RUNTIME: Readonly<Partial<Record<Level, string>>> = {
   microvm: 'the engine has no runtime kata; install Kata Containers and register it with the engine',
 };
 
-/** The matrix, strongest level first. Asks the engine and every local level at the same time. */
+/** The availability of every level, strongest first. Queries the engine and all local levels in parallel. */
 async function capabilityMatrix(host: Host, withinMs: number): Promise<LevelStatus[]> {
-  // The local ones first: they start processes, which then run while the engine is asked.
+  // Local levels first: they start processes, which run while the engine answers.
   const [local, engine] = await Promise.all([
     host.localCapabilities().then(all => all.map(ofLocal)),
     engineLevels(host, withinMs),
@@ -291,7 +293,7 @@ async function engineLevels(host: Host, withinMs: number): Promise<LevelStatus[]
   }
 }
 
-/** What an engine answers in time; else that it did not. It may answer later, so nothing follows from it. */
+/** The engine’s answer, or an error if it is late. A late answer is ignored. */
 function answeredInTime<Value>(host: Host, answer: Promise<Value>, ms: number): Promise<Value> {
   return inTime(host.telemetry.clock, ms, answer, () => {
     const reason = `it did not answer within ${ms / 1000} s`;
@@ -301,7 +303,10 @@ function answeredInTime<Value>(host: Host, answer: Promise<Value>, ms: number): 
 
 const SLOW = 'Something is there and does not answer: look at the engine’s own log, and restart it.';
 
-/** Which levels an engine offers by its runtimes. A runtime counts as there; whether it is what it says, its first start proves. */
+/**
+ * The levels that an engine offers through its runtimes. A listed runtime counts as available; its first start proves
+ * whether it is what its name says.
+ */
 function levelsOfEngine(levels: readonly Level[], capability: Capability): LevelStatus[] {
   return levels.map(level => {
     const runtimes = Object.entries(capability.runtimes).flatMap(([name, its]) => (its === level ? [name] : []));
@@ -312,7 +317,7 @@ function levelsOfEngine(levels: readonly Level[], capability: Capability): Level
   });
 }
 
-// Nearly every project has something that is mounted read-only, so who reads that a level is available has to know.
+// Almost every project has read-only mounts, so the status of an available level must mention this restriction.
 function refusalOf(runtimes: readonly string[], { unprotecting = {} }: Capability): { reason?: string } {
   const refused = runtimes.flatMap(name => {
     const lacked = unprotecting[name];

@@ -1,4 +1,4 @@
-// Finds what dead sessions left on the engine and removes it: the second net, behind the reaper.
+// Finds resources that dead sessions left on the engine and removes them: the second safety net, behind the reaper.
 
 import { AcodeError } from '../contract/errors.ts';
 import type { EngineResource } from '../contract/host.ts';
@@ -12,31 +12,31 @@ import type { Judged } from '../run/removing.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 
-/** Everything of acode’s on the engine, judged as of now. */
+/** All resources of acode on the engine, with current verdicts. */
 export interface Survey {
   readonly sandboxes: readonly Judged[];
   readonly belongings: readonly Judged<EngineResource>[];
 }
 
 const SWEEP_MS = 20_000;
-// What a session that closes still gives it; the rest is the next session’s.
+// How long a closing session still lets the sweep run; the next session removes the rest.
 const CLOSING_MS = 1500;
 const MAX_AT_ONCE = 8;
 const MAX_NAMED = 5;
 
-/** Looks at every sandbox, network and volume of ours. */
+/** Judges every sandbox, network and volume that acode created. */
 export async function survey(host: Host, signal: AbortSignal): Promise<Survey> {
   const backend = await host.engine();
   const [sandboxes, belongings] = await Promise.all([surveySandboxes(host, signal), backend.belongings(signal)]);
   return { sandboxes, belongings: await Promise.all(belongings.map(judging(host))) };
 }
 
-/** Looks at every sandbox of ours. */
+/** Judges every sandbox that acode created. */
 export async function surveySandboxes(host: Host, signal: AbortSignal): Promise<Judged[]> {
   return judged(host, await (await host.engine()).list(signal));
 }
 
-/** Removes every orphan and whatever is past its time. Never rejects: a sweep that fails is repeated by the next session. */
+/** Removes all orphans and expired resources. Never rejects: the next session repeats a failed sweep. */
 export async function sweep(host: Host): Promise<void> {
   const operation = host.telemetry.begin('sweep');
   const { signal, over } = timeToSweep(host);
@@ -47,7 +47,7 @@ export async function sweep(host: Host): Promise<void> {
     host.telemetry.gauge(METRICS.orphaned, orphans.length);
     const sweeping = { may: isSwept, operation, signal };
     const outcomes = await fewAtOnce(orphans, ({ thing }) => removeSandbox(host, thing, sweeping));
-    // Containers go first: the engine keeps what one of them still uses.
+    // Containers first: the engine does not remove what a container still uses.
     const left = belongings.filter(({ verdict }) => verdict.remove);
     const others = { may: ({ verdict }: Judged<EngineResource>) => verdict.remove, operation, signal };
     outcomes.push(...(await fewAtOnce(left, ({ thing }) => removeBelonging(host, thing, others))));
@@ -66,13 +66,13 @@ export async function sweep(host: Host): Promise<void> {
   }
 }
 
-// What the engine is removing already goes without us, or is stuck: waiting for it would hold every command up.
+// A sandbox that the engine is already removing needs no help or is stuck: waiting for it would delay every command.
 function isSwept({ thing, verdict }: Judged): boolean {
   return verdict.remove && thing.state !== 'removing';
 }
 
-// Its own deadline and not the host’s end: a short command must not keep the sweep from ever finishing. Nor may the sweep
-// keep a command from ending, so once the host closes there is little time left.
+// The sweep has its own deadline and does not end with the host: otherwise, sessions with one short command would never
+// finish a sweep. It must not delay the end of a command either, so little time remains once the host closes.
 function timeToSweep({ telemetry: { clock }, closing }: Host): { signal: AbortSignal; over: () => void } {
   const own = new AbortController();
   const tooLong = (): void => own.abort(new AcodeError('ACODE-SBX-014', {}));
@@ -99,7 +99,7 @@ function warnOf(removed: readonly { readonly name: string; readonly labels: Labe
   operation.step('warn', `removed ${what} had left: ${some}${more}`, { removed: names.length, names, sessions });
 }
 
-/** Does the same for many, a few at a time: somebody may have left thousands, and the engine has other things to do. */
+/** Processes many items, a few at a time: there may be thousands, and the engine has other work. */
 export async function fewAtOnce<Item, Value>(
   items: readonly Item[],
   work: (item: Item) => Promise<Value>,

@@ -1,4 +1,4 @@
-// Takes every trace of acode off engine and disk, after looking at what there is.
+// Uninstall: reports every trace of acode on engine and disk, and removes it on request.
 
 import { lstat, readdir, rm, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -22,8 +22,8 @@ import { forgottenStages, removeForgottenStages } from '../images/project/stage.
 import { survey } from './sweep.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 
-// What acode itself puts into its directories. Whatever else is there is somebody’s: an environment variable may lead
-// anywhere, and a directory of that name may be anything.
+// The entries that acode itself creates in its directories. Anything else there belongs to another program: an
+// environment variable may point anywhere, and a directory of that name may have another purpose.
 const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
   config: /^config\.yml$/,
   state:
@@ -34,7 +34,7 @@ const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
 
 const AUDIT = 'audit';
 
-/** What is on the engine, and what becomes of it; the disk is looked at and left as it is. */
+/** Reports the resources on the engine, and removes them on request; only reports the files on disk. */
 export async function uninstallFromEngine(
   host: ImageHost,
   options: UninstallOptions,
@@ -42,7 +42,7 @@ export async function uninstallFromEngine(
   signal: AbortSignal,
 ): Promise<UninstallReport> {
   const { purge = false, force = false } = options;
-  // Also where another session had to put its sockets, at a time when the usual directory was another user’s.
+  // Includes the fallback directory, which a session uses for its sockets if another user owns the usual one.
   const places = new Set([host.directories.runtime, fallbackRuntime(host.directories.state)]);
   const counted = await Promise.all([...places].map(place => liveOwners(place)));
   const sessions = counted.reduce((sum, count) => sum + count, 0);
@@ -54,18 +54,19 @@ export async function uninstallFromEngine(
   const about = { sessions, directories, left: [], spared, copies };
   try {
     const cleared = await clearEngine(host, { purge, force }, operation, signal);
-    // Copies only after that, since a sandbox that still ran would write in them.
+    // Copies last, since a running sandbox would still write to them.
     const purged = await removeCopies(host, purge && isClean(cleared), signal);
     return { ...about, ...cleared, engineProblem: null, purged };
   } catch (error) {
-    // Who has no engine any more still wants the disk clean, but must have said so: sandboxes may be left on it.
+    // A user without an engine still wants the disk clean, but must request it with `force`: sandboxes may remain on
+    // the engine.
     if (signal.aborted || spares) throw error;
     const purged = await removeCopies(host, purge, signal);
     return { ...about, engine: null, elsewhere: [], images: null, engineProblem: reasonOf(error), purged };
   }
 }
 
-/** Whether the copies are gone with the rest, where that is asked for. */
+/** Removes the staged copies if requested; returns whether all of them are removed. */
 async function removeCopies({ identity }: Host, asked: boolean, signal: AbortSignal): Promise<boolean> {
   if (!asked) return false;
   return (await removeForgottenStages(signal, identity)).failed.length === 0;
@@ -75,7 +76,7 @@ function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** What was on the engine. */
+/** The resources found on the engine. */
 interface Cleared {
   readonly engine: CleanupReport;
   readonly images: ImagePruneReport;
@@ -90,12 +91,12 @@ async function clearEngine(
 ): Promise<Cleared> {
   const reach = { allSessions: force || !purge, everyHost: purge && force };
   const engine = await cleanup(host, { ...reach, force: true, volumes: true, dryRun: !purge }, operation, signal);
-  // After the containers, which would keep them; and while the note of what was pulled is still there.
+  // After the containers, which would block their removal; and before the index of pulled images is removed.
   const images = await prune(host, { dryRun: !purge, olderThanDays: 0 }, operation, signal);
   return { engine, images, elsewhere: await ofOtherHosts(host, signal) };
 }
 
-// The audit log is evidence and the configuration is the user’s own work: each goes only when it is asked for.
+// The audit log is evidence and the configuration is the user’s own work: each is removed only on request.
 async function sparedTraces(
   directories: readonly OwnDirectory[],
   { purge = false, audit = false, config = false }: UninstallOptions,
@@ -110,8 +111,8 @@ async function sparedTraces(
 }
 
 /**
- * Removes what is acode’s from its own directories, but for what is spared, and those that are empty then. What is left
- * without being spared comes back. Of a directory that is a symbolic link the link is removed, and what it leads to is not.
+ * Removes acode’s entries from its own directories, except the spared ones, and then the empty directories. Returns the
+ * entries that remain without being spared. If a directory is a symbolic link, only the link is removed.
  */
 export async function removeDirectories({
   directories,
@@ -143,8 +144,8 @@ async function removeOwn(directory: string, own: RegExp, kept: ReadonlySet<strin
   }
 }
 
-// Things of this user’s whose runtime directory is not this one: from before a restart of the machine, or of another
-// machine that uses the same engine. Nobody can tell the two apart.
+// Resources of this user with a different runtime directory: from before a reboot, or from another machine that uses
+// the same engine. acode cannot tell the two apart.
 async function ofOtherHosts(host: Host, signal: AbortSignal): Promise<Remote[]> {
   const { sandboxes, belongings } = await survey(host, signal);
   const remote = [
@@ -154,7 +155,8 @@ async function ofOtherHosts(host: Host, signal: AbortSignal): Promise<Remote[]> 
   return remote.filter(({ verdict }) => verdict.because === 'another host').map(({ kind, name }) => ({ kind, name }));
 }
 
-// An image that is kept is one that others use, or whose name others gave to another: it is no trace any more.
+// An image that was not removed is in use by others, or its name now refers to another image: it is no longer a trace
+// of acode.
 function isClean({ engine: { failed, kept, belongings }, images, elsewhere }: Cleared): boolean {
   return [failed, kept, belongings.failed, belongings.kept, images.failed, elsewhere].every(
     ({ length }) => length === 0,

@@ -1,5 +1,5 @@
-// Admission: the beginning of every operation on a host: the check of its request, its abort signals, its slot, its share of the
-// memory, and the record of a refusal.
+// Admission: the first step of every operation on a host. It checks the request, combines the abort signals, waits for
+// a slot and a share of the memory, and records a refusal.
 
 import { posix } from 'node:path';
 import { Readable } from 'node:stream';
@@ -23,11 +23,11 @@ import { protectedPaths } from '../workspace/protected-paths.ts';
 /** An operation before it is admitted. */
 export interface Admitting {
   readonly name: string;
-  /** The caller’s signal. The request is checked later, so that this may be anything. */
+  /** The caller’s signal. It may have any type, since the request is validated later. */
   readonly signal?: unknown;
-  /** The request that the audit log names when the operation is refused; without it a refusal is only logged. */
+  /** The request to name in the audit log if the operation is refused; without it, a refusal is only logged. */
   readonly run?: Omit<Recorded, 'host' | 'operation'>;
-  /** The signals end the making only: what was made does not end with them. */
+  /** The signals cancel only the creation; the created sandbox outlives them. */
   readonly detached?: true;
 }
 
@@ -52,15 +52,15 @@ export class Admission {
     this.signal = detached ? this.#relay(from) : AbortSignal.any([...from, this.stop.signal]);
   }
 
-  /** Waits for a slot, as long as the host’s settings allow. */
+  /** Waits for a slot, for at most the time that the host’s settings allow. */
   async takeSlot(): Promise<void> {
     this.#held.push(await this.#host.slots.take(this.#host.settings.queueMs, this.signal));
     this.#gauge();
   }
 
-  /** Waits until the sandbox of a plan has its share of the memory that all sandboxes of the user have together. */
+  /** Waits until the plan’s sandbox gets its share of the memory that all of the user’s sandboxes may use together. */
   async takeMemory({ spec, machineBytes }: Planned, persistent: boolean): Promise<void> {
-    // Without walls nothing holds a command to its limit, so that a sum of limits would say nothing.
+    // Without isolation nothing enforces a command’s memory limit, so a sum of limits is meaningless.
     if (!isBoundary(spec.level)) return;
     const { sandboxId } = spec.identity;
     const { memoryBytes } = spec.limits;
@@ -73,19 +73,19 @@ export class Admission {
     this.#held.push(await this.#host.memory.take({ sandboxId, memoryBytes, machineBytes, persistent }, terms));
   }
 
-  /** Gives slot and memory back. A second call does nothing. */
+  /** Releases the slot and the memory. A second call does nothing. */
   readonly release = (): void => {
     if (this.#held.length === 0) return;
     for (const give of this.#held.splice(0).reverse()) give();
     this.#gauge();
   };
 
-  /** The work is over, whether it succeeded or not: what was made detached no longer ends with the signals. */
+  /** Ends the operation, successful or not: a detached sandbox no longer follows the signals. */
   end(): void {
     for (const { signal, abort } of this.#relayed) signal.removeEventListener('abort', abort);
   }
 
-  /** Gives everything back and records the refusal. Returns the error for the caller. */
+  /** Releases everything and records the refusal. Returns the error to throw to the caller. */
   refuse(error: unknown): unknown {
     this.release();
     const failure = this.signal.aborted ? cancelled(error) : error;
@@ -115,7 +115,7 @@ export class Admission {
   }
 }
 
-/** Admits an operation and does its work. */
+/** Admits an operation and performs its work. */
 export async function admitted<Value>(
   host: Host,
   admitting: Admitting,
@@ -132,13 +132,13 @@ export async function admitted<Value>(
   }
 }
 
-/** The error of a cancelled operation, whatever the reason the signal carried. */
+/** The error of a cancelled operation, whatever the reason of the abort signal was. */
 export function cancelled(error: unknown): AcodeError {
   const known = error instanceof AcodeError && error.is('ACODE-SBX-014');
   return known ? error : new AcodeError('ACODE-SBX-014', {}, { cause: error });
 }
 
-// The kernel’s own limit on one argument: a longer one could never be started.
+// The kernel’s limit for one argument: the kernel would refuse to start a program with a longer one.
 const MAX_ARGUMENT = 128 * 1024 - 1;
 const MAX_COMMAND = 1024 ** 2;
 
@@ -179,13 +179,13 @@ export const commandRequestSchema = z.strictObject({
   timeoutMs: z.number().positive('must be more than 0 milliseconds').optional(),
 });
 
-/** Throws at the first fault of a request for a persistent sandbox. */
+/** Throws at the first invalid field of a request for a persistent sandbox. */
 export function checkCreateRequest(request: CreateRequest): void {
   hold(createSchema.safeParse(request, { error: issueText }), '');
   checkEnvironment(request.env ?? {});
 }
 
-/** Throws at the first fault of a command for a persistent sandbox. */
+/** Throws at the first invalid field of a command for a persistent sandbox. */
 export function checkCommandRequest(command: Command, request: CommandRequest): void {
   hold(commandRequestSchema.safeParse(request, { error: issueText }), '');
   checkCommand(command);
@@ -193,7 +193,7 @@ export function checkCommandRequest(command: Command, request: CommandRequest): 
   workdirFor(request.cwd, WORKSPACE_TARGET);
 }
 
-/** Throws at the first fault of a request. */
+/** Throws at the first invalid field of a request. */
 export function checkRequest(command: Command, request: RunRequest): void {
   hold(requestSchema.safeParse(request, { error: issueText }), '');
   checkCommand(command);
@@ -203,7 +203,7 @@ export function checkRequest(command: Command, request: RunRequest): void {
   workdirFor(request.cwd, WORKSPACE_TARGET);
 }
 
-// An artifact must not be written where programs of the host take it for the user’s own file.
+// An artifact must not be written to a path where programs on this machine treat it as the user’s own file.
 function checkArtifact({ from, to }: ArtifactRequest, index: number): void {
   const field = `artifacts.${index}.to`;
   if (`${from}${to}`.includes('\0')) throw invalid(`artifacts.${index}`, 'holds a NUL character');

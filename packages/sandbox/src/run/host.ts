@@ -1,5 +1,5 @@
-// Host context: everything the steps of the pipe share on one opened host, and the plan they pass on. Composed in
-// compose.ts.
+// Host context: everything that the steps of the pipeline share on one opened host, and the plan that they pass on.
+// compose.ts builds it.
 
 import type { AuditLog } from '../records/audit/log.ts';
 import type { Directories } from '../lifecycle/directories.ts';
@@ -25,35 +25,35 @@ import type { ContainerReports } from '../records/telemetry/containers.ts';
 import type { AuditHead } from '../contract/audit.ts';
 import type { Capture } from './output/capture.ts';
 
-/** A sandbox that stays until its artifacts were taken, as a run uses one. */
+/** A sandbox that acode keeps after its command until its artifacts are copied out, as a run uses it. */
 export interface ArtifactSandbox extends Pick<WaitingSandbox, 'id' | 'ports' | 'execute'> {
-  /** Takes everything that was asked for, each for itself: one that fails says so, and the others come. */
+  /** Copies every requested artifact. Each one is independent: a failure is reported and does not affect the others. */
   take(): Promise<ArtifactReport[]>;
 }
 
-/** Makes a waiting sandbox one whose artifacts can be taken after its command. */
+/** Turns a waiting sandbox into one whose artifacts can be copied out after its command. */
 export type WithArtifacts = (
   sandbox: WaitingSandbox,
   wanted: readonly ArtifactRequest[],
   around: { readonly spec: SandboxSpec; readonly clock: Clock; readonly signal: AbortSignal },
 ) => Promise<ArtifactSandbox>;
 
-/** Where the images of runs come from. */
+/** Source of the images that runs use. */
 export interface ImageSource {
-  /** The image of a run: what the engine has, or what is pulled now. */
+  /** The image of a run: the one on the engine, or one that is pulled now. */
   forRun(
     wanted: WantedImage,
     signal: AbortSignal,
   ): Promise<{ readonly image: ImageFacts; readonly notes: readonly string[] }>;
 }
 
-/** An image that a run wants. */
+/** An image that a run needs. */
 export interface WantedImage {
   readonly policy: Pick<EffectivePolicy, 'image' | 'pull' | 'offline' | 'mode' | 'imageTrust' | 'imageNaming'>;
   readonly correlationId: string;
-  /** Whether it is only to be said what would be done. */
+  /** Whether to only report what would be done. */
   readonly preview: boolean;
-  /** What the engine has by that name, where it was asked already. */
+  /** The engine’s image of that name, if the engine was already asked. */
   readonly found?: Promise<ImageFacts | null>;
 }
 
@@ -61,9 +61,9 @@ export interface WantedImage {
 export interface Host {
   /** The user’s own configuration. */
   readonly config: LoadedConfig;
-  /** The machine’s policy; null where there is none. */
+  /** The machine’s policy; null if there is none. */
   readonly machine: LoadedMachine | null;
-  /** What the environment asks for. */
+  /** The mode that the environment requests. */
   readonly environmentMode: Mode | null;
   readonly trust: TrustStore;
   readonly settings: Settings;
@@ -72,14 +72,14 @@ export interface Host {
   readonly uid: number;
   /** The identity of this machine, as labels carry it. */
   readonly identity: string;
-  /** The profile of requests that name none. */
+  /** The profile of requests that do not name one. */
   readonly profile: ProfileName;
-  /** The user sandboxes run as. */
+  /** The user that sandboxes run as. */
   readonly caller: UserId;
-  /** The directory the caller named, or stood in. */
+  /** The workspace that the caller named; otherwise the current directory of the process. */
   readonly workspace: string;
   readonly workspaceNamed: boolean;
-  /** Where what runs is written down before it runs. */
+  /** The audit log, which records each command before it runs. */
   readonly audit: Pick<AuditLog, 'append' | 'fingerprint'>;
   readonly telemetry: Telemetry;
   readonly bus: Bus;
@@ -90,83 +90,87 @@ export interface Host {
   readonly slots: Slots;
   /** The memory that all sandboxes of the user share. */
   readonly memory: MemoryShare;
-  /** The sandboxes that wait for commands; null where none are kept. */
+  /** The warm pool; null if this host has none. */
   readonly pool: Pool | null;
-  /** What was kept of past runs, to be read; whatever becomes of this one. */
+  /** Read access to the saved output of past runs, also if the output of this host’s runs is not saved. */
   readonly pastLogs: Pick<SavedLogs, 'list' | 'find'>;
-  /** Where the output of this host’s runs is kept; null where the user wants none kept. */
+  /** Storage for the output of this host’s runs; null if the user wants none saved. */
   readonly savedLogs: SavedLogs | null;
-  /** Where a scan goes on that its run had no time for. */
+  /** Continues scans that exceeded the time budget of their run. */
   readonly scans: ContinuedScans;
-  /** Remembers work that may outlive its caller, so that `close` waits for it. */
+  /** Tracks work that may outlive its caller, so that `close` waits for it. */
   keep(work: Promise<unknown>): void;
   /** Aborted by `close`. */
   readonly closing: AbortSignal;
   /**
-   * The level without an engine that the doctor attacks through this host, whatever the policy requires of commands: it runs
-   * programs of acode’s own. Set by attack.ts alone; nothing a caller or a file says can name one.
+   * The level without an engine that the doctor attacks through this host, regardless of the level that the policy
+   * requires: the doctor only runs acode’s own programs. Only attack.ts sets it; no request and no configuration file
+   * can.
    */
   readonly attacked?: Level;
-  /** The engine that somebody named; null where it is looked for. */
+  /** The engine that the caller or the configuration named; null if acode searches for one. */
   readonly engineNamed: string | null;
-  /** The engine’s backend, connected at first use. */
+  /** The engine’s backend. Connects at first use. */
   engine(): Promise<EngineBackend>;
-  /** Makes this session the owner of what it makes; before its first sandbox, and once. */
+  /** Registers this session as the owner of its sandboxes; required once, before the first sandbox. */
   claim(): Promise<void>;
-  /** What the engine’s backend can do, asked once. */
+  /** What the engine’s backend can do. Queried once. */
   capability(): Promise<Capability>;
-  /** The backend for a level; null where this host has none for it. */
+  /** The backend for a level; null if this host has none. */
   backend(level: Level): Promise<Backend | null>;
-  /** What the levels that need no engine can do here, strongest first. */
+  /** Capabilities of the levels that need no engine, strongest first. */
   localCapabilities(): Promise<Capability[]>;
-  /** What one of them can do; null where this host has no such level. */
+  /** The capability of one such level; null if this host does not have it. */
   localCapability(level: Level): Promise<Capability | null>;
 }
 
-/** A host with the way to close it. */
+/** A host that can be closed. */
 export interface OpenHost extends Host {
   close(): Promise<void>;
 }
 
-/** How a further host is opened; without a socket, on no engine in particular. */
+/** Opens an additional host. Without a socket, it is not bound to a particular engine. */
 export type OpenFurther = (options: {
   readonly workspace: string;
   readonly socket: string | null;
 }) => Promise<OpenHost>;
 
-/** Everything that was decided before a sandbox exists. */
+/** Everything that is decided before the sandbox exists. */
 export interface Planned {
   readonly policy: EffectivePolicy;
   readonly spec: SandboxSpec;
   readonly backend: Backend;
-  /** Hash of the request the backend was made, where it was made ahead. */
+  /** Hash of the request that the backend received, if the sandbox was created ahead of its command. */
   readonly requestHash?: string;
-  /** What a reader of the plan should know besides. */
+  /** Notes for the user about the plan. */
   readonly notes: readonly string[];
-  /** The memory of the machine it is made on. */
+  /** The memory of the machine that runs the sandbox, in bytes. */
   readonly machineBytes: number;
-  /** What only an explanation says: it changes nothing that a command was promised. */
+  /** Notes that only `explain` prints: they do not affect what the command was promised. */
   readonly asides?: readonly string[];
 }
 
-/** What a run is made of once its sandbox waits. */
+/** Everything a run consists of once its sandbox is waiting. */
 export interface RunningParts {
   readonly host: Host;
   readonly operation: Operation;
   readonly planned: Planned;
   readonly sandbox: Pick<WaitingSandbox, 'id' | 'ports' | 'execute'>;
-  /** What becomes of the sandbox when the command has ended: begun before the result is looked at, and never awaited for it. */
+  /**
+   * Disposes of the sandbox after the command has ended. It starts before the result is evaluated, and the result never
+   * waits for it.
+   */
   readonly dispose: () => Promise<void>;
-  /** Takes what was asked for out of the sandbox, before it goes. */
+  /** Copies the requested artifacts out of the sandbox before it is removed. */
   readonly take?: () => Promise<ArtifactReport[]>;
-  /** Set where the sandbox goes on without the command. */
+  /** Set if the sandbox outlives the command. */
   readonly stays?: boolean;
-  /** Whether it waited before the command was known. */
+  /** Whether the sandbox came from the warm pool. */
   readonly warm: boolean;
-  /** The record that says what was about to run. */
+  /** The audit record of the intent to run the command. */
   readonly intent: AuditHead;
   readonly signal: AbortSignal;
-  /** Gives the run up; `signal` follows it. */
+  /** Cancels the run; `signal` follows it. */
   readonly stop: AbortController;
   readonly command: Command;
   readonly request: RunRequest;
@@ -174,9 +178,9 @@ export interface RunningParts {
   /** Whether the caller writes to standard input itself. */
   readonly stdinStaysOpen: boolean;
   readonly timings: { readonly queueMs: number; readonly obtainMs: number };
-  /** When nothing of the sandbox existed yet, by the clock of the kernel: from here on, changes are taken for the run’s. */
+  /** A moment before the sandbox existed, by the kernel’s clock: the scan attributes later changes to the run. */
   readonly sinceMs: number;
-  /** When it waited for the command and nothing of it ran. */
+  /** The period in which the sandbox waited for its command and nothing in it ran. */
   readonly rest?: RestPeriod | undefined;
   readonly captures: { readonly stdout: Capture; readonly stderr: Capture };
   readonly cwd: string;

@@ -1,5 +1,6 @@
-// Step 2 of the pipe, the doing part: asks only the backends that could serve, and takes the level or refuses. Never a
-// weaker level than the policy requires, and never one because the engine was slow, busy or broken.
+// Step 2 of the pipeline, the part with I/O: asks only the backends that could serve, and chooses a level or refuses.
+// It never chooses a level weaker than the policy requires, and never a weaker one because the engine was slow, busy or
+// broken.
 
 import { AcodeError } from '../contract/errors.ts';
 import { WITHOUT_ENGINE, isAtLeast, usesEngine } from '../contract/levels.ts';
@@ -12,14 +13,14 @@ import type { Backend, Capability } from '../isolation/backend.ts';
 import { setBy, sourceOf } from '../policy/layers.ts';
 import { decideRuntime } from '../policy/runtime.ts';
 
-/** Where a run takes place. */
+/** The level and the backend of a run. */
 export interface Chosen {
   readonly backend: Backend;
   readonly capability: Capability;
   readonly level: Level;
-  /** The engine’s runtime; null for its default, and where there is no engine. */
+  /** The engine’s runtime; null for its default, or without an engine. */
   readonly runtime: string | null;
-  /** What its caller should know about the choice. */
+  /** Notes for the caller about the choice. */
   readonly notes: readonly string[];
 }
 
@@ -34,7 +35,7 @@ export async function chooseLevel(host: Host, policy: Asked): Promise<Chosen> {
   const asked = askedOf(policy);
   if (asked !== 'auto' && !isAtLeast(asked, policy.required.value)) throw tooWeak(asked, policy);
   if (asked !== 'auto' && !usesEngine(asked)) return locally(host, asked, policy, []);
-  // What else there is takes a moment to find out, and belongs into a refusal: asked while the engine is waited for.
+  // A refusal lists the available levels, and finding them takes a moment: start while waiting for the engine.
   const cancel = host.telemetry.clock.after(PATIENCE_MS, () => void host.localCapabilities());
   try {
     const backend = await host.engine();
@@ -51,13 +52,13 @@ export async function chooseLevel(host: Host, policy: Asked): Promise<Chosen> {
   }
 }
 
-// `auto` means docker at least; where more is required, it means that.
+// `auto` means at least docker; if the policy requires a stronger level, it means that one.
 function askedOf({ level, required }: Asked): Level | 'auto' {
   return level.value === 'auto' && !isAtLeast('docker', required.value) ? required.value : level.value;
 }
 
-// Only where the user’s own file says so, and only where there is no engine at all: one that does not answer may be back
-// in a moment, and then a weaker level would have been chosen by accident.
+// Only if the user’s own file allows it, and only if there is no engine at all. An engine that does not answer may
+// recover in a moment, and acode would have chosen the weaker level by accident.
 async function standIn(host: Host, policy: Asked, error: unknown): Promise<Chosen | null> {
   const { fallback, mode } = policy;
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-008')) || error.context.absent !== true) return null;
@@ -100,12 +101,12 @@ function weakerRemedy({ risk }: Asked): string {
     : `Leave the level out, or allow less for such commands in your own configuration file with sandbox.require_for; docs/levels.md says what that gives up.`;
 }
 
-// An engine that is missing is said together with what was needed, so that nobody looks for a level that would not do.
+// The error for a missing engine also names the required level, so that the user does not try a level that is too weak.
 async function withNeed(host: Host, policy: Asked, error: unknown): Promise<unknown> {
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-008'))) return error;
   const { fallback } = policy;
   const context = { ...error.context, required: needOf(policy), available: await availableHere(host) };
-  // What the user allowed to stand in does not, so the reason is news.
+  // The user allowed a fallback that does not apply here, so the error explains why.
   const isMissed = fallback.value === 'warn' && error.context.absent !== true;
   const remedy = isMissed ? { remedy: `${error.hint} ${NO_STAND_IN}` } : {};
   return new AcodeError('ACODE-SBX-008', { ...context, ...remedy }, { cause: error.cause });
@@ -119,7 +120,7 @@ function needOf({ required, risk, riskReasons }: Asked): Text {
   return text`${required.value} (risk ${risk.value}, ${sourceOf(required)}${why})`;
 }
 
-// Of the levels without an engine only one is a boundary, and so an answer to what there is. Not the word `none`, which is
+// Only one of the levels without an engine isolates, so it alone counts as available. The text avoids `none`, which is
 // the name of a level.
 async function availableHere(host: Host): Promise<string> {
   const found = await host.localCapabilities();

@@ -1,4 +1,4 @@
-// Steps 4 and 5 of the pipe: a sandbox for a plan, from the warm pool or newly made, and the record of it.
+// Steps 4 and 5 of the pipeline: obtains a sandbox for a plan, from the warm pool or newly created, and records it.
 
 import type { AuditHead, AuditScan } from '../contract/audit.ts';
 import { AcodeError } from '../contract/errors.ts';
@@ -21,7 +21,10 @@ import type { ScannedRun } from './scanning.ts';
 import { changesOfCancelledRun, changesOfRun } from '../workspace/after-run.ts';
 import { scanJobs } from '../workspace/continued-scan.ts';
 
-/** The record is written while the sandbox is made, so it costs no time; nothing is handed over before both are there. */
+/**
+ * Obtains a sandbox while the intent record is being written, so that the record costs no time. The command is handed
+ * over only when both are complete.
+ */
 export async function obtainRecorded(
   run: Recorded,
   planned: Planned,
@@ -33,7 +36,7 @@ export async function obtainRecorded(
   const giving = { ...run, planned, signal, sinceMs };
   const sandbox = taken ? given(run, taken) : await obtain(giving);
   try {
-    // A cleanup by another process may have removed the sign that its owner lives while it waited.
+    // While the sandbox waited, a cleanup by another process may have removed the marker that its owner is alive.
     if (taken && usesEngine(planned.spec.level)) await run.host.claim();
     return { sandbox, intent: await writing };
   } catch (error) {
@@ -41,7 +44,7 @@ export async function obtainRecorded(
   }
 }
 
-// A sandbox that is not what was planned is removed before anything was handed to it.
+// A sandbox that differs from its plan is removed before it receives anything.
 async function obtain(run: Giving): Promise<WaitingSandbox> {
   const { host, operation, planned, signal } = run;
   const { spec } = planned;
@@ -54,21 +57,22 @@ async function obtain(run: Giving): Promise<WaitingSandbox> {
   return sandbox;
 }
 
-/** The backend that makes the sandbox of a plan. */
+/** The backend that creates the sandbox of a plan. */
 export async function backendFor(
   host: Pick<Host, 'backend' | 'claim'>,
   { level }: Pick<SandboxSpec, 'level'>,
 ): Promise<Backend> {
   const backend = await host.backend(level);
   if (!backend) throw new AcodeError('ACODE-SBX-012', { required: level, available: 'none' });
-  // What runs on this host itself ends with this process; what is on an engine would outlive it.
+  // Processes on this machine end with this process; sandboxes on an engine would outlive it and need an owner.
   if (usesEngine(level)) await host.claim();
   return backend;
 }
 
 /**
- * Makes a sandbox and verifies it. Where either fails, `giveUp` removes what was made, scans for what it left and reports the
- * violation; the error that it gives is thrown. Without a sandbox nothing is left, but the image’s first process may have run.
+ * Creates a sandbox and verifies it. If either fails, `giveUp` removes the sandbox, scans for files it left and reports
+ * the violation; the error that it returns is thrown. If creation failed there is nothing to remove, but the image’s
+ * first process may have run.
  */
 export async function prepareVerified(
   backend: Backend,
@@ -86,7 +90,7 @@ export async function prepareVerified(
   }
 }
 
-// One that waited was verified when it was made, and compared again when it was taken.
+// A warm sandbox was verified when it was created, and compared with its plan again when it was taken from the pool.
 function given({ host, operation }: Recorded, { sandbox, spec }: PreparedSandbox): WaitingSandbox {
   if (usesEngine(spec.level)) host.reports.given(spec, operation.correlationId);
   host.telemetry.increment(METRICS.warm);
@@ -110,16 +114,17 @@ function provisioned(
   });
 }
 
-/** A run whose sandbox may have to be given up. */
+/** A run whose sandbox may have to be abandoned. */
 export type Giving = Omit<GivenUp, 'removed'>;
 
 /**
- * Removes a sandbox that will have no command, reports a violation, and gives the error with what the scan found. A caller that
- * cancelled does not wait for the scan; one that was refused gets the error only when nothing is left.
+ * Removes a sandbox that will not receive a command, reports a violation, and returns the error with the findings of
+ * the scan. A caller that cancelled does not wait for the scan; a caller that was refused gets the error only after the
+ * removal.
  */
 export async function givenUp(sandbox: WaitingSandbox | null, run: Giving, error: unknown): Promise<unknown> {
   const { host, planned, operation, signal } = run;
-  // First, since a removal that fails throws its own error.
+  // Reported first, since a failed removal throws its own error.
   reportViolation(host, planned.spec, sandbox, error, operation);
   const removed = sandbox ? sandbox[Symbol.asyncDispose]() : Promise.resolve();
   host.keep(removed);
@@ -128,7 +133,7 @@ export async function givenUp(sandbox: WaitingSandbox | null, run: Giving, error
   return signal.aborted ? error : removed.then(() => found);
 }
 
-/** Reports a sandbox that was not what was planned. One that was made ahead of its command has no operation. */
+/** Reports a sandbox that differs from its plan. A sandbox of the warm pool has no operation yet. */
 export function reportViolation(
   { bus, telemetry }: Pick<Host, 'bus' | 'telemetry'>,
   { identity }: SandboxSpec,
@@ -163,19 +168,19 @@ export function tornDown(
   });
 }
 
-/** Called with files that appeared while a warm sandbox of an image waited and never had a command. */
+/** Called with files that appeared while a warm sandbox of an image waited, if it never received a command. */
 export type FoundWhileWaiting = (report: ScanReport, image: string) => void;
 
-/** What the scans need of their host. */
+/** The parts of a host that these scans need. */
 export type UnusedHost = Pick<Host, 'audit' | 'closing' | 'keep' | 'session' | 'telemetry'>;
 
-// Closing waits for these scans, so they are short; one that ends early is recorded as incomplete.
+// Closing the host waits for these scans, so they are short; one that runs out of time is recorded as incomplete.
 const MAX_SCAN_MS = 2000;
 const REST_MS = 10;
 const MAX_SHOWN = 5;
 const MAX_PATH = 100;
 
-/** Scans for what warm sandboxes left that went unused. Those that go together share one scan. */
+/** Scans for files that unused warm sandboxes left. Sandboxes removed at the same time share one scan. */
 export class UnusedScans {
   readonly #host: UnusedHost;
   #queue: { readonly job: ScanJob; readonly image: string }[] = [];
@@ -188,8 +193,8 @@ export class UnusedScans {
   }
 
   /**
-   * One is gone that lived since then, and in which nothing ran for some time. At a level without images its shell is the
-   * host’s own, which leaves nothing.
+   * Adds a removed sandbox that existed since `sinceMs` and was idle during `atRest`. At a level without images the
+   * shell is the host’s own, which leaves nothing to scan for.
    */
   add(spec: SandboxSpec, sinceMs: number, atRest: RestPeriod | null = null): void {
     const { rest } = changesOfCancelledRun(spec.mounts, sinceMs, true);
@@ -242,7 +247,7 @@ export class UnusedScans {
     keep(audit.append(recordOf(report, first)).catch(unwritten));
   }
 
-  // An opener’s own function may fail; the audit log has it all the same.
+  // The callback belongs to the host program and may throw; the audit log has the findings anyway.
   #report(report: ScanReport, image: string): void {
     try {
       this.#found?.(report, image);
@@ -268,28 +273,28 @@ function recordOf({ jobs, riskyChanges, changed, complete }: ScanReport, first: 
   };
 }
 
-// The maker of a file chose its path, so that it is quoted and cut.
+// The creator of a file chose its path, so the path is quoted and truncated.
 function shown(found: readonly RiskyChange[]): string {
   const paths = found.slice(0, MAX_SHOWN).map(({ path }) => JSON.stringify(path.slice(0, MAX_PATH)));
   return [...paths, ...(found.length > MAX_SHOWN ? [`${found.length - MAX_SHOWN} more`] : [])].join(', ');
 }
 
-/** A sandbox that was given up before its command was handed over. */
+/** A sandbox that was abandoned before it received its command. */
 export interface GivenUp extends ScannedRun {
   readonly signal: AbortSignal;
-  /** When nothing of it existed yet, by the clock of the kernel. */
+  /** A moment before the sandbox existed, by the kernel’s clock. */
   readonly sinceMs: number;
-  /** Settles when nothing of it lives any more. */
+  /** Settles when the sandbox is removed. */
   readonly removed: Promise<unknown>;
 }
 
-/** The error for a sandbox that was given up: with what the scan found, where the image’s own shell could write. */
+/** The error for an abandoned sandbox, with the findings of a scan if the image’s own shell could write. */
 async function withFindings(run: GivenUp, error: unknown): Promise<unknown> {
   const { host, operation, planned, signal, sinceMs, removed } = run;
   const { mounts, level, identity } = planned.spec;
   if (!usesEngine(level)) return error;
   if (signal.aborted) {
-    // Who cancelled has left; the scan is done where there is somebody who does it.
+    // The caller cancelled and no longer waits; the scan continues in the background if a scanner accepts it.
     const [ended] = await Promise.allSettled([removed]);
     const { rest } = changesOfCancelledRun(mounts, sinceMs, ended.status === 'fulfilled');
     continueScan(run, { riskyChanges: [], scan: 'incomplete' }, rest);

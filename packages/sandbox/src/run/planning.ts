@@ -1,4 +1,4 @@
-// Steps 1 to 3 of the pipe: what a command may do, at which level, and the plan of its sandbox.
+// Steps 1 to 3 of the pipeline: a command’s policy, its level, and the plan of its sandbox.
 
 import { availableParallelism, totalmem } from 'node:os';
 import { planCaBundle, planUserFiles } from './user-files.ts';
@@ -29,12 +29,12 @@ import type { Text } from '../contract/wording.ts';
 import type { CacheState } from '../isolation/backend.ts';
 import { cacheSpec } from '../policy/caches.ts';
 
-/** What a plan is made for. */
+/** The purpose of a plan. */
 interface PlanFor {
   readonly correlationId: string;
-  /** Whether it is only to be shown. */
+  /** Whether the plan is only shown. */
   readonly preview: boolean;
-  /** Whether a sandbox is made of it, where that does not follow from `preview`. */
+  /** Whether a sandbox is created from the plan; by default, if it is not a preview. */
   readonly makes?: boolean;
   /** Whether the sandbox outlives its session. */
   readonly keep?: boolean;
@@ -58,11 +58,12 @@ export async function plan(
   const first = resolvePolicy(request.policy ?? NOTHING, layers, about);
   const chosen = await chooseLevel(host, first);
   const { level, runtime, capability } = chosen;
-  // Asked while the workspace is looked at: neither needs the other, and only what is there is asked for.
+  // The engine looks up the image while acode validates the workspace; neither needs the other. This never pulls.
   const asked = await imageAsked(host, level, first, signal);
   const around = { environment: process.env, ...(await engineSocketOf(host, level)) };
   const workspace = await validateWorkspace(found, host.directories, around);
-  // The engine may have other CPUs and less memory than this process sees, and refuses more CPUs than it has.
+  // The engine may have a different number of CPUs and less memory than this process sees, and refuses more CPUs than
+  // it has.
   const { cpus, memoryBytes = machine.memoryBytes } = capability;
   const isHere = cpus === machine.cpus && memoryBytes === machine.memoryBytes;
   const there = { ...about, cpus, memoryBytes };
@@ -121,12 +122,13 @@ function unlessInTheWay(
   return reason === null || mounts.length === 0 ? { mounts, notes: [] } : { mounts: [], notes: [reason] };
 }
 
-// What a level is not is said at every run; what one is like, to who asks.
+// A level without isolation warns at every run; notes about the others appear only in `explain`.
 function warningsOf({ level, backend }: Pick<Chosen, 'level' | 'backend'>): readonly string[] {
   return isBoundary(level) ? [] : backend.notes;
 }
 
-// An engine’s socket is never given to a sandbox. Without an engine the known places of sockets are refused all the same.
+// acode never mounts the engine’s socket into a sandbox. Without an engine, it still refuses the well-known socket
+// paths.
 async function engineSocketOf(host: Host, level: Level): Promise<{ engineSocket?: string }> {
   return usesEngine(level) ? { engineSocket: (await host.engine()).socket } : {};
 }
@@ -143,7 +145,7 @@ async function imageAsked(
 ): Promise<Asked> {
   if (!usesEngine(level) || image.value === '') return {};
   const found = (await host.engine()).images.find(image.value, signal);
-  // Whoever asks for the image is told; who was refused before that is not.
+  // The code that awaits the lookup reports its error. If planning is refused earlier, nothing awaits it.
   found.catch(() => undefined);
   return { found };
 }
@@ -165,7 +167,7 @@ async function imageFor(
   return { image: await backend.resolveImage(policy, signal), notes: [] };
 }
 
-/** The plan of a command that asks for nothing special. Nothing is pulled: nobody has given that command yet. */
+/** The plan of a command without special requests. It pulls nothing, since no such command was requested yet. */
 export function planFirst(host: Host): Promise<Planned> {
   return plan(
     host,
@@ -175,7 +177,7 @@ export function planFirst(host: Host): Promise<Planned> {
   );
 }
 
-/** What a command would come to. */
+/** Explains how a command would run. */
 export async function explain(
   host: Host,
   command: Command,
@@ -225,7 +227,7 @@ function notesOn(policy: EffectivePolicy, spec: SandboxSpec): string[] {
   ];
 }
 
-/** The caches of a plan, and what a reader should know about the others. */
+/** The caches of a plan, and notes about the ones left out. */
 export interface PlannedCaches {
   readonly caches: readonly CacheSpec[];
   readonly notes: readonly string[];
@@ -233,7 +235,7 @@ export interface PlannedCaches {
 
 const NONE: PlannedCaches = { caches: [], notes: [] };
 
-/** Finds the caches of a policy. One that was never filled costs a sandbox nothing: it is not there. */
+/** Finds the caches of a policy. A cache that was never filled is not mounted, so it costs nothing. */
 async function planCaches(
   host: Host,
   level: Level,

@@ -1,4 +1,5 @@
-// Step 8 of the pipe for what other sessions made: judged by its labels and its owner, looked at again, and removed if it still may be.
+// Step 8 of the pipeline, for resources of other sessions: judges each by its labels and owner, inspects it again, and
+// removes it if that is still allowed.
 
 import { AcodeError } from '../contract/errors.ts';
 import type { EngineResource, SandboxInfo } from '../contract/host.ts';
@@ -16,29 +17,29 @@ import type { Gone } from '../records/telemetry/containers.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 
-/** A thing on the engine and what is to be done with it. */
+/** A resource on the engine and the verdict on it. */
 export interface Judged<Thing = SandboxInfo> {
   readonly thing: Thing;
   readonly verdict: Verdict;
 }
 
-/** What became of the removal of one thing. */
+/** The outcome of removing one resource. */
 export type Removal = 'removed' | 'gone' | 'spared' | { readonly failed: string };
 
-/** What may be removed, and in the course of what. */
+/** The rule for what may be removed, and the operation that removes it. */
 export interface Sweeping<Thing> {
-  /** Asked again when the thing was looked at again: between a list and now everything can have changed. */
+  /** Called again after the resource was inspected again: it may have changed since it was listed. */
   readonly may: (now: Judged<Thing>) => boolean | Promise<boolean>;
   readonly operation: Operation;
   readonly signal: AbortSignal;
 }
 
-/** What is to be done with sandboxes, each owner asked once. */
+/** Judges sandboxes, and queries the state of each owner once. */
 export function judged(host: Host, sandboxes: readonly SandboxInfo[]): Promise<Judged[]> {
   return Promise.all(sandboxes.map(judging(host)));
 }
 
-/** Removes one sandbox if, looked at again by id, it still may be. */
+/** Removes one sandbox if it may still be removed when inspected again by id. */
 export async function removeSandbox(
   host: Host,
   { containerId, name, sandboxId }: SandboxInfo,
@@ -48,12 +49,12 @@ export async function removeSandbox(
     inspect: (backend, signal) => backend.inspect(containerId, signal),
     remove: (backend, signal) => backend.remove(containerId, signal),
   });
-  // What was written down about one that was kept goes too, and with it its keeper.
+  // Also removes the record and the lease of a persistent sandbox; its keeper process then exits.
   if (outcome === 'removed') await new Kept(host).end(sandboxId).catch(() => undefined);
   return outcome;
 }
 
-/** Removes one network or volume if, looked at again by id, it still may be. */
+/** Removes one network or volume if it may still be removed when inspected again by id. */
 export async function removeBelonging(
   host: Host,
   belonging: EngineResource,
@@ -83,7 +84,8 @@ async function removeAgainJudged<Thing extends Look>(
   const reason = (): AcodeError =>
     new AcodeError('ACODE-CTN-004', { id: gone.id, reason: `it was not gone after ${ms / 1000} seconds` });
   try {
-    // An engine may say for ever that it is at it: whoever cleans up hears in bounded time what could not be removed.
+    // An engine may report forever that a removal is in progress. The deadline bounds how long a cleanup waits before
+    // it reports a failure.
     return await withDeadline({ clock, ms, signal, reason }, async bounded => {
       const thing = await inspect(backend, bounded);
       if (!thing) return 'gone';
@@ -100,7 +102,7 @@ async function removeAgainJudged<Thing extends Look>(
   }
 }
 
-/** Reports a removal: one event, and for a sandbox also the end of what was provisioned. */
+/** Reports a removal: one event and, for a sandbox, the end of its lifetime. */
 export function reportGone(
   host: Host,
   gone: Gone,
@@ -123,7 +125,7 @@ function reasonOf({ because }: Verdict): RemovalReason {
 
 type Look = Pick<SandboxInfo, 'labels'> & Partial<Pick<SandboxInfo, 'containerId' | 'name'>>;
 
-/** Judges things, asking each owner once. */
+/** Judges resources, and queries the state of each owner once. */
 export function judging(host: Host): <Thing extends Look>(thing: Thing) => Promise<Judged<Thing>> {
   const owners = new Map<string, Promise<OwnerState>>();
   const leases = new Leases(host.directories.state);
@@ -147,6 +149,6 @@ export function judging(host: Host): <Thing extends Look>(thing: Thing) => Promi
 
 async function stateOf({ directories, identity }: Host, owner: string): Promise<OwnerState> {
   const state = await ownerState(directories.runtime, owner);
-  // Asked after the socket: a directory that goes in between must not make the dead of the living.
+  // Checked after the socket: if the directory is removed in between, a live owner must not be taken for dead.
   return state === 'dead' && !(await isStillHost(directories.runtime, identity)) ? 'unknown' : state;
 }

@@ -1,4 +1,4 @@
-// The repository’s side of an opened host: its configuration, read anew for each run, and the user’s trust in it.
+// Repository configuration of an opened host, read again for each run, and the user’s trust in it.
 
 import { loadRepositoryConfig } from '../policy/config/load.ts';
 import { AcodeError } from '../contract/errors.ts';
@@ -12,11 +12,11 @@ import { locateWorkspace, nearestReal, validateWorkspace } from '../workspace/lo
 
 const SERVE = 'sandbox.serve';
 
-/** What the user’s trust in a repository’s configuration comes to. */
+/** The state of the user’s trust in a repository’s configuration. */
 export interface TrustReport {
   /** The workspace, as an absolute path. */
   readonly workspace: string;
-  /** The repository’s configuration file; null where it has none. */
+  /** The repository’s configuration file; null if it has none. */
   readonly file: string | null;
   /** Hash of its exact content. */
   readonly hash: string | null;
@@ -24,19 +24,19 @@ export interface TrustReport {
   readonly trusted: boolean;
   /** Whether other content was trusted for this workspace, and the file has changed since. */
   readonly changed: boolean;
-  /** What in the file counts only once it is trusted. */
+  /** The settings in the file that take effect only once it is trusted. */
   readonly needsTrust: readonly TrustKey[];
-  /** Why commands are refused because of this file whether it is trusted or not; null where they are not. */
+  /** Why this file makes acode refuse commands even if it is trusted; null if it does not. */
   readonly refused: RefusedKey | null;
 }
 
-/** What in a repository’s file no trust can allow. */
+/** A setting in a repository’s file that no trust can allow. */
 export interface RefusedKey {
   /** The key in the file, such as `sandbox.network.mode`. */
   readonly key: string;
   /** The file, line and column. */
   readonly where: string;
-  /** Why it does not count. */
+  /** Why it has no effect. */
   readonly rule: string;
   /** What to do about it. */
   readonly remedy: string;
@@ -44,21 +44,22 @@ export interface RefusedKey {
 
 /** The user’s trust in the configuration of the workspace’s repository. Works without an engine. */
 export interface Trust {
-  /** Whether the file is trusted, and what in it needs that. */
+  /** Reports whether the file is trusted, and which settings in it need trust. */
   show(): Promise<TrustReport>;
   /**
-   * Trusts the file as it is now; any change ends the trust. With `hash`, only if it is still what was shown.
+   * Trusts the current content of the file; any change ends the trust. With `hash`, only if the content still has that
+   * hash.
    *
    * @example
    * const { hash, needsTrust } = await acode.trust.show();
    * if (hash !== null && needsTrust.every(({ key }) => key === 'sandbox.network.mode')) await acode.trust.grant(hash);
    */
   grant(hash?: string): Promise<TrustReport>;
-  /** Ends the trust. */
+  /** Revokes the trust. */
   revoke(): Promise<TrustReport>;
 }
 
-/** Everything that has a voice in a run in this workspace. */
+/** All layers of configuration that apply to a run in this workspace. */
 export async function layersFor(host: Host, root: string): Promise<Layers> {
   const repository = await loadRepositoryConfig(root);
   const { machine, config: user, environmentMode } = host;
@@ -67,7 +68,10 @@ export async function layersFor(host: Host, root: string): Promise<Layers> {
   return { machine, user, repository: { ...repository, trusted }, environmentMode };
 }
 
-/** Whether acode may keep a background process for the workspace. A machine or a repository can only switch it off. */
+/**
+ * Whether acode may run a background process for the workspace. The machine’s policy and the repository can only
+ * disable it.
+ */
 export async function serveSettingOf(host: Host): Promise<ServeSetting> {
   const { machine, user, repository } = await layersFor(host, nearestReal(await workspaceOf(host)));
   const off = [machine, repository].find(layer => layer?.config.sandbox?.serve === 'never');
@@ -76,7 +80,7 @@ export async function serveSettingOf(host: Host): Promise<ServeSetting> {
   return own === undefined ? { value: 'auto', setBy: null } : { value: own, setBy: user.where(SERVE) };
 }
 
-/** The directory that the caller named, or the project they stand in. */
+/** The workspace that the caller named; otherwise the project that contains the current directory. */
 export async function workspaceOf(host: Pick<Host, 'workspace' | 'workspaceNamed'>): Promise<string> {
   return host.workspaceNamed ? host.workspace : locateWorkspace(host.workspace);
 }
@@ -87,7 +91,7 @@ export function trustOf(host: Host): Trust {
 }
 
 async function report(host: Host): Promise<TrustReport> {
-  // Validated like a workspace that is to be run in: trust is never kept inside what it is about.
+  // Validated like the workspace of a run: the trust file must never be inside the workspace it is about.
   const { root } = await validateWorkspace(await workspaceOf(host), host.directories);
   const layers = await layersFor(host, root);
   const { repository } = layers;
@@ -131,7 +135,7 @@ async function grant(host: Host, expected: string | undefined): Promise<TrustRep
   return { ...now, trusted: true, changed: false };
 }
 
-// Before it counts: what loosens the policy is written down, or it does not loosen it.
+// Recorded before it takes effect: if the record cannot be written, the policy is not loosened.
 async function recordTrust(host: Host, event: string, detail: Readonly<Record<string, string>>): Promise<void> {
   const correlationId = host.session.owner;
   await host.audit.append({ kind: 'event', operation: 'trust', correlationId, event, detail });
@@ -144,7 +148,7 @@ async function revoke(host: Host): Promise<TrustReport> {
   return report(host).catch((error: unknown) => unreadable(root, error));
 }
 
-// The trust is over, whatever has become of the file since.
+// The trust is revoked, even if the file can no longer be read.
 function unreadable(root: string, error: unknown): TrustReport {
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-013'))) throw error;
   const { source: file, key, reason: rule } = error.context;

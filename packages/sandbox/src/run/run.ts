@@ -1,4 +1,4 @@
-// Run: one command through the pipe (admit, plan, obtain, verify, execute, observe, dispose, record).
+// Run: one command through the pipeline (admit, plan, obtain, verify, execute, observe, dispose, record).
 
 import { randomBytes } from 'node:crypto';
 import type { Command, RunRequest } from '../contract/command.ts';
@@ -19,7 +19,7 @@ import type { Operation } from '../records/telemetry/operation.ts';
 import { takeWarm } from './warm.ts';
 import { workdirFor } from '../workspace/locate.ts';
 
-/** Runs a command up to the point where it is under way. */
+/** Runs a command up to the point where it has started. */
 export async function start(
   host: Host,
   command: Command,
@@ -38,10 +38,10 @@ export async function start(
     const wanted = await plan(host, run, of, signal);
     await admission.takeMemory(wanted, false);
     const taken = await takeWarm(host, wanted, request, signal);
-    // One that waited has an identity of its own, which is what the record names; its plan is the same by its hash.
+    // A warm sandbox has its own identity, which the record names; its plan has the same hash.
     const planned = taken ? { ...wanted, spec: taken.spec, requestHash: taken.requestHash } : wanted;
-    // Before the sandbox is made: the shell that waits in it is the image’s, and may write long before the hand-over. Not by
-    // the clock of the host program, since files are stamped by the kernel’s.
+    // Taken before the sandbox is created: the image’s own shell waits in it and may write long before the hand-over.
+    // This uses the kernel’s clock and not the host program’s, since the kernel sets the timestamps of files.
     const { sinceMs, rest } = taken ?? { sinceMs: Date.now(), rest: undefined };
     report(operation, planned);
     const { sandbox, intent } = await obtainRecorded({ ...run, host, operation }, planned, { taken, sinceMs }, signal);
@@ -73,7 +73,7 @@ export async function start(
   });
 }
 
-// The caller has the result; the sandbox goes and its place becomes free.
+// The caller already has the result; removes the sandbox and frees its slot.
 async function disposing({
   host,
   operation,
@@ -92,7 +92,7 @@ async function disposing({
   }
 }
 
-// One whose artifacts are wanted stays until they were taken.
+// A sandbox with requested artifacts is kept until they are copied out.
 async function asUsed(sandbox: WaitingSandbox, run: Giving & { readonly request: RunRequest }): Promise<Used> {
   const { artifacts = [] } = run.request;
   if (artifacts.length === 0) return { sandbox };
@@ -108,7 +108,7 @@ async function asUsed(sandbox: WaitingSandbox, run: Giving & { readonly request:
 
 type Used = Pick<RunningParts, 'sandbox' | 'take'>;
 
-// A sandbox that cannot be handed its command is given up like one that is not what was planned.
+// A sandbox that cannot receive its command is abandoned like one that differs from its plan.
 async function handOver(sandbox: WaitingSandbox, parts: RunningParts): Promise<RunningCommand> {
   try {
     return await Running.begin(parts);
@@ -117,7 +117,7 @@ async function handOver(sandbox: WaitingSandbox, parts: RunningParts): Promise<R
   }
 }
 
-/** Tells the log what a run will be, and its reader what they should know of it: each thing once. */
+/** Logs how the command will run, and each note for the user once. */
 export function report(operation: Pick<Operation, 'note' | 'step'>, { policy, spec, notes }: Planned): void {
   const { limits } = spec;
   operation.note({
@@ -134,7 +134,7 @@ export function report(operation: Pick<Operation, 'note' | 'step'>, { policy, sp
   for (const warning of new Set([...policy.warnings, ...notes])) operation.step('warn', warning);
 }
 
-/** Where the output of a command is kept, and how much of it. */
+/** Buffers for the output of a command, with their size limits. */
 export function captures(
   policy: EffectivePolicy,
   request: Pick<RunRequest, 'onStdout' | 'onStderr'>,

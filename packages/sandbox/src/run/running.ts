@@ -1,4 +1,4 @@
-// Command under way: its streams, its input, its end, and its result.
+// Running command: its streams, its input, its end, and its result.
 
 import { Readable } from 'node:stream';
 import { AcodeError } from '../contract/errors.ts';
@@ -21,17 +21,17 @@ import type { SandboxSpec } from '../contract/spec.ts';
 import type { Scan } from '../workspace/risky.ts';
 import { cancelled } from './admission.ts';
 
-// By then a sandbox whose command has ended has ended too, unless the machine is very busy.
+// A sandbox usually ends within this time after its command, unless the machine is very busy.
 const ENDS_SOON_MS = 25;
 const GIVEN_UP_MS = 2000;
 
-/** A command under way. */
+/** A command that is running. */
 export class Running implements RunningCommand {
   readonly stdout: AsyncIterable<Uint8Array>;
   readonly stderr: AsyncIterable<Uint8Array>;
   readonly result: Promise<RunResult>;
   readonly ports: RunningCommand['ports'];
-  /** The same streams for whoever only reads along, until they are gone: they hold nothing back. */
+  /** The same streams for an additional reader, which never slows the command down. */
   readonly heads: Heads;
   readonly #parts: RunningParts;
   readonly #execution: Execution;
@@ -57,10 +57,10 @@ export class Running implements RunningCommand {
     const { stdout, stderr } = parts.captures;
     this.heads = { stdout: gone => stdout.head(gone), stderr: gone => stderr.head(gone) };
     this.result = this.#finish();
-    // A caller may only read the streams; the rejection is still theirs to see when they ask for the result.
+    // Some callers only read the streams, so a rejection must not count as unhandled; awaiting `result` still rejects.
     this.result.catch(() => undefined);
     void this.#feed();
-    // Closing waits for the end of what runs and for its removal, which begins only then.
+    // `close` waits for the command to end and for the removal of its sandbox, which begins only then.
     parts.host.keep(this.result.then(noop, noop).then(() => this.#removed));
   }
 
@@ -104,12 +104,12 @@ export class Running implements RunningCommand {
       const { ending, timedOut } = await this.#supervised();
       const result = resultOf(this.#outcome(), ending, timedOut);
       await this.#takeArtifacts(result);
-      // While the sandbox ends there is time for what else is to be said.
+      // The denials are worked out while the sandbox ends.
       const looking = this.#lookForRisk(result);
       if (!ending.neverStarted) this.#deny(result, ending);
       await looking;
-      // A command cannot claim that it never started, but an image’s own shell can, and so can whatever an earlier command left
-      // in a persistent sandbox. What was left in the workspace shows that something ran.
+      // A command cannot claim that it never started, but an image’s own shell can, and so can a process that an
+      // earlier command left in a persistent sandbox. Changes in the workspace show that something ran.
       if (ending.neverStarted && !leftSomething(result)) throw this.#neverStarted(ending.neverStarted, result);
       if (ending.neverStarted) {
         recordExit(this.#parts, result.exitCode);
@@ -166,7 +166,7 @@ export class Running implements RunningCommand {
     }
   }
 
-  // What follows is off the caller’s path.
+  // The caller does not wait for the removal.
   #end(): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
@@ -174,10 +174,11 @@ export class Running implements RunningCommand {
     this.#parts.host.keep(this.#removed);
   }
 
-  // Whoever gave a command up is told so when nothing of it goes on; an engine that does not answer is not waited for.
+  // A caller that cancelled gets the error once the command and its sandbox have ended, but does not wait for an engine
+  // that does not answer.
   async #gone(): Promise<boolean> {
     const late = (): Error => new Error('the sandbox is still being removed');
-    // A sandbox that stays is not removed with its command.
+    // A persistent sandbox is not removed with its command.
     const over: Promise<unknown> = this.#parts.stays
       ? Promise.all([this.#removed, this.#execution.dead])
       : this.#removed;
@@ -202,7 +203,7 @@ export class Running implements RunningCommand {
     };
   }
 
-  // What was denied goes into the result, each with the way on.
+  // Adds each denial to the result, with what the user can do about it.
   #deny(result: RunResult, { oomKilled, pidsRefused }: Ending): void {
     const { planned, cwd, command } = this.#parts;
     const { exitCode, stdout, stderr, timedOut } = result;
@@ -230,8 +231,8 @@ export class Running implements RunningCommand {
     return { mounts, sinceMs, rest, clockOffset: this.#clockOffset, absent: this.#absent, persistent: stays };
   }
 
-  // A sandbox ends with its command, and everything in it: while its removal is left for afterwards, the engine is not in the
-  // way of the look. One that does not end soon is removed now, which ends it.
+  // A sandbox ends with its command, and so do all its processes. Its removal is postponed, so that the engine’s work
+  // does not slow down the scan. A sandbox that does not end soon is removed now, which ends it.
   async #lookForRisk(result: RunResult): Promise<void> {
     const { host, timings } = this.#parts;
     const { clock } = host.telemetry;
@@ -252,8 +253,8 @@ export class Running implements RunningCommand {
     continueScan(this.#parts, result, scan.rest);
   }
 
-  // What was printed until then is not lost with whoever gave the command up, nor with its sandbox. A command can end that itself:
-  // what it left is looked at all the same, when nothing inside goes on any more.
+  // A cancelled run still returns the output so far. A command can also end its own sandbox: the scan then runs once
+  // nothing in it is running any more.
   async #withPartialResult(error: unknown, gone: boolean): Promise<unknown> {
     const { signal, planned, host, sinceMs } = this.#parts;
     if (!signal.aborted && !isGone(error)) return error;
@@ -270,7 +271,7 @@ export class Running implements RunningCommand {
     return new AcodeError('ACODE-SBX-025', { ...error.context, result }, { cause: error });
   }
 
-  // What the scan did not reach is still said.
+  // Includes the note that the scan is incomplete.
   #neverStarted(why: NonNullable<Ending['neverStarted']>, { riskyChanges }: RunResult): AcodeError {
     const { command, planned, request } = this.#parts;
     const found = riskyChanges.length > 0 ? { riskyChanges } : {};
@@ -290,7 +291,7 @@ export class Running implements RunningCommand {
     });
   }
 
-  // A command that ends without reading all of its input is no error, so what cannot be written is left.
+  // A command may end without reading all of its input. That is not an error, so write failures are ignored.
   async #feed(): Promise<void> {
     const { stdin } = this.#parts.request;
     if (stdin === undefined && this.#parts.stdinStaysOpen) return;
@@ -298,12 +299,12 @@ export class Running implements RunningCommand {
       if (stdin instanceof Readable) await this.#pipe(stdin);
       else if (stdin !== undefined) await this.#execution.write(stdin);
     } catch {
-      // A source that failed is a source that ended; what became of the command its ending says.
+      // An input stream that fails counts as ended; the command’s own end reports what happened.
     }
     await this.#execution.closeStdin();
   }
 
-  // Destroyed when the command ends: a source that never ends must not be waited for.
+  // Destroys the input stream when the command ends: a stream that never ends must not block the run.
   async #pipe(source: Readable): Promise<void> {
     const stop = (): void => void source.destroy();
     this.#execution.ended.then(stop, stop);
@@ -321,7 +322,7 @@ function leftSomething({ riskyChanges }: RunResult): boolean {
 
 function noop(): void {}
 
-/** What a result is made of. */
+/** The parts from which a result is built. */
 export interface OutcomeParts {
   readonly spec: SandboxSpec;
   readonly containerId: string;
@@ -330,11 +331,11 @@ export interface OutcomeParts {
   readonly captures: { readonly stdout: Capture; readonly stderr: Capture };
   readonly timings: RunResult['timings'];
   readonly ports: readonly PublishedPort[];
-  /** Whether the sandbox waited before the command was known. */
+  /** Whether the sandbox came from the warm pool. */
   readonly warm: boolean;
 }
 
-/** The result of a command that ended; `timedOut` where we ended it. */
+/** The result of a command that ended; `timedOut` if acode ended it at its time limit. */
 function resultOf(parts: OutcomeParts, ending: Ending, timedOut: boolean): RunResult {
   const limitExceeded = exceeded(ending, timedOut, parts.captures);
   return {
@@ -347,7 +348,7 @@ function resultOf(parts: OutcomeParts, ending: Ending, timedOut: boolean): RunRe
   };
 }
 
-/** What there is of a result when a command was cancelled. */
+/** The part of the result that is known if a command was cancelled. */
 function partialResult(parts: OutcomeParts): RunResult {
   const { spec, containerId, correlationId, auditSequence, captures, ports, warm } = parts;
   const timings = {
@@ -384,19 +385,19 @@ function partialResult(parts: OutcomeParts): RunResult {
   };
 }
 
-/** Puts what the scan of the workspace has found into a result. */
+/** Adds the findings of the workspace scan to a result. */
 function addScan(result: RunResult, { riskyChanges, changed, complete }: Scan): void {
   result.riskyChanges = [...riskyChanges];
   result.changed = changed;
   result.scan = complete ? 'complete' : 'incomplete';
 }
 
-// As precise as the clock is, and no more: `25.568349000000012` is for nobody.
+// Rounds to microseconds: digits such as `25.568349000000012` are noise.
 function readable(ms: number): number {
   return Math.round(ms * 1000) / 1000;
 }
 
-// The limit that explains the ending best: what killed comes before what only held back.
+// The limit that best explains the end: one that killed the command takes precedence over one that only restricted it.
 function exceeded(
   ending: Ending,
   timedOut: boolean,

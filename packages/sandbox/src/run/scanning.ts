@@ -1,4 +1,5 @@
-// What becomes of a scan that its run had no time for: it goes on, in this process or where the opener says, and what it finds is told.
+// Continued scans: a scan that exceeded its run’s time budget continues in this process or in one that the host program
+// chooses, and its findings are reported.
 
 import { findingsOf } from '../records/audit/files.ts';
 import type { AuditScan } from '../contract/audit.ts';
@@ -13,21 +14,21 @@ import type { Operation } from '../records/telemetry/operation.ts';
 import type { ScanRest } from '../workspace/after-run.ts';
 import { scanJobs } from '../workspace/continued-scan.ts';
 
-// Of the thread’s time, a scan takes half: streams of other sandboxes pass through the same one.
+// A scan pauses for half of the time, since the streams of other sandboxes use the same thread.
 const REST_MS = 10;
-// A host that many commands use at once; beyond it, the results say that their scan is incomplete.
+// Enough for a host that runs many commands at once; beyond that, results report an incomplete scan.
 const MAX_QUEUED = 64;
-// A log line holds no more; all of them are in the event.
+// A log line holds no more; the event has all of them.
 const MAX_LOGGED = 100;
 
-/** What scans that go on in this process need. */
+/** The dependencies of scans that continue in this process. */
 export interface ScansHere {
   readonly closing: AbortSignal;
   readonly keep: Host['keep'];
   readonly report: (report: ScanReport) => void;
 }
 
-/** Scans in this process: one after the other, until the host is closed. */
+/** Continues scans in this process, one after the other, until the host is closed. */
 export class ScansInProcess implements ContinuedScans {
   readonly #parts: ScansHere;
   #queue: ScanJob[] = [];
@@ -59,7 +60,7 @@ export class ScansInProcess implements ContinuedScans {
   }
 }
 
-/** A run whose scan may go on. */
+/** A run whose scan may continue. */
 export interface ScannedRun {
   readonly host: Host;
   readonly operation: Operation;
@@ -67,7 +68,7 @@ export interface ScannedRun {
   readonly request: Pick<RunRequest, 'sessionId' | 'taskId'>;
 }
 
-/** Lets the scan of a run go on where its budget was not enough, and says so in the result. */
+/** Continues the scan of a run that exceeded its budget, and reports that in the result. */
 export function continueScan(run: ScannedRun, result: ScannedResult, rest: ScanRest | null): void {
   if (!rest) return;
   const { host, operation, planned, request } = run;
@@ -88,13 +89,13 @@ export function continueScan(run: ScannedRun, result: ScannedResult, rest: ScanR
   });
   if (!taken) return;
   operation.step('info', 'the scan of the workspace goes on in the background', { sandboxId });
-  // What more time cannot help stays said.
+  // If more time cannot complete the scan, the result still reports it as incomplete.
   if (final) return;
   result.riskyChanges = found;
   result.scan = 'continuing';
 }
 
-// An opener’s own function may fail; the result then says what it would have said without it.
+// The callback belongs to the host program and may throw; the result is then the same as without a callback.
 function takenOn({ scans, telemetry }: Host, job: ScanJob): boolean {
   try {
     return scans.begin(job);
@@ -106,7 +107,7 @@ function takenOn({ scans, telemetry }: Host, job: ScanJob): boolean {
 
 type ScannedResult = Pick<RunResult, 'riskyChanges' | 'scan'>;
 
-/** Tells what a scan that went on has found: those who listen, the log and the audit log. */
+/** Reports the findings of a continued scan to event listeners, the log and the audit log. */
 export function tellScan(host: Pick<Host, 'bus' | 'telemetry' | 'audit' | 'keep'>, report: ScanReport): void {
   const { riskyChanges, changed, complete, jobs } = report;
   const [first] = jobs;
@@ -132,7 +133,7 @@ export function tellScan(host: Pick<Host, 'bus' | 'telemetry' | 'audit' | 'keep'
   host.keep(host.audit.append(scanRecord(report, first)).catch(unwritten));
 }
 
-/** The record of a scan that went on. */
+/** The audit record of a continued scan. */
 export function scanRecord({ jobs, riskyChanges, changed, complete }: ScanReport, first: ScanJob): AuditScan {
   const { correlationId, sessionId, taskId, workspace } = first;
   return {
@@ -149,7 +150,7 @@ export function scanRecord({ jobs, riskyChanges, changed, complete }: ScanReport
   };
 }
 
-/** As many as a log line has room for. That something was not seen is never what there is no room for. */
+/** As many changes as a log line has room for. It always includes the note that a scan is incomplete. */
 export function loggable(changes: readonly RiskyChange[]): readonly RiskyChange[] {
   const { shown, incomplete } = chooseChanges(changes, MAX_LOGGED);
   return [...incomplete, ...shown];

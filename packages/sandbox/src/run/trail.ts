@@ -1,4 +1,4 @@
-// Step 9 of the pipe, the part that must not fail: the audit record before the hand-over, and the outcome after it.
+// Step 9 of the pipeline, the part that must not fail: the audit record before the hand-over, and the outcome after it.
 
 import { createHash } from 'node:crypto';
 import { findingsOf } from '../records/audit/files.ts';
@@ -31,23 +31,26 @@ import { chooseChanges } from '../contract/changes.ts';
 import type { Denials } from './denials/denials.ts';
 import { redact, redactArguments } from '../contract/redact.ts';
 
-/** One run, as its records name it. */
+/** One run, as its audit records identify it. */
 export interface Recorded {
   readonly host: Host;
   readonly operation: Operation;
   readonly command: Command;
   readonly request: RunRequest;
-  /** What is done; a run unless told otherwise. */
+  /** The operation; a run by default. */
   readonly as?: 'create' | 'exec';
 }
 
-/** Writes down what is about to run. Without this record nothing is handed over. */
+/** Records what is about to run. Without this record, the command is not handed over. */
 export async function recordIntent(run: Recorded, planned: Planned, signal: AbortSignal): Promise<AuditHead> {
   const commandHash = await run.host.audit.fingerprint(asGiven(run));
   return run.host.audit.append({ ...intentOf(run, planned), commandHash }, signal);
 }
 
-/** Writes down that a warm sandbox is about to be made. Without this record none is: its image’s shell runs in it at once. */
+/**
+ * Records that a warm sandbox is about to be created. Without this record none is created, since its image’s shell
+ * starts at once.
+ */
 export async function recordMadeAhead(
   { audit, session }: Pick<Host, 'audit' | 'session'>,
   {
@@ -72,7 +75,9 @@ export async function recordMadeAhead(
   await audit.append(entry, signal);
 }
 
-/** Writes down what became of it, off the caller’s path: the command has run by then, whatever can be written. */
+/**
+ * Records the outcome. The caller does not wait: the command has already run, whether or not the record can be written.
+ */
 export function recordOutcome(
   run: Recorded,
   intent: AuditHead,
@@ -80,7 +85,7 @@ export function recordOutcome(
     readonly result?: RunResult | undefined;
     readonly error?: unknown;
     readonly durationMs: number;
-    /** What the workspace was found to hold, where that is in no result. */
+    /** The findings of the scan, if no result contains them. */
     readonly scanned?: Scanned;
   },
 ): void {
@@ -97,7 +102,7 @@ export function recordOutcome(
     ...(error === undefined ? {} : { errorCode: codeOf(error) }),
     ...found(ended.scanned ?? result ?? partialOf(error)),
   };
-  // The caller has waited long enough: what they hear first is what the command said.
+  // Written after the caller has its result, which must not wait for the audit log.
   inBackground(
     run,
     afterwards(() => run.host.audit.append(entry)),
@@ -108,7 +113,7 @@ function found(scanned: Scanned | undefined): AuditFindings {
   return scanned ? findingsOf(scanned) : {};
 }
 
-/** Writes down what was found in a workspace and belongs to no command: it came after the last one of a sandbox. */
+/** Records findings in a workspace that belong to no command: they appeared after the last command of a sandbox. */
 export function recordFindings(
   run: Pick<Recorded, 'host' | 'operation' | 'request'>,
   event: string,
@@ -134,7 +139,7 @@ export function recordFindings(
   );
 }
 
-// What is known where there is no result: of a command that was given up, or of an error that names what it left.
+// The known findings if there is no result: from a cancelled command, or from an error that lists them.
 function partialOf(error: unknown): Scanned | undefined {
   if (!(error instanceof AcodeError)) return undefined;
   const partial = error.is('ACODE-SBX-014') || error.is('ACODE-SBX-025') ? error.context.result : undefined;
@@ -143,9 +148,9 @@ function partialOf(error: unknown): Scanned | undefined {
   return { riskyChanges: [...error.riskyChanges], scan: complete ? 'complete' : 'incomplete' };
 }
 
-/** Writes down that something was asked for and refused before there was anything to hand over. */
+/** Records a request that was refused before the hand-over. */
 export function recordRefusal(run: Recorded, error: unknown): void {
-  // What could not be written down is not written down again.
+  // A failure to write the audit log cannot be recorded in the audit log.
   if (error instanceof AcodeError && error.is('ACODE-AUD-001')) return;
   const { request, command } = run;
   const message = error instanceof Error ? error.message : String(error);
@@ -164,8 +169,8 @@ export function recordRefusal(run: Recorded, error: unknown): void {
 }
 
 /**
- * Records every sandbox that is created and removed, and what else is removed on behalf of others: orphans, what is past its
- * time, what somebody cleaned up. The records are written beside the command, which waits for its intent only.
+ * Records every sandbox that is created or removed, and every other removal: of orphans, of expired resources, and by
+ * cleanups. The records are written in parallel with the command, which waits only for its intent record.
  */
 export function recordLives(
   bus: EventBus,
@@ -198,7 +203,7 @@ export function recordLives(
   bus.on('SandboxTeardown', ({ backend, sandboxId, correlationId }) => {
     if (backend !== 'docker') removed({ what: 'process', id: sandboxId, sandboxId, reason: 'finished', correlationId });
   });
-  // A network or a volume that goes with the sandbox it was made for is no record of its own.
+  // The removal of a network or volume together with its sandbox needs no record of its own.
   bus.on('NetworkRemoved', ({ networkId: id, reason, correlationId }) => {
     if (reason !== 'finished') removed({ what: 'network', id, reason, correlationId });
   });
@@ -215,7 +220,7 @@ function inBackground({ host, operation }: Pick<Recorded, 'host' | 'operation'>,
   );
 }
 
-// Everything that decides what runs, before anything is masked or cut.
+// Everything that determines what runs, before anything is redacted or truncated.
 function asGiven({ command, request: { cwd = '.', env = {}, stdin } }: Recorded): unknown {
   const input = typeof stdin === 'string' || stdin instanceof Uint8Array ? Buffer.from(stdin).toString('base64') : null;
   return { command: wordsOf(command), cwd, env: { ...env }, stdin: input };
@@ -226,7 +231,7 @@ function inputOf({ request: { stdin } }: Recorded): AuditIntent['stdin'] {
   return typeof stdin === 'string' || stdin instanceof Uint8Array ? 'given' : 'stream';
 }
 
-/** Hash of the request that a backend makes for a plan. */
+/** Hash of the request that a backend builds for a plan. */
 export function requestHashOf(backend: Pick<Backend, 'describe'>, spec: SandboxSpec): string {
   return hashOf(backend.describe(spec));
 }
@@ -270,7 +275,7 @@ function intentOf(run: Recorded, { policy, spec, backend, requestHash }: Planned
   };
 }
 
-/** The workspace of a plan, as its records name it. */
+/** The workspace of a plan, as its audit records name it. */
 export function workspaceOf({ mounts }: Pick<SandboxSpec, 'mounts'>): { workspace?: string } {
   const workspace = mounts.find(({ purpose }) => purpose === 'workspace')?.source;
   return workspace === undefined ? {} : { workspace };
@@ -305,10 +310,10 @@ function codeOf(error: unknown): string {
   return error instanceof AcodeError ? String(error.code) : 'unexpected';
 }
 
-// As many as a reader of the log looks at; all of them are in the result.
+// As many as are useful in a log; the result has all of them.
 const SHOWN_CHANGES = 20;
 
-/** Tells what was denied, the network apart because it is counted apart. */
+/** Reports denials. Network denials are separate because a metric counts them. */
 export function recordDenials({ host, operation }: RunningParts, sandboxId: string, { network, other }: Denials): void {
   for (const denial of [...network, ...other])
     operation.step('warn', `denied: ${denialParts(denial).what}`, { sandboxId, ...denial });
@@ -322,7 +327,7 @@ export function recordDenials({ host, operation }: RunningParts, sandboxId: stri
   }
 }
 
-/** Tells that a command has ended: before its sandbox is removed, which is told too. */
+/** Reports the end of a command, before the removal of its sandbox is reported. */
 export function recordExit(parts: RunningParts, exitCode: number | null): void {
   const { host, operation, planned, sandbox, stays } = parts;
   if (stays) return;
@@ -333,7 +338,7 @@ export function recordExit(parts: RunningParts, exitCode: number | null): void {
   });
 }
 
-/** Tells how a command ended, in one canonical event, and keeps what it printed. */
+/** Reports how a command ended in one canonical event, and saves its output. */
 export function recordResult(parts: RunningParts, result: RunResult): void {
   const { host, operation } = parts;
   const at = new Date(host.telemetry.clock.now());
@@ -365,12 +370,12 @@ export function recordResult(parts: RunningParts, result: RunResult): void {
   keepOutput(parts, result, at);
 }
 
-/** A command as logs may show it. */
+/** A command with secrets redacted, for logs. */
 export function printable(command: Command): string | string[] {
   return typeof command === 'string' ? redact(command) : redactArguments(command);
 }
 
-/** Says in the log what was left in the workspace. */
+/** Logs the risky changes of a run. */
 export function recordRisk(operation: Operation, sandboxId: string, riskyChanges: readonly RiskyChange[]): void {
   if (riskyChanges.length === 0) return;
   const { shown, incomplete } = chooseChanges(riskyChanges, SHOWN_CHANGES);

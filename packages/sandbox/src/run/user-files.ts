@@ -1,5 +1,5 @@
-// The lists of users and groups that a sandbox has in place of its image’s: the same, with an entry for the user inside. Made
-// once per image, kept in the state directory, and mounted read-only.
+// User and group files of a sandbox: copies of the image’s passwd and group files with an entry for the sandbox’s user.
+// Created once per image, stored in the state directory, and mounted read-only.
 
 import { X509Certificate, createHash, randomBytes } from 'node:crypto';
 import { lstatSync, readFileSync, readdirSync } from 'node:fs';
@@ -24,21 +24,24 @@ import { identityOf, isWithin } from '../workspace/file-identity.ts';
 import { readBoundedFile, writePrivateFile } from '../lifecycle/private-file.ts';
 import { setBy } from '../policy/layers.ts';
 
-/** What the lists are made for. */
+/** The sandbox for which the files are created. */
 interface ListsFor {
   readonly level: Level;
   readonly image: ImageFacts;
   readonly policy: EffectivePolicy;
   readonly correlationId: string;
-  /** Whether an image that was not seen before may be read: that takes a container, which a mere explanation does not make. */
+  /**
+   * Whether an image that was not read before may be read now: that takes a container, which a mere explanation must
+   * not create.
+   */
   readonly mayRead: boolean;
 }
 
-/** The mounts of the lists, and what a reader of the plan should know about them. */
+/** The mounts of the files, and notes for the user about them. */
 interface PlannedLists {
   readonly mounts: readonly MountSpec[];
   readonly notes: readonly string[];
-  /** Why nothing may be mounted where the CA certificates would be; null where it may. */
+  /** Why the CA certificates cannot be mounted at their path; null if they can. */
   readonly withoutCa: string | null;
 }
 
@@ -51,20 +54,20 @@ const NOT_YET =
   'acode has not read the user lists of this image yet: its first sandbox adds an entry for your user to /etc/passwd and /etc/group.';
 const NOT_SEEN =
   'The user inside has no entry in /etc/passwd: the engine cannot see acode’s state directory, from which the file would be mounted.';
-// Raised when what is written changes, so that lists of an older form are made anew.
+// Increased when the format changes, so that files of an older format are created again.
 const FORM = 2;
 const MAX_HEADERS = 8;
 const DAY_MS = 24 * 3600 * 1000;
-// Longer than any sandbox lives that could have one of them mounted.
+// Longer than any sandbox that might have one of them mounted can exist.
 const UNUSED_MS = 60 * DAY_MS;
 const PROBE = 'probe';
 const PROBE_TARGET = '/.acode-probe';
 
-/** Plans the lists of a sandbox. */
+/** Plans the user and group files of a sandbox. */
 export async function planUserFiles(host: Host, of: ListsFor, signal: AbortSignal): Promise<PlannedLists> {
   const { level, image } = of;
   if (!usesEngine(level) || image.id === '') return NONE;
-  // A file system in memory of the image’s own volume covers what the list would be.
+  // If the image declares a volume there, an in-memory file system covers the path.
   if (image.volumes.some(volume => isWithin('/etc/passwd', posix.resolve('/', volume)))) return NONE;
   const user = userInside(host, of.policy);
   const engine = await (await host.engine()).images.engineId(signal);
@@ -88,12 +91,12 @@ function login(): string | null {
   try {
     return userInfo().username;
   } catch {
-    // The host itself has no entry for the user.
+    // This machine has no passwd entry for the user.
     return null;
   }
 }
 
-// Read with each plan: which file it is belongs to the plan, and is compared with what is mounted.
+// Read for each plan: the plan contains the file’s identity, and verification compares it with the mounted file.
 function remembered(directory: string, uid: number): PlannedLists | null {
   let names: readonly string[];
   try {
@@ -105,7 +108,7 @@ function remembered(directory: string, uid: number): PlannedLists | null {
   for (const name of LISTS.filter(list => names.includes(list))) {
     const source = join(directory, name);
     const found = lstatSync(source, { throwIfNoEntry: false });
-    // Whoever else could write it would say who is who in a sandbox.
+    // Another user who can write the file could choose the user names in a sandbox.
     if (!found?.isFile() || found.uid !== uid || (found.mode & 0o022) !== 0) return null;
     mounts.push({ purpose: 'identity', source, target: `/etc/${name}`, readOnly: true, identity: identityOf(found) });
   }
@@ -153,14 +156,15 @@ async function write(draft: string, lists: Lists): Promise<void> {
       notes.push(`The user inside has no entry in /etc/${name}: the image’s own ${list.unusable}.`);
       continue;
     }
-    // To be read by every user of the sandbox, as in any image; on the host the directory above keeps others away.
+    // Readable by every user of the sandbox, as in any image; on this machine, the parent directory excludes other
+    // users.
     await writeFile(join(draft, name), list.content, { flag: 'wx' });
     await chmod(join(draft, name), 0o444);
   }
   if (notes.length > 0) await writeFile(join(draft, 'note'), notes.join(' '), { mode: 0o600 });
 }
 
-// Where another process was first, its lists count: a sandbox may have them mounted by now.
+// If another process was faster, its files are used: a sandbox may already have them mounted.
 async function intoPlace(draft: string, directory: string): Promise<void> {
   await rename(draft, directory).catch((error: unknown) => {
     if (!(error instanceof Error && 'code' in error && ['ENOTEMPTY', 'EEXIST'].includes(String(error.code))))
@@ -176,15 +180,15 @@ async function forgetUnused(all: string, now: number): Promise<void> {
   }
 }
 
-// To the day: not every run needs to write.
+// With a precision of one day, so that not every run writes.
 function markUsed({ keep, telemetry }: Pick<Host, 'keep' | 'telemetry'>, directory: string): void {
   const now = telemetry.clock.now();
   const found = lstatSync(directory, { throwIfNoEntry: false });
   if (found && now - found.mtimeMs > DAY_MS) keep(utimes(directory, new Date(now), new Date(now)));
 }
 
-// The container is as hardened as any sandbox, although it is never started, and has nothing of the host but the draft: what
-// the engine shows of that tells whether it sees the same directory as we do.
+// The container is never started, but is as hardened as any sandbox. Its only mount is the draft directory: whether the
+// engine shows its content tells whether the engine sees the same directory as this process.
 async function readImage(
   host: Host,
   { level, image, policy, correlationId, user }: ListsFor & { readonly user: UserInside },
@@ -239,8 +243,8 @@ async function readImage(
   }
 }
 
-// A runtime makes what is missing on the way to a mount, as root and through the links of the image: one to the workspace leads
-// to the host. Nothing is mounted beyond anything but directories.
+// A runtime creates missing parents of a mount target, as root, and follows the image’s links: a link into the
+// workspace leads to this machine. acode therefore mounts only below real directories.
 async function inTheWay(kindAt: ImageKinds, target: string): Promise<string | null> {
   const names = target.split('/').slice(1);
   for (const index of names.keys()) {
@@ -258,13 +262,13 @@ async function listFor(read: ImageReader, kindAt: ImageKinds, path: string): Pro
   const above = await kindAt('/etc');
   if (above !== 'absent' && above !== 'directory')
     return { unusable: `is in /etc, which is ${above === 'other' ? 'not a directory' : `a ${above}`}` };
-  // Podman follows a link when it is asked for the file.
+  // Podman follows a link when it reads the file.
   if ((await kindAt(path)) === 'symbolic link') return { unusable: 'is a symbolic link' };
   return listAt(read, path);
 }
 
-// The bytes are whatever the maker of the image wants: one plain file of a bounded size is taken, and anything else is a
-// reason to leave the list alone. A mount over a link would be made wherever that leads.
+// The image’s author controls these bytes. Only a single regular file of limited size is accepted; otherwise the
+// image’s own file remains. A mount over a link would end up at the target of the link.
 async function listAt(read: ImageReader, path: string): Promise<ImageList> {
   const found = await read(path);
   if (found === null) return null;
@@ -286,12 +290,12 @@ async function listAt(read: ImageReader, path: string): Promise<ImageList> {
   }
 }
 
-// The bundles of systems have less than a tenth of it.
+// The CA bundles of operating systems are less than a tenth of this.
 const MAX_BYTES = 4 * 1024 ** 2;
 const READ_ONLY = 0o444;
 
 /**
- * The mount of the bundle that the policy names, for a sandbox that has a network. Levels without an engine have the host’s own
+ * The mount of the policy’s CA bundle, for a sandbox that has a network. Levels without an engine use the host’s own
  * certificates.
  */
 export async function planCaBundle(
@@ -301,11 +305,12 @@ export async function planCaBundle(
   mounts: readonly Pick<MountSpec, 'purpose' | 'source' | 'readOnly'>[],
 ): Promise<readonly MountSpec[]> {
   if (caFile.value === null) return [];
-  // Without a network too: what such a command leaves there, the next sandbox with a network would trust.
+  // Checked even without a network: a command without one could change the file, and the next sandbox with one would
+  // trust it.
   await assertOutOfReach(caFile.value, caFile, mounts);
   if (network.value.kind === 'none' || !usesEngine(level)) return [];
   const blocks = certificatesIn(await readBundle(caFile.value, caFile, uid), caFile);
-  // The certificates alone: what else stands in the file is for people, or is there by mistake.
+  // Only the certificates: any other text in the file is a comment or a mistake.
   const text = `${blocks.join('\n')}\n`;
   const source = await keepBundle(join(directories.state, 'ca'), uid, text, () => assertCertificates(blocks, caFile));
   const found = await lstat(source);
@@ -314,8 +319,8 @@ export async function planCaBundle(
 
 type CaFile = EffectivePolicy['caFile'];
 
-// As it is named, where it really is, and where the link is that leads there: a command that can write any of them says whom
-// sandboxes trust. The workspace counts also where it is read-only, since another command may write it.
+// Checks the path as named, its real path, and the links on the way: a command that can write any of them decides which
+// certificates sandboxes trust. A read-only workspace counts too, since another command may write to it.
 async function assertOutOfReach(
   path: string,
   caFile: CaFile,
@@ -351,7 +356,7 @@ async function readBundle(path: string, caFile: CaFile, uid: number): Promise<st
 
 const BLOCK = /-----BEGIN ([^-\n]*)-----[^-]*(?:-----END \1-----)?/g;
 
-// Anything else than certificates must not enter a sandbox: whoever names a file with a key in it gave the wrong one.
+// Only certificates may enter a sandbox: a file that contains a private key is a mistake.
 function certificatesIn(text: string, caFile: CaFile): readonly string[] {
   const found = [...text.matchAll(BLOCK)];
   const other = found.find(([, label]) => label !== 'CERTIFICATE');
@@ -364,7 +369,7 @@ function certificatesIn(text: string, caFile: CaFile): readonly string[] {
   return found.map(([block]) => block);
 }
 
-// The label is text of a file that may be anything.
+// The label comes from a file whose content is untrusted.
 function kindOf(label: string): string {
   if (label.includes('PRIVATE KEY')) return 'a private key';
   return /^[A-Z0-9 ]{1,40}$/.test(label) ? `a block ${label}` : 'a block of another kind';
@@ -380,14 +385,15 @@ function assertCertificates(blocks: readonly string[], caFile: CaFile): void {
   }
 }
 
-// By its content, so that a bundle which changes is another file and another plan, and one that is there was checked.
+// The file name is a hash of the content, so that a changed bundle gives another file and another plan, and an existing
+// file is known to be checked.
 async function keepBundle(directory: string, uid: number, text: string, check: () => void): Promise<string> {
   const path = join(directory, `${createHash('sha256').update(text).digest('hex')}.pem`);
   const found = await lstat(path).catch(() => null);
   if (found?.isFile() === true && found.uid === uid && found.size === Buffer.byteLength(text)) return path;
   check();
   await ensurePrivateDirectory(directory, uid);
-  // Read-only whatever the umask: a sandbox may run as another user than this one.
+  // Readable regardless of the umask: a sandbox may run as another user.
   writePrivateFile(path, text, { mode: READ_ONLY });
   return path;
 }

@@ -1,4 +1,4 @@
-// Warm pool: the commands that can have a sandbox made ahead, how one is made, and what is reported of it.
+// Warm pool of a host: which commands can use a pre-started sandbox, how one is created, and what is reported about it.
 
 import { randomUUID } from 'node:crypto';
 import { totalmem } from 'node:os';
@@ -18,33 +18,33 @@ import { recordMadeAhead, requestHashOf } from './trail.ts';
 import { UnusedScans, backendFor, prepareVerified, reportViolation } from './obtaining.ts';
 import type { FoundWhileWaiting } from './obtaining.ts';
 
-/** What a pool needs of its host. */
+/** The parts of a host that a pool needs. */
 export type PoolHost = Pick<Host, 'audit' | 'backend' | 'bus' | 'claim' | 'closing' | 'keep' | 'session' | 'telemetry'>;
 
-/** What the opener of a host asks for. */
+/** The pool options of a host. */
 export interface PoolRequest {
   readonly pool?: false | PoolOptions | undefined;
   readonly foundWhileWaiting?: FoundWhileWaiting | undefined;
 }
 
-/** Whether a command would have a sandbox that waits already, and why. */
+/** Whether a command would get a warm sandbox, and why. */
 export interface Warmth {
   readonly warm: boolean;
   readonly why: string;
-  /** Given where the host has no pool at all. */
+  /** Set if the host has no pool at all. */
   readonly cause?: 'no pool';
 }
 
 const MAX_WAITING = 64;
 const DEFAULTS = { min: 1, max: 4, idleMs: 5 * 60 * 1000 };
 const MAX_IDLE_MS = 24 * 3600 * 1000;
-// As much of the machine’s memory as those that wait may be limited to together: they use nearly nothing of it until they
-// have a command, but each could have one in the next moment.
+// The share of the machine’s memory that the limits of all waiting sandboxes may add up to. They use almost none of it
+// while they wait, but each may receive a command at any moment.
 const MEMORY_SHARE = 0.5;
-// Beyond the command’s own time limit: being ended, and being removed.
+// In addition to the command’s time limit: time to end the command and to remove the sandbox.
 const AFTERWARDS_MS = 5 * 60 * 1000;
 
-/** What the caller asked for, with every default filled in; null where they want no pool. */
+/** The caller’s pool options with all defaults; null if the caller wants no pool. */
 export function poolLimits({ pool = false }: Pick<PoolRequest, 'pool'>): PoolLimits | null {
   if (pool === false) return null;
   const max = within('pool.max', pool.max ?? Math.max(DEFAULTS.max, pool.min ?? 0), 1, MAX_WAITING);
@@ -53,7 +53,7 @@ export function poolLimits({ pool = false }: Pick<PoolRequest, 'pool'>): PoolLim
   return { min, max, idleMs, memoryBytes: Math.floor(totalmem() * MEMORY_SHARE) };
 }
 
-/** The pool of a host; null where its caller wants none. */
+/** The pool of a host; null if its caller wants none. */
 export function openPool(options: PoolRequest, host: PoolHost): Pool | null {
   const limits = poolLimits(options);
   if (!limits) return null;
@@ -69,8 +69,8 @@ export function openPool(options: PoolRequest, host: PoolHost): Pool | null {
 }
 
 /**
- * Has sandboxes ready for a plan before its first command comes. Never rejects: a host that cannot have any now is told so by
- * its first command.
+ * Prepares sandboxes for a plan before its first command arrives. Never rejects: if it fails, the first command reports
+ * why.
  */
 export async function warmUp(
   { pool, closing, telemetry }: Pick<Host, 'pool' | 'closing' | 'telemetry'>,
@@ -85,7 +85,7 @@ export async function warmUp(
   }
 }
 
-/** A sandbox that waits for exactly this plan; null where the command has to have one made. */
+/** Takes a waiting sandbox that has exactly this plan; null if the command needs a new one. */
 export async function takeWarm(
   host: Pick<Host, 'pool'>,
   planned: Planned,
@@ -97,7 +97,7 @@ export async function takeWarm(
   return pool.take(templateOf(planned), { lifeMs: planned.policy.timeoutMs.value + AFTERWARDS_MS, signal });
 }
 
-/** Whether a command would find a sandbox that waits, for people to read. */
+/** Whether a command would get a waiting sandbox, with a reason for the user. */
 export function warmthOf(host: Pick<Host, 'pool'>, planned: Planned, request: RunRequest): Warmth {
   const { pool } = host;
   const cold = whyCold(planned.spec, request);
@@ -109,7 +109,7 @@ export function warmthOf(host: Pick<Host, 'pool'>, planned: Planned, request: Ru
   return { warm: true, why: `${ready} with this very plan ${ready === 1 ? 'waits' : 'wait'}` };
 }
 
-/** The pool of a host, and what a command that asks for nothing special would find in it. Never rejects. */
+/** Reports the pool of a host, and what a command without special requests would get from it. Never rejects. */
 export async function poolReport({ pool }: Pick<Host, 'pool'>, planning: () => Promise<Planned>): Promise<WarmPool> {
   const sandboxes = pool?.images() ?? [];
   try {
@@ -117,7 +117,7 @@ export async function poolReport({ pool }: Pick<Host, 'pool'>, planning: () => P
     const image = usesEngine(planned.spec.level) ? planned.spec.image.reference : null;
     const first = firstOf(pool, planned);
     if (sandboxes.length === 0 || first.state === 'ready') return { sandboxes, image, ...first };
-    // Others are ready: those of the plan that was asked for last.
+    // The pool has sandboxes of the plan that was used last.
     const reason = 'sandboxes of the plan that was used last are warm';
     return { sandboxes, image, state: 'ready', cause: null, reason };
   } catch (error) {
@@ -142,14 +142,14 @@ function firstOf(pool: Pool | null, planned: Planned): Pick<WarmPool, 'state' | 
   return { state: 'none', cause, reason: `one could not be made: ${why}` };
 }
 
-/** Why a command cannot have a sandbox that was made before it was known; null where it can. */
+/** Why a command cannot use a pre-started sandbox; null if it can. */
 export function whyCold(spec: SandboxSpec, request: Pick<RunRequest, 'taskId' | 'sessionId'>): string | null {
-  // Without a wall an earlier command could reach into what waits.
+  // Without isolation, an earlier command could tamper with a waiting sandbox.
   if (!isBoundary(spec.level)) return `nothing keeps other commands away from it at level ${spec.level}`;
   if (spec.ports.length > 0) return 'it publishes ports, which are taken when it is made';
   if (spec.caches.length > 0) return 'it has caches, and one that waits would keep them from being filled';
   if (spec.network.kind === 'named') return `the network ${spec.network.name} is looked up for each command`;
-  // Each would be a neighbour of the next.
+  // Each waiting sandbox would have access to files that the next one mounts.
   if (exposedTo([reachOf(spec)], spec).length > 0) return 'it mounts a part of what it can write';
   if (request.taskId !== undefined || request.sessionId !== undefined)
     return 'the command names its task or session, which are part of a sandbox’s name from the beginning';
@@ -158,11 +158,12 @@ export function whyCold(spec: SandboxSpec, request: Pick<RunRequest, 'taskId' | 
 
 function templateOf({ spec, policy }: Pick<Planned, 'spec' | 'policy'>): SandboxTemplate {
   const profile = policy.profile.value;
-  // The profile is a label, and so a part of what is made, though not of what it can do.
+  // The profile is a label, so it is part of the template although it does not change what the sandbox can do.
   return { key: `${spec.hash} ${profile}`, spec, profile };
 }
 
-// As for a command: owned and recorded before it is made, verified before it counts, and removed where it is not what was planned.
+// The same steps as for a command: owned and recorded before it is created, verified before it is used, and removed if
+// it differs from its plan.
 async function makeWaiting(
   host: PoolHost,
   { spec: planned, profile }: SandboxTemplate,

@@ -64,15 +64,15 @@ import { Runtimes, runtimeKind } from './runtime.ts';
 import { architectureOf } from '../seccomp/profile.ts';
 import { UnverifiedSandbox, Weakness } from './weaken.ts';
 
-/** How a backend should behave. */
+/** Options of the Docker backend. */
 export interface DockerBackendOptions extends CreationOptions {
   /** How the engine was found. */
   readonly source: string;
-  /** A directory that is the user’s alone, for files that an engine takes in place of text. */
+  /** A directory that only the user can access, for settings that the engine accepts only as files. */
   readonly fileDirectory: string;
-  /** What its sandboxes are given besides a network and caches. */
+  /** Attachments of its sandboxes besides networks and caches. */
   readonly attachments?: readonly Attachment[];
-  /** What its sandboxes lack, where they are controls of the doctor’s. */
+  /** The protections to leave out, if its sandboxes are controls of the doctor. */
   readonly weakness?: Weakness;
 }
 
@@ -112,7 +112,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
 
   async probe(signal: AbortSignal): Promise<Capability> {
     const info = await this.#info(signal);
-    // Without a filter on system calls the kernel is open to the sandbox: an engine like that counts as none.
+    // Without a system call filter, the whole kernel interface is open to the sandbox: such an engine counts as
+    // unavailable.
     const filtered = (info.SecurityOptions ?? []).some(
       option => option.startsWith('name=seccomp') && !option.includes('profile=unconfined'),
     );
@@ -156,7 +157,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   }
 
   async #prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox> {
-    // Before anything is made: a cache that nothing can be put into would be there for good.
+    // Refused before anything is created: otherwise a cache that can never be filled would remain.
     if (this.#shells.get(spec.image.id) === false) refuseDirectFill(spec);
     const facts = await this.#facts(spec, signal);
     const verified = this.#options.weakness?.verified ?? true;
@@ -207,8 +208,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     if (!details.State.Running)
       throw new AcodeError('ACODE-SBX-025', { sandbox: spec.identity.sandboxId, reason: 'it has ended' });
     const { clock } = this.#options;
-    // For as long as it is used: neither as long as it takes to find it, nor only until the host begins to close, when what
-    // was given up is still to be ended inside.
+    // Lives as long as the sandbox is in use. The signal of this call would end too early, and so would the host’s
+    // `closing` signal: a closing host still has to end cancelled commands in the sandbox.
     const use = new AbortController();
     const terms = { signal: use.signal, deadlineMs: MAX_LIFE_MS };
     const { exit } = await asked(() => this.#engine.containers.expectExit(id, 'not-running', terms), signal);
@@ -221,7 +222,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       exit,
       over: () => use.abort(),
       oomWatch: this.#creation.oomWatch,
-      // Whoever comes from another process mostly has one command and goes.
+      // A client in another process usually runs a single command.
       ready: 0,
       network: networkName(spec.network),
       unset: this.#isPodman ? podmanVariables(spec) : [],
@@ -276,7 +277,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       return { tar: await this.#engine.archive.get(id, path, { signal, deadlineMs: CALL_MS }) };
     } catch (error) {
       if (isNotFound(error)) return null;
-      // Such as a loop of links: that must not keep anybody from using the image.
+      // For example, a loop of links: that must not make the image unusable.
       if (error instanceof EngineError && error.kind === 'status') return { refused: reasonOf(error) };
       throw error;
     }
@@ -307,7 +308,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     this.#creation.oomWatch.close();
     this.#creation.mountConflicts.close();
     this.images.close();
-    // A weakened backend has the engine of the one it came from.
+    // A weakened backend shares the engine of the original one.
     if (!this.#options.weakness) this.#engine.close();
   }
 
@@ -330,7 +331,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     const { weakness } = this.#options;
     const whole = weakness ? await weakness.apply(build, spec) : build;
     const { podman } = facts;
-    // Last, since it says what there is in other words.
+    // Last, since it translates the complete request for Podman.
     return podman ? own => podmanRequest(whole(own), own, podman) : whole;
   }
 
@@ -386,13 +387,13 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     });
   }
 
-  // Asked once per image: without a shell there is nobody to wait for a command.
+  // Checked once per image: without a shell, no process can wait for a command.
   async #hasShell(spec: SandboxSpec, id: string, signal: AbortSignal): Promise<boolean> {
     const known = this.#shells.get(spec.image.id);
     if (known !== undefined) return known;
     const look = (): Promise<boolean> => this.#engine.archive.exists(id, SHELL, { signal, deadlineMs: CALL_MS });
-    // An engine gives the same answer while a mount source is missing. Believed, it would take the verification from
-    // every further sandbox of an image that has a shell, so it counts only if it is given twice and with the sources there.
+    // An engine gives the same answer if a mount source is missing. A wrong answer would disable verification for every
+    // later sandbox of an image that has a shell, so it counts only if it is repeated while all mount sources exist.
     let found = await look();
     if (!found) {
       assertSources(spec);

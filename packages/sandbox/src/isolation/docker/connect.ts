@@ -1,4 +1,5 @@
-// Finds the engine, once per session: what was found first stays, and a choice of the user is never replaced by another engine.
+// Finds the engine once per session. The first one found is used for the whole session, and acode never replaces the
+// user’s choice with another engine.
 
 import { lstatSync, statSync } from 'node:fs';
 import { accessRemedy, socketGroup } from '../socket-group.ts';
@@ -40,11 +41,11 @@ const CHOICES: Readonly<Record<EngineSource, string>> = {
   podman: 'the socket',
 };
 
-// DOCKER_HOST would not help: what was named comes before it.
+// DOCKER_HOST would not help: a socket that was named explicitly takes precedence.
 const NAMED_REMEDY = `Start Docker, or correct the socket that was named (${CHOICES.option}); check with \`acode sandbox status\`.`;
 const BUSY_REMEDY = 'Something is there and does not answer as an engine does: look at its own log, and restart it.';
 
-/** What to do about a choice that cannot be followed. Starting an engine would not help: nothing else is tried. */
+/** The remedy for a choice that cannot be used. Starting an engine would not help: acode tries no other. */
 export function refusalRemedy({ source, reason, subject }: EngineRefusal): string {
   const chosen = CHOICES[source];
   if (reason === 'context-missing') return `Name a context that \`docker context ls\` lists, or change ${chosen}.`;
@@ -56,7 +57,7 @@ export function refusalRemedy({ source, reason, subject }: EngineRefusal): strin
     : `Engines on other machines (tcp, ssh) are not supported: what a sandbox is given must be on this one. Unset ${chosen}, or set it to a local socket: ${form}.`;
 }
 
-/** What to do about a socket that did not serve; undefined where the engine is simply to be started. */
+/** The remedy for a socket that did not work; undefined if the user only has to start the engine. */
 export async function failureRemedy(
   socket: string,
   error: unknown,
@@ -69,7 +70,7 @@ export async function failureRemedy(
   return error.kind === 'refused' ? accessRemedy(socket, await socketGroup(socket)) : BUSY_REMEDY;
 }
 
-/** Connects to the engine; throws ACODE-SBX-008 where there is none. */
+/** Connects to the engine; throws ACODE-SBX-008 if there is none. */
 export async function connectEngine(socket: string | undefined, signal: AbortSignal): Promise<FoundEngine> {
   const search = locateEngine(thisHost(), socket);
   if (search.kind === 'refused') {
@@ -86,8 +87,8 @@ export async function connectEngine(socket: string | undefined, signal: AbortSig
 }
 
 /**
- * Whether there is no engine on this machine at all, which is more than that none was found: a variable may have hidden the
- * user’s own, and a directory may not be readable. Only certainty counts, since a weaker level may follow from it.
+ * Whether this machine certainly has no engine. Not finding one is not enough: a variable may have hidden the user’s
+ * own, and a directory may not be readable. acode must be certain, since it may choose a weaker level as a result.
  */
 export function isAbsent(
   { env, uid }: Pick<LocateHost, 'env' | 'uid'>,
@@ -99,7 +100,7 @@ export function isAbsent(
   return [...searched, ...own].every(socket => look(socket) === 'absent');
 }
 
-// A file or a directory: permissions and groups, which the kernel complains about first, would change nothing.
+// A file or a directory: the kernel reports missing permissions first, but fixing them would not help.
 function isOtherThanSocket(path: string): boolean {
   try {
     return !statSync(path).isSocket();
@@ -127,7 +128,7 @@ async function firstThatAnswers(candidates: readonly EngineCandidate[], signal: 
       signal.throwIfAborted();
       const reason = isOtherThanSocket(socket) ? 'that is not a socket' : reasonOf(error);
       failure ??= unavailable(socket, reason, await failureRemedy(socket, error, source), error);
-      // Something is there and does not answer: going on to another engine would be a choice nobody made.
+      // A socket exists but does not answer: trying another engine would be a choice that the user did not make.
       if (!(error instanceof Error && 'kind' in error && error.kind === 'unreachable')) throw failure;
     }
   }

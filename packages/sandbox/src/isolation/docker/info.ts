@@ -1,4 +1,4 @@
-// A container as the contract shows it.
+// Converts the engine’s descriptions of containers and of itself into acode’s types.
 
 import * as z from 'zod';
 import type { SandboxDetails, SandboxInfo, SandboxState, Status } from '../../contract/host.ts';
@@ -13,7 +13,7 @@ import { unprotectingIn } from './runtime.ts';
 
 const STATES: readonly SandboxState[] = ['created', 'running', 'paused', 'restarting', 'removing', 'exited', 'dead'];
 
-/** What the engine’s list says about one of our containers. */
+/** A sandbox, from its entry in the engine’s container list. */
 export function sandboxInfo(container: ContainerSummary): SandboxInfo {
   return {
     containerId: container.id,
@@ -25,7 +25,7 @@ export function sandboxInfo(container: ContainerSummary): SandboxInfo {
   };
 }
 
-/** What the engine says about one container when asked closely. Its environment is left out: nobody needs it. */
+/** The details of a container, from the engine. The environment is omitted, since no caller needs it. */
 export function sandboxDetails(details: ContainerDetails): SandboxDetails {
   const { HostConfig: host } = details;
   return {
@@ -52,7 +52,7 @@ export function sandboxDetails(details: ContainerDetails): SandboxDetails {
   };
 }
 
-/** The engine as `status` shows it. */
+/** The engine’s section of `status`. */
 export function engineStatus(engine: Engine, source: string, info: EngineInfo): NonNullable<Status['engine']> {
   return {
     socket: engine.connection.socketPath,
@@ -85,11 +85,11 @@ function labelled(
   };
 }
 
-// What the engine says about itself, its host and what of ours is on it: everything the doctor asks it, in one go.
+// Diagnosis of the engine for the doctor: the engine, its host, and acode’s resources on it, in one query.
 
 const CALL_MS = 1500;
 
-// Under the engine’s own names; an engine that leaves one out (Podman does) has not said that it lacks it.
+// Field names of the engine’s API. If a field is missing (as on Podman), the feature is unknown rather than absent.
 const flags = z.looseObject({
   DockerRootDir: z.string().optional(),
   MemoryLimit: z.boolean().optional(),
@@ -101,7 +101,7 @@ const flags = z.looseObject({
   Warnings: z.array(z.string()).nullish(),
 });
 
-/** Asks the engine everything the doctor wants to know. */
+/** Queries everything that the doctor checks on the engine. */
 export async function diagnoseEngine(
   engine: Engine,
   source: string,

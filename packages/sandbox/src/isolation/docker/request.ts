@@ -1,4 +1,4 @@
-// The engine request for a sandbox, written field by field from nothing: no object of a caller is ever merged into it.
+// The engine request for a sandbox, built field by field: no object from a caller is ever merged into it.
 
 import type { PortRequest } from '../../contract/policy.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
@@ -8,38 +8,38 @@ import type { PodmanFacts } from './podman/podman.ts';
 
 const SHM_BYTES = 64 * 1024 ** 2;
 const BYTES_PER_INODE = 1024;
-// A file with holes costs nothing to make and everything to whoever copies or backs up the workspace.
+// A sparse file costs nothing to create, but its full size to any program that copies or backs up the workspace.
 const FILE_BYTES = 64 * 1024 ** 3;
 
-// The name every sandbox has for itself: it says nothing about the host or the task.
+// Every sandbox has the same host name, which reveals nothing about the machine or the task.
 const HOSTNAME = 'sandbox';
 
-/** What a request needs to know besides the plan: what only the engine at hand decides. */
+/** Inputs of a request besides the plan: what depends on the engine. */
 export interface EngineFacts {
   /** `none`, or the id of the network: names are not unique. */
   readonly network: string;
-  /** Its name, by which an engine knows it before a container starts. */
+  /** Its name, which an engine reports before a container starts. */
   readonly networkName?: string;
-  /** The runtime by name: the one that was asked for, else the engine’s default. */
+  /** The name of the runtime: the requested one, or the engine’s default. */
   readonly runtime: string;
-  /** Threads of the runtime itself that the engine counts with those of the command. */
+  /** The number of threads of the runtime itself, which the engine counts with those of the command. */
   readonly ownTasks?: number;
-  /** The system call filter as JSON text; null where the runtime has a kernel of its own and does not apply one. */
+  /** The system call filter as JSON text; null for a runtime that has its own kernel and does not apply one. */
   readonly seccomp: string | null;
-  /** The caches as they were made for this sandbox. */
+  /** The caches that were created for this sandbox. */
   readonly caches?: readonly MountedCache[];
-  /** Set where the engine is Podman. */
+  /** Set if the engine is Podman. */
   readonly podman?: PodmanFacts;
 }
 
-/** The body of `POST /containers/create` for a sandbox that waits. */
+/** The body of `POST /containers/create` for a waiting sandbox. */
 export function createRequest(spec: SandboxSpec, facts: EngineFacts): Record<string, unknown> {
   return {
     Image: spec.image.id,
     Hostname: HOSTNAME,
     User: `${spec.user.uid}:${spec.user.gid}`,
     WorkingDir: spec.workdir,
-    // Set, so that neither the entrypoint nor the command of the image is inherited.
+    // Set explicitly, so that the container inherits neither the entrypoint nor the command of the image.
     Entrypoint: [...WAITING_COMMAND],
     Cmd: [],
     Env: containerEnvironment(spec),
@@ -57,9 +57,11 @@ export function createRequest(spec: SandboxSpec, facts: EngineFacts): Record<str
   };
 }
 
-/** The variables of the container: a bare name removes the image’s variable. The command’s own never stand here. */
+/**
+ * The container’s environment: a bare name removes the image’s variable. It never contains the command’s own variables.
+ */
 export function containerEnvironment(spec: SandboxSpec): string[] {
-  // With this, signals reach every process of the command and not only the shell that waits for it.
+  // With this variable, signals reach every process of the command and not only the shell that waits for it.
   return [`HOME=${spec.home}`, 'TINI_KILL_PROCESS_GROUP=1', ...cacheVariables(spec), ...spec.image.removed];
 }
 
@@ -67,12 +69,12 @@ function cacheVariables({ caches }: SandboxSpec): string[] {
   return caches.flatMap(({ environment }) => Object.entries(environment).map(([name, value]) => `${name}=${value}`));
 }
 
-// The options that stand for the system call filter and against gaining privileges.
+// The options for the system call filter and for no-new-privileges.
 function securityOptions({ seccomp }: EngineFacts): string[] {
   return ['no-new-privileges', ...(seccomp === null ? [] : [`seccomp=${seccomp}`])];
 }
 
-/** A port as the engine writes it: `80/tcp`. */
+/** A port in the engine’s notation: `80/tcp`. */
 export function portKey({ container, protocol }: PortRequest): string {
   return `${container}/${protocol ?? 'tcp'}`;
 }
@@ -102,7 +104,7 @@ function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unkno
     NanoCpus: Math.round(limits.cpus * 1e9),
     PidsLimit: limits.pids + (facts.ownTasks ?? 0),
     OomKillDisable: false,
-    // If the host itself runs out of memory, a sandbox goes before anything else does.
+    // If the machine itself runs out of memory, the kernel kills a sandbox first.
     OomScoreAdj: 500,
     Ulimits: [
       { Name: 'nofile', Soft: limits.openFiles, Hard: limits.openFiles },
@@ -113,7 +115,7 @@ function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unkno
     RestartPolicy: { Name: 'no', MaximumRetryCount: 0 },
     AutoRemove: false,
     PublishAllPorts: false,
-    // On the loopback alone: any other address would offer the sandbox to the whole network of the host.
+    // Only on loopback: any other address would expose the sandbox to the machine’s network.
     PortBindings: Object.fromEntries(
       spec.ports.map(port => [portKey(port), [{ HostIp: '127.0.0.1', HostPort: String(port.host ?? '') }]]),
     ),
@@ -127,14 +129,15 @@ function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unkno
   };
 }
 
-// Structured, never a `Binds` string: those split at colons and make missing directories on the host, as root.
+// Structured mounts, never a `Binds` string: that splits at colons and creates missing directories on the host, as
+// root.
 function mountRequest(mount: MountSpec): Record<string, unknown> {
   return {
     Type: 'bind',
     Source: mount.source,
     Target: mount.target,
     ReadOnly: mount.readOnly,
-    // A mount below a read-only one would stay writable on older engines, so what is mounted below is left out.
+    // On older engines, a mount below a read-only one would remain writable, so nested mounts are excluded.
     BindOptions: { Propagation: 'rprivate', NonRecursive: true },
   };
 }

@@ -1,4 +1,5 @@
-// OCI runtimes by name: how strongly each isolates, what it applies, and the proof that it is what its name says.
+// OCI runtimes by name: how strongly each isolates, which protections it applies, and the proof that it is what its
+// name says.
 
 import { readFile } from 'node:fs/promises';
 import { release } from 'node:os';
@@ -11,21 +12,21 @@ import { engineFailure } from './failure.ts';
 import type { EngineFacts } from './request.ts';
 import { architectureOf, seccompProfile } from '../seccomp/profile.ts';
 
-/** What a sandbox of a runtime shows of the kernel it runs on. */
+/** What a sandbox can see of the kernel it runs on. */
 export interface Seen {
   /** The text of /proc/version. */
   readonly version: string;
   readonly release: string;
   readonly bootId: string;
   readonly uidMap: string;
-  /** The kernel’s log, as far as it may be read. */
+  /** The kernel log, as far as it is readable. */
   readonly log: string;
 }
 
 /** The kernel that the engine itself runs on. */
 export interface HostKernel {
   readonly release: string;
-  /** Null where the engine is not on this host, so that its boot id is not ours to read. */
+  /** Null if the engine is not on this machine, since acode cannot read its boot id then. */
   readonly bootId: string | null;
 }
 
@@ -33,17 +34,17 @@ export interface HostKernel {
 export interface RuntimeKind {
   readonly level: Level;
   /**
-   * Whether its sandboxes run on the host’s kernel: then the filter applies, and the kernel’s account of a sandbox’s
-   * first process is about the sandbox and not about the runtime.
+   * Whether its sandboxes run on the host’s kernel. If so, the filter applies, and what the kernel reports about a
+   * sandbox’s first process describes the sandbox and not the runtime.
    */
   readonly hostKernel: boolean;
-  /** What a sandbox of it must show; null where nothing more than the usual verification is needed. */
+  /** The check that a sandbox of it must pass; null if the usual verification is enough. */
   readonly proof: ((seen: Seen, host: HostKernel) => boolean) | null;
-  /** The argument without which read-only mounts do not hold; null where they do. */
+  /** The runtime argument without which a command can change read-only mounts; null if none is needed. */
   readonly readOnlyNeeds: string | null;
-  /** The names that its processes on the host have, each of which a sandbox needs to live; null where they are not known. */
+  /** The names of its processes on the host, each of which a sandbox needs; null if they are unknown. */
   readonly processes: readonly string[] | null;
-  /** What the proof is about, in words. */
+  /** What the check proves, as text. */
   readonly claim: string;
 }
 
@@ -62,11 +63,12 @@ const KINDS: readonly (readonly [names: RegExp, kind: RuntimeKind])[] = [
     {
       level: 'gvisor',
       hostKernel: false,
-      // The kernel inside, and who touches the host’s files for it.
+      // The kernel inside, and the process that accesses the host’s files for it.
       processes: ['runsc-sandbox', 'runsc-gofer'],
       proof: isGvisor,
       claim: 'the kernel inside is gVisor’s',
-      // With its direct access to the host’s files, opening one for truncation is refused inside and empties it outside.
+      // With direct access to host files, opening a read-only file for truncation fails inside the sandbox but empties
+      // the file outside.
       readOnlyNeeds: '--directfs=false',
     },
   ],
@@ -94,24 +96,24 @@ const KINDS: readonly (readonly [names: RegExp, kind: RuntimeKind])[] = [
   ],
 ];
 
-// A runtime with a kernel of its own has threads of its own in the sandbox’s control group. Without room for them gVisor
-// does not fail: it hangs while it starts, and the engine with it.
+// A runtime with its own kernel has threads of its own in the sandbox’s control group. If the limit leaves no room for
+// them, gVisor does not fail: it hangs during startup, and so does the engine.
 const OWN_TASKS = 64;
 const CALL_MS = 10_000;
 const PROOF_MS = 20_000;
 const MAX_OUTPUT = 64 * 1024;
 
-// Only what every shell has by itself; the kernel’s log is extra and needs a program that few images lack.
+// Uses only shell built-ins, except for the kernel log, which needs a program that most images have.
 const LOOK = `for f in version sys/kernel/random/boot_id self/uid_map; do
   l=; [ -r /proc/$f ] && IFS= read -r l </proc/$f; printf '%s\\n' "$l"
 done; dmesg 2>/dev/null; exit 0`;
 
-/** The family a runtime belongs to by its name. */
+/** The family of a runtime, by its name. */
 export function runtimeKind(name: string): RuntimeKind {
   return KINDS.find(([names]) => names.test(name))?.[1] ?? ORDINARY;
 }
 
-/** The runtimes of one engine: chosen by name, and each proven once before anything is handed to a sandbox of it. */
+/** The runtimes of one engine: selected by name, and each proven once before any sandbox of it receives a command. */
 export class Runtimes {
   readonly #engine: Engine;
   readonly #proven = new Set<string>();
@@ -121,36 +123,38 @@ export class Runtimes {
     this.#engine = engine;
   }
 
-  /** Takes in what the engine said about itself. */
+  /** Stores the engine’s description of itself. */
   learn(info: EngineInfo): void {
     this.#info = info;
   }
 
-  /** Every runtime the engine lists, with the level it is for. */
+  /** Every runtime that the engine lists, with its level. */
   get levels(): Readonly<Record<string, Level>> {
     return Object.fromEntries(this.#names().map(name => [name, runtimeKind(name).level]));
   }
 
-  /** Those as the engine starts them that do not hold what is mounted read-only, each with the argument it lacks. */
+  /**
+   * The runtimes that, as configured in the engine, do not enforce read-only mounts, each with the missing argument.
+   */
   get unprotecting(): Readonly<Record<string, string>> {
     return unprotectingIn(this.#info);
   }
 
-  /** The runtime of a sandbox that names none. */
+  /** The runtime of a sandbox that does not name one. */
   get standard(): string {
     const name = this.#info?.DefaultRuntime ?? 'runc';
-    // Podman may say where it is.
+    // Podman may report a path.
     return this.#isPodman ? (name.split('/').at(-1) ?? name) : name;
   }
 
-  /** What is known before the engine is asked again: the runtime’s name, and the filter where it applies one. */
+  /** What is known without querying the engine: the runtime’s name, and the filter if the runtime applies one. */
   facts(spec: SandboxSpec): Pick<EngineFacts, 'runtime' | 'seccomp' | 'ownTasks'> {
     const runtime = spec.runtime ?? this.standard;
     const shared = runtimeKind(runtime).hostKernel;
     return { runtime, seccomp: shared ? this.#filter() : null, ownTasks: shared ? 0 : OWN_TASKS };
   }
 
-  /** As {@link facts}, for a sandbox that is about to be made: refused where the engine does not list the runtime. */
+  /** Like {@link facts}, for a sandbox about to be created: throws if the engine does not list the runtime. */
   async choose(spec: SandboxSpec, signal: AbortSignal): Promise<Pick<EngineFacts, 'runtime' | 'seccomp' | 'ownTasks'>> {
     try {
       this.#info ??= await this.#engine.system.info({ signal, deadlineMs: CALL_MS });
@@ -164,7 +168,7 @@ export class Runtimes {
     return facts;
   }
 
-  // What is mounted read-only must stay as it is, or the protected parts of a workspace are not protected.
+  // If read-only mounts are not enforced, the protected parts of a workspace are not protected.
   #holdReadOnly(runtime: string, spec: SandboxSpec): void {
     const needed = lackedBy(this.#info, runtime);
     if (needed === null || !spec.mounts.some(({ readOnly }) => readOnly)) return;
@@ -175,7 +179,7 @@ export class Runtimes {
     });
   }
 
-  /** Proves the runtime of a container that runs and waits, unless another one of it did before. */
+  /** Proves the runtime of a waiting container, unless it was already proven. */
   async prove(runtime: string, containerId: string, signal: AbortSignal): Promise<void> {
     const { proof, claim } = runtimeKind(runtime);
     if (proof === null || this.#proven.has(runtime)) return;
@@ -185,11 +189,11 @@ export class Runtimes {
       this.#proven.add(runtime);
       return;
     }
-    // One that has ended shows nothing; it is verified next, and refused for that.
+    // A container that has ended shows nothing; the verification that follows refuses it.
     if (await this.#runs(containerId, signal)) throw unknown(notProven(runtime, claim, seen, host));
   }
 
-  /** For an image without a shell, in which nothing can look: its runtime must have been proven by another. */
+  /** For an image without a shell, in which the check cannot run: another image must have proven its runtime. */
   requireProven(runtime: string, image: string): void {
     if (runtimeKind(runtime).proof === null || this.#proven.has(runtime)) return;
     throw unknown(
@@ -210,7 +214,7 @@ export class Runtimes {
   }
 
   #names(): string[] {
-    // Podman names every runtime it has heard of, there or not, and cannot be asked for another than its default.
+    // Podman lists every runtime it knows, installed or not, and supports only its default one.
     if (this.#isPodman) return this.#info === null ? [] : [this.standard];
     return Object.keys(this.#info?.Runtimes ?? {}).sort();
   }
@@ -245,16 +249,16 @@ export class Runtimes {
   }
 }
 
-/** Reads what a sandbox printed about its kernel. */
+/** Parses what a sandbox printed about its kernel. */
 export function parseSeen(text: string): Seen {
   const [version = '', bootId = '', uidMap = '', ...log] = text.split('\n').map(line => line.trim());
-  // “Linux version 6.1.0 (…”: gVisor has no file with the release alone.
+  // “Linux version 6.1.0 (…”: gVisor has no file that contains only the release.
   const kernel = /^Linux version (\S+)/.exec(version)?.[1] ?? '';
   return { version, release: kernel, bootId, uidMap: uidMap.replaceAll(/\s+/g, ' '), log: log.join('\n') };
 }
 
-// gVisor’s kernel says so in its log. Where that cannot be read, the version it pretends to be has no host name of a
-// builder in it and is not the host’s.
+// gVisor identifies itself in its kernel log. If the log cannot be read, its version text contains no host name of a
+// build machine and differs from the host’s.
 function isGvisor({ version, release: inside, log }: Seen, host: HostKernel): boolean {
   if (/gvisor/i.test(log) || /gvisor/i.test(version)) return true;
   return inside !== '' && inside !== host.release && version.startsWith('Linux version 4.4.0 #1 SMP ');
@@ -283,7 +287,7 @@ function notProven(runtime: string, claim: string, seen: Seen, host: HostKernel)
   );
 }
 
-/** The runtimes of an engine that do not hold what is mounted read-only, each with the argument it lacks. */
+/** The runtimes of an engine that do not enforce read-only mounts, each with the missing argument. */
 export function unprotectingIn(info: EngineInfo | null): Readonly<Record<string, string>> {
   return Object.fromEntries(
     Object.keys(info?.Runtimes ?? {}).flatMap(name => {

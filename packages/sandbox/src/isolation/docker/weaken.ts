@@ -19,7 +19,7 @@ type Edit = (request: Fields, host: Fields, spec: SandboxSpec) => void;
 const CALL_MS = 10_000;
 const MEBIBYTE = 1024 ** 2;
 
-// What is raised stays bounded: a control must not be able to hurt the host it runs on.
+// Raised limits remain finite: a control must not harm the machine it runs on.
 const EDITS: Readonly<Record<Exclude<Weakening, 'network' | 'verification'>, Edit>> = {
   seccomp: (_, host) => {
     host['SecurityOpt'] = [...options(host).filter(option => !option.startsWith('seccomp=')), 'seccomp=unconfined'];
@@ -62,7 +62,7 @@ const EDITS: Readonly<Record<Exclude<Weakening, 'network' | 'verification'>, Edi
   },
 };
 
-/** The protections that are missing from the sandboxes of one backend. */
+/** The protections that the sandboxes of one backend lack. */
 export class Weakness implements AsyncDisposable {
   readonly #engine: Engine;
   readonly #weakenings: readonly Weakening[];
@@ -75,12 +75,12 @@ export class Weakness implements AsyncDisposable {
     this.#weakenings = weakenings;
   }
 
-  /** Whether a sandbox is still compared with its plan. */
+  /** Whether sandboxes are still verified against their plan. */
   get verified(): boolean {
     return !this.#weakenings.includes('verification');
   }
 
-  /** A builder of requests that lack the protections. */
+  /** Wraps a request builder so that its requests lack the protections. */
   async apply(build: RequestBuilder, spec: SandboxSpec): Promise<RequestBuilder> {
     const network = this.#weakenings.includes('network') ? await (this.#network ??= this.#makeNetwork(spec)) : null;
     await this.#beforeCreate();
@@ -94,16 +94,16 @@ export class Weakness implements AsyncDisposable {
     };
   }
 
-  /** Removes the network, if one was made. Sandboxes go first. */
+  /** Removes the network, if one was created. The sandboxes must be removed first. */
   async [Symbol.asyncDispose](): Promise<void> {
     const id = await this.#network?.catch(() => null);
     this.#network = null;
     if (!id) return;
-    // One that is left is found by its labels, like every other.
+    // If the removal fails, cleanup finds the network by its labels.
     await removeNetwork(this.#engine, id, systemClock);
   }
 
-  // Internal: what a control sends stays between its own sandboxes and this host.
+  // An internal network: a control can reach only its own sandboxes and this machine.
   #makeNetwork(spec: SandboxSpec): Promise<string> {
     const body = {
       Name: `acode-doctor-${randomBytes(6).toString('hex')}`,
@@ -118,7 +118,7 @@ export class Weakness implements AsyncDisposable {
   }
 }
 
-/** A sandbox that is handed its command without having been compared with its plan. */
+/** A sandbox that receives its command without verification. */
 export class UnverifiedSandbox implements WaitingSandbox {
   readonly #sandbox: WaitingSandbox;
 
