@@ -1,4 +1,4 @@
-// The ways into the library: root is refused before anything is touched, and there is no way around that.
+// Entry points of the library: each refuses root before it touches anything.
 
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -11,7 +11,7 @@ let top = '';
 beforeEach(() => {
   top = mkdtempSync(join(tmpdir(), 'ways-in-'));
   for (const name of ['CONFIG_HOME', 'STATE_HOME', 'RUNTIME_DIR']) vi.stubEnv(`XDG_${name}`, join(top, name));
-  // As the system has it when somebody has logged in.
+  // The runtime directory exists once a user has logged in.
   mkdirSync(join(top, 'RUNTIME_DIR'), { mode: 0o700 });
 });
 afterEach(() => {
@@ -28,7 +28,7 @@ const options = (): { workspace: string; engine: { socket: string } } => ({
 describe('Acode.open', () => {
   it('refuses root before it reads a configuration, makes a directory or asks an engine', async () => {
     vi.spyOn(process, 'getuid').mockReturnValue(0);
-    // Each of these would be an error of its own, if anybody looked.
+    // Each of these would cause an error of its own if it were read.
     const broken = { configFile: join(top, 'missing.yml'), pool: { min: 1 }, workspace: '/nonexistent' };
     await expect(Acode.open({ ...options(), ...broken })).rejects.toMatchObject({
       code: 'ACODE-SBX-011',

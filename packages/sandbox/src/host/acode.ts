@@ -264,7 +264,8 @@ export class Acode implements CommandRunner, AsyncDisposable {
 
   /**
    * Removes a persistent sandbox that was created with `keep`, by its id or name, even if it can no longer be used
-   * because something has changed since. Rejects for sandboxes that belong to another running process.
+   * because something has changed since. Rejects for a sandbox without `keep`, which belongs to the process that
+   * created it.
    */
   async kill(
     reference: string,
@@ -305,7 +306,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
     return this.#operation('doctor', async () => (await import('./examine.ts')).examineHost(this.#host));
   }
 
-  /** Metrics since this host was opened, such as how long sandboxes took to become ready. */
+  /** Key metrics since this host was opened, such as how long sandboxes took to become ready. */
   kpis(): KpiReport {
     return this.#host.telemetry.kpis.report();
   }

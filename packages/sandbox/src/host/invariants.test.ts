@@ -1,7 +1,8 @@
-// Whatever the layers, the request, the image and the paths: what reaches the engine keeps the invariants, or nothing does.
+// Invariants of the engine request hold for any layers, request, image and paths; otherwise nothing reaches the engine.
 //
-// The checks are written from the rules and not from the code: who may have a network, where mounts may come from, which
-// limits there must be. The pipe is the real one, from text and objects to the engine request, on a real directory tree.
+// The checks are written from the rules and not from the code: which requests may have a network, where mounts may come
+// from, which limits are required. The pipeline is the real one, from text and objects to the engine request, on a real
+// directory tree.
 
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -27,7 +28,7 @@ const MIB = 1024 ** 2;
 const SECCOMP = seccompProfile('x86_64');
 const BUILT_IN_RUNTIMES = /^(?:runc|runsc|crun|kata.*|sysbox-runc|io\.containerd\.(?:runc|kata|runsc).*)$/;
 
-// A machine in small: a project with everything hostile in it, a shared folder, a secret, and acode’s own directories.
+// A small model of a machine: a project full of hostile files, a shared folder, a secret, and acode’s own directories.
 let top: string;
 let tree: {
   readonly project: string;
@@ -79,7 +80,8 @@ const wild = fc.oneof(
 );
 const mostly = <Value>(usual: fc.Arbitrary<Value>): fc.Arbitrary<unknown> =>
   fc.oneof({ weight: 60, arbitrary: usual }, { weight: 1, arbitrary: wild });
-// What a careful user would write, and now and then what nobody should: enough of both gets through, or a property says nothing.
+// Mostly valid values, and some that no user should write: unless enough requests of both kinds pass, a property proves
+// nothing.
 const biased = <Value>(good: readonly Value[], bad: readonly Value[]): fc.Arbitrary<Value> =>
   fc.oneof({ weight: 12, arbitrary: fc.constantFrom(...good) }, { weight: 1, arbitrary: fc.constantFrom(...bad) });
 const ABSENT = Symbol('absent');
@@ -215,7 +217,7 @@ const ownConfig = some(
   },
   9,
 );
-// What a repository may say at all, and now and then what it may not.
+// Mostly settings that a repository may contain, and some that it may not.
 const repositoryConfig = fc.oneof(
   {
     weight: 6,
@@ -295,7 +297,7 @@ const machine = some({
   ),
 });
 
-// `@` stands for the top of the tree, which exists only once the tests run.
+// `@` stands for the root of the tree, which exists only once the tests run.
 const rootMark = '\u{1}';
 function rooted(path: string): string {
   return path.startsWith('/') ? path : `${rootMark}/${path}`;
@@ -351,7 +353,7 @@ interface Body {
   };
 }
 
-// The pipe from layers to the engine request. Null where it refused, which it may do only with an error of its own.
+// The pipeline from layers to the engine request. Null if it refused, which it may do only with an AcodeError.
 async function throughThePipe(input: Generated): Promise<Outcome | null> {
   try {
     const layers = layersOf(input);
@@ -475,7 +477,7 @@ function checkNetwork({ body, layers }: Outcome): void {
     expect(limit?.config.sandbox?.network?.allow_bridge).not.toBe(false);
     return;
   }
-  // Any name that the user’s own file has, and never one that the engine means something else by.
+  // Any name from the user’s own file, but never one that has a special meaning for the engine.
   expect(['mine', 'theirs', 'evil']).toContain(mode);
   expect(user.config.sandbox?.network?.allowed_networks).toContain(mode);
   const machines = limit?.config.sandbox?.network?.allowed_networks;
@@ -485,7 +487,7 @@ function checkNetwork({ body, layers }: Outcome): void {
 function checkRuntime({ body, layers, runtimeAsked }: Outcome): void {
   const name = body.HostConfig['Runtime'];
   if (typeof name !== 'string' || BUILT_IN_RUNTIMES.test(name)) return;
-  // Where nobody named one, the machine’s first stands in for a default that it might not allow.
+  // If no layer named a runtime, the first one that the machine allows replaces a default that it might not allow.
   const [machines] = layers.machine?.config.sandbox?.security?.allowed_runtimes ?? [];
   const users = layers.user.config.sandbox?.security?.allowed_runtimes ?? [];
   const asked =
@@ -521,7 +523,7 @@ function checkMounts({ body, layers }: Outcome): void {
   checkProtection(Mounts);
 }
 
-// However a writable mount reaches it, what lies in `.git` and `.agent` of the project is read-only.
+// The contents of the project’s `.git` and `.agent` are read-only, whatever writable mount contains them.
 function checkProtection(mounts: Body['HostConfig']['Mounts']): void {
   for (const name of ['.git', '.agent']) {
     const path = join(tree.project, name);
@@ -565,7 +567,7 @@ describe('no combination of layers, request, image and paths', () => {
     process.stdout.write(
       `FIGURE ${CASES} cases, ${accepted} accepted, ${networks} with a network, ${further} with further mounts\n`,
     );
-    // A property of requests that are all refused says nothing.
+    // A property that holds only because every request is refused proves nothing.
     expect(accepted).toBeGreaterThan(CASES / 100);
     expect(networks).toBeGreaterThan(0);
     expect(further).toBeGreaterThan(0);

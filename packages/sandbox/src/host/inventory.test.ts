@@ -1,4 +1,4 @@
-// Which caches something on the engine needs, and which are the user’s.
+// Caches: which ones are in use on the engine, and which belong to the user.
 
 import { expect, it } from 'vitest';
 import { cacheVolumesOf, cachesInUse } from './inventory.ts';

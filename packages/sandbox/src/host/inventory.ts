@@ -293,7 +293,10 @@ async function engineLevels(host: Host, withinMs: number): Promise<LevelStatus[]
   }
 }
 
-/** The engine’s answer, or an error if it is late. A late answer is ignored. */
+/**
+ * The engine’s answer, or an error if it is late. The engine may still answer later, so this does not mean that there
+ * is none.
+ */
 function answeredInTime<Value>(host: Host, answer: Promise<Value>, ms: number): Promise<Value> {
   return inTime(host.telemetry.clock, ms, answer, () => {
     const reason = `it did not answer within ${ms / 1000} s`;

@@ -26,7 +26,7 @@ export interface AcodeOptions {
   profile?: ProfileName;
   /** The session id for labels, logs and audit records; random by default. */
   sessionId?: string;
-  /** How many sandboxes may run at once; 4 by default, at most 16. */
+  /** How many sandboxes may run at once, at most 16; by default the configured number, otherwise 4. */
   maxConcurrent?: number;
   /**
    * The warm pool: pre-started sandboxes, so that commands begin within milliseconds. None by default. See

@@ -1,4 +1,4 @@
-// What acode writes into its own directories is known to the one who removes it.
+// Uninstall knows every entry that acode writes into its own directories.
 
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

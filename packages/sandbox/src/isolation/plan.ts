@@ -1,4 +1,5 @@
-// Step 3 of the pipe: an effective policy becomes the plan of one sandbox. Pure: no I/O, the same input gives the same plan.
+// Step 3 of the pipeline: turns an effective policy into the plan of one sandbox. Pure: no I/O, and the same input
+// gives the same plan.
 
 import { createHash } from 'node:crypto';
 import { posix } from 'node:path';

@@ -1,4 +1,4 @@
-// Step 8 of the pipe: removal off the caller’s path, retried, one at a time per container.
+// Step 8 of the pipeline: removes containers in the background, with retries, one operation at a time per container.
 
 import { ExponentialBackoff, handleAll, retry } from 'cockatiel';
 import { AcodeError } from '../contract/errors.ts';

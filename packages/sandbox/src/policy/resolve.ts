@@ -1,4 +1,4 @@
-// Step 1 of the pipe: the layers and the request become one effective policy in which every value knows who set it.
+// Step 1 of the pipeline: merges the layers and the request into one effective policy whose values record who set them.
 
 import type { z } from 'zod';
 import { issueText } from './config/issue-text.ts';

@@ -1,5 +1,4 @@
-// Step 2 of the pipe for runtimes: a level and its runtime, among those that the engine lists, or the one that was
-// named.
+// Step 2 of the pipeline for runtimes: chooses a level and its runtime, by name or among those that the engine lists.
 
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';

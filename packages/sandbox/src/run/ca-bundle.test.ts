@@ -1,4 +1,4 @@
-// The user’s bundle of CA certificates: what is taken for one, and who may name it.
+// CA bundle of the user: which files are accepted, and which layers of configuration may name one.
 
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -43,7 +43,7 @@ describe('a bundle of CA certificates', () => {
     expect(readFileSync(source, 'utf8')).toBe(`${one}\n${two}\n`);
     expect(statSync(source).mode & 0o777).toBe(0o444);
     expect(statSync(join(base, 'state', 'ca')).mode & 0o777).toBe(0o700);
-    // The same certificates are the same file, and others are another one.
+    // The same certificates give the same file; others give another one.
     expect((await planned(`${one}\n${two}\n`))[0]?.source).toBe(source);
     expect((await planned(one))[0]?.source).not.toBe(source);
   });

@@ -1,4 +1,5 @@
-// Which backend serves a run: fail closed whatever is wrong with the engine, and weaker only by the user’s own word.
+// Choice of the backend: a run fails closed whatever is wrong with the engine, and only the user’s own configuration
+// allows a weaker level.
 
 import { describe, expect, it } from 'vitest';
 import { checkConfig } from '../policy/config/check.ts';

@@ -1,5 +1,4 @@
-// Step 8 of the pipeline, for resources of other sessions: judges each by its labels and owner, inspects it again, and
-// removes it if that is still allowed.
+// Step 8 of the pipeline, for other sessions’ resources: judges each one, and removes it if it is still allowed to.
 
 import { AcodeError } from '../contract/errors.ts';
 import type { EngineResource, SandboxInfo } from '../contract/host.ts';

@@ -1,4 +1,4 @@
-// What the reader of a run should know is said as a warning, and once.
+// Notes for the user about a run are logged as warnings, each once.
 
 import { describe, expect, it } from 'vitest';
 import { report } from './run.ts';

@@ -1,5 +1,4 @@
-// Continued scans: a scan that exceeded its run’s time budget continues in this process or in one that the host program
-// chooses, and its findings are reported.
+// Continued scans: completes a scan that exceeded its run’s time budget, in this process or another, and reports it.
 
 import { findingsOf } from '../records/audit/files.ts';
 import type { AuditScan } from '../contract/audit.ts';

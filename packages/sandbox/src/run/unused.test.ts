@@ -1,4 +1,4 @@
-// What an unused warm sandbox left: the opener of the host hears of it, and of nothing where nothing was left.
+// Files left by an unused warm sandbox: the host program is notified of them, and is not called if there are none.
 
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,7 +16,7 @@ it.each([
   onTestFinished(() => rmSync(workspace, { recursive: true }));
   const sinceMs = Date.now() - 1000;
   if (planted !== null) writeFileSync(join(workspace, planted), 'evil');
-  // Files are stamped by a clock that lags behind a little.
+  // The clock that stamps files lags slightly behind.
   await new Promise(resolve => setTimeout(resolve, 50));
   const kept: Promise<unknown>[] = [];
   const logged: string[] = [];
@@ -39,6 +39,6 @@ it.each([
   scans.add({ mounts, image, level: 'docker', identity: of } as unknown as SandboxSpec, sinceMs);
   for (const work of kept) await work;
   expect(heard).toEqual(expected);
-  // What the opener does wrong is logged, and changes nothing.
+  // An error thrown by the host program’s callback is logged, and changes nothing.
   expect(logged).toEqual(planted === null ? ['debug'] : ['warn', 'error']);
 });

@@ -58,7 +58,7 @@ const NOT_SEEN =
 const FORM = 2;
 const MAX_HEADERS = 8;
 const DAY_MS = 24 * 3600 * 1000;
-// Longer than any sandbox that might have one of them mounted can exist.
+// Longer than the lifetime of any sandbox that may have one of them mounted.
 const UNUSED_MS = 60 * DAY_MS;
 const PROBE = 'probe';
 const PROBE_TARGET = '/.acode-probe';

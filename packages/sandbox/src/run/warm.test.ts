@@ -1,4 +1,4 @@
-// Which commands can have a sandbox that was made before they were known, and how many are kept.
+// Warm pool: which commands can use a pre-started sandbox, and how many sandboxes the pool holds.
 
 import { describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../contract/spec.ts';

@@ -149,7 +149,7 @@ export function whyCold(spec: SandboxSpec, request: Pick<RunRequest, 'taskId' | 
   if (spec.ports.length > 0) return 'it publishes ports, which are taken when it is made';
   if (spec.caches.length > 0) return 'it has caches, and one that waits would keep them from being filled';
   if (spec.network.kind === 'named') return `the network ${spec.network.name} is looked up for each command`;
-  // Each waiting sandbox would have access to files that the next one mounts.
+  // A command in one sandbox could swap a mount source of the next one.
   if (exposedTo([reachOf(spec)], spec).length > 0) return 'it mounts a part of what it can write';
   if (request.taskId !== undefined || request.sessionId !== undefined)
     return 'the command names its task or session, which are part of a sandbox’s name from the beginning';

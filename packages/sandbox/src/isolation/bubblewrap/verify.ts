@@ -1,7 +1,7 @@
-// Step 5 of the pipe: holds what the kernel says about a sandbox against its plan. Pure.
+// Step 5 of the pipeline: compares what the kernel reports about a sandbox with its plan. Pure.
 //
-// The expectations are written from the plan on their own and not taken from bubblewrap’s words: a mistake in the words must
-// not be its own excuse.
+// The expectations are derived independently from the plan and not from bubblewrap’s arguments: otherwise a mistake in
+// the arguments would go unnoticed.
 
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { AcodeError } from '../../contract/errors.ts';

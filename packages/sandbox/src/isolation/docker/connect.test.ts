@@ -1,4 +1,4 @@
-// The way on fits the reason for which an engine cannot be used.
+// The remedy fits the reason why an engine cannot be used.
 
 import { describe, expect, it } from 'vitest';
 import { connectEngine, failureRemedy, isAbsent, refusalRemedy } from './connect.ts';

@@ -1,5 +1,4 @@
-// Finds the engine once per session. The first one found is used for the whole session, and acode never replaces the
-// user’s choice with another engine.
+// Finds the engine once per session, and never replaces the user’s choice with another engine.
 
 import { lstatSync, statSync } from 'node:fs';
 import { accessRemedy, socketGroup } from '../socket-group.ts';

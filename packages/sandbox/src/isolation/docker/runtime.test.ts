@@ -40,7 +40,7 @@ describe('the proof', () => {
     expect(proves('runsc', seen('Linux version 9', '', IDENTITY, '[ 0.0] Starting gVisor...'))).toBe(true);
     expect(proves('runsc', seen(HOST_VERSION))).toBe(false);
     expect(proves('runsc', seen(''))).toBe(false);
-    // A host that is itself that old proves nothing by its version.
+    // On a host whose own kernel is that old, the version proves nothing.
     expect(proves('runsc', seen(GVISOR_VERSION), { release: '4.4.0', bootId: null })).toBe(false);
   });
 

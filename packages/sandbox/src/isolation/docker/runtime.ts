@@ -1,5 +1,4 @@
-// OCI runtimes by name: how strongly each isolates, which protections it applies, and the proof that it is what its
-// name says.
+// OCI runtimes by name: how strongly each isolates, what it applies, and the proof that it is what its name says.
 
 import { readFile } from 'node:fs/promises';
 import { release } from 'node:os';

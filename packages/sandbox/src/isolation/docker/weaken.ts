@@ -1,6 +1,6 @@
-// Takes one protection away from a finished request, so that a probe can be seen to work where the protection is missing.
+// Removes one protection from a finished request, so that a probe can show that it succeeds without it.
 //
-// Only the doctor’s controls come here. No policy, request or configuration can name a weakening, and none of them makes a
+// Only the doctor’s controls use this. No policy, request or configuration can name a weakening, and no weakening makes a
 // container privileged, root, or part of the host’s own namespaces.
 
 import { randomBytes } from 'node:crypto';

@@ -1,4 +1,5 @@
-// Step 6 of the pipe where a sandbox is processes of this host: a command that was handed over, from its first byte to its end.
+// Step 6 of the pipeline for sandboxes that are processes on this machine: runs one command, from its first byte to its
+// end.
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { AcodeError } from '../../contract/errors.ts';

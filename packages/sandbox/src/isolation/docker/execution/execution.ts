@@ -1,4 +1,4 @@
-// Step 6 of the pipe: a command that was handed to a container, from its first byte to its end.
+// Step 6 of the pipeline: runs one command in a container, from its first byte to its end.
 
 import { AcodeError } from '../../../contract/errors.ts';
 import type { Clock } from '../../../contract/ports.ts';

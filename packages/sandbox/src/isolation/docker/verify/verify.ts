@@ -1,7 +1,7 @@
-// Step 5 of the pipe: holds what the engine made, and what the kernel runs, against the plan. Pure.
+// Step 5 of the pipeline: compares what the engine created, and what the kernel runs, with the plan. Pure.
 //
-// The expectations here are written from the plan on their own and not taken from the request: a mistake in the request
-// must not be its own excuse.
+// The expectations are derived independently from the plan and not from the request: otherwise a mistake in the request
+// would go unnoticed.
 
 import type { CacheSpec } from '../../../contract/caches.ts';
 import type { MountSpec, SandboxSpec } from '../../../contract/spec.ts';
