@@ -11,25 +11,25 @@ import type { EffectivePolicy, Limits } from '../contract/policy.ts';
 import type { ImageFacts, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from '../contract/spec.ts';
 import { isDangerous } from '../policy/environment.ts';
 
-/** Where the workspace is inside every sandbox. */
+/** Path of the workspace inside every sandbox. */
 export const WORKSPACE_TARGET = '/workspace';
 
-/** Where a command puts what is to be brought out. */
+/** Path of the directory into which a command writes artifacts. */
 export const OUT_TARGET = '/out';
 
-/** The home directory of the user inside. */
+/** Home directory of the user inside the sandbox. */
 export const HOME = '/home/sandbox';
 const RUN_BYTES = 16 * 1024 ** 2;
 
-/** What planning needs besides the policy. */
+/** Inputs of planning besides the policy. */
 export interface PlanFacts {
   readonly level: Level;
   readonly image: ImageFacts;
-  /** The workspace and everything else of the host that the sandbox gets, validated, in the order it is mounted. */
+  /** The workspace and all other mounts from this machine, validated, in mount order. */
   readonly mounts: readonly MountSpec[];
-  /** The caches of package managers that it gets. */
+  /** The package manager caches of the sandbox. */
   readonly caches?: readonly CacheSpec[];
-  /** Whether something is to be brought out of it. */
+  /** Whether artifacts will be copied out of the sandbox. */
   readonly artifacts?: boolean;
 }
 
@@ -54,7 +54,7 @@ export function planSandbox(
     caches: facts.caches ?? [],
     tmpfs: tmpfsSpecs(policy.limits.tmpBytes.value, facts),
   };
-  // A network is hashed as it is asked for: persistent sandboxes of earlier versions carry such hashes in their labels.
+  // A network is hashed as it was requested: persistent sandboxes of earlier versions have such hashes in their labels.
   const hashed = { ...body, network: networkInput(body.network) };
   const hash = createHash('sha256').update(JSON.stringify(hashed)).digest('hex');
   return { identity: identify(hash), ...body, hash };
@@ -75,7 +75,7 @@ function limitValues(policy: EffectivePolicy): Limits {
 
 function imageSpec(image: ImageFacts): ImageSpec {
   const name = (variable: string): string => variable.replace(/=.*$/s, '');
-  // PATH is dangerous from a caller and needed from the image: it says where the image’s own programs are.
+  // PATH is dangerous from a caller but required from the image: it lists the directories of the image’s own programs.
   const kept = (variable: string): boolean => name(variable) === 'PATH' || !isDangerous(name(variable));
   return {
     reference: image.reference,
@@ -86,7 +86,7 @@ function imageSpec(image: ImageFacts): ImageSpec {
   };
 }
 
-// A volume of the image would be writable as root and left on the engine; memory of a known size covers it.
+// A volume of the image would be writable as root and would remain on the engine; a tmpfs of limited size covers it.
 function tmpfsSpecs(
   bytes: number,
   { image: { volumes }, mounts, caches = [], artifacts = false }: PlanFacts,
@@ -104,8 +104,8 @@ function tmpfsSpecs(
   return [...own, ...masks];
 }
 
-// A mount over the kernel’s own file systems is how runtimes were broken out of, and one inside the workspace, or another
-// mount, would make directories on the host, as root. An image has no business asking for either.
+// Mounts over the kernel’s own file systems have been used to escape from runtimes. A mount inside the workspace or
+// another mount would create directories on the host, as root. An image has no reason to request either.
 function volumeTarget(volume: string, mounted: readonly string[]): string {
   const target = posix.resolve('/', volume);
   if (mounted.includes(target)) return target;

@@ -5,11 +5,11 @@ import { AcodeError } from '../contract/errors.ts';
 
 // One operation at a time per container: overlapping calls on the same id wait for each other, others do not.
 
-/** Runs operations with the same key one after the other, in the order they came. */
+/** Runs operations with the same key one after the other, in the order of the calls. */
 export class Serial {
   readonly #tails = new Map<string, Promise<unknown>>();
 
-  /** Runs `operation` after all earlier ones with the same key, whatever became of them. */
+  /** Runs `operation` after all earlier ones with the same key, whether they succeeded or not. */
   async run<Value>(key: string, operation: () => Promise<Value>): Promise<Value> {
     const before = this.#tails.get(key) ?? Promise.resolve();
     const mine = before.then(operation, operation);
@@ -29,7 +29,7 @@ export class Serial {
 /** Removes by id; removing what does not exist is a success. */
 export type Remove = (id: string, signal: AbortSignal) => Promise<void>;
 
-/** How removals are repeated and reported. */
+/** Retry and reporting options of removals. */
 export interface RemovalOptions {
   readonly removed: (id: string, durationMs: number) => void;
   readonly failed: (id: string, error: AcodeError) => void;
@@ -62,22 +62,22 @@ export class Removals {
   }
 
   /**
-   * Retries abandoned removals. Called where there is reason to hope: the engine has just removed something
-   * else, or is about to be asked for a new sandbox.
+   * Retries abandoned removals. Called when success is likely: the engine has just removed something else, or is about
+   * to receive a request for a new sandbox.
    */
   again(): void {
     const busy = new Set(this.#underWay.values());
     for (const [id, remove] of this.#left) if (!busy.has(id)) void this.begin(id, remove);
   }
 
-  /** Waits for every removal that was begun, and tries once more what had failed. */
+  /** Waits for every started removal, and retries failed ones once. */
   async settled(): Promise<void> {
     await this.#quiet();
     await Promise.all([...this.#left].map(([id, remove]) => this.begin(id, remove)));
     await this.#quiet();
   }
 
-  // What ends may have begun something else meanwhile.
+  // Work that ends may have started more work in the meantime.
   async #quiet(): Promise<void> {
     while (this.#underWay.size > 0) await Promise.all(this.#underWay.keys());
   }

@@ -27,28 +27,28 @@ import { checkRepository } from './repository.ts';
 import { resolveRuntime } from './runtime.ts';
 import { isWithin } from '../workspace/file-identity.ts';
 
-/** What resolving needs to know about the caller and the machine. */
+/** Facts about the caller and the machine that resolving needs. */
 export interface ResolveHost {
   /** The user the sandbox runs as by default: the caller, so that files belong to them. */
   readonly caller: UserId;
-  /** CPUs the engine has; it refuses more. */
+  /** The engine’s number of CPUs; it refuses more. */
   readonly cpus: number;
   /** The memory of the engine’s machine; 4 GiB if unknown. */
   readonly memoryBytes?: number;
   /** The profile of a request that names none; `exec` unless the host was opened with another. */
   readonly profile?: ProfileName;
-  /** What the workspace is written in; none unless it was scanned. */
+  /** The programming languages of the workspace; empty unless it was scanned. */
   readonly languages?: readonly LanguageFound[];
-  /** The name of the workspace’s own project image, where the workspace is known. */
+  /** The name of the workspace’s project image, if the workspace is known. */
   readonly projectImage?: string;
-  /** The command that the policy is for, where there is one. */
+  /** The command that the policy is for, if there is one. */
   readonly task?: Task;
 }
 
 const UNKNOWN_MEMORY = 4 * 1024 ** 3;
 const NO_TASK: Task = { command: [] };
 
-/** What is asked where nothing special is. */
+/** A request without special settings. */
 export const NOTHING: PolicyFields = Object.freeze({});
 
 /** Merges every layer and the request, and clamps them by every ceiling. Pure. */
@@ -141,12 +141,12 @@ function invalid(field: string, reason: string): AcodeError {
   return new AcodeError('ACODE-SBX-017', { field, reason });
 }
 
-/** The part of a request that has effect now. */
+/** The fields of a request that currently have an effect. */
 interface Available {
   readonly workspace: 'direct' | 'readonly' | undefined;
 }
 
-// Fields of the full policy that a later version gives effect to. They are refused, never ignored.
+// Fields of the full policy that a later version will implement. They are refused, never ignored.
 function refuseUnavailable({ workspace, fork, services, disk }: PolicyFields): Available {
   if (workspace === 'fork')
     throw later([{ field: 'policy.workspace', value: 'fork' }], 'Use readonly to keep the host tree untouched.');
@@ -181,7 +181,8 @@ function resolveLevel(request: PolicyFields, layers: Layers, warnings: string[])
   return { value: floor, layer: 'machine', where };
 }
 
-// Offline as soon as anybody says so, since it can only protect; a repository that says the opposite was refused before.
+// Offline if any layer requests it, since that can only restrict; a repository that requests the opposite was already
+// refused.
 function resolveOffline({ user, repository }: Layers): Sourced<boolean> {
   const key = 'sandbox.images.offline';
   const own = user.config.sandbox?.images?.offline;
@@ -205,7 +206,7 @@ function resolveMounts(request: PolicyFields, layers: Layers): Sourced<readonly 
   });
 }
 
-// The user’s roots are for what the user asks for: a repository’s mount could lead to one of them by a link.
+// The user’s roots apply only to the user’s own mounts: a repository’s mount could reach one of them through a link.
 function resolveHostRoots({ machine, user }: Layers, mounts: Sourced): Sourced<readonly string[]> {
   const roots = user.config.sandbox?.mounts?.allowed_host_roots;
   if (!roots || mounts.layer === 'repository') return builtInValue([]);

@@ -22,19 +22,19 @@ export interface StartedContainer {
   readonly exit: Promise<ContainerExit>;
   readonly oomWatch: OomWatch;
   readonly clock: Clock;
-  /** The processes with which it ends, where this host’s kernel shows them. */
+  /** The processes whose end is the end of the container, if this machine’s kernel shows them. */
   readonly lives?: readonly ProcessIdentity[];
-  /** Throws where what it has mounted is not what was verified. */
+  /** Throws if the container’s mounts differ from the verified ones. */
   readonly same?: () => void;
-  /** Settles when it was compared with its plan, where that is done only while its command runs already. */
+  /** Settles when the container was compared with its plan, if that happens only while its command already runs. */
   readonly checked?: Promise<unknown>;
 }
 
-// After a container has exited its streams end by themselves; this bounds a stream that does not.
+// The streams of a container end after it exits; this is the deadline for a stream that does not.
 const DRAIN_MS = 5000;
 const VERDICT_MS = 5000;
 const CALL_MS = 10_000;
-// A shell’s status of a command that was ended by a signal is this and the signal’s number.
+// A shell’s exit status for a command that a signal ended is this plus the signal number.
 const BY_SIGNAL = 128;
 
 /** A command in a container. */
@@ -47,7 +47,7 @@ export class ContainerExecution implements Execution {
   readonly #streams: HandedStreams;
   readonly #network: string;
 
-  /** `line` hands the command over; null where the container was started with it. `network` is an id, or `none`. */
+  /** `line` hands the command over; null if the container was started with it. `network` is an id, or `none`. */
   constructor(
     container: StartedContainer,
     { nonce, line, network }: { nonce: string; line: string | null; network: string },
@@ -61,11 +61,11 @@ export class ContainerExecution implements Execution {
     this.#sampler = new UsageSampler(container.engine, container.id, container.clock);
     this.#streams = new HandedStreams(nonce, io);
     this.ended = this.#run(line);
-    // Whoever asks for the ending gets its error; a caller that was cancelled may never ask.
+    // Code that awaits `ended` gets the error; a caller that cancelled may never await it.
     this.ended.catch(() => undefined);
   }
 
-  // Whichever says so first. An engine tells only when it has put everything away, which takes many times as long.
+  // Whichever reports the end first. The engine reports it only after its own cleanup, which takes many times as long.
   get dead(): Promise<unknown> {
     const { exit, lives, clock } = this.#container;
     return lives ? Promise.any([exit, endOfAll(lives, clock)]) : exit;
@@ -91,7 +91,7 @@ export class ContainerExecution implements Execution {
     }
   }
 
-  // Where there was no room for another process inside, or none is left, the engine is asked as everywhere else.
+  // If the container has no room for another process, or has already ended, the engine sends the signal as usual.
   async #signalledInside(signalName: string): Promise<boolean> {
     const { engine, id } = this.#container;
     if (!engine.connection.isPodman || signalName === 'SIGKILL') return false;
@@ -104,7 +104,7 @@ export class ContainerExecution implements Execution {
   async disconnect(): Promise<void> {
     if (this.#network === 'none') return;
     const { engine, id } = this.#container;
-    // With the interface go its counters, so they are read first.
+    // Removing the interface also removes its counters, so they are read first.
     await this.#sampler.sampleNow();
     try {
       await engine.networks.disconnect(this.#network, id, { signal: this.#signal, deadlineMs: CALL_MS });
@@ -133,17 +133,19 @@ export class ContainerExecution implements Execution {
 
   async #exited(claim: ExitClaim | null): Promise<Ending> {
     const claimedOom = claim !== null && claim.counters.oomKills > 0;
-    // An engine that shuts down ends every command with a signal first, and its sandbox still lives to tell: that would look
-    // like the command’s own end. So whoever was ended by a signal has an engine that goes on, or it is the engine’s failure.
+    // An engine that shuts down first ends every command with a signal, while the sandbox can still report that: it
+    // would look like the command’s own end. So if a signal ended the command, the engine must confirm it, or the run
+    // fails with an engine error.
     if (claim && claim.exitCode <= BY_SIGNAL && !claimedOom && !this.#engineMayKnowMore())
       return this.#report(claim.exitCode, false, claim);
-    // The sandbox’s own word does not count where the engine may know more.
+    // The sandbox’s own report does not count if the engine may know more.
     const verdict = await this.#verdict();
     const oomKilled = verdict.oomKilled || (claimedOom && (await this.#confirmsOom()));
     return this.#report(verdict.exitCode, oomKilled, claim);
   }
 
-  // The command can forge the counter, so the engine’s events have the last word; where it has none, the claim stands.
+  // The command can forge the counter, so the engine’s events decide; if the engine sends no events, the claim is
+  // accepted.
   async #confirmsOom(): Promise<boolean> {
     const { oomWatch, id, clock } = this.#container;
     return (await oomWatch.sawSince(id, 0, clock)) ?? true;
@@ -173,27 +175,27 @@ export class ContainerExecution implements Execution {
   }
 }
 
-// 409: it has ended meanwhile. 404: it is gone. Podman also says either with 500, where that happens while it looks.
+// 409: the container has ended. 404: it was removed. Podman also reports either as 500 if it happens during the call.
 function hasEnded(error: unknown): boolean {
   if (!(error instanceof EngineError)) return false;
   if (error.status === 409 || error.status === 404) return true;
   return error.status === 500 && /no such container|container state improper/.test(error.engineMessage ?? '');
 }
 
-// Samples what a running container uses: afterwards the engine has forgotten it.
+// Samples the resource usage of a running container: the engine does not report it afterwards.
 
 const FIRST_MS = 250;
 const EVERY_MS = 1000;
 const DEADLINE_MS = 2000;
-// A sample before something else that must not wait for it.
+// The deadline of a sample that delays another operation.
 const HURRIED_MS = 500;
 
-/** Follows one container with a sample a second; short runs are never sampled and cost nothing. */
+/** Samples one container once a second; short runs are never sampled and cost nothing. */
 class UsageSampler {
   readonly #engine: Engine;
   readonly #id: string;
   readonly #clock: Clock;
-  // Made with the first sample: most commands end before there is one.
+  // Created with the first sample: most commands end before that.
   #calls: AbortController | null = null;
   #isOver = false;
   #latest: Usage | undefined;
@@ -206,12 +208,12 @@ class UsageSampler {
     this.#schedule(FIRST_MS);
   }
 
-  /** The highest memory and the latest times that were seen. */
+  /** The highest memory usage and the latest times of all samples. */
   get latest(): Usage | undefined {
     return this.#latest;
   }
 
-  /** One sample out of turn; it never rejects and is given up soon. */
+  /** Takes one extra sample; never rejects, and has a short deadline. */
   async sampleNow(): Promise<void> {
     await this.#take(HURRIED_MS);
   }
@@ -239,14 +241,14 @@ class UsageSampler {
       const stats = await this.#engine.containers.stats(this.#id, { signal, deadlineMs });
       this.#latest = merge(this.#latest, usageOf(stats));
     } catch {
-      // A sample that cannot be had is left out; whether the run itself is well is known from its own connection.
+      // A failed sample is skipped; the run’s own connection shows whether the run is healthy.
     }
   }
 }
 
 /**
- * What a run used: by the sandbox’s own account where it gave one, else by the samples. Of the network the engine’s
- * samples are the least that counts, since the sandbox could claim less; without a network nothing is said of it.
+ * The resource usage of a run: as the sandbox reported it, otherwise from the samples. For the network, the engine’s
+ * samples are a lower bound, since the sandbox could claim less. Without a network, there are no network figures.
  */
 export function usageFrom(
   counters: Counters | undefined,
@@ -274,7 +276,7 @@ function traffic(
   return { rxBytes: most('rxBytes'), txBytes: most('txBytes') };
 }
 
-/** Reads one sample; null where the container had no control group any more. */
+/** Reads one sample; null if the container’s control group no longer exists. */
 export function usageOf(stats: ContainerStats): Usage | null {
   const memory = stats.memory_stats ?? {};
   const used = numberAt(memory, 'max_usage') ?? numberAt(memory, 'usage');
@@ -297,7 +299,7 @@ function trafficOf({ networks }: ContainerStats): Pick<Usage, 'rxBytes' | 'txByt
 
 function merge(before: Usage | undefined, now: Usage | null): Usage | undefined {
   if (!now) return before;
-  // An interface that is gone takes its counters with it; what was counted before stays true.
+  // The counters of a removed interface are lost, so earlier values are retained.
   return { ...before, ...now, peakMemoryBytes: Math.max(before?.peakMemoryBytes ?? 0, now.peakMemoryBytes) };
 }
 
@@ -308,19 +310,19 @@ function numberAt(record: Readonly<Record<string, unknown>>, ...way: readonly st
   return typeof value === 'number' ? value : undefined;
 }
 
-// Listens for the engine’s out-of-memory events: a container’s state says nothing of them while it runs.
+// Listens for the engine’s out-of-memory events: the state of a running container does not show them.
 
-// An engine tells of a process that the kernel killed a moment after the command that started it has ended.
+// An engine may report that the kernel killed a process only a moment after the command that started it has ended.
 const LATE_MS = 500;
 const POLL_MS = 10;
 
-/** Which containers had a process killed for want of memory, as far as the engine told. */
+/** Containers in which the kernel killed a process because of a lack of memory, as far as the engine reported it. */
 export class OomWatch {
   readonly #engine: Engine;
   readonly #label: string;
   readonly #seen = new Map<string, number>();
   readonly #stop = new AbortController();
-  /** Containers that were started under the present subscription, so that nothing of theirs was missed. */
+  /** Containers that were started during the current subscription, so that no event of theirs was missed. */
   readonly #followed = new Set<string>();
   #listening: Promise<void> | null = null;
 
@@ -329,31 +331,33 @@ export class OomWatch {
     this.#label = label;
   }
 
-  /** Whether events of a container may have been missed, so that the engine has to be asked about it. */
+  /** Whether events of a container may have been missed, so that acode must inspect it. */
   blindFor(id: string): boolean {
     return !this.#followed.has(id);
   }
 
-  /** Resolves once the engine sends events, so that nothing of a container started afterwards is missed; never rejects. */
+  /**
+   * Resolves once the engine sends events, so that no event of a container started afterwards is missed; never rejects.
+   */
   async follow(id: string): Promise<void> {
     this.#listening ??= this.#listen();
     await this.#listening;
     if (this.#listening !== null) this.#followed.add(id);
   }
 
-  /** Whether the container lost a process. */
+  /** Whether the kernel killed a process of the container. */
   saw(id: string): boolean {
     return this.count(id) > 0;
   }
 
-  /** How often the engine told so. */
+  /** How often the engine reported that. */
   count(id: string): number {
     return this.#seen.get(id) ?? 0;
   }
 
   /**
-   * Whether the engine told so more than `before` times; waits a moment for a late event. Null where events may have been
-   * missed, and for Podman, which sends none.
+   * Whether the engine reported more than `before` events; waits a moment for a late event. Null if events may have
+   * been missed, and for Podman, which sends none.
    */
   async sawSince(id: string, before: number, clock: Clock): Promise<boolean | null> {
     const deadline = clock.monotonic() + LATE_MS;
@@ -365,7 +369,7 @@ export class OomWatch {
     }
   }
 
-  /** Forgets a container that is gone. */
+  /** Forgets a removed container. */
   forget(id: string): void {
     this.#seen.delete(id);
     this.#followed.delete(id);
@@ -389,24 +393,24 @@ export class OomWatch {
     try {
       for await (const { id } of subscription) this.#seen.set(id, this.count(id) + 1);
     } catch {
-      // The engine went away: every container that lived then is asked about at its end.
+      // The connection was lost: every container that was running then is inspected when it ends.
     }
     this.#followed.clear();
     this.#listening = null;
   }
 }
 
-// A signal for every process of a sandbox on Podman: its init passes one on to its first child alone, which is only the
-// shell that waits for the command.
+// Signals every process of a sandbox on Podman: its init forwards a signal only to its first child, which is the shell
+// that waits for the command.
 
 const SIGNAL_MS = 5000;
 const SENT = 'sent';
 
-/** Sends a signal from inside, to everything but the first process; rejects where that could not be done. */
+/** Sends a signal from inside the container to every process but the first; rejects if that fails. */
 async function signalInside(engine: Engine, id: string, name: string, signal: AbortSignal): Promise<void> {
   const inTime = AbortSignal.any([signal, AbortSignal.timeout(SIGNAL_MS)]);
   const terms = { signal: inTime, deadlineMs: SIGNAL_MS };
-  // The name is a word of its own and never part of the text; -1 stands for all there are.
+  // The name is a separate argument and never part of the script; -1 means all processes.
   const argv = ['/bin/sh', '-c', `kill -s "$1" -- -1 && echo ${SENT}`, 'sh', name.replace(/^SIG/, '')];
   const exec = await engine.exec.create(id, { argv }, terms);
   const stream = await engine.exec.start(exec, terms);
@@ -415,6 +419,6 @@ async function signalInside(engine: Engine, id: string, name: string, signal: Ab
     if (said.length < SENT.length) said += data.toString('latin1');
   };
   await demultiplex(stream, { stdout, stderr: () => undefined });
-  // Not asked for its exit status: what the signal ended may be gone by then, and all that was in it.
+  // Does not query the exit status: the signal may have ended the container by then.
   if (!said.startsWith(SENT)) throw new Error(`the shell of the sandbox could not send ${name}`);
 }
