@@ -115,7 +115,7 @@ export class Arena implements AsyncDisposable {
     for (let asked = false; ; asked = true) {
       const explained = await this.acode.explain(['true'], request).catch(() => null);
       if (!explained || explained.warm) return null;
-      if (!explained.warmReason.startsWith('none with this plan waits yet')) return explained.warmReason;
+      if (!explained.warmReason.startsWith('no sandbox with this plan is warm yet')) return explained.warmReason;
       if (performance.now() > end) throw new Error(`no sandbox was pre-started: ${explained.warmReason}`);
       // The pool learns of a plan by a command that has it.
       if (!asked) await this.acode.run(['true'], learning);

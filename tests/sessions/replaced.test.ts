@@ -88,7 +88,7 @@ describe.skipIf(withoutEngines).each(shown)('a kept sandbox on $name', place => 
     renameSync(`${file}.same`, file);
     await expect(host.acode.connect(kept.id)).rejects.toMatchObject({
       code: 'ACODE-SBX-010',
-      hint: expect.stringContaining('It was ended') as string,
+      hint: expect.stringContaining('acode removed it') as string,
     });
     expect(violations).toEqual(['MountMismatch']);
     await until(async () => (await host.remains()).length === 0, 10_000);

@@ -189,7 +189,7 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
     await pane.press('Enter');
     await pane.type('~.');
     const screen = await pane.until(/^status=129$/m);
-    expect(screen).toContain('the sandbox stays');
+    expect(screen).toContain('the sandbox keeps running');
     expect(await state()).toEqual(before);
     expect((await bench.exec(['--in', id, '--', 'true'])).status).toBe(0);
   });

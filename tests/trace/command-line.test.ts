@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import { describe, expect, it } from 'vitest';
 import { buildProgram, calledAs } from '../../packages/cli/src/program.ts';
-import { profileLimits } from '../../packages/sandbox/src/policy/limits.ts';
+import { profileLimits } from '../../packages/sandbox/src/policy/profiles.ts';
 import { Bench } from '../cli/bench.ts';
 import { images, mainEngine, withoutEngines } from '../support/engines.ts';
 

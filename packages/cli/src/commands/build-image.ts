@@ -64,7 +64,7 @@ async function buildImage(call: Call, flags: BuildFlags): Promise<number> {
 
 function optionsOf({ force, base, install, network: on, timeout }: BuildFlags): BuildProjectOptions {
   if (on !== undefined && install === undefined)
-    throw new UsageError('--network has a meaning only with --install.', 'Add --install, or leave it out.');
+    throw new UsageError('--network needs --install.', 'Add --install, or leave it out.');
   return {
     ...(force ? { force } : {}),
     ...(base === undefined ? {} : { base }),
@@ -82,7 +82,7 @@ function optionsOf({ force, base, install, network: on, timeout }: BuildFlags): 
 export class BuildOutput {
   readonly #call: Pick<Call, 'stderr' | 'interruption'>;
   readonly #sanitiser = new TerminalSanitiser();
-  #step = 'Looking at the project';
+  #step = 'Reading the project';
   #line = '';
 
   constructor(call: Pick<Call, 'stderr' | 'interruption'>) {

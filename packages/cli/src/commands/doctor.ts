@@ -29,8 +29,7 @@ export function doctorCommand(perform: Perform) {
 async function doctor(call: Call, options: DoctorOptions): Promise<number> {
   if (options.attack) return attack(call, options);
   const alone = (['level', 'runtime', 'image'] as const).find(name => options[name] !== undefined);
-  if (alone !== undefined)
-    throw new UsageError(`--${alone} has a meaning only with --attack.`, 'Add --attack, or leave it out.');
+  if (alone !== undefined) throw new UsageError(`--${alone} needs --attack.`, 'Add --attack, or leave it out.');
   const [{ Acode }, { renderDoctor }] = await Promise.all([import('@acode/sandbox'), import('./doctor-card.ts')]);
   const examining = Acode.examine(await call.hostOptions());
   const report = await call.progress.during('Checking this machine…', examining);

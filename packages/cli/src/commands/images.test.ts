@@ -43,7 +43,7 @@ describe('a build', () => {
   it('names the current step, with the last line that it printed', () => {
     const interruption = { signal: new AbortController().signal } as Call['interruption'];
     const output = new BuildOutput({ stderr: new Output(new Recorder(true)), interruption });
-    expect(output.doing).toBe('Looking at the project…');
+    expect(output.doing).toBe('Reading the project…');
     output.begin('Running the install command');
     expect(output.doing).toBe('Running the install command…');
     output.add('one\nadded 3 packages\n');

@@ -298,7 +298,7 @@ const ROWS = {
     title: 'engine failed during the run',
     message: c => `The engine failed while acode was busy with ${c.operation}: ${c.reason}.`,
     hint: () =>
-      'The sandbox is removed as soon as the engine answers again. Look at the engine’s own log, then run the command again.',
+      'The sandbox is removed as soon as the engine answers again. Check the engine’s log, then run the command again.',
     exit: 125,
     example: { operation: 'POST /containers/{id}/wait', reason: 'the connection was lost' },
   }),

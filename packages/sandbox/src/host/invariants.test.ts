@@ -18,7 +18,7 @@ import { createRequest } from '../isolation/docker/request.ts';
 import { seccompProfile } from '../isolation/seccomp/profile.ts';
 import { WORKSPACE_TARGET, planSandbox } from '../isolation/plan.ts';
 import type { Layers, RepositoryLayer } from '../policy/layers.ts';
-import { CEILINGS } from '../policy/limits.ts';
+import { CEILINGS } from '../policy/profiles.ts';
 import { resolvePolicy } from '../policy/resolve.ts';
 import { validateWorkspace } from '../workspace/locate.ts';
 import { planMounts } from '../workspace/mounts.ts';

@@ -304,7 +304,7 @@ function answeredInTime<Value>(host: Host, answer: Promise<Value>, ms: number): 
   });
 }
 
-const SLOW = 'Something is there and does not answer: look at the engine’s own log, and restart it.';
+const SLOW = 'Something is there and does not answer: check the engine’s log, and restart it.';
 
 /**
  * The levels that an engine offers through its runtimes. A listed runtime counts as available; its first start proves

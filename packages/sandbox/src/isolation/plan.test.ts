@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { PolicyFields } from '../contract/policy.ts';
 import type { MountSpec } from '../contract/spec.ts';
-import { CEILINGS } from '../policy/limits.ts';
+import { CEILINGS } from '../policy/profiles.ts';
 import { NO_LAYERS } from '../policy/layers.ts';
 import { resolvePolicy } from '../policy/resolve.ts';
 import { containerEnvironment, createRequest } from './docker/request.ts';

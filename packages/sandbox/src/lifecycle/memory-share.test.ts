@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from './clock.ts';
-import { MemoryShare } from './slots.ts';
+import { MemoryShare } from './memory-share.ts';
 
 const GIB = 1024 ** 3;
 

@@ -142,7 +142,7 @@ function isUsable(host: Host, info: SandboxInfo): boolean {
   return whyNot(host, info) === NOTHING_WRITTEN;
 }
 
-const NOTHING_WRITTEN = 'nothing is written down about it on this host';
+const NOTHING_WRITTEN = 'this host has no record of it';
 
 function whyNot(host: Host, info: SandboxInfo): string {
   const { state } = info;

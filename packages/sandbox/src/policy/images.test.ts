@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { ImageTrust } from '../contract/policy.ts';
 import { decideImage, isListed, parseReference } from './images.ts';
 import { builtInValue } from './layers.ts';
-import { TRUSTED_REPOSITORIES } from './limits.ts';
+import { TRUSTED_REPOSITORIES } from './profiles.ts';
 
 const A = `sha256:${'a'.repeat(64)}`;
 const B = `sha256:${'b'.repeat(64)}`;

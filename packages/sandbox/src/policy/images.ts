@@ -5,7 +5,7 @@ import type { ImageTrust, Sourced } from '../contract/policy.ts';
 import type { ImageFacts } from '../contract/spec.ts';
 import { builtInValue, placeOf, setBy } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { TRUSTED_REPOSITORIES } from './limits.ts';
+import { TRUSTED_REPOSITORIES } from './profiles.ts';
 
 /** An image reference, taken apart. */
 export interface ImageReference {

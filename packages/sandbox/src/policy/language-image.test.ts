@@ -8,7 +8,7 @@ import { isListed, parseReference } from './images.ts';
 import { chooseImage, refuseUndecided } from './language-image.ts';
 import { NO_LAYERS } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { LANGUAGE_IMAGES, TRUSTED_REPOSITORIES } from './limits.ts';
+import { LANGUAGE_IMAGES, TRUSTED_REPOSITORIES } from './profiles.ts';
 
 const NODE: LanguageFound = { language: 'node', file: 'package.json' };
 const DOTNET: LanguageFound = { language: 'dotnet', file: 'App.sln' };

@@ -8,7 +8,7 @@ import { text } from '../contract/wording.ts';
 import { checkReference } from './images.ts';
 import { placeOf } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { DEFAULT_IMAGE, LANGUAGE_IMAGES } from './limits.ts';
+import { DEFAULT_IMAGE, LANGUAGE_IMAGES } from './profiles.ts';
 
 /** An image, who named it, and what in the workspace led to it. */
 export interface ImageChoice {

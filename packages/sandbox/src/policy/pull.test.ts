@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import type { EffectivePolicy, ImageNaming, ImageTrust, Sourced } from '../contract/policy.ts';
 import { builtInValue } from './layers.ts';
-import { TRUSTED_REPOSITORIES } from './limits.ts';
+import { TRUSTED_REPOSITORIES } from './profiles.ts';
 import { decidePull, isLocal, latestWarning } from './pull.ts';
 import type { PullDecision } from './pull.ts';
 import { parseReference } from './images.ts';

@@ -8,7 +8,7 @@ import { fullName, isListed, noReference, parseReference, resolveImageTrust } fr
 import type { ImageReference } from './images.ts';
 import { builtInValue, setBy, sourceOf } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { DEFAULT_IMAGE, LANGUAGE_IMAGES, TRUSTED_REPOSITORIES } from './limits.ts';
+import { DEFAULT_IMAGE, LANGUAGE_IMAGES, TRUSTED_REPOSITORIES } from './profiles.ts';
 import type { Config } from './config/schema.ts';
 import { LANGUAGES } from '../contract/languages.ts';
 import type { ImageFacts } from '../contract/spec.ts';

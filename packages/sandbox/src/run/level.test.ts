@@ -100,14 +100,12 @@ describe('without an engine', () => {
     expect(error.code).toBe('ACODE-SBX-008');
     expect(error.message).toContain('fail-closed');
     expect(error.message).toMatch(/required: docker \(risk \w+, /);
-    expect(error.message).toContain(
-      `available: ${around.bubblewrap === false ? 'nothing that isolates' : 'bubblewrap'}`,
-    );
+    expect(error.message).toContain(`available: ${around.bubblewrap === false ? 'no isolation' : 'bubblewrap'}`);
   });
 
   it('says why nothing stands in although the user’s own file allows it', async () => {
     const { hint } = await refusal({ engineFails: refusing, config: { fallback: 'warn' } });
-    expect(hint).toContain('sandbox.fallback does not count here');
+    expect(hint).toContain('sandbox.fallback does not apply here');
     expect((await refusal({ engineFails: refusing })).hint).not.toContain('sandbox.fallback');
   });
 

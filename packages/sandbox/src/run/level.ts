@@ -25,7 +25,7 @@ export interface Chosen {
 }
 
 const PATIENCE_MS = 1000;
-const NO_BOUNDARY = 'nothing that isolates';
+const NO_BOUNDARY = 'no isolation';
 
 type Asked = Pick<EffectivePolicy, 'level' | 'runtime' | 'required' | 'fallback' | 'risk' | 'riskReasons' | 'mode'>;
 
@@ -97,8 +97,8 @@ function tooWeak(asked: Level, policy: Asked): AcodeError {
 
 function weakerRemedy({ risk }: Asked): string {
   return risk.value === 'critical'
-    ? 'Critical commands always need docker or stronger: leave the level out, or name one that is (--level docker).'
-    : `Leave the level out, or allow less for such commands in your own configuration file with sandbox.require_for; docs/levels.md says what that gives up.`;
+    ? 'Critical commands always need docker or stronger: leave the level out, or choose --level docker or a stronger one.'
+    : `Leave the level out, or allow less for such commands in your own configuration file with sandbox.require_for; docs/levels.md lists what a weaker level does not protect.`;
 }
 
 // The error for a missing engine also names the required level, so that the user does not try a level that is too weak.
@@ -113,7 +113,7 @@ async function withNeed(host: Host, policy: Asked, error: unknown): Promise<unkn
 }
 
 const NO_STAND_IN =
-  'sandbox.fallback does not count here: it is for hosts without an engine, and one is named (DOCKER_HOST, a docker context, your configuration) or is there and does not answer.';
+  'sandbox.fallback does not apply here: it is for hosts without an engine, and this host has one that does not answer, or one is named (DOCKER_HOST, a docker context, your configuration).';
 
 function needOf({ required, risk, riskReasons }: Asked): Text {
   const why = riskReasons.length > 0 ? `; ${riskReasons.join('; ')}` : '';

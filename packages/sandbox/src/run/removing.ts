@@ -81,7 +81,10 @@ async function removeAgainJudged<Thing extends Look>(
   const { clock } = host.telemetry;
   const ms = host.settings.cleanupMs;
   const reason = (): AcodeError =>
-    new AcodeError('ACODE-CTN-004', { id: gone.id, reason: `it was not gone after ${ms / 1000} seconds` });
+    new AcodeError('ACODE-CTN-004', {
+      id: gone.id,
+      reason: `the engine did not remove it within ${ms / 1000} seconds`,
+    });
   try {
     // An engine may report forever that a removal is in progress. The deadline bounds how long a cleanup waits before
     // it reports a failure.

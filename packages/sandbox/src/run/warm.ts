@@ -105,8 +105,8 @@ export function warmthOf(host: Pick<Host, 'pool'>, planned: Planned, request: Ru
   if (!pool) return { warm: false, cause: 'no pool', why: 'this host keeps none waiting (AcodeOptions.pool)' };
   const ready = pool.ready(templateOf(planned));
   if (ready === null) return { warm: false, why: 'the image has no /bin/sh that could wait for a command' };
-  if (ready === 0) return { warm: false, why: 'none with this plan waits yet; the first command has one made' };
-  return { warm: true, why: `${ready} with this very plan ${ready === 1 ? 'waits' : 'wait'}` };
+  if (ready === 0) return { warm: false, why: 'no sandbox with this plan is warm yet; the first command starts one' };
+  return { warm: true, why: `${ready} with this plan ${ready === 1 ? 'is' : 'are'} warm` };
 }
 
 /** Reports the pool of a host, and what a command without special requests would get from it. Never rejects. */

@@ -6,8 +6,10 @@
 import type { Dirent, Stats } from 'node:fs';
 import { setImmediate, setTimeout } from 'node:timers/promises';
 import type { ChangeCounts, RiskyChange, RiskyKind } from '../contract/result.ts';
-import { FileTimes, INEXACT, NO_CHANGES, changeKindOf, hasReliableTimes, keepsBirth } from './file-times.ts';
-import type { Counting, ScanWindow } from './file-times.ts';
+import { NO_CHANGES, changeKindOf } from './change-counts.ts';
+import type { Counting } from './change-counts.ts';
+import { FileTimes, INEXACT, hasReliableTimes, keepsBirth } from './file-times.ts';
+import type { ScanWindow } from './file-times.ts';
 import { DirectoryLook, fromText, lstat, toText } from './directory-look.ts';
 import type { Unseen } from './directory-look.ts';
 import { isInterpreterName, riskOfEnvironmentFile } from './environments.ts';

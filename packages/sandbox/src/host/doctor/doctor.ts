@@ -66,7 +66,7 @@ async function withEngine(patient: Patient): Promise<Asked> {
   const slow: Unasked = {
     socket: null,
     reason: `no answer within ${ENGINE_MS} ms`,
-    remedy: 'Look at the engine’s own log; restart it if it hangs.',
+    remedy: 'Check the engine’s log; restart it if it hangs.',
   };
   const asked = patient.diagnose(AbortSignal.timeout(ENGINE_MS)).catch((error: unknown) => {
     if (error instanceof AcodeError)
