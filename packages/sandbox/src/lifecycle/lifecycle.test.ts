@@ -29,6 +29,24 @@ const of = {
   preview: false,
 };
 
+describe('names and labels that others can read', () => {
+  const secret = `ghp_${'a1B2'.repeat(9)}`;
+
+  it.each([
+    [{ team: secret }, 'looks like a secret'],
+    [{ 'acode.team': 'x' }, 'reserved'],
+  ])('a label of %j is refused', (labels, reason) => {
+    expect(() => session({ settings: { namePrefix: 'acode', labels } })).toThrow(reason);
+  });
+
+  it.each([
+    [secret, 'looks like a secret'],
+    ['a b', '1 to 128 letters'],
+  ])('a session %j is refused', (id, reason) => {
+    expect(() => session({ id })).toThrow(reason);
+  });
+});
+
 describe('Session', () => {
   it('labels each sandbox with everything, in full', () => {
     const long = `task-${'x'.repeat(100)}`;

@@ -43,6 +43,13 @@ const memory = (mb: number) => `sandbox:\n  defaults:\n    memory_mb: ${mb}\n`;
 const ceiling = (mb: number) => `sandbox:\n  ceilings:\n    memory_mb: ${mb}\n`;
 
 describe('precedence', () => {
+  it('a repository may go offline, and a user of its file that is not a uid is named by its place', () => {
+    const offline = 'sandbox: { images: { offline: true } }';
+    expect(resolve({ repository: offline }).offline).toMatchObject({ value: true, layer: 'repository' });
+    expect(resolve({ repository: offline, user: offline }).offline).toMatchObject({ value: true, layer: 'user' });
+    expect(() => resolve({ user: 'sandbox: { defaults: { user: "99999999999:1" } }' })).toThrow(/user\.yml/);
+  });
+
   it.each<[string, Said, PolicyFields, number, string, string]>([
     ['no layer', {}, {}, 512, 'built-in', 'default'],
     ['the user', { user: memory(100) }, {}, 100, 'user', 'user.yml:3:5 (sandbox.defaults.memory_mb)'],

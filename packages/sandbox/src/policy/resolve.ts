@@ -1,14 +1,8 @@
 // Step 1 of the pipeline: merges the layers and the request into one effective policy whose values record who set them.
 
-import type { z } from 'zod';
-import { issueText } from './config/issue-text.ts';
-import { LEAST_MEMORY, NONSENSE_BYTES } from './config/values.ts';
-import { shapeFault } from './config/shape.ts';
-import { formatBytes } from '../contract/units.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
 import type { LanguageFound } from '../contract/languages.ts';
-import { policyInputSchema } from '../contract/policy-schema.ts';
 import type { EffectivePolicy, MountRequest, PolicyFields, Sourced, UserId } from '../contract/policy.ts';
 import type { ProfileName } from '../contract/profiles.ts';
 import type { Text } from '../contract/wording.ts';
@@ -24,6 +18,7 @@ import type { Layers } from './layers.ts';
 import { resolveLimits, resolveNetworkTimeout, resolveTimeout } from './limits.ts';
 import { resolveCaFile, resolveNetwork } from './network.ts';
 import { checkRepository } from './repository.ts';
+import { checkedPolicy, invalid } from './request-policy.ts';
 import { resolveRuntime } from './runtime.ts';
 import { isWithin } from '../workspace/file-identity.ts';
 
@@ -48,12 +43,9 @@ export interface ResolveHost {
 const UNKNOWN_MEMORY = 4 * 1024 ** 3;
 const NO_TASK: Task = { command: [] };
 
-/** A request without special settings. */
-export const NOTHING: PolicyFields = Object.freeze({});
-
 /** Merges every layer and the request, and clamps them by every ceiling. Pure. */
 export function resolvePolicy(input: PolicyFields, layers: Layers, host: ResolveHost): EffectivePolicy {
-  const request = checked(input);
+  const request = checkedPolicy(input);
   const available = refuseUnavailable(request);
   checkRepository(layers);
   const warnings = [...layers.user.warnings, ...(layers.repository?.warnings ?? [])];
@@ -102,43 +94,6 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
     user,
     warnings,
   };
-}
-
-const LIMIT_FIELDS = new Set<PropertyKey>(['limits', 'timeoutMs']);
-
-function checked(input: PolicyFields): PolicyFields {
-  if (input === NOTHING) return input;
-  const fault = shapeFault(input);
-  if (fault) throw invalid(['policy', ...fault.path].join('.'), fault.reason);
-  const parsed = policyInputSchema.safeParse(input, { error: issueText });
-  if (!parsed.success) throw issueError(parsed.error.issues[0]);
-  checkSizes(parsed.data);
-  return parsed.data;
-}
-
-function issueError(issue: z.core.$ZodIssue | undefined): AcodeError {
-  if (!issue) return invalid('policy', 'is not valid');
-  const field = ['policy', ...issue.path].join('.');
-  if (issue.code === 'unrecognized_keys') return invalid(field, `${issue.keys.join(', ')} is not a known field`);
-  return LIMIT_FIELDS.has(issue.path[0] ?? '') ? nonsense(field, issue.message) : invalid(field, issue.message);
-}
-
-function checkSizes({ limits = {} }: PolicyFields): void {
-  for (const [name, value] of Object.entries(limits)) {
-    if (name.endsWith('Bytes') && value !== undefined && value > NONSENSE_BYTES)
-      throw nonsense(`policy.limits.${name}`, `must be at most ${formatBytes(NONSENSE_BYTES)}`);
-  }
-  if (limits.memoryBytes !== undefined && limits.memoryBytes < LEAST_MEMORY)
-    throw nonsense('policy.limits.memoryBytes', `must be at least ${formatBytes(LEAST_MEMORY)}`);
-}
-
-function nonsense(field: string, reason: string): AcodeError {
-  const cause = new AcodeError('ACODE-CTN-007', { limit: field, reason });
-  return new AcodeError('ACODE-SBX-017', { field, reason }, { cause });
-}
-
-function invalid(field: string, reason: string): AcodeError {
-  return new AcodeError('ACODE-SBX-017', { field, reason });
 }
 
 /** The fields of a request that currently have an effect. */
