@@ -28,7 +28,7 @@ const PARTIAL_RESULT_MS = 2000;
 const FAILED = 125;
 // What programs call, and a person never sees.
 const SAYS_NOTHING = ['completion', SCAN_COMMAND];
-const TAKES_COMMAND = ['exec', 'run', 'explain', 'shell'];
+const TAKES_COMMAND = ['exec', 'run', 'explain', 'shell', 'build', 'test'];
 
 /**
  * Runs the command.

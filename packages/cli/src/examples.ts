@@ -6,6 +6,10 @@ export interface Example {
   readonly for: string;
   /** Set where it needs a persistent sandbox `a1b2c3d4`: a test creates it first and ends it. */
   readonly stays?: true;
+  /** Set where it needs a project and an image with its tools: tests/cli/project.test.ts has both. */
+  readonly project?: true;
+  /** Set where it writes into the user’s home directory. */
+  readonly home?: true;
   /** Set where it needs a person at a terminal. */
   readonly terminal?: true;
 }
@@ -61,6 +65,14 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode run --risk high -- sh ./build.sh', for: 'a program you do not trust' },
     { type: 'acode run --tmp 256 --open-files 4096 "ls /tmp"', for: 'limits, one by one' },
   ],
+  'acode build': [
+    { type: 'acode build', for: 'npm run build, cargo build, go build ./…, make', project: true },
+    { type: 'acode build --with make -- -j2', for: 'choose the tool; arguments for it after --', project: true },
+  ],
+  'acode test': [
+    { type: 'acode test', for: 'npm test, pytest, cargo test, go test ./…', project: true },
+    { type: 'acode test --parallel', for: 'one sandbox for each package of a workspace', project: true },
+  ],
   'acode mcp': [
     { type: 'acode mcp --print-config claude-code', for: 'what to put into which file' },
     { type: 'acode mcp --print-config codex', for: 'for another client' },
@@ -104,9 +116,8 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   'acode uninstall': [{ type: 'acode uninstall', for: 'only show; --purge removes it' }],
   'acode sandbox logs': [{ type: 'acode sandbox logs', for: 'the runs whose output was saved' }],
   'acode completion': [
-    { type: 'acode completion bash', for: 'add to ~/.bashrc: source <(acode completion bash)' },
-    { type: 'acode completion zsh', for: 'write to a file _acode in your $fpath' },
-    { type: 'acode completion fish', for: 'write to ~/.config/fish/completions/acode.fish' },
+    { type: 'acode completion install', for: 'for the shell of $SHELL; prints what to do next', home: true },
+    { type: 'acode completion bash', for: 'print the script for bash' },
   ],
 };
 

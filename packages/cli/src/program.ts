@@ -11,6 +11,7 @@ import { dockerCommands, sandboxCommands } from './commands/sandbox.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { explainCommand } from './commands/explain.ts';
 import { mcpCommand } from './commands/mcp.ts';
+import { projectCommands } from './commands/project.ts';
 import { runCommand } from './commands/exec.ts';
 import { scanWorkspaceCommand } from './commands/scan-workspace.ts';
 import { serveCommand } from './commands/serve.ts';
@@ -39,6 +40,8 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .version(ownVersion(), '-V, --version', 'show the version')
     .addCommand(sandboxCommands(perform))
     .addCommand(runCommand(perform))
+    .addCommand(projectCommands(perform, 'build'))
+    .addCommand(projectCommands(perform, 'test'))
     .addCommand(serveCommand(perform))
     .addCommand(mcpCommand(perform))
     .addCommand(explainCommand(perform))
@@ -130,12 +133,13 @@ function prepare(command: CommandUnknownOpts, printed: Printed): void {
   if (examples !== '') command.addHelpText('after', examples);
   command.hook('preSubcommand', (_, child) => {
     if (child.name() === COMPLETION) for (const one of command.commands) prepareAll(one, printed);
-    else prepare(child, printed);
+    else if (command.name() !== COMPLETION) prepare(child, printed);
   });
 }
 
 // Completion speaks of every command.
 function prepareAll(command: CommandUnknownOpts, printed: Printed): void {
-  prepare(command, printed);
+  // Once: what stands below `completion` is prepared with everything else before it is called.
+  if (!command.options.some(({ long }) => long === '--json')) prepare(command, printed);
   for (const child of command.commands) prepareAll(child, printed);
 }

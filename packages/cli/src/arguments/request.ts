@@ -68,14 +68,19 @@ export function sandboxCommand(name: string) {
 /** The values of those options. */
 export type SandboxOptions = ReturnType<ReturnType<typeof sandboxCommand>['opts']>;
 
-/** A command that takes a command to run, with all options of a run. They stand before it. */
-export function requestCommand(name: string) {
+/** A command with all options of a run. */
+export function optionsCommand(name: string) {
   return sandboxCommand(name)
-    .argument('[command...]', 'one quoted line for the shell, or `-- program arguments…`')
-    .usage('[options] "<line>"  |  [options] -- <program> [arguments…]')
-    .passThroughOptions()
     .addOption(environmentOption())
     .option(...WORKDIR);
+}
+
+/** A command that takes a command to run, with all options of a run. They stand before it. */
+export function requestCommand(name: string) {
+  return optionsCommand(name)
+    .argument('[command...]', 'one quoted line for the shell, or `-- program arguments…`')
+    .usage('[options] "<line>"  |  [options] -- <program> [arguments…]')
+    .passThroughOptions();
 }
 
 /** The option for variables of a command. */
@@ -87,7 +92,7 @@ export function environmentOption() {
 export const WORKDIR = ['--workdir <directory>', 'working directory, relative to the workspace'] as const;
 
 /** The values of those options. */
-export type RequestOptions = ReturnType<ReturnType<typeof requestCommand>['opts']>;
+export type RequestOptions = ReturnType<ReturnType<typeof optionsCommand>['opts']>;
 
 /** The request that the options describe, called from a place. */
 export function requestOf(options: RequestOptions, place: Place): RunRequest {

@@ -1,24 +1,68 @@
-// `acode completion`: prints the completion script for a shell.
+// `acode completion`: prints the completion script for a shell, or installs it for the user.
 
 import { Argument, Command } from '@commander-js/extra-typings';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
+import type { Installed } from '../completion/install.ts';
+import { oneLine } from '../terminal/text.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
+type Shell = (typeof SHELLS)[number];
 
 /** The command. */
 export function completionCommand(perform: Perform) {
   return new Command('completion')
-    .description('Print the completion script for a shell')
-    .addArgument(new Argument('<shell>', 'the shell').choices(SHELLS))
-    .action((shell, _options, command) => perform(command, call => printScript(call, shell, rootOf(command))));
+    .description('Install the completion of commands and options in your shell, or print its script')
+    .addArgument(new Argument('<shell>', 'the shell to print the script for').choices(SHELLS))
+    .action((shell, _options, command) => perform(command, call => printScript(call, shell, rootOf(command))))
+    .addCommand(installCommand(perform));
 }
 
-async function printScript(call: Call, shell: (typeof SHELLS)[number], root: CommandUnknownOpts): Promise<number> {
+function installCommand(perform: Perform) {
+  return new Command('install')
+    .description('Write the script to your own directory for completions; no other file is changed')
+    .addArgument(new Argument('[shell]', 'the shell (default: the one of $SHELL)').choices(SHELLS))
+    .option('--uninstall', 'remove the script again')
+    .action((shell, { uninstall }, command) =>
+      perform(command, call => install(call, shell, uninstall === true, rootOf(command))),
+    );
+}
+
+async function printScript(call: Call, shell: Shell, root: CommandUnknownOpts): Promise<number> {
   const { completionScript } = await import('../completion/script.ts');
   const script = completionScript(shell, root);
   await call.print('acode.completion/1', { shell, script }, () => script);
   return 0;
+}
+
+async function install(
+  call: Call,
+  named: Shell | undefined,
+  uninstall: boolean,
+  root: CommandUnknownOpts,
+): Promise<number> {
+  const { installScript, shellOf, uninstallScript } = await import('../completion/install.ts');
+  const { completionScript } = await import('../completion/script.ts');
+  const { env } = call.io;
+  const shell = shellOf(named, env);
+  const done = await (uninstall
+    ? uninstallScript(shell, env)
+    : installScript(shell, completionScript(shell, root), env));
+  await call.print('acode.completion-install/1', done, () => renderInstalled(done));
+  return 0;
+}
+
+function renderInstalled({ shell, file, outcome, next, line }: Installed): string {
+  const path = oneLine(file);
+  const what = {
+    installed: `Installed the completion for ${shell}: ${path}`,
+    updated: `Updated the completion for ${shell}: ${path}`,
+    unchanged: `The completion for ${shell} is up to date: ${path}`,
+    removed: `Removed the completion for ${shell}: ${path}`,
+    absent: `There is no completion for ${shell} to remove: ${path} does not exist`,
+  }[outcome];
+  const lines = line === null ? [] : ['', `    ${line.text}`];
+  return [what, ...next.map(oneLine), ...lines, ''].join('\n');
 }
 
 function rootOf(command: CommandUnknownOpts): CommandUnknownOpts {

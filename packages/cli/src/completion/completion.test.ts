@@ -1,7 +1,10 @@
 // Completion offers what there is, in each shell.
 
 import { execFileSync } from 'node:child_process';
-import { describe, expect, it } from 'vitest';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { call } from '../test-process.ts';
 
 const { stdout: bash } = await call(['completion', 'bash']);
@@ -41,8 +44,10 @@ describe('completion in bash', () => {
     ],
     [
       ['acode', 'completion', ''],
-      ['bash', 'zsh', 'fish'],
+      ['install', 'bash', 'zsh', 'fish'],
     ],
+    [['acode', 'completion', 'install', 'f'], ['fish']],
+    [['acode', 'test', '--with', 'c'], ['cargo']],
     [
       ['acode', '--json', 'docker', 'l'],
       ['list', 'logs'],
@@ -76,5 +81,89 @@ describe('completion', () => {
   it('is one object with --json', async () => {
     const { stdout } = await call(['--json', 'completion', 'fish']);
     expect(JSON.parse(stdout)).toMatchObject({ schema: 'acode.completion/1', shell: 'fish' });
+  });
+});
+
+describe('installing completion', () => {
+  let home = '';
+
+  beforeEach(() => {
+    home = mkdtempSync(join(tmpdir(), 'acode-home-'));
+  });
+
+  afterEach(() => {
+    rmSync(home, { recursive: true });
+  });
+
+  const acode = (argv: string[], env: Record<string, string> = {}) =>
+    call(['completion', 'install', ...argv], { env: { HOME: home, ...env } });
+  const at = (path: string) => join(home, path);
+
+  it.each([
+    ['bash', '.local/share/bash-completion/completions/acode'],
+    ['zsh', '.local/share/zsh/site-functions/_acode'],
+    ['fish', '.config/fish/completions/acode.fish'],
+  ])('for %s writes the script to the user’s own directory, once, and takes it back', async (shell, path) => {
+    const first = await acode([shell]);
+    expect(first).toMatchObject({
+      status: 0,
+      stdout: expect.stringContaining(`Installed the completion for ${shell}`),
+    });
+    expect(readFileSync(at(path), 'utf8')).toBe((await call(['completion', shell])).stdout);
+    const inode = execFileSync('stat', ['-c', '%i', at(path)], { encoding: 'utf8' });
+    expect((await acode([shell])).stdout).toContain('is up to date');
+    expect(execFileSync('stat', ['-c', '%i', at(path)], { encoding: 'utf8' })).toBe(inode);
+    writeFileSync(at(path), '# completion for acode\n');
+    expect((await acode([shell])).stdout).toContain('Updated');
+    expect((await acode([shell, '--uninstall'])).stdout).toContain('Removed');
+    expect(existsSync(at(path))).toBe(false);
+    await expect(acode([shell, '--uninstall'])).resolves.toMatchObject({
+      status: 0,
+      stdout: expect.stringContaining('There is no completion'),
+    });
+  });
+
+  it('never changes an rc file: the line that zsh needs is printed', async () => {
+    writeFileSync(at('.zshrc'), 'mine\n');
+    const { stdout } = await acode([], { SHELL: '/usr/bin/zsh' });
+    expect(stdout).toContain(`Add the line below to ${at('.zshrc')}, before \`compinit\` is called.`);
+    expect(stdout).toContain(`\n    fpath=(${at('.local/share/zsh/site-functions')} $fpath)\n`);
+    expect(readFileSync(at('.zshrc'), 'utf8')).toBe('mine\n');
+  });
+
+  it('goes where the shell’s own variables say', async () => {
+    await acode(['bash'], { BASH_COMPLETION_USER_DIR: at('own') });
+    await acode(['fish'], { XDG_CONFIG_HOME: at('config') });
+    expect([readdirSync(at('own/completions')), readdirSync(at('config/fish/completions'))]).toEqual([
+      ['acode'],
+      ['acode.fish'],
+    ]);
+  });
+
+  it('leaves a file alone that acode did not write', async () => {
+    await acode(['fish']);
+    const file = at('.config/fish/completions/acode.fish');
+    writeFileSync(file, '# mine\n');
+    for (const argv of [['fish'], ['fish', '--uninstall']])
+      await expect(acode(argv)).resolves.toMatchObject({
+        status: 2,
+        stderr: expect.stringContaining('not written by acode'),
+      });
+    expect(readFileSync(file, 'utf8')).toBe('# mine\n');
+  });
+
+  it('asks for the name of a shell that it does not know', async () => {
+    await expect(acode([], { SHELL: '/bin/dash' })).resolves.toMatchObject({
+      status: 2,
+      stderr: expect.stringMatching(/\$SHELL is \/bin\/dash[^]*acode completion install zsh/),
+    });
+  });
+
+  it.skipIf(process.getuid?.() === 0)('says why where it cannot write', async () => {
+    chmodSync(home, 0o500);
+    const { status, stderr } = await acode(['fish']);
+    chmodSync(home, 0o700);
+    expect(status).not.toBe(0);
+    expect(stderr).toContain('EACCES');
   });
 });

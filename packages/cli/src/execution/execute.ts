@@ -43,7 +43,16 @@ export async function execute(
   options: RequestOptions,
   flags: readonly string[],
 ): Promise<number> {
-  const command = commandIn(call, argv, flags);
+  return executeArgv(call, commandIn(call, argv, flags), options, flags);
+}
+
+/** Runs a command in a fresh sandbox until it ends, and returns the exit status. */
+export async function executeArgv(
+  call: Call,
+  command: Command,
+  options: RequestOptions,
+  flags: readonly string[],
+): Promise<number> {
   const request = requestOf(options, await call.place());
   const writable = request.policy?.mounts?.filter(({ readOnly }) => readOnly === false) ?? [];
   call.written.push(...writable.map(({ source }) => realPath(source)));

@@ -1,11 +1,10 @@
 // Missing dependencies: detects that a project’s dependencies are not installed, a common cause of status 127.
 
-import { constants } from 'node:fs';
-import { access, open } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { access } from 'node:fs/promises';
+import { join } from 'node:path';
+import { memberOf, smallJson, upwards } from '../project/reading.ts';
 import type { Place } from '../workspace.ts';
 
-const MAX_BYTES = 1024 * 1024;
 const NODE = [
   { lock: 'pnpm-lock.yaml', cache: 'pnpm', install: 'pnpm install --frozen-lockfile' },
   { lock: 'yarn.lock', cache: 'yarn', install: 'yarn install' },
@@ -19,23 +18,16 @@ const PYTHON = [
 
 /** A sentence about dependencies that are not installed; null where nothing points to that. */
 export async function missingDependencies({ root, here }: Pick<Place, 'root' | 'here'>): Promise<string | null> {
-  for (const directory of upTo(root, here)) {
+  for (const directory of upwards(root, here)) {
     const found = (await missingModules(directory, root)) ?? (await missingEnvironment(directory));
     if (found !== null) return found;
   }
   return null;
 }
 
-function upTo(root: string, here: string): string[] {
-  const found = [here];
-  for (let at = here; at !== root && dirname(at) !== at; at = dirname(at)) found.push(dirname(at));
-  // Somebody who stands elsewhere works in the root.
-  return found.includes(root) ? found : [root];
-}
-
 async function missingModules(directory: string, root: string): Promise<string | null> {
   if (!(await dependsOnPackages(join(directory, 'package.json')))) return null;
-  for (const above of upTo(root, directory)) if (await exists(join(above, 'node_modules'))) return null;
+  for (const above of upwards(root, directory)) if (await exists(join(above, 'node_modules'))) return null;
   for (const { lock, cache, install } of NODE)
     if (lock === '' || (await exists(join(directory, lock))))
       return sentence('there is no node_modules beside package.json', cache, `-- ${install}`);
@@ -43,19 +35,8 @@ async function missingModules(directory: string, root: string): Promise<string |
 }
 
 async function dependsOnPackages(file: string): Promise<boolean> {
-  try {
-    const project: unknown = JSON.parse(await smallFile(file));
-    return ['dependencies', 'devDependencies'].some(key => hasEntries(memberOf(project, key)));
-  } catch {
-    return false;
-  }
-}
-
-// What is there may be anything that a command has made: a pipe would be waited for, a device would never end.
-async function smallFile(path: string): Promise<string> {
-  await using file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
-  const found = await file.stat();
-  return found.isFile() && found.size <= MAX_BYTES ? file.readFile('utf8') : '';
+  const project = await smallJson(file);
+  return ['dependencies', 'devDependencies'].some(key => hasEntries(memberOf(project, key)));
 }
 
 async function missingEnvironment(directory: string): Promise<string | null> {
@@ -73,10 +54,6 @@ function sentence(why: string, cache: string, install: string): string {
 
 function hasEntries(value: unknown): boolean {
   return typeof value === 'object' && value !== null && Object.keys(value).length > 0;
-}
-
-function memberOf(value: unknown, key: string): unknown {
-  return typeof value === 'object' && value !== null ? Object.getOwnPropertyDescriptor(value, key)?.value : undefined;
 }
 
 function exists(path: string): Promise<boolean> {

@@ -20,6 +20,10 @@ describe('where a call runs', () => {
     ['run -- true --help', {}],
     ['run --env --help -- true', {}],
     ['run', {}],
+    ['test', {}],
+    ['build --with go --workspace /a -- -v', { workspace: '/a' }],
+    ['test --parallel --workspace /a', { workspace: '/a' }],
+    ['test --help', null],
     ['run --help', null],
     ['--version', null],
     ['-V', null],
@@ -45,7 +49,10 @@ describe('where a call runs', () => {
     // What is below a command is prepared when it is called.
     await program.parseAsync(['sandbox', 'exec', 'true'], { from: 'user' });
     const exec = program.commands.find(one => one.name() === 'sandbox')?.commands.find(one => one.name() === 'exec');
-    const flags = exec?.options.filter(({ required }) => !required).map(({ long }) => long);
-    expect(flags?.sort()).toEqual([...WITHOUT_VALUE].sort());
+    await program.parseAsync(['test'], { from: 'user' });
+    const test = program.commands.find(one => one.name() === 'test');
+    const options = [exec, test].flatMap(command => command?.options ?? []);
+    const flags = new Set(options.filter(({ required }) => !required).map(({ long }) => long));
+    expect(flags).toEqual(new Set(WITHOUT_VALUE));
   });
 });

@@ -15,15 +15,17 @@ export const WITHOUT_VALUE: readonly string[] = [
   '--readonly',
   '--no-caches',
   '--terminal',
+  '--parallel',
 ];
 
+const SERVED = ['run', 'sandbox exec', 'build', 'test'];
 const WHERE = ['workspace', 'config', 'socket'] as const;
 // Short options, and long ones that are answered without running anything, or need the terminal itself.
 const ANSWERED = /^-(?!-)|^--(?:help|version)$|^--(?:in(?:=|$)|terminal$)/;
 
 type Found = { -readonly [Key in keyof Where]: Where[Key] };
 
-/** Where a call of `run` or `sandbox exec` runs; null for any other call, and for one that asks for help or names its sandbox. */
+/** Where a call of a command that runs something in a fresh sandbox runs; null for any other call, and for one that asks for help or names its sandbox. */
 export function whereOf(argv: readonly string[]): Where | null {
   const found: Found = {};
   const commands: string[] = [];
@@ -41,7 +43,7 @@ export function whereOf(argv: readonly string[]): Where | null {
 
 function isWhole(commands: readonly string[]): boolean {
   const called = commands.join(' ');
-  return called === 'run' || called === 'sandbox exec';
+  return SERVED.includes(called);
 }
 
 /** Whether an option took the next word for its value. */

@@ -1,0 +1,89 @@
+// Performs `acode build` and `acode test`: finds the project, prints the command, and runs it once or once per package.
+
+import { relative, resolve, sep } from 'node:path';
+import { quoted } from '../arguments/command-arguments.ts';
+import { requestOf } from '../arguments/request.ts';
+import type { RequestOptions } from '../arguments/request.ts';
+import type { Call } from '../call.ts';
+import { executeArgv, sayLines } from '../execution/execute.ts';
+import { missingDependencies } from '../execution/missing-dependencies.ts';
+import { terminalVariables } from '../execution/terminal-variables.ts';
+import { UsageError } from '../failure/usage.ts';
+import { oneLine } from '../terminal/text.ts';
+import { findProject, hasJob } from './detect.ts';
+import type { Project } from './detect.ts';
+import { isWorkspaceRoot, membersOf } from './members.ts';
+import { jobsFor, runParallel } from './parallel.ts';
+import { upwards } from './reading.ts';
+import { projectCommand } from './tools.ts';
+import type { Job, ToolName } from './tools.ts';
+
+/** The options of `build` and `test`. */
+export interface JobOptions extends RequestOptions {
+  readonly with?: ToolName | undefined;
+  readonly parallel?: true | undefined;
+  readonly jobs?: number | undefined;
+}
+
+// Ended by acode or by a signal, or not found: those have messages of their own.
+const OWN_FAILURES = 124;
+
+/** Builds or tests the project of a call, and returns the exit status. */
+export async function performJob(call: Call, job: Job, options: JobOptions, flags: readonly string[]): Promise<number> {
+  const place = await call.place();
+  const { root } = place;
+  const here = options.workdir === undefined ? place.here : resolve(root, options.workdir);
+  const project = await findProject({ ...place, here }, job, options.with);
+  const command = projectCommand(project.tool, job, call.argv ?? []);
+  if (options.parallel) return inParallel(call, job, options, { ...project, directory: await topOf(root, project) });
+  if (!(await hasJob(project, job))) throw noScript(project, job);
+  const cwd = insideOf(root, project.directory);
+  await sayRunning(call, command.shown, cwd === '.' || project.directory === here ? '' : ` (in ${cwd})`);
+  const request = { ...options, workdir: cwd };
+  const status = await executeArgv(call, command.argv, request, flags);
+  if (status > 0 && status < OWN_FAILURES) {
+    const hint = await missingDependencies({ root, here: project.directory });
+    if (hint !== null) await sayLines(call, [`hint: ${hint}`]);
+  }
+  return status;
+}
+
+async function inParallel(call: Call, job: Job, options: JobOptions, project: Project): Promise<number> {
+  const place = await call.place();
+  const { root } = place;
+  const command = projectCommand(project.tool, job, call.argv ?? []);
+  const members = await membersOf(project.directory, project.tool);
+  const jobs = jobsFor(options.jobs, options.memory);
+  await sayRunning(call, command.shown, ` in ${members.length} packages, ${Math.min(jobs, members.length)} at a time`);
+  return runParallel(call, {
+    job,
+    project,
+    members,
+    command,
+    request: { ...requestOf(options, place), envDefaults: { ...terminalVariables(call) } },
+    inside: ({ directory }) => insideOf(root, directory),
+    jobs,
+  });
+}
+
+// The nearest directory upwards that says which packages there are.
+async function topOf(root: string, { directory, tool }: Project): Promise<string> {
+  for (const at of upwards(root, directory)) if (await isWorkspaceRoot(at, tool)) return at;
+  return directory;
+}
+
+function insideOf(root: string, directory: string): string {
+  return relative(root, directory).split(sep).join('/') || '.';
+}
+
+async function sayRunning(call: Call, argv: readonly string[], where: string): Promise<void> {
+  const { cyan } = call.errorLook.colours;
+  await call.say(`${cyan('acode:')} running: ${oneLine(argv.map(quoted).join(' '))}${oneLine(where)}\n`);
+}
+
+function noScript({ directory, tool }: Project, job: Job): UsageError {
+  return new UsageError(
+    `package.json in ${oneLine(directory)} has no script named ${job}, so there is nothing for \`${tool[job].join(' ')}\` to run.`,
+    `Add one, or run another command: \`acode run -- ${tool.name} run <script>\`. With --parallel, packages without it are skipped.`,
+  );
+}
