@@ -711,8 +711,8 @@ export const PROTECTIONS = [
     edits: [
       {
         file: `${SRC}/run/obtaining.ts`,
-        find: 'intent: await writing }',
-        put: "intent: await writing.catch(() => ({ seq: 0, hash: '' })) }",
+        find: 'intent: await writing, provision }',
+        put: "intent: await writing.catch(() => ({ seq: 0, hash: '' })), provision }",
       },
     ],
     tests: [['governance/fail-closed.test.ts', 'audit log cannot be written']],

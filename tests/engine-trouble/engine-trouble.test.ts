@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Acode } from '@acode/sandbox';
 import { TestHost, engines, images, makeWorkspace, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
@@ -70,6 +70,27 @@ describe.skipIf(withoutEngines).each(engines)('trouble with $name', engine => {
     expect(lost).toBe(1);
     await host.acode.close();
     expect(await host.containers()).toEqual([]);
+  });
+
+  it('a lost engine is told of, and again when it is back, although nothing runs', async () => {
+    const told: string[] = [];
+    host.acode.events.on('EngineLost', ({ socket }) => told.push(`lost ${socket}`));
+    host.acode.events.on('EngineFound', ({ socket, lostMs }) => told.push(`found ${socket} ${lostMs > 0}`));
+    await host.acode.run(['true']);
+    expect(told).toEqual([]);
+    let refused = 0;
+    proxy.onRequest((_, path) => {
+      if (!path.includes('/events')) return undefined;
+      refused += 1;
+      return refused < 3 ? 'drop-reply' : undefined;
+    });
+    proxy.dropAll();
+    // Reported within five seconds; the test itself has no clock.
+    await vi.waitFor(() => expect(told).toEqual([`lost ${proxy.socket}`]), 20_000);
+    await vi.waitFor(() => expect(told).toEqual([`lost ${proxy.socket}`, `found ${proxy.socket} true`]), 20_000);
+    expect(refused).toBeGreaterThanOrEqual(2);
+    expect((await host.acode.run(['echo', 'on'])).stdout).toBe('on\n');
+    expect(told).toHaveLength(2);
   });
 
   it('a create that is never answered ends at its deadline, and nothing is left', async () => {

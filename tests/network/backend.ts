@@ -54,6 +54,8 @@ export class BackendHost implements AsyncDisposable {
         started: () => undefined,
         leaving: () => undefined,
         networkRemoved: () => undefined,
+        engineLost: () => undefined,
+        engineFound: () => undefined,
       },
       createTimeoutMs: 20_000,
       retry: { attempts: 1, baseMs: 10, factor: 2 },

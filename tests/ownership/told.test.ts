@@ -26,6 +26,22 @@ describe.skipIf(withoutEngines)('what is removed', () => {
     expect(told).toEqual(['container finished', 'acode- finished']);
   });
 
+  it('of a session that dies later goes with a later sweep, although no further command comes', async () => {
+    await using host = await TestHost.open(mainEngine, { sweepEveryMs: 1000 });
+    await using once = await TestHost.open(mainEngine);
+    const told: string[] = [];
+    host.acode.events.on('ContainerRemoved', ({ reason, containerId }) => told.push(`${reason} ${containerId}`));
+    await host.acode.run(['true']);
+    // The first sweep of both is over.
+    await once.acode.run(['true']);
+    await once.acode.cleanup();
+    const { spec } = await host.acode.explain(['true']);
+    const labels = { ...spec.identity.labels, 'acode.owner': DEAD, 'acode.session': 'gone' };
+    const orphan = await leftover(mainEngine, labels);
+    await until(() => told.includes(`orphaned ${orphan}`), 20_000);
+    expect(await exists(mainEngine, orphan)).toBe(false);
+  });
+
   it('of a dead session is a warning with number, session and names, a metric and an event', async () => {
     const warned: unknown[] = [];
     const measured = new Map<string, number>();

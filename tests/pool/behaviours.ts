@@ -91,7 +91,11 @@ export function commandBehaviours(target: Target): void {
       const records = await host.acode.audit.find(correlationId);
       const intent = records.find(({ kind }) => kind === 'intent');
       expect(intent).toMatchObject({ seq: auditSequence, sandboxId });
-      expect(records.find(outcome)).toMatchObject({ intent: auditSequence, exitCode: 0 });
+      expect(records.find(outcome)).toMatchObject({ intent: auditSequence, exitCode: 0, sandboxId, warm: true });
+      // A warm hand-over counts what it really took.
+      const { kpi_events: events } = await host.acode.audit.stats();
+      const own = events.find(event => event.sandboxId === sandboxId);
+      expect(own?.sandbox_provisioning_ms).toBeGreaterThan(0);
     });
 
     it('that has to have one of its own says why', async () => {

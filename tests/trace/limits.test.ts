@@ -124,4 +124,18 @@ describe.skipIf(withoutEngines)('a limit', () => {
     await host.acode.run('exit 137');
     expect(lines.filter(({ level }) => level === 'warn')).toEqual([]);
   });
+
+  it('on memory ends the whole command where the policy says so, in a sandbox of its own and in a persistent one', async () => {
+    const hog = "sh -c 'a=xxxxxxxxxxxxxxxx; while :; do a=$a$a; done'; echo went on; sleep 60";
+    const limits = { memoryBytes: 64 * MIB };
+    const policy = { limits, timeoutMs: 30_000 };
+    // The control: without the field the command goes on after its child was killed.
+    const reported = await host.acode.run(hog.replace('; sleep 60', ''), { policy });
+    expect(reported).toMatchObject({ exitCode: 0, oomKilled: true, stdout: 'went on\n' });
+    const ended = { exitCode: 137, oomKilled: true, timedOut: false, limitExceeded: 'memory' };
+    expect(await host.acode.run(hog, { policy: { ...policy, onOutOfMemory: 'end' } })).toMatchObject(ended);
+    await using sandbox = await host.acode.create({ policy: { limits, onOutOfMemory: 'end' } });
+    expect(await sandbox.commands.run(hog)).toMatchObject(ended);
+    expect(await sandbox.commands.run(['echo', 'next'])).toMatchObject({ exitCode: 0, stdout: 'next\n' });
+  });
 });

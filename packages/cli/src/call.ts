@@ -222,6 +222,11 @@ export class Call {
     }
   }
 
+  /** How a host of a process that serves many commands is opened. */
+  async serverOptions(): Promise<AcodeOptions> {
+    return { ...(await this.hostOptions()), sweepEveryMs: SWEEP_MS };
+  }
+
   /** How this call opens a host: its workspace, configuration, engine and log. */
   async hostOptions(): Promise<AcodeOptions> {
     const { verbose, config, socket } = this.options;
@@ -240,6 +245,9 @@ export class Call {
 
 /** Carries a command out and notes the exit status it gives. */
 export type Perform = (command: CommandUnknownOpts, work: (call: Call) => Promise<number>) => Promise<void>;
+
+// What a dead session left on the engine is removed within this time, even if no further command comes.
+const SWEEP_MS = 10 * 60 * 1000;
 
 // Longer strings are written in parts: escaped as a whole, the output of a command could exceed the longest string there is.
 const PART = 1024 ** 2;

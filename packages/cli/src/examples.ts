@@ -95,6 +95,10 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode changes --since 2h', for: 'in the last two hours' },
     { type: 'acode changes --since 2026-05-31 --all', for: 'since that day, in every workspace' },
   ],
+  'acode stats': [
+    { type: 'acode stats', for: 'all commands in the log' },
+    { type: 'acode stats --since 7d', for: 'those of the last week' },
+  ],
   'acode audit tail': [
     { type: 'acode audit tail', for: 'the newest records' },
     { type: 'acode audit tail --lines 5', for: 'a few of them' },

@@ -15,6 +15,7 @@ import { projectCommands } from './commands/project.ts';
 import { runCommand } from './commands/exec.ts';
 import { scanWorkspaceCommand } from './commands/scan-workspace.ts';
 import { serveCommand } from './commands/serve.ts';
+import { statsCommand } from './commands/stats.ts';
 import { trustCommand } from './commands/trust.ts';
 import { uninstallCommand } from './commands/uninstall.ts';
 import { exampleText } from './examples.ts';
@@ -48,6 +49,7 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .addCommand(trustCommand(perform))
     .addCommand(changesCommand(perform))
     .addCommand(auditCommands(perform))
+    .addCommand(statsCommand(perform))
     .addCommand(doctorCommand(perform))
     .addCommand(dockerCommands(perform))
     .addCommand(completionCommand(perform))

@@ -13,7 +13,10 @@ export type {
   AuditRecord,
   AuditVerification,
   ChangesQuery,
+  ProvisionFigures,
   RecordedChanges,
+  Stats,
+  StatsQuery,
 } from './contract/audit.ts';
 export { CACHE_TOOLS } from './contract/caches.ts';
 export type { CachePolicy, CacheSpec, CacheTool, CacheVolume } from './contract/caches.ts';

@@ -21,6 +21,12 @@ export function sandboxCommand(name: string) {
     .addOption(new Option('--open-files <number>', 'maximum number of open files per process').argParser(count))
     .addOption(new Option('--tmp <size>', 'size of /tmp and home, in memory: MB, or 512m').argParser(someSize))
     .addOption(new Option('--timeout <time>', 'time limit: seconds, or 5m, 1h30m').argParser(seconds))
+    .addOption(
+      new Option('--on-oom <action>', 'when memory runs out: report it and go on, or end the command').choices([
+        'report',
+        'end',
+      ] as const),
+    )
     .addOption(new Option('--max-output <size>', 'maximum output kept per stream: MB, or 512k').argParser(size))
     .addOption(new Option('--network <network>', 'network: none, bridge, or the name of a network').argParser(network))
     .addOption(
@@ -127,6 +133,7 @@ function policyOf(options: SandboxOptions, here: string): PolicyInput {
       image: options.image,
       runtime: options.runtime,
       timeoutMs: options.timeout,
+      onOutOfMemory: options.onOom,
       network: options.network,
       ports: options.publish,
       dns: options.dns,

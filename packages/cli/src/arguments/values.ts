@@ -57,6 +57,12 @@ function localTime(text: string): string {
   return /^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00` : text;
 }
 
+/** The moment, or the number of a record, from which a report begins. */
+export function momentOf(asked: Since, now: number): Date | number {
+  if ('record' in asked) return asked.record;
+  return 'moment' in asked ? asked.moment : new Date(now - asked.agoMs);
+}
+
 /** The number. */
 export function count(text: string): number {
   const value = /^\d+$/.test(text) ? Number(text) : NaN;

@@ -2,6 +2,7 @@
 
 import type { RecordedChanges } from '@acode/sandbox';
 import { quoted } from '../arguments/command-arguments.ts';
+import { momentOf } from '../arguments/values.ts';
 import type { Since } from '../arguments/values.ts';
 import type { Call } from '../call.ts';
 import { shownPath } from '../execution/risky-lines.ts';
@@ -41,11 +42,6 @@ export async function showChanges(call: Call, options: ChangesOptions): Promise<
     renderChanges(items, { workspace, since: from }, look),
   );
   return items.length === 0 ? 0 : SOME;
-}
-
-function momentOf(asked: Since, now: number): Date | number {
-  if ('record' in asked) return asked.record;
-  return 'moment' in asked ? asked.moment : new Date(now - asked.agoMs);
 }
 
 /** What was asked for. */

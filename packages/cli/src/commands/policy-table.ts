@@ -61,6 +61,7 @@ function policyRows(policy: EffectivePolicy): Row[] {
     row('temporary files', limits.tmpBytes, formatBytes),
     row('output', limits.outputBytes, formatBytes),
     row('time', policy.timeoutMs, seconds),
+    row('out of memory', policy.onOutOfMemory, action => (action === 'end' ? 'end the command' : 'report')),
     row('network', policy.network, networkName),
     row('network time', policy.networkTimeoutMs, ms => (ms === null ? 'as long as the command' : seconds(ms))),
     row('dns', policy.dns, listed),

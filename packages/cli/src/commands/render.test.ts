@@ -351,6 +351,7 @@ describe('explain', () => {
         pullable: null,
         projectImage: null,
       },
+      onOutOfMemory: { value: 'report', ...builtIn },
       networkTimeoutMs: { value: null, ...builtIn },
       caFile: { value: null, ...builtIn },
       dns: { value: [], ...builtIn },

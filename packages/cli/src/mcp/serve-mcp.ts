@@ -85,7 +85,8 @@ async function withHost(call: Call, use: (host: ToolHost) => Promise<void>): Pro
     late.push(...report.riskyChanges);
     storeUnused(report, image);
   };
-  const acode = await Acode.open({ ...(await call.hostOptions()), pool: POOL, continueScan, foundWhileWaiting });
+  const options = await call.serverOptions();
+  const acode = await Acode.open({ ...options, pool: POOL, continueScan, foundWhileWaiting });
   try {
     const report: Report = (changes, record) => sayLeft(call, changes, record);
     await use(reportingHost(acode, report, () => late.splice(0)));

@@ -51,7 +51,7 @@ export async function serveCalls(call: Call, serving: Serving): Promise<void> {
   const { env } = call.io;
   const { ScansHere } = await import('../scans/hand-over.ts');
   const { storeUnused } = await import('../scans/unused.ts');
-  const options = { ...(await call.hostOptions()), pool: serving.pool, foundWhileWaiting: storeUnused };
+  const options = { ...(await call.serverOptions()), pool: serving.pool, foundWhileWaiting: storeUnused };
   await using scans = new ScansHere({
     uid: parts.uid,
     program: call.program,

@@ -1,6 +1,7 @@
 // The audit log as its readers and writers see it: what a record says, and what can be asked of the chain.
 
 import type { RemovalReason } from './events.ts';
+import type { KpiReport } from './host.ts';
 import type { Level, Risk } from './levels.ts';
 import type { ChangeCounts, RiskyKind, ScanState } from './result.ts';
 
@@ -134,7 +135,7 @@ export interface AuditFindings {
 }
 
 /** Written after it: what became of an intent. */
-export interface AuditOutcome extends AuditContext, AuditFindings {
+export interface AuditOutcome extends AuditContext, AuditFindings, Partial<AuditProvision> {
   /** An outcome. */
   readonly kind: 'outcome';
   /** The sequence number of the intent. */
@@ -151,6 +152,16 @@ export interface AuditOutcome extends AuditContext, AuditFindings {
   readonly errorCode?: string;
   /** The engine’s id of the container, if there was one. */
   readonly containerId?: string;
+}
+
+/** How long the sandbox of an operation took to be ready. A command in an existing sandbox has none of these fields. */
+export interface AuditProvision {
+  /** The sandbox’s UUID. */
+  readonly sandboxId: string;
+  /** How long it took, in milliseconds; for a sandbox of the warm pool, from asking the pool until it was checked. */
+  readonly sandbox_provisioning_ms: number;
+  /** Whether it came from the warm pool. */
+  readonly warm: boolean;
 }
 
 /** Something that was asked for and not done. */
@@ -350,6 +361,48 @@ export interface ChangesQuery {
   readonly signal?: AbortSignal;
 }
 
+/** Which records count. */
+export interface StatsQuery {
+  /** Only what ended at this moment or later, or after the record with this number; everything in the log by default. */
+  readonly since?: Date | number;
+  /** Cancels the reading. */
+  readonly signal?: AbortSignal;
+}
+
+/** How long sandboxes took to be ready. */
+export interface ProvisionFigures {
+  /** How many there were. */
+  readonly count: number;
+  /** The median, in milliseconds; null if there were none. */
+  readonly medianMs: number | null;
+  /** The 95th percentile, in milliseconds; null if there were none. */
+  readonly p95Ms: number | null;
+}
+
+/** Figures from the audit log, over every session of this user. */
+export interface Stats extends KpiReport {
+  /** When the first operation that counts ended, in ISO 8601; null if there was none. */
+  readonly from: string | null;
+  /** When the last one ended. */
+  readonly to: string | null;
+  /** Commands that ran, in sandboxes of their own and in persistent ones. */
+  readonly commands: number;
+  /** Those that ended with a status other than 0. */
+  readonly failed: number;
+  /** Those that hit their time limit. */
+  readonly timedOut: number;
+  /** Those of which the kernel killed a process because the memory limit was reached. */
+  readonly oomKilled: number;
+  /** Those that ended with an error of acode or of the engine. */
+  readonly errors: number;
+  /** Requests that were refused before a command was handed over. */
+  readonly refused: number;
+  /** Sandboxes of the warm pool. */
+  readonly warm: ProvisionFigures;
+  /** Sandboxes that were created for their command. */
+  readonly cold: ProvisionFigures;
+}
+
 /** The audit log of this user, to be read. Works without an engine, and never waits for a writer. */
 export interface Audit {
   /** The newest records, oldest of them first. */
@@ -393,6 +446,14 @@ export interface Audit {
    * for (const { command, riskyChanges } of runs) console.log(command.join(' '), riskyChanges);
    */
   changes(query?: ChangesQuery): Promise<RecordedChanges[]>;
+  /**
+   * Figures of all sessions of this user: how many commands ran, how they ended, and how long their sandboxes took to be ready.
+   *
+   * @example
+   * const { commands, warm, cold } = await acode.audit.stats({ since: new Date(Date.now() - 86_400_000) });
+   * console.log(commands, warm.medianMs, cold.medianMs);
+   */
+  stats(query?: StatsQuery): Promise<Stats>;
   /** The lines of the log as they are, each with its newline. */
   export(options?: {
     /** The first sequence number; 1 by default. */

@@ -71,6 +71,8 @@ export interface ConfigInput {
               open_files?: number | undefined;
               /** Time limit of a command. */
               timeout_seconds?: number | undefined;
+              /** Whether a command goes on, or ends, when one of its processes is killed for lack of memory. */
+              on_out_of_memory?: 'report' | 'end' | undefined;
               /** true is sandbox.network.mode: bridge, false is none. */
               network?: boolean | undefined;
               /** The user inside: host is the calling user, else "uid:gid". Never root. */

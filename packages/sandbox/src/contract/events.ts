@@ -140,6 +140,20 @@ export interface AcodeEvents {
     /** False if not everything was scanned, such as after 60 seconds or at `close()`; `riskyChanges` then says why. */
     complete: boolean;
   };
+  /** The engine’s event stream is lost: the engine was stopped, is being restarted, or crashed. */
+  EngineLost: {
+    /** The engine’s socket. */
+    socket: string;
+    /** What the connection reported. */
+    reason: string;
+  };
+  /** A lost engine answers again. */
+  EngineFound: {
+    /** The engine’s socket. */
+    socket: string;
+    /** How long it was gone, in milliseconds. */
+    lostMs: number;
+  };
   /** A protection was found broken; the sandbox was removed. */
   SecurityViolation: {
     /** The sandbox’s UUID. */

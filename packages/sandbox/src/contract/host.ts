@@ -287,6 +287,8 @@ export interface KpiEvent {
   readonly sandbox_provisioning_ms: number;
   /** When it was ready, in ISO 8601. */
   readonly at: string;
+  /** Whether it came from the warm pool; then the time is that of the check and the hand-over. */
+  readonly warm: boolean;
 }
 
 /** Key figures of a host since it was opened. */

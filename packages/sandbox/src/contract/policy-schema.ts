@@ -45,6 +45,7 @@ export const policyInputSchema = z.strictObject({
     })
     .optional(),
   timeoutMs: z.int().positive().optional(),
+  onOutOfMemory: z.enum(['report', 'end']).optional(),
   network: z
     .union([
       z.enum(['none', 'bridge']),

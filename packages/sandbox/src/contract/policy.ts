@@ -37,6 +37,11 @@ export interface PolicyFields {
   /** The time limit of the command, in milliseconds; then SIGTERM, a grace period, SIGKILL. `exec`: 5 minutes; `dev`: 10. */
   timeoutMs?: number | undefined;
   /**
+   * What happens when the kernel kills a process because the memory limit is reached. `report`, the default: the others go on,
+   * and the result has `oomKilled`. `end`: acode ends the whole command. Needs an engine that reports it: not Podman.
+   */
+  onOutOfMemory?: 'report' | 'end' | undefined;
+  /**
    * The network. `none`, the default: only the sandbox’s own loopback. `bridge`: the internet and services of the host, with the
    * user’s consent in their file. `{ name }`: a network of the engine that the user’s file lists. `{ allow }`: only these hosts;
    * not available in this version, and refused (ACODE-SBX-016).
@@ -258,6 +263,8 @@ export interface EffectivePolicy {
   readonly limits: { readonly [Name in keyof Limits]: Sourced<Limits[Name]> };
   /** The time limit of the command, in milliseconds. */
   readonly timeoutMs: Sourced<number>;
+  /** Whether a command ends as a whole when the kernel kills one of its processes for lack of memory. */
+  readonly onOutOfMemory: Sourced<'report' | 'end'>;
   /** The network. */
   readonly network: Sourced<NetworkMode>;
   /** How long the network remains connected; null for as long as the command runs. */

@@ -96,6 +96,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
   readonly #options: AcodeOptions;
   readonly #further: OpenFurther = ({ workspace, socket }) => openFurther(this.#options, workspace, socket);
   #swept = false;
+  #cancelSweep: () => void = () => undefined;
   #closed: Promise<void> | null = null;
 
   private constructor(host: ComposedHost, options: AcodeOptions) {
@@ -123,7 +124,9 @@ export class Acode implements CommandRunner, AsyncDisposable {
     if (uid === 0) await recordRoot(host);
     await loadAhead(host);
     if (host.pool) host.keep(warmUp(host, () => planFirst(host)));
-    return new Acode(host, options);
+    const acode = new Acode(host, options);
+    acode.#sweepAgain();
+    return acode;
   }
 
   /**
@@ -404,6 +407,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
    * first.
    */
   async close(): Promise<void> {
+    this.#cancelSweep();
     this.#closed ??= this.#host.close();
     await this.#closed;
   }
@@ -429,6 +433,16 @@ export class Acode implements CommandRunner, AsyncDisposable {
     if (this.#swept || !this.#host.settings.sweepsOrphans) return;
     this.#swept = true;
     this.#host.keep(sweep(this.#host));
+  }
+
+  // The next sweep is scheduled when this one has ended, so that two never overlap.
+  #sweepAgain(): void {
+    const { sweepEveryMs } = this.#options;
+    if (sweepEveryMs === undefined || this.#closed || !this.#host.settings.sweepsOrphans) return;
+    this.#cancelSweep = this.#host.telemetry.clock.after(sweepEveryMs, () => {
+      this.#swept = true;
+      this.#host.keep(sweep(this.#host).then(() => this.#sweepAgain()));
+    });
   }
 
   async #operation<Value>(

@@ -69,6 +69,7 @@ export async function composeHost({
   uid,
   clock,
 }: Composition): Promise<ComposedHost> {
+  checkSweep(options);
   const settings = settingsOf(config.config);
   const identity = await hostIdentity(directories.runtime);
   const { place: leases } = new Leases(directories.state);
@@ -276,6 +277,13 @@ function concurrency(options: AcodeOptions, settings: Settings): number {
   if (Number.isInteger(asked) && asked >= 1 && asked <= MAX_CONCURRENT) return asked;
   const reason = `must be a whole number from 1 to ${MAX_CONCURRENT}`;
   throw new AcodeError('ACODE-SBX-017', { field: 'maxConcurrent', reason });
+}
+
+const MIN_SWEEP_MS = 1000;
+
+function checkSweep({ sweepEveryMs }: AcodeOptions): void {
+  if (sweepEveryMs === undefined || (Number.isFinite(sweepEveryMs) && sweepEveryMs >= MIN_SWEEP_MS)) return;
+  throw new AcodeError('ACODE-SBX-017', { field: 'sweepEveryMs', reason: `must be ${MIN_SWEEP_MS} or more` });
 }
 
 /** Loads the levels that are otherwise loaded on demand. */

@@ -45,6 +45,11 @@ export interface AcodeOptions {
    * do. Must return immediately.
    */
   foundWhileWaiting?: (report: ScanReport, image: string) => void;
+  /**
+   * How often the host removes what dead sessions left on the engine, in milliseconds, 1000 or more. By default it does that
+   * once, beside its first command; `acode serve` and `acode mcp` repeat it every ten minutes.
+   */
+  sweepEveryMs?: number;
   /** Receives log lines; none by default. A pino logger fits. */
   logger?: Logger;
   /** Receives counters and durations; none by default. */

@@ -22,6 +22,10 @@ export interface Capability {
   readonly cpus: number;
   /** The memory of the machine; absent where it is this one’s. */
   readonly memoryBytes?: number;
+  /** Whether it reports at once that the kernel killed a process for lack of memory; absent where it does not. */
+  readonly reportsOom?: boolean;
+  /** Where the engine keeps its images and containers; absent where it does not say. */
+  readonly rootDirectory?: string;
   /** Every runtime the engine lists, with the level it is for. */
   readonly runtimes: Readonly<Record<string, Level>>;
   /** The runtime of a sandbox that names none. */
@@ -321,6 +325,8 @@ export interface Execution {
   readonly dead: Promise<unknown>;
   /** Throws where what the sandbox has mounted is not what it was verified with; absent where it is watched by others, or cannot be. */
   readonly assertSame?: () => void;
+  /** Calls `act` when the kernel kills a process of the sandbox for lack of memory; returns what ends that. */
+  readonly onOutOfMemory?: (act: () => void) => () => void;
   /** Where the sandbox stays and is gone before its command: settles when nothing in it goes on, or nobody here has it. */
   readonly over?: Promise<unknown>;
 }

@@ -23,6 +23,8 @@ export interface Supervision {
   readonly timeoutMs: number;
   readonly graceMs: number;
   readonly sandboxId: string;
+  /** Whether the command ends when the kernel kills one of its processes for lack of memory. */
+  readonly endsOnOom?: boolean;
 }
 
 /** Waits for the end of a command; at `timeoutMs` it gets SIGTERM, SIGKILL `graceMs` later, and at last it is given up. */
@@ -43,6 +45,9 @@ export async function supervise(execution: Execution, limits: Supervision, clock
       cancel = clock.after(limits.graceMs, kill);
     });
   });
+  const unhear = limits.endsOnOom
+    ? execution.onOutOfMemory?.(() => void attempt(execution.kill('SIGKILL')))
+    : undefined;
   let unwatch: () => void = () => undefined;
   const changed = new Promise<never>((_, reject) => {
     if (!execution.assertSame) return;
@@ -56,6 +61,7 @@ export async function supervise(execution: Execution, limits: Supervision, clock
     return { ending, timedOut };
   } finally {
     cancel();
+    unhear?.();
     unwatch();
   }
 }

@@ -1,7 +1,7 @@
 // Creation of a persistent sandbox: the pipeline of a run up to the hand-over, after which the sandbox persists.
 
 import type { Scanned } from '../records/audit/files.ts';
-import type { AuditHead } from '../contract/audit.ts';
+import type { AuditHead, AuditProvision } from '../contract/audit.ts';
 import type { RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { usesEngine } from '../contract/levels.ts';
@@ -75,10 +75,12 @@ async function make(
   const keep = request.keep ?? false;
   const asked = askedOf(recorded, keep);
   // One that is to outlive this process says so in its labels, from the beginning.
+  const askedAt = host.telemetry.clock.monotonic();
   const taken = keep ? null : await takeWarm(host, wanted, asked, signal);
   const { planned, sinceMs } = asTaken(wanted, taken);
   report(operation, planned);
-  const { sandbox: waiting, intent } = await obtainRecorded(recorded, planned, { taken, sinceMs }, signal);
+  const from = { taken, sinceMs, askedAt };
+  const { sandbox: waiting, intent, provision } = await obtainRecorded(recorded, planned, from, signal);
   try {
     if (!waiting.keepOpen) throw noShell(planned);
     const now = host.telemetry.clock.now();
@@ -87,7 +89,7 @@ async function make(
     const open = await waiting.keepOpen({ outlives: keep }, signal);
     const env = request.env ?? {};
     // From the beginning: the shell that waited is the image’s, and may have written before the first command.
-    return opened({ recorded, planned, open, intent, release, keep, ...times, env, lookedUntilMs: sinceMs });
+    return opened({ recorded, planned, open, intent, provision, release, keep, ...times, env, lookedUntilMs: sinceMs });
   } catch (error) {
     if (keep) await new Kept(host).end(planned.spec.identity.sandboxId);
     throw await givenUp(waiting, { ...recorded, planned, signal, sinceMs }, error);
@@ -134,6 +136,7 @@ export interface Opened {
   readonly planned: Planned;
   readonly open: OpenSandbox;
   readonly intent: AuditHead | null;
+  readonly provision?: AuditProvision;
   readonly release: () => void;
   readonly keep: boolean;
   readonly expiresAt: Date;
@@ -203,7 +206,7 @@ export function opened(parts: Opened): Sandbox {
       tornDown(recorded, planned.spec, reason);
       const durationMs = clock.monotonic() - began;
       const scanned = await lastLook(recorded, planned.spec, commands.lookedUntilMs);
-      if (parts.intent) recordOutcome(recorded, parts.intent, { durationMs, scanned });
+      if (parts.intent) recordOutcome(recorded, parts.intent, { durationMs, scanned, provision: parts.provision });
       // Made by another process: its outcome is that one’s to write.
       else recordFindings(recorded, LEFT_LATER, { sandboxId, ...workspaceOf(planned.spec) }, scanned);
       return scanned.riskyChanges;

@@ -78,6 +78,13 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
     offline: resolveOffline(layers),
     limits: resolveLimits(layers, limitsFor, warnings),
     timeoutMs: resolveTimeout(layers, limitsFor, warnings),
+    onOutOfMemory: pick(layers, {
+      field: 'onOutOfMemory',
+      request: request.onOutOfMemory,
+      key: 'sandbox.defaults.on_out_of_memory',
+      read: ({ sandbox }) => sandbox?.defaults?.on_out_of_memory,
+      builtIn: 'report',
+    }),
     ...resolveNetwork(request, layers, mode),
     caFile: resolveCaFile(layers),
     networkTimeoutMs: resolveNetworkTimeout(layers, warnings),

@@ -23,7 +23,7 @@ import type { Mode } from '../policy/layers.ts';
 import type { TrustStore } from '../policy/trust.ts';
 import type { Bus, Operation, Telemetry } from '../records/telemetry/operation.ts';
 import type { ContainerReports } from '../records/telemetry/containers.ts';
-import type { AuditHead } from '../contract/audit.ts';
+import type { AuditHead, AuditProvision } from '../contract/audit.ts';
 import type { Capture } from './output/capture.ts';
 
 /** A sandbox that acode keeps after its command until its artifacts are copied out, as a run uses it. */
@@ -168,6 +168,8 @@ export interface RunningParts {
   readonly stays?: boolean;
   /** Whether the sandbox came from the warm pool. */
   readonly warm: boolean;
+  /** How long the sandbox took to be ready, if it was obtained for this command. */
+  readonly provision?: AuditProvision;
   /** The audit record of the intent to run the command. */
   readonly intent: AuditHead;
   readonly signal: AbortSignal;

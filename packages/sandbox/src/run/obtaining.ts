@@ -1,6 +1,6 @@
 // Steps 4 and 5 of the pipeline: obtains a sandbox for a plan, from the warm pool or newly created, and records it.
 
-import type { AuditHead, AuditScan } from '../contract/audit.ts';
+import type { AuditHead, AuditProvision, AuditScan } from '../contract/audit.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { backendOf, isBoundary, usesEngine } from '../contract/levels.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
@@ -28,33 +28,59 @@ import { scanJobs } from '../workspace/continued-scan.ts';
 export async function obtainRecorded(
   run: Recorded,
   planned: Planned,
-  { taken, sinceMs }: { readonly taken: PreparedSandbox | null; readonly sinceMs: number },
+  { taken, sinceMs, askedAt }: Taken,
   signal: AbortSignal,
-): Promise<{ sandbox: WaitingSandbox; intent: AuditHead }> {
+): Promise<Obtained> {
   const writing = recordIntent(run, planned, signal);
   writing.catch(() => undefined);
   const giving = { ...run, planned, signal, sinceMs };
+  const { clock } = run.host.telemetry;
+  const began = clock.monotonic();
   const sandbox = taken ? given(run, taken) : await obtain(giving);
   try {
     // While the sandbox waited, a cleanup by another process may have removed the marker that its owner is alive.
     if (taken && usesEngine(planned.spec.level)) await run.host.claim();
-    return { sandbox, intent: await writing };
+    const provision = {
+      sandboxId: planned.spec.identity.sandboxId,
+      sandbox_provisioning_ms: readable(clock.monotonic() - (taken ? askedAt : began)),
+      warm: taken !== null,
+    };
+    provisioned(run, planned.spec, provision);
+    return { sandbox, intent: await writing, provision };
   } catch (error) {
     throw await givenUp(sandbox, giving, error);
   }
 }
 
+/** A sandbox of the warm pool, or null if one has to be created. */
+export interface Taken {
+  readonly taken: PreparedSandbox | null;
+  /** A moment before the sandbox existed, by the kernel’s clock. */
+  readonly sinceMs: number;
+  /** When the pool was asked, by the host’s monotonic clock. */
+  readonly askedAt: number;
+}
+
+/** A sandbox that may receive its command. */
+export interface Obtained {
+  readonly sandbox: WaitingSandbox;
+  readonly intent: AuditHead;
+  readonly provision: AuditProvision;
+}
+
+// Rounds to microseconds, as the timings of a result.
+function readable(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
+}
+
 // A sandbox that differs from its plan is removed before it receives anything.
 async function obtain(run: Giving): Promise<WaitingSandbox> {
-  const { host, operation, planned, signal } = run;
+  const { host, planned, signal } = run;
   const { spec } = planned;
   const backend = await backendFor(host, spec);
-  const began = host.telemetry.clock.monotonic();
   const make = (): Promise<WaitingSandbox> =>
     prepareVerified(backend, spec, signal, (made, error) => givenUp(made, run, error));
-  const sandbox = await (host.pool ? host.pool.during(spec, signal, make) : make());
-  provisioned({ host, operation }, spec, host.telemetry.clock.monotonic() - began);
-  return sandbox;
+  return await (host.pool ? host.pool.during(spec, signal, make) : make());
 }
 
 /** The backend that creates the sandbox of a plan. */
@@ -94,18 +120,17 @@ export async function prepareVerified(
 function given({ host, operation }: Recorded, { sandbox, spec }: PreparedSandbox): WaitingSandbox {
   if (usesEngine(spec.level)) host.reports.given(spec, operation.correlationId);
   host.telemetry.increment(METRICS.warm);
-  provisioned({ host, operation }, spec, 0);
   return sandbox;
 }
 
 function provisioned(
   { host, operation }: Pick<Recorded, 'host' | 'operation'>,
   spec: SandboxSpec,
-  provisionMs: number,
+  provision: AuditProvision,
 ): void {
   const at = new Date(host.telemetry.clock.now());
-  host.telemetry.observe(METRICS.provision, provisionMs);
-  host.telemetry.kpis.provisioned(spec.identity.sandboxId, provisionMs, at);
+  host.telemetry.observe(METRICS.provision, provision.sandbox_provisioning_ms);
+  host.telemetry.kpis.provisioned({ ...provision, at: at.toISOString() });
   host.bus.emit('SandboxProvisioned', operation.correlationId, at, {
     sandboxId: spec.identity.sandboxId,
     backend: backendOf(spec.level),

@@ -14,6 +14,7 @@ import { WORKSPACE_TARGET, planSandbox } from '../isolation/plan.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
 import { environmentBesides } from '../policy/environment.ts';
+import { sourceOf } from '../policy/layers.ts';
 import { projectReference } from '../policy/pull.ts';
 import { refuseUndecided, withImageReason } from '../policy/language-image.ts';
 import { NOTHING } from '../policy/request-policy.ts';
@@ -21,6 +22,7 @@ import { resolvePolicy } from '../policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './admission.ts';
 import { warmthOf } from './warm.ts';
+import { lowDiskNotes } from '../workspace/disk-space.ts';
 import { recogniseLanguages } from '../workspace/languages.ts';
 import { nearestReal, validateWorkspace } from '../workspace/locate.ts';
 import { planMounts } from '../workspace/mounts.ts';
@@ -70,6 +72,7 @@ export async function plan(
   const there = { ...about, cpus, memoryBytes };
   const resolved = isHere ? first : resolvePolicy(request.policy ?? NOTHING, layers, there);
   const policy = { ...resolved, runtime: { ...resolved.runtime, value: runtime } };
+  refuseUnheard(policy.onOutOfMemory, chosen);
   if (usesEngine(level)) refuseUndecided(policy.image, languages);
   const { image, notes: imageNotes } = await imageFor(host, chosen, policy, { ...of, ...asked }, signal).catch(
     (error: unknown) => {
@@ -110,10 +113,31 @@ export async function plan(
     policy,
     spec,
     backend: chosen.backend,
-    notes: [...warningsOf(chosen), ...chosen.notes, ...imageNotes, ...notes, ...cached.notes, ...ca.notes],
+    notes: [
+      ...warningsOf(chosen),
+      ...chosen.notes,
+      ...imageNotes,
+      ...notes,
+      ...cached.notes,
+      ...ca.notes,
+      ...lowDiskNotes(workspace.root, capability.rootDirectory),
+    ],
     machineBytes: there.memoryBytes,
     asides: lists.notes,
   };
+}
+
+// Without events of the engine, a command that is to end would go on.
+function refuseUnheard(
+  onOutOfMemory: EffectivePolicy['onOutOfMemory'],
+  { level, capability }: Pick<Chosen, 'level' | 'capability'>,
+): void {
+  if (onOutOfMemory.value === 'report' || capability.reportsOom === true) return;
+  const where = usesEngine(level) ? 'on Podman' : text`at level ${level}`;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: text`${[{ field: 'policy.onOutOfMemory', value: 'end' }]} ${where} (set by ${sourceOf(onOutOfMemory)})`,
+    instead: 'Leave it out: the result still says that memory ran out.',
+  });
 }
 
 function unlessInTheWay(

@@ -37,6 +37,7 @@ export async function start(
     const of = { correlationId: operation.correlationId, preview: false };
     const wanted = await plan(host, run, of, signal);
     await admission.takeMemory(wanted, false);
+    const askedAt = clock.monotonic();
     const taken = await takeWarm(host, wanted, request, signal);
     // A warm sandbox has its own identity, which the record names; its plan has the same hash.
     const planned = taken ? { ...wanted, spec: taken.spec, requestHash: taken.requestHash } : wanted;
@@ -44,7 +45,9 @@ export async function start(
     // This uses the kernel’s clock and not the host program’s, since the kernel sets the timestamps of files.
     const { sinceMs, rest } = taken ?? { sinceMs: Date.now(), rest: undefined };
     report(operation, planned);
-    const { sandbox, intent } = await obtainRecorded({ ...run, host, operation }, planned, { taken, sinceMs }, signal);
+    const recorded = { ...run, host, operation };
+    const from = { taken, sinceMs, askedAt };
+    const { sandbox, intent, provision } = await obtainRecorded(recorded, planned, from, signal);
     const obtained = clock.monotonic();
     const timings = { queueMs: queued - began, obtainMs: obtained - queued };
     const { release } = admission;
@@ -57,6 +60,7 @@ export async function start(
       ...used,
       dispose,
       warm: taken !== null,
+      provision,
       intent,
       signal,
       stop,

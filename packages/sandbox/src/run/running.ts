@@ -139,8 +139,9 @@ export class Running implements RunningCommand {
   }
 
   #recordOutcome(ended: { result?: RunResult; error?: unknown }): void {
-    const { intent, host } = this.#parts;
-    recordOutcome(this.#parts, intent, { ...ended, durationMs: host.telemetry.clock.monotonic() - this.#handedOver });
+    const { intent, host, provision } = this.#parts;
+    const durationMs = host.telemetry.clock.monotonic() - this.#handedOver;
+    recordOutcome(this.#parts, intent, { ...ended, durationMs, provision });
   }
 
   async #supervised(): Promise<Supervised> {
@@ -149,6 +150,7 @@ export class Running implements RunningCommand {
       timeoutMs: planned.policy.timeoutMs.value,
       graceMs: host.settings.graceMs,
       sandboxId: planned.spec.identity.sandboxId,
+      endsOnOom: planned.policy.onOutOfMemory.value === 'end',
     };
     try {
       const supervised = await supervise(this.#execution, limits, host.telemetry.clock);

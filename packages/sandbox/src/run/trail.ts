@@ -10,6 +10,7 @@ import type {
   AuditIntent,
   AuditMadeAhead,
   AuditOutcome,
+  AuditProvision,
   AuditRemoval,
   AuditSandbox,
 } from '../contract/audit.ts';
@@ -87,6 +88,8 @@ export function recordOutcome(
     readonly durationMs: number;
     /** The findings of the scan, if no result contains them. */
     readonly scanned?: Scanned;
+    /** Absent for a command in an existing sandbox. */
+    readonly provision?: AuditProvision | undefined;
   },
 ): void {
   const { result, error, durationMs } = ended;
@@ -100,6 +103,7 @@ export function recordOutcome(
     ...(result ? { oomKilled: result.oomKilled, timedOut: result.timedOut } : {}),
     ...(result?.containerId === undefined ? {} : { containerId: result.containerId }),
     ...(error === undefined ? {} : { errorCode: codeOf(error) }),
+    ...ended.provision,
     ...found(ended.scanned ?? result ?? partialOf(error)),
   };
   // Written after the caller has its result, which must not wait for the audit log.

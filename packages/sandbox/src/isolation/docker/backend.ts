@@ -41,7 +41,7 @@ import {
   type CreationOptions,
   type RequestBuilder,
 } from './resources/creation.ts';
-import { diagnoseEngine, engineStatus, sandboxDetails, sandboxInfo } from './info.ts';
+import { diagnoseEngine, engineStatus, rootDirectoryIn, sandboxDetails, sandboxInfo } from './info.ts';
 import { DirectContainer, WaitingContainer } from './execution/waiting.ts';
 import { EngineError, isNotFound } from './engine/protocol.ts';
 import type { Engine, EngineInfo } from './engine/index.ts';
@@ -125,6 +125,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       available: filtered && known,
       cpus: info.NCPU,
       memoryBytes: info.MemTotal,
+      reportsOom: !this.#isPodman,
+      ...rootDirectoryIn(info),
       runtimes: this.#runtimes.levels,
       standardRuntime: this.#runtimes.standard,
       unprotecting: this.#runtimes.unprotecting,

@@ -134,6 +134,12 @@ export async function diagnoseEngine(
   }
 }
 
+/** Where an engine keeps its images and containers, if it says so. */
+export function rootDirectoryIn(info: EngineInfo): { rootDirectory?: string } {
+  const { DockerRootDir } = flags.parse(info);
+  return DockerRootDir === undefined ? {} : { rootDirectory: DockerRootDir };
+}
+
 function factsIn(info: EngineInfo): Pick<Diagnosis, 'rootDirectory' | 'limits' | 'systemTime' | 'warnings'> {
   const said = flags.parse(info);
   return {

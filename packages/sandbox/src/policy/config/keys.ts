@@ -46,6 +46,7 @@ const REPOSITORY: Readonly<Record<string, RepositoryRule>> = {
   'sandbox.defaults.pids_limit': 'capped',
   'sandbox.defaults.open_files': 'capped',
   'sandbox.defaults.timeout_seconds': 'capped',
+  'sandbox.defaults.on_out_of_memory': 'free',
   'sandbox.defaults.network': 'trusted',
   'sandbox.defaults.user': 'trusted',
   'sandbox.network.mode': 'trusted',

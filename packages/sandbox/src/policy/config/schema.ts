@@ -35,6 +35,10 @@ const defaults = z.strictObject({
   pids_limit: processes.optional().describe('Processes and threads at once.'),
   open_files: openFiles.optional().describe('Open files of each process.'),
   timeout_seconds: seconds.optional().describe('Time limit of a command.'),
+  on_out_of_memory: z
+    .enum(['report', 'end'])
+    .optional()
+    .describe('Whether a command goes on, or ends, when one of its processes is killed for lack of memory.'),
   network: z.boolean().optional().describe('true is sandbox.network.mode: bridge, false is none.'),
   user: z
     .union([z.literal('host'), z.string().regex(/^\d+:\d+$/, 'expected uid:gid or host')])

@@ -7,6 +7,7 @@ import { LineReader, filesFrom, listFiles, partsOf } from './lines.ts';
 import type { Part } from './lines.ts';
 import { openLine } from './record.ts';
 import { recordedChanges } from './changes.ts';
+import { recordedStats } from './stats.ts';
 import { verifyLog } from './verify.ts';
 
 const SHOWN = 20;
@@ -22,6 +23,7 @@ export function auditIn(directory: string): Audit {
     find: reference => find(directory, reference),
     verify: async ({ heads, signal } = {}) => verifyLog(directory, heads, signal),
     changes: query => recordedChanges(exported(directory, 1, Infinity, query?.signal), query),
+    stats: query => recordedStats(exported(directory, 1, Infinity, query?.signal), query),
     export: options => exported(directory, options?.from ?? 1, options?.to ?? Infinity, options?.signal),
   };
 }

@@ -99,6 +99,20 @@ export class ContainerReports {
     this.gone({ kind: 'network', id, name, sandboxId: '' }, 'finished', about);
   }
 
+  /** The engine’s event stream is lost: it was stopped, is being restarted, or crashed. */
+  engineLost(socket: string, reason: string): void {
+    const correlationId = randomUUID();
+    this.#telemetry.log('warn', 'the engine is gone', { correlationId, operation: 'engine', socket, reason });
+    this.#bus.emit('EngineLost', correlationId, this.#now(), { socket, reason });
+  }
+
+  /** It answers again. */
+  engineFound(socket: string, lostMs: number): void {
+    const correlationId = randomUUID();
+    this.#telemetry.log('info', 'the engine answers again', { correlationId, operation: 'engine', socket, lostMs });
+    this.#bus.emit('EngineFound', correlationId, this.#now(), { socket, lostMs });
+  }
+
   notRemoved(containerId: string, error: AcodeError): void {
     this.#telemetry.increment(METRICS.cleanupFailures);
     const { correlationId, sandboxId, name } = this.#leaving.get(containerId) ?? {};

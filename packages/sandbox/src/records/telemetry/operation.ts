@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock, LogFields, Logger, MetricLabels, Metrics } from '../../contract/ports.ts';
 import { redactFields } from '../../contract/redact.ts';
+import type { ProvisionFigures } from '../../contract/audit.ts';
 import type { KpiEvent, KpiReport } from '../../contract/host.ts';
 import type { AcodeEvent, AcodeEventType, AcodeEvents, EventBus } from '../../contract/events.ts';
 
@@ -130,21 +131,27 @@ export class Kpis {
   readonly #events: KpiEvent[] = [];
 
   /** A sandbox is ready: created, started, verified. */
-  provisioned(sandboxId: string, ms: number, at: Date): void {
-    this.#events.push({ phase: 'sandbox_provision', sandboxId, sandbox_provisioning_ms: ms, at: at.toISOString() });
+  provisioned(event: Omit<KpiEvent, 'phase'>): void {
+    this.#events.push({ phase: 'sandbox_provision', ...event });
     if (this.#events.length > MAX_EVENTS) this.#events.shift();
   }
 
   /** The figures so far. */
   report(): KpiReport {
-    const sorted = this.#events.map(({ sandbox_provisioning_ms: ms }) => ms).sort((one, other) => one - other);
-    const at = (share: number): number | null => sorted[Math.ceil(sorted.length * share) - 1] ?? null;
+    const { medianMs, p95Ms } = figuresOf(this.#events.map(({ sandbox_provisioning_ms: ms }) => ms));
     return {
-      sandbox_provision_latency_ms: at(0.95),
-      sandbox_provision_median_ms: at(0.5),
+      sandbox_provision_latency_ms: p95Ms,
+      sandbox_provision_median_ms: medianMs,
       kpi_events: [...this.#events],
     };
   }
+}
+
+/** Median and 95th percentile of some durations. */
+export function figuresOf(durations: readonly number[]): ProvisionFigures {
+  const sorted = [...durations].sort((one, other) => one - other);
+  const at = (share: number): number | null => sorted[Math.ceil(sorted.length * share) - 1] ?? null;
+  return { count: sorted.length, medianMs: at(0.5), p95Ms: at(0.95) };
 }
 
 type Listener = (event: AcodeEvent) => void;

@@ -27,6 +27,8 @@ export interface ExecSurroundings {
   sawOomSince(ooms: number): Promise<boolean | null>;
   /** Takes the network of the whole sandbox away. */
   disconnect(): Promise<void>;
+  /** Calls `act` at each out-of-memory event of the sandbox; returns what ends that. */
+  hearOom(act: () => void): () => void;
   /** The end of the sandbox. */
   readonly gone: Gone;
   /** Settles when nothing in it goes on any more, or this process has let go of it. */
@@ -50,6 +52,7 @@ export class ExecExecution implements OpenExecution {
   readonly #streams: HandedStreams;
   readonly #oomsBefore: number;
   #wasKilled = false;
+  #outOfMemory = false;
   #patience: number | undefined;
   #killed: () => void = () => undefined;
 
@@ -91,6 +94,14 @@ export class ExecExecution implements OpenExecution {
     this.#wasKilled = true;
     this.#patience = ENDED_MS;
     this.#killed();
+  }
+
+  // Commands of one sandbox share its memory: the engine does not say which of them a killed process belonged to.
+  onOutOfMemory(act: () => void): () => void {
+    return this.#around.hearOom(() => {
+      this.#outOfMemory = true;
+      act();
+    });
   }
 
   disconnect(): Promise<void> {
@@ -140,7 +151,8 @@ export class ExecExecution implements OpenExecution {
   async #exited(claim: ExitClaim | null): Promise<Ending> {
     if (claim) return this.#claimed(claim);
     const exitCode = await this.#around.exitOf(this.#exec.execId, this.#signal, this.#patience);
-    const oomKilled = exitCode > BY_SIGNAL && !this.#wasKilled && this.#around.ooms() > this.#oomsBefore;
+    const bySignal = exitCode > BY_SIGNAL && !this.#wasKilled && this.#around.ooms() > this.#oomsBefore;
+    const oomKilled = this.#outOfMemory || bySignal;
     // A shell that ends by itself and says nothing could not start the command: there was no room for its process.
     return { exitCode, oomKilled, pidsRefused: exitCode > 0 && exitCode <= BY_SIGNAL };
   }

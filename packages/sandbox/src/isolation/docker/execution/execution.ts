@@ -71,6 +71,10 @@ export class ContainerExecution implements Execution {
     return lives ? Promise.any([exit, endOfAll(lives, clock)]) : exit;
   }
 
+  onOutOfMemory(act: () => void): () => void {
+    return this.#container.oomWatch.hear(this.#container.id, act);
+  }
+
   write(data: Uint8Array | string): Promise<void> {
     return this.#container.stream.write(data);
   }
@@ -310,25 +314,41 @@ function numberAt(record: Readonly<Record<string, unknown>>, ...way: readonly st
   return typeof value === 'number' ? value : undefined;
 }
 
-// Listens for the engine’s out-of-memory events: the state of a running container does not show them.
+// Listens to the engine’s events: they show what the state of a running container does not, and that the engine is there.
 
 // An engine may report that the kernel killed a process only a moment after the command that started it has ended.
 const LATE_MS = 500;
 const POLL_MS = 10;
+// How often a lost engine is tried again, and how long it has to answer.
+const AGAIN_MS = 1000;
+const ANSWER_MS = 3000;
+
+/** Called when the engine’s event stream is lost, and when it is there again. */
+export interface EngineObserver {
+  engineLost(socket: string, reason: string): void;
+  engineFound(socket: string, lostMs: number): void;
+}
 
 /** Containers in which the kernel killed a process because of a lack of memory, as far as the engine reported it. */
 export class OomWatch {
   readonly #engine: Engine;
   readonly #label: string;
+  readonly #clock: Clock;
+  readonly #observer: EngineObserver;
   readonly #seen = new Map<string, number>();
+  readonly #heard = new Map<string, Set<() => void>>();
   readonly #stop = new AbortController();
   /** Containers that were started during the current subscription, so that no event of theirs was missed. */
   readonly #followed = new Set<string>();
   #listening: Promise<void> | null = null;
+  #lostAt: number | null = null;
+  #cancelAgain: () => void = () => undefined;
 
-  constructor(engine: Engine, label: string) {
+  constructor(engine: Engine, label: string, { clock, observer }: { clock: Clock; observer: EngineObserver }) {
     this.#engine = engine;
     this.#label = label;
+    this.#clock = clock;
+    this.#observer = observer;
   }
 
   /** Whether events of a container may have been missed, so that acode must inspect it. */
@@ -355,6 +375,16 @@ export class OomWatch {
     return this.#seen.get(id) ?? 0;
   }
 
+  /** Calls `act` each time the engine reports it from now on; returns what ends that. */
+  hear(id: string, act: () => void): () => void {
+    const all = this.#heard.get(id) ?? new Set();
+    this.#heard.set(id, all.add(act));
+    return () => {
+      all.delete(act);
+      if (all.size === 0) this.#heard.delete(id);
+    };
+  }
+
   /**
    * Whether the engine reported more than `before` events; waits a moment for a late event. Null if events may have
    * been missed, and for Podman, which sends none.
@@ -376,13 +406,16 @@ export class OomWatch {
   }
 
   close(): void {
+    this.#cancelAgain();
     this.#stop.abort();
   }
 
   async #listen(): Promise<void> {
     try {
       const filters = { type: ['container'], event: ['oom'], label: [this.#label] };
-      const subscription = await this.#engine.events.subscribe({ filters, signal: this.#stop.signal });
+      const terms = { signal: this.#stop.signal, ...(this.#lostAt === null ? {} : { deadlineMs: ANSWER_MS }) };
+      const subscription = await this.#engine.events.subscribe({ filters, ...terms });
+      this.#found();
       void this.#follow(subscription);
     } catch {
       this.#listening = null;
@@ -390,13 +423,40 @@ export class OomWatch {
   }
 
   async #follow(subscription: AsyncIterable<{ readonly id: string }>): Promise<void> {
+    let reason = 'the engine ended the stream of events';
     try {
-      for await (const { id } of subscription) this.#seen.set(id, this.count(id) + 1);
-    } catch {
-      // The connection was lost: every container that was running then is inspected when it ends.
+      for await (const { id } of subscription) {
+        this.#seen.set(id, this.count(id) + 1);
+        for (const act of this.#heard.get(id) ?? []) act();
+      }
+    } catch (error) {
+      // Every container that was running then is inspected when it ends.
+      reason = error instanceof Error ? error.message : String(error);
     }
     this.#followed.clear();
     this.#listening = null;
+    if (this.#stop.signal.aborted) return;
+    this.#lostAt = this.#clock.monotonic();
+    this.#observer.engineLost(this.#engine.connection.socketPath, reason);
+    this.#again();
+  }
+
+  // Until the engine is there again or the host is closed. A command that starts meanwhile may find it first.
+  #again(): void {
+    this.#cancelAgain();
+    this.#cancelAgain = this.#clock.after(AGAIN_MS, () => void this.#tryAgain());
+  }
+
+  async #tryAgain(): Promise<void> {
+    this.#listening ??= this.#listen();
+    await this.#listening;
+    if (this.#listening === null && !this.#stop.signal.aborted) this.#again();
+  }
+
+  #found(): void {
+    if (this.#lostAt === null) return;
+    this.#observer.engineFound(this.#engine.connection.socketPath, this.#clock.monotonic() - this.#lostAt);
+    this.#lostAt = null;
   }
 }
 

@@ -92,6 +92,7 @@ export class OpenContainer implements OpenSandbox {
       signal: (pid, name) => this.#ends.signal(pid, name),
       exitOf: (execId, signal, withinMs) => this.#ends.exitOf(execId, signal, withinMs),
       ooms: () => parts.oomWatch.count(parts.id),
+      hearOom: act => parts.oomWatch.hear(parts.id, act),
       sawOomSince: ooms => parts.oomWatch.sawSince(parts.id, ooms, parts.clock),
       disconnect: () => this.#disconnect(),
       end: (pid, execId) => this.#ends.end(pid, execId),

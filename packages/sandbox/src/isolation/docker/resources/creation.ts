@@ -12,13 +12,13 @@ import { unlessCancelled } from '../../waiting.ts';
 import type { ContainerDetails, PendingExit } from '../engine/containers.ts';
 import type { Engine, EngineEvent, EventFilters } from '../engine/index.ts';
 import { EngineError, isTransient } from '../engine/protocol.ts';
-import { OomWatch, type StartedContainer } from '../execution/execution.ts';
+import { type EngineObserver, OomWatch, type StartedContainer } from '../execution/execution.ts';
 import { engineFailure, reasonOf } from '../failure.ts';
 import { portKey } from '../request.ts';
 import { type Left, OwnedResources, type OwnerOptions, removerOf } from './owned.ts';
 
 /** What happens to a container, for whoever keeps logs. */
-export interface ContainerObserver {
+export interface ContainerObserver extends EngineObserver {
   created(spec: SandboxSpec, containerId: string, durationMs: number): void;
   started(spec: SandboxSpec, containerId: string): void;
   /** A container is about to be removed. */
@@ -75,7 +75,7 @@ export class Creation {
     this.mountConflicts = new MountConflicts(options.engine, options.owner);
     // Reported only then: a container that could not be removed can still write to what it has mounted.
     this.remover = removerOf(options.engine.containers, options, id => this.mountConflicts.left(id));
-    this.oomWatch = new OomWatch(options.engine, `${OWNER}=${options.owner}`);
+    this.oomWatch = new OomWatch(options.engine, `${OWNER}=${options.owner}`, options);
   }
 
   /** The creates of which the engine, gone in the middle, has not said whether they made a container. */
