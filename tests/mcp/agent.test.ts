@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { engines, withoutEngines } from '../support/engines.ts';
-import { Connection, WAYS, textIn } from './connection.ts';
+import { Connection, WAYS } from './connection.ts';
 
 const PROGRAM = '#!/bin/sh\n# Adds its words.\nsum=0\nfor word in "$@"; do sum=$((sum - word)); done\necho "$sum"\n';
 const TEST =
@@ -25,9 +25,7 @@ describe.skipIf(withoutEngines).each(cases)('an agent on $name over $way', ({ en
     const [{ path, line }] = found.structured['matches'] as [{ path: string; line: number }];
     expect({ path, line }).toEqual({ path: 'add.sh', line: 4 });
 
-    const read = await to.call('read_file', { path });
-    const fixed = textIn(read.structured, 'content').replace('sum - word', 'sum + word');
-    await to.call('write_file', { path, content: fixed });
+    await to.call('edit_file', { path, old_string: 'sum - word', new_string: 'sum + word' });
 
     const second = await to.call('run_in_sandbox', { command: ['sh', 'test.sh'] });
     expect(second.structured).toMatchObject({ exitCode: 0, stdout: 'ok\n' });

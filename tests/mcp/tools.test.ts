@@ -1,6 +1,6 @@
 // Every tool, called by a client of the protocol on a real engine, over one transport, and in the long test suite over both.
 
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { engines, withoutEngines } from '../support/engines.ts';
@@ -19,14 +19,16 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     await to[Symbol.asyncDispose]();
   });
 
-  it('are listed with schemas, titles, descriptions and annotations', async () => {
+  it('are listed with titles, descriptions and annotations, in 10,000 bytes', async () => {
     const { tools } = await to.client.listTools();
     expect(tools.map(({ name }) => name)).toEqual([
       ...['run_command', 'open_sandbox', 'list_sandboxes', 'run_in_sandbox', 'read_output', 'write_input'],
-      ...['stop_command', 'read_file', 'write_file', 'list_directory', 'search_files', 'close_sandbox', 'status'],
+      ...['stop_command', 'read_file', 'edit_file', 'write_file', 'list_directory', 'search_files', 'close_sandbox'],
+      'status',
     ]);
-    for (const { title, description, annotations, inputSchema, outputSchema } of tools) {
-      expect(title && description && annotations && outputSchema).toBeTruthy();
+    expect(Buffer.byteLength(JSON.stringify({ tools }))).toBeLessThan(10_000);
+    for (const { title, description, annotations, inputSchema } of tools) {
+      expect(title && description && annotations).toBeTruthy();
       expect(inputSchema).toMatchObject({ type: 'object', additionalProperties: false });
     }
   });
@@ -34,18 +36,26 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
   it('status says that commands can be run, and within which limits', async () => {
     const { structured, isError } = await to.call('status');
     expect(isError).toBe(false);
-    expect(structured).toMatchObject({ available: true, level: 'docker', limits: { network: 'none' } });
+    expect(structured).toMatchObject({
+      available: true,
+      level: 'docker',
+      limits: { network: 'none' },
+      workspace: { host: to.bench.workspace, sandbox: '/workspace' },
+    });
+    expect(to.client.getInstructions()).toContain(`The user’s workspace, ${to.bench.workspace}, is /workspace inside`);
   });
 
   it('run_command runs in a sandbox of its own that leaves only the workspace', async () => {
     const { structured, text } = await to.call('run_command', {
       command: 'echo out; echo err >&2; echo kept > made.txt; echo lost > /tmp/lost; exit 3',
     });
-    expect(structured).toMatchObject({ exitCode: 3, stdout: 'out\n', stderr: 'err\n', timedOut: false, denials: [] });
+    // For some clients this is all that the model reads.
+    expect(structured).toEqual({ exitCode: 3, durationMs: expect.any(Number), stdout: 'out\n', stderr: 'err\n' });
     expect(text).toContain('Exit code 3');
     expect(readFileSync(join(to.bench.workspace, 'made.txt'), 'utf8')).toBe('kept\n');
     const again = await to.call('run_command', { command: ['cat', '/tmp/lost'] });
-    expect(again.structured).toMatchObject({ exitCode: 1, stdout: '' });
+    expect(again.structured).toMatchObject({ exitCode: 1 });
+    expect(again.structured).not.toHaveProperty('stdout');
   });
 
   it('run_command passes input, environment and directory on', async () => {
@@ -110,16 +120,10 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     const id = textIn(opened.structured, 'sandbox_id');
     await to.call('run_in_sandbox', { sandbox_id: id, command: 'echo stays > /tmp/state' });
     const found = await to.call('run_in_sandbox', { sandbox_id: id, command: ['cat', '/tmp/state'] });
-    expect(found.structured).toMatchObject({ exitCode: 0, stdout: 'stays\n', sandboxId: id, background: false });
+    expect(found.structured).toEqual({ exitCode: 0, durationMs: expect.any(Number), stdout: 'stays\n' });
     const listed = await to.call('list_sandboxes');
-    expect(listed.structured['sandboxes']).toContainEqual(
-      expect.objectContaining({ sandbox_id: id, isDefault: false }),
-    );
-    expect((await to.call('close_sandbox', { sandbox_id: id })).structured).toEqual({
-      closed: id,
-      riskyChanges: [],
-      riskyChangesOmitted: 0,
-    });
+    expect(listed.structured['sandboxes']).toContainEqual({ sandbox_id: id, expiresAt: expect.any(String) });
+    expect((await to.call('close_sandbox', { sandbox_id: id })).structured).toEqual({ closed: id });
     const gone = await to.call('run_in_sandbox', { sandbox_id: id, command: 'true' });
     expect(gone).toMatchObject({ isError: true, structured: { code: 'ACODE-MCP-004' } });
   });
@@ -135,7 +139,7 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     expect(read.structured).toMatchObject({ text: 'got one\n', running: true, next: 8 });
     await to.call('write_input', { command_id: id, text: 'two\n', end: true });
     const more = await to.call('read_output', { command_id: id, wait_seconds: 10 });
-    expect(more.structured).toMatchObject({ text: 'got two\n', from: 8 });
+    expect(more.structured).toMatchObject({ text: 'got two\n', next: 16 });
     const stopped = await to.call('stop_command', { command_id: id });
     expect(stopped.structured).toMatchObject({ stopped: true });
     expect((await to.call('read_output', { command_id: id })).structured).toMatchObject({ running: false });
@@ -161,20 +165,98 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     expect(readFileSync(join(to.bench.workspace, 'deep/er/notes.txt'), 'utf8')).toBe('alpha\nbeta needle\ngamma\n');
     await to.call('write_file', { path: 'deep/er/notes.txt', content: 'delta\n', append: true });
     const part = await to.call('read_file', { path: 'deep/er/notes.txt', first_line: 2, lines: 1 });
-    expect(part.structured).toMatchObject({ content: 'beta needle', encoding: 'utf8', bytes: 30, omitted: 0 });
+    expect(part.structured).toEqual({ content: 'beta needle', bytes: 30 });
     const listed = await to.call('list_directory', { path: 'deep' });
-    expect(listed.structured).toMatchObject({ entries: [{ path: 'er', kind: 'directory' }], omitted: 0 });
+    expect(listed.structured).toEqual({ entries: [{ path: 'er', kind: 'directory' }] });
     const all = await to.call('list_directory', { path: 'deep', recursive: true });
     expect(all.text).toContain('er/notes.txt');
     const byContent = await to.call('search_files', { by: 'content', pattern: 'needle' });
-    expect(byContent.structured).toMatchObject({
+    expect(byContent.structured).toEqual({
       matches: [{ path: 'deep/er/notes.txt', line: 2, text: 'beta needle' }],
-      complete: true,
     });
     const byName = await to.call('search_files', { by: 'name', pattern: 'notes.*' });
     expect(byName.structured).toMatchObject({ matches: [{ path: 'deep/er/notes.txt' }] });
     const nothing = await to.call('search_files', { by: 'content', pattern: 'no-such-text-anywhere' });
-    expect(nothing).toMatchObject({ isError: false, structured: { matches: [] } });
+    expect(nothing).toMatchObject({ isError: false, structured: { notes: ['Nothing was found.'] } });
+  });
+
+  it('edit_file changes one text in place: mode and line ends stay, and what is protected too', async () => {
+    const file = join(to.bench.workspace, 'edited.sh');
+    writeFileSync(file, 'one\r\ntwo\r\ntwo\r\n');
+    chmodSync(file, 0o751);
+    const { ino } = statSync(file);
+    const twice = await to.call('edit_file', { path: 'edited.sh', old_string: 'two', new_string: '2' });
+    expect(twice).toMatchObject({ isError: true, structured: { code: 'ACODE-MCP-016' } });
+    expect(textIn(twice.structured, 'message')).toContain('was found 2 times, at lines 2, 3; nothing was changed.');
+    const done = await to.call('edit_file', { path: 'edited.sh', old_string: 'one\ntwo', new_string: '1\n2' });
+    expect(done).toMatchObject({ isError: false, structured: { replaced: 1, lines: [1] } });
+    expect(readFileSync(file, 'utf8')).toBe('1\r\n2\r\ntwo\r\n');
+    const { mode, ino: after, uid } = statSync(file);
+    expect({ mode: mode & 0o7777, after, uid }).toEqual({ mode: 0o751, after: ino, uid: process.getuid?.() });
+    writeFileSync(join(to.bench.workspace, '.git', 'config'), 'mine\n');
+    const refused = await to.call('edit_file', { path: '.git/config', old_string: 'mine', new_string: 'theirs' });
+    expect(refused).toMatchObject({ isError: true, structured: { code: 'ACODE-MCP-009' } });
+    expect(readFileSync(join(to.bench.workspace, '.git', 'config'), 'utf8')).toBe('mine\n');
+  });
+
+  it('host paths of the workspace mean its files, in every tool; others are told so', async () => {
+    const { workspace } = to.bench;
+    writeFileSync(join(workspace, 'sub', 'named.txt'), 'by its host path\n');
+    const path = join(workspace, 'sub', 'named.txt');
+    expect((await to.call('read_file', { path })).structured).toMatchObject({ content: 'by its host path\n' });
+    await to.call('edit_file', { path, old_string: 'by its', new_string: 'by the' });
+    expect(readFileSync(path, 'utf8')).toBe('by the host path\n');
+    const made = await to.call('write_file', { path: join(workspace, 'sub/made.txt'), content: 'x' });
+    expect(made.structured).toEqual({ path: '/workspace/sub/made.txt', bytes: 1 });
+    expect(existsSync(join(workspace, 'sub/made.txt'))).toBe(true);
+    expect((await to.call('list_directory', { path: join(workspace, 'sub') })).text).toContain('named.txt');
+    const found = await to.call('search_files', { by: 'content', pattern: 'host path', path: workspace });
+    expect(found.structured).toMatchObject({ matches: [{ path: '/workspace/sub/named.txt' }] });
+    for (const tool of ['run_command', 'run_in_sandbox']) {
+      const there = await to.call(tool, { command: 'pwd', cwd: join(workspace, 'sub') });
+      expect(there.structured).toMatchObject({ stdout: '/workspace/sub\n' });
+      const gone = await to.call(tool, { command: 'pwd', cwd: `${workspace}2` });
+      expect(gone).toMatchObject({ isError: true, structured: { code: 'ACODE-MCP-009' } });
+      expect(textIn(gone.structured, 'hint')).toContain('it cannot be reached');
+      const inside = await to.call(tool, { command: `cat ${path}` });
+      expect(inside.structured['notes']).toEqual([expect.stringContaining('is /workspace in the sandbox')]);
+    }
+    for (const outside of [`${workspace}2/x`, join(workspace, '..', 'config'), '/home/somebody/project/x'])
+      for (const [tool, given] of [
+        ['read_file', {}],
+        ['list_directory', {}],
+        ['edit_file', { old_string: 'a', new_string: 'b' }],
+        ['search_files', { by: 'name', pattern: '*' }],
+      ] as const) {
+        const refused = await to.call(tool, { ...given, path: outside });
+        expect(refused).toMatchObject({ isError: true, structured: { code: 'ACODE-MCP-009' } });
+        expect(textIn(refused.structured, 'hint')).toContain(`only the workspace ${workspace}, as /workspace.`);
+      }
+  });
+
+  it('a program that is not found comes with the hints of the command line', async () => {
+    const missing = await to.call('run_command', { command: 'no-such-program-here' });
+    expect(missing.structured).toMatchObject({ exitCode: 127 });
+    expect(missing.structured['notes']).toEqual([
+      expect.stringMatching(/busybox.* may not have it\. The argument image/),
+    ]);
+    writeFileSync(join(to.bench.workspace, 'sub', 'package.json'), '{"devDependencies":{"vitest":"4"}}');
+    const project = await to.call('run_in_sandbox', { command: 'vitest', cwd: 'sub' });
+    expect(project.structured['notes']).toEqual([
+      expect.stringMatching(/there is no node_modules beside package\.json.* ask the user to run `acode sandbox exec /),
+    ]);
+    const root = await to.call('run_command', { command: 'sudo ls' });
+    expect(root.structured['denials']).toEqual([expect.objectContaining({ rule: 'root.none' })]);
+    expect(root.structured).not.toHaveProperty('notes');
+    expect((await to.call('run_command', { command: 'exit 3' })).structured).not.toHaveProperty('notes');
+  });
+
+  it('a limit beyond the policy is lowered with a note', async () => {
+    for (const tool of ['run_command', 'run_in_sandbox']) {
+      const { structured, isError } = await to.call(tool, { command: 'true', timeout_seconds: 100_000 });
+      expect(isError).toBe(false);
+      expect(structured).toMatchObject({ exitCode: 0, notes: [expect.stringContaining('timeout_seconds was')] });
+    }
   });
 
   it('what is not text comes and goes as base64', async () => {
@@ -182,12 +264,12 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     await to.call('write_file', { path: 'blob', content: bytes.toString('base64'), encoding: 'base64' });
     expect(readFileSync(join(to.bench.workspace, 'blob'))).toEqual(bytes);
     const { structured } = await to.call('read_file', { path: 'blob' });
-    expect(structured).toMatchObject({ content: bytes.toString('base64'), encoding: 'base64', bytes: 5 });
+    expect(structured).toEqual({ content: bytes.toString('base64'), encoding: 'base64', bytes: 5 });
   });
 
   it('a file that is not there, or may not be changed, is told with what to do next', async () => {
     const missing = await to.call('read_file', { path: 'no/such/file' });
-    expect(missing).toMatchObject({ isError: true, structured: { code: 'ACODE-MCP-009', denials: [] } });
+    expect(missing).toMatchObject({ isError: true, structured: { code: 'ACODE-MCP-009' } });
     writeFileSync(join(to.bench.workspace, '.git', 'config'), 'mine\n');
     const kept = await to.call('write_file', { path: '.git/config', content: 'theirs\n' });
     expect(kept).toMatchObject({ isError: true, structured: { code: 'ACODE-MCP-009' } });

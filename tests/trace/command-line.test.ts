@@ -38,7 +38,7 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   'sandbox forward': [['none', '80'], 'acode.error/1', ERROR],
   'sandbox keep': [['none', '--for=1h'], 'acode.error/1', ERROR],
   'sandbox kill': [['none'], 'acode.error/1', ERROR],
-  mcp: [['--print-config=codex'], 'acode.mcp-config/1', 'schema client file text'],
+  mcp: [['--print-config=codex'], 'acode.mcp-config/1', 'schema client command file text withoutShell'],
   run: [['true'], 'acode.run/1', `${RUN} ${MORE}`],
   // One that serves does not end; tests/serve shows it.
   serve: [['--min=9', '--max=3'], 'acode.error/1', ERROR],

@@ -4,8 +4,8 @@ import { resolve } from 'node:path';
 import { Command, InvalidArgumentError, Option } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
-import { CLIENTS } from '../mcp/client-setup.ts';
-import type { Client } from '../mcp/client-setup.ts';
+import { CLIENTS } from '../mcp/clients.ts';
+import type { Client } from '../mcp/clients.ts';
 import type { HttpFacts } from '../mcp/serve-mcp.ts';
 
 /** The command. */
@@ -16,9 +16,7 @@ export function mcpCommand(perform: Perform) {
     .addOption(new Option('--http', 'listen on 127.0.0.1 instead of standard input and output'))
     .addOption(new Option('--port <number>', 'with --http: the port (default: a free one)').argParser(portNumber))
     .addOption(new Option('--token-file <file>', 'with --http: a file of mode 0600 that holds the token'))
-    .addOption(
-      new Option('--print-config <client>', 'print the configuration for a client, then exit').choices(CLIENTS),
-    )
+    .addOption(new Option('--print-config <client>', 'print how to set up a client, then exit').choices(CLIENTS))
     .action((options, command) => perform(command, call => serve(call, options)));
 }
 
@@ -57,14 +55,13 @@ async function greet(call: Call): Promise<void> {
 }
 
 async function printSetup(call: Call, client: Client): Promise<number> {
-  const { ownStarter, setupOf } = await import('../mcp/client-setup.ts');
+  const { ownStarter, setupOf, setupText } = await import('../mcp/client-setup.ts');
   const starter = ownStarter(call.io.env['PATH'], resolve(process.argv[1] ?? 'acode'), process.execPath);
   const { workspace } = call.options;
   // A client starts the server wherever it likes.
   const named = workspace === undefined ? undefined : resolve(call.io.cwd(), workspace);
-  const { file, text } = setupOf(client, starter, named);
-  await call.print('acode.mcp-config/1', { client, file, text }, () => text);
-  if (!call.options.json) await call.say(`acode: put this into ${file}.\n`);
+  const setup = setupOf(client, starter, named);
+  await call.print('acode.mcp-config/1', { client, ...setup }, () => setupText(setup));
   return 0;
 }
 

@@ -55,15 +55,22 @@ export function mayLackDependencies({ exitCode }: Pick<RunResult, 'exitCode'>): 
   return exitCode === NOT_FOUND;
 }
 
+/** A program that was not found, and the image that may not have it; null for another end, and where a denial explains it. */
+export function notFoundCause({ exitCode, denials, image }: RunResult): { readonly image: string } | null {
+  if (exitCode !== NOT_FOUND || denials.some(({ rule }) => rule === 'root.none')) return null;
+  return { image: image?.reference ?? 'the image' };
+}
+
 function missingLines(
   result: RunResult,
   command: Command,
   { existing, dependencies }: Required<Pick<About, 'existing' | 'dependencies'>>,
 ): string[] {
-  if (result.exitCode !== NOT_FOUND || result.denials.some(({ rule }) => rule === 'root.none')) return [];
+  const cause = notFoundCause(result);
+  if (cause === null) return [];
   // Of a shell that ended with the status of its last command, nothing more is known.
   if (dependencies && command.length > 0) return [`hint: ${dependencies}`];
-  return typeof command === 'string' ? [missingLine(result, existing != null)] : [];
+  return typeof command === 'string' ? [missingLine(cause.image, existing != null)] : [];
 }
 
 // What stands behind `--` is the command’s: said where the program complains about an option that acode has.
@@ -77,8 +84,7 @@ function optionLines({ exitCode, stderr }: RunResult, command: Command, options:
   return [`hint: ${given} comes after \`--\`, so it went to ${oneLine(program)}. Put options of acode before \`--\`.`];
 }
 
-function missingLine(result: RunResult, exists: boolean): string {
-  const image = result.image?.reference ?? 'the image';
+function missingLine(image: string, exists: boolean): string {
   const another = exists ? '`acode sandbox create --image …` makes a sandbox of another.' : '--image chooses another.';
   return `hint: status 127 means that a command was not found; ${image} may not have it. ${another}`;
 }

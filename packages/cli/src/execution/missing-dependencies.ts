@@ -16,8 +16,35 @@ const PYTHON = [
   { file: 'pyproject.toml', install: '.venv/bin/pip install -e .' },
 ] as const;
 
+/** Dependencies that are not installed. */
+export interface MissingDependencies {
+  /** What points to that, as a part of a sentence. */
+  readonly why: string;
+  /** The cache that is filled. */
+  readonly cache: string;
+  /** What installs them, as it is typed after the options of acode. */
+  readonly install: string;
+}
+
 /** A sentence about dependencies that are not installed; null where nothing points to that. */
-export async function missingDependencies({ root, here }: Pick<Place, 'root' | 'here'>): Promise<string | null> {
+export async function missingDependencies(place: Pick<Place, 'root' | 'here'>): Promise<string | null> {
+  const found = await findMissingDependencies(place);
+  return (
+    found &&
+    `the dependencies of this project may not be installed: ${found.why}. To install them with a network (which needs \`sandbox: { network: { allow_bridge: true } }\` in your configuration): \`${installLine(found)}\`.`
+  );
+}
+
+/** What a user types to install them. */
+export function installLine({ cache, install }: MissingDependencies): string {
+  return `acode sandbox exec --fill-cache ${cache} --network bridge ${install}`;
+}
+
+/** The dependencies that are not installed; null where nothing points to that. */
+export async function findMissingDependencies({
+  root,
+  here,
+}: Pick<Place, 'root' | 'here'>): Promise<MissingDependencies | null> {
   for (const directory of upwards(root, here)) {
     const found = (await missingModules(directory, root)) ?? (await missingEnvironment(directory));
     if (found !== null) return found;
@@ -25,12 +52,12 @@ export async function missingDependencies({ root, here }: Pick<Place, 'root' | '
   return null;
 }
 
-async function missingModules(directory: string, root: string): Promise<string | null> {
+async function missingModules(directory: string, root: string): Promise<MissingDependencies | null> {
   if (!(await dependsOnPackages(join(directory, 'package.json')))) return null;
   for (const above of upwards(root, directory)) if (await exists(join(above, 'node_modules'))) return null;
   for (const { lock, cache, install } of NODE)
     if (lock === '' || (await exists(join(directory, lock))))
-      return sentence('there is no node_modules beside package.json', cache, `-- ${install}`);
+      return { why: 'there is no node_modules beside package.json', cache, install: `-- ${install}` };
   return null;
 }
 
@@ -39,17 +66,17 @@ async function dependsOnPackages(file: string): Promise<boolean> {
   return ['dependencies', 'devDependencies'].some(key => hasEntries(memberOf(project, key)));
 }
 
-async function missingEnvironment(directory: string): Promise<string | null> {
+async function missingEnvironment(directory: string): Promise<MissingDependencies | null> {
   for (const { file, install } of PYTHON) {
     if (!(await exists(join(directory, file)))) continue;
     for (const name of ['.venv', 'venv']) if (await exists(join(directory, name))) return null;
-    return sentence(`there is no .venv beside ${file}`, 'pip', `"python3 -m venv .venv && ${install}"`);
+    return {
+      why: `there is no .venv beside ${file}`,
+      cache: 'pip',
+      install: `"python3 -m venv .venv && ${install}"`,
+    };
   }
   return null;
-}
-
-function sentence(why: string, cache: string, install: string): string {
-  return `the dependencies of this project may not be installed: ${why}. To install them with a network (which needs \`sandbox: { network: { allow_bridge: true } }\` in your configuration): \`acode sandbox exec --fill-cache ${cache} --network bridge ${install}\`.`;
 }
 
 function hasEntries(value: unknown): boolean {

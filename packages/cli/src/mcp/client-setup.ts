@@ -1,23 +1,26 @@
-// Client configuration: the text and the file for each MCP client.
+// Client setup: how each MCP client is connected to acode, and how its own shell is switched off.
 
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { quoted } from '../arguments/command-arguments.ts';
+import type { Client } from './clients.ts';
 
-/** The clients whose setup is known. */
-export const CLIENTS = ['claude-code', 'codex', 'cursor', 'vscode', 'gemini-cli'] as const;
-
-/** One of {@link CLIENTS}. */
-export type Client = (typeof CLIENTS)[number];
-
-/** The setup of a client. */
-export interface ClientSetup {
-  /** The file for the text. */
+/** A text, and the file it belongs into. */
+export interface FileText {
   readonly file: string;
   readonly text: string;
 }
 
+/** The setup of a client. */
+export interface ClientSetup extends FileText {
+  /** The command of the client that does the same, where it has one. */
+  readonly command?: string;
+  /** What switches the client’s own shell off; null where no file does it. */
+  readonly withoutShell: FileText | null;
+}
+
 const AROUND = ['--workspace', '${workspaceFolder}'];
+const TIMEOUT_SECONDS = 600;
 
 /** What starts acode: a program, and the arguments before acode’s own. */
 export interface Starter {
@@ -33,26 +36,59 @@ export function setupOf(client: Client, { command, args }: Starter = INSTALLED, 
   const named = workspace === undefined ? null : ['--workspace', workspace];
   const plain = { command, args: [...args, 'mcp', ...(named ?? [])] };
   const around = { command, args: [...args, 'mcp', ...(named ?? AROUND)] };
+  const typed = [command, ...plain.args].map(quoted).join(' ');
   const setups: Readonly<Record<Client, ClientSetup>> = {
     'claude-code': {
-      file: `.mcp.json in the project (or run: claude mcp add acode -- ${[command, ...plain.args].map(quoted).join(' ')})`,
+      command: `claude mcp add acode -- ${typed}`,
+      file: '.mcp.json in the project',
       text: json({ mcpServers: { acode: plain } }),
+      withoutShell: { file: '~/.claude/settings.json', text: json({ permissions: { deny: ['Bash'] } }) },
     },
     codex: {
+      command: `codex mcp add acode -- ${typed}`,
       file: '~/.codex/config.toml',
-      text: `[mcp_servers.acode]\ncommand = ${JSON.stringify(command)}\nargs = ${inline(plain.args)}\ntool_timeout_sec = 600\n`,
+      text: `[mcp_servers.acode]\ncommand = ${JSON.stringify(command)}\nargs = ${inline(plain.args)}\ntool_timeout_sec = ${TIMEOUT_SECONDS}\n`,
+      withoutShell: { file: '~/.codex/config.toml', text: '[features]\nshell_tool = false\n' },
     },
-    cursor: { file: '.cursor/mcp.json in the project', text: json({ mcpServers: { acode: around } }) },
+    'gemini-cli': {
+      command: `gemini mcp add --scope user --timeout ${TIMEOUT_SECONDS * 1000} acode ${typed}`,
+      file: '~/.gemini/settings.json',
+      text: json({ mcpServers: { acode: { ...plain, timeout: TIMEOUT_SECONDS * 1000 } } }),
+      withoutShell: { file: '~/.gemini/settings.json', text: json({ tools: { exclude: ['run_shell_command'] } }) },
+    },
+    opencode: {
+      file: '~/.config/opencode/opencode.json',
+      text: json({ mcp: { acode: { type: 'local', command: [command, ...plain.args], enabled: true } } }),
+      withoutShell: { file: '~/.config/opencode/opencode.json', text: json({ permission: { bash: 'deny' } }) },
+    },
+    cursor: {
+      file: '.cursor/mcp.json in the project',
+      text: json({ mcpServers: { acode: around } }),
+      withoutShell: null,
+    },
     vscode: {
       file: '.vscode/mcp.json in the project',
       text: json({ servers: { acode: { type: 'stdio', ...around } } }),
-    },
-    'gemini-cli': {
-      file: '.gemini/settings.json in the project',
-      text: json({ mcpServers: { acode: { ...plain, timeout: 600_000 } } }),
+      withoutShell: null,
     },
   };
   return setups[client];
+}
+
+/** The setup as steps for a person. */
+export function setupText({ command, file, text, withoutShell }: ClientSetup): string {
+  const add =
+    command === undefined
+      ? [`Put this into ${file}:`, '', text]
+      : ['Run:', '', `${command}\n`, `or put this into ${file}:`, '', text];
+  const shell = withoutShell
+    ? [
+        `Then switch the agent’s own shell off, or it still runs commands on your machine. ${withoutShell.file}:`,
+        '',
+        withoutShell.text,
+      ]
+    : ['Then switch the agent’s own shell off in its settings, or it still runs commands on your machine.\n'];
+  return [...add, ...shell].join('\n');
 }
 
 /**

@@ -1,87 +1,105 @@
-// Command result for a model: exit status, denials, risky changes, and the output cut to fit.
+// Command result for a model: exit status, denials, risky changes, what to try next, and the output cut to fit.
 
-import type { RunResult } from '@acode/sandbox';
-import * as z from 'zod';
+import type { Command, RunResult } from '@acode/sandbox';
+import { notFoundCause } from '../execution/closing-lines.ts';
+import { findMissingDependencies, installLine } from '../execution/missing-dependencies.ts';
+import { oneLine } from '../terminal/text.ts';
 import { excerptOf, sharesOf } from './excerpt.ts';
-import { denialSchema, denialText, toldDenials } from './failure.ts';
-import type { KeptOutputs } from './kept-outputs.ts';
-import { omittedSchema, riskTexts, riskySchema, toldRisks } from './risks.ts';
+import { denialText, toldDenials } from './failure.ts';
+import { INSIDE } from './paths.ts';
+import { riskTexts, toldRisks } from './risks.ts';
+import type { Session } from './session.ts';
 import type { Answer } from './tool.ts';
 
 /** Characters of output that go into a model’s context. */
 export const MAX_SHOWN = 30_000;
 
-/** What a tool answers about a command that has ended. */
-export const commandSchema = z.object({
-  exitCode: z.int().nullable().describe('null where the command was stopped (time limit, memory, cancelled).'),
-  stdout: z.string().describe('What it printed; the middle is left out where it was long.'),
-  stderr: z.string().describe('The same for standard error.'),
-  omitted: z
-    .object({ stdout: z.int(), stderr: z.int() })
-    .describe('Characters left out of stdout and stderr here; `outputs` has them.'),
-  outputs: z.array(z.string()).describe('Resources with the whole of what was left out; read_output reads them too.'),
-  dropped: z
-    .object({ stdout: z.int(), stderr: z.int() })
-    .describe('Bytes beyond the output limit of the policy; they are lost.'),
-  timedOut: z.boolean(),
-  outOfMemory: z.boolean(),
-  denials: z.array(denialSchema).describe('What the sandbox did not let it do, and what to do next.'),
-  riskyChanges: riskySchema.describe('Files it left in the workspace that tools of the user might execute.'),
-  riskyChangesOmitted: omittedSchema,
-  level: z.string().describe('The isolation it ran at.'),
-  durationMs: z.number(),
-  sandboxId: z.string(),
-  notes: z.array(z.string()),
-});
+/** A command that has ended, and what was asked for. */
+export interface EndedCommand {
+  readonly command: Command;
+  readonly cwd: string | undefined;
+  readonly result: RunResult;
+  readonly notes: readonly string[];
+  /** How a model gets another image. */
+  readonly anotherImage: string;
+}
 
 /** The answer about a command that has ended. */
-export function commandAnswer(
-  result: RunResult,
-  outputs: KeptOutputs,
-  notes: readonly string[],
-): Answer<z.input<typeof commandSchema>> {
+export async function commandAnswer(session: Session, ended: EndedCommand): Promise<Answer> {
+  const { result } = ended;
   const shares = sharesOf(result.stdout.length, result.stderr.length, MAX_SHOWN);
   const [stdout, stderr] = [excerptOf(result.stdout, shares[0]), excerptOf(result.stderr, shares[1])];
-  const kept = [
-    ...(stdout.omitted > 0 ? [outputs.keep(result.stdout)] : []),
-    ...(stderr.omitted > 0 ? [outputs.keep(result.stderr)] : []),
+  const outputs = [
+    ...(stdout.omitted > 0 ? [session.outputs.keep(result.stdout)] : []),
+    ...(stderr.omitted > 0 ? [session.outputs.keep(result.stderr)] : []),
   ];
+  const notes = [...ended.notes, ...(await hints(session, ended))];
+  const denials = toldDenials(result.denials);
+  const risks = toldRisks(result.riskyChanges);
   const structured = {
     exitCode: result.exitCode,
+    durationMs: Math.round(result.durationMs),
+    timedOut: result.timedOut || undefined,
+    outOfMemory: result.oomKilled || undefined,
+    denials,
+    ...risks,
+    notes,
+    // Characters left out here, and bytes lost beyond the output limit of the policy.
+    omitted: counts(stdout.omitted, stderr.omitted),
+    outputs,
+    dropped: counts(result.dropped.stdout, result.dropped.stderr),
     stdout: stdout.text,
     stderr: stderr.text,
-    omitted: { stdout: stdout.omitted, stderr: stderr.omitted },
-    outputs: kept,
-    dropped: { ...result.dropped },
-    timedOut: result.timedOut,
-    outOfMemory: result.oomKilled,
-    denials: toldDenials(result.denials),
-    ...toldRisks(result.riskyChanges),
-    level: result.level,
-    durationMs: Math.round(result.durationMs),
-    sandboxId: result.sandboxId,
-    notes: [...notes],
   };
-  return { text: textOf(structured), structured, outputs: kept };
-}
-
-// What the command printed stands last: nothing of acode’s follows it that a command could have written itself.
-function textOf(answer: z.input<typeof commandSchema>): string {
-  return [
-    endOf(answer),
-    ...answer.denials.map(denialText),
-    ...riskTexts(answer),
-    ...answer.notes,
-    ...(answer.outputs.length === 0 ? [] : [`The whole output: ${answer.outputs.join(', ')} (read_output reads it).`]),
-    ...(answer.stdout === '' ? [] : [`stdout:\n${answer.stdout}`]),
-    ...(answer.stderr === '' ? [] : [`stderr:\n${answer.stderr}`]),
+  // What the command printed stands last: nothing of acode’s follows it that a command could have written itself.
+  const text = [
+    endText(result),
+    ...denials.map(denialText),
+    ...riskTexts(risks),
+    ...notes,
+    ...(outputs.length === 0 ? [] : [`The whole output: ${outputs.join(', ')} (read_output reads it).`]),
+    ...(stdout.text === '' ? [] : [`stdout:\n${stdout.text}`]),
+    ...(stderr.text === '' ? [] : [`stderr:\n${stderr.text}`]),
   ].join('\n');
+  return { text, structured, outputs };
 }
 
-function endOf({ exitCode, timedOut, outOfMemory, durationMs }: z.input<typeof commandSchema>): string {
-  const after = `after ${durationMs / 1000} s`;
+function counts(stdout: number, stderr: number): object {
+  return { stdout: stdout || undefined, stderr: stderr || undefined };
+}
+
+function endText({ exitCode, timedOut, oomKilled, durationMs }: RunResult): string {
+  const after = `after ${Math.round(durationMs) / 1000} s`;
   if (timedOut)
     return `Stopped by the time limit ${after}. Make it do less, or run it in the background with run_in_sandbox.`;
-  if (outOfMemory) return `Ran out of memory ${after}. Make it use less, such as fewer processes at once.`;
+  if (oomKilled) return `Ran out of memory ${after}. Make it use less, such as fewer processes at once.`;
   return exitCode === null ? `Stopped ${after}.` : `Exit code ${exitCode} ${after}.`;
+}
+
+// What the command line says of the same ends, for a reader who has no command line.
+async function hints(session: Session, { command, cwd, result, anotherImage }: EndedCommand): Promise<string[]> {
+  const { workspace } = session;
+  const named = result.exitCode !== 0 && workspace.isNamedIn(command);
+  return [
+    ...(named ? [`${workspace.shown} is ${INSIDE} in the sandbox: use that, or relative paths, in commands.`] : []),
+    ...(await notFoundHints(session, cwd, result, anotherImage)),
+  ];
+}
+
+async function notFoundHints(
+  { workspace }: Session,
+  cwd: string | undefined,
+  result: RunResult,
+  anotherImage: string,
+): Promise<string[]> {
+  const cause = notFoundCause(result);
+  if (cause === null) return [];
+  const found = await findMissingDependencies({ root: workspace.root, here: workspace.onHost(cwd ?? '.') });
+  if (found)
+    return [
+      `Status 127 means that a command was not found. The dependencies of this project may not be installed: ${found.why}. Where status says that there is no network, ask the user to run \`${installLine(found)}\`.`,
+    ];
+  return [
+    `Status 127 means that a command was not found; ${oneLine(cause.image)} may not have it. ${anotherImage} Nothing can be installed with apt or sudo: there is no root in a sandbox.`,
+  ];
 }

@@ -2,34 +2,34 @@
 
 import { AcodeError, denialParts, layerText } from '@acode/sandbox';
 import type { Denial, DenialStyle, RunResult, Terms } from '@acode/sandbox';
-import * as z from 'zod';
 import { reportOn } from '../failure/report.ts';
 import { oneLine } from '../terminal/text.ts';
-import { omittedSchema, riskTexts, riskySchema, toldRisks } from './risks.ts';
+import { riskTexts, toldRisks } from './risks.ts';
+import type { ToldRisks } from './risks.ts';
 
 /** Something the sandbox did not let a command do. */
-export const denialSchema = z.object({
-  rule: z.string().describe('The id of the rule, such as limit.memory or network.none.'),
-  what: z.string().describe('What happened, and by which rule.'),
-  setBy: z.string().describe('Who set the rule.'),
-  remedy: z.string().describe('What to do next.'),
-  note: z.string().optional().describe('What this is inferred from; it may quote what the command printed.'),
-});
+export interface ToldDenial {
+  /** The id of the rule, such as `limit.memory` or `network.none`. */
+  readonly rule: string;
+  /** What happened, and by which rule. */
+  readonly what: string;
+  /** Who set the rule. */
+  readonly setBy: string;
+  /** What to do next. */
+  readonly remedy: string;
+  /** What this is inferred from; it may quote what the command printed. */
+  readonly note?: string;
+}
 
 /** What a tool answers where it fails. */
-export const failureSchema = z.object({
-  code: z.string().describe('Where the call failed: which error it is.'),
-  message: z.string().describe('Where the call failed: what happened.'),
-  hint: z.string().describe('Where the call failed: what to do next.'),
-  denials: z.array(denialSchema),
-  riskyChanges: riskySchema
-    .optional()
-    .describe('Where the call failed: what it left that tools of the user might execute.'),
-  riskyChangesOmitted: omittedSchema.optional(),
-});
-
-/** A failure, ready to be sent. */
-export type ToolFailure = z.output<typeof failureSchema>;
+export interface ToolFailure extends Partial<ToldRisks> {
+  readonly code: string;
+  /** What happened. */
+  readonly message: string;
+  /** What to do next. */
+  readonly hint: string;
+  readonly denials?: readonly ToldDenial[];
+}
 
 // Messages of engines and of the kernel can be as long as whoever made them fail wants.
 const MAX_LENGTH = 2000;
@@ -38,30 +38,23 @@ const MAX_LENGTH = 2000;
 export function failureOf(error: unknown): ToolFailure {
   const { code, message, hint } = reportOn(error, TERMS);
   const left = error instanceof AcodeError ? error.riskyChanges : [];
+  const denials = toldDenials(denialsOf(error));
   return {
     code,
     message: bounded(message),
     hint: bounded(forModel(error, hint)),
-    denials: toldDenials(denialsOf(error)),
-    ...(left.length > 0 ? toldRisks(left) : {}),
+    ...(denials.length > 0 ? { denials } : {}),
+    ...toldRisks(left),
   };
 }
 
 /** The failure in words. */
-export function failureText({
-  code,
-  message,
-  hint,
-  denials,
-  riskyChanges = [],
-  riskyChangesOmitted = 0,
-}: ToolFailure): string {
-  const left = riskTexts({ riskyChanges, riskyChangesOmitted });
-  return [`${message} (${code})`, `Next: ${hint}`, ...denials.map(denialText), ...left].join('\n');
+export function failureText({ code, message, hint, denials = [], ...left }: ToolFailure): string {
+  return [`${message} (${code})`, `Next: ${hint}`, ...denials.map(denialText), ...riskTexts(left)].join('\n');
 }
 
 /** Denials as a model is told them: with remedies that a model can act on. */
-export function toldDenials(denials: readonly Denial[]): z.output<typeof denialSchema>[] {
+export function toldDenials(denials: readonly Denial[]): ToldDenial[] {
   return denials.map(denial => {
     const { what, setBy, remedy, note } = denialParts(denial, STYLE);
     return {
@@ -75,7 +68,7 @@ export function toldDenials(denials: readonly Denial[]): z.output<typeof denialS
 }
 
 /** A denial in words. The note may quote what a command printed, and so it stands last. */
-export function denialText({ what, setBy, remedy, note }: z.output<typeof denialSchema>): string {
+export function denialText({ what, setBy, remedy, note }: ToldDenial): string {
   return `Denied: ${what}, set by ${setBy}. ${remedy}${note === undefined ? '' : ` [${note}]`}`;
 }
 

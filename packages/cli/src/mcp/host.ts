@@ -52,6 +52,7 @@ export interface InsideFiles {
   createReadStream(path: string, options?: FileCall): Readable;
   writeFile(path: string, data: string | Uint8Array, options?: FileCall): Promise<void>;
   appendFile(path: string, data: string | Uint8Array, options?: FileCall): Promise<void>;
+  stat(path: string, options?: FileCall): Promise<unknown>;
   mkdir(path: string, options?: { recursive?: boolean } & FileCall): Promise<void>;
   readdir(
     path: string,

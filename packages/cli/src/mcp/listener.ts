@@ -12,6 +12,7 @@ import { serverFor } from './server.ts';
 import type { Lanes } from './server.ts';
 import { Session } from './session.ts';
 import type { ToolHost } from './host.ts';
+import type { WorkspacePaths } from './paths.ts';
 
 const ADDRESS = '127.0.0.1';
 const MAX_SESSIONS = 16;
@@ -26,6 +27,7 @@ const LOOK_MS = 60_000;
 /** What a listener needs. */
 export interface ListenerParts {
   readonly host: ToolHost;
+  readonly workspace: WorkspacePaths;
   readonly lanes: Lanes;
   /** 0 for any that is free. */
   readonly port: number;
@@ -159,7 +161,7 @@ export class Listener implements AsyncDisposable {
 
   async #arrive(): Promise<Client> {
     this.#arriving += 1;
-    const session = new Session(this.#parts.host);
+    const session = new Session(this.#parts.host, this.#parts.workspace);
     const transport = new StreamableHTTPServerTransport({
       sessionIdGenerator: randomUUID,
       onsessioninitialized: id => void this.#clients.set(id, client),

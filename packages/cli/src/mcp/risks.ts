@@ -2,7 +2,6 @@
 
 import { chooseChanges } from '@acode/sandbox';
 import type { RiskyChange } from '@acode/sandbox';
-import * as z from 'zod';
 import { incompleteText, shownPath } from '../execution/risky-lines.ts';
 import { cut, oneLine } from '../terminal/text.ts';
 
@@ -10,16 +9,11 @@ const MAX_TOLD = 50;
 // Longer than the paths of real projects. It is data here and in no sentence of acode’s.
 const MAX_PATH = 300;
 
-/** Such changes, in an answer. */
-export const riskySchema = z.array(z.object({ path: z.string(), kind: z.string(), reason: z.string() }));
-
-/** How many of them an answer has no room for. */
-export const omittedSchema = z.int().describe('How many more risky changes there are than riskyChanges lists.');
-
-/** The risky changes of a command, as an answer holds them. */
+/** The risky changes of a command, as an answer holds them; without any, nothing. */
 export interface ToldRisks {
-  readonly riskyChanges: z.input<typeof riskySchema>;
-  readonly riskyChangesOmitted: number;
+  readonly riskyChanges?: readonly { readonly path: string; readonly kind: string; readonly reason: string }[];
+  /** How many more there are. */
+  readonly riskyChangesOmitted?: number;
 }
 
 /** Those that an answer has room for: each kind in turn, and always the note that not everything was scanned. */
@@ -27,18 +21,19 @@ export function toldRisks(changes: readonly RiskyChange[]): ToldRisks {
   const { shown, incomplete, omitted } = chooseChanges(changes, MAX_TOLD);
   const notes: readonly RiskyChange[] =
     incomplete.length === 0 ? [] : [{ path: '.', kind: 'scan-incomplete', reason: incompleteText(incomplete) }];
+  const riskyChanges = [...shown, ...notes].map(({ path, kind, reason }) => ({
+    path: cut(oneLine(path), MAX_PATH),
+    kind,
+    reason: oneLine(reason),
+  }));
   return {
-    riskyChanges: [...shown, ...notes].map(({ path, kind, reason }) => ({
-      path: cut(oneLine(path), MAX_PATH),
-      kind,
-      reason: oneLine(reason),
-    })),
-    riskyChangesOmitted: omitted,
+    ...(riskyChanges.length > 0 ? { riskyChanges } : {}),
+    ...(omitted > 0 ? { riskyChangesOmitted: omitted } : {}),
   };
 }
 
 /** The same in lines. A command chooses the paths, and so they stand last in their line, in quotes. */
-export function riskTexts({ riskyChanges, riskyChangesOmitted }: ToldRisks): string[] {
+export function riskTexts({ riskyChanges = [], riskyChangesOmitted = 0 }: ToldRisks): string[] {
   return [
     ...riskyChanges.map(({ path, kind, reason }) =>
       kind === 'scan-incomplete'

@@ -12,6 +12,8 @@ import { storeUnused } from '../scans/unused.ts';
 import { oneLine } from '../terminal/text.ts';
 import type { ToolHost } from './host.ts';
 import { Listener } from './listener.ts';
+import { workspacePaths } from './paths.ts';
+import type { WorkspacePaths } from './paths.ts';
 import { reportingHost } from './reporting-host.ts';
 import type { Report } from './reporting-host.ts';
 import { newLanes, serverFor } from './server.ts';
@@ -38,7 +40,7 @@ export interface HttpFacts {
 /** Serves the client at the other end of standard input and output, until it ends its side or the call is interrupted. */
 export async function serveStandardStreams(call: Call): Promise<void> {
   await withHost(call, async host => {
-    await using session = new Session(host);
+    await using session = new Session(host, await pathsOf(call));
     const streams = new StandardStreams(call.io.stdin, call.stdout);
     const server = serverFor(session, newLanes());
     await server.connect(streams);
@@ -57,6 +59,7 @@ export async function serveHttp(
   await withHost(call, async host => {
     await using listener = await Listener.listen({
       host,
+      workspace: await pathsOf(call),
       lanes: newLanes(),
       port,
       token: token.value,
@@ -64,6 +67,11 @@ export async function serveHttp(
     await ready({ url: listener.url, token });
     await interrupted(call.interruption.signal);
   });
+}
+
+async function pathsOf(call: Call): Promise<WorkspacePaths> {
+  const { workspace: typed } = call.options;
+  return workspacePaths(await call.place(), { cwd: call.io.cwd(), typed, shell: call.io.env['PWD'] });
 }
 
 async function withHost(call: Call, use: (host: ToolHost) => Promise<void>): Promise<void> {

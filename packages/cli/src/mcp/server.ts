@@ -15,20 +15,20 @@ import { oneLine } from '../terminal/text.ts';
 import { ownVersion } from '../version.ts';
 import { failureOf, failureText } from './failure.ts';
 import { OUTPUT_TEMPLATE } from './kept-outputs.ts';
+import { INSIDE } from './paths.ts';
+import type { WorkspacePaths } from './paths.ts';
 import { Progress } from './progress.ts';
 import type { Session } from './session.ts';
 import { wrongArguments } from './tool.ts';
 import type { Answer, Lane, Tool } from './tool.ts';
 import { Turns } from './call-queue.ts';
 import { readOutput, stopCommand, writeInput } from './tools/background.ts';
+import { editFile } from './tools/edit-file.ts';
 import { listDirectory, readFile, writeFile } from './tools/files.ts';
 import { runCommand, runInSandbox } from './tools/run-in-sandbox.ts';
 import { closeSandbox, listSandboxes, openSandbox } from './tools/sandboxes.ts';
 import { searchFiles } from './tools/search-files.ts';
 import { status } from './tools/status.ts';
-
-const INSTRUCTIONS =
-  'acode runs commands in sandboxes on the user’s machine. The user’s workspace is at /workspace inside. Use run_command for single commands; use run_in_sandbox and the file tools, which share one sandbox of this session, for work that builds up. A failed call says in `hint` what to do next; do not repeat a denied call unchanged. Only the user can loosen the policy.';
 
 const MIB = 1024 ** 2;
 const SHORT_SECONDS = 90;
@@ -55,7 +55,7 @@ const callSchema = z.object({
 
 const readSchema = z.object({ uri: z.string().max(1024) });
 
-function isObject(value: unknown): boolean {
+function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
@@ -71,7 +71,7 @@ interface Around {
 /** A server for one client’s session. */
 export function serverFor(session: Session, lanes: Lanes): McpServer {
   const about = { name: 'acode', title: 'acode sandboxes', version: ownVersion() };
-  const mcp = new McpServer(about, { instructions: INSTRUCTIONS });
+  const mcp = new McpServer(about, { instructions: instructionsFor(session.workspace) });
   const { server } = mcp;
   server.registerCapabilities({ tools: {}, resources: {} });
   server.setRequestHandler(ListToolsRequestSchema, () => ({ tools: TOOLS.map(listed) }));
@@ -90,8 +90,22 @@ export function serverFor(session: Session, lanes: Lanes): McpServer {
   return mcp;
 }
 
-function listed({ name, title, description, annotations, inputSchema, outputSchema }: Tool) {
-  return { name, title, description, annotations, inputSchema: { ...inputSchema }, outputSchema: { ...outputSchema } };
+// What holds for every tool is said here once, and not in each description.
+function instructionsFor(workspace: WorkspacePaths): string {
+  return [
+    `acode runs commands in sandboxes on the user’s machine. The user’s workspace, ${workspace.shown}, is ${INSIDE} inside; it is the only directory of that machine in a sandbox, and changes to it are the user’s own files.`,
+    `path and cwd arguments take either name, or a relative path; within a command, use ${INSIDE} or relative paths.`,
+    'Use run_command for single commands. run_in_sandbox and the file tools share one persistent sandbox of this session (sandbox_id chooses another): use them for work that builds up, servers and background commands.',
+    'timeout_seconds, memory_mb, cpus, level, network, read_only and risk can only make the user’s policy stricter; a looser value is ignored with a note, or refused.',
+    'There is no network unless the policy gives one (status tells), and no root. .git, .agent and settings of editors and agents are read-only.',
+    'A failed call says in hint what to do next, a denial in remedy; do not repeat a denied call unchanged. Only the user can loosen the policy.',
+  ].join(' ');
+}
+
+/** A tool as clients are told of it. */
+export function listed({ name, title, description, annotations, inputSchema, isAlwaysLoaded }: Tool) {
+  const meta = isAlwaysLoaded ? { _meta: { 'anthropic/alwaysLoad': true } } : {};
+  return { name, title, description, annotations: { ...annotations }, inputSchema: { ...inputSchema }, ...meta };
 }
 
 function resourcesOf(session: Session) {
@@ -121,7 +135,7 @@ async function callTool(
   }
   const signal = AbortSignal.any([around.signal, session.closing]);
   const progress = new Progress(notifierOf(meta?.progressToken, around));
-  const work = (): Promise<Answer<Readonly<Record<string, unknown>>>> =>
+  const work = (): Promise<Answer> =>
     tool.lane === 'short'
       ? inShort(tool, signal, inTime => tool.call(given, { session, signal: inTime, progress }))
       : tool.call(given, { session, signal, progress });
@@ -134,9 +148,24 @@ async function callTool(
   }
 }
 
-function succeeded({ text, structured, outputs = [] }: Answer<Readonly<Record<string, unknown>>>): CallToolResult {
+function succeeded({ text, structured, outputs = [] }: Answer): CallToolResult {
   const links = outputs.map(uri => ({ type: 'resource_link' as const, uri, name: uri, mimeType: 'text/plain' }));
-  return { content: [{ type: 'text', text }, ...links], structuredContent: { ...structured } };
+  return { content: [{ type: 'text', text }, ...links], structuredContent: filled(structured) };
+}
+
+/** An object without what is empty in it: for some clients it is all that the model reads. */
+export function filled(object: object): Record<string, unknown> {
+  const entries = Object.entries(object).map(([key, value]): [string, unknown] => [
+    key,
+    isObject(value) ? filled(value) : value,
+  ]);
+  return Object.fromEntries(entries.filter(([, value]) => !isEmpty(value)));
+}
+
+function isEmpty(value: unknown): boolean {
+  if (value === undefined || value === '') return true;
+  if (Array.isArray(value)) return value.length === 0;
+  return isObject(value) && Object.keys(value).length === 0;
 }
 
 function failed(error: unknown): CallToolResult {
@@ -210,6 +239,7 @@ export const TOOLS: readonly Tool[] = [
   writeInput,
   stopCommand,
   readFile,
+  editFile,
   writeFile,
   listDirectory,
   searchFiles,

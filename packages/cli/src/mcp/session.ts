@@ -4,6 +4,7 @@ import { AcodeError } from '@acode/sandbox';
 import { BackgroundCommand } from './background.ts';
 import type { InsideHandle, InsideSandbox, OpenRequest, ToolHost } from './host.ts';
 import { KeptOutputs } from './kept-outputs.ts';
+import type { WorkspacePaths } from './paths.ts';
 
 const MAX_SANDBOXES = 8;
 const MAX_COMMANDS = 32;
@@ -17,6 +18,7 @@ export interface SessionSandbox {
 /** One client’s belongings. */
 export class Session implements AsyncDisposable {
   readonly host: ToolHost;
+  readonly workspace: WorkspacePaths;
   readonly outputs = new KeptOutputs();
   readonly #closing = new AbortController();
   readonly #sandboxes = new Map<string, InsideSandbox>();
@@ -26,9 +28,11 @@ export class Session implements AsyncDisposable {
   #default: Promise<InsideSandbox> | null = null;
   #defaultId: string | null = null;
   #closed: Promise<void> | null = null;
+  #edited: Promise<unknown> = Promise.resolve();
 
-  constructor(host: ToolHost) {
+  constructor(host: ToolHost, workspace: WorkspacePaths) {
     this.host = host;
+    this.workspace = workspace;
   }
 
   /** Fires when the client has disconnected. */
@@ -105,6 +109,13 @@ export class Session implements AsyncDisposable {
       limit: MAX_COMMANDS,
       remedy: 'Stop one with stop_command first.',
     });
+  }
+
+  /** Does edits one after another: of two at once, each would write what it read, and one of them would be lost. */
+  editing<Value>(edit: () => Promise<Value>): Promise<Value> {
+    const edited = this.#edited.then(edit);
+    this.#edited = edited.catch(() => undefined);
+    return edited;
   }
 
   /** Keeps a command that runs on. */

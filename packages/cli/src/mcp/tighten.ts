@@ -9,31 +9,14 @@ const MIB = 1024 ** 2;
 
 /** The arguments by which a tool call can make its sandbox stricter. */
 export const tighteningArguments = {
-  timeout_seconds: z
-    .number()
-    .positive()
-    .optional()
-    .describe('Stop the command after this many seconds. Can only shorten the limit of the user’s policy.'),
-  memory_mb: z.int().min(6).optional().describe('Memory limit in MiB. Can only lower the limit of the user’s policy.'),
-  cpus: z.number().min(0.01).optional().describe('CPU limit. Can only lower the limit of the user’s policy.'),
-  level: z
-    .enum(LEVELS)
-    .optional()
-    .describe('Isolation level. Refused where it is weaker than what the user’s policy asks for.'),
-  network: z.literal('none').optional().describe('“none” takes the network away, where the user’s policy gives one.'),
-  read_only: z.literal(true).optional().describe('true: the workspace cannot be changed.'),
-  risk: z
-    .enum(['low', 'medium', 'high', 'critical'])
-    .optional()
-    .describe('How dangerous you believe this to be; a higher risk can only ask for stronger isolation.'),
-  image: z
-    .string()
-    .min(1)
-    .max(512)
-    .optional()
-    .describe(
-      'Container image to run in, if not the one chosen for the workspace. Must be one that the user trusts. Only images that the user’s configuration or acode’s language table names are pulled.',
-    ),
+  timeout_seconds: z.number().positive().optional(),
+  memory_mb: z.int().min(6).optional(),
+  cpus: z.number().min(0.01).optional(),
+  level: z.enum(LEVELS).optional().describe('Isolation level.'),
+  network: z.literal('none').optional(),
+  read_only: z.literal(true).optional().describe('The workspace cannot be changed.'),
+  risk: z.enum(['low', 'medium', 'high', 'critical']).optional().describe('How dangerous you believe it to be.'),
+  image: z.string().min(1).max(512).optional().describe('Container image, one that the user trusts.'),
 };
 
 /** What a tool call said about its policy. */

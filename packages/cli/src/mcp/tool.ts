@@ -1,8 +1,8 @@
-// Tool definition: its description for the model, its input and output schema, and its implementation.
+// Tool definition: its description for the model, its arguments, and its implementation.
 
 import { AcodeError } from '@acode/sandbox';
 import * as z from 'zod';
-import { failureSchema } from './failure.ts';
+import { nearestArgument } from './nearest-argument.ts';
 import type { Progress } from './progress.ts';
 import type { Session } from './session.ts';
 
@@ -16,21 +16,29 @@ export interface ToolCall {
   readonly progress: Progress;
 }
 
-/** What a tool answers: for a model to read, and for a program. */
-export interface Answer<Structured> {
+/** What a tool answers: as text, and as an object. Some clients show the model the one, some the other. */
+export interface Answer {
   readonly text: string;
-  readonly structured: Structured;
+  /** What is empty in it is not sent. */
+  readonly structured: object;
   /** Addresses of outputs that the text is an excerpt of. */
   readonly outputs?: readonly string[];
 }
 
-/** The tool annotations of the protocol: what a tool does to its surroundings. */
+/** The tool annotations of the protocol that differ from its defaults: what a tool does to its surroundings. */
 export interface Annotations {
-  readonly readOnlyHint: boolean;
-  readonly destructiveHint: boolean;
-  readonly idempotentHint: boolean;
-  readonly openWorldHint: boolean;
+  readonly readOnlyHint?: true;
+  readonly destructiveHint?: false;
+  readonly idempotentHint?: true;
+  readonly openWorldHint: false;
 }
+
+/** Of a tool that changes nothing. */
+export const READS: Annotations = { readOnlyHint: true, openWorldHint: false };
+/** Of a tool that adds something and changes nothing that was there. */
+export const ADDS: Annotations = { destructiveHint: false, openWorldHint: false };
+/** Of a tool that may change or remove what was there. */
+export const CHANGES: Annotations = { openWorldHint: false };
 
 /** How long a tool may take: a user’s command, or an operation of acode. */
 export type Lane = 'commands' | 'short';
@@ -43,11 +51,12 @@ export interface Tool {
   readonly annotations: Annotations;
   readonly lane: Lane;
   readonly inputSchema: JsonObject;
-  readonly outputSchema: JsonObject;
+  /** Whether clients that load tools on demand are asked to load it at once. */
+  readonly isAlwaysLoaded: boolean;
   /** Throws where the arguments are not what it takes. */
   check(given: unknown): void;
   /** Checks the arguments, and does it. */
-  call(given: unknown, call: ToolCall): Promise<Answer<Readonly<Record<string, unknown>>>>;
+  call(given: unknown, call: ToolCall): Promise<Answer>;
 }
 
 /** A JSON Schema of an object, or a part of one. */
@@ -56,23 +65,24 @@ export interface JsonObject {
   readonly [key: string]: unknown;
 }
 
-interface Definition<Input extends z.ZodObject, Output extends z.ZodObject> extends Pick<
+interface Definition<Input extends z.ZodObject> extends Pick<
   Tool,
   'name' | 'title' | 'description' | 'annotations' | 'lane'
 > {
+  readonly isAlwaysLoaded?: true;
   readonly input: Input;
-  readonly output: Output;
-  readonly perform: (given: z.output<Input>, call: ToolCall) => Promise<Answer<z.input<Output>>>;
+  readonly perform: (given: z.output<Input>, call: ToolCall) => Promise<Answer>;
 }
 
 /** Makes a tool of its definition. */
-export function tool<Input extends z.ZodObject, Output extends z.ZodObject>(of: Definition<Input, Output>): Tool {
-  const { name, title, description, annotations, lane, input, output, perform } = of;
+export function tool<Input extends z.ZodObject>(of: Definition<Input>): Tool {
+  const { name, title, description, annotations, lane, isAlwaysLoaded = false, input, perform } = of;
+  const known = Object.keys(input.shape);
   const read = (given: unknown): z.output<Input> => {
     const hidden = hiddenName(given);
-    if (hidden !== null) throw unknownArgument(name, hidden);
+    if (hidden !== null) throw unknownArgument(name, hidden, known);
     const parsed = input.safeParse(given);
-    if (!parsed.success) throw wrongArguments(name, parsed.error.issues);
+    if (!parsed.success) throw wrongArguments(name, parsed.error.issues, known);
     return parsed.data;
   };
   return {
@@ -81,43 +91,51 @@ export function tool<Input extends z.ZodObject, Output extends z.ZodObject>(of: 
     description,
     annotations,
     lane,
-    inputSchema: jsonObject(z.toJSONSchema(input, { target: 'draft-7', io: 'input' })),
-    outputSchema: outputSchemaOf(output),
+    isAlwaysLoaded,
+    inputSchema: { ...lean(z.toJSONSchema(input, { target: 'draft-7', io: 'input' })), type: 'object' },
     check: given => void read(given),
-    call: async (given, call) => {
-      const { structured, ...answer } = await perform(read(given), call);
-      return { ...answer, structured: { ...structured } };
-    },
+    call: async (given, call) => perform(read(given), call),
   };
 }
 
-// Clients hold failures to the schema too. So it is one flat object, and says which of its fields come together.
-function outputSchemaOf(output: z.ZodObject): JsonObject {
-  const [result, failure] = [output, failureSchema].map(schema =>
-    jsonObject(z.toJSONSchema(schema, { target: 'draft-7', io: 'input' })),
+// A call is checked against these whatever its caller read, and every listed byte is in the context of every agent.
+const UNLISTED = new Set([
+  '$schema',
+  'minLength',
+  'maxLength',
+  'minimum',
+  'maximum',
+  'exclusiveMinimum',
+  'minItems',
+  'propertyNames',
+]);
+
+function lean(schema: object): Record<string, unknown> {
+  const kept = Object.entries(schema).filter(([key]) => !UNLISTED.has(key));
+  return Object.fromEntries(
+    kept.map(([key, value]) => [key, key === 'properties' ? leanEach(value) : leanPart(value)]),
   );
-  return {
-    type: 'object',
-    properties: { ...propertiesOf(failure), ...propertiesOf(result) },
-    anyOf: [{ required: result?.['required'] ?? [] }, { required: failure?.['required'] ?? [] }],
-  };
 }
 
-function propertiesOf(schema: JsonObject | undefined): object {
-  const properties = schema?.['properties'];
-  return typeof properties === 'object' && properties !== null ? properties : {};
+// The names of properties are arguments, and not words of the schema.
+function leanEach(properties: unknown): unknown {
+  if (!isObject(properties)) return properties;
+  return Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, leanPart(schema)]));
 }
 
-function jsonObject(schema: object): JsonObject {
-  const { $schema: _, ...rest } = { $schema: null, ...schema };
-  return { ...rest, type: 'object' };
+function leanPart(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(leanPart);
+  return isObject(value) ? lean(value) : value;
 }
 
-function unknownArgument(called: string, field: string): AcodeError {
+function unknownArgument(called: string, field: string, known: readonly string[]): AcodeError {
+  const nearest = nearestArgument(field, known);
   return new AcodeError('ACODE-MCP-001', {
     tool: called,
     field: field.slice(0, 200),
     reason: 'is not an argument of this tool',
+    known,
+    ...(nearest === null ? {} : { nearest }),
   });
 }
 
@@ -133,12 +151,18 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null;
 }
 
-/** The error for arguments that a schema refuses. A misspelt name comes first: what is missing then is missing because of it. */
-export function wrongArguments(called: string, issues: readonly z.core.$ZodIssue[]): AcodeError {
-  const unknown = issues.find(issue => issue.code === 'unrecognized_keys');
-  if (unknown) {
-    return unknownArgument(called, [...unknown.path, unknown.keys.join(', ')].join('.'));
-  }
+/**
+ * The error for arguments that a schema refuses. A misspelt name comes first: what is missing then is missing because of it.
+ *
+ * @param known the arguments there are
+ */
+export function wrongArguments(
+  called: string,
+  issues: readonly z.core.$ZodIssue[],
+  known: readonly string[] = [],
+): AcodeError {
+  const unknown = issues.find(issue => issue.code === 'unrecognized_keys' && issue.path.length === 0);
+  if (unknown?.code === 'unrecognized_keys') return unknownArgument(called, unknown.keys.join(', '), known);
   const [first] = issues;
   const text = (first?.message ?? '')
     .slice(0, 300)

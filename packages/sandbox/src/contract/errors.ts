@@ -509,12 +509,33 @@ const ROWS = {
       remedy: 'Replace it with its target, or list it in .dockerignore.',
     },
   }),
-  'ACODE-MCP-001': entry<{ tool: string; field: string; reason: string }>({
+  'ACODE-MCP-001': entry<{
+    tool: string;
+    field: string;
+    reason: string;
+    /** Of an unknown argument: those that the tool takes, and the nearest of them. */
+    known?: readonly string[];
+    nearest?: string;
+  }>({
     title: 'tool called with wrong arguments',
-    message: c => (c.field === '' ? `${c.tool}: ${c.reason}.` : `${c.tool}: \`${c.field}\` ${c.reason}.`),
-    hint: c => `Call ${c.tool} again with the arguments that its schema lists; nothing was run.`,
+    message: c => {
+      if (c.known)
+        return `Unknown argument \`${c.field}\`: ${c.tool} takes ${c.known.length === 0 ? 'no arguments' : c.known.join(', ')}.`;
+      return c.field === '' ? `${c.tool}: ${c.reason}.` : `${c.tool}: \`${c.field}\` ${c.reason}.`;
+    },
+    hint: c => {
+      if (c.nearest !== undefined) return `Use \`${c.nearest}\` instead of \`${c.field}\`; nothing was run.`;
+      if (c.known) return `Leave \`${c.field}\` out, or tell the user what you need it for; nothing was run.`;
+      return `Call ${c.tool} again with the arguments that its schema lists; nothing was run.`;
+    },
     exit: 125,
-    example: { tool: 'run_command', field: 'command', reason: 'is missing' },
+    example: {
+      tool: 'read_file',
+      field: 'file_path',
+      reason: 'is not an argument of this tool',
+      known: ['path', 'first_line', 'lines', 'sandbox_id'],
+      nearest: 'path',
+    },
   }),
   'ACODE-MCP-002': entry<{ tool: string; known: string }>({
     title: 'no such tool',
@@ -621,6 +642,28 @@ const ROWS = {
       'Its target does not respond, such as a command that does not read its input. Stop the command, then try again.',
     exit: 125,
     example: { tool: 'write_input', seconds: 90 },
+  }),
+  'ACODE-MCP-016': entry<{
+    path: string;
+    /** How often the text is in the file. */
+    found: number;
+    lines: readonly number[];
+    /** Lines that differ from the first line of the text in their spaces only. */
+    similar?: readonly number[];
+  }>({
+    title: 'text to replace not found, or not unique',
+    message: c =>
+      c.found === 0
+        ? `edit_file: ${c.path}: \`old_string\` was not found; nothing was changed.`
+        : `edit_file: ${c.path}: \`old_string\` was found ${c.found} times, at lines ${c.lines.join(', ')}${c.lines.length < c.found ? ', …' : ''}; nothing was changed.`,
+    hint: c => {
+      if (c.found > 0)
+        return 'Include lines before or after it, so that it is found once, or set `replace_all` to replace each.';
+      const near = c.similar ? ` Its first line is at line ${c.similar.join(', ')} with other spaces.` : '';
+      return `Read the file again and copy the text exactly, with its spaces and line breaks.${near}`;
+    },
+    exit: 125,
+    example: { path: 'src/app.ts', found: 3, lines: [4, 9, 17] },
   }),
   'ACODE-AUD-001': entry<{ file: string; reason: string; remedy?: string }>({
     title: 'audit record not written',

@@ -2,22 +2,24 @@
 
 import * as z from 'zod';
 import { AcodeError } from '@acode/sandbox';
-import type { InsideSandbox } from '../host.ts';
-import type { Session } from '../session.ts';
 import { quoted } from '../../arguments/command-arguments.ts';
+import { fileCode, fileReason } from '../../failure/file-reasons.ts';
 import { oneLine } from '../../terminal/text.ts';
+import type { InsideFiles, InsideSandbox } from '../host.ts';
+import type { Session } from '../session.ts';
 
 const MAX_PATH = 4096;
 const MAX_VARIABLES = 256;
+/** The largest file that a tool holds in memory, in bytes. */
+export const MAX_FILE = 8 * 1024 ** 2;
+const DEADLINE_MS = 30_000;
 
 const withoutNul = (text: string): boolean => !text.includes('\0');
 
 /** A command. */
 export const command = z
   .union([z.string().min(1), z.array(z.string()).min(1)], 'expected a line of text, or a list of arguments')
-  .describe(
-    'A line for the shell of the sandbox (“npm test | tail -5”), or a program and its arguments as an array, which no shell sees.',
-  );
+  .describe('A shell line, or a program and its arguments as an array, without a shell.');
 
 /** A path inside a sandbox. */
 export const path = z
@@ -25,31 +27,23 @@ export const path = z
   .min(1)
   .max(MAX_PATH)
   .refine(withoutNul, 'holds a NUL character')
-  .describe('A path inside the sandbox. A relative one begins in the workspace, which is /workspace there.');
+  .describe('Relative to the workspace, or absolute.');
 
 /** Which sandbox. */
-export const sandboxId = z
-  .string()
-  .min(1)
-  .max(128)
-  .optional()
-  .describe(
-    'The id that open_sandbox gave. Without it, the default sandbox of this session is used, and opened at first use.',
-  );
+export const sandboxId = z.string().min(1).max(128).optional().describe('Default: the session’s own sandbox.');
 
 /** Everything about a command besides it. */
 export const surroundings = {
-  cwd: path.optional().describe('Working directory inside the workspace, relative to it.'),
+  cwd: path.optional().describe('Directory in the workspace.'),
   env: z
     .record(z.string().max(1024), z.string())
     .refine(variables => Object.keys(variables).length <= MAX_VARIABLES, `has more than ${MAX_VARIABLES} variables`)
-    .optional()
-    .describe('Environment variables. Nothing is inherited from the user’s machine.'),
-  stdin: z.string().optional().describe('What the command reads from standard input.'),
+    .optional(),
+  stdin: z.string().optional(),
 };
 
 /** The id of a background command. */
-export const commandId = z.string().min(1).max(128).describe('The command_id that run_in_sandbox gave.');
+export const commandId = z.string().min(1).max(128);
 
 /** An object without the fields that are undefined. */
 export type Given<Fields> = { [Key in keyof Fields]?: Exclude<Fields[Key], undefined> };
@@ -76,7 +70,89 @@ export async function inside<Value>(
   }
 }
 
+/** The working directory for a command: in the workspace, by whichever of its names. */
+export function workingDirectory(
+  operation: string,
+  { workspace }: Session,
+  cwd: string | undefined,
+): string | undefined {
+  if (cwd === undefined || workspace.has(cwd)) return cwd === undefined ? undefined : workspace.inside(cwd);
+  throw new AcodeError('ACODE-MCP-009', {
+    operation,
+    path: cwd.slice(0, 300),
+    reason: 'is not in the workspace',
+    remedy: workspace.outsideText(),
+  });
+}
+
 /** The name as a line may hold it. */
 export function nameText(name: string): string {
   return quoted(oneLine(name));
+}
+
+/** The signal of a call on files: it also fires when the call takes too long. */
+export function within(signal: AbortSignal): AbortSignal {
+  return AbortSignal.any([signal, AbortSignal.timeout(DEADLINE_MS)]);
+}
+
+/** Reads a file as a stream and not by its size: a command inside can make a file that never ends. */
+export async function wholeFile(
+  operation: string,
+  files: InsideFiles,
+  name: string,
+  signal: AbortSignal,
+): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  const stream: AsyncIterable<unknown> = files.createReadStream(name, { signal });
+  for await (const bytes of stream) {
+    if (!(bytes instanceof Uint8Array)) continue;
+    size += bytes.length;
+    if (size > MAX_FILE)
+      throw new AcodeError('ACODE-MCP-009', {
+        operation,
+        path: name.slice(0, 300),
+        reason: 'is larger than 8 MiB',
+        remedy: 'Take a part of it with run_in_sandbox: head, tail, sed or grep.',
+      });
+    chunks.push(bytes);
+  }
+  return Buffer.concat(chunks);
+}
+
+/** The text of a file; null where it is not text. */
+export function textOf(data: Uint8Array): string | null {
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(data);
+    return text.includes('\0') ? null : text;
+  } catch {
+    return null;
+  }
+}
+
+const REMEDIES: Readonly<Record<string, string>> = {
+  EROFS:
+    'What the user’s tools execute or follow (.git, .agent, editor and agent settings) and everything outside the workspace, /tmp and the home directory cannot be changed from a sandbox. Ask the user to make that change, or write elsewhere.',
+  EACCES: 'The sandbox runs as an ordinary user and cannot change that. Work in the workspace or in /tmp.',
+  EPERM: 'The sandbox runs as an ordinary user and cannot change that. Work in the workspace or in /tmp.',
+  EISDIR: 'Use list_directory for a directory.',
+};
+
+/** Does something with a file; what the file system refuses becomes ACODE-MCP-009. */
+export async function withFile<Value>(
+  operation: string,
+  { workspace }: Session,
+  at: string,
+  work: () => Promise<Value>,
+): Promise<Value> {
+  try {
+    return await work();
+  } catch (error) {
+    const code = fileCode(error);
+    if (error instanceof AcodeError || code === null) throw error;
+    // Only when it failed: many paths outside the workspace are files of the sandbox.
+    const remedy = [...(workspace.has(at) ? [] : [workspace.outsideText()]), REMEDIES[code] ?? ''].join(' ').trim();
+    const context = { operation, path: at.slice(0, 300), reason: fileReason(code) };
+    throw new AcodeError('ACODE-MCP-009', remedy === '' ? context : { ...context, remedy }, { cause: error });
+  }
 }

@@ -2,43 +2,31 @@
 
 import type { Command } from '@acode/sandbox';
 import * as z from 'zod';
-import { commandAnswer, commandSchema } from '../command-answer.ts';
+import { commandAnswer } from '../command-answer.ts';
 import type { InsideRequest, InsideSandbox } from '../host.ts';
-import { tool } from '../tool.ts';
-import type { Answer, ToolCall } from '../tool.ts';
-import { command, given, inside, sandboxId, surroundings } from './arguments.ts';
 import { tightened, tighteningArguments } from '../tighten.ts';
-
-// Of a command that runs on there is nothing to tell yet but its id.
-const outputSchema = commandSchema.partial().extend({
-  sandboxId: z.string(),
-  background: z.boolean(),
-  command_id: z.string().optional().describe('Of a background command: for read_output, write_input and stop_command.'),
-});
+import { CHANGES, tool } from '../tool.ts';
+import type { Answer, ToolCall } from '../tool.ts';
+import { command, given, inside, sandboxId, surroundings, workingDirectory } from './arguments.ts';
 
 /** The tool. */
 export const runInSandbox = tool({
   name: 'run_in_sandbox',
-  title: 'Run a command in an open sandbox',
+  title: 'Run a command in a persistent sandbox',
   description:
-    'Runs a command in a persistent sandbox, so that later calls find what it left behind: files, installed packages, running servers. Without sandbox_id it uses the default sandbox of this session. With background: true it returns at once with a command_id; read_output, write_input and stop_command work on that.',
-  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: false },
+    'Runs a command in a persistent sandbox, where later calls find its files in /tmp and home, and its processes. background: true returns a command_id at once, for read_output, write_input and stop_command: use it for servers and long commands.',
+  annotations: CHANGES,
   lane: 'commands',
   input: z.strictObject({
     command,
-    sandbox_id: sandboxId,
+    background: z.boolean().optional(),
     ...surroundings,
-    timeout_seconds: z
-      .number()
-      .positive()
-      .optional()
-      .describe('Stop the command after this many seconds. Can only shorten the limit of the user’s policy.'),
-    background: z.boolean().optional().describe('true: return at once and let it run on.'),
+    timeout_seconds: z.number().positive().optional(),
+    sandbox_id: sandboxId,
   }),
-  output: outputSchema,
-  perform: ({ command: asked, sandbox_id: id, timeout_seconds: seconds, background, ...rest }, call) => {
+  perform: async ({ command: asked, sandbox_id: id, timeout_seconds: seconds, background, cwd, ...rest }, call) => {
     const { timeoutMs, notes } = timeLimit(seconds);
-    const request = given({ ...rest, timeoutMs });
+    const request = given({ ...rest, cwd: workingDirectory('run_in_sandbox', call.session, cwd), timeoutMs });
     return inside(call.session, id, sandbox =>
       background === true
         ? begin(sandbox, asked, request, { ...call, notes })
@@ -68,11 +56,11 @@ async function toItsEnd(
   asked: Command,
   request: InsideRequest,
   { session, signal, progress, notes }: NotedCall,
-): Promise<Answer<z.input<typeof outputSchema>>> {
+): Promise<Answer> {
   const heard = { onStdout: progress.hear, onStderr: progress.hear };
   const result = await sandbox.commands.run(asked, { ...request, ...heard, signal });
-  const { structured, ...answer } = commandAnswer(result, session.outputs, notes);
-  return { ...answer, structured: { ...structured, sandboxId: sandbox.id, background: false } };
+  const anotherImage = 'open_sandbox with the argument image opens a sandbox of another.';
+  return commandAnswer(session, { command: asked, cwd: request.cwd, result, notes, anotherImage });
 }
 
 // It belongs to the session and not to the call that began it, so only the end of the session cancels it.
@@ -81,18 +69,15 @@ async function begin(
   asked: Command,
   { stdin, ...request }: InsideRequest,
   { session, notes }: NotedCall,
-): Promise<Answer<z.input<typeof outputSchema>>> {
+): Promise<Answer> {
   session.makeRoomForCommand();
   const handle = await sandbox.commands.run(asked, { ...request, background: true, signal: session.closing });
   const { id } = session.follow(sandbox.id, handle);
   // Not waited for: a command that does not read would hold the turn that others wait for.
   if (typeof stdin === 'string' && stdin !== '') handle.write(stdin).catch(() => undefined);
   return {
-    text: [
-      `Runs in the background as ${id} in sandbox ${sandbox.id}. read_output shows what it prints.`,
-      ...notes,
-    ].join('\n'),
-    structured: { sandboxId: sandbox.id, background: true, command_id: id },
+    text: [`Runs in the background as ${id}. read_output shows what it prints.`, ...notes].join('\n'),
+    structured: { command_id: id, running: true, notes },
   };
 }
 
@@ -101,12 +86,13 @@ export const runCommand = tool({
   name: 'run_command',
   title: 'Run a command in a fresh sandbox',
   description:
-    'Runs one command in a fresh, isolated, single-use sandbox and waits for its end. The user’s workspace is at /workspace; changes to files there are kept, everything else (processes, /tmp, installed programs) is removed afterwards. There is no network unless the user’s policy gives one. Use run_in_sandbox instead when later commands need what this one leaves behind, or to start a server.',
-  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: false },
+    'Runs one command (tests, builds, scripts, any shell line) in a fresh sandbox and waits for its end. The user’s workspace is /workspace, and only changes there are kept. No network unless the user’s policy gives one. Use run_in_sandbox for servers, background commands, or state that later commands need.',
+  annotations: CHANGES,
   lane: 'commands',
+  isAlwaysLoaded: true,
   input: z.strictObject({ command, ...surroundings, ...tighteningArguments }),
-  output: commandSchema,
-  perform: async ({ command: asked, cwd, env, stdin, ...wishes }, { session, signal, progress }) => {
+  perform: async ({ command: asked, cwd: directory, env, stdin, ...wishes }, { session, signal, progress }) => {
+    const cwd = workingDirectory('run_command', session, directory);
     const { policy, notes } = await tightened(session.host, wishes, signal);
     const result = await session.host.run(asked, {
       policy,
@@ -115,6 +101,12 @@ export const runCommand = tool({
       onStdout: progress.hear,
       onStderr: progress.hear,
     });
-    return commandAnswer(result, session.outputs, notes);
+    return commandAnswer(session, {
+      command: asked,
+      cwd,
+      result,
+      notes,
+      anotherImage: 'The argument image chooses another, if the user trusts it.',
+    });
   },
 });

@@ -4,8 +4,9 @@ import { AcodeError } from '@acode/sandbox';
 import type { RunResult } from '@acode/sandbox';
 import * as z from 'zod';
 import { oneLine } from '../../terminal/text.ts';
-import { tool } from '../tool.ts';
-import { inside, nameText, path, sandboxId } from './arguments.ts';
+import { READS, tool } from '../tool.ts';
+import type { Answer } from '../tool.ts';
+import { inside, nameText, path, sandboxId, within, withFile } from './arguments.ts';
 
 const MAX_FOUND = 200;
 const MAX_PER_FILE = '50';
@@ -16,19 +17,22 @@ const NOT_FOUND = 127;
 // What git keeps there is its own, and finds itself in every search otherwise.
 const OWN_OF_GIT = /(?:^|\/)\.git\//;
 
-const matchSchema = z.object({
-  path: z.string(),
-  line: z.int().optional(),
-  text: z.string().optional(),
-});
+/** A file that was found, or a line in one. */
+export interface Match {
+  readonly path: string;
+  readonly line?: number;
+  readonly text?: string;
+}
+
+const NOTHING = 'Nothing was found.';
 
 /** The tool. */
 export const searchFiles = tool({
   name: 'search_files',
   title: 'Search files',
   description:
-    'Searches inside the sandbox, below path (default: the workspace). by: "name" finds files by a pattern such as *.ts; by: "content" finds lines that hold the text, or match it as an extended regular expression with regex: true. At most 200 matches; what is in .git is left out.',
-  annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+    'Finds files by name (by: "name", pattern such as *.ts) or lines by their text (by: "content"; regex: true for an extended regular expression) below path, by default the workspace. At most 200 matches, none in .git.',
+  annotations: READS,
   lane: 'short',
   input: z.strictObject({
     by: z.enum(['name', 'content']),
@@ -38,32 +42,36 @@ export const searchFiles = tool({
       .max(1000)
       .refine(text => !/[\0\n\r]/.test(text), 'holds a line break or a NUL character'),
     path: path.optional(),
-    regex: z.boolean().optional().describe('by content only: the pattern is an extended regular expression.'),
+    regex: z.boolean().optional(),
     ignore_case: z.boolean().optional(),
     sandbox_id: sandboxId,
   }),
-  output: z.object({
-    matches: z.array(matchSchema),
-    complete: z.boolean().describe('false where there is more, or the search took too long.'),
-  }),
-  perform: ({ sandbox_id: id, ...search }, { session, signal }) =>
+  perform: ({ sandbox_id: id, path: asked, ...rest }, { session, signal }) =>
     inside(session, id, async sandbox => {
+      const below = asked === undefined ? undefined : session.workspace.inside(asked);
+      const search = { ...rest, path: below };
       const argv = searchWords(search);
       const result = await sandbox.commands.run(argv, { timeoutMs: TIMEOUT_MS, signal });
       assertSearched(result, argv[0] ?? '', search.pattern);
       const found = matchesIn(result.stdout, search.by);
       const matches = found.slice(0, MAX_FOUND);
       const complete = found.length <= MAX_FOUND && !result.timedOut && result.dropped.stdout === 0;
-      const lines = matches.map(({ path: at, line, text }) =>
-        line === undefined ? nameText(at) : `${nameText(at)}:${line}: ${oneLine(text ?? '')}`,
-      );
-      const text = [
-        ...(complete ? [] : ['[more matches not shown]']),
-        ...(lines.length === 0 ? ['Nothing was found.'] : lines),
-      ];
-      return { text: text.join('\n'), structured: { matches, complete } };
+      // The programs say nothing of a directory that is not there.
+      if (found.length === 0 && below !== undefined)
+        await withFile('search_files', session, below, () => sandbox.files.stat(below, { signal: within(signal) }));
+      return answerOf(matches, complete);
     }),
 });
+
+function answerOf(matches: readonly Match[], complete: boolean): Answer {
+  const lines = matches.map(({ path: at, line, text }) =>
+    line === undefined ? nameText(at) : `${nameText(at)}:${line}: ${oneLine(text ?? '')}`,
+  );
+  const more = complete ? [] : ['[more matches not shown]'];
+  const notes = lines.length === 0 ? [NOTHING] : [];
+  const structured = { complete: complete ? undefined : false, notes, matches };
+  return { text: [...more, ...notes, ...lines].join('\n'), structured };
+}
 
 /** A search, as it was asked for. */
 export interface Search {
@@ -94,7 +102,7 @@ export function searchWords({ by, pattern, path: below = '.', regex, ignore_case
 }
 
 /** What the program printed, taken apart. */
-export function matchesIn(printed: string, by: Search['by']): z.output<typeof matchSchema>[] {
+export function matchesIn(printed: string, by: Search['by']): Match[] {
   return printed.split('\n').flatMap(line => {
     if (line === '') return [];
     if (by === 'name') return isShown(line) ? [{ path: tidy(line) }] : [];

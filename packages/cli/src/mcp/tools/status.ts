@@ -5,74 +5,69 @@ import { networkName } from '@acode/sandbox';
 import type { Explanation, Status } from '@acode/sandbox';
 import { oneLine } from '../../terminal/text.ts';
 import { plainPolicy } from '../tighten.ts';
-import { tool } from '../tool.ts';
+import { INSIDE } from '../paths.ts';
+import type { Session } from '../session.ts';
+import { READS, tool } from '../tool.ts';
 import { nameText } from './arguments.ts';
 
 const MIB = 1024 ** 2;
 const DEADLINE_MS = 15_000;
 
-const limitsSchema = z.object({
-  timeout_seconds: z.number(),
-  memory_mb: z.number(),
-  cpus: z.number(),
-  network: z.string(),
-  workspace: z.enum(['writable', 'read-only']),
-});
+interface Limits {
+  readonly timeout_seconds: number;
+  readonly memory_mb: number;
+  readonly cpus: number;
+  readonly network: string;
+  readonly workspace: 'writable' | 'read-only';
+}
 
 /** The tool. */
 export const status = tool({
   name: 'status',
   title: 'Show whether sandboxes can be had',
   description:
-    'Shows whether commands can be run here, at which isolation level, in which image, and within which limits of the user’s policy. Call it when another tool says that no sandbox can be had.',
-  annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+    'Shows whether commands can run here, and the image, network, limits and paths of the workspace. Call it when another tool says that no sandbox can be had.',
+  annotations: READS,
   lane: 'short',
   input: z.strictObject({}),
-  output: z.object({
-    available: z.boolean(),
-    reason: z.string().optional().describe('Why not.'),
-    remedy: z.string().optional().describe('What to do about it.'),
-    level: z.string().nullable(),
-    image: z.string(),
-    engine: z.string().optional(),
-    openSandboxes: z.int(),
-    limits: limitsSchema.optional(),
-  }),
   perform: async (_, { session, signal }) => {
     const found = await session.host.status();
     const enough = AbortSignal.any([signal, AbortSignal.timeout(DEADLINE_MS)]);
     // Without a plan there is still a status; it says itself why there is none.
     const plan = await session.host.explain(['true'], { policy: plainPolicy({}), signal: enough }).catch(() => null);
-    const structured = described(found, plan, session.sandboxes.length);
+    const structured = described(found, plan, session);
     return { text: textOf(structured), structured };
   },
 });
 
 interface Described {
-  available: boolean;
-  reason?: string;
-  remedy?: string;
-  level: string | null;
-  image: string;
-  engine?: string;
-  openSandboxes: number;
-  limits?: z.input<typeof limitsSchema>;
+  readonly available: boolean;
+  readonly reason?: string | undefined;
+  readonly remedy?: string | undefined;
+  readonly level: string | null;
+  readonly image: string;
+  readonly engine?: string | undefined;
+  /** The workspace, as the user’s machine and as the sandbox names it. */
+  readonly workspace: { readonly host: string; readonly sandbox: string };
+  readonly openSandboxes?: number | undefined;
+  readonly limits?: Limits | undefined;
 }
 
-function described(found: Status, plan: Explanation | null, openSandboxes: number): Described {
+function described(found: Status, plan: Explanation | null, { workspace, sandboxes }: Session): Described {
   return {
     available: found.available,
-    ...(found.unavailableReason === undefined ? {} : { reason: found.unavailableReason }),
-    ...(found.hint === undefined ? {} : { remedy: found.hint }),
+    reason: found.unavailableReason,
+    remedy: found.hint,
     level: found.level,
     image: plan?.policy.image.value ?? found.defaultImage,
-    ...(found.engine === undefined ? {} : { engine: found.engine.version }),
-    openSandboxes,
-    ...(plan === null ? {} : { limits: limitsOf(plan) }),
+    engine: found.engine?.version,
+    workspace: { host: workspace.root, sandbox: INSIDE },
+    openSandboxes: sandboxes.length || undefined,
+    limits: plan === null ? undefined : limitsOf(plan),
   };
 }
 
-function limitsOf({ policy }: Explanation): z.input<typeof limitsSchema> {
+function limitsOf({ policy }: Explanation): Limits {
   return {
     timeout_seconds: policy.timeoutMs.value / 1000,
     memory_mb: Math.floor(policy.limits.memoryBytes.value / MIB),
@@ -82,7 +77,7 @@ function limitsOf({ policy }: Explanation): z.input<typeof limitsSchema> {
   };
 }
 
-function textOf({ available, reason, remedy, level, image, limits }: Described): string {
+function textOf({ available, reason, remedy, level, image, workspace, limits }: Described): string {
   if (!available)
     return [`No command can be run here: ${oneLine(reason ?? 'unknown reason')}`, oneLine(remedy ?? '')]
       .join('\n')
@@ -90,5 +85,5 @@ function textOf({ available, reason, remedy, level, image, limits }: Described):
   const bounds = limits
     ? ` Limits: ${limits.timeout_seconds} s, ${limits.memory_mb} MiB, ${limits.cpus} CPUs, network ${limits.network}, workspace ${limits.workspace}.`
     : '';
-  return `Commands can be run at level ${level ?? 'unknown'} in ${nameText(image)}.${bounds}`;
+  return `Commands can be run at level ${level ?? 'unknown'} in ${nameText(image)}. The workspace ${nameText(workspace.host)} is ${workspace.sandbox} inside.${bounds}`;
 }

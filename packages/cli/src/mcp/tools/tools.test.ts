@@ -1,10 +1,12 @@
 // Tools refuse what their schemas do not list before anything is done; programs inside get an argv, never a shell line.
 
+import { AcodeError } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
 import type { ToolHost } from '../host.ts';
+import { WorkspacePaths } from '../paths.ts';
 import { Progress } from '../progress.ts';
 import { Session } from '../session.ts';
-import { TOOLS } from '../server.ts';
+import { TOOLS, filled, listed } from '../server.ts';
 import { timeLimit } from './run-in-sandbox.ts';
 import { matchesIn, searchWords } from './search-files.ts';
 
@@ -16,8 +18,8 @@ const host: ToolHost = { run: nobody, create: nobody, explain: nobody, status: n
 
 function call(name: string, given: unknown) {
   const tool = TOOLS.find(one => one.name === name);
-  const surroundings = { session: new Session(host), signal: AbortSignal.timeout(1000), progress: new Progress(null) };
-  return tool?.call(given, surroundings);
+  const session = new Session(host, new WorkspacePaths('/home/me/proj'));
+  return tool?.call(given, { session, signal: AbortSignal.timeout(1000), progress: new Progress(null) });
 }
 
 describe('a time limit', () => {
@@ -52,13 +54,14 @@ const WRONG: readonly (readonly [tool: string, given: unknown])[] = [
   ['run_command', JSON.parse('{"command":"ls","__proto__":{"privileged":true}}')],
   ['run_command', JSON.parse('{"command":"ls","env":{"__proto__":"x"}}')],
   ['open_sandbox', { keep: true }],
-  ['open_sandbox', { expires_in_minutes: 100_000 }],
   ['run_in_sandbox', { command: 'ls', sandbox_id: 7 }],
   ['read_output', {}],
   ['read_output', { command_id: 'command-1', output: 'acode://output/1' }],
   ['read_file', { path: 'a\0b' }],
   ['read_file', { path: 'x'.repeat(5000) }],
   ['read_file', { path: '' }],
+  ['edit_file', { path: 'a', old_string: '', new_string: 'b' }],
+  ['edit_file', { path: 'a', old_string: 'b' }],
   ['write_file', { path: 'a' }],
   ['write_file', { path: 'a', content: 'b', mode: 0o4755 }],
   ['search_files', { by: 'content', pattern: 'a\nb' }],
@@ -81,11 +84,51 @@ describe('a tool', () => {
     expect(tool.title).not.toBe('');
     expect(tool.description.length).toBeGreaterThan(20);
     expect(tool.inputSchema).toMatchObject({ type: 'object', additionalProperties: false });
-    expect(tool.outputSchema).toMatchObject({ type: 'object', properties: { code: {}, hint: {}, denials: {} } });
+  });
+
+  // They are in the context of every agent that is connected, at every turn.
+  it('costs little: all of them together are listed in 10,000 bytes', () => {
+    const bytes = Buffer.byteLength(JSON.stringify({ jsonrpc: '2.0', id: 1, result: { tools: TOOLS.map(listed) } }));
+    process.stderr.write(`tools/list: ${bytes} bytes\n`);
+    expect(bytes).toBeLessThanOrEqual(10_000);
+  });
+
+  it('run_command alone asks to be loaded at once, and loses no argument to the short schemas', () => {
+    const asking = TOOLS.map(listed).filter(one => '_meta' in one);
+    expect(asking).toMatchObject([{ name: 'run_command', _meta: { 'anthropic/alwaysLoad': true } }]);
+    expect(Object.keys(TOOLS.find(({ name }) => name === 'search_files')?.inputSchema['properties'] ?? {})).toContain(
+      'pattern',
+    );
+  });
+
+  it.each([
+    ['run_command', { cmd: 'ls' }, /^Unknown argument `cmd`: run_command takes command, cwd, env, stdin, /, 'command'],
+    ['read_file', { file_path: 'a' }, /^Unknown argument `file_path`: read_file takes path, first_line, lines/, 'path'],
+    ['edit_file', { path: 'a', oldString: 'b', new_string: 'c' }, /`oldString`: edit_file takes path, /, 'old_string'],
+    ['run_command', { comand: 'ls' }, /`comand`/, 'command'],
+    ['run_in_sandbox', { command: 'ls', timeout: 5 }, /`timeout`/, 'timeout_seconds'],
+    ['list_directory', { dir: 'a' }, /`dir`/, 'path'],
+    ['run_command', { command: 'ls', workdir: 'a' }, /`workdir`/, 'cwd'],
+    ['run_command', { command: 'ls', privileged: true }, /`privileged`/, undefined],
+    ['status', { verbose: true }, /^Unknown argument `verbose`: status takes no arguments\.$/, undefined],
+  ])('%s answers %j with its arguments and the nearest', async (name, given, message, nearest) => {
+    const error = await call(name, given)?.catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ message: expect.stringMatching(message) });
+    const hint = error instanceof AcodeError ? error.hint : '';
+    expect(hint).toMatch(nearest === undefined ? /^Leave `/ : `Use \`${nearest}\` instead of`);
   });
 
   it('of no name brings changes home or shows them', () => {
     expect(TOOLS.filter(({ name }) => /diff|apply/.test(name))).toEqual([]);
+  });
+});
+
+describe('the object of an answer', () => {
+  it('has nothing that is empty, and keeps what is zero, false or null', () => {
+    const full = { exitCode: 0, ended: null, running: false, text: 'x', limits: { cpus: 1 } };
+    const empty = { stdout: '', notes: [], omitted: { stdout: undefined, stderr: undefined }, timedOut: undefined };
+    expect(filled({ ...full, ...empty })).toEqual(full);
+    expect(Object.keys(filled(empty))).toEqual([]);
   });
 });
 
