@@ -986,7 +986,7 @@ export const PROTECTIONS = [
   {
     ...one(
       'a closed pipe silences what is known of the workspace',
-      ['packages/cli/src/execution/execute.ts', 'await sayLines(call, riskyLines(ended.unread));', ''],
+      ['packages/cli/src/execution/execute.ts', 'await sayNotices(call, riskyNotices(ended.unread));', ''],
       [['cli/closing-lines.test.ts', 'told though the reader']],
     ),
     command: true,

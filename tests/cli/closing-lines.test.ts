@@ -22,7 +22,9 @@ describe.skipIf(withoutEngines).each(engines)('after a run on $name', engine => 
 
   it('a workspace that is read-only is told with the option that made it so', async () => {
     const { stderr } = await bench.exec(['--readonly', 'echo x > ./made']);
-    expect(stderr).toMatch(/acode: denied: the workspace is read-only, set by --readonly\..*leave --readonly out/);
+    expect(stderr).toMatch(
+      /acode: denied: the workspace is read-only, set by --readonly\.\n├▶ rule: read-only\.workspace\n[^]*╰▶ hint: .*leave --readonly out/,
+    );
   });
 
   it('a protected path is named, and a write elsewhere in the workspace prints nothing', async () => {

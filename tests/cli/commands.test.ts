@@ -31,7 +31,7 @@ describe.skipIf(withoutEngines).each(engines)('the commands on $name', engine =>
     const text = await bench.call(['sandbox', 'status']);
     expect(text.status).toBe(0);
     expect(text.stdout.toString()).toMatch(
-      new RegExp(String.raw`^Sandbox Available: Docker version ${engine.version.replaceAll('.', String.raw`\.`)}`),
+      new RegExp(String.raw`^Sandbox available: Docker version ${engine.version.replaceAll('.', String.raw`\.`)}`),
     );
     expect(text.stdout.toString()).toContain(`${engine.socket} (found by DOCKER_HOST)`);
     expect(text.stdout.toString()).toContain(bench.workspace);

@@ -40,7 +40,7 @@ describe.skipIf(withoutEngines)('without an engine that answers', () => {
   it('status says so in time, in either form', async () => {
     const text = await bench.call(['sandbox', 'status']);
     expect(text.status).toBe(1);
-    expect(text.stdout.toString()).toMatch(/^Sandbox Unavailable: .*[^]*hint: /);
+    expect(text.stdout.toString()).toMatch(/^Sandbox unavailable: .*[^]*hint: /);
     expect(text.ms).toBeLessThan(2000);
     const json = await bench.call(['sandbox', 'status', '--json', '--socket', '/nonexistent.sock']);
     expect(json.status).toBe(1);

@@ -98,8 +98,12 @@ describe.skipIf(withoutEngines)('runCli', () => {
     ]);
     expect(status).not.toBe(0);
     expect(stdout).toBe('');
-    expect(stderr).toMatch(/acode: denied: the sandbox has no network.*--network bridge/);
-    expect(stderr).toMatch(/acode: denied: the sandbox’s own file system is read-only.*--image/);
+    expect(stderr).toMatch(
+      /acode: denied: the sandbox has no network.*\n├▶ rule: network\.none\n.*\n╰▶ hint: .*--network bridge/,
+    );
+    expect(stderr).toMatch(
+      /acode: denied: the sandbox’s own file system is read-only.*\n├▶ rule: read-only\.root\n.*\n╰▶ hint: .*--image/,
+    );
     expect(stderr).toMatch(/symlink-out \(.*\): out\n/);
   });
 

@@ -77,7 +77,7 @@ describe.skipIf(withoutEngines)('at a terminal', () => {
 
   it('a closing line begins on a line of its own', async () => {
     const { text } = await atTerminal(bench, ['run', '--timeout', '1', 'printf open; sleep 9']);
-    expect(left(text)).toMatch(/^open\n\S*acode:\S* ACODE-SBX-007/);
+    expect(left(text)).toMatch(/^open\n\S*acode:\S* limit reached: [^]*├▶ code:\S* ACODE-SBX-007/);
   });
 
   it('a failure is coloured, and is not with NO_COLOR', async () => {

@@ -110,9 +110,10 @@ describe.skipIf(withoutEngines).each(engines)('a shell on $name', engine => {
   it('says that its time was over', async () => {
     await open(`${id} --timeout 3`);
     const screen = await pane.until(/^status=124$/m);
-    expect(screen.replaceAll('\n', '')).toContain(
-      'ACODE-SBX-007: the command was stopped at the time limit of 3 s, set by --timeout',
+    expect(screen.replaceAll(/\n +/g, ' ')).toContain(
+      'the command was stopped at the time limit of 3 s, set by --timeout',
     );
+    expect(screen).toContain('├▶ code: ACODE-SBX-007');
   });
 
   it('takes Ctrl-C, Ctrl-Z and Ctrl-D inside', async () => {

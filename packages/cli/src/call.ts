@@ -18,6 +18,7 @@ import { lookOf } from './terminal/look.ts';
 import type { Look } from './terminal/look.ts';
 import type { Output } from './terminal/output.ts';
 import { Progress } from './terminal/progress.ts';
+import { fitted } from './terminal/wrap.ts';
 import { isMissing, isNoDirectory, placeOf } from './workspace.ts';
 import type { Place } from './workspace.ts';
 
@@ -109,11 +110,12 @@ export class Call {
     for (const piece of jsonPieces(schema, value)) if (!(await this.stdout.write(piece, signal))) return;
   }
 
-  /** Says something on standard error, on a line of its own. */
+  /** Says something on standard error, on a line of its own. Lines are wrapped at the width of a terminal. */
   async say(text: string): Promise<void> {
     const together = (this.stdout.isTerminal && this.stderr.isTerminal) || this.io.outputsAreOne;
     const shared = together && this.stdout.midLine;
-    await this.stderr.write(this.stderr.midLine || shared ? `\n${text}` : text);
+    const shown = fitted(text, this.errorLook);
+    await this.stderr.write(this.stderr.midLine || shared ? `\n${shown}` : shown);
   }
 
   /**

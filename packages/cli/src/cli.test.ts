@@ -86,7 +86,8 @@ describe('a mistake in the call', () => {
     [['sandbox', 'exec', '--memroy', '64', 'ls'], /Did you mean --memory/],
     [['sandbox', 'exec', '--memory', 'lots', 'ls'], /512m/],
     [['sandbox', 'exec', '--memory'], /--help/],
-    [['sandbox', 'exec', '--env', 'HOME', 'ls'], /--env HOME="\$HOME"/],
+    [['sandbox', 'exec', '--env', 'ACODE_NOT_SET', 'ls'], /`export ACODE_NOT_SET=…`.*`--env ACODE_NOT_SET=value`/],
+    [['sandbox', 'exec', '--env', 'a b=c', 'ls'], /NAME=value, or NAME/],
     [['sandbox', 'exec', '--level', 'strong', 'ls'], /docker/],
     [['run', '--runtmie', 'runsc', 'ls'], /Did you mean --runtime/],
     [['explain', '--pubish', '80', 'ls'], /Did you mean --publish/],
@@ -167,7 +168,7 @@ describe('status without an engine', () => {
   it('says so, with a hint, and ends with 1', async () => {
     const { status, stdout } = await call(argv);
     expect(status).toBe(1);
-    expect(stdout).toMatch(/^Sandbox Unavailable: .*\/nonexistent\/docker\.sock/);
+    expect(stdout).toMatch(/^Sandbox unavailable: .*\/nonexistent\/docker\.sock/);
     expect(stdout).toContain('╰▶ hint: Start Docker');
     expect(stdout).not.toMatch(/fail-closed|nothing was run/);
   });

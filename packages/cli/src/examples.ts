@@ -1,5 +1,7 @@
 // Examples of the help texts: data, so that tests run every one of them.
 
+import { hanging } from './terminal/wrap.ts';
+
 /** One example: what to type, and what it is for. */
 export interface Example {
   readonly type: string;
@@ -125,10 +127,14 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   ],
 };
 
-/** The examples of a command as its help shows them. */
-export function exampleText(called: string): string {
+/** The examples of a command as its help shows them: a comment beside each, or above where that is too wide. */
+export function exampleText(called: string, columns: number): string {
   const list = EXAMPLES[called] ?? [];
   if (list.length === 0) return '';
   const width = Math.max(...list.map(({ type }) => type.length));
-  return `\nExamples:\n${list.map(({ type, for: purpose }) => `  ${type.padEnd(width)}  # ${purpose}`).join('\n')}`;
+  const beside = list.map(({ type, for: purpose }) => `  ${type.padEnd(width)}  # ${purpose}`);
+  const lines = beside.some(line => line.length > columns)
+    ? list.map(({ type, for: purpose }) => `${hanging('  # ', purpose, columns, '  # ')}\n  ${type}`)
+    : beside;
+  return `\nExamples:\n${lines.join('\n')}`;
 }

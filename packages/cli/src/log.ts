@@ -5,6 +5,7 @@ import { UsageError } from './failure/usage.ts';
 import type { Look } from './terminal/look.ts';
 import type { Output } from './terminal/output.ts';
 import { oneLine } from './terminal/text.ts';
+import { fitted } from './terminal/wrap.ts';
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
@@ -29,7 +30,7 @@ export function noticesOnly(output: Output, look: Look): Logger {
   const warn = (fields: LogFields, message: string): void => {
     // The closing lines of a run, or the text of a result, say these better.
     if (SAID_AT_THE_END.some(name => name in fields)) return;
-    void output.write(`${look.colours.yellow('acode: warning:')} ${oneLine(message)}\n`);
+    void output.write(fitted(`${look.colours.yellow('acode: warning:')} ${oneLine(message)}\n`, look));
   };
   return { debug: silent, info: silent, error: silent, warn };
 }

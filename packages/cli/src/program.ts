@@ -21,9 +21,13 @@ import { uninstallCommand } from './commands/uninstall.ts';
 import { exampleText } from './examples.ts';
 import { usageErrorFor } from './failure/parse-failure.ts';
 import { ownVersion } from './version.ts';
+import { hanging } from './terminal/wrap.ts';
 
 const ABOUT = 'Run untrusted code in a fresh, hardened, single-use sandbox.';
 const HELP_WIDTH = 100;
+// Beside the names of options; with less, a description stands below its option.
+const MIN_DESCRIPTION = 36;
+const BELOW = ' '.repeat(6);
 const COMPLETION = 'completion';
 
 /** What the parser printed, kept until it is known in which form it is wanted. */
@@ -117,9 +121,10 @@ function prepare(command: CommandUnknownOpts, printed: Printed): void {
   command
     .enablePositionalOptions()
     .helpOption('-h, --help', 'show this help')
+    .configureHelp({ formatItem: (term, width, text) => helpItem(term, width, text, printed.width ?? HELP_WIDTH) })
     .configureOutput({
-      writeOut: text => (printed.text += text),
-      writeErr: text => (printed.text += text),
+      writeOut: text => (printed.text += inWidth(text, printed.width ?? HELP_WIDTH)),
+      writeErr: text => (printed.text += inWidth(text, printed.width ?? HELP_WIDTH)),
       outputError: () => undefined,
       getOutHelpWidth: () => printed.width ?? HELP_WIDTH,
       getErrHelpWidth: () => printed.width ?? HELP_WIDTH,
@@ -131,12 +136,29 @@ function prepare(command: CommandUnknownOpts, printed: Printed): void {
       const about = { called, help: printed.text, elsewhere: (word: string) => inGroups(command, word), options };
       throw complaint.exitCode === 0 ? complaint : usageErrorFor(complaint, about);
     });
-  const examples = exampleText(called);
+  const examples = exampleText(called, printed.width ?? HELP_WIDTH);
   if (examples !== '') command.addHelpText('after', examples);
   command.hook('preSubcommand', (_, child) => {
     if (child.name() === COMPLETION) for (const one of command.commands) prepareAll(one, printed);
     else if (command.name() !== COMPLETION) prepare(child, printed);
   });
+}
+
+// An option or a command, and what it is for.
+function helpItem(term: string, termWidth: number, text: string, width: number): string {
+  if (text === '') return `  ${term}`;
+  const prefix = `  ${term.padEnd(termWidth)}  `;
+  return width - prefix.length >= MIN_DESCRIPTION
+    ? hanging(prefix, text, width)
+    : `  ${term}\n${hanging(BELOW, text, width, BELOW)}`;
+}
+
+// Paragraphs of help are written in one line each. What is indented is laid out already, or is a command to paste.
+function inWidth(text: string, width: number): string {
+  return text
+    .split('\n')
+    .map(line => (line.startsWith(' ') || line.length <= width ? line : hanging('', line, width)))
+    .join('\n');
 }
 
 // Completion speaks of every command.

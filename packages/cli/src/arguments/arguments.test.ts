@@ -1,14 +1,19 @@
 // Each argument type takes what it should and refuses the rest.
 
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { InvalidArgumentError } from '@commander-js/extra-typings';
 import { AcodeError } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../failure/usage.ts';
-import { commandOf, quoted } from './command-arguments.ts';
+import { commandOf, quoted, sandboxBefore } from './command-arguments.ts';
 import { count, seconds } from './values.ts';
 import { OPTION_TERMS, POLICY_OPTIONS } from './option-names.ts';
 import { requestCommand, requestOf } from './request.ts';
-import { address, cpus, mount, network, port, risk, size, someSize, user, variable } from './sandbox-values.ts';
+import { environmentOf, variable } from './environment-options.ts';
+import { parseVariables } from './environment.ts';
+import { address, cpus, mount, network, port, risk, size, someSize, user } from './sandbox-values.ts';
 
 describe('an argument is read as', () => {
   it.each<[string, (text: string) => unknown, string, unknown]>([
@@ -29,6 +34,7 @@ describe('an argument is read as', () => {
     ['a risk in capitals', risk, 'HIGH', 'high'],
     ['a variable', variable, 'A=b=c', { A: 'b=c' }],
     ['an empty variable', variable, 'A=', { A: '' }],
+    ['a variable that the caller has', variable, 'A', { A: null }],
     ['no swap', size, '0', 0],
     ['some memory', someSize, '6m', 6 * 1024 ** 2],
     ['a mount', mount, '/a:/b', [{ source: '/a', target: '/b', readOnly: true }]],
@@ -62,6 +68,53 @@ describe('an argument is read as', () => {
   });
 });
 
+describe('variables of a command', () => {
+  const source = { env: { TOKEN: 'secret', EMPTY: '' }, here: tmpdir() };
+
+  it('come from files first and then from --env, whose value may be the caller’s', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'acode-env-'));
+    writeFileSync(join(directory, 'a.env'), '\uFEFF# comment\n\n  A=1 2 "3"\r\nTOKEN\nB==x#y\n__proto__=z\n');
+    const envFile = [join(directory, 'a.env')];
+    await expect(environmentOf({ envFile, env: { B: 'own', EMPTY: null } }, source)).resolves.toEqual(
+      Object.fromEntries([
+        ['A', '1 2 "3"'],
+        ['TOKEN', 'secret'],
+        ['B', 'own'],
+        ['__proto__', 'z'],
+        ['EMPTY', ''],
+      ]),
+    );
+    rmSync(directory, { recursive: true });
+    await expect(environmentOf({}, source)).resolves.toBeUndefined();
+  });
+
+  it.each<[string, string, RegExp, RegExp]>([
+    ['a line without a name', 'A=1\n=secret', /^x\.env:2: the line does not begin/, /NAME=value/],
+    ['a shell’s own form', 'export A=secret', /^x\.env:1: /, /without `export`/],
+    ['a space before the =', '# c\n\nA = secret', /^x\.env:3: /, /without spaces/],
+    ['a NUL character', 'A=secret\0', /^x\.env:1: A holds a NUL/, /./],
+    ['a variable that the caller does not have', 'NOT_SET', /^x\.env:1: NOT_SET is not set/, /--env NOT_SET=value/],
+  ])('of a file are refused with the line, and without its content: %s', (_, text, message, hint) => {
+    const refused = (): unknown => parseVariables(text, 'x.env', source.env);
+    expect(refused).toThrow(UsageError);
+    expect(refused).toThrow(message);
+    expect(refused).not.toThrow(/secret/);
+    try {
+      refused();
+    } catch (error) {
+      expect(error instanceof UsageError && error.hint).toMatch(hint);
+    }
+  });
+
+  it('of a file that is missing, a directory or too large are refused', async () => {
+    const read = (path: string): Promise<unknown> => environmentOf({ envFile: [path] }, source);
+    await expect(read('nothing-here.env')).rejects.toThrow('does not exist');
+    await expect(read('/')).rejects.toThrow('is a directory');
+    await expect(read('/dev/zero')).rejects.toThrow('larger than 1 MiB');
+    await expect(environmentOf({ env: { NOT_SET: null } }, source)).rejects.toThrow('--env: NOT_SET is not set');
+  });
+});
+
 describe('an argument is refused', () => {
   it.each<[string, (text: string) => unknown, string]>([
     ['a size in words', size, 'lots'],
@@ -81,8 +134,8 @@ describe('an argument is refused', () => {
     ['a user without group', user, '1000'],
     ['a network with a comma', network, 'a,b'],
     ['an unknown risk', risk, 'huge'],
-    ['a variable that would be inherited', variable, 'HOME'],
     ['a variable without a name', variable, '=x'],
+    ['a variable with a space in its name', variable, 'a b=c'],
     ['a mount without target', mount, '/a'],
     ['a mount to a relative target', mount, '/a:b'],
     ['a mount of nothing', mount, ':/b'],
@@ -133,14 +186,14 @@ describe('the arguments of a command', () => {
     [
       ['53a87165-0ce1-453c-a9b1-594e18d02b6f'],
       ['ls'],
-      '`acode sandbox exec --in 53a87165-0ce1-453c-a9b1-594e18d02b6f -- ls`',
+      '`acode sandbox exec 53a87165-0ce1-453c-a9b1-594e18d02b6f -- ls`',
     ],
     [
       ['53a87165-0ce1-453c-a9b1-594e18d02b6f', 'ls'],
       null,
-      '`acode sandbox exec --in 53a87165-0ce1-453c-a9b1-594e18d02b6f -- ls`',
+      '`acode sandbox exec 53a87165-0ce1-453c-a9b1-594e18d02b6f -- ls`',
     ],
-    [['acode-1a2b3c4d-run-001'], ['ls'], '`acode sandbox exec --in acode-1a2b3c4d-run-001 -- ls`'],
+    [['acode-1a2b3c4d-run-001'], ['ls'], '`acode sandbox exec acode-1a2b3c4d-run-001 -- ls`'],
   ] as const)('%j and %j are a mistake, and the hint has the way to write it', (before, after, hint) => {
     const attempt = () => of([...before], after && [...after]);
     expect(attempt).toThrow(UsageError);
@@ -154,6 +207,18 @@ describe('the arguments of a command', () => {
     expect(() => of(words)).toThrow(expect.objectContaining({ hint: expect.not.stringContaining('--image') }));
   });
 
+  it('name a persistent sandbox before --, and an image or anything else there is a mistake', () => {
+    const named = (word: string): string => sandboxBefore(word, ['ls', '-l'], 'acode sandbox exec');
+    expect(['a1b2', '53a87165-0ce1', 'web-server', 'acode-1a2b3c4d-run-001'].map(named)).toHaveLength(4);
+    for (const [word, hint] of [
+      ['busybox', '`acode sandbox exec --image busybox -- ls -l`'],
+      ['node:20', '`acode sandbox exec --image node:20 -- ls -l`'],
+      ['a b', "`acode sandbox exec -- 'a b' ls -l`"],
+      ['ab', '`acode sandbox exec -- ab ls -l`'],
+    ] as const)
+      expect(() => named(word)).toThrow(expect.objectContaining({ hint: expect.stringContaining(hint) }));
+  });
+
   it('are quoted for a shell where they must be', () => {
     expect(['a-b', 'a b', "it's", ''].map(quoted)).toEqual(['a-b', "'a b'", String.raw`'it'\''s'`, `''`]);
   });
@@ -163,24 +228,24 @@ describe('the options of a run', () => {
   const parse = (...argv: string[]) => {
     const command = requestCommand('run');
     command.parse(argv, { from: 'user' });
-    return requestOf(command.opts(), { root: '/w', inside: 'sub', here: '/w/sub' });
+    return requestOf(command.opts(), { root: '/w', inside: 'sub', here: '/w/sub' }, { HOME: '/home/me' });
   };
 
-  it('become a request, and options that were not given are absent', () => {
-    expect(parse('ls')).toEqual({ policy: { limits: {} }, cwd: 'sub' });
+  it('become a request, and options that were not given are absent', async () => {
+    await expect(parse('ls')).resolves.toEqual({ policy: { limits: {} }, cwd: 'sub' });
   });
 
   it('refuse a port on an address of this machine with the reason', () => {
     expect(() => port('0.0.0.0:80:80')).toThrow(/127\.0\.0\.1 only/);
   });
 
-  it('each reach their field', () => {
+  it('each reach their field', async () => {
     const options = '--image i --memory 64 --cpus 0.5 --pids 9 --timeout 2 --max-output 1k --network none --readonly';
     const more =
-      '--user 5:6 --env A=1 --env B=2 --workdir x --pull never --level docker --risk low --session s --task t';
+      '--user 5:6 --env A=1 --env B=2 --env HOME --workdir x --pull never --level docker --risk low --session s --task t';
     const newer =
       '--runtime runsc --profile task --swap 0 --open-files 64 --tmp 1m --dns 1.1.1.1 --publish 80 --mount ../d:/d --mount /e:/e:rw ls';
-    expect(parse(...`${options} ${more} ${newer}`.split(' '))).toEqual({
+    await expect(parse(...`${options} ${more} ${newer}`.split(' '))).resolves.toEqual({
       policy: {
         image: 'i',
         profile: 'task',
@@ -208,7 +273,7 @@ describe('the options of a run', () => {
         pull: 'never',
         level: 'docker',
       },
-      env: { A: '1', B: '2' },
+      env: { A: '1', B: '2', HOME: '/home/me' },
       cwd: 'x',
       risk: 'low',
       sessionId: 's',

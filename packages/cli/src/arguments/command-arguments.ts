@@ -44,7 +44,25 @@ function refuseSandbox(before: readonly string[], after: readonly string[] | nul
   const exec = called.replace(/^acode run\b/, 'acode sandbox exec');
   throw new UsageError(
     `${first} is the name of a sandbox, but a command is expected there.`,
-    `To run a command in that sandbox: \`${exec} --in ${first} -- ${argv.map(quoted).join(' ')}\`.`,
+    `To run a command in that sandbox: \`${exec} ${first} -- ${argv.map(quoted).join(' ')}\`.`,
+  );
+}
+
+const MIN_LENGTH = 4;
+const REFERENCE = /^[A-Za-z0-9][\w.-]*$/;
+
+/** The sandbox that is named before `--`; throws where the word cannot be one. */
+export function sandboxBefore(word: string, after: readonly string[], called: string): string {
+  const argv = after.map(quoted).join(' ');
+  if (IMAGE.test(word))
+    throw new UsageError(
+      `${word} stands before \`--\`, where a persistent sandbox is named, and looks like an image.`,
+      `In that image: \`${called} --image ${word} -- ${argv}\`. In a sandbox with this name: \`${called} --in ${word} -- ${argv}\`.`,
+    );
+  if (REFERENCE.test(word) && word.length >= MIN_LENGTH) return word;
+  throw new UsageError(
+    `${quoted(word)} stands before \`--\`, where only options and the id or name of a persistent sandbox do.`,
+    `${forms(called, [word, ...after])} \`acode sandbox list\` shows the sandboxes.`,
   );
 }
 

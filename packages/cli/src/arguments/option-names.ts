@@ -32,6 +32,8 @@ export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
 const REQUEST_OPTIONS: Readonly<Record<string, string>> = {
   cwd: '--workdir',
   base: '--base',
+  name: '--name',
+  env: '--env',
   sessionId: '--session',
   taskId: '--task',
   timeoutMs: '--timeout',

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { call } from '../test-process.ts';
-import { copying } from '../commands/copy.ts';
+import { copying } from '../commands/copy-files.ts';
 import { duration } from './values.ts';
 import { forwarding } from '../commands/forward.ts';
 

@@ -6,7 +6,8 @@ import type { CreateRequest, PolicyFields, PolicyInput, RunRequest } from '@acod
 import { Command, Option } from '@commander-js/extra-typings';
 import { count, seconds } from './values.ts';
 import type { Place } from '../workspace.ts';
-import { address, caches, cpus, mount, network, port, risk, size, someSize, user, variable } from './sandbox-values.ts';
+import { environmentOf, environmentOptions } from './environment-options.ts';
+import { address, caches, cpus, mount, network, port, risk, size, someSize, user } from './sandbox-values.ts';
 
 /** A command with all options that say what a sandbox is to be. */
 export function sandboxCommand(name: string) {
@@ -77,7 +78,8 @@ export type SandboxOptions = ReturnType<ReturnType<typeof sandboxCommand>['opts'
 /** A command with all options of a run. */
 export function optionsCommand(name: string) {
   return sandboxCommand(name)
-    .addOption(environmentOption())
+    .addOption(environmentOptions().env)
+    .addOption(environmentOptions().file)
     .option(...WORKDIR);
 }
 
@@ -89,23 +91,23 @@ export function requestCommand(name: string) {
     .passThroughOptions();
 }
 
-/** The option for variables of a command. */
-export function environmentOption() {
-  return new Option('--env <NAME=value>', 'environment variable; repeatable, nothing is inherited').argParser(variable);
-}
-
 /** The option for the directory of a command. */
 export const WORKDIR = ['--workdir <directory>', 'working directory, relative to the workspace'] as const;
 
 /** The values of those options. */
 export type RequestOptions = ReturnType<ReturnType<typeof optionsCommand>['opts']>;
 
-/** The request that the options describe, called from a place. */
-export function requestOf(options: RequestOptions, place: Place): RunRequest {
+/** The request that the options describe, called from a place with an environment. */
+export async function requestOf(
+  options: RequestOptions,
+  place: Place,
+  variables: Readonly<Record<string, string | undefined>>,
+): Promise<RunRequest> {
+  const env = await environmentOf(options, { env: variables, here: place.here });
   return {
     policy: policyOf(options, place.here),
     cwd: options.workdir ?? place.inside,
-    ...present({ env: options.env, risk: options.risk, sessionId: options.session, taskId: options.task }),
+    ...present({ env, risk: options.risk, sessionId: options.session, taskId: options.task }),
   };
 }
 

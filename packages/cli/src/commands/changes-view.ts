@@ -8,7 +8,8 @@ import type { Call } from '../call.ts';
 import { shownPath } from '../execution/risky-lines.ts';
 import { age } from '../terminal/age.ts';
 import type { Look } from '../terminal/look.ts';
-import { cut, oneLine, wrapped } from '../terminal/text.ts';
+import { cut, oneLine } from '../terminal/text.ts';
+import { wrapped } from '../terminal/wrap.ts';
 
 const SOME = 1;
 const SHORT = 12;

@@ -6,8 +6,7 @@ import type { Perform } from '../call.ts';
 
 const AFTER = `
 A run is listed while its record is in the log, even if its files no longer exist.
-Exit status: 0 no risky changes, 1 risky changes or an incomplete scan, 2 usage,
-125 the log cannot be read.`;
+Exit status: 0 no risky changes, 1 risky changes or an incomplete scan, 2 usage, 125 the log cannot be read.`;
 
 /** The command. */
 export function changesCommand(perform: Perform) {

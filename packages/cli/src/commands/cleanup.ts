@@ -6,6 +6,7 @@ import type { Call, Perform } from '../call.ts';
 import { oneLine, shortId } from '../terminal/text.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
+import { fitted } from '../terminal/wrap.ts';
 
 const FAILED = 125;
 
@@ -57,7 +58,7 @@ export function renderCleanup(report: CleanupReport, look: Look): string {
     ...belongings.kept.map(({ name, kind }) => [name, '', kind, 'kept']),
   ];
   const listed = rows.length > 0 ? table(['NAME', 'IMAGE', 'STATE', 'RESULT'], rows, look) : '';
-  return `${listed}${summary(report)}\n`;
+  return `${listed}${fitted(summary(report), look)}\n`;
 }
 
 function summary({ removed, failed, kept, belongings, dryRun }: CleanupReport): string {

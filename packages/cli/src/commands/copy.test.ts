@@ -2,8 +2,8 @@
 
 import { AcodeError } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
-import { copyFailure } from './copy.ts';
-import type { Copying } from './copy.ts';
+import { copyFailure } from './copy-files.ts';
+import type { Copying } from './copy-files.ts';
 
 const into: Copying = { way: 'in', sandbox: 's', inside: '/usr/x', outside: '/home/u/a' };
 const out: Copying = { way: 'out', sandbox: 's', inside: '/etc/x', outside: '/home/u/b' };

@@ -23,16 +23,20 @@ export function createCommand(perform: Perform) {
   return offerWhatStays(sandboxCommand('create'))
     .description('Create a persistent sandbox, and print its id')
     .addOption(stayOption())
+    .option('--name <name>', 'a name of your own for it, usable wherever its id is')
     .action((options, command) => perform(command, call => create(call, options)));
 }
 
-async function create(call: Call, options: SandboxOptions & { readonly for?: number | undefined }): Promise<number> {
+type CreateOptions = SandboxOptions & { readonly for?: number | undefined; readonly name?: string | undefined };
+
+async function create(call: Call, options: CreateOptions): Promise<number> {
   refuseWhatGoes(options);
   const request = createRequestOf(options, await call.place());
   const expires = options.for === undefined ? {} : { expiresInMs: options.for };
   return call.withHost(async acode => {
     const { signal } = call.interruption;
-    const asked = createRequestFrom({ ...request, ...expires, keep: true, signal });
+    const named = options.name === undefined ? {} : { name: options.name };
+    const asked = createRequestFrom({ ...request, ...expires, ...named, keep: true, signal });
     const sandbox = await preparing(call, acode, acode.create(asked));
     await call.print('acode.sandbox/1', factsOf(sandbox), () => `${sandbox.id}\n`);
     const wanted = options.for ?? 0;

@@ -2,10 +2,12 @@
 
 import type { AttackReport, Check, DoctorReport, Probe } from '@acode/sandbox';
 import type { Look } from '../terminal/look.ts';
-import { cut, wrapped as inLines, oneLine, pad, widthOf } from '../terminal/text.ts';
+import { cut, oneLine, pad, widthOf } from '../terminal/text.ts';
+import { hanging, wrapped as inLines } from '../terminal/wrap.ts';
 
 const WIDTH = 80;
 const TITLE_WIDTH = 22;
+const NARROW = 60;
 const GROUPS: Readonly<Record<string, string>> = {
   A: 'Escape',
   B: 'Mounts',
@@ -31,11 +33,15 @@ export function renderDoctor(report: DoctorReport, look: Look): string {
 function checkLines({ status, title, seen, remedy }: Check, look: Look): string {
   const { cyan, dim, green, red, yellow } = look.colours;
   const mark = { ok: green('✔'), warn: yellow('!'), fail: red('✘') }[status];
-  const below = (text: string, indent: number): string =>
-    inLines(oneLine(text), look.width === null ? null : look.width - indent).join(`\n${' '.repeat(indent)}`);
+  const { width } = look;
   const hint =
-    remedy === undefined ? '' : `  ${dim('╰▶')} ${cyan('remedy:')} ${below(remedy, '  ╰▶ remedy: '.length)}\n`;
-  return `${mark} ${pad(title, TITLE_WIDTH)}${below(seen, TITLE_WIDTH + 2)}\n${hint}`;
+    remedy === undefined ? '' : `${hanging(`  ${dim('╰▶')} `, `${cyan('remedy:')} ${oneLine(remedy)}`, width)}\n`;
+  // In a narrow terminal what was seen stands below its title, where it has room.
+  const beside =
+    width === null || width >= NARROW
+      ? hanging(`${mark} ${pad(title, TITLE_WIDTH)}`, oneLine(seen), width)
+      : `${mark} ${title}\n${hanging('    ', oneLine(seen), width)}`;
+  return `${beside}\n${hint}`;
 }
 
 /** The report card for a person. */

@@ -36,6 +36,7 @@ export function renderSandbox(details: SandboxDetails, look: Look): string {
     [
       ['Sandbox', details.sandboxId],
       ['Container', details.containerId],
+      ...(details.givenName === undefined ? [] : [['Name', details.givenName] as const]),
       ['State', details.state],
       ['Image', details.image],
       // If the requested name is unknown, the engine reports the id in both fields.

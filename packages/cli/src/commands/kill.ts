@@ -6,7 +6,7 @@ import { Command } from '@commander-js/extra-typings';
 import { references } from '../arguments/values.ts';
 import type { Call, Perform } from '../call.ts';
 import { reportOn } from '../failure/report.ts';
-import { oneLine } from '../terminal/text.ts';
+import { renderNotice } from '../terminal/notice.ts';
 
 const FAILED = 125;
 
@@ -47,6 +47,9 @@ async function kill(call: Call, named: readonly string[]): Promise<number> {
     removed.map(({ sandboxId }) => `${sandboxId}\n`).join(''),
   );
   if (!call.options.json)
-    for (const { message, hint } of failed) await call.say(`acode: ${oneLine(message)} ${oneLine(hint)}\n`);
+    for (const { code, message: text, hint } of failed)
+      await call.say(
+        renderNotice({ text, details: [['code', code]], hint }, call.errorLook, call.errorLook.colours.red),
+      );
   return failed.length > 0 ? FAILED : 0;
 }

@@ -6,7 +6,8 @@ import type { EffectivePolicy, MountRequest, PortRequest, Sourced } from '@acode
 import { POLICY_OPTIONS } from '../arguments/option-names.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
-import { oneLine, pad, widthOf, wrapped } from '../terminal/text.ts';
+import { oneLine, pad, widthOf } from '../terminal/text.ts';
+import { wrapped } from '../terminal/wrap.ts';
 
 const TITLES = ['POLICY', 'VALUE', 'SET BY', 'WHERE'] as const;
 // Side by side, less than this per line would cut what a reader came for: the file and the line.

@@ -9,6 +9,7 @@ import type { Look } from '../terminal/look.ts';
 import { PullDisplay } from '../terminal/pull-display.ts';
 import { sizeText } from '../terminal/pull-lines.ts';
 import { oneLine } from '../terminal/text.ts';
+import { hanging, proseWidth } from '../terminal/wrap.ts';
 
 const FAILED = 125;
 
@@ -114,8 +115,8 @@ export function renderPulled(items: readonly PulledImage[], failed: readonly Not
     ...warnings.map(warning => `  ${yellow('note:')} ${oneLine(warning)}`),
   ]);
   const refusals = failed.flatMap(({ reference, code, message, hint }) => [
-    `${red('✗')} ${oneLine(reference)}: ${oneLine(message)} ${dim(code)}`,
-    `  ${dim('╰▶')} hint: ${oneLine(hint)}`,
+    hanging(`${red('✗')} `, `${oneLine(reference)}: ${oneLine(message)} ${dim(code)}`, proseWidth(look)),
+    hanging(`  ${dim('╰▶')} `, `hint: ${oneLine(hint)}`, proseWidth(look)),
   ]);
   return [...lines, ...refusals].map(line => `${line}\n`).join('');
 }

@@ -16,9 +16,9 @@ import { widthOf } from '../terminal/text.ts';
 import { Recorder } from '../test-process.ts';
 import { renderCleanup } from './cleanup.ts';
 import { renderCard, renderDoctor } from './doctor-card.ts';
-import { renderExplanation } from './explain.ts';
+import { renderExplanation } from './explain-view.ts';
 import { renderSandbox } from './inspect.ts';
-import { renderList } from './list.ts';
+import { renderList } from './list-view.ts';
 import { renderLogs } from './logs.ts';
 import { renderStatus } from './status.ts';
 import { renderTrust } from './trust.ts';
@@ -69,7 +69,7 @@ const status: Status = {
 describe('status', () => {
   it('begins with the version of an engine that can be used', () => {
     const text = renderStatus(status, look);
-    expect(text.split('\n')[0]).toBe('Sandbox Available: Docker version 28.5.2');
+    expect(text.split('\n')[0]).toBe('Sandbox available: Docker version 28.5.2');
     for (const part of [
       '/run/docker.sock (found by system)',
       '1.51',
@@ -84,9 +84,9 @@ describe('status', () => {
   });
 
   it('never calls a level a sandbox that is none', () => {
-    expect(renderStatus({ ...status, level: 'none' }, look)).toMatch(/^No Sandbox: .* level none/);
-    expect(renderStatus({ ...status, level: 'ulimit' }, look)).toMatch(/^No Sandbox: .* level ulimit/);
-    expect(renderStatus({ ...status, level: 'bubblewrap' }, look)).toMatch(/^Sandbox Available: bubblewrap\n/);
+    expect(renderStatus({ ...status, level: 'none' }, look)).toMatch(/^No sandbox: .* level none/);
+    expect(renderStatus({ ...status, level: 'ulimit' }, look)).toMatch(/^No sandbox: .* level ulimit/);
+    expect(renderStatus({ ...status, level: 'bubblewrap' }, look)).toMatch(/^Sandbox available: bubblewrap\n/);
   });
 
   it('begins with the reason why not, and ends with the hint', () => {
@@ -95,7 +95,7 @@ describe('status', () => {
       { ...without, available: false, unavailableReason: 'no engine.', hint: 'Start it.' },
       look,
     );
-    expect(text).toMatch(/^Sandbox Unavailable: no engine\.\n/);
+    expect(text).toMatch(/^Sandbox unavailable: no engine\.\n/);
     expect(text).toMatch(/╰▶ hint: Start it\.\n$/);
     expect(text).not.toContain('Engine socket');
   });
@@ -103,18 +103,40 @@ describe('status', () => {
 
 describe('lists', () => {
   it('of sandboxes have id, name, image, state and age', () => {
-    expect(renderList([sandbox], look).split('\n')[1]).toBe(
-      'cccccccccccc  acode-a1b2c3d4-run-001  sha256:dddddddddddd  running  1 minute ago',
+    expect(renderList([{ ...sandbox, workspace: '/home/me/project' }], look, '/home/me').split('\n')[1]).toBe(
+      'cccccccc  acode-a1b2c3d4-run-001  sha256:dddddddddddd  running  ~/project  1 minute ago',
     );
-    expect(renderList([], look)).toBe('There are no sandboxes.\n');
+    expect(renderList([], look, '/home/me')).toBe('There are no sandboxes.\n');
   });
 
   it('of sandboxes show when persistent ones expire', () => {
     const kept = { ...sandbox, expiresAt: '2026-01-02T04:34:03Z' };
-    const [title, one, other] = renderList([kept, sandbox], look).split('\n');
+    const [title, one, other] = renderList([kept, sandbox], look, '/home/me').split('\n');
     expect(title).toMatch(/CREATED +EXPIRES$/);
     expect(one).toMatch(/1 minute ago +in 1h 30m$/);
     expect(other).toMatch(/1 minute ago$/);
+  });
+
+  it.each([40, 80, 200])('of sandboxes fit %i columns, with one word for the state', width => {
+    const at = { ...look, terminal: true, width };
+    const workspace = '/home/me/some/very/deep/directory/of/a/project';
+    const items = [
+      { ...sandbox, workspace, image: 'node:20-alpine' },
+      { ...sandbox, workspace, waiting: true },
+      { ...sandbox, workspace, givenName: 'web-server', expiresAt: '2026-01-02T04:34:03Z' },
+      { ...sandbox, state: 'exited' as const },
+    ];
+    const [title = '', ...lines] = renderList(items, at, '/home/me').trimEnd().split('\n');
+    for (const line of [title, ...lines]) expect(widthOf(line)).toBeLessThanOrEqual(width);
+    expect(lines.map(line => /running|warm|persistent|exited/.exec(line)?.[0])).toEqual([
+      'running',
+      'warm',
+      'persistent',
+      'exited',
+    ]);
+    expect(lines[2]).toContain('web-server');
+    expect(title.includes('WORKSPACE')).toBe(width >= 80);
+    expect(title.includes('CREATED')).toBe(width === 200);
   });
 
   it('of kept runs show a command on one line, whatever it holds', () => {

@@ -3,12 +3,13 @@
 import type { Acode, Command as SandboxedCommand, Sandbox, TerminalHandle } from '@acode/sandbox';
 import { offerEngineLevels, refuseCreationOptions } from '../arguments/persistent-options.ts';
 import { reference } from '../arguments/values.ts';
-import { WORKDIR, createRequestOf, environmentOption, sandboxCommand } from '../arguments/request.ts';
+import { environmentOf, environmentOptions } from '../arguments/environment-options.ts';
+import { WORKDIR, createRequestOf, sandboxCommand } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call, Perform } from '../call.ts';
 import { atTerminal } from '../execution/at-terminal.ts';
-import { closingLines } from '../execution/closing-lines.ts';
-import { sayLines, statusOf } from '../execution/execute.ts';
+import { closingNotices } from '../execution/closing-lines.ts';
+import { sayNotices, statusOf } from '../execution/execute.ts';
 import { preparing } from '../execution/preparing.ts';
 import { UsageError } from '../failure/usage.ts';
 import { stayOption } from './create.ts';
@@ -21,8 +22,7 @@ const MAX_MS = 24 * 3600 * 1000;
 const SHELL = 'if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi';
 const AFTER = `
 The keys Enter ~ . leave the shell whatever runs in it; Enter ~ ~ types one ~.
-What the sandbox prints may draw on your terminal and do nothing else with it: it cannot
-reach the clipboard, the title or the mouse, nor make the terminal answer.
+What the sandbox prints may draw on your terminal and do nothing else with it: it cannot reach the clipboard, the title or the mouse, nor make the terminal answer.
 Exit status: the shell’s own; 124 time limit, 125 refused or failed, 129 left by those keys, 2 usage.`;
 
 /** The command. */
@@ -32,7 +32,8 @@ export function shellCommand(perform: Perform) {
     .argument('[sandbox]', 'id or name of a persistent sandbox; without it, a fresh one', reference)
     .usage('[options] [sandbox] [-- <program> [arguments…]]')
     .addOption(stayOption())
-    .addOption(environmentOption())
+    .addOption(environmentOptions().env)
+    .addOption(environmentOptions().file)
     .option(...WORKDIR)
     .option('--mouse', 'let programs inside receive mouse events')
     .addHelpText('after', AFTER)
@@ -65,9 +66,11 @@ function assertTerminal(call: Call, named: string | undefined): void {
 
 async function shell(call: Call, named: string | undefined, options: ShellOptions): Promise<number> {
   const command = programOf(call);
+  const { here } = await call.place();
+  const env = await environmentOf(options, { env: call.io.env, here });
   return call.withHost(async acode => {
     const sandbox = await sandboxFor(call, acode, named, options);
-    const handle = await begin(call, sandbox, command, options);
+    const handle = await begin(call, sandbox, command, options, env);
     const result = await atTerminal(call, handle, { mouse: options.mouse === true });
     if (result === null) {
       const fate = sandbox.kept ? 'keeps running' : 'is removed';
@@ -76,7 +79,7 @@ async function shell(call: Call, named: string | undefined, options: ShellOption
     }
     // As a list of arguments: a shell ends with the status of its last command, which says nothing about the program here.
     const existing = named === undefined ? null : { timeoutMs: options.timeout };
-    await sayLines(call, closingLines(result, [], { existing }));
+    await sayNotices(call, closingNotices(result, [], { existing }));
     return statusOf(result);
   });
 }
@@ -104,7 +107,8 @@ async function begin(
   call: Call,
   { commands }: Sandbox,
   command: SandboxedCommand,
-  { env, workdir, timeout }: ShellOptions,
+  { workdir, timeout }: ShellOptions,
+  env: Readonly<Record<string, string>> | undefined,
 ): Promise<TerminalHandle> {
   const { signal } = call.interruption;
   const { inside } = await call.place();

@@ -7,6 +7,7 @@ import type { Call, Perform } from '../call.ts';
 import type { Look } from '../terminal/look.ts';
 import { fields } from '../terminal/table.ts';
 import { oneLine } from '../terminal/text.ts';
+import { fitted } from '../terminal/wrap.ts';
 
 /** The command. */
 export function statusCommand(perform: Perform) {
@@ -17,17 +18,17 @@ export function statusCommand(perform: Perform) {
 
 async function showStatus(call: Call): Promise<number> {
   const status = await call.withObserver(observer => call.progress.during('Asking the engine…', observer.status()));
-  await call.print('acode.status/1', status, look => renderStatus(status, look));
+  await call.print('acode.status/1', status, look => renderStatus(status, look, call.options.verbose));
   return status.available ? 0 : 1;
 }
 
-/** Formats the status for a terminal. */
-export function renderStatus(status: Status, look: Look): string {
+/** Formats the status for a terminal; with `verbose`, also what to do about each level that is not available. */
+export function renderStatus(status: Status, look: Look, verbose = false): string {
   const { engine, sandboxes } = status;
-  const { bold, cyan, dim, red } = look.colours;
+  const { bold, red } = look.colours;
   const headline = status.available
     ? headlineOf(status, look)
-    : red(bold(`Sandbox Unavailable: ${oneLine(status.unavailableReason ?? 'unknown')}`));
+    : red(bold(`Sandbox unavailable: ${oneLine(status.unavailableReason ?? 'unknown')}`));
   const about = fields(
     [
       ...(engine ? engineFields(engine) : []),
@@ -39,22 +40,33 @@ export function renderStatus(status: Status, look: Look): string {
     ],
     look,
   );
-  const levels = `${bold('Levels, strongest first')}\n${fields(status.levels.map(levelField), look)}`;
-  const hint = status.hint === undefined ? '' : `${dim('╰▶')} ${cyan('hint:')} ${oneLine(status.hint)}\n`;
-  return `${headline}\n${about}${levels}${hint}`;
+  return fitted(`${headline}\n${about}${levelsText(status.levels, look, verbose)}${hintText(status, look)}`, look);
+}
+
+function hintText({ hint }: Status, { colours: { cyan, dim } }: Look): string {
+  return hint === undefined ? '' : `${dim('╰▶')} ${cyan('hint:')} ${oneLine(hint)}\n`;
+}
+
+function levelsText(levels: readonly LevelStatus[], look: Look, verbose: boolean): string {
+  const { bold, dim } = look.colours;
+  const rows = levels.map(level => levelField(level, verbose));
+  const isMore = !verbose && levels.some(({ remedy }) => remedy !== undefined);
+  const more = isMore ? `${dim('What to do about a level: `acode sandbox status --verbose`')}\n` : '';
+  return `${bold('Levels, strongest first')}\n${fields(rows, look)}${more}`;
 }
 
 // Two levels provide no isolation, and the headline must not suggest that they do.
 function headlineOf({ level, engine }: Status, { colours: { bold, green, yellow } }: Look): string {
   if (level !== null && !isBoundary(level))
-    return yellow(bold(`No Sandbox: your configuration runs commands at level ${level}, on this host as they are`));
+    return yellow(bold(`No sandbox: your configuration runs commands at level ${level}, on this host as they are`));
   const what = level === 'bubblewrap' ? 'bubblewrap' : `Docker version ${engine?.version ?? 'unknown'}`;
-  return green(bold(`Sandbox Available: ${what}`));
+  return green(bold(`Sandbox available: ${what}`));
 }
 
-function levelField({ level, state, by, reason }: LevelStatus): readonly [string, string] {
+function levelField({ level, state, by, reason, remedy }: LevelStatus, verbose: boolean): readonly [string, string] {
   const how = state === 'available' ? `available (${by})` : state;
-  return [level, reason === undefined ? how : `${how}: ${reason}`];
+  const why = reason === undefined ? how : `${how}: ${reason}`;
+  return [level, verbose && remedy !== undefined ? `${why}. ${remedy}` : why];
 }
 
 function engineFields(engine: NonNullable<Status['engine']>): (readonly [string, string])[] {

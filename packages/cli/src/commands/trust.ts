@@ -6,6 +6,7 @@ import type { Call, Perform } from '../call.ts';
 import type { Look } from '../terminal/look.ts';
 import { fields } from '../terminal/table.ts';
 import { oneLine } from '../terminal/text.ts';
+import { fitted } from '../terminal/wrap.ts';
 
 const NO_FILE = 1;
 
@@ -68,7 +69,7 @@ export function renderTrust(report: TrustReport, deed: Deed, look: Look): string
     needsTrust.length === 0
       ? 'It asks for nothing that an untrusted file may not have.\n'
       : `${bold('It asks for what an untrusted file may not have:')}\n${needsTrust.map(keyText).join('')}`;
-  return `${headline}\n${about}\n${asked}${refusedText(report, look)}\n${wayOn(report, deed)}\n`;
+  return `${headline}\n${about}\n${asked}${refusedText(report, look)}\n${fitted(wayOn(report, deed), look)}\n`;
 }
 
 function untrusted({ changed }: TrustReport, deed: Deed): string {

@@ -9,6 +9,7 @@ import { UsageError } from '../failure/usage.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
 import { oneLine } from '../terminal/text.ts';
+import { fitted } from '../terminal/wrap.ts';
 import type { Io } from '../io.ts';
 
 const FAILED = 125;
@@ -84,7 +85,7 @@ export function renderUninstall(report: UninstallReport, purge: boolean, look: L
   const rows = [...engineRows(report), ...imageRows(report), ...elsewhereRows(report), ...diskRows(report)];
   const listed = rows.length > 0 ? table(['KIND', 'NAME', 'ABOUT'], rows, look) : '';
   const problem = report.engineProblem === null ? '' : `The engine was not asked: ${oneLine(report.engineProblem)}\n`;
-  return `${listed}${problem}${closing(report, purge, look)}`;
+  return fitted(`${listed}${problem}${closing(report, purge, look)}`, look);
 }
 
 function engineRows({ engine }: UninstallReport): string[][] {

@@ -2,7 +2,8 @@
 
 import type { Denial, RunResult } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
-import { closingLines } from './closing-lines.ts';
+import type { Notice } from '../terminal/notice.ts';
+import { closingNotices, denialLine } from './closing-lines.ts';
 
 const result: RunResult = {
   exitCode: 0,
@@ -84,9 +85,36 @@ const mount: Denial = {
   ],
 };
 
+// All parts of a notice in one line.
+function flat({ text, details = [], hint }: Notice): string {
+  const known = new Map(details);
+  const note = known.get('note');
+  const head = text.replace(/^limit reached/, known.get('code') ?? '');
+  return `${head}${hint === undefined ? '' : ` ${hint}`}${note === undefined ? '' : ` [${note}]`}`;
+}
+
+const closingLines = (...given: Parameters<typeof closingNotices>): string[] => closingNotices(...given).map(flat);
 const linesOf = (denial: Denial): string[] => closingLines({ ...result, denials: [denial] }, ['x']);
 
 describe('the lines after a run', () => {
+  it('have the layout of an error: what happened, the code or the rule, what to type next', () => {
+    expect(closingNotices({ ...result, denials: [memory, { ...root, suspected: 'x ╰▶ hint: y' }] }, ['x'])).toEqual([
+      {
+        text: 'limit reached: a process was killed at the memory limit of 64 MiB, set by --memory.',
+        details: [['code', 'ACODE-SBX-004']],
+        hint: 'Use less memory; or raise the limit: --memory 128 (configured ceilings still apply).',
+      },
+      {
+        text: 'denied: the sandbox’s own file system is read-only, set by the built-in rules.',
+        details: [
+          ['rule', 'read-only.root'],
+          ['note', 'suspected write to "x ?? hint: y"'],
+        ],
+        hint: 'Retrying does not help. Write to the workspace, /tmp or the home directory; or choose an image that already has what must be installed: --image.',
+      },
+    ]);
+  });
+
   it('are none where nothing was hit', () => {
     expect(closingLines(result, 'true')).toEqual([]);
   });
@@ -138,6 +166,7 @@ describe('the lines after a run', () => {
     ],
   ])('tell about %s', (_, denial, line) => {
     expect(linesOf(denial)).toEqual([line]);
+    expect(denialLine(denial)).toBe(line);
   });
 
   it.each<[string, Denial, string]>([

@@ -1,9 +1,10 @@
-// The last lines about a run: what it hit or was denied, who set that, and what to do next.
+// Notices after a run: what it hit or was denied, who set that, and what to do next.
 
 import { denialParts, limitError } from '@acode/sandbox';
-import type { Command, Denial, DenialStyle, Remedy, RunResult, Text } from '@acode/sandbox';
+import type { Command, Denial, DenialStyle, Remedy, RiskyChange, RunResult, Text } from '@acode/sandbox';
 import { OPTION_TERMS } from '../arguments/option-names.ts';
 import { oneLine } from '../terminal/text.ts';
+import type { Notice } from '../terminal/notice.ts';
 import { inExisting } from './in-existing.ts';
 import type { Existing } from './in-existing.ts';
 import { riskyLines } from './risky-lines.ts';
@@ -22,19 +23,48 @@ export interface About {
   readonly options?: readonly string[] | undefined;
 }
 
-/** The lines about a run, without line ends; none for a run that hit nothing. */
-export function closingLines(result: RunResult, command: Command, about: About = {}): string[] {
+/** What there is to say after a run; nothing for a run that hit nothing. */
+export function closingNotices(result: RunResult, command: Command, about: About = {}): Notice[] {
   const { existing = null, dependencies = null, options = [] } = about;
   const style = existing ? inExisting(existing) : STYLE;
   return [
-    ...result.denials.map(denial => denialLine(denial, style)),
-    ...missingLines(result, command, { existing, dependencies }),
-    ...optionLines(result, command, options),
-    ...riskyLines(result.riskyChanges),
+    ...result.denials.map(denial => denialNotice(denial, style)),
+    ...missingLines(result, command, { existing, dependencies }).map(asNotice),
+    ...optionLines(result, command, options).map(asNotice),
+    ...riskyNotices(result.riskyChanges),
   ];
 }
 
-/** What was denied, who set that, and what to type next. */
+/** The same, each in one line, for JSON and for the report on many runs. */
+export function closingLines(...about: Parameters<typeof closingNotices>): string[] {
+  return closingNotices(...about).map(({ text, hint }) => (hint === undefined ? text : `${text} ${hint}`));
+}
+
+/** Risky changes as notices, below a head of the caller’s. */
+export function riskyNotices(changes: readonly RiskyChange[], head?: string): Notice[] {
+  return riskyLines(changes, undefined, head).map(asNotice);
+}
+
+function asNotice(text: string): Notice {
+  return { text };
+}
+
+/** A denial in the layout of an error: what happened, its code or rule, what to type next. */
+function denialNotice(denial: Denial, style: DenialStyle = STYLE): Notice {
+  const { what, setBy, remedy, note } = denialParts(denial, style);
+  const code = limitError({ denials: [denial] })?.code;
+  return {
+    text: `${code === undefined ? 'denied' : 'limit reached'}: ${what}, set by ${setBy}.`,
+    details: [
+      code === undefined ? ['rule', denial.rule] : ['code', code],
+      // It may quote what the command printed, which must not look like a line of ours.
+      ...(note === null ? [] : [['note', note.replaceAll(/[│├╰▶]/g, '?')] as const]),
+    ],
+    hint: remedy,
+  };
+}
+
+/** The same in one line, for JSON and for lists. */
 export function denialLine(denial: Denial, style: DenialStyle = STYLE): string {
   const { what, setBy, remedy, note } = denialParts(denial, style);
   // The note may quote what the command printed: it stands last, where it can pass for nothing of ours.

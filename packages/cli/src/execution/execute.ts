@@ -10,12 +10,12 @@ import type { RequestOptions } from '../arguments/request.ts';
 import type { Call } from '../call.ts';
 import { realPath } from '../own-program.ts';
 import { pump } from '../terminal/pump.ts';
-import { oneLine } from '../terminal/text.ts';
-import { closingLines, denialLine, mayLackDependencies } from './closing-lines.ts';
+import { renderNotice } from '../terminal/notice.ts';
+import type { Notice } from '../terminal/notice.ts';
+import { closingNotices, denialLine, mayLackDependencies, riskyNotices } from './closing-lines.ts';
 import type { Existing } from './in-existing.ts';
 import { missingDependencies } from './missing-dependencies.ts';
 import { preparing } from './preparing.ts';
-import { riskyLines } from './risky-lines.ts';
 import { terminalVariables } from './terminal-variables.ts';
 import type { InputStream } from '../io.ts';
 
@@ -53,7 +53,7 @@ export async function executeArgv(
   options: RequestOptions,
   flags: readonly string[],
 ): Promise<number> {
-  const request = requestOf(options, await call.place());
+  const request = await requestOf(options, await call.place(), call.io.env);
   const writable = request.policy?.mounts?.filter(({ readOnly }) => readOnly === false) ?? [];
   call.written.push(...writable.map(({ source }) => realPath(source)));
   return call.withHost(acode =>
@@ -83,13 +83,13 @@ export async function attend(call: Call, { command, existing, flags }: Attended,
   if ('unread' in ended) {
     // A user who pipes into `head` no longer reads the output, but usually still sees acode’s messages on standard
     // error.
-    await sayLines(call, riskyLines(ended.unread));
+    await sayNotices(call, riskyNotices(ended.unread));
     return NOBODY_READS;
   }
   const { result } = ended;
   if (call.options.json) await call.printJson('acode.run/1', withMessages(result));
   const dependencies = mayLackDependencies(result) ? await missingDependencies(await call.place()) : null;
-  await sayLines(call, closingLines(result, command, { existing, dependencies, options: flags }));
+  await sayNotices(call, closingNotices(result, command, { existing, dependencies, options: flags }));
   return statusOf(result);
 }
 
@@ -147,10 +147,10 @@ function withError(error: unknown): () => never {
   };
 }
 
-/** Prints the closing lines of a run to standard error. */
-export async function sayLines(call: Call, lines: readonly string[]): Promise<void> {
-  const { yellow } = call.errorLook.colours;
-  for (const line of lines) await call.say(`${yellow('acode:')} ${oneLine(line)}\n`);
+/** Prints what there is to say after a run to standard error. */
+export async function sayNotices(call: Call, notices: readonly Notice[]): Promise<void> {
+  const look = call.errorLook;
+  for (const notice of notices) await call.say(renderNotice(notice, look, look.colours.yellow));
 }
 
 /**

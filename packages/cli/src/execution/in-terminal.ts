@@ -3,14 +3,15 @@
 import { AcodeError } from '@acode/sandbox';
 import type { Acode, Sandbox } from '@acode/sandbox';
 import { Option } from '@commander-js/extra-typings';
+import { environmentOf } from '../arguments/environment-options.ts';
 import { createRequestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
 import { atTerminal } from './at-terminal.ts';
-import { closingLines, mayLackDependencies } from './closing-lines.ts';
+import { closingNotices, mayLackDependencies } from './closing-lines.ts';
 import { missingDependencies } from './missing-dependencies.ts';
-import { commandIn, sayLines, statusOf } from './execute.ts';
+import { commandIn, sayNotices, statusOf } from './execute.ts';
 import { preparing } from './preparing.ts';
 import { terminalVariables } from './terminal-variables.ts';
 
@@ -29,9 +30,7 @@ export function terminalOption() {
 
 /** The help text for `-t`. */
 export const TERMINAL_HELP = `
-With -t the command gets a terminal of its own: every key you type goes to it, Ctrl-C too.
-Standard output and standard error become one stream. If the command hangs, type Enter ~ . to
-end it (status 129).`;
+With -t the command gets a terminal of its own: every key you type goes to it, Ctrl-C too. Standard output and standard error become one stream. If the command hangs, type Enter ~ . to end it (status 129).`;
 
 /** Runs the command of a call in a terminal, and returns the exit status. */
 export async function executeInTerminal(
@@ -43,13 +42,14 @@ export async function executeInTerminal(
   refuseWithoutTerminal(call);
   const command = commandIn(call, argv, flags);
   const place = await call.place();
+  const env = await environmentOf(options, { env: call.io.env, here: place.here });
   const { signal } = call.interruption;
   return call.withHost(async acode => {
     const sandbox = await sandboxFor(call, acode, options);
     const { size } = call.stdout;
     const handle = await sandbox.commands.terminal(command, {
       cwd: options.workdir ?? place.inside,
-      env: { ...terminalVariables(call), ...options.env },
+      env: { ...terminalVariables(call), ...env },
       signal,
       limited: true,
       ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout }),
@@ -62,7 +62,7 @@ export async function executeInTerminal(
     }
     const existing = options.in === undefined ? null : { timeoutMs: options.timeout };
     const dependencies = mayLackDependencies(result) ? await missingDependencies(await call.place()) : null;
-    await sayLines(call, closingLines(result, command, { existing, dependencies }));
+    await sayNotices(call, closingNotices(result, command, { existing, dependencies }));
     return statusOf(result);
   });
 }

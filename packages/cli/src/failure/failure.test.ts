@@ -11,7 +11,7 @@ import { UsageError } from './usage.ts';
 const look = lookOf(new Output(new Recorder()), { env: {}, now: () => 0 }, false);
 
 describe('a failure', () => {
-  it('of the library shows code, what the message leaves out, correlation id and hint', () => {
+  it('of the library shows code, what the message leaves out, and hint; the correlation id only with --verbose', () => {
     const error = new AcodeError('ACODE-SBX-011', { uid: 0 });
     error.correlationId = 'c-1';
     expect(renderFailure(reportOn(error), look, false)).toBe(
@@ -19,11 +19,11 @@ describe('a failure', () => {
         'acode: acode must not run as root/Administrator.',
         '├▶ code: ACODE-SBX-011',
         '├▶ uid: 0',
-        '├▶ correlation id: c-1',
         `╰▶ hint: ${error.hint}`,
         '',
       ].join('\n'),
     );
+    expect(renderFailure(reportOn(error), look, true)).toContain('\n├▶ correlation id: c-1\n');
   });
 
   it('names options, not fields of the policy', () => {

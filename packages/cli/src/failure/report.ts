@@ -5,7 +5,7 @@ import type { Terms } from '@acode/sandbox';
 import { OPTION_TERMS } from '../arguments/option-names.ts';
 import { UsageError } from './usage.ts';
 import type { Look } from '../terminal/look.ts';
-import { oneLine } from '../terminal/text.ts';
+import { renderNotice } from '../terminal/notice.ts';
 
 /** A failure as it is reported. */
 export interface FailureReport {
@@ -73,13 +73,11 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** The lines about a failure. With `verbose`, what lay behind it too. */
+/** The lines about a failure. With `verbose`, also what lay behind it, and the id that its log lines have. */
 export function renderFailure(report: FailureReport, look: Look, verbose: boolean): string {
-  const { bold, cyan, dim, red } = look.colours;
-  const lines = [`${red(bold('acode:'))} ${oneLine(report.message)}`];
-  for (const [name, value] of details(report, verbose)) lines.push(`${dim(`├▶ ${name}:`)} ${oneLine(value)}`);
-  lines.push(`${dim('╰▶')} ${cyan('hint:')} ${oneLine(report.hint)}`);
-  return `${lines.join('\n')}\n`;
+  const { bold, red } = look.colours;
+  const notice = { text: report.message, details: details(report, verbose), hint: report.hint };
+  return renderNotice(notice, look, text => red(bold(text)));
 }
 
 function details(report: FailureReport, verbose: boolean): (readonly [name: string, value: string])[] {
@@ -93,7 +91,7 @@ function details(report: FailureReport, verbose: boolean): (readonly [name: stri
         ? []
         : [[name, text] as const];
     }),
-    ...(correlationId === null ? [] : [['correlation id', correlationId] as const]),
+    ...(verbose && correlationId !== null ? [['correlation id', correlationId] as const] : []),
     ...(verbose ? causes.map(cause => ['cause', cause] as const) : []),
   ];
 }

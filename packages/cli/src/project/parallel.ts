@@ -4,10 +4,9 @@ import { availableParallelism, totalmem } from 'node:os';
 import { AcodeError } from '@acode/sandbox';
 import type { Acode, RiskyChange, RunRequest, RunResult } from '@acode/sandbox';
 import type { Call } from '../call.ts';
-import { closingLines } from '../execution/closing-lines.ts';
-import { sayLines } from '../execution/execute.ts';
+import { closingLines, riskyNotices } from '../execution/closing-lines.ts';
+import { sayNotices } from '../execution/execute.ts';
 import { missingDependencies } from '../execution/missing-dependencies.ts';
-import { riskyLines } from '../execution/risky-lines.ts';
 import { renderFailure, reportOn } from '../failure/report.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
@@ -239,7 +238,10 @@ async function showOutput(
   const ending = text === '' || text.endsWith('\n') ? '' : '\n';
   const { signal } = call.interruption;
   await call.stdout.write(`${red(bold(`── ${oneLine(name)}: ${outcome}`))}\n${omitted}${text}${ending}`, signal);
-  await sayLines(call, messages);
+  await sayNotices(
+    call,
+    messages.map(message => ({ text: message })),
+  );
   if (error)
     await call.say(
       renderFailure({ ...error, context: {}, correlationId: null, exitStatus: 0, causes: [] }, call.errorLook, false),
@@ -282,10 +284,10 @@ async function showLines(
       const hint =
         (await missingDependencies({ root, here: directory })) ??
         (await missingDependencies({ root, here: project.directory }));
-      if (hint !== null) await sayLines(call, [`hint: ${hint}`]);
+      if (hint !== null) await sayNotices(call, [{ text: `hint: ${hint}` }]);
     }
   }
-  await sayLines(call, riskyLines(unique(results.flatMap(({ riskyChanges }) => riskyChanges))));
+  await sayNotices(call, riskyNotices(unique(results.flatMap(({ riskyChanges }) => riskyChanges))));
 }
 
 // Runs at the same time see each other’s changes.

@@ -5,7 +5,7 @@ import { quoted } from '../arguments/command-arguments.ts';
 import { requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call } from '../call.ts';
-import { executeArgv, sayLines } from '../execution/execute.ts';
+import { executeArgv, sayNotices } from '../execution/execute.ts';
 import { missingDependencies } from '../execution/missing-dependencies.ts';
 import { terminalVariables } from '../execution/terminal-variables.ts';
 import { UsageError } from '../failure/usage.ts';
@@ -43,7 +43,7 @@ export async function performJob(call: Call, job: Job, options: JobOptions, flag
   const status = await executeArgv(call, command.argv, request, flags);
   if (status > 0 && status < OWN_FAILURES) {
     const hint = await missingDependencies({ root, here: project.directory });
-    if (hint !== null) await sayLines(call, [`hint: ${hint}`]);
+    if (hint !== null) await sayNotices(call, [{ text: `hint: ${hint}` }]);
   }
   return status;
 }
@@ -60,7 +60,7 @@ async function inParallel(call: Call, job: Job, options: JobOptions, project: Pr
     project,
     members,
     command,
-    request: { ...requestOf(options, place), envDefaults: { ...terminalVariables(call) } },
+    request: { ...(await requestOf(options, place, call.io.env)), envDefaults: { ...terminalVariables(call) } },
     inside: ({ directory }) => insideOf(root, directory),
     jobs,
   });

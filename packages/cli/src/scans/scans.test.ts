@@ -61,6 +61,9 @@ function added(id: string): ScanStore {
   return store;
 }
 
+// The lines of a terminal as one: messages are wrapped there.
+const unwrapped = (text: string): string => text.replaceAll(/\n +/g, ' ');
+
 const finding = (riskyChanges: RiskyChange[]) =>
   async function* (jobs: readonly ScanJob[]): AsyncGenerator<ScanReport> {
     yield { jobs, riskyChanges, changed, complete: true };
@@ -202,7 +205,9 @@ describe('a scan that continues', () => {
     expect(await atTerminal()).not.toContain('did not finish');
     vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 3_600_000);
     onTestFinished(() => void vi.restoreAllMocks());
-    expect(await atTerminal()).toMatch(/^acode: the background scan .* did not finish: its process is stuck\./);
+    expect(unwrapped(await atTerminal())).toMatch(
+      /^acode: the background scan .* did not finish: its process is stuck\./,
+    );
     expect(store.jobs()).toEqual([]);
     expect(await atTerminal()).not.toContain('did not finish');
   });
@@ -258,7 +263,9 @@ describe('a scan that continues', () => {
     expect(store.jobs()).toHaveLength(1);
     // Nobody knows what stood in them: that is said, and they go.
     const text = await atTerminal();
-    expect(text).toMatch(/^acode: the background scan .* did not finish: what was written down of it cannot be read\./);
+    expect(unwrapped(text)).toMatch(
+      /^acode: the background scan .* did not finish: what was written down of it cannot be read\./,
+    );
     expect(text).not.toContain('root:');
     expect(await atTerminal()).not.toContain('did not finish');
     expect(readdirSync(storeDirectory())).toEqual([expect.stringMatching(/^job-/)]);

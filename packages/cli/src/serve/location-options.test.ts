@@ -18,7 +18,15 @@ describe('where a call runs', () => {
     // After the command, words are its own.
     ['run true --workspace /a', {}],
     ['run -- true --help', {}],
-    ['run --env --help -- true', {}],
+    ['run --memory --help -- true', {}],
+    // Variables of the caller’s own, and files of them, are not a server’s to read.
+    ['run --env A=1 -- true', {}],
+    ['run --env=A=1 -- true', {}],
+    ['run --env A -- true', null],
+    ['run --env=A -- true', null],
+    ['run --env-file a.env -- true', null],
+    ['run --env-file=a.env true', null],
+    ['sandbox exec a1b2c3d4 -- true', null],
     ['run', {}],
     ['test', {}],
     ['build --with go --workspace /a -- -v', { workspace: '/a' }],
@@ -35,7 +43,7 @@ describe('where a call runs', () => {
     ['sandbox exec --in=a1b2c3d4 true', null],
     ['run -t vi', null],
     ['run --terminal vi', null],
-    ['sandbox exec --env --in -- true', {}],
+    ['sandbox exec --memory --in -- true', {}],
     ['sandbox shell a1b2c3d4', null],
     // A value that is missing is the parser’s to complain about.
     ['run --workspace', { workspace: '' }],

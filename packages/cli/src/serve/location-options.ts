@@ -21,7 +21,9 @@ export const WITHOUT_VALUE: readonly string[] = [
 const SERVED = ['run', 'sandbox exec', 'build', 'test'];
 const WHERE = ['workspace', 'config', 'socket'] as const;
 // Short options, and long ones that are answered without running anything, or need the terminal itself.
-const ANSWERED = /^-(?!-)|^--(?:help|version)$|^--(?:in(?:=|$)|terminal$)/;
+const ANSWERED = /^-(?!-)|^--(?:help|version)$|^--(?:in(?:=|$)|terminal$)|^--env-file(?:=|$)/;
+// The value is in the caller’s environment, which a server does not have.
+const INHERITS = /^--env=?([^=]*)$/;
 
 type Found = { -readonly [Key in keyof Where]: Where[Key] };
 
@@ -29,16 +31,30 @@ type Found = { -readonly [Key in keyof Where]: Where[Key] };
 export function whereOf(argv: readonly string[]): Where | null {
   const found: Found = {};
   const commands: string[] = [];
-  for (let at = 0; at < argv.length; at++) {
+  let at = 0;
+  for (; at < argv.length && !endsOptions(argv[at] ?? '', commands); at++) {
     const word = argv[at] ?? '';
-    const isOption = word.startsWith('-');
-    // What follows the command belongs to it.
-    if (word === '--' || (!isOption && isWhole(commands))) break;
-    if (!isOption) commands.push(word);
-    else if (ANSWERED.test(word)) return null;
+    if (!word.startsWith('-')) commands.push(word);
+    else if (isNotServed(word, argv[at + 1])) return null;
     else if (take(word, argv[at + 1], found)) at++;
   }
-  return isWhole(commands) ? found : null;
+  return isWhole(commands) && !namesSandbox(argv.slice(at)) ? found : null;
+}
+
+// What follows the command belongs to it.
+function endsOptions(word: string, commands: readonly string[]): boolean {
+  return word === '--' || (!word.startsWith('-') && isWhole(commands));
+}
+
+// What follows the command, or the sandbox that stands before its `--`.
+function namesSandbox([first, ...rest]: readonly string[]): boolean {
+  return first !== '--' && rest.includes('--');
+}
+
+function isNotServed(word: string, next = ''): boolean {
+  if (ANSWERED.test(word)) return true;
+  const [, name] = INHERITS.exec(word) ?? [];
+  return name !== undefined && (name !== '' || !next.includes('='));
 }
 
 function isWhole(commands: readonly string[]): boolean {

@@ -16,7 +16,7 @@ const stateSchema = z.object({
   background: z.boolean(),
   /** How many commands run in it now. */
   commands: z.int(),
-  sandboxes: z.array(z.object({ image: z.string(), count: z.int() })).readonly(),
+  sandboxes: z.array(z.object({ image: z.string(), count: z.int(), ids: z.array(z.string()).readonly() })).readonly(),
   state: z.enum(['ready', 'making', 'none']),
   reason: z.string(),
   image: z.string().nullable(),
@@ -29,10 +29,10 @@ const ANSWER_MS = 5000;
 const LOOK_MS = 50;
 
 /** What the server at a socket says of itself; null where no server listens; `silent` where it does not answer. */
-export async function stateOf(path: string): Promise<ServerState | 'silent' | null> {
+export async function stateOf(path: string, waitMs = ANSWER_MS): Promise<ServerState | 'silent' | null> {
   const reader = new FrameReader();
   let found: ServerState | null = null;
-  const ended = await talk(path, FRAME.ask, ANSWER_MS, chunk => {
+  const ended = await talk(path, FRAME.ask, waitMs, chunk => {
     for (const { kind, body } of reader.push(chunk))
       if (kind === FRAME.state) found = stateSchema.parse(JSON.parse(body.toString()));
   });
@@ -56,7 +56,29 @@ export async function stopServer(path: string, { pid }: Pick<ServerState, 'pid'>
 }
 
 /** Ends every background process of the user, whatever workspace it is for. One that a person started is left alone. */
-export async function stopBackground(env: Readonly<Record<string, string | undefined>>, waitMs: number): Promise<void> {
+export async function stopBackground(env: Environment, waitMs: number): Promise<void> {
+  await withServers(env, ANSWER_MS, async (state, path) => {
+    if (state.background) await stopServer(path, state, waitMs);
+  });
+}
+
+/** The ids of all containers that are warm in a server of the user’s, whatever workspace it is for. */
+export async function warmContainers(env: Environment, waitMs: number): Promise<ReadonlySet<string>> {
+  const found = new Set<string>();
+  await withServers(env, waitMs, async ({ sandboxes }) => {
+    for (const { ids } of sandboxes) for (const id of ids) found.add(id);
+  });
+  return found;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+// Each server that answers in time. Only a socket that is this user’s alone is asked anything.
+async function withServers(
+  env: Environment,
+  answerMs: number,
+  use: (state: ServerState, path: string) => Promise<void>,
+): Promise<void> {
   const uid = process.getuid?.();
   if (uid === undefined) return;
   const place = SocketDirectory.open(runtimeDirectory(env, uid), uid);
@@ -65,8 +87,8 @@ export async function stopBackground(env: Readonly<Record<string, string | undef
   const names = held.names().filter(name => name.endsWith('.sock') && held.whyUnsafe(name, uid) === null);
   await Promise.all(
     names.map(async name => {
-      const state = await stateOf(held.path(name));
-      if (state !== null && state !== 'silent' && state.background) await stopServer(held.path(name), state, waitMs);
+      const state = await stateOf(held.path(name), answerMs);
+      if (state !== null && state !== 'silent') await use(state, held.path(name));
     }),
   );
 }

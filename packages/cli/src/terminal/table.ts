@@ -2,8 +2,10 @@
 
 import type { Look } from './look.ts';
 import { cut, oneLine, pad, widthOf } from './text.ts';
+import { hanging, proseWidth } from './wrap.ts';
 
 const GAP = '  ';
+const BELOW = '      ';
 const LEAST = 4;
 // What of a wide column tells its cells apart, mostly.
 const ENOUGH = 32;
@@ -44,10 +46,28 @@ function fits(lines: readonly (readonly string[])[], width: number | null): bool
   return width === null || wanted.reduce((sum, one) => sum + one + GAP.length, -GAP.length) <= width;
 }
 
-/** Lines of `label  value`, values aligned. Values are never cut: a path that is half shown is of no use. */
+/**
+ * Lines of `label  value`, values aligned and wrapped. Values are never cut: a path that is half shown is of no use. One
+ * that has a word too long for its column stands below its label.
+ */
 export function fields(pairs: readonly (readonly [label: string, value: string])[], look: Look): string {
-  const width = Math.max(0, ...pairs.map(([label]) => widthOf(label)));
-  return pairs.map(([label, value]) => `  ${look.colours.dim(pad(label, width))}  ${oneLine(value)}\n`).join('');
+  const labels = Math.max(0, ...pairs.map(([label]) => widthOf(label)));
+  const width = proseWidth(look);
+  return pairs
+    .map(([label, value]) => {
+      const text = oneLine(value);
+      const prefix = `  ${look.colours.dim(pad(label, labels))}  `;
+      const isBeside = width === null || longestWord(text) <= width - widthOf(prefix);
+      const lines = isBeside
+        ? hanging(prefix, text, width)
+        : `  ${look.colours.dim(label)}\n${hanging(BELOW, text, width, BELOW)}`;
+      return `${lines}\n`;
+    })
+    .join('');
+}
+
+function longestWord(text: string): number {
+  return Math.max(0, ...text.split(' ').map(widthOf));
 }
 
 // Takes from the widest column until all fit; a table of many columns stops at a few characters each.

@@ -4,7 +4,8 @@ import { PassThrough, Writable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { Recorder } from '../test-process.ts';
 import { age, until } from './age.ts';
-import { cut, oneLine, shortId, widthOf, wrapped } from './text.ts';
+import { cut, oneLine, shortId, widthOf } from './text.ts';
+import { fitted, wrapped } from './wrap.ts';
 import { lookOf } from './look.ts';
 import type { Look } from './look.ts';
 import { Output } from './output.ts';
@@ -42,6 +43,35 @@ describe('text', () => {
     expect(wrapped('日本 語', 5)).toEqual(['日本', '語']);
     expect(wrapped('a b', null)).toEqual(['a b']);
     expect(wrapped('', 3)).toEqual(['']);
+  });
+
+  it('is wrapped around commands: none is split, and a long one has a line of its own to paste', () => {
+    expect(wrapped('Type `a b c` or `d`.', 12)).toEqual(['Type `a b c`', 'or `d`.']);
+    expect(wrapped('Type `a b c d` now', 12)).toEqual(['Type', '`a b c d`', 'now']);
+    expect(wrapped('To fill: `acode run -- npm ci`; or not.', 12)).toEqual([
+      'To fill:',
+      'acode run -- npm ci',
+      'or not.',
+    ]);
+    expect(wrapped('a ` b', 20)).toEqual(['a ` b']);
+    expect(wrapped('\u001b[31mred\u001b[39m one', 7)).toEqual(['\u001b[31mred\u001b[39m one']);
+  });
+
+  it.each([40, 80, 200])('of messages fits %i columns of a terminal, and is whole elsewhere', width => {
+    const message = [
+      `acode: ${'word '.repeat(60).trim()}`,
+      `├▶ note: ${'detail '.repeat(30).trim()}`,
+      `╰▶ hint: ${'hint '.repeat(60).trim()}`,
+      `    ${'pasted '.repeat(60).trim()}`,
+      '',
+    ].join('\n');
+    expect(fitted(message, { terminal: false, width })).toBe(message);
+    const lines = fitted(message, { terminal: true, width }).split('\n');
+    const pasted = lines.filter(line => line.startsWith('    pasted'));
+    expect(pasted).toEqual([message.split('\n')[3]]);
+    for (const line of lines.filter(one => !pasted.includes(one))) expect(widthOf(line)).toBeLessThanOrEqual(width);
+    expect(lines.join(' ').replaceAll('│', '').split(/\s+/)).toEqual(message.replaceAll('\n', ' ').split(/\s+/));
+    for (const line of lines.slice(1, -1)) expect(line).toMatch(/^(?: {3}|├▶ |│ {2}|╰▶ )/);
   });
 
   it('from an untrusted place becomes one harmless line', () => {
@@ -101,6 +131,12 @@ describe('a look', () => {
 });
 
 describe('fields', () => {
+  it('are wrapped in their column at a terminal; a value with a long word stands below its label', () => {
+    const at = { ...plain(30), terminal: true };
+    const text = fields([['A', 'one two three four five six'] as const, ['Path', `/${'x'.repeat(40)} y`] as const], at);
+    expect(text).toBe(`  A     one two three four\n        five six\n  Path\n      /${'x'.repeat(40)}\n      y\n`);
+  });
+
   it('are aligned and never cut', () => {
     expect(fields([['A', 'x'.repeat(100)] as const, ['Long', 'y'] as const], plain(20))).toBe(
       `  A     ${'x'.repeat(100)}\n  Long  y\n`,

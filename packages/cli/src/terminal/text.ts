@@ -10,10 +10,14 @@ const ZERO = /^[\p{Mark}\u200b-\u200d\ufe00-\ufe0f]$/u;
 // No line of a terminal is longer; what is cut from a table would be worked on for nothing.
 const MAX_LENGTH = 4096;
 
+/** Colours and other styles, which take no column. */
+// eslint-disable-next-line no-control-regex
+export const STYLE_SEQUENCES = /\u001b\[[0-9;]*m/g;
+
 /** The columns a text takes. */
 export function widthOf(text: string): number {
   let width = 0;
-  for (const character of text) width += columnsOf(character);
+  for (const character of text.replaceAll(STYLE_SEQUENCES, '')) width += columnsOf(character);
   return width;
 }
 
@@ -35,27 +39,14 @@ export function pad(text: string, width: number): string {
   return text + ' '.repeat(Math.max(0, width - widthOf(text)));
 }
 
-/** The text in lines of a width, broken at spaces only: half a path is of no use, and a terminal breaks it itself. */
-export function wrapped(text: string, width: number | null): string[] {
-  if (width === null) return [text];
-  const lines: string[] = [];
-  for (const word of text.split(' ')) {
-    const last = lines.at(-1);
-    if (last !== undefined && widthOf(last) + 1 + widthOf(word) <= width) lines[lines.length - 1] = `${last} ${word}`;
-    else lines.push(word);
-  }
-  return lines;
-}
-
 /** One line that drives no terminal, whatever the text holds: names and commands come from untrusted places. */
 export function oneLine(text: string): string {
-  // eslint-disable-next-line no-control-regex
   return harmless(
     text
       .slice(0, MAX_LENGTH)
       .replaceAll(/[\r\n]+/g, '⏎')
       .replaceAll('\t', ' '),
-  ).replaceAll(/\u001b\[[0-9;]*m/g, '');
+  ).replaceAll(STYLE_SEQUENCES, '');
 }
 
 /** Text of several lines that drives no terminal. */
@@ -67,6 +58,12 @@ export function harmless(text: string): string {
 function columnsOf(character: string): number {
   if (ZERO.test(character)) return 0;
   return WIDE.test(character) ? 2 : 1;
+}
+
+/** A path with the home directory as `~`. */
+export function shortPath(path: string, home: string): string {
+  if (path === home) return '~';
+  return home.length > 1 && path.startsWith(`${home}/`) ? `~${path.slice(home.length)}` : path;
 }
 
 const LONG = /^(sha256:)?([0-9a-f]{12})[0-9a-f]+$/;

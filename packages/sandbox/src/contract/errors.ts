@@ -480,13 +480,17 @@ const ROWS = {
     exit: 125,
     example: { mostBytes: 12 * 1024 ** 3, othersBytes: 12 * 1024 ** 3, waitedMs: 60_000 },
   }),
-  'ACODE-CTN-012': entry<{ reference: string; what: 'sandbox' | 'saved log' }>({
+  'ACODE-CTN-012': entry<{ reference: string; what: 'sandbox' | 'saved log'; remedy?: string }>({
     title: 'no such sandbox',
-    message: c => `There is no ${c.what} for ${c.reference}.`,
-    hint: c =>
+    message: c =>
       c.what === 'sandbox'
-        ? '`acode sandbox list` shows the sandboxes that exist.'
-        : '`acode sandbox logs` without a name lists the runs whose output was kept.',
+        ? `No sandbox has the id or name ${c.reference}.`
+        : `No saved log has the id or name ${c.reference}.`,
+    hint: c =>
+      c.remedy ??
+      (c.what === 'sandbox'
+        ? '`acode sandbox list` shows the sandboxes that exist; `acode sandbox create` makes one. The sandbox of `acode run` is removed when its command ends.'
+        : '`acode sandbox logs` without a name lists the runs whose output was saved.'),
     exit: 125,
     example: { reference: 'acode-a1b2c3d4-run-001', what: 'sandbox' },
   }),

@@ -27,8 +27,12 @@ export interface SandboxInfo {
   readonly containerId: string;
   /** The container’s name. */
   readonly name: string;
+  /** The name that its creator gave it (`CreateRequest.name`); absent where there is none. */
+  readonly givenName?: string;
   /** The image, as it was asked for. */
   readonly image: string;
+  /** The directory of the host that is mounted as its workspace; absent where there is none. */
+  readonly workspace?: string;
   /** The state that the engine reports. */
   readonly state: SandboxState;
   /** Set where it waits in the pool of the host that was asked: it has run nothing yet. */
@@ -115,8 +119,10 @@ export interface LevelStatus {
   readonly state: 'available' | 'unavailable' | 'unknown';
   /** What makes its sandboxes, such as the engine’s runtime. */
   readonly by: string;
-  /** Why not, or what a reader should know; and what to do about it. */
+  /** Why not, or what a reader should know. */
   readonly reason?: string;
+  /** What to do about it, as a sentence, where the reason does not say it. */
+  readonly remedy?: string;
 }
 
 /** What `Acode.status` reports. */
@@ -346,6 +352,8 @@ export interface WarmPool {
     readonly image: string;
     /** How many there are. */
     readonly count: number;
+    /** The engine’s ids of their containers. */
+    readonly ids: readonly string[];
   }[];
   /** `making`: the first sandbox is being created. `none`: none can be created now; `reason` says why. */
   readonly state: 'ready' | 'making' | 'none';

@@ -11,6 +11,11 @@ export interface CreateFields extends Pick<RunRequest, 'policy' | 'env' | 'risk'
   expiresInMs?: number;
   /** Whether it outlives this process, until it expires or is killed; false by default. */
   keep?: boolean;
+  /**
+   * A name of your own, for `connect` and `kill`; needs `keep`. It is 4 to 40 lowercase letters, digits and hyphens, and no other
+   * persistent sandbox of yours on this engine may have it: `name: 'web-server'`. None by default.
+   */
+  name?: string;
 }
 
 /**

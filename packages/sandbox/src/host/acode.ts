@@ -346,7 +346,9 @@ export class Acode implements CommandRunner, AsyncDisposable {
     return this.#operation('inspect', async () => {
       const known = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/.test(reference);
       const { inspectAny, withReference } = await import('../persistent/connect.ts');
-      const found = known ? await inspectAny(await this.#host.engine(), reference, this.#host.closing) : null;
+      const found = known
+        ? await inspectAny(await this.#host.engine(), reference, this.#host.uid, this.#host.closing)
+        : null;
       const [details] = await withLeases(this.#host, found ? [found] : []);
       if (!details) throw new AcodeError('ACODE-CTN-012', { reference, what: 'sandbox' });
       return withReference(this.#host, details);

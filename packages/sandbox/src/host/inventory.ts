@@ -342,6 +342,6 @@ function ofLocal(capability: Capability): LevelStatus {
   };
 }
 
-function reasonOf({ reason }: Capability): { reason?: string } {
-  return reason === undefined ? {} : { reason };
+function reasonOf({ reason, remedy }: Capability): { reason?: string; remedy?: string } {
+  return { ...(reason === undefined ? {} : { reason }), ...(remedy === undefined ? {} : { remedy }) };
 }

@@ -17,6 +17,8 @@ export interface Capability {
   readonly level: Level;
   readonly available: boolean;
   readonly reason?: string;
+  /** What to do about it, as a sentence. */
+  readonly remedy?: string;
   /** Whether it did not answer in time: it is asked again, and nothing follows from it. */
   readonly unknown?: boolean;
   readonly cpus: number;

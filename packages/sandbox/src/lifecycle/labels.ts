@@ -19,6 +19,8 @@ export interface LabelFacts {
   readonly nonce: string;
   /** Whether it outlives its session. */
   readonly keep?: boolean;
+  /** The name that its creator gave it. */
+  readonly givenName?: string;
   /** Where its lease is, where it does. */
   readonly leases?: string;
   readonly createdAt: Date;
@@ -40,6 +42,9 @@ export const LEASES = 'acode.leases';
 
 /** The label that binds the others to the container they were written for: what runs from a copy of it has another name. */
 export const NAME = 'acode.name';
+
+/** The label with the name that its creator gave a sandbox. Always set: where it is not, an image could set it. */
+const GIVEN_NAME = 'acode.given-name';
 
 /** The label of a cache volume: the tool it is for. A cache is never an orphan, whichever host made it. */
 export const CACHE = 'acode.cache';
@@ -63,9 +68,31 @@ export const EXPIRES = 'acode.expires';
 /** The label by which acode finds what it made where the engine’s reply to the create was lost. */
 export const NONCE = 'acode.nonce';
 
+/** Whether a thing on an engine belongs to a user. */
+export function isOwn({ labels }: { readonly labels: Readonly<Record<string, string>> }, uid: number): boolean {
+  return labels[UID] === String(uid);
+}
+
 /** Whether a thing on an engine is acode’s. */
 export function isManaged(labels: Readonly<Record<string, string>> | null | undefined): boolean {
   return labels?.[MANAGED] === 'true';
+}
+
+const GIVEN = /^[a-z][a-z0-9-]{2,38}[a-z0-9]$/;
+// An id, or the beginning of one.
+const LIKE_AN_ID = /^[0-9a-f-]+$/;
+
+/** Why a name cannot be given to a sandbox; null where it can. */
+export function whyNoName(name: string): string | null {
+  if (!GIVEN.test(name)) return 'must be 4 to 40 lowercase letters, digits and hyphens, and begin with a letter';
+  if (name.startsWith('acode-')) return 'must not begin with acode-, as the names that acode makes do';
+  return LIKE_AN_ID.test(name) ? 'must not look like an id: use a letter after f' : null;
+}
+
+/** The name that its creator gave a sandbox, by its labels; null where there is none. */
+export function givenNameIn(labels: Readonly<Record<string, string>>): string | null {
+  const name = labels[GIVEN_NAME] ?? '';
+  return labels[KEEP] === 'true' && whyNoName(name) === null ? name : null;
 }
 
 /** The labels of a sandbox; `extra` may add to them, never replace one. */
@@ -78,6 +105,7 @@ export function sandboxLabels(facts: LabelFacts, extra: Readonly<Record<string, 
     [SANDBOX]: facts.sandboxId,
     [NAME]: facts.name,
     [KEEP]: String(facts.keep ?? false),
+    [GIVEN_NAME]: facts.givenName ?? '',
     ...(facts.keep === true ? { [LEASES]: facts.leases ?? '' } : {}),
     [OWNER]: facts.owner,
     [HOST]: facts.host,

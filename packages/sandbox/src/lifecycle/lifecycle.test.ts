@@ -55,6 +55,7 @@ describe('Session', () => {
     expect(labels).toEqual({
       team: 'blue',
       'acode.managed': 'true',
+      'acode.given-name': '',
       'acode.session': 'my-session',
       'acode.task': long,
       'acode.sandbox': sandboxId,

@@ -49,6 +49,7 @@ export class Session {
     correlationId: string;
     preview: boolean;
     keep?: boolean;
+    givenName?: string;
   }): SandboxIdentity {
     const { host, uid, leases, settings, now } = this.#options;
     const task = checkId(of.task ?? 'run', 'taskId');
@@ -72,6 +73,7 @@ export class Session {
       specHash: of.specHash,
       nonce: randomUUID(),
       keep: of.keep ?? false,
+      ...(of.givenName === undefined ? {} : { givenName: of.givenName }),
       leases,
       createdAt,
       expiresAt: new Date(now() + HARD_MAXIMUM_MS),

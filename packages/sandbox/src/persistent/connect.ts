@@ -8,7 +8,7 @@ import { opened } from './create.ts';
 import type { Host } from '../run/host.ts';
 import type { EngineBackend } from '../isolation/backend.ts';
 import { Kept } from '../lifecycle/kept.ts';
-import { KEEP } from '../lifecycle/labels.ts';
+import { KEEP, isOwn } from '../lifecycle/labels.ts';
 import { reportViolation } from '../run/obtaining.ts';
 import { plan } from '../run/planning.ts';
 import type { Sandbox } from './sandbox.ts';
@@ -18,7 +18,7 @@ import type { Operation } from '../records/telemetry/operation.ts';
 
 const MIN_LENGTH = 4;
 
-/** Finds a kept sandbox by its id, the beginning of it, or its name. */
+/** Finds a kept sandbox by its id, the beginning of it, its name, or the name that was given to it. */
 export async function connectSandbox(
   host: Host,
   reference: string,
@@ -26,7 +26,7 @@ export async function connectSandbox(
   signal: AbortSignal,
 ): Promise<Sandbox> {
   const engine = await host.engine();
-  const info = pick(await engine.list(signal), reference);
+  const info = pick(await engine.list(signal), reference, host.uid);
   const record = isUsable(host, info) ? await new Kept(host).read(info.sandboxId) : null;
   if (!record) throw notHere(info, whyNot(host, info));
   const { policy, risk, workspace } = record;
@@ -74,7 +74,7 @@ export async function killSandbox(
   signal: AbortSignal,
 ): Promise<SandboxInfo> {
   const engine = await host.engine();
-  const info = pick(await engine.list(signal), reference);
+  const info = pick(await engine.list(signal), reference, host.uid);
   const why = whyNotOwn(host, info);
   if (why !== null) throw notHere(info, why);
   const outcome = await removeSandbox(host, info, {
@@ -93,12 +93,14 @@ export async function killSandbox(
 export async function inspectAny(
   engine: Pick<EngineBackend, 'inspect' | 'list'>,
   reference: string,
+  uid: number,
   signal: AbortSignal,
 ): Promise<SandboxDetails | null> {
   const found = await engine.inspect(reference, signal);
   if (found) return found;
   const all = await engine.list(signal);
-  return all.some(one => isMeant(one, reference)) ? engine.inspect(pick(all, reference).containerId, signal) : null;
+  const isKnown = all.some(one => isMeant(one, reference) || isCalled(one, reference, uid));
+  return isKnown ? engine.inspect(pick(all, reference, uid).containerId, signal) : null;
 }
 
 /** A sandbox with its image as it was asked for, where that is written down: the engine knows only the id. */
@@ -130,8 +132,14 @@ function isMeant({ sandboxId, name, containerId }: SandboxInfo, reference: strin
   return reference.length >= MIN_LENGTH && (sandboxId.startsWith(reference) || containerId.startsWith(reference));
 }
 
-function pick(found: readonly SandboxInfo[], reference: string): SandboxInfo {
-  const matches = found.filter(one => isMeant(one, reference));
+// Only the user’s own: another user may give the same name.
+function isCalled(one: SandboxInfo, reference: string, uid: number): boolean {
+  return one.givenName === reference && isOwn(one, uid);
+}
+
+function pick(found: readonly SandboxInfo[], reference: string, uid: number): SandboxInfo {
+  const called = found.filter(one => isCalled(one, reference, uid));
+  const matches = called.length > 0 ? called : found.filter(one => isMeant(one, reference));
   const [only] = matches;
   if (matches.length === 1 && only) return only;
   if (matches.length === 0) throw new AcodeError('ACODE-CTN-012', { reference, what: 'sandbox' });

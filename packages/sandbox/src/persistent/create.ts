@@ -15,6 +15,8 @@ import { portsOf } from './ports.ts';
 import type { Host, Planned } from '../run/host.ts';
 import type { OpenSandbox } from '../isolation/backend.ts';
 import { Kept } from '../lifecycle/kept.ts';
+import { isOwn } from '../lifecycle/labels.ts';
+import { LockTimeoutError, Locks } from '../lifecycle/lock.ts';
 import { offerSocketPath } from '../lifecycle/ownership.ts';
 import type { PreparedSandbox } from '../isolation/pool/pool-kind.ts';
 import { givenUp, obtainRecorded, tornDown } from '../run/obtaining.ts';
@@ -32,10 +34,12 @@ import { changesOfRun } from '../workspace/after-run.ts';
 const DEFAULT_MS = 3600 * 1000;
 // A day: what its labels say is a little more, so that a sandbox is always ended by its lease.
 const MAX_MS = 24 * 3600 * 1000;
+// As long as another process may take to create a sandbox of the same name, a pull apart.
+const NAME_MS = 30_000;
 
 /** Creates a persistent sandbox. */
 export async function createSandbox(host: Host, request: CreateRequest): Promise<Sandbox> {
-  const { expiresInMs: _, keep: __, ...asked } = request;
+  const { expiresInMs: _, keep: __, name: ___, ...asked } = request;
   const run = { command: [], request: asked, as: 'create' as const };
   // A signal cancels the creation; a sandbox that exists ends by itself, or with its host.
   const admitting = { name: 'create', signal: request.signal, run, detached: true as const };
@@ -44,9 +48,11 @@ export async function createSandbox(host: Host, request: CreateRequest): Promise
     const recorded = { ...run, host, operation };
     checkCreateRequest(request);
     await admission.takeSlot();
-    const wanted = await planFor(recorded, request, signal);
-    await admission.takeMemory(wanted, true);
-    const sandbox = await make(recorded, request, wanted, release, signal);
+    const sandbox = await underName(host, request.name, signal, async () => {
+      const wanted = await planFor(recorded, request, signal);
+      await admission.takeMemory(wanted, true);
+      return make(recorded, request, wanted, release, signal);
+    });
     operation.succeed({ sandboxId: sandbox.id });
     return sandbox;
   });
@@ -56,9 +62,44 @@ function askedOf({ request }: Recorded, keep: boolean): RunRequest {
   return keep ? withoutCaches(request) : request;
 }
 
-async function planFor(recorded: Recorded, { keep = false }: CreateRequest, signal: AbortSignal): Promise<Planned> {
+// Held until the sandbox exists, so that two processes cannot take the same name.
+async function underName<Value>(
+  host: Host,
+  name: string | undefined,
+  signal: AbortSignal,
+  work: () => Promise<Value>,
+): Promise<Value> {
+  if (name === undefined) return work();
+  const { uid, directories, telemetry } = host;
+  const locks = new Locks({ directory: directories.runtime, uid, clock: telemetry.clock });
+  try {
+    return await locks.during(`name ${name}`, { deadlineMs: NAME_MS, signal }, async () => {
+      const found = await (await host.engine()).list(signal);
+      const taken = found.find(one => one.givenName === name && isOwn(one, uid));
+      if (taken) throw nameTaken(name, taken.sandboxId);
+      return work();
+    });
+  } catch (error) {
+    throw error instanceof LockTimeoutError ? nameTaken(name, null) : error;
+  }
+}
+
+function nameTaken(name: string, sandboxId: string | null): AcodeError {
+  return new AcodeError('ACODE-SBX-017', {
+    field: 'name',
+    reason: sandboxId === null ? `${name} is being taken by another process` : `${name} is the name of another sandbox`,
+    remedy: `Use that one, choose another name, or end it first: \`acode sandbox kill ${name}\`.`,
+  });
+}
+
+async function planFor(
+  recorded: Recorded,
+  { keep = false, name }: CreateRequest,
+  signal: AbortSignal,
+): Promise<Planned> {
   const { host, operation } = recorded;
-  const of = { correlationId: operation.correlationId, preview: false, keep };
+  const given = name === undefined ? {} : { givenName: name };
+  const of = { correlationId: operation.correlationId, preview: false, keep, ...given };
   const wanted = await plan(host, { command: [], request: askedOf(recorded, keep) }, of, signal);
   refuse(wanted, keep);
   return wanted;

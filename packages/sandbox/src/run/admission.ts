@@ -16,6 +16,7 @@ import { issueText } from '../policy/config/issue-text.ts';
 import type { ArtifactRequest, Command, RunRequest } from '../contract/command.ts';
 import type { CommandRequest, CreateRequest } from '../contract/sandbox.ts';
 import { WORKSPACE_TARGET } from '../isolation/plan.ts';
+import { whyNoName } from '../lifecycle/labels.ts';
 import { checkEnvironment } from '../policy/environment.ts';
 import { workdirFor } from '../workspace/locate.ts';
 import { protectedPaths } from '../workspace/protected-paths.ts';
@@ -172,6 +173,7 @@ export const createSchema = z.strictObject({
   ...requestSchema.pick({ policy: true, env: true, risk: true, sessionId: true, taskId: true, signal: true }).shape,
   expiresInMs: z.number().positive('must be more than 0 milliseconds').optional(),
   keep: z.boolean().optional(),
+  name: z.string().optional(),
 });
 
 export const commandRequestSchema = z.strictObject({
@@ -182,7 +184,14 @@ export const commandRequestSchema = z.strictObject({
 /** Throws at the first invalid field of a request for a persistent sandbox. */
 export function checkCreateRequest(request: CreateRequest): void {
   hold(createSchema.safeParse(request, { error: issueText }), '');
+  checkName(request);
   checkEnvironment(request.env ?? {});
+}
+
+function checkName({ name, keep }: CreateRequest): void {
+  if (name === undefined) return;
+  const reason = whyNoName(name) ?? (keep === true ? null : 'needs keep: another sandbox ends with its process');
+  if (reason !== null) throw invalid('name', reason);
 }
 
 /** Throws at the first invalid field of a command for a persistent sandbox. */

@@ -81,10 +81,20 @@ async function locally(host: Host, level: Level, policy: Asked, notes: readonly 
     throw new AcodeError('ACODE-SBX-012', {
       required: text`${level} (${sourceOf(policy.level)})`,
       available: await availableHere(host),
-      ...(capability?.reason === undefined ? {} : { remedy: capability.reason }),
+      ...remedyFor(capability),
     });
   }
   return { backend, capability, level, runtime: null, notes };
+}
+
+function remedyFor(capability: Capability | null | undefined): { remedy?: string } {
+  const { reason, remedy } = capability ?? {};
+  if (reason === undefined) return {};
+  return { remedy: remedy === undefined ? reason : `${capitalised(reason)}. ${remedy}` };
+}
+
+function capitalised(clause: string): string {
+  return clause.charAt(0).toUpperCase() + clause.slice(1);
 }
 
 function tooWeak(asked: Level, policy: Asked): AcodeError {

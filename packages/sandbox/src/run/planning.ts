@@ -41,6 +41,8 @@ interface PlanFor {
   readonly makes?: boolean;
   /** Whether the sandbox outlives its session. */
   readonly keep?: boolean;
+  /** The name that its creator gives the sandbox. */
+  readonly givenName?: string;
 }
 
 /** Plans a run. */

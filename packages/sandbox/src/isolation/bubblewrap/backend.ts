@@ -60,9 +60,9 @@ interface HostSupport {
 
 const NONE: Weakness = { weakenings: [], beforeCreate: async () => {} };
 const LIMITS_MISSING =
-  'no control group was given to this user, so memory and processes of a command can be limited one by one only and not together';
+  'no control group was delegated to you, so limits would apply to each process and not to the whole command';
 const LIMITS_REMEDY =
-  'start acode in a group of its own (`systemd-run --user --scope -p Delegate=yes acode …`), or accept that with `sandbox.bubblewrap.accept_process_limits: true` in your own configuration file';
+  'Start acode in a control group of its own with `systemd-run --user --scope -p Delegate=yes acode …`, or accept limits per process: set `sandbox.bubblewrap.accept_process_limits: true` in your configuration.';
 
 /** The bubblewrap backend. */
 export class BubblewrapBackend implements WeakenedBackend {
@@ -82,14 +82,14 @@ export class BubblewrapBackend implements WeakenedBackend {
   }
 
   async probe(signal: AbortSignal): Promise<Capability> {
-    const reason = await this.#whyNot(signal);
+    const found = await this.#whyNot(signal);
     return {
       level: this.level,
-      available: reason === null,
+      available: found === null,
       cpus: availableParallelism(),
       runtimes: {},
       standardRuntime: '',
-      ...(reason === null ? {} : { reason }),
+      ...found,
     };
   }
 
@@ -196,15 +196,16 @@ export class BubblewrapBackend implements WeakenedBackend {
     return { program: found.path, architecture, delegation: usable };
   }
 
-  async #whyNot(signal: AbortSignal): Promise<string | null> {
+  async #whyNot(signal: AbortSignal): Promise<Pick<Capability, 'reason' | 'remedy'> | null> {
     try {
       const ground = await this.#whenReady();
       const refused = await this.#tried(ground, signal);
-      if (refused !== null) return refused;
-      return ground.delegation || this.#options.acceptProcessLimits ? null : `${LIMITS_MISSING}; ${LIMITS_REMEDY}`;
+      if (refused !== null) return { reason: refused };
+      if (ground.delegation || this.#options.acceptProcessLimits) return null;
+      return { reason: LIMITS_MISSING, remedy: LIMITS_REMEDY };
     } catch (error) {
       if (signal.aborted || !(error instanceof AcodeError && error.is('ACODE-SBX-012'))) throw error;
-      return rendered(error.context.available);
+      return { reason: rendered(error.context.available) };
     }
   }
 

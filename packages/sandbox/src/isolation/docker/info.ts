@@ -3,7 +3,8 @@
 import * as z from 'zod';
 import type { SandboxDetails, SandboxInfo, SandboxState, Status } from '../../contract/host.ts';
 import { LEVELS } from '../../contract/levels.ts';
-import { LEVEL, MANAGED, SANDBOX, SESSION, TASK } from '../../lifecycle/labels.ts';
+import { LEVEL, MANAGED, SANDBOX, SESSION, TASK, givenNameIn } from '../../lifecycle/labels.ts';
+import { WORKSPACE_TARGET } from '../plan.ts';
 import type { Diagnosis } from '../backend.ts';
 import type { ContainerDetails, ContainerSummary } from './engine/containers.ts';
 import type { Engine, EngineInfo } from './engine/index.ts';
@@ -21,6 +22,7 @@ export function sandboxInfo(container: ContainerSummary): SandboxInfo {
     image: container.image,
     state: stateOf(container.state),
     createdAt: new Date(container.created * 1000).toISOString(),
+    ...workspaceOf(container.sourceAt[WORKSPACE_TARGET]),
     ...labelled(container.labels),
   };
 }
@@ -48,6 +50,7 @@ export function sandboxDetails(details: ContainerDetails): SandboxDetails {
       target: mount.Destination,
       readOnly: !mount.RW,
     })),
+    ...workspaceOf(details.Mounts.find(({ Destination }) => Destination === WORKSPACE_TARGET)?.Source),
     ...labelled(details.Config.Labels ?? {}),
   };
 }
@@ -69,14 +72,20 @@ export function engineStatus(engine: Engine, source: string, info: EngineInfo): 
   };
 }
 
+function workspaceOf(source: string | undefined): Pick<SandboxInfo, 'workspace'> {
+  return source === undefined || source === '' ? {} : { workspace: source };
+}
+
 function stateOf(state: string): SandboxState {
   return STATES.find(known => known === state) ?? 'unknown';
 }
 
 function labelled(
   labels: Readonly<Record<string, string>>,
-): Pick<SandboxInfo, 'sandboxId' | 'sessionId' | 'taskId' | 'level' | 'labels'> {
+): Pick<SandboxInfo, 'sandboxId' | 'givenName' | 'sessionId' | 'taskId' | 'level' | 'labels'> {
+  const givenName = givenNameIn(labels);
   return {
+    ...(givenName === null ? {} : { givenName }),
     sandboxId: labels[SANDBOX] ?? '',
     sessionId: labels[SESSION] ?? '',
     taskId: labels[TASK] ?? '',

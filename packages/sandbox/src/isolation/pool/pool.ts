@@ -98,13 +98,13 @@ export class Pool {
   }
 
   /** What waits, by the image it was made from; without an engine there is none. */
-  images(): { image: string; count: number }[] {
-    const counts = new Map<string, number>();
+  images(): { image: string; count: number; ids: readonly string[] }[] {
+    const found = new Map<string, string[]>();
     for (const { template, waiting } of this.#kinds.values()) {
       const image = usesEngine(template.spec.level) ? template.spec.image.reference : '';
-      if (waiting.size > 0) counts.set(image, (counts.get(image) ?? 0) + waiting.size);
+      if (waiting.size > 0) found.set(image, [...(found.get(image) ?? []), ...waiting.keys()]);
     }
-    return [...counts].map(([image, count]) => ({ image, count }));
+    return [...found].map(([image, ids]) => ({ image, count: ids.length, ids }));
   }
 
   /** Has the kind ready for its first request. */

@@ -29,7 +29,7 @@ describe('replies', () => {
   it('a mount counts as writable unless the engine says that it is not', () => {
     const reply = { Id: 'a', Image: 'i', ImageID: 's', Created: 1, State: 'running', Status: 'Up' };
     const Mounts = [
-      { Type: 'bind', Source: '/w', RW: true },
+      { Type: 'bind', Source: '/w', Destination: '/workspace', RW: true },
       { Type: 'bind', Source: '/w/.git', RW: false },
       { Type: 'bind', Source: '/unknown' },
       { Type: 'volume', Source: '/v', RW: true },
@@ -37,6 +37,7 @@ describe('replies', () => {
     expect(summaryOf(summaryReply.parse({ ...reply, Mounts }))).toMatchObject({
       writableSources: ['/w', '/unknown'],
       readOnlySources: ['/w/.git'],
+      sourceAt: { '/workspace': '/w' },
     });
   });
 

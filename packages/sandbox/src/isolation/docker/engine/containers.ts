@@ -283,7 +283,14 @@ export const summaryReply = z.lazy(() =>
     Status: z.string(),
     Labels: z.record(z.string(), z.string()).nullish(),
     Mounts: z
-      .array(z.looseObject({ Type: z.string(), Source: z.string().optional(), RW: z.boolean().optional() }))
+      .array(
+        z.looseObject({
+          Type: z.string(),
+          Source: z.string().optional(),
+          Destination: z.string().optional(),
+          RW: z.boolean().optional(),
+        }),
+      )
       .nullish(),
   }),
 );
@@ -304,6 +311,8 @@ export interface ContainerSummary {
   readonly writableSources: readonly string[];
   /** Files and directories of the host that it has and cannot write. */
   readonly readOnlySources: readonly string[];
+  /** What of the host is mounted in it, by the path inside. */
+  readonly sourceAt: Readonly<Record<string, string>>;
 }
 
 /** The answer to a wait. */
@@ -353,7 +362,16 @@ export function summaryOf(reply: z.infer<typeof summaryReply>): ContainerSummary
     labels: reply.Labels ?? {},
     writableSources: sources(reply, true),
     readOnlySources: sources(reply, false),
+    sourceAt: sourcesByTarget(reply),
   };
+}
+
+function sourcesByTarget({ Mounts }: z.infer<typeof summaryReply>): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    (Mounts ?? []).flatMap(({ Type, Source, Destination }) =>
+      Type === 'bind' && Source && Destination ? [[Destination, Source]] : [],
+    ),
+  );
 }
 
 // What the engine leaves open counts as writable.

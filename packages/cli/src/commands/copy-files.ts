@@ -1,0 +1,178 @@
+// Copies between this machine and a persistent sandbox. Loaded by `acode sandbox cp` only.
+
+import { stat } from 'node:fs/promises';
+import { basename, join, posix, resolve, sep } from 'node:path';
+import { AcodeError, formatBytes } from '@acode/sandbox';
+import type { Files, RiskyChange, TransferReport } from '@acode/sandbox';
+import type { Call } from '../call.ts';
+import { riskyNotices } from '../execution/closing-lines.ts';
+import { sayNotices } from '../execution/execute.ts';
+import { UsageError } from '../failure/usage.ts';
+import { oneLine } from '../terminal/text.ts';
+import { fileCode, fileReason } from '../failure/file-reasons.ts';
+
+const MAX_NAMED = 10;
+const COPIED =
+  'check the copy before you use it: tools on this machine might execute or follow what came out of the sandbox.';
+
+/** Copies, and returns the exit status. */
+export async function copy(call: Call, wanted: Copying): Promise<number> {
+  const { here } = await call.place();
+  const outside = resolve(here, wanted.outside);
+  if (wanted.way === 'in' && !(await exists(outside)))
+    throw new UsageError(`There is no ${wanted.outside} here.`, 'Name a file or a directory of this machine.');
+  return call.withHost(async acode => {
+    const { signal } = call.interruption;
+    const sandbox = await call.progress.during('Asking the engine…', acode.connect(wanted.sandbox, { signal }));
+    const paths = { ...wanted, outside };
+    const work = transfer(sandbox.files, paths, wanted.outside.endsWith('/'), signal).catch((error: unknown) => {
+      throw copyFailure(error, paths);
+    });
+    const { to, ...report } = await call.progress.during('Copying…', work);
+    await call.print('acode.cp/1', { sandboxId: sandbox.id, to, ...report }, () => '');
+    if (!call.options.json) for (const line of reportLines(report, to)) await call.say(`acode: ${oneLine(line)}\n`);
+    await sayNotices(call, riskyNotices(below(report, to), COPIED));
+    await sandbox.leave();
+    return 0;
+  });
+}
+
+// By the name of the copy, as a person finds it.
+function below({ riskyChanges = [] }: TransferReport, to: string): RiskyChange[] {
+  return riskyChanges.map(change => ({ ...change, path: join(basename(to), change.path) }));
+}
+
+type Transferred = TransferReport & { readonly to: string };
+
+// As `cp` does: into a directory that exists, or that the target says it is by its last slash; under the target’s name otherwise.
+async function transfer(
+  files: Files,
+  { way, inside, outside }: Copying,
+  slash: boolean,
+  signal: AbortSignal,
+): Promise<Transferred> {
+  if (way === 'in') {
+    const into = inside.endsWith('/') || (await isDirectory(() => files.stat(inside, { signal })));
+    const to = into ? posix.join(inside, basename(outside)) : inside;
+    return { ...(await files.upload(outside, to, { signal })), to };
+  }
+  const into = slash || (await isDirectory(() => stat(outside)));
+  // The name that the path has, and not one that the sandbox says.
+  const name = posix.basename(posix.resolve('/', inside));
+  const to = into && name !== '' ? resolve(outside, name) : outside;
+  return { ...(await files.download(inside, to, { signal })), to };
+}
+
+// What was copied, for a person, without line ends.
+function reportLines({ files, directories, bytes, skipped }: TransferReport, to: string): string[] {
+  const counts = [plural(files, 'file'), ...(directories > 0 ? [plural(directories, 'directory')] : [])].join(' and ');
+  const named = skipped.slice(0, MAX_NAMED).map(({ path, reason }) => `left out ${path}: ${reason}`);
+  const more = skipped.length > MAX_NAMED ? [`left out ${skipped.length - MAX_NAMED} more; --json names them all`] : [];
+  return [`copied ${counts}, ${formatBytes(bytes)}, to ${to}`, ...named, ...more];
+}
+
+function plural(count: number, noun: string): string {
+  const many = noun.endsWith('y') ? `${noun.slice(0, -1)}ies` : `${noun}s`;
+  return `${count} ${count === 1 ? noun : many}`;
+}
+
+async function isDirectory(look: () => Promise<{ isDirectory(): boolean }>): Promise<boolean> {
+  return look().then(
+    found => found.isDirectory(),
+    () => false,
+  );
+}
+
+async function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+const WHERE = {
+  inside: 'Paths inside begin in the workspace, or with a slash.',
+  outside: 'That is a path of this machine, which begins where you stand, or with a slash.',
+} as const;
+
+const INSIDE_REMEDIES: Readonly<Record<string, string>> = {
+  EROFS: 'Inside, the workspace, /tmp and the home directory can be written.',
+  EACCES: 'Inside, everything is done as the sandbox’s own user: name what it may read, or write to /tmp.',
+  EPERM: 'Inside, everything is done as the sandbox’s own user: name what it may read, or write to /tmp.',
+  EIO: 'What wrote inside was stopped, as where memory is full: /tmp and the home directory count as memory. Copy to the workspace, or create a sandbox with more (`acode sandbox create --memory 1g`).',
+  ENOSPC:
+    'Inside, /tmp and the home directory are in memory: copy to the workspace, or create a sandbox with more (`acode sandbox create --tmp 512`).',
+};
+const OUTSIDE_REMEDIES: Readonly<Record<string, string>> = {
+  EROFS: 'That is a path of this machine, on a file system that cannot be written: name another.',
+  EACCES: 'That is a path of this machine: name one that you may read, or write to.',
+  EPERM: 'That is a path of this machine: name one that you may read, or write to.',
+  ENOSPC: 'That is a path of this machine, whose disk is full: make room, or name another.',
+};
+
+const REMEDIES = { inside: INSIDE_REMEDIES, outside: OUTSIDE_REMEDIES } as const;
+
+/** The error for a copy that failed: a path that is wrong is no fault of anybody’s but the path’s. */
+export function copyFailure(error: unknown, copied: Copying): unknown {
+  const code = fileCode(error);
+  if (code === null || error instanceof AcodeError) return error;
+  const found = error instanceof Error && 'path' in error ? String(error.path) : '';
+  const side = happenedOutside(found, copied) ? 'outside' : 'inside';
+  // Directories that are held open have names that only this process knows.
+  const path = found === '' || isHeld(found) ? copied[side] : found;
+  const remedy = REMEDIES[side][code] ?? WHERE[side];
+  return new AcodeError('ACODE-FIL-005', { path, reason: fileReason(code), remedy }, { cause: error });
+}
+
+function happenedOutside(path: string, { way, inside, outside }: Copying): boolean {
+  if (isHeld(path)) return true;
+  // The source is named as it was given; what is neither it nor below it is the target, or on the way there.
+  const [source, isSourceOutside] = way === 'in' ? [outside, true] : [inside, false];
+  const isSource = path === source || path.startsWith(source.endsWith(sep) ? source : `${source}${sep}`);
+  return isSource === isSourceOutside;
+}
+
+function isHeld(path: string): boolean {
+  return /^\/(?:proc\/self|dev)\/fd\//.test(path);
+}
+
+/** A copy and its direction. */
+export interface Copying {
+  readonly way: 'in' | 'out';
+  readonly sandbox: string;
+  /** The path inside; `.` is the workspace. */
+  readonly inside: string;
+  /** The path on this machine, as it was written. */
+  readonly outside: string;
+}
+
+// Names and ids hold no slash, so `./a:b` and `/a:b` are files of this machine.
+const SHORT = /^([A-Za-z0-9][\w.-]{0,2}):/;
+const INSIDE = /^([A-Za-z0-9][\w.-]{3,127}):(.*)$/s;
+
+/** What is to be copied where; throws unless exactly one side is `sandbox:path`. */
+export function copying(source: string, target: string): Copying {
+  const from = sideInside(source);
+  const to = sideInside(target);
+  if (from && !to) return { way: 'out', ...from, outside: target };
+  if (to && !from) return { way: 'in', ...to, outside: source };
+  if (!from) refuseShort(source, target);
+  throw new UsageError(
+    from ? 'Both sides are in a sandbox.' : 'Neither side is in a sandbox.',
+    'Write one side as sandbox:path: `acode sandbox cp ./input a1b2c3d4:input`, or `acode sandbox cp a1b2c3d4:dist ./dist`. A file of this machine with a colon in its name is written ./name.',
+  );
+}
+
+function sideInside(text: string): Pick<Copying, 'sandbox' | 'inside'> | null {
+  const [, sandbox, path] = INSIDE.exec(text) ?? [];
+  return sandbox === undefined ? null : { sandbox, inside: path || '.' };
+}
+
+function refuseShort(source: string, target: string): void {
+  const found = SHORT.exec(source) ?? SHORT.exec(target);
+  if (!found) return;
+  throw new UsageError(
+    `${found[1] ?? ''} is too short for a sandbox.`,
+    'Give at least four characters of its id, or its name; `acode sandbox list` shows both.',
+  );
+}
