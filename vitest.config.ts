@@ -77,6 +77,8 @@ export default defineConfig({
   resolve: { alias },
   test: {
     sequence: { sequencer: LongFirst },
+    // As the timeouts of tests: only for what never happens, on the slowest machine.
+    expect: { poll: { timeout: 30_000 } },
     projects: [
       {
         extends: true,

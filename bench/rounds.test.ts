@@ -6,7 +6,7 @@ import { interleave, orderOf } from './rounds.mjs';
 import { many, warmShare } from './suites/latency.mjs';
 import { rateOf, sustained } from './suites/throughput.mjs';
 
-const signal = AbortSignal.timeout(60_000);
+const signal = AbortSignal.timeout(600_000);
 
 function contender(name: string, log: string[], turn: () => unknown = () => name) {
   return {

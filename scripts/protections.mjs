@@ -617,7 +617,7 @@ export const PROTECTIONS = [
   one(
     'the sweep holds up the end of a session',
     [`${SRC}/host/sweep.ts`, 'cancel = clock.after(CLOSING_MS, tooLong);', 'cancel = clock.after(SWEEP_MS, tooLong);'],
-    [[STUCK, 'holds up no command:']],
+    [[STUCK, 'holds up no command']],
   ),
   one(
     'the sweep does not judge again what it looks at again',

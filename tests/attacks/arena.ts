@@ -8,7 +8,7 @@ import { TOOLS } from './targets.ts';
 import type { Target } from './targets.ts';
 import { noteSandbox } from './warm.ts';
 
-const WARM_MS = 30_000;
+const WARM_MS = 60_000;
 
 // The user’s own configuration, in the words of the file.
 type UserConfig = NonNullable<AcodeOptions['config']>;
@@ -99,7 +99,7 @@ export class Arena implements AsyncDisposable {
   #containers(): Promise<{ id: string; state: string }[]> {
     const label = `acode.session=${this.#session}`;
     return withEngine(this.target.engine, engine =>
-      engine.containers.list({ labels: [label], all: true, signal: AbortSignal.timeout(10_000) }),
+      engine.containers.list({ labels: [label], all: true, signal: AbortSignal.timeout(60_000) }),
     );
   }
 

@@ -33,7 +33,7 @@ export function attack(
   id: string,
   what: string,
   body: () => Promise<Finding>,
-  { timeoutMs = 60_000 }: { timeoutMs?: number } = {},
+  { timeoutMs = 150_000 }: { timeoutMs?: number } = {},
 ): void {
   const row = rowOf(id);
   if (!facesRow(row, target)) return;

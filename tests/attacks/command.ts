@@ -9,7 +9,7 @@ import type { Scratch } from './scratch.ts';
 import type { Target } from './targets.ts';
 
 const BIN = fileURLToPath(new URL('../../packages/cli/bin/acode.js', import.meta.url));
-const DEADLINE_MS = 40_000;
+const DEADLINE_MS = 90_000;
 
 /** How a call ended. */
 export interface CommandResult {

@@ -80,7 +80,7 @@ describe.skipIf(withoutEngines)('a hostile repository', () => {
     expect(seen).toContain('"ProtectedPath"');
     expect(existsSync(repository.marker)).toBe(false);
     expect(repository.outsideIsWhole).toBe(true);
-  }, 120_000);
+  });
 
   it('is refused by the built command with the same key, line and remedy, and none of its programs run', async () => {
     using repository = new HostileRepository();

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { withEngine } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 
-const soon = () => AbortSignal.timeout(20_000);
+const soon = () => AbortSignal.timeout(60_000);
 
 /** A network that is removed at the end. */
 export class TestNetwork implements AsyncDisposable {

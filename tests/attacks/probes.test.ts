@@ -66,7 +66,7 @@ describe.skipIf(withoutEngines || warmth.pool !== undefined).each(targets)(
         expect(Object.keys(probe).sort()).toEqual(['control', 'id', 'observed', 'title', 'verdict']);
       expect(readdirSync('/var/tmp').filter(name => name.startsWith(`acode-doctor-${process.pid}-`))).toEqual([]);
       const networks = await withEngine(target.engine, engine =>
-        engine.networks.list({ labels: ['acode.managed=true'], signal: AbortSignal.timeout(10_000) }),
+        engine.networks.list({ labels: ['acode.managed=true'], signal: AbortSignal.timeout(60_000) }),
       );
       expect(networks.filter(({ Name }) => Name.startsWith('acode-doctor-'))).toEqual([]);
     });

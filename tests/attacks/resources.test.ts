@@ -24,77 +24,65 @@ describe.skipIf(withoutEngines).each(targetsOf('resources'))('resources, on $nam
   const weak = (script: string, host: Readonly<Record<string, unknown>> = {}, image = images.busybox) =>
     runWeakened(target.engine, { command: ['sh', '-c', script], image, host });
 
-  attack(
-    target,
-    'E2',
-    'reported although the exit status is 0',
-    async () => {
-      const hog = 'python3 -c "x = bytearray(300 * 1024 * 1024)"; echo survived; exit 0';
-      const limits = { memoryBytes: 96 * MIB };
-      const result = await arena.run(['sh', '-c', hog], { policy: { image: TOOLS, limits, timeoutMs: 30_000 } });
-      expect(result).toMatchObject({ oomKilled: true, limitExceeded: 'memory' });
-      // gVisor has one process on the host, so all of it goes.
-      if (!gvisor) expect(result).toMatchObject({ exitCode: 0, stdout: 'survived\n' });
-      const fine = await arena.run(['python3', '-c', 'x = bytearray(20 * 1024 * 1024); print(len(x))'], {
-        policy: { image: TOOLS, limits },
-      });
-      expect(fine).toMatchObject({ oomKilled: false, exitCode: 0 });
-      const swap = await arena.sh(
-        'cat /sys/fs/cgroup/memory/memory.memsw.limit_in_bytes /sys/fs/cgroup/memory.swap.max 2>/dev/null',
-        { policy: { limits } },
-      );
-      if (!gvisor && /^\d+/.test(swap.stdout)) expect(Number(swap.stdout)).toBeLessThanOrEqual(limits.memoryBytes);
-      const { stdout, exitCode } = await weak(
-        hog.replace('"x', '"import os; x').replace('; echo', ' && echo big; echo'),
-        {},
-        TOOLS,
-      );
-      expect([stdout, exitCode]).toEqual(['big\nsurvived\n', 0]);
-      return {
-        observed: `oomKilled: true, exit ${result.exitCode}`,
-        control: '300 MiB are given where there is no limit',
-      };
-    },
-    { timeoutMs: 90_000 },
-  );
+  attack(target, 'E2', 'reported although the exit status is 0', async () => {
+    const hog = 'python3 -c "x = bytearray(300 * 1024 * 1024)"; echo survived; exit 0';
+    const limits = { memoryBytes: 96 * MIB };
+    const result = await arena.run(['sh', '-c', hog], { policy: { image: TOOLS, limits, timeoutMs: 30_000 } });
+    expect(result).toMatchObject({ oomKilled: true, limitExceeded: 'memory' });
+    // gVisor has one process on the host, so all of it goes.
+    if (!gvisor) expect(result).toMatchObject({ exitCode: 0, stdout: 'survived\n' });
+    const fine = await arena.run(['python3', '-c', 'x = bytearray(20 * 1024 * 1024); print(len(x))'], {
+      policy: { image: TOOLS, limits },
+    });
+    expect(fine).toMatchObject({ oomKilled: false, exitCode: 0 });
+    const swap = await arena.sh(
+      'cat /sys/fs/cgroup/memory/memory.memsw.limit_in_bytes /sys/fs/cgroup/memory.swap.max 2>/dev/null',
+      { policy: { limits } },
+    );
+    if (!gvisor && /^\d+/.test(swap.stdout)) expect(Number(swap.stdout)).toBeLessThanOrEqual(limits.memoryBytes);
+    const { stdout, exitCode } = await weak(
+      hog.replace('"x', '"import os; x').replace('; echo', ' && echo big; echo'),
+      {},
+      TOOLS,
+    );
+    expect([stdout, exitCode]).toEqual(['big\nsurvived\n', 0]);
+    return {
+      observed: `oomKilled: true, exit ${result.exitCode}`,
+      control: '300 MiB are given where there is no limit',
+    };
+  });
 
-  attack(
-    target,
-    'E7',
-    'capped, drained, and not on the engine’s disk',
-    async () => {
-      const before = process.memoryUsage().rss;
-      // The whole gigabyte in the long test suite; a tenth of it shows the same.
-      const megabytes = target.name === MAIN.name && everything ? 1000 : 100;
-      const { stdout, dropped, exitCode, limitExceeded } = await arena.sh(
-        `dd if=/dev/zero bs=1M count=${megabytes} 2>/dev/null | tr '\\0' x`,
-        {
-          policy: { limits: { outputBytes: 100_000 }, timeoutMs: 55_000 },
-        },
-      );
-      expect(exitCode).toBe(0);
-      expect(stdout).toHaveLength(100_000);
-      expect(dropped.stdout).toBe(megabytes * MIB - 100_000);
-      expect(limitExceeded).toBe('output');
-      const grown = (process.memoryUsage().rss - before) / MIB;
-      expect(grown).toBeLessThan(150);
-      // The engine would keep a copy on its disk; asked for its log, it has none.
-      await using talker = await arena.spawn(['sh', '-c', 'echo kept; sleep 20']);
-      for await (const chunk of talker.stdout) if (Buffer.from(chunk).includes('kept')) break;
-      const [id = ''] = await arena.running();
-      const { HostConfig } = await withEngine(target.engine, engine =>
-        engine.containers.inspect(id, { signal: AbortSignal.timeout(10_000) }),
-      );
-      expect(HostConfig['LogConfig']).toMatchObject({ Type: 'none' });
-      await talker.kill('SIGKILL');
-      await talker.result;
-      return {
-        observed: `100000 bytes kept, ${dropped.stdout} dropped, memory +${Math.max(0, Math.round(grown))} MiB`,
-        control: 'without the cap every byte would be held',
-      };
-    },
-    { timeoutMs: 90_000 },
-  );
+  attack(target, 'E7', 'capped, drained, and not on the engine’s disk', async () => {
+    const before = process.memoryUsage().rss;
+    // The whole gigabyte in the long test suite; a tenth of it shows the same.
+    const megabytes = target.name === MAIN.name && everything ? 1000 : 100;
+    const { stdout, dropped, exitCode, limitExceeded } = await arena.sh(
+      `dd if=/dev/zero bs=1M count=${megabytes} 2>/dev/null | tr '\\0' x`,
+      {
+        policy: { limits: { outputBytes: 100_000 }, timeoutMs: 55_000 },
+      },
+    );
+    expect(exitCode).toBe(0);
+    expect(stdout).toHaveLength(100_000);
+    expect(dropped.stdout).toBe(megabytes * MIB - 100_000);
+    expect(limitExceeded).toBe('output');
+    const grown = (process.memoryUsage().rss - before) / MIB;
+    expect(grown).toBeLessThan(150);
+    // The engine would keep a copy on its disk; asked for its log, it has none.
+    await using talker = await arena.spawn(['sh', '-c', 'echo kept; sleep 20']);
+    for await (const chunk of talker.stdout) if (Buffer.from(chunk).includes('kept')) break;
+    const [id = ''] = await arena.running();
+    const { HostConfig } = await withEngine(target.engine, engine =>
+      engine.containers.inspect(id, { signal: AbortSignal.timeout(60_000) }),
+    );
+    expect(HostConfig['LogConfig']).toMatchObject({ Type: 'none' });
+    await talker.kill('SIGKILL');
+    await talker.result;
+    return {
+      observed: `100000 bytes kept, ${dropped.stdout} dropped, memory +${Math.max(0, Math.round(grown))} MiB`,
+      control: 'without the cap every byte would be held',
+    };
+  });
 
   attack(target, 'E12', 'files arrive, and nothing that leads elsewhere', async () => {
     const elsewhere = mkdtempSync(join(tmpdir(), 'acode-elsewhere-'));

@@ -18,7 +18,7 @@ import { UntrustedImage } from './untrusted-image.ts';
 import { runWeakened } from './weakened.ts';
 
 const SECRET = 'hunter2-canary';
-const soon = () => AbortSignal.timeout(20_000);
+const soon = () => AbortSignal.timeout(60_000);
 
 describe.skipIf(withoutEngines).each(targetsOf('secrets-and-policy'))('secrets and policy, on $name', target => {
   let arena: Arena;

@@ -6,7 +6,7 @@ import { startRegistry } from '../engine-client/registry.ts';
 import { withEngine } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 
-const DEADLINE_MS = 20_000;
+const DEADLINE_MS = 60_000;
 
 /** The image; it and its names are taken away at the end. */
 export class UntrustedImage implements AsyncDisposable {

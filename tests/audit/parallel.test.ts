@@ -44,7 +44,7 @@ async function eightAtOnce(): Promise<number> {
   return rate;
 }
 
-describe('8 processes that write 500 records each at once', { timeout: 120_000 }, () => {
+describe('8 processes that write 500 records each at once', () => {
   it('make one unbroken chain, at 500 records a second or more', async () => {
     let rate = 0;
     // What else the machine does can only make it slower.
@@ -53,7 +53,7 @@ describe('8 processes that write 500 records each at once', { timeout: 120_000 }
   });
 });
 
-describe('4 processes that write while files are full every few records', { timeout: 60_000 }, () => {
+describe('4 processes that write while files are full every few records', () => {
   it('go on in one chain from file to file, each begun with a signature', async () => {
     await using place = await Place.make();
     const options = { rotateBytes: 4096 };
@@ -72,7 +72,7 @@ describe('4 processes that write while files are full every few records', { time
   });
 });
 
-describe('writers that are killed at random moments', { timeout: 120_000 }, () => {
+describe('writers that are killed at random moments', () => {
   it('leave one chain, with every record they were told about', async () => {
     await using place = await Place.make();
     const options = { rotateBytes: 16 * 1024, checkpointEvery: 16 };
@@ -113,7 +113,7 @@ describe('writers that are killed at random moments', { timeout: 120_000 }, () =
     ),
   );
 
-  it.each(moments)('killed in %s, %s it is done, leave a log that goes on', { timeout: 60_000 }, async (call, when) => {
+  it.each(moments)('killed in %s, %s it is done, leave a log that goes on', async (call, when) => {
     for (const at of [1, 3, 4, 5, 7]) {
       await using place = await Place.make();
       const options = { rotateBytes: 300 };
@@ -133,7 +133,7 @@ describe('writers that are killed at random moments', { timeout: 120_000 }, () =
   });
 });
 
-describe('a writer that is stopped', { timeout: 60_000 }, () => {
+describe('a writer that is stopped', () => {
   it('has its turn respected until the deadline, and is waited for after it goes on', async () => {
     await using place = await Place.make();
     const first = place.log();

@@ -122,7 +122,7 @@ describe('what is exported', () => {
   });
 });
 
-describe('following', { timeout: 30_000 }, () => {
+describe('following', () => {
   it('shows every record once and in order, from file to file, while others write', async () => {
     await using other = await Place.make();
     const writers = await Promise.all([1, 2].map(name => writer(other.directory, 60, `w${name}`, SMALL)));
@@ -135,7 +135,7 @@ describe('following', { timeout: 30_000 }, () => {
     await Promise.all(writers.map(({ ended }) => ended));
     const last = (await other.lines()).length;
     expect(last).toBeGreaterThan(120);
-    await expect.poll(() => seen.length, { timeout: 10_000 }).toBe(last);
+    await expect.poll(() => seen.length).toBe(last);
     stop.abort();
     await following;
     expect(seen).toEqual(Array.from({ length: last }, (_, index) => index + 1));
@@ -151,14 +151,14 @@ describe('following', { timeout: 30_000 }, () => {
     const log = place.log(SMALL);
     const { seq } = await log.append(event('new'));
     await log.close();
-    await expect.poll(() => seen.at(-1), { timeout: 5000 }).toBe(seq);
+    await expect.poll(() => seen.at(-1)).toBe(seq);
     stop.abort();
     await following;
     expect(seen.length).toBeLessThanOrEqual(2);
   });
 });
 
-describe('verifying while others write', { timeout: 30_000 }, () => {
+describe('verifying while others write', () => {
   it('never takes a line that is being written for a bad one', async () => {
     await using other = await Place.make();
     const writers = await Promise.all(

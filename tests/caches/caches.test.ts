@@ -48,7 +48,7 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version', engine
   it('are filled by an ordinary user, outlive the sandbox, and are read by the next', async () => {
     const filled = await fill(`set -e; id -u; echo "$npm_config_cache"; ${PACK_AND_ADD}`);
     expect(filled).toMatchObject({ exitCode: 0, stdout: `${UID}\n/cache/npm/data\n` });
-    await expect.poll(volumes, { timeout: 30_000 }).toEqual([volume]);
+    await expect.poll(volumes).toEqual([volume]);
     expect((await host.acode.status()).cacheVolumes).toContain(volume);
     writeProject(host.workspace, 'project');
     const { exitCode, stdout, stderr } = await with_(`${NPM_CI} && ls node_modules`, 'project');
@@ -126,7 +126,7 @@ tar -xzOf $file package/bad.js 2>/dev/null; done | grep -c poison`;
   it('are filled by one run at a time, and left out for the others meanwhile', async () => {
     let started = (): void => undefined;
     const begun = new Promise<void>(resolve => (started = resolve));
-    const first = host.acode.run(['sh', '-c', 'echo begun; sleep 12'], {
+    const first = host.acode.run(['sh', '-c', 'echo begun; until [ -e seen ]; do sleep 0.1; done'], {
       policy: { image: images.debian, caches: { fill: ['npm'] } },
       onStdout: () => started(),
     });
@@ -142,24 +142,28 @@ tar -xzOf $file package/bad.js 2>/dev/null; done | grep -c poison`;
     });
     expect(without.stdout).toBe('[]\n');
     expect(notes.join(' ')).toContain('another run fills it now');
+    writeFileSync(host.file('seen'), '');
     expect((await first).exitCode).toBe(0);
     // One after the other they may, without a pause of their own.
     for (let time = 0; time < 2; time += 1) expect((await fill('true')).exitCode).toBe(0);
   });
 
   it('are filled only when nobody reads: a fill waits for them', async () => {
-    const reader = with_('sleep 3; echo read');
-    await expect.poll(async () => (await layers()).length, { timeout: 30_000 }).toBe(3);
-    const before = performance.now();
-    const [{ stdout }, filled] = await Promise.all([reader, fill('true')]);
-    expect(stdout).toBe('read\n');
-    expect(filled.exitCode).toBe(0);
-    expect(performance.now() - before).toBeGreaterThan(1000);
+    const reader = with_('until [ -e read ]; do sleep 0.1; done; echo read');
+    await expect.poll(async () => (await layers()).length).toBe(3);
+    let isFilled = false;
+    const filling = fill('true').finally(() => (isFilled = true));
+    // Long enough for a fill that does not wait.
+    await new Promise(resolve => void setTimeout(resolve, 2000));
+    expect(isFilled).toBe(false);
+    writeFileSync(host.file('read'), '');
+    expect((await reader).stdout).toBe('read\n');
+    expect((await filling).exitCode).toBe(0);
   });
 
   it('leave nothing of a task behind, and are no orphans', async () => {
     await Promise.all([with_('true'), with_('exit 3'), run('sleep 9', { caches: ['npm'], timeoutMs: 500 })]);
-    await expect.poll(layers, { timeout: 30_000 }).toEqual([]);
+    await expect.poll(layers).toEqual([]);
     await using other = await TestHost.open(engine);
     await other.acode.run(['true']);
     expect(namesOf((await other.acode.cleanup()).belongings.removed)).not.toContain(volume);
@@ -187,11 +191,12 @@ tar -xzOf $file package/bad.js 2>/dev/null; done | grep -c poison`;
   });
 
   it('are removed when somebody says so, but not from under a sandbox', async () => {
-    const reader = with_('sleep 3; ls $npm_config_cache');
-    await expect.poll(async () => (await layers()).length, { timeout: 30_000 }).toBe(3);
+    const reader = with_('until [ -e cleaned ]; do sleep 0.1; done; ls $npm_config_cache');
+    await expect.poll(async () => (await layers()).length).toBe(3);
     expect(namesOf((await host.acode.cleanup({ volumes: true })).belongings.removed)).not.toContain(volume);
+    writeFileSync(host.file('cleaned'), '');
     expect((await reader).stdout).toContain('_cacache');
-    await expect.poll(layers, { timeout: 30_000 }).toEqual([]);
+    await expect.poll(layers).toEqual([]);
     const { belongings } = await host.acode.cleanup({ volumes: true });
     expect(namesOf(belongings.removed)).toContain(volume);
     expect(await volumes()).toEqual([]);

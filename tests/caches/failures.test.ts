@@ -2,7 +2,7 @@
 // removal that comes between the plan of a sandbox and its making.
 
 import { randomUUID } from 'node:crypto';
-import { chmodSync } from 'node:fs';
+import { chmodSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { policyFrom } from '@acode/sandbox';
 import type { PolicyInput, RunResult } from '@acode/sandbox';
@@ -58,13 +58,13 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version, in trou
     await expect(fill('true')).rejects.toMatchObject({ code: 'ACODE-SBX-001' });
     proxy.onRequest(undefined);
     // The control: the cache is there, and nobody has ever put anything into it.
-    await expect.poll(() => volumesFor(volume), { timeout: 30_000 }).toEqual([volume]);
+    await expect.poll(() => volumesFor(volume)).toEqual([volume]);
     const { exitCode, stdout, stderr } = await with_(
       `set -e; stat -c '%u %a' $npm_config_cache; (${PACK_AND_ADD}); cd project; ${NPM_CI}`,
     );
     expect({ exitCode, stderr }).toMatchObject({ exitCode: 0 });
     expect(stdout).toMatch(new RegExp(`^${UID} 700\n[^]*added ${PACKAGES.length} packages`));
-    await expect.poll(withoutCache, { timeout: 30_000 }).toEqual([]);
+    await expect.poll(withoutCache).toEqual([]);
   });
 
   it('are not made for an image without a shell, which cannot fill them; it reads them like any other', async () => {
@@ -77,7 +77,7 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version, in trou
     expect((await fill('echo filled > $npm_config_cache/file')).exitCode).toBe(0);
     expect((await direct(['npm'])).exitCode).toBe(0);
     expect((await with_('cat $npm_config_cache/file')).stdout).toBe('filled\n');
-    await expect.poll(withoutCache, { timeout: 30_000 }).toEqual([]);
+    await expect.poll(withoutCache).toEqual([]);
   });
 
   it('of which one of several cannot be had leave no lease behind, also one whose create was still under way', async () => {
@@ -89,9 +89,11 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version, in trou
     await using both = await open(proxy.socket, { pip: strange });
     try {
       let passed = false;
+      let pass = (): void => undefined;
+      const refused = new Promise<void>(resolve => (pass = resolve));
       proxy.onRequest(async (method, path, body) => {
         if (!isCreate(method, path, 'volumes') || !body.includes(`"${volume}.filling"`)) return undefined;
-        await new Promise(resolve => setTimeout(resolve, 1500));
+        await refused;
         passed = true;
         return undefined;
       });
@@ -101,9 +103,10 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version, in trou
       });
       // The control: the other’s was on its way when that was known.
       expect(passed).toBe(false);
-      await expect.poll(() => passed, { timeout: 30_000 }).toBe(true);
+      pass();
+      await expect.poll(() => passed).toBe(true);
       await new Promise(resolve => setTimeout(resolve, 500));
-      await expect.poll(withoutCache, { timeout: 30_000 }).toEqual([]);
+      await expect.poll(withoutCache).toEqual([]);
       expect(await volumesFor(Name)).toEqual([Name]);
       proxy.onRequest(undefined);
       expect((await fill('true')).exitCode).toBe(0);
@@ -119,10 +122,13 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version, in trou
     let begun: Promise<void> | undefined;
     const beginToFill = (): Promise<void> =>
       new Promise<void>((resolve, reject) => {
-        filling = other.acode.run(['sh', '-c', 'echo begun; sleep 6; echo second > $npm_config_cache/file'], {
-          policy: { image: images.debian, caches: { fill: ['npm'] } },
-          onStdout: () => resolve(),
-        });
+        filling = other.acode.run(
+          ['sh', '-c', 'echo begun; until [ -e refused ]; do sleep 0.1; done; echo second > $npm_config_cache/file'],
+          {
+            policy: { image: images.debian, caches: { fill: ['npm'] } },
+            onStdout: () => resolve(),
+          },
+        );
         filling.catch(reject);
       });
     proxy.onRequest(async (method, path, body) => {
@@ -133,8 +139,9 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version, in trou
       code: 'ACODE-SBX-001',
       message: expect.stringContaining('begun to fill') as string,
     });
+    writeFileSync(other.file('refused'), '');
     expect((await filling)?.exitCode).toBe(0);
-    await expect.poll(withoutCache, { timeout: 30_000 }).toEqual([]);
+    await expect.poll(withoutCache).toEqual([]);
     // The control: without anybody who fills, the same run reads what was filled in.
     proxy.onRequest(undefined);
     expect((await with_('cat $npm_config_cache/file')).stdout).toBe('second\n');
@@ -142,27 +149,29 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version, in trou
 
   it('are not removed from under a sandbox that began after they were looked at, nor while they are filled', async () => {
     expect((await fill('echo first > $npm_config_cache/file')).exitCode).toBe(0);
-    await expect.poll(withoutCache, { timeout: 30_000 }).toEqual([]);
+    await expect.poll(withoutCache).toEqual([]);
     await using other = await open();
     let reading: Promise<RunResult> | undefined;
     proxy.onRequest(async (method, path) => {
       if (method !== 'GET' || !path.endsWith(`/volumes/${volume}`) || reading) return undefined;
-      reading = with_('sleep 3; cat $npm_config_cache/file', other);
-      await expect.poll(async () => (await withoutCache()).length, { timeout: 30_000 }).toBe(3);
+      reading = with_('until [ -e kept ]; do sleep 0.1; done; cat $npm_config_cache/file', other);
+      await expect.poll(async () => (await withoutCache()).length).toBe(3);
       return undefined;
     });
     const { belongings } = await host.acode.cleanup({ volumes: true });
     expect(belongings.removed.map(one => one.name)).not.toContain(volume);
     expect(belongings.kept.map(one => one.name)).toContain(volume);
+    writeFileSync(other.file('kept'), '');
     expect(await reading).toMatchObject({ exitCode: 0, stdout: 'first\n' });
     proxy.onRequest(undefined);
-    await expect.poll(withoutCache, { timeout: 30_000 }).toEqual([]);
+    await expect.poll(withoutCache).toEqual([]);
 
-    const filling = fill('sleep 4; cat $npm_config_cache/file', other);
-    await expect.poll(withoutCache, { timeout: 30_000 }).toEqual([`${volume}.filling`]);
+    const filling = fill('until [ -e filled ]; do sleep 0.1; done; cat $npm_config_cache/file', other);
+    await expect.poll(withoutCache).toEqual([`${volume}.filling`]);
     expect((await host.acode.cleanup({ volumes: true })).belongings.removed.map(one => one.name)).not.toContain(volume);
+    writeFileSync(other.file('filled'), '');
     expect((await filling).stdout).toBe('first\n');
-    await expect.poll(withoutCache, { timeout: 30_000 }).toEqual([]);
+    await expect.poll(withoutCache).toEqual([]);
     // The control: when nobody uses it, it goes.
     const removed = (await host.acode.cleanup({ volumes: true })).belongings.removed.map(one => one.name);
     expect(removed).toContain(volume);
@@ -179,7 +188,7 @@ describe.skipIf(withoutEngines).each(engines)('caches on $name $version, in trou
     });
     expect((await fill('echo filled > $npm_config_cache/file')).exitCode).toBe(0);
     expect(gone).toBe(true);
-    await expect.poll(() => volumesFor(volume), { timeout: 30_000 }).toEqual([volume]);
+    await expect.poll(() => volumesFor(volume)).toEqual([volume]);
     expect((await with_('cat $npm_config_cache/file')).stdout).toBe('filled\n');
   });
 

@@ -12,7 +12,7 @@ export const LAYER = 'acode.cache-layer';
 const FILLING = 'acode.cache-filling';
 
 /** Only for what hangs. */
-export const soon = (): AbortSignal => AbortSignal.timeout(20_000);
+export const soon = (): AbortSignal => AbortSignal.timeout(60_000);
 
 /** The cache itself, and what is made of it or stands for its being filled. */
 export async function volumesOf(engine: TestEngine, cache: string): Promise<string[]> {

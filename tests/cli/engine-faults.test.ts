@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { withoutEngines } from '../support/engines.ts';
+import { figure } from '../support/waiting.ts';
 import { Bench } from './bench.ts';
 
 describe.skipIf(withoutEngines)('without an engine that answers', () => {
@@ -34,14 +35,14 @@ describe.skipIf(withoutEngines)('without an engine that answers', () => {
     const { status, stdout, stderr, ms } = await bench.exec(['--', 'echo', 'hi']);
     expect({ status, stdout: stdout.length }).toEqual({ status: 125, stdout: 0 });
     expect(stderr).toMatch(/fail-closed[^]*ACODE-SBX-008[^]*hint: /);
-    expect(ms).toBeLessThan(2000);
+    figure('run without an engine, to its refusal', ms, 2000);
   });
 
   it('status says so in time, in either form', async () => {
     const text = await bench.call(['sandbox', 'status']);
     expect(text.status).toBe(1);
     expect(text.stdout.toString()).toMatch(/^Sandbox unavailable: .*[^]*hint: /);
-    expect(text.ms).toBeLessThan(2000);
+    figure('status without an engine', text.ms, 2000);
     const json = await bench.call(['sandbox', 'status', '--json', '--socket', '/nonexistent.sock']);
     expect(json.status).toBe(1);
     expect(JSON.parse(json.stdout.toString())).toMatchObject({ schema: 'acode.status/1', available: false });
@@ -51,10 +52,11 @@ describe.skipIf(withoutEngines)('without an engine that answers', () => {
     ['exec', ['sandbox', 'exec', '--', 'true'], 125],
     ['status', ['sandbox', 'status'], 1],
     ['list', ['sandbox', 'list'], 125],
-  ] as const)('%s gives a hung engine up within 6 seconds', async (_, argv, expected) => {
+  ] as const)('%s gives a hung engine up', async (name, argv, expected) => {
+    // The engine never answers: without a deadline this would take longer than a test may.
     const { status, ms } = await bench.call(argv, { env: { DOCKER_HOST: `unix://${join(directory, 'hung.sock')}` } });
     expect(status).toBe(expected);
-    expect(ms).toBeLessThan(6000);
+    figure(`${name} on a hung engine`, ms, 6000);
   });
 
   it('an error is one object with --json, and the status the same', async () => {
@@ -83,9 +85,7 @@ describe.skipIf(withoutEngines)('without an engine that answers', () => {
 
   it('Ctrl-C ends a look at a hung engine', async () => {
     const { child, ended } = bench.start(['sandbox', 'status', '--socket', join(directory, 'hung.sock')]);
-    setTimeout(() => child.kill('SIGINT'), 1000);
-    const { status, ms } = await ended;
-    expect(status).toBe(130);
-    expect(ms).toBeLessThan(3000);
+    hung.once('connection', () => child.kill('SIGINT'));
+    expect((await ended).status).toBe(130);
   });
 });

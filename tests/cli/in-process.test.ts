@@ -37,9 +37,12 @@ describe.skipIf(withoutEngines)('runCli', () => {
   });
 
   it('is two commands at once where it is called twice', async () => {
-    const [one, two] = await Promise.all([run(['--json', 'echo one']), run(['--timeout', '0.5', 'echo two; sleep 9'])]);
+    const [one, two] = await Promise.all([
+      run(['--json', 'echo one']),
+      run(['--timeout', '2.5', 'echo two; sleep 600']),
+    ]);
     expect(JSON.parse(one.stdout)).toMatchObject({ schema: 'acode.run/1', stdout: 'one\n', exitCode: 0 });
-    expect(two).toMatchObject({ status: 124, stdout: 'two\n', stderr: expect.stringContaining('0.5 s') });
+    expect(two).toMatchObject({ status: 124, stdout: 'two\n', stderr: expect.stringContaining('2.5 s') });
   });
 
   it('stops on a signal it was given, and leaves nothing', async () => {

@@ -76,7 +76,7 @@ describe.skipIf(withoutEngines)('at a terminal', () => {
   });
 
   it('a closing line begins on a line of its own', async () => {
-    const { text } = await atTerminal(bench, ['run', '--timeout', '1', 'printf open; sleep 9']);
+    const { text } = await atTerminal(bench, ['run', '--timeout', '2', 'printf open; sleep 600']);
     expect(left(text)).toMatch(/^open\n\S*acode:\S* limit reached: [^]*├▶ code:\S* ACODE-SBX-007/);
   });
 

@@ -7,7 +7,7 @@ import type { PolicyInput } from '@acode/sandbox';
 import { TestHost, makeWorkspace, untilOneWaits, warmth } from '../support/engines.ts';
 import type { Target } from './targets.ts';
 
-const SETTLING_MS = 5000;
+const SETTLING_MS = 60_000;
 const LOOK_MS = 10;
 
 /** A host with a workspace of its own; closing it removes both and fails if anything of a sandbox is left. */

@@ -18,13 +18,13 @@ export function limitBehaviours(target: Target): void {
     afterAll(() => host[Symbol.asyncDispose]());
 
     it('on time ends the command, with what it printed before', async () => {
-      const result = await host.acode.run(['sh', '-c', 'echo before; exec sleep 600'], { policy: { timeoutMs: 1000 } });
+      const result = await host.acode.run(['sh', '-c', 'echo before; exec sleep 600'], { policy: { timeoutMs: 2000 } });
       expect(result).toMatchObject({ exitCode: null, timedOut: true, limitExceeded: 'time', stdout: 'before\n' });
     });
 
     it('on time lets the command end properly, and kills one that will not', async () => {
       const polite = await host.acode.run(['sh', '-c', 'trap "echo bye; exit 0" TERM; while :; do sleep 0.05; done'], {
-        policy: { timeoutMs: 500 },
+        policy: { timeoutMs: 2000 },
       });
       expect(polite).toMatchObject({ timedOut: true, stdout: 'bye\n' });
       const stubborn = await host.acode.run(['sh', '-c', 'trap "" TERM INT HUP; while :; do sleep 0.05; done'], {

@@ -7,7 +7,7 @@ import { TestHost, images, withEngine } from '../support/engines.ts';
 import { describeWhere } from './targets.ts';
 import type { Target } from './targets.ts';
 
-const PATIENCE_MS = 10_000;
+const PATIENCE_MS = 60_000;
 const MIB = 1024 ** 2;
 
 // A container as Podman makes it by itself, but for what this host cannot give.

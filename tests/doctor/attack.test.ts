@@ -15,7 +15,7 @@ import { Bench } from '../cli/bench.ts';
 import { images, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 
-const MAX_MS = 60_000;
+const MAX_MS = 150_000;
 
 function optionsFor(engine: TestEngine, image = images.busybox): AcodeOptions {
   return { engine: { socket: engine.socket }, config: { sandbox: { images: { default: image } } } };
@@ -33,7 +33,7 @@ function scratchLeft(): string[] {
 
 async function networksLeft(engine: TestEngine): Promise<number> {
   return withEngine(engine, async ({ networks }) => {
-    const found = await networks.list({ labels: ['acode.managed=true'], signal: AbortSignal.timeout(10_000) });
+    const found = await networks.list({ labels: ['acode.managed=true'], signal: AbortSignal.timeout(60_000) });
     return found.filter(({ Name }) => Name.startsWith('acode-doctor-')).length;
   });
 }

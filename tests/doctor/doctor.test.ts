@@ -83,7 +83,7 @@ describe.skipIf(withoutEngines)('the doctor', () => {
     expect(find(report, 'shadows')).toMatchObject({ status: 'warn', seen: expect.stringContaining('docker') });
   });
 
-  it('names the sandbox of a dead session as long as nobody has removed it', { timeout: 60_000 }, async () => {
+  it('names the sandbox of a dead session as long as nobody has removed it', async () => {
     await using bench = await Bench.at(mainEngine);
     const leftovers = async (): Promise<Check> => {
       const { stdout } = await bench.call(['doctor', '--json']);

@@ -106,7 +106,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a program written for E
       await sandbox.commands.run('nc -ll -p 3000 -e cat', { background: true });
       const host = sandbox.getHost(3000);
       expect(host).toMatch(/^127\.0\.0\.1:\d+$/);
-      await expect.poll(() => answerOf(host).catch(() => ''), { timeout: 10_000 }).toBe('ping\n');
+      await expect.poll(() => answerOf(host).catch(() => '')).toBe('ping\n');
       expect(() => sandbox.getHost(4000)).toThrow(InvalidArgumentError);
     } finally {
       await sandbox.kill();
@@ -130,16 +130,16 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a program written for E
       containers.list({
         labels: [`acode.sandbox=${sandbox.sandboxId}`],
         all: true,
-        signal: AbortSignal.timeout(10_000),
+        signal: AbortSignal.timeout(60_000),
       }),
     );
     expect(left).toEqual([]);
   });
 
   it('lets a sandbox go at its time', async () => {
-    const sandbox = await Sandbox.create({ ...options, timeoutMs: 1500 });
+    const sandbox = await Sandbox.create({ ...options, timeoutMs: 5000 });
     expect(await sandbox.isRunning()).toBe(true);
-    await expect.poll(() => sandbox.isRunning(), { timeout: 10_000 }).toBe(false);
+    await expect.poll(() => sandbox.isRunning()).toBe(false);
     await sandbox.kill();
   });
 });

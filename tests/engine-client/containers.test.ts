@@ -16,10 +16,10 @@ describe.skipIf(withoutEngines).each(engines)('containers on $name', { concurren
     await using bench = await Bench.at(engine);
     const { signal } = bench;
     const id = await bench.container('exit 42');
-    const wait = await bench.engine.containers.expectExit(id, 'next-exit', { signal, deadlineMs: 20_000 });
+    const wait = await bench.engine.containers.expectExit(id, 'next-exit', { signal, deadlineMs: 60_000 });
     await bench.engine.containers.start(id, { signal });
     await expect(wait.exit).resolves.toEqual({ statusCode: 42 });
-    await expect(bench.engine.containers.wait(id, 'not-running', { signal, deadlineMs: 5000 })).resolves.toEqual({
+    await expect(bench.engine.containers.wait(id, 'not-running', { signal, deadlineMs: 60_000 })).resolves.toEqual({
       statusCode: 42,
     });
   });

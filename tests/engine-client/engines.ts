@@ -60,7 +60,7 @@ export class Bench implements AsyncDisposable {
 
   /** A bench on an engine; with `through`, what is tested goes by that socket and cleaning does not. */
   static async at({ socket }: TestEngine, through = socket): Promise<Bench> {
-    const signal = AbortSignal.timeout(30_000);
+    const signal = AbortSignal.timeout(60_000);
     const real = await Engine.open({ socketPath: socket, signal });
     return new Bench(await Engine.open({ socketPath: through, signal }), real, signal);
   }
@@ -86,14 +86,14 @@ export class Bench implements AsyncDisposable {
     const { containers } = this.engine;
     const { signal } = this;
     const stream = await containers.attach(id, { stdout: true, stderr: true, signal });
-    const { exit } = await containers.expectExit(id, 'next-exit', { signal, deadlineMs: 20_000 });
+    const { exit } = await containers.expectExit(id, 'next-exit', { signal, deadlineMs: 60_000 });
     await containers.start(id, { signal });
     const output = await collect(stream);
     return { ...output, statusCode: (await exit).statusCode };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const signal = AbortSignal.timeout(20_000);
+    const signal = AbortSignal.timeout(60_000);
     const mine = { labels: [this.label], all: true, signal };
     this.engine.close();
     const left = await this.#real.containers.list(mine);

@@ -20,7 +20,7 @@ describe.skipIf(withoutEngines).each(engines)('events of $name', { concurrent: t
     const subscription = await events.subscribe({ filters: { label: [label], type: ['container'] }, signal });
     const id = await bench.container('exit 3');
     await containers.start(id, bench);
-    await containers.wait(id, 'not-running', { signal, deadlineMs: 20_000 });
+    await containers.wait(id, 'not-running', { signal, deadlineMs: 60_000 });
     await containers.remove(id, bench);
     const seen = await untilAction(subscription, 'destroy');
     expect(seen.map(({ action }) => action)).toEqual(['create', 'start', 'die', 'destroy']);
@@ -53,7 +53,7 @@ describe.skipIf(withoutEngines).each(engines)('events of $name', { concurrent: t
     const first = await bench.engine.events.subscribe({ filters: { label: [bench.label] }, signal });
     const id = await bench.container('true');
     await bench.engine.containers.start(id, bench);
-    await bench.engine.containers.wait(id, 'not-running', { signal, deadlineMs: 20_000 });
+    await bench.engine.containers.wait(id, 'not-running', { signal, deadlineMs: 60_000 });
     const seen = await untilAction(first, 'die');
     const start = seen.find(({ action }) => action === 'start');
     const filters = { container: [id] };

@@ -12,10 +12,11 @@ import * as z from 'zod';
 import { EngineConnection } from '../../packages/sandbox/src/isolation/docker/engine/connection.ts';
 import { EngineError, path } from '../../packages/sandbox/src/isolation/docker/engine/protocol.ts';
 import { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
+import { until } from '../support/waiting.ts';
 import { type Answer, FaultyEngine, pingReply } from './faulty-engine.ts';
 
-const signal = AbortSignal.timeout(30_000);
-const call = { method: 'GET', path: path`/x`, deadlineMs: 5000, signal } as const;
+const signal = AbortSignal.timeout(600_000);
+const call = { method: 'GET', path: path`/x`, deadlineMs: 30_000, signal } as const;
 
 async function directory(): Promise<string> {
   const made = await mkdtemp(join(tmpdir(), 'faults-'));
@@ -39,14 +40,6 @@ async function connectTo(answer: Answer): Promise<{ connection: EngineConnection
   const connection = await EngineConnection.open({ socketPath: engine.socket, signal });
   onTestFinished(() => connection.close());
   return { connection, engine };
-}
-
-async function until(condition: () => boolean, withinMs = 500): Promise<void> {
-  const end = performance.now() + withinMs;
-  while (!condition()) {
-    if (performance.now() > end) throw new Error('it did not happen');
-    await sleep(2);
-  }
 }
 
 describe('opening a connection', () => {
@@ -336,9 +329,9 @@ describe('a stream', () => {
   it('outlives the deadline of its headers', async () => {
     const { connection } = await connectTo(socket => {
       socket.write(open);
-      setTimeout(() => socket.end('2\r\n2\n\r\n0\r\n\r\n'), 150);
+      setTimeout(() => socket.end('2\r\n2\n\r\n0\r\n\r\n'), 2200);
     });
-    const { body } = await connection.stream({ ...call, deadlineMs: 50 });
+    const { body } = await connection.stream({ ...call, deadlineMs: 2000 });
     await expect(drain(body)).resolves.toBe('1\n2\n');
   });
 
@@ -351,8 +344,8 @@ describe('a stream', () => {
       socket.write('HTTP/1.1 200 OK\r\n\r\n');
       socket.end(Buffer.alloc(1024 * 1024));
     });
-    const { body: slow } = await fast.stream({ ...call, idleMs: 60 });
-    await sleep(200);
+    const { body: slow } = await fast.stream({ ...call, idleMs: 1000 });
+    await sleep(1300);
     expect((await drain(slow)).length).toBe(1024 * 1024);
   });
 

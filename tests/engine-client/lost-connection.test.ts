@@ -11,7 +11,7 @@ describe.skipIf(withoutEngines).each(engines)('a lost connection to $name', { co
     await using bench = await Bench.at(engine, proxy.socket);
     const { signal } = bench;
     const id = await bench.container('sleep 60');
-    const { exit } = await bench.engine.containers.expectExit(id, 'next-exit', { signal, deadlineMs: 20_000 });
+    const { exit } = await bench.engine.containers.expectExit(id, 'next-exit', { signal, deadlineMs: 60_000 });
     await bench.engine.containers.start(id, { signal });
     proxy.dropAll();
     const error: unknown = await exit.catch((reason: unknown) => reason);
@@ -26,7 +26,7 @@ describe.skipIf(withoutEngines).each(engines)('a lost connection to $name', { co
     proxy.onRequest((_, path) => (path.includes('/wait') ? 'hang' : undefined));
     const wait = bench.engine.containers.wait(id, 'next-exit', { signal: bench.signal, deadlineMs: 300 });
     await expect(wait).rejects.toMatchObject({ kind: 'timeout' });
-    await proxy.untilOpen(0, 500);
+    await proxy.untilOpen(0);
   });
 
   it('rejects a wait that was begun and never finished, at its deadline', async () => {
@@ -51,7 +51,7 @@ describe.skipIf(withoutEngines).each(engines)('a lost connection to $name', { co
     const { signal } = bench;
     const id = await bench.container('dd if=/dev/zero bs=1M count=64 2>/dev/null; sleep 60');
     const stream = await bench.engine.containers.attach(id, { stdout: true, signal });
-    const { exit } = await bench.engine.containers.expectExit(id, 'next-exit', { signal, deadlineMs: 20_000 });
+    const { exit } = await bench.engine.containers.expectExit(id, 'next-exit', { signal, deadlineMs: 60_000 });
     await bench.engine.containers.start(id, { signal });
     await sleep(200);
     // The reader has not begun, so the engine is held back in the middle of its output.

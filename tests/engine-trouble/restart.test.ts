@@ -52,7 +52,7 @@ function expectTyped({ error }: Pick<Outcome, 'error'>, code: RegExp): void {
   expect(error).toMatchObject({ code: expect.stringMatching(code), hint: expect.stringMatching(/\w/) });
 }
 
-describe.skipIf(withoutTrouble)('an engine in trouble', { timeout: 120_000 }, () => {
+describe.skipIf(withoutTrouble)('an engine in trouble', () => {
   const before = process.env['XDG_RUNTIME_DIR'];
   let runtime: string;
   let host: TestHost;
@@ -209,7 +209,7 @@ describe.skipIf(withoutTrouble)('an engine in trouble', { timeout: 120_000 }, ()
   });
 });
 
-describe.skipIf(withoutTrouble)('the command, on an engine in trouble', { timeout: 120_000 }, () => {
+describe.skipIf(withoutTrouble)('the command, on an engine in trouble', () => {
   let bench: Bench;
   beforeEach(async () => {
     await heal();
@@ -298,7 +298,7 @@ class Bystander implements AsyncDisposable {
   }
 
   static async start(): Promise<Bystander> {
-    const signal = AbortSignal.timeout(20_000);
+    const signal = AbortSignal.timeout(60_000);
     return withEngine(trouble, async ({ containers }) => {
       // With an init: else it would not listen to the engine’s TERM, and hold up every restart for ten seconds.
       const body = { Image: images.busybox, Cmd: ['sleep', '600'], HostConfig: { Init: true } };
@@ -309,12 +309,12 @@ class Bystander implements AsyncDisposable {
   }
 
   async runs(): Promise<boolean> {
-    const signal = AbortSignal.timeout(20_000);
+    const signal = AbortSignal.timeout(60_000);
     return withEngine(trouble, async engine => (await engine.containers.inspect(this.#id, { signal })).State.Running);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const signal = AbortSignal.timeout(20_000);
+    const signal = AbortSignal.timeout(60_000);
     await withEngine(trouble, engine => engine.containers.remove(this.#id, { force: true, signal }));
   }
 }

@@ -166,7 +166,7 @@ describe.skipIf(withoutEngines).each(engines)('an end on $name', engine => {
     const { child } = bench.start(RUN, { env: { DOCKER_HOST: `unix://${proxy.socket}` } });
     const { end } = await held(child);
     child.kill('SIGINT');
-    await expect.poll(() => removals, { timeout: 5000 }).toBe(1);
+    await expect.poll(() => removals).toBe(1);
     // Not as one wish with the first.
     await pause(500);
     expect(child.exitCode).toBeNull();
@@ -192,7 +192,7 @@ describe.skipIf(withoutEngines).each(engines)('an end on $name', engine => {
     expect((await bench.call(['run', '--', 'true'])).status).toBe(0);
     expect(await bench.left()).toHaveLength(1);
     process.kill(pid, 'SIGTERM');
-    await expect.poll(() => existsSync(`/proc/${pid}`), { timeout: 5000 }).toBe(false);
+    await expect.poll(() => existsSync(`/proc/${pid}`)).toBe(false);
     expect(await goneWithin(0)).toEqual([]);
     await quiet();
   });
@@ -209,7 +209,7 @@ describe.skipIf(withoutEngines).each(engines)('an end on $name', engine => {
     };
     const open = async (line: string): Promise<Terminal> => {
       const terminal = Terminal.open(line, { cwd: bench.workspace, env: bench.env });
-      await expect.poll(() => terminal.text, { timeout: 20_000, interval: 20 }).toContain('up');
+      await expect.poll(() => terminal.text, { interval: 20 }).toContain('up');
       return terminal;
     };
     const cursorIsShown = (text: string): boolean => text.lastIndexOf('\u001b[?25l') <= text.lastIndexOf('\u001b[?25h');
@@ -239,7 +239,7 @@ describe.skipIf(withoutEngines).each(engines)('an end on $name', engine => {
     it('its closing ends the command like SIGHUP', async () => {
       const terminal = await open(`(${TRAPPED}; ${command()}; echo $? >status); true`);
       terminal.close();
-      await expect.poll(() => written('status'), { timeout: 5000, interval: 20 }).toBe('129');
+      await expect.poll(() => written('status'), { interval: 20 }).toBe('129');
       expect(await goneWithin(0)).toEqual([]);
       await quiet();
     });
@@ -247,7 +247,7 @@ describe.skipIf(withoutEngines).each(engines)('an end on $name', engine => {
     it('its shell that is killed takes the command with it like SIGHUP', async () => {
       const terminal = await open(`echo $$ >shell; (${TRAPPED}; ${command()}; echo $? >status) & wait`);
       process.kill(Number(written('shell')), 'SIGKILL');
-      await expect.poll(() => written('status'), { timeout: 5000, interval: 20 }).toBe('129');
+      await expect.poll(() => written('status'), { interval: 20 }).toBe('129');
       await terminal.ended;
       expect(await goneWithin(0)).toEqual([]);
       await quiet();

@@ -6,7 +6,7 @@ import { sandboxLabels } from '../../packages/sandbox/src/lifecycle/labels.ts';
 import { images, withEngine } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 
-const soon = (): AbortSignal => AbortSignal.timeout(20_000);
+const soon = (): AbortSignal => AbortSignal.timeout(60_000);
 
 /** The containers, networks and volumes that carry a host’s label. */
 export class EngineResources {

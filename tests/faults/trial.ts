@@ -43,9 +43,9 @@ export interface TrialReport {
 }
 
 // Closing leaves to the reaper what the engine has not removed within 10 s.
-const CLOSING_MS = 15_000;
+const CLOSING_MS = 45_000;
 // A reaper that has work to do lists until the engine has been quiet, up to 10 s for a slow one.
-const SETTLE_MS = 20_000;
+const SETTLE_MS = 60_000;
 
 const FATES: Readonly<Record<Fault, RequestFate>> = {
   'error before': { status: 500, message: 'injected before', when: 'before' },

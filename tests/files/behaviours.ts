@@ -165,7 +165,7 @@ export function behaviours(open: () => Promise<FileTarget>): void {
       const stop = new AbortController();
       const seen: FileChange[] = [];
       const until = async (eventType: string, filename: string): Promise<void> => {
-        const end = performance.now() + 20_000;
+        const end = performance.now() + 60_000;
         while (!seen.some(change => change.eventType === eventType && change.filename === filename)) {
           if (performance.now() > end) throw new Error(`not seen: ${eventType} ${filename}: ${JSON.stringify(seen)}`);
           await new Promise(resolve => void setTimeout(resolve, 50));
@@ -174,7 +174,8 @@ export function behaviours(open: () => Promise<FileTarget>): void {
       const watching = (async () => {
         for await (const change of files.watch('watched', { recursive: true, signal: stop.signal })) seen.push(change);
       })();
-      await new Promise(resolve => void setTimeout(resolve, 1500));
+      // The first listing is over as soon as something new is told.
+      for (let count = 0; seen.length === 0; count += 1) await files.writeFile(`watched/first-${count}`, '');
       await files.writeFile('watched/deep/new', '1');
       await until('rename', 'deep/new');
       await files.appendFile('watched/deep/new', '2');

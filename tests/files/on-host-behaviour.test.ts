@@ -38,7 +38,7 @@ describe.each(sets)('files with $name', tools => {
     await using ground = await targetWith(tools);
     const words = [`${ground.root}/file`, ground.root, '', '', `${ground.root}/part`, '10'];
     const send = async (text: string): Promise<number> => {
-      const program = await new InsideHost(tools).open(argvOf(PLACE_FILE, words), AbortSignal.timeout(10_000));
+      const program = await new InsideHost(tools).open(argvOf(PLACE_FILE, words), AbortSignal.timeout(60_000));
       await program.write(text);
       await program.closeStdin();
       return (await program.ended).exitCode;

@@ -40,7 +40,7 @@ describe.skipIf(withoutEngines)('two hosts with different policies in one proces
 });
 
 describe.skipIf(withoutEngines)('fifty runs at once through a limit of eight', () => {
-  it('are all correct, none lost, never more than eight at a time', { timeout: 120_000 }, async () => {
+  it('are all correct, none lost, never more than eight at a time', async () => {
     const gauges: number[] = [];
     const metrics = {
       increment: () => undefined,
@@ -88,7 +88,7 @@ describe.skipIf(withoutEngines).each(engines)('closing a host on $name', engine 
     const host = await TestHost.open(engine);
     const running = [host.acode.run(['sleep', '60']), host.acode.run(['sleep', '60'])];
     const settled = Promise.allSettled(running);
-    await expect.poll(async () => (await host.containers()).length, { timeout: 10_000 }).toBe(2);
+    await expect.poll(async () => (await host.containers()).length).toBe(2);
     await Promise.all([host.acode.close(), host.acode.close()]);
     expect(
       (await settled).map(result =>

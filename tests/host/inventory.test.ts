@@ -8,7 +8,7 @@ describe.skipIf(withoutEngines).each(engines)('the inventory of $name', engine =
   const mark = randomUUID();
   afterEach(() =>
     withEngine(engine, async direct => {
-      const signal = AbortSignal.timeout(20_000);
+      const signal = AbortSignal.timeout(60_000);
       const left = await direct.containers.list({ labels: [`acode.test.mark=${mark}`], all: true, signal });
       await Promise.all(left.map(({ id }) => direct.containers.remove(id, { force: true, signal })));
     }),
@@ -17,7 +17,7 @@ describe.skipIf(withoutEngines).each(engines)('the inventory of $name', engine =
   // A container such as a killed session leaves behind, of any owner.
   const leftover = (labels: Record<string, string>, command: string[], started: boolean) =>
     withEngine(engine, async direct => {
-      const signal = AbortSignal.timeout(20_000);
+      const signal = AbortSignal.timeout(60_000);
       const name = `acode-left-${randomUUID()}`;
       const body = {
         Image: images.busybox,
@@ -65,7 +65,7 @@ describe.skipIf(withoutEngines).each(engines)('the inventory of $name', engine =
           await direct.containers.list({
             labels: [`acode.test.mark=${mark}`],
             all: true,
-            signal: AbortSignal.timeout(10_000),
+            signal: AbortSignal.timeout(60_000),
           })
         ).map(({ id }) => id),
       );

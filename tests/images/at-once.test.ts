@@ -19,7 +19,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, ten pulls of one image'
     config = mkdtempSync('/var/tmp/acode-test-docker-');
     process.env['DOCKER_CONFIG'] = config;
     registry = await TestRegistry.on(engine);
-  }, 120_000);
+  });
 
   afterEach(async () => {
     await registry.set({ rate: 0 });
@@ -82,14 +82,12 @@ describe.skipIf(withoutEngines).each(engines)('on $name, ten pulls of one image'
     const first = bench.start(['--json', 'sandbox', 'pull', pushed.reference], { env });
     const asked = async () => (await registry.seen()).requests.filter(({ method }) => method === 'GET');
     const blob = pushed.fresh[0] ?? '';
-    await expect
-      .poll(async () => (await asked()).some(({ url }) => url.endsWith(blob)), { timeout: 30_000 })
-      .toBe(true);
+    await expect.poll(async () => (await asked()).some(({ url }) => url.endsWith(blob))).toBe(true);
     // Of this process, and with the other’s runtime directory: where turns are kept.
     await using second = await PullBench.open(registry);
     const pulling = second.acode.images.pull(pushed.reference);
     const waits = () => second.lines.some(({ message }) => message.includes('is waited for'));
-    await expect.poll(waits, { timeout: 5000 }).toBe(true);
+    await expect.poll(waits).toBe(true);
     await expect(registry.downloads([blob])).resolves.toEqual([1]);
     expect(second.events).toEqual([]);
     expect({ exit: first.child.exitCode, signal: first.child.signalCode }).toEqual({ exit: null, signal: null });
@@ -97,14 +95,12 @@ describe.skipIf(withoutEngines).each(engines)('on $name, ten pulls of one image'
     const killed = performance.now();
     const { status, stdout } = await first.ended;
     expect({ status, stdout: stdout.toString() }).toEqual({ status: null, stdout: '' });
-    await expect
-      .poll(() => second.events.some(({ type }) => type === 'ImagePullProgress'), { timeout: 5000 })
-      .toBe(true);
+    await expect.poll(() => second.events.some(({ type }) => type === 'ImagePullProgress')).toBe(true);
     process.stdout.write(
       `FIGURE a pull taken over from a killed process on ${engine.name}: after ${Math.round(performance.now() - killed)} ms\n`,
     );
     await registry.set({ rate: 0 });
     await expect(pulling).resolves.toMatchObject({ digest: pushed.digest });
     expect((await second.audited()).map(({ event }) => event)).toContain('pulling an image');
-  }, 120_000);
+  });
 });

@@ -14,7 +14,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, images', engine => {
     config = mkdtempSync('/var/tmp/acode-test-docker-');
     process.env['DOCKER_CONFIG'] = config;
     registry = await TestRegistry.on(engine);
-  }, 120_000);
+  });
 
   afterEach(async () => {
     await registry.clear();
@@ -28,7 +28,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, images', engine => {
   it('are listed with tag, digest and size, and with who pulled them', async () => {
     const ours = await registry.push('list/ours', '1');
     const theirs = await registry.push('list/theirs', '1');
-    await withEngine(engine, direct => direct.images.pull(theirs.reference, { signal: AbortSignal.timeout(30_000) }));
+    await withEngine(engine, direct => direct.images.pull(theirs.reference, { signal: AbortSignal.timeout(60_000) }));
     await using bench = await PullBench.open(registry);
     await bench.acode.images.pull(ours.reference);
     await bench.acode.images.pull(theirs.reference);
@@ -51,7 +51,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, images', engine => {
     const ours = await registry.push('prune/ours', '1');
     const busy = await registry.push('prune/busy', '1');
     const theirs = await registry.push('prune/theirs', '1');
-    await withEngine(engine, direct => direct.images.pull(theirs.reference, { signal: AbortSignal.timeout(30_000) }));
+    await withEngine(engine, direct => direct.images.pull(theirs.reference, { signal: AbortSignal.timeout(60_000) }));
     await using bench = await PullBench.open(registry);
     for (const { reference } of [ours, busy]) await bench.acode.images.pull(reference);
     await using running = await bench.acode.spawn(['sleep', '60'], { policy: { image: busy.reference } });
@@ -96,7 +96,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, images', engine => {
     await using bench = await PullBench.open(registry);
     await bench.acode.images.pull(first.reference);
     const second = await registry.push('prune/renamed', 'stable');
-    await withEngine(engine, direct => direct.images.pull(second.reference, { signal: AbortSignal.timeout(30_000) }));
+    await withEngine(engine, direct => direct.images.pull(second.reference, { signal: AbortSignal.timeout(60_000) }));
     const { removed, kept } = await bench.acode.images.prune({ olderThanDays: 0 });
     expect(removed).toEqual([]);
     expect(kept).toMatchObject([{ reason: 'its name means another image now' }]);

@@ -167,7 +167,7 @@ export class TestRegistry implements AsyncDisposable {
   /** Takes every image that was pulled from here off the engine. */
   async clear(): Promise<void> {
     await withEngine(this.engine, async direct => {
-      const signal = AbortSignal.timeout(30_000);
+      const signal = AbortSignal.timeout(60_000);
       for (const { id, repoTags, repoDigests } of await direct.images.list({ signal })) {
         const here = [...repoTags, ...repoDigests].filter(name => name.startsWith(`${this.address}/`));
         for (const name of here) await direct.images.remove(name, { force: true, signal });
@@ -178,7 +178,7 @@ export class TestRegistry implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const signal = AbortSignal.timeout(30_000);
+    const signal = AbortSignal.timeout(60_000);
     await withEngine(this.engine, direct =>
       direct.containers.remove(this.#container, { force: true, volumes: true, signal }),
     );

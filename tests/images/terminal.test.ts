@@ -20,7 +20,7 @@ describe.skipIf(withoutEngines)('at a terminal and elsewhere', () => {
     registry = await TestRegistry.on(mainEngine);
     bench = await Bench.at(mainEngine);
     await bench.configure({ security: { trusted_images: [`${registry.address}/*`] } });
-  }, 120_000);
+  });
 
   afterEach(async () => {
     await registry.set({ rate: 0 });
@@ -71,7 +71,7 @@ describe.skipIf(withoutEngines)('at a terminal and elsewhere', () => {
     expect(shown).toContain(`✓ ${pushed.reference}`);
     const file = process.env['ACODE_RECORD'];
     if (file) writeFileSync(file, sessionText(frames, shown, pushed.reference));
-  }, 120_000);
+  });
 
   it('a narrow terminal has figures without bars, and NO_COLOR no colour', async () => {
     const pushed = await registry.push('show/narrow', '1', [1 * MB, 1 * MB]);
@@ -82,7 +82,7 @@ describe.skipIf(withoutEngines)('at a terminal and elsewhere', () => {
     for (const frame of frames.slice(0, -1)) for (const line of frame.split('\n')) expect(line.length).toBeLessThan(40);
     // oxlint-disable-next-line no-control-regex
     expect(text).not.toMatch(/\u001b\[3\dm/);
-  }, 120_000);
+  });
 
   it('in a pipe there are plain lines, at most one a second; with --json nothing but the result', async () => {
     const pushed = await registry.push('show/plain', '1', [2 * MB]);
@@ -103,7 +103,7 @@ describe.skipIf(withoutEngines)('at a terminal and elsewhere', () => {
       items: [{ reference: pushed.reference, digest: pushed.digest, changed: true }],
       failed: [],
     });
-  }, 120_000);
+  });
 
   it('a run that needs the image shows the pull and then its own output', async () => {
     const pushed = await registry.push('show/run', '1', [1 * MB]);

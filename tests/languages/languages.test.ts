@@ -60,7 +60,7 @@ describe.skipIf(withoutEngines)('the image of a workspace', () => {
 // Gives the image of the tests one more name, for the time of a test.
 async function alsoNamed(name: string): Promise<AsyncDisposable> {
   const [repo, tag] = name.split(':');
-  const terms = () => ({ signal: AbortSignal.timeout(20_000), deadlineMs: 20_000 });
+  const terms = () => ({ signal: AbortSignal.timeout(60_000), deadlineMs: 60_000 });
   await withEngine(mainEngine, engine =>
     engine.connection.empty({
       method: 'POST',

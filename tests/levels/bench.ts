@@ -21,7 +21,7 @@ import { validateWorkspace } from '../../packages/sandbox/src/workspace/locate.t
 import { planMounts } from '../../packages/sandbox/src/workspace/mounts.ts';
 
 const MIB = 1024 ** 2;
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 60_000;
 
 /** What a local backend is constructed with besides what only it knows. */
 export const OPTIONS = {

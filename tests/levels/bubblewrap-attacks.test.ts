@@ -14,7 +14,7 @@ import type { Weakening } from '../../packages/sandbox/src/isolation/backend.ts'
 import { BubblewrapBackend } from '../../packages/sandbox/src/isolation/bubblewrap/backend.ts';
 import { LevelBench, OPTIONS } from './bench.ts';
 import type { Wish } from './bench.ts';
-import { goneWithin, guardsOf, livesWithin, oddSeconds, processesOf, processesWith } from './host-processes.ts';
+import { untilGone, guardsOf, untilLives, oddSeconds, processesOf, processesWith } from './host-processes.ts';
 
 const skipped = process.getuid?.() === 0 || !existsSync('/usr/bin/bwrap');
 const PYTHON = '/usr/bin/python3';
@@ -168,13 +168,13 @@ describe.skipIf(skipped)('attacks in a bubblewrap sandbox', () => {
           cwd: bench.workspace,
           stdio: 'inherit',
         });
-        expect(await livesWithin(`sleep ${seconds}`, 20_000)).toBe(true);
+        await untilLives(`sleep ${seconds}`);
         expect(readFileSync(join(bench.workspace, 'told'), 'utf8')).toBe('cut\n');
         return { seconds, client };
       };
       const guarded = await start();
       guarded.client.kill('SIGKILL');
-      expect(await goneWithin(`sleep ${guarded.seconds}`, 1000)).not.toBeNull();
+      await untilGone(`sleep ${guarded.seconds}`);
       // Without the guard it would live on.
       const alone = await start();
       for (const guard of guardsOf(alone.client.pid)) process.kill(guard, 'SIGKILL');
@@ -183,7 +183,7 @@ describe.skipIf(skipped)('attacks in a bubblewrap sandbox', () => {
       const left = processesOf(`sleep ${alone.seconds}`);
       for (const pid of left) process.kill(pid, 'SIGKILL');
       expect(left.length).toBe(1);
-      expect(await goneWithin(`sleep ${alone.seconds}`, 1000)).not.toBeNull();
+      await untilGone(`sleep ${alone.seconds}`);
     },
   );
 

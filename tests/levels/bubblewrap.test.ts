@@ -3,13 +3,13 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { performance } from 'node:perf_hooks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BubblewrapBackend } from '../../packages/sandbox/src/isolation/bubblewrap/backend.ts';
 import { findDelegation } from '../../packages/sandbox/src/isolation/bubblewrap/control-group.ts';
 import { underFilter } from '../support/under-filter.ts';
 import { LevelBench, OPTIONS } from './bench.ts';
-import { goneWithin, guardsOf, lives, livesWithin, oddSeconds } from './host-processes.ts';
+import { untilGone, guardsOf, lives, untilLives, oddSeconds } from './host-processes.ts';
+import { figure } from '../support/waiting.ts';
 
 const skipped = process.getuid?.() === 0 || !existsSync('/usr/bin/bwrap');
 const delegated = !skipped && (await findDelegation()) !== null;
@@ -27,7 +27,7 @@ describe.skipIf(skipped)('a bubblewrap sandbox', () => {
   afterAll(() => bench[Symbol.asyncDispose]());
 
   it('is proven by a probe that makes one', async () => {
-    const capability = await bench.backend.probe(AbortSignal.timeout(10_000));
+    const capability = await bench.backend.probe(AbortSignal.timeout(60_000));
     expect(capability).toMatchObject({ level: 'bubblewrap', available: true });
     expect(capability.reason).toBeUndefined();
   });
@@ -70,14 +70,12 @@ describe.skipIf(skipped)('a bubblewrap sandbox', () => {
   });
 
   it('ends with the shell that waits, if the command kills it', async () => {
-    const began = performance.now();
-    const { exitCode } = await bench.run('kill -9 $PPID; sleep 20');
-    expect(exitCode).toBe(137);
-    expect(performance.now() - began).toBeLessThan(5000);
+    // Longer than a test may take: it is not waited for.
+    expect((await bench.run('kill -9 $PPID; sleep 600')).exitCode).toBe(137);
   });
 
   it('ends a command at its time limit, and what it printed is kept', async () => {
-    const result = await bench.run('echo before; sleep 60', { timeoutMs: 300 });
+    const result = await bench.run('echo before; sleep 600', { timeoutMs: 2000 });
     expect(result).toMatchObject({ timedOut: true, stdout: 'before\n', exitCode: 143 });
   });
 
@@ -86,7 +84,7 @@ describe.skipIf(skipped)('a bubblewrap sandbox', () => {
     const stop = new AbortController();
     const running = bench.run(`echo on; sleep ${seconds}`, { signal: stop.signal, onOutput: () => stop.abort() });
     await expect(running).rejects.toMatchObject({ code: 'ACODE-SBX-014' });
-    expect(await goneWithin(`sleep ${seconds}`, 1000)).not.toBeNull();
+    await untilGone(`sleep ${seconds}`);
   });
 
   it('can be used once, and never after it was removed', async () => {
@@ -161,13 +159,11 @@ describe.skipIf(skipped)('a bubblewrap sandbox', () => {
     const program = new URL('client.mjs', import.meta.url).pathname;
     const line = `setsid sleep ${seconds} >/dev/null 2>&1 & trap "" TERM HUP; sleep ${seconds}`;
     const client = spawn(process.execPath, [program, 'bubblewrap', line], { cwd: bench.workspace, stdio: 'inherit' });
-    expect(await livesWithin(`sleep ${seconds}`, 20_000)).toBe(true);
+    await untilLives(`sleep ${seconds}`);
     const guards = guardsOf(client.pid);
     expect(guards.length).toBe(1);
     client.kill('SIGKILL');
-    const ms = await goneWithin(seconds, 5000);
-    expect(ms).not.toBeNull();
-    expect(ms).toBeLessThan(1000);
+    figure('killed client to nothing left, bubblewrap', await untilGone(seconds), 1000);
     // Also the guard, which outlives its client on purpose.
     await expect.poll(() => guards.some(lives)).toBe(false);
   });
@@ -194,12 +190,12 @@ describeWhere(!delegated)('a bubblewrap sandbox without a control group', () => 
   it('says what is missing where no control group was given to the user, and what would help', async () => {
     const bench = new LevelBench(new BubblewrapBackend({ ...OPTIONS, acceptProcessLimits: true }));
     const strict = new BubblewrapBackend({ ...OPTIONS, acceptProcessLimits: false });
-    const { available, reason, remedy } = await strict.probe(AbortSignal.timeout(10_000));
+    const { available, reason, remedy } = await strict.probe(AbortSignal.timeout(60_000));
     expect(available).toBe(false);
     expect(reason).toContain('no control group');
     expect(remedy).toContain('systemd-run --user --scope');
     expect(remedy).toContain('accept_process_limits: true');
-    await expect(strict.prepare(await bench.spec(), AbortSignal.timeout(5000))).rejects.toMatchObject({
+    await expect(strict.prepare(await bench.spec(), AbortSignal.timeout(60_000))).rejects.toMatchObject({
       code: 'ACODE-SBX-012',
     });
     await bench[Symbol.asyncDispose]();
@@ -219,7 +215,7 @@ describeWhere(delegated)('a bubblewrap sandbox in a control group of the user’
   const groups = (of = process.pid): string[] => readdirSync(parent).filter(name => name.startsWith(`acode-${of}-`));
 
   it('needs no consent', async () => {
-    expect(await bench.backend.probe(AbortSignal.timeout(10_000))).toMatchObject({ available: true });
+    expect(await bench.backend.probe(AbortSignal.timeout(60_000))).toMatchObject({ available: true });
   });
 
   it('E2: is held to its memory as a whole, and says that it was, also where the command outlives it', async () => {
@@ -258,11 +254,11 @@ describeWhere(delegated)('a bubblewrap sandbox in a control group of the user’
     const program = new URL('client.mjs', import.meta.url).pathname;
     const argv = [program, 'bubblewrap', `sleep ${seconds}`];
     const client = spawn(process.execPath, argv, { cwd: bench.workspace, stdio: 'inherit' });
-    expect(await livesWithin(`sleep ${seconds}`, 20_000)).toBe(true);
+    await untilLives(`sleep ${seconds}`);
     const own = (): string[] => groups(client.pid);
     expect(own().length).toBe(1);
     client.kill('SIGKILL');
-    expect(await goneWithin(`sleep ${seconds}`, 1000)).not.toBeNull();
-    await expect.poll(own, { timeout: 3000 }).toEqual([]);
+    await untilGone(`sleep ${seconds}`);
+    await expect.poll(own).toEqual([]);
   });
 });

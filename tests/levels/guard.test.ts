@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { goneWithin, livesWithin, oddSeconds, processesOf, processesWith } from './host-processes.ts';
+import { untilGone, untilLives, oddSeconds, processesOf, processesWith } from './host-processes.ts';
 
 const GUARD = new URL('../../packages/sandbox/dist/isolation/process/execution.js', import.meta.url).href;
 
@@ -38,19 +38,19 @@ it.each([
 ] as const)('ends %s, and takes away what it used, when its client is killed with SIGKILL', async (_, sign) => {
   const seconds = oddSeconds();
   const killed = client(seconds, sign, 'setInterval(() => {}, 1000);');
-  expect(await livesWithin(`/bin/sleep ${seconds}`, 10_000)).toBe(true);
+  await untilLives(`/bin/sleep ${seconds}`);
   await expect.poll(() => processesWith(directory).length).toBeGreaterThan(1);
   killed.kill('SIGKILL');
-  expect(await goneWithin(`/bin/sleep ${seconds}`, 1000)).not.toBeNull();
+  await untilGone(`/bin/sleep ${seconds}`);
   await expect.poll(() => existsSync(join(directory, 'group')) || existsSync(join(directory, 'home'))).toBe(false);
-  expect(await goneWithin(directory, 2000)).not.toBeNull();
+  await untilGone(directory);
 });
 
 it('does nothing when it is sent home', async () => {
   const seconds = oddSeconds();
   const done = client(seconds, '', 'guard.dismiss();');
   await new Promise(resolve => void done.once('exit', resolve));
-  expect(await goneWithin(directory, 5000)).not.toBeNull();
+  await untilGone(directory);
   const [left] = processesOf(`/bin/sleep ${seconds}`);
   expect(left).toBeDefined();
   if (left) process.kill(left, 'SIGKILL');

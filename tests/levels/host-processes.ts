@@ -1,6 +1,7 @@
 // Looks at the processes of this machine from outside every sandbox: what a command started, and whether it still lives.
 
 import { readFileSync, readdirSync } from 'node:fs';
+import { until } from '../support/waiting.ts';
 
 /** The living processes whose command line holds a text; the shells and clients that were told it are among them. */
 export function processesWith(text: string): number[] {
@@ -16,24 +17,14 @@ export function processesOf(words: string): number[] {
     .map(([pid]) => pid);
 }
 
-/** Waits until no living process has the text in its command line; says how long that took, null where it did not happen. */
-export async function goneWithin(text: string, ms: number): Promise<number | null> {
-  const began = Date.now();
-  while (Date.now() - began < ms) {
-    if (processesWith(text).length === 0) return Date.now() - began;
-    await new Promise(resolve => void setTimeout(resolve, 10));
-  }
-  return null;
+/** Waits until no living process has the text in its command line; says how long that took. */
+export function untilGone(text: string): Promise<number> {
+  return until(() => processesWith(text).length === 0);
 }
 
 /** Waits until there is a process of exactly this program and these words. */
-export async function livesWithin(words: string, ms: number): Promise<boolean> {
-  const began = Date.now();
-  while (Date.now() - began < ms) {
-    if (processesOf(words).length > 0) return true;
-    await new Promise(resolve => void setTimeout(resolve, 10));
-  }
-  return false;
+export async function untilLives(words: string): Promise<void> {
+  await until(() => processesOf(words).length > 0);
 }
 
 /** The guards that a client has started. */

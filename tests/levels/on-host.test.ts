@@ -9,7 +9,8 @@ import type { WeakenedBackend } from '../../packages/sandbox/src/isolation/backe
 import { NoneBackend } from '../../packages/sandbox/src/isolation/none/backend.ts';
 import { UlimitBackend } from '../../packages/sandbox/src/isolation/ulimit/backend.ts';
 import { LevelBench, OPTIONS } from './bench.ts';
-import { goneWithin, livesWithin, oddSeconds, processesOf } from './host-processes.ts';
+import { untilGone, untilLives, oddSeconds, processesOf } from './host-processes.ts';
+import { figure } from '../support/waiting.ts';
 
 const root = process.getuid?.() === 0;
 const MIB = 1024 ** 2;
@@ -29,7 +30,7 @@ describe.skipIf(root).each(BACKENDS)('level %s', (level, make) => {
   afterAll(() => bench[Symbol.asyncDispose]());
 
   it('is there for an ordinary user, and says that it is no boundary', async () => {
-    expect(await bench.backend.probe(AbortSignal.timeout(1000))).toMatchObject({ level, available: true });
+    expect(await bench.backend.probe(AbortSignal.timeout(60_000))).toMatchObject({ level, available: true });
     expect(make().notes.join(' ')).toContain('no security boundary');
     expect(JSON.stringify(bench.backend.describe(await bench.spec()))).toContain('no security boundary');
   });
@@ -70,16 +71,14 @@ describe.skipIf(root).each(BACKENDS)('level %s', (level, make) => {
 
   it('settles although a process in the background holds its output, and ends that one', async () => {
     const seconds = oddSeconds();
-    const began = Date.now();
     expect(await bench.run(`sleep ${seconds} & echo end`)).toMatchObject({ exitCode: 0, stdout: 'end\n' });
-    expect(Date.now() - began).toBeLessThan(4000);
-    expect(await goneWithin(`sleep ${seconds}`, 1000)).not.toBeNull();
+    await untilGone(`sleep ${seconds}`);
   });
 
   it('E10: finds a process that left for a session of its own; one that also clears its environment it does not', async () => {
     const seconds = oddSeconds();
     await bench.run(`setsid sleep ${seconds} >/dev/null 2>&1 & sleep 0.2; echo`);
-    expect(await goneWithin(`sleep ${seconds}`, 1000)).not.toBeNull();
+    await untilGone(`sleep ${seconds}`);
     await bench.run(`setsid env -i sleep ${seconds} >/dev/null 2>&1 & sleep 0.2; echo`);
     const left = processesOf(`sleep ${seconds}`);
     for (const pid of left) process.kill(pid, 'SIGKILL');
@@ -91,7 +90,7 @@ describe.skipIf(root).each(BACKENDS)('level %s', (level, make) => {
     const stop = new AbortController();
     const running = bench.run(`echo on; sleep ${seconds}`, { signal: stop.signal, onOutput: () => stop.abort() });
     await expect(running).rejects.toMatchObject({ code: 'ACODE-SBX-014' });
-    expect(await goneWithin(`sleep ${seconds}`, 1000)).not.toBeNull();
+    await untilGone(`sleep ${seconds}`);
   });
 
   it('leaves no process and no directory when its client is killed with SIGKILL', async () => {
@@ -99,13 +98,11 @@ describe.skipIf(root).each(BACKENDS)('level %s', (level, make) => {
     const program = new URL('client.mjs', import.meta.url).pathname;
     const line = `trap "" TERM HUP; echo "$HOME" >home; sleep ${seconds}`;
     const client = spawn(process.execPath, [program, level, line], { cwd: bench.workspace, stdio: 'inherit' });
-    expect(await livesWithin(`sleep ${seconds}`, 20_000)).toBe(true);
+    await untilLives(`sleep ${seconds}`);
     const home = readFileSync(join(bench.workspace, 'home'), 'utf8').trim();
     expect(existsSync(home)).toBe(true);
     client.kill('SIGKILL');
-    const ms = await goneWithin(seconds, 5000);
-    expect(ms).not.toBeNull();
-    expect(ms).toBeLessThan(1000);
+    figure(`killed client to nothing left, ${level}`, await untilGone(seconds), 1000);
     await expect.poll(() => existsSync(home)).toBe(false);
   });
 

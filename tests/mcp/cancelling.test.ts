@@ -1,8 +1,9 @@
-// A call that is cancelled ends its command inside within a second; what else is open goes on.
+// A call that is cancelled ends its command inside; what else is open goes on.
 
 import { describe, expect, it } from 'vitest';
 import { engines, withoutEngines } from '../support/engines.ts';
-import { Connection, WAYS, isRunning, textIn, until } from './connection.ts';
+import { figure, until } from '../support/waiting.ts';
+import { Connection, WAYS, isRunning, textIn } from './connection.ts';
 
 const cases = engines.flatMap(engine => WAYS.map(way => ({ engine, name: engine.name, way })));
 
@@ -10,7 +11,7 @@ describe.skipIf(withoutEngines).each(cases)('a cancelled call on $name over $way
   // A word that no other process of this machine has.
   const words = (): string[] => ['sleep', String(1_000_000 + Math.floor(Math.random() * 1_000_000))];
 
-  it.each(['run_command', 'run_in_sandbox'])('%s ends the command within a second', async tool => {
+  it.each(['run_command', 'run_in_sandbox'])('%s ends the command', async tool => {
     await using to = await Connection.open(way, engine);
     await to.call('run_in_sandbox', { command: 'echo stays > /tmp/state' });
     const other = words();
@@ -21,16 +22,15 @@ describe.skipIf(withoutEngines).each(cases)('a cancelled call on $name over $way
     call.catch(() => undefined);
     await until(() => isRunning(command));
     cancel.abort('enough');
-    const ms = await until(() => !isRunning(command), 5000);
+    const ms = await until(() => !isRunning(command));
     await expect(call).rejects.toThrow('enough');
-    process.stderr.write(`${tool} over ${way} on ${engine.name}: gone ${Math.round(ms)} ms after the cancellation\n`);
-    expect(ms).toBeLessThan(1000);
+    figure(`cancelled ${tool} to gone, over ${way} on ${engine.name}`, ms, 1000);
     // Only that one: the sandbox and what runs in it stay.
     expect(isRunning(other)).toBe(true);
     expect((await to.call('run_in_sandbox', { command: 'cat /tmp/state' })).structured).toMatchObject({
       stdout: 'stays\n',
     });
     await to.call('stop_command', { command_id: textIn(kept.structured, 'command_id') });
-    await until(() => !isRunning(other), 5000);
+    await until(() => !isRunning(other));
   });
 });

@@ -177,16 +177,6 @@ export function isRunning(words: readonly string[]): boolean {
   });
 }
 
-/** Waits until something is so; how long that took, in milliseconds. */
-export async function until(is: () => boolean | Promise<boolean>, most = 20_000): Promise<number> {
-  const began = performance.now();
-  while (!(await is())) {
-    if (performance.now() - began > most) throw new Error(`not within ${most} ms`);
-    await new Promise(resolve => void setTimeout(resolve, 10));
-  }
-  return performance.now() - began;
-}
-
 /** A text of a structured answer. */
 export function textIn(structured: Record<string, unknown>, name: string): string {
   return z.string().parse(structured[name]);

@@ -9,7 +9,8 @@ import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { BIN, Bench } from '../cli/bench.ts';
 import { images, mainEngine, withoutEngines } from '../support/engines.ts';
-import { Connection, anotherClient, callOf, startHttp, textIn, until, ways } from './connection.ts';
+import { until } from '../support/waiting.ts';
+import { Connection, anotherClient, callOf, startHttp, textIn, ways } from './connection.ts';
 
 const MIB = 1024 ** 2;
 

@@ -4,7 +4,8 @@ import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { engines, withoutEngines } from '../support/engines.ts';
-import { Connection, textIn, until, ways } from './connection.ts';
+import { until } from '../support/waiting.ts';
+import { Connection, textIn, ways } from './connection.ts';
 
 const cases = engines.flatMap(engine => ways.map(way => ({ engine, name: engine.name, way })));
 

@@ -40,7 +40,7 @@ export class BackendHost implements AsyncDisposable {
     { socket }: Pick<TestEngine, 'socket'>,
     attachments: readonly Attachment[] = [],
   ): Promise<BackendHost> {
-    const engine = await Engine.open({ socketPath: socket, signal: AbortSignal.timeout(10_000) });
+    const engine = await Engine.open({ socketPath: socket, signal: AbortSignal.timeout(60_000) });
     const kept: Promise<unknown>[] = [];
     const backend = new DockerBackend({
       engine,
@@ -62,7 +62,7 @@ export class BackendHost implements AsyncDisposable {
       closing: new AbortController().signal,
       keep: work => void kept.push(work.catch(() => undefined)),
       making: (_, make) => make(),
-      removals: { begin: (id, remove) => remove(id, AbortSignal.timeout(20_000)) },
+      removals: { begin: (id, remove) => remove(id, AbortSignal.timeout(60_000)) },
     });
     return new BackendHost(backend, `test-${randomUUID()}`, kept);
   }
@@ -71,7 +71,7 @@ export class BackendHost implements AsyncDisposable {
   async spec(changes: Partial<SandboxSpec>, reference = images.busybox): Promise<SandboxSpec> {
     const image = await this.backend.resolveImage(
       { image: { value: reference, layer: 'request', where: '' } } as Parameters<DockerBackend['resolveImage']>[0],
-      AbortSignal.timeout(10_000),
+      AbortSignal.timeout(60_000),
     );
     const { dev, ino } = statSync(this.#workspace);
     const limits = {
@@ -135,7 +135,7 @@ export class BackendHost implements AsyncDisposable {
 
   /** A sandbox that was verified and handed a line for its shell. */
   async hand(script: string, changes: Partial<SandboxSpec>): Promise<Handed> {
-    const signal = AbortSignal.timeout(40_000);
+    const signal = AbortSignal.timeout(60_000);
     const sandbox = await this.backend.prepare(await this.spec(changes), signal);
     this.#sandboxes.add(sandbox);
     await sandbox.verify(signal);

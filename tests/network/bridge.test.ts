@@ -9,7 +9,7 @@ import { SONG, UserNetwork, networksOf } from './canaries.ts';
 
 const LISTEN = `nc -ll -p 7000 -e echo ${SONG} & ip -4 -o addr show eth0 | tr -s " " | cut -d" " -f4 | cut -d/ -f1; wait`;
 const inspect = (engine: (typeof engines)[number], id: string) =>
-  withEngine(engine, direct => direct.networks.inspect(id, { signal: AbortSignal.timeout(10_000) }));
+  withEngine(engine, direct => direct.networks.inspect(id, { signal: AbortSignal.timeout(60_000) }));
 
 async function until<Value>(ask: () => Value | undefined): Promise<Value> {
   for (let attempt = 0; attempt < 200; attempt += 1) {
@@ -78,7 +78,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, the bridge', engine => 
   it('is made anew when somebody removed it', async () => {
     await host.run('true', { network: { kind: 'bridge' } });
     const [first] = await networksOf(engine, host.session);
-    await withEngine(engine, direct => direct.networks.remove(first!.Id, { signal: AbortSignal.timeout(10_000) }));
+    await withEngine(engine, direct => direct.networks.remove(first!.Id, { signal: AbortSignal.timeout(60_000) }));
     expect((await host.run('ls /sys/class/net', { network: { kind: 'bridge' } })).output).toContain('eth0');
     const [second] = await networksOf(engine, host.session);
     expect(second!.Id).not.toBe(first!.Id);

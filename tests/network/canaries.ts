@@ -9,7 +9,7 @@ import type { Engine } from '../../packages/sandbox/src/isolation/docker/engine/
 /** What a canary answers to whoever reaches it. */
 export const SONG = 'canary-sings';
 
-const signal = (): AbortSignal => AbortSignal.timeout(30_000);
+const signal = (): AbortSignal => AbortSignal.timeout(60_000);
 
 /** A container of the test’s own, past the library: a service of the host, another container, or somebody on the host. */
 export class Canary implements AsyncDisposable {

@@ -41,7 +41,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a port', engine => {
       direct.containers.list({
         labels: [`acode.session=${host.session}`],
         all: true,
-        signal: AbortSignal.timeout(10_000),
+        signal: AbortSignal.timeout(60_000),
       }),
     );
     expect(left).toEqual([]);

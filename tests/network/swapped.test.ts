@@ -90,7 +90,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a sandbox is removed be
 
 async function printed(engine: TestEngine, body: object): Promise<string> {
   return withEngine(engine, async direct => {
-    const signal = AbortSignal.timeout(20_000);
+    const signal = AbortSignal.timeout(60_000);
     const { id } = await direct.containers.create(body, { signal });
     try {
       const stream = await direct.containers.attach(id, { stdout: true, stderr: true, signal });
@@ -111,7 +111,7 @@ async function connect(engine: TestEngine, network: string, container: string): 
       method: 'POST',
       path: enginePath`/networks/${network}/connect`,
       body: { Container: container },
-      signal: AbortSignal.timeout(10_000),
+      signal: AbortSignal.timeout(60_000),
       deadlineMs: 10_000,
     }),
   );

@@ -5,9 +5,10 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Bench } from '../cli/bench.ts';
 import { engines, withEngine, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
-import { gone, reapersOf, sleeping, until } from './victims.ts';
+import { until } from '../support/waiting.ts';
+import { gone, reapersOf, sleeping } from './victims.ts';
 
-const soon = () => AbortSignal.timeout(20_000);
+const soon = () => AbortSignal.timeout(60_000);
 const DEAD = '00000000-0000-4000-8000-000000000000';
 
 describe.skipIf(withoutEngines).each(engines)('networks and volumes on $name', engine => {
@@ -36,8 +37,8 @@ describe.skipIf(withoutEngines).each(engines)('networks and volumes on $name', e
     expect(await belongings(engine, owner)).toHaveLength(2);
     child.kill('SIGKILL');
     await ended;
-    await gone(engine, id, 10_000);
-    await until(() => reapersOf(bench).length === 0, 20_000);
+    await gone(engine, id);
+    await until(() => reapersOf(bench).length === 0);
     expect(await belongings(engine, owner)).toEqual([]);
     expect(made).toContain(volume);
   });

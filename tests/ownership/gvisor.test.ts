@@ -4,7 +4,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { TestHost, everyEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
-import { until } from './victims.ts';
+import { until } from '../support/waiting.ts';
 
 const engine = everyEngine.find(({ runtimes }) => runtimes?.includes('runsc'));
 
@@ -15,12 +15,12 @@ it.skipIf(withoutEngines || !engine)('a failed start under gVisor leaves no proc
   const policy = { runtime: 'runsc', workspace: 'readonly' } as const;
 
   // The control: while a command runs, its processes are found.
-  await using running = await host.acode.spawn(['sleep', '60'], { policy });
+  await using running = await host.acode.spawn(['sleep', '600'], { policy });
   const [{ id: living } = { id: '' }] = await host.containers();
   expect(processesOf(living).length).toBeGreaterThan(0);
   await running.kill();
   await running.result;
-  await until(() => processesOf(living).length === 0, 10_000);
+  await until(() => processesOf(living).length === 0);
 
   const ids: string[] = [];
   proxy.onRequest((method, path, body) => {
@@ -31,7 +31,7 @@ it.skipIf(withoutEngines || !engine)('a failed start under gVisor leaves no proc
   });
   await expect(host.acode.run(['true'], { policy })).rejects.toMatchObject({ code: expect.stringMatching(/^ACODE-/) });
   expect(ids).toHaveLength(1);
-  await until(() => ids.flatMap(processesOf).length === 0, 10_000);
+  await until(() => ids.flatMap(processesOf).length === 0);
 });
 
 function processesOf(containerId: string): string[] {

@@ -6,10 +6,11 @@ import * as z from 'zod';
 import { path } from '../../packages/sandbox/src/isolation/docker/engine/protocol.ts';
 import { Bench } from '../cli/bench.ts';
 import { images, engines, withEngine, withoutEngines } from '../support/engines.ts';
-import { exists, gone, leftover, reapersOf, sleeping, until } from './victims.ts';
+import { until } from '../support/waiting.ts';
+import { exists, gone, leftover, reapersOf, sleeping } from './victims.ts';
 
 const DEAD = '00000000-0000-4000-8000-000000000000';
-const soon = () => AbortSignal.timeout(20_000);
+const soon = () => AbortSignal.timeout(60_000);
 
 describe.skipIf(withoutEngines).each(engines)('an image with labels on $name', engine => {
   let bench: Bench;
@@ -57,8 +58,8 @@ describe.skipIf(withoutEngines).each(engines)('an image with labels on $name', e
     expect((await bench.call(['sandbox', 'cleanup', '--force', '--all-sessions'])).status).toBe(0);
     child.kill('SIGKILL');
     await ended;
-    await gone(engine, id, 10_000);
-    await until(() => reapersOf(bench).length === 0, 20_000);
+    await gone(engine, id);
+    await until(() => reapersOf(bench).length === 0);
     expect(await Promise.all([theirs, theirOrphan, control].map(one => exists(engine, one)))).toEqual([
       true,
       true,

@@ -7,7 +7,8 @@ import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { BIN, Bench } from '../cli/bench.ts';
 import { mainEngine, withoutEngines } from '../support/engines.ts';
-import { gone, reapersOf, until } from './victims.ts';
+import { until } from '../support/waiting.ts';
+import { gone, reapersOf } from './victims.ts';
 
 const INSTALLED = 'node_modules/acode';
 
@@ -41,7 +42,7 @@ describe.skipIf(withoutEngines)('acode installed in the workspace', () => {
     });
     let printed = '';
     child.stdout.setEncoding('utf8').on('data', chunk => (printed += String(chunk)));
-    await expect.poll(() => printed, { timeout: 20_000 }).toContain('up\n');
+    await expect.poll(() => printed).toContain('up\n');
     const [id = ''] = await bench.left();
     expect(id).not.toBe('');
     const ended = once(child, 'exit');
@@ -53,8 +54,8 @@ describe.skipIf(withoutEngines)('acode installed in the workspace', () => {
   it('is read-only to the sandbox; what lies around it can be written', async () => {
     const before = readFileSync(bin, 'utf8');
     const { id } = await attacked(`${overwrite(INSTALLED)} 2>/dev/null; echo fine > node_modules/other`);
-    await gone(mainEngine, id, 10_000);
-    await until(() => reapersOf(bench).length === 0, 20_000);
+    await gone(mainEngine, id);
+    await until(() => reapersOf(bench).length === 0);
     expect(readFileSync(bin, 'utf8')).toBe(before);
     expect(readFileSync(join(bench.workspace, 'node_modules', 'other'), 'utf8')).toBe('fine\n');
     expect(existsSync(marker)).toBe(false);
@@ -63,8 +64,8 @@ describe.skipIf(withoutEngines)('acode installed in the workspace', () => {
   it('is not read again when the client is killed, even where the directory around it was exchanged', async () => {
     const away = 'mv node_modules away && mkdir node_modules && cp -r away/acode node_modules/acode';
     const { id } = await attacked(`${away} && ${overwrite(INSTALLED)}`);
-    await gone(mainEngine, id, 10_000);
-    await until(() => reapersOf(bench).length === 0, 20_000);
+    await gone(mainEngine, id);
+    await until(() => reapersOf(bench).length === 0);
     expect(existsSync(marker)).toBe(false);
     // The control: what stands there now would have left its mark.
     expect(readdirSync(join(bench.workspace, 'away', 'acode')).length).toBeGreaterThan(0);

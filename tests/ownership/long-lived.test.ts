@@ -36,7 +36,7 @@ describe.skipIf(withoutEngines)('a host that lives for long', () => {
   it('removes what it had given up when it next makes a sandbox', async () => {
     // The users of the image are read in the first run, from a container of their own.
     await host.acode.run(['true']);
-    await expect.poll(() => host.containers(), { timeout: 10_000 }).toEqual([]);
+    await expect.poll(() => host.containers()).toEqual([]);
     proxy.onRequest(method => (method === 'DELETE' ? 'drop' : undefined));
     await host.acode.run(['true']);
     // The control: it was given up, and is there although the engine is well again.
@@ -47,9 +47,7 @@ describe.skipIf(withoutEngines)('a host that lives for long', () => {
     expect([left !== undefined, others]).toEqual([true, []]);
 
     await using running = await host.acode.spawn(['cat']);
-    await expect
-      .poll(async () => (await host.containers()).map(({ id }) => id), { timeout: 10_000 })
-      .not.toContain(left?.id);
+    await expect.poll(async () => (await host.containers()).map(({ id }) => id)).not.toContain(left?.id);
     await running.closeStdin();
     await running.result;
   });
@@ -71,17 +69,17 @@ describe.skipIf(withoutEngines)('a host that lives for long', () => {
     // The control: with its socket gone and nothing done about it, it is dead to its peers.
     forget();
     expect((await peer()).status).toBe(0);
-    await expect.poll(ids, { timeout: 10_000 }).not.toContain(mine);
+    await expect.poll(ids).not.toContain(mine);
     await Promise.allSettled([running.result]);
   });
 
-  it('keeps no bridge for each of the sessions it has worked for', { timeout: 120_000 }, async () => {
+  it('keeps no bridge for each of the sessions it has worked for', async () => {
     const bridges = new Set<string>();
     host.acode.events.on('NetworkRemoved', ({ name }) => bridges.add(name));
     const sessions = Array.from({ length: 8 }, (_, at) => `${host.session}-${at}`);
     for (const sessionId of sessions) await host.acode.run(['true'], { sessionId, policy: { network: 'bridge' } });
     // Of eight idle ones four are kept.
-    await expect.poll(() => bridges.size, { timeout: 20_000 }).toBe(4);
+    await expect.poll(() => bridges.size).toBe(4);
     await host.acode.close();
     expect(bridges.size).toBe(8);
   });

@@ -1,4 +1,4 @@
-// A client that is killed: everything of it is gone within a second, with no other acode process running.
+// A client that is killed: everything of it is gone, with no other acode process running.
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Bench } from '../cli/bench.ts';
@@ -6,19 +6,18 @@ import { oddSeconds, processesOf } from '../levels/host-processes.ts';
 import { client } from '../sessions/clients.ts';
 import { places } from '../sessions/places.ts';
 import { withoutEngines } from '../support/engines.ts';
-import { exists, gone, reapersOf, sleeping, sockets, until } from './victims.ts';
+import { figure, until } from '../support/waiting.ts';
+import { exists, gone, reapersOf, sleeping, sockets } from './victims.ts';
 
 const ROUNDS = Number(process.env['ACODE_KILL_ROUNDS'] ?? 5);
 
-async function rounds(what: string, round: (at: number) => Promise<number>): Promise<number> {
+async function rounds(what: string, maxMs: number, round: (at: number) => Promise<number>): Promise<void> {
   const times: number[] = [];
   for (let at = 0; at < ROUNDS; at += 1) times.push(await round(at));
   times.sort((one, other) => one - other);
   const nth = (share: number): number => times[Math.ceil(times.length * share) - 1] ?? Infinity;
-  process.stdout.write(
-    `FIGURE ${what}: p50 ${Math.round(nth(0.5))} ms, p95 ${Math.round(nth(0.95))} ms over ${ROUNDS}\n`,
-  );
-  return nth(0.95);
+  figure(`${what}, p50 of ${ROUNDS}`, nth(0.5), maxMs);
+  figure(`${what}, p95 of ${ROUNDS}`, nth(0.95), maxMs);
 }
 
 describe.skipIf(withoutEngines).each(places)('when a client on $name is killed', ({ name, level, engine, lacks }) => {
@@ -28,19 +27,21 @@ describe.skipIf(withoutEngines).each(places)('when a client on $name is killed',
   });
   afterEach(() => bench[Symbol.asyncDispose]());
 
-  it('its sandbox is gone within a second', { timeout: 300_000 }, async () => {
-    const p95 = await rounds(`killed client to sandbox gone, ${name}`, async at => {
+  it('its sandbox is gone', { timeout: 300_000 }, async () => {
+    await rounds(`killed client to sandbox gone, ${name}`, 1000, async at => {
       const { child, id } = await sleeping(bench, engine, `kill-${at}`);
       const before = performance.now();
       child.kill('SIGKILL');
-      await gone(engine, id, 10_000);
-      return performance.now() - before;
+      await gone(engine, id);
+      const took = performance.now() - before;
+      expect(await exists(engine, id)).toBe(false);
+      return took;
     });
-    expect(p95).toBeLessThan(1000);
   });
 
-  it('its persistent sandbox and three commands in it are gone within a second', { timeout: 300_000 }, async () => {
-    const p95 = await rounds(`killed client to persistent sandbox gone, ${name}`, async () => {
+  it('its persistent sandbox and three commands in it are gone', { timeout: 300_000 }, async () => {
+    const maxMs = level === 'gvisor' ? 2000 : 1000;
+    await rounds(`killed client to persistent sandbox gone, ${name}`, maxMs, async () => {
       const seconds = oddSeconds();
       const commands = [
         `sleep ${seconds}`,
@@ -50,18 +51,17 @@ describe.skipIf(withoutEngines).each(places)('when a client on $name is killed',
       const { child, said, ended } = await client(bench, { what: 'hold', commands });
       const seen = lacks['kernel walls'] === undefined;
       // The control: they run, and whoever looks for them finds them.
-      if (seen) await until(() => processesOf(`sleep ${seconds}`).length === 4, 5000);
+      if (seen) await until(() => processesOf(`sleep ${seconds}`).length === 4);
       expect(await exists(engine, said.containerId)).toBe(true);
       const before = performance.now();
       child.kill('SIGKILL');
-      if (seen) await until(() => processesOf(`sleep ${seconds}`).length === 0, 10_000);
-      await gone(engine, said.containerId, 10_000);
+      if (seen) await until(() => processesOf(`sleep ${seconds}`).length === 0);
+      await gone(engine, said.containerId);
       const took = performance.now() - before;
       await ended;
       return took;
     });
-    expect(p95).toBeLessThan(level === 'gvisor' ? 2000 : 1000);
-    await until(() => reapersOf(bench).length === 0, 20_000);
+    await until(() => reapersOf(bench).length === 0);
     expect(sockets(bench)).toEqual([]);
   });
 
@@ -69,7 +69,7 @@ describe.skipIf(withoutEngines).each(places)('when a client on $name is killed',
     const { child, said, ended } = await client(bench, { what: 'hold', commands: ['sleep 600'] });
     child.kill('SIGTERM');
     await ended;
-    await gone(engine, said.containerId, 10_000);
+    await gone(engine, said.containerId);
     expect(await exists(engine, said.containerId)).toBe(false);
   });
 });

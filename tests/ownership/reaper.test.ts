@@ -9,9 +9,10 @@ import { reaperProgram } from '../../packages/sandbox/src/lifecycle/reaper-progr
 import { Bench } from '../cli/bench.ts';
 import { mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
-import { gone, leftover, reapersOf, sleeping, sockets, until } from './victims.ts';
+import { until } from '../support/waiting.ts';
+import { gone, leftover, reapersOf, sleeping, sockets } from './victims.ts';
 
-const soon = () => AbortSignal.timeout(20_000);
+const soon = () => AbortSignal.timeout(60_000);
 
 describe.skipIf(withoutEngines)('a reaper', () => {
   let proxy: EngineProxy;
@@ -43,8 +44,8 @@ describe.skipIf(withoutEngines)('a reaper', () => {
     ];
     child.kill('SIGKILL');
     await ended;
-    await gone(mainEngine, id, 10_000);
-    await until(() => reapersOf(bench).length === 0, 20_000);
+    await gone(mainEngine, id);
+    await until(() => reapersOf(bench).length === 0);
     expect(await there([twin])).toEqual([]);
     expect(await there(spared)).toEqual(spared);
   });
@@ -61,7 +62,7 @@ describe.skipIf(withoutEngines)('a reaper', () => {
     await ended;
     expect(child.signalCode).toBe('SIGKILL');
     expect(sockets(bench)).toHaveLength(1);
-    await until(() => reapersOf(bench).length === 0, 20_000);
+    await until(() => reapersOf(bench).length === 0);
     expect(sockets(bench)).toEqual([]);
   });
 
@@ -81,8 +82,8 @@ describe.skipIf(withoutEngines)('a reaper', () => {
     expect(await networks()).toBe(1);
     child.kill('SIGKILL');
     await ended;
-    await gone(mainEngine, id, 10_000);
-    await expect.poll(networks, { timeout: 10_000 }).toBe(0);
+    await gone(mainEngine, id);
+    await expect.poll(networks).toBe(0);
     expect(await there([stuck])).toEqual([stuck]);
     // It comes back to it, ever less often.
     const soonAfter = refused;
@@ -92,8 +93,8 @@ describe.skipIf(withoutEngines)('a reaper', () => {
     expect(reapersOf(bench)).toHaveLength(1);
 
     proxy.onRequest(undefined);
-    await gone(mainEngine, stuck, 10_000);
-    await until(() => reapersOf(bench).length === 0, 20_000);
+    await gone(mainEngine, stuck);
+    await until(() => reapersOf(bench).length === 0);
     const told = (await bench.call(['run', '--verbose', '--', 'true'])).stderr;
     for (const one of [id, stuck]) expect(told).toContain(one.slice(0, 12));
   });
@@ -120,7 +121,7 @@ describe.skipIf(withoutEngines)('a reaper', () => {
     expect(asked).toBeGreaterThan(1);
     expect(asked).toBeLessThan(5);
     proxy.onRequest(undefined);
-    await gone(mainEngine, stuck, 20_000);
+    await gone(mainEngine, stuck);
     expect(await exit).toEqual([0, null]);
   });
 

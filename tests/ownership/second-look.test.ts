@@ -27,7 +27,7 @@ describe.skipIf(withoutEngines)('an orphan of the list', () => {
     await host[Symbol.asyncDispose]();
     await proxy[Symbol.asyncDispose]();
     await withEngine(mainEngine, direct =>
-      direct.containers.remove(orphan, { force: true, signal: AbortSignal.timeout(20_000) }),
+      direct.containers.remove(orphan, { force: true, signal: AbortSignal.timeout(60_000) }),
     );
   });
 

@@ -4,7 +4,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Bench } from '../cli/bench.ts';
 import { mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
-import { exists, reapersOf, until } from './victims.ts';
+import { until } from '../support/waiting.ts';
+import { exists, reapersOf } from './victims.ts';
 
 const SLOW_MS = 5000;
 const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms));
@@ -21,7 +22,7 @@ describe.skipIf(withoutEngines)('an engine that lists fast and creates slowly', 
     await proxy[Symbol.asyncDispose]();
   });
 
-  it('leaves nothing of a client that was killed meanwhile', { timeout: 90_000 }, async () => {
+  it('leaves nothing of a client that was killed meanwhile', async () => {
     const made: string[] = [];
     let asked = false;
     // As a slow engine does it: it goes on with the create, whoever has left.
@@ -35,17 +36,17 @@ describe.skipIf(withoutEngines)('an engine that lists fast and creates slowly', 
       const name = new URL(path, 'http://engine').searchParams.get('name') ?? '';
       const request = objectOf(body);
       await withEngine(mainEngine, async direct => {
-        const { id } = await direct.containers.create(request, { name, signal: AbortSignal.timeout(20_000) });
+        const { id } = await direct.containers.create(request, { name, signal: AbortSignal.timeout(60_000) });
         made.push(id);
       });
     }
     const { child, ended } = bench.start(['run', '--', 'true']);
-    await until(() => asked, 20_000);
+    await until(() => asked);
     await pause(500);
     child.kill('SIGKILL');
     await ended;
     expect(reapersOf(bench)).toHaveLength(1);
-    await until(() => made.length === 1, 20_000);
+    await until(() => made.length === 1);
     const [id = ''] = made;
     await pause(15_000);
     expect(await exists(mainEngine, id)).toBe(false);
@@ -59,7 +60,7 @@ describe.skipIf(withoutEngines)('an engine that lists fast and creates slowly', 
     });
     await ended;
     expect(child.signalCode).toBe('SIGKILL');
-    await until(() => reapersOf(bench).length === 0, 8000);
+    await until(() => reapersOf(bench).length === 0);
     expect(await bench.left()).toEqual([]);
   });
 });

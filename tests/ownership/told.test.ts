@@ -3,9 +3,10 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Bench } from '../cli/bench.ts';
 import { TestHost, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
-import { exists, gone, leftover, reapersOf, sleeping, until } from './victims.ts';
+import { until } from '../support/waiting.ts';
+import { exists, gone, leftover, reapersOf, sleeping } from './victims.ts';
 
-const soon = () => AbortSignal.timeout(20_000);
+const soon = () => AbortSignal.timeout(60_000);
 const DEAD = '00000000-0000-4000-8000-000000000000';
 
 describe.skipIf(withoutEngines)('what is removed', () => {
@@ -38,7 +39,7 @@ describe.skipIf(withoutEngines)('what is removed', () => {
     const { spec } = await host.acode.explain(['true']);
     const labels = { ...spec.identity.labels, 'acode.owner': DEAD, 'acode.session': 'gone' };
     const orphan = await leftover(mainEngine, labels);
-    await until(() => told.includes(`orphaned ${orphan}`), 20_000);
+    await until(() => told.includes(`orphaned ${orphan}`));
     expect(await exists(mainEngine, orphan)).toBe(false);
   });
 
@@ -90,8 +91,8 @@ describe.skipIf(withoutEngines)('what is removed', () => {
   it('by a reaper is told once, by the next session', async () => {
     const { child, id } = await sleeping(bench, mainEngine, 'told');
     child.kill('SIGKILL');
-    await gone(mainEngine, id, 10_000);
-    await until(() => reapersOf(bench).length === 0, 20_000);
+    await gone(mainEngine, id);
+    await until(() => reapersOf(bench).length === 0);
     const log = async (): Promise<string> => (await bench.call(['run', '--verbose', '--', 'true'])).stderr;
     const told = await log();
     expect(told).toContain('reaped');

@@ -8,7 +8,7 @@ import { mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import { exists, leftover, sleeping } from './victims.ts';
 
-const soon = () => AbortSignal.timeout(20_000);
+const soon = () => AbortSignal.timeout(60_000);
 
 describe.skipIf(withoutEngines)('uninstall', () => {
   let bench: Bench;

@@ -8,8 +8,9 @@ import type { Bench } from '../cli/bench.ts';
 import { images, withEngine } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 import { ownerSocketsIn, reapersIn } from '../support/remains.ts';
+import { until } from '../support/waiting.ts';
 
-const soon = () => AbortSignal.timeout(20_000);
+const soon = () => AbortSignal.timeout(60_000);
 
 /** A client whose command sleeps. */
 export interface Sleeping {
@@ -58,25 +59,13 @@ export async function exists(engine: TestEngine, id: string): Promise<boolean> {
 }
 
 /** Waits until a container is gone. */
-export async function gone(engine: TestEngine, id: string, withinMs: number): Promise<void> {
-  await withEngine(engine, async direct => {
-    const deadline = performance.now() + withinMs;
-    for (;;) {
+export async function gone(engine: TestEngine, id: string): Promise<void> {
+  await withEngine(engine, direct =>
+    until(async () => {
       const all = await direct.containers.list({ labels: ['acode.managed=true'], all: true, signal: soon() });
-      if (!all.some(one => one.id === id)) return;
-      if (performance.now() > deadline) throw new Error(`${id} is still there`);
-      await new Promise(resolve => setTimeout(resolve, 10));
-    }
-  });
-}
-
-/** Waits until something holds. */
-export async function until(holds: () => boolean, withinMs: number): Promise<void> {
-  const deadline = performance.now() + withinMs;
-  while (!holds()) {
-    if (performance.now() > deadline) throw new Error('it did not come to that in time');
-    await new Promise(resolve => setTimeout(resolve, 50));
-  }
+      return !all.some(one => one.id === id);
+    }),
+  );
 }
 
 /** The reapers of a bench. */

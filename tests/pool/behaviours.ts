@@ -12,7 +12,8 @@ import { itWhere } from '../conformance/targets.ts';
 import type { Target } from '../conformance/targets.ts';
 import { images, withEngine } from '../support/engines.ts';
 import { everything } from '../support/targets.ts';
-import { openWarm, until, untilWarm } from './warm-host.ts';
+import { until } from '../support/waiting.ts';
+import { openWarm, untilWarm } from './warm-host.ts';
 
 const CLIENT = fileURLToPath(new URL('client.mjs', import.meta.url));
 const CIRCUMSTANCES = 'id -u; id -g; pwd; ulimit -n; env | cut -d= -f1 | sort';
@@ -69,7 +70,7 @@ export function commandBehaviours(target: Target): void {
     });
 
     it('is ended at its time limit, whatever limit the sandbox was made under', async () => {
-      const result = await warm(() => host.acode.run('echo begun; sleep 60', { policy: { timeoutMs: 700 } }));
+      const result = await warm(() => host.acode.run('echo begun; sleep 600', { policy: { timeoutMs: 2000 } }));
       expect(result).toMatchObject({ timedOut: true, exitCode: null, stdout: 'begun\n' });
     });
 
@@ -87,7 +88,7 @@ export function commandBehaviours(target: Target): void {
     it('is on record under the sandbox it had, before it ran and after', async () => {
       const { sandboxId, auditSequence, correlationId } = await warm(() => host.acode.run(['true']));
       const outcome = ({ kind }: AuditRecord): boolean => kind === 'outcome';
-      await until(async () => (await host.acode.audit.find(correlationId)).some(outcome), 5000);
+      await until(async () => (await host.acode.audit.find(correlationId)).some(outcome));
       const records = await host.acode.audit.find(correlationId);
       const intent = records.find(({ kind }) => kind === 'intent');
       expect(intent).toMatchObject({ seq: auditSequence, sandboxId });
@@ -120,7 +121,7 @@ export function commandBehaviours(target: Target): void {
       const ended = (await host.acode.list()).flatMap(({ waiting, containerId }) => (waiting ? [containerId] : []));
       expect(ended.length).toBeGreaterThan(0);
       await withEngine(target.engine, async engine => {
-        for (const id of ended) await engine.containers.kill(id, 'SIGKILL', { signal: AbortSignal.timeout(10_000) });
+        for (const id of ended) await engine.containers.kill(id, 'SIGKILL', { signal: AbortSignal.timeout(60_000) });
       });
       const result = await host.acode.run(['echo', 'alive']);
       expect(result.stdout).toBe('alive\n');
@@ -340,7 +341,7 @@ export function neverBehaviours(target: Target): void {
       expect((await waiting()).length).toBeGreaterThan(0);
       child.kill('SIGKILL');
       await exit;
-      await until(async () => (await waiting()).length === 0, 20_000);
+      await until(async () => (await waiting()).length === 0);
     });
   });
 }

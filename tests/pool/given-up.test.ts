@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { targets } from '../conformance/targets.ts';
 import { makeWorkspace } from '../support/engines.ts';
 import { everything } from '../support/targets.ts';
-import { until } from './warm-host.ts';
+import { until } from '../support/waiting.ts';
 
 const ROUNDS = everything ? 100 : 25;
 const AT_ONCE = 4;
@@ -55,7 +55,7 @@ for (const { name, options, absent } of targets.filter(({ level }) => level === 
       await Promise.all(Array.from({ length: AT_ONCE }, worker));
       // Otherwise it was not the making that was given up.
       expect(ran).toBeLessThan(ROUNDS * AT_ONCE);
-      await until(() => [...strays()].every(pid => before.has(pid)), 5000);
+      await until(() => [...strays()].every(pid => before.has(pid)));
       rmSync(workspace, { recursive: true });
     });
   });

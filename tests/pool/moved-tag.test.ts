@@ -3,7 +3,7 @@
 import { request } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { TestHost, engines, images, withoutEngines } from '../support/engines.ts';
-import { until } from './warm-host.ts';
+import { until } from '../support/waiting.ts';
 
 const KIND = 'if [ -e /etc/debian_version ]; then echo debian; else echo busybox; fi';
 
@@ -30,16 +30,16 @@ for (const engine of engines)
         await using host = await TestHost.open(engine, { config, pool: { min: 1, max: 2 } });
         const waits = async (): Promise<boolean> => (await host.acode.explain(KIND)).warm;
         for (let round = 0; round < 3; round += 1) {
-          await until(waits, 60_000);
+          await until(waits);
           expect(await host.acode.run(KIND)).toMatchObject({ stdout: 'busybox\n', warm: true });
         }
-        await until(waits, 60_000);
+        await until(waits);
         expect(await name(images.debian)).toBe(201);
         // The engine tells of it on another connection than it answers on.
         await new Promise(resolve => void setTimeout(resolve, 50));
         expect(await host.acode.run(KIND)).toMatchObject({ stdout: 'debian\n', warm: false });
         // What waited for the first image waits for nobody, and goes.
-        await until(waits, 60_000);
+        await until(waits);
         expect(await host.acode.run(KIND)).toMatchObject({ stdout: 'debian\n', warm: true });
       } finally {
         expect(await ask(engine.socket, 'DELETE', `/images/${encodeURIComponent(image)}`)).toBe(200);

@@ -3,9 +3,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { TestHost } from '../support/engines.ts';
 import { heal, make, trouble, withoutTrouble } from '../support/trouble.ts';
-import { until } from './warm-host.ts';
+import { until } from '../support/waiting.ts';
 
-describe.skipIf(withoutTrouble)('pre-started sandboxes on an engine', { timeout: 120_000 }, () => {
+describe.skipIf(withoutTrouble)('pre-started sandboxes on an engine', () => {
   beforeAll(() => heal());
   afterAll(() => heal());
 
@@ -13,7 +13,7 @@ describe.skipIf(withoutTrouble)('pre-started sandboxes on an engine', { timeout:
     it(`are not used any more after a ${what} of it`, async () => {
       await using host = await TestHost.open(trouble, { pool: { min: 1, max: 2 } });
       const waits = async (): Promise<boolean> => (await host.acode.explain(['true'])).warm;
-      await until(waits, 60_000);
+      await until(waits);
       const before = (await host.containers()).map(({ id }) => id);
       expect(before.length).toBeGreaterThan(0);
       await make(what);
@@ -21,7 +21,7 @@ describe.skipIf(withoutTrouble)('pre-started sandboxes on an engine', { timeout:
       const result = await host.acode.run(['echo', 'again']);
       expect(result).toMatchObject({ stdout: 'again\n', exitCode: 0 });
       expect(before).not.toContain(result.containerId);
-      await until(waits, 60_000);
+      await until(waits);
       expect(await host.acode.run(['echo', 'warm'])).toMatchObject({ stdout: 'warm\n', warm: true });
     });
 });

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AuditRecord, Logger } from '@acode/sandbox';
 import { TestHost, images, mainEngine, withoutEngines } from '../support/engines.ts';
-import { until } from './warm-host.ts';
+import { until } from '../support/waiting.ts';
 
 const PLANTS = 'acode-test/plants-a-file:1';
 const ENDS = 'acode-test/plants-and-ends:1';
@@ -25,7 +25,7 @@ describe.skipIf(withoutEngines)('an image whose shell writes into the workspace'
     await build(ENDS, `${plant}; exit 3`);
     const later = '(sleep 4; [ -e /tmp/planted ] || echo evil >/workspace/.envrc; : >/tmp/planted) >/dev/null 2>&1 &';
     await build(WAKES, `${later} exec /bin/busybox ash "$@"`);
-  }, 60_000);
+  });
   afterAll(async () => {
     for (const image of [PLANTS, ENDS, WAKES]) await ask('DELETE', `/images/${encodeURIComponent(image)}?force=1`);
   });
@@ -34,7 +34,7 @@ describe.skipIf(withoutEngines)('an image whose shell writes into the workspace'
     const warnings: string[] = [];
     const logger = loggerFor(warnings);
     const host = await open(PLANTS, { pool: { min: 1, max: 1 }, logger });
-    await until(async () => (await host.acode.explain('true')).warm, 60_000);
+    await until(async () => (await host.acode.explain('true')).warm);
     // The control: it has run, and it has written.
     expect(existsSync(host.file('.envrc'))).toBe(true);
     const before = await ofThis(host);
@@ -59,14 +59,14 @@ describe.skipIf(withoutEngines)('an image whose shell writes into the workspace'
   it('is told of by a command that gets its warm sandbox, but not what the user changes while nothing runs in it', async () => {
     await using host = await open(PLANTS, { pool: { min: 1, max: 1 } });
     const warm = async (): Promise<boolean> => (await host.acode.explain('true')).warm;
-    await until(warm, 60_000);
+    await until(warm);
     await sleep(AT_REST_MS);
     writeFileSync(host.file('.npmrc'), '');
     await sleep(CLOCK_LAG_MS);
     expect(await host.acode.run(['true'])).toMatchObject({ warm: true, riskyChanges: [{ path: '.envrc' }] });
     // The control: what a shell writes that wakes up while it waits is told.
     await using late = await open(WAKES, { pool: { min: 1, max: 1 } });
-    await until(async () => existsSync(late.file('.envrc')), 60_000);
+    await until(async () => existsSync(late.file('.envrc')));
     await sleep(CLOCK_LAG_MS);
     expect(await late.acode.run(['true'])).toMatchObject({ warm: true, riskyChanges: [{ path: '.envrc' }] });
   });

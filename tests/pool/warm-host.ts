@@ -23,12 +23,3 @@ export async function untilWarm(host: ConformanceHost, request: RunRequest = {})
     await new Promise(resolve => void setTimeout(resolve, LOOK_MS));
   }
 }
-
-/** Waits until something holds. */
-export async function until(holds: () => boolean | Promise<boolean>, withinMs: number): Promise<void> {
-  const end = performance.now() + withinMs;
-  while (!(await holds())) {
-    if (performance.now() > end) throw new Error(`it did not come to that within ${withinMs} ms`);
-    await new Promise(resolve => void setTimeout(resolve, LOOK_MS));
-  }
-}

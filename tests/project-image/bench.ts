@@ -57,7 +57,7 @@ export class ProjectBench implements AsyncDisposable {
     await this.proxy.close();
     await withEngine(this.engine, async engine => {
       for (const reference of this.#images)
-        await engine.images.remove(reference, { force: true, signal: AbortSignal.timeout(10_000) });
+        await engine.images.remove(reference, { force: true, signal: AbortSignal.timeout(60_000) });
     });
   }
 }

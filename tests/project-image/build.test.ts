@@ -7,7 +7,7 @@ import { engines, images, podman, withEngine, withoutEngines } from '../support/
 import { ProjectBench } from './bench.ts';
 
 const CANARY = 'canary-5b1c9e';
-const soon = (): { signal: AbortSignal } => ({ signal: AbortSignal.timeout(10_000) });
+const soon = (): { signal: AbortSignal } => ({ signal: AbortSignal.timeout(60_000) });
 
 describe.skipIf(withoutEngines).each(engines)('a project image on $name', engine => {
   it('has the project’s files, runs in a sandbox, and was trusted like any image made here', async () => {

@@ -25,7 +25,7 @@ describe.skipIf(withoutEngines)('acode sandbox build-image', () => {
     const built = answer.parse(JSON.parse(first.stdout.toString()));
     onTestFinished(() =>
       withEngine(mainEngine, on =>
-        on.images.remove(built.reference, { force: true, signal: AbortSignal.timeout(10_000) }),
+        on.images.remove(built.reference, { force: true, signal: AbortSignal.timeout(60_000) }),
       ),
     );
     expect(built).toMatchObject({ schema: 'acode.build-image/1', built: true });
@@ -48,7 +48,7 @@ describe.skipIf(withoutEngines)('acode sandbox build-image', () => {
     const built = answer.parse(JSON.parse(first.stdout.toString()));
     onTestFinished(() =>
       withEngine(mainEngine, on =>
-        on.images.remove(built.reference, { force: true, signal: AbortSignal.timeout(10_000) }),
+        on.images.remove(built.reference, { force: true, signal: AbortSignal.timeout(60_000) }),
       ),
     );
     expect(first.stderr).not.toContain('warning');

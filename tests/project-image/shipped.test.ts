@@ -18,7 +18,7 @@ const facts = z.object({ id: z.string(), layer: z.string(), madeOf: z.string() }
 async function load(engine: TestEngine, name: 'base' | 'small'): Promise<string> {
   const reference = `acode-sandbox:${name}`;
   onTestFinished(() =>
-    withEngine(engine, on => on.images.remove(reference, { force: true, signal: AbortSignal.timeout(30_000) })),
+    withEngine(engine, on => on.images.remove(reference, { force: true, signal: AbortSignal.timeout(60_000) })),
   );
   await new Promise<void>((resolve, reject) => {
     const headers = { 'Content-Type': 'application/x-tar' };
@@ -33,7 +33,7 @@ async function load(engine: TestEngine, name: 'base' | 'small'): Promise<string>
     createReadStream(join(MADE, `${name}.tar`)).pipe(call);
   });
   const { id } = facts.parse(JSON.parse(readFileSync(join(MADE, `${name}.json`), 'utf8')));
-  const loaded = await withEngine(engine, on => on.images.inspect(reference, { signal: AbortSignal.timeout(10_000) }));
+  const loaded = await withEngine(engine, on => on.images.inspect(reference, { signal: AbortSignal.timeout(60_000) }));
   expect(loaded.id).toBe(id);
   return reference;
 }

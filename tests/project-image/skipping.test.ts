@@ -50,7 +50,7 @@ async function project(bench: ProjectBench): Promise<void> {
 }
 
 describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
-  it.each(CHANGES)('%s is a reason to build', { timeout: 60_000 }, async (what, inputs, change) => {
+  it.each(CHANGES)('%s is a reason to build', async (what, inputs, change) => {
     await using bench = await ProjectBench.at(engine);
     await project(bench);
     // The pattern for logs goes with the rest of the old file.

@@ -8,7 +8,7 @@ import { Bench } from '../engine-client/engines.ts';
 import { TestHost, everyEngine, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 
-const signal = () => AbortSignal.timeout(30_000);
+const signal = () => AbortSignal.timeout(60_000);
 
 describe.skipIf(withoutEngines).each(everyEngine)('a runtime on $name $version', engine => {
   it('that the engine does not list is refused with those it has, and nothing is made', async () => {

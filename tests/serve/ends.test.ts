@@ -4,6 +4,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { everything } from '../support/targets.ts';
+import { until } from '../support/waiting.ts';
 import { ServedBench, places } from './served-bench.ts';
 
 const BEATING = 'echo started; while :; do date >> beat; sleep 0.05; done';
@@ -32,11 +33,7 @@ describe.each(places)('a server on $name', place => {
     return started;
   };
   const untilTrue = async (isTrue: () => boolean | Promise<boolean>): Promise<void> => {
-    const end = performance.now() + 15_000;
-    while (!(await isTrue())) {
-      if (performance.now() > end) throw new Error('it never came to be');
-      await pause(50);
-    }
+    await until(isTrue);
   };
   const nothingLeft = async (): Promise<void> => {
     if (place.name !== 'bubblewrap') await untilTrue(async () => (await served.bench.left()).length === 0);

@@ -23,7 +23,7 @@ export type Sections = Readonly<Record<string, unknown>>;
 
 // A variable of acode’s own that nothing reads: a server that does not have it is another one’s.
 const ALONE = { ACODE_TEST_ALONE: '1' };
-const READY_MS = 20_000;
+const READY_MS = 60_000;
 const warmSchema = z.looseObject({ warm: z.boolean() });
 
 /** A bench, and a server for its workspace. */

@@ -22,21 +22,21 @@ describe.skipIf(withoutEngines).each(places)('artifacts on $name', place => {
     return { result, sizes };
   };
 
-  it('are what was there when the command ended', { timeout: 120_000 }, async () => {
+  it('are what was there when the command ended', async () => {
     const { result, sizes } = await bringOut(LEAVES_A_WRITER);
     expect(result.artifacts?.map(({ error }) => error)).toEqual([undefined, undefined, undefined]);
     expect(sizes[1]).toBe(40_000_000);
     expect(sizes[2]).toBe(sizes[0]);
   });
 
-  it('are what was there when its time was over', { timeout: 120_000 }, async () => {
+  it('are what was there when its time was over', async () => {
     const { result, sizes } = await bringOut(`${LEAVES_A_WRITER}; sleep 600`, 5000);
     expect(result.timedOut).toBe(true);
     expect(sizes[2]).toBe(sizes[0]);
   });
 
   // The control: such a program does write on after its command, in a persistent sandbox.
-  it('would grow otherwise', { timeout: 120_000 }, async () => {
+  it('would grow otherwise', async () => {
     await using host = await openHost(place);
     await using sandbox = await host.acode.create();
     await sandbox.commands.run(LEAVES_A_WRITER.replaceAll('/out', '/tmp').replace('40000000', '1'));

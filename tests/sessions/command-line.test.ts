@@ -131,7 +131,7 @@ describe.skipIf(withoutEngines).each(engines)('persistent sandboxes on $name', e
     const gone = await bench.exec(['--in', short, 'echo begun; sleep 60']);
     expect(gone.status).toBe(125);
     expect(gone.stderr).toMatch(/ACODE-SBX-025|ACODE-CTN-012/);
-  }, 60_000);
+  });
 
   it('are reached through a port of this machine, until Ctrl-C', async () => {
     const serve = 'mkdir -p /tmp/www; echo served > /tmp/www/index.html; httpd -p 127.0.0.1:8099 -h /tmp/www';

@@ -7,7 +7,8 @@ import type { Bench } from '../cli/bench.ts';
 import { withoutEngines } from '../support/engines.ts';
 import { benchAt, client, done, everythingOf } from './clients.ts';
 import type { Client, ClientTask } from './clients.ts';
-import { places, until } from './places.ts';
+import { until } from '../support/waiting.ts';
+import { places } from './places.ts';
 
 describe.skipIf(withoutEngines).each(places)('a command of another process on $name', place => {
   let bench: Bench;
@@ -72,7 +73,7 @@ describe.skipIf(withoutEngines).each(places)('a command of another process on $n
 
   it('is told of where the process that has it is gone, and nobody offers it any more', async () => {
     const sandbox = await start('echo up; sleep 600');
-    await until(() => socketsOf(sandbox).length > 0, 10_000);
+    await until(() => socketsOf(sandbox).length > 0);
     expect(socketsOf(sandbox).map(path => statSync(path).mode & 0o777)).toEqual([0o600]);
     const [, ended] = await joined(sandbox, { until: 'up\n' }, () => owner?.child.kill('SIGKILL'));
     expect(ended).toMatchObject({ error: 'ACODE-SBX-026', message: expect.stringContaining('does not answer') });

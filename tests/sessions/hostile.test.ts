@@ -9,7 +9,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openHost } from '../conformance/host.ts';
 import type { ConformanceHost } from '../conformance/host.ts';
 import { withoutEngines } from '../support/engines.ts';
-import { places, until } from './places.ts';
+import { until } from '../support/waiting.ts';
+import { places } from './places.ts';
 
 // Stops every shell that waits for a command, says in its place that it has done what it was told, also with the very words that it
 // was told in, and writes down that it lives.
@@ -40,7 +41,7 @@ describe.skipIf(withoutEngines).each(places)('on $name', place => {
   });
   afterAll(() => host[Symbol.asyncDispose]());
 
-  it('a command that answers for the shells that would end it is ended all the same', { timeout: 90_000 }, async () => {
+  it('a command that answers for the shells that would end it is ended all the same', async () => {
     writeFileSync(join(host.workspace, 'stopper'), STOPPER, { mode: 0o755 });
     const heartbeat = join(host.workspace, 'heartbeat');
     const beatAt = (): number => statSync(heartbeat, { throwIfNoEntry: false })?.mtimeMs ?? 0;
@@ -49,9 +50,9 @@ describe.skipIf(withoutEngines).each(places)('on $name', place => {
     const running = sandbox.commands.run(['/workspace/stopper'], { signal: stop.signal });
     running.catch(() => undefined);
     // The control: it lives, and goes on.
-    await until(() => beatAt() > 0, 20_000);
+    await until(() => beatAt() > 0);
     const first = beatAt();
-    await until(() => beatAt() > first, 20_000);
+    await until(() => beatAt() > first);
     stop.abort();
     await expect(running).rejects.toMatchObject({ code: 'ACODE-SBX-014' });
     await pause(1000);
@@ -61,16 +62,15 @@ describe.skipIf(withoutEngines).each(places)('on $name', place => {
     await sandbox.kill();
   });
 
-  it('a command that answers for the shells has no longer than its time limit', { timeout: 90_000 }, async () => {
+  // Its time, the grace, the look whether it has ended and the end of the sandbox take ten seconds; unless it is killed with
+  // its sandbox, it has a minute more.
+  it('a command that answers for the shells has no longer than its time limit', { timeout: 60_000 }, async () => {
     writeFileSync(join(host.workspace, 'stopper'), STOPPER, { mode: 0o755 });
     const heartbeat = join(host.workspace, 'heartbeat');
     rmSync(heartbeat, { force: true });
     const sandbox = await host.acode.create();
-    const began = performance.now();
     const running = sandbox.commands.run(['/workspace/stopper'], { timeoutMs: 4000 });
     const outcome = await running.catch((error: unknown) => error);
-    // Its time, the grace, the look whether it has ended, and the end of the sandbox.
-    expect(performance.now() - began).toBeLessThan(20_000);
     // On a busy machine its time may be over before it has stopped the shell that ends it, which then does.
     const atLimit = outcome instanceof AcodeError ? { ended: outcome.code } : outcome;
     expect([{ ended: 'ACODE-SBX-025' }, expect.objectContaining({ timedOut: true })]).toContainEqual(atLimit);
@@ -80,7 +80,7 @@ describe.skipIf(withoutEngines).each(places)('on $name', place => {
     await sandbox.kill();
   });
 
-  it('a command that ends its sandbox hides nothing by that', { timeout: 60_000 }, async () => {
+  it('a command that ends its sandbox hides nothing by that', async () => {
     const command = 'echo printed; sleep 0.3; echo hi > .envrc; kill -9 -1; sleep 60';
     const hidden = { stdout: 'printed\n', riskyChanges: [{ path: '.envrc' }] };
     // Whether it ended before its sandbox did, or with it, is a matter of moments.
@@ -96,7 +96,7 @@ describe.skipIf(withoutEngines).each(places)('on $name', place => {
     rmSync(join(host.workspace, '.envrc'));
   });
 
-  it('what commands printed is let go of when nobody has their results any more', { timeout: 120_000 }, async () => {
+  it('what commands printed is let go of when nobody has their results any more', async () => {
     setFlagsFromString('--expose-gc');
     const collect = runInNewContext('gc') as () => void;
     const held = async (): Promise<number> => {
@@ -115,7 +115,7 @@ describe.skipIf(withoutEngines).each(places)('on $name', place => {
     expect((await held()) - before).toBeLessThan(40_000_000);
   });
 
-  it('a terminal that is given up before it begins leaves nothing inside', { timeout: 120_000 }, async () => {
+  it('a terminal that is given up before it begins leaves nothing inside', async () => {
     await using sandbox = await host.acode.create();
     for (let ms = 0; ms <= 90; ms += 9) {
       const signal = AbortSignal.timeout(ms);

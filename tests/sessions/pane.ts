@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
-const LATE_MS = 30_000;
+const LATE_MS = 60_000;
 
 /** A pane. Disposing ends its server and everything in it. */
 export class Pane implements AsyncDisposable {
@@ -98,7 +98,7 @@ export class Pane implements AsyncDisposable {
   }
 
   async #tmux(...words: readonly string[]): Promise<string> {
-    const { stdout } = await run('tmux', ['-S', this.#socket, ...words], { timeout: 10_000 });
+    const { stdout } = await run('tmux', ['-S', this.#socket, ...words], { timeout: 60_000 });
     return stdout;
   }
 }

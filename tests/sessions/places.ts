@@ -22,16 +22,6 @@ export async function countInside(sandbox: Sandbox, words: string): Promise<numb
   return Number(stdout);
 }
 
-/** Waits until something holds; says how long that took. */
-export async function until(holds: () => boolean | Promise<boolean>, withinMs: number): Promise<number> {
-  const began = performance.now();
-  while (!(await holds())) {
-    if (performance.now() - began > withinMs) throw new Error(`it did not come to that within ${withinMs} ms`);
-    await new Promise(resolve => void setTimeout(resolve, 10));
-  }
-  return performance.now() - began;
-}
-
 /** Everything that a stream of a command has to say. */
 export async function textOf(stream: AsyncIterable<Uint8Array>): Promise<string> {
   const chunks: Uint8Array[] = [];

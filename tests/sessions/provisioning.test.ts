@@ -7,7 +7,8 @@ import { openHost } from '../conformance/host.ts';
 import type { ConformanceHost } from '../conformance/host.ts';
 import { bind, runWeakened } from '../attacks/weakened.ts';
 import { warmth, withoutEngines } from '../support/engines.ts';
-import { countOf, places, until } from './places.ts';
+import { until } from '../support/waiting.ts';
+import { countOf, places } from './places.ts';
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
@@ -80,7 +81,7 @@ describe.skipIf(withoutEngines).each(places)('a persistent sandbox on $name', pl
       );
       clearTimeout(timer);
     }
-    await until(async () => (await countOf(host)) === 0, 10_000);
+    await until(async () => (await countOf(host)) === 0);
   });
 
   it('is listed with its id while it is there, and not afterwards', async () => {

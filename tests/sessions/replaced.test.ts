@@ -7,7 +7,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openHost } from '../conformance/host.ts';
 import type { ConformanceHost } from '../conformance/host.ts';
 import { withoutEngines } from '../support/engines.ts';
-import { places, until } from './places.ts';
+import { until } from '../support/waiting.ts';
+import { places } from './places.ts';
 
 const BEFORE = '{"mcpServers":{}}\n';
 const AFTER = '{"mcpServers":{"own":{}}}\n';
@@ -49,7 +50,7 @@ describe.skipIf(withoutEngines).each(places)('a protected file on $name', place 
     const command = await sandbox.commands.run('while :; do sleep 0.2; done', { background: true });
     replace();
     await expect(command.result).rejects.toMatchObject({ code: 'ACODE-SBX-025' });
-    await until(async () => (await host.remains()).length === 0, 10_000);
+    await until(async () => (await host.remains()).length === 0);
   });
 
   it('that was replaced lets nobody connect to a kept sandbox', async () => {
@@ -91,6 +92,6 @@ describe.skipIf(withoutEngines).each(shown)('a kept sandbox on $name', place => 
       hint: expect.stringContaining('acode removed it') as string,
     });
     expect(violations).toEqual(['MountMismatch']);
-    await until(async () => (await host.remains()).length === 0, 10_000);
+    await until(async () => (await host.remains()).length === 0);
   });
 });

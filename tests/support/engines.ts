@@ -120,7 +120,7 @@ export class TestHost implements AsyncDisposable {
       engine.containers.list({
         labels: [`acode.session=${this.session}`],
         all: true,
-        signal: AbortSignal.timeout(10_000),
+        signal: AbortSignal.timeout(60_000),
       }),
     );
   }
@@ -142,7 +142,7 @@ export async function withEngine<Value>(
   { socket }: Pick<TestEngine, 'socket'>,
   use: (engine: Engine) => Promise<Value>,
 ): Promise<Value> {
-  const engine = await Engine.open({ socketPath: socket, signal: AbortSignal.timeout(30_000) });
+  const engine = await Engine.open({ socketPath: socket, signal: AbortSignal.timeout(60_000) });
   try {
     return await use(engine);
   } finally {

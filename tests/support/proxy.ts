@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { createConnection, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { until } from './waiting.ts';
 
 /**
  * What happens to a request.
@@ -93,13 +94,9 @@ export class EngineProxy implements AsyncDisposable {
     return this.#relays.size;
   }
 
-  /** Resolves when exactly `count` connections are open; rejects after `withinMs`. */
-  async untilOpen(count: number, withinMs: number): Promise<void> {
-    const end = performance.now() + withinMs;
-    while (this.openConnections !== count) {
-      if (performance.now() > end) throw new Error(`${this.openConnections} connections are open, not ${count}`);
-      await new Promise(resolve => setTimeout(resolve, 2));
-    }
+  /** Resolves when exactly `count` connections are open. */
+  async untilOpen(count: number): Promise<void> {
+    await until(() => this.openConnections === count);
   }
 
   /** Decides the fate of requests from now on; nothing takes the hook away. */

@@ -81,7 +81,7 @@ export function makeRuntimeDirectory(): string {
 /** Everything of acode on the engine for trouble, and the owners and reapers that belong to a runtime directory. */
 export async function remains(runtime: string): Promise<string[]> {
   const onEngine = await withEngine(trouble, async ({ containers, networks, volumes }) => {
-    const signal = AbortSignal.timeout(10_000);
+    const signal = AbortSignal.timeout(60_000);
     const labels = ['acode.managed=true'];
     return [
       ...(await containers.list({ labels, all: true, signal })).map(({ id, state }) => `container ${id} ${state}`),

@@ -1,5 +1,5 @@
-// How long sandboxes may take at most, on every engine: the gates of the catalogue, far above what a calm machine shows. The
-// figures themselves are the bench’s (docs/benchmarks.md).
+// How long sandboxes may take at most: the gates of the catalogue, far above what a calm machine shows. Every run prints the
+// figures, and the long test suite, which has its machine for itself, holds them to the gates (`figure`).
 
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
@@ -7,6 +7,7 @@ import type { Sandbox } from '@acode/sandbox';
 import { containerName } from '../../packages/sandbox/src/lifecycle/session.ts';
 import { leftover } from '../ownership/victims.ts';
 import { TestHost, engines, makeWorkspace, withEngine, withoutEngines } from '../support/engines.ts';
+import { figure } from '../support/waiting.ts';
 
 const ROUNDS = 5;
 
@@ -39,17 +40,19 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
     const sandbox = await host.acode.create();
     const started = await rounds(() => timed(() => sandbox.commands.run(['true'])));
     const removed = await timed(() => sandbox.kill());
-    expect({ made: made < 2000, started: started < 500, removed: removed < 1000 }).toEqual({
-      made: true,
-      started: true,
-      removed: true,
-    });
+    expect(await host.containers()).toEqual([]);
+    figure(`sandbox made, ${engine.name}`, made, 2000);
+    figure(`command in it, ${engine.name}`, started, 500);
+    figure(`sandbox removed, ${engine.name}`, removed, 1000);
   });
 
   it('a command that does not listen is stopped within 2 s and its grace', async () => {
     await using host = await TestHost.open(engine);
-    const took = await timed(() => host.acode.run('trap "" TERM; sleep 60', { policy: { timeoutMs: 500 } }));
-    expect(took).toBeLessThan(500 + 2000 + 2000);
+    const took = await timed(async () => {
+      const result = await host.acode.run('trap "" TERM; sleep 600', { policy: { timeoutMs: 500 } });
+      expect(result).toMatchObject({ timedOut: true, exitCode: null });
+    });
+    figure(`command that does not listen, time limit of 500 ms, ${engine.name}`, took, 500 + 2000 + 2000);
   });
 
   it('a line that is printed is heard within 50 ms', async () => {
@@ -60,10 +63,10 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
     const there = await rounds(() =>
       timed(async () => {
         await echo.write('line\n');
-        await lines.next();
+        expect((await lines.next()).done).toBe(false);
       }),
     );
-    expect(there).toBeLessThan(50);
+    figure(`line there and back, ${engine.name}`, there, 50);
   });
 
   it('a further mount costs less than half a second', async () => {
@@ -75,42 +78,47 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
     const policy = { mounts: [{ source: beside, target: '/beside', readOnly: true }] };
     await host.acode.run(['true']);
     const plain = await rounds(() => timed(() => host.acode.run(['true'])));
-    const mounted = await rounds(() => timed(() => host.acode.run(['true'], { policy })));
-    expect(mounted - plain).toBeLessThan(500);
+    const mounted = await rounds(() =>
+      timed(async () => expect((await host.acode.run(['ls', '/beside'], { policy })).exitCode).toBe(0)),
+    );
+    figure(`further mount, ${engine.name}`, mounted - plain, 500);
   });
 
-  it('ten commands at once are over within 10 s, and cost less than 20 MB each', { timeout: 60_000 }, async () => {
+  it('ten commands at once are over within 10 s, and cost less than 20 MB each', async () => {
     await using host = await TestHost.open(engine);
     await host.acode.run(['true']);
     const before = process.memoryUsage.rss();
     const took = await timed(() =>
       Promise.all(Array.from({ length: 10 }, () => host.acode.run(['echo', 'hello world']))),
     );
-    expect(took).toBeLessThan(10_000);
+    figure(`ten commands at once, ${engine.name}`, took, 10_000);
     expect((process.memoryUsage.rss() - before) / 10).toBeLessThan(20 * 1024 ** 2);
   });
 
   it('an engine answers a question within 100 ms', async () => {
     await withEngine(engine, async direct => {
-      const terms = { labels: ['acode.managed=true'], signal: AbortSignal.timeout(10_000) };
-      expect(await rounds(() => timed(() => direct.containers.list(terms)))).toBeLessThan(100);
+      const terms = { labels: ['acode.managed=true'], signal: AbortSignal.timeout(60_000) };
+      const took = await rounds(() =>
+        timed(async () => expect(await direct.containers.list(terms)).toBeInstanceOf(Array)),
+      );
+      figure(`answer of the engine, ${engine.name}`, took, 100);
     });
   });
 
-  it('ten orphans are found within 5 s and removed within 15 s', { timeout: 60_000 }, async () => {
+  it('ten orphans are found within 5 s and removed within 15 s', async () => {
     await using host = await TestHost.open(engine);
     const { spec } = await host.acode.explain(['true']);
     const labels = { ...spec.identity.labels, 'acode.owner': randomUUID(), 'acode.session': 'gone' };
     await Promise.all(Array.from({ length: 10 }, () => leftover(engine, labels)));
-    expect(await timed(() => host.acode.list())).toBeLessThan(5000);
-    const took = await timed(() => host.acode.cleanup());
-    expect(took).toBeLessThan(15_000);
+    figure(`ten orphans found, ${engine.name}`, await timed(() => host.acode.list()), 5000);
+    figure(`ten orphans removed, ${engine.name}`, await timed(() => host.acode.cleanup()), 15_000);
     expect((await host.acode.list()).filter(({ labels: own }) => own['acode.session'] === 'gone')).toEqual([]);
   });
 });
 
 it('a name is made within a millisecond', () => {
   const began = performance.now();
-  for (let sequence = 0; sequence < 1000; sequence += 1) containerName({ session: 's', task: 't', sequence });
-  expect((performance.now() - began) / 1000).toBeLessThan(1);
+  const names = Array.from({ length: 1000 }, (_, sequence) => containerName({ session: 's', task: 't', sequence }));
+  figure('thousand names', performance.now() - began, 1000);
+  expect(new Set(names).size).toBe(1000);
 });

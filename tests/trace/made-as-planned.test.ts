@@ -6,7 +6,7 @@ import type { AcodeEvent } from '@acode/sandbox';
 import { TestHost, engines, images, withEngine, withoutEngines } from '../support/engines.ts';
 
 const MIB = 1024 ** 2;
-const soon = () => AbortSignal.timeout(20_000);
+const soon = () => AbortSignal.timeout(60_000);
 
 describe.skipIf(withoutEngines).each(engines)('a sandbox on $name', engine => {
   it('is made with the image, the mounts, the limits and the network that were planned', async () => {

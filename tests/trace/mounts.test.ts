@@ -71,7 +71,7 @@ describe.skipIf(withoutEngines)('a mount', () => {
     await using command = await host.acode.spawn('cat /data/file; touch /data/x; touch /writable/x; cat');
     const [mine] = await host.containers();
     const made = await withEngine(mainEngine, direct =>
-      direct.containers.inspect(mine?.id ?? '', { signal: AbortSignal.timeout(10_000) }),
+      direct.containers.inspect(mine?.id ?? '', { signal: AbortSignal.timeout(60_000) }),
     );
     // With the lists of users and groups.
     expect(made.Mounts).toHaveLength(5);

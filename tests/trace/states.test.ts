@@ -8,7 +8,7 @@ import { path } from '../../packages/sandbox/src/isolation/docker/engine/protoco
 import { TestHost, engines, images, withEngine, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 
-const soon = () => AbortSignal.timeout(20_000);
+const soon = () => AbortSignal.timeout(60_000);
 
 describe.skipIf(withoutEngines).each(engines)('a sandbox on $name', engine => {
   // A runtime directory of its own is a host of its own: a forced cleanup here touches nobody else’s sandboxes.
@@ -44,7 +44,7 @@ describe.skipIf(withoutEngines).each(engines)('a sandbox on $name', engine => {
       await ask();
       await direct.containers.kill(id, 'SIGKILL', { signal }).catch(() => undefined);
       await unpause(engine, id).catch(() => undefined);
-      await direct.containers.wait(id, 'not-running', { signal, deadlineMs: 10_000 });
+      await direct.containers.wait(id, 'not-running', { signal, deadlineMs: 60_000 });
       await ask();
       await direct.containers.remove(id, { force: true, signal });
     });
@@ -62,12 +62,12 @@ describe.skipIf(withoutEngines).each(engines)('a sandbox on $name', engine => {
     await withEngine(engine, async ({ containers }) => {
       const signal = soon();
       for (const id of [running, paused, exited, restarting]) await containers.start(id, { signal });
-      await containers.wait(exited, 'not-running', { signal, deadlineMs: 10_000 });
+      await containers.wait(exited, 'not-running', { signal, deadlineMs: 60_000 });
       await pause(engine, paused);
     });
     // The engine’s pauses between two starts grow, so that it is hardly ever in another state after a while.
     const state = async (id: string) => (await host.acode.inspect(id)).state;
-    await expect.poll(() => state(restarting), { timeout: 20_000, interval: 20 }).toBe('restarting');
+    await expect.poll(() => state(restarting), { interval: 20 }).toBe('restarting');
     const report = await host.acode.cleanup({ force: true });
     const states = Object.fromEntries(report.removed.map(one => [one.containerId, one.state]));
     expect(states).toEqual({
@@ -126,6 +126,6 @@ async function unpause(engine: TestEngine, id: string): Promise<void> {
 
 async function post(engine: TestEngine, to: ReturnType<typeof path>): Promise<void> {
   await withEngine(engine, ({ connection }) =>
-    connection.empty({ method: 'POST', path: to, deadlineMs: 10_000, signal: soon() }),
+    connection.empty({ method: 'POST', path: to, deadlineMs: 60_000, signal: soon() }),
   );
 }

@@ -47,7 +47,7 @@ class Notebook implements Attachment {
 const BRIDGED: Partial<SandboxSpec> = { network: { kind: 'bridge' } };
 
 async function left(session: string): Promise<number> {
-  const terms = { labels: [`acode.session=${session}`], all: true, signal: AbortSignal.timeout(10_000) };
+  const terms = { labels: [`acode.session=${session}`], all: true, signal: AbortSignal.timeout(60_000) };
   return (await withEngine(mainEngine, engine => engine.containers.list(terms))).length;
 }
 

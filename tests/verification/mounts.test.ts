@@ -69,7 +69,7 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
     expect(existsSync(host.file('ran'))).toBe(false);
     proxy.onRequest(undefined);
     await expect
-      .poll(() => host.acode.run(['touch', 'ran'], mounting), { timeout: 20_000 })
+      .poll(() => host.acode.run(['touch', 'ran'], mounting))
       .toMatchObject({
         exitCode: 0,
       });

@@ -205,7 +205,7 @@ describe.skipIf(withoutEngines).each(engines)(
         body['Entrypoint'] = ['/bin/sh', '-c', inside];
         change(body);
         if (Array.isArray(body['Entrypoint']) && body['Entrypoint'][2] !== inside) body['Cmd'] = [];
-        const signal = AbortSignal.timeout(20_000);
+        const signal = AbortSignal.timeout(60_000);
         const { id } = await direct.containers.create(body, { signal });
         try {
           const stream = await direct.containers.attach(id, { stdin: true, stdout: true, stderr: true, signal });

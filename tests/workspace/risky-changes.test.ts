@@ -146,7 +146,7 @@ describe.skipIf(withoutEngines)('a scan that its run had no time for', () => {
     const recorded = await vi.waitFor(async () => {
       const found = (await host.acode.audit.find(correlationId)).find(({ operation }) => operation === 'scan');
       return found ?? Promise.reject(new Error('not yet'));
-    });
+    }, 90_000);
     expect(recorded).toMatchObject({
       kind: 'event',
       scan: 'complete',

@@ -51,21 +51,21 @@ describe('a background command', () => {
   it('is read from where the last reading ended, or from anywhere', async () => {
     const { command, print } = scripted();
     print('one ');
-    await command.waitFor(undefined, 1000, never);
+    await command.waitFor(undefined, 30_000, never);
     expect(command.read(100)).toEqual({ text: 'one ', from: 0, next: 4 });
     print('two');
-    await command.waitFor(undefined, 1000, never);
+    await command.waitFor(undefined, 30_000, never);
     expect(command.read(100)).toEqual({ text: 'two', from: 4, next: 7 });
     expect(command.read(3, 0)).toEqual({ text: 'one', from: 0, next: 3 });
   });
 
   it('waits for something new, for the end, and no longer than asked', async () => {
     const { command, end } = scripted();
-    const began = performance.now();
+    // Ends by its time alone: nothing is printed, and the command goes on.
     await command.waitFor(undefined, 50, never);
-    expect(performance.now() - began).toBeLessThan(1000);
+    expect(command.isRunning).toBe(true);
     setTimeout(() => end(3), 20);
-    await command.waitFor(undefined, 5000, never);
+    await command.waitFor(undefined, 30_000, never);
     expect(command.isRunning).toBe(false);
     expect(command.result?.exitCode).toBe(3);
   });
@@ -74,7 +74,7 @@ describe('a background command', () => {
     const { command, print, end } = scripted(10);
     for (let at = 0; at < 10; at++) print(String(at).repeat(10));
     end(0);
-    await command.waitForEnd(5000, never);
+    await command.waitForEnd(30_000, never);
     const { text, from, next } = command.read(1000, 0);
     expect(next).toBe(100);
     expect(from + text.length).toBe(100);
@@ -88,7 +88,7 @@ describe('a background command', () => {
     print(bytes.subarray(0, 1));
     print(bytes.subarray(1));
     end(0);
-    await command.waitForEnd(5000, never);
+    await command.waitForEnd(30_000, never);
     expect(command.read(10).text).toBe('€');
   });
 });

@@ -250,7 +250,7 @@ describe('a scan that continues', () => {
     expect(ScanStore.of(top, uid)?.jobs() ?? []).toEqual([]);
     // The control: one that lies elsewhere is started.
     expect(inOwnProcess(elsewhere, null)({ ...job('one'), ...roots })).toBe(true);
-    await vi.waitFor(() => expect(existsSync(join(top, 'started'))).toBe(true), 10_000);
+    await expect.poll(() => existsSync(join(top, 'started'))).toBe(true);
     rmSync(outside, { recursive: true });
   });
 

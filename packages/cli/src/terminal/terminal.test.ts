@@ -1,7 +1,7 @@
 // Text, tables and streams as a terminal or a pipe gets them.
 
 import { PassThrough, Writable } from 'node:stream';
-import { describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Recorder } from '../test-process.ts';
 import { age, until } from './age.ts';
 import { cut, oneLine, shortId, widthOf } from './text.ts';
@@ -258,6 +258,16 @@ describe('what a command prints', () => {
 });
 
 describe('progress', () => {
+  beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'setInterval', 'clearInterval', 'Date'] }));
+  afterEach(() => void vi.useRealTimers());
+
+  // What is shown while some work takes so long.
+  const during = async (ms: number, show: (work: Promise<unknown>) => Promise<unknown>): Promise<void> => {
+    const shown = show(new Promise(resolve => setTimeout(resolve, ms)));
+    await vi.advanceTimersByTimeAsync(ms);
+    await shown;
+  };
+
   it('shows nothing for a short wait or without a terminal', async () => {
     const stream = new Recorder(true);
     await expect(new Progress(new Output(stream), plain(), true).during('x', Promise.resolve(1))).resolves.toBe(1);
@@ -266,8 +276,8 @@ describe('progress', () => {
 
   it('shows a line after a second and takes it away again', async () => {
     const stream = new Recorder(true);
-    const work = new Promise(resolve => setTimeout(resolve, 1300));
-    await new Progress(new Output(stream), plain(), true).during('Waiting…', work);
+    const progress = new Progress(new Output(stream), plain(), true);
+    await during(1300, work => progress.during('Waiting…', work));
     expect(stream.text).toContain('Waiting… 1 s');
     expect(stream.text.endsWith('\r\u001b[2K')).toBe(true);
   });
@@ -275,9 +285,9 @@ describe('progress', () => {
   it('makes way for what is written meanwhile, and comes back below it', async () => {
     const stream = new Recorder(true);
     const output = new Output(stream);
-    const work = new Promise(resolve => setTimeout(resolve, 400));
+    const progress = new Progress(output, plain(), true);
     setTimeout(() => void output.write('acode: warning: x\n'), 200);
-    await new Progress(output, plain(), true).during(() => ['Waiting…', 'below'], work, 0);
+    await during(400, work => progress.during(() => ['Waiting…', 'below'], work, 0));
     // eslint-disable-next-line no-control-regex
     expect(stream.text).toMatch(
       /below\r\u001b\[2K\u001b\[1A\r\u001b\[2Kacode: warning: x\n\r\u001b\[2K. Waiting…\n {2}below/,
@@ -287,8 +297,8 @@ describe('progress', () => {
 
   it('stays on one line, and keeps the seconds', async () => {
     const stream = new Recorder(true);
-    const work = new Promise(resolve => setTimeout(resolve, 1300));
-    await new Progress(new Output(stream), plain(30), true).during('Attacking: 1 of 60, now what is long…\n', work);
+    const progress = new Progress(new Output(stream), plain(30), true);
+    await during(1300, work => progress.during('Attacking: 1 of 60, now what is long…\n', work));
     // eslint-disable-next-line no-control-regex
     const frames = stream.text.split('\r\u001b[2K').filter(frame => frame !== '');
     expect(frames.length).toBeGreaterThan(0);

@@ -53,9 +53,21 @@ async function commandsHere(
 ): Promise<{ chosen: Chosen | AcodeError; defaultImage: string; workspace: string }> {
   const workspace = await workspaceOf(host);
   const { policy, problem } = await defaultPolicy(host, workspace);
-  const chosen = problem ?? (await known(answeredInTime(host, chooseLevel(host, policy), STATUS_MS)));
+  const chosen = problem ?? (await known(chosenInTime(host, policy)));
   return { chosen, defaultImage: policy.image.value, workspace };
 }
+
+// Only the engine can be late. A refusal also names the levels that need no engine: asking those starts processes, which takes
+// long on a busy machine, and the reason that the engine gave must not be lost meanwhile.
+async function chosenInTime(host: Host, policy: Parameters<typeof chooseLevel>[1]): Promise<Chosen> {
+  const choice = chooseLevel(host, policy);
+  const decided = choice.then(settled, settled);
+  const answered = host.capability().then(settled, settled);
+  await Promise.race([decided, answeredInTime(host, answered, STATUS_MS)]);
+  return choice;
+}
+
+const settled = (): void => undefined;
 
 // Whether a command without options could run.
 function availability(

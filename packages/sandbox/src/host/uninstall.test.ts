@@ -32,12 +32,12 @@ function touch(path: string): void {
 it('leaves nothing in the runtime directory of what acode itself puts there', async () => {
   const runtime = join(root, 'runtime');
   const clock = systemClock;
-  const signal = AbortSignal.timeout(5000);
+  const signal = AbortSignal.timeout(30_000);
   rememberHeld({ directory: runtime, uid, clock }, 'word');
   await hostIdentity(runtime);
   await new Locks({ directory: runtime, uid, clock }).during(
     'key',
-    { deadlineMs: 1000, signal },
+    { deadlineMs: 30_000, signal },
     async () => undefined,
   );
   for (const path of [

@@ -118,14 +118,12 @@ describe('a pull for which another process was waited', () => {
     const first = new OneHost();
     const failing = first.pull(stored(() => new Promise((_, reject) => (fail = () => reject(new Error('gone'))))));
     failing.catch(() => undefined);
-    await expect.poll(() => fail, { timeout: 5000 }).not.toBeNull();
+    await expect.poll(() => fail).not.toBeNull();
     const asked: PullRequest[] = [];
     const second = new OneHost();
     const began = performance.now();
     const pulling = second.pull(stored(async request => void asked.push(request)));
-    await expect
-      .poll(() => second.said('waiting for another process that is pulling the image'), { timeout: 5000 })
-      .toBe(true);
+    await expect.poll(() => second.said('waiting for another process that is pulling the image')).toBe(true);
     expect(asked).toEqual([]);
     await new Promise<void>(resolve => void setTimeout(resolve, 500));
     const waited = performance.now() - began;

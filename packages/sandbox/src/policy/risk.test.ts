@@ -80,10 +80,10 @@ describe('the built-in rules', () => {
     ]);
   });
 
-  it('takes no time for a command of any length', () => {
-    const began = performance.now();
-    for (const piece of ['curl ', 'rm ', 'a | ', 'sh -c $( ', '/ ', '"', 'npm ']) riskOf(piece.repeat(20_000));
-    expect(performance.now() - began).toBeLessThan(3000);
+  it('takes time in proportion to the length of a command', () => {
+    // With the square of the length, this would take longer than a test may.
+    for (const piece of ['curl ', 'rm ', 'a | ', 'sh -c $( ', '/ ', '"', 'npm '])
+      expect(RISKS).toContain(riskOf(piece.repeat(200_000)));
   });
 });
 

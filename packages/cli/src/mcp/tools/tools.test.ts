@@ -19,7 +19,7 @@ const host: ToolHost = { run: nobody, create: nobody, explain: nobody, status: n
 function call(name: string, given: unknown) {
   const tool = TOOLS.find(one => one.name === name);
   const session = new Session(host, new WorkspacePaths('/home/me/proj'));
-  return tool?.call(given, { session, signal: AbortSignal.timeout(1000), progress: new Progress(null) });
+  return tool?.call(given, { session, signal: AbortSignal.timeout(30_000), progress: new Progress(null) });
 }
 
 describe('a time limit', () => {

@@ -36,16 +36,23 @@ it('never runs two at once, and builds once what both want', async () => {
   };
   expect(await Promise.all([1, 2, 3].map(() => buildUnderLock(lock(), work)))).toEqual(['made', 'made', 'made']);
   expect([most, builds]).toEqual([1, 1]);
-  // The control: other projects do not wait for each other.
-  image = null;
-  await Promise.all([1, 2].map(n => buildUnderLock(lock({ reference: `acode-sandbox-${n}:project` }), work)));
-  expect(most).toBe(2);
+  // The control: other projects do not wait for each other. Each ends when both have begun.
+  let begun = 0;
+  const together = async (): Promise<void> => {
+    begun += 1;
+    await expect.poll(() => begun).toBe(2);
+  };
+  await Promise.all([1, 2].map(n => buildUnderLock(lock({ reference: `acode-sandbox-${n}:project` }), together)));
 });
 
 it('names the process that has the lock when it is not free in time', async () => {
   let end = (): void => undefined;
-  const first = buildUnderLock(lock(), () => new Promise<void>(resolve => (end = resolve)));
-  await new Promise(resolve => setTimeout(resolve, 50));
+  let begun = false;
+  const first = buildUnderLock(lock(), () => {
+    begun = true;
+    return new Promise<void>(resolve => (end = resolve));
+  });
+  await expect.poll(() => begun).toBe(true);
   await expect(buildUnderLock(lock({ deadlineMs: 50 }), async () => undefined)).rejects.toMatchObject({
     code: 'ACODE-IMG-001',
     message: expect.stringContaining(`process ${process.pid}`),

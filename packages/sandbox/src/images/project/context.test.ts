@@ -187,7 +187,7 @@ describe('a context', () => {
     const controller = new AbortController();
     setImmediate(() => controller.abort(new Error('enough')));
     await expect(readContext(root, { ...rules, ignore }, controller.signal)).rejects.toThrow('enough');
-  }, 20_000);
+  });
 
   it('that is deeper than any project is refused', async () => {
     mkdirSync(join(root, 'd/'.repeat(105)), { recursive: true });
@@ -266,7 +266,7 @@ describe('hashing', () => {
     const hashing = hashContents({ ...context, entries: [watched, ...rest] }, store(), controller.signal);
     await expect(hashing).rejects.toThrow('enough');
     expect((await hashContents(context, store(), signal)).size).toBe(60);
-  }, 20_000);
+  });
 });
 
 describe('hashes that are kept', () => {
@@ -291,7 +291,7 @@ describe('hashes that are kept', () => {
     // Written by others, it is no memory.
     chmodSync(store().file, 0o666);
     expect((await hashContents(await look(), store(), signal)).get('b')).toBe(first.get('b'));
-  }, 20_000);
+  });
 });
 
 describe('a stage', () => {

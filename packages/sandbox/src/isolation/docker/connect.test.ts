@@ -9,7 +9,7 @@ const failure = (kind: 'refused' | 'unreachable' | 'timeout') =>
 
 describe('the remedy', () => {
   it('for another machine is a local socket, and not to start anything', async () => {
-    const asked = connectEngine('tcp://127.0.0.1:2375', AbortSignal.timeout(1000));
+    const asked = connectEngine('tcp://127.0.0.1:2375', AbortSignal.timeout(30_000));
     await expect(asked).rejects.toMatchObject({
       code: 'ACODE-SBX-008',
       hint: expect.stringMatching(/^Engines on other machines .* not supported.*unix:\/\//),
@@ -34,18 +34,18 @@ describe('the remedy', () => {
 
   it('for a socket where nobody listens is to start Docker', async () => {
     expect(await failureRemedy('/x', failure('unreachable'))).toBeUndefined();
-    const asked = connectEngine('/nonexistent/docker.sock', AbortSignal.timeout(1000));
+    const asked = connectEngine('/nonexistent/docker.sock', AbortSignal.timeout(30_000));
     await expect(asked).rejects.toMatchObject({ hint: expect.stringMatching(/^Start Docker/) });
   });
 
   it('for one that was named is that name, and not a variable which comes after it', async () => {
-    const asked = connectEngine('/nonexistent/docker.sock', AbortSignal.timeout(1000));
+    const asked = connectEngine('/nonexistent/docker.sock', AbortSignal.timeout(30_000));
     await expect(asked).rejects.toMatchObject({ hint: expect.stringMatching(/^(?!.*DOCKER_HOST).*--socket/) });
     expect(await failureRemedy('/x', failure('unreachable'), 'DOCKER_HOST')).toBeUndefined();
   });
 
   it('for something that is not a socket says so, and speaks of no group', async () => {
-    const asked = connectEngine('/etc/passwd', AbortSignal.timeout(1000));
+    const asked = connectEngine('/etc/passwd', AbortSignal.timeout(30_000));
     await expect(asked).rejects.toMatchObject({
       message: expect.stringContaining('/etc/passwd (that is not a socket)'),
       hint: expect.stringMatching(/^Name the socket of an engine.*--socket/),

@@ -84,7 +84,7 @@ describe.skipIf(process.platform !== 'linux')('what the kernel showed of a sandb
     expect(() => assertHeld(held, planned)).toThrow(/is not what was checked/);
   });
 
-  it('was held before it was compared: what goes while it is compared is a change', { timeout: 20_000 }, async () => {
+  it('was held before it was compared: what goes while it is compared is a change', async () => {
     const source = join(top, 'source');
     const program = 'mount --bind "$1" "$1" && echo ready && exec sleep 60';
     const child = spawn('unshare', ['-rm', 'sh', '-c', program, 'sh', source], { stdio: ['ignore', 'pipe', 'ignore'] });
@@ -106,65 +106,57 @@ describe.skipIf(process.platform !== 'linux')('what the kernel showed of a sandb
     }
   });
 
-  it(
-    'holds where what is mounted is replaced, and not where what it is mounted on is',
-    { timeout: 20_000 },
-    async () => {
-      const [from, onto] = [join(top, 'from'), join(top, 'onto')];
-      for (const file of [from, onto]) writeFileSync(file, '');
-      const program = 'mount --bind "$1" "$2" && echo ready && exec sleep 60';
-      const words = ['-rm', 'sh', '-c', program, 'sh', from, onto];
-      const child = spawn('unshare', words, { stdio: ['ignore', 'pipe', 'ignore'] });
-      try {
-        await once(child.stdout, 'data');
-        const held = hold(child.pid ?? 0, '');
-        if (!held) throw new Error('the child can be seen');
-        const look = protection(spec(), held);
-        const replace = (file: string): void => {
-          writeFileSync(`${file}.new`, '');
-          renameSync(`${file}.new`, file);
-        };
-        replace(from);
-        // The control: the kernel does say so, and the mount is still there.
-        expect(readFileSync(`/proc/${child.pid}/mountinfo`, 'utf8')).toMatch(/from\/\/deleted \S+onto /);
-        expect(look).not.toThrow();
-        replace(onto);
-        expect(look).toThrow(/mounts are not those/);
-      } finally {
-        child.kill('SIGKILL');
-      }
-    },
-  );
+  it('holds where what is mounted is replaced, and not where what it is mounted on is', async () => {
+    const [from, onto] = [join(top, 'from'), join(top, 'onto')];
+    for (const file of [from, onto]) writeFileSync(file, '');
+    const program = 'mount --bind "$1" "$2" && echo ready && exec sleep 60';
+    const words = ['-rm', 'sh', '-c', program, 'sh', from, onto];
+    const child = spawn('unshare', words, { stdio: ['ignore', 'pipe', 'ignore'] });
+    try {
+      await once(child.stdout, 'data');
+      const held = hold(child.pid ?? 0, '');
+      if (!held) throw new Error('the child can be seen');
+      const look = protection(spec(), held);
+      const replace = (file: string): void => {
+        writeFileSync(`${file}.new`, '');
+        renameSync(`${file}.new`, file);
+      };
+      replace(from);
+      // The control: the kernel does say so, and the mount is still there.
+      expect(readFileSync(`/proc/${child.pid}/mountinfo`, 'utf8')).toMatch(/from\/\/deleted \S+onto /);
+      expect(look).not.toThrow();
+      replace(onto);
+      expect(look).toThrow(/mounts are not those/);
+    } finally {
+      child.kill('SIGKILL');
+    }
+  });
 
-  it(
-    'is not taken for changed while the process ends, when the kernel has put its mounts away',
-    { timeout: 60_000 },
-    async () => {
-      const seen = { ended: 0, changed: 0 };
-      for (let count = 0; count < 40; count += 1) {
-        const words = ['-rm', 'sh', '-c', 'echo ready; exec sleep 60'];
-        const child = spawn('unshare', words, { stdio: ['ignore', 'pipe', 'ignore'] });
-        await once(child.stdout, 'data');
-        const held = hold(child.pid ?? 0, '');
-        if (!held) throw new Error('the child can be seen');
-        const look = protection(spec(), held);
-        child.kill('SIGKILL');
-        // Without a pause, so that no moment of its end is missed.
-        for (let over = false; !over;) {
-          try {
-            look();
-          } catch (error) {
-            over = true;
-            if (error instanceof AcodeError && error.is('ACODE-SBX-006')) seen.ended += 1;
-            else seen.changed += 1;
-          }
+  it('is not taken for changed while the process ends, when the kernel has put its mounts away', async () => {
+    const seen = { ended: 0, changed: 0 };
+    for (let count = 0; count < 40; count += 1) {
+      const words = ['-rm', 'sh', '-c', 'echo ready; exec sleep 60'];
+      const child = spawn('unshare', words, { stdio: ['ignore', 'pipe', 'ignore'] });
+      await once(child.stdout, 'data');
+      const held = hold(child.pid ?? 0, '');
+      if (!held) throw new Error('the child can be seen');
+      const look = protection(spec(), held);
+      child.kill('SIGKILL');
+      // Without a pause, so that no moment of its end is missed.
+      for (let over = false; !over;) {
+        try {
+          look();
+        } catch (error) {
+          over = true;
+          if (error instanceof AcodeError && error.is('ACODE-SBX-006')) seen.ended += 1;
+          else seen.changed += 1;
         }
       }
-      expect(seen).toEqual({ ended: 40, changed: 0 });
-    },
-  );
+    }
+    expect(seen).toEqual({ ended: 40, changed: 0 });
+  });
 
-  it('is not had of a process that has ended and was not buried', { timeout: 20_000 }, async () => {
+  it('is not had of a process that has ended and was not buried', async () => {
     const child = spawn('sh', ['-c', 'sleep 0.1 & echo $!; exec sleep 60'], { stdio: ['ignore', 'pipe', 'ignore'] });
     try {
       const [said] = (await once(child.stdout, 'data')) as [Buffer];

@@ -200,7 +200,7 @@ describe('commands of another process', () => {
     const second = offerAt(offerSocketPath(runtime, SANDBOX));
     await second.begin();
     const command = await elsewhere().connect(7, null);
-    await vi.waitFor(() => expect(reading).toBe(2));
+    await expect.poll(() => reading).toBe(2);
     await command?.disconnect();
     await second.end();
   });
@@ -249,9 +249,9 @@ describe('an offer', () => {
     let text = '';
     socket.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
     socket.write(line(asking.connect(7)));
-    await vi.waitFor(() => expect(text).toContain('connected'));
+    await expect.poll(() => text).toContain('connected');
     finish(RESULT);
-    await vi.waitFor(() => expect(text).toContain('"result"'));
+    await expect.poll(() => text).toContain('"result"');
     await new Promise(resolve => void setTimeout(resolve, 100));
     socket.write(line({ id: 1, do: 'closeStdin' }));
     await new Promise(resolve => void setTimeout(resolve, 100));
@@ -262,9 +262,9 @@ describe('an offer', () => {
   // The next byte of a command may never come, and clients may connect often.
   it('keeps nothing of a client that disconnected', async () => {
     const command = await elsewhere().connect(7, null);
-    await vi.waitFor(() => expect(reading).toBe(2));
+    await expect.poll(() => reading).toBe(2);
     await command?.disconnect();
-    await vi.waitFor(() => expect(reading).toBe(0));
+    await expect.poll(() => reading).toBe(0);
   });
 
   it('limits the input that a command does not read, over all clients', async () => {
@@ -275,7 +275,7 @@ describe('an offer', () => {
     await expect(command?.write('b')).rejects.toMatchObject({ code: 'ACODE-SBX-017' });
     await command?.kill();
     read();
-    await vi.waitFor(() => command?.write('b'));
+    await vi.waitFor(() => command?.write('b'), 30_000);
   });
 
   it('disconnects a client that reads nothing', async () => {
@@ -284,11 +284,11 @@ describe('an offer', () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const socket: Socket = createConnection(path).pause();
     socket.write(line(asking.connect(7)));
-    await vi.waitFor(() => expect(reading).toBe(2));
+    await expect.poll(() => reading).toBe(2);
     await vi.waitFor(() => {
       vi.advanceTimersByTime(60_000);
       expect(reading).toBe(0);
-    });
+    }, 30_000);
     socket.destroy();
   });
 
@@ -299,7 +299,7 @@ describe('an offer', () => {
     let text = '';
     socket.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
     socket.write(line(asking.connect(7)));
-    await vi.waitFor(() => expect(text).toContain('"result"'));
+    await expect.poll(() => text).toContain('"result"');
     expect(text).not.toContain('"printed"');
     expect(text.split(Buffer.from('printed').toString('base64'))).toHaveLength(2);
     socket.destroy();

@@ -15,7 +15,7 @@ function sealedAnyhow(body: string): Buffer {
   return Buffer.from(`${body.slice(0, -1)},"hash":"${hash}"}`);
 }
 
-describe('a sealed record', { timeout: 30_000 }, () => {
+describe('a sealed record', () => {
   it('opens as what it was, whatever it holds', () => {
     fc.assert(
       fc.property(
