@@ -23,12 +23,15 @@ export type { CachePolicy, CacheSpec, CacheTool, CacheVolume } from './contract/
 export { chooseChanges } from './contract/changes.ts';
 export type { ChosenChanges } from './contract/changes.ts';
 export type { ArtifactRequest, Command, RunRequest } from './contract/command.ts';
-export { AcodeError, ERRORS, limitError } from './contract/errors.ts';
+export { AcodeError, ERRORS, defineErrors, entry as errorEntry, limitError } from './contract/errors.ts';
 export type {
+  AnyEntry,
   ErrorCode,
   ErrorContexts,
   ErrorEntry,
+  ErrorFindings,
   ErrorJson,
+  ErrorTable,
   ForeignErrorJson,
   MountViolation,
   SecurityViolation,

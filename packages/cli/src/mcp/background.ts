@@ -1,8 +1,8 @@
 // Background command of an MCP session: its buffered output, and how it ended.
 
-import { AcodeError } from '@acode/sandbox';
 import type { RunResult } from '@acode/sandbox';
 import type { InsideHandle } from './host.ts';
+import { mcpError } from './errors.ts';
 
 // The newest of it; what a model did not read by then it will hardly want.
 const MAX_CHARACTERS = 1024 ** 2;
@@ -82,7 +82,7 @@ export class BackgroundCommand {
     const bytes = Buffer.byteLength(text);
     // Abandoned input is still queued: a command that reads nothing must not fill the memory of this process.
     if (this.#unread > 0 && this.#unread + bytes > MAX_UNREAD)
-      throw new AcodeError('ACODE-MCP-010', {
+      throw mcpError('ACODE-MCP-010', {
         what: 'bytes of input that the command has not read',
         limit: MAX_UNREAD,
         remedy: 'Wait until it reads, or stop it with stop_command.',

@@ -1,6 +1,7 @@
 // Call queue: limits how many calls run and wait at once, and refuses the others.
 
 import { AcodeError } from '@acode/sandbox';
+import { mcpError } from './errors.ts';
 
 /** How much may go on at once. */
 export interface TurnBounds {
@@ -28,7 +29,7 @@ export class Turns {
   /** Does the work when it is its turn. ACODE-MCP-003 where too many wait already; the signal’s reason where it fires first. */
   async during<Value>(weight: number, signal: AbortSignal, work: () => Promise<Value>): Promise<Value> {
     if (this.#isFull(weight)) {
-      throw new AcodeError('ACODE-MCP-003', { running: this.#running, waiting: this.#queue.size });
+      throw mcpError('ACODE-MCP-003', { running: this.#running, waiting: this.#queue.size });
     }
     this.#weight += weight;
     try {

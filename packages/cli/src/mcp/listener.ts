@@ -13,6 +13,7 @@ import type { Lanes } from './server.ts';
 import { Session } from './session.ts';
 import type { ToolHost } from './host.ts';
 import type { WorkspacePaths } from './paths.ts';
+import { mcpError } from './errors.ts';
 
 const ADDRESS = '127.0.0.1';
 const MAX_SESSIONS = 16;
@@ -72,7 +73,7 @@ export class Listener implements AsyncDisposable {
       clearInterval(listener.#look);
       const taken = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE';
       const reason = taken ? 'something else listens on it' : error instanceof Error ? error.message : String(error);
-      throw new AcodeError('ACODE-MCP-014', { port: parts.port, reason }, { cause: error });
+      throw mcpError('ACODE-MCP-014', { port: parts.port, reason }, { cause: error });
     }
     const address = listener.#server.address();
     listener.#port = typeof address === 'object' && address !== null ? address.port : parts.port;
@@ -95,22 +96,22 @@ export class Listener implements AsyncDisposable {
     const { host, origin, authorization } = request.headers;
     const path = (request.url ?? '').split('?', 1)[0] ?? '';
     const away = turnedAway({ path, host, origin, authorization }, this.#port, this.#parts.token);
-    if (away) return refuse(response, away.status, REFUSED, new AcodeError('ACODE-MCP-008', { reason: away.reason }));
+    if (away) return refuse(response, away.status, REFUSED, mcpError('ACODE-MCP-008', { reason: away.reason }));
     if (request.method !== 'POST') return this.#pass(request, response);
     const body = await this.#bodyOf(request);
-    if (body instanceof AcodeError) return refuse(response, body.is('ACODE-MCP-007') ? 413 : 503, REFUSED, body);
+    if (body instanceof AcodeError) return refuse(response, body.code === 'ACODE-MCP-007' ? 413 : 503, REFUSED, body);
     let message: unknown;
     try {
       message = JSON.parse(body);
     } catch {
-      return refuse(response, 400, NOT_JSON, new AcodeError('ACODE-MCP-013', { reason: 'it is not JSON' }));
+      return refuse(response, 400, NOT_JSON, mcpError('ACODE-MCP-013', { reason: 'it is not JSON' }));
     }
     return this.#pass(request, response, message);
   }
 
   // What is more than may be sent is not read any further.
   async #bodyOf(request: IncomingMessage): Promise<string | AcodeError> {
-    const tooLarge = new AcodeError('ACODE-MCP-007', { limit: '4 MiB' });
+    const tooLarge = mcpError('ACODE-MCP-007', { limit: '4 MiB' });
     if (Number(request.headers['content-length'] ?? 0) > MAX_MESSAGE) return tooLarge;
     const chunks: Uint8Array[] = [];
     let size = 0;
@@ -132,20 +133,20 @@ export class Listener implements AsyncDisposable {
 
   #busy(): AcodeError {
     const running = [...this.#clients.values()].reduce((sum, { open }) => sum + open, 0);
-    return new AcodeError('ACODE-MCP-003', { running, waiting: 0 });
+    return mcpError('ACODE-MCP-003', { running, waiting: 0 });
   }
 
   async #pass(request: IncomingMessage, response: ServerResponse, message?: unknown): Promise<void> {
     const id = request.headers['mcp-session-id'];
     const known = typeof id === 'string' ? this.#clients.get(id) : undefined;
     if (id !== undefined && !known)
-      return refuse(response, 404, -32_001, new AcodeError('ACODE-MCP-013', { reason: 'its session has ended' }));
+      return refuse(response, 404, -32_001, mcpError('ACODE-MCP-013', { reason: 'its session has ended' }));
     if (!known && !isInitializeRequest(message))
       return refuse(
         response,
         400,
         NOT_A_REQUEST,
-        new AcodeError('ACODE-MCP-013', { reason: 'it belongs to no session; a session begins with `initialize`' }),
+        mcpError('ACODE-MCP-013', { reason: 'it belongs to no session; a session begins with `initialize`' }),
         message,
       );
     if (!known && this.#clients.size + this.#arriving >= MAX_SESSIONS)
@@ -207,7 +208,7 @@ function refuse(response: ServerResponse, status: number, code: number, error: A
 }
 
 function tooManySessions(): AcodeError {
-  return new AcodeError('ACODE-MCP-010', {
+  return mcpError('ACODE-MCP-010', {
     what: 'sessions',
     limit: MAX_SESSIONS,
     remedy: 'End one, or let it idle for half an hour.',
@@ -220,7 +221,7 @@ function isKnown(error: unknown): error is AcodeError {
 
 function unexpected(error: unknown): AcodeError {
   if (isKnown(error)) return error;
-  return new AcodeError('ACODE-MCP-013', { reason: 'it could not be handled' }, { cause: error });
+  return mcpError('ACODE-MCP-013', { reason: 'it could not be handled' }, { cause: error });
 }
 
 /** The path of the one endpoint. */

@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { AcodeError } from '@acode/sandbox';
+import type { AcodeError } from '@acode/sandbox';
 import type { RiskyChange, ScanJob, ScanReport } from '@acode/sandbox';
 import type { Call } from '../call.ts';
 import { riskyLines } from '../execution/risky-lines.ts';
@@ -19,6 +19,7 @@ import type { Report } from './reporting-host.ts';
 import { newLanes, serverFor } from './server.ts';
 import { Session } from './session.ts';
 import { StandardStreams } from './standard-streams.ts';
+import { mcpError } from './errors.ts';
 
 // What waits takes memory from whatever else the user does, so it is little.
 const POOL = { min: 1, max: 2 };
@@ -169,5 +170,5 @@ async function privateText(path: string, uid: number | undefined): Promise<strin
 }
 
 function unusable(source: string, reason: string): AcodeError {
-  return new AcodeError('ACODE-MCP-011', { source, reason });
+  return mcpError('ACODE-MCP-011', { source, reason });
 }

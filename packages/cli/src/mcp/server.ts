@@ -29,6 +29,7 @@ import { runCommand, runInSandbox } from './tools/run-in-sandbox.ts';
 import { closeSandbox, listSandboxes, openSandbox } from './tools/sandboxes.ts';
 import { searchFiles } from './tools/search-files.ts';
 import { status } from './tools/status.ts';
+import { mcpError } from './errors.ts';
 
 const MIB = 1024 ** 2;
 const SHORT_SECONDS = 90;
@@ -119,7 +120,7 @@ function resourcesOf(session: Session) {
 
 function readResource({ outputs }: Session, uri: string): ReadResourceResult {
   const text = outputs.find(uri);
-  if (text === null) throw protocolError(new AcodeError('ACODE-MCP-012', { output: uri.slice(0, 100) }));
+  if (text === null) throw protocolError(mcpError('ACODE-MCP-012', { output: uri.slice(0, 100) }));
   return { contents: [{ uri, mimeType: 'text/plain', text }] };
 }
 
@@ -131,7 +132,7 @@ async function callTool(
   const tool = TOOLS.find(one => one.name === name);
   if (!tool) {
     const known = TOOLS.map(one => one.name).join(', ');
-    throw protocolError(new AcodeError('ACODE-MCP-002', { tool: name.slice(0, 100), known }));
+    throw protocolError(mcpError('ACODE-MCP-002', { tool: name.slice(0, 100), known }));
   }
   const signal = AbortSignal.any([around.signal, session.closing]);
   const progress = new Progress(notifierOf(meta?.progressToken, around));
@@ -186,7 +187,7 @@ async function inShort<Value>(
     const giveUp = (): void =>
       reject(
         late.aborted
-          ? new AcodeError('ACODE-MCP-015', { tool: tool.name, seconds: SHORT_SECONDS })
+          ? mcpError('ACODE-MCP-015', { tool: tool.name, seconds: SHORT_SECONDS })
           : new AcodeError('ACODE-SBX-014', {}),
       );
     if (inTime.aborted) giveUp();

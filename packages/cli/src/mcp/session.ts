@@ -5,6 +5,7 @@ import { BackgroundCommand } from './background.ts';
 import type { InsideHandle, InsideSandbox, OpenRequest, ToolHost } from './host.ts';
 import { KeptOutputs } from './kept-outputs.ts';
 import type { WorkspacePaths } from './paths.ts';
+import { mcpError } from './errors.ts';
 
 const MAX_SANDBOXES = 8;
 const MAX_COMMANDS = 32;
@@ -49,7 +50,7 @@ export class Session implements AsyncDisposable {
   async open(request: OpenRequest): Promise<InsideSandbox> {
     this.#closing.signal.throwIfAborted();
     if (this.#sandboxes.size + this.#opening >= MAX_SANDBOXES)
-      throw new AcodeError('ACODE-MCP-010', {
+      throw mcpError('ACODE-MCP-010', {
         what: 'open sandboxes',
         limit: MAX_SANDBOXES,
         remedy: 'Close one with close_sandbox first.',
@@ -75,7 +76,7 @@ export class Session implements AsyncDisposable {
   async sandbox(id: string | undefined): Promise<InsideSandbox> {
     if (id !== undefined) {
       const found = this.#sandboxes.get(id);
-      if (!found) throw new AcodeError('ACODE-MCP-004', { sandbox: id });
+      if (!found) throw mcpError('ACODE-MCP-004', { sandbox: id });
       return found;
     }
     this.#default ??= this.#openDefault();
@@ -104,7 +105,7 @@ export class Session implements AsyncDisposable {
     for (const [key, { isRunning }] of this.#commands)
       if (this.#commands.size >= MAX_COMMANDS && !isRunning) this.#commands.delete(key);
     if (this.#commands.size < MAX_COMMANDS) return;
-    throw new AcodeError('ACODE-MCP-010', {
+    throw mcpError('ACODE-MCP-010', {
       what: 'background commands',
       limit: MAX_COMMANDS,
       remedy: 'Stop one with stop_command first.',
@@ -129,7 +130,7 @@ export class Session implements AsyncDisposable {
   /** A command that runs on, or has ended. */
   command(id: string): BackgroundCommand {
     const found = this.#commands.get(id);
-    if (!found) throw new AcodeError('ACODE-MCP-005', { command: id });
+    if (!found) throw mcpError('ACODE-MCP-005', { command: id });
     return found;
   }
 

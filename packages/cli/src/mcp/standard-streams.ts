@@ -1,12 +1,13 @@
 // MCP over standard input and output: one message per line of bounded length, and an error answer to anything else.
 
-import { AcodeError } from '@acode/sandbox';
+import type { AcodeError } from '@acode/sandbox';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { JSONRPCMessageSchema } from '@modelcontextprotocol/sdk/types.js';
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
 import type { InputStream } from '../io.ts';
 import type { Output } from '../terminal/output.ts';
 import { MAX_MESSAGE, NOT_A_REQUEST, NOT_JSON, refusalOf } from './messages.ts';
+import { mcpError } from './errors.ts';
 
 const MAX_UNWRITTEN = 256;
 
@@ -32,7 +33,7 @@ export class StandardStreams implements Transport {
     this.ended = new Promise(resolve => (this.#end = resolve));
     this.#lines = new CappedLines(MAX_MESSAGE, {
       line: text => this.#hear(text),
-      tooLong: () => this.#refuse(NOT_A_REQUEST, new AcodeError('ACODE-MCP-007', { limit: '4 MiB' })),
+      tooLong: () => this.#refuse(NOT_A_REQUEST, mcpError('ACODE-MCP-007', { limit: '4 MiB' })),
     });
   }
 
@@ -59,17 +60,13 @@ export class StandardStreams implements Transport {
     try {
       value = JSON.parse(text);
     } catch {
-      this.#refuse(NOT_JSON, new AcodeError('ACODE-MCP-013', { reason: 'it is not JSON' }));
+      this.#refuse(NOT_JSON, mcpError('ACODE-MCP-013', { reason: 'it is not JSON' }));
       return;
     }
     const parsed = JSONRPCMessageSchema.safeParse(value);
     if (parsed.success) this.onmessage?.(parsed.data);
     else
-      this.#refuse(
-        NOT_A_REQUEST,
-        new AcodeError('ACODE-MCP-013', { reason: 'it is not a message of JSON-RPC 2.0' }),
-        value,
-      );
+      this.#refuse(NOT_A_REQUEST, mcpError('ACODE-MCP-013', { reason: 'it is not a message of JSON-RPC 2.0' }), value);
   }
 
   #refuse(code: number, error: AcodeError, about?: unknown): void {

@@ -1,9 +1,10 @@
 // Policy requests of a model: never looser than the user’s own configuration.
 
-import { AcodeError, LEVELS, isAtLeast, policyFrom } from '@acode/sandbox';
+import { LEVELS, isAtLeast, policyFrom } from '@acode/sandbox';
 import type { Explanation, PolicyInput, RunRequest } from '@acode/sandbox';
 import * as z from 'zod';
 import type { ToolHost } from './host.ts';
+import { mcpError } from './errors.ts';
 
 const MIB = 1024 ** 2;
 
@@ -46,7 +47,7 @@ export function boundedBy(
   { policy, level }: Pick<Explanation, 'policy' | 'level'>,
 ): Tightened {
   if (asked.level !== undefined && !isAtLeast(asked.level, level))
-    throw new AcodeError('ACODE-MCP-006', { field: 'level', asked: asked.level, allowed: level });
+    throw mcpError('ACODE-MCP-006', { field: 'level', asked: asked.level, allowed: level });
   const notes: string[] = [];
   const least = (field: string, wanted: number | undefined, allowed: number, unit: number): number | undefined => {
     if (wanted === undefined || wanted <= allowed) return wanted;

@@ -1,10 +1,11 @@
 // Tool definition: its description for the model, its arguments, and its implementation.
 
-import { AcodeError } from '@acode/sandbox';
+import type { AcodeError } from '@acode/sandbox';
 import * as z from 'zod';
 import { nearestArgument } from './nearest-argument.ts';
 import type { Progress } from './progress.ts';
 import type { Session } from './session.ts';
+import { mcpError } from './errors.ts';
 
 const HIDDEN = '__proto__';
 
@@ -130,7 +131,7 @@ function leanPart(value: unknown): unknown {
 
 function unknownArgument(called: string, field: string, known: readonly string[]): AcodeError {
   const nearest = nearestArgument(field, known);
-  return new AcodeError('ACODE-MCP-001', {
+  return mcpError('ACODE-MCP-001', {
     tool: called,
     field: field.slice(0, 200),
     reason: 'is not an argument of this tool',
@@ -169,5 +170,5 @@ export function wrongArguments(
     .replace(/^Invalid input(?:: )?/, '')
     .replace(/\.$/, '');
   const reason = text === '' ? 'is not valid' : `is not valid: ${text}`;
-  return new AcodeError('ACODE-MCP-001', { tool: called, field: first?.path.join('.').slice(0, 200) ?? '', reason });
+  return mcpError('ACODE-MCP-001', { tool: called, field: first?.path.join('.').slice(0, 200) ?? '', reason });
 }

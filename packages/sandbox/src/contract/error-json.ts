@@ -1,7 +1,7 @@
 // Errors over a wire: an error is written as data (`AcodeError.toJSON`) and made again from it on the other side.
 
 import * as z from 'zod';
-import { AcodeError, ERRORS } from './errors.ts';
+import { AcodeError, isErrorCode } from './errors.ts';
 import type { ErrorCode, ErrorContexts } from './errors.ts';
 
 const MAX_CAUSES = 10;
@@ -30,7 +30,7 @@ export function errorFromJson(value: unknown): AcodeError | null {
 
 function madeAgain(value: unknown, depth: number): AcodeError | null {
   const found = wireSchema.safeParse(value);
-  if (!found.success || !isCode(found.data.code)) return null;
+  if (!found.success || !isErrorCode(found.data.code)) return null;
   const { code, context, correlationId, cause } = found.data;
   const details = withBytes(context);
   if (!isContext(details)) return null;
@@ -56,10 +56,6 @@ function causeOption(value: unknown, depth: number): { cause?: unknown } {
 // The fields are not compared one by one: one that message or hint needs and that is missing makes the rendering throw.
 function isContext(value: unknown): value is ErrorContexts[ErrorCode] {
   return typeof value === 'object' && value !== null;
-}
-
-function isCode(code: string): code is ErrorCode {
-  return Object.hasOwn(ERRORS, code);
 }
 
 function withBytes(value: unknown, name = ''): unknown {

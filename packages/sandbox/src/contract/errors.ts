@@ -22,7 +22,14 @@ export interface ErrorEntry<Context> {
   readonly example: Context;
 }
 
-function entry<Context>(row: ErrorEntry<Context>): ErrorEntry<Context> {
+/** A row, whatever its context. */
+export type AnyEntry = Omit<ErrorEntry<never>, 'example'> & {
+  /** A context as it really occurs. */
+  readonly example: unknown;
+};
+
+/** One row of a table, with the type of its context. */
+export function entry<Context>(row: ErrorEntry<Context>): ErrorEntry<Context> {
   return row;
 }
 
@@ -513,162 +520,6 @@ const ROWS = {
       remedy: 'Replace it with its target, or list it in .dockerignore.',
     },
   }),
-  'ACODE-MCP-001': entry<{
-    tool: string;
-    field: string;
-    reason: string;
-    /** Of an unknown argument: those that the tool takes, and the nearest of them. */
-    known?: readonly string[];
-    nearest?: string;
-  }>({
-    title: 'tool called with wrong arguments',
-    message: c => {
-      if (c.known)
-        return `Unknown argument \`${c.field}\`: ${c.tool} takes ${c.known.length === 0 ? 'no arguments' : c.known.join(', ')}.`;
-      return c.field === '' ? `${c.tool}: ${c.reason}.` : `${c.tool}: \`${c.field}\` ${c.reason}.`;
-    },
-    hint: c => {
-      if (c.nearest !== undefined) return `Use \`${c.nearest}\` instead of \`${c.field}\`; nothing was run.`;
-      if (c.known) return `Leave \`${c.field}\` out, or tell the user what you need it for; nothing was run.`;
-      return `Call ${c.tool} again with the arguments that its schema lists; nothing was run.`;
-    },
-    exit: 125,
-    example: {
-      tool: 'read_file',
-      field: 'file_path',
-      reason: 'is not an argument of this tool',
-      known: ['path', 'first_line', 'lines', 'sandbox_id'],
-      nearest: 'path',
-    },
-  }),
-  'ACODE-MCP-002': entry<{ tool: string; known: string }>({
-    title: 'no such tool',
-    message: c => `There is no tool ${c.tool}.`,
-    hint: c => `The tools are ${c.known}.`,
-    exit: 125,
-    example: { tool: 'run_on_host', known: 'run_command, open_sandbox' },
-  }),
-  'ACODE-MCP-003': entry<{ running: number; waiting: number }>({
-    title: 'too many tool calls at once',
-    message: c => `${c.running} calls run and ${c.waiting} wait already; this one was not begun.`,
-    hint: () => 'Wait for answers before calling more tools, then call this one again.',
-    exit: 125,
-    example: { running: 8, waiting: 64 },
-  }),
-  'ACODE-MCP-004': entry<{ sandbox: string }>({
-    title: 'no such sandbox in this session',
-    message: c => `This session has no open sandbox ${c.sandbox}.`,
-    hint: () =>
-      'list_sandboxes shows the open ones; open_sandbox opens another. Without sandbox_id the session’s default one is used.',
-    exit: 125,
-    example: { sandbox: 'a1b2c3d4-0000-4000-8000-000000000000' },
-  }),
-  'ACODE-MCP-005': entry<{ command: string }>({
-    title: 'no such background command',
-    message: c => `This session has no background command ${c.command}.`,
-    hint: () => 'Use the command_id that run_in_sandbox gave; it is forgotten when its sandbox is closed.',
-    exit: 125,
-    example: { command: 'command-7' },
-  }),
-  'ACODE-MCP-006': entry<{ field: string; asked: string; allowed: string }>({
-    title: 'looser than the user’s policy',
-    message: c => `\`${c.field}\` ${c.asked} is weaker than what the user’s policy asks for (${c.allowed}).`,
-    hint: c =>
-      `Leave \`${c.field}\` out, or ask for something stricter. Only the user can loosen the policy, in their own configuration.`,
-    exit: 125,
-    example: { field: 'level', asked: 'none', allowed: 'docker' },
-  }),
-  'ACODE-MCP-007': entry<{ limit: string }>({
-    title: 'message too large',
-    message: c => `The message is larger than ${c.limit} and was not read.`,
-    hint: () => 'Send less at once: write a large file in parts with `append`, or make it inside the sandbox.',
-    exit: 125,
-    example: { limit: '4 MiB' },
-  }),
-  'ACODE-MCP-008': entry<{ reason: string }>({
-    title: 'client not admitted',
-    message: c => `The request was not admitted: ${c.reason}.`,
-    hint: () =>
-      'Send `Authorization: Bearer <token>` to http://127.0.0.1:<port>/mcp; `acode mcp --http` says both when it starts.',
-    exit: 125,
-    example: { reason: 'the token is missing or wrong' },
-  }),
-  'ACODE-MCP-009': entry<{ operation: string; path: string; reason: string; remedy?: string }>({
-    title: 'file in a sandbox not accessible',
-    message: c => `${c.operation}: ${c.path}: ${c.reason}.`,
-    hint: c =>
-      c.remedy ??
-      'Paths are those inside the sandbox; a relative one begins in the workspace. list_directory shows what is there.',
-    exit: 125,
-    example: { operation: 'read_file', path: 'src/missing.ts', reason: 'does not exist' },
-  }),
-  'ACODE-MCP-010': entry<{ what: string; limit: number; remedy: string }>({
-    title: 'too much open in this session',
-    message: c => `Limit reached: ${c.limit} ${c.what}.`,
-    hint: c => c.remedy,
-    exit: 125,
-    example: { what: 'open sandboxes', limit: 8, remedy: 'Close one with close_sandbox first.' },
-  }),
-  'ACODE-MCP-011': entry<{ source: string; reason: string }>({
-    title: 'token not usable',
-    message: c => `The token in ${c.source} is not used: ${c.reason}.`,
-    hint: () =>
-      'Use at least 32 random letters and digits, in ACODE_MCP_TOKEN or in a file that you own with mode 0600. Without either, acode generates a token.',
-    exit: 125,
-    example: { source: 'ACODE_MCP_TOKEN', reason: 'it is shorter than 32 characters' },
-  }),
-  'ACODE-MCP-012': entry<{ output: string }>({
-    title: 'no such kept output',
-    message: c => `The output ${c.output} is not kept any more, or never was.`,
-    hint: () =>
-      'Only the newest outputs of a session are kept. Run the command again and let it print less, or write to a file.',
-    exit: 125,
-    example: { output: 'acode://output/3' },
-  }),
-  'ACODE-MCP-013': entry<{ reason: string }>({
-    title: 'message not understood',
-    message: c => `The message was not understood: ${c.reason}.`,
-    hint: () => 'Send one JSON-RPC 2.0 message of the Model Context Protocol at a time.',
-    exit: 125,
-    example: { reason: 'it is not JSON' },
-  }),
-  'ACODE-MCP-014': entry<{ port: number; reason: string }>({
-    title: 'address not available',
-    message: c => `acode cannot listen on 127.0.0.1:${c.port}: ${c.reason}.`,
-    hint: () => 'Choose another --port, or leave it out to use a free one.',
-    exit: 125,
-    example: { port: 8931, reason: 'something else listens on it' },
-  }),
-  'ACODE-MCP-015': entry<{ tool: string; seconds: number }>({
-    title: 'tool took too long',
-    message: c => `${c.tool} timed out after ${c.seconds} s.`,
-    hint: () =>
-      'Its target does not respond, such as a command that does not read its input. Stop the command, then try again.',
-    exit: 125,
-    example: { tool: 'write_input', seconds: 90 },
-  }),
-  'ACODE-MCP-016': entry<{
-    path: string;
-    /** How often the text is in the file. */
-    found: number;
-    lines: readonly number[];
-    /** Lines that differ from the first line of the text in their spaces only. */
-    similar?: readonly number[];
-  }>({
-    title: 'text to replace not found, or not unique',
-    message: c =>
-      c.found === 0
-        ? `edit_file: ${c.path}: \`old_string\` was not found; nothing was changed.`
-        : `edit_file: ${c.path}: \`old_string\` was found ${c.found} times, at lines ${c.lines.join(', ')}${c.lines.length < c.found ? ', …' : ''}; nothing was changed.`,
-    hint: c => {
-      if (c.found > 0)
-        return 'Include lines before or after it, so that it is found once, or set `replace_all` to replace each.';
-      const near = c.similar ? ` Its first line is at line ${c.similar.join(', ')} with other spaces.` : '';
-      return `Read the file again and copy the text exactly, with its spaces and line breaks.${near}`;
-    },
-    exit: 125,
-    example: { path: 'src/app.ts', found: 3, lines: [4, 9, 17] },
-  }),
   'ACODE-AUD-001': entry<{ file: string; reason: string; remedy?: string }>({
     title: 'audit record not written',
     message: c => `fail-closed: the audit record could not be written to ${c.file} (${c.reason}).`,
@@ -708,7 +559,7 @@ const ROWS = {
   }),
 } as const;
 
-/** The code of an {@link AcodeError}. */
+/** The code of an error of the library. The command and the MCP server have codes of their own. */
 export type ErrorCode = keyof typeof ROWS;
 
 /** The context of each code. */
@@ -725,7 +576,10 @@ export interface ErrorFindings {
 /** What each error says about its circumstances, by code. */
 export type ErrorContexts = { [Code in ErrorCode]: RowContexts[Code] & ErrorFindings };
 
-/** Every error acode raises, by code. */
+/** The context of an error, where its code is one of the library’s. */
+type ContextOf<Code extends string> = Code extends ErrorCode ? ErrorContexts[Code] : ErrorFindings;
+
+/** Every error of the library, by code. */
 export const ERRORS: { readonly [Code in ErrorCode]: ErrorEntry<RowContexts[Code]> } = ROWS;
 
 /**
@@ -738,26 +592,48 @@ export const ERRORS: { readonly [Code in ErrorCode]: ErrorEntry<RowContexts[Code
  *   if (error instanceof AcodeError && error.is('ACODE-SBX-009')) console.error(error.context.image, error.hint);
  * }
  */
-export class AcodeError<Code extends ErrorCode = ErrorCode> extends Error {
+export class AcodeError<Code extends string = string> extends Error {
   /** Which error it is. */
   readonly code: Code;
   /** Its circumstances, typed by the code. */
-  readonly context: ErrorContexts[Code];
+  readonly context: ContextOf<Code>;
   /** What a person or an agent should do next. */
   readonly hint: string;
   /** The exit status the command line ends with. */
   readonly exitStatus: number;
   /** Ties the error to the log lines of its operation. */
   correlationId?: string;
+  readonly #inTerms: (terms: Terms, hintTerms: Terms) => Pick<AcodeError, 'message' | 'hint'>;
 
-  constructor(code: Code, context: ErrorContexts[Code], options?: { cause?: unknown }) {
-    const row: ErrorEntry<RowContexts[Code]> = ERRORS[code];
-    super(rendered(row.message(context)), options);
+  /** Errors of other packages come from their own table: see {@link defineErrors}. */
+  constructor(
+    code: Code & ErrorCode,
+    context: ContextOf<Code>,
+    options?: {
+      /** What led to it. */
+      cause?: unknown;
+    },
+  );
+  /** The row of another table. */
+  constructor(code: Code, context: ContextOf<Code>, options: { cause?: unknown; row: AnyEntry });
+  constructor(
+    code: Code,
+    context: ContextOf<Code>,
+    { row = rowOf(code), ...options }: { cause?: unknown; row?: AnyEntry } = {},
+  ) {
+    // The code decides the type of the context, in this table and in every other; the compiler cannot see that here.
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+    const own = row as unknown as ErrorEntry<ContextOf<Code>>;
+    super(rendered(own.message(context)), options);
+    this.#inTerms = (terms, hintTerms) => ({
+      message: rendered(own.message(context), terms),
+      hint: rendered(own.hint(context), hintTerms),
+    });
     this.name = 'AcodeError';
     this.code = code;
     this.context = context;
-    this.hint = rendered(row.hint(context));
-    this.exitStatus = row.exitFor?.(context) ?? row.exit;
+    this.hint = rendered(own.hint(context));
+    this.exitStatus = own.exitFor?.(context) ?? own.exit;
   }
 
   /** What the scan of the workspace found, in the error itself or in the partial result it carries. */
@@ -769,8 +645,7 @@ export class AcodeError<Code extends ErrorCode = ErrorCode> extends Error {
 
   /** Message and hint in the terms of an audience: the command line says `--memory` for `policy.limits.memoryBytes`. */
   inTerms(terms: Terms = LIBRARY_TERMS, hintTerms = terms): Pick<AcodeError, 'message' | 'hint'> {
-    const row: ErrorEntry<RowContexts[Code]> = ERRORS[this.code];
-    return { message: rendered(row.message(this.context), terms), hint: rendered(row.hint(this.context), hintTerms) };
+    return this.#inTerms(terms, hintTerms);
   }
 
   /** The error as data, for a wire; `errorFromJson` makes it again. Bytes are `{ base64 }`. */
@@ -789,9 +664,60 @@ export class AcodeError<Code extends ErrorCode = ErrorCode> extends Error {
 
   /** Narrows the error to one code, and with it the type of `context`. */
   is<Wanted extends ErrorCode>(code: Wanted): this is AcodeError<Wanted> {
-    const own: ErrorCode = this.code;
+    const own: string = this.code;
     return own === code;
   }
+}
+
+/** Whether a code is one of the library’s. */
+export function isErrorCode(code: string): code is ErrorCode {
+  return Object.hasOwn(ERRORS, code);
+}
+
+function rowOf(code: string): AnyEntry {
+  if (isErrorCode(code)) return ERRORS[code];
+  throw new TypeError(`${code} is not a code of this table`);
+}
+
+/** The errors of one package. */
+export interface ErrorTable<Rows> {
+  /** The rows, by code. */
+  readonly rows: Rows;
+  /** Makes an error. */
+  readonly create: <Code extends keyof Rows & string>(
+    code: Code,
+    context: Rows[Code] extends ErrorEntry<infer Context> ? Context & ErrorFindings : never,
+    options?: {
+      /** What led to it. */
+      cause?: unknown;
+    },
+  ) => AcodeError;
+}
+
+/**
+ * A table of errors for a package besides the library. Its errors are {@link AcodeError}s: one class, one way to print them.
+ *
+ * @example
+ * const { create } = defineErrors({
+ *   'ACODE-FLT-001': errorEntry<{ host: string }>({
+ *     title: 'host not reached',
+ *     message: c => `The host ${c.host} did not answer.`,
+ *     hint: () => 'Check that its agent runs.',
+ *     exit: 125,
+ *     example: { host: 'build-7' },
+ *   }),
+ * });
+ * throw create('ACODE-FLT-001', { host: 'build-9' });
+ */
+export function defineErrors<Rows extends Readonly<Record<string, AnyEntry>>>(rows: Rows): ErrorTable<Rows> {
+  return {
+    rows,
+    create: (code, context, options) => {
+      const row = rows[code];
+      if (!row) throw new TypeError(`${code} is not a code of this table`);
+      return new AcodeError<string>(code, context, { ...options, row });
+    },
+  };
 }
 
 /** An error as data: what `JSON.stringify` makes of an {@link AcodeError}. */

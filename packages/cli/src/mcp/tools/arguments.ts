@@ -7,6 +7,7 @@ import { fileCode, fileReason } from '../../failure/file-reasons.ts';
 import { oneLine } from '../../terminal/text.ts';
 import type { InsideFiles, InsideSandbox } from '../host.ts';
 import type { Session } from '../session.ts';
+import { mcpError } from '../errors.ts';
 
 const MAX_PATH = 4096;
 const MAX_VARIABLES = 256;
@@ -77,7 +78,7 @@ export function workingDirectory(
   cwd: string | undefined,
 ): string | undefined {
   if (cwd === undefined || workspace.has(cwd)) return cwd === undefined ? undefined : workspace.inside(cwd);
-  throw new AcodeError('ACODE-MCP-009', {
+  throw mcpError('ACODE-MCP-009', {
     operation,
     path: cwd.slice(0, 300),
     reason: 'is not in the workspace',
@@ -109,7 +110,7 @@ export async function wholeFile(
     if (!(bytes instanceof Uint8Array)) continue;
     size += bytes.length;
     if (size > MAX_FILE)
-      throw new AcodeError('ACODE-MCP-009', {
+      throw mcpError('ACODE-MCP-009', {
         operation,
         path: name.slice(0, 300),
         reason: 'is larger than 8 MiB',
@@ -153,6 +154,6 @@ export async function withFile<Value>(
     // Only when it failed: many paths outside the workspace are files of the sandbox.
     const remedy = [...(workspace.has(at) ? [] : [workspace.outsideText()]), REMEDIES[code] ?? ''].join(' ').trim();
     const context = { operation, path: at.slice(0, 300), reason: fileReason(code) };
-    throw new AcodeError('ACODE-MCP-009', remedy === '' ? context : { ...context, remedy }, { cause: error });
+    throw mcpError('ACODE-MCP-009', remedy === '' ? context : { ...context, remedy }, { cause: error });
   }
 }

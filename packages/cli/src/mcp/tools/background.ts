@@ -1,6 +1,5 @@
 // read_output, write_input, stop_command: background commands and saved outputs.
 
-import { AcodeError } from '@acode/sandbox';
 import type { RunResult } from '@acode/sandbox';
 import * as z from 'zod';
 import type { BackgroundCommand } from '../background.ts';
@@ -12,6 +11,7 @@ import type { Session } from '../session.ts';
 import { CHANGES, READS, tool } from '../tool.ts';
 import type { Answer } from '../tool.ts';
 import { commandId } from './arguments.ts';
+import { mcpError } from '../errors.ts';
 
 const MAX_WAIT_SECONDS = 60;
 const STOPS_WITHIN_MS = 2000;
@@ -33,7 +33,7 @@ export const readOutput = tool({
   }),
   perform: async ({ command_id: id, output, offset, wait_seconds: seconds = 0 }, { session, signal }) => {
     if ((id === undefined) === (output === undefined))
-      throw new AcodeError('ACODE-MCP-001', {
+      throw mcpError('ACODE-MCP-001', {
         tool: 'read_output',
         field: '',
         reason: 'give either `command_id` or `output`, and not both',
@@ -98,7 +98,7 @@ async function stop(command: BackgroundCommand, signal: AbortSignal): Promise<vo
 
 function keptPart(session: Session, output: string, offset: number): Answer {
   const whole = session.outputs.find(output);
-  if (whole === null) throw new AcodeError('ACODE-MCP-012', { output: output.slice(0, 100) });
+  if (whole === null) throw mcpError('ACODE-MCP-012', { output: output.slice(0, 100) });
   const next = wholeBefore(whole, Math.min(offset + MAX_SHOWN, whole.length));
   const text = whole.slice(offset, next);
   const more = next < whole.length;

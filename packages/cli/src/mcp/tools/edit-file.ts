@@ -1,9 +1,10 @@
 // edit_file: replaces one exact text of a file by another.
 
-import { AcodeError } from '@acode/sandbox';
+import type { AcodeError } from '@acode/sandbox';
 import * as z from 'zod';
 import { CHANGES, tool } from '../tool.ts';
 import { MAX_FILE, inside, nameText, path, sandboxId, textOf, wholeFile, within, withFile } from './arguments.ts';
+import { mcpError } from '../errors.ts';
 
 const MAX_LINES = 20;
 
@@ -85,7 +86,7 @@ function linesOf(text: string, part: string): number[] {
 }
 
 function notText(name: string): AcodeError {
-  return new AcodeError('ACODE-MCP-009', {
+  return mcpError('ACODE-MCP-009', {
     operation: 'edit_file',
     path: name.slice(0, 300),
     reason: 'is not UTF-8 text',
@@ -94,7 +95,7 @@ function notText(name: string): AcodeError {
 }
 
 function tooLarge(name: string): AcodeError {
-  return new AcodeError('ACODE-MCP-009', {
+  return mcpError('ACODE-MCP-009', {
     operation: 'edit_file',
     path: name.slice(0, 300),
     reason: 'would become larger than 8 MiB',
@@ -109,7 +110,7 @@ function notUnique(
   before: string,
 ): AcodeError {
   const like = found.length > 0 ? [] : similar(text, before);
-  return new AcodeError('ACODE-MCP-016', {
+  return mcpError('ACODE-MCP-016', {
     path: name.slice(0, 300),
     found: found.length,
     lines: found.slice(0, MAX_LINES),

@@ -1,13 +1,13 @@
 // read_file, write_file, list_directory: the files of a persistent sandbox.
 
 import { dirname } from 'node:path/posix';
-import { AcodeError } from '@acode/sandbox';
 import * as z from 'zod';
 import { MAX_SHOWN } from '../command-answer.ts';
 import { excerptOf } from '../excerpt.ts';
 import type { InsideEntry } from '../host.ts';
 import { CHANGES, READS, tool } from '../tool.ts';
 import { inside, nameText, path, sandboxId, textOf, wholeFile, within, withFile } from './arguments.ts';
+import { mcpError } from '../errors.ts';
 
 const MAX_ENTRIES = 1000;
 // What is read to give those: a directory may be as large as a command makes it.
@@ -138,5 +138,5 @@ function fromBase64(text: string): Buffer {
   // First without its spaces: two of them in one pattern would be tried in every combination.
   const packed = text.replaceAll(/\s+/g, '');
   if (/^[A-Za-z0-9+/]*={0,2}$/.test(packed)) return Buffer.from(packed, 'base64');
-  throw new AcodeError('ACODE-MCP-001', { tool: 'write_file', field: 'content', reason: 'is not base64' });
+  throw mcpError('ACODE-MCP-001', { tool: 'write_file', field: 'content', reason: 'is not base64' });
 }

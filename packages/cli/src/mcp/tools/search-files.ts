@@ -7,6 +7,7 @@ import { oneLine } from '../../terminal/text.ts';
 import { READS, tool } from '../tool.ts';
 import type { Answer } from '../tool.ts';
 import { inside, nameText, path, sandboxId, within, withFile } from './arguments.ts';
+import { mcpError } from '../errors.ts';
 
 const MAX_FOUND = 200;
 const MAX_PER_FILE = '50';
@@ -124,7 +125,7 @@ function assertSearched({ exitCode, stdout, stderr }: RunResult, program: string
   if (exitCode === NOT_FOUND || exitCode === NOT_EXECUTABLE)
     throw new AcodeError('ACODE-FIL-001', { program, operation: 'search_files' });
   if (program === 'grep' && exitCode === 2 && stdout === '' && stderr !== '')
-    throw new AcodeError('ACODE-MCP-001', {
+    throw mcpError('ACODE-MCP-001', {
       tool: 'search_files',
       field: 'pattern',
       reason: `${JSON.stringify(pattern.slice(0, 100))} is not a regular expression: ${JSON.stringify(stderr.trim().slice(0, 200))}`,

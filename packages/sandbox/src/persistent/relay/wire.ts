@@ -131,7 +131,7 @@ export function packed(error: unknown): Failure {
   return { code: '', message: error instanceof Error ? error.message : String(error), context: {} };
 }
 
-function isOurs(error: unknown): error is AcodeError {
+function isOurs(error: unknown): error is AcodeError<ErrorCode> {
   return error instanceof AcodeError;
 }
 
