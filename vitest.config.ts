@@ -28,13 +28,13 @@ const SHARED = [
 const PATIENT = everything
   ? []
   : [
-      'tests/{audit/parallel,doctor/attack-levels,engine-trouble/restart}.test.ts',
+      'tests/{audit/parallel,doctor/attack-levels,engine-trouble/restart,files/on-host}.test.ts',
       'tests/{exits/exits,images/at-once,files/large,project-image/at-once,project-image/skipping}.test.ts',
     ];
 
 // Small files that take long: vitest would start them last, and everything else would wait for them.
 const LONG =
-  /tests\/(?:conformance\/|pool\/engines|cli\/(?:scans|flags)|serve\/(?:ends|same|trust)|sessions\/(?:elsewhere|hostile)|files\/on-host|project-image\/shipped)/;
+  /tests\/(?:conformance\/|pool\/engines|cli\/(?:scans|flags)|serve\/(?:ends|same|trust)|sessions\/(?:elsewhere|hostile)|project-image\/shipped)/;
 
 /** Begins with what takes long. */
 class LongFirst extends BaseSequencer {
