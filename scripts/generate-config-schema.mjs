@@ -14,15 +14,10 @@ if (!existsSync(SOURCE)) {
   process.exit(1);
 }
 const { configSchema } = await import(SOURCE.href);
-// Files are checked as they are written, so before sizes become bytes.
-const { $schema, ...schema } = z.toJSONSchema(configSchema, { io: 'input' });
-const document = {
-  $schema,
-  title: 'acode configuration',
-  description:
-    'The user’s config.yml and a repository’s .agent/config.yml; docs/configuration.md says who may set what.',
-  ...schema,
-};
+const { configJsonSchema } = await import(new URL('json-schema.js', SOURCE).href);
+// The type has only what is checked, and the document for editors also what acode understands besides.
+const schema = z.toJSONSchema(configSchema, { io: 'input' });
+const document = configJsonSchema();
 /**
  * @typedef {{ description?: string, type?: string, enum?: unknown[], const?: unknown, anyOf?: Node[], not?: Node,
  *   items?: Node, prefixItems?: Node[],

@@ -163,7 +163,7 @@ describe.skipIf(withoutEngines)('a hostile repository', () => {
   it('counts only once it is trusted, for that content, and never for what only the user may say', async () => {
     using repository = new HostileRepository().set(['sandbox.defaults.user', '4242:4242']);
     expectExplained(await refusedBy(repository), 'sandbox.defaults.user');
-    expect(await command(repository, ['trust'])).toMatchObject({ status: 0 });
+    expect(await command(repository, ['trust', '--yes'])).toMatchObject({ status: 0 });
     const trusted = await command(repository, ['explain', '--json', '--', 'true']);
     expect([trusted.status, trusted.stdout]).toEqual([0, expect.stringContaining('4242:4242')]);
     repository.set(['sandbox.defaults.user', '4243:4243']);
@@ -172,7 +172,7 @@ describe.skipIf(withoutEngines)('a hostile repository', () => {
       stderr: expect.stringContaining('ACODE-SBX-020'),
     });
     repository.set(['sandbox.security.allow_untrusted_registries', true]);
-    await command(repository, ['trust']);
+    await command(repository, ['trust', '--yes']);
     expect(await command(repository, ['run', 'id'])).toMatchObject({
       status: 125,
       stderr: expect.stringContaining('allow_untrusted_registries'),

@@ -110,7 +110,7 @@ describe.skipIf(withoutEngines)('a repository that asks for more', () => {
     expect(JSON.parse(shown.stdout.toString())).toMatchObject({ schema: 'acode.trust/1', trusted: false });
     expect((await bench.exec(['echo ran'])).status).toBe(125);
 
-    const granted = await bench.call(['trust']);
+    const granted = await bench.call(['trust', '--yes']);
     expect(granted.status).toBe(0);
     expect(granted.stdout.toString()).toMatch(/^Trusted until its content changes\n[^]*sandbox\.network\.mode/);
     const { status, stdout } = await bench.exec(['ls /sys/class/net']);
@@ -133,7 +133,7 @@ describe.skipIf(withoutEngines)('a repository that asks for more', () => {
   });
 
   it('is trusted no longer after --revoke, also where its file cannot be read any more', async () => {
-    expect((await bench.call(['trust'])).status).toBe(0);
+    expect((await bench.call(['trust', '--yes'])).status).toBe(0);
     await bench.repositoryFile(`${FILE}  nonsense: 1\n`);
     const { status, stdout } = await bench.call(['trust', '--revoke']);
     expect([status, stdout.toString()]).toEqual([0, expect.stringMatching(/nonsense[^]*The trust was ended/)]);

@@ -180,8 +180,9 @@ describe('status without an engine', () => {
   });
 
   it('logs with --verbose: JSON for programs, a line for people', async () => {
-    const { stderr } = await call([...argv, '--verbose', '--config', join(top, 'none.yml')]);
-    expect(stderr).toContain('ACODE-SBX-013');
+    const { stdout, status } = await call([...argv, '--verbose', '--config', join(top, 'none.yml')]);
+    expect(stdout).toMatch(/^Sandbox unavailable: .*none\.yml: does not exist/);
+    expect(status).toBe(1);
     const quiet = await call(argv, { env: { ACODE_LOG_LEVEL: 'debug' } });
     for (const line of quiet.stderr.trim().split('\n').filter(Boolean)) expect(() => JSON.parse(line)).not.toThrow();
   });
@@ -228,7 +229,7 @@ describe('trust', () => {
 
   it('lasts until the content changes, or is revoked', async () => {
     write('sandbox:\n  network:\n    mode: bridge\n');
-    expect((await trust()).stdout).toMatch(/^Trusted until its content changes\n[^]*--revoke/);
+    expect((await trust('--yes')).stdout).toMatch(/^Trusted until its content changes\n[^]*--revoke/);
     expect(JSON.parse((await trust('--show', '--json')).stdout)).toMatchObject({
       schema: 'acode.trust/1',
       file: file(),
@@ -250,7 +251,7 @@ describe('trust', () => {
 
   it('says that a file which is refused anyway is, before and after it is trusted', async () => {
     write('sandbox:\n  mounts:\n    additional:\n      - { source: /etc, target: /data }\n');
-    for (const argv of [['--show'], [], ['--show']]) {
+    for (const argv of [['--show'], ['--yes'], ['--show']]) {
       const { status, stdout } = await trust(...argv);
       expect(status).toBe(0);
       expect(stdout).toMatch(/It is refused, trusted or not:\n.*not inside the repository\n.*config\.yml:4:9/);

@@ -17,6 +17,7 @@ import { OwnProgram } from './own-program.ts';
 import { buildProgram, calledAs, helpArguments } from './program.ts';
 import type { Printed } from './program.ts';
 import { SCAN_COMMAND, hasScans } from './scans/directory.ts';
+import { userConfigFile } from './serve/identity.ts';
 import { lookOf } from './terminal/look.ts';
 import { Output } from './terminal/output.ts';
 import { oneLine } from './terminal/text.ts';
@@ -155,15 +156,19 @@ class CommandLine {
     return 0;
   }
 
+  #configFile(): string {
+    return this.#options.config ?? userConfigFile(this.#around.io.env);
+  }
+
   async fail(error: unknown): Promise<number> {
     const report = reportOn(error);
     const call = this.#call('acode');
     const { interruption } = this.#around;
-    const { context, code, message, hint, correlationId } = report;
+    const { context, code, message, hint, correlationId, settings } = report;
     if (this.#options.json) {
       const { signal } = interruption;
       const enough = signal.aborted ? AbortSignal.timeout(PARTIAL_RESULT_MS) : signal;
-      await call.printJson('acode.error/1', { code, message, hint, context, correlationId }, enough);
+      await call.printJson('acode.error/1', { code, message, hint, context, correlationId, settings }, enough);
     } else if (interruption.name !== null) {
       // A terminal has shown `^C` where the cursor was.
       const echoed = this.#around.stderr.isTerminal && interruption.name === 'SIGINT';
@@ -171,7 +176,7 @@ class CommandLine {
     } else if (error instanceof UsageError && error.help !== '') {
       await call.say(error.help);
     } else {
-      await call.say(renderFailure(report, call.errorLook, this.#options.verbose));
+      await call.say(renderFailure(report, call.errorLook, this.#options.verbose, this.#configFile()));
     }
     if (!this.#options.json) for (const line of leftBy(error)) await call.say(`acode: ${oneLine(line)}\n`);
     return report.exitStatus;

@@ -87,9 +87,16 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode doctor', for: 'is this host fit for sandboxes?' },
     { type: 'acode doctor --json', for: 'the same for a program' },
   ],
+  'acode config': [
+    { type: 'acode config get', for: 'what is set, and by which file and line' },
+    { type: 'acode config set sandbox.defaults.memory_mb 2g', for: 'in your own file' },
+    { type: 'acode config set --add sandbox.security.trusted_images ghcr.io/me/app --yes', for: 'one more in a list' },
+    { type: 'acode config check', for: 'every file; exit 1 if one has a problem' },
+    { type: 'acode config path', for: 'where the files are' },
+  ],
   'acode trust': [
     { type: 'acode trust --show', for: 'what does the repository’s file ask for?' },
-    { type: 'acode trust', for: 'trust exactly this content' },
+    { type: 'acode trust', for: 'trust exactly this content, after a question', terminal: true },
     { type: 'acode trust --revoke', for: 'withdraw the trust' },
   ],
   'acode changes': [

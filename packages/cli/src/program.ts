@@ -7,6 +7,7 @@ import type { Perform } from './call.ts';
 import { auditCommands } from './commands/audit.ts';
 import { changesCommand } from './commands/changes.ts';
 import { completionCommand } from './commands/completion.ts';
+import { configCommands } from './commands/config.ts';
 import { dockerCommands, sandboxCommands } from './commands/sandbox.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { explainCommand } from './commands/explain.ts';
@@ -17,7 +18,7 @@ import { scanWorkspaceCommand } from './commands/scan-workspace.ts';
 import { serveCommand } from './commands/serve.ts';
 import { statsCommand } from './commands/stats.ts';
 import { trustCommand } from './commands/trust.ts';
-import { uninstallCommand } from './commands/uninstall.ts';
+import { uninstallCommand } from './commands/uninstall-command.ts';
 import { exampleText } from './examples.ts';
 import { usageErrorFor } from './failure/parse-failure.ts';
 import { ownVersion } from './version.ts';
@@ -50,6 +51,7 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .addCommand(serveCommand(perform))
     .addCommand(mcpCommand(perform))
     .addCommand(explainCommand(perform))
+    .addCommand(configCommands(perform))
     .addCommand(trustCommand(perform))
     .addCommand(changesCommand(perform))
     .addCommand(auditCommands(perform))

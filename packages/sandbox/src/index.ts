@@ -4,6 +4,18 @@ export { Acode } from './host/acode.ts';
 export type { Logs, Observer } from './host/acode.ts';
 export type { ConfigInput } from './contract/config.ts';
 export type {
+  CheckedConfigFile,
+  ConfigChange,
+  ConfigFile,
+  ConfigLayer,
+  ConfigPlan,
+  ConfigProblem,
+  ConfigValue,
+  Configuration,
+  Consent,
+  LooseningChange,
+} from './contract/configuration.ts';
+export type {
   Audit,
   AuditChange,
   AuditFault,
@@ -58,6 +70,7 @@ export type {
   Status,
   UninstallOptions,
   UninstallReport,
+  PolicyRules,
   PoolOptions,
   WarmPool,
 } from './contract/host.ts';
@@ -104,7 +117,9 @@ export type { Clock, LogFields, Logger, MetricLabels, Metrics } from './contract
 export { denialParts, denialText } from './contract/denial-text.ts';
 export type { DenialParts, DenialStyle } from './contract/denial-text.ts';
 export { layerText, rendered } from './contract/wording.ts';
-export type { FieldReference, SourceReference, Terms, Text, TextPart } from './contract/wording.ts';
+export type { FieldReference, SettingReference, SourceReference, Terms, Text, TextPart } from './contract/wording.ts';
+export { settingCommand, settingText, settingYaml } from './contract/setting.ts';
+export type { Setting, SettingValue } from './contract/setting.ts';
 export type { Source } from './contract/sourced.ts';
 export { denialSchema } from './contract/denial-schema.ts';
 export { errorFromJson } from './contract/error-json.ts';

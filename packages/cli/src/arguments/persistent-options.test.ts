@@ -108,7 +108,7 @@ describe('what cannot be', () => {
     [['ps'], /Did you mean `acode sandbox list`\?/],
     [['sandbox', 'constructor'], /Unknown command 'constructor'/],
     [['-v'], /Unknown option '-v'[^]*acode --version/],
-    [['config'], /Unknown command 'config'[^]*config\.yml[^]*acode explain/],
+    [['config'], /Usage: acode config[^]*get \[key\]/],
     [['init'], /Unknown command 'init'[^]*There is nothing to set up/],
     [['sandbox', 'kill', 'a1b2', '--', 'x'], /takes no command/],
   ])('%j is a mistake of the call', async (argv, said) => {

@@ -36,7 +36,7 @@ function neverStays(long: string | undefined, command: CommandUnknownOpts): bool
 
 /** What a persistent sandbox never has, and what does in its place. */
 const NEITHER_BRIDGE_NOR_CACHES =
-  'A persistent sandbox has neither the network bridge nor caches. Put what commands need into the workspace (`acode sandbox exec --fill-cache npm --network bridge -- npm ci` fetches into it) or into the image (`acode sandbox build-image`); or create a sandbox on a network of your own that `sandbox.network.allowed_networks` lists.';
+  'A persistent sandbox has neither the network bridge nor caches. Put what commands need into the workspace (`acode sandbox exec --fill-cache npm --network bridge -- npm ci` fetches into it) or into the image (`acode sandbox build-image`); or create a sandbox on a network of your own (`acode config set --add sandbox.network.allowed_networks <name>` allows it).';
 
 const CACHES = ['--caches', '--fill-cache'];
 

@@ -29,10 +29,18 @@ function installCommand(perform: Perform) {
 }
 
 async function printScript(call: Call, shell: Shell, root: CommandUnknownOpts): Promise<number> {
-  const { completionScript } = await import('../completion/script.ts');
-  const script = completionScript(shell, root);
+  const script = await scriptFor(shell, root);
   await call.print('acode.completion/1', { shell, script }, () => script);
   return 0;
+}
+
+// With the keys of the configuration, which the library knows.
+async function scriptFor(shell: Shell, root: CommandUnknownOpts): Promise<string> {
+  const [{ completionScript }, { Acode }] = await Promise.all([
+    import('../completion/script.ts'),
+    import('@acode/sandbox'),
+  ]);
+  return completionScript(shell, root, (await Acode.configuration()).keys());
 }
 
 async function install(
@@ -42,12 +50,11 @@ async function install(
   root: CommandUnknownOpts,
 ): Promise<number> {
   const { installScript, shellOf, uninstallScript } = await import('../completion/install.ts');
-  const { completionScript } = await import('../completion/script.ts');
   const { env } = call.io;
   const shell = shellOf(named, env);
   const done = await (uninstall
     ? uninstallScript(shell, env)
-    : installScript(shell, completionScript(shell, root), env));
+    : installScript(shell, await scriptFor(shell, root), env));
   await call.print('acode.completion-install/1', done, () => renderInstalled(done));
   return 0;
 }

@@ -59,7 +59,7 @@ export function renderExplanation(explanation: Explanation, cwd: string, look: L
   const line = typeof command === 'string' ? command : command.map(quoted).join(' ');
   const sections = [
     `${bold('Command')}  ${oneLine(line)}\n`,
-    policyTable(policy, look),
+    policyTable(policy, look, explanation.rules),
     fields([...planFields(level, spec, cwd), ['Warm', warmText(explanation)]], look),
     ...environmentSection(explanation, look),
     ...(policy.denials.length > 0

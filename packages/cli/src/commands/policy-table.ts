@@ -2,7 +2,7 @@
 
 import { formatBytes } from '@acode/sandbox';
 import { networkName } from '@acode/sandbox';
-import type { EffectivePolicy, MountRequest, PortRequest, Sourced } from '@acode/sandbox';
+import type { EffectivePolicy, MountRequest, PolicyRules, PortRequest, Sourced } from '@acode/sandbox';
 import { POLICY_OPTIONS } from '../arguments/option-names.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
@@ -16,8 +16,8 @@ const GAPS = 6;
 type Row = readonly [name: string, value: string, layer: string, where: string];
 
 /** The whole policy for a person. Values and places are never cut: where they do not fit side by side, they stand below each other. */
-export function policyTable(policy: EffectivePolicy, look: Look): string {
-  const rows = policyRows(policy);
+export function policyTable(policy: EffectivePolicy, look: Look, rules: PolicyRules): string {
+  const rows = [...policyRows(policy), ...ruleRows(rules)];
   const widths = TITLES.map((title, column) =>
     Math.max(...[title, ...rows.map(cells => cells[column] ?? '')].map(widthOf)),
   );
@@ -73,6 +73,41 @@ function policyRows(policy: EffectivePolicy): Row[] {
     row('caches', policy.caches, cachesText),
     row('host roots', policy.hostRoots, listed),
     row('user', policy.user, ({ uid, gid }) => `${uid}:${gid}`),
+  ];
+}
+
+// What else may be asked for here.
+function ruleRows({ bridge, networks, requireFor, riskRules, ceilings }: PolicyRules): Row[] {
+  return [
+    row('bridge allowed', bridge, yesOrNo),
+    row('networks allowed', networks, listed),
+    ...requireFor.map(risks => row('needs docker', risks, all => listed([...all].map(risk => `${risk} risk`)))),
+    ...riskRules.map(rules =>
+      row('risk rules', rules, all => listed(all.map(({ match, risk }) => `${match} → ${risk}`))),
+    ),
+    ...ceilingRows(ceilings),
+  ];
+}
+
+const CEILINGS: readonly (readonly [keyof PolicyRules['ceilings'], (value: number) => string])[] = [
+  ['memoryBytes', value => `memory ${formatBytes(value)}`],
+  ['swapBytes', value => `swap ${formatBytes(value)}`],
+  ['cpus', value => `${value} cpus`],
+  ['pids', value => `${value} processes`],
+  ['openFiles', value => `${value} open files`],
+  ['tmpBytes', value => `temporary files ${formatBytes(value)}`],
+  ['outputBytes', value => `output ${formatBytes(value)}`],
+  ['timeoutMs', value => `time ${seconds(value)}`],
+];
+
+// One row for each that a file sets, and one for all the built-in ones.
+function ceilingRows(ceilings: PolicyRules['ceilings']): Row[] {
+  const all = CEILINGS.map(([name, shown]) => ({ ceiling: ceilings[name], shown: shown(ceilings[name].value) }));
+  const builtIn = all.filter(({ ceiling }) => ceiling.layer === 'built-in').map(({ shown }) => shown);
+  const set = all.filter(({ ceiling }) => ceiling.layer !== 'built-in');
+  return [
+    ...set.map(({ ceiling, shown }) => row('ceiling', ceiling, () => shown)),
+    ...(builtIn.length === 0 ? [] : [['ceilings', builtIn.join(', '), 'built-in', ''] as const]),
   ];
 }
 

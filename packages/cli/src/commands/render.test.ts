@@ -354,6 +354,24 @@ describe('explain', () => {
   const explanation: Explanation = {
     command: ['sh', '-c', 'a b'],
     level: 'docker',
+    rules: {
+      bridge: { value: true, layer: 'team', where: '/etc/acode/config.yml:3:5' },
+      networks: { value: [], ...builtIn },
+      requireFor: [{ value: ['high', 'critical'], ...builtIn }],
+      riskRules: [
+        { value: [{ match: '*deploy*', risk: 'high' }], layer: 'machine', where: '/etc/acode/policy.yml:2:3' },
+      ],
+      ceilings: {
+        memoryBytes: limit,
+        swapBytes: limit,
+        cpus: limit,
+        pids: limit,
+        openFiles: limit,
+        tmpBytes: limit,
+        outputBytes: limit,
+        timeoutMs: limit,
+      },
+    },
     policy: {
       mode: { value: 'local-only', ...builtIn },
       risk: { value: 'low', ...builtIn },
@@ -471,7 +489,11 @@ describe('explain', () => {
       ...others
     } = explanation.policy;
     const trust = Object.values(imageTrust).filter(value => value !== null);
-    expect(rows).toHaveLength(Object.keys(others).length + Object.keys(limits).length + trust.length);
+    // Networks, what needs docker, the machine’s risk rules, and the built-in ceilings together; the bridge is the team’s.
+    const rules = 4;
+    expect(rows).toHaveLength(Object.keys(others).length + Object.keys(limits).length + trust.length + rules);
+    expect(text).toMatch(/^bridge allowed +yes +team +\/etc\/acode\/config\.yml:3:5$/m);
+    expect(text).toMatch(/^risk rules +\*deploy\* → high +machine +\/etc\/acode\/policy\.yml:2:3$/m);
   });
 
   it('shows networks, ports, mounts and trust as text', () => {

@@ -17,7 +17,8 @@ export function statusCommand(perform: Perform) {
 }
 
 async function showStatus(call: Call): Promise<number> {
-  const status = await call.withObserver(observer => call.progress.during('Asking the engine…', observer.status()));
+  const { Acode } = await import('@acode/sandbox');
+  const status = await call.progress.during('Asking the engine…', Acode.survey(await call.hostOptions()));
   await call.print('acode.status/1', status, look => renderStatus(status, look, call.options.verbose));
   return status.available ? 0 : 1;
 }

@@ -9,6 +9,7 @@ import { oneLine } from '../terminal/text.ts';
 import { fitted } from '../terminal/wrap.ts';
 
 const NO_FILE = 1;
+const NOT_TRUSTED = 1;
 
 /** What is done about the file. */
 type Deed = 'granted' | 'revoked' | 'shown';
@@ -19,7 +20,8 @@ export function trustCommand(perform: Perform) {
     .description('Trust the repository’s .agent/config.yml as it is now')
     .addOption(new Option('--show', 'only show what the file asks for').conflicts('revoke'))
     .option('--revoke', 'withdraw the trust')
-    .action((options, command) => perform(command, call => trust(call, deedOf(options))));
+    .option('--yes', 'do it without asking; the audit log records the calling program')
+    .action((options, command) => perform(command, call => trust(call, deedOf(options), options.yes === true)));
 }
 
 function deedOf({ show, revoke }: { show?: true | undefined; revoke?: true | undefined }): Deed {
@@ -27,19 +29,31 @@ function deedOf({ show, revoke }: { show?: true | undefined; revoke?: true | und
   return revoke ? 'revoked' : 'granted';
 }
 
-async function trust(call: Call, deed: Deed): Promise<number> {
-  const report = await call.withObserver(observer => done(observer.trust, deed));
+async function trust(call: Call, deed: Deed, yes: boolean): Promise<number> {
+  const report = await call.withObserver(observer => done(call, observer.trust, deed, yes));
+  if (report === null) {
+    await call.say('acode: The file is not trusted. Nothing was changed.\n');
+    return NOT_TRUSTED;
+  }
   if (report.file === null) return sayNoFile(call, report);
   await call.print('acode.trust/1', report, look => renderTrust(report, deed, look));
   return 0;
 }
 
-async function done(client: Trust, deed: Deed): Promise<TrustReport> {
+// Null where the person at the terminal said no.
+async function done(call: Call, client: Trust, deed: Deed, yes: boolean): Promise<TrustReport | null> {
   if (deed === 'revoked') return client.revoke();
   const shown = await client.show();
+  if (deed === 'shown' || shown.hash === null || shown.trusted) return shown;
+  const loosened = shown.needsTrust.map(({ key, value, where }) => ({ what: `${key}: ${value}`, allows: `${where}.` }));
+  const asked = loosened.length > 0 ? loosened : [{ what: shown.file ?? '', allows: NOTHING_YET }];
+  const { consentTo } = await import('../consent.ts');
+  const consent = await consentTo(call, asked, { question: 'acode: Trust this file as it is now?', yes });
   // The content that is shown is the content that is trusted: one that changed in between is refused.
-  return deed === 'shown' || shown.hash === null ? shown : client.grant(shown.hash);
+  return consent && client.grant(shown.hash, consent);
 }
+
+const NOTHING_YET = 'It asks for nothing that an untrusted file may not have.';
 
 async function sayNoFile(call: Call, report: TrustReport): Promise<number> {
   const { cyan, dim, red } = call.errorLook.colours;

@@ -1,16 +1,14 @@
 // `acode uninstall`: shows everything that acode left on engine and disk, and removes it on request.
 
-import { createInterface } from 'node:readline';
 import { formatBytes } from '@acode/sandbox';
 import type { OwnDirectory, SparedTrace, UninstallOptions, UninstallReport } from '@acode/sandbox';
-import { Command } from '@commander-js/extra-typings';
-import type { Call, Perform } from '../call.ts';
+import type { Call } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
+import { ask, canAsk } from '../terminal/ask.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
 import { oneLine } from '../terminal/text.ts';
 import { fitted } from '../terminal/wrap.ts';
-import type { Io } from '../io.ts';
 
 const FAILED = 125;
 const STOP_MS = 15_000;
@@ -20,25 +18,16 @@ const ABOUT: Readonly<Record<OwnDirectory['what'], string>> = {
   runtime: 'sockets of sessions',
 };
 
-/** The command. */
-export function uninstallCommand(perform: Perform) {
-  return new Command('uninstall')
-    .description('Show everything acode left on engine and disk; with --purge, remove it')
-    .option('--purge', 'remove everything that is shown, except for the audit log and your configuration')
-    .option('--with-audit', 'with --purge: remove the audit log too')
-    .option('--with-config', 'with --purge: remove your configuration too')
-    .option('--force', 'also remove live sessions and what your other hosts created, and continue without an engine')
-    .action((options, command) => perform(command, call => uninstall(call, options)));
-}
-
-interface UninstallFlags {
+/** The options of the command. */
+export interface UninstallFlags {
   readonly purge?: true | undefined;
   readonly force?: true | undefined;
   readonly withAudit?: true | undefined;
   readonly withConfig?: true | undefined;
 }
 
-async function uninstall(call: Call, flags: UninstallFlags): Promise<number> {
+/** Shows or removes every trace. */
+export async function uninstall(call: Call, flags: UninstallFlags): Promise<number> {
   const { purge, force } = flags;
   if (purge !== true && (flags.withAudit ?? flags.withConfig) !== undefined)
     throw new UsageError(
@@ -176,29 +165,4 @@ function wasSpared({ elsewhere, engine, images }: UninstallReport): boolean {
   if (!engine || (images?.failed.length ?? 0) > 0) return false;
   const { failed, kept, belongings } = engine;
   return failed.length + belongings.failed.length === 0 && elsewhere.length + kept.length + belongings.kept.length > 0;
-}
-
-/** Whether a person can be asked: the question is shown on standard error and answered on standard input. */
-export function canAsk({ stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>): boolean {
-  return stdin.isTTY === true && stderr.isTTY === true;
-}
-
-/** The answer; no unless it begins with `y`, and no at the end of the input. Rejects where the signal comes first. */
-export function ask(
-  { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,
-  question: string,
-  signal: AbortSignal,
-): Promise<boolean> {
-  signal.throwIfAborted();
-  const reader = createInterface({ input: stdin, output: stderr, terminal: false });
-  return new Promise<boolean>((resolve, reject) => {
-    const stop = (): void => reject(signal.reason instanceof Error ? signal.reason : new Error('interrupted'));
-    signal.addEventListener('abort', stop, { once: true });
-    reader.on('line', line => resolve(/^\s*y/i.test(line)));
-    reader.on('close', () => resolve(false));
-    stderr.write(`${question} [y/N] `);
-  }).finally(() => {
-    reader.close();
-    stdin.pause();
-  });
 }

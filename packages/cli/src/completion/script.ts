@@ -5,11 +5,18 @@ import { vocabularyOf } from './vocabulary.ts';
 import type { Completable, CompletableOption, Value } from './vocabulary.ts';
 
 /** The script for one shell, about the commands below a root. */
-export function completionScript(shell: 'bash' | 'zsh' | 'fish', root: CommandUnknownOpts): string {
-  const vocabulary = vocabularyOf(root);
+export function completionScript(
+  shell: 'bash' | 'zsh' | 'fish',
+  root: CommandUnknownOpts,
+  keys: readonly string[] = [],
+): string {
+  const vocabulary = vocabularyOf(root).map(one => (TAKES_KEY.includes(one.path) ? { ...one, argument: keys } : one));
   if (shell === 'bash') return bashScript(vocabulary);
   return shell === 'zsh' ? zshScript(vocabulary) : fishScript(vocabulary);
 }
+
+// Commands whose first argument is a key of the configuration.
+const TAKES_KEY = ['config get', 'config set', 'config unset'];
 
 /** The script for bash. */
 function bashScript(vocabulary: readonly Completable[]): string {

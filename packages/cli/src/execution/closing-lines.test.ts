@@ -133,7 +133,7 @@ describe('the lines after a run', () => {
     [
       'a network that seems to have been wanted, and what a program printed in its own words',
       network,
-      'denied: the sandbox has no network, set by the built-in default. Retrying does not help. Put what the command needs into the workspace, the image or a cache (docs/caches.md); or ask for --network bridge, which needs `sandbox.network.allow_bridge: true` in the user’s own configuration. [suspected use of the network: "bad address policy.network"]',
+      'denied: the sandbox has no network, set by the built-in default. Retrying does not help. Put what the command needs into the workspace, the image or a cache (docs/caches.md); or ask for --network bridge, which needs the user’s consent: `acode config set sandbox.network.allow_bridge true`, or write `sandbox: { network: { allow_bridge: true } }` in your configuration file. [suspected use of the network: "bad address policy.network"]',
     ],
     [
       'a network that no air-gapped sandbox has',

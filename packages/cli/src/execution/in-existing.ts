@@ -32,7 +32,7 @@ function elsewhere(remedy: Remedy, denial: Denial, timeoutMs: number | undefined
     return 'put what commands need into the workspace (`acode sandbox exec --fill-cache npm --network bridge -- npm ci` fetches into it) or into the image (`acode sandbox build-image`)';
   if (remedy.kind !== 'change-request') return null;
   if (remedy.field === 'policy.network')
-    return 'create a sandbox on a network of your own that `sandbox.network.allowed_networks` lists: a persistent sandbox has neither the network bridge nor caches';
+    return 'create a sandbox on a network of your own (`acode config set --add sandbox.network.allowed_networks <name>` allows it): a persistent sandbox has neither the network bridge nor caches';
   return remedy.field === 'policy.workspace'
     ? 'create another sandbox without --readonly'
     : created(OPTION_TERMS.field(remedy.field, remedy.suggested));

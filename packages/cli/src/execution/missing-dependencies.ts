@@ -31,7 +31,7 @@ export async function missingDependencies(place: Pick<Place, 'root' | 'here'>): 
   const found = await findMissingDependencies(place);
   return (
     found &&
-    `the dependencies of this project may not be installed: ${found.why}. To install them with a network (which needs \`sandbox: { network: { allow_bridge: true } }\` in your configuration): \`${installLine(found)}\`.`
+    `the dependencies of this project may not be installed: ${found.why}. To install them with a network (which needs your consent once: \`acode config set sandbox.network.allow_bridge true\`): \`${installLine(found)}\`.`
   );
 }
 

@@ -18,8 +18,6 @@ const INSTEAD: Readonly<Record<string, string>> = {
   'acode version': 'Did you mean `acode --version`?',
   'acode -v':
     '`acode --version` shows the version. For more output, write --verbose after a command: `acode run --verbose …`.',
-  'acode config':
-    'There is no such command. Edit the file acode/config.yml in $XDG_CONFIG_HOME or ~/.config; docs/configuration.md lists its keys, and `acode explain -- <command>` shows each value in effect and the file that set it.',
   'acode init':
     'There is nothing to set up: `acode doctor` checks this machine, and `acode run -- <command>` works in any project directory.',
   'acode run --for': 'A persistent sandbox: `acode sandbox create --for <time>`; --timeout limits a run.',

@@ -1,7 +1,7 @@
 // Failure report: one shape for people and for programs, never with a stack trace.
 
-import { AcodeError } from '@acode/sandbox';
-import type { Terms } from '@acode/sandbox';
+import { AcodeError, settingCommand, settingYaml } from '@acode/sandbox';
+import type { Setting, Terms } from '@acode/sandbox';
 import { OPTION_TERMS } from '../arguments/option-names.ts';
 import { UsageError } from './usage.ts';
 import type { Look } from '../terminal/look.ts';
@@ -17,7 +17,12 @@ export interface FailureReport {
   readonly exitStatus: number;
   /** What lay behind it, outermost first. */
   readonly causes: readonly string[];
+  /** Settings that the hint proposes. */
+  readonly settings?: readonly Setting[];
 }
+
+// The command stands in the hint, and the YAML below it.
+const ERROR_TERMS: Terms = { ...OPTION_TERMS, setting: setting => `\`${settingCommand(setting)}\`` };
 
 const UNEXPECTED_CODE = 'ACODE-CLI-002';
 
@@ -25,7 +30,7 @@ const UNEXPECTED_STATUS = 125;
 const MAX_CAUSES = 10;
 
 /** The report on anything that was thrown, in the terms of whoever reads it. */
-export function reportOn(error: unknown, terms: Terms = OPTION_TERMS): FailureReport {
+export function reportOn(error: unknown, terms: Terms = ERROR_TERMS): FailureReport {
   if (error instanceof UsageError) return usage(error);
   if (isKnown(error)) return known(error, terms);
   return {
@@ -56,6 +61,7 @@ function known(error: AcodeError, terms: Terms): FailureReport {
     correlationId: error.correlationId ?? null,
     exitStatus: error.exitStatus,
     causes: causesOf(error),
+    ...(error.settings.length === 0 ? {} : { settings: error.settings }),
   };
 }
 
@@ -73,11 +79,21 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** The lines about a failure. With `verbose`, also what lay behind it, and the id that its log lines have. */
-export function renderFailure(report: FailureReport, look: Look, verbose: boolean): string {
+/**
+ * The lines about a failure. With `verbose`, also what lay behind it, and the id that its log lines have. `configFile` is
+ * the user’s own, for settings to write.
+ */
+export function renderFailure(report: FailureReport, look: Look, verbose: boolean, configFile?: string): string {
   const { bold, red } = look.colours;
-  const notice = { text: report.message, details: details(report, verbose), hint: report.hint };
+  const paste = (report.settings ?? []).flatMap(setting => pasteLines(setting, configFile));
+  const notice = { text: report.message, details: details(report, verbose), hint: report.hint, paste };
   return renderNotice(notice, look, text => red(bold(text)));
+}
+
+// The file is a comment, so that all of it can be pasted.
+function pasteLines(setting: Setting, configFile = 'your configuration file'): string[] {
+  const how = setting.add ? 'or add it in' : 'or write it in';
+  return [`# ${how} ${setting.file ?? configFile}`, ...settingYaml(setting).trimEnd().split('\n')];
 }
 
 function details(report: FailureReport, verbose: boolean): (readonly [name: string, value: string])[] {

@@ -1,6 +1,6 @@
 // Failure for a model: what happened and what to do next, never a stack trace.
 
-import { AcodeError, denialParts, layerText } from '@acode/sandbox';
+import { AcodeError, denialParts, layerText, settingCommand } from '@acode/sandbox';
 import type { Denial, DenialStyle, RunResult, Terms } from '@acode/sandbox';
 import { reportOn } from '../failure/report.ts';
 import { oneLine } from '../terminal/text.ts';
@@ -92,6 +92,8 @@ const ARGUMENTS: Readonly<Record<string, string>> = {
 };
 
 const TERMS: Terms = {
+  // A person types it: no tool changes the configuration.
+  setting: setting => `the user can type \`${settingCommand(setting)}\``,
   field: (name, value) => {
     const argument = ARGUMENTS[name];
     if (argument !== undefined) return `the argument ${argument}`;

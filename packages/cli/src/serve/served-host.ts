@@ -158,6 +158,7 @@ export class ServedHost implements Lender {
 }
 
 const MACHINE_POLICY = '/etc/acode/policy.yml';
+const TEAM_CONFIG = '/etc/acode/config.yml';
 // Far more than the library reads of any of them; what is larger is refused by it, and differs here by its size.
 const MAX_BYTES = 4 * 1024 ** 2;
 
@@ -171,6 +172,7 @@ async function standingOf(
   const docker = env['DOCKER_CONFIG'] || join(homeDirectory(env), '.docker');
   const paths = [
     MACHINE_POLICY,
+    TEAM_CONFIG,
     userConfigFile(env),
     ...(configFile === undefined ? [] : [configFile]),
     join(docker, 'config.json'),

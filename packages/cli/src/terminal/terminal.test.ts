@@ -13,7 +13,7 @@ import { Progress } from './progress.ts';
 import { pump } from './pump.ts';
 import { fields, table } from './table.ts';
 import { LeaveKeys } from './raw-terminal.ts';
-import { ask, canAsk } from '../commands/uninstall.ts';
+import { ask, canAsk } from './ask.ts';
 
 const never = new AbortController().signal;
 

@@ -28,6 +28,7 @@ export type AuditOperation =
   | 'uninstall'
   | 'scan'
   | 'trust'
+  | 'config'
   | 'deny';
 
 /** What every entry says: which operation it belongs to. */

@@ -70,7 +70,7 @@ export interface ConfigInput {
               /** Open files of each process. */
               open_files?: number | undefined;
               /** Time limit of a command. */
-              timeout_seconds?: number | undefined;
+              timeout_seconds?: number | string | undefined;
               /** Whether a command goes on, or ends, when one of its processes is killed for lack of memory. */
               on_out_of_memory?: 'report' | 'end' | undefined;
               /** true is sandbox.network.mode: bridge, false is none. */
@@ -100,7 +100,7 @@ export interface ConfigInput {
               /** Networks of the engine that sandboxes may join. */
               allowed_networks?: string[] | undefined;
               /** How long the network remains connected. */
-              timeout_seconds?: number | undefined;
+              timeout_seconds?: number | string | undefined;
               /** Your consent to bridge: a sandbox on it reaches services of this host and the internet. */
               allow_bridge?: boolean | undefined;
               /**
@@ -184,20 +184,20 @@ export interface ConfigInput {
           | {
               /** Beginning of container names. */
               name_prefix?: string | undefined;
-              /** Labels of your own on every container. */
+              /** Labels of your own on every container; none begins with acode. */
               labels?: Record<string, string> | undefined;
               /** How long the engine may take to create a container. */
-              create_timeout_seconds?: number | undefined;
+              create_timeout_seconds?: number | string | undefined;
               /** How long a pull of an image may take, with every try. */
-              pull_timeout_seconds?: number | undefined;
+              pull_timeout_seconds?: number | string | undefined;
               /** How long a command has between SIGTERM and SIGKILL at its time limit. */
-              stop_timeout_seconds?: number | undefined;
+              stop_timeout_seconds?: number | string | undefined;
               /** Sandboxes of one host at once. */
               max_concurrent?: number | undefined;
               /** What happens to a run when all places are taken. */
               on_limit?: 'queue' | 'reject' | undefined;
               /** How long a run waits for a place. */
-              queue_timeout_seconds?: number | undefined;
+              queue_timeout_seconds?: number | string | undefined;
               /** Whether the first command of a session removes what dead sessions left behind. */
               cleanup_orphans?: boolean | undefined;
             }
@@ -206,7 +206,7 @@ export interface ConfigInput {
         cleanup?:
           | {
               /** How long the removal of one container is tried. */
-              timeout_seconds?: number | undefined;
+              timeout_seconds?: number | string | undefined;
             }
           | undefined;
         /** Repetition of engine calls that failed for a moment. */
@@ -268,7 +268,7 @@ export interface ConfigInput {
               /** Most open files. */
               open_files?: number | undefined;
               /** Longest time of a command, and of its network. */
-              timeout_seconds?: number | undefined;
+              timeout_seconds?: number | string | undefined;
               /** Largest /tmp and home. */
               tmpfs_size?: number | string | undefined;
               /** Most bytes of each stream. */

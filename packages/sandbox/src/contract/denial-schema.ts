@@ -9,7 +9,7 @@ const value = z.union([z.string(), z.number(), z.boolean(), z.null()]);
 
 const sourced = z.strictObject({
   value,
-  layer: z.enum(['built-in', 'machine', 'user', 'repository', 'request']),
+  layer: z.enum(['built-in', 'machine', 'team', 'user', 'repository', 'request']),
   where: z.string(),
 });
 

@@ -175,12 +175,13 @@ function clauseOf<Kind extends Remedy['kind']>(remedy: RemedyOf<Kind> & { readon
 function requestClause({ field, suggested, consent }: Extract<Remedy, { kind: 'change-request' }>): Text {
   if (field === 'policy.mounts') return text`ask for the mount to be writable: ${{ field, value: suggested }}`;
   const ask = text`ask for ${{ field, value: suggested }}`;
-  return consent === undefined ? ask : text`${ask}, which needs \`${consent}: true\` in the user’s own configuration`;
+  if (consent === undefined) return ask;
+  return text`${ask}, which needs the user’s consent: ${{ setting: { key: consent, value: true } }}`;
 }
 
 function settingClause({ field, suggested, where }: Extract<Remedy, { kind: 'change-setting' }>): string {
   if (where !== undefined) return `take \`${field}\` out of ${where} if the task really needs a network`;
-  return `the user can ${suggested ?? 'change'} \`${field}\` in their own configuration`;
+  return `the user can ${suggested ?? 'change'} it: \`acode config set ${field} <value>\``;
 }
 
 function placesText(places: readonly WritablePlace[]): string {

@@ -3,7 +3,8 @@
 import { denialParts, remedyOf } from './denial-text.ts';
 import type { Denial, RuleId } from './denials.ts';
 import type { RiskyChange, RunResult, WebRunResult } from './result.ts';
-import { LIBRARY_TERMS, rendered, text } from './wording.ts';
+import type { Setting } from './setting.ts';
+import { LIBRARY_TERMS, rendered, settingsIn, text } from './wording.ts';
 import type { Terms, Text } from './wording.ts';
 
 /** One row of the error table. */
@@ -104,7 +105,7 @@ const ROWS = {
     exit: 125,
     example: { image: 'node:20-alpine', reason: 'the registry could not be reached' },
   }),
-  'ACODE-SBX-003': entry<{ path: string; violation: MountViolation; reason: string; remedy?: string }>({
+  'ACODE-SBX-003': entry<{ path: string; violation: MountViolation; reason: string; remedy?: Text }>({
     title: 'mount refused',
     message: c => `${c.path} cannot be mounted into a sandbox: ${c.reason} (${c.violation}).`,
     hint: c => c.remedy ?? 'Work in a project directory of its own and name it with --workspace.',
@@ -139,7 +140,13 @@ const ROWS = {
       network: 'bridge',
       rule: 'a bridge reaches services of this host, so it needs your consent',
       setBy: 'the built-in default',
-      remedy: 'Set `sandbox.network.allow_bridge: true` in ~/.config/acode/config.yml, if you accept that.',
+      remedy: [
+        'If you accept that: ',
+        {
+          setting: { key: 'sandbox.network.allow_bridge', value: true, file: '~/.config/acode/config.yml' },
+        },
+        '.',
+      ],
     },
   }),
   'ACODE-SBX-006': entry<{ name: string; reason: string }>({
@@ -202,7 +209,7 @@ const ROWS = {
   'ACODE-SBX-010': entry<{
     violation: SecurityViolation;
     detail: Text;
-    remedy?: string;
+    remedy?: Text;
     rule?: string;
     setBy?: Text;
   }>({
@@ -226,7 +233,7 @@ const ROWS = {
     title: 'refused as root',
     message: () => 'acode must not run as root/Administrator.',
     hint: () =>
-      'Run it as an ordinary user in the engine’s group (`usermod -aG docker <user>`). To run as root anyway, set `allow_root: true` in your own configuration file.',
+      'Run it as an ordinary user in the engine’s group (`usermod -aG docker <user>`). To run as root anyway: `acode config set allow_root true`.',
     exit: 125,
     example: { uid: 0 },
   }),
@@ -237,7 +244,7 @@ const ROWS = {
     exit: 125,
     example: { required: 'gvisor', available: 'docker' },
   }),
-  'ACODE-SBX-013': entry<{ source: string; key: string; reason: string; remedy?: string }>({
+  'ACODE-SBX-013': entry<{ source: string; key: string; reason: string; remedy?: Text }>({
     title: 'invalid configuration',
     message: c => `${c.source}: ${c.key === '' ? '' : `\`${c.key}\` `}${c.reason}.`,
     hint: c => c.remedy ?? `Correct ${c.source} and try again; docs/configuration.md lists every key.`,
@@ -467,7 +474,8 @@ const ROWS = {
   'ACODE-CTN-009': entry<{ limit: number; waitedMs: number }>({
     title: 'too many sandboxes at once',
     message: c => `All ${c.limit} sandboxes were busy for ${Math.round(c.waitedMs / 100) / 10} s.`,
-    hint: () => 'Run less at once, wait longer, or raise containers.max_concurrent (at most 16).',
+    hint: () =>
+      'Run less at once, wait longer, or raise the number (at most 16): `acode config set sandbox.containers.max_concurrent 8`.',
     exit: 125,
     example: { limit: 4, waitedMs: 60_000 },
   }),
@@ -604,6 +612,7 @@ export class AcodeError<Code extends string = string> extends Error {
   /** Ties the error to the log lines of its operation. */
   correlationId?: string;
   readonly #inTerms: (terms: Terms, hintTerms: Terms) => Pick<AcodeError, 'message' | 'hint'>;
+  readonly #settings: () => readonly Setting[];
 
   /** Errors of other packages come from their own table: see {@link defineErrors}. */
   constructor(
@@ -629,6 +638,7 @@ export class AcodeError<Code extends string = string> extends Error {
       message: rendered(own.message(context), terms),
       hint: rendered(own.hint(context), hintTerms),
     });
+    this.#settings = () => settingsIn(own.hint(context));
     this.name = 'AcodeError';
     this.code = code;
     this.context = context;
@@ -646,6 +656,11 @@ export class AcodeError<Code extends string = string> extends Error {
   /** Message and hint in the terms of an audience: the command line says `--memory` for `policy.limits.memoryBytes`. */
   inTerms(terms: Terms = LIBRARY_TERMS, hintTerms = terms): Pick<AcodeError, 'message' | 'hint'> {
     return this.#inTerms(terms, hintTerms);
+  }
+
+  /** The settings that the hint proposes, as data: a terminal prints them as YAML to paste. */
+  get settings(): readonly Setting[] {
+    return this.#settings();
   }
 
   /** The error as data, for a wire; `errorFromJson` makes it again. Bytes are `{ base64 }`. */

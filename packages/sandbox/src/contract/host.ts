@@ -1,9 +1,10 @@
 // Host reports: engine status, sandboxes, cleanup and uninstall.
 
 import type { Command } from './command.ts';
+import type { ConfigProblem } from './configuration.ts';
 import type { ImagePruneReport } from './images.ts';
-import type { Level } from './levels.ts';
-import type { EffectivePolicy } from './policy.ts';
+import type { Level, Risk } from './levels.ts';
+import type { EffectivePolicy, Limits, Sourced } from './policy.ts';
 import type { SandboxSpec } from './spec.ts';
 
 /** Size of the warm pool. Each of its sandboxes still runs one command and is then removed. */
@@ -170,6 +171,8 @@ export interface Status {
   readonly cacheVolumes: readonly string[];
   /** The workspace, as an absolute path; null if there is none here. */
   readonly workspace: string | null;
+  /** What is wrong with configuration files, so that no command runs; absent where nothing is. */
+  readonly configuration?: readonly ConfigProblem[];
 }
 
 /** What `Acode.cleanup` should remove. Without options: orphans, and this user’s sandboxes that have ended. */
@@ -307,12 +310,35 @@ export interface KpiReport {
   readonly kpi_events: readonly KpiEvent[];
 }
 
+/** The rules behind a policy: what may be asked for here, and who set that. */
+export interface PolicyRules {
+  /** Whether a run may ask for the network bridge. */
+  readonly bridge: Sourced<boolean>;
+  /** The networks of the engine that a run may ask for by name. */
+  readonly networks: Sourced<readonly string[]>;
+  /** The risks that need level docker or stronger, by each layer that lists some. */
+  readonly requireFor: readonly Sourced<readonly Risk[]>[];
+  /** Commands that are riskier than they look, by each layer that lists some. */
+  readonly riskRules: readonly Sourced<
+    readonly {
+      /** The text of a command, with `*` for anything. */
+      readonly match: string;
+      /** The risk that it has at least. */
+      readonly risk: Risk;
+    }[]
+  >[];
+  /** The strictest ceiling of each limit, and of the time of a command in milliseconds. */
+  readonly ceilings: { readonly [Name in keyof Limits | 'timeoutMs']: Sourced<number> };
+}
+
 /** What a command would come to, without running it. */
 export interface Explanation {
   /** The command that was explained. */
   readonly command: Command;
   /** The effective policy: every value with the layer that set it. */
   readonly policy: EffectivePolicy;
+  /** What else may be asked for here, and who set that. */
+  readonly rules: PolicyRules;
   /** The isolation level it would run at. */
   readonly level: Level;
   /** The plan of its sandbox. */

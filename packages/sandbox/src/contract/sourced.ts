@@ -1,10 +1,10 @@
 // Provenance: a value together with the layer of configuration that set it.
 
 /**
- * The layers a value can come from, weakest voice first. `machine` sets ceilings only; `repository` is untrusted and may
- * tighten, unless the user trusted that very content.
+ * The layers a value can come from, weakest voice first. `machine` sets ceilings only; `team` holds the defaults of everyone
+ * on this machine; `repository` is untrusted and may tighten, unless the user trusted that very content.
  */
-export type Layer = 'built-in' | 'machine' | 'user' | 'repository' | 'request';
+export type Layer = 'built-in' | 'machine' | 'team' | 'user' | 'repository' | 'request';
 
 /** A value and the layer that set it. */
 export interface Sourced<Value = unknown> {

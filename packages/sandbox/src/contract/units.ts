@@ -1,4 +1,4 @@
-// Sizes as people write them, and as they read them.
+// Sizes and times as people write them, and as they read them.
 
 const UNITS: Readonly<Record<string, number>> = {
   '': 1024 ** 2,
@@ -28,4 +28,14 @@ export function formatBytes(bytes: number): string {
     unit += 1;
   }
   return `${Number.isInteger(value) ? value : value.toFixed(1)} ${names[unit]}`;
+}
+
+const SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
+
+/** Seconds of a time with units such as `90s`, `10m` or `1h30m`; null where it is not one. */
+export function parseSeconds(text: string): number | null {
+  const written = text.trim().toLowerCase();
+  const parts = [...written.matchAll(/(\d+(?:\.\d+)?)([smhd])/g)];
+  if (written === '' || parts.map(([part]) => part).join('') !== written) return null;
+  return parts.reduce((sum, [, amount, unit = '']) => sum + Number(amount) * (SECONDS[unit] ?? 0), 0);
 }

@@ -1,6 +1,8 @@
 // Text with references: fields of a request and layers stay data inside a sentence, so that the library, the command line
 // and the MCP server can each name them in their own terms without parsing the sentence.
 
+import { settingText } from './setting.ts';
+import type { Setting } from './setting.ts';
 import type { Source } from './sourced.ts';
 
 /** A field of the request inside a text, such as `policy.network`. */
@@ -17,8 +19,14 @@ export interface SourceReference {
   readonly source: Source;
 }
 
+/** A setting to change, inside a text. */
+export interface SettingReference {
+  /** The key, and the value to give it. */
+  readonly setting: Setting;
+}
+
 /** A piece of a text. */
-export type TextPart = string | FieldReference | SourceReference;
+export type TextPart = string | FieldReference | SourceReference | SettingReference;
 
 /** A text; plain where it refers to nothing. It is data and survives JSON. */
 export type Text = string | readonly TextPart[];
@@ -29,6 +37,8 @@ export interface Terms {
   readonly field: (name: string, value?: string | number) => string;
   /** The name of who set a value. */
   readonly source: (source: Source) => string;
+  /** How a setting is changed; by default the command, and the YAML on one line. */
+  readonly setting?: (setting: Setting) => string;
 }
 
 /** The variable that sets the mode; it counts as part of the request. */
@@ -51,6 +61,7 @@ export function layerText({ layer, where }: Source): string {
   if (layer === 'built-in') return where === BUILT_IN_RULE.where ? 'the built-in rules' : 'the built-in default';
   if (where === ENVIRONMENT_MODE) return `the environment, ${where}`;
   if (layer === 'machine') return `the machine’s policy, ${where}`;
+  if (layer === 'team') return `the team’s defaults, ${where}`;
   if (layer === 'user') return `your configuration, ${where}`;
   return layer === 'repository' ? `the repository, ${where}` : where;
 }
@@ -69,7 +80,8 @@ export function text(strings: readonly string[], ...values: readonly (Text | Tex
     const value = values[index];
     if (value === undefined) continue;
     if (typeof value === 'number') add(String(value));
-    else if (typeof value === 'object' && !('field' in value) && !('source' in value)) value.forEach(add);
+    else if (typeof value === 'object' && !('field' in value) && !('source' in value) && !('setting' in value))
+      value.forEach(add);
     else add(value);
   }
   return parts.every(part => typeof part === 'string') ? parts.join('') : parts;
@@ -81,7 +93,15 @@ export function rendered(of: Text, terms: Terms = LIBRARY_TERMS): string {
   return of
     .map(part => {
       if (typeof part === 'string') return part;
+      if ('setting' in part) return (terms.setting ?? settingText)(part.setting);
       return 'field' in part ? terms.field(part.field, part.value) : terms.source(part.source);
     })
     .join('');
+}
+
+/** The settings that a text asks to change. */
+export function settingsIn(of: Text): Setting[] {
+  return typeof of === 'string'
+    ? []
+    : of.flatMap(part => (typeof part === 'object' && 'setting' in part ? [part.setting] : []));
 }

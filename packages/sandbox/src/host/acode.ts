@@ -5,13 +5,14 @@ import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { checkConfig } from '../policy/config/check.ts';
 import type { LoadedConfig } from '../policy/config/check.ts';
-import { loadMachinePolicy, loadUserConfig, readAllowRoot } from '../policy/config/load.ts';
+import { loadMachinePolicy, loadTeamConfig, loadUserConfig, overTeam, readAllowRoot } from '../policy/config/load.ts';
 import { directoriesOf, homeOf, ownDirectories } from '../lifecycle/directories.ts';
 import type { Directories } from '../lifecycle/directories.ts';
 import { AuditLog } from '../records/audit/log.ts';
 import { auditIn } from '../records/audit/read.ts';
 import type { Audit } from '../contract/audit.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
+import type { Configuration } from '../contract/configuration.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { EventBus } from '../contract/events.ts';
 import type {
@@ -146,6 +147,43 @@ export class Acode implements CommandRunner, AsyncDisposable {
     } finally {
       await acode.close();
     }
+  }
+
+  /**
+   * Reports whether sandboxes are available as {@link Acode.status} does. An invalid configuration makes them unavailable,
+   * with the reason; the rest of the report is complete.
+   */
+  static async survey(options: AcodeOptions = {}): Promise<Status> {
+    const faults: AcodeError[] = [];
+    const acode = new Acode(await open(options, currentUid(), faults), options);
+    try {
+      const status = await acode.status();
+      const [first] = faults;
+      if (!first) return status;
+      const configuration = faults.map(({ code, message, hint }) => ({ code, message, hint }));
+      const { message: unavailableReason, hint } = first;
+      return { ...status, available: false, level: null, unavailableReason, hint, configuration };
+    } finally {
+      await acode.close();
+    }
+  }
+
+  /**
+   * The configuration files of the user, the team, the machine and the workspace’s repository: shows, checks and changes
+   * them. Works for root too, and without an engine.
+   *
+   * @example
+   * const configuration = await Acode.configuration();
+   * for (const { path, problems } of await configuration.check()) console.log(path, problems.length);
+   */
+  static async configuration(options: Pick<AcodeOptions, 'workspace' | 'configFile'> = {}): Promise<Configuration> {
+    const uid = currentUid();
+    const env = { ...process.env };
+    const { configFile } = options;
+    const about = { workspace: options.workspace ?? process.cwd(), workspaceNamed: options.workspace !== undefined };
+    const { configurationIn } = await import('./configuration.ts');
+    const directories = directoriesOf({ env, home: homeOf(env), uid });
+    return configurationIn({ directories, configFile, workspace: await workspaceOf(about), uid });
   }
 
   /** Opens the host for observation only. Works for root too, since it cannot run commands. */
@@ -472,9 +510,10 @@ async function open(options: AcodeOptions, uid: number, faults?: AcodeError[]): 
   const env = { ...process.env };
   const about = { env, home: homeOf(env), uid };
   const machine = await orFault(loadMachinePolicy(), null, faults);
+  const team = await orFault(loadTeamConfig(), null, faults);
   const places = directoriesOf(about);
   const unset = checkConfig({}, options.configFile ?? join(places.config, 'config.yml'));
-  const config = await orFault(configOf(options, places), unset, faults);
+  const config = overTeam(await orFault(configOf(options, places), unset, faults), team);
   // Created only now, so that an invalid configuration leaves nothing behind.
   const directories = await ownDirectories(about);
   return composeHost({ options, config, machine, directories, uid, clock: options.clock ?? systemClock });
@@ -542,6 +581,7 @@ async function loadAhead(host: ComposedHost): Promise<void> {
     import('../persistent/artifacts.ts'),
     import('./attack.ts'),
     import('../images/project/building.ts'),
+    import('./configuration.ts'),
     import('../policy/config/parse.ts'),
     import('../persistent/create.ts'),
     import('./examine.ts'),

@@ -7,6 +7,9 @@ import { fail, ok, warn } from './doctor/checks/machine.ts';
 import { examine } from './doctor/doctor.ts';
 import type { Check, DoctorReport } from './doctor/report.ts';
 import type { Host } from '../run/host.ts';
+import type { UserId } from '../contract/policy.ts';
+import { NO_LAYERS } from '../policy/layers.ts';
+import type { Layers } from '../policy/layers.ts';
 import { resolvePolicy } from '../policy/resolve.ts';
 import { workspaceOf } from '../run/repository.ts';
 import { judged } from '../run/removing.ts';
@@ -19,14 +22,15 @@ import { judged } from '../run/removing.ts';
 export async function examineHost(host: Host, faults: readonly AcodeError[] = []): Promise<DoctorReport> {
   const { machine, config: user, environmentMode, caller, uid, identity, directories } = host;
   const layers = { machine, user, repository: null, environmentMode };
-  const image = resolvePolicy({}, layers, { caller, cpus: 1 }).image.value;
+  const resolved = imageOf(layers, caller);
+  const { image } = resolved;
   return examine({
     uid,
     identity,
     directories,
     image,
     workspace: await workspaceOf(host),
-    configuration: await configurationChecks(host, faults),
+    configuration: await configurationChecks(host, [...faults, ...resolved.faults]),
     diagnose: async signal => {
       const backend = await host.engine();
       const diagnosis = await backend.diagnose(image, AbortSignal.any([signal, host.closing]));
@@ -36,9 +40,20 @@ export async function examineHost(host: Host, faults: readonly AcodeError[] = []
   });
 }
 
+// A configuration that is valid by itself may still be one that no command can run with.
+function imageOf(layers: Layers, caller: UserId): { readonly image: string; readonly faults: readonly AcodeError[] } {
+  try {
+    return { image: resolvePolicy({}, layers, { caller, cpus: 1 }).image.value, faults: [] };
+  } catch (error) {
+    if (!(error instanceof AcodeError)) throw error;
+    return { image: resolvePolicy({}, NO_LAYERS, { caller, cpus: 1 }).image.value, faults: [error] };
+  }
+}
+
 const ID = 'configuration';
 const TITLE = 'Configuration';
 const OTHERS_WRITE = 0o022;
+const BROKEN = ['ACODE-SBX-013', 'ACODE-SBX-016', 'ACODE-SBX-020'] as const;
 
 // An error that blocks every command is reported as a failed check, so that the other checks still run.
 async function configurationChecks(host: Host, faults: readonly AcodeError[]): Promise<Check[]> {
@@ -56,7 +71,12 @@ async function configurationChecks(host: Host, faults: readonly AcodeError[]): P
         `Make it yours alone: chmod go-w ${config.source}`,
       ),
     ];
-  const files = [...(machine ? [machine.source] : []), ...(found ? [config.source] : [])];
+  const team = config.parts?.team;
+  const files = [
+    ...(machine ? [machine.source] : []),
+    ...(team ? [team.source] : []),
+    ...(found ? [config.source] : []),
+  ];
   return [ok(ID, TITLE, files.length > 0 ? files.join(', ') : 'no file; the built-in values count')];
 }
 
@@ -66,6 +86,6 @@ async function repositoryFault(host: Host): Promise<AcodeError | null> {
     return null;
   } catch (error) {
     // The workspace checks report any other problem of the workspace.
-    return error instanceof AcodeError && (error.is('ACODE-SBX-013') || error.is('ACODE-SBX-016')) ? error : null;
+    return error instanceof AcodeError && BROKEN.some(code => error.is(code)) ? error : null;
   }
 }

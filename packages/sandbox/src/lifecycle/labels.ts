@@ -1,5 +1,6 @@
 // The labels every container of ours carries: how the engine, which is the truth, knows whose it is.
 
+import { redact } from '../contract/redact.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 
 /** Everything a label says about a sandbox. */
@@ -127,4 +128,12 @@ export function ownership({ identity }: SandboxSpec): Record<string, string> {
     [KEEP]: 'false',
     ...Object.fromEntries(own.map(label => [label, identity.labels[label] ?? ''])),
   };
+}
+
+/** Why a container may not have a label of this name and value; null where it may. */
+export function labelFault(name: string, value: string): string | null {
+  // A label can be read by anybody who may ask the engine, like an id.
+  const said = `${name}=${value}`;
+  if (redact(said) !== said) return 'looks like a secret, and labels can be read by others';
+  return name.startsWith(RESERVED) ? 'begins with acode., which is reserved' : null;
 }

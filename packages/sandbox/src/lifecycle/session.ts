@@ -5,7 +5,7 @@ import { AcodeError } from '../contract/errors.ts';
 import type { Level } from '../contract/levels.ts';
 import type { SandboxIdentity } from '../contract/spec.ts';
 import { redact } from '../contract/redact.ts';
-import { RESERVED, sandboxLabels } from './labels.ts';
+import { labelFault, sandboxLabels } from './labels.ts';
 import { HARD_MAXIMUM_MS } from './leases.ts';
 
 /** What is known about the owner of a session. */
@@ -95,18 +95,10 @@ export class Session {
   }
 }
 
-// A label can be read by anybody who may ask the engine, like an id.
 function checkLabel(name: string, value: string): void {
-  const said = `${name}=${value}`;
-  const isSecret = redact(said) !== said;
-  if (!isSecret && !name.startsWith(RESERVED)) return;
-  throw new AcodeError('ACODE-SBX-013', {
-    source: 'configuration',
-    key: `sandbox.containers.labels.${name}`,
-    reason: isSecret
-      ? 'looks like a secret, and labels can be read by others'
-      : 'begins with acode., which is reserved',
-  });
+  const reason = labelFault(name, value);
+  if (reason === null) return;
+  throw new AcodeError('ACODE-SBX-013', { source: 'configuration', key: `sandbox.containers.labels.${name}`, reason });
 }
 
 function checkId(id: string, field: string): string {

@@ -3,7 +3,9 @@
 import { AcodeError } from '../contract/errors.ts';
 import type { ImageTrust, Sourced } from '../contract/policy.ts';
 import type { ImageFacts } from '../contract/spec.ts';
-import { builtInValue, placeOf, setBy } from './layers.ts';
+import { text as textOf } from '../contract/wording.ts';
+import type { Text } from '../contract/wording.ts';
+import { builtInValue, placeOf, setBy, sourceIn } from './layers.ts';
 import type { Layers } from './layers.ts';
 import { TRUSTED_REPOSITORIES } from './profiles.ts';
 
@@ -179,11 +181,11 @@ function untrusted(reference: string, origins: readonly string[], { repositories
   const origin = origins.find(one => !isListed(one, repositories.value)) ?? 'another registry';
   return unverified(
     `${reference} came from ${origin}, which is not trusted (${setBy(repositories)}: ${repositories.value.join(', ')})`,
-    `If you trust it, add ${origin} to sandbox.security.trusted_images in your own configuration file.`,
+    textOf`If you trust it: ${{ setting: { key: LIST, value: [origin], add: true } }}.`,
   );
 }
 
-function unverified(detail: string, remedy: string): AcodeError {
+function unverified(detail: string, remedy: Text): AcodeError {
   return new AcodeError('ACODE-SBX-010', { violation: 'UnverifiedImage', detail, remedy });
 }
 
@@ -202,9 +204,9 @@ const LIST = 'sandbox.security.trusted_images';
 function usersRepositories({ user }: Layers): Sourced<readonly string[]> {
   const listed = user.config.sandbox?.security?.trusted_images;
   if (!listed) return builtInValue(TRUSTED_REPOSITORIES);
+  const { layer, where } = sourceIn(user, LIST);
   // A reader of the source must not search for the built-in ones in their own file.
-  const where = `${placeOf(user, LIST)}, beside the built-in ones`;
-  return { value: [...TRUSTED_REPOSITORIES, ...listed], layer: 'user', where };
+  return { value: [...TRUSTED_REPOSITORIES, ...listed], layer, where: `${where}, beside the built-in ones` };
 }
 
 function machinesRepositories({ machine }: Layers): Sourced<readonly string[]> | null {
@@ -227,7 +229,9 @@ function resolveRequireDigest({ machine, user, repository }: Layers): Sourced<bo
     ['repository', repository],
   ] as const) {
     if (config?.config.sandbox?.security?.require_digest === true)
-      return { value: true, layer, where: placeOf(config, key) };
+      return layer === 'user'
+        ? { value: true, ...sourceIn(user, key) }
+        : { value: true, layer, where: placeOf(config, key) };
   }
   return builtInValue(false);
 }

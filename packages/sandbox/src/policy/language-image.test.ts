@@ -122,7 +122,7 @@ describe('the image of a workspace', () => {
       expect.objectContaining({
         code: 'ACODE-SBX-017',
         message: expect.stringMatching(/combined\."dotnet\+node".*App\.sln says dotnet, package\.json says node/),
-        hint: expect.stringMatching(/sandbox\.images\.default.*policy\.image/),
+        hint: expect.stringMatching(/policy\.image.*acode config set sandbox\.images\.combined\.dotnet\+node /),
       }),
     );
   });

@@ -20,7 +20,7 @@ export interface ImageChoice {
 type Images = NonNullable<NonNullable<Config['sandbox']>['images']>;
 
 /**
- * Chooses the image. A request’s own counts first. Then the repository, then the user: the first of the two that names an
+ * Chooses the image. A request’s own counts first. Then the repository, the user, the team: the first of them that names an
  * image for this workspace decides, by its image for the language, else by its default. So a default in your own file is
  * not overruled by a built-in image, and what the repository names is not overruled by your default. Last, what is built in.
  */
@@ -37,7 +37,13 @@ export function chooseImage(
 }
 
 function namedByLayer({ repository, user }: Layers, found: readonly LanguageFound[]): ImageChoice | null {
-  for (const [layer, loaded] of [['repository', repository] as const, ['user', user] as const]) {
+  // Each file on its own: a default of yours is not overruled by an image of the team’s for the language.
+  const { own, team = null } = user.parts ?? { own: user };
+  for (const [layer, loaded] of [
+    ['repository', repository] as const,
+    ['user', own] as const,
+    ['team', team] as const,
+  ]) {
     const named = loaded ? imageIn(loaded.config.sandbox?.images ?? {}, found, WHOSE[layer]) : null;
     if (!loaded || !named) continue;
     const { key, value, imageReason } = named;
@@ -46,7 +52,11 @@ function namedByLayer({ repository, user }: Layers, found: readonly LanguageFoun
   return null;
 }
 
-const WHOSE = { repository: 'in the repository’s own file', user: 'in your configuration' } as const;
+const WHOSE = {
+  repository: 'in the repository’s own file',
+  user: 'in your configuration',
+  team: 'in the team’s defaults',
+} as const;
 
 interface Named {
   readonly key: string;
@@ -106,7 +116,7 @@ export function refuseUndecided(image: Sourced<string>, found: readonly Language
   throw new AcodeError('ACODE-SBX-017', {
     field: key,
     reason: `is not set, and the workspace has several languages: ${evidence(found)}`,
-    remedy: text`Set ${key} to an image that has all of them, or sandbox.images.default, or name an image for this run with ${{ field: 'policy.image' }}.`,
+    remedy: text`Name an image that has all of them, for this run with ${{ field: 'policy.image' }}, or for every run here: ${{ setting: { key: `sandbox.images.combined.${combinationOf(found)}`, value: 'your-image:tag' } }}.`,
   });
 }
 

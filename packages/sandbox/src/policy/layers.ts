@@ -1,5 +1,6 @@
 // The layers a policy is made of, and the order in which they are heard.
 
+import { isAbsolute } from 'node:path';
 import { checkConfig } from './config/check.ts';
 import type { LoadedConfig } from './config/check.ts';
 import type { LoadedMachine, RepositoryConfig } from './config/load.ts';
@@ -8,7 +9,8 @@ import { AcodeError } from '../contract/errors.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { Source, Sourced } from '../contract/sourced.ts';
 import { ENVIRONMENT_MODE, LIBRARY_TERMS } from '../contract/wording.ts';
-import type { Text } from '../contract/wording.ts';
+import type { Setting } from '../contract/setting.ts';
+import type { SettingReference, Text } from '../contract/wording.ts';
 
 /** Whether networks may be had at all. */
 export type Mode = EffectivePolicy['mode']['value'];
@@ -21,6 +23,7 @@ export interface RepositoryLayer extends RepositoryConfig {
 /** Everything that has a voice besides the request. */
 export interface Layers {
   readonly machine: LoadedMachine | null;
+  /** The user’s own configuration, over the team’s defaults. */
   readonly user: LoadedConfig;
   readonly repository: RepositoryLayer | null;
   /** `ACODE_MODE`. It can only tighten. */
@@ -58,7 +61,7 @@ export interface Choice<Value> {
   readonly builtIn: Value;
 }
 
-/** The strongest voice’s value: the request, the repository, the user, the built-in one. */
+/** The strongest voice’s value: the request, the repository, the user, the team, the built-in one. */
 export function pick<Value>(layers: Layers, choice: Choice<Value>): Sourced<Value> {
   const { field, request, key, read, builtIn } = choice;
   if (request !== undefined) return { value: request, layer: 'request', where: `policy.${field}` };
@@ -66,8 +69,19 @@ export function pick<Value>(layers: Layers, choice: Choice<Value>): Sourced<Valu
   const asked = repository ? read(repository.config) : undefined;
   if (repository && asked !== undefined) return { value: asked, layer: 'repository', where: placeOf(repository, key) };
   const own = read(user.config);
-  if (own !== undefined) return { value: own, layer: 'user', where: placeOf(user, key) };
+  if (own !== undefined) return { value: own, ...sourceIn(user, key) };
   return builtInValue(builtIn);
+}
+
+/** Who set a key of the user’s configuration: the user, or the team’s defaults below it. */
+export function sourceIn(user: LoadedConfig, key: string): { readonly layer: 'user' | 'team'; readonly where: string } {
+  return { layer: user.layerOf?.(key) ?? 'user', where: placeOf(user, key) };
+}
+
+/** A setting of the user’s own file, to stand in a text. */
+export function setting(user: LoadedConfig, change: Omit<Setting, 'file'>): SettingReference {
+  // A program that gave its configuration as an object has no file.
+  return { setting: isAbsolute(user.source) ? { ...change, file: user.source } : change };
 }
 
 /** A value that no layer set. */
@@ -96,9 +110,9 @@ export function resolveMode(layers: Layers): Sourced<Mode> {
   if (machine?.config.mode === 'airgapped')
     return { value: 'airgapped', layer: 'machine', where: placeOf(machine, 'mode') };
   if (environment === 'airgapped') return { value: 'airgapped', layer: 'request', where: ENVIRONMENT_MODE };
-  if (user.config.mode === 'airgapped') return { value: 'airgapped', layer: 'user', where: placeOf(user, 'mode') };
+  if (user.config.mode === 'airgapped') return { value: 'airgapped', ...sourceIn(user, 'mode') };
   if (repository?.config.mode === 'airgapped')
     return { value: 'airgapped', layer: 'repository', where: placeOf(repository, 'mode') };
-  if (user.config.mode !== undefined) return { value: 'local-only', layer: 'user', where: placeOf(user, 'mode') };
+  if (user.config.mode !== undefined) return { value: 'local-only', ...sourceIn(user, 'mode') };
   return builtInValue('local-only');
 }

@@ -3,6 +3,7 @@
 import type { Config } from './config/schema.ts';
 import { formatBytes } from '../contract/units.ts';
 import type { EffectivePolicy, Limits, PolicyFields, Sourced } from '../contract/policy.ts';
+import type { PolicyRules } from '../contract/host.ts';
 import type { ProfileName } from '../contract/profiles.ts';
 import { builtInValue, pick, placeOf } from './layers.ts';
 import type { Layers } from './layers.ts';
@@ -96,6 +97,28 @@ export function resolveNetworkTimeout(layers: Layers, warnings: string[]): Sourc
   return value === null ? asked : clamp('networkTimeoutMs', { ...asked, value }, timeCeilings(layers), warnings);
 }
 
+/** The strictest ceiling of each limit. */
+export function strictestCeilings(layers: Layers, machine: Machine): PolicyRules['ceilings'] {
+  const of = (name: keyof Limits): Sourced<number> => {
+    const engine = name === 'cpus' ? [builtInValue(machine.cpus)] : [];
+    return strictest([...engine, ...ceilingsOf(layers, LIMITS[name].ceiling, CEILINGS[name])]);
+  };
+  return {
+    memoryBytes: of('memoryBytes'),
+    swapBytes: of('swapBytes'),
+    cpus: of('cpus'),
+    pids: of('pids'),
+    openFiles: of('openFiles'),
+    tmpBytes: of('tmpBytes'),
+    outputBytes: of('outputBytes'),
+    timeoutMs: strictest(timeCeilings(layers)),
+  };
+}
+
+function strictest(ceilings: readonly Sourced<number>[]): Sourced<number> {
+  return ceilings.reduce((least, one) => (one.value < least.value ? one : least));
+}
+
 function timeCeilings(layers: Layers): Sourced<number>[] {
   return ceilingsOf(layers, 'timeout_seconds', CEILINGS.timeoutMs).map(ceiling =>
     ceiling.layer === 'built-in' ? ceiling : { ...ceiling, value: Math.round(ceiling.value * 1000) },
@@ -157,7 +180,7 @@ function clamp(
   ceilings: readonly Sourced<number>[],
   warnings: string[],
 ): Sourced<number> {
-  const ceiling = ceilings.reduce((least, one) => (one.value < least.value ? one : least));
+  const ceiling = strictest(ceilings);
   if (asked.value <= ceiling.value) return asked;
   // A built-in default above what a small machine has is not a mistake and needs no warning.
   if (asked.layer !== 'built-in') {

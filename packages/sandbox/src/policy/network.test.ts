@@ -35,7 +35,7 @@ const CONSENT = 'sandbox: { network: { allow_bridge: true } }';
 describe('bridge', () => {
   it('needs the user’s own consent', () => {
     expect(() => resolve({ network: 'bridge' })).toThrow(
-      denied('needs your consent', 'the built-in default', 'Set `sandbox.network.allow_bridge: true` in user.yml'),
+      denied('needs your consent', 'the built-in default', '`acode config set sandbox.network.allow_bridge true`'),
     );
     expect(() => resolve({ network: 'bridge' }, 'sandbox: { network: { allow_bridge: false } }')).toThrow(
       denied('needs your consent', 'your configuration, user.yml:1:23', 'allow_bridge'),
@@ -152,7 +152,7 @@ describe('a network that is misspelt', () => {
     const listed = 'sandbox: { network: { allowed_networks: [brige], mode: brige } }';
     expect(resolve({}, listed).network.value).toEqual({ kind: 'named', name: 'brige' });
     expect(() => resolve({}, 'sandbox: { network: { mode: db } }')).toThrow(
-      denied('does not list it', '', 'Add it to'),
+      denied('does not list it', '', 'acode config set --add sandbox.network.allowed_networks db'),
     );
   });
 });
@@ -164,7 +164,7 @@ describe('name servers and ports', () => {
     for (const asked of [{ dns: ['1.1.1.1'] }, { ports: [{ container: 80 }] }])
       expect(() => resolve(asked)).toThrow(
         expect.objectContaining({
-          hint: expect.stringMatching(/policy\.network: bridge.*allow_bridge: true` in user\.yml/),
+          hint: expect.stringMatching(/policy\.network: bridge.*acode config set sandbox\.network\.allow_bridge true/),
         }),
       );
     expect(() => resolve({ dns: [], ports: [] })).not.toThrow();

@@ -7,24 +7,50 @@ import { address } from './config/values.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { networkName } from '../contract/network.ts';
 import type { EffectivePolicy, PolicyFields, PortRequest, Sourced } from '../contract/policy.ts';
+import type { PolicyRules } from '../contract/host.ts';
 import type { NetworkMode } from '../contract/network.ts';
 import type { Denial, Remedy } from '../contract/denials.ts';
 import { text } from '../contract/wording.ts';
-import type { Text } from '../contract/wording.ts';
-import { builtInValue, pick, placeOf, sourceOf } from './layers.ts';
+import type { SettingReference, Text } from '../contract/wording.ts';
+import { builtInValue, pick, placeOf, setting, sourceIn, sourceOf } from './layers.ts';
 import type { Layers, Mode } from './layers.ts';
 
 /** The part of a policy that is about the network. */
 export type NetworkPolicy = Pick<EffectivePolicy, 'network' | 'dns' | 'ports' | 'denials'>;
 
-/** The bundle of CA certificates: the user’s own, else the machine’s. A repository names none, and neither does a request. */
+/**
+ * The bundle of CA certificates: the user’s own, else the machine’s, else the team’s. A repository names none, and neither
+ * does a request.
+ */
 export function resolveCaFile({ machine, user }: Layers): EffectivePolicy['caFile'] {
-  const key = 'sandbox.network.ca_file';
   const own = user.config.sandbox?.network?.ca_file;
-  if (own !== undefined) return { value: own, layer: 'user', where: placeOf(user, key) };
+  const set = own === undefined ? builtInValue(null) : { value: own, ...sourceIn(user, CA_FILE) };
   const machines = machine?.config.sandbox?.network?.ca_file;
-  if (machine && machines !== undefined) return { value: machines, layer: 'machine', where: placeOf(machine, key) };
-  return builtInValue(null);
+  if (set.layer === 'user' || !machine || machines === undefined) return set;
+  return { value: machines, layer: 'machine', where: placeOf(machine, CA_FILE) };
+}
+
+const CA_FILE = 'sandbox.network.ca_file';
+
+/** Which networks a run may ask for: the bridge by consent, others by name. The machine’s policy bounds both. */
+export function allowedNetworks(layers: Layers): Pick<PolicyRules, 'bridge' | 'networks'> {
+  return { bridge: bridgeConsent(layers), networks: namedNetworks(layers) };
+}
+
+function bridgeConsent({ machine, user }: Layers): Sourced<boolean> {
+  if (machine?.config.sandbox?.network?.allow_bridge === false)
+    return { value: false, layer: 'machine', where: placeOf(machine, CONSENT) };
+  const consent = user.config.sandbox?.network?.allow_bridge;
+  return consent === undefined ? builtInValue(false) : { value: consent, ...sourceIn(user, CONSENT) };
+}
+
+function namedNetworks({ machine, user }: Layers): Sourced<readonly string[]> {
+  const names = user.config.sandbox?.network?.allowed_networks;
+  if (!names) return builtInValue([]);
+  const bound = machine?.config.sandbox?.network?.allowed_networks;
+  const value = names.filter(name => bound?.includes(name) !== false);
+  if (!machine || value.length === names.length) return { value, ...sourceIn(user, NAMES) };
+  return { value, layer: 'machine', where: placeOf(machine, NAMES) };
 }
 
 const MAX_SERVERS = 3;
@@ -63,7 +89,7 @@ export function resolveNetwork(request: PolicyFields, layers: Layers, mode: Sour
     throw new AcodeError('ACODE-SBX-017', {
       field: `policy.${field}`,
       reason: 'needs a network, and there is none',
-      remedy: text`Leave it out, or also ask for ${BRIDGE}, which needs \`${CONSENT}: true\` in ${layers.user.source}.`,
+      remedy: text`Leave it out, or also ask for ${BRIDGE}, which needs your consent: ${consentTo(layers.user)}.`,
     });
   }
   return { network, dns: builtInValue([]), ports: builtInValue([]), denials: [] };
@@ -90,7 +116,7 @@ function askedNetwork(request: PolicyFields, layers: Layers): Sourced<NetworkMod
 
 // A file may ask by the shorthand, which is another key.
 function whereAsked({ layer: by, where }: Pick<Sourced, 'layer' | 'where'>, layers: Layers): string {
-  const layer = by === 'repository' ? layers.repository : by === 'user' ? layers.user : null;
+  const layer = by === 'repository' ? layers.repository : by === 'user' || by === 'team' ? layers.user : null;
   const shorthand = layer !== null && layer.config.sandbox?.network?.mode === undefined;
   return shorthand ? placeOf(layer, 'sandbox.defaults.network') : where;
 }
@@ -131,8 +157,8 @@ function assertBridge({ machine, user }: Layers): void {
   throw denied(
     'bridge',
     'a bridge reaches services of this host, so it needs your consent',
-    consent === false ? { layer: 'user', where: placeOf(user, CONSENT) } : builtInValue(false),
-    `Set \`${CONSENT}: true\` in ${user.source}, if you accept that.`,
+    consent === false ? sourceIn(user, CONSENT) : builtInValue(false),
+    text`If you accept that: ${consentTo(user)}.`,
   );
 }
 
@@ -172,13 +198,13 @@ function assertListed({ value: name }: Sourced<string>, user: LoadedConfig, file
       name,
       'it looks like a domain, and a network cannot be limited to domains yet',
       builtInValue([]),
-      text`Without a network: ${{ field: 'policy.network', value: 'none' }}. With access to everything: ${BRIDGE}, which needs \`${CONSENT}: true\` in ${user.source}. If the engine has a network of that name, add it to \`${NAMES}\` there.`,
+      text`Without a network: ${{ field: 'policy.network', value: 'none' }}. If the engine has a network of that name, add it to \`${NAMES}\`. With access to everything: ${BRIDGE}, which needs your consent: ${consentTo(user)}.`,
     );
   throw denied(
     name,
     'your configuration does not list it',
-    allowed ? { layer: 'user', where: placeOf(user, NAMES) } : builtInValue([]),
-    `${meant === null ? 'Add' : `Did you mean ${meant}? Otherwise add`} it to \`${NAMES}\` in ${user.source}, if sandboxes may reach what is on it.`,
+    allowed ? sourceIn(user, NAMES) : builtInValue([]),
+    text`${meant === null ? 'If' : `Did you mean ${meant}? Otherwise, if`} sandboxes may reach what is on it: ${setting(user, { key: NAMES, value: [name], add: true })}.`,
   );
 }
 
@@ -187,6 +213,11 @@ const DOMAIN = /^(?:\*\.)?(?:[a-z0-9-]+\.)+[a-z]{2,}$/i;
 const BRIDGE = { field: 'policy.network', value: 'bridge' } as const;
 const CONSENT = 'sandbox.network.allow_bridge';
 const NAMES = 'sandbox.network.allowed_networks';
+
+function consentTo(user: LoadedConfig): SettingReference {
+  return setting(user, { key: CONSENT, value: true });
+}
+
 const ASK = 'Run without a network, or ask the administrator of this machine.';
 
 function denied(network: string, rule: string, by: Pick<Sourced, 'layer' | 'where'>, remedy: Text): AcodeError {

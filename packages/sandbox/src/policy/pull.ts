@@ -13,7 +13,7 @@ import type { Config } from './config/schema.ts';
 import { LANGUAGES } from '../contract/languages.ts';
 import type { ImageFacts } from '../contract/spec.ts';
 import { rendered, text } from '../contract/wording.ts';
-import type { Text } from '../contract/wording.ts';
+import type { SettingReference, Text } from '../contract/wording.ts';
 import type { TrustKey } from './repository.ts';
 
 /** What the decision is made from. */
@@ -54,10 +54,11 @@ export function decidePull({ image, present, policy }: PullQuestion): PullDecisi
 function whatForbids(
   image: string,
   { pull, offline, mode, imageNaming }: Pick<EffectivePolicy, 'pull' | 'offline' | 'mode' | 'imageNaming'>,
-): { rule: Text; remedy: string } | null {
+): { rule: Text; remedy: Text } | null {
   if (mode.value === 'airgapped') return { rule: `the mode is airgapped (${setBy(mode)})`, remedy: LOAD };
   if (offline.value) {
-    const remedy = `Pull it once with sandbox.images.offline: false, or load it: \`docker load\`.`;
+    const online = { setting: { key: 'sandbox.images.offline', value: false } };
+    const remedy = text`${LOAD} To allow registries again: ${online}.`;
     return { rule: `sandbox.images.offline is true (${setBy(offline)})`, remedy };
   }
   if (pull.value !== 'never') return modelForbids(image, imageNaming);
@@ -92,7 +93,7 @@ function parsed(image: Sourced<string>): ImageReference {
   return reference;
 }
 
-function notPresent(image: string, { rule, remedy }: { rule: Text; remedy: string }): AcodeError {
+function notPresent(image: string, { rule, remedy }: { rule: Text; remedy: Text }): AcodeError {
   const cause = new AcodeError('ACODE-CTN-011', { image });
   return new AcodeError('ACODE-SBX-009', { image, rule, remedy }, { cause });
 }
@@ -147,7 +148,7 @@ function assertTrusted(
   if (anywhere.value) return `images from anywhere may run (${setBy(anywhere)})`;
   throw refused(
     `${image} ${present ? 'may not be pulled' : 'is not on this engine and may not be pulled'}: ${name} is not trusted (${setBy(repositories)}: ${repositories.value.join(', ')})`,
-    `If you trust it, add ${name} to sandbox.security.trusted_images in your own configuration file; else choose another image.`,
+    text`Choose another image, or, if you trust it: ${trusting(name)}.`,
   );
 }
 
@@ -157,7 +158,7 @@ function trustedBy(name: string, repositories: ImageTrust['repositories']): stri
   return `${name} is trusted (${setBy(by)})`;
 }
 
-function refused(detail: string, remedy: string): AcodeError {
+function refused(detail: string, remedy: Text): AcodeError {
   return new AcodeError('ACODE-SBX-010', { violation: 'UnverifiedImage', detail, remedy });
 }
 
@@ -288,22 +289,24 @@ function imageNamingRefused(
   });
 }
 
-function forRepository(repository: string | null): string {
+function forRepository(repository: string | null): Text {
   const read = 'Read the repository’s file; if you agree with all of it, run `acode trust`.';
   return repository === null
     ? `${read} Or take the line out.`
-    : `${read} To allow this image alone, add to your own configuration file: ${yaml(repository)}`;
+    : text`${read} To allow this image alone: ${trusting(repository)}.`;
 }
 
-function forModel(repository: string | null): string {
+function forModel(repository: string | null): Text {
   const without = 'Leave the argument image out: the workspace has an image.';
   return repository === null
     ? without
-    : `${without} If you need this one, ask the user to add to their own configuration file: ${yaml(repository)}`;
+    : text`${without} If you need this one, ask the user for it: ${trusting(repository)}.`;
 }
 
-function yaml(repository: string): string {
-  return `\`sandbox: { security: { trusted_images: [${repository}] } }\``;
+const TRUSTED = 'sandbox.security.trusted_images';
+
+function trusting(repository: string): SettingReference {
+  return { setting: { key: TRUSTED, value: [repository], add: true } };
 }
 
 /** The images of a repository’s file that no list of the user has: each counts only once the file is trusted. */

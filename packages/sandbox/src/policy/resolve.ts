@@ -2,21 +2,22 @@
 
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
+import type { PolicyRules } from '../contract/host.ts';
 import type { LanguageFound } from '../contract/languages.ts';
 import type { EffectivePolicy, MountRequest, PolicyFields, Sourced, UserId } from '../contract/policy.ts';
 import type { ProfileName } from '../contract/profiles.ts';
 import type { Text } from '../contract/wording.ts';
 import { text } from '../contract/wording.ts';
-import { govern } from './risk.ts';
+import { govern, riskRulesOf } from './risk.ts';
 import type { Task } from './risk.ts';
 import { resolveImageNaming } from './pull.ts';
 import { resolveImageTrust } from './images.ts';
 import { resolveCaches } from './caches.ts';
 import { chooseImage } from './language-image.ts';
-import { builtInValue, pick, placeOf, resolveMode, sourceOf } from './layers.ts';
+import { builtInValue, pick, placeOf, resolveMode, sourceIn, sourceOf } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { resolveLimits, resolveNetworkTimeout, resolveTimeout } from './limits.ts';
-import { resolveCaFile, resolveNetwork } from './network.ts';
+import { resolveLimits, resolveNetworkTimeout, resolveTimeout, strictestCeilings } from './limits.ts';
+import { allowedNetworks, resolveCaFile, resolveNetwork } from './network.ts';
 import { checkRepository } from './repository.ts';
 import { checkedPolicy, invalid } from './request-policy.ts';
 import { resolveRuntime } from './runtime.ts';
@@ -103,6 +104,15 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
   };
 }
 
+/** The rules behind a policy: what may be asked for, and who set that. Pure. */
+export function resolveRules(
+  layers: Layers,
+  { cpus, memoryBytes }: Pick<ResolveHost, 'cpus' | 'memoryBytes'>,
+): PolicyRules {
+  const machine = { cpus, memoryBytes: memoryBytes ?? UNKNOWN_MEMORY };
+  return { ...allowedNetworks(layers), ...riskRulesOf(layers), ceilings: strictestCeilings(layers, machine) };
+}
+
 /** The fields of a request that currently have an effect. */
 interface Available {
   readonly workspace: 'direct' | 'readonly' | undefined;
@@ -136,8 +146,10 @@ function resolveLevel(request: PolicyFields, layers: Layers, warnings: string[])
   const { machine } = layers;
   const floor = machine?.config.sandbox?.level;
   if (!machine || floor === undefined || floor === 'auto') return asked;
-  if (isAtLeast(asked.value === 'auto' ? 'docker' : asked.value, floor)) return asked;
   const where = placeOf(machine, 'sandbox.level');
+  if (isAtLeast(asked.value === 'auto' ? 'docker' : asked.value, floor))
+    // Nobody asked for a level, and the machine’s is what holds: it is named as the source.
+    return asked.layer === 'built-in' ? { ...asked, layer: 'machine', where } : asked;
   if (asked.layer !== 'built-in')
     warnings.push(`The level was raised from ${asked.value} to ${floor}, the least that ${where} allows.`);
   return { value: floor, layer: 'machine', where };
@@ -150,7 +162,7 @@ function resolveOffline({ user, repository }: Layers): Sourced<boolean> {
   const own = user.config.sandbox?.images?.offline;
   if (repository?.config.sandbox?.images?.offline === true && own !== true)
     return { value: true, layer: 'repository', where: placeOf(repository, key) };
-  return own === undefined ? builtInValue(false) : { value: own, layer: 'user', where: placeOf(user, key) };
+  return own === undefined ? builtInValue(false) : { value: own, ...sourceIn(user, key) };
 }
 
 function resolveMounts(request: PolicyFields, layers: Layers): Sourced<readonly MountRequest[]> {
@@ -174,7 +186,7 @@ function resolveHostRoots({ machine, user }: Layers, mounts: Sourced): Sourced<r
   if (!roots || mounts.layer === 'repository') return builtInValue([]);
   const key = 'sandbox.mounts.allowed_host_roots';
   const limit = machine?.config.sandbox?.mounts?.allowed_host_roots;
-  if (!machine || !limit) return { value: roots, layer: 'user', where: placeOf(user, key) };
+  if (!machine || !limit) return { value: roots, ...sourceIn(user, key) };
   const value = roots.flatMap(root =>
     limit.flatMap(outer => (isWithin(root, outer) ? [root] : isWithin(outer, root) ? [outer] : [])),
   );

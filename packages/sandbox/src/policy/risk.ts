@@ -4,6 +4,7 @@
 import type { Command } from '../contract/command.ts';
 import { RISKS, isAtLeast } from '../contract/levels.ts';
 import type { Level, Risk } from '../contract/levels.ts';
+import type { PolicyRules } from '../contract/host.ts';
 import type { EffectivePolicy, Sourced } from '../contract/policy.ts';
 import { builtInValue, placeOf } from './layers.ts';
 import type { Layers } from './layers.ts';
@@ -199,6 +200,25 @@ export function govern(task: Task, layers: Layers): Governance {
     riskReasons,
     fallback: resolveFallback(listed !== null, layers),
     required: strongest([listed ?? leftOut(risk.value, layers), ...levelsOf(layers)]),
+  };
+}
+
+/** The rules about risks, by each layer that has some. */
+export function riskRulesOf(layers: Layers): Pick<PolicyRules, 'requireFor' | 'riskRules'> {
+  const from = (['machine', 'user', 'repository'] as const).flatMap(layer => {
+    const loaded = layers[layer];
+    return loaded ? [{ layer, loaded, sandbox: loaded.config.sandbox }] : [];
+  });
+  const requireFor = from.flatMap(({ layer, loaded, sandbox }) => {
+    const where = placeOf(loaded, 'sandbox.require_for');
+    return sandbox?.require_for ? [{ value: sandbox.require_for, layer, where }] : [];
+  });
+  return {
+    requireFor: requireFor.length > 0 ? requireFor : [builtInValue(RISKS)],
+    riskRules: from.flatMap(({ layer, loaded, sandbox }) => {
+      const where = placeOf(loaded, 'sandbox.risk_rules');
+      return sandbox?.risk_rules ? [{ value: sandbox.risk_rules, layer, where }] : [];
+    }),
   };
 }
 

@@ -5,7 +5,7 @@ import { isAtLeast } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy, PolicyFields, Sourced } from '../contract/policy.ts';
 import { text } from '../contract/wording.ts';
-import { pick, placeOf, setBy, sourceOf } from './layers.ts';
+import { pick, placeOf, setBy, setting, sourceOf } from './layers.ts';
 import type { Layers } from './layers.ts';
 
 /** What an engine offers. */
@@ -81,8 +81,11 @@ export function resolveRuntime(request: PolicyFields, layers: Layers): Sourced<s
     throw new AcodeError('ACODE-SBX-010', {
       violation: 'UnknownRuntime',
       detail: text`${JSON.stringify(asked.value.slice(0, 80))} is not a runtime that acode knows (${sourceOf(asked)})`,
-      remedy:
-        'Use runc, runsc or another known one, or list it under sandbox.security.allowed_runtimes in your own configuration file.',
+      remedy: text`Use runc, runsc or another known one, or, if you trust it: ${setting(layers.user, {
+        key: 'sandbox.security.allowed_runtimes',
+        value: [asked.value.slice(0, 80)],
+        add: true,
+      })}.`,
     });
   }
   return withinMachine(asked, layers);

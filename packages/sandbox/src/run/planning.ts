@@ -18,7 +18,7 @@ import { sourceOf } from '../policy/layers.ts';
 import { projectReference } from '../policy/pull.ts';
 import { refuseUndecided, withImageReason } from '../policy/language-image.ts';
 import { NOTHING } from '../policy/request-policy.ts';
-import { resolvePolicy } from '../policy/resolve.ts';
+import { resolvePolicy, resolveRules } from '../policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './admission.ts';
 import { warmthOf } from './warm.ts';
@@ -216,9 +216,11 @@ export async function explain(
   const planned = await plan(host, { command, request }, of, signal);
   const { policy, spec, notes, asides = [], backend } = planned;
   const { warm, cause: warmCause, why: warmReason } = warmthOf(host, planned, request);
+  const layers = await layersFor(host, nearestReal(await workspaceOf(host)));
   return {
     command,
     policy,
+    rules: resolveRules(layers, { cpus: availableParallelism(), memoryBytes: totalmem() }),
     level: spec.level,
     spec,
     environment: environmentOf(spec, request),

@@ -1,6 +1,7 @@
 // Repository configuration of an opened host, read again for each run, and the user’s trust in it.
 
 import { loadRepositoryConfig } from '../policy/config/load.ts';
+import type { Consent } from '../contract/configuration.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { ServeSetting } from '../contract/host.ts';
 import type { Host } from './host.ts';
@@ -48,13 +49,13 @@ export interface Trust {
   show(): Promise<TrustReport>;
   /**
    * Trusts the current content of the file; any change ends the trust. With `hash`, only if the content still has that
-   * hash.
+   * hash. `consent` says how the user agreed, for the audit log.
    *
    * @example
    * const { hash, needsTrust } = await acode.trust.show();
    * if (hash !== null && needsTrust.every(({ key }) => key === 'sandbox.network.mode')) await acode.trust.grant(hash);
    */
-  grant(hash?: string): Promise<TrustReport>;
+  grant(hash?: string, consent?: Consent): Promise<TrustReport>;
   /** Revokes the trust. */
   revoke(): Promise<TrustReport>;
 }
@@ -87,7 +88,11 @@ export async function workspaceOf(host: Pick<Host, 'workspace' | 'workspaceNamed
 
 /** The trust client of a host. */
 export function trustOf(host: Host): Trust {
-  return { show: () => report(host), grant: hash => grant(host, hash), revoke: () => revoke(host) };
+  return {
+    show: () => report(host),
+    grant: (hash, consent) => grant(host, hash, consent),
+    revoke: () => revoke(host),
+  };
 }
 
 async function report(host: Host): Promise<TrustReport> {
@@ -118,7 +123,7 @@ function refusedAnyway(layers: Layers): RefusedKey | null {
   }
 }
 
-async function grant(host: Host, expected: string | undefined): Promise<TrustReport> {
+async function grant(host: Host, expected: string | undefined, consent: Consent | undefined): Promise<TrustReport> {
   const now = await report(host);
   if (now.file === null || now.hash === null) {
     throw new AcodeError('ACODE-SBX-013', {
@@ -130,7 +135,8 @@ async function grant(host: Host, expected: string | undefined): Promise<TrustRep
   if (expected !== undefined && expected !== now.hash) {
     throw new AcodeError('ACODE-SBX-013', { source: now.file, key: '', reason: 'has changed since it was shown' });
   }
-  await recordTrust(host, 'trusted', { workspace: now.workspace, hash: now.hash });
+  const agreed = consent ? { consent: consent.how, parent: consent.parent ?? 'unknown' } : {};
+  await recordTrust(host, 'trusted', { workspace: now.workspace, hash: now.hash, ...agreed });
   await host.trust.grant(now.workspace, now.hash, new Date(host.telemetry.clock.now()));
   return { ...now, trusted: true, changed: false };
 }

@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import type { FileIdentity, MountSpec } from '../contract/spec.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { MountViolation } from '../contract/errors.ts';
+import type { Text } from '../contract/wording.ts';
 
 type Found = Pick<Stats, 'dev' | 'ino' | 'birthtimeMs'>;
 
@@ -103,7 +104,7 @@ export function refusal(
   path: string,
   violation: MountViolation,
   reason: string,
-  more: { remedy?: string; cause?: unknown } = {},
+  more: { remedy?: Text; cause?: unknown } = {},
 ): AcodeError<'ACODE-SBX-003'> {
   const { remedy, cause } = more;
   const context = { path, violation, reason, ...(remedy === undefined ? {} : { remedy }) };

@@ -5,7 +5,9 @@ import type { Stats } from 'node:fs';
 import { lstat, open, realpath } from 'node:fs/promises';
 import { basename, dirname, join, posix, resolve } from 'node:path';
 import type { MountRequest } from '../contract/policy.ts';
+import { settingText } from '../contract/setting.ts';
 import type { FileIdentity, MountSpec } from '../contract/spec.ts';
+import { text as textOf } from '../contract/wording.ts';
 import { comparable, identityOf, installationRoot, isWithin, refusal } from './file-identity.ts';
 import { nearestReal, trespass } from './locate.ts';
 import type { Places, Workspace } from './locate.ts';
@@ -139,8 +141,7 @@ export interface WorktreeFacts {
 export type Worktree = { readonly mount: MountSpec } | { readonly inside: string } | { readonly note: string } | null;
 
 const MAX_BYTES = 4096;
-const ALLOW =
-  'add the directory that holds the repository to sandbox.mounts.allowed_host_roots in your own configuration';
+const ROOTS = 'sandbox.mounts.allowed_host_roots';
 
 class NotFollowed extends Error {}
 
@@ -163,8 +164,7 @@ async function follow(text: string, facts: WorktreeFacts): Promise<Worktree> {
   const written = resolve(facts.root, named);
   if (isWithin(written, facts.root)) return { inside: written };
   // Before anything of it is touched: even to ask whether it exists is more than a file of the workspace may cause.
-  if (!isAllowed(written, facts))
-    throw new NotFollowed(`${written} lies outside the directories you allow; if it is yours, ${ALLOW}`);
+  if (!isAllowed(written, facts)) throw new NotFollowed(outside(written, repositoryOf(written)));
   const gitdir = await realpath(written);
   const common = dirname(dirname(gitdir));
   await checkRepository(gitdir, common, facts);
@@ -177,8 +177,7 @@ async function follow(text: string, facts: WorktreeFacts): Promise<Worktree> {
 
 async function checkRepository(gitdir: string, common: string, facts: WorktreeFacts): Promise<void> {
   if (basename(dirname(gitdir)) !== 'worktrees') throw new NotFollowed(`${gitdir} is not the directory of a worktree`);
-  if (!isAllowed(common, facts))
-    throw new NotFollowed(`${common} lies outside the directories you allow; if it is yours, ${ALLOW}`);
+  if (!isAllowed(common, facts)) throw new NotFollowed(outside(common, dirname(common)));
   const broken = trespass(common, facts.places);
   if (broken) throw new NotFollowed(`of ${common}: ${broken.reason}`);
   if (isWithin(facts.root, common) || isWithin(common, facts.root))
@@ -192,6 +191,16 @@ async function checkRepository(gitdir: string, common: string, facts: WorktreeFa
     throw new NotFollowed(
       `${gitdir} is the worktree of another directory (\`git worktree repair\` corrects a moved one)`,
     );
+}
+
+function outside(path: string, root: string): string {
+  return `${path} lies outside the directories you allow; if it is yours: ${settingText({ key: ROOTS, value: [root], add: true })}`;
+}
+
+// `<repository>/.git/worktrees/<name>`, as git writes it; anything else is named as it is.
+function repositoryOf(gitdir: string): string {
+  const common = dirname(dirname(gitdir));
+  return basename(common) === '.git' ? dirname(common) : gitdir;
 }
 
 function isAllowed(path: string, { roots }: WorktreeFacts): boolean {
@@ -256,7 +265,7 @@ async function validateSource(source: string, rules: SourceRules, readOnly: bool
   if (broken) throw refusal(path, broken.violation, broken.reason, { remedy: REMEDY });
   if (![rules.workspace, ...rules.roots].some(root => isWithin(path, root))) {
     throw refusal(path, 'OutsideAllowedRoots', 'it lies outside the workspace and every directory you allow', {
-      remedy: `Add a directory that holds it to sandbox.mounts.allowed_host_roots in your own configuration, if you want sandboxes to have it.`,
+      remedy: textOf`If sandboxes may have it: ${{ setting: { key: ROOTS, value: [found.isDirectory() ? path : dirname(path)], add: true } }}.`,
     });
   }
   if (found.isDirectory()) refuseSockets(path);

@@ -10,6 +10,7 @@ import type { Level } from '../../contract/levels.ts';
 import { networkName } from '../../contract/network.ts';
 import type { UserId } from '../../contract/policy.ts';
 import type { Clock } from '../../contract/ports.ts';
+import { settingCommand } from '../../contract/setting.ts';
 import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
 import { rendered } from '../../contract/wording.ts';
 import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
@@ -61,8 +62,7 @@ interface HostSupport {
 const NONE: Weakness = { weakenings: [], beforeCreate: async () => {} };
 const LIMITS_MISSING =
   'no control group was delegated to you, so limits would apply to each process and not to the whole command';
-const LIMITS_REMEDY =
-  'Start acode in a control group of its own with `systemd-run --user --scope -p Delegate=yes acode …`, or accept limits per process: set `sandbox.bubblewrap.accept_process_limits: true` in your configuration.';
+const LIMITS_REMEDY = `Start acode in a control group of its own with \`systemd-run --user --scope -p Delegate=yes acode …\`, or accept limits per process: \`${settingCommand({ key: 'sandbox.bubblewrap.accept_process_limits', value: true })}\`.`;
 
 /** The bubblewrap backend. */
 export class BubblewrapBackend implements WeakenedBackend {

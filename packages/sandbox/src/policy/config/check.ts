@@ -6,8 +6,8 @@ import type { z } from 'zod';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Path } from './document.ts';
 import { issueText, kindOf } from './issue-text.ts';
-import { isPlanned, isSection, keysOf, nearestKey } from './keys.ts';
-import { configSchema } from './schema.ts';
+import { MACHINE_POLICY, TEAM_CONFIG, isPlanned, isSection, keysOf, nearestKey } from './keys.ts';
+import { configSchema, machineSchema, teamSchema } from './schema.ts';
 import type { Config } from './schema.ts';
 import { shapeFault } from './shape.ts';
 import { RISKS } from '../../contract/levels.ts';
@@ -21,45 +21,93 @@ export interface Loaded<Value> {
   readonly where: (key: string) => string;
   /** Old names that were understood, in sentences. */
   readonly warnings: readonly string[];
+  /** What was written, under the names of today and before sizes became bytes. */
+  readonly written: unknown;
 }
 
 /** A user’s or a repository’s configuration. */
-export type LoadedConfig = Loaded<Config>;
+export interface LoadedConfig extends Loaded<Config> {
+  /** Which layer set a key, where the team’s defaults are below the user’s own configuration. */
+  readonly layerOf?: (key: string) => 'user' | 'team';
+  /** The configurations it was merged from. */
+  readonly parts?: { readonly own: LoadedConfig; readonly team: LoadedConfig };
+}
+
+/** The file a configuration stands in. */
+export type ConfigKind = 'user' | 'team' | 'machine' | 'repository';
 
 /** What a file or an object holds, before any schema. */
 export interface RawConfig {
   readonly value: unknown;
   readonly source: string;
   readonly where: (path: Path) => string;
+  /** Which file it is, so that a key that belongs in another one is led there; the user’s unless named. */
+  readonly kind?: ConfigKind;
 }
 
-/** Refuses keys that the writer of this configuration may not set; sees the value before any schema. */
-export type KeyGuard = (value: unknown, where: (key: string) => string) => void;
+/** The keys that the writer of this configuration may not set, as errors; sees the value before any schema. */
+export type KeyGuard = (value: unknown, where: (key: string) => string) => readonly AcodeError[];
+
+/** A configuration, or everything that is wrong with it. */
+export type Examined<Value> =
+  | { readonly loaded: Loaded<Value>; readonly problems: readonly [] }
+  | { readonly loaded: null; readonly problems: readonly [AcodeError, ...AcodeError[]] };
 
 /** Checks a configuration that was given as an object. */
 export function checkConfig(value: unknown, source: string): LoadedConfig {
   return holdTo(configSchema, { value, source, where: () => source });
 }
 
-/** Holds a raw configuration to a schema. */
-export function holdTo<Value>(
-  schema: z.ZodType<Value>,
-  { value: raw, source, where: placeOf }: RawConfig,
-  guard?: KeyGuard,
-): Loaded<Value> {
-  if (raw !== null && raw !== undefined && (typeof raw !== 'object' || Array.isArray(raw)))
-    throw invalid(placeOf([]), '', `holds ${kindOf(raw)} at its top; expected keys such as \`sandbox:\``);
-  const fault = shapeFault(raw);
-  if (fault) throw invalid(placeOf(fault.path), fault.path.join('.'), fault.reason);
-  const { value: renamed, written, warnings } = renameOldKeys(raw ?? {}, placeOf);
-  const value = withoutGiven(renamed);
-  const whereOf = (path: Path): string => placeOf(written.get(path.join('.')) ?? path);
+/** Holds a raw configuration to a schema. Throws the first problem. */
+export function holdTo<Value>(schema: z.ZodType<Value>, raw: RawConfig, guard?: KeyGuard): Loaded<Value> {
+  const { loaded, problems } = examineConfig(schema, raw, guard);
+  if (loaded) return loaded;
+  throw problems[0];
+}
+
+/** Holds a raw configuration to a schema, and collects every problem. */
+export function examineConfig<Value>(schema: z.ZodType<Value>, raw: RawConfig, guard?: KeyGuard): Examined<Value> {
+  const { value: given, where: placeOf } = raw;
+  if (given !== null && given !== undefined && (typeof given !== 'object' || Array.isArray(given)))
+    return wrong(invalid(placeOf([]), '', `holds ${kindOf(given)} at its top; expected keys such as \`sandbox:\``));
+  const fault = shapeFault(given);
+  if (fault) return wrong(invalid(placeOf(fault.path), fault.path.join('.'), fault.reason));
+  try {
+    return held(schema, raw, guard);
+  } catch (error) {
+    // A contradiction between two forms of a key: what else is wrong cannot be told.
+    if (isKnown(error)) return wrong(error);
+    throw error;
+  }
+}
+
+function isKnown(error: unknown): error is AcodeError {
+  return error instanceof AcodeError;
+}
+
+function wrong(first: AcodeError, ...others: AcodeError[]): Examined<never> {
+  return { loaded: null, problems: [first, ...others] };
+}
+
+function held<Value>(schema: z.ZodType<Value>, raw: RawConfig, guard?: KeyGuard): Examined<Value> {
+  const { source, where: placeOf } = raw;
+  const nested = nestDottedKeys(raw.value ?? {}, placeOf);
+  const renamed = renameOldKeys(nested.value, nested.where);
+  const value = withoutGiven(renamed.value);
+  const whereOf = (path: Path): string => nested.where(renamed.written.get(path.join('.')) ?? path);
   const where = (key: string): string => whereOf(key.split('.'));
-  guard?.(value, where);
+  const refused = guard?.(value, where) ?? [];
   const parsed = schema.safeParse(value, { error: issueText });
-  if (parsed.success) return { config: parsed.data, source, where, warnings };
-  const issue = parsed.error.issues[0];
-  throw issue ? issueError(schema, issue, { value, where: whereOf }) : invalid(source, '', 'is not valid');
+  if (parsed.success && refused.length === 0)
+    return {
+      loaded: { config: parsed.data, source, where, warnings: renamed.warnings, written: value },
+      problems: [],
+    };
+  const issues = parsed.success ? [] : parsed.error.issues;
+  const known = keysOf(schema);
+  const found = issues.flatMap(issue => issueErrors(issue, { known, where: whereOf, kind: raw.kind ?? 'user' }));
+  const [first, ...others] = [...refused, ...found];
+  return wrong(first ?? invalid(source, '', 'is not valid'), ...others);
 }
 
 /** The value of a key, given with dots, in a value of any shape. */
@@ -72,48 +120,67 @@ export function valueAt(value: unknown, key: string): unknown {
   return here;
 }
 
-/** A value that did not pass its schema. */
-interface Checked {
-  readonly value: unknown;
+/** What an issue is judged by. */
+interface Judged {
+  readonly known: readonly string[];
   readonly where: (path: Path) => string;
+  readonly kind: ConfigKind;
 }
 
-function issueError(schema: z.ZodType, issue: z.core.$ZodIssue, { value, where }: Checked): AcodeError {
-  if (issue.code !== 'unrecognized_keys') return invalid(where(issue.path), issue.path.join('.'), issue.message);
-  const written = issue.keys[0] ?? '';
-  const path = [...issue.path, written];
-  const key = path.join('.');
-  const known = keysOf(schema);
-  if (written.includes('.') && (known.includes(key) || isSection(key, known)))
-    return dotted(key, where(path), memberOf(valueOf(value, issue.path), written));
-  if (isPlanned(key)) return later(key, where(path));
-  const near = nearestKey(key, known);
-  return invalid(where(path), shortened(key), `is not a known key${near === null ? '' : ` (did you mean ${near}?)`}`);
-}
-
-// The key is right and its form is not: messages and docs name keys with dots, and YAML nests them.
-function dotted(key: string, where: string, value: unknown): AcodeError {
-  const parts = key.split('.');
-  const shown = typeof value === 'boolean' || typeof value === 'number' ? String(value) : '…';
-  const lines = parts.map((part, index) => `\`${part}:${index === parts.length - 1 ? ` ${shown}` : ''}\``);
-  const flow = `${parts
-    .slice(0, -1)
-    .map(part => `${part}: { `)
-    .join('')}${parts.at(-1) ?? ''}: ${shown}${' }'.repeat(parts.length - 1)}`;
-  return new AcodeError('ACODE-SBX-013', {
-    source: where,
-    key: shortened(key),
-    reason: 'is written with dots; in a file, its parts are nested',
-    remedy: `Write \`${flow}\`, or put ${lines.join(', ')} on separate lines, each indented below the one before.`,
+function issueErrors(issue: z.core.$ZodIssue, judged: Judged): AcodeError[] {
+  const { where } = judged;
+  if (issue.code !== 'unrecognized_keys') return [invalid(where(issue.path), issue.path.join('.'), issue.message)];
+  return issue.keys.map(written => {
+    const path = [...issue.path, written];
+    return unknownKey(path.join('.'), where(path), judged);
   });
 }
 
-function valueOf(value: unknown, path: Path): unknown {
-  return path.reduce<unknown>((here, step) => memberOf(here, step), value);
+function unknownKey(key: string, where: string, { known, kind }: Judged): AcodeError {
+  if (isPlanned(key)) return later(key, where);
+  const elsewhere = elsewhereOf(key, kind, known);
+  if (elsewhere) return new AcodeError('ACODE-SBX-013', { source: where, key: shortened(key), ...elsewhere });
+  const near = nearestKey(key, known);
+  return invalid(where, shortened(key), `is not a known key${near === null ? '' : ` (did you mean ${near}?)`}`);
 }
 
-function memberOf(value: unknown, step: PropertyKey): unknown {
-  return typeof value === 'object' && value !== null ? Object.getOwnPropertyDescriptor(value, step)?.value : undefined;
+/** Why a key is refused, and what to do. */
+interface Misplaced {
+  readonly reason: string;
+  readonly remedy: string;
+}
+
+// A key that is right, in a file that may not have it.
+function elsewhereOf(key: string, kind: ConfigKind, known: readonly string[]): Misplaced | null {
+  if ((kind !== 'machine' && kind !== 'team') || !covers(keysOf(configSchema), key)) return null;
+  const own = `each user sets it in their own file: \`acode config set ${key} …\`.`;
+  return kind === 'team' ? notForTeam(key, own) : notForMachine(key, known, own);
+}
+
+function covers(keys: readonly string[], key: string): boolean {
+  return keys.includes(key) || isSection(key, keys);
+}
+
+function notForTeam(key: string, own: string): Misplaced {
+  return {
+    reason: 'cannot be set in the team’s defaults',
+    remedy: covers(keysOf(machineSchema), key)
+      ? `Take it out. A limit for everyone belongs in ${MACHINE_POLICY}; a preference, ${own}`
+      : `Take it out: ${own}`,
+  };
+}
+
+function notForMachine(key: string, known: readonly string[], own: string): Misplaced {
+  const defaults = covers(keysOf(teamSchema), key)
+    ? `Defaults for everyone belong in ${TEAM_CONFIG}.`
+    : `Otherwise ${own}`;
+  const reason = 'is not a key of the machine’s policy, which only narrows';
+  const ceiling = key.replace(/^sandbox\.defaults(?=\.|$)/, 'sandbox.ceilings');
+  if (ceiling === key || !covers(known, ceiling)) return { reason, remedy: `Take it out. ${defaults}` };
+  return {
+    reason: `${reason} (did you mean ${ceiling}?)`,
+    remedy: `Upper limits for everyone are \`${ceiling}\`. ${defaults}`,
+  };
 }
 
 function later(key: string, where: string): AcodeError {
@@ -128,6 +195,105 @@ function shortened(key: string): string {
 
 function invalid(source: string, key: string, reason: string): AcodeError {
   return new AcodeError('ACODE-SBX-013', { source, key, reason });
+}
+
+/** A configuration whose keys are nested, and where each was written. */
+interface Nested {
+  readonly value: unknown;
+  readonly where: (path: Path) => string;
+}
+
+// Names in these maps are the writer’s own, and may have dots.
+const OWN_NAMES = ['sandbox.containers.labels', 'sandbox.images.combined'];
+
+/**
+ * Nests keys that were written with dots, as messages and docs name them: `sandbox.network.allow_bridge: true`. Only those
+ * that exist; any other is judged as it stands. The same key in both forms with two values is an error.
+ */
+function nestDottedKeys(value: unknown, placeOf: (path: Path) => string): Nested {
+  if (!hasDots(value)) return { value, where: placeOf };
+  const every = [...keysOf(configSchema), ...ALIASES.map(({ old }) => old)];
+  const written = new Map<string, readonly string[]>();
+  const root = copyOfTree(value);
+  const moves: { readonly from: readonly string[]; readonly to: readonly string[]; readonly value: unknown }[] = [];
+  collect(root, [], []);
+  for (const move of moves) place(move.to, move.value, move.from);
+  return { value: root, where: path => placeOf(writtenAt(path)) };
+
+  function collect(here: unknown, at: readonly string[], meant: readonly string[]): void {
+    if (!isTree(here) || OWN_NAMES.includes(meant.join('.'))) return;
+    for (const [name, child] of Object.entries(here)) {
+      const to = [...meant, ...name.split('.')];
+      const key = to.join('.');
+      const dotted = name.includes('.') && (isNamed(key, every) || isOwnName(key));
+      collect(child, [...at, name], dotted ? to : [...meant, name]);
+      if (!dotted) continue;
+      delete here[name];
+      moves.push({ from: [...at, name], to: ownNamePath(to), value: child });
+    }
+  }
+
+  function place(to: readonly string[], moved: unknown, from: readonly string[]): void {
+    if (isTree(moved) && !OWN_NAMES.includes(to.join('.'))) {
+      if (Object.keys(moved).length === 0) sectionAt(to);
+      for (const [name, child] of Object.entries(moved)) place([...to, name], child, [...from, name]);
+      return;
+    }
+    const holder = sectionAt(to.slice(0, -1));
+    const name = to.at(-1) ?? '';
+    const key = to.join('.');
+    if (!holder) throw twice(key, to.slice(0, -1), from);
+    if (Object.hasOwn(holder, name) && !isDeepStrictEqual(holder[name], moved)) throw twice(key, to, from);
+    holder[name] = moved;
+    if (!written.has(key)) written.set(key, from);
+  }
+
+  function twice(key: string, to: readonly string[], from: readonly string[]): AcodeError {
+    return new AcodeError('ACODE-SBX-013', {
+      source: placeOf(from),
+      key,
+      reason: `is set twice, to different values: here with dots, and at ${placeOf(writtenAt(to))}`,
+      remedy: 'Keep one of the two.',
+    });
+  }
+
+  function sectionAt(path: readonly string[]): Tree | null {
+    let here = asTree(root);
+    for (const step of path) {
+      if (!here) return null;
+      if (!Object.hasOwn(here, step)) here[step] = {};
+      here = treeAt(here, [step]);
+    }
+    return here;
+  }
+
+  // A list that was moved takes its entries with it.
+  function writtenAt(path: Path): Path {
+    for (let length = path.length; length > 0; length -= 1) {
+      const moved = written.get(path.slice(0, length).join('.'));
+      if (moved) return [...moved, ...path.slice(length)];
+    }
+    return path;
+  }
+}
+
+function hasDots(value: unknown): boolean {
+  return isTree(value) && Object.entries(value).some(([name, child]) => name.includes('.') || hasDots(child));
+}
+
+function isNamed(key: string, every: readonly string[]): boolean {
+  return every.includes(key) || isSection(key, every) || isPlanned(key);
+}
+
+function isOwnName(key: string): boolean {
+  return OWN_NAMES.some(map => key.startsWith(`${map}.`));
+}
+
+// What follows such a map is one name, dots and all.
+function ownNamePath(path: readonly string[]): readonly string[] {
+  const key = path.join('.');
+  const map = OWN_NAMES.find(one => key.startsWith(`${one}.`));
+  return map === undefined ? path : [...map.split('.'), key.slice(map.length + 1)];
 }
 
 /** One old name. */
@@ -194,7 +360,7 @@ export interface Renamed {
 type Tree = Record<string, unknown>;
 
 /** Moves old names to their new places in a copy. An old and a new name that contradict each other are an error. */
-function renameOldKeys(value: unknown, where: (path: readonly string[]) => string): Renamed {
+function renameOldKeys(value: unknown, where: (path: Path) => string): Renamed {
   const found = ALIASES.flatMap(alias => {
     const old = alias.old.split('.');
     const holder = treeAt(value, old.slice(0, -1));

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { ALIASES, holdTo } from './check.ts';
 import { parseConfig, rawConfig } from './parse.ts';
 import { isPlanned, keysOf, repositoryRule } from './keys.ts';
-import { configSchema, machineSchema } from './schema.ts';
+import { configSchema, machineSchema, teamSchema } from './schema.ts';
 
 const page = readFileSync(new URL('../../../../../docs/configuration.md', import.meta.url), 'utf8');
 const published = JSON.parse(
@@ -13,17 +13,22 @@ const published = JSON.parse(
 ) as Readonly<Record<string, unknown>>;
 
 describe('docs/configuration.md', () => {
-  const rows = [...page.matchAll(/^\| `([a-z_.]+)`( †)?\s+\|.*\| (\w+)\s+\|$/gm)];
+  const rows = [...page.matchAll(/^\| `([a-z_.]+)`( †)?( ‡)?\s+\|.*\| (\w+)\s+\|$/gm)];
 
   it('lists every key once, with the rule for repositories', () => {
     const words: Readonly<Record<string, string>> = { trusted: 'trust' };
     const expected = keysOf(configSchema).map(key => `${key}: ${words[repositoryRule(key)] ?? repositoryRule(key)}`);
-    expect(rows.map(([, key, , rule]) => `${key}: ${rule}`).sort()).toEqual(expected.sort());
+    expect(rows.map(([, key, , , rule]) => `${key}: ${rule}`).sort()).toEqual(expected.sort());
   });
 
   it('marks the keys of the machine’s file', () => {
     const marked = rows.flatMap(([, key, mark]) => (mark && key ? [key] : []));
     expect(marked.sort()).toEqual(keysOf(machineSchema).sort());
+  });
+
+  it('marks the keys of the team’s file', () => {
+    const marked = rows.flatMap(([, key, , mark]) => (mark && key ? [key] : []));
+    expect(marked.sort()).toEqual(keysOf(teamSchema).sort());
   });
 
   it('names every old name', () => {
@@ -34,14 +39,16 @@ describe('docs/configuration.md', () => {
     expect(rows.filter(([, key]) => isPlanned(key ?? ''))).toEqual([]);
   });
 
-  const examples = [...page.matchAll(/^```yaml( machine)?\n([\s\S]*?)^```$/gm)];
+  const examples = [...page.matchAll(/^```yaml(?: (machine|team))?\n([\s\S]*?)^```$/gm)];
 
-  it.each(
-    examples.map(([, kind, text], index) => ({ number: index + 1, machine: kind !== undefined, text: text ?? '' })),
-  )('has an example $number that is accepted', ({ machine, text }) => {
-    if (machine) expect(holdTo(machineSchema, rawConfig(text, 'example')).config).not.toEqual({});
-    else expect(parseConfig(text, 'example').config).not.toEqual({});
-  });
+  it.each(examples.map(([, kind, text], index) => ({ number: index + 1, kind, text: text ?? '' })))(
+    'has an example $number that is accepted',
+    ({ kind, text }) => {
+      if (kind === 'machine') expect(holdTo(machineSchema, rawConfig(text, 'example')).config).not.toEqual({});
+      else if (kind === 'team') expect(holdTo(teamSchema, rawConfig(text, 'example')).config).not.toEqual({});
+      else expect(parseConfig(text, 'example').config).not.toEqual({});
+    },
+  );
 
   it('has examples', () => {
     expect(examples.length).toBeGreaterThanOrEqual(3);

@@ -31,7 +31,30 @@ export function issueText(issue: z.core.$ZodRawIssue): string {
 function typeText({ expected, input }: z.core.$ZodRawIssue<z.core.$ZodIssueInvalidType>): string {
   if (expected === 'never') return 'must not be set';
   if (input === undefined) return `is missing; expected ${NOUNS[expected] ?? expected}`;
-  return `expected ${NOUNS[expected] ?? expected}, found ${kindOf(input)}`;
+  return `expected ${NOUNS[expected] ?? expected}, found ${meantBy(expected, input) ?? kindOf(input)}`;
+}
+
+// What other formats and YAML 1.1 read as true or false. These words are no secrets, so they may be shown.
+const BOOLEANS: Readonly<Record<string, boolean>> = {
+  yes: true,
+  y: true,
+  on: true,
+  true: true,
+  no: false,
+  n: false,
+  off: false,
+  false: false,
+};
+
+// Text that is a value of another kind in quotes, or in the words of another format: what was found, and what to write.
+function meantBy(expected: string, input: unknown): string | null {
+  if (typeof input !== 'string' || input.length > 20) return null;
+  const word = input.trim().toLowerCase();
+  if (expected === 'boolean' && Object.hasOwn(BOOLEANS, word))
+    return `\`${input}\` (text); write ${String(BOOLEANS[word])}`;
+  if ((expected === 'number' || expected === 'int') && /^-?\d+(?:\.\d+)?$/.test(word))
+    return `"${word}" (text); write ${word}`;
+  return null;
 }
 
 /** What kind of value something is, for people. Never the value itself: it may be a secret. */

@@ -1,7 +1,6 @@
 // Every key has a rule, old names lead to new ones, and a slip of the pen gets a hint.
 
 import { describe, expect, it } from 'vitest';
-import { AcodeError } from '../../contract/errors.ts';
 import { ALIASES, checkConfig } from './check.ts';
 import { parseConfig } from './parse.ts';
 import { isPlanned, keysOf, nearestKey, repositoryRule } from './keys.ts';
@@ -9,14 +8,6 @@ import { configSchema, machineSchema } from './schema.ts';
 
 const refused = (part: string) =>
   expect.objectContaining({ code: 'ACODE-SBX-013', message: expect.stringContaining(part) as string });
-
-function thrownBy(work: () => unknown): unknown {
-  try {
-    return work();
-  } catch (error) {
-    return error;
-  }
-}
 
 describe('keys', () => {
   const known = keysOf(configSchema);
@@ -61,8 +52,8 @@ describe('keys', () => {
 
   it.each([
     ['sandbox.defaults.memroy_mb', 'sandbox.defaults.memory_mb'],
-    ['sandbox.memory_mb', null],
-    ['pids_limit', null],
+    ['sandbox.memory_mb', 'sandbox.defaults.memory_mb'],
+    ['pids_limit', 'sandbox.defaults.pids_limit'],
     ['sandbox.memory', 'sandbox.defaults.memory_mb'],
     ['sandbox.defaults.memory', 'sandbox.defaults.memory_mb'],
     ['sandbox.defaults.timeout', 'sandbox.defaults.timeout_seconds'],
@@ -81,18 +72,44 @@ describe('keys', () => {
   });
 
   it.each([
-    ['sandbox.network.allow_bridge: true\n', '1:1', 'true'],
-    ['sandbox:\n  network.allow_bridge: true\n', '2:3', 'true'],
-    ['sandbox.network.allow_bridge: hunter2\n', '1:1', '…'],
-  ])('written with dots are explained, with the YAML to write: %j', (text, place, value) => {
-    const error = thrownBy(() => parseConfig(text, 'f.yml'));
-    expect(error).toMatchObject({
-      code: 'ACODE-SBX-013',
-      message: `f.yml:${place}: \`sandbox.network.allow_bridge\` is written with dots; in a file, its parts are nested.`,
-      hint: `Write \`sandbox: { network: { allow_bridge: ${value} } }\`, or put \`sandbox:\`, \`network:\`, \`allow_bridge: ${value}\` on separate lines, each indented below the one before.`,
-    });
-    const line = /^Write `(.*?)`, or put /.exec(error instanceof AcodeError ? error.hint : '')?.[1] ?? '';
-    if (value === 'true') expect(parseConfig(line, 'f.yml').config.sandbox?.network?.allow_bridge).toBe(true);
+    ['sandbox.network.allow_bridge: true\n', '1:1'],
+    ['sandbox:\n  network.allow_bridge: true\n', '2:3'],
+    ['sandbox.network:\n  allow_bridge: true\n', '2:3'],
+    ['sandbox:\n  network: { mode: none }\nsandbox.network.allow_bridge: true\n', '3:1'],
+    ['sandbox:\n  network: { allow_bridge: true }\nsandbox.network.allow_bridge: true\n', '3:1'],
+  ])('written with dots mean the nested ones, and keep their place: %j', (text, place) => {
+    const loaded = parseConfig(text, 'f.yml');
+    expect(loaded.config.sandbox?.network?.allow_bridge).toBe(true);
+    expect(loaded.where('sandbox.network.allow_bridge')).toBe(`f.yml:${place}`);
+    expect(loaded.warnings).toEqual([]);
+  });
+
+  it('written with dots have the places of lists and of mistakes in them', () => {
+    expect(() => parseConfig('sandbox.network.dns_servers:\n  - 1.1.1.1\n  - nonsense\n', 'f.yml')).toThrow(
+      refused('f.yml:3:5: `sandbox.network.dns_servers.1`'),
+    );
+    expect(() => parseConfig('sandbox.network.allow_bridge: hunter2\n', 'f.yml')).toThrow(
+      refused('f.yml:1:1: `sandbox.network.allow_bridge` expected true or false, found text.'),
+    );
+  });
+
+  it.each([
+    ['sandbox:\n  network:\n    allow_bridge: false\nsandbox.network.allow_bridge: true\n', '4:1', '3:5'],
+    ['sandbox.network.allow_bridge: true\nsandbox:\n  network: 5\n', '1:1', '3:3'],
+    ['sandbox.network.mode: none\nsandbox:\n  network.mode: bridge\n', '3:3', '1:1'],
+  ])('in both forms with two values are refused with both places: %j', (text, here, there) => {
+    expect(() => parseConfig(text, 'f.yml')).toThrow(refused(`f.yml:${here}`));
+    expect(() => parseConfig(text, 'f.yml')).toThrow(refused(`here with dots, and at f.yml:${there}`));
+  });
+
+  it('have names of the writer’s own with dots in them', () => {
+    const labels = { 'com.example.team': 'a' };
+    for (const text of [
+      'sandbox: { containers: { labels: { com.example.team: a } } }',
+      'sandbox.containers.labels.com.example.team: a',
+      'sandbox.containers.labels: { com.example.team: a }',
+    ])
+      expect(parseConfig(text, 'f').config.sandbox?.containers?.labels).toEqual(labels);
   });
 
   it('with dots that are no keys are judged like any other', () => {

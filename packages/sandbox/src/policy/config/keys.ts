@@ -22,6 +22,12 @@ const PLANNED = new Set([
   'sandbox.output.log_dir',
 ]);
 
+/** The machine’s policy. No variable and no option changes where it is. */
+export const MACHINE_POLICY = '/etc/acode/policy.yml';
+
+/** The team’s defaults. No variable and no option changes where they are. */
+export const TEAM_CONFIG = '/etc/acode/config.yml';
+
 /** Whether a key is known but has no effect in this version. */
 export function isPlanned(key: string): boolean {
   return PLANNED.has(key);
@@ -132,7 +138,8 @@ export function nearestKey(key: string, known: readonly string[]): string | null
   const last = key.slice(key.lastIndexOf('.') + 1);
   // The right word in the wrong place is nearer than another word in the right one.
   const moved = known.filter(one => one === last || one.endsWith(`.${last}`));
-  if (moved.length === 1 && moved[0] !== undefined) return moved[0];
+  const [only] = moved.length > 1 ? moved.filter(one => one.startsWith(DEFAULTS)) : moved;
+  if (only !== undefined) return only;
   return withUnit(key, last, known) ?? alike(key, last, known);
 }
 

@@ -2,6 +2,7 @@
 
 import * as z from 'zod';
 import { LEVELS, RISKS } from '../../contract/levels.ts';
+import { labelFault } from '../../lifecycle/labels.ts';
 import {
   absolutePath,
   address,
@@ -19,6 +20,7 @@ import {
   runtimeName,
   seconds,
   size,
+  time,
   LEAST_MEMORY,
 } from './values.ts';
 
@@ -125,13 +127,19 @@ const containers = z.strictObject({
     .regex(/^[a-z0-9](?:[a-z0-9-]{0,18}[a-z0-9])?$/, 'expected up to 20 lower-case letters, digits and inner hyphens')
     .optional()
     .describe('Beginning of container names.'),
-  labels: z.record(z.string(), z.string()).optional().describe('Labels of your own on every container.'),
+  labels: z
+    .record(z.string(), z.string())
+    .superRefine((named, context) => {
+      for (const [name, value] of Object.entries(named)) {
+        const reason = labelFault(name, value);
+        if (reason !== null) context.addIssue({ code: 'custom', path: [name], message: reason });
+      }
+    })
+    .optional()
+    .describe('Labels of your own on every container; none begins with acode.'),
   create_timeout_seconds: seconds.optional().describe('How long the engine may take to create a container.'),
   pull_timeout_seconds: seconds.optional().describe('How long a pull of an image may take, with every try.'),
-  stop_timeout_seconds: z
-    .number()
-    .nonnegative()
-    .max(10)
+  stop_timeout_seconds: time(10, true)
     .optional()
     .describe('How long a command has between SIGTERM and SIGKILL at its time limit.'),
   max_concurrent: z.int().min(1).max(16).optional().describe('Sandboxes of one host at once.'),
@@ -273,6 +281,29 @@ export const configSchema = z.strictObject({
   sandbox: sandbox.optional().describe('Everything about sandboxes.'),
 });
 
+/** The team’s defaults, for every user of a machine: what a command gets unless the user says otherwise, and consents. */
+export const teamSchema = z.strictObject({
+  mode,
+  sandbox: z
+    .strictObject({
+      serve: z
+        .enum(['auto', 'never'])
+        .optional()
+        .describe(`${serve}; never switches it off unless a user says otherwise.`),
+      defaults: defaults.omit({ network: true, user: true }).optional(),
+      network: network
+        .pick({ allow_bridge: true, allowed_networks: true, ca_file: true, dns_servers: true, timeout_seconds: true })
+        .optional(),
+      images: images.optional(),
+      mounts: mounts.pick({ allowed_host_roots: true, tmpfs_size: true }).optional(),
+      containers: containers
+        .pick({ labels: true, create_timeout_seconds: true, pull_timeout_seconds: true, max_concurrent: true })
+        .optional(),
+      security: security.pick({ trusted_images: true, require_digest: true, allowed_runtimes: true }).optional(),
+    })
+    .optional(),
+});
+
 /** The machine’s policy: what can narrow, and nothing else. */
 export const machineSchema = z.strictObject({
   mode,
@@ -295,3 +326,6 @@ export type Config = z.output<typeof configSchema>;
 
 /** The machine’s policy after parsing. */
 export type MachinePolicy = z.output<typeof machineSchema>;
+
+/** The team’s defaults after parsing. */
+export type TeamConfig = z.output<typeof teamSchema>;

@@ -2,7 +2,7 @@
 
 import * as z from 'zod';
 import { LANGUAGES } from '../../contract/languages.ts';
-import { formatBytes, parseBytes } from '../../contract/units.ts';
+import { formatBytes, parseBytes, parseSeconds } from '../../contract/units.ts';
 
 const MIB = 1024 ** 2;
 /** Below this the engine refuses to start anything. */
@@ -10,8 +10,24 @@ export const LEAST_MEMORY = 6 * MIB;
 /** Above this a size is a slip of the pen and not a wish. */
 export const NONSENSE_BYTES = 1024 ** 4;
 
-/** A number of seconds, at most a day. */
-export const seconds = z.number().positive().max(86_400);
+const TIME = 'expected seconds such as 600, or a time with its unit such as 10m or 1h30m';
+const timeText = z.string().regex(/^\s*(?:\d+(?:\.\d+)?[sSmMhHdD])+\s*$/, TIME);
+
+/** A number of seconds, or text with units such as `10m`; more than 0 (or from 0 on), and at most `most`. */
+export function time(most: number, fromZero = false): z.ZodType<number, number | string> {
+  return z.union([z.number(), timeText], { error: TIME }).transform((value, context) => {
+    const found = typeof value === 'number' ? value : parseSeconds(value);
+    if (found === null || Number.isNaN(found)) context.addIssue({ code: 'custom', message: TIME });
+    else if (fromZero ? found < 0 : found <= 0)
+      context.addIssue({ code: 'custom', message: `must be ${fromZero ? 'at least' : 'more than'} 0` });
+    else if (found > most) context.addIssue({ code: 'custom', message: `must be at most ${most} seconds` });
+    else return found;
+    return z.NEVER;
+  });
+}
+
+/** A number of seconds, or a time with units; at most a day. */
+export const seconds = time(86_400);
 
 const SIZE = 'expected a size such as 512 (MB), 512m or 1.5g';
 // Both cases are written out: the published JSON Schema knows no flags.

@@ -1,0 +1,54 @@
+// Consent to what loosens the policy: asked at a terminal, else given by --yes. Either way it is recorded.
+
+import { readFileSync } from 'node:fs';
+import type { Consent } from '@acode/sandbox';
+import type { Call } from './call.ts';
+import { UsageError } from './failure/usage.ts';
+import { ask, canAsk } from './terminal/ask.ts';
+import { oneLine } from './terminal/text.ts';
+import { wrapped } from './terminal/wrap.ts';
+
+/** What is to be agreed to. */
+export interface Loosened {
+  /** What loosens, such as `sandbox.network.allow_bridge: true`. */
+  readonly what: string;
+  /** What that allows, in one sentence. */
+  readonly allows: string;
+}
+
+/**
+ * Asks for consent; null where the person said no. Without a terminal, or with --json, there is nobody to ask: then it
+ * needs --yes.
+ */
+export async function consentTo(
+  call: Call,
+  loosened: readonly Loosened[],
+  { question, yes }: { readonly question: string; readonly yes: boolean },
+): Promise<Consent | null> {
+  const parent = parentName();
+  if (yes) return { how: 'option', parent };
+  const { bold, yellow } = call.errorLook.colours;
+  if (!canAsk(call.io) || call.options.json) {
+    const what = loosened.map(one => oneLine(`${one.what} (${one.allows.replace(/\.$/, '')})`)).join('; ');
+    throw new UsageError(
+      `This loosens the policy, and there is no terminal to ask at: ${what}.`,
+      'Run it at a terminal. If a person already agreed, add --yes: the audit log then records it, with the name of the calling program.',
+    );
+  }
+  const room = call.errorLook.width === null ? null : call.errorLook.width - 4;
+  const lines = loosened.flatMap(({ what, allows }) => [
+    `  ${bold(oneLine(what))}`,
+    ...wrapped(oneLine(allows), room).map(line => `    ${line}`),
+  ]);
+  await call.say(`${yellow(bold('This loosens the policy:'))}\n${lines.join('\n')}\n`);
+  return (await ask(call.io, question, call.interruption.signal)) ? { how: 'terminal', parent } : null;
+}
+
+/** The name of the program that called this one; null where it cannot be known. */
+function parentName(pid = process.ppid): string | null {
+  try {
+    return oneLine(readFileSync(`/proc/${pid}/comm`, 'utf8').trim()).slice(0, 64);
+  } catch {
+    return null;
+  }
+}
