@@ -32,6 +32,9 @@ const PATIENT = everything
       'tests/{exits/exits,images/at-once,files/large,project-image/at-once,project-image/skipping}.test.ts',
     ];
 
+// Coding agents from npm, which `npm run ci:long agents` installs.
+const AGENTS = process.env['ACODE_AGENTS'] === undefined ? ['tests/agents/**/*.test.ts'] : [];
+
 // Small files that take long: vitest would start them last, and everything else would wait for them.
 const LONG =
   /tests\/(?:conformance\/|pool\/engines|cli\/(?:scans|flags)|serve\/(?:ends|same|trust)|sessions\/(?:elsewhere|hostile)|project-image\/shipped)/;
@@ -99,7 +102,7 @@ export default defineConfig({
           ...real,
           name: 'real',
           maxWorkers: 3,
-          exclude: [...ALONE, ...SHARED, ...PATIENT, ...AS_ROOT],
+          exclude: [...ALONE, ...SHARED, ...PATIENT, ...AS_ROOT, ...AGENTS],
           sequence: { groupOrder: 1 },
         },
       },
