@@ -25,6 +25,8 @@ describe.skipIf(withoutEngines).each(ways)('a hostile client over %s', way => {
     expect(Number(stricter.structured['stdout'])).toBe(32 * MIB);
     expect(Number(looser.structured['stdout'])).toBe(64 * MIB);
     expect(looser.structured['notes']).toHaveLength(3);
+    const longer = await to.call('run_in_sandbox', { command: 'true', timeout_seconds: 3600 });
+    expect(longer.structured['notes']).toEqual([expect.stringContaining('lowered from 3600 to 20')]);
     for (const level of ['none', 'ulimit', 'bubblewrap'])
       expect(await to.call('run_command', { command: 'true', level })).toMatchObject({
         isError: true,

@@ -142,7 +142,10 @@ export const MCP_ERRORS = defineErrors({
     path: string;
     /** How often the text is in the file. */
     found: number;
+    /** The lines where it begins, the first of them. */
     lines: readonly number[];
+    /** Whether there are more lines. */
+    more?: boolean;
     /** Lines that differ from the first line of the text in their spaces only. */
     similar?: readonly number[];
   }>({
@@ -150,7 +153,7 @@ export const MCP_ERRORS = defineErrors({
     message: c =>
       c.found === 0
         ? `edit_file: ${c.path}: \`old_string\` was not found; nothing was changed.`
-        : `edit_file: ${c.path}: \`old_string\` was found ${c.found} times, at lines ${c.lines.join(', ')}${c.lines.length < c.found ? ', …' : ''}; nothing was changed.`,
+        : `edit_file: ${c.path}: \`old_string\` was found ${c.found} times, at ${c.lines.length === 1 ? 'line' : 'lines'} ${c.lines.join(', ')}${c.more === true ? ' and more' : ''}; nothing was changed.`,
     hint: c => {
       if (c.found > 0)
         return 'Include lines before or after it, so that it is found once, or set `replace_all` to replace each.';

@@ -1,6 +1,7 @@
+import { AcodeError } from '@acode/sandbox';
 import type { Denial } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
-import { denialText, toldDenials } from './failure.ts';
+import { denialText, failureOf, toldDenials } from './failure.ts';
 
 const MIB = 1024 ** 2;
 const memory = (setBy: Denial['setBy']): Denial => ({
@@ -23,6 +24,16 @@ const root: Denial = {
 };
 
 describe('what to do next that a model is told', () => {
+  it.each([
+    ['curl', 'not found', /the argument image of run_command/],
+    ['npm test', 'not found', /Give a shell line as a text/],
+    ['./x.sh', 'not executable', /\["sh", "\.\/script"\]/],
+  ] as const)('of a program %s that is %s names no option of a command line', (command, reason, hint) => {
+    const failure = failureOf(new AcodeError('ACODE-SBX-015', { command, image: 'busybox', reason }));
+    expect(failure.hint).toMatch(hint);
+    expect(failure.hint).not.toMatch(/--|acode /);
+  });
+
   it('names no option of a command line, and says whom to ask where no tool can do it', () => {
     expect(toldDenials([memory({ value: 64 * MIB, layer: 'user', where: 'c.yml:1:1' })])).toEqual([
       {

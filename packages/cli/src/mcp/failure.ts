@@ -122,6 +122,7 @@ const STYLE: DenialStyle = {
 // A hint about a field of the policy that no argument sets is one for the user.
 function forModel(error: unknown, hint: string): string {
   if (!(error instanceof AcodeError)) return hint;
+  if (error.is('ACODE-SBX-015')) return notRunHint(error.context);
   let isBeyond = false;
   const watching: Terms = {
     ...TERMS,
@@ -134,6 +135,15 @@ function forModel(error: unknown, hint: string): string {
   return isBeyond
     ? `${told} No argument of these tools does that: tell the user what you need and why, and go on without it.`
     : told;
+}
+
+// The library’s hint is for a person at a command line.
+function notRunHint({ command, reason }: { readonly command: string; readonly reason: string }): string {
+  if (reason === 'not executable')
+    return 'Make the file executable with chmod +x, or put its interpreter first: ["sh", "./script"].';
+  if (/\s/.test(command))
+    return 'An array is a program and its arguments. Give a shell line as a text, not as an array.';
+  return 'Check the spelling, install the dependencies of the project, or choose an image that has the program: the argument image of run_command and open_sandbox. Nothing can be installed with apt or sudo.';
 }
 
 // In one line: a line break in it could begin what looks like a line of acode’s own, such as `Next: …`.

@@ -139,6 +139,10 @@ const REMEDIES: Readonly<Record<string, string>> = {
   EISDIR: 'Use list_directory for a directory.',
 };
 
+const ELSEWHERE = ' Write to the workspace or to /tmp.';
+// After the sentence about paths outside the workspace.
+const OUTSIDE: Readonly<Record<string, string>> = { EROFS: ELSEWHERE, EACCES: ELSEWHERE, EPERM: ELSEWHERE };
+
 /** Does something with a file; what the file system refuses becomes ACODE-MCP-009. */
 export async function withFile<Value>(
   operation: string,
@@ -152,8 +156,8 @@ export async function withFile<Value>(
     const code = fileCode(error);
     if (error instanceof AcodeError || code === null) throw error;
     // Only when it failed: many paths outside the workspace are files of the sandbox.
-    const remedy = [...(workspace.has(at) ? [] : [workspace.outsideText()]), REMEDIES[code] ?? ''].join(' ').trim();
+    const remedy = workspace.has(at) ? REMEDIES[code] : `${workspace.outsideText()}${OUTSIDE[code] ?? ''}`;
     const context = { operation, path: at.slice(0, 300), reason: fileReason(code) };
-    throw mcpError('ACODE-MCP-009', remedy === '' ? context : { ...context, remedy }, { cause: error });
+    throw mcpError('ACODE-MCP-009', remedy === undefined ? context : { ...context, remedy }, { cause: error });
   }
 }

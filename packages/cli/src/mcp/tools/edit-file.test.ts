@@ -65,6 +65,10 @@ describe('edit_file', () => {
       message: expect.stringContaining('`old_string` was found 2 times, at lines 1, 3; nothing was changed.'),
       hint: expect.stringContaining('replace_all'),
     });
+    const often = withFile(Buffer.from('b b\n'.repeat(30)));
+    await expect(often.edit('b', 'x')).rejects.toMatchObject({
+      message: expect.stringMatching(/60 times, at lines 1, 2, .*, 20 and more;/),
+    });
     expect(file.written).toEqual([]);
     await file.edit('a', 'x', { replace_all: true });
     expect(file.text()).toBe('x\nb\nx\n');

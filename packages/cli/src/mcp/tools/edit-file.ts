@@ -110,10 +110,12 @@ function notUnique(
   before: string,
 ): AcodeError {
   const like = found.length > 0 ? [] : similar(text, before);
+  const lines = [...new Set(found)];
   return mcpError('ACODE-MCP-016', {
     path: name.slice(0, 300),
     found: found.length,
-    lines: found.slice(0, MAX_LINES),
+    lines: lines.slice(0, MAX_LINES),
+    ...(lines.length > MAX_LINES ? { more: true } : {}),
     ...(like.length > 0 ? { similar: like.slice(0, MAX_LINES) } : {}),
   });
 }

@@ -4,7 +4,7 @@ import type { Command } from '@acode/sandbox';
 import * as z from 'zod';
 import { commandAnswer } from '../command-answer.ts';
 import type { InsideRequest, InsideSandbox } from '../host.ts';
-import { tightened, tighteningArguments } from '../tighten.ts';
+import { plainPolicy, tightened, tighteningArguments } from '../tighten.ts';
 import { CHANGES, tool } from '../tool.ts';
 import type { Answer, ToolCall } from '../tool.ts';
 import { command, given, inside, sandboxId, surroundings, workingDirectory } from './arguments.ts';
@@ -25,7 +25,7 @@ export const runInSandbox = tool({
     sandbox_id: sandboxId,
   }),
   perform: async ({ command: asked, sandbox_id: id, timeout_seconds: seconds, background, cwd, ...rest }, call) => {
-    const { timeoutMs, notes } = timeLimit(seconds);
+    const { timeoutMs, notes } = timeLimit(seconds, seconds === undefined ? null : await limitOf(call));
     const request = given({ ...rest, cwd: workingDirectory('run_in_sandbox', call.session, cwd), timeoutMs });
     return inside(call.session, id, sandbox =>
       background === true
@@ -38,14 +38,26 @@ export const runInSandbox = tool({
 // No sandbox lives longer, so that more is no limit at all.
 const MAX_SECONDS = 86_400;
 
-/** A time limit as the library takes it; one beyond what any sandbox has is left out, with a note. */
-export function timeLimit(seconds: number | undefined): {
-  readonly timeoutMs: number | undefined;
-  readonly notes: readonly string[];
-} {
+// The built-in limit is for single commands; one in a persistent sandbox may take as long as the sandbox lives.
+async function limitOf({ session, signal }: ToolCall): Promise<number | null> {
+  const plan = await session.host.explain(['true'], { policy: plainPolicy({}), signal }).catch(() => null);
+  const limit = plan?.policy.timeoutMs;
+  return limit === undefined || limit.layer === 'built-in' ? null : limit.value / 1000;
+}
+
+/** A time limit as the library takes it; one beyond what the policy or any sandbox has is left out, with a note. */
+export function timeLimit(
+  seconds: number | undefined,
+  most: number | null,
+): { readonly timeoutMs: number | undefined; readonly notes: readonly string[] } {
   if (seconds === undefined) return { timeoutMs: undefined, notes: [] };
+  if (most !== null && seconds > most)
+    return {
+      timeoutMs: undefined,
+      notes: [`timeout_seconds was lowered from ${seconds} to ${most}, the limit of the user’s policy.`],
+    };
   if (seconds <= MAX_SECONDS) return { timeoutMs: Math.max(1, Math.round(seconds * 1000)), notes: [] };
-  const note = `timeout_seconds was ignored: ${seconds} is more than the ${MAX_SECONDS} seconds a sandbox can live; the limit of the user’s policy applies.`;
+  const note = `timeout_seconds was ignored: ${seconds} is more than the ${MAX_SECONDS} seconds a sandbox can live; the command ends with its sandbox.`;
   return { timeoutMs: undefined, notes: [note] };
 }
 

@@ -24,10 +24,14 @@ function call(name: string, given: unknown) {
 
 describe('a time limit', () => {
   it('counts, and is left out with a note where no sandbox lives that long', () => {
-    expect(timeLimit(undefined)).toEqual({ timeoutMs: undefined, notes: [] });
-    expect(timeLimit(86_400)).toEqual({ timeoutMs: 86_400_000, notes: [] });
-    expect(timeLimit(0.0001)).toEqual({ timeoutMs: 1, notes: [] });
-    expect(timeLimit(100_000)).toEqual({
+    expect(timeLimit(undefined, 20)).toEqual({ timeoutMs: undefined, notes: [] });
+    expect(timeLimit(86_400, null)).toEqual({ timeoutMs: 86_400_000, notes: [] });
+    expect(timeLimit(0.0001, 20)).toEqual({ timeoutMs: 1, notes: [] });
+    expect(timeLimit(3600, 20)).toEqual({
+      timeoutMs: undefined,
+      notes: ['timeout_seconds was lowered from 3600 to 20, the limit of the user’s policy.'],
+    });
+    expect(timeLimit(100_000, null)).toEqual({
       timeoutMs: undefined,
       notes: [expect.stringMatching(/^timeout_seconds was ignored: 100000 is more than the 86400/)],
     });
