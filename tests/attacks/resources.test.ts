@@ -69,7 +69,7 @@ describe.skipIf(withoutEngines).each(targetsOf('resources'))('resources, on $nam
     const grown = (process.memoryUsage().rss - before) / MIB;
     expect(grown).toBeLessThan(150);
     // The engine would keep a copy on its disk; asked for its log, it has none.
-    await using talker = await arena.spawn(['sh', '-c', 'echo kept; sleep 20']);
+    await using talker = await arena.spawn(['sh', '-c', 'echo kept; sleep 600']);
     for await (const chunk of talker.stdout) if (Buffer.from(chunk).includes('kept')) break;
     const [id = ''] = await arena.running();
     const { HostConfig } = await withEngine(target.engine, engine =>

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { EXAMPLES } from '../../packages/cli/src/examples.ts';
 import { engines, images, mainEngine, withoutEngines } from '../support/engines.ts';
+import { until } from '../support/waiting.ts';
 import { Bench } from './bench.ts';
 import type { Ended } from './bench.ts';
 
@@ -40,13 +41,14 @@ describe.skipIf(withoutEngines).each(engines)('the commands on $name', engine =>
   });
 
   it('list, inspect, cleanup see a sandbox while it runs, by either name', async () => {
-    const running = bench.start(['run', '--task', 'seen', 'sleep 60']);
+    const running = bench.start(['run', '--task', 'seen', 'sleep 600']);
     let items: { name: string; containerId: string; state: string; labels: Record<string, string> }[] = [];
-    for (let attempt = 0; attempt < 40 && items.length === 0; attempt += 1) {
+    await until(async () => {
       const mine = await bench.left();
       const all = json(await bench.call(['sandbox', 'list', '--json'])) as unknown as { items: typeof items };
       items = all.items.filter(({ containerId, state }) => mine.includes(containerId) && state === 'running');
-    }
+      return items.length > 0;
+    });
     const name = items[0]?.name ?? '';
     expect(name).toMatch(/^acode-.*-seen-001$/);
 

@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { engines, withEngine, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
+import { until } from '../support/waiting.ts';
 import { BackendHost } from './backend.ts';
 import type { SandboxSpec } from '@acode/sandbox';
 import { SONG, UserNetwork, networksOf } from './canaries.ts';
@@ -11,19 +12,12 @@ const LISTEN = `nc -ll -p 7000 -e echo ${SONG} & ip -4 -o addr show eth0 | tr -s
 const inspect = (engine: (typeof engines)[number], id: string) =>
   withEngine(engine, direct => direct.networks.inspect(id, { signal: AbortSignal.timeout(60_000) }));
 
-async function until<Value>(ask: () => Value | undefined): Promise<Value> {
-  for (let attempt = 0; attempt < 200; attempt += 1) {
-    const value = ask();
-    if (value !== undefined) return value;
-    await new Promise(resolve => setTimeout(resolve, 20));
-  }
-  throw new Error('it never came');
-}
-
 // A sandbox that listens, and its address.
 async function listener(host: BackendHost, network: SandboxSpec['network']): Promise<string> {
   const { output } = await host.hand(LISTEN, { network });
-  return until(() => /^\d+\.\d+\.\d+\.\d+$/m.exec(output.text)?.[0]);
+  const address = (): string => /^\d+\.\d+\.\d+\.\d+$/m.exec(output.text)?.[0] ?? '';
+  await until(() => address() !== '');
+  return address();
 }
 
 describe.skipIf(withoutEngines).each(engines)('on $name, the bridge', engine => {

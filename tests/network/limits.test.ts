@@ -45,9 +45,9 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
     await using endless = await Canary.serve(engine, network.id, 'exec nc -ll -p 7300 -e cat /dev/zero', ':1C84 ');
     await using canary = await Canary.sing(engine, network.id, 7200);
     const ask = `nc -w 1 ${canary.address} 7200 </dev/null 2>/dev/null || echo no`;
-    const script = `${ask}; timeout 10 nc ${endless.address} 7300 </dev/null >/dev/null & sleep 2; ls /sys/class/net; ${ask}; kill $!; echo went on`;
+    const script = `${ask}; timeout 60 nc ${endless.address} 7300 </dev/null >/dev/null & while [ "$(ls /sys/class/net)" != lo ]; do sleep 0.1; done; ls /sys/class/net; ${ask}; kill $!; echo went on`;
     const handed = await host.hand(script, { network: { kind: 'named' as const, name: network.name } });
-    const limit = limitNetwork(handed.execution, 1000, systemClock);
+    const limit = limitNetwork(handed.execution, 3000, systemClock);
     const { exitCode, usage } = await handed.ended;
     expect(handed.output.text).toBe(`${SONG}\nlo\nno\nwent on\n`);
     expect([exitCode, limit.cut]).toEqual([0, 'disconnected']);

@@ -14,8 +14,10 @@ import { figure, until } from '../support/waiting.ts';
 import { countInside, places, untilSaid } from './places.ts';
 
 const MEBIBYTE = 1024 ** 2;
+// Goes on after its command, and writes when the test says so.
+const LATER = 'setsid sh -c "until [ -e go ]; do sleep 0.05; done; rm go; echo hi > .envrc" >/dev/null 2>&1 &';
 // By then a shell waits inside, on the slowest engine.
-const WAITS_MS = 500;
+const WAITS_MS = 1500;
 
 describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
   let host: ConformanceHost;
@@ -315,7 +317,8 @@ describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
     // What was left in the last moment of a command may be told twice: the clock of files is coarse.
     expect(await paths('echo all: > Makefile; sleep 0.1')).toEqual(['Makefile']);
     expect(await paths('true')).toEqual([]);
-    expect(await paths('setsid sh -c "sleep 1; echo hi > .envrc" >/dev/null 2>&1 &')).toEqual([]);
+    expect(await paths(LATER)).toEqual([]);
+    writeFileSync(join(host.workspace, 'go'), '');
     await until(() => existsSync(join(host.workspace, '.envrc')));
     await own.files.writeFile('package.json', '{}');
     expect((await paths('sleep 0.1')).sort()).toEqual(['.envrc', 'package.json']);
@@ -325,7 +328,8 @@ describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
 
   it('tells what came after the last command when it is removed, and once', async () => {
     const own = await host.acode.create();
-    await own.commands.run('setsid sh -c "sleep 1; echo hi > .envrc" >/dev/null 2>&1 &');
+    await own.commands.run(LATER);
+    writeFileSync(join(host.workspace, 'go'), '');
     await until(() => existsSync(join(host.workspace, '.envrc')));
     expect(own.riskyChanges).toEqual([]);
     await own.kill();
@@ -344,8 +348,8 @@ describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
         await using connected = await host.acode.connect(kept.id);
         return (await connected.commands.run(command)).riskyChanges.map(({ path }) => path);
       };
-      const later = 'setsid sh -c "sleep 1; echo hi > .envrc" >/dev/null 2>&1 &';
-      expect(await paths(`echo all: > Makefile; sleep 0.1; ${later}`)).toEqual(['Makefile']);
+      expect(await paths(`echo all: > Makefile; sleep 0.1; ${LATER}`)).toEqual(['Makefile']);
+      writeFileSync(join(host.workspace, 'go'), '');
       await until(() => existsSync(join(host.workspace, '.envrc')));
       expect(await paths('sleep 0.1')).toEqual(['.envrc']);
       expect(await paths('true')).toEqual([]);
