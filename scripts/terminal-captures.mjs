@@ -33,7 +33,9 @@ try {
 async function captures() {
   home.write('.config/acode/config.yml', `sandbox:\n  images:\n    default: ${values.image}\n`);
   await home.type('acode sandbox create --name web-server');
-  const commit = execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim();
+  const commit = execFileSync('git', ['-c', 'safe.directory=*', 'rev-parse', '--short', 'HEAD'], {
+    encoding: 'utf8',
+  }).trim();
   console.log(`# Terminal output at 40, 80 and 200 columns
 
 Written by \`node scripts/terminal-captures.mjs\` for commit ${commit}. A line of a capture is a row of the terminal, which

@@ -146,7 +146,7 @@ describe.skipIf(withoutEngines)('at a terminal and elsewhere', () => {
     expect(absent.stderr).toMatch(/ACODE-SBX-002[^]*hint: /);
     for (const [reference, why] of [
       ['No Such Name', 'there is a space in it'],
-      ['Busybox', 'written in small letters'],
+      ['Busybox', 'names of images are lowercase'],
       ['', 'there is nothing in it'],
       ['busybox@sha256:abc', 'a digest is sha256: and 64 digits'],
     ] as const) {

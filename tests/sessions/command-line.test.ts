@@ -69,6 +69,46 @@ describe.skipIf(withoutEngines).each(engines)('persistent sandboxes on $name', e
     });
   });
 
+  it('are named before `--` as well, and a word there that is no sandbox is refused with the way on', async () => {
+    const { status, stdout } = await bench.exec([id, '--', 'cat', '/tmp/note']);
+    expect({ status, stdout: stdout.toString() }).toEqual({ status: 0, stdout: 'kept\n' });
+    const none = await bench.exec(['nothing', '--', 'ls']);
+    expect(none.status).toBe(125);
+    expect(none.stderr).toMatch(/ACODE-CTN-012[^]*`acode sandbox exec -- nothing ls`/);
+  });
+
+  it('get variables of the caller and of a file, whose values are on no command line', async () => {
+    await writeFile(join(bench.workspace, 'a.env'), '# c\nFROM_FILE=a b\nTOKEN\n');
+    const shown = 'echo "$FROM_FILE,$TOKEN,$OTHER,$HIDDEN"';
+    const env = { TOKEN: 'secret-1', OTHER: 'secret-2', HIDDEN: 'not asked for' };
+    const argv = ['--env-file', 'a.env', '--env', 'OTHER', shown];
+    for (const call of [bench.exec(['--in', id, ...argv], { env }), bench.exec(argv, { env })])
+      expect((await call).stdout.toString()).toBe('a b,secret-1,secret-2,\n');
+    const refused = await bench.exec(['--env', 'NODE_OPTIONS', 'true'], { env: { NODE_OPTIONS: '--no-warnings' } });
+    expect(refused.status).toBe(125);
+    expect(refused.stderr).toContain('DangerousEnvironment');
+  });
+
+  it('have a name of their own where one was given, and no other may take it', async () => {
+    const named = await bench.call(['sandbox', 'create', '--name', 'web-server', '--memory', '64']);
+    expect(named.status, named.stderr).toBe(0);
+    expect((await bench.exec(['web-server', '--', 'echo', 'hi'])).stdout.toString()).toBe('hi\n');
+    const taken = await bench.call(['sandbox', 'create', '--name', 'web-server']);
+    expect({ status: taken.status, stdout: taken.stdout.length }).toEqual({ status: 125, stdout: 0 });
+    expect(taken.stderr).toMatch(
+      /--name: web-server is the name of another sandbox[^]*`acode sandbox kill web-server`/,
+    );
+    for (const name of ['Web', 'cafe', 'acode-web', 'x'.repeat(41)])
+      expect((await bench.call(['sandbox', 'create', '--name', name])).stderr).toContain('acode: --name: must');
+    const { stdout } = await bench.call(['sandbox', 'list']);
+    expect(stdout.toString()).toMatch(
+      new RegExp(`web-server +${images.busybox} +persistent +${bench.workspace}`.replaceAll('/', String.raw`\/`)),
+    );
+    const killed = await bench.call(['sandbox', 'kill', 'web-server']);
+    expect([killed.status, killed.stdout.toString()]).toEqual([0, named.stdout.toString()]);
+    expect((await bench.call(['sandbox', 'inspect', 'web-server'])).status).toBe(125);
+  });
+
   it('give the statuses of a run', async () => {
     expect((await within('--', 'no-such-program')).status).toBe(127);
     const late = await within('--timeout', '1', 'sleep 9');

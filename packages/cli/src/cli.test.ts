@@ -70,6 +70,11 @@ describe('the version', () => {
     });
   });
 
+  it('is what -v shows too, alone', async () => {
+    expect((await call(['-v'])).stdout).toBe((await call(['--version'])).stdout);
+    await expect(call(['-v', 'run'])).resolves.toMatchObject({ status: 2 });
+  });
+
   it('is one object with --json', async () => {
     const { stdout } = await call(['--json', '--version']);
     expect(JSON.parse(stdout)).toMatchObject({ schema: 'acode.version/1' });

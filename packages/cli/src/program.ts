@@ -97,6 +97,8 @@ function inGroups(command: CommandUnknownOpts, word: string): string | null {
  * `sandbox keep --help`. Other arguments are returned unchanged.
  */
 export function helpArguments(program: CommandUnknownOpts, argv: readonly string[]): readonly string[] {
+  // As most programs have it.
+  if (argv.length === 1 && argv[0] === '-v') return ['--version'];
   const at = argv.findIndex(argument => !argument.startsWith('-'));
   const [name, ...path] = argv.slice(Math.max(0, at));
   if (name !== 'help' || path.length === 0) return argv;

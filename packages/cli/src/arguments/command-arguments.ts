@@ -30,7 +30,7 @@ export function commandOf({ before, after, called, options }: CommandArguments):
     );
   throw new UsageError(
     `${before.length} arguments without \`--\` could be read in two ways.`,
-    `${forms(called, before)}${imageForm(called, line, rest)}`,
+    `${imageForm(called, line, rest)}${forms(called, before)}`,
   );
 }
 
@@ -72,7 +72,7 @@ const IMAGE =
 
 function imageForm(called: string, first: string, rest: readonly string[]): string {
   if (!IMAGE.test(first)) return '';
-  return ` In the image ${first}: \`${called} --image ${first} -- ${rest.map(quoted).join(' ')}\`.`;
+  return `In the image ${first}: \`${called} --image ${first} -- ${rest.map(quoted).join(' ')}\`. `;
 }
 
 /** An argument as it can be typed into a shell. */

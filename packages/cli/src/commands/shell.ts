@@ -59,7 +59,7 @@ function assertTerminal(call: Call, named: string | undefined): void {
     throw new UsageError('A shell has no result to print as JSON.', `Use \`${instead} --json -- …\` for one command.`);
   if (call.io.stdin.isTTY && call.stdout.isTerminal) return;
   throw new UsageError(
-    'A shell needs a terminal, and standard input or output is none.',
+    'A shell needs a terminal, and standard input or output is not one.',
     `Use \`${instead} -- …\` for a command without one.`,
   );
 }

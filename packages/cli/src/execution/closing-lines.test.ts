@@ -225,6 +225,8 @@ describe('the lines after a run', () => {
     const dependencies = 'the dependencies may not be installed';
     for (const command of ['npm test', ['npm', 'test']])
       expect(closingLines({ ...result, exitCode: 127 }, command, { dependencies })).toEqual([`hint: ${dependencies}`]);
+    const toolless = { ...result, exitCode: 127, stderr: '/bin/sh: npm: not found\n' };
+    expect(closingLines(toolless, 'npm test', { dependencies })[0]).toContain('busybox may not have it');
     expect(closingLines({ ...result, exitCode: 127 }, [], { dependencies })).toEqual([]);
     expect(closingLines({ ...result, exitCode: 1 }, 'npm test', { dependencies })).toEqual([]);
     expect(closingLines({ ...result, exitCode: 127 }, ['gti'])).toEqual([]);

@@ -10,6 +10,8 @@ import type { Existing } from './in-existing.ts';
 import { riskyLines } from './risky-lines.ts';
 
 const NOT_FOUND = 127;
+// Where the tool that installs dependencies is missing, the image is the cause.
+const TOOL_MISSING = /\b(?:npm|npx|pnpm|yarn|node|pip3?|python3?): (?:command )?not found/;
 // How the command line puts denials.
 const STYLE: DenialStyle = { terms: OPTION_TERMS, remedy: shortened };
 
@@ -19,6 +21,8 @@ export interface About {
   readonly existing?: Existing | null | undefined;
   /** What is said of dependencies that are not installed. */
   readonly dependencies?: string | null | undefined;
+  /** What is said of a path of the workspace that the user may not write. */
+  readonly permission?: string | null | undefined;
   /** The options acode itself has, as `--memory`. */
   readonly options?: readonly string[] | undefined;
 }
@@ -30,6 +34,7 @@ export function closingNotices(result: RunResult, command: Command, about: About
   return [
     ...result.denials.map(denial => denialNotice(denial, style)),
     ...missingLines(result, command, { existing, dependencies }).map(asNotice),
+    ...((about.permission ?? null) === null ? [] : [asNotice(`hint: ${about.permission}`)]),
     ...optionLines(result, command, options).map(asNotice),
     ...riskyNotices(result.riskyChanges),
   ];
@@ -72,6 +77,7 @@ export function denialLine(denial: Denial, style: DenialStyle = STYLE): string {
 }
 
 function shortened(remedy: Remedy, { setBy }: Denial): Text | null {
+  if (remedy.kind === 'change-on-host') return 'change it yourself, outside the sandbox';
   if (remedy.kind !== 'change-request' || remedy.field !== 'policy.workspace') return null;
   return setBy.layer === 'request' ? 'leave --readonly out' : `change that setting in ${setBy.where}`;
 }
@@ -99,7 +105,7 @@ function missingLines(
   const cause = notFoundCause(result);
   if (cause === null) return [];
   // Of a shell that ended with the status of its last command, nothing more is known.
-  if (dependencies && command.length > 0) return [`hint: ${dependencies}`];
+  if (dependencies && command.length > 0 && !TOOL_MISSING.test(result.stderr)) return [`hint: ${dependencies}`];
   return typeof command === 'string' ? [missingLine(cause.image, existing != null)] : [];
 }
 

@@ -89,13 +89,21 @@ export async function attend(call: Call, { command, existing, flags }: Attended,
   const { result } = ended;
   if (call.options.json) await call.printJson('acode.run/1', withMessages(result));
   const dependencies = mayLackDependencies(result) ? await missingDependencies(await call.place()) : null;
-  await sayNotices(call, closingNotices(result, command, { existing, dependencies, options: flags }));
+  const permission = await permissionOf(call, result);
+  await sayNotices(call, closingNotices(result, command, { existing, dependencies, permission, options: flags }));
   return statusOf(result);
 }
 
 // Denials are structured data; the JSON output also includes the message that a terminal would show.
 function withMessages(result: RunResult): object {
   return { ...result, denials: result.denials.map(denial => ({ ...denial, message: denialLine(denial) })) };
+}
+
+// Loaded only where a command failed for want of permission, which few do.
+async function permissionOf(call: Call, { exitCode, stderr, denials }: RunResult): Promise<string | null> {
+  if (exitCode === 0 || denials.length > 0 || !/permission denied/i.test(stderr)) return null;
+  const { missingPermission } = await import('./missing-permission.ts');
+  return missingPermission(await call.place(), stderr);
 }
 
 /** The exit status of acode for a result. */

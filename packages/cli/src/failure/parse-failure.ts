@@ -11,13 +11,11 @@ const INSTEAD: Readonly<Record<string, string>> = {
   'acode sandbox create --workdir':
     'The directory is each command’s own: `acode sandbox exec --in <sandbox> --workdir <directory> -- …`.',
   'acode run --in': 'In a persistent sandbox: `acode sandbox exec --in <sandbox> -- …`.',
-  'acode run --rm': 'Every sandbox is removed by itself.',
-  'acode sandbox exec --rm': 'Every sandbox is removed by itself.',
+  'acode run --rm': 'Leave it out: every sandbox is removed by itself when its command ends.',
+  'acode sandbox exec --rm': 'Leave it out: every sandbox is removed by itself when its command ends.',
   'acode run --dry-run': 'Without running anything: `acode explain -- …`.',
   'acode sandbox exec --dry-run': 'Without running anything: `acode explain -- …`.',
   'acode version': 'Did you mean `acode --version`?',
-  'acode -v':
-    '`acode --version` shows the version. For more output, write --verbose after a command: `acode run --verbose …`.',
   'acode init':
     'There is nothing to set up: `acode doctor` checks this machine, and `acode run -- <command>` works in any project directory.',
   'acode run --for': 'A persistent sandbox: `acode sandbox create --for <time>`; --timeout limits a run.',
@@ -55,7 +53,7 @@ export function usageErrorFor(complaint: CommanderError, about: Complained): Usa
   if (complaint.code === 'commander.help') return new UsageError(`\`${called}\` needs a command.`, seeHelp, help);
   const [first = '', ...rest] = complaint.message.replace(/^error: /, '').split('\n');
   const instead = insteadOf(complaint, first, about);
-  if (instead !== null) return new UsageError(sentence(first), `${instead} ${seeHelp}`);
+  if (instead !== null) return new UsageError(sentence(first), instead);
   const meant = elsewhere(/^unknown command '([^']*)'/.exec(first)?.[1] ?? '');
   const suggestion = meant === null ? rest.join(' ').replace(/^\((.*)\)$/, '$1') : `Did you mean \`${meant}\`?`;
   // The parser’s own sentence ends before what an argument’s file says was expected.
@@ -79,6 +77,8 @@ function insteadOf({ code }: CommanderError, first: string, about: Complained): 
 
 // What is written without a space after a short option is its value.
 function sameAs(option: string, { called, options }: Complained): string | null {
+  if (TERMINAL.includes(option) && options.includes('--terminal'))
+    return `For a program that needs a terminal, write -t: \`${called} -t -- <program>\`. For a shell: \`acode sandbox shell\`. Standard input is passed on without an option.`;
   if (TERMINAL.includes(option) && options.includes('--image'))
     return '`acode sandbox shell` has a terminal inside; standard input is passed on without an option.';
   const name = option.startsWith('--') ? option : option.slice(0, 2);

@@ -112,11 +112,14 @@ function details(report: FailureReport, verbose: boolean): (readonly [name: stri
   ];
 }
 
+// Circumstances that message and hint speak of in other words.
+const SAID = new Set(['uid', 'kind']);
 // Circumstances that are the name of a field of the request.
 const NAMES_FIELD = new Set(['field', 'limit']);
 
 // Yes and no are for programs: message and hint say what follows from them.
 function plain(name: string, value: unknown): string | null {
+  if (SAID.has(name)) return null;
   if (typeof value === 'string') return NAMES_FIELD.has(name) ? OPTION_TERMS.field(value) : value;
   return typeof value === 'number' ? String(value) : null;
 }

@@ -5,8 +5,8 @@ import { STYLE_SEQUENCES, widthOf } from './text.ts';
 
 // Narrower than this, a column of text is not readable; the terminal breaks its lines then.
 const MIN_WIDTH = 16;
-// A word; a command between backquotes is one, whatever spaces it has.
-const WORDS = /(?:`[^`]*`|[^ ])+/g;
+// A word; a command between backquotes is one, whatever spaces it has, and so is an option with its value.
+const WORDS = /(?:--[a-z-]+ (?=[^-\s(]))?(?:`[^`]*`|[^ ])+/g;
 const COMMAND = /^`([^`]+)`[.,;:]?$/;
 // What a message begins with: `acode:`, or the branch of a detail, and the spaces around it.
 const BEGINNING = new RegExp(`^(?:${STYLE_SEQUENCES.source}|acode:|├▶|╰▶| )*`);

@@ -157,7 +157,10 @@ const CLAUSES: { readonly [Kind in Remedy['kind']]: (remedy: RemedyOf<Kind>, den
   'change-request': requestClause,
   'change-setting': settingClause,
   'unset-variable': ({ field }) => `unset ${field} if the task really needs a network`,
-  'choose-image': ({ field }) => text`choose an image that already has what must be installed: ${{ field }}`,
+  'choose-image': ({ field }, { rule }) =>
+    rule === 'root.none'
+      ? text`install the software in an image of your own (a Dockerfile with \`RUN apt-get install …\`), and choose that image: ${{ field }}`
+      : text`choose an image that already has what must be installed: ${{ field }}`,
   'leave-out': ({ suggested }) => `leave ${suggested} out`,
   'write-elsewhere': ({ suggested }) => `write to ${placesText(suggested)}`,
   'provide-offline': () => 'put what the command needs into the workspace, the image or a cache (docs/caches.md)',

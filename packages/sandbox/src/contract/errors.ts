@@ -105,10 +105,11 @@ const ROWS = {
     exit: 125,
     example: { image: 'node:20-alpine', reason: 'the registry could not be reached' },
   }),
-  'ACODE-SBX-003': entry<{ path: string; violation: MountViolation; reason: string; remedy?: Text }>({
+  'ACODE-SBX-003': entry<{ path: string; violation: MountViolation; reason: string; workdir?: true; remedy?: Text }>({
     title: 'mount refused',
-    message: c => `${c.path} cannot be mounted into a sandbox: ${c.reason} (${c.violation}).`,
-    hint: c => c.remedy ?? 'Work in a project directory of its own and name it with --workspace.',
+    message: c =>
+      `${c.path} cannot be ${c.workdir === true ? 'the working directory' : 'mounted into a sandbox'}: ${c.reason} (${c.violation}).`,
+    hint: c => c.remedy ?? 'Go into a project directory, or name one: `--workspace <directory>`.',
     exit: 125,
     example: { path: '/', violation: 'ForbiddenPath', reason: 'it is the root of the file system' },
   }),
@@ -184,11 +185,15 @@ const ROWS = {
     title: 'engine not available',
     message: c => {
       const need = c.required === undefined ? '' : text`; required: ${c.required}, available: ${c.available ?? 'none'}`;
-      return text`fail-closed: no Docker Engine answered at ${c.socket} (${c.reason}), so nothing was run${need}.`;
+      return c.absent === true
+        ? text`fail-closed: no Docker Engine or Podman was found, so nothing was run${need}.`
+        : text`fail-closed: no Docker Engine answered at ${c.socket} (${c.reason}), so nothing was run${need}.`;
     },
     hint: c =>
       c.remedy ??
-      'Start Docker, or point acode at an engine with DOCKER_HOST=unix:///path/to/docker.sock; check with `acode sandbox status`.',
+      (c.absent === true
+        ? 'Install Docker or Podman and start it. If it runs elsewhere, name its socket: `export DOCKER_HOST=unix:///path/to/docker.sock`. `acode doctor` checks the rest.'
+        : 'Start Docker, or point acode at an engine with `export DOCKER_HOST=unix:///path/to/docker.sock`; check with `acode sandbox status`.'),
     exit: 125,
     example: { socket: '/var/run/docker.sock', reason: 'nothing listens there' },
   }),
@@ -218,7 +223,7 @@ const ROWS = {
     hint: c =>
       c.remedy ??
       (c.violation === 'PrivilegedUser' || c.violation === 'DangerousEnvironment'
-        ? 'Leave the option out; the safe value is the default.'
+        ? 'Leave it out: the command then runs as you. Software that needs root to install belongs in the image.'
         : c.violation === 'DangerousImage'
           ? 'Use another image, or rebuild this one without that volume.'
           : c.violation === 'UnknownRuntime'
@@ -277,7 +282,7 @@ const ROWS = {
         return 'Make the file executable (chmod +x), or name its interpreter: acode sandbox exec -- sh ./script.';
       // Without the arguments of the command: a user who pastes them would have their own shell interpret them.
       if (/\s/.test(c.command))
-        return 'acode takes that as the name of one program. To run a shell command line, quote it and leave out `--`: acode run "a | b".';
+        return `acode takes that as the name of one program. To run a shell command line, quote it and leave out \`--\`: \`acode run "${/^[\w@%+=:,./ -]*$/.test(c.command) ? c.command : 'a | b'}"\`.`;
       if (/^(?:\S*\/)?(?:sudo|su|doas)$/.test(c.command) && c.imageless !== true)
         return 'A sandbox has no root: leave it out. Software that needs root to install belongs in the image: choose one that has it with --image.';
       const line = 'To run a shell command line, quote it: acode run "a | b".';

@@ -142,7 +142,7 @@ it('another try is announced with the reason and how long it is waited for', asy
   const host = new OneHost();
   const retry = { attempt: 1, mostAttempts: 4, reason: 'connection refused', pauseMs: 1500 };
   await host.pull(stored(async ({ onRetry }) => onRetry?.(retry)));
-  expect(host.said(`the pull of ${REFERENCE} broke off (connection refused); try 2 of 4 follows in 1.5 s`)).toBe(true);
+  expect(host.said(`the pull of ${REFERENCE} was interrupted; acode retries in 1.5 s (attempt 2 of 4)`)).toBe(true);
 });
 
 describe('a tag that a pull gave to an image that acode did not pull', () => {

@@ -144,10 +144,10 @@ async function pullRecorded(pull: NamedPull, signal: AbortSignal): Promise<PullO
   }
 }
 
-/** What is said of a try that failed: why, and how long the next one is waited for. */
-export function retryText(image: string, { attempt, mostAttempts, reason, pauseMs }: PullRetry): string {
+/** What is said of an attempt that failed. The reason is in the fields of the line, and in the error if all attempts fail. */
+export function retryText(image: string, { attempt, mostAttempts, pauseMs }: PullRetry): string {
   const pause = `${(pauseMs / 1000).toFixed(1)} s`;
-  return `the pull of ${image} broke off (${reason}); try ${attempt + 1} of ${mostAttempts} follows in ${pause}`;
+  return `the pull of ${image} was interrupted; acode retries in ${pause} (attempt ${attempt + 1} of ${mostAttempts})`;
 }
 
 interface Before {

@@ -27,6 +27,7 @@ export function checkEnvironment(env: Readonly<Record<string, string>>): void {
       throw new AcodeError('ACODE-SBX-010', {
         violation: 'DangerousEnvironment',
         detail: `${name} changes how programs load code`,
+        remedy: `If you want that, set it in the command itself, inside the sandbox: \`acode run "${name}=… <command>"\`. Otherwise leave it out.`,
       });
     }
   }

@@ -110,7 +110,7 @@ function faultOf(text: string): string {
   if (tag !== null && !TAG.test(tag)) return 'its tag is invalid';
   return normalised(name.toLowerCase()) === null
     ? 'registry or path are none'
-    : 'the path of an image is written in small letters';
+    : `names of images are lowercase: ${JSON.stringify(text.toLowerCase())}`;
 }
 
 /** Whether a repository is one of a list, by path segments: `docker.io/library/*` never means `docker.io/library-evil`. */

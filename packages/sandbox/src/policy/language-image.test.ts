@@ -121,7 +121,7 @@ describe('the image of a workspace', () => {
     expect(() => refuseUndecided(image, [DOTNET, NODE])).toThrow(
       expect.objectContaining({
         code: 'ACODE-SBX-017',
-        message: expect.stringMatching(/combined\."dotnet\+node".*App\.sln says dotnet, package\.json says node/),
+        message: expect.stringMatching(/several languages \(App\.sln says dotnet, package\.json says node\)/),
         hint: expect.stringMatching(/policy\.image.*acode config set sandbox\.images\.combined\.dotnet\+node /),
       }),
     );

@@ -112,10 +112,9 @@ function builtIn(found: readonly LanguageFound[]): ImageChoice {
  */
 export function refuseUndecided(image: Sourced<string>, found: readonly LanguageFound[]): void {
   if (image.layer !== 'built-in' || found.length < 2) return;
-  const key = keyFor(found);
   throw new AcodeError('ACODE-SBX-017', {
-    field: key,
-    reason: `is not set, and the workspace has several languages: ${evidence(found)}`,
+    field: 'policy.image',
+    reason: `is needed, because the workspace has several languages (${evidence(found)}) and no image is set for them`,
     remedy: text`Name an image that has all of them, for this run with ${{ field: 'policy.image' }}, or for every run here: ${{ setting: { key: `sandbox.images.combined.${combinationOf(found)}`, value: 'your-image:tag' } }}.`,
   });
 }

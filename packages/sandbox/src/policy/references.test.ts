@@ -130,8 +130,8 @@ describe('a registry’s address', () => {
 it.each([
   ['', 'there is nothing in it'],
   ['a b', 'there is a space in it'],
-  ['Busybox', 'written in small letters'],
-  ['ghcr.io/Me/x:1', 'written in small letters'],
+  ['Busybox', 'names of images are lowercase'],
+  ['ghcr.io/Me/x:1', 'names of images are lowercase'],
   ['busybox@sha256:abc', 'a digest is sha256: and 64 digits'],
   ['busybox:-x', 'its tag is invalid'],
   ['/busybox', 'registry or path are none'],

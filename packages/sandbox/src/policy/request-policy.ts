@@ -5,9 +5,14 @@ import { AcodeError } from '../contract/errors.ts';
 import { policyInputSchema } from '../contract/policy-schema.ts';
 import type { PolicyFields } from '../contract/policy.ts';
 import { formatBytes } from '../contract/units.ts';
+import { text } from '../contract/wording.ts';
+import type { Text } from '../contract/wording.ts';
 import { issueText } from './config/issue-text.ts';
 import { shapeFault } from './config/shape.ts';
 import { LEAST_MEMORY, NONSENSE_BYTES } from './config/values.ts';
+
+// Enough for most programs, to suggest.
+const SOME_MEMORY = 256 * 1024 ** 2;
 
 /** A request without special settings. */
 export const NOTHING: PolicyFields = Object.freeze({});
@@ -38,12 +43,16 @@ function checkSizes({ limits = {} }: PolicyFields): void {
       throw nonsense(`policy.limits.${name}`, `must be at most ${formatBytes(NONSENSE_BYTES)}`);
   }
   if (limits.memoryBytes !== undefined && limits.memoryBytes < LEAST_MEMORY)
-    throw nonsense('policy.limits.memoryBytes', `must be at least ${formatBytes(LEAST_MEMORY)}`);
+    throw nonsense(
+      'policy.limits.memoryBytes',
+      `must be at least ${formatBytes(LEAST_MEMORY)}`,
+      text`Give it more, such as ${{ field: 'policy.limits.memoryBytes', value: SOME_MEMORY }}.`,
+    );
 }
 
-function nonsense(field: string, reason: string): AcodeError {
+function nonsense(field: string, reason: string, remedy?: Text): AcodeError {
   const cause = new AcodeError('ACODE-CTN-007', { limit: field, reason });
-  return new AcodeError('ACODE-SBX-017', { field, reason }, { cause });
+  return new AcodeError('ACODE-SBX-017', { field, reason, ...(remedy === undefined ? {} : { remedy }) }, { cause });
 }
 
 /** The error for a field of a request. */

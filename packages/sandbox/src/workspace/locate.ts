@@ -59,8 +59,9 @@ export function workdirFor(cwd: string | undefined, target: string): string {
     throw new AcodeError('ACODE-SBX-003', {
       path: cwd ?? '.',
       violation: 'HostPathEscape',
-      reason: 'a working directory is in the workspace, and this leads out of it',
-      remedy: `Name it relative to the workspace, such as src. To work in another directory of the image, change into it in the line itself: "cd ${wordFor(cwd)} && …".`,
+      workdir: true,
+      reason: 'it is outside the workspace',
+      remedy: `Name it relative to the workspace, such as src. To work in another directory of the image, change into it in the line itself: \`acode run "cd ${wordFor(cwd)} && …"\`.`,
     });
   }
   return inside;

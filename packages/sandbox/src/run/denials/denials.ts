@@ -107,9 +107,14 @@ function withoutRoot({ exitCode }: DenialFacts, lines: readonly string[]): Denia
       setBy: BUILT_IN,
       suspected: quotable(sign),
       count: signs.length,
-      remedies: [{ kind: 'leave-out', suggested: 'sudo' }, EVERYWHERE, IMAGE],
+      remedies: [...becomingRoot(sign), IMAGE],
     },
   ];
+}
+
+function becomingRoot(sign: string): Remedy[] {
+  const [, program] = /\b(sudo|su|doas)\b/.exec(sign) ?? [];
+  return program === undefined ? [] : [{ kind: 'leave-out', suggested: program }];
 }
 
 // The words come from the kernel; which rule is behind them is known from the path that the program printed beside them.
@@ -215,17 +220,16 @@ function suspectedLimit(denial: Denial, [sign, ...more]: readonly string[]): Den
 
 function limit(rule: RuleId, setBy: Sourced<number>, field: string, effect?: DenialEffect): Denial {
   const { value, layer } = setBy;
+  // What the machine’s policy says is a ceiling: no request is given more.
+  const more: Remedy =
+    layer === 'machine' ? { kind: 'ask-administrator' } : { kind: 'raise-limit', field, suggested: value * 2 };
   return {
     rule,
     value,
     setBy,
     ...(effect ? { effect } : {}),
     count: 1,
-    remedies: [
-      { kind: 'use-less' },
-      // What the machine’s policy says is a ceiling: no request is given more.
-      layer === 'machine' ? { kind: 'ask-administrator' } : { kind: 'raise-limit', field, suggested: value * 2 },
-    ],
+    remedies: rule === 'limit.time' ? [more, { kind: 'use-less' }] : [{ kind: 'use-less' }, more],
   };
 }
 

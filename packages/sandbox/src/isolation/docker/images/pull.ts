@@ -215,7 +215,7 @@ export function remedyFor(
   if (kind === 'damaged')
     return 'Nothing of it is used. Try again; where it stays so, whoever looks after the registry should know.';
   if (kind === 'unreachable')
-    return `Check the way to ${registry} from the engine’s machine, then try again; or name an image that the engine already has (--image).`;
+    return `Check the connection of this machine’s engine to ${registry} (network, DNS, proxy), then try again; or choose an image that the engine already has with --image: \`acode sandbox images\` lists them.`;
   return 'The engine’s own log says more.';
 }
 
