@@ -358,12 +358,28 @@ export const PROTECTIONS = [
     ),
     command: true,
   },
+  {
+    ...one(
+      'a program without a terminal loosens the policy unasked',
+      ['packages/cli/src/consent.ts', '  if (yes) return {', '  if (yes || !canAsk(call.io)) return {'],
+      [[REPOSITORY, 'without a terminal']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
+      'a loosened policy is not recorded',
+      [`${SRC}/host/configuration.ts`, '  if (loosens.length > 0) await', '  if (loosens.length > 99) await'],
+      [[REPOSITORY, 'without a terminal']],
+    ),
+    command: true,
+  },
   one(
     'an untrusted file of the repository may loosen',
     [
       `${SRC}/policy/repository.ts`,
-      'const [untrusted] = repository.trusted ? [] : keysThatNeedTrust(repository);',
-      'const [untrusted] = repository.trusted ? [] : keysThatNeedTrust(repository).slice(99);',
+      'const [untrusted, ...others] = repository.trusted ? [] : keysThatNeedTrust(repository);',
+      'const [untrusted, ...others] = repository.trusted ? [] : keysThatNeedTrust(repository).slice(99);',
     ],
     [
       [PROBES, 'F5 '],

@@ -1,6 +1,6 @@
 // A hostile repository, all at once and one trick after the other, through the library and through the built command.
 
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { images, withoutEngines } from '../support/engines.ts';
@@ -177,6 +177,31 @@ describe.skipIf(withoutEngines)('a hostile repository', () => {
       status: 125,
       stderr: expect.stringContaining('allow_untrusted_registries'),
     });
+  });
+
+  it('cannot have a program loosen the policy without a terminal, unless a person agreed, which is recorded', async () => {
+    using repository = new HostileRepository().set(['sandbox.defaults.user', '4242:4242']);
+    const consent = ['config', 'set', 'sandbox.network.allow_bridge', 'true'];
+    // Each call begins with the file as it was.
+    const isSet = () =>
+      readFileSync(repository.scratch.path('config/acode/config.yml'), 'utf8').includes('allow_bridge');
+    const asked = { status: 2, stderr: expect.stringContaining('--yes') as string };
+    expect(await command(repository, ['trust'])).toMatchObject(asked);
+    expect(await command(repository, ['explain', '--', 'true'])).toMatchObject({ status: 125 });
+    expect(await command(repository, consent)).toMatchObject(asked);
+    expect(isSet()).toBe(false);
+    // The same calls by a person’s word, as a control.
+    expect(await command(repository, ['trust', '--yes'])).toMatchObject({ status: 0 });
+    expect(await command(repository, ['explain', '--', 'true'])).toMatchObject({ status: 0 });
+    expect(await command(repository, [...consent, '--yes'])).toMatchObject({ status: 0 });
+    expect(isSet()).toBe(true);
+    const { stdout } = await command(repository, ['audit', 'tail', '--json']);
+    const { items } = JSON.parse(stdout) as { items: { event?: string; detail?: Record<string, string> }[] };
+    const consents = items.flatMap(({ event, detail }) => (detail?.['consent'] ? [[event, detail['parent']]] : []));
+    expect(consents).toEqual([
+      ['trusted', expect.stringMatching(/./)],
+      ['policy loosened', expect.stringMatching(/./)],
+    ]);
   });
 });
 

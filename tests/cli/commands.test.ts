@@ -190,9 +190,13 @@ describe.skipIf(withoutEngines).each(engines)('the commands on $name', engine =>
     const { stdout } = await bench.call(['explain', '--config', file, '--image', images.busybox, '--', 'true']);
     expect(stdout.toString()).toMatch(/memory +96 MiB +user +\S+other\.yml/);
     await writeFile(file, 'sandbox:\n  defalts: {}\n');
-    const wrong = await bench.call(['sandbox', 'status', '--config', file]);
+    const wrong = await bench.call(['sandbox', 'list', '--config', file]);
     expect(wrong.status).toBe(125);
     expect(wrong.stderr).toMatch(/other\.yml:2:3[^]*ACODE-SBX-013/);
+    // The status says so, and still tells about the engine.
+    const status = await bench.call(['sandbox', 'status', '--config', file]);
+    expect(status.status).toBe(1);
+    expect(status.stdout.toString()).toMatch(/^Sandbox unavailable: \S+other\.yml:2:3[^]*Engine socket/);
   });
 });
 

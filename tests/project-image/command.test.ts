@@ -91,7 +91,7 @@ describe.skipIf(withoutEngines)('acode sandbox build-image', () => {
     expect(late.status).toBe(125);
     expect(late.stderr).toMatch(/warning: the install command has no network/);
     expect(late.stderr).toMatch(/took longer than its time limit, and it had no network/);
-    expect(late.stderr).toMatch(/hint: .*--network bridge.*allow_bridge: true/);
+    expect(late.stderr).toMatch(/hint: .*--network bridge.*acode config set sandbox\.network\.allow_bridge true/);
     expect(late.stderr).not.toContain('.dockerignore');
     await bench.configure({});
     const failed = await bench.call(['sandbox', 'build-image', '--install', "echo 'wget: bad address' >&2; exit 1"]);

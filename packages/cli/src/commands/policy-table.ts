@@ -107,7 +107,10 @@ function ceilingRows(ceilings: PolicyRules['ceilings']): Row[] {
   const set = all.filter(({ ceiling }) => ceiling.layer !== 'built-in');
   return [
     ...set.map(({ ceiling, shown }) => row('ceiling', ceiling, () => shown)),
-    ...(builtIn.length === 0 ? [] : [['ceilings', builtIn.join(', '), 'built-in', ''] as const]),
+    // In two rows, so that the table is no wider for them.
+    ...[builtIn.slice(0, 4), builtIn.slice(4)].flatMap(some =>
+      some.length === 0 ? [] : [['ceilings', some.join(', '), 'built-in', ''] as const],
+    ),
   ];
 }
 

@@ -45,7 +45,7 @@ async function done(call: Call, client: Trust, deed: Deed, yes: boolean): Promis
   if (deed === 'revoked') return client.revoke();
   const shown = await client.show();
   if (deed === 'shown' || shown.hash === null || shown.trusted) return shown;
-  const loosened = shown.needsTrust.map(({ key, value, where }) => ({ what: `${key}: ${value}`, allows: `${where}.` }));
+  const loosened = shown.needsTrust.map(({ key, value, where }) => ({ what: `${key}: ${value}`, allows: where }));
   const asked = loosened.length > 0 ? loosened : [{ what: shown.file ?? '', allows: NOTHING_YET }];
   const { consentTo } = await import('../consent.ts');
   const consent = await consentTo(call, asked, { question: 'acode: Trust this file as it is now?', yes });

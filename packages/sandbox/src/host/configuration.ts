@@ -147,7 +147,22 @@ function layerNamedBy(path: string): ConfigLayer {
 }
 
 function problemsOf(errors: readonly AcodeError[]): ConfigProblem[] {
-  return errors.map(({ code, message, hint }) => ({ code, message, hint }));
+  return [...errors]
+    .sort((one, other) => positionOf(one).localeCompare(positionOf(other), 'en', { numeric: true }))
+    .map(error => ({ code: error.code, message: error.message, hint: hasRemedy(error) ? error.hint : SEE_KEYS }));
+}
+
+// The position stands in the message already, and what to correct is there.
+const SEE_KEYS = 'Correct it; docs/configuration.md lists every key.';
+
+function hasRemedy(error: AcodeError): boolean {
+  return !error.is('ACODE-SBX-013') || error.context.remedy !== undefined;
+}
+
+// File, line and column, where the error has them as data.
+function positionOf(error: AcodeError): string {
+  if (error.is('ACODE-SBX-013')) return error.context.source;
+  return error.is('ACODE-SBX-020') ? error.context.where : '';
 }
 
 async function get(own: string, workspace: string, key: string | undefined): Promise<ConfigValue[]> {

@@ -25,7 +25,7 @@ import type { Operation } from '../records/telemetry/operation.ts';
 // The entries that acode itself creates in its directories. Anything else there belongs to another program: an
 // environment variable may point anywhere, and a directory of that name may have another purpose.
 const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
-  config: /^config\.yml$/,
+  config: /^(?:config\.yml|config\.schema\.v\d+\.json)(?:\.[0-9a-f]{16})?$/,
   state:
     /^(?:ca|code-cache|leases|kept|run|trust|logs|audit|project-images|scans|users|serve-announced|images\.json(?:\.[0-9a-f]{16})?)$/,
   runtime:

@@ -18,6 +18,8 @@ export type Mode = EffectivePolicy['mode']['value'];
 /** A repository’s configuration, and whether the user trusted that very content. */
 export interface RepositoryLayer extends RepositoryConfig {
   readonly trusted: boolean;
+  /** Whether the user trusted other content of this file before. */
+  readonly changed?: boolean;
 }
 
 /** Everything that has a voice besides the request. */

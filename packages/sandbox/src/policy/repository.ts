@@ -26,13 +26,19 @@ export interface TrustKey {
 export function checkRepository(layers: Layers): void {
   const { repository } = layers;
   if (!repository) return;
-  const [untrusted] = repository.trusted ? [] : keysThatNeedTrust(repository);
+  const [untrusted, ...others] = repository.trusted ? [] : keysThatNeedTrust(repository);
   if (untrusted) {
+    const also =
+      others.length === 0 ? '' : `; so would ${others.map(({ key, where }) => `${key} (${where})`).join(', ')}`;
     throw refused(
       repository,
       untrusted.key,
-      'it would loosen the policy, and this file is not trusted',
-      'Read the file; if you agree with all of it, run `acode trust`. Otherwise take the line out.',
+      repository.changed
+        ? `it would loosen the policy, and this file has changed since you trusted it${also}`
+        : `it would loosen the policy, and this file is not trusted${also}`,
+      repository.changed
+        ? '`acode trust --show` shows what it asks for now. If you agree with all of it, run `acode trust` again; otherwise take the line out.'
+        : 'Read the file; if you agree with all of it, run `acode trust`. Otherwise take the line out.',
     );
   }
   for (const { key, loosens } of TIGHTEN) {

@@ -65,8 +65,14 @@ export async function layersFor(host: Host, root: string): Promise<Layers> {
   const repository = await loadRepositoryConfig(root);
   const { machine, config: user, environmentMode } = host;
   if (!repository) return { machine, user, repository: null, environmentMode };
-  const trusted = await host.trust.isTrusted(repository.root, repository.hash);
-  return { machine, user, repository: { ...repository, trusted }, environmentMode };
+  const before = await host.trust.trustedHash(repository.root);
+  const trusted = before === repository.hash;
+  return {
+    machine,
+    user,
+    repository: { ...repository, trusted, changed: before !== null && !trusted },
+    environmentMode,
+  };
 }
 
 /**
@@ -102,9 +108,7 @@ async function report(host: Host): Promise<TrustReport> {
   const { repository } = layers;
   if (!repository)
     return { workspace: root, file: null, hash: null, trusted: false, changed: false, needsTrust: [], refused: null };
-  const { file, hash, trusted } = repository;
-  const before = await host.trust.trustedHash(repository.root);
-  const changed = before !== null && before !== hash;
+  const { file, hash, trusted, changed = false } = repository;
   const refused = refusedAnyway({ ...layers, repository: { ...repository, trusted: true } });
   const needsTrust = [
     ...keysThatNeedTrust(repository),
