@@ -58,7 +58,11 @@ export function setupOf(client: Client, { command, args }: Starter = INSTALLED, 
     },
     opencode: {
       file: '~/.config/opencode/opencode.json',
-      text: json({ mcp: { acode: { type: 'local', command: [command, ...plain.args], enabled: true } } }),
+      text: json({
+        mcp: {
+          acode: { type: 'local', command: [command, ...plain.args], enabled: true, timeout: TIMEOUT_SECONDS * 1000 },
+        },
+      }),
       withoutShell: { file: '~/.config/opencode/opencode.json', text: json({ permission: { bash: 'deny' } }) },
     },
     cursor: {
