@@ -77,7 +77,8 @@ const ROOMS = {
   'packages/cli/src/failure': 'Rendering of errors.',
   'packages/cli/src/mcp': '`acode mcp`: the MCP server.',
   'packages/cli/src/mcp/tools': 'One file per group of MCP tools.',
-  'packages/cli/src/project': '`acode build` and `acode test`: which command a project has, and its packages.',
+  'packages/cli/src/project':
+    '`acode build`, `acode test` and `build-image`: the command of a project, its packages, its image.',
   'packages/cli/src/scans': 'Background scans of workspaces.',
   'packages/cli/src/serve': '`acode serve`: both ends of its socket.',
   'packages/cli/src/start': 'Start of the bundled command: its modules and their code cache.',

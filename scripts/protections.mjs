@@ -819,6 +819,15 @@ export const PROTECTIONS = [
     [['caches/failures.test.ts', 'planned before the fill began']],
   ),
   one(
+    'dependencies of a project image are mounted although they are a link to the host',
+    [
+      `${DOCKER}/resources/dependencies.ts`,
+      "if (kind !== 'directory') throw strangeImage(spec, path, kind);",
+      'void strangeImage;',
+    ],
+    [['project-image/dependencies.test.ts', 'leads elsewhere']],
+  ),
+  one(
     'a sandbox that could not be removed is forgotten as a neighbour',
     [
       `${DOCKER}/resources/creation.ts`,

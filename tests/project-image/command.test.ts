@@ -29,12 +29,13 @@ describe.skipIf(withoutEngines)('acode sandbox build-image', () => {
       ),
     );
     expect(built).toMatchObject({ schema: 'acode.build-image/1', built: true });
-    expect(first.stderr).toContain('COPY project/ /project/');
+    expect(first.stderr).toMatch(/^acode: read the project, [\d.]+ s\nacode: built the image, [\d.]+ s\n$/);
     const second = await bench.call(['sandbox', 'build-image']);
     expect(second.stdout.toString()).toMatch(/^Unchanged: acode-sandbox-workspace-[0-9a-f]{12}:project\n/);
     expect(second.stdout.toString()).toContain('.env');
     expect(second.stderr).toBe('');
-    const third = await bench.call(['sandbox', 'build-image', '--install', 'echo dep > dep', '--json']);
+    const third = await bench.call(['sandbox', 'build-image', '--install', 'echo dep > dep', '--json', '--verbose']);
+    expect(third.stderr).toContain('COPY project/ /project/');
     expect(answer.parse(JSON.parse(third.stdout.toString()))).toMatchObject({ built: true, changed: ['install'] });
     const run = await bench.exec(['--image', built.reference, '--', 'cat', '/project/dep', '/project/main.sh']);
     expect(run.stdout.toString()).toBe('dep\necho hi\n');
@@ -96,7 +97,8 @@ describe.skipIf(withoutEngines)('acode sandbox build-image', () => {
     await bench.configure({});
     const failed = await bench.call(['sandbox', 'build-image', '--install', "echo 'wget: bad address' >&2; exit 1"]);
     expect(failed.stderr).toMatch(/the install command ended with 1, and it had no network/);
-    const unrelated = await bench.call(['sandbox', 'build-image', '--install', 'exit 3']);
+    const unrelated = await bench.call(['sandbox', 'build-image', '--install', 'echo printed; exit 3']);
+    expect(unrelated.stderr).toMatch(/^acode: read the project, [\d.]+ s\nprinted\n/);
     expect(unrelated.stderr).toMatch(/the install command ended with 3\./);
     expect(unrelated.stderr).not.toContain('allow_bridge');
     writeFileSync(join(bench.workspace, 'go.mod'), '');

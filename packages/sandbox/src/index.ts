@@ -169,7 +169,15 @@ export type {
   WriteFlag,
   WritingOptions,
 } from './contract/sandbox.ts';
-export type { FileIdentity, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from './contract/spec.ts';
+export type {
+  DependencySpec,
+  FileIdentity,
+  ImageSpec,
+  MountSpec,
+  SandboxIdentity,
+  SandboxSpec,
+  TmpfsSpec,
+} from './contract/spec.ts';
 export type {
   AttackOptions,
   AttackReport,

@@ -21,6 +21,7 @@ export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
   'policy.ports': '--publish',
   'policy.mounts': '--mount',
   'policy.caches': '--caches',
+  'policy.deps': '--deps',
   'policy.workspace': '--readonly',
   'policy.user': '--user',
   'policy.onOutOfMemory': '--on-oom',

@@ -51,6 +51,7 @@ export function sandboxCommand(name: string) {
       ),
     )
     .option('--no-caches', 'mount no package manager caches')
+    .option('--deps', 'use the project image and its dependencies, such as node_modules (see `sandbox build-image`)')
     .addOption(
       new Option('--fill-cache <tools>', 'keep what the command puts into these caches, for every later run')
         .argParser(caches)
@@ -142,6 +143,7 @@ function policyOf(options: SandboxOptions, here: string): PolicyInput {
       // As in a shell, a relative path begins where the user stands.
       mounts: options.mount?.map(({ source, ...rest }) => ({ source: resolve(here, source), ...rest })),
       caches: cachesOf(options),
+      deps: options.deps,
       user: options.user,
       pull: options.pull,
       level: options.level,

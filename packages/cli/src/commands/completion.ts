@@ -3,8 +3,6 @@
 import { Argument, Command } from '@commander-js/extra-typings';
 import type { CommandUnknownOpts } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
-import type { Installed } from '../completion/install.ts';
-import { oneLine } from '../terminal/text.ts';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
@@ -49,7 +47,7 @@ async function install(
   uninstall: boolean,
   root: CommandUnknownOpts,
 ): Promise<number> {
-  const { installScript, shellOf, uninstallScript } = await import('../completion/install.ts');
+  const { installScript, renderInstalled, shellOf, uninstallScript } = await import('../completion/install.ts');
   const { env } = call.io;
   const shell = shellOf(named, env);
   const done = await (uninstall
@@ -57,19 +55,6 @@ async function install(
     : installScript(shell, await scriptFor(shell, root), env));
   await call.print('acode.completion-install/1', done, () => renderInstalled(done));
   return 0;
-}
-
-function renderInstalled({ shell, file, outcome, next, line }: Installed): string {
-  const path = oneLine(file);
-  const what = {
-    installed: `Installed the completion for ${shell}: ${path}`,
-    updated: `Updated the completion for ${shell}: ${path}`,
-    unchanged: `The completion for ${shell} is up to date: ${path}`,
-    removed: `Removed the completion for ${shell}: ${path}`,
-    absent: `There is no completion for ${shell} to remove: ${path} does not exist`,
-  }[outcome];
-  const lines = line === null ? [] : ['', `    ${line.text}`];
-  return [what, ...next.map(oneLine), ...lines, ''].join('\n');
 }
 
 function rootOf(command: CommandUnknownOpts): CommandUnknownOpts {

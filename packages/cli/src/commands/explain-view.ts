@@ -2,7 +2,7 @@
 
 import { posix } from 'node:path';
 import { formatBytes, isAtLeast } from '@acode/sandbox';
-import type { CacheSpec, Explanation, MountSpec, SandboxSpec } from '@acode/sandbox';
+import type { CacheSpec, DependencySpec, Explanation, MountSpec, SandboxSpec } from '@acode/sandbox';
 import { quoted } from '../arguments/command-arguments.ts';
 import { requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
@@ -92,6 +92,7 @@ function planFields(level: string, spec: SandboxSpec, cwd: string): (readonly [l
     ['Directory', posix.join(spec.workdir, cwd)],
     ...spec.mounts.map(mountField),
     ...spec.caches.map(cacheField),
+    ...(spec.dependencies ?? []).map(dependencyField),
     ...spec.tmpfs.map(({ target, bytes }) => ['In memory', `${target} (${formatBytes(bytes)})`] as const),
     ['Plan', spec.hash],
   ];
@@ -121,6 +122,10 @@ function mountField({ purpose, source, target, readOnly }: MountSpec): readonly 
 
 function cacheField({ volume, target, fill }: CacheSpec): readonly [label: string, value: string] {
   return ['Cache', `${volume} → ${target} (${fill ? 'to be filled' : 'a layer of its own over it'})`];
+}
+
+function dependencyField({ source, target }: DependencySpec): readonly [label: string, value: string] {
+  return ['Dependencies', `${source} of the image → ${target} (a layer of its own over it)`];
 }
 
 function bullets(items: readonly string[], look: Look): string {

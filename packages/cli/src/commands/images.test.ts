@@ -6,7 +6,7 @@ import type { Call } from '../call.ts';
 import { lookOf } from '../terminal/look.ts';
 import { Output } from '../terminal/output.ts';
 import { Recorder } from '../test-process.ts';
-import { BuildOutput, renderProjectImage } from './build-image.ts';
+import { BuildOutput, renderProjectImage } from '../project/build-image.ts';
 import { renderImages } from './images.ts';
 import { renderPrune } from './prune-images.ts';
 import { registryOf, renderPulled } from './pull.ts';
@@ -40,16 +40,43 @@ const pulled = (more: Partial<PulledImage> = {}): PulledImage => ({
 });
 
 describe('a build', () => {
-  it('names the current step, with the last line that it printed', () => {
+  const output = (verbose: boolean) => {
     const interruption = { signal: new AbortController().signal } as Call['interruption'];
-    const output = new BuildOutput({ stderr: new Output(new Recorder(true)), interruption });
-    expect(output.doing).toBe('Reading the project…');
-    output.begin('Running the install command');
-    expect(output.doing).toBe('Running the install command…');
-    output.add('one\nadded 3 packages\n');
-    expect(output.doing).toBe('Running the install command: added 3 packages');
-    output.begin('Building the image');
-    expect(output.doing).toBe('Building the image…');
+    const printed = new Recorder();
+    const stderr = new Output(printed);
+    let now = 0;
+    const say = async (text: string): Promise<void> => void (await stderr.write(text));
+    const options = { json: false, verbose, color: false };
+    const io = { now: () => (now += 1500) };
+    return { printed, build: new BuildOutput({ stderr, interruption, options, say, errorLook: look, io }) };
+  };
+
+  it('names the current step, with the last line that it printed, and prints each that has ended', async () => {
+    const { build, printed } = output(false);
+    expect(build.doing).toBe('Reading the project…');
+    build.begin('install');
+    expect(build.doing).toBe('Running the install command…');
+    build.add('one\nadded 3 packages\n');
+    expect(build.doing).toBe('Running the install command: added 3 packages');
+    build.begin('build');
+    expect(build.doing).toBe('Building the image…');
+    build.add('Step 1/4 : FROM x\n');
+    await build.done();
+    expect(printed.text).toBe(
+      'acode: read the project, 1.5 s\nacode: ran the install command, 1.5 s\nacode: built the image, 1.5 s\n',
+    );
+  });
+
+  it('shows what a step printed if it fails, and all of it as it comes with --verbose', async () => {
+    const quiet = output(false);
+    quiet.build.begin('install');
+    quiet.build.add('npm error\n');
+    await quiet.build.failed();
+    expect(quiet.printed.text).toBe('acode: read the project, 1.5 s\nnpm error\n');
+    const loud = output(true);
+    loud.build.add('Step 1/4\n');
+    await loud.build.failed();
+    expect(loud.printed.text).toBe('Step 1/4\n');
   });
 });
 
@@ -154,9 +181,13 @@ it('a project image is shown with the command that uses it', () => {
     files: 1,
     bytes: 1,
     withheld: { count: 0, paths: [] },
+    dependencies: [],
     durationMs: 1,
   };
   expect(renderProjectImage(built, look)).toContain('acode run --image acode-sandbox-app-0123456789ab:project');
+  expect(renderProjectImage({ ...built, dependencies: ['node_modules'] }, look)).toMatch(
+    /Dependencies +node_modules\n +Use it +acode run --deps/,
+  );
 });
 
 it.each([

@@ -71,6 +71,7 @@ function policyRows(policy: EffectivePolicy): Row[] {
     row('workspace', policy.workspace, String),
     row('mounts', policy.mounts, mounts => listed(mounts.map(mountText))),
     row('caches', policy.caches, cachesText),
+    row('dependencies', policy.deps, deps => (deps ? 'of the project image' : 'of the workspace')),
     row('host roots', policy.hostRoots, listed),
     row('user', policy.user, ({ uid, gid }) => `${uid}:${gid}`),
   ];

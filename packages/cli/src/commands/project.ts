@@ -6,8 +6,8 @@ import { optionsCommand } from '../arguments/request.ts';
 import { count } from '../arguments/values.ts';
 import type { Call, Perform } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
-import { TOOL_NAMES } from '../project/tools.ts';
-import type { Job } from '../project/tools.ts';
+import { TOOL_NAMES } from '../project/names.ts';
+import type { Job } from '../project/names.ts';
 import { flagsOf } from './exec.ts';
 
 const ABOUT: Readonly<Record<Job, string>> = {

@@ -404,6 +404,7 @@ describe('explain', () => {
       image: { value: 'busybox', layer: 'user', where: '/c.yml (sandbox.images.default)' },
       imageReason: 'package.json says node',
       caches: { value: { volumes: [], fill: false }, ...builtIn },
+      deps: { value: false, ...builtIn },
       pull: { value: 'missing', ...builtIn },
       offline: { value: false, ...builtIn },
       limits: {

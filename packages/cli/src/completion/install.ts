@@ -17,7 +17,7 @@ export type Shell = (typeof SHELLS)[number];
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** What was done with the file, and what is left for the user. */
-export interface Installed {
+interface Installed {
   readonly shell: Shell;
   readonly file: string;
   readonly outcome: 'installed' | 'updated' | 'unchanged' | 'removed' | 'absent';
@@ -160,4 +160,18 @@ function exists(path: string): Promise<boolean> {
     () => true,
     () => false,
   );
+}
+
+/** What was done, as text. */
+export function renderInstalled({ shell, file, outcome, next, line }: Installed): string {
+  const path = oneLine(file);
+  const what = {
+    installed: `Installed the completion for ${shell}: ${path}`,
+    updated: `Updated the completion for ${shell}: ${path}`,
+    unchanged: `The completion for ${shell} is up to date: ${path}`,
+    removed: `Removed the completion for ${shell}: ${path}`,
+    absent: `There is no completion for ${shell} to remove: ${path} does not exist`,
+  }[outcome];
+  const lines = line === null ? [] : ['', `    ${line.text}`];
+  return [what, ...next.map(oneLine), ...lines, ''].join('\n');
 }

@@ -1,6 +1,6 @@
 // Missing dependencies: detects that a project’s dependencies are not installed, a common cause of status 127.
 
-import { access } from 'node:fs/promises';
+import { access, opendir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { memberOf, smallJson, upwards } from '../project/reading.ts';
 import type { Place } from '../workspace.ts';
@@ -31,7 +31,7 @@ export async function missingDependencies(place: Pick<Place, 'root' | 'here'>): 
   const found = await findMissingDependencies(place);
   return (
     found &&
-    `the dependencies of this project may not be installed: ${found.why}. To install them with a network (which needs your consent once: \`acode config set sandbox.network.allow_bridge true\`): \`${installLine(found)}\`.`
+    `the dependencies of this project may not be installed: ${found.why}. To install them with a network (which needs your consent once: \`acode config set sandbox.network.allow_bridge true\`): \`${installLine(found)}\`. If a project image has them, add --deps.`
   );
 }
 
@@ -54,7 +54,7 @@ export async function findMissingDependencies({
 
 async function missingModules(directory: string, root: string): Promise<MissingDependencies | null> {
   if (!(await dependsOnPackages(join(directory, 'package.json')))) return null;
-  for (const above of upwards(root, directory)) if (await exists(join(above, 'node_modules'))) return null;
+  for (const above of upwards(root, directory)) if (await hasFiles(join(above, 'node_modules'))) return null;
   for (const { lock, cache, install } of NODE)
     if (lock === '' || (await exists(join(directory, lock))))
       return { why: 'there is no node_modules beside package.json', cache, install: `-- ${install}` };
@@ -69,7 +69,7 @@ async function dependsOnPackages(file: string): Promise<boolean> {
 async function missingEnvironment(directory: string): Promise<MissingDependencies | null> {
   for (const { file, install } of PYTHON) {
     if (!(await exists(join(directory, file)))) continue;
-    for (const name of ['.venv', 'venv']) if (await exists(join(directory, name))) return null;
+    for (const name of ['.venv', 'venv']) if (await hasFiles(join(directory, name))) return null;
     return {
       why: `there is no .venv beside ${file}`,
       cache: 'pip',
@@ -81,6 +81,16 @@ async function missingEnvironment(directory: string): Promise<MissingDependencie
 
 function hasEntries(value: unknown): boolean {
   return typeof value === 'object' && value !== null && Object.keys(value).length > 0;
+}
+
+// An empty one is what `--deps` mounts on.
+async function hasFiles(path: string): Promise<boolean> {
+  try {
+    for await (const _ of await opendir(path)) return true;
+    return false;
+  } catch {
+    return exists(path);
+  }
 }
 
 function exists(path: string): Promise<boolean> {

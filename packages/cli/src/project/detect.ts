@@ -6,7 +6,8 @@ import type { Place } from '../workspace.ts';
 import { oneLine } from '../terminal/text.ts';
 import { BoundedReader, memberOf, smallJson, upwards } from './reading.ts';
 import { TOOLS, markerIn, toolNamed } from './tools.ts';
-import type { Job, Tool, ToolName } from './tools.ts';
+import type { Job, ToolName } from './names.ts';
+import type { Tool } from './tools.ts';
 
 /** A project: where it is, and what builds and tests it. */
 export interface Project {

@@ -6,7 +6,8 @@ import { UsageError } from '../failure/usage.ts';
 import { oneLine } from '../terminal/text.ts';
 import { BoundedReader, isDirectory, isFile, memberOf, smallFile, smallJson } from './reading.ts';
 import { markerIn } from './tools.ts';
-import type { Tool, ToolName } from './tools.ts';
+import type { ToolName } from './names.ts';
+import type { Tool } from './tools.ts';
 
 /** A package of a workspace. */
 export interface Member {

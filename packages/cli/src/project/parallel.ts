@@ -9,12 +9,14 @@ import { sayNotices } from '../execution/execute.ts';
 import { missingDependencies } from '../execution/missing-dependencies.ts';
 import { renderFailure, reportOn } from '../failure/report.ts';
 import type { Look } from '../terminal/look.ts';
+import { OutputTail } from '../terminal/output-tail.ts';
 import { table } from '../terminal/table.ts';
 import { harmless, oneLine } from '../terminal/text.ts';
 import { hasJob } from './detect.ts';
 import type { Project } from './detect.ts';
 import type { Member } from './members.ts';
-import type { Job, ProjectCommand } from './tools.ts';
+import type { Job } from './names.ts';
+import type { ProjectCommand } from './tools.ts';
 
 const FAILED = 1;
 const REFUSED = 125;
@@ -199,32 +201,6 @@ function notRun(name: string): PackageResult {
     messages: [],
     riskyChanges: [],
   };
-}
-
-/** The end of an output, up to a number of bytes. */
-export class OutputTail {
-  readonly #limit: number;
-  readonly #chunks: Uint8Array[] = [];
-  #bytes = 0;
-  #omitted = 0;
-
-  constructor(limit: number) {
-    this.#limit = limit;
-  }
-
-  push(chunk: Uint8Array): void {
-    this.#chunks.push(chunk);
-    this.#bytes += chunk.length;
-    for (let first = this.#chunks[0]; first && this.#bytes - first.length >= this.#limit; first = this.#chunks[0]) {
-      this.#chunks.shift();
-      this.#bytes -= first.length;
-      this.#omitted += first.length;
-    }
-  }
-
-  end(): { readonly output: string; readonly omittedBytes: number } {
-    return { output: Buffer.concat(this.#chunks).toString('utf8'), omittedBytes: this.#omitted };
-  }
 }
 
 async function showOutput(

@@ -16,7 +16,7 @@ import { isWorkspaceRoot, membersOf } from './members.ts';
 import { jobsFor, runParallel } from './parallel.ts';
 import { upwards } from './reading.ts';
 import { projectCommand } from './tools.ts';
-import type { Job, ToolName } from './tools.ts';
+import type { Job, ToolName } from './names.ts';
 
 /** The options of `build` and `test`. */
 export interface JobOptions extends RequestOptions {
@@ -41,11 +41,13 @@ export async function performJob(call: Call, job: Job, options: JobOptions, flag
   await sayRunning(call, command.shown, cwd === '.' || project.directory === here ? '' : ` (in ${cwd})`);
   const request = { ...options, workdir: cwd };
   const status = await executeArgv(call, command.argv, request, flags);
-  if (status > 0 && status < OWN_FAILURES) {
-    const hint = await missingDependencies({ root, here: project.directory });
-    if (hint !== null) await sayNotices(call, [{ text: `hint: ${hint}` }]);
-  }
+  if (status > 0 && status < OWN_FAILURES && !options.deps) await hintAtDependencies(call, root, project);
   return status;
+}
+
+async function hintAtDependencies(call: Call, root: string, { directory }: Project): Promise<void> {
+  const hint = await missingDependencies({ root, here: directory });
+  if (hint !== null) await sayNotices(call, [{ text: `hint: ${hint}` }]);
 }
 
 async function inParallel(call: Call, job: Job, options: JobOptions, project: Project): Promise<number> {

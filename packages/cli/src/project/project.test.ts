@@ -5,13 +5,15 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { execFileSync } from 'node:child_process';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { OutputTail } from '../terminal/output-tail.ts';
 import { call } from '../test-process.ts';
 import { findProject, hasJob } from './detect.ts';
 import { membersOf } from './members.ts';
-import { OutputTail, jobsFor, renderResults } from './parallel.ts';
+import { jobsFor, renderResults } from './parallel.ts';
 import type { PackageResult } from './parallel.ts';
-import { TOOL_NAMES, TOOLS, projectCommand, toolNamed } from './tools.ts';
-import type { ToolName } from './tools.ts';
+import { TOOL_NAMES } from './names.ts';
+import { TOOLS, projectCommand, toolNamed } from './tools.ts';
+import type { ToolName } from './names.ts';
 
 let top = '';
 

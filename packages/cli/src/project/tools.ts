@@ -1,13 +1,6 @@
 // Build and test commands by language: one table from the files of a project to the commands that build and test it.
 
-/** What is done with a project. */
-export type Job = 'build' | 'test';
-
-/** The tools, as `--with` names them. */
-export const TOOL_NAMES = ['npm', 'pnpm', 'yarn', 'pytest', 'cargo', 'go', 'dotnet', 'make'] as const;
-
-/** The name of a tool. */
-export type ToolName = (typeof TOOL_NAMES)[number];
+import type { Job, ToolName } from './names.ts';
 
 /** A tool, the files that show that a project uses it, and its commands. */
 export interface Tool {

@@ -14,6 +14,7 @@ export const WITHOUT_VALUE: readonly string[] = [
   '--no-color',
   '--readonly',
   '--no-caches',
+  '--deps',
   '--terminal',
   '--parallel',
 ];

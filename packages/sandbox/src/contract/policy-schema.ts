@@ -60,6 +60,7 @@ export const policyInputSchema = z.strictObject({
   caches: z
     .union([z.array(cacheTool).readonly(), z.literal(false), z.strictObject({ fill: z.array(cacheTool).readonly() })])
     .optional(),
+  deps: z.boolean().optional(),
   user: z.union([z.literal('caller'), z.templateLiteral([z.int(), ':', z.int()])]).optional(),
   fork: z.string().min(1).optional(),
   services: z.record(z.string().min(1), z.string().min(1)).optional(),

@@ -69,6 +69,11 @@ export interface PolicyFields {
    * const policy: PolicyInput = { caches: ['npm', 'pip'] };
    */
   caches?: readonly CacheTool[] | false | FilledCaches | undefined;
+  /**
+   * Whether the sandbox runs on the project image of the workspace and has its dependencies, such as `node_modules`, where the
+   * workspace expects them; false by default. What it writes there ends with it. Needs `acode.images.buildProject` first.
+   */
+  deps?: boolean | undefined;
   /** The user inside: the caller’s own ids (the default), or `uid:gid`. Never root. */
   user?: 'caller' | `${number}:${number}` | undefined;
   /** The fork to use: the id of an existing one, or `new`. Not available in this version, and refused (ACODE-SBX-016). */
@@ -281,6 +286,8 @@ export interface EffectivePolicy {
   readonly mounts: Sourced<readonly MountRequest[]>;
   /** The caches of package managers that the sandbox is to have. */
   readonly caches: Sourced<CachePolicy>;
+  /** Whether the sandbox has the dependencies of the project image. */
+  readonly deps: Sourced<boolean>;
   /** Directories outside the workspace that mounts may come from. Only the user’s own configuration names them. */
   readonly hostRoots: Sourced<readonly string[]>;
   /** The user inside. */

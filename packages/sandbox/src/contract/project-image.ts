@@ -71,6 +71,8 @@ export interface ProjectImage {
     /** Some of their paths, relative to the workspace. */
     readonly paths: readonly string[];
   };
+  /** Directories of dependencies in it that `policy.deps` gives a sandbox, relative to the workspace, such as `node_modules`. */
+  readonly dependencies: readonly string[];
   /** How long it took, in milliseconds. */
   readonly durationMs: number;
 }

@@ -33,6 +33,14 @@ export interface MountSpec {
   readonly identity: FileIdentity;
 }
 
+/** A directory of dependencies: from the layer of the project image, over the workspace’s own. */
+export interface DependencySpec {
+  /** The absolute path in the image. */
+  readonly source: string;
+  /** The absolute path inside, below the workspace. */
+  readonly target: string;
+}
+
 /** A sized file system in memory. */
 export interface TmpfsSpec {
   /** The absolute path inside. */
@@ -112,6 +120,8 @@ export interface SandboxSpec {
   readonly mounts: readonly MountSpec[];
   /** Caches of package managers. */
   readonly caches: readonly CacheSpec[];
+  /** Directories of dependencies from the project image; absent for none. Changes to them end with the sandbox. */
+  readonly dependencies?: readonly DependencySpec[];
   /** File systems in memory. */
   readonly tmpfs: readonly TmpfsSpec[];
   /** Hash of everything but the identity: two sandboxes with the same hash are interchangeable before use. */

@@ -582,6 +582,7 @@ async function loadAhead(host: ComposedHost): Promise<void> {
     import('./attack.ts'),
     import('../images/project/building.ts'),
     import('./configuration.ts'),
+    import('../images/project/dependencies.ts'),
     import('../policy/config/parse.ts'),
     import('../persistent/create.ts'),
     import('./examine.ts'),

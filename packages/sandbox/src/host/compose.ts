@@ -139,7 +139,12 @@ export async function composeHost({
     audit,
     reports,
     pulls,
-    images: { forRun: (wanted, signal) => imageForRun(host, wanted, signal) },
+    images: {
+      forRun: (wanted, signal) => imageForRun(host, wanted, signal),
+      // Loaded on demand: few runs have dependencies of a project image.
+      dependencies: async (of, signal) =>
+        (await import('../images/project/dependencies.ts')).dependenciesFor(await backends.engine(), of, signal),
+    },
     // Loaded on demand: few runs have artifacts.
     withArtifacts: async (...of) => (await import('../persistent/artifacts.ts')).withArtifacts(...of),
     slots: new Slots(concurrency(options, settings), clock),

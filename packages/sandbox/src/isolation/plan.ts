@@ -8,7 +8,15 @@ import { AcodeError } from '../contract/errors.ts';
 import type { Level } from '../contract/levels.ts';
 import { networkInput } from '../contract/network.ts';
 import type { EffectivePolicy, Limits } from '../contract/policy.ts';
-import type { ImageFacts, ImageSpec, MountSpec, SandboxIdentity, SandboxSpec, TmpfsSpec } from '../contract/spec.ts';
+import type {
+  DependencySpec,
+  ImageFacts,
+  ImageSpec,
+  MountSpec,
+  SandboxIdentity,
+  SandboxSpec,
+  TmpfsSpec,
+} from '../contract/spec.ts';
 import { isDangerous } from '../policy/environment.ts';
 
 /** Path of the workspace inside every sandbox. */
@@ -29,6 +37,8 @@ export interface PlanFacts {
   readonly mounts: readonly MountSpec[];
   /** The package manager caches of the sandbox. */
   readonly caches?: readonly CacheSpec[];
+  /** The dependencies of the project image that the sandbox has in its workspace. */
+  readonly dependencies?: readonly DependencySpec[];
   /** Whether artifacts will be copied out of the sandbox. */
   readonly artifacts?: boolean;
 }
@@ -52,6 +62,8 @@ export function planSandbox(
     home: HOME,
     mounts: facts.mounts,
     caches: facts.caches ?? [],
+    // Absent and not empty, so that a plan without them has the hash that it had before there were any.
+    ...(facts.dependencies && facts.dependencies.length > 0 ? { dependencies: facts.dependencies } : {}),
     tmpfs: tmpfsSpecs(policy.limits.tmpBytes.value, facts),
   };
   // A network is hashed as it was requested: persistent sandboxes of earlier versions have such hashes in their labels.

@@ -288,13 +288,19 @@ function refuse({ spec }: Planned, keep: boolean): void {
       instead: 'Run single commands (`acode run`), or create it at level docker or stronger.',
     });
   if (!keep) return;
-  // Both belong to the session that makes them, and go with it.
-  const lent = spec.network.kind === 'bridge' ? 'the network bridge' : spec.caches.length > 0 ? 'caches' : null;
+  // All of them belong to the session that makes them, and go with it.
+  const lent = lentTo(spec);
   if (lent === null) return;
   throw new AcodeError('ACODE-SBX-016', {
     what: `${lent} in a sandbox that outlives its session`,
     instead: 'Leave it out, name a network of the engine, or create the sandbox without keeping it.',
   });
+}
+
+function lentTo({ network, caches, dependencies }: SandboxSpec): string | null {
+  if (network.kind === 'bridge') return 'the network bridge';
+  if (caches.length > 0) return 'caches';
+  return dependencies ? 'dependencies of the project image' : null;
 }
 
 function noShell({ spec }: Planned): AcodeError {

@@ -98,6 +98,10 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
     }),
     mounts,
     caches: resolveCaches(request.caches, layers, { caller: host.caller, user: user.value, languages: host.languages }),
+    deps:
+      request.deps === undefined
+        ? builtInValue(false)
+        : { value: request.deps, layer: 'request', where: 'policy.deps' },
     hostRoots: resolveHostRoots(layers, mounts),
     user,
     warnings,

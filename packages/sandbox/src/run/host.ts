@@ -11,7 +11,7 @@ import type { Clock } from '../contract/ports.ts';
 import type { ProfileName } from '../contract/profiles.ts';
 import type { ArtifactReport } from '../contract/result.ts';
 import type { ContinuedScans, RestPeriod } from '../contract/scan.ts';
-import type { ImageFacts, SandboxSpec } from '../contract/spec.ts';
+import type { DependencySpec, ImageFacts, SandboxSpec } from '../contract/spec.ts';
 import type { Level } from '../contract/levels.ts';
 import type { Backend, Capability, EngineBackend, WaitingSandbox } from '../isolation/backend.ts';
 import type { Pool } from '../isolation/pool/pool.ts';
@@ -46,6 +46,11 @@ export interface ImageSource {
     wanted: WantedImage,
     signal: AbortSignal,
   ): Promise<{ readonly image: ImageFacts; readonly notes: readonly string[] }>;
+  /** The dependencies that a project image has for the workspace at a path, and what to say about them. */
+  dependencies(
+    of: { readonly imageId: string; readonly root: string; readonly target: string },
+    signal: AbortSignal,
+  ): Promise<{ readonly dependencies: readonly DependencySpec[]; readonly notes: readonly string[] }>;
 }
 
 /** An image that a run needs. */

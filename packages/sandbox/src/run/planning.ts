@@ -7,13 +7,14 @@ import { AcodeError } from '../contract/errors.ts';
 import type { Explanation } from '../contract/host.ts';
 import { isAtLeast, isBoundary, usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
-import type { EffectivePolicy } from '../contract/policy.ts';
+import type { EffectivePolicy, PolicyFields } from '../contract/policy.ts';
 import type { ImageFacts, MountSpec, SandboxSpec } from '../contract/spec.ts';
 import type { Host, Planned } from './host.ts';
 import { WORKSPACE_TARGET, planSandbox } from '../isolation/plan.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
 import { environmentBesides } from '../policy/environment.ts';
+import { fullName } from '../policy/images.ts';
 import { sourceOf } from '../policy/layers.ts';
 import { projectReference } from '../policy/pull.ts';
 import { refuseUndecided, withImageReason } from '../policy/language-image.ts';
@@ -59,10 +60,12 @@ export async function plan(
   const task = { command, risk: request.risk };
   const projectImage = projectReference(root, host.uid);
   const machine = { cpus: availableParallelism(), memoryBytes: totalmem() };
+  const asking = withProjectImage(request.policy ?? NOTHING, projectImage);
   const about = { caller: host.caller, profile: host.profile, task, languages, projectImage, ...machine };
-  const first = resolvePolicy(request.policy ?? NOTHING, layers, about);
+  const first = resolvePolicy(asking, layers, about);
   const chosen = await chooseLevel(host, first);
   const { level, runtime, capability } = chosen;
+  await refuseDependencies(host, level, first);
   // The engine looks up the image while acode validates the workspace; neither needs the other. This never pulls.
   const asked = await imageAsked(host, level, first, signal);
   const around = { environment: process.env, ...(await engineSocketOf(host, level)) };
@@ -72,13 +75,13 @@ export async function plan(
   const { cpus, memoryBytes = machine.memoryBytes } = capability;
   const isHere = cpus === machine.cpus && memoryBytes === machine.memoryBytes;
   const there = { ...about, cpus, memoryBytes };
-  const resolved = isHere ? first : resolvePolicy(request.policy ?? NOTHING, layers, there);
+  const resolved = isHere ? first : resolvePolicy(asking, layers, there);
   const policy = { ...resolved, runtime: { ...resolved.runtime, value: runtime } };
   refuseUnheard(policy.onOutOfMemory, chosen);
   if (usesEngine(level)) refuseUndecided(policy.image, languages);
   const { image, notes: imageNotes } = await imageFor(host, chosen, policy, { ...of, ...asked }, signal).catch(
     (error: unknown) => {
-      throw withImageReason(error, policy);
+      throw withImageReason(withoutProjectImage(error, policy), policy);
     },
   );
   const identify = (specHash: string) =>
@@ -104,11 +107,21 @@ export async function plan(
     signal,
   );
   const cached = await planCaches(host, level, policy, signal);
+  const own = policy.deps.value
+    ? await host.images.dependencies({ imageId: image.id, root: workspace.root, target: WORKSPACE_TARGET }, signal)
+    : NO_DEPENDENCIES;
   const ca = unlessInTheWay(await planCaBundle(host, level, policy, mounts), lists.withoutCa);
   const artifacts = (request.artifacts?.length ?? 0) > 0;
   const spec = planSandbox(
     policy,
-    { level, image, mounts: [...mounts, ...lists.mounts, ...ca.mounts], caches: cached.caches, artifacts },
+    {
+      level,
+      image,
+      mounts: [...mounts, ...lists.mounts, ...ca.mounts],
+      caches: cached.caches,
+      dependencies: own.dependencies,
+      artifacts,
+    },
     identify,
   );
   return {
@@ -121,6 +134,7 @@ export async function plan(
       ...imageNotes,
       ...notes,
       ...cached.notes,
+      ...own.notes,
       ...ca.notes,
       ...lowDiskNotes(workspace.root, capability.rootDirectory),
     ],
@@ -147,6 +161,38 @@ function unlessInTheWay(
   reason: string | null,
 ): { readonly mounts: readonly MountSpec[]; readonly notes: readonly string[] } {
   return reason === null || mounts.length === 0 ? { mounts, notes: [] } : { mounts: [], notes: [reason] };
+}
+
+const NO_DEPENDENCIES = { dependencies: [], notes: [] };
+
+// The dependencies are those of the project image, so it is the image too: the container keeps its layer from being removed.
+function withProjectImage(policy: PolicyFields, projectImage: string): PolicyFields {
+  if (policy.deps !== true) return policy;
+  if (policy.image !== undefined && fullName(policy.image) !== fullName(projectImage))
+    throw new AcodeError('ACODE-SBX-017', {
+      field: 'policy.deps',
+      reason: `uses the project image ${projectImage}, and another image was named`,
+      remedy: text`Leave ${{ field: 'policy.image' }} out, or ${{ field: 'policy.deps' }}.`,
+    });
+  return { ...policy, image: projectImage, pull: policy.pull ?? 'never' };
+}
+
+async function refuseDependencies(host: Host, level: Level, { deps }: Pick<EffectivePolicy, 'deps'>): Promise<void> {
+  if (!deps.value) return;
+  const instead = 'Leave it out: the dependencies are in a project image, which only a Docker Engine builds.';
+  if (!usesEngine(level))
+    throw new AcodeError('ACODE-SBX-016', { what: text`${{ field: 'policy.deps' }} at level ${level}`, instead });
+  const { impossible } = (await host.engine()).builds;
+  if (impossible !== null)
+    throw new AcodeError('ACODE-SBX-016', { what: text`${{ field: 'policy.deps' }} on Podman`, instead });
+}
+
+const BUILD_FIRST =
+  'Build it first, with the command that installs the dependencies: `acode sandbox build-image --install "npm ci --ignore-scripts" --network bridge`.';
+
+function withoutProjectImage(error: unknown, { deps, image }: Pick<EffectivePolicy, 'deps' | 'image'>): unknown {
+  if (!deps.value || !(error instanceof AcodeError) || !error.is('ACODE-SBX-009')) return error;
+  return new AcodeError('ACODE-SBX-009', { image: image.value, remedy: BUILD_FIRST }, { cause: error.cause });
 }
 
 // A level without isolation warns at every run; notes about the others appear only in `explain`.

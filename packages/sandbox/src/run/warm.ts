@@ -148,6 +148,8 @@ export function whyCold(spec: SandboxSpec, request: Pick<RunRequest, 'taskId' | 
   if (!isBoundary(spec.level)) return `nothing keeps other commands away from it at level ${spec.level}`;
   if (spec.ports.length > 0) return 'it publishes ports, which are taken when it is made';
   if (spec.caches.length > 0) return 'it has caches, and one that waits would keep them from being filled';
+  if (spec.dependencies)
+    return 'it has dependencies of the project image, on a directory that could be replaced meanwhile';
   if (spec.network.kind === 'named') return `the network ${spec.network.name} is looked up for each command`;
   // A command in one sandbox could swap a mount source of the next one.
   if (exposedTo([reachOf(spec)], spec).length > 0) return 'it mounts a part of what it can write';

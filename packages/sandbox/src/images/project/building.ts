@@ -24,11 +24,13 @@ import { MAX_BYTES, MAX_FILES, readContext, readIgnoreFile } from './context.ts'
 import type { Context } from './context.ts';
 import { changed, contentOf, forgetHashes, hashContents } from './contents.ts';
 import type { HashStore } from './contents.ts';
+import { dependenciesLabel, dependencyPaths } from './dependencies.ts';
 import { IgnoreRules } from './pattern.ts';
 import { Stage } from './stage.ts';
 import type { Unremoved } from './stage.ts';
 import {
   CHECKSUM_LABEL,
+  DEPENDENCIES_LABEL,
   INPUTS_LABEL,
   KIND_LABEL,
   PROJECT_FOLDER,
@@ -131,6 +133,7 @@ async function build(building: Building, timeoutMs: number): Promise<ProjectImag
     files: project.context.entries.filter(({ kind }) => kind !== 'directory').length,
     bytes: project.context.bytes,
     withheld: { count: project.context.withheld.length, paths: project.context.withheld.slice(0, MAX_SHOWN) },
+    dependencies: dependencyPaths(made.labels),
     durationMs: host.telemetry.clock.monotonic() - began,
   });
   const current = async (seen: BuildState): Promise<ProjectImage | null> => {
@@ -248,7 +251,7 @@ async function make(making: Making): Promise<BuiltImage> {
 }
 
 async function send(
-  { building, engine, base, project, reference, timeoutMs }: Making,
+  { building, engine, planned, base, project, reference, timeoutMs }: Making,
   archive: Archive,
 ): Promise<BuiltImage> {
   const { options, signal } = building;
@@ -262,6 +265,12 @@ async function send(
         [KIND_LABEL]: KIND,
         [CHECKSUM_LABEL]: project.checksum.whole,
         [INPUTS_LABEL]: partsText(project.checksum),
+        // Always: a base image may have one of its own.
+        [DEPENDENCIES_LABEL]: await dependenciesLabel(
+          rootOf(planned),
+          archive.context.entries,
+          project.context.entries,
+        ),
       },
       context: archiveStream(archive),
       timeoutMs,

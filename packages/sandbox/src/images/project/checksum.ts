@@ -66,7 +66,8 @@ export function sha256(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-const LOCKFILES_NAMES = [
+/** The names of lockfiles. */
+export const LOCKFILES = [
   'package-lock.json',
   'npm-shrinkwrap.json',
   'yarn.lock',
@@ -87,7 +88,7 @@ const MAX_BYTES = 64 * 1024 ** 2;
 /** The lockfiles at the top of a project, as text that is another one when any of them is. */
 export async function lockfilesOf(root: string, hashes: ReadonlyMap<string, string>): Promise<string> {
   const found = await Promise.all(
-    LOCKFILES_NAMES.map(async name => [name, hashes.get(name) ?? (await hashOf(join(root, name)))]),
+    LOCKFILES.map(async name => [name, hashes.get(name) ?? (await hashOf(join(root, name)))]),
   );
   return JSON.stringify(found.filter(([, hash]) => hash !== null));
 }

@@ -106,8 +106,8 @@ export async function baseOf(
   });
 }
 
-// Where an image has its project. Not where sandboxes have their workspace: that mount would hide it.
-const PROJECT_TARGET = '/project';
+/** Where an image has its project. Not where sandboxes have their workspace: that mount would hide it. */
+export const PROJECT_TARGET = '/project';
 
 /** The name of the Dockerfile in the build’s context. */
 export const TEMPLATE_NAME = 'Dockerfile';
@@ -123,6 +123,9 @@ export const CHECKSUM_LABEL = `${PREFIX}.checksum`;
 
 /** The label with what the parts of the checksum were, to say which of them has changed. */
 export const INPUTS_LABEL = `${PREFIX}.inputs`;
+
+/** The label with the directories of dependencies in an image, and the lockfiles they were installed by. */
+export const DEPENDENCIES_LABEL = `${PREFIX}.dependencies`;
 
 /** The label that tells what kind of image this is. */
 export const KIND_LABEL = `${PREFIX}.kind`;

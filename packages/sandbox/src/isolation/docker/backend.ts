@@ -34,6 +34,7 @@ import {
 import { DockerBuilds, EngineImages } from './images/image-store.ts';
 import { refuseDirectFill } from './resources/cache-rules.ts';
 import { SandboxCaches } from './resources/caches.ts';
+import { SandboxDependencies } from './resources/dependencies.ts';
 import {
   Creation,
   startFailure,
@@ -101,7 +102,12 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     this.images = new EngineImages(options);
     this.builds = new DockerBuilds(options.engine);
     this.#caches = new SandboxCaches(options);
-    this.#attachments = new Attachments([new SandboxNetworks(options), this.#caches, ...(options.attachments ?? [])]);
+    this.#attachments = new Attachments([
+      new SandboxNetworks(options),
+      this.#caches,
+      new SandboxDependencies(options),
+      ...(options.attachments ?? []),
+    ]);
     this.#creation = new Creation(options);
     this.#runtimes = new Runtimes(options.engine);
   }

@@ -4,6 +4,7 @@ import type { PortRequest } from '../../contract/policy.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { cacheMount, type MountedCache } from './resources/cache-rules.ts';
+import { dependencyMounts, type MountedDependency } from './resources/dependency-rules.ts';
 import type { PodmanFacts } from './podman/podman.ts';
 
 const SHM_BYTES = 64 * 1024 ** 2;
@@ -28,6 +29,8 @@ export interface EngineFacts {
   readonly seccomp: string | null;
   /** The caches that were created for this sandbox. */
   readonly caches?: readonly MountedCache[];
+  /** The layers over dependencies of the project image that were created for this sandbox. */
+  readonly dependencies?: readonly MountedDependency[];
   /** Set if the engine is Podman. */
   readonly podman?: PodmanFacts;
 }
@@ -95,7 +98,11 @@ function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unkno
     UsernsMode: '',
     Init: true,
     ...(spec.runtime === null ? {} : { Runtime: spec.runtime }),
-    Mounts: [...spec.mounts.map(mountRequest), ...spec.caches.map(cache => cacheMount(spec, cache, facts.caches))],
+    Mounts: [
+      ...spec.mounts.map(mountRequest),
+      ...spec.caches.map(cache => cacheMount(spec, cache, facts.caches)),
+      ...dependencyMounts(spec, facts.dependencies),
+    ],
     Tmpfs: Object.fromEntries(spec.tmpfs.map(tmpfs => [tmpfs.target, tmpfsOptions(tmpfs, spec.user)])),
     ShmSize: Math.min(SHM_BYTES, limits.memoryBytes),
     Memory: limits.memoryBytes,

@@ -38,6 +38,7 @@ const inspectReply = z.lazy(() =>
     Size: z.number(),
     Architecture: z.string(),
     Os: z.string(),
+    GraphDriver: z.looseObject({ Name: z.string(), Data: record().nullish() }).nullish(),
   }),
 );
 
@@ -51,6 +52,8 @@ export interface ImageDetails {
   readonly size: number;
   readonly architecture: string;
   readonly os: string;
+  /** The directory of its top layer on the engine’s host; null where the engine’s storage has no such directory. */
+  readonly topLayer: string | null;
 }
 
 const summaryReply = z.lazy(() =>
@@ -105,6 +108,14 @@ export interface PullOptions extends CallOptions {
   readonly silenceMs?: number;
 }
 
+// `overlay2` has each layer in a directory of its own. Other stores have layers in forms that only they can mount.
+function topLayer(
+  driver: { readonly Name: string; readonly Data?: Record<string, unknown> | null | undefined } | null | undefined,
+): string | null {
+  const directory = driver?.Name === 'overlay2' ? driver.Data?.['UpperDir'] : null;
+  return typeof directory === 'string' ? directory : null;
+}
+
 /** Images. */
 export class Images {
   readonly #connection: EngineConnection;
@@ -127,6 +138,7 @@ export class Images {
       size: reply.Size,
       architecture: reply.Architecture,
       os: reply.Os,
+      topLayer: topLayer(reply.GraphDriver),
     };
   }
 

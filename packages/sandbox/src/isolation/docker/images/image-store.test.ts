@@ -19,6 +19,7 @@ const image = (labels: Record<string, string>): ImageDetails => ({
   size: 1,
   architecture: 'amd64',
   os: 'linux',
+  topLayer: null,
 });
 
 it('is what the engine says, whatever labels of others it has', () => {

@@ -234,6 +234,11 @@ export function refuseOnPodman(spec: SandboxSpec): void {
       what: 'A network for a sandbox on Podman',
       instead: 'Leave the network out, or use Docker: on Podman nothing shows yet that the rules of a network hold.',
     });
+  if (spec.dependencies)
+    throw new AcodeError('ACODE-SBX-016', {
+      what: 'Dependencies of a project image on Podman',
+      instead: 'Leave them out, or use Docker: on Podman project images are not built.',
+    });
 }
 
 /** Refuses an image without a shell: nothing waits in it, so the kernel cannot be asked for what Podman does not say. */

@@ -37,6 +37,11 @@ export const LAYER_FLAGS: readonly string[] = ['nosuid', 'nodev'];
 // These separate the words of a mount option, and would add some of their own.
 const PLAIN_PATH = /^\/[^,:\\"'\s]+$/;
 
+/** Whether a path can stand in a mount option. */
+export function isPlainPath(path: string): boolean {
+  return PLAIN_PATH.test(path);
+}
+
 /** The name of a part of a sandbox’s own layer. */
 export function layerName({ identity }: SandboxSpec, { tool }: CacheSpec, part: LayerPart): string {
   return `acode-${identity.sandboxId}-${tool}-${part}`;
@@ -104,18 +109,19 @@ export function partRequest(
   return {
     Name: layerName(spec, cache, part),
     Driver: 'local',
-    DriverOpts: layer ? { type: 'overlay', device: 'overlay', o: overlayOptions(layer) } : {},
+    DriverOpts: layer ? { type: 'overlay', device: 'overlay', o: layerOptions(layer) } : {},
     Labels: { ...layerLabels(spec, cache), [NONCE]: nonce },
   };
 }
 
-function overlayOptions({ lower, upper, work }: CacheLayer): string {
+/** The mount options of a layer. */
+export function layerOptions({ lower, upper, work }: CacheLayer): string {
   return [`lowerdir=${lower}`, `upperdir=${upper}`, `workdir=${work}`, ...LAYER_FLAGS].join(',');
 }
 
 /** Where the engine has a volume; throws where that could not stand in a mount option. */
 export function mountpointOf({ Name, Mountpoint = '' }: VolumeDetails): string {
-  if (PLAIN_PATH.test(Mountpoint)) return Mountpoint;
+  if (isPlainPath(Mountpoint)) return Mountpoint;
   throw new AcodeError('ACODE-SBX-001', {
     name: Name,
     reason: `the engine keeps volumes at ${JSON.stringify(Mountpoint.slice(0, 100))}, where no layer can be made over a cache; caches: false leaves it out`,
@@ -180,11 +186,11 @@ export function refuseDirectFill({ image, caches }: SandboxSpec): void {
 const BLOCK = 512;
 
 /** A tar with one directory in it, which belongs to the user inside. */
-export function ownedDirectory(name: string, { uid, gid }: SandboxSpec['user']): Buffer {
+export function ownedDirectory(name: string, { uid, gid }: SandboxSpec['user'], mode = 0o700): Buffer {
   const header = Buffer.alloc(BLOCK);
   header.write(`${name}/`, 0);
   for (const [at, value, length] of [
-    [100, 0o700, 8],
+    [100, mode, 8],
     [108, uid, 8],
     [116, gid, 8],
     [124, 0, 12],

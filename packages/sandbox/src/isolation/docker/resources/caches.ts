@@ -232,7 +232,7 @@ function uidOf({ identity }: SandboxSpec): string {
 // taken for ours because we asked for it, and a name that was ours once may be another’s by the time it is to be removed.
 
 /** How volumes are made. */
-interface VolumesOptions extends OwnerOptions {
+export interface VolumesOptions extends OwnerOptions {
   readonly engine: Engine;
 }
 
@@ -247,7 +247,7 @@ interface CreatedVolumes {
 }
 
 /** The volumes of the sandboxes of one backend. */
-class SandboxVolumes {
+export class SandboxVolumes {
   readonly #options: VolumesOptions;
   readonly #engine: Engine;
   readonly #owned: OwnedResources;

@@ -19,7 +19,7 @@ import {
 } from '../../kernel.ts';
 import type { ContainerDetails } from '../engine/containers.ts';
 import type { EngineFacts } from '../request.ts';
-import { LAYER_FLAGS, type MountedCache, mountedName } from '../resources/cache-rules.ts';
+import { type CacheLayer, LAYER_FLAGS, type MountedCache, mountedName } from '../resources/cache-rules.ts';
 
 type Check = readonly [what: string, actual: unknown, expected: unknown];
 
@@ -163,7 +163,7 @@ function mountDifferences(spec: SandboxSpec, facts: EngineFacts, details: Contai
     writable: !mount.readOnly,
     propagation: 'rprivate',
   }));
-  const wanted = [...binds, ...wantedCaches(spec, facts)];
+  const wanted = [...binds, ...wantedCaches(spec, facts), ...wantedDependencies(spec, facts)];
   const tmpfs = Object.keys(details.HostConfig['Tmpfs'] ?? {}).sort();
   const differences: Difference[] = [];
   // Engines list mounts in any order.
@@ -221,7 +221,8 @@ function kernelMountDifferences(spec: SandboxSpec, view: KernelView): Difference
     ...plannedMountDifferences(mount, view),
     ...coveredDifferences(mount, spec, view),
   ]);
-  const planned = new Set([...spec.mounts, ...spec.caches, ...spec.tmpfs].map(({ target }) => target));
+  const ours = [...spec.mounts, ...spec.caches, ...(spec.dependencies ?? []), ...spec.tmpfs];
+  const planned = new Set(ours.map(({ target }) => target));
   for (const mount of view.mounts) {
     if (!planned.has(mount.target) && !isRuntimeMount(mount))
       differences.push(mounted(`${mount.target} is mounted and was not asked for`));
@@ -343,6 +344,13 @@ export function wantedCaches(spec: SandboxSpec, { caches = [] }: Pick<EngineFact
   });
 }
 
+function wantedDependencies(spec: SandboxSpec, { dependencies = [] }: EngineFacts): EngineMount[] {
+  return (spec.dependencies ?? []).map(({ target }) => {
+    const made = dependencies.find(one => one.target === target);
+    return { type: 'volume', source: made?.mountpoint ?? '', target, writable: true, propagation: '' };
+  });
+}
+
 interface EngineMount {
   readonly type: string;
   readonly source: string;
@@ -370,8 +378,22 @@ function isMade({ fill }: CacheSpec, { layer, mountpoint, volume }: MountedCache
   if (fill !== (layer === null)) return false;
   if (layer === null)
     return found.type !== 'overlay' && found.root.includes(`/${volume}/`) && mountpoint.endsWith(found.root);
-  const { lower, upper, work } = layer;
+  return isLayer(layer, found);
+}
+
+function isLayer({ lower, upper, work }: CacheLayer, found: KernelMount): boolean {
   const parts = [`lowerdir=${lower}`, `upperdir=${upper}`, `workdir=${work}`];
   const isFlagged = LAYER_FLAGS.every(flag => found.options.includes(flag));
   return found.type === 'overlay' && isFlagged && parts.every(part => found.superOptions.includes(part));
+}
+
+/** What in the kernel’s account is not the one layer that was made for a target. */
+export function layerDifferences(target: string, layer: CacheLayer | null, view: KernelView): Difference[] {
+  const found = last(view.mounts, target);
+  if (!found) return [mounted(`${target} is not mounted`)];
+  const isIt = layer !== null && isLayer(layer, found);
+  return [
+    ...(isIt ? [] : [mounted(`${target} is not the volume that was made for it`)]),
+    ...(found.shared && !found.receives ? [mounted(`mounts made in ${target} would leave it`)] : []),
+  ];
 }
