@@ -18,6 +18,8 @@ export class Home {
     if (!existsSync(BIN)) throw new Error('packages/cli/bin/acode.js is missing: run `npm run build` first');
     this.top = realpathSync(mkdtempSync('/var/tmp/acode-person-'));
     this.socket = socket;
+    /** Left out of what is shown; in a table it would spoil the columns. */
+    this.imagePrefix = 'acode-test/';
     for (const name of ['bin', '.config/acode', 'project/.git']) mkdirSync(join(this.top, name), { recursive: true });
     writeFileSync(join(this.top, 'bin', 'acode'), `#!/bin/sh\nexec '${process.execPath}' '${BIN}' "$@"\n`);
     chmodSync(join(this.top, 'bin', 'acode'), 0o755);
@@ -82,7 +84,7 @@ export class Home {
     const shown = text
       .replaceAll(this.top, '/home/you')
       .replaceAll(this.socket, '/var/run/docker.sock')
-      .replaceAll('acode-test/', '');
+      .replaceAll(this.imagePrefix || '\0', '');
     return shown
       .split('\n')
       .map(line => asTerminal(line, columns))

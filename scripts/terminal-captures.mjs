@@ -24,6 +24,7 @@ const CAPTURES = [
 ];
 
 const home = new Home(values.socket);
+home.imagePrefix = '';
 try {
   await captures();
 } finally {

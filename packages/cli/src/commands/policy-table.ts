@@ -12,6 +12,8 @@ import { wrapped } from '../terminal/wrap.ts';
 const TITLES = ['POLICY', 'VALUE', 'SET BY', 'WHERE'] as const;
 // Side by side, less than this per line would cut what a reader came for: the file and the line.
 const GAPS = 6;
+const MIN_ROOM = 30;
+const BELOW = 4;
 
 type Row = readonly [name: string, value: string, layer: string, where: string];
 
@@ -26,14 +28,17 @@ export function policyTable(policy: EffectivePolicy, look: Look, rules: PolicyRu
 }
 
 function stacked(rows: readonly Row[], look: Look): string {
-  const left = Math.max(...rows.map(([name]) => widthOf(name))) + 2;
+  const beside = Math.max(...rows.map(([name]) => widthOf(name))) + 2;
+  // With less room, values stand below their names.
+  const isNarrow = (look.width ?? 0) - beside < MIN_ROOM;
+  const left = isNarrow ? BELOW : beside;
   const room = Math.max(1, (look.width ?? 0) - left);
-  const title = look.colours.bold(`${pad(TITLES[0], left)}${TITLES.slice(1).join(', ')}`);
+  const title = look.colours.bold(`${pad(TITLES[0], beside)}${TITLES.slice(1).join(', ')}`);
   const lines = rows.flatMap(([name, value, layer, where]) => {
     const origin = where === '' ? layer : `${layer}, ${where}`;
     const [first = '', ...more] = wrapped(oneLine(value), room);
     return [
-      pad(name, left) + first,
+      ...(isNarrow ? [name, ' '.repeat(left) + first] : [pad(name, left) + first]),
       ...[...more, ...wrapped(oneLine(origin), room).map(look.colours.dim)].map(line => ' '.repeat(left) + line),
     ];
   });
