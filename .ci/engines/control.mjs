@@ -22,7 +22,7 @@ const containerd = join(dirname(pidfile), 'exec', 'containerd', 'containerd.pid'
 
 // Longer than the engine’s own --shutdown-timeout, and than what it needs to look after what a killed one has left.
 const STOP_MS = 15_000;
-const START_MS = 30_000;
+const START_MS = 60_000;
 const CALL_MS = 5000;
 const LINE_MS = 5000;
 

@@ -8,7 +8,7 @@ import type { TestEngine } from './engines.ts';
 import { ownerSocketsIn, reapersIn } from './remains.ts';
 
 const LIST = '/run/acode-engines/engines.json';
-const CONTROL_MS = 60_000;
+const CONTROL_MS = 120_000;
 const POLL_MS = 20;
 
 const listSchema = z.looseObject({
