@@ -58,10 +58,21 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   'docker logs': [[], 'acode.logs/1', 'schema items'],
   uninstall: [[], 'acode.uninstall/1', 'schema engine engineProblem sessions directories purged'],
   completion: [['bash'], 'acode.completion/1', 'schema shell script'],
+  'completion install': [['bash'], 'acode.completion-install/1', 'schema shell file outcome next'],
+  stats: [[], 'acode.stats/1', 'schema from to commands failed refused warm cold kpi_events'],
+  // What they do with a project that there is, tests/cli shows.
+  build: [['--with=cargo'], 'acode.error/1', ERROR],
+  test: [['--with=cargo'], 'acode.error/1', ERROR],
+  'config get': [[], 'acode.config/1', 'schema items'],
+  'config set': [['sandbox.defaults.memory_mb', '512'], 'acode.config/1', 'schema file changed created loosens'],
+  'config unset': [['sandbox.images.default'], 'acode.config/1', 'schema file changed created loosens'],
+  'config check': [[], 'acode.config/1', 'schema ok items'],
+  'config path': [[], 'acode.config/1', 'schema items'],
+  'config edit': [[], 'acode.error/1', ERROR],
 };
 
 // Does something itself and has commands below it.
-const BOTH = ['serve'];
+const BOTH = ['serve', 'completion'];
 // acode starts it for itself, detached and without output.
 const INTERNAL = ['scan-workspace'];
 
