@@ -92,7 +92,11 @@ const entry = await build({
   entryPoints: { acode: join(cli, 'src', 'main.ts') },
   format: 'cjs',
   define: { 'import.meta.url': 'acodeUrl' },
-  banner: { js: "#!/usr/bin/env node\nconst acodeUrl = require('node:url').pathToFileURL(__filename).href;" },
+  // Both a shell script and a program of Node.js, for the `--`: without it, Node.js 20 itself obeys `--env-file` wherever it stands,
+  // and with it the NODE_OPTIONS of a file that a command in a sandbox may have written.
+  banner: {
+    js: '#!/bin/sh\n\':\' //; exec node -- "$0" "$@"\nconst acodeUrl = require(\'node:url\').pathToFileURL(__filename).href;',
+  },
   metafile: true,
 });
 

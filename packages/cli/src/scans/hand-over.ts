@@ -41,7 +41,7 @@ export function storeJob(job: ScanJob, { uid, pid }: ScannedCall): ScanStore | n
  */
 function startScanner(entry: string, workspace: string): void {
   const own = PASSED_ON.flatMap(name => (process.env[name] === undefined ? [] : [[name, process.env[name]] as const]));
-  const child = spawn(process.execPath, [entry, SCAN_COMMAND, '--workspace', workspace], {
+  const child = spawn(process.execPath, ['--', entry, SCAN_COMMAND, '--workspace', workspace], {
     detached: true,
     cwd: '/',
     env: { ...Object.fromEntries(own), PATH: dirname(process.execPath), ELECTRON_RUN_AS_NODE: '1' },

@@ -67,7 +67,7 @@ function start({ root, here, where, entry }: Spot, env: Record<string, string>):
   ];
   // In a session of its own (`detached`), so that neither Ctrl-C nor the end of the terminal reaches it. Its working
   // directory is `/`, which the user never wants to unmount or remove.
-  const child = spawn(process.execPath, [entry, 'serve', '--background', ...options], {
+  const child = spawn(process.execPath, ['--', entry, 'serve', '--background', ...options], {
     cwd: '/',
     env,
     detached: true,

@@ -56,6 +56,14 @@ describe('planSandbox', () => {
     expect(targets(false)).not.toContain('/out');
   });
 
+  it('has the dependencies of a project image only where some are asked for', () => {
+    const dependencies = [{ source: '/project/node_modules', target: '/workspace/node_modules' }];
+    expect(plan({}, { dependencies }).dependencies).toEqual(dependencies);
+    expect(plan({}, { dependencies: [] })).not.toHaveProperty('dependencies');
+    expect(plan({}, { dependencies: [] }).hash).toBe(plan().hash);
+    expect(plan({}, { dependencies }).hash).not.toBe(plan().hash);
+  });
+
   it('covers the image’s volumes with memory, each path once', () => {
     expect(plan({ limits: { tmpBytes: 8 * MIB } }).tmpfs).toEqual([
       { target: '/tmp', bytes: 8 * MIB, mode: '1777' },

@@ -74,6 +74,12 @@ describe('Session', () => {
     expect(name.length).toBeLessThanOrEqual(63);
   });
 
+  it('labels a sandbox with the name that its user gave it', () => {
+    expect(session().identify({ ...of, givenName: 'web-server' }).labels).toMatchObject({
+      'acode.given-name': 'web-server',
+    });
+  });
+
   it('says of one that is kept where its lease is', () => {
     const { labels } = session().identify({ ...of, keep: true });
     expect(labels).toMatchObject({ 'acode.keep': 'true', 'acode.leases': 'l' });

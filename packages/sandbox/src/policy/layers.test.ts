@@ -9,7 +9,7 @@ import { AcodeError } from '../contract/errors.ts';
 import type { PolicyFields } from '../contract/policy.ts';
 import { environmentMode, NO_LAYERS } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { resolvePolicy } from './resolve.ts';
+import { resolvePolicy, resolveRules } from './resolve.ts';
 
 const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
 const MIB = 1024 ** 2;
@@ -43,6 +43,11 @@ const memory = (mb: number) => `sandbox:\n  defaults:\n    memory_mb: ${mb}\n`;
 const ceiling = (mb: number) => `sandbox:\n  ceilings:\n    memory_mb: ${mb}\n`;
 
 describe('precedence', () => {
+  it('only a request asks for the dependencies of a project image', () => {
+    expect(resolve({}).deps).toMatchObject({ value: false, layer: 'built-in' });
+    expect(resolve({}, { deps: true }).deps).toMatchObject({ value: true, layer: 'request', where: 'policy.deps' });
+  });
+
   it('a repository may go offline, and a user of its file that is not a uid is named by its place', () => {
     const offline = 'sandbox: { images: { offline: true } }';
     expect(resolve({ repository: offline }).offline).toMatchObject({ value: true, layer: 'repository' });
@@ -172,7 +177,22 @@ describe('the machine', () => {
     expect(raised.level.value).toBe('gvisor');
     expect(raised.warnings[0]).toContain('raised from docker to gvisor, the least that /etc/acode/policy.yml:1:12');
     expect(resolve({ machine }, { level: 'microvm' }).level).toMatchObject({ value: 'microvm', layer: 'request' });
-    expect(resolve({ machine: 'sandbox: { level: docker }' }).level.value).toBe('auto');
+    expect(resolve({ machine: 'sandbox: { level: docker }' }).level).toMatchObject({ value: 'auto', layer: 'machine' });
+  });
+
+  it('is named beside the other layers as the source of rules about risks', () => {
+    const rules = 'sandbox: { require_for: [high], risk_rules: [{ match: deploy, risk: critical }] }';
+    const all = layers({ machine: 'sandbox: { require_for: [medium] }', user: rules, repository: 'mode: airgapped' });
+    const { requireFor, riskRules, ceilings } = resolveRules(all, { cpus: 8 });
+    expect(requireFor.map(({ layer, value }) => [layer, value])).toEqual([
+      ['machine', ['medium']],
+      ['user', ['high']],
+    ]);
+    expect(riskRules).toMatchObject([{ layer: 'user', value: [{ match: 'deploy' }] }]);
+    expect(ceilings).toEqual(resolveRules(all, { cpus: 8, memoryBytes: 4 * 1024 ** 3 }).ceilings);
+    const none = resolveRules(NO_LAYERS, host);
+    expect(none.requireFor).toMatchObject([{ layer: 'built-in' }]);
+    expect(none.riskRules).toEqual([]);
   });
 
   it('narrows the user’s roots to what lies in both', () => {
