@@ -93,8 +93,8 @@ describe('config set', () => {
   });
 
   it('takes lists, entries to add, names of one’s own, and text where text is wanted', async () => {
-    await config('set', 'sandbox.network.dns_servers', '1.1.1.1,9.9.9.9');
-    await config('set', '--add', 'sandbox.network.dns_servers', '8.8.8.8', '1.1.1.1');
+    await config('set', '--yes', 'sandbox.network.dns_servers', '1.1.1.1,9.9.9.9');
+    await config('set', '--yes', '--add', 'sandbox.network.dns_servers', '8.8.8.8', '1.1.1.1');
     await config('set', 'sandbox.containers.labels.com.example.team', '7');
     await config('set', 'sandbox.images.default', '20');
     const { stdout } = await config('get', '--json');

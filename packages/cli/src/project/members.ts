@@ -103,10 +103,23 @@ async function inGoWork(directory: string): Promise<Patterns | null> {
   // Several modules in one repository need no go.work.
   if (text === null) return { file: 'go.mod', take: ['**'], leave: [] };
   const plain = text.replaceAll(/\/\/.*$/gm, '');
-  const blocks = [...plain.matchAll(/^[ \t]*use[ \t]*\(([^)]*)\)/gm)].flatMap(([, block = '']) => block.split('\n'));
-  const single = [...plain.matchAll(/^[ \t]*use[ \t]+([^\s(][^\n]*)$/gm)].map(([, path = '']) => path);
-  const take = [...blocks, ...single].map(line => unquoted(line.trim())).filter(line => line !== '');
-  return { file, take, leave: [] };
+  const take = goUses(plain.split('\n')).map(line => unquoted(line.trim()));
+  return { file, take: take.filter(line => line !== ''), leave: [] };
+}
+
+// Line by line: a regular expression over the whole file would take too long on one that was made for it.
+function goUses(lines: readonly string[]): string[] {
+  const uses: string[] = [];
+  let inBlock = false;
+  for (const line of lines) {
+    const rest: string | undefined = inBlock ? line : /^[ \t]*use(?=[ \t(])(.*)$/.exec(line)?.[1]?.trim();
+    if (rest === undefined) continue;
+    const opens: boolean = !inBlock && rest.startsWith('(');
+    const [listed = '', ...after] = (opens ? rest.slice(1) : rest).split(')');
+    inBlock = (inBlock || opens) && after.length === 0;
+    uses.push(listed);
+  }
+  return uses;
 }
 
 async function inSolution(directory: string): Promise<Patterns | null> {
@@ -163,7 +176,9 @@ function tomlSection(text: string, section: string): string | null {
 
 /** A list of texts in a section of a TOML file. */
 function tomlList(lines: string, key: string): string[] {
-  const list = new RegExp(`^[ \\t]*${key}[ \\t]*=[ \\t]*\\[([^\\]]*)\\]`, 'm').exec(lines)?.[1] ?? '';
+  const found = new RegExp(`^[ \\t]*${key}[ \\t]*=[ \\t]*\\[`, 'm').exec(lines);
+  const from = found ? found.index + found[0].length : lines.length;
+  const list = lines.slice(from, Math.max(from, lines.indexOf(']', from)));
   return [...list.matchAll(/"([^"\n]*)"|'([^'\n]*)'/g)].map(([, one, other]) => one ?? other ?? '').filter(Boolean);
 }
 
@@ -228,32 +243,38 @@ async function matchingWildcard(
 }
 
 function matches(segments: readonly string[], names: readonly string[]): boolean {
-  const [first, ...rest] = segments;
-  if (first === undefined) return names.length === 0;
-  if (first === '**') return matches(rest, names) || (names.length > 0 && matches(segments, names.slice(1)));
-  const [name, ...further] = names;
-  return name !== undefined && matchesName(first, name) && matches(rest, further);
+  return matchesAll(segments, names, '**', matchesName);
 }
 
-// By hand: a regular expression with many `*` takes too long on a name that was made for it.
 function matchesName(pattern: string, name: string): boolean {
+  return matchesAll([...pattern], [...name], '*', (one, other) => one === '?' || one === other);
+}
+
+// By hand, and back to the last wildcard only: a pattern with many of them must not take long on names made for it.
+function matchesAll(
+  pattern: readonly string[],
+  names: readonly string[],
+  wildcard: string,
+  isSame: (one: string, name: string) => boolean,
+): boolean {
   let at = 0;
-  let in_ = 0;
+  let reached = 0;
   let star = -1;
   let mark = 0;
-  while (in_ < name.length) {
-    if (pattern[at] === '*') {
+  while (reached < names.length) {
+    const one = pattern[at];
+    if (one === wildcard) {
       star = at++;
-      mark = in_;
-    } else if (pattern[at] === '?' || pattern[at] === name[in_]) {
+      mark = reached;
+    } else if (one !== undefined && isSame(one, names[reached] ?? '')) {
       at++;
-      in_++;
+      reached++;
     } else if (star >= 0) {
       at = star + 1;
-      in_ = ++mark;
+      reached = ++mark;
     } else return false;
   }
-  while (pattern[at] === '*') at++;
+  while (pattern[at] === wildcard) at++;
   return at === pattern.length;
 }
 

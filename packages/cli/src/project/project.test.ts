@@ -284,6 +284,19 @@ describe('the packages of a workspace', () => {
     }
   });
 
+  it('are found, or not, in files that were made to keep a reader busy', async () => {
+    files({ 'go.work': 'use (\n'.repeat(20_000), 'a/go.mod': '' });
+    await expect(names('go')).rejects.toThrow(/more than acode reads|does not follow|names no directory/);
+    files({ 'Cargo.toml': `[workspace]\n${'members = [\n'.repeat(20_000)}` });
+    await expect(names('cargo')).rejects.toThrow(/names no directory/);
+    const deep = 'a/b/c/d/e/f/g';
+    files({ [`${deep}/package.json`]: '{}' });
+    files({ 'package.json': JSON.stringify({ workspaces: [deep, `!${'**/'.repeat(60)}zz`] }) });
+    expect(await names('npm')).toEqual([deep]);
+    files({ 'package.json': JSON.stringify({ workspaces: [deep, '!a/**/g'] }) });
+    await expect(names('npm')).rejects.toThrow(/names no directory/);
+  });
+
   it('are bounded: more than 200 are refused', async () => {
     const many = Object.fromEntries(Array.from({ length: 201 }, (_, n) => [`p/${n}/package.json`, '{}']));
     files({ 'package.json': '{"workspaces":["p/*"]}', ...many });

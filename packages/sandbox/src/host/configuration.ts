@@ -22,6 +22,7 @@ import type { Directories } from '../lifecycle/directories.ts';
 import { readBoundedFile, writePrivateFile } from '../lifecycle/private-file.ts';
 import type { Examined } from '../policy/config/check.ts';
 import { checkConfig, valueAt } from '../policy/config/check.ts';
+import type { LoadedConfig } from '../policy/config/check.ts';
 import { editedKey, meantValues, newFileText, withValue, withoutKey } from '../policy/config/edit.ts';
 import { SCHEMA_FILE, configJsonSchema } from '../policy/config/json-schema.ts';
 import { MACHINE_POLICY, TEAM_CONFIG, keysOf } from '../policy/config/keys.ts';
@@ -33,6 +34,7 @@ import {
   examineText,
   examineUserConfig,
   examineUserText,
+  overTeam,
 } from '../policy/config/load.ts';
 import { loosenings } from '../policy/config/loosening.ts';
 import { configSchema, machineSchema, teamSchema } from '../policy/config/schema.ts';
@@ -206,27 +208,30 @@ async function textIn(path: string): Promise<string | null> {
 
 async function plan(file: string, change: ConfigChange): Promise<ConfigPlan> {
   const before = await textIn(file);
-  const { after, config } = await changed(file, before, change);
-  return { file, before, after, loosens: await loosenedBy(file, before, config) };
+  const { after, loaded } = await changed(file, before, change);
+  return { file, before, after, loosens: await loosenedBy(file, before, loaded) };
 }
 
-// Of a file that is not valid, nothing counts: whatever loosens in the new one is new.
-async function loosenedBy(file: string, before: string | null, config: Config): Promise<LooseningChange[]> {
+// Of a file that is not valid, nothing counts: whatever loosens in the new one is new. Both are compared over the team’s
+// defaults, since a user’s value may replace a stricter one of the team, and without it a looser one may count.
+async function loosenedBy(file: string, before: string | null, after: LoadedConfig): Promise<LooseningChange[]> {
   const now = before === null ? null : await examineUserText(before, file);
-  return loosenings(now?.loaded?.config ?? checkConfig({}, file).config, config);
+  const team = (await examineTeamConfig())?.loaded ?? null;
+  const effective = (own: LoadedConfig): Config => overTeam(own, team).config;
+  return loosenings(effective(now?.loaded ?? checkConfig({}, file)), effective(after));
 }
 
 async function changed(
   file: string,
   before: string | null,
   change: ConfigChange,
-): Promise<{ readonly after: string; readonly config: Config }> {
+): Promise<{ readonly after: string; readonly loaded: LoadedConfig }> {
   const [first, ...others] = textsAfter(before, change);
   const found = await examineUserText(first, file);
-  if (found.loaded) return { after: first, config: found.loaded.config };
+  if (found.loaded) return { after: first, loaded: found.loaded };
   for (const text of others) {
     const other = await examineUserText(text, file);
-    if (other.loaded) return { after: text, config: other.loaded.config };
+    if (other.loaded) return { after: text, loaded: other.loaded };
   }
   throw change.kind === 'text' ? found.problems[0] : await notValid(file, before, change.key, found.problems[0]);
 }
@@ -275,7 +280,7 @@ async function install(
       remedy: 'Look at it, and do it again.',
     });
   // Decided again: a plan is data, and may have come from anywhere.
-  const loosens = await loosenedBy(file, before, found.loaded.config);
+  const loosens = await loosenedBy(file, before, found.loaded);
   if (loosens.length > 0) await recordConsent(join(directories.state, 'audit'), uid, { file, loosens }, consent);
   write(file, after, before === null);
 }

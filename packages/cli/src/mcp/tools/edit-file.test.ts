@@ -25,6 +25,10 @@ describe('an edit of a text', () => {
   ])('%j: %j', (text, before, after, all, expected) => {
     expect(edited(text, before, after, all)).toEqual(expected);
   });
+
+  it('of one long line with millions of matches ends', () => {
+    expect(edited('a'.repeat(8 * 1024 ** 2), 'a', 'b', false)).toMatchObject({ found: { length: 8 * 1024 ** 2 } });
+  });
 });
 
 // A sandbox with one file in it, that answers when it is its turn.

@@ -74,11 +74,12 @@ function asIn(text: string, before: string, after: string): readonly [string, st
 function linesOf(text: string, part: string): number[] {
   const lines: number[] = [];
   let line = 1;
-  let counted = 0;
+  // Each end of a line is looked for once, however many matches a line has.
+  let end = text.indexOf('\n');
   for (let at = text.indexOf(part); at >= 0; at = text.indexOf(part, at + part.length)) {
-    for (let end = text.indexOf('\n', counted); end >= 0 && end < at; end = text.indexOf('\n', counted)) {
+    while (end >= 0 && end < at) {
       line += 1;
-      counted = end + 1;
+      end = text.indexOf('\n', end + 1);
     }
     lines.push(line);
   }

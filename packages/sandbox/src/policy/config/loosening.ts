@@ -91,7 +91,10 @@ const RULES: Readonly<Record<string, Rule | null>> = {
   'sandbox.max_cpu_seconds': null,
   'sandbox.max_virtual_memory': null,
   'sandbox.runtime': { loosens: weakerRuntime, allows: 'Sandboxes share the kernel of this host.' },
-  'sandbox.docker.host': null,
+  'sandbox.docker.host': {
+    loosens: isSet,
+    allows: 'Every command runs on this engine, and acode believes what it says about its sandboxes.',
+  },
   'sandbox.defaults.cpu_limit': null,
   'sandbox.defaults.memory_mb': null,
   'sandbox.defaults.memory_swap_mb': null,
@@ -105,7 +108,10 @@ const RULES: Readonly<Record<string, Rule | null>> = {
     allows: 'Commands run as another user than you.',
   },
   'sandbox.network.mode': { loosens: (_, after) => after !== undefined && after !== 'none', allows: NETWORK },
-  'sandbox.network.dns_servers': null,
+  'sandbox.network.dns_servers': {
+    loosens: gains,
+    allows: 'These servers learn every name that a sandbox with a network asks for, and answer it.',
+  },
   'sandbox.network.ports': { loosens: gains, allows: 'Programs of this host reach servers inside a sandbox.' },
   'sandbox.network.allowed_networks': {
     loosens: gains,
@@ -127,7 +133,7 @@ const RULES: Readonly<Record<string, Rule | null>> = {
   'sandbox.images.go': null,
   'sandbox.images.rust': null,
   'sandbox.images.combined': null,
-  'sandbox.images.pull_policy': null,
+  'sandbox.images.pull_policy': { loosens: leaves('never'), allows: 'acode may pull images again.' },
   'sandbox.images.offline': { loosens: leaves(true), allows: 'acode may ask registries for images again.' },
   'sandbox.cache_volumes.enabled': null,
   'sandbox.cache_volumes.npm': null,
