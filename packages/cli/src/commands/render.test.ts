@@ -20,6 +20,7 @@ import { renderExplanation } from './explain-view.ts';
 import { renderSandbox } from './inspect.ts';
 import { renderList } from './list-view.ts';
 import { renderLogs } from './logs.ts';
+import { renderServeStatus } from './serve-status-view.ts';
 import { renderStatus } from './status.ts';
 import { renderTrust } from './trust.ts';
 import { renderUninstall } from './uninstall.ts';
@@ -574,5 +575,34 @@ describe('explain', () => {
       expect(renderExplanation({ ...explanation, policy }, '.', { ...look, width }, true)).not.toMatch(
         /[\u001b\u0007]/,
       );
+  });
+});
+
+describe('acode serve status', () => {
+  const shown = (count: number): string =>
+    renderServeStatus(
+      {
+        workspace: '/home/me/project',
+        state: count > 0 ? 'ready' : 'running',
+        reason: '',
+        setting: { value: 'auto', setBy: null },
+        server: {
+          pid: 4242,
+          since: '2026-01-02T03:04:05.000Z',
+          background: true,
+          commands: 0,
+          sandboxes: count > 0 ? [{ image: 'node:20-alpine', count, ids: [] }] : [],
+          image: null,
+        },
+      },
+      look,
+    );
+
+  it('says beside a warm sandbox which commands do not use it', () => {
+    expect(shown(1)).toMatch(
+      /Warm +1 of node:20-alpine\n +Note +Commands with caches .* do not use it; with --no-caches/,
+    );
+    expect(shown(0)).toMatch(/Warm +none\n/);
+    expect(shown(0)).not.toContain('caches');
   });
 });

@@ -5,9 +5,8 @@ import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import { identityOf, inheritedTraits, runtimeDirectory } from '../serve/identity.ts';
 import type { ServerState } from '../serve/state.ts';
-import type { Look } from '../terminal/look.ts';
-import { fields } from '../terminal/table.ts';
 import { oneLine } from '../terminal/text.ts';
+import type { ServeStatus } from './serve-status-view.ts';
 
 const NOT_RUNNING = 1;
 // Its sandboxes are removed by then, unless the engine takes long; and it may wait for commands that run in it.
@@ -28,20 +27,9 @@ export function serveStopCommand(perform: Perform) {
     .action((_, command) => perform(command, stop));
 }
 
-/** What `acode serve status` reports. */
-interface ServeStatus {
-  readonly workspace: string;
-  /** `ready`: it runs and a sandbox is warm. `silent`: its process is there and does not answer. */
-  readonly state: 'ready' | 'running' | 'silent' | 'not running';
-  /** Why no sandbox is warm, or why none runs. */
-  readonly reason: string;
-  readonly setting: ServeSetting;
-  readonly server: Omit<ServerState, 'state' | 'reason'> | null;
-}
-
 async function status(call: Call): Promise<number> {
-  const found = await statusOf(call);
-  await call.print('acode.serve-status/1', found, look => render(found, look));
+  const [found, { renderServeStatus }] = await Promise.all([statusOf(call), import('./serve-status-view.ts')]);
+  await call.print('acode.serve-status/1', found, look => renderServeStatus(found, look));
   return found.server === null ? NOT_RUNNING : 0;
 }
 
@@ -131,25 +119,4 @@ async function whyNone(call: Call, setting: ServeSetting, { directory, name, uid
   return endedRecently(held, name, call.io.now())
     ? 'it starts after the next command'
     : 'it starts after two commands within ten minutes';
-}
-
-function render({ workspace, state, reason, setting, server }: ServeStatus, look: Look): string {
-  const { bold } = look.colours;
-  const warm = server?.sandboxes.map(({ image, count }) => `${count}${image === '' ? '' : ` of ${image}`}`) ?? [];
-  return fields(
-    [
-      ['Server', bold(state)],
-      ...(state === 'ready' ? [] : [['Why', oneLine(reason)] as const]),
-      ['Workspace', oneLine(workspace)],
-      ...(server === null
-        ? []
-        : ([
-            ['Process', `${server.pid}, since ${server.since}${server.background ? ', in the background' : ''}`],
-            ['Commands', `${server.commands} running`],
-            ['Warm', warm.length > 0 ? oneLine(warm.join(', ')) : 'none'],
-          ] as const)),
-      ['sandbox.serve', `${setting.value}${setting.setBy === null ? '' : ` (${oneLine(setting.setBy)})`}`],
-    ],
-    look,
-  );
 }

@@ -34,6 +34,22 @@ describe('what to do next that a model is told', () => {
     expect(failure.hint).not.toMatch(/--|acode /);
   });
 
+  it('closes the session’s own sandbox that is in the way, and leaves one of somebody else to the user', () => {
+    const detail = '`.vscode`, which acode protects, was created in /p while sandbox a1b2 is running';
+    const refused = new AcodeError('ACODE-SBX-010', {
+      violation: 'NestedWritableMount',
+      detail,
+      sandboxes: ['a1b2'],
+      remedy: 'End it with `acode sandbox kill a1b2`.',
+    });
+    const own = failureOf(refused, { tool: 'run_command', sandboxes: ['c3d4', 'a1b2'] });
+    expect(own.hint).toMatch(/Close this session’s sandbox with close_sandbox a1b2, then call run_command again\./);
+    expect(own.hint).not.toMatch(/--|acode /);
+    const foreign = failureOf(refused, { tool: 'run_command', sandboxes: ['c3d4'] });
+    expect(foreign.hint).toMatch(/Tell the user: /);
+    expect(foreign.hint).not.toContain('close_sandbox');
+  });
+
   it('names no option of a command line, and says whom to ask where no tool can do it', () => {
     expect(toldDenials([memory({ value: 64 * MIB, layer: 'user', where: 'c.yml:1:1' })])).toEqual([
       {

@@ -34,15 +34,22 @@ export interface ToolFailure extends Partial<ToldRisks> {
 // Messages of engines and of the kernel can be as long as whoever made them fail wants.
 const MAX_LENGTH = 2000;
 
+/** The call that failed. */
+export interface FailedCall {
+  readonly tool: string;
+  /** The ids of the session’s open sandboxes. */
+  readonly sandboxes: readonly string[];
+}
+
 /** The failure for whatever was thrown. */
-export function failureOf(error: unknown): ToolFailure {
+export function failureOf(error: unknown, call?: FailedCall): ToolFailure {
   const { code, message, hint } = reportOn(error, TERMS);
   const left = error instanceof AcodeError ? error.riskyChanges : [];
   const denials = toldDenials(denialsOf(error));
   return {
     code,
     message: bounded(message),
-    hint: bounded(forModel(error, hint)),
+    hint: bounded(inTheWay(error, call) ?? forModel(error, hint)),
     ...(denials.length > 0 ? { denials } : {}),
     ...toldRisks(left),
   };
@@ -118,6 +125,18 @@ const STYLE: DenialStyle = {
     return null;
   },
 };
+
+// A model has no `acode sandbox kill`: it can close the sandboxes of its own session, and no others.
+function inTheWay(error: unknown, call: FailedCall | undefined): string | null {
+  if (call === undefined || !(error instanceof AcodeError) || !error.is('ACODE-SBX-010')) return null;
+  const { sandboxes = [] } = error.context;
+  if (sandboxes.length === 0) return null;
+  const own = sandboxes.filter(id => call.sandboxes.includes(id));
+  if (own.length < sandboxes.length)
+    return `Nothing of the command ran. Tell the user: a sandbox that is not this session’s has to end first (\`acode sandbox list\` shows it). Then call ${call.tool} again.`;
+  const which = own.length === 1 ? 'this session’s sandbox' : 'these sandboxes of this session';
+  return `Nothing of the command ran. Close ${which} with close_sandbox ${own.join(', ')}, then call ${call.tool} again. Files in the workspace stay; background commands in it end.`;
+}
 
 // A hint about a field of the policy that no argument sets is one for the user.
 function forModel(error: unknown, hint: string): string {

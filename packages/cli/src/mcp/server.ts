@@ -14,6 +14,7 @@ import * as z from 'zod';
 import { oneLine } from '../terminal/text.ts';
 import { ownVersion } from '../version.ts';
 import { failureOf, failureText } from './failure.ts';
+import type { FailedCall } from './failure.ts';
 import { OUTPUT_TEMPLATE } from './kept-outputs.ts';
 import { INSIDE } from './paths.ts';
 import type { WorkspacePaths } from './paths.ts';
@@ -145,7 +146,7 @@ async function callTool(
     tool.check(given);
     return succeeded(await lanes[tool.lane].during(weightOf(given), signal, work));
   } catch (error) {
-    return failed(error);
+    return failed(error, { tool: name, sandboxes: session.sandboxes.map(({ sandbox }) => sandbox.id) });
   }
 }
 
@@ -169,8 +170,8 @@ function isEmpty(value: unknown): boolean {
   return isObject(value) && Object.keys(value).length === 0;
 }
 
-function failed(error: unknown): CallToolResult {
-  const failure = failureOf(error);
+function failed(error: unknown, call: FailedCall): CallToolResult {
+  const failure = failureOf(error, call);
   return { isError: true, content: [{ type: 'text', text: failureText(failure) }], structuredContent: { ...failure } };
 }
 

@@ -217,6 +217,8 @@ const ROWS = {
     remedy?: Text;
     rule?: string;
     setBy?: Text;
+    /** The ids of the sandboxes that have to end first. */
+    sandboxes?: readonly string[];
   }>({
     title: 'security policy violation',
     message: c => text`Refused for safety (${c.violation}): ${c.detail}.`,

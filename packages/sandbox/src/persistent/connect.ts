@@ -40,7 +40,7 @@ export async function connectSandbox(
     throw notHere(
       info,
       'its image, its workspace or what your configuration allows has changed since it was created',
-      `\`acode sandbox kill ${info.sandboxId}\` ends it; \`acode sandbox create\` makes one as things are now.`,
+      `Most likely a directory that acode protects, such as \`.vscode\`, was created in the workspace since. \`acode sandbox kill ${info.sandboxId}\` ends it; \`acode sandbox create\` makes one as things are now.`,
     );
   const { sandboxId, name, labels } = info;
   const identity = { sandboxId, name, labels, correlationId: operation.correlationId };

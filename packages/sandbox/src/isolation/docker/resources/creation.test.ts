@@ -77,7 +77,8 @@ describe('mount conflicts', () => {
   });
 
   it('remembers who was there until somebody else starts a sandbox', async () => {
-    const other = { id: 'theirs', writableSources: ['/p'], readOnlySources: [] };
+    const labels = { 'acode.owner': 'another' };
+    const other = { id: 'theirs', labels, writableSources: ['/p'], readOnlySources: [] };
     const listed = { asked: 0, there: [{ id: 'theirs', owner: 'another', writable: ['/p'] }] };
     const { around, say } = await listening(listed);
     expect(await around.ask(forGood)).toEqual([other]);

@@ -269,7 +269,7 @@ export function portFailure({ ports }: SandboxSpec, error: unknown): AcodeError 
 // come, so that it need not ask the engine at every command.
 
 /** A sandbox that runs, or waits. */
-export type Neighbour = Reach & { readonly id: string };
+export type Neighbour = Reach & { readonly id: string; readonly labels?: Readonly<Record<string, string>> };
 
 /** The sandboxes around those of one session. */
 export class MountConflicts {
@@ -328,8 +328,8 @@ export class MountConflicts {
   }
 }
 
-function neighbourOf({ id, writableSources, readOnlySources }: Neighbour): Neighbour {
-  return { id, writableSources, readOnlySources };
+function neighbourOf({ id, labels = {}, writableSources, readOnlySources }: Neighbour): Neighbour {
+  return { id, labels, writableSources, readOnlySources };
 }
 
 // Event stamps: whether anything of a kind has happened on an engine since a moment. Its events tell, so that acode need not ask

@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../../../contract/spec.ts';
 import { identityOf } from '../../../workspace/file-identity.ts';
 import type { ContainerSummary } from '../engine/containers.ts';
-import { assertSources, mountsFromWorkspace, nestedMounts, swappedSources } from './inspection.ts';
+import { assertSources, mountsFromWorkspace, nestedMounts, swappedSources, whatToEnd } from './inspection.ts';
 
 const spec = (...sources: string[]) => ({ mounts: sources.map(source => ({ source })) }) as unknown as SandboxSpec;
 const other = (writableSources: string[], readOnlySources: string[] = [], id = 'other') =>
@@ -37,6 +37,40 @@ describe('nestedMounts', () => {
     ],
   ])('refuses %s', (_, planned, running) => {
     expect(nestedMounts('self', planned, running)).toMatchObject([{ violation: 'NestedWritableMount' }]);
+  });
+
+  const planned = {
+    identity: { labels: { 'acode.uid': '1000' } },
+    mounts: [
+      { source: '/p', purpose: 'workspace' },
+      { source: '/p/.vscode', purpose: 'protected' },
+    ],
+  } as unknown as SandboxSpec;
+  const labelled = (labels: Readonly<Record<string, string>>) => ({
+    ...other(['/p']),
+    labels: { 'acode.sandbox': 'a1b2', 'acode.uid': '1000', ...labels },
+  });
+  const kept = { 'acode.keep': 'true', 'acode.given-name': 'web-server' };
+
+  it('names a protected part that was created, the sandbox in the way, and the command that ends it', () => {
+    const found = nestedMounts('self', planned, [labelled(kept)]);
+    expect(found.map(({ detail }) => detail)).toEqual([
+      '`.vscode`, which acode protects, was created in /p while sandbox web-server is running, which could replace it',
+    ]);
+    expect(whatToEnd(found)).toEqual({
+      sandboxes: ['a1b2'],
+      remedy:
+        'Nothing of the command ran. End that sandbox with `acode sandbox kill web-server`, then run the command again.',
+    });
+  });
+
+  it.each([
+    ['was not kept', { 'acode.keep': 'false' }],
+    ['is another user’s, whose name may be one of this user’s too', { ...kept, 'acode.uid': '1001' }],
+  ])('names no command for a sandbox that %s', (_, labels) => {
+    const found = nestedMounts('self', planned, [labelled(labels)]);
+    expect(found[0]?.detail).toContain('while sandbox a1b2 is running');
+    expect(whatToEnd(found)).toEqual({ sandboxes: ['a1b2'] });
   });
 });
 

@@ -1,7 +1,9 @@
 // Step 5, the doing part: asks engine and kernel about a container and throws at the first difference from its plan.
 
+import { basename, dirname } from 'node:path';
 import { AcodeError } from '../../../contract/errors.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
+import { givenNameIn, isOwn, KEEP, SANDBOX, UID } from '../../../lifecycle/labels.ts';
 import { isInPlace, isWithin } from '../../../workspace/file-identity.ts';
 import type { ContainerDetails } from '../engine/containers.ts';
 import type { Engine } from '../engine/index.ts';
@@ -29,6 +31,20 @@ export interface Expected {
 }
 
 type Around = Pick<MountConflicts, 'remembered' | 'ask'>;
+
+/** A difference, and the other sandboxes that it comes from. */
+interface Conflict extends Difference {
+  readonly others?: readonly OtherSandbox[];
+}
+
+/** A sandbox that could exchange what another has mounted. */
+interface OtherSandbox {
+  readonly id: string;
+  /** The name its creator gave it, or its id. */
+  readonly name: string;
+  /** Whether `acode sandbox kill` ends it: it was kept, and is this user’s. */
+  readonly canBeKilled: boolean;
+}
 
 /** A container that was compared with its plan. */
 export interface Inspected {
@@ -61,7 +77,7 @@ async function look(
   id: string,
   { spec, facts, around, argv }: Expected,
   signal: AbortSignal,
-): Promise<Inspected & { differences: readonly Difference[] }> {
+): Promise<Inspected & { differences: readonly Conflict[] }> {
   const asking = around.remembered === null ? around.ask(signal) : null;
   const [details, others] = await asked(() => Promise.all([inspectNow(engine, id, signal), asking]), signal);
   // Under a kernel of its own the host’s sees the runtime’s process there, and nothing of the sandbox.
@@ -187,17 +203,33 @@ function inspectNow(engine: Engine, id: string, signal: AbortSignal): Promise<Co
 }
 
 /** Below a directory that another sandbox can write, everything may be swapped at any moment: checking it proves nothing. */
-export function nestedMounts(id: string, spec: SandboxSpec, others: readonly Neighbour[]): Difference[] {
+export function nestedMounts(id: string, spec: SandboxSpec, others: readonly Neighbour[]): Conflict[] {
   const running = others.filter(other => other.id !== id);
-  return exposedTo(running, spec).map(({ source, above }) => ({
-    violation: 'NestedWritableMount',
-    detail: `${source} lies below ${above}, which another sandbox can write`,
-  }));
+  return exposedTo(running, spec).map(({ source, above }) => {
+    const from = running
+      .filter(other => exposedTo([other], spec).some(exposed => exposed.source === source))
+      .flatMap(other => otherSandbox(other, spec));
+    const isNew = spec.mounts.some(mount => mount.source === source && mount.purpose === 'protected');
+    const detail =
+      isNew && dirname(source) === above && from.length > 0
+        ? `\`${basename(source)}\`, which acode protects, was created in ${above} while sandbox ${from.map(({ name }) => name).join(', ')} is running, which could replace it`
+        : `${source} lies below ${above}, which another sandbox can write`;
+    return { violation: 'NestedWritableMount', detail, others: from };
+  });
+}
+
+function otherSandbox({ labels = {} }: Neighbour, { identity }: SandboxSpec): OtherSandbox[] {
+  const id = labels[SANDBOX];
+  if (id === undefined) return [];
+  // A name is unique for its user only: that of another user’s sandbox could end the wrong one.
+  const isSameUser = isOwn({ labels }, Number(identity.labels[UID]));
+  const name = (isSameUser ? givenNameIn(labels) : null) ?? id;
+  return [{ id, name, canBeKilled: isSameUser && labels[KEEP] === 'true' }];
 }
 
 // Where nobody in question has come since the engine was asked last, it need not be asked again. Who was there then may be
 // gone by now, so that only the engine’s own word refuses a sandbox.
-async function nestedNow(id: string, spec: SandboxSpec, around: Around, signal: AbortSignal): Promise<Difference[]> {
+async function nestedNow(id: string, spec: SandboxSpec, around: Around, signal: AbortSignal): Promise<Conflict[]> {
   const { remembered } = around;
   if (remembered !== null && nestedMounts(id, spec, remembered).length === 0) return [];
   return nestedMounts(id, spec, await around.ask(signal));
@@ -213,11 +245,30 @@ export async function assertNotNested(
   refuse(await asked(() => nestedNow(id, spec, around, signal), signal));
 }
 
-function refuse(differences: readonly Difference[]): void {
+function refuse(differences: readonly Conflict[]): void {
   const [first] = differences;
   if (!first) return;
   throw new AcodeError('ACODE-SBX-010', {
     violation: first.violation,
     detail: differences.map(({ detail }) => detail).join('; '),
+    ...(first.violation === 'NestedWritableMount' ? whatToEnd(differences) : {}),
   });
+}
+
+/** The sandboxes that are in the way, and how to end them where a command does. */
+export function whatToEnd(differences: readonly Conflict[]): {
+  readonly sandboxes?: readonly string[];
+  readonly remedy?: string;
+} {
+  const others = new Map(differences.flatMap(one => one.others ?? []).map(other => [other.id, other]));
+  if (others.size === 0) return {};
+  const sandboxes = [...others.keys()];
+  const all = [...others.values()];
+  if (!all.every(({ canBeKilled }) => canBeKilled)) return { sandboxes };
+  const commands = all.map(({ name }) => `\`acode sandbox kill ${name}\``).join(' and ');
+  const which = all.length === 1 ? 'that sandbox' : 'those sandboxes';
+  return {
+    sandboxes,
+    remedy: `Nothing of the command ran. End ${which} with ${commands}, then run the command again.`,
+  };
 }
