@@ -39,14 +39,14 @@ describe('what to do next that a model is told', () => {
     const refused = new AcodeError('ACODE-SBX-010', {
       violation: 'NestedWritableMount',
       detail,
-      sandboxes: ['a1b2'],
+      sandboxes: ['a1b2', 'warm'],
       remedy: 'End it with `acode sandbox kill a1b2`.',
     });
     const own = failureOf(refused, { tool: 'run_command', sandboxes: ['c3d4', 'a1b2'] });
     expect(own.hint).toMatch(/Close this session’s sandbox with close_sandbox a1b2, then call run_command again\./);
     expect(own.hint).not.toMatch(/--|acode /);
     const foreign = failureOf(refused, { tool: 'run_command', sandboxes: ['c3d4'] });
-    expect(foreign.hint).toMatch(/Tell the user: /);
+    expect(foreign.hint).toMatch(/if it is refused again, tell the user/);
     expect(foreign.hint).not.toContain('close_sandbox');
   });
 

@@ -132,8 +132,9 @@ function inTheWay(error: unknown, call: FailedCall | undefined): string | null {
   const { sandboxes = [] } = error.context;
   if (sandboxes.length === 0) return null;
   const own = sandboxes.filter(id => call.sandboxes.includes(id));
-  if (own.length < sandboxes.length)
-    return `Nothing of the command ran. Tell the user: a sandbox that is not this session’s has to end first (\`acode sandbox list\` shows it). Then call ${call.tool} again.`;
+  // Others besides may be warm ones, which acode replaces itself.
+  if (own.length === 0)
+    return `Nothing of the command ran. A sandbox that is not this session’s has to end first: call ${call.tool} again in a few seconds, and if it is refused again, tell the user (\`acode sandbox list\` shows that sandbox).`;
   const which = own.length === 1 ? 'this session’s sandbox' : 'these sandboxes of this session';
   return `Nothing of the command ran. Close ${which} with close_sandbox ${own.join(', ')}, then call ${call.tool} again. Files in the workspace stay; background commands in it end.`;
 }

@@ -64,6 +64,16 @@ describe('nestedMounts', () => {
     });
   });
 
+  it('names the command for the one that was kept, besides one that ends by itself', () => {
+    const waiting = { ...labelled({ 'acode.sandbox': 'c3d4', 'acode.keep': 'false' }), id: 'third' };
+    const found = nestedMounts('self', planned, [labelled(kept), waiting]);
+    expect(found[0]?.detail).toContain('while sandboxes web-server and c3d4 are running');
+    expect(whatToEnd(found)).toEqual({
+      sandboxes: ['a1b2', 'c3d4'],
+      remedy: expect.stringContaining('End that sandbox with `acode sandbox kill web-server`, then') as string,
+    });
+  });
+
   it.each([
     ['was not kept', { 'acode.keep': 'false' }],
     ['is another user’s, whose name may be one of this user’s too', { ...kept, 'acode.uid': '1001' }],

@@ -212,10 +212,15 @@ export function nestedMounts(id: string, spec: SandboxSpec, others: readonly Nei
     const isNew = spec.mounts.some(mount => mount.source === source && mount.purpose === 'protected');
     const detail =
       isNew && dirname(source) === above && from.length > 0
-        ? `\`${basename(source)}\`, which acode protects, was created in ${above} while sandbox ${from.map(({ name }) => name).join(', ')} is running, which could replace it`
+        ? `\`${basename(source)}\`, which acode protects, was created in ${above} while ${runningText(from)}, which could replace it`
         : `${source} lies below ${above}, which another sandbox can write`;
     return { violation: 'NestedWritableMount', detail, others: from };
   });
+}
+
+function runningText(others: readonly OtherSandbox[]): string {
+  const names = others.map(({ name }) => name).join(' and ');
+  return others.length === 1 ? `sandbox ${names} is running` : `sandboxes ${names} are running`;
 }
 
 function otherSandbox({ labels = {} }: Neighbour, { identity }: SandboxSpec): OtherSandbox[] {
@@ -263,12 +268,10 @@ export function whatToEnd(differences: readonly Conflict[]): {
   const others = new Map(differences.flatMap(one => one.others ?? []).map(other => [other.id, other]));
   if (others.size === 0) return {};
   const sandboxes = [...others.keys()];
-  const all = [...others.values()];
-  if (!all.every(({ canBeKilled }) => canBeKilled)) return { sandboxes };
-  const commands = all.map(({ name }) => `\`acode sandbox kill ${name}\``).join(' and ');
-  const which = all.length === 1 ? 'that sandbox' : 'those sandboxes';
-  return {
-    sandboxes,
-    remedy: `Nothing of the command ran. End ${which} with ${commands}, then run the command again.`,
-  };
+  // The rest ends by itself: with its command, or when the warm pool replaces it.
+  const kept = [...others.values()].filter(({ canBeKilled }) => canBeKilled);
+  if (kept.length === 0) return { sandboxes };
+  const commands = kept.map(({ name }) => `\`acode sandbox kill ${name}\``).join(' and ');
+  const remedy = `Nothing of the command ran. End ${kept.length === 1 ? 'that sandbox' : 'those sandboxes'} with ${commands}, then run the command again.`;
+  return { sandboxes, remedy };
 }
