@@ -7,6 +7,7 @@ import { InvalidArgumentError } from '@commander-js/extra-typings';
 import { AcodeError } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../failure/usage.ts';
+import { call } from '../test-process.ts';
 import { commandOf, quoted, sandboxBefore } from './command-arguments.ts';
 import { count, seconds } from './values.ts';
 import { OPTION_TERMS, POLICY_OPTIONS } from './option-names.ts';
@@ -217,6 +218,34 @@ describe('the arguments of a command', () => {
       ['ab', '`acode sandbox exec -- ab ls -l`'],
     ] as const)
       expect(() => named(word)).toThrow(expect.objectContaining({ hint: expect.stringContaining(hint) }));
+  });
+
+  it('may have options after the name of a sandbox', async () => {
+    const { status, stderr } = await call([
+      'sandbox',
+      'exec',
+      'web-server',
+      '--timeout',
+      '5',
+      '--memory',
+      '1g',
+      '--',
+      'ls',
+    ]);
+    expect(status).toBe(2);
+    expect(stderr).toContain('--memory counts when a sandbox is created, and web-server exists already');
+  });
+
+  it.each([
+    [['web-server', 'ls | wc -l'], "In the sandbox web-server: `acode sandbox exec --in web-server 'ls | wc -l'`."],
+    [['web-server', 'ls', '--', '-l'], '`acode sandbox exec --in web-server -- ls -l`.'],
+    [['web-server', '--tiemout', '5', '--', 'ls'], '`acode sandbox exec --tiemout 5 --in web-server -- ls`.'],
+    [['web-server', '--json', '--', 'ls'], '`acode sandbox exec --json web-server -- ls`.'],
+    [['acode-1a2b3c4d-run-001', 'ls | wc -l'], "`acode sandbox exec --in acode-1a2b3c4d-run-001 'ls | wc -l'`.\n"],
+  ])('%j are a mistake, and the hint names the sandbox', async (argv, hint) => {
+    const { status, stderr } = await call(['sandbox', 'exec', ...argv]);
+    expect(status).toBe(2);
+    expect(stderr).toContain(hint);
   });
 
   it('are quoted for a shell where they must be', () => {

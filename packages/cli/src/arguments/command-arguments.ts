@@ -37,10 +37,15 @@ export function commandOf({ before, after, called, options }: CommandArguments):
 // The id or the name of a sandbox, where other tools take one as their first argument.
 const SANDBOX = /^(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{1,22}|acode-[0-9a-z]+(?:-[0-9a-z]+)+)$/;
 
+/** Whether a word is an id, or a name that acode gave a sandbox. */
+export function isOwnName(word: string): boolean {
+  return SANDBOX.test(word);
+}
+
 function refuseSandbox(before: readonly string[], after: readonly string[] | null, called: string): void {
   const [first = '', ...rest] = before;
   const argv = [...rest, ...(after ?? [])];
-  if (!SANDBOX.test(first) || argv.length === 0) return;
+  if (!isOwnName(first) || argv.length === 0) return;
   const exec = called.replace(/^acode run\b/, 'acode sandbox exec');
   throw new UsageError(
     `${first} is the name of a sandbox, but a command is expected there.`,
@@ -51,6 +56,11 @@ function refuseSandbox(before: readonly string[], after: readonly string[] | nul
 const MIN_LENGTH = 4;
 const REFERENCE = /^[A-Za-z0-9][\w.-]*$/;
 
+/** Whether a word may be the id or name of a sandbox, and is not an image. */
+export function isReference(word: string): boolean {
+  return REFERENCE.test(word) && word.length >= MIN_LENGTH && !IMAGE.test(word);
+}
+
 /** The sandbox that is named before `--`; throws where the word cannot be one. */
 export function sandboxBefore(word: string, after: readonly string[], called: string): string {
   const argv = after.map(quoted).join(' ');
@@ -59,7 +69,7 @@ export function sandboxBefore(word: string, after: readonly string[], called: st
       `${word} stands before \`--\`, where a persistent sandbox is named, and looks like an image.`,
       `In that image: \`${called} --image ${word} -- ${argv}\`. In a sandbox with this name: \`${called} --in ${word} -- ${argv}\`.`,
     );
-  if (REFERENCE.test(word) && word.length >= MIN_LENGTH) return word;
+  if (isReference(word)) return word;
   throw new UsageError(
     `${quoted(word)} stands before \`--\`, where only options and the id or name of a persistent sandbox do.`,
     `${forms(called, [word, ...after])} \`acode sandbox list\` shows the sandboxes.`,

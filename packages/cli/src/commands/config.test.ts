@@ -76,6 +76,23 @@ describe('config set', () => {
     });
   });
 
+  it.each([
+    ['set', 'sandbox.defaults.memory_mb', '1g'],
+    ['set', '--add', 'sandbox.network.allowed_networks', 'db'],
+    ['unset', 'sandbox.defaults.memory_mb'],
+  ])('and unset refuse a file that is not YAML, with its line and what opens it: %s %s', async (...argv) => {
+    const text = 'sandbox:\n\tdefaults:\n\t\tmemory_mb: 1g\n';
+    write(text);
+    const { status, stderr } = await config(...argv);
+    expect({ status, stderr }).toMatchObject({
+      status: 125,
+      stderr: expect.stringMatching(
+        /config\.yml:2:1: is not valid YAML[^]*ACODE-SBX-013[^]*`acode config edit` opens it\./,
+      ),
+    });
+    expect(readFileSync(file, 'utf8')).toBe(text);
+  });
+
   it('preserves comments, order, mode and a link, and says when nothing changes', async () => {
     const real = join(top, 'dotfile.yml');
     writeFileSync(real, '# mine\nsandbox:\n  # why\n  images:\n    default: a # old\n  level: gvisor\n', {

@@ -88,7 +88,9 @@ export async function attend(call: Call, { command, existing, flags }: Attended,
   }
   const { result } = ended;
   if (call.options.json) await call.printJson('acode.run/1', withMessages(result));
-  const dependencies = mayLackDependencies(result) ? await missingDependencies(await call.place()) : null;
+  const dependencies = mayLackDependencies(result)
+    ? await missingDependencies(await call.place(), { ...result, command })
+    : null;
   const permission = await permissionOf(call, result);
   await sayNotices(call, closingNotices(result, command, { existing, dependencies, permission, options: flags }));
   return statusOf(result);

@@ -61,7 +61,9 @@ export async function executeInTerminal(
       return LEFT;
     }
     const existing = options.in === undefined ? null : { timeoutMs: options.timeout };
-    const dependencies = mayLackDependencies(result) ? await missingDependencies(await call.place()) : null;
+    const dependencies = mayLackDependencies(result)
+      ? await missingDependencies(await call.place(), { ...result, command })
+      : null;
     await sayNotices(call, closingNotices(result, command, { existing, dependencies }));
     return statusOf(result);
   });

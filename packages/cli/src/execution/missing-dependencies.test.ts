@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { missingDependencies } from './missing-dependencies.ts';
+import type { NotFound } from './missing-dependencies.ts';
 
 const PROJECT = JSON.stringify({ devDependencies: { vitest: '4' } });
 
@@ -16,12 +17,12 @@ describe('missing dependencies', () => {
   });
   afterEach(() => rmSync(root, { recursive: true, force: true }));
 
-  const found = (files: Readonly<Record<string, string>>, inside = '.'): Promise<string | null> => {
+  const found = (files: Readonly<Record<string, string>>, inside = '.', ended?: NotFound): Promise<string | null> => {
     for (const [name, text] of Object.entries(files)) {
       mkdirSync(dirname(join(root, name)), { recursive: true });
       writeFileSync(join(root, name), text);
     }
-    return missingDependencies({ root, here: join(root, inside) });
+    return missingDependencies({ root, here: join(root, inside) }, ended);
   };
 
   it.each([
@@ -50,5 +51,37 @@ describe('missing dependencies', () => {
     [{ Makefile: '' }, '.'],
   ])('are not suspected in %j', async (files, inside) => {
     expect(await found(files, inside)).toBeNull();
+  });
+
+  const NODE = {
+    'package.json': JSON.stringify({
+      devDependencies: { vitest: '4', '@biomejs/biome': '2', typescript: '6' },
+      scripts: { lint: 'oxlint --fix', test: 'vitest run' },
+    }),
+  };
+  it.each<[string, string, Readonly<Record<string, string>>]>([
+    ['npm test', 'sh: 1: vitest: not found\n', NODE],
+    ['cd a && yarn build', 'sh: gulp: not found\n', NODE],
+    ['./node_modules/.bin/x', 'sh: ./node_modules/.bin/x: not found\n', NODE],
+    ['make', 'make: vitest: command not found\n', NODE],
+    ['biome check', '/bin/sh: biome: not found\n', NODE],
+    ['tsc -b', '/bin/sh: tsc: not found\n', NODE],
+    ['echo a; oxlint', 'bash: line 1: oxlint: command not found\n', NODE],
+    ['vitest', '', NODE],
+    ['flask run', 'sh: 1: flask: not found\n', { 'requirements.txt': 'Flask==3.0\n' }],
+    ['python3 -m x', '', { 'requirements.txt': 'Flask==3.0\n' }],
+  ])('are suspected after %j, which printed %j', async (command, stderr, files) => {
+    expect(await found(files, '.', { command, stderr })).toContain('may not be installed');
+  });
+
+  it.each<[string, string, Readonly<Record<string, string>>]>([
+    ['curl x', '/bin/sh: curl: not found\n', NODE],
+    ['curl x', '', NODE],
+    ['curl https://example.com/npm', 'sh: 1: curl: not found\n', NODE],
+    ['echo vitest; jq .', 'bash: line 1: jq: command not found\n', NODE],
+    ['curl x', '/bin/sh: curl: not found\n', { 'requirements.txt': 'Flask==3.0\n' }],
+  ])('are not suspected after %j, which printed %j', async (command, stderr, files) => {
+    expect(await found(files)).toContain('may not be installed');
+    expect(await found(files, '.', { command, stderr })).toBeNull();
   });
 });

@@ -2,7 +2,8 @@
 
 import { access, opendir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { memberOf, smallJson, upwards } from '../project/reading.ts';
+import type { Command } from '@acode/sandbox';
+import { memberOf, smallFile, smallJson, upwards } from '../project/reading.ts';
 import type { Place } from '../workspace.ts';
 
 const NODE = [
@@ -26,9 +27,19 @@ export interface MissingDependencies {
   readonly install: string;
 }
 
+/** A command that ended because a program was not found. */
+export interface NotFound {
+  readonly command: Command;
+  /** What the command printed: a shell names the program in it. */
+  readonly stderr: string;
+}
+
 /** A sentence about dependencies that are not installed; null where nothing points to that. */
-export async function missingDependencies(place: Pick<Place, 'root' | 'here'>): Promise<string | null> {
-  const found = await findMissingDependencies(place);
+export async function missingDependencies(
+  place: Pick<Place, 'root' | 'here'>,
+  ended?: NotFound,
+): Promise<string | null> {
+  const found = await findMissingDependencies(place, ended);
   return (
     found &&
     `the dependencies of this project may not be installed: ${found.why}. To install them with a network (which needs your consent once: \`acode config set sandbox.network.allow_bridge true\`): \`${installLine(found)}\`. If a project image has them, add --deps.`
@@ -40,20 +51,26 @@ export function installLine({ cache, install }: MissingDependencies): string {
   return `acode sandbox exec --fill-cache ${cache} --network bridge ${install}`;
 }
 
-/** The dependencies that are not installed; null where nothing points to that. */
-export async function findMissingDependencies({
-  root,
-  here,
-}: Pick<Place, 'root' | 'here'>): Promise<MissingDependencies | null> {
+/**
+ * The dependencies that are not installed; null where nothing points to that.
+ *
+ * @param ended a command that did not find a program: one that no dependency would bring is the image’s matter
+ */
+export async function findMissingDependencies(
+  { root, here }: Pick<Place, 'root' | 'here'>,
+  ended?: NotFound,
+): Promise<MissingDependencies | null> {
   for (const directory of upwards(root, here)) {
-    const found = (await missingModules(directory, root)) ?? (await missingEnvironment(directory));
+    const found = (await missingModules(directory, root, ended)) ?? (await missingEnvironment(directory, ended));
     if (found !== null) return found;
   }
   return null;
 }
 
-async function missingModules(directory: string, root: string): Promise<MissingDependencies | null> {
-  if (!(await dependsOnPackages(join(directory, 'package.json')))) return null;
+async function missingModules(directory: string, root: string, ended?: NotFound): Promise<MissingDependencies | null> {
+  const project = await smallJson(join(directory, 'package.json'));
+  if (!GROUPS.some(key => hasEntries(memberOf(project, key))) || !mayBeOf(ended, RUNS_PACKAGES, wordsOf(project)))
+    return null;
   for (const above of upwards(root, directory)) if (await hasFiles(join(above, 'node_modules'))) return null;
   for (const { lock, cache, install } of NODE)
     if (lock === '' || (await exists(join(directory, lock))))
@@ -61,14 +78,35 @@ async function missingModules(directory: string, root: string): Promise<MissingD
   return null;
 }
 
-async function dependsOnPackages(file: string): Promise<boolean> {
-  const project = await smallJson(file);
-  return ['dependencies', 'devDependencies'].some(key => hasEntries(memberOf(project, key)));
+const GROUPS = ['dependencies', 'devDependencies'];
+const RUNS_PACKAGES = /(?:^|[\s;&|(])(?:p?npm|p?npx|yarn|bunx?|corepack)(?=\s|$)|node_modules\/\.bin/;
+const RUNS_PYTHON = /(?:^|[\s;&|(])(?:python3?|pip3?|pytest|poetry|uv|tox)(?=\s|$)|venv\/bin/;
+
+// The names of packages, without their scope, and everything that scripts name. TypeScript is the one known by another name.
+function wordsOf(project: unknown): string {
+  const packages = GROUPS.flatMap(key => Object.keys(memberOf(project, key) ?? {})).map(name =>
+    name.replace(/^@.*\//, ''),
+  );
+  const scripts = JSON.stringify(memberOf(project, 'scripts') ?? {});
+  return [...packages, packages.includes('typescript') ? 'tsc' : '', scripts].join(' ');
 }
 
-async function missingEnvironment(directory: string): Promise<MissingDependencies | null> {
+/** Whether the program that was not found may be one of the project’s: by what the line runs, or by its name. */
+function mayBeOf(ended: NotFound | undefined, runs: RegExp, words: string): boolean {
+  if (!ended) return true;
+  const line = typeof ended.command === 'string' ? ended.command : ended.command.join(' ');
+  if (runs.test(line)) return true;
+  const named = [...ended.stderr.slice(-4096).matchAll(/([^\s:]{1,100}): (?:command )?not found/g)].map(
+    ([, name = '']) => name,
+  );
+  const known = words.toLowerCase().split(/[^\w.-]+/);
+  return (named.length > 0 ? named : line.trim().split(/\s+/, 1)).some(name => known.includes(name.toLowerCase()));
+}
+
+async function missingEnvironment(directory: string, ended?: NotFound): Promise<MissingDependencies | null> {
   for (const { file, install } of PYTHON) {
     if (!(await exists(join(directory, file)))) continue;
+    if (!mayBeOf(ended, RUNS_PYTHON, (await smallFile(join(directory, file))) ?? '')) return null;
     for (const name of ['.venv', 'venv']) if (await hasFiles(join(directory, name))) return null;
     return {
       why: `there is no .venv beside ${file}`,

@@ -77,24 +77,26 @@ function endText({ exitCode, timedOut, oomKilled, durationMs }: RunResult): stri
 }
 
 // What the command line says of the same ends, for a reader who has no command line.
-async function hints(session: Session, { command, cwd, result, anotherImage }: EndedCommand): Promise<string[]> {
+async function hints(session: Session, ended: EndedCommand): Promise<string[]> {
+  const { command, result } = ended;
   const { workspace } = session;
   const named = result.exitCode !== 0 && workspace.isNamedIn(command);
   return [
     ...(named ? [`${workspace.shown} is ${INSIDE} in the sandbox: use that, or relative paths, in commands.`] : []),
-    ...(await notFoundHints(session, cwd, result, anotherImage)),
+    ...(await notFoundHints(session, ended)),
   ];
 }
 
 async function notFoundHints(
   { workspace }: Session,
-  cwd: string | undefined,
-  result: RunResult,
-  anotherImage: string,
+  { command, cwd, result, anotherImage }: EndedCommand,
 ): Promise<string[]> {
   const cause = notFoundCause(result);
   if (cause === null) return [];
-  const found = await findMissingDependencies({ root: workspace.root, here: workspace.onHost(cwd ?? '.') });
+  const found = await findMissingDependencies(
+    { root: workspace.root, here: workspace.onHost(cwd ?? '.') },
+    { ...result, command },
+  );
   if (found)
     return [
       `Status 127 means that a command was not found. The dependencies of this project may not be installed: ${found.why}. Where status says that there is no network, ask the user to run \`${installLine(found)}\`.`,

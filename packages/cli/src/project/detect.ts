@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { UsageError } from '../failure/usage.ts';
 import type { Place } from '../workspace.ts';
 import { oneLine } from '../terminal/text.ts';
-import { BoundedReader, memberOf, smallJson, upwards } from './reading.ts';
+import { BoundedReader, memberOf, smallFile, smallJson, upwards } from './reading.ts';
 import { TOOLS, markerIn, toolNamed } from './tools.ts';
 import type { Job, ToolName } from './names.ts';
 import type { Tool } from './tools.ts';
@@ -105,6 +105,18 @@ function lookedFor(job: Job, named: ToolName | undefined): string {
   const tools = named === undefined ? TOOLS : [toolNamed(named)];
   const markers = [...new Set(tools.flatMap(tool => tool.markers))].join(', ');
   return `Looked for: ${markers}. To run any other command: \`acode run -- <program> [arguments…]\`. \`acode ${job} --help\` says more.`;
+}
+
+/** Why the package.json of a project cannot be read as JSON; null if it can, if it is missing, and for tools without one. */
+export async function manifestProblem({ directory, tool }: Project): Promise<string | null> {
+  const text = tool.scripts ? await smallFile(join(directory, 'package.json')) : null;
+  if (text === null) return null;
+  try {
+    JSON.parse(text);
+    return null;
+  } catch (error) {
+    return `is not valid JSON: ${oneLine(error instanceof Error ? error.message : String(error))}`;
+  }
 }
 
 /** Whether a project has what a tool runs for a job: scripts of package.json must be there, any other command is tried. */

@@ -12,7 +12,7 @@ import type { Look } from '../terminal/look.ts';
 import { OutputTail } from '../terminal/output-tail.ts';
 import { table } from '../terminal/table.ts';
 import { harmless, oneLine } from '../terminal/text.ts';
-import { hasJob } from './detect.ts';
+import { hasJob, manifestProblem } from './detect.ts';
 import type { Project } from './detect.ts';
 import type { Member } from './members.ts';
 import type { Job } from './names.ts';
@@ -129,7 +129,13 @@ class Runs {
   async #one(member: Member): Promise<PackageResult> {
     const { job, project, command } = this.#run;
     if (this.#stopped || this.#call.interruption.signal.aborted) return notRun(member.name);
-    if (!(await hasJob({ ...project, directory: member.directory }, job))) {
+    const own = { ...project, directory: member.directory };
+    const problem = await manifestProblem(own);
+    if (problem !== null) {
+      this.#done += 1;
+      return { ...notRun(member.name), outcome: 'failed', messages: [`package.json ${problem}`] };
+    }
+    if (!(await hasJob(own, job))) {
       this.#done += 1;
       return { ...notRun(member.name), outcome: 'skipped', messages: [`package.json has no script named ${job}`] };
     }
@@ -228,12 +234,12 @@ async function showOutput(
 export function renderResults(results: readonly PackageResult[], look: Look): string {
   const { green, red, dim } = look.colours;
   const colour = { passed: green, skipped: dim, 'not run': dim } as const;
-  const rows = results.map(({ package: name, outcome, exitCode, durationMs, messages }) => [
-    name,
-    outcome === 'failed' ? `failed (${exitCode ?? 'killed'})` : outcome,
-    outcome === 'skipped' || outcome === 'not run' ? '-' : seconds(durationMs),
-    outcome === 'skipped' ? (messages[0] ?? '') : '',
-  ]);
+  const rows = results.map(result => {
+    const { package: name, outcome, exitCode, durationMs, messages } = result;
+    return wasStarted(result)
+      ? [name, outcome === 'failed' ? `failed (${exitCode ?? 'killed'})` : outcome, seconds(durationMs), '']
+      : [name, outcome, '-', messages[0] ?? ''];
+  });
   const notes = rows.some(row => row[3] !== '');
   const shown = table(
     ['PACKAGE', 'RESULT', 'TIME', ...(notes ? ['NOTE'] : [])],
@@ -248,14 +254,21 @@ export function renderResults(results: readonly PackageResult[], look: Look): st
   return `${shown}${counts.join(', ')}\n`;
 }
 
+// A package whose manifest is broken has failed without a command.
+function wasStarted({ outcome, exitCode, durationMs }: PackageResult): boolean {
+  if (outcome === 'failed') return exitCode !== null || durationMs > 0;
+  return outcome !== 'skipped' && outcome !== 'not run';
+}
+
 async function showLines(
   call: Call,
   { project, members }: ParallelRun,
   results: readonly PackageResult[],
 ): Promise<void> {
-  if (results.some(({ outcome }) => outcome === 'failed')) {
+  const ended = results.filter(one => one.outcome === 'failed' && wasStarted(one));
+  if (ended.length > 0) {
     const { root } = await call.place();
-    const failed = members.filter(({ name }) => results.some(one => one.package === name && one.outcome === 'failed'));
+    const failed = members.filter(({ name }) => ended.some(one => one.package === name));
     for (const { directory } of failed.slice(0, 1)) {
       const hint =
         (await missingDependencies({ root, here: directory })) ??

@@ -1,6 +1,6 @@
 // Performs `acode build` and `acode test`: finds the project, prints the command, and runs it once or once per package.
 
-import { relative, resolve, sep } from 'node:path';
+import { join, relative, resolve, sep } from 'node:path';
 import { quoted } from '../arguments/command-arguments.ts';
 import { requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
@@ -10,7 +10,7 @@ import { missingDependencies } from '../execution/missing-dependencies.ts';
 import { terminalVariables } from '../execution/terminal-variables.ts';
 import { UsageError } from '../failure/usage.ts';
 import { oneLine } from '../terminal/text.ts';
-import { findProject, hasJob } from './detect.ts';
+import { findProject, hasJob, manifestProblem } from './detect.ts';
 import type { Project } from './detect.ts';
 import { isWorkspaceRoot, membersOf } from './members.ts';
 import { jobsFor, runParallel } from './parallel.ts';
@@ -36,6 +36,7 @@ export async function performJob(call: Call, job: Job, options: JobOptions, flag
   const project = await findProject({ ...place, here }, job, options.with);
   const command = projectCommand(project.tool, job, call.argv ?? []);
   if (options.parallel) return inParallel(call, job, options, { ...project, directory: await topOf(root, project) });
+  await refuseBroken(project);
   if (!(await hasJob(project, job))) throw noScript(project, job);
   const cwd = insideOf(root, project.directory);
   await sayRunning(call, command.shown, cwd === '.' || project.directory === here ? '' : ` (in ${cwd})`);
@@ -54,6 +55,7 @@ async function inParallel(call: Call, job: Job, options: JobOptions, project: Pr
   const place = await call.place();
   const { root } = place;
   const command = projectCommand(project.tool, job, call.argv ?? []);
+  await refuseBroken(project);
   const members = await membersOf(project.directory, project.tool);
   const jobs = jobsFor(options.jobs, options.memory);
   await sayRunning(call, command.shown, ` in ${members.length} packages, ${Math.min(jobs, members.length)} at a time`);
@@ -81,6 +83,15 @@ function insideOf(root: string, directory: string): string {
 async function sayRunning(call: Call, argv: readonly string[], where: string): Promise<void> {
   const { cyan } = call.errorLook.colours;
   await call.say(`${cyan('acode:')} running: ${oneLine(argv.map(quoted).join(' '))}${oneLine(where)}\n`);
+}
+
+async function refuseBroken(project: Project): Promise<void> {
+  const problem = await manifestProblem(project);
+  if (problem === null) return;
+  throw new UsageError(
+    `${oneLine(join(project.directory, 'package.json'))} ${problem.replace(/\.$/, '')}.`,
+    `Correct the file, and try again: ${project.tool.name} cannot read it either.`,
+  );
 }
 
 function noScript({ directory, tool }: Project, job: Job): UsageError {

@@ -7,9 +7,9 @@ import { execFileSync } from 'node:child_process';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { OutputTail } from '../terminal/output-tail.ts';
 import { call } from '../test-process.ts';
-import { findProject, hasJob } from './detect.ts';
+import { findProject, hasJob, manifestProblem } from './detect.ts';
 import { membersOf } from './members.ts';
-import { jobsFor, renderResults } from './parallel.ts';
+import { jobsFor, renderResults, runParallel } from './parallel.ts';
 import type { PackageResult } from './parallel.ts';
 import { TOOL_NAMES } from './names.ts';
 import { TOOLS, projectCommand, toolNamed } from './tools.ts';
@@ -109,6 +109,62 @@ describe('the tool of a project', () => {
     files({ 'go.mod': '', 'inner/README.md': '' });
     const root = join(top, 'inner');
     await expect(findProject({ root, here: root, inside: '.' }, 'build')).rejects.toMatchObject({ exitStatus: 2 });
+  });
+});
+
+describe('a package.json that is not valid JSON', () => {
+  const BROKEN = '{"name":"b",,}';
+
+  it('is named with the reason, alone and as the root of a workspace', async () => {
+    files({ 'package.json': BROKEN, '.git/HEAD': '' });
+    for (const more of [[], ['--parallel']])
+      expect(await call(['test', ...more], { cwd: () => top })).toMatchObject({
+        status: 2,
+        stderr: expect.stringContaining(`${join(top, 'package.json')} is not valid JSON: `),
+      });
+  });
+
+  it('is a problem of tools that read it, and of no others', async () => {
+    files({ 'package.json': BROKEN, 'good/package.json': '{}' });
+    const problem = (name: ToolName, inside = '.') =>
+      manifestProblem({ directory: join(top, inside), tool: toolNamed(name) });
+    expect(await problem('npm')).toMatch(/^is not valid JSON: ./);
+    expect([await problem('make'), await problem('npm', 'good'), await problem('npm', 'none')]).toEqual([
+      null,
+      null,
+      null,
+    ]);
+  });
+
+  it('is a failure of its package in parallel, and not one without the script', async () => {
+    files({ 'b/package.json': BROKEN, 'c/package.json': '{}' });
+    const run = {
+      job: 'test',
+      project: { directory: top, tool: toolNamed('npm') },
+      members: ['b', 'c'].map(name => ({ name, directory: join(top, name) })),
+      command: projectCommand(toolNamed('npm'), 'test', []),
+      request: {},
+      inside: ({ name }: { readonly name: string }) => name,
+      jobs: 1,
+    } as const;
+    const printed: unknown[] = [];
+    const performing = {
+      io: { now: () => 0 },
+      interruption: { signal: new AbortController().signal },
+      options: { json: true },
+      progress: { during: (_: unknown, work: unknown) => work },
+      withHost: (work: (acode: unknown) => unknown) => work(null),
+      print: (_: string, data: unknown) => printed.push(data),
+    };
+    expect(await runParallel(performing as never, run)).toBe(1);
+    expect(printed).toMatchObject([
+      {
+        packages: [
+          { package: 'b', outcome: 'failed', messages: [expect.stringMatching(/^package\.json is not valid JSON: /)] },
+          { package: 'c', outcome: 'skipped' },
+        ],
+      },
+    ]);
   });
 });
 

@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { diskOf } from './file-system.ts';
-import { longestIdle } from './serve-calls.ts';
+import { userConfigFile } from './identity.ts';
+import { longestIdle, servedEnvironment } from './serve-calls.ts';
 import { obstacleOf } from './obstacles.ts';
 import type { Surroundings } from './obstacles.ts';
 
@@ -115,5 +116,14 @@ describe('the disk of a workspace', () => {
 
   it('is unknown where the kernel does not tell', () => {
     expect(diskOf('/x', { mountinfo: join(top, 'none'), devices })).toBe('unknown');
+  });
+});
+
+describe('a call that a server runs', () => {
+  it('has the directories of the user as its client has them, and its own look', () => {
+    const own = { HOME: '/h', XDG_CONFIG_HOME: '/x', TERM: 'dumb', SECRET: 's' };
+    const env = servedEnvironment(own, { TERM: 'xterm' });
+    expect(env).toEqual({ HOME: '/h', XDG_CONFIG_HOME: '/x', TERM: 'xterm' });
+    expect(userConfigFile(env)).toBe('/x/acode/config.yml');
   });
 });

@@ -4,7 +4,8 @@ import { closeSync, constants, lstatSync, openSync, statSync } from 'node:fs';
 import { AcodeError } from '@acode/sandbox';
 import type { PoolOptions, WarmPool } from '@acode/sandbox';
 import type { Call } from '../call.ts';
-import { identityOf, inheritedTraits, runtimeDirectory } from './identity.ts';
+import type { Io } from '../io.ts';
+import { hashedVariables, identityOf, inheritedTraits, runtimeDirectory } from './identity.ts';
 import type { IdentityParts } from './identity.ts';
 import { isServed } from './presence.ts';
 import { ServedHost } from './served-host.ts';
@@ -89,7 +90,7 @@ async function serve(call: Call, serving: Serving, host: ServedHost, parts: Iden
     identity: identityOf(parts),
     workspace: parts.root,
     uid: parts.uid,
-    perform: (argv, io) => call.runCli(argv, io, { lender: host }),
+    perform: (argv, io) => call.runCli(argv, { ...io, env: servedEnvironment(parts.env, io.env) }, { lender: host }),
     whyDeclined: async () => (serving.background ? whySwitchedOff(host, end) : null),
     state: async (): Promise<Omit<ServerState, 'commands'>> => ({
       pid: process.pid,
@@ -108,6 +109,14 @@ async function serve(call: Call, serving: Serving, host: ServedHost, parts: Iden
   await aborted(over);
   // A person who interrupts a server means its commands too.
   if (!signal.aborted) await server.retire(signal);
+}
+
+/**
+ * The variables of a call that a server runs. A client sends only those of its look; the others are part of the identity, so
+ * its HOME and XDG_CONFIG_HOME are the server’s.
+ */
+export function servedEnvironment(own: Io['env'], sent: Io['env']): Io['env'] {
+  return { ...hashedVariables(own), ...sent };
 }
 
 // Checked before each command: if the user switched it off, the next command is not served any more.

@@ -23,6 +23,7 @@ import { readBoundedFile, writePrivateFile } from '../lifecycle/private-file.ts'
 import type { Examined } from '../policy/config/check.ts';
 import { checkConfig, valueAt } from '../policy/config/check.ts';
 import type { LoadedConfig } from '../policy/config/check.ts';
+import { parseDocument } from '../policy/config/document.ts';
 import { editedKey, meantValues, newFileText, withValue, withoutKey } from '../policy/config/edit.ts';
 import { SCHEMA_FILE, configJsonSchema } from '../policy/config/json-schema.ts';
 import { MACHINE_POLICY, TEAM_CONFIG, keysOf } from '../policy/config/keys.ts';
@@ -226,6 +227,7 @@ async function changed(
   before: string | null,
   change: ConfigChange,
 ): Promise<{ readonly after: string; readonly loaded: LoadedConfig }> {
+  if (change.kind !== 'text' && before !== null) refuseBroken(file, before);
   const [first, ...others] = textsAfter(before, change);
   const found = await examineUserText(first, file);
   if (found.loaded) return { after: first, loaded: found.loaded };
@@ -234,6 +236,17 @@ async function changed(
     if (other.loaded) return { after: text, loaded: other.loaded };
   }
   throw change.kind === 'text' ? found.problems[0] : await notValid(file, before, change.key, found.problems[0]);
+}
+
+// A text that is not YAML has no keys to change. Other problems of the file do not prevent a change that corrects them.
+function refuseBroken(file: string, text: string): void {
+  try {
+    parseDocument(text, file);
+  } catch (error) {
+    if (!(error instanceof AcodeError && error.is('ACODE-SBX-013'))) throw error;
+    const remedy = 'Nothing was changed. Correct the file first: `acode config edit` opens it.';
+    throw new AcodeError('ACODE-SBX-013', { ...error.context, remedy }, { cause: error });
+  }
 }
 
 // What was typed is wrong, unless the file was before.
