@@ -162,6 +162,13 @@ describe('the help offers what can be had:', () => {
     expect({ status, stderr }).toEqual({ status: 2, stderr: expect.stringContaining("Unknown command 'kep'") });
   });
 
+  it('of mcp, by the name of the client or of its command', async () => {
+    const { status, stdout } = await call(['mcp', '--json', '--print-config', 'claude']);
+    expect(status).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ client: 'claude-code' });
+    expect(await helpOf('mcp')).not.toContain('"claude"');
+  });
+
   it('of mcp, JSON with what it counts for', async () => {
     expect(await helpOf('mcp')).toMatch(/--json +with --print-config or --http: print/);
   });

@@ -1,6 +1,6 @@
 // `acode sandbox cleanup`: removes leftover sandboxes.
 
-import type { CleanupReport } from '@acode/sandbox';
+import type { CleanupReport, SandboxInfo } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import { oneLine, shortId } from '../terminal/text.ts';
@@ -50,15 +50,19 @@ export function renderCleanup(report: CleanupReport, look: Look): string {
   const { removed, failed, kept, belongings, dryRun } = report;
   const gone = dryRun ? 'would be removed' : 'removed';
   const rows = [
-    ...removed.map(({ name, image, state }) => [name, shortId(image), state, gone]),
-    ...failed.map(({ sandbox, reason }) => [sandbox.name, shortId(sandbox.image), sandbox.state, `failed: ${reason}`]),
-    ...kept.map(({ name, image, state }) => [name, shortId(image), state, 'kept']),
+    ...removed.map(one => [...sandboxCells(one), gone]),
+    ...failed.map(({ sandbox, reason }) => [...sandboxCells(sandbox), `failed: ${reason}`]),
+    ...kept.map(one => [...sandboxCells(one), 'kept']),
     ...belongings.removed.map(({ name, kind }) => [name, '', kind, gone]),
     ...belongings.failed.map(({ belonging, reason }) => [belonging.name, '', belonging.kind, `failed: ${reason}`]),
     ...belongings.kept.map(({ name, kind }) => [name, '', kind, 'kept']),
   ];
   const listed = rows.length > 0 ? table(['NAME', 'IMAGE', 'STATE', 'RESULT'], rows, look) : '';
   return `${listed}${fitted(summary(report), look)}\n`;
+}
+
+function sandboxCells({ name, givenName, image, state }: SandboxInfo): string[] {
+  return [givenName ?? name, shortId(image), state];
 }
 
 function summary({ removed, failed, kept, belongings, dryRun }: CleanupReport): string {

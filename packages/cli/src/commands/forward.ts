@@ -25,7 +25,7 @@ async function forward(call: Call, named: string, { containerPort, hostPort }: F
     await call.print('acode.forward/1', facts, () => `127.0.0.1:${way.port}\n`);
     if (!call.options.json)
       await call.say(
-        `acode: forwarding to port ${containerPort} of ${sandbox.name}. Ctrl-C stops it; the sandbox keeps running.\n`,
+        `acode: forwarding to port ${containerPort} of ${sandbox.givenName ?? sandbox.name}. Ctrl-C stops it; the sandbox keeps running.\n`,
       );
     const reason = await Promise.race([sandbox.ended, interrupted(signal)]);
     if (reason !== null) throw new AcodeError('ACODE-SBX-025', { sandbox: sandbox.id, reason });

@@ -36,7 +36,7 @@ export function renderSandbox(details: SandboxDetails, look: Look): string {
     [
       ['Sandbox', details.sandboxId],
       ['Container', details.containerId],
-      ...(details.givenName === undefined ? [] : [['Name', details.givenName] as const]),
+      ...(details.givenName === undefined ? [] : [['Container name', details.name] as const]),
       ['State', details.state],
       ['Image', details.image],
       // If the requested name is unknown, the engine reports the id in both fields.
@@ -56,5 +56,5 @@ export function renderSandbox(details: SandboxDetails, look: Look): string {
     ],
     look,
   );
-  return `${look.colours.bold(details.name)}\n${about}`;
+  return `${look.colours.bold(details.givenName ?? details.name)}\n${about}`;
 }

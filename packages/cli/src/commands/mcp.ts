@@ -16,8 +16,16 @@ export function mcpCommand(perform: Perform) {
     .addOption(new Option('--http', 'listen on 127.0.0.1 instead of standard input and output'))
     .addOption(new Option('--port <number>', 'with --http: the port (default: a free one)').argParser(portNumber))
     .addOption(new Option('--token-file <file>', 'with --http: a file of mode 0600 that holds the token'))
-    .addOption(new Option('--print-config <client>', 'print how to set up a client, then exit').choices(CLIENTS))
+    .addOption(clientOption())
     .action((options, command) => perform(command, call => serve(call, options)));
+}
+
+// Many call Claude Code by the name of its command.
+function clientOption() {
+  const option = new Option('--print-config <client>', 'print how to set up a client, then exit').choices(CLIENTS);
+  const check = option.parseArg;
+  option.parseArg = (name, before) => check?.(name === 'claude' ? 'claude-code' : name, before) ?? before;
+  return option;
 }
 
 interface McpOptions {

@@ -163,6 +163,13 @@ describe('cleanup', () => {
     expect(text).toContain('failed: busy');
   });
 
+  it('shows the names that were given', () => {
+    const named = { ...sandbox, givenName: 'web-server', image: 'node:20' };
+    const text = renderCleanup({ ...report, removed: [named], failed: [{ sandbox: named, reason: 'busy' }] }, look);
+    expect(text.match(/^web-server +node:20 /gm)).toHaveLength(2);
+    expect(text).not.toContain(sandbox.name);
+  });
+
   it('says what it would remove', () => {
     expect(renderCleanup({ ...report, removed: [sandbox, sandbox], dryRun: true }, look)).toMatch(
       /would be removed\nWould remove 2 sandboxes\.\n$/,
@@ -201,6 +208,8 @@ describe('uninstall', () => {
     }
     expect(text).toContain('Nothing was removed. 2 of your sessions still running: add --force.\n');
     expect(text).toContain('`acode uninstall --purge`');
+    const named = { ...engine, removed: [{ ...sandbox, givenName: 'web-server' }] };
+    expect(renderUninstall({ ...report, engine: named }, false, look)).toMatch(/^sandbox +web-server +running$/m);
   });
 
   it('says how to go on without an engine, and what the directories hold', () => {
@@ -299,6 +308,12 @@ describe('inspect', () => {
     expect(renderSandbox(details, look)).not.toContain('Image id');
     const text = renderSandbox({ ...details, image: 'node:20' }, look);
     expect(text).toMatch(/Image +node:20\n +Image id +sha256:d+\n/);
+  });
+
+  it('is titled with the name that was given', () => {
+    expect(renderSandbox(details, look)).toMatch(/^acode-a1b2c3d4-run-001\n/);
+    const text = renderSandbox({ ...details, givenName: 'web-server' }, look);
+    expect(text).toMatch(/^web-server\n[^]*Container name +acode-a1b2c3d4-run-001\n/);
   });
 
   it('shows when a persistent sandbox expires', () => {

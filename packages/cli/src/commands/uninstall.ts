@@ -81,8 +81,8 @@ function engineRows({ engine }: UninstallReport): string[][] {
   if (!engine) return [];
   const { removed, failed, belongings, dryRun } = engine;
   return [
-    ...removed.map(({ name, state }) => ['sandbox', name, dryRun ? state : 'removed']),
-    ...failed.map(({ sandbox, reason }) => ['sandbox', sandbox.name, `failed: ${reason}`]),
+    ...removed.map(({ name, givenName, state }) => ['sandbox', givenName ?? name, dryRun ? state : 'removed']),
+    ...failed.map(({ sandbox, reason }) => ['sandbox', sandbox.givenName ?? sandbox.name, `failed: ${reason}`]),
     ...belongings.removed.map(({ kind, name }) => [kind, name, dryRun ? '' : 'removed']),
     ...belongings.failed.map(({ belonging, reason }) => [belonging.kind, belonging.name, `failed: ${reason}`]),
   ];
@@ -120,7 +120,7 @@ function closing(report: UninstallReport, purge: boolean, look: Look): string {
   const { bold, cyan, dim } = look.colours;
   const hint = (text: string): string => `${dim('╰▶')} ${cyan('hint:')} ${text}\n`;
   if (purged)
-    return `${bold('Removed.')}\n${sparedText(report.spared, hint)}${hint('If you installed acode with npm, `npm uninstall -g acode` removes the command itself.')}`;
+    return `${bold('Removed.')}\n${sparedText(report.spared, hint)}${hint('If you installed acode with npm, `npm uninstall -g acode` removes the command itself; add the --prefix that you installed it with.')}`;
   if (purge) return notPurged(report, bold, hint);
   if (isTraceless(report)) return 'There is no trace of acode here.\n';
   const live = sessions > 0 ? ` ${sessions} of your sessions still running: add --force.` : '';

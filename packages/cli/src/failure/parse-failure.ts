@@ -4,6 +4,10 @@ import type { CommanderError } from '@commander-js/extra-typings';
 import { EXAMPLES } from '../examples.ts';
 import { UsageError } from './usage.ts';
 
+const NOT_NEEDED = 'Leave it out: every sandbox is removed by itself when its command ends.';
+const DRY_RUN = 'Without running anything: `acode explain -- …`.';
+const NO_GPU = 'A sandbox has no access to GPUs.';
+
 // Options and commands that are not there, for a reason, and what to say in their place.
 const INSTEAD: Readonly<Record<string, string>> = {
   'acode sandbox create --env':
@@ -11,10 +15,10 @@ const INSTEAD: Readonly<Record<string, string>> = {
   'acode sandbox create --workdir':
     'The directory is each command’s own: `acode sandbox exec --in <sandbox> --workdir <directory> -- …`.',
   'acode run --in': 'In a persistent sandbox: `acode sandbox exec --in <sandbox> -- …`.',
-  'acode run --rm': 'Leave it out: every sandbox is removed by itself when its command ends.',
-  'acode sandbox exec --rm': 'Leave it out: every sandbox is removed by itself when its command ends.',
-  'acode run --dry-run': 'Without running anything: `acode explain -- …`.',
-  'acode sandbox exec --dry-run': 'Without running anything: `acode explain -- …`.',
+  'acode run --rm': NOT_NEEDED,
+  'acode sandbox exec --rm': NOT_NEEDED,
+  'acode run --dry-run': DRY_RUN,
+  'acode sandbox exec --dry-run': DRY_RUN,
   'acode version': 'Did you mean `acode --version`?',
   'acode init':
     'There is nothing to set up: `acode doctor` checks this machine, and `acode run -- <command>` works in any project directory.',
@@ -72,6 +76,7 @@ function insteadOf({ code }: CommanderError, first: string, about: Complained): 
   const [example] = EXAMPLES[called] ?? [];
   if (MISSING.includes(code)) return example ? `Write it as in \`${example.type}\`.` : null;
   const unknown = /^unknown (?:option|command) '([^'=]*)/.exec(first)?.[1] ?? '';
+  if (/^--gpus?$/.test(unknown)) return NO_GPU;
   return INSTEAD[`${called} ${unknown}`] ?? sameAs(unknown, about);
 }
 

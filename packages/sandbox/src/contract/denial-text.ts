@@ -103,9 +103,17 @@ export interface DenialParts {
   readonly note: string | null;
 }
 
-/** A denial as a text: what happened and by which rule, who set it, what to do next. */
-export function denialText(denial: Denial, style: DenialStyle = LIBRARY_STYLE): string {
-  return rendered(denialWording(denial, style), style.terms);
+/**
+ * A denial as a text: what happened and by which rule, who set it, what to do next. A number in place of the style is
+ * ignored, so that `result.denials.map(denialText)` works.
+ */
+export function denialText(denial: Denial, style?: DenialStyle | number): string {
+  const used = styleOf(style);
+  return rendered(denialWording(denial, used), used.terms);
+}
+
+function styleOf(style: DenialStyle | number | undefined): DenialStyle {
+  return typeof style === 'object' ? style : LIBRARY_STYLE;
 }
 
 /** The same with its references, to stand inside another text. */
@@ -116,14 +124,15 @@ export function denialWording(denial: Denial, style: DenialStyle = LIBRARY_STYLE
   return note === null ? sentences : text`${sentences} [${note}]`;
 }
 
-/** The same in parts, for an audience that arranges them itself. */
-export function denialParts(denial: Denial, style: DenialStyle = LIBRARY_STYLE): DenialParts {
+/** The same in parts, for an audience that arranges them itself. As with {@link denialText}, a number is ignored. */
+export function denialParts(denial: Denial, style?: DenialStyle | number): DenialParts {
+  const used = styleOf(style);
   const note = noteOf(denial);
   return {
     what: RULES[denial.rule].what(denial),
-    setBy: style.terms.source(denial.setBy),
-    remedy: rendered(remedyOf(denial, style), style.terms),
-    note: note === null ? null : rendered(note, style.terms),
+    setBy: used.terms.source(denial.setBy),
+    remedy: rendered(remedyOf(denial, used), used.terms),
+    note: note === null ? null : rendered(note, used.terms),
   };
 }
 

@@ -38,7 +38,7 @@ import { composeHost, loadLevels } from './compose.ts';
 import type { ComposedHost } from './compose.ts';
 import { imagesOf } from '../images/images.ts';
 import type { Operate } from '../images/images.ts';
-import { cleanup, statusOf, withImageNames, withLeases } from './inventory.ts';
+import { cleanup, statusOf, withImageNames, withImagesNamed, withLeases } from './inventory.ts';
 import type { OpenFurther } from '../run/host.ts';
 import type { AttackOptions, AttackReport, DoctorReport } from './doctor/report.ts';
 import type { AcodeOptions } from './options.ts';
@@ -417,7 +417,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
     this.#assertOpen('cleanup');
     return this.#operation(
       'cleanup',
-      (signal, operation) => cleanup(this.#host, options, operation, signal),
+      async (signal, operation) => withImagesNamed(this.#host, await cleanup(this.#host, options, operation, signal)),
       options.signal,
     );
   }

@@ -247,6 +247,20 @@ export async function withImageNames(host: Host, found: readonly SandboxInfo[]):
   );
 }
 
+/** A report of a cleanup with the names of images, as a list has them. */
+export async function withImagesNamed(host: Host, report: CleanupReport): Promise<CleanupReport> {
+  const { removed, failed, kept } = report;
+  const found = await withImageNames(host, [...removed, ...failed.map(({ sandbox }) => sandbox), ...kept]);
+  const images = new Map(found.map(({ containerId, image }) => [containerId, image]));
+  const named = (one: SandboxInfo): SandboxInfo => ({ ...one, image: images.get(one.containerId) ?? one.image });
+  return {
+    ...report,
+    removed: removed.map(named),
+    failed: failed.map(one => ({ ...one, sandbox: named(one.sandbox) })),
+    kept: kept.map(named),
+  };
+}
+
 function countsOf(judged: readonly Judged[]): SandboxCounts {
   const verdicts = judged.map(({ verdict }) => verdict);
   const because = (...reasons: readonly (typeof verdicts)[number]['because'][]): number =>

@@ -83,8 +83,13 @@ const GIVEN = /^[a-z][a-z0-9-]{2,38}[a-z0-9]$/;
 // An id, or the beginning of one.
 const LIKE_AN_ID = /^[0-9a-f-]+$/;
 
+// The beginning of an id counts from four characters on.
+const SHORT = /^[a-z][a-z0-9-]{0,2}$/;
+
 /** Why a name cannot be given to a sandbox; null where it can. */
 export function whyNoName(name: string): string | null {
+  if (SHORT.test(name))
+    return 'is too short: up to three characters could be mistaken for an id; use 4 to 40, such as web-1';
   if (!GIVEN.test(name)) return 'must be 4 to 40 lowercase letters, digits and hyphens, and begin with a letter';
   if (name.startsWith('acode-')) return 'must not begin with acode-, as the names that acode makes do';
   return LIKE_AN_ID.test(name) ? 'must not look like an id: use a letter after f' : null;

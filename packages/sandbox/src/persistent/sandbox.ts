@@ -8,6 +8,7 @@ import type { Command } from '../contract/command.ts';
 import type { CommandHandle, CommandRequest, CommandRunner, Commands, Files, Ports } from '../contract/sandbox.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import type { OpenSandbox } from '../isolation/backend.ts';
+import { givenNameIn } from '../lifecycle/labels.ts';
 
 const OVER = 'its lease expired';
 
@@ -50,6 +51,8 @@ export class Sandbox implements CommandRunner, AsyncDisposable {
   readonly containerId: string;
   /** What the engine calls it. */
   readonly name: string;
+  /** The name that its creator gave it (`CreateRequest.name`); null if there is none. */
+  readonly givenName: string | null;
   /** How strongly it is isolated. */
   readonly level: Level;
   /** What it is made of, as it was resolved. */
@@ -85,6 +88,7 @@ export class Sandbox implements CommandRunner, AsyncDisposable {
     this.id = spec.identity.sandboxId;
     this.containerId = open.id;
     this.name = spec.identity.name;
+    this.givenName = givenNameIn(spec.identity.labels);
     this.level = spec.level;
     this.image = { reference: spec.image.reference, digest: spec.image.digest };
     this.kept = parts.kept;

@@ -172,7 +172,7 @@ function assertMachine(reference: string, repositories: readonly string[], trust
   const machine = trust.machineRepositories;
   if (!machine || repositories.some(one => isListed(one, machine.value))) return;
   throw unverified(
-    `${reference} is in no repository that this machine allows (${setBy(machine)})`,
+    `${reference} is not in a repository that this machine allows (${setBy(machine)})`,
     `Use an image of ${machine.value.join(', ') || 'nothing: the list is empty'}, or ask the administrator of this machine.`,
   );
 }

@@ -167,8 +167,14 @@ describe('resolvePolicy', () => {
   });
 
   it.each<[string, unknown, string]>([
-    ['a misspelt field', { limit: {} }, 'limit is not a known field'],
-    ['a misspelt limit', { limits: { memory: 1 } }, 'memory is not a known field'],
+    ['a misspelt field', { limit: {} }, 'policy: limit is not a known field (did you mean limits?).'],
+    [
+      'a misspelt limit',
+      { limits: { memory: 1 } },
+      'policy.limits: memory is not a known field (did you mean memoryBytes?).',
+    ],
+    ['a limit beside the limits', { memory_mb: 1 }, '(did you mean limits.memoryBytes?)'],
+    ['a field among the limits', { limits: { timeout: 1 } }, '(did you mean policy.timeoutMs?)'],
     ['text for a number', { limits: { memoryBytes: '1024; id' } }, 'policy.limits.memoryBytes'],
     ['a negative limit', { limits: { pids: -1 } }, 'policy.limits.pids'],
     ['no limit on processes', { limits: { pids: 0 } }, 'policy.limits.pids'],
@@ -183,8 +189,8 @@ describe('resolvePolicy', () => {
     ['an image with a space', { image: ' x' }, 'not an image reference'],
     ['an image like a path', { image: '../x' }, 'not an image reference'],
     ['an image with a newline', { image: 'x\n' }, 'not an image reference'],
-    ['privileged mode', { privileged: true }, 'privileged is not a known field'],
-    ['capabilities', { capAdd: ['SYS_ADMIN'] }, 'capAdd is not a known field'],
+    ['privileged mode', { privileged: true }, 'privileged is not a known field.'],
+    ['capabilities', { capAdd: ['SYS_ADMIN'] }, 'capAdd is not a known field.'],
   ])('refuses %s', (_, input, part) => {
     expect(() => resolve(input as PolicyFields)).toThrow(
       expect.objectContaining({ code: 'ACODE-SBX-017', message: expect.stringContaining(part) }),

@@ -140,7 +140,7 @@ function assertTrusted(
   }
   if (machine && !isListed(name, machine.value)) {
     throw refused(
-      `${image} is in no repository that this machine allows (${setBy(machine)})`,
+      `${image} is not in a repository that this machine allows (${setBy(machine)})`,
       `Use an image of ${machine.value.join(', ') || 'nothing: the list is empty'}, or ask the administrator of this machine.`,
     );
   }

@@ -8,6 +8,7 @@ import { formatBytes } from '../contract/units.ts';
 import { text } from '../contract/wording.ts';
 import type { Text } from '../contract/wording.ts';
 import { issueText } from './config/issue-text.ts';
+import { keysOf, nearestField } from './config/keys.ts';
 import { shapeFault } from './config/shape.ts';
 import { LEAST_MEMORY, NONSENSE_BYTES } from './config/values.ts';
 
@@ -33,8 +34,19 @@ export function checkedPolicy(input: PolicyFields): PolicyFields {
 function issueError(issue: z.core.$ZodIssue | undefined): AcodeError {
   if (!issue) return invalid('policy', 'is not valid');
   const field = ['policy', ...issue.path].join('.');
-  if (issue.code === 'unrecognized_keys') return invalid(field, `${issue.keys.join(', ')} is not a known field`);
+  if (issue.code === 'unrecognized_keys') return unknownField(issue.keys, issue.path.join('.'));
   return LIMIT_FIELDS.has(issue.path[0] ?? '') ? nonsense(field, issue.message) : invalid(field, issue.message);
+}
+
+function unknownField(keys: readonly string[], section: string): AcodeError {
+  const inside = section === '' ? '' : `${section}.`;
+  const near = nearestField(`${inside}${keys[0] ?? ''}`, keysOf(policyInputSchema));
+  // In the same section the name is enough.
+  const meant = near?.startsWith(inside) ? near.slice(inside.length) : `policy.${near}`;
+  return invalid(
+    `policy${section === '' ? '' : `.${section}`}`,
+    `${keys.join(', ')} is not a known field${near === null ? '' : ` (did you mean ${meant}?)`}`,
+  );
 }
 
 function checkSizes({ limits = {} }: PolicyFields): void {

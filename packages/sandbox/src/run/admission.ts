@@ -12,7 +12,11 @@ import type { Operation } from '../records/telemetry/operation.ts';
 import type { Host, Planned } from './host.ts';
 import { recordRefusal } from './trail.ts';
 import type { Recorded } from './trail.ts';
+import { policyInputSchema } from '../contract/policy-schema.ts';
+import { text } from '../contract/wording.ts';
+import type { Text } from '../contract/wording.ts';
 import { issueText } from '../policy/config/issue-text.ts';
+import { keysOf, nearestField } from '../policy/config/keys.ts';
 import type { ArtifactRequest, Command, RunRequest } from '../contract/command.ts';
 import type { CommandRequest, CreateRequest } from '../contract/sandbox.ts';
 import { WORKSPACE_TARGET } from '../isolation/plan.ts';
@@ -183,7 +187,7 @@ export const commandRequestSchema = z.strictObject({
 
 /** Throws at the first invalid field of a request for a persistent sandbox. */
 export function checkCreateRequest(request: CreateRequest): void {
-  hold(createSchema.safeParse(request, { error: issueText }), '');
+  hold(createSchema.safeParse(request, { error: issueText }), '', () => fieldsOf(createSchema));
   checkName(request);
   checkEnvironment(request.env ?? {});
 }
@@ -191,12 +195,12 @@ export function checkCreateRequest(request: CreateRequest): void {
 function checkName({ name, keep }: CreateRequest): void {
   if (name === undefined) return;
   const reason = whyNoName(name) ?? (keep === true ? null : 'needs keep: another sandbox ends with its process');
-  if (reason !== null) throw invalid('name', reason);
+  if (reason !== null) throw invalid('name', reason, text`Give ${{ field: 'name' }} another value, such as web-1.`);
 }
 
 /** Throws at the first invalid field of a command for a persistent sandbox. */
 export function checkCommandRequest(command: Command, request: CommandRequest): void {
-  hold(commandRequestSchema.safeParse(request, { error: issueText }), '');
+  hold(commandRequestSchema.safeParse(request, { error: issueText }), '', () => fieldsOf(commandRequestSchema));
   checkCommand(command);
   checkEnvironment(request.env ?? {});
   workdirFor(request.cwd, WORKSPACE_TARGET);
@@ -204,7 +208,7 @@ export function checkCommandRequest(command: Command, request: CommandRequest): 
 
 /** Throws at the first invalid field of a request. */
 export function checkRequest(command: Command, request: RunRequest): void {
-  hold(requestSchema.safeParse(request, { error: issueText }), '');
+  hold(requestSchema.safeParse(request, { error: issueText }), '', () => fieldsOf(requestSchema));
   checkCommand(command);
   request.artifacts?.forEach(checkArtifact);
   checkEnvironment(request.env ?? {});
@@ -227,18 +231,28 @@ function checkCommand(command: Command): void {
   hold(commandSchema.safeParse(command, { error: issueText }), 'command');
   const words = typeof command === 'string' ? [command] : command;
   if (words.length === 0 || words[0] === '') throw invalid('command', 'is empty');
-  if (words.some(text => text.includes('\0'))) throw invalid('command', 'holds a NUL character');
-  if (words.reduce((sum, text) => sum + text.length, 0) > MAX_COMMAND)
+  if (words.some(one => one.includes('\0'))) throw invalid('command', 'holds a NUL character');
+  if (words.reduce((sum, one) => sum + one.length, 0) > MAX_COMMAND)
     throw invalid('command', 'is larger than 1 MiB; pass large input on standard input');
 }
 
-function hold(parsed: z.ZodSafeParseResult<unknown>, field: string): void {
+// A field of the policy is often written beside it.
+function fieldsOf(schema: z.ZodType): string[] {
+  const own = keysOf(schema);
+  return own.includes('policy') ? [...own, ...keysOf(policyInputSchema, 'policy')] : own;
+}
+
+function hold(parsed: z.ZodSafeParseResult<unknown>, field: string, known: () => string[] = () => []): void {
   const issue = parsed.error?.issues[0];
   if (!issue) return;
-  if (issue.code === 'unrecognized_keys') throw invalid(issue.keys[0] ?? '', 'is not a known field of a request');
+  if (issue.code === 'unrecognized_keys') {
+    const [key = ''] = issue.keys;
+    const near = issue.path.length === 0 ? nearestField(key, known()) : null;
+    throw invalid(key, `is not a known field of a request${near === null ? '' : ` (did you mean ${near}?)`}`);
+  }
   throw invalid([field, ...issue.path].filter(part => part !== '').join('.'), issue.message);
 }
 
-function invalid(field: string, reason: string): AcodeError {
-  return new AcodeError('ACODE-SBX-017', { field, reason });
+function invalid(field: string, reason: string, remedy?: Text): AcodeError {
+  return new AcodeError('ACODE-SBX-017', { field, reason, ...(remedy === undefined ? {} : { remedy }) });
 }

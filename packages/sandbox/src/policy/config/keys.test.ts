@@ -3,7 +3,8 @@
 import { describe, expect, it } from 'vitest';
 import { ALIASES, checkConfig } from './check.ts';
 import { parseConfig } from './parse.ts';
-import { isPlanned, keysOf, nearestKey, repositoryRule } from './keys.ts';
+import { policyInputSchema } from '../../contract/policy-schema.ts';
+import { isPlanned, keysOf, nearestField, nearestKey, repositoryRule } from './keys.ts';
 import { configSchema, machineSchema } from './schema.ts';
 
 const refused = (part: string) =>
@@ -69,6 +70,24 @@ describe('keys', () => {
     ['x'.repeat(5000), null],
   ])('%s was probably %s', (key, meant) => {
     expect(nearestKey(key, known)).toBe(meant);
+  });
+
+  it.each([
+    ['limits.memory', 'limits.memoryBytes'],
+    ['limits.memoryMb', 'limits.memoryBytes'],
+    ['memory', 'limits.memoryBytes'],
+    ['limits.cpu', 'limits.cpus'],
+    ['limits.open_files', 'limits.openFiles'],
+    ['limits.memroyBytes', 'limits.memoryBytes'],
+    ['timeoutSeconds', 'timeoutMs'],
+    ['limit', 'limits'],
+    ['imgae', 'image'],
+    ['privileged', null],
+    ['capAdd', null],
+    ['', null],
+    ['x'.repeat(5000), null],
+  ])('of a policy, %s was probably %s', (key, meant) => {
+    expect(nearestField(key, keysOf(policyInputSchema))).toBe(meant);
   });
 
   it.each([

@@ -183,6 +183,36 @@ export function nearestWord(word: string, known: readonly string[]): string | nu
   return near[0]?.one ?? null;
 }
 
+const UNIT = /(?:bytes|kb|mb|gb|mib|gib|ms|millis|milliseconds|seconds|secs|s)$/;
+
+/**
+ * The field of a request, with dots, that the caller probably meant; null if none is near. Units and the style of writing
+ * do not matter: `memory`, `memory_mb` and `Memory` are near to `limits.memoryBytes`.
+ */
+export function nearestField(key: string, known: readonly string[]): string | null {
+  if (key.length > 120) return null;
+  const section = key.slice(0, key.lastIndexOf('.') + 1);
+  const asked = plainWord(key);
+  const stem = asked.replace(UNIT, '');
+  const sections = known.flatMap(one => (one.includes('.') ? [one.slice(0, one.lastIndexOf('.'))] : []));
+  const near = [...new Set([...known, ...sections])].flatMap(one => {
+    const word = plainWord(one);
+    const isSame = word === asked || (stem.length >= 3 && word.replace(UNIT, '') === stem);
+    const distance = isSame ? 0 : editDistance(asked, word);
+    const isHere = one.slice(0, one.lastIndexOf('.') + 1) === section;
+    return distance <= Math.floor(word.length / 2.5) ? [{ one, rank: distance + (isHere ? 0 : 0.5) }] : [];
+  });
+  return near.sort((a, b) => a.rank - b.rank)[0]?.one ?? null;
+}
+
+// The last word of a key, in small letters and without what joins its parts.
+function plainWord(key: string): string {
+  return key
+    .slice(key.lastIndexOf('.') + 1)
+    .replaceAll(/[_-]/g, '')
+    .toLowerCase();
+}
+
 function editDistance(one: string, other: string): number {
   let row = Array.from({ length: other.length + 1 }, (_, index) => index);
   for (let i = 1; i <= one.length; i += 1) {

@@ -151,7 +151,7 @@ function appArmor(diagnosis: Diagnosis, { appArmor: kernel }: EngineSurroundings
 }
 
 function knownBad({ components }: Diagnosis): Check {
-  const title = 'Known ways out';
+  const title = 'Known container escapes (CVEs)';
   const versions = components.map(({ name, version: text }) => `${name} ${text}`).join(', ');
   const bad = KNOWN_BAD.filter(({ part, mended }) =>
     components.some(({ name, version: text }) => name.toLowerCase() === part && isBefore(text, mended)),
@@ -197,7 +197,11 @@ function leftovers({ sandboxes, networks, left }: Examined, { uid, identity, now
   const old = networks.filter(({ labels }) => isMine(labels) && expired(labels));
   const running = sandboxes.length - ended.length;
   if (ended.length + old.length === 0)
-    return ok('leftovers', 'Leftovers', `none; ${running} sandbox(es) in use on this engine`);
+    return ok(
+      'leftovers',
+      'Leftovers',
+      `none; ${running === 1 ? '1 sandbox' : `${running || 'no'} sandboxes`} in use on this engine`,
+    );
   return warn(
     'leftovers',
     'Leftovers',
