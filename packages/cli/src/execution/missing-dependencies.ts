@@ -1,6 +1,6 @@
 // Missing dependencies: detects that a project’s dependencies are not installed, a common cause of status 127.
 
-import { access, opendir } from 'node:fs/promises';
+import { lstat, opendir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Command } from '@acode/sandbox';
 import { memberOf, smallFile, smallJson, upwards } from '../project/reading.ts';
@@ -60,6 +60,8 @@ export async function findMissingDependencies(
   { root, here }: Pick<Place, 'root' | 'here'>,
   ended?: NotFound,
 ): Promise<MissingDependencies | null> {
+  // A link that a command made must not tell a model what is on this machine.
+  if ((await realpath(here).catch(() => '')) !== here) return null;
   for (const directory of upwards(root, here)) {
     const found = (await missingModules(directory, root, ended)) ?? (await missingEnvironment(directory, ended));
     if (found !== null) return found;
@@ -124,6 +126,7 @@ function hasEntries(value: unknown): boolean {
 // An empty one is what `--deps` mounts on.
 async function hasFiles(path: string): Promise<boolean> {
   try {
+    if (!(await lstat(path)).isDirectory()) return true;
     for await (const _ of await opendir(path)) return true;
     return false;
   } catch {
@@ -131,8 +134,9 @@ async function hasFiles(path: string): Promise<boolean> {
   }
 }
 
+// Whatever a link leads to is not asked for.
 function exists(path: string): Promise<boolean> {
-  return access(path).then(
+  return lstat(path).then(
     () => true,
     () => false,
   );
