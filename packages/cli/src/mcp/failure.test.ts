@@ -46,7 +46,7 @@ describe('what to do next that a model is told', () => {
     expect(own.hint).toMatch(/Close this session’s sandbox with close_sandbox a1b2, then call run_command again\./);
     expect(own.hint).not.toMatch(/--|acode /);
     const foreign = failureOf(refused, { tool: 'run_command', sandboxes: ['c3d4'] });
-    expect(foreign.hint).toMatch(/if it is refused again, tell the user/);
+    expect(foreign.hint).toMatch(/Tell the user: .*`acode serve stop` ends it/);
     expect(foreign.hint).not.toContain('close_sandbox');
   });
 

@@ -132,9 +132,9 @@ function inTheWay(error: unknown, call: FailedCall | undefined): string | null {
   const { sandboxes = [] } = error.context;
   if (sandboxes.length === 0) return null;
   const own = sandboxes.filter(id => call.sandboxes.includes(id));
-  // Others besides may be warm ones, which acode replaces itself.
+  // Own ones first: others besides may have ended by then.
   if (own.length === 0)
-    return `Nothing of the command ran. A sandbox that is not this session’s has to end first: call ${call.tool} again in a few seconds, and if it is refused again, tell the user (\`acode sandbox list\` shows that sandbox).`;
+    return `Nothing of the command ran. A sandbox that is not this session’s has to end first. Tell the user: \`acode sandbox list\` shows it; if it is warm, \`acode serve stop\` ends it. Then call ${call.tool} again.`;
   const which = own.length === 1 ? 'this session’s sandbox' : 'these sandboxes of this session';
   return `Nothing of the command ran. Close ${which} with close_sandbox ${own.join(', ')}, then call ${call.tool} again. Files in the workspace stay; background commands in it end.`;
 }

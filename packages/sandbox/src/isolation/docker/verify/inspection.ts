@@ -268,7 +268,7 @@ export function whatToEnd(differences: readonly Conflict[]): {
   const others = new Map(differences.flatMap(one => one.others ?? []).map(other => [other.id, other]));
   if (others.size === 0) return {};
   const sandboxes = [...others.keys()];
-  // The rest ends by itself: with its command, or when the warm pool replaces it.
+  // The rest ends with its command or its process.
   const kept = [...others.values()].filter(({ canBeKilled }) => canBeKilled);
   if (kept.length === 0) return { sandboxes };
   const commands = kept.map(({ name }) => `\`acode sandbox kill ${name}\``).join(' and ');
