@@ -1,7 +1,7 @@
 // Bundles the acode command into packages/cli/bin: one package without dependencies, commands loaded when they are used.
 
 import { createHash } from 'node:crypto';
-import { chmod, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, transform } from 'esbuild';
@@ -105,6 +105,13 @@ await chmod(join(bin, 'acode.js'), 0o755);
 await writeFile(join(bin, 'package.json'), '{ "type": "commonjs" }\n');
 const bundled = { ...command.metafile.inputs, ...entry.metafile.inputs };
 await writeFile(join(bin, 'THIRD-PARTY-LICENSES.txt'), await licences(Object.keys(bundled)));
+
+// Hints cite pages by name, such as docs/caches.md: the installed package has them too.
+const pages = join(cli, 'docs');
+await rm(pages, { recursive: true, force: true });
+await mkdir(pages);
+for (const name of await readdir(join(root, 'docs')))
+  if (name.endsWith('.md') && name !== 'requirements.md') await copyFile(join(root, 'docs', name), join(pages, name));
 
 const sizes = [...parts, ...Object.values(entry.metafile.outputs)].map(({ bytes }) => bytes);
 console.log(`packages/cli/bin: ${sizes.map(size => `${Math.round(size / 1024)} KiB`).join(', ')}`);
