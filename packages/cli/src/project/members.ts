@@ -103,21 +103,20 @@ async function inGoWork(directory: string): Promise<Patterns | null> {
   // Several modules in one repository need no go.work.
   if (text === null) return { file: 'go.mod', take: ['**'], leave: [] };
   const plain = text.replaceAll(/\/\/.*$/gm, '');
-  const take = goUses(plain.split('\n')).map(line => unquoted(line.trim()));
+  const single = [...plain.matchAll(/^[ \t]*use[ \t]+([^\s(][^\n]*)$/gm)].map(([, path = '']) => path);
+  const take = [...goBlocks(plain), ...single].map(line => unquoted(line.trim()));
   return { file, take: take.filter(line => line !== ''), leave: [] };
 }
 
-// Line by line: a regular expression over the whole file would take too long on one that was made for it.
-function goUses(lines: readonly string[]): string[] {
+// Each block once: a regular expression for whole blocks would take too long on a file that was made for it.
+function goBlocks(text: string): string[] {
   const uses: string[] = [];
-  let inBlock = false;
-  for (const line of lines) {
-    const rest: string | undefined = inBlock ? line : /^[ \t]*use(?=[ \t(])(.*)$/.exec(line)?.[1]?.trim();
-    if (rest === undefined) continue;
-    const opens: boolean = !inBlock && rest.startsWith('(');
-    const [listed = '', ...after] = (opens ? rest.slice(1) : rest).split(')');
-    inBlock = (inBlock || opens) && after.length === 0;
-    uses.push(listed);
+  const opening = /^[ \t]*use[ \t]*\(/gm;
+  while (opening.test(text)) {
+    const end = text.indexOf(')', opening.lastIndex);
+    if (end < 0) break;
+    uses.push(...text.slice(opening.lastIndex, end).split('\n'));
+    opening.lastIndex = end;
   }
   return uses;
 }
@@ -247,7 +246,7 @@ function matches(segments: readonly string[], names: readonly string[]): boolean
 }
 
 function matchesName(pattern: string, name: string): boolean {
-  return matchesAll([...pattern], [...name], '*', (one, other) => one === '?' || one === other);
+  return matchesAll(pattern.split(''), name.split(''), '*', (one, other) => one === '?' || one === other);
 }
 
 // By hand, and back to the last wildcard only: a pattern with many of them must not take long on names made for it.
