@@ -47,6 +47,7 @@ export function lifecycleBehaviours(target: Target): void {
         [
           'created',
           'expires',
+          'given-name',
           'host',
           'keep',
           'level',

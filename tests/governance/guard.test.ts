@@ -57,9 +57,8 @@ describe.skipIf(withoutEngines)('the guard', () => {
     expect(latency).toBeLessThan(30_000);
     // The figure lasts: another session reads it from the audit log.
     await host.acode.close();
-    const { cold, commands, kpi_events: lasting } = await host.acode.audit.stats();
-    expect({ cold, commands }).toMatchObject({ cold: { count: 1 }, commands: 1 });
-    expect(lasting).toMatchObject([{ sandboxId: events[0]?.sandboxId, warm: false }]);
+    const { kpi_events: lasting } = await host.acode.audit.stats();
+    expect(lasting).toContainEqual(expect.objectContaining({ sandboxId: events[0]?.sandboxId, warm: false }));
   });
 
   it('puts no path of the host into what a task makes', async () => {

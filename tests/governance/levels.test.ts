@@ -59,7 +59,7 @@ describe.skipIf(withoutEngines)('levels', () => {
   it('that the configuration names is the one that the status names', async () => {
     await bench.configure({ level: 'none' });
     const { stdout, status: exit } = await bench.call(['sandbox', 'status']);
-    expect(stdout.toString()).toMatch(/^No Sandbox: .*\n/);
+    expect(stdout.toString()).toMatch(/^No sandbox: .*\n/);
     expect(exit).toBe(0);
     expect(status.parse(await json(['sandbox', 'status', '--json'])).level).toBe('none');
     await bench.configure({ fallback: 'warn', bubblewrap: { accept_process_limits: true } });

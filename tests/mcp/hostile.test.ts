@@ -52,8 +52,8 @@ describe.skipIf(withoutEngines).each(ways)('a hostile client over %s', way => {
         );
     // A name on no list, a local image, text in a tag: no registry hears of any, and the model is told what the user can type.
     for (const [image, code, next] of [
-      ['evil.example/miner:latest', 'ACODE-SBX-010', 'trusted_images: [evil.example/miner]'],
-      [images.debian, 'ACODE-SBX-010', 'trusted_images: [docker.io/acode-test/debian]'],
+      ['evil.example/miner:latest', 'ACODE-SBX-010', 'trusted_images evil.example/miner'],
+      [images.debian, 'ACODE-SBX-010', 'trusted_images docker.io/acode-test/debian'],
       ['busybox:c2VjcmV0LWluLWEtdGFn', 'ACODE-SBX-009', 'acode sandbox pull busybox:c2VjcmV0LWluLWEtdGFn'],
     ])
       for (const tool of ['run_command', 'open_sandbox']) {
