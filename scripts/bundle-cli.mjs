@@ -95,7 +95,7 @@ const entry = await build({
   // Both a shell script and a program of Node.js, for the `--`: without it, Node.js 20 itself obeys `--env-file` wherever it stands,
   // and with it the NODE_OPTIONS of a file that a command in a sandbox may have written.
   banner: {
-    js: '#!/bin/sh\n\':\' //; exec node -- "$0" "$@"\nconst acodeUrl = require(\'node:url\').pathToFileURL(__filename).href;',
+    js: '#!/usr/bin/env sh\n\':\' //; exec node -- "$0" "$@"\nconst acodeUrl = require(\'node:url\').pathToFileURL(__filename).href;',
   },
   metafile: true,
 });
