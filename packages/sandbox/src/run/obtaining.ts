@@ -68,8 +68,8 @@ export interface Obtained {
   readonly provision: AuditProvision;
 }
 
-// Rounds to microseconds, as the timings of a result.
-function readable(ms: number): number {
+/** Rounds to microseconds: digits such as `25.568349000000012` are noise. */
+export function readable(ms: number): number {
   return Math.round(ms * 1000) / 1000;
 }
 

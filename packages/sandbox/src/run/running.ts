@@ -8,7 +8,7 @@ import { denialsOf } from './denials/denials.ts';
 import type { Ending, Execution } from '../isolation/backend.ts';
 import { limitNetwork, type NetworkLimit, supervise, type Supervised } from '../isolation/supervise.ts';
 import { type Capture, decodeOutput, type Heads, LiveCapture } from './output/capture.ts';
-import { reportViolation } from './obtaining.ts';
+import { readable, reportViolation } from './obtaining.ts';
 import type { RunningParts } from './host.ts';
 import { environmentBesides } from '../policy/environment.ts';
 import { recordDenials, recordExit, recordOutcome, recordResult, recordRisk } from './trail.ts';
@@ -393,11 +393,6 @@ function addScan(result: RunResult, { riskyChanges, changed, complete }: Scan): 
   result.riskyChanges = [...riskyChanges];
   result.changed = changed;
   result.scan = complete ? 'complete' : 'incomplete';
-}
-
-// Rounds to microseconds: digits such as `25.568349000000012` are noise.
-function readable(ms: number): number {
-  return Math.round(ms * 1000) / 1000;
 }
 
 // The limit that best explains the end: one that killed the command takes precedence over one that only restricted it.

@@ -158,7 +158,8 @@ function isWanted(run: RecordedChanges, workspace: string | undefined, since: Da
   return typeof since === 'number' ? run.record > since : Date.parse(run.ts) >= since.getTime();
 }
 
-function jsonOf(line: string): unknown {
+/** A line of the log as data; null where it is not JSON. */
+export function jsonOf(line: string): unknown {
   try {
     return JSON.parse(line);
   } catch {

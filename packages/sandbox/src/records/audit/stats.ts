@@ -2,13 +2,12 @@
 
 import * as z from 'zod';
 import type { Stats, StatsQuery } from '../../contract/audit.ts';
-import type { KpiEvent } from '../../contract/host.ts';
-import { figuresOf } from '../telemetry/operation.ts';
+import { Kpis, figuresOf } from '../telemetry/operation.ts';
+import { jsonOf } from './changes.ts';
 
 // Only lines with one of these are parsed: a log may hold millions of records.
 const OUTCOME = '"kind":"outcome"';
 const REFUSAL = '"kind":"refusal"';
-const MAX_EVENTS = 1000;
 
 const outcomeSchema = z.object({
   kind: z.literal('outcome'),
@@ -51,7 +50,8 @@ class Tally {
   readonly #counts = { commands: 0, failed: 0, timedOut: 0, oomKilled: 0, errors: 0, refused: 0 };
   readonly #warm: number[] = [];
   readonly #cold: number[] = [];
-  readonly #events: KpiEvent[] = [];
+  /** The newest events. The figures are of all of them. */
+  readonly #kpis = new Kpis();
   #from: string | null = null;
   #to: string | null = null;
 
@@ -85,27 +85,18 @@ class Tally {
       cold,
       sandbox_provision_latency_ms: p95Ms,
       sandbox_provision_median_ms: medianMs,
-      kpi_events: this.#events,
+      kpi_events: this.#kpis.report().kpi_events,
     };
   }
 
   #provisioned({ ts, sandboxId, sandbox_provisioning_ms, warm }: Outcome): void {
     if (sandboxId === null || sandbox_provisioning_ms === null) return;
     (warm ? this.#warm : this.#cold).push(sandbox_provisioning_ms);
-    this.#events.push({ phase: 'sandbox_provision', sandboxId, sandbox_provisioning_ms, at: ts, warm });
-    if (this.#events.length > MAX_EVENTS) this.#events.shift();
+    this.#kpis.provisioned({ sandboxId, sandbox_provisioning_ms, at: ts, warm });
   }
 
   #seen(ts: string): void {
     this.#from ??= ts;
     this.#to = ts;
-  }
-}
-
-function jsonOf(line: string): unknown {
-  try {
-    return JSON.parse(line);
-  } catch {
-    return null;
   }
 }
