@@ -1,6 +1,7 @@
 // The hand-over works in real shells: whatever the words, the command gets exactly them, and its end is known on both streams.
 
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +12,7 @@ import { StatusScanner, neverStarted, parseClaim } from './status.ts';
 
 const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
 const NONCE = 'a'.repeat(32);
+const ROUNDS = 30 * FACTOR;
 
 function bashAsSh(): string {
   const link = join(mkdtempSync(join(tmpdir(), 'acode-sh-')), 'sh');
@@ -91,6 +93,19 @@ describe.each(shells)('handed over to %s', (_, shell) => {
     expect(seen.stderr.toString()).toBe('err\n');
     expect(seen.claims).toEqual([expect.objectContaining({ exitCode: 42 }), expect.objectContaining({ exitCode: 42 })]);
     expect(seen.status).toBe(42);
+  });
+
+  it('a signal that comes in the moment the command has begun ends it', async () => {
+    const line = handoverLine({ command: ['sleep', '600'], cwd: '/', env: {}, nonce: NONCE });
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const [program = '', ...words] = shell;
+      // A process group of its own, as in a sandbox.
+      const child = spawn(program, [...words, WAITING_SCRIPT], { detached: true, stdio: ['pipe', 'pipe', 'ignore'] });
+      child.stdin.write(line);
+      await once(child.stdout, 'data');
+      process.kill(-(child.pid ?? 0), 'SIGTERM');
+      expect(await once(child, 'exit')).toEqual([143, null]);
+    }
   });
 
   it('a variable of the request counts more than a default, also where it is empty', () => {

@@ -35,7 +35,7 @@ export function statusMarker(nonce: string): Buffer {
   return Buffer.from(`\u001e${nonce} `, 'latin1');
 }
 
-/** What the shell says on both streams right before it starts the command. */
+/** What the command’s process says on both streams right before it becomes the command. */
 export const BEGUN = 'begun';
 
 // A newline cannot stand in a one-line frame, so quoted words reach it through this variable.
@@ -89,13 +89,12 @@ const BEGINS = [
   ';; esac',
   '_acode_u=',
   `case $3 in *s*) ${reading(TROUBLE, EARLIER)};; esac`,
-  // The command has no process before this line is in both pipes, so that it cannot claim that it was never started.
-  `_acode_f ${BEGUN}`,
   '}',
 ].join('\n');
 
-// In the command’s own process, before it becomes the command.
-const BECOMES = `_acode_x() { exec 2>&3 3>&-; unset TINI_KILL_PROCESS_GROUP OLDPWD SHLVL "$@"; }`;
+// In the command’s own process, before it becomes the command. It says so itself: what is sent to it from then on reaches it, since a
+// child does not catch what the shell does, and it cannot claim that it was never started, since the line is in both pipes by then.
+const BECOMES = `_acode_x() { _acode_f ${BEGUN}; exec 2>&3 3>&-; unset TINI_KILL_PROCESS_GROUP OLDPWD SHLVL "$@"; }`;
 
 // After it: what was counted, and how it ended.
 const ENDS = [

@@ -31,6 +31,8 @@ export interface Counters {
 }
 
 const MAX_LINE = 16 * 1024;
+// A shell takes milliseconds to begin; one that hangs gets the signal all the same.
+const BEGUN_MS = 5000;
 
 /** The status with which the waiting shell ends where it does not start the command. */
 const NEVER_STARTED_STATUS: Readonly<Record<NeverStarted, number>> = { cwd: 125, missing: 127, forbidden: 126 };
@@ -58,6 +60,11 @@ export class StatusScanner {
   /** The claim, once its line has been seen. What comes after it is not output of the command any more. */
   get claim(): Claim | null {
     return this.#claim;
+  }
+
+  /** Whether the command’s process has acknowledged, or will not any more. */
+  get isBegun(): boolean {
+    return this.#begun || this.#claim !== null;
   }
 
   /** Takes the next bytes of the stream. */
@@ -146,11 +153,14 @@ export interface NeverStartedEnding {
 export class HandedStreams implements Output {
   /** Resolves when both streams have claimed an end: what follows is not output of the command. */
   readonly claimed: Promise<void>;
+  readonly #begun: Promise<void>;
   readonly #scanners: { readonly stdout: StatusScanner; readonly stderr: StatusScanner };
   #bothClaimed: () => void = () => undefined;
+  #hasBegun: () => void = () => undefined;
 
   constructor(nonce: string, output: Output) {
     this.claimed = new Promise(resolve => (this.#bothClaimed = resolve));
+    this.#begun = new Promise(resolve => (this.#hasBegun = resolve));
     this.#scanners = {
       stdout: new StatusScanner(nonce, data => output.stdout(data)),
       stderr: new StatusScanner(nonce, data => output.stderr(data)),
@@ -165,12 +175,22 @@ export class HandedStreams implements Output {
   async read(name: keyof Output, stream: AsyncIterable<Buffer>): Promise<void> {
     for await (const chunk of stream) this.#take(name, chunk);
     this.#scanners[name].end();
+    this.#hasBegun();
   }
 
   /** Both streams have ended. */
   end(): void {
     this.#scanners.stdout.end();
     this.#scanners.stderr.end();
+    this.#hasBegun();
+  }
+
+  /**
+   * Waits until a signal reaches the command: before it has a process of its own, the shell catches the signal, and it would be lost.
+   * One that ends everything needs no process.
+   */
+  async readyFor(signal: string): Promise<void> {
+    if (signal !== 'SIGKILL') await within(BEGUN_MS, this.#begun);
   }
 
   /** Resolves when the output is complete: both streams claimed an end, or ended, or are still open so long after the exit. */
@@ -199,6 +219,7 @@ export class HandedStreams implements Output {
   #take(name: keyof Output, data: Buffer): void {
     const { stdout, stderr } = this.#scanners;
     this.#scanners[name].push(data);
+    if (stdout.isBegun || stderr.isBegun) this.#hasBegun();
     if (stdout.claim && stderr.claim) this.#bothClaimed();
   }
 }

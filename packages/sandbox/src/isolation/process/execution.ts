@@ -69,6 +69,7 @@ class ProcessExecution implements Execution {
   }
 
   async kill(signalName: string): Promise<void> {
+    await this.#streams.readyFor(signalName);
     this.#processes.signal(signalName);
   }
 

@@ -88,6 +88,7 @@ export class ExecExecution implements OpenExecution {
   }
 
   async kill(name: string): Promise<void> {
+    await this.#streams.readyFor(name);
     await this.#around.signal(this.pid, name);
     // The shell that would tell of the end goes with the rest: then the engine is asked.
     if (name !== 'SIGKILL') return;

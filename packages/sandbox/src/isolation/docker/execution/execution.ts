@@ -46,6 +46,7 @@ export class ContainerExecution implements Execution {
   readonly #sampler: UsageSampler;
   readonly #streams: HandedStreams;
   readonly #network: string;
+  readonly #handsOver: boolean;
 
   /** `line` hands the command over; null if the container was started with it. `network` is an id, or `none`. */
   constructor(
@@ -60,6 +61,7 @@ export class ContainerExecution implements Execution {
     this.#network = network;
     this.#sampler = new UsageSampler(container.engine, container.id, container.clock);
     this.#streams = new HandedStreams(nonce, io);
+    this.#handsOver = line !== null;
     this.ended = this.#run(line);
     // Code that awaits `ended` gets the error; a caller that cancelled may never await it.
     this.ended.catch(() => undefined);
@@ -84,6 +86,7 @@ export class ContainerExecution implements Execution {
   }
 
   async kill(signalName: string): Promise<void> {
+    if (this.#handsOver) await this.#streams.readyFor(signalName);
     if (await this.#signalledInside(signalName)) return;
     try {
       await this.#container.engine.containers.kill(this.#container.id, signalName, {
