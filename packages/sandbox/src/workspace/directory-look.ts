@@ -12,6 +12,7 @@ export type Unseen = 'gone' | 'unreadable' | 'elsewhere';
 const LINUX = process.platform === 'linux';
 const BUFFERED_ENTRIES = 512;
 const FLAGS = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+const FILE_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 const UNLESS_GONE = { throwIfNoEntry: false } as const;
 // oxlint-disable-next-line no-control-regex -- every byte but those that a text has otherwise
 const PLAIN = /^[\x01-\x7f]*$/;
@@ -68,6 +69,20 @@ export class DirectoryLook implements Disposable {
   /** An entry itself, without following links; null if it was removed. */
   lstat(name: string): Stats | null {
     return lstat(`${this.#path}/${name}`);
+  }
+
+  /** Opens a file in it for reading; throws for a link. A FIFO is not waited for: the caller asks the descriptor what it is. */
+  openFile(name: string): number {
+    return openSync(bytes(`${this.#path}/${name}`), FILE_FLAGS);
+  }
+
+  /** Where a symbolic link in it leads, as a byte string; null where it is not one. */
+  readlink(name: string): string | null {
+    try {
+      return readlinkSync(bytes(`${this.#path}/${name}`), 'latin1');
+    } catch {
+      return null;
+    }
   }
 
   [Symbol.dispose](): void {

@@ -1,0 +1,364 @@
+import { execFileSync } from 'node:child_process';
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { ForkChange } from '../../contract/fork.ts';
+import { forgetBase, recordBase } from './base.ts';
+import type { BaseLimits, BaseReport } from './base.ts';
+import { ForkDiff } from './diff.ts';
+import type { ForkDiffEntry } from './diff.ts';
+import { LayerStack } from './layers.ts';
+import { UnreadableLayersError, makeMarks } from './marks.ts';
+import type { NewMark } from './marks.ts';
+
+const signal = new AbortController().signal;
+let home: string;
+let workspace: string;
+
+beforeEach(() => {
+  home = realpathSync(mkdtempSync(join(tmpdir(), 'acode-diff-')));
+  workspace = join(home, 'w');
+  for (const part of ['w', '1', '2', 'base']) mkdirSync(join(home, part));
+});
+
+afterEach(() => {
+  execFileSync('chmod', ['-R', 'u+rwx', home]);
+  rmSync(home, { recursive: true, force: true });
+});
+
+function write(layer: string, files: Readonly<Record<string, string | Buffer>>): void {
+  for (const [path, content] of Object.entries(files)) {
+    mkdirSync(dirname(join(home, layer, path)), { recursive: true });
+    writeFileSync(join(home, layer, path), content);
+  }
+}
+
+async function mark(layer: string, ...marks: Pick<NewMark, 'path' | 'kind'>[]): Promise<void> {
+  await makeMarks(
+    join(home, layer),
+    marks.map(one => ({ ...one, mode: 0o755 })),
+    { scratch: home, signal },
+  );
+}
+
+interface Asked {
+  readonly uppers?: readonly string[];
+  readonly masked?: readonly string[];
+  readonly base?: boolean;
+  readonly tar?: string;
+}
+
+async function open({ uppers = ['1', '2'], masked = [], base = false, tar }: Asked = {}): Promise<ForkDiff> {
+  return ForkDiff.open(
+    { workspace, uppers: uppers.map(upper => join(home, upper)), masked },
+    { scratch: home, signal, ...(base ? { base: join(home, 'base') } : {}), ...(tar === undefined ? {} : { tar }) },
+  );
+}
+
+async function entries(asked?: Asked): Promise<ForkDiffEntry[]> {
+  const diff = await open(asked);
+  const found: ForkDiffEntry[] = [];
+  for await (const entry of diff) found.push(entry);
+  return found;
+}
+
+async function changes(asked?: Asked): Promise<readonly ForkChange[]> {
+  using diff = await open(asked);
+  return (await diff.collect('k7m2x9qd')).changes;
+}
+
+async function brief(asked?: Asked): Promise<string[]> {
+  return (await changes(asked)).map(({ path, change, kind }) => `${change} ${kind} ${path}`);
+}
+
+async function record(index: number, startedMs: number, limits?: BaseLimits): Promise<BaseReport> {
+  const uppers = ['1', '2'].slice(0, index + 1).map(upper => join(home, upper));
+  using stack = await LayerStack.open({ workspace, uppers, masked: [] }, { scratch: home, signal });
+  return recordBase(stack, {
+    index,
+    number: index + 1,
+    startedMs,
+    directory: join(home, 'base'),
+    signal,
+    ...(limits ? { limits } : {}),
+  });
+}
+
+// Long enough that a later change has a later time by every clock.
+async function later(): Promise<number> {
+  await setTimeout(40);
+  return Date.now();
+}
+
+describe('the diff of a fork', () => {
+  it('takes marks of every layer into account', async () => {
+    write('w', {
+      'kept/a': 'a',
+      'gone/a': 'a',
+      'gone/b/c': 'c',
+      'emptied/a': 'a',
+      'twice/a': 'a',
+      file: 'x',
+      same: 's',
+    });
+    write('1', { 'emptied/new': 'n', same: 's', 'kept/added': '1' });
+    await mark(
+      '1',
+      { path: 'gone', kind: 'whiteout' },
+      { path: 'emptied', kind: 'opaque' },
+      { path: 'twice', kind: 'whiteout' },
+    );
+    // A directory over a whiteout of the layer below is not opaque itself.
+    write('2', { 'twice/b': 'b', 'file/inside': 'i', 'kept/added': '2' });
+    expect(await brief()).toEqual([
+      'deleted file emptied/a',
+      'added file emptied/new',
+      'changed directory file',
+      'added file file/inside',
+      'deleted directory gone',
+      'deleted file gone/a',
+      'deleted directory gone/b',
+      'deleted file gone/b/c',
+      'added file kept/added',
+      'deleted file twice/a',
+      'added file twice/b',
+    ]);
+  });
+
+  it('compares contents, and believes no time', async () => {
+    write('w', { equal: 'same', other: 'abcd', mode: 'm', 'data.bin': 'x' });
+    write('1', { equal: 'same', other: 'efgh', mode: 'm', 'data.bin': Buffer.from([1, 0, 2]) });
+    for (const layer of ['w', '1']) utimesSync(join(home, layer, 'other'), 1000, 1000);
+    chmodSync(join(home, 'w/mode'), 0o644);
+    chmodSync(join(home, '1/mode'), 0o4755);
+    symlinkSync('to', join(workspace, 'link'));
+    symlinkSync('fro', join(home, '1/link'));
+    const [data, link, mode, other, ...more] = await changes();
+    expect(more).toEqual([]);
+    expect(data).toMatchObject({ path: 'data.bin', binary: true, bytes: { before: 1, after: 3 } });
+    expect(link).toEqual({ path: 'link', change: 'changed', kind: 'link', link: { before: 'to', after: 'fro' } });
+    expect(mode).toMatchObject({ path: 'mode', mode: { before: 0o644, after: 0o4755 } });
+    expect(other).toMatchObject({ path: 'other', change: 'changed', binary: false });
+  });
+
+  it('lists FIFOs, sockets, holes and odd names without opening, reading or mangling them', async () => {
+    const odd = Buffer.concat([Buffer.from(join(home, '1')), Buffer.from('/\xff\\é\n', 'latin1')]);
+    writeFileSync(odd, 'x');
+    write('1', { hole: '', 'new\nline': 'n', ['n'.repeat(255)]: '', ä: '' });
+    truncateSync(join(home, '1/hole'), 2 ** 42);
+    execFileSync('mkfifo', [join(home, '1/fifo')]);
+    const server = createServer().listen(join(home, '1/socket'));
+    const found = await changes();
+    server.close();
+    expect(found.map(({ path, kind, gap, unreadableName }) => [path, kind, gap ?? unreadableName ?? null])).toEqual([
+      ['fifo', 'fifo', null],
+      ['hole', 'file', 'sparse'],
+      ['new\nline', 'file', null],
+      ['n'.repeat(255), 'file', null],
+      ['socket', 'socket', null],
+      ['ä', 'file', null],
+      [String.raw`\377\\` + '\\351\n', 'file', true],
+    ]);
+  });
+
+  it('follows no link on the way, and reports what it may not read', async () => {
+    write('w', { 'd/a': 'a' });
+    mkdirSync(join(home, 'secret'));
+    write('secret', { a: 'outside' });
+    symlinkSync(join(home, 'secret'), join(home, '1/d'));
+    write('1', { closed: 'c', 'shut/in': 'i' });
+    chmodSync(join(home, '1/closed'), 0);
+    chmodSync(join(home, '1/shut'), 0);
+    expect(await changes()).toMatchObject([
+      { path: 'closed', gap: 'unreadable' },
+      { path: 'd', change: 'changed', kind: 'link', before: 'directory' },
+      { path: 'd/a', change: 'deleted' },
+      { path: 'shut', kind: 'directory', gap: 'unreadable' },
+    ]);
+  });
+
+  it('has an id that changes with any content, and with nothing else', async () => {
+    write('1', { a: 'one' });
+    const id = async (): Promise<string> => {
+      using diff = await open();
+      return (await diff.collect('k7m2x9qd')).id;
+    };
+    const first = await id();
+    utimesSync(join(home, '1/a'), 1000, 1000);
+    expect(await id()).toBe(first);
+    write('2', { a: 'one' });
+    expect(await id()).toBe(first);
+    write('2', { a: 'two' });
+    expect(await id()).not.toBe(first);
+  });
+
+  it('keeps masked paths apart', async () => {
+    write('w', { '.env': 'secret', 'gone/.env': 'secret', 'gone/a': 'a' });
+    write('1', { '.env': 'written' });
+    await mark('1', { path: 'gone', kind: 'whiteout' });
+    using diff = await open({ masked: ['.env', 'gone/.env'] });
+    const { changes: found, masked } = await diff.collect('k7m2x9qd');
+    expect(found.map(({ path, change }) => `${change} ${path}`)).toEqual(['deleted gone/a']);
+    expect(masked).toEqual(['.env', 'gone/.env']);
+  });
+
+  it('fails where marks cannot be read', async () => {
+    write('w', { 'a/b': 'b' });
+    write('1', { 'a/c': 'c' });
+    // A program that knows nothing of extended attributes.
+    writeFileSync(
+      join(home, 'tar'),
+      '#!/bin/sh\nfor word; do shift; case $word in --xattrs*) ;; *) set -- "$@" "$word" ;; esac; done\nexec tar "$@"\n',
+    );
+    chmodSync(join(home, 'tar'), 0o755);
+    await expect(open({ tar: join(home, 'tar') })).rejects.toThrow(UnreadableLayersError);
+    await expect(open({ tar: join(home, 'missing') })).rejects.toThrow(UnreadableLayersError);
+    expect(await brief()).toEqual(['added file a/c']);
+  });
+
+  it('stops at a signal', async () => {
+    write('1', { a: 'a' });
+    const controller = new AbortController();
+    using diff = await ForkDiff.open(
+      { workspace, uppers: [join(home, '1')], masked: [] },
+      { scratch: home, signal: controller.signal },
+    );
+    controller.abort(new Error('enough'));
+    await expect(diff.collect('k7m2x9qd')).rejects.toThrow('enough');
+  });
+
+  it('leaves nothing of its own beside the layers', async () => {
+    write('w', { 'a/b': 'b' });
+    write('1', { 'a/c': 'c' });
+    await changes();
+    expect(readdirSync(home).sort()).toEqual(['1', '2', 'base', 'w']);
+  });
+});
+
+describe('the base of a fork', () => {
+  it('is what the fork began with, whatever the host does later', async () => {
+    write('w', { changed: 'old', removed: 'old', 'dir/a': 'a', 'dir/b': 'b' });
+    const started = await later();
+    write('1', { changed: 'fork', added: 'fork' });
+    await mark('1', { path: 'removed', kind: 'whiteout' }, { path: 'dir', kind: 'whiteout' });
+    expect(await record(0, started)).toMatchObject({ copied: 1, unknown: 0, isComplete: true });
+    const before = await changes({ base: true });
+    expect(before.map(({ path, baseUnknown }) => [path, baseUnknown])).toEqual(
+      ['added', 'changed', 'dir', 'dir/a', 'dir/b', 'removed'].map(path => [path, undefined]),
+    );
+    await later();
+    write('w', { changed: 'host', removed: 'host', added: 'host', 'dir/a': 'host', 'dir/c': 'host' });
+    const found = await entries({ base: true });
+    expect(found.map(({ change: { path, change, baseUnknown } }) => [path, change, baseUnknown])).toEqual([
+      ['added', 'added', undefined],
+      ['changed', 'changed', undefined],
+      ['dir', 'deleted', undefined],
+      // The host’s own, of which the fork knew nothing.
+      ['dir/a', 'deleted', true],
+      ['dir/b', 'deleted', undefined],
+      ['dir/c', 'deleted', true],
+      ['removed', 'deleted', true],
+    ]);
+    const contents = await Promise.all(
+      found.slice(0, 2).map(async entry => {
+        await using base = await entry.openBase();
+        await using own = await entry.open();
+        return [await base?.readFile('utf8'), await own.readFile('utf8')];
+      }),
+    );
+    expect(contents).toEqual([
+      [undefined, 'fork'],
+      ['old', 'fork'],
+    ]);
+  });
+
+  it('is unknown for what changed while the command ran', async () => {
+    const started = await later();
+    write('w', { raced: 'host' });
+    write('1', { raced: 'fork' });
+    expect(await record(0, started)).toMatchObject({ unknown: 1, copied: 0 });
+    expect(await changes({ base: true })).toMatchObject([{ path: 'raced', baseUnknown: true }]);
+  });
+
+  it('is unknown for files of a directory that the host put there while the command ran', async () => {
+    write('w', { 'sub/f': 'old', 'new/f': 'new' });
+    const started = await later();
+    write('1', { 'sub/f': 'fork' });
+    execFileSync('sh', ['-c', 'mv sub gone && mv new sub'], { cwd: workspace });
+    await record(0, started);
+    expect(await changes({ base: true })).toMatchObject([{ path: 'sub/f', baseUnknown: true }]);
+  });
+
+  it('belongs to the first layer that changed a path, and goes with it', async () => {
+    write('w', { a: 'first' });
+    const first = await later();
+    write('1', { a: 'one' });
+    await record(0, first);
+    await later();
+    write('w', { a: 'second', b: 'second' });
+    const second = await later();
+    write('2', { a: 'two', b: 'two' });
+    expect(await record(1, second)).toMatchObject({ recorded: 1 });
+    expect(await record(1, second)).toMatchObject({ recorded: 0 });
+    const baseOf = async (): Promise<(string | undefined)[]> =>
+      Promise.all(
+        (await entries({ base: true })).map(async entry => {
+          await using base = await entry.openBase();
+          return base?.readFile('utf8');
+        }),
+      );
+    expect(await baseOf()).toEqual(['first', 'second']);
+    await forgetBase(join(home, 'base'), 2);
+    expect(existsSync(join(home, 'base/2'))).toBe(false);
+    expect(await record(1, second)).toMatchObject({ recorded: 1, copied: 1 });
+    expect(await baseOf()).toEqual(['first', 'second']);
+  });
+
+  it('keeps within its limits, and says so', async () => {
+    write('w', { a: 'aaaa', b: 'bb', c: 'c' });
+    const started = await later();
+    write('1', { a: 'A', b: 'B', c: 'C' });
+    const report = await record(0, started, { records: 2, fileBytes: 3, totalBytes: 100 });
+    expect(report).toEqual({ recorded: 2, copied: 1, unknown: 0, isComplete: false });
+    expect((await changes({ base: true })).every(change => change.baseUnknown === undefined)).toBe(true);
+    await later();
+    write('w', { a: 'host', b: 'host', c: 'host' });
+    const found = await changes({ base: true });
+    expect(found.map(({ path, baseUnknown }) => [path, baseUnknown])).toEqual([
+      ['a', true],
+      ['b', undefined],
+      ['c', true],
+    ]);
+  });
+
+  it('survives half a line', async () => {
+    write('w', { a: 'a' });
+    const started = await later();
+    write('1', { a: 'A' });
+    await record(0, started);
+    const index = join(home, 'base/index');
+    writeFileSync(index, readFileSync(index, 'utf8').slice(0, -20));
+    await record(0, started);
+    await later();
+    write('w', { a: 'host' });
+    expect(await changes({ base: true })).toMatchObject([{ path: 'a', bytes: { before: 1 } }]);
+    expect(lstatSync(join(home, 'base/1')).mode & 0o777).toBe(0o600);
+  });
+});
