@@ -70,7 +70,7 @@ const ROOMS = {
   'packages/sandbox/src/run/output': 'Output of a command: capture, decoding, terminal sanitising.',
   'packages/sandbox/src/workspace': 'What of the host a sandbox is given: mounts, protected paths, risky-change scan.',
   'packages/sandbox/src/workspace/archive': 'Tar archives.',
-  'packages/sandbox/src/workspace/fork': 'Forks of workspaces: layers, base, diff, patch.',
+  'packages/sandbox/src/workspace/fork': 'Forks of workspaces: store, layers, base, diff, patch, apply.',
   'packages/cli/src/arguments': 'Arguments: one file per type of argument, and the options that commands share.',
   'packages/cli/src/commands': 'One file per command.',
   'packages/cli/src/completion': 'Shell completion.',

@@ -93,7 +93,9 @@ class CommandLine {
   constructor(argv: readonly string[], around: Surroundings) {
     // Taken off before parsing: the parser does not tell whether a word stood before or after it.
     const end = argv.indexOf('--');
-    this.#before = end < 0 ? argv : argv.slice(0, end);
+    // Before `--` nothing but options and one quoted line stand, so that `--fork` never takes the command for its name.
+    const before = end < 0 ? argv : argv.slice(0, end);
+    this.#before = before.map(argument => (argument === '--fork' ? '--fork=current' : argument));
     this.#argv = end < 0 ? null : argv.slice(end + 1);
     this.#around = around;
     this.#printed = { text: '', width: lookOf(around.stdout, around.io, false).width };

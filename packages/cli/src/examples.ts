@@ -75,6 +75,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode test', for: 'npm test, pytest, cargo test, go test ./…', project: true },
     { type: 'acode test --parallel', for: 'one sandbox for each package of a workspace', project: true },
   ],
+  'acode fork list': [{ type: 'acode fork list', for: 'what commands wrote in place of the workspace' }],
   'acode mcp': [
     { type: 'acode mcp --print-config claude-code', for: 'what to put into which file' },
     { type: 'acode mcp --print-config codex', for: 'for another client' },

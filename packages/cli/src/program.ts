@@ -11,6 +11,7 @@ import { configCommands } from './commands/config.ts';
 import { dockerCommands, sandboxCommands } from './commands/sandbox.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { explainCommand } from './commands/explain.ts';
+import { forkCommands } from './commands/fork.ts';
 import { mcpCommand } from './commands/mcp.ts';
 import { projectCommands } from './commands/project.ts';
 import { runCommand } from './commands/exec.ts';
@@ -48,6 +49,7 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .addCommand(runCommand(perform))
     .addCommand(projectCommands(perform, 'build'))
     .addCommand(projectCommands(perform, 'test'))
+    .addCommand(forkCommands(perform))
     .addCommand(serveCommand(perform))
     .addCommand(mcpCommand(perform))
     .addCommand(explainCommand(perform))

@@ -137,7 +137,9 @@ export type {
   ScanState,
   Usage,
   WebRunResult,
+  ForkResult,
 } from './contract/result.ts';
+export type { ForkCommand, ForkInfo, ForkListOptions, Forks, ForkUndoOptions } from './contract/forks.ts';
 export type { ScanJob, ScanReport, ScanRoot } from './contract/scan.ts';
 export type { Sandbox } from './persistent/sandbox.ts';
 export { createRequestFrom } from './contract/sandbox.ts';

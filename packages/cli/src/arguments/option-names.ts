@@ -23,6 +23,7 @@ export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
   'policy.caches': '--caches',
   'policy.deps': '--deps',
   'policy.workspace': '--readonly',
+  'policy.fork': '--fork',
   'policy.user': '--user',
   'policy.onOutOfMemory': '--on-oom',
   'policy.pull': '--pull',

@@ -41,6 +41,12 @@ export function sandboxCommand(name: string) {
     .option('--readonly', 'mount the workspace read-only')
     .addOption(
       new Option(
+        '--fork [name]',
+        'write a copy-on-write fork in place of the workspace: the current one, =new, or =<name> (see `acode fork`)',
+      ).conflicts('readonly'),
+    )
+    .addOption(
+      new Option(
         '--mount <source:target>',
         'extra directory, read-only: ./data:/data, or writable: ./out:/out:rw; repeatable',
       ).argParser(mount),
@@ -147,10 +153,15 @@ function policyOf(options: SandboxOptions, here: string): PolicyInput {
       user: options.user,
       pull: options.pull,
       level: options.level,
-      workspace: options.readonly ? ('readonly' as const) : undefined,
+      ...workspaceOf(options),
     }),
     limits,
   });
+}
+
+function workspaceOf({ readonly: isReadonly, fork }: SandboxOptions): Pick<PolicyFields, 'workspace' | 'fork'> {
+  if (fork === undefined) return { workspace: isReadonly ? 'readonly' : undefined };
+  return { workspace: 'fork', fork: fork === true || fork === 'current' ? undefined : fork };
 }
 
 function cachesOf({ caches: named, fillCache }: SandboxOptions): PolicyFields['caches'] {

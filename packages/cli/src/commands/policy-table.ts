@@ -74,6 +74,7 @@ function policyRows(policy: EffectivePolicy): Row[] {
     row('ca file', policy.caFile, path => path ?? 'the image’s own'),
     row('ports', policy.ports, ports => listed(ports.map(portText))),
     row('workspace', policy.workspace, String),
+    row('fork', policy.fork, value => value ?? (policy.workspace.value === 'fork' ? 'the current one' : 'none')),
     row('mounts', policy.mounts, mounts => listed(mounts.map(mountText))),
     row('caches', policy.caches, cachesText),
     row('dependencies', policy.deps, deps => (deps ? 'of the project image' : 'of the workspace')),

@@ -421,6 +421,7 @@ describe('explain', () => {
       imageReason: 'package.json says node',
       caches: { value: { volumes: [], fill: false }, ...builtIn },
       deps: { value: false, ...builtIn },
+      fork: { value: null, ...builtIn },
       pull: { value: 'missing', ...builtIn },
       offline: { value: false, ...builtIn },
       limits: {

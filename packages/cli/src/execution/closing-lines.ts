@@ -37,6 +37,7 @@ export function closingNotices(result: RunResult, command: Command, about: About
     ...((about.permission ?? null) === null ? [] : [asNotice(`hint: ${about.permission}`)]),
     ...optionLines(result, command, options).map(asNotice),
     ...riskyNotices(result.riskyChanges),
+    ...forkNotices(result),
   ];
 }
 
@@ -48,6 +49,15 @@ export function closingLines(...about: Parameters<typeof closingNotices>): strin
 /** Risky changes as notices, below a head of the caller’s. */
 export function riskyNotices(changes: readonly RiskyChange[], head?: string): Notice[] {
   return riskyLines(changes, undefined, head).map(asNotice);
+}
+
+function forkNotices({ fork }: RunResult): Notice[] {
+  if (!fork) return [];
+  return [
+    {
+      text: `fork ${fork.id}: the workspace is unchanged. See the changes with \`acode fork diff\`, bring them home with \`acode fork apply\`.`,
+    },
+  ];
 }
 
 function asNotice(text: string): Notice {

@@ -516,6 +516,38 @@ const ROWS = {
     exit: 125,
     example: { reference: 'acode-a1b2c3d4-run-001', what: 'sandbox' },
   }),
+  'ACODE-FRK-001': entry<{ fork: string }>({
+    title: 'no such fork',
+    message: c => `There is no fork ${c.fork}.`,
+    hint: () => 'List the forks of this workspace with `acode fork list`; `acode run --fork …` makes one.',
+    exit: 125,
+    example: { fork: 'k7m2pqrt' },
+  }),
+  'ACODE-FRK-002': entry<{ fork: string; workspace: string }>({
+    title: 'fork of another directory',
+    message: c =>
+      `The fork ${c.fork} was made of another directory that was at ${c.workspace}: its changes do not belong to this one.`,
+    hint: c =>
+      `Look at its changes with \`acode fork diff ${c.fork}\`, remove it with \`acode fork discard ${c.fork}\`, or start a fresh one with --fork=new.`,
+    exit: 125,
+    example: { fork: 'k7m2pqrt', workspace: '/home/user/project' },
+  }),
+  'ACODE-FRK-003': entry<{ fork: string; sandbox?: string }>({
+    title: 'fork in use',
+    message: c =>
+      `The fork ${c.fork} is in use: ${c.sandbox === undefined ? 'another command begins in it' : `sandbox ${c.sandbox} writes to it`}.`,
+    hint: c =>
+      `Wait for that command${c.sandbox === undefined ? '' : `, end it with \`acode sandbox kill ${c.sandbox}\``}, or use another fork: --fork=new.`,
+    exit: 125,
+    example: { fork: 'k7m2pqrt', sandbox: '3f0c1e9a-8f57-4d0b-9a52-6f3f4f1f2f11' },
+  }),
+  'ACODE-FRK-004': entry<{ fork: string; reason: string }>({
+    title: 'fork cannot be mounted',
+    message: c => `The fork ${c.fork} cannot be mounted: ${c.reason}.`,
+    hint: c => `Apply its changes with \`acode fork apply ${c.fork}\`, or start a fresh one with --fork=new.`,
+    exit: 125,
+    example: { fork: 'k7m2pqrt', reason: 'it has 64 layers' },
+  }),
   'ACODE-IMG-001': entry<{ image: string; reason: string; remedy?: Text }>({
     title: 'project image not built',
     message: c => `The project image ${c.image} was not built: ${c.reason}.`,

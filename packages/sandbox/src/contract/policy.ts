@@ -56,7 +56,8 @@ export interface PolicyFields {
   dns?: string[] | undefined;
   /**
    * How the sandbox sees the workspace. `direct`, the default: it writes the host’s own files, except protected ones such as
-   * `.git`. `readonly`: it cannot write. `fork`: it writes a copy; not available in this version, and refused (ACODE-SBX-016).
+   * `.git`. `readonly`: it cannot write. `fork`: it
+   * writes a copy-on-write layer, and the host’s files stay as they are until the changes are applied.
    */
   workspace?: 'direct' | 'readonly' | 'fork' | undefined;
   /** Directories of the host besides the workspace, from roots that the user’s file allows. None by default. */
@@ -76,7 +77,10 @@ export interface PolicyFields {
   deps?: boolean | undefined;
   /** The user inside: the caller’s own ids (the default), or `uid:gid`. Never root. */
   user?: 'caller' | `${number}:${number}` | undefined;
-  /** The fork to use: the id of an existing one, or `new`. Not available in this version, and refused (ACODE-SBX-016). */
+  /**
+   * The fork to use: a name or an id, or `new` for a fresh one; by default the workspace’s current one. A name that does not exist
+   * yet is made. Implies `workspace: 'fork'`.
+   */
   fork?: string | undefined;
   /**
    * Containers beside the command that share its loopback and end with it: a name, and an image. Not available in this version, and
@@ -280,8 +284,10 @@ export interface EffectivePolicy {
   readonly ports: Sourced<readonly PortRequest[]>;
   /** A bundle of CA certificates for sandboxes with a network; null for the image’s own. */
   readonly caFile: Sourced<string | null>;
-  /** Whether the workspace can be written from inside. */
-  readonly workspace: Sourced<'direct' | 'readonly'>;
+  /** How the sandbox sees the workspace. */
+  readonly workspace: Sourced<'direct' | 'readonly' | 'fork'>;
+  /** The fork that was named: its name or id, or `new`; null for the workspace’s current one. */
+  readonly fork: Sourced<string | null>;
   /** Directories of the host besides the workspace. */
   readonly mounts: Sourced<readonly MountRequest[]>;
   /** The caches of package managers that the sandbox is to have. */

@@ -181,10 +181,18 @@ export interface RunResult {
   artifacts?: ArtifactReport[];
   /** Ports that were reachable from the host’s loopback while the command ran. */
   ports?: PublishedPort[];
+  /** The fork that the command wrote; absent where it wrote the workspace itself, or changed nothing in a fork that was new. */
+  fork?: ForkResult;
   /** Ties the result to the log lines of its run. */
   correlationId: string;
   /** The sequence number of the run’s intent in the audit log. */
   auditSequence?: number;
+}
+
+/** What a command left in a fork of the workspace. */
+export interface ForkResult {
+  /** The fork’s id. */
+  id: string;
 }
 
 /** The result of one run at level web, which stands outside the order of levels. Its stdout contains stderr too. */

@@ -15,6 +15,26 @@ export interface FileIdentity {
   readonly born?: number;
 }
 
+/** A directory of an overlay, with the identity of each directory on the way to it, from the root of the file system. */
+export interface OverlayPart {
+  /** The absolute path on the host, without links. */
+  readonly path: string;
+  /** What was found at `/`, at the first name, …, at the path itself. */
+  readonly identities: readonly FileIdentity[];
+}
+
+/** A copy-on-write layer over a directory of the host, which is read and never written. */
+export interface OverlaySpec {
+  /** The id of the fork. */
+  readonly fork: string;
+  /** Where this sandbox’s changes go. */
+  readonly upper: OverlayPart;
+  /** The kernel’s own directory beside it. */
+  readonly work: OverlayPart;
+  /** Changes of earlier commands, the latest first. */
+  readonly lowers: readonly OverlayPart[];
+}
+
 /** A directory or file of the host inside the sandbox. */
 export interface MountSpec {
   /**
@@ -31,6 +51,8 @@ export interface MountSpec {
   readonly readOnly: boolean;
   /** The object that was validated; another one found at start is an attack. */
   readonly identity: FileIdentity;
+  /** The layer that takes what is written; absent where the source itself is mounted. */
+  readonly overlay?: OverlaySpec;
 }
 
 /** A directory of dependencies: from the layer of the project image, over the workspace’s own. */

@@ -30,12 +30,14 @@ import type {
   UninstallReport,
   WarmPool,
 } from '../contract/host.ts';
+import type { Forks } from '../contract/forks.ts';
 import type { Images } from '../contract/images.ts';
 import type { RunResult, RunningCommand } from '../contract/result.ts';
 import type { CommandRunner, CreateRequest } from '../contract/sandbox.ts';
 import type { ScanJob, ScanReport } from '../contract/scan.ts';
 import { composeHost, loadLevels } from './compose.ts';
 import type { ComposedHost } from './compose.ts';
+import { forksOf } from './forks.ts';
 import { imagesOf } from '../images/images.ts';
 import type { Operate } from '../images/images.ts';
 import { cleanup, statusOf, withImageNames, withImagesNamed, withLeases } from './inventory.ts';
@@ -93,6 +95,8 @@ export class Acode implements CommandRunner, AsyncDisposable {
   readonly audit: Audit;
   /** The images of the engine. */
   readonly images: Images;
+  /** The forks of this user’s workspaces. */
+  readonly forks: Forks;
   readonly #host: ComposedHost;
   readonly #options: AcodeOptions;
   readonly #further: OpenFurther = ({ workspace, socket }) => openFurther(this.#options, workspace, socket);
@@ -111,6 +115,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
       return this.#operation(name, work, signal);
     };
     this.images = imagesOf(host, operate, this.#further);
+    this.forks = forksOf(host, name => this.#assertOpen(name));
     this.audit = auditIn(join(host.directories.state, 'audit'));
   }
 

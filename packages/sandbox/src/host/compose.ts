@@ -147,6 +147,12 @@ export async function composeHost({
     },
     // Loaded on demand: few runs have artifacts.
     withArtifacts: async (...of) => (await import('../persistent/artifacts.ts')).withArtifacts(...of),
+    // Loaded on demand: few runs have forks.
+    forks: async () => {
+      const { ForkStore } = await import('../workspace/fork/store.ts');
+      return new ForkStore(directories.state, () => clock.now());
+    },
+    locks,
     slots: new Slots(concurrency(options, settings), clock),
     memory: memoryShare(directories, clock),
     pool: openPool(options, { ...shared, audit }),

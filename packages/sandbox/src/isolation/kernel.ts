@@ -97,7 +97,7 @@ export function parseMountinfo(content: string): KernelMount[] {
         receives:
           optional.some(name => name.startsWith('master:')) && !optional.some(name => name.startsWith('shared:')),
         type: field(type),
-        superOptions: field(superOptions).split(','),
+        superOptions: field(superOptions).split(',').map(unescape),
       };
     });
 }
@@ -211,7 +211,7 @@ export function unlessHidden(error: unknown): null {
   throw error;
 }
 
-// mountinfo writes space, tab, newline and backslash as octal.
+// mountinfo writes space, tab, newline and backslash as octal, and a comma in the value of an option.
 function unescape(value: string): string {
   return value.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }
@@ -277,8 +277,9 @@ interface Exposed {
 
 /** What a sandbox of a plan has of the host. */
 export function reachOf({ mounts }: Pick<SandboxSpec, 'mounts'>): Reach {
+  // What lies below an overlay cannot be written through it.
   const sources = (readOnly: boolean): string[] =>
-    mounts.filter(mount => mount.readOnly === readOnly).map(({ source }) => source);
+    mounts.filter(mount => (mount.readOnly || mount.overlay !== undefined) === readOnly).map(({ source }) => source);
   return { writableSources: sources(false), readOnlySources: sources(true) };
 }
 

@@ -4,6 +4,7 @@ import type { Scanned } from '../records/audit/files.ts';
 import type { AuditHead, AuditProvision } from '../contract/audit.ts';
 import type { RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
+import { text } from '../contract/wording.ts';
 import { usesEngine } from '../contract/levels.ts';
 import { policyFrom } from '../contract/policy.ts';
 import type { ScanState } from '../contract/result.ts';
@@ -100,9 +101,20 @@ async function planFor(
   const { host, operation } = recorded;
   const given = name === undefined ? {} : { givenName: name };
   const of = { correlationId: operation.correlationId, preview: false, keep, ...given };
-  const wanted = await plan(host, { command: [], request: askedOf(recorded, keep) }, of, signal);
+  const request = askedOf(recorded, keep);
+  refuseFork(request);
+  const wanted = await plan(host, { command: [], request }, of, signal);
   refuse(wanted, keep);
   return wanted;
+}
+
+// Its layer would have to be taken over by the process that ends the sandbox.
+function refuseFork({ policy }: RunRequest): void {
+  if (policy?.workspace !== 'fork' && policy?.fork === undefined) return;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: text`${[{ field: 'policy.workspace', value: 'fork' }]} of a persistent sandbox`,
+    instead: 'Leave it out, or run each command in the fork: `acode run --fork …`.',
+  });
 }
 
 async function make(

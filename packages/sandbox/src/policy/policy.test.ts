@@ -150,14 +150,25 @@ describe('resolvePolicy', () => {
 
   it.each<[string, PolicyFields]>([
     ['network', { network: { allow: ['x'] } }],
-    ['workspace', { workspace: 'fork' }],
-    ['fork', { fork: 'new' }],
     ['services', { services: { db: 'postgres:16' } }],
     ['disk', { disk: { bytes: 1024 ** 3 } }],
   ])('refuses %s that has no effect yet, and never ignores it', (field, input) => {
     expect(() => resolve(input)).toThrow(
       expect.objectContaining({ code: 'ACODE-SBX-016', message: expect.stringContaining(`policy.${field}`) }),
     );
+  });
+
+  it('takes the name of a fork for a fork, and refuses one beside another kind of workspace', () => {
+    expect(resolve({ fork: 'new' })).toMatchObject({
+      workspace: { value: 'fork', layer: 'request' },
+      fork: { value: 'new', layer: 'request' },
+    });
+    expect(resolve({ workspace: 'fork', fork: 'api' })).toMatchObject({ fork: { value: 'api' } });
+    expect(resolve({ workspace: 'fork' })).toMatchObject({ workspace: { value: 'fork' }, fork: { value: null } });
+    for (const workspace of ['direct', 'readonly'] as const)
+      expect(() => resolve({ workspace, fork: 'api' })).toThrow(
+        expect.objectContaining({ code: 'ACODE-SBX-017', context: expect.objectContaining({ field: 'policy.fork' }) }),
+      );
   });
 
   it('takes the harmless forms of those', () => {

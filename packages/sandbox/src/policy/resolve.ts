@@ -96,6 +96,8 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
       read: ({ sandbox }) => workspaceMode(sandbox?.mounts?.workspace_mode),
       builtIn: 'direct',
     }),
+    fork:
+      request.fork === undefined ? builtInValue(null) : { value: request.fork, layer: 'request', where: 'policy.fork' },
     mounts,
     caches: resolveCaches(request.caches, layers, { caller: host.caller, user: user.value, languages: host.languages }),
     deps:
@@ -119,19 +121,22 @@ export function resolveRules(
 
 /** The fields of a request that currently have an effect. */
 interface Available {
-  readonly workspace: 'direct' | 'readonly' | undefined;
+  readonly workspace: PolicyFields['workspace'];
 }
 
 // Fields of the full policy that a later version will implement. They are refused, never ignored.
 function refuseUnavailable({ workspace, fork, services, disk }: PolicyFields): Available {
-  if (workspace === 'fork')
-    throw later([{ field: 'policy.workspace', value: 'fork' }], 'Use readonly to keep the host tree untouched.');
-  if (fork !== undefined) throw later('policy.fork', 'Leave it out: the sandbox uses the workspace itself.');
+  if (fork !== undefined && workspace !== undefined && workspace !== 'fork')
+    throw new AcodeError('ACODE-SBX-017', {
+      field: 'policy.fork',
+      reason: `names a fork, and the workspace is to be ${workspace}`,
+      remedy: text`Leave ${{ field: 'policy.workspace' }} out, or ${{ field: 'policy.fork' }}.`,
+    });
   if (services !== undefined)
     throw later('policy.services', 'Leave it out, and start the services inside the sandbox.');
   if (disk !== undefined)
     throw later('policy.disk', text`Leave it out: the size of /tmp is ${{ field: 'policy.limits.tmpBytes' }}.`);
-  return { workspace };
+  return { workspace: fork === undefined ? workspace : 'fork' };
 }
 
 function later(what: Text, instead: Text): AcodeError {

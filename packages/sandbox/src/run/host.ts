@@ -11,11 +11,12 @@ import type { Clock } from '../contract/ports.ts';
 import type { ProfileName } from '../contract/profiles.ts';
 import type { ArtifactReport } from '../contract/result.ts';
 import type { ContinuedScans, RestPeriod } from '../contract/scan.ts';
-import type { DependencySpec, ImageFacts, SandboxSpec } from '../contract/spec.ts';
+import type { DependencySpec, ImageFacts, OverlaySpec, SandboxSpec } from '../contract/spec.ts';
 import type { Level } from '../contract/levels.ts';
 import type { Backend, Capability, EngineBackend, WaitingSandbox } from '../isolation/backend.ts';
 import type { Pool } from '../isolation/pool/pool.ts';
 import type { MemoryShare } from '../lifecycle/memory-share.ts';
+import type { Locks } from '../lifecycle/lock.ts';
 import type { Slots } from '../lifecycle/slots.ts';
 import type { Session } from '../lifecycle/session.ts';
 import type { SavedLogs } from '../records/saved.ts';
@@ -24,6 +25,7 @@ import type { TrustStore } from '../policy/trust.ts';
 import type { Bus, Operation, Telemetry } from '../records/telemetry/operation.ts';
 import type { ContainerReports } from '../records/telemetry/containers.ts';
 import type { AuditHead, AuditProvision } from '../contract/audit.ts';
+import type { ForkStore } from '../workspace/fork/store.ts';
 import type { Capture } from './output/capture.ts';
 
 /** A sandbox that acode keeps after its command until its artifacts are copied out, as a run uses it. */
@@ -93,6 +95,10 @@ export interface Host {
   readonly session: Session;
   readonly images: ImageSource;
   readonly withArtifacts: WithArtifacts;
+  /** The forks of the user’s workspaces. */
+  readonly forks: () => Promise<ForkStore>;
+  /** Locks between the user’s processes. */
+  readonly locks: Locks;
   readonly slots: Slots;
   /** The memory that all sandboxes of the user share. */
   readonly memory: MemoryShare;
@@ -141,6 +147,12 @@ export type OpenFurther = (options: {
   readonly socket: string | null;
 }) => Promise<OpenHost>;
 
+/** The fork that a command writes. */
+export interface PlannedFork {
+  readonly id: string;
+  readonly overlay: OverlaySpec;
+}
+
 /** Everything that is decided before the sandbox exists. */
 export interface Planned {
   readonly policy: EffectivePolicy;
@@ -148,6 +160,8 @@ export interface Planned {
   readonly backend: Backend;
   /** Hash of the request that the backend received, if the sandbox was created ahead of its command. */
   readonly requestHash?: string;
+  /** The fork that the command writes. */
+  readonly fork?: PlannedFork | undefined;
   /** Notes for the user about the plan. */
   readonly notes: readonly string[];
   /** The memory of the machine that runs the sandbox, in bytes. */

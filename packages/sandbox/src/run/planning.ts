@@ -22,6 +22,7 @@ import { NOTHING } from '../policy/request-policy.ts';
 import { resolvePolicy, resolveRules } from '../policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './admission.ts';
+import { claimFork, forkMounts } from './forking.ts';
 import { warmthOf } from './warm.ts';
 import { lowDiskNotes } from '../workspace/disk-space.ts';
 import { recogniseLanguages } from '../workspace/languages.ts';
@@ -96,7 +97,8 @@ export async function plan(
   const { mounts, notes } = await planMounts({
     workspace,
     target: WORKSPACE_TARGET,
-    readOnly: policy.workspace.value === 'readonly',
+    // Nothing of the host needs protection where nothing of it is written.
+    readOnly: policy.workspace.value !== 'direct',
     additional: policy.mounts.value,
     hostRoots: policy.hostRoots.value,
     uid: host.uid,
@@ -112,21 +114,30 @@ export async function plan(
     : NO_DEPENDENCIES;
   const ca = unlessInTheWay(await planCaBundle(host, level, policy, mounts), lists.withoutCa);
   const artifacts = (request.artifacts?.length ?? 0) > 0;
+  // Last: it makes the layer that the command writes.
+  const written = await forkMounts(
+    host,
+    { level, policy, workspace, image: image.id, command, preview: of.preview },
+    mounts,
+    signal,
+  );
   const spec = planSandbox(
     policy,
     {
       level,
       image,
-      mounts: [...mounts, ...lists.mounts, ...ca.mounts],
+      mounts: [...written.mounts, ...lists.mounts, ...ca.mounts],
       caches: cached.caches,
       dependencies: own.dependencies,
       artifacts,
     },
     identify,
   );
+  await claimFork(host, written.fork, spec.identity.sandboxId);
   return {
     policy,
     spec,
+    fork: written.fork,
     backend: chosen.backend,
     notes: [
       ...warningsOf(chosen),

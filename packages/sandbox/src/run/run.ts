@@ -6,6 +6,8 @@ import { networkName } from '../contract/network.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { RunningCommand } from '../contract/result.ts';
 import { admitted, checkRequest } from './admission.ts';
+import type { Admission } from './admission.ts';
+import { abandonFork } from './forking.ts';
 import type { Host, Planned, RunningParts } from './host.ts';
 import type { WaitingSandbox } from '../isolation/backend.ts';
 import { WORKSPACE_TARGET } from '../isolation/plan.ts';
@@ -28,7 +30,7 @@ export async function start(
 ): Promise<RunningCommand> {
   const run = { command, request };
   return admitted(host, { name: 'run', signal: request.signal, run }, async admission => {
-    const { operation, signal, stop, began } = admission;
+    const { operation, signal } = admission;
     const { clock } = host.telemetry;
     checkRequest(command, request);
     operation.note({ command: printable(command), risk: request.risk });
@@ -36,44 +38,68 @@ export async function start(
     const queued = clock.monotonic();
     const of = { correlationId: operation.correlationId, preview: false };
     const wanted = await plan(host, run, of, signal);
-    await admission.takeMemory(wanted, false);
-    const askedAt = clock.monotonic();
-    const taken = await takeWarm(host, wanted, request, signal);
-    // A warm sandbox has its own identity, which the record names; its plan has the same hash.
-    const planned = taken ? { ...wanted, spec: taken.spec, requestHash: taken.requestHash } : wanted;
-    // Taken before the sandbox is created: the image’s own shell waits in it and may write long before the hand-over.
-    // This uses the kernel’s clock and not the host program’s, since the kernel sets the timestamps of files.
-    const { sinceMs, rest } = taken ?? { sinceMs: Date.now(), rest: undefined };
-    report(operation, planned);
-    const recorded = { ...run, host, operation };
-    const from = { taken, sinceMs, askedAt };
-    const { sandbox, intent, provision } = await obtainRecorded(recorded, planned, from, signal);
-    const obtained = clock.monotonic();
-    const timings = { queueMs: queued - began, obtainMs: obtained - queued };
-    const { release } = admission;
-    const dispose = (): Promise<void> => disposing({ host, operation, planned, sandbox, release });
-    const used = await asUsed(sandbox, { host, operation, planned, request, signal, sinceMs });
-    return await handOver(sandbox, {
-      host,
-      operation,
-      planned,
-      ...used,
-      dispose,
-      warm: taken !== null,
-      provision,
-      intent,
-      signal,
-      stop,
-      command,
-      request,
-      stdinStaysOpen,
-      timings,
-      sinceMs,
-      rest,
-      captures: captures(planned.policy, request),
-      cwd: workdirFor(request.cwd, WORKSPACE_TARGET),
-      nonce: randomBytes(16).toString('hex'),
-    });
+    // Nothing ran where this rejects: `handOver` resolves once the command has started.
+    return await startPlanned(host, { run, wanted, admission, queued, stdinStaysOpen }).catch(
+      async (error: unknown) => {
+        await abandonFork(host, wanted.fork);
+        throw error;
+      },
+    );
+  });
+}
+
+interface PlannedRun {
+  readonly run: { readonly command: Command; readonly request: RunRequest };
+  readonly wanted: Planned;
+  readonly admission: Admission;
+  readonly queued: number;
+  readonly stdinStaysOpen: boolean;
+}
+
+async function startPlanned(
+  host: Host,
+  { run, wanted, admission, queued, stdinStaysOpen }: PlannedRun,
+): Promise<RunningCommand> {
+  const { command, request } = run;
+  const { operation, signal, stop, began } = admission;
+  const { clock } = host.telemetry;
+  await admission.takeMemory(wanted, false);
+  const askedAt = clock.monotonic();
+  const taken = await takeWarm(host, wanted, request, signal);
+  // A warm sandbox has its own identity, which the record names; its plan has the same hash.
+  const planned = taken ? { ...wanted, spec: taken.spec, requestHash: taken.requestHash } : wanted;
+  // Taken before the sandbox is created: the image’s own shell waits in it and may write long before the hand-over.
+  // This uses the kernel’s clock and not the host program’s, since the kernel sets the timestamps of files.
+  const { sinceMs, rest } = taken ?? { sinceMs: Date.now(), rest: undefined };
+  report(operation, planned);
+  const recorded = { ...run, host, operation };
+  const from = { taken, sinceMs, askedAt };
+  const { sandbox, intent, provision } = await obtainRecorded(recorded, planned, from, signal);
+  const obtained = clock.monotonic();
+  const timings = { queueMs: queued - began, obtainMs: obtained - queued };
+  const { release } = admission;
+  const dispose = (): Promise<void> => disposing({ host, operation, planned, sandbox, release });
+  const used = await asUsed(sandbox, { host, operation, planned, request, signal, sinceMs });
+  return await handOver(sandbox, {
+    host,
+    operation,
+    planned,
+    ...used,
+    dispose,
+    warm: taken !== null,
+    provision,
+    intent,
+    signal,
+    stop,
+    command,
+    request,
+    stdinStaysOpen,
+    timings,
+    sinceMs,
+    rest,
+    captures: captures(planned.policy, request),
+    cwd: workdirFor(request.cwd, WORKSPACE_TARGET),
+    nonce: randomBytes(16).toString('hex'),
   });
 }
 

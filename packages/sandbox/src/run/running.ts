@@ -21,6 +21,7 @@ import { clockOffsetMs } from '../workspace/file-times.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import type { Scan } from '../workspace/risky.ts';
 import { cancelled } from './admission.ts';
+import { endFork } from './forking.ts';
 
 // A sandbox usually ends within this time after its command, unless the machine is very busy.
 const ENDS_SOON_MS = 25;
@@ -245,10 +246,21 @@ export class Running implements RunningCommand {
     const cancel = clock.after(result.timedOut ? 0 : ENDS_SOON_MS, () => this.#end());
     try {
       this.#addScan(result, await changesOfRun(ended, clock));
+      await this.#endFork(result);
     } finally {
       cancel();
       this.#end();
     }
+  }
+
+  // Once nothing of the sandbox runs, what it wrote is complete.
+  async #endFork(result: RunResult): Promise<void> {
+    const { host, planned } = this.#parts;
+    if (!planned.fork) return;
+    const late = (): Error => new Error('the sandbox is still being removed');
+    await inTime(host.telemetry.clock, GIVEN_UP_MS, this.#execution.dead, late);
+    const { id, isGone: isEmpty } = await endFork(host, planned.fork);
+    if (!isEmpty) result.fork = { id };
   }
 
   #addScan(result: RunResult, scan: RunScan): void {

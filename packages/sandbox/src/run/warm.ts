@@ -148,6 +148,7 @@ export function whyCold(spec: SandboxSpec, request: Pick<RunRequest, 'taskId' | 
   if (!isBoundary(spec.level)) return `nothing keeps other commands away from it at level ${spec.level}`;
   if (spec.ports.length > 0) return 'it publishes ports, which are taken when it is made';
   if (spec.caches.length > 0) return 'it has caches, and one that waits would keep them from being filled';
+  if (spec.mounts.some(({ overlay }) => overlay)) return 'it writes a fork, whose layer is made for each command';
   if (spec.dependencies)
     return 'it has dependencies of the project image, on a directory that could be replaced meanwhile';
   if (spec.network.kind === 'named') return `the network ${spec.network.name} is looked up for each command`;

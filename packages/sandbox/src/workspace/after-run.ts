@@ -106,9 +106,10 @@ export function changesOfCancelledRun(
 
 /** What is to be scanned after a run with these mounts; with `brought`, the workspace even where it was read-only. */
 function rootsOf(mounts: readonly MountSpec[], absent: readonly string[] = [], brought = false): ScanRoot[] {
+  // A fork leaves the directory below it as it was.
   const written = mounts.filter(
-    ({ purpose, readOnly }) =>
-      (purpose === 'workspace' && (brought || !readOnly)) || (purpose === 'additional' && !readOnly),
+    ({ purpose, readOnly, overlay }) =>
+      (purpose === 'workspace' && (brought || (!readOnly && !overlay))) || (purpose === 'additional' && !readOnly),
   );
   const repositories = mounts.filter(({ purpose }) => purpose === 'worktree').map(({ source }) => source);
   // What lies in another one is scanned with it.

@@ -35,6 +35,7 @@ import { DockerBuilds, EngineImages } from './images/image-store.ts';
 import { refuseDirectFill } from './resources/cache-rules.ts';
 import { SandboxCaches } from './resources/caches.ts';
 import { SandboxDependencies } from './resources/dependencies.ts';
+import { SandboxOverlays } from './resources/overlays.ts';
 import {
   Creation,
   startFailure,
@@ -106,6 +107,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       new SandboxNetworks(options),
       this.#caches,
       new SandboxDependencies(options),
+      new SandboxOverlays(options),
       ...(options.attachments ?? []),
     ]);
     this.#creation = new Creation(options);

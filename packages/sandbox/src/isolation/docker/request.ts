@@ -5,6 +5,7 @@ import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { cacheMount, type MountedCache } from './resources/cache-rules.ts';
 import { dependencyMounts, type MountedDependency } from './resources/dependency-rules.ts';
+import { overlayMount, type MountedOverlay } from './resources/overlay-rules.ts';
 import type { PodmanFacts } from './podman/podman.ts';
 
 const SHM_BYTES = 64 * 1024 ** 2;
@@ -31,6 +32,8 @@ export interface EngineFacts {
   readonly caches?: readonly MountedCache[];
   /** The layers over dependencies of the project image that were created for this sandbox. */
   readonly dependencies?: readonly MountedDependency[];
+  /** The overlays of forks that were created for this sandbox. */
+  readonly overlays?: readonly MountedOverlay[];
   /** Set if the engine is Podman. */
   readonly podman?: PodmanFacts;
 }
@@ -99,7 +102,7 @@ function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unkno
     Init: true,
     ...(spec.runtime === null ? {} : { Runtime: spec.runtime }),
     Mounts: [
-      ...spec.mounts.map(mountRequest),
+      ...spec.mounts.map((mount, at) => (mount.overlay ? overlayMount(spec, at, facts.overlays) : mountRequest(mount))),
       ...spec.caches.map(cache => cacheMount(spec, cache, facts.caches)),
       ...dependencyMounts(spec, facts.dependencies),
     ],

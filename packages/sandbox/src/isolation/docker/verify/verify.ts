@@ -156,14 +156,21 @@ function mountDifferences(spec: SandboxSpec, facts: EngineFacts, details: Contai
     writable: mount.RW,
     propagation: mount.Propagation ?? '',
   }));
-  const binds = spec.mounts.map(mount => ({
-    type: 'bind',
-    source: mount.source,
-    target: mount.target,
-    writable: !mount.readOnly,
-    propagation: 'rprivate',
-  }));
-  const wanted = [...binds, ...wantedCaches(spec, facts), ...wantedDependencies(spec, facts)];
+  const binds = spec.mounts
+    .filter(({ overlay }) => !overlay)
+    .map(mount => ({
+      type: 'bind',
+      source: mount.source,
+      target: mount.target,
+      writable: !mount.readOnly,
+      propagation: 'rprivate',
+    }));
+  const wanted = [
+    ...binds,
+    ...wantedOverlays(spec, facts),
+    ...wantedCaches(spec, facts),
+    ...wantedDependencies(spec, facts),
+  ];
   const tmpfs = Object.keys(details.HostConfig['Tmpfs'] ?? {}).sort();
   const differences: Difference[] = [];
   // Engines list mounts in any order.
@@ -235,6 +242,8 @@ function kernelMountDifferences(spec: SandboxSpec, view: KernelView): Difference
 function plannedMountDifferences(mount: MountSpec, view: KernelView): Difference[] {
   const found = last(view.mounts, mount.target);
   if (!found) return [mounted(`${mount.target} is not mounted`)];
+  // What is mounted as an overlay has no identity of its source; its attachment compares the parts.
+  if (mount.overlay) return [];
   const differences: Difference[] = [];
   const identity = view.identities.get(mount.target);
   const source = view.sources.get(mount.source);
@@ -342,6 +351,15 @@ export function wantedCaches(spec: SandboxSpec, { caches = [] }: Pick<EngineFact
     const made = caches.find(one => one.target === target);
     return { type: 'volume', source: made?.mountpoint ?? '', target, writable: true, propagation: '' };
   });
+}
+
+function wantedOverlays({ mounts }: SandboxSpec, { overlays = [] }: EngineFacts): EngineMount[] {
+  return mounts
+    .filter(({ overlay }) => overlay)
+    .map(({ target }) => {
+      const made = overlays.find(one => one.target === target);
+      return { type: 'volume', source: made?.mountpoint ?? '', target, writable: true, propagation: '' };
+    });
 }
 
 function wantedDependencies(spec: SandboxSpec, { dependencies = [] }: EngineFacts): EngineMount[] {

@@ -1,0 +1,124 @@
+// `acode fork`: the forks of a workspace, what commands changed in them, and how changes are taken back or brought home.
+
+import { Command, Option } from '@commander-js/extra-typings';
+import type { ForkCommand, ForkInfo } from '@acode/sandbox';
+import { count } from '../arguments/values.ts';
+import type { Call, Perform } from '../call.ts';
+import { homeDirectory } from '../serve/identity.ts';
+import { age, until } from '../terminal/age.ts';
+import type { Look } from '../terminal/look.ts';
+import { table } from '../terminal/table.ts';
+import { shortPath } from '../terminal/text.ts';
+import { fitted } from '../terminal/wrap.ts';
+
+const WHICH = ['[fork]', 'id or name of a fork (default: the current one of this workspace)'] as const;
+
+/** The group. */
+export function forkCommands(perform: Perform) {
+  return new Command('fork')
+    .description('Show what commands changed in a fork of the workspace, apply it, or take it back')
+    .enablePositionalOptions()
+    .addCommand(forkListCommand(perform))
+    .addCommand(forkHistoryCommand(perform))
+    .addCommand(forkUndoCommand(perform))
+    .addCommand(forkSnapshotCommand(perform))
+    .addCommand(forkDiscardCommand(perform));
+}
+
+function forkListCommand(perform: Perform) {
+  return new Command('list')
+    .description('List the forks of this workspace')
+    .option('--all', 'those of every workspace')
+    .action(({ all }, command) => perform(command, call => listForks(call, all === true)));
+}
+
+async function listForks(call: Call, all: boolean): Promise<number> {
+  const items = await call.withHost(({ forks }) => forks.list({ all }));
+  await call.print('acode.forks/1', { items }, look => renderForks(items, look, homeDirectory(call.io.env), all));
+  return 0;
+}
+
+// The forks for a person.
+function renderForks(items: readonly ForkInfo[], look: Look, home: string, all: boolean): string {
+  if (items.length === 0)
+    return all ? 'There are no forks.\n' : 'This workspace has no forks. `acode run --fork "<command>"` makes one.\n';
+  const rows = items.map(item => [
+    item.id,
+    item.name ?? (item.isCurrent ? '(current)' : ''),
+    String(item.commands),
+    item.sandbox === null ? '' : 'in use',
+    ...(all ? [shortPath(item.workspace, home)] : []),
+    age(item.usedAt, look.now),
+    until(item.expiresAt, look.now, 'letters'),
+  ]);
+  const titles = ['ID', 'NAME', 'COMMANDS', 'STATE', ...(all ? ['WORKSPACE'] : []), 'USED', 'EXPIRES'];
+  return table(titles, rows, look, ['STATE', 'EXPIRES', 'USED']);
+}
+
+function forkHistoryCommand(perform: Perform) {
+  return new Command('history')
+    .description('List the commands whose changes a fork has')
+    .argument(...WHICH)
+    .action((fork, _options, command) => perform(command, call => showHistory(call, fork)));
+}
+
+async function showHistory(call: Call, fork: string | undefined): Promise<number> {
+  const items = await call.withHost(({ forks }) => forks.history(fork));
+  await call.print('acode.fork-history/1', { items }, look => renderCommands(items, look));
+  return 0;
+}
+
+function renderCommands(items: readonly ForkCommand[], look: Look): string {
+  if (items.length === 0) return 'No command has changed anything in this fork.\n';
+  const rows = items.map(({ number, at, command }) => [String(number), age(at, look.now), command]);
+  return table(['#', 'AGE', 'COMMAND'], rows, look);
+}
+
+function forkUndoCommand(perform: Perform) {
+  return new Command('undo')
+    .description('Take back what the last commands changed in a fork')
+    .argument(...WHICH)
+    .addOption(new Option('-n, --commands <number>', 'number of commands to take back').argParser(count).default(1))
+    .action((fork, { commands }, command) => perform(command, call => undo(call, fork, commands)));
+}
+
+async function undo(call: Call, fork: string | undefined, commands: number): Promise<number> {
+  const items = await call.withHost(({ forks }) => forks.undo({ commands, ...(fork === undefined ? {} : { fork }) }));
+  await call.print('acode.fork-undo/1', { items }, look =>
+    items.length === 0 ? 'There was nothing to take back.\n' : `Taken back:\n${renderCommands(items, look)}`,
+  );
+  return 0;
+}
+
+function forkSnapshotCommand(perform: Perform) {
+  return new Command('snapshot')
+    .description('Give a name to a fork as it is now')
+    .argument('<name>', 'name of the snapshot')
+    .argument(...WHICH)
+    .action((name, fork, _options, command) => perform(command, call => snapshot(call, name, fork)));
+}
+
+async function snapshot(call: Call, name: string, fork: string | undefined): Promise<number> {
+  const made = await call.withHost(({ forks }) => forks.snapshot(name, fork));
+  await call.print('acode.fork/1', made, look => fitted(`Snapshot ${name} of fork ${made.name ?? made.id}.\n`, look));
+  return 0;
+}
+
+function forkDiscardCommand(perform: Perform) {
+  return new Command('discard')
+    .description('Remove a fork with everything that commands changed in it')
+    .argument(...WHICH)
+    .action((fork, _options, command) => perform(command, call => discard(call, fork)));
+}
+
+async function discard(call: Call, fork: string | undefined): Promise<number> {
+  const gone = await call.withHost(({ forks }) => forks.discard(fork));
+  await call.print('acode.fork/1', gone, look =>
+    fitted(`Removed fork ${gone.name ?? gone.id} with the changes of ${commandsText(gone.commands)}.\n`, look),
+  );
+  return 0;
+}
+
+function commandsText(commands: number): string {
+  return commands === 1 ? '1 command' : `${commands} commands`;
+}

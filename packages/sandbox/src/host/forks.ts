@@ -1,0 +1,124 @@
+// Forks of workspaces: shown, taken back and removed.
+
+import { lstatSync, mkdirSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { AcodeError } from '../contract/errors.ts';
+import type { ForkCommand, ForkInfo, Forks } from '../contract/forks.ts';
+import type { MountSpec } from '../contract/spec.ts';
+import { WORKSPACE_TARGET } from '../isolation/plan.ts';
+import { refuseBusy, settleLayer, underLock } from '../run/forking.ts';
+import type { Host } from '../run/host.ts';
+import { planFirst } from '../run/planning.ts';
+import { workspaceOf } from '../run/repository.ts';
+import { identityOf } from '../workspace/file-identity.ts';
+import { nearestReal } from '../workspace/locate.ts';
+import { partAt } from '../workspace/fork/store.ts';
+import type { ForkRecord, ForkStore } from '../workspace/fork/store.ts';
+
+/** The forks of a host. */
+export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
+  const on = async <Value>(
+    name: string,
+    reference: string | undefined,
+    work: (store: ForkStore, record: ForkRecord) => Promise<Value>,
+  ): Promise<Value> => {
+    assertOpen(`forks.${name}`);
+    const store = await host.forks();
+    const workspace = nearestReal(await workspaceOf(host));
+    return underLock(host, workspace, host.closing, async () => {
+      const record = await wanted(store, workspace, reference);
+      return work(store, record);
+    });
+  };
+  // Nothing may write a layer that is changed or removed.
+  const atRest = async (store: ForkStore, { id }: ForkRecord): Promise<ForkRecord> => {
+    await refuseBusy(host, store.read(id), host.closing);
+    await settleLayer(store, id);
+    return store.read(id) ?? notThere(id);
+  };
+  return {
+    async list({ all = false } = {}) {
+      assertOpen('forks.list');
+      const store = await host.forks();
+      const workspace = all ? undefined : nearestReal(await workspaceOf(host));
+      return (await store.list(workspace)).map(infoOf);
+    },
+    history: fork => on('history', fork, (_, record) => Promise.resolve(record.layers.map(commandOf))),
+    undo: ({ commands = 1, fork } = {}) =>
+      on('undo', fork, async (store, record) => {
+        const { id, layers } = await atRest(store, record);
+        const undone = new Set((await store.undo(id, commands)).map(({ number }) => number));
+        return layers.map(commandOf).filter((_, at) => undone.has(layers[at]?.number ?? 0));
+      }),
+    snapshot: (name, fork) =>
+      on('snapshot', fork, async (store, record) => {
+        const { id } = await atRest(store, record);
+        store.snapshot(id, name);
+        return infoOf(store.read(id) ?? notThere(id));
+      }),
+    discard: fork =>
+      on('discard', fork, async (store, record) => {
+        const info = infoOf(record);
+        await refuseBusy(host, record, host.closing);
+        if (!(await store.remove(record.id))) await emptyWork(host, store, record);
+        return info;
+      }),
+  };
+}
+
+async function wanted(store: ForkStore, workspace: string, reference: string | undefined): Promise<ForkRecord> {
+  const all = await store.list();
+  const here = all.filter(record => record.workspace === workspace);
+  const named = (record: ForkRecord): boolean => record.id === reference || record.name === reference;
+  const found =
+    reference === undefined || reference === 'current'
+      ? here.find(({ isCurrent }) => isCurrent)
+      : // An id is unique; a name is the workspace’s own.
+        (here.find(named) ?? all.find(({ id }) => id === reference));
+  return found ?? notThere(reference ?? 'of this workspace');
+}
+
+function notThere(fork: string): never {
+  throw new AcodeError('ACODE-FRK-001', { fork });
+}
+
+function infoOf(record: ForkRecord): ForkInfo {
+  return {
+    id: record.id,
+    name: record.name,
+    workspace: record.workspace,
+    isCurrent: record.isCurrent,
+    createdAt: new Date(record.createdAt).toISOString(),
+    usedAt: new Date(record.usedAt).toISOString(),
+    expiresAt: new Date(record.expiresAt).toISOString(),
+    commands: record.layers.length,
+    snapshots: { ...record.snapshots },
+    sandbox: record.active?.sandboxId ?? null,
+  };
+}
+
+function commandOf({ at, command }: ForkRecord['layers'][number], index: number): ForkCommand {
+  return { number: index + 1, at: new Date(at).toISOString(), command };
+}
+
+// The kernel keeps its own files in the work directory, as root. It removes them when it mounts the overlay again: the engine does
+// that to look for a path in a container, without a process in it.
+async function emptyWork(host: Host, store: ForkStore, { id, image }: ForkRecord): Promise<void> {
+  const [aside] = (await store.leftovers()).filter(path => path.endsWith(`.${id}`));
+  if (aside === undefined) return;
+  for (const name of ['u', 'l']) mkdirSync(join(aside, name), { recursive: true, mode: 0o700 });
+  const lower = join(aside, 'l');
+  const { spec } = await planFirst(host);
+  const mount: MountSpec = {
+    purpose: 'workspace',
+    source: lower,
+    target: WORKSPACE_TARGET,
+    readOnly: false,
+    identity: identityOf(lstatSync(lower)),
+    overlay: { fork: id, upper: partAt(join(aside, 'u')), work: partAt(join(aside, 'w')), lowers: [] },
+  };
+  const cleaning = { ...spec, image: { ...spec.image, id: image ?? spec.image.id }, mounts: [mount], caches: [] };
+  await (await host.engine()).readImage(cleaning, (_, kindAt) => kindAt(WORKSPACE_TARGET), host.closing);
+  await rm(aside, { recursive: true, force: true });
+}

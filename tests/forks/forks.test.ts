@@ -1,0 +1,159 @@
+// Forks: commands write a layer, and the workspace on the host is byte for byte what it was.
+
+import { createHash } from 'node:crypto';
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  readlinkSync,
+  renameSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { policyFrom } from '@acode/sandbox';
+import type { PolicyInput, RunResult } from '@acode/sandbox';
+import { TestHost, engines, images, mainEngine, makeWorkspace, withoutEngines } from '../support/engines.ts';
+import { EngineProxy } from '../support/proxy.ts';
+
+const STORE = join(process.env['XDG_STATE_HOME'] ?? '', 'acode', 'f');
+const FORK = { workspace: 'fork' } as const;
+
+function runIn(host: TestHost, script: string, policy: PolicyInput = FORK): Promise<RunResult> {
+  return host.acode.run(['sh', '-c', script], { policy: policyFrom({ image: images.debian, ...policy }) });
+}
+
+/** Everything of a tree: names, kinds, modes, times and contents. */
+function fingerprint(root: string): string {
+  const hash = createHash('sha256');
+  const visit = (path: string): void => {
+    const { mode, mtimeMs, ino } = lstatSync(path);
+    hash.update(`${path}\0${mode}\0${mtimeMs}\0${ino}\0`);
+    if ((mode & 0o170000) === 0o120000) hash.update(readlinkSync(path));
+    else if ((mode & 0o170000) === 0o040000) for (const name of readdirSync(path).sort()) visit(join(path, name));
+    else hash.update(readFileSync(path));
+  };
+  visit(root);
+  return hash.digest('hex');
+}
+
+function project(root: string): void {
+  mkdirSync(join(root, '.git/hooks'), { recursive: true });
+  mkdirSync(join(root, 'src/deep'), { recursive: true });
+  writeFileSync(join(root, '.git/config'), '[core]\n');
+  writeFileSync(join(root, 'a.txt'), 'one\n');
+  writeFileSync(join(root, 'src/deep/b.txt'), 'two\n');
+  writeFileSync(join(root, 'run.sh'), 'echo hi\n');
+  chmodSync(join(root, 'run.sh'), 0o755);
+  symlinkSync('a.txt', join(root, 'link'));
+}
+
+const EVERYTHING = [
+  'echo more >> a.txt; rm -r src; mkdir src; echo new > src/c; chmod 600 run.sh; rm link; ln -s /etc/passwd link',
+  'echo evil > .git/hooks/post-checkout; chmod +x .git/hooks/post-checkout; echo "[alias] x = !sh" >> .git/config',
+  'mkfifo pipe; touch -d 2001-01-01 a.txt; ln a.txt hard; mkdir -p .vscode .agent; echo x > .vscode/tasks.json',
+].join('; ');
+
+describe.skipIf(withoutEngines).each(engines)('a fork on $name $version', engine => {
+  let host: TestHost;
+  let before: string;
+
+  beforeAll(async () => {
+    host = await TestHost.open(engine);
+    project(host.workspace);
+    before = fingerprint(host.workspace);
+  });
+  afterAll(() => host[Symbol.asyncDispose]());
+
+  it('takes everything that a command does, and the host’s tree is what it was', async () => {
+    const { exitCode, fork, stderr } = await runIn(host, EVERYTHING);
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
+    expect(fork?.id).toMatch(/^[a-z0-9]{8}$/);
+    expect(fingerprint(host.workspace)).toBe(before);
+    // The control: without a fork, the same command changes it.
+    const other = makeWorkspace();
+    project(other);
+    const was = fingerprint(other);
+    await using direct = await TestHost.open(engine, { workspace: other });
+    await runIn(direct, 'echo more >> a.txt', {});
+    expect(fingerprint(other)).not.toBe(was);
+  });
+
+  it('is what the next command sees, whichever runs it, until it is taken back', async () => {
+    expect((await runIn(host, 'cat a.txt src/c; test ! -e src/deep; stat -c %a run.sh')).stdout).toBe(
+      'one\nmore\nnew\n600\n',
+    );
+    await runIn(host, 'echo 3 > third');
+    expect((await host.acode.forks.history()).map(({ command }) => command)).toHaveLength(2);
+    expect(await host.acode.forks.undo()).toMatchObject([{ number: 2, command: 'sh -c echo 3 > third' }]);
+    expect((await runIn(host, 'ls third 2>&1; cat a.txt')).stdout).toMatch(/No such file[^]*one\nmore\n/);
+  });
+
+  it('is another one under another name, and a fresh one', async () => {
+    expect((await runIn(host, 'cat a.txt', { fork: 'second' })).stdout).toBe('one\n');
+    expect((await runIn(host, 'cat a.txt', { fork: 'new' })).stdout).toBe('one\n');
+    // A fresh one without changes is gone, and the current one before it still is.
+    const names = (await host.acode.forks.list()).map(({ name, isCurrent }) => ({ name, isCurrent }));
+    expect(names).toHaveLength(2);
+    expect(names).toEqual(
+      expect.arrayContaining([
+        { name: 'second', isCurrent: false },
+        { name: null, isCurrent: true },
+      ]),
+    );
+  });
+
+  it('is removed by an ordinary user, with what the engine’s kernel left in it', async () => {
+    for (const { id } of await host.acode.forks.list({ all: true })) await host.acode.forks.discard(id);
+    expect(readdirSync(STORE)).toEqual([]);
+    expect(fingerprint(host.workspace)).toBe(before);
+  });
+});
+
+describe.skipIf(withoutEngines)('a fork that is attacked', () => {
+  it.each(['upper', 'work', 'lower', 'workspace'] as const)('is refused where its %s is exchanged', async part => {
+    await using proxy = await EngineProxy.start(mainEngine.socket);
+    await using host = await TestHost.open(mainEngine, { engine: { socket: proxy.socket } });
+    project(host.workspace);
+    // The control: nothing is exchanged.
+    expect((await runIn(host, 'echo 1 > one')).exitCode).toBe(0);
+    const [{ id } = { id: '' }] = await host.acode.forks.list();
+    const store = join(STORE, id);
+    const at = { upper: join(store, '2'), work: join(store, 'w'), lower: join(store, '1'), workspace: host.workspace };
+    let swapped = false;
+    proxy.onRequest((method, path) => {
+      if (swapped || method !== 'POST' || !path.includes('/volumes/create')) return undefined;
+      swapped = true;
+      renameSync(at[part], `${at[part]}.aside`);
+      mkdirSync(at[part]);
+      writeFileSync(join(at[part], 'planted'), 'planted');
+      return undefined;
+    });
+    await expect(runIn(host, 'cat planted')).rejects.toMatchObject({ code: 'ACODE-SBX-010' });
+    expect(swapped).toBe(true);
+  });
+
+  it('is refused where the kernel would cut its mount options, before the engine sees them', async () => {
+    await using proxy = await EngineProxy.start(mainEngine.socket);
+    await using host = await TestHost.open(mainEngine, { engine: { socket: proxy.socket } });
+    const deep = join(
+      host.workspace,
+      ...Array.from({ length: 16 }, (_, at) => `${at}`.padEnd(240, 'x')),
+      'y'.repeat(100),
+    );
+    mkdirSync(deep, { recursive: true });
+    await using far = await TestHost.open(mainEngine, { engine: { socket: proxy.socket }, workspace: deep });
+    const seen: string[] = [];
+    proxy.onRequest((method, path) => {
+      if (method === 'POST') seen.push(path);
+      return undefined;
+    });
+    await expect(runIn(far, 'true')).rejects.toMatchObject({ code: 'ACODE-FRK-004' });
+    expect(seen.filter(path => path.includes('/volumes/create'))).toEqual([]);
+    expect(existsSync(deep)).toBe(true);
+  });
+});
