@@ -31,6 +31,10 @@ export interface ForkDiffEntry {
   readonly target: string | null;
   /** Mode of the entry of the fork. */
   readonly mode: number | null;
+  /** Target of the link that the fork began with, as a byte string. */
+  readonly baseTarget: string | null;
+  /** Mode of what the fork began with. */
+  readonly baseMode: number | null;
   /** Opens the file of the fork. Rejects where it is not one, or cannot be opened. */
   open(): Promise<FileHandle>;
   /** Opens the file that the fork began with; null where there was none, or where it is not known. */
@@ -256,6 +260,7 @@ class DiffWalk {
       bytes: path,
       target: after?.kind === 'link' ? this.#linkOf(path, after.layer) : null,
       mode: after && after.kind !== 'link' ? modeOf(after.stats) : null,
+      ...baseOf(before),
       identity: after ? identityOf(after.stats) : null,
       open: () => this.#open(path, after),
       openBase: () => this.#openBase(path, before),
@@ -358,6 +363,10 @@ function sideOf(entry: LayerEntry): Side | null {
 
 function gapOf({ own, hidden }: { readonly own: Listing; readonly hidden: Listing }): ForkContentGap | null {
   return own === 'unreadable' || hidden === 'unreadable' ? 'unreadable' : null;
+}
+
+function baseOf(before: BaseEntry | null): Pick<ForkDiffEntry, 'baseTarget' | 'baseMode'> {
+  return { baseTarget: before?.link ?? null, baseMode: before?.mode ?? null };
 }
 
 function whatOf(after: Side | null, before: BaseEntry | null): Pick<ForkChange, 'change' | 'kind' | 'before'> {

@@ -68,8 +68,11 @@ export class LayerStack implements Disposable {
     this.#maskedParents = new Set(paths.flatMap(parentsOf));
   }
 
-  /** Reads the marks of the layers. Rejects where they cannot be read: a diff without them would be wrong. */
-  static async open(layers: ForkLayers, options: MarkOptions): Promise<LayerStack> {
+  /**
+   * Reads the marks of the layers: of the directories that lie over another, or of every one. Rejects where they cannot be read: a
+   * diff without them would be wrong.
+   */
+  static async open(layers: ForkLayers, options: MarkOptions & { everyDirectory?: boolean }): Promise<LayerStack> {
     const stack = new LayerStack(layers, new HeldDirectories());
     try {
       await stack.#readMarks(options);
@@ -155,10 +158,10 @@ export class LayerStack implements Disposable {
     return isWhiteout(stats) || (this.#whiteouts.size > 0 && this.#whiteouts.has(key(layer, path)));
   }
 
-  async #readMarks(options: MarkOptions): Promise<void> {
+  async #readMarks(options: MarkOptions & { everyDirectory?: boolean }): Promise<void> {
     const layerOf = new Map<string, { readonly layer: number; readonly path: string }>();
     for (const [layer, upper] of this.uppers.entries()) {
-      const below = [this.workspace, ...this.uppers.slice(0, layer)];
+      const below = options.everyDirectory ? null : [this.workspace, ...this.uppers.slice(0, layer)];
       for await (const path of sliced(this.#doubles(layer, '', below), options.signal))
         layerOf.set(pathIn(upper, path), { layer, path });
     }
@@ -172,8 +175,9 @@ export class LayerStack implements Disposable {
     await this.#readWhiteouts(marked, options);
   }
 
-  // Directories of a layer that a layer below, or the workspace, has too: only there does an opaque mark matter.
-  *#doubles(layer: number, path: string, below: readonly string[]): Generator<string | null> {
+  // Directories of a layer that a layer below, or the workspace, has too: only there does an opaque mark matter. All of them where
+  // no roots are given.
+  *#doubles(layer: number, path: string, below: readonly string[] | null): Generator<string | null> {
     const directory = pathIn(this.upper(layer), path);
     const names = this.files.list(directory);
     if (typeof names === 'string') return;
@@ -181,12 +185,16 @@ export class LayerStack implements Disposable {
       yield null;
       const own = pathIn(path, name);
       if (this.isMasked(own) || !this.files.lstat(directory, name)?.isDirectory()) continue;
-      const further = below.filter(root => this.files.lstat(pathIn(root, path), name)?.isDirectory());
-      if (further.length === 0) continue;
+      const further = below && this.#having(below, path, name);
+      if (further?.length === 0) continue;
       // What cannot be read has a mark that cannot be read, and is reported by the diff.
       if (typeof this.files.list(pathIn(directory, name)) !== 'string') yield own;
       yield* this.#doubles(layer, own, further);
     }
+  }
+
+  #having(roots: readonly string[], path: string, name: string): readonly string[] {
+    return roots.filter(root => this.files.lstat(pathIn(root, path), name)?.isDirectory());
   }
 
   // Newer kernels can mark an empty file as a whiteout.

@@ -7,9 +7,12 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { ForkChange } from '../../contract/fork.ts';
 import { ForkDiff } from './diff.ts';
+import type { ForkDiffEntry } from './diff.ts';
+import { gitPatch } from './patch.ts';
+import { squashLayers } from './squash.ts';
 
 const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
-const CASES = 3 * FACTOR;
+const CASES = 2 * FACTOR;
 const LAYERS = 3;
 const home = realpathSync(mkdtempSync(join(tmpdir(), 'acode-overlay-')));
 const never = new AbortController().signal;
@@ -26,9 +29,12 @@ type Tree = ReadonlyMap<string, { readonly kind: string; readonly text: string }
 
 /** Numbers that are the same at every run. */
 class Chance {
+  /** Whether git can keep everything that is made. */
+  readonly isTame: boolean;
   #state: number;
 
   constructor(seed: number) {
+    this.isTame = seed % 2 === 0;
     this.#state = seed;
   }
 
@@ -45,12 +51,13 @@ class Chance {
 const NAMES = ['a', 'b', 'c', 'd-e', 'x y', 'nä', 'new\nline', '"q\\', '\xff\xfe', 'n'.repeat(255)].map(name =>
   name === 'nä' ? Buffer.from(name).toString('latin1') : name,
 );
+const TAME = NAMES.filter(name => !name.startsWith('\xff'));
 const WORDS = ['one', 'two\nthree\n', 'one\ntwo\nthree\n', '', '\u0000\u0001binary'];
 
-function path(chance: Chance): string {
+function randomPath(chance: Chance): string {
   const depth = 1 + chance.below(3);
   return Array.from({ length: depth }, () =>
-    chance.below(4) > 0 ? chance.of(NAMES.slice(0, 3)) : chance.of(NAMES),
+    chance.below(4) > 0 ? chance.of(NAMES.slice(0, 3)) : chance.of(chance.isTame ? TAME : NAMES),
   ).join('/');
 }
 
@@ -60,7 +67,7 @@ function quoted(text: string): string {
 
 // One random command of a shell.
 function step(chance: Chance): string {
-  const [one, two] = [quoted(path(chance)), quoted(path(chance))];
+  const [one, two] = [quoted(randomPath(chance)), quoted(randomPath(chance))];
   const word = chance.of(WORDS).replaceAll('\u0000', String.raw`\0`);
   return chance.of([
     // A FIFO without a reader would be waited for.
@@ -74,7 +81,7 @@ function step(chance: Chance): string {
     `mkdir -p ${one}`,
     `ln -sfn ${two} ${one}`,
     `rm -rf ${one}; ln -s /nowhere ${one}`,
-    `rm -rf ${one}; mkfifo ${one}`,
+    chance.isTame ? `rm -rf ${one}` : `rm -rf ${one}; mkfifo ${one}`,
     `chmod ${chance.of(['755', '700', '775', '1777', '4755'])} ${one}`,
     `mv ${one} ${two}`,
     `mv -T ${one} ${two}`,
@@ -180,22 +187,93 @@ const canMount = ((): boolean => {
   return spawnSync('unshare', ['-Urm', 'sh'], { input: program }).status === 0;
 })();
 
+async function entriesOf(diff: ForkDiff): Promise<ForkDiffEntry[]> {
+  const entries: ForkDiffEntry[] = [];
+  for await (const entry of diff) entries.push(entry);
+  return entries;
+}
+
+async function idOf(directory: string, uppers: readonly string[]): Promise<string> {
+  using diff = await ForkDiff.open(layersOf(directory, uppers), { scratch: directory, signal: never });
+  return (await diff.collect('k7m2x9qd')).id;
+}
+
+// Files and links, with what git keeps of a mode.
+function asGit(tree: Tree): string[] {
+  return [...tree]
+    .filter(([, { kind }]) => kind === 'f' || kind === 'l')
+    .map(([name, { text }]) => {
+      const [kind, mode = '', ...rest] = text.split(' ');
+      const executable = (Number.parseInt(mode, 8) & 0o100) === 0 ? 'plain' : 'executable';
+      return JSON.stringify([name, kind === 'f' ? [executable, ...rest].join(' ') : text]);
+    })
+    .sort();
+}
+
+// The patch applied by git to a plain copy of the workspace; null where the patch lacks something.
+async function applied(directory: string): Promise<Tree | null> {
+  using diff = await ForkDiff.open(layersOf(directory), { scratch: directory, signal: never });
+  const omitted: string[] = [];
+  const pieces: Buffer[] = [];
+  const patch = gitPatch(diff, {
+    signal: never,
+    omitted: (path, reason) => (reason === 'mode' || reason === 'directory' ? undefined : omitted.push(path)),
+  });
+  for await (const piece of patch) pieces.push(piece);
+  if (omitted.length > 0) return null;
+  execFileSync('cp', ['-a', 'l', 'p'], { cwd: directory });
+  const env = {
+    PATH: process.env['PATH'],
+    HOME: directory,
+    GIT_CONFIG_NOSYSTEM: '1',
+    GIT_CEILING_DIRECTORIES: directory,
+  };
+  const input = Buffer.concat(pieces);
+  if (input.length > 0)
+    execFileSync('git', ['apply', '--binary', '--whitespace=nowarn', '-'], {
+      cwd: join(directory, 'p'),
+      env,
+      input,
+      timeout: 30_000,
+    });
+  return treeOf(inNamespace(`cd ${directory}/p\n${LISTING}`));
+}
+
 describe.runIf(canMount)('forks in a real overlay', () => {
   it(
-    'lists exactly what differs between the workspace and the merged view',
+    'have exactly the changes that a full listing shows, as a diff, as a patch and squashed',
     async () => {
-      let changes = 0;
+      const figures = { changes: 0, patches: 0 };
       for (let seed = 1; seed <= CASES; seed++) {
         const { directory, before, after } = makeCase(seed);
         using diff = await ForkDiff.open(layersOf(directory), { scratch: directory, signal: never });
-        const entries = [];
-        for await (const entry of diff) entries.push(entry);
+        const entries = await entriesOf(diff);
         expect(reported(entries), `seed ${seed}`).toEqual(expected(before, after));
-        changes += entries.length;
+        figures.changes += entries.length;
+
+        const patched = await applied(directory);
+        if (patched) {
+          expect(asGit(patched), `patch of seed ${seed}`).toEqual(asGit(after));
+          figures.patches += 1;
+        }
+
+        const options = { scratch: directory, signal: never };
+        await squashLayers(layersOf(directory), { ...options, from: 0, to: 3, target: join(directory, 'all') });
+        await squashLayers(layersOf(directory), { ...options, from: 1, to: 3, target: join(directory, 'upper') });
+        expect(await idOf(directory, ['all']), `seed ${seed}`).toBe(diff.summary.id);
+        expect(await idOf(directory, ['1', 'upper']), `seed ${seed}`).toBe(diff.summary.id);
+        // The kernel sees the same in the squashed layer.
+        const listed = (lowers: string[]): Tree =>
+          treeOf(
+            inNamespace(`mkdir -p ${directory}/e ${directory}/ew; ${overlay(directory, lowers, 'e')} && ${LISTING}`),
+          );
+        expect(listed(['all', 'l']), `seed ${seed}`).toEqual(after);
+        expect(listed(['upper', '1', 'l']), `seed ${seed}`).toEqual(after);
         remove(directory);
       }
-      expect(changes).toBeGreaterThan(CASES * 5);
-      if (FACTOR > 1) process.stdout.write(`${CASES} cases of ${LAYERS} layers, ${changes} changes\n`);
+      expect(figures.changes).toBeGreaterThan(CASES * 5);
+      expect(figures.patches).toBeGreaterThan(0);
+      if (FACTOR > 1) process.stdout.write(`${CASES} cases of ${LAYERS} layers: ${JSON.stringify(figures)}\n`);
     },
     60_000 * FACTOR,
   );
