@@ -71,6 +71,8 @@ const ROOMS = {
   'packages/sandbox/src/workspace': 'What of the host a sandbox is given: mounts, protected paths, risky-change scan.',
   'packages/sandbox/src/workspace/archive': 'Tar archives.',
   'packages/sandbox/src/workspace/fork': 'Forks of workspaces: store, layers, base, diff, patch, apply.',
+  'packages/sandbox/src/workspace/masks':
+    'Files of a workspace that are present and empty inside: rules, search, memory.',
   'packages/cli/src/arguments': 'Arguments: one file per type of argument, and the options that commands share.',
   'packages/cli/src/commands': 'One file per command.',
   'packages/cli/src/completion': 'Shell completion.',

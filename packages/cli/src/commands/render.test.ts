@@ -414,6 +414,7 @@ describe('explain', () => {
       ports: { value: [], ...builtIn },
       mounts: { value: [], ...builtIn },
       hostRoots: { value: [], ...builtIn },
+      masks: { add: [], remove: { value: [], layer: 'built-in', where: 'default' } },
       denials: [],
       profile: { value: 'exec', ...builtIn },
       level: { value: 'auto', ...builtIn },

@@ -34,6 +34,13 @@ export interface ConfigInput {
               risk: 'low' | 'medium' | 'high' | 'critical';
             }[]
           | undefined;
+        /**
+         * Files and directories that are present and empty inside, besides the built-in ones: patterns relative to the
+         * workspace.
+         */
+        mask?: string[] | undefined;
+        /** Files and directories that are not masked, though a rule says so. Only your own file unmasks. */
+        unmask?: string[] | undefined;
         /** Level bubblewrap. */
         bubblewrap?:
           | {

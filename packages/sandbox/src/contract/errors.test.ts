@@ -18,7 +18,7 @@ describe('the error table', () => {
   });
 
   it('uses codes of the catalogue’s form, each once', () => {
-    for (const code of codes) expect(code).toMatch(/^ACODE-(?:SBX|CTN|AUD|IMG|FIL|FRK)-\d{3}$/);
+    for (const code of codes) expect(code).toMatch(/^ACODE-(?:SBX|CTN|AUD|IMG|FIL|FRK|MSK)-\d{3}$/);
   });
 });
 

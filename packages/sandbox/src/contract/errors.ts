@@ -81,6 +81,13 @@ function standing(fault: string): string {
   return 'Everything before that record still stands.';
 }
 
+// Why a search does not prove that something is not there.
+const UNFOUND = {
+  time: 'it is not at its path, and the search ended at its limit of time',
+  unreadable: 'it is not at its path, and acode cannot list some directories',
+  changing: 'it is not at its path, and the directories changed during the search',
+};
+
 const ROWS = {
   'ACODE-SBX-001': entry<{ name: string; reason: string; remedy?: string }>({
     title: 'sandbox could not be created',
@@ -566,6 +573,31 @@ const ROWS = {
       reason: 'it is a link that leads out of the project',
       remedy: 'Replace it with its target, or list it in .dockerignore.',
     },
+  }),
+  'ACODE-MSK-001': entry<{ path: string; others: number; because: 'time' | 'unreadable' | 'changing' }>({
+    title: 'masked file moved',
+    message: c =>
+      `acode masked ${c.path} in this workspace before${c.others > 0 ? `, and ${c.others} more,` : ''} and cannot find it now: ${UNFOUND[c.because]}. A command that runs now could read it.`,
+    hint: () =>
+      'Run `acode masks rescan`: it searches the whole workspace however long that takes, masks the file where it is now, and forgets it if you deleted it.',
+    exit: 125,
+    example: { path: 'deploy/keys/server.pem', others: 0, because: 'time' },
+  }),
+  'ACODE-MSK-002': entry<
+    | { problem: 'too-many'; path: string; count: number; limit: number }
+    | { problem: 'name'; path: string; rule: string }
+  >({
+    title: 'file cannot be masked',
+    message: c =>
+      c.problem === 'too-many'
+        ? `${c.count} files of this workspace are to be masked, such as ${c.path}; the limit is ${c.limit}.`
+        : `${JSON.stringify(c.path)} is to be masked (${c.rule}), and its name is not valid UTF-8, so no engine can be told of it.`,
+    hint: c =>
+      c.problem === 'too-many'
+        ? 'Mask the directory that holds them with `acode config set sandbox.mask`, or name files that are not secret in `sandbox.unmask` of your own file.'
+        : 'Rename the file or the directory it is in. If it is not secret, name it in `sandbox.unmask` of your own file.',
+    exit: 125,
+    example: { problem: 'too-many', path: 'fixtures/0001.env', count: 4711, limit: 512 },
   }),
   'ACODE-AUD-001': entry<{ file: string; reason: string; remedy?: string }>({
     title: 'audit record not written',

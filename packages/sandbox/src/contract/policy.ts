@@ -3,6 +3,7 @@
 
 import type { NetworkMode } from './network.ts';
 import type { CachePolicy, CacheTool } from './caches.ts';
+import type { MaskPolicy } from './masks.ts';
 import type { ProfileName } from './profiles.ts';
 import type { Level, Risk } from './levels.ts';
 import type { Denial } from './denials.ts';
@@ -296,6 +297,8 @@ export interface EffectivePolicy {
   readonly deps: Sourced<boolean>;
   /** Directories outside the workspace that mounts may come from. Only the user’s own configuration names them. */
   readonly hostRoots: Sourced<readonly string[]>;
+  /** Files of the workspace that are present and empty inside, beyond the built-in rules, and those that are not. */
+  readonly masks: MaskPolicy;
   /** The user inside. */
   readonly user: Sourced<UserId>;
   /** What was lowered to a ceiling, and old keys that were understood, in sentences. */

@@ -27,7 +27,7 @@ import type { Operation } from '../records/telemetry/operation.ts';
 const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
   config: /^(?:config\.yml|config\.schema\.v\d+\.json)(?:\.[0-9a-f]{16})?$/,
   state:
-    /^(?:ca|code-cache|leases|kept|run|trust|logs|audit|project-images|scans|users|serve-announced|images\.json(?:\.[0-9a-f]{16})?)$/,
+    /^(?:ca|code-cache|leases|kept|masks|run|trust|logs|audit|project-images|scans|users|serve-announced|images\.json(?:\.[0-9a-f]{16})?)$/,
   runtime:
     /^(?:owners|commands|memory|pulls|bubblewrap-held(?:\.\d+)?|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|recent-commands|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
 };

@@ -4,7 +4,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { holdTo } from './config/check.ts';
 import { parseConfig, rawConfig } from './config/parse.ts';
-import { machineSchema } from './config/schema.ts';
+import { keysOf, repositoryRule } from './config/keys.ts';
+import { machineSchema, teamSchema } from './config/schema.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { PolicyFields } from '../contract/policy.ts';
 import { environmentMode, NO_LAYERS } from './layers.ts';
@@ -53,6 +54,29 @@ describe('precedence', () => {
     expect(resolve({ repository: offline }).offline).toMatchObject({ value: true, layer: 'repository' });
     expect(resolve({ repository: offline, user: offline }).offline).toMatchObject({ value: true, layer: 'user' });
     expect(() => resolve({ user: 'sandbox: { defaults: { user: "99999999999:1" } }' })).toThrow(/user\.yml/);
+  });
+
+  it('every layer adds masks, and only the user’s own file removes some', () => {
+    const mask = (name: string) => `sandbox:\n  mask:\n    - ${name}\n`;
+    const said = { machine: mask('m/**'), user: `${mask('u')}  unmask: [.env]\n`, repository: mask('"*.r"') };
+    expect(resolve(said).masks).toEqual({
+      add: [
+        { value: 'm/**', layer: 'machine', where: '/etc/acode/policy.yml:3:7 (sandbox.mask.0)' },
+        { value: 'u', layer: 'user', where: 'user.yml:3:7 (sandbox.mask.0)' },
+        { value: '*.r', layer: 'repository', where: '.agent/config.yml:3:7 (sandbox.mask.0)' },
+      ],
+      remove: { value: ['.env'], layer: 'user', where: 'user.yml:4:3 (sandbox.unmask)' },
+    });
+    expect(resolve({}).masks).toEqual({ add: [], remove: { value: [], layer: 'built-in', where: 'default' } });
+    // Trusted or not, a repository has no key for it; nor have the machine and the team.
+    expect(repositoryRule('sandbox.unmask')).toBe('never');
+    expect(keysOf(machineSchema)).not.toContain('sandbox.unmask');
+    expect(keysOf(teamSchema)).not.toContain('sandbox.unmask');
+    expect(() => parseConfig('sandbox: { mask: [/etc] }', 'f')).toThrow(/sandbox\.mask/);
+    for (const bad of ['../x', 'a/../b', '**', './', '.', 'a//b', '!x', '[ab]', '{a,b}', 'a\\b', '/', ''])
+      expect(() => parseConfig(JSON.stringify({ sandbox: { unmask: [bad] } }), bad)).toThrow(AcodeError);
+    for (const good of ['.env', '*.pem', 'a/**', '**/x', 'a b/c,d', './x', 'a..b', '..a', 'dir/', '?'])
+      expect(parseConfig(JSON.stringify({ sandbox: { unmask: [good] } }), good).config.sandbox?.unmask).toEqual([good]);
   });
 
   it.each<[string, Said, PolicyFields, number, string, string]>([

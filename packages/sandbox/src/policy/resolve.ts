@@ -4,6 +4,7 @@ import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
 import type { PolicyRules } from '../contract/host.ts';
 import type { LanguageFound } from '../contract/languages.ts';
+import type { MaskPolicy } from '../contract/masks.ts';
 import type { EffectivePolicy, MountRequest, PolicyFields, Sourced, UserId } from '../contract/policy.ts';
 import type { ProfileName } from '../contract/profiles.ts';
 import type { Text } from '../contract/wording.ts';
@@ -105,6 +106,7 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
         ? builtInValue(false)
         : { value: request.deps, layer: 'request', where: 'policy.deps' },
     hostRoots: resolveHostRoots(layers, mounts),
+    masks: resolveMasks(layers),
     user,
     warnings,
   };
@@ -200,6 +202,28 @@ function resolveHostRoots({ machine, user }: Layers, mounts: Sourced): Sourced<r
     limit.flatMap(outer => (isWithin(root, outer) ? [root] : isWithin(outer, root) ? [outer] : [])),
   );
   return { value: [...new Set(value)], layer: 'machine', where: placeOf(machine, key) };
+}
+
+// Every layer adds. Only the user’s own file removes, not the team’s defaults below it, and nothing that the machine’s policy masks.
+function resolveMasks({ machine, user, repository }: Layers): MaskPolicy {
+  const from = [
+    { layer: 'machine', loaded: machine },
+    { layer: 'user', loaded: user },
+    { layer: 'repository', loaded: repository },
+  ] as const;
+  const add = from.flatMap(({ layer, loaded }) =>
+    (loaded?.config.sandbox?.mask ?? []).map((value, index) => ({
+      value,
+      layer,
+      where: loaded ? placeOf(loaded, `sandbox.mask.${index}`) : '',
+    })),
+  );
+  const removed = user.config.sandbox?.unmask;
+  const remove: MaskPolicy['remove'] =
+    removed === undefined
+      ? builtInValue([])
+      : { value: removed, layer: 'user', where: placeOf(user, 'sandbox.unmask') };
+  return { add, remove };
 }
 
 function resolveUser(request: PolicyFields, layers: Layers, caller: UserId): Sourced<UserId> {

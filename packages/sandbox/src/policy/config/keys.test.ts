@@ -43,6 +43,7 @@ describe('keys', () => {
       'sandbox.security.allow_untrusted_registries',
       'sandbox.security.allowed_runtimes',
       'sandbox.security.trusted_images',
+      'sandbox.unmask',
     ]);
     expect(repositoryRule('toString')).toBe('never');
   });

@@ -45,6 +45,7 @@ const REPOSITORY: Readonly<Record<string, RepositoryRule>> = {
   'sandbox.serve': 'tighten',
   'sandbox.require_for': 'free',
   'sandbox.risk_rules': 'free',
+  'sandbox.mask': 'free',
   'sandbox.runtime': 'tighten',
   'sandbox.defaults.cpu_limit': 'capped',
   'sandbox.defaults.memory_mb': 'capped',

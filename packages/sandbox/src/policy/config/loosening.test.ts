@@ -25,6 +25,9 @@ describe('what loosens', () => {
     ['sandbox.require_for: [medium, high]', 'sandbox.require_for: [high]', 'sandbox.require_for'],
     ['', 'sandbox.fallback: warn', 'sandbox.fallback'],
     ['sandbox.risk_rules: [{ match: x, risk: high }]', '', 'sandbox.risk_rules'],
+    ['sandbox.mask: [a, b]', 'sandbox.mask: [b]', 'sandbox.mask'],
+    ['', 'sandbox.unmask: [.env]', 'sandbox.unmask'],
+    ['sandbox.unmask: [.env]', 'sandbox.unmask: [.env, "*.pem"]', 'sandbox.unmask'],
     ['', 'sandbox.runtime: runc', 'sandbox.runtime'],
     ['sandbox.runtime: runsc', '', 'sandbox.runtime'],
     ['', 'sandbox.docker.host: unix:///work/engine.sock', 'sandbox.docker.host'],
@@ -68,6 +71,8 @@ describe('what loosens', () => {
     ['sandbox.ceilings.memory_mb: 2g', 'sandbox.ceilings.memory_mb: 1g'],
     ['', 'mode: airgapped'],
     ['', 'sandbox.risk_rules: [{ match: x, risk: high }]'],
+    ['', 'sandbox.mask: [secrets/**]'],
+    ['sandbox.unmask: [.env, x]', 'sandbox.unmask: [x]'],
     ['sandbox.require_for: [high]', 'sandbox.require_for: [high, critical, low, medium]'],
     ['', 'sandbox.runtime: runsc'],
   ])('%j to %j does not', (before, after) => {

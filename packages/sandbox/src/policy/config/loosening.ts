@@ -83,6 +83,11 @@ const RULES: Readonly<Record<string, Rule | null>> = {
     allows: 'Without an engine, commands run in bubblewrap instead of being refused.',
   },
   'sandbox.risk_rules': { loosens: loses, allows: 'Commands that the rule matched no longer count as riskier.' },
+  'sandbox.mask': { loosens: loses, allows: 'Commands can read what the pattern masked.' },
+  'sandbox.unmask': {
+    loosens: gains,
+    allows: 'Commands can read the files, secrets included, that match the pattern.',
+  },
   'sandbox.bubblewrap.accept_process_limits': {
     loosens: becomes(true),
     allows: 'At level bubblewrap, memory is limited for each process, not for all together.',

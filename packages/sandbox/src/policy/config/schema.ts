@@ -11,6 +11,7 @@ import {
   cpus,
   image,
   imagePattern,
+  maskPattern,
   megabytes,
   mount,
   networkName,
@@ -209,6 +210,14 @@ const riskRules = z
   .optional()
   .describe('Commands that are riskier than they look. A rule only raises the risk.');
 
+const mask = z
+  .array(maskPattern)
+  .max(100)
+  .optional()
+  .describe(
+    'Files and directories that are present and empty inside, besides the built-in ones: patterns relative to the workspace.',
+  );
+
 const sandbox = z
   .strictObject({
     level,
@@ -222,6 +231,12 @@ const sandbox = z
       .optional()
       .describe('warn: bubblewrap stands in where there is no engine at all, for risks that require_for leaves out.'),
     risk_rules: riskRules,
+    mask,
+    unmask: z
+      .array(maskPattern)
+      .max(100)
+      .optional()
+      .describe('Files and directories that are not masked, though a rule says so. Only your own file unmasks.'),
     bubblewrap: z
       .strictObject({
         accept_process_limits: z
@@ -313,6 +328,7 @@ export const machineSchema = z.strictObject({
       serve: z.enum(['auto', 'never']).optional().describe(`${serve}; never switches it off for every user.`),
       require_for: requireFor,
       risk_rules: riskRules,
+      mask,
       ceilings: ceilings.optional(),
       network: network.pick({ allow_bridge: true, allowed_networks: true, ca_file: true }).optional(),
       mounts: mounts.pick({ allowed_host_roots: true }).optional(),

@@ -117,5 +117,15 @@ export const mount = z.strictObject({
   readonly: z.boolean().optional().describe('True by default.'),
 });
 
+// Only `*`, `?` and `**` are wildcards: other signs of patterns (`[`, `{`, `!`, `\\`) mean different things to different tools.
+const MASK =
+  'expected a path relative to the workspace, with * and ? in names and ** for directories, such as secrets/** or *.secret';
+
+/** A pattern of paths below the workspace. */
+export const maskPattern = z
+  .string()
+  .max(400)
+  .regex(/^(?!\/)(?!(?:\.\/)*(?:\*\*\/?)+$)(?!\.?\/?$)(?!(?:.*\/)?\.\.(?:\/|$))(?!.*\/\/)[^\0\n\r\\[\]{}!]+$/, MASK);
+
 /** The address of a name server. */
 export const address = z.union([z.ipv4(), z.ipv6()], { error: 'expected an IP address' });
