@@ -941,7 +941,11 @@ export const PROTECTIONS = [
   ),
   one(
     'a command goes on that no shell inside could end',
-    [`${DOCKER}/execution/exec-execution.ts`, "if (name === 'SIGKILL') gone.tell(", "if (name === '') gone.tell("],
+    [
+      [`${DOCKER}/execution/exec-execution.ts`, "if (name === 'SIGKILL') gone.tell(", "if (name === '') gone.tell("],
+      // The second layer: what is not seen to end goes with the sandbox.
+      [`${DOCKER}/execution/exec-execution.ts`, '        gone.tell(COULD_NOT);\n        throw', '        throw'],
+    ],
     [['sessions/commands.test.ts', 'lets no command go on beyond its time']],
   ),
   {
@@ -1060,7 +1064,7 @@ export const PROTECTIONS = [
   ),
   one(
     'what a command left goes on while artifacts are taken',
-    [`${SRC}/persistent/artifacts.ts`, '        await quiet;\n', ''],
+    [`${SRC}/persistent/artifacts.ts`, 'const quiet = open.quiet(until);', 'const quiet = Promise.resolve();'],
     [['sessions/artifacts.test.ts', 'when the command ended']],
   ),
   one(

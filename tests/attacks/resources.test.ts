@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect } from 'vitest';
 import { images, withEngine, withoutEngines } from '../support/engines.ts';
+import { EngineProxy } from '../support/proxy.ts';
 import { everything } from '../support/targets.ts';
 import { Arena } from './arena.ts';
 import { attack } from './attack.ts';
@@ -123,16 +124,19 @@ describe.skipIf(withoutEngines).each(targetsOf('resources'))('resources, on $nam
     const make =
       'mkdir /out/d; truncate -s 10G /out/d/bomb; truncate -s 10G /out/bomb; echo fine >/out/fine; du -k /out/bomb';
     const artifacts = ['d', 'bomb', 'fine'].map(from => ({ from, to: `arrived/${from}` }));
-    const result = await arena.sh(make, { artifacts });
+    await using proxy = await EngineProxy.start(target.engine.socket);
+    await using watched = await Arena.open(target, { engine: { socket: proxy.socket } });
+    const result = await watched.sh(make, { artifacts });
+    // The bytes are counted as they come too, and then refused: what they say keeps them from coming.
+    expect(proxy.sentBytes).toBeLessThan(64 * MIB);
     const [tree, file, fine] = result.artifacts ?? [];
     expect([tree?.error?.code, file?.error?.code]).toEqual(['ACODE-FIL-003', 'ACODE-FIL-003']);
     expect(fine).toMatchObject({ files: 1, bytes: 5 });
-    expect(readdirSync(join(arena.workspace, 'arrived'))).toEqual(['fine']);
+    expect(readdirSync(join(watched.workspace, 'arrived'))).toEqual(['fine']);
     // What it says is what a reader would have got, of next to nothing; gVisor does not tell the difference.
     if (!gvisor) expect(Number.parseInt(result.stdout, 10)).toBeLessThan(1024);
     const { stdout } = await weak('truncate -s 10G /tmp/bomb; stat -c %s /tmp/bomb');
     expect(stdout.trim()).toBe(String(10 * 1024 ** 3));
-    rmSync(join(arena.workspace, 'arrived'), { recursive: true });
     return { observed: 'ACODE-FIL-003, nothing written', control: 'a file of 10 GiB' };
   });
 

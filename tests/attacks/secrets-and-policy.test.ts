@@ -177,7 +177,8 @@ describe.skipIf(withoutEngines).each(targetsOf('secrets-and-policy'))('secrets a
       return undefined;
     });
     expect(await through.sh('true')).toMatchObject({ exitCode: 0 });
-    expect(asked).toEqual([id]);
+    // The first run of an image also makes a container to read its users from.
+    expect(new Set(asked)).toEqual(new Set([id]));
     // A tag that has moved would be another image: then verification finds it.
     proxy.onRequest((method, path, body) => {
       if (method !== 'POST' || !path.includes('/containers/create')) return undefined;

@@ -295,9 +295,10 @@ describe.skipIf(withoutEngines).each(places)('commands.run on $name', place => {
 
   it('lets no command go on beyond its time by ending the shells that could end it', async () => {
     const hunted = await host.acode.create();
-    // All but the first two, with which the sandbox would end at once, the one that tells of its own end, and itself.
+    // All but the first two, with which the sandbox would end at once, the one that tells of its own end, and itself. It does not
+    // mind a request to end, so that only a shell that lives long enough to kill it ends it.
     const hunt =
-      'while :; do for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p -gt 7 ] && [ $p != $$ ] && [ $p != $PPID ] && kill -9 $p; done 2>/dev/null; done';
+      'trap "" TERM; while :; do for p in /proc/[0-9]*; do p=${p#/proc/}; [ $p -gt 7 ] && [ $p != $$ ] && [ $p != $PPID ] && kill -9 $p; done 2>/dev/null; done';
     await hunted.commands.run(['sh', '-c', hunt], { timeoutMs: 1000 }).catch(() => undefined);
     // It was quicker, and the sandbox is gone with it; or one of them was, and it has ended.
     const isGone = async (): Promise<boolean> =>

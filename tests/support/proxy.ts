@@ -65,6 +65,8 @@ export class EngineProxy implements AsyncDisposable {
   readonly socket: string;
   /** Requests so far. */
   readonly requests: SeenRequest[] = [];
+  /** Bytes that the engine has sent to clients so far. */
+  sentBytes = 0;
   readonly #target: string;
   readonly #directory: string;
   readonly #server: Server;
@@ -134,9 +136,13 @@ export class EngineProxy implements AsyncDisposable {
   }
 
   #accept(client: Socket): void {
-    const relay = new Relay(client, createConnection({ path: this.#target, allowHalfOpen: true }), async request => {
+    const decide = async (request: ParsedRequest): Promise<RequestFate> => {
       this.requests.push({ method: request.method, path: request.path, body: request.body });
       return this.#hook?.(request.method, request.path, request.body, request.head);
+    };
+    const engine = createConnection({ path: this.#target, allowHalfOpen: true });
+    const relay = new Relay(client, engine, decide, bytes => {
+      this.sentBytes += bytes;
     });
     this.#relays.add(relay);
     client.once('close', () => this.#relays.delete(relay));
@@ -178,9 +184,16 @@ class Relay {
   #paused = true;
   #work = Promise.resolve();
   #lateMs: number | null = null;
+  readonly #sent: (bytes: number) => void;
   #onReply: 'pass' | 'drop' | 'drop-after-head' | Buffer = 'pass';
 
-  constructor(client: Socket, engine: Socket, decide: (request: ParsedRequest) => Promise<RequestFate>) {
+  constructor(
+    client: Socket,
+    engine: Socket,
+    decide: (request: ParsedRequest) => Promise<RequestFate>,
+    sent: (bytes: number) => void,
+  ) {
+    this.#sent = sent;
     this.#client = client;
     this.#engine = engine;
     this.#decide = decide;
@@ -276,6 +289,7 @@ class Relay {
   }
 
   #fromEngine(chunk: Buffer): void {
+    this.#sent(chunk.length);
     if (this.#onReply === 'pass') {
       this.#toClient(chunk);
       return;
