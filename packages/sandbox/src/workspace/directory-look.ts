@@ -3,7 +3,7 @@
 // Paths and names are byte strings (latin1), because names on Linux are bytes and need not be text.
 
 import { codeOf } from '../contract/system-error.ts';
-import { closeSync, constants, fstatSync, lstatSync, openSync, opendirSync, readlinkSync } from 'node:fs';
+import { closeSync, constants, fstatSync, lstatSync, openSync, opendirSync, readdirSync, readlinkSync } from 'node:fs';
 import type { Dir, Dirent, Stats } from 'node:fs';
 
 /** Why a directory could not be looked into. */
@@ -56,6 +56,15 @@ export class DirectoryLook implements Disposable {
     try {
       this.#entries ??= opendirSync(bytes(this.#path), { encoding: 'latin1', bufferSize: BUFFERED_ENTRIES });
       return this.#entries.readSync();
+    } catch {
+      return 'unreadable';
+    }
+  }
+
+  /** All entries at once: quicker than one by one, and for directories that are known to be small. */
+  all(): Dirent[] | 'unreadable' {
+    try {
+      return readdirSync(bytes(this.#path), { encoding: 'latin1', withFileTypes: true });
     } catch {
       return 'unreadable';
     }

@@ -5,7 +5,7 @@
 // Without a usable index it walks the workspace within limits. Paths are byte strings, and no link is followed to a directory.
 
 import { closeSync, constants, fstatSync, lstatSync, openSync, readSync } from 'node:fs';
-import type { Stats } from 'node:fs';
+import type { Dirent, Stats } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MaskWarning } from '../../contract/masks.ts';
@@ -62,6 +62,11 @@ export interface SearchLimits {
   readonly walkMs: number;
   /** Time of a search along an index, in milliseconds. */
   readonly indexMs: number;
+  /**
+   * Size, as the file system counts it, up to which a directory is listed at once: 1 MiB, about 20,000 names. Larger ones are read
+   * name by name, so that memory is bounded.
+   */
+  readonly atOnceBytes: number;
 }
 
 /** What a search needs. */
@@ -78,7 +83,7 @@ export interface SearchRequest {
   readonly clock?: Clock;
 }
 
-const LIMITS: SearchLimits = { entries: 200_000, walkMs: 2000, indexMs: 10_000 };
+const LIMITS: SearchLimits = { entries: 200_000, walkMs: 2000, indexMs: 10_000, atOnceBytes: 1024 ** 2 };
 const MAX_ENTRIES_ONE_LEVEL = 100_000;
 const MAX_EXPANDED = 20_000;
 const MAX_SUBMODULES = 200;
@@ -292,26 +297,35 @@ class SecretSearch {
   }
 
   #entriesOf(look: DirectoryLook, path: string, depth: Place['depth']): Entries {
-    const names: string[] = [];
-    const directories: string[] = [];
+    const into: Entries = { names: [], directories: [], isWhole: true };
+    const small = look.stats.size <= this.#limits.atOnceBytes ? look.all() : null;
+    if (small !== null && small !== 'unreadable') {
+      this.#entries += small.length;
+      for (const entry of small) this.#see(entry, path, into);
+      return into;
+    }
     const most = depth === 'whole' ? Infinity : MAX_ENTRIES_ONE_LEVEL;
     let seen = 0;
     for (let entry = look.next(); entry !== null; entry = look.next()) {
       if (entry === 'unreadable') {
         this.#unreadable(path);
-        return { names, directories, isWhole: false };
+        return { ...into, isWhole: false };
       }
       seen += 1;
       if (seen > most) {
         this.#warnings.push({ kind: 'search-limit', limit: 'entries', entries: most });
-        return { names, directories, isWhole: false };
+        return { ...into, isWhole: false };
       }
-      const isDirectory = entry.isDirectory();
-      if (isDirectory && !NEVER.has(entry.name)) directories.push(entry.name);
-      if (this.#isCandidate(path, entry.name, isDirectory)) names.push(entry.name);
+      this.#see(entry, path, into);
     }
     this.#entries += seen;
-    return { names, directories, isWhole: true };
+    return into;
+  }
+
+  #see(entry: Dirent, path: string, { names, directories }: Entries): void {
+    const isDirectory = entry.isDirectory();
+    if (isDirectory && !NEVER.has(entry.name)) directories.push(entry.name);
+    if (this.#isCandidate(path, entry.name, isDirectory)) names.push(entry.name);
   }
 
   #unreadable(path: string): void {

@@ -166,10 +166,11 @@ async function readEntries(
   for (let number = 0; number < shape.count; number += 1) {
     // Large ones take a second: other work of this process goes on meanwhile.
     if (file.isLow && number > 0) await nextTurn();
-    const window = file.peek(reader.most);
-    const { size, mode } = reader.read(window);
+    const at = file.need(reader.most);
+    const size = reader.read(file.buffer, at);
     if (reader.length === 0) hasNameless = true;
-    else if (!skip?.has(number)) collector.add(reader.name, reader.length, mode >>> 12);
+    else if (!skip?.has(number))
+      collector.add(reader.name, reader.length, file.buffer.readUInt32BE(at + MODE_AT) >>> 12);
     file.skip(size);
   }
   return hasNameless;
@@ -192,17 +193,18 @@ class EntryReader {
     this.most = this.#fixed + 2 + 3 + MAX_NAME + 8;
   }
 
-  read(window: Buffer): { readonly size: number; readonly mode: number } {
-    if (window.length < this.#fixed) throw new Fault('damaged');
-    const flags = window.readUInt16BE(this.#fixed - 2);
+  /** Reads the entry that begins at a place of the buffer, and gives its size. */
+  read(buffer: Buffer, at: number): number {
+    if (buffer.length - at < this.#fixed) throw new Fault('damaged');
+    const flags = buffer.readUInt16BE(at + this.#fixed - 2);
     const isExtended = (flags & EXTENDED) !== 0;
     if (isExtended && this.#version < 3) throw new Fault('damaged');
-    const end = this.#readName(window, this.#fixed + (isExtended ? 2 : 0));
+    const end = this.#readName(buffer, at + this.#fixed + (isExtended ? 2 : 0)) - at;
     if ((flags & LENGTH) !== Math.min(this.length, LENGTH)) throw new Fault('damaged');
     // Before version 4, one to eight zeros fill an entry up.
     const size = this.#version === 4 ? end + 1 : (end + 8) & ~7;
-    if (size > window.length) throw new Fault('damaged');
-    return { size, mode: window.readUInt32BE(MODE_AT) };
+    if (size > buffer.length - at) throw new Fault('damaged');
+    return size;
   }
 
   #readName(window: Buffer, from: number): number {
@@ -300,7 +302,9 @@ class IndexFile implements Disposable {
   readonly #descriptor: number;
   readonly #end: number;
   #buffer = Buffer.alloc(0);
-  /** Place in the file of the first byte of the buffer. */
+  /** Place in the buffer of the next byte. */
+  #at = 0;
+  /** Place in the file of the next byte. */
   #position = 0;
 
   constructor(path: string, { hashBytes, maxBytes }: Sizes) {
@@ -324,20 +328,27 @@ class IndexFile implements Disposable {
 
   /** Whether the next request reads from the disk. */
   get isLow(): boolean {
-    return this.#buffer.length < MAX_NAME * 2 && this.left > this.#buffer.length;
+    const held = this.#buffer.length - this.#at;
+    return held < MAX_NAME * 2 && this.left > held;
   }
 
-  /** Up to so many of the next bytes; fewer at the end. */
-  peek(most: number): Buffer {
+  /** What was read; the next byte is where `need` says. */
+  get buffer(): Buffer {
+    return this.#buffer;
+  }
+
+  /** Sees to it that so many bytes are in the buffer, or all that are left, and gives the place of the next one. */
+  need(most: number): number {
     const wanted = Math.min(most, this.left);
-    if (this.#buffer.length < wanted) this.#fill(wanted);
-    return this.#buffer.subarray(0, wanted);
+    if (this.#buffer.length - this.#at < wanted) this.#fill(wanted);
+    return this.#at;
   }
 
   /** Exactly so many bytes. */
   take(length: number): Buffer {
-    const taken = this.peek(length);
-    if (taken.length < length) throw new Fault('damaged');
+    if (length > this.left) throw new Fault('damaged');
+    const at = this.need(length);
+    const taken = this.#buffer.subarray(at, at + length);
     this.skip(length);
     return taken;
   }
@@ -345,12 +356,12 @@ class IndexFile implements Disposable {
   skip(length: number): void {
     if (length > this.left) throw new Fault('damaged');
     this.#position += length;
-    this.#buffer = this.#buffer.subarray(Math.min(length, this.#buffer.length));
+    this.#at = Math.min(this.#at + length, this.#buffer.length);
   }
 
   #fill(wanted: number): void {
     const buffer = Buffer.alloc(Math.min(this.left, Math.max(WINDOW, wanted)));
-    let filled = this.#buffer.copy(buffer);
+    let filled = this.#buffer.copy(buffer, 0, this.#at);
     while (filled < buffer.length) {
       const read = readSync(this.#descriptor, buffer, filled, buffer.length - filled, this.#position + filled);
       // Shorter than it was a moment ago.
@@ -358,6 +369,7 @@ class IndexFile implements Disposable {
       filled += read;
     }
     this.#buffer = buffer;
+    this.#at = 0;
   }
 
   [Symbol.dispose](): void {
@@ -410,7 +422,7 @@ class Collector {
   }
 
   #enter(buffer: Buffer, length: number): void {
-    if (this.#last?.length === length && buffer.compare(this.#last, 0, length, 0, length) === 0) return;
+    if (this.#last?.length === length && isSamePath(buffer, this.#last)) return;
     this.#last = Buffer.from(buffer.subarray(0, length));
     const whole = this.#last.toString('latin1');
     const directory = whole.slice(0, -1);
@@ -449,6 +461,12 @@ class Collector {
       isSplit,
     };
   }
+}
+
+// From the end, where two directories of the same length differ.
+function isSamePath(buffer: Buffer, other: Buffer): boolean {
+  for (let at = other.length - 1; at >= 0; at -= 1) if (buffer[at] !== other[at]) return false;
+  return true;
 }
 
 // What git refuses in a path too: a path of it never leads out of the working tree or into the git directory.

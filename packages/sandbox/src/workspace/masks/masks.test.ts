@@ -173,8 +173,9 @@ describe('the built-in rules', () => {
     expect(await paths()).toEqual(process.getuid?.() === 0 ? [] : ['locked.pem']);
   });
 
-  it('are cheap on names that no rule fits', () => {
-    expect(['index.ts', 'README.md', 'env.ts', 'keys.ts', 'package.json'].filter(mayMatch)).toEqual([]);
+  it('are cheap on names that no rule fits, of source code above all', () => {
+    expect(['index.ts', 'README.md', 'env.ts', 'package.json', 'kubeconfig.py'].filter(mayMatch)).toEqual([]);
+    expect(['.env.ts', 'kubeconfig.prod', 'kubeconfig'].filter(mayMatch)).toHaveLength(3);
   });
 });
 
@@ -265,6 +266,13 @@ describe('where it looks', () => {
     writeFileSync(Buffer.concat([Buffer.from(`${root}/`), Buffer.from([0xff]), Buffer.from('.env')]), 'x');
     await expect(prepare()).rejects.toMatchObject({ code: 'ACODE-MSK-002', context: { problem: 'name', rule: 'env' } });
     expect(await paths(policy([], ['*.env']))).toEqual([]);
+  });
+
+  it('in directories that are too large to be listed at once', async () => {
+    track('a/b/x', 'a/tracked.env');
+    put('a/b/.env');
+    put('other/.env');
+    expect(await paths(policy(), { limits: { atOnceBytes: -1 } })).toEqual(['a/b/.env', 'other/.env']);
   });
 
   it('refuses more than can be mounted', async () => {

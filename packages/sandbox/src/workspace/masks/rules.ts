@@ -162,10 +162,16 @@ export const NEVER: ReadonlySet<string> = new Set(['node_modules', '.git']);
 
 // One expression for all names, because every name of a workspace is asked.
 const ANY_NAME = new RegExp(BUILT_IN.map(({ name }) => `(?:${name.source})`).join('|'), 'is');
+// Source code is not a secret, whatever it is called, and most names are of source code.
+const SOURCE = new Set(
+  'c cc cpp cs css cts go h hpp htm html java js jsx kt less lua md mdx mjs cjs mts php png jpg svg py pyi rb rs scala scss snap swift ts tsx vue'.split(
+    ' ',
+  ),
+);
 
 /** Whether a name needs a closer look: some rule of the table may fit a file of that name. */
 export function mayMatch(name: string): boolean {
-  return ANY_NAME.test(name);
+  return (name.startsWith('.') || !SOURCE.has(name.slice(name.lastIndexOf('.') + 1))) && ANY_NAME.test(name);
 }
 
 /** The rules of the table that fit a file by its name and the name of its directory. */
