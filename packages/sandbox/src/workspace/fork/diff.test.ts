@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import {
+  appendFileSync,
   chmodSync,
   existsSync,
   lstatSync,
@@ -17,7 +18,7 @@ import {
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { setTimeout } from 'node:timers/promises';
+import { setImmediate, setTimeout } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { ForkChange } from '../../contract/fork.ts';
 import { forgetBase, recordBase } from './base.ts';
@@ -231,6 +232,39 @@ describe('the diff of a fork', () => {
     await expect(open({ tar: join(home, 'tar') })).rejects.toThrow(UnreadableLayersError);
     await expect(open({ tar: join(home, 'missing') })).rejects.toThrow(UnreadableLayersError);
     expect(await brief()).toEqual(['added file a/c']);
+  });
+
+  it('reads the program that reads marks to its end, and does not wait for one that has none', async () => {
+    write('w', { 'a/b': 'b' });
+    write('1', { 'a/c': 'c' });
+    const tar = join(home, 'tar');
+    writeFileSync(tar, '#!/bin/sh\ntar "$@" && case $1 in -c) head -c 1000000 /dev/zero ;; esac\n', { mode: 0o755 });
+    expect(await brief({ tar })).toEqual(['added file a/c']);
+    writeFileSync(tar, '#!/bin/sh\nsleep 5\n');
+    const controller = new AbortController();
+    const layers = { workspace, uppers: [join(home, '1')], masked: [] };
+    const opened = ForkDiff.open(layers, { scratch: home, signal: controller.signal, tar });
+    controller.abort(new Error('enough'));
+    await expect(opened).rejects.toThrow('enough');
+  });
+
+  it('reports a file that changes while it is read, and ends', async () => {
+    write('1', { growing: Buffer.alloc(64 * 1024 ** 2, 1), still: 'still' });
+    using diff = await open();
+    let isOver = false;
+    const collected = diff.collect('k7m2x9qd').finally(() => {
+      isOver = true;
+    });
+    while (!isOver) {
+      appendFileSync(join(home, '1/growing'), 'more');
+      await setImmediate();
+    }
+    const { changes: found, gaps } = await collected;
+    expect(found.map(({ path, gap }) => [path, gap])).toEqual([
+      ['growing', 'unstable'],
+      ['still', undefined],
+    ]);
+    expect(gaps).toBe(1);
   });
 
   it('stops at a signal', async () => {

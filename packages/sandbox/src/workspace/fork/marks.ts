@@ -77,6 +77,8 @@ async function marksOf(
   const { stderr } = await runTar(argv, lines(paths), options, async stdout => {
     const reader = new ByteReader(stdout);
     for (let next = await nextEntry(reader); next; next = await nextEntry(reader)) marks.set(next.name, next.mark);
+    // What fills up the archive too: a stream with something left in it is never closed, and the program would be waited for.
+    while ((await reader.some(BLOCK)) !== null);
   });
   return { marks, stderr };
 }
@@ -199,8 +201,10 @@ async function runTar(
   const deadline = AbortSignal.timeout(TIMEOUT_MS);
   // In the plain locale, so that tar passes names on byte for byte.
   const child = spawn(tar ?? tarProgram(), argv, { env: { LC_ALL: 'C' }, cwd: '/', stdio: 'pipe' });
+  // The streams too: a program that has ended already is not waited for either.
   const end = (): void => {
     child.kill('SIGKILL');
+    child.stdout.destroy(new Error('it did not end in time'));
   };
   signal.addEventListener('abort', end, { once: true });
   deadline.addEventListener('abort', end, { once: true });
@@ -214,11 +218,11 @@ async function runTar(
     const written = pipeline(input, child.stdin).catch(() => undefined);
     await Promise.all([closed, written, read(child.stdout as AsyncIterable<Buffer>)]);
     signal.throwIfAborted();
-    if (deadline.aborted) throw new UnreadableLayersError('GNU tar did not end in time');
     return { status: child.exitCode ?? 1, stderr };
   } catch (error) {
     end();
     signal.throwIfAborted();
+    if (deadline.aborted) throw new UnreadableLayersError('GNU tar did not end in time');
     if (error instanceof UnreadableLayersError) throw error;
     throw new UnreadableLayersError(
       `GNU tar could not be run (${error instanceof Error ? error.message : String(error)})`,
