@@ -227,6 +227,7 @@ describe('acode changes', () => {
       here,
       { ...continuing, command: 'calm' },
       { ...continuing, command: 'wild' },
+      { ...continuing, command: 'killed' },
       { ...continuing, command: 'lost' },
     );
     const log = open();
@@ -242,11 +243,13 @@ describe('acode changes', () => {
       });
     await scan('calm', { scan: 'complete', changed: counts });
     await scan('wild', found);
+    await scan('killed', { scan: 'incomplete', scanReason: 'its process was ended', changed: counts });
     await log.close();
     const { items } = JSON.parse((await call(['changes', '--json'])).stdout) as { items: object[] };
     expect(items).toMatchObject([
-      { command: ['/bin/sh', '-c', 'wild'], riskyChangesTotal: 7, scan: 'complete' },
       { command: ['/bin/sh', '-c', 'lost'], scan: 'continuing' },
+      { command: ['/bin/sh', '-c', 'killed'], scan: 'incomplete', scanReason: 'its process was ended' },
+      { command: ['/bin/sh', '-c', 'wild'], riskyChangesTotal: 7, scan: 'complete' },
     ]);
   });
 

@@ -41,6 +41,8 @@ export interface CallParts {
   readonly runCli: RunCli;
   /** What is to be said about a server that did not do this call. */
   readonly note?: Note | null | undefined;
+  /** Says what earlier background scans came to, before this call opens a host; absent where nobody reads it. */
+  readonly sayPending?: ((call: Call) => Promise<void>) | undefined;
   /** The program of this process; absent where the process is not this call’s own. */
   readonly program?: OwnProgram | undefined;
 }
@@ -64,6 +66,7 @@ export class Call {
   afterwards: () => Promise<void> = () => Promise.resolve();
   readonly #lender: Lender | undefined;
   readonly #note: Note | null;
+  #sayPending: ((call: Call) => Promise<void>) | undefined;
   #place: Promise<Place> | null = null;
 
   constructor(parts: CallParts) {
@@ -79,6 +82,7 @@ export class Call {
     this.runCli = parts.runCli;
     this.#lender = parts.lender;
     this.#note = parts.note ?? null;
+    this.#sayPending = parts.sayPending;
     // Log lines and a line that redraws itself do not mix.
     this.progress = new Progress(this.stderr, this.errorLook, !this.options.verbose);
   }
@@ -231,6 +235,10 @@ export class Call {
 
   /** How this call opens a host: its workspace, configuration, engine and log. */
   async hostOptions(): Promise<AcodeOptions> {
+    // Once, and not by calls that a mistake in their arguments ends or that touch no workspace.
+    const sayPending = this.#sayPending;
+    this.#sayPending = undefined;
+    await sayPending?.(this);
     const { verbose, config, socket } = this.options;
     const level = logLevel(verbose, this.io.env['ACODE_LOG_LEVEL']);
     return {

@@ -131,14 +131,14 @@ class CommandLine {
         `\`${called}\` takes no command after \`--\`.`,
         `\`${called} --help\` shows how it is used.`,
       );
-    const call = this.#call(called);
     // Nobody reads what the server in the background says either.
-    if (!SAYS_NOTHING.includes(command.name()) && !this.#before.includes('--background')) await sayPendingScans(call);
+    const isSilent = SAYS_NOTHING.includes(command.name()) || this.#before.includes('--background');
+    const call = this.#call(called, isSilent ? undefined : sayPendingScans);
     this.#status = await work(call);
     this.#done = call;
   }
 
-  #call(called: string): Call {
+  #call(called: string, sayPending?: (call: Call) => Promise<void>): Call {
     return new Call({
       ...this.#around,
       runCli,
@@ -146,6 +146,7 @@ class CommandLine {
       before: this.#before,
       argv: this.#argv,
       called,
+      sayPending,
     });
   }
 

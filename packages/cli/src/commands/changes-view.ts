@@ -36,7 +36,7 @@ export async function showChanges(call: Call, options: ChangesOptions): Promise<
   const found = await call.withObserver(({ audit }) =>
     call.progress.during('Reading the audit log…', audit.changes(query)),
   );
-  // Newest first: what a reader came for is mostly the last run.
+  // The newest command first: what a reader came for is mostly the last run.
   const items = found.toReversed();
   const asked = from === undefined ? null : from instanceof Date ? from.toISOString() : from;
   await call.print('acode.changes/1', { workspace, since: asked, items }, look =>
@@ -103,7 +103,8 @@ function groupLines(kind: string, paths: readonly string[], look: Look): string[
 
 function unscanned({ scan, scanReason }: RecordedChanges, look: Look): string[] {
   if (scan === 'complete' || scan === null) return [];
-  if (scan === 'continuing') return indented('the scan continued after the run; its result is not recorded yet', look);
+  if (scan === 'continuing')
+    return indented('the scan continues in the background; its result is not recorded yet', look);
   const why = scanReason === null ? '' : `: ${oneLine(scanReason)}`;
   return indented(`not everything was scanned${why}`, look);
 }

@@ -39,7 +39,7 @@ export function storeJob(job: ScanJob, { uid, pid }: ScannedCall): ScanStore | n
  * Starts the process that scans: in a session of its own, so that neither Ctrl-C nor the end of the terminal reaches it, with
  * none of the caller’s files open, so that no reader of the caller’s output waits for it.
  */
-function startScanner(entry: string, workspace: string): void {
+function startScanner(entry: string, workspace: string, store: ScanStore | null): void {
   const own = PASSED_ON.flatMap(name => (process.env[name] === undefined ? [] : [[name, process.env[name]] as const]));
   const child = spawn(process.execPath, ['--', entry, SCAN_COMMAND, '--workspace', workspace], {
     detached: true,
@@ -49,6 +49,7 @@ function startScanner(entry: string, workspace: string): void {
   });
   // The job remains on disk: the next command reports that it was not done.
   child.on('error', () => undefined);
+  if (child.pid !== undefined) store?.started(child.pid);
   child.unref();
 }
 
@@ -61,8 +62,10 @@ function mayStart(program: OwnProgram | undefined, written: readonly ScanRoot[])
 export function inOwnProcess(program: OwnProgram | undefined, pid: number | null): (job: ScanJob) => boolean {
   const uid = process.getuid?.();
   return job => {
-    if (uid === undefined || !mayStart(program, job.directories) || !storeJob(job, { uid, pid })) return false;
-    startScanner(program.entry, job.workspace);
+    if (uid === undefined || !mayStart(program, job.directories)) return false;
+    const store = storeJob(job, { uid, pid });
+    if (!store) return false;
+    startScanner(program.entry, job.workspace, store);
     return true;
   };
 }
@@ -108,7 +111,8 @@ export class ScansHere implements AsyncDisposable {
     await this.#work;
     const { program } = this.#parts;
     if (isUnderWay && mayStart(program, this.#directories))
-      for (const workspace of this.#workspaces) startScanner(program.entry, workspace);
+      for (const workspace of this.#workspaces)
+        startScanner(program.entry, workspace, ScanStore.of(workspace, this.#parts.uid));
     await Promise.all(this.#told);
   }
 

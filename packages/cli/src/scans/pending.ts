@@ -2,7 +2,7 @@
 
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { ScanReport } from '@acode/sandbox';
+import type { ScanJob, ScanReport } from '@acode/sandbox';
 import type { Caller } from '../caller.ts';
 import { riskyLines, shownPath } from '../execution/risky-lines.ts';
 import { oneLine } from '../terminal/text.ts';
@@ -10,7 +10,7 @@ import { ScanStore } from './store.ts';
 import type { Finding, StoredJob, Untold } from './store.ts';
 import { sayOn } from './terminal.ts';
 
-// By then a process that was started has begun, on however busy a machine.
+// By then a process that was started is noted, or has begun: one that is noted and lives may take longer.
 const BEGINS_MS = 30_000;
 // How long the library lets one scan take, and how many of them a scanner does before and with the one of a new job.
 const SCAN_MS = 60_000;
@@ -48,8 +48,9 @@ async function sayStored(
   const done = async (told: readonly Untold[], lines: readonly string[]): Promise<void> => {
     if (told.length === 0) return;
     await say(call, lines);
-    // A program may or may not show the report to a person: the next terminal shows it again.
-    if (isTerminal) for (const { name } of told) store.remove(name);
+    // A program may or may not show findings to a person: the next terminal shows them again.
+    if (isTerminal || told.every(({ kind }) => kind === 'ended' || kind === 'stuck'))
+      for (const { name } of told) store.remove(name);
   };
   for (const one of untold) if (one.finding) await done([one], findingLines(one.finding, of));
   for (const kind of ['ended', 'stuck', 'damaged'] as const) {
@@ -57,6 +58,10 @@ async function sayStored(
     const about = aboutThose(
       told.flatMap(({ askedMs }) => askedMs),
       of,
+    );
+    await recordUnfinished(
+      told.flatMap(({ job }) => job ?? []),
+      UNFINISHED[kind],
     );
     await done(told, [
       `${about} did not finish: ${UNFINISHED[kind]}. Some of what the command left was not scanned; \`git status --ignored\` lists new files.`,
@@ -68,6 +73,13 @@ async function sayStored(
   );
 }
 
+// `acode changes` would otherwise say for ever that the scan continues. The notice comes even if the log cannot be written.
+async function recordUnfinished(jobs: readonly ScanJob[], reason: string): Promise<void> {
+  if (jobs.length === 0) return;
+  const { Acode } = await import('@acode/sandbox');
+  await Acode.recordUnfinishedScan(jobs, reason).catch(() => undefined);
+}
+
 // A scanner that was killed or is stuck, or a machine that was switched off, must not look like a scan that found nothing.
 function giveUpUnfinished(store: ScanStore, now: number): void {
   store.giveUp(store.damagedJobs(), 'damaged');
@@ -77,6 +89,7 @@ function giveUpUnfinished(store: ScanStore, now: number): void {
   const maxMs = { works: overdueMs, 'has not begun': BEGINS_MS, 'was killed': -Infinity }[scanner];
   const dead = jobs.filter(({ content }) => now - content.askedMs > maxMs).map(({ name }) => name);
   store.giveUp(dead, scanner === 'works' ? 'stuck' : 'ended');
+  store.forgetStarted();
   if (scanner === 'was killed') store.removeDeadLock();
 }
 

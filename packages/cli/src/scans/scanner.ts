@@ -19,6 +19,7 @@ export interface ScannerParts {
  * sees the new ones before it ends.
  */
 export async function scanStored(store: ScanStore, parts: ScannerParts): Promise<void> {
+  store.forgetStarted();
   while (store.jobs().length > 0 && !isHandedOn(parts)) {
     if (!store.lock()) return;
     try {

@@ -194,9 +194,30 @@ describe('a scan that continues', () => {
     symlinkSync(holder, join(allScans(), name, 'scanner'));
     expect((await next()).stderr).toMatch(/^acode: the background scan .* did not finish: its process was ended\./);
     expect((await next()).stderr).not.toContain('did not finish');
-    expect(await atTerminal()).toContain('did not finish');
     expect(await atTerminal()).not.toContain('did not finish');
+    const { stdout } = await call(['changes'], { cwd: () => top });
+    expect(stdout).toContain('not everything was scanned: its process was ended');
     expect(added('two').lock()).toBe(true);
+  });
+
+  it('is reported by no call that a mistake ends, or that touches no workspace', async () => {
+    await scanStored(added('one'), { scan: finding([hook()]), found: () => undefined, signal: never });
+    for (const args of [['changes', '--since', 'x'], ['run', '--no-such'], ['run'], ['mcp', '--print-config']])
+      expect((await call(args, { cwd: () => top })).stderr, args.join(' ')).not.toContain('husky');
+    expect((await next()).stderr).toContain('husky');
+  });
+
+  it('whose process was started and is slow to begin is waited for', async () => {
+    const store = added('one');
+    store.started(process.ppid);
+    const later = Date.now() + 120_000;
+    vi.spyOn(Date, 'now').mockReturnValue(later);
+    onTestFinished(() => void vi.restoreAllMocks());
+    expect((await next()).stderr).not.toContain('did not finish');
+    // The control: without the process, it has had its time.
+    rmSync(join(storeDirectory(), `started-${process.ppid}`));
+    expect((await next()).stderr).toContain('did not finish: its process was ended');
+    expect(existsSync(allScans())).toBe(false);
   });
 
   it('whose process lives and has had its time is said not to have finished', async () => {

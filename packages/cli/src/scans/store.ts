@@ -28,6 +28,8 @@ import { processStart } from './process.ts';
 const MAX_JOBS = 64;
 const MAX_BYTES = 4 * 1024 * 1024;
 const LOCK = 'scanner';
+// A link for each scanner that was started and has not begun to scan yet.
+const STARTED = 'started-';
 // Whoever was to tell it and ended before that has had its time.
 const TELLING_MS = 60_000;
 // A command chooses paths and how many there are, so what is written down of them is bounded, and far below MAX_BYTES.
@@ -111,6 +113,8 @@ export interface Untold {
   readonly askedMs: readonly number[];
   /** Of kind `found` alone. */
   readonly finding: Finding | null;
+  /** The scan that did not finish: of kinds `ended` and `stuck`, where it can be read. */
+  readonly job: ScanJob | null;
 }
 
 /** A file of the store. */
@@ -193,8 +197,9 @@ export class ScanStore {
   }
 
   /**
-   * Takes what was not told yet, oldest first. What a terminal takes is to be removed when it was said. What a program takes,
-   * whose output perhaps nobody reads, no other program gets, and the next terminal does.
+   * Takes what was not told yet, oldest first. What a terminal takes is to be removed when it was said. Findings that a program
+   * takes, whose output perhaps nobody reads, no other program gets, and the next terminal does. That a scan did not finish is
+   * said once, to either: `acode changes` lists it from then on.
    */
   take(now: number, by: 'terminal' | 'program'): Untold[] {
     this.#recover(now);
@@ -203,7 +208,8 @@ export class ScanStore {
     const taken = untold
       .sort((one, other) => timeIn(bare(one)) - timeIn(bare(other)))
       .flatMap(name => {
-        const claimed = `${by === 'terminal' ? 'telling' : 'told'}-${padded(now)}-${bare(name)}`;
+        const isOnce = by === 'terminal' || /^(?:ended|stuck)-/.test(bare(name));
+        const claimed = `${isOnce ? 'telling' : 'told'}-${padded(now)}-${bare(name)}`;
         return this.#rename(name, claimed) ? [this.#untold(claimed)] : [];
       });
     if (by === 'program') this.#keepFew(now);
@@ -232,6 +238,21 @@ export class ScanStore {
     return false;
   }
 
+  /** Notes a scanner that was started. On a busy machine it may take long until it begins. */
+  started(pid: number): void {
+    try {
+      symlinkSync(`${pid}.${processStart(pid) ?? ''}`, join(this.#directory, `${STARTED}${pid}`));
+    } catch {
+      // It was noted before, or has ended already, and the directory with it.
+    }
+  }
+
+  /** Removes the notes of scanners that have ended, and that of this process, which has begun. */
+  forgetStarted(): void {
+    for (const name of this.#names(STARTED))
+      if (name === `${STARTED}${process.pid}` || !isAlive(this.#holder(name) ?? '')) this.remove(name);
+  }
+
   /** Lets another process scan. */
   unlock(): void {
     this.remove(LOCK);
@@ -244,16 +265,17 @@ export class ScanStore {
     this.#tidy();
   }
 
-  /** Whether a process scans, one did and was killed, or none has begun. */
+  /** Whether a process scans or is about to, one did and was killed, or none has begun. */
   get scanner(): 'works' | 'was killed' | 'has not begun' {
     const holder = this.#holder();
-    if (holder === null) return 'has not begun';
-    return isAlive(holder) ? 'works' : 'was killed';
+    if (holder !== null && isAlive(holder)) return 'works';
+    if (this.#names(STARTED).some(name => isAlive(this.#holder(name) ?? ''))) return 'works';
+    return holder === null ? 'has not begun' : 'was killed';
   }
 
-  #holder(): string | null {
+  #holder(name = LOCK): string | null {
     try {
-      return readlinkSync(join(this.#directory, LOCK));
+      return readlinkSync(join(this.#directory, name));
     } catch {
       return null;
     }
@@ -281,14 +303,15 @@ export class ScanStore {
   #untold(name: string): Untold {
     const kind = UNTOLD.find(one => bare(name).startsWith(`${one}-`)) ?? 'damaged';
     const written = [timeIn(bare(name))];
-    if (kind === 'more' || kind === 'damaged') return { name, kind, askedMs: written, finding: null };
+    if (kind === 'more' || kind === 'damaged') return { name, kind, askedMs: written, finding: null, job: null };
     if (kind === 'found') {
       const finding = this.#read(name, findingSchema);
-      if (typeof finding === 'string') return { name, kind: 'damaged', askedMs: written, finding: null };
-      return { name, kind, askedMs: finding.askedMs, finding };
+      if (typeof finding === 'string') return { name, kind: 'damaged', askedMs: written, finding: null, job: null };
+      return { name, kind, askedMs: finding.askedMs, finding, job: null };
     }
     const job = this.#read(name, storedJobSchema);
-    return { name, kind, askedMs: typeof job === 'string' ? written : [job.askedMs], finding: null };
+    if (typeof job === 'string') return { name, kind, askedMs: written, finding: null, job: null };
+    return { name, kind, askedMs: [job.askedMs], finding: null, job: job.job };
   }
 
   // What was taken and not reported is reported again; what was retained long enough is removed.

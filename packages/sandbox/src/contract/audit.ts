@@ -328,7 +328,7 @@ export interface AuditVerification {
 export interface RecordedChanges {
   /** The number of the record that names the changes. */
   readonly record: number;
-  /** When the changes were found. */
+  /** When the command had ended; where no command is known, when the changes were found. */
   readonly ts: string;
   /** The record of the command; null where the changes came after the last command of a sandbox. */
   readonly intent: number | null;

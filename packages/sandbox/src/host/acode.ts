@@ -56,7 +56,7 @@ import { sweep } from './sweep.ts';
 import { systemClock } from '../lifecycle/clock.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 import { poolReport, warmUp } from '../run/warm.ts';
-import { scanJobs } from '../workspace/continued-scan.ts';
+import { scanJobs, unfinishedScan } from '../workspace/continued-scan.ts';
 import { installationRoot, isWithin } from '../workspace/file-identity.ts';
 
 /** A host that can be observed but cannot run commands. */
@@ -229,9 +229,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
       readonly maxMs?: number;
     } = {},
   ): AsyncGenerator<ScanReport> {
-    const uid = currentUid();
-    const { state } = directoriesOf({ env: process.env, home: homeOf(process.env), uid });
-    const audit = new AuditLog({ directory: join(state, 'audit'), uid, clock: systemClock });
+    const audit = ownAuditLog();
     const failures: unknown[] = [];
     try {
       for await (const report of scanJobs(jobs, options)) {
@@ -244,6 +242,25 @@ export class Acode implements CommandRunner, AsyncDisposable {
       await audit.close();
     }
     if (failures.length > 0) throw failures[0];
+  }
+
+  /**
+   * Writes to the audit log that scans which {@link AcodeOptions.continueScan} accepted did not finish, for instance because
+   * the process that did them was killed. Without it, the log has no end of these scans.
+   *
+   * @example
+   * declare const jobs: ScanJob[];
+   * await Acode.recordUnfinishedScan(jobs, 'its process was ended');
+   */
+  static async recordUnfinishedScan(jobs: readonly ScanJob[], reason: string): Promise<void> {
+    const [first] = jobs;
+    if (!first) return;
+    const audit = ownAuditLog();
+    try {
+      await audit.append(scanRecord(unfinishedScan(jobs, reason), first));
+    } finally {
+      await audit.close();
+    }
   }
 
   /**
@@ -613,4 +630,11 @@ function savedLogs(host: ComposedHost): Logs {
       return log;
     },
   };
+}
+
+// Of this user, without a host: a scan that goes on has none.
+function ownAuditLog(): AuditLog {
+  const uid = currentUid();
+  const { state } = directoriesOf({ env: process.env, home: homeOf(process.env), uid });
+  return new AuditLog({ directory: join(state, 'audit'), uid, clock: systemClock });
 }

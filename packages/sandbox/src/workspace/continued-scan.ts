@@ -47,6 +47,12 @@ export async function* scanJobs(
   }
 }
 
+/** The report of a scan that did not finish and found nothing. */
+export function unfinishedScan(jobs: readonly ScanJob[], reason: string): ScanReport {
+  const { changed } = NOTHING_WRITTEN;
+  return { jobs, riskyChanges: [notLookedAt(reason)], changed, complete: false };
+}
+
 // Every failure is reported: a scan that ends without a report would look like one that found nothing.
 function failed(error: unknown): Scan {
   const reason = `the scan failed: ${error instanceof Error ? error.message : String(error)}`;

@@ -54,14 +54,21 @@ interface Continuing {
   readonly correlationId: string | null;
 }
 
-/** The runs that a query asks for, oldest first. A line that is no record is passed over: `verify` is what finds it. */
+/** The runs that a query asks for, in the order of their commands, oldest first. A line that is no record is passed over: `verify` is what finds it. */
 export async function recordedChanges(
   lines: AsyncIterable<string>,
   { workspace, since }: ChangesQuery = {},
 ): Promise<RecordedChanges[]> {
   const runs = new Runs();
   for await (const line of lines) runs.take(line);
-  return runs.found().filter(run => isWanted(run, workspace, since));
+  return runs.found(run => isWanted(run, workspace, since));
+}
+
+/** A run, with the last record that says something about what it left. */
+interface Found {
+  readonly run: RecordedChanges;
+  readonly seq: number;
+  readonly ts: string;
 }
 
 /** The runs that are known so far. */
@@ -70,7 +77,7 @@ class Runs {
   readonly #open = new Map<number, Intent>();
   /** Those whose scan went on, by their sandbox, until it is known what it came to. */
   readonly #continuing = new Map<string, Continuing[]>();
-  readonly #found: (RecordedChanges | null)[] = [];
+  readonly #found: (Found | null)[] = [];
 
   take(line: string): void {
     if (line.includes(INTENT)) this.#remember(line);
@@ -80,8 +87,11 @@ class Runs {
   }
 
   /** Files that were left, and the scans whose end is unknown. */
-  found(): RecordedChanges[] {
-    return this.#found.filter(run => run !== null);
+  found(wants: (found: Found) => boolean): RecordedChanges[] {
+    return this.#found
+      .filter(found => found !== null && wants(found))
+      .flatMap(found => found?.run ?? [])
+      .sort((one, other) => (one.intent ?? one.record) - (other.intent ?? other.record) || one.record - other.record);
   }
 
   #remember(line: string): void {
@@ -95,7 +105,7 @@ class Runs {
     const findings = findingsIn(line);
     if (!findings) return;
     const run = runOf(findings, intent);
-    this.#found.push(run);
+    this.#found.push({ run, seq: run.record, ts: run.ts });
     if (run.scan !== 'continuing' || run.sandboxId === null) return;
     const { correlationId } = findings;
     this.#continuing.set(run.sandboxId, [...(this.#continuing.get(run.sandboxId) ?? []), { run, correlationId }]);
@@ -107,12 +117,23 @@ class Runs {
     const findings = findingsIn(line);
     if (!findings) return;
     const about = [...new Set(findings.sandboxIds)].flatMap(id => this.#settled(id, findings.correlationIds));
-    for (const run of about) this.#replace(run, run.riskyChanges.length === 0 ? null : { ...run, scan: 'complete' });
-    if (findings.riskyChanges.length === 0 && findings.scan === 'complete') return;
+    const { seq, ts, scan } = findings;
+    const isEmpty = findings.riskyChanges.length === 0;
+    // A scan that found nothing and did not finish says no more than that about each of its runs.
+    const isUnfinished = isEmpty && scan === 'incomplete';
+    for (const run of about) this.#settle(run, findings, isUnfinished);
+    if (isEmpty && (scan === 'complete' || about.length > 0)) return;
     const run = runOf(findings, undefined);
     const [first = run] = about;
     const { intent, command, exitCode } = first;
-    this.#found.push({ ...run, intent, command, exitCode, sandboxId: findings.sandboxIds[0] ?? run.sandboxId });
+    const sandboxId = findings.sandboxIds[0] ?? run.sandboxId;
+    this.#found.push({ run: { ...run, ts: first.ts, intent, command, exitCode, sandboxId }, seq, ts });
+  }
+
+  #settle(run: RecordedChanges, { seq, ts, scanReason }: Findings, isUnfinished: boolean): void {
+    if (isUnfinished) this.#replace(run, { run: { ...run, scan: 'incomplete', scanReason }, seq, ts });
+    else if (run.riskyChanges.length === 0) this.#replace(run, null);
+    else this.#replace(run, { run: { ...run, scan: 'complete' }, seq, ts });
   }
 
   // A persistent sandbox has many runs, each with a scan of its own. A record that names no runs is about all of them.
@@ -125,8 +146,8 @@ class Runs {
     return all.filter(one => !left.includes(one)).map(({ run }) => run);
   }
 
-  #replace(run: RecordedChanges, by: RecordedChanges | null): void {
-    const at = this.#found.indexOf(run);
+  #replace(run: RecordedChanges, by: Found | null): void {
+    const at = this.#found.findIndex(found => found?.run === run);
     if (at >= 0) this.#found[at] = by;
   }
 }
@@ -152,10 +173,10 @@ function intentOf(line: string): number {
   return Number(INTENT_OF.exec(line)?.[1] ?? NaN);
 }
 
-function isWanted(run: RecordedChanges, workspace: string | undefined, since: Date | number | undefined): boolean {
+function isWanted({ run, seq, ts }: Found, workspace: string | undefined, since: Date | number | undefined): boolean {
   if (workspace !== undefined && run.workspace !== workspace) return false;
   if (since === undefined) return true;
-  return typeof since === 'number' ? run.record > since : Date.parse(run.ts) >= since.getTime();
+  return typeof since === 'number' ? seq > since : Date.parse(ts) >= since.getTime();
 }
 
 /** A line of the log as data; null where it is not JSON. */
