@@ -7,6 +7,7 @@ import { hanging, wrapped as inLines } from '../terminal/wrap.ts';
 
 const WIDTH = 80;
 const TITLE_WIDTH = 22;
+const GAP = '  ';
 const NARROW = 60;
 const GROUPS: Readonly<Record<string, string>> = {
   A: 'Escape',
@@ -39,7 +40,7 @@ function checkLines({ status, title, seen, remedy }: Check, look: Look): string 
   // In a narrow terminal what was seen stands below its title, where it has room.
   const beside =
     width === null || width >= NARROW
-      ? hanging(`${mark} ${pad(title, TITLE_WIDTH)}`, oneLine(seen), width)
+      ? hanging(`${mark} ${pad(title, TITLE_WIDTH - GAP.length)}${GAP}`, oneLine(seen), width)
       : `${mark} ${title}\n${hanging('    ', oneLine(seen), width)}`;
   return `${beside}\n${hint}`;
 }

@@ -36,6 +36,10 @@ function stacked(rows: readonly Row[], look: Look): string {
   const title = look.colours.bold(`${pad(TITLES[0], beside)}${TITLES.slice(1).join(', ')}`);
   const lines = rows.flatMap(([name, value, layer, where]) => {
     const origin = where === '' ? layer : `${layer}, ${where}`;
+    // Side by side where both fit, so that only long rows take more than one line.
+    const pair = `${oneLine(value)}  ${oneLine(origin)}`;
+    if (!isNarrow && widthOf(pair) <= room)
+      return [`${pad(name, left)}${oneLine(value)}  ${look.colours.dim(oneLine(origin))}`];
     const [first = '', ...more] = wrapped(oneLine(value), room);
     return [
       ...(isNarrow ? [name, ' '.repeat(left) + first] : [pad(name, left) + first]),

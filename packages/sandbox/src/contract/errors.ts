@@ -186,6 +186,8 @@ const ROWS = {
     remedy?: string;
     /** Whether there is no engine at all, rather than one that does not answer. */
     absent?: boolean;
+    /** How long acode waited, in milliseconds, for an engine that is there and did not answer. */
+    lateMs?: number;
     required?: Text;
     available?: string;
   }>({

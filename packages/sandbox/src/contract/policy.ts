@@ -323,6 +323,8 @@ export interface ImageTrust {
 export interface ImageNaming {
   /** Who named it, if the user does not vouch for them: a repository’s file that is not trusted, or a model. Else null. */
   readonly untrusted: 'repository' | 'model' | null;
+  /** Whether a repository’s file named it that the user trusted with other content. Absent means no. */
+  readonly changed?: boolean;
   /** Images that the user’s own file names: repositories of `trusted_images` without `*`, and references of `images`. */
   readonly listed: {
     /** Repositories that `trusted_images` names without `*`. */

@@ -2,13 +2,20 @@
 
 import { describe, expect, it } from 'vitest';
 import { AcodeError } from './errors.ts';
-import { unavailableReason } from './unavailable.ts';
+import { engineLate, unavailableReason } from './unavailable.ts';
 
 describe('the reason for which there is no sandbox', () => {
   it('names the socket and what is wrong with it', () => {
     const error = new AcodeError('ACODE-SBX-008', { socket: '/s', reason: 'no permission' });
     expect(error.message).toContain('nothing was run');
     expect(unavailableReason(error)).toBe('no Docker Engine answered at /s (no permission).');
+  });
+
+  it('says of an engine that is late for how long acode waited, and no more than is known', () => {
+    const late = { socket: 'unix:///s', reason: 'it did not answer within 1.2 s', lateMs: 1200 };
+    const said = 'the engine at /s did not answer within 1.2 s: it is slow or hangs';
+    expect(unavailableReason(new AcodeError('ACODE-SBX-008', late))).toBe(`${said}.`);
+    expect(engineLate('/s', 1200)).toBe(said);
   });
 
   it('is the message of any other error', () => {

@@ -6,6 +6,7 @@ import { AcodeError } from '../contract/errors.ts';
 import { fail, ok, warn } from './doctor/checks/machine.ts';
 import { examine } from './doctor/doctor.ts';
 import type { Check, DoctorReport } from './doctor/report.ts';
+import { defaultPolicy } from './inventory.ts';
 import type { Host } from '../run/host.ts';
 import type { UserId } from '../contract/policy.ts';
 import { NO_LAYERS } from '../policy/layers.ts';
@@ -23,13 +24,19 @@ export async function examineHost(host: Host, faults: readonly AcodeError[] = []
   const { machine, config: user, environmentMode, caller, uid, identity, directories } = host;
   const layers = { machine, user, repository: null, environmentMode };
   const resolved = imageOf(layers, caller);
-  const { image } = resolved;
+  const workspace = await workspaceOf(host);
+  // The same choice as of a command and of the status: it depends on the languages of the project.
+  const image = await defaultPolicy(host, workspace).then(
+    ({ policy }) => policy.image.value,
+    () => resolved.image,
+  );
   return examine({
     uid,
     identity,
     directories,
     image,
-    workspace: await workspaceOf(host),
+    socket: host.engineNamed,
+    workspace,
     configuration: await configurationChecks(host, [...faults, ...resolved.faults]),
     diagnose: async signal => {
       const backend = await host.engine();

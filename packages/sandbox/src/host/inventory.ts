@@ -11,7 +11,7 @@ import type {
   Status,
 } from '../contract/host.ts';
 import { AcodeError } from '../contract/errors.ts';
-import { unavailableReason } from '../contract/unavailable.ts';
+import { ENGINE_LATE_REMEDY, unavailableReason } from '../contract/unavailable.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { Host } from '../run/host.ts';
 import { chooseLevel } from '../run/level.ts';
@@ -45,7 +45,9 @@ export async function statusOf(host: Host, signal: AbortSignal): Promise<Status>
     commandsHere(host),
   ]);
   const state = engine instanceof AcodeError ? { sandboxes: countsOf([]), cacheVolumes: [] } : engine;
-  return { defaultImage, workspace, levels, ...state, ...availability(chosen) };
+  // An engine may answer the first question in time and not the next ones: what is not known is not called available.
+  const isLate = engine instanceof AcodeError && !(chosen instanceof AcodeError) && usesEngine(chosen.level);
+  return { defaultImage, workspace, levels, ...state, ...availability(isLate ? engine : chosen) };
 }
 
 async function commandsHere(
@@ -276,8 +278,8 @@ function countsOf(judged: readonly Judged[]): SandboxCounts {
   };
 }
 
-// If the repository’s configuration is refused no command can run, and the user needs to see the reason.
-async function defaultPolicy(
+/** The policy of a command without options. If the repository’s configuration is refused, no command can run: `problem` says why. */
+export async function defaultPolicy(
   host: Host,
   workspace: string,
 ): Promise<{ policy: EffectivePolicy; problem?: AcodeError }> {
@@ -326,11 +328,10 @@ async function engineLevels(host: Host, withinMs: number): Promise<LevelStatus[]
 function answeredInTime<Value>(host: Host, answer: Promise<Value>, ms: number): Promise<Value> {
   return inTime(host.telemetry.clock, ms, answer, () => {
     const reason = `it did not answer within ${ms / 1000} s`;
-    return new AcodeError('ACODE-SBX-008', { socket: host.engineNamed ?? 'its socket', reason, remedy: SLOW });
+    const socket = host.engineNamed ?? 'its socket';
+    return new AcodeError('ACODE-SBX-008', { socket, reason, lateMs: ms, remedy: ENGINE_LATE_REMEDY });
   });
 }
-
-const SLOW = 'Something is there and does not answer: check the engine’s log, and restart it.';
 
 /**
  * The levels that an engine offers through its runtimes. A listed runtime counts as available; its first start proves

@@ -1,5 +1,6 @@
 // The backends of this host: connected at first use, asked once what they can do, pinned for the session.
 
+import { AcodeError } from '../contract/errors.ts';
 import { usesEngine, type Level } from '../contract/levels.ts';
 import type { Backend, Capability, EngineBackend } from './backend.ts';
 
@@ -66,8 +67,14 @@ export class Backends {
 }
 
 function unanswered(level: Level, error: unknown): Capability {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = reasonOf(error);
   return { level, available: false, unknown: true, reason, cpus: 1, runtimes: {}, standardRuntime: '' };
+}
+
+// These levels have no engine that could have failed, as the whole message would say.
+function reasonOf(error: unknown): string {
+  if (error instanceof AcodeError && error.is('ACODE-SBX-018')) return error.context.reason;
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** A backend that is connected when it is first needed. */

@@ -180,6 +180,7 @@ export function resolveImageNaming(
   const references = fullNames(imagesIn(user.config));
   return {
     untrusted: whoNamed(layers, image, askedBy),
+    ...(image.layer === 'repository' && layers.repository?.changed === true ? { changed: true } : {}),
     listed: {
       // `ghcr.io/me/*` trusts a place in a registry. It does not name each image of this machine that is called so.
       repositories: (user.config.sandbox?.security?.trusted_images ?? []).filter(one => !one.endsWith('/*')),
@@ -275,22 +276,24 @@ function isUsers(
 const RULE = 'a repository or a model may name only images that you trust and that came from their registry';
 
 function imageNamingRefused(
-  { image, imageNaming: { untrusted } }: NamedImage,
+  { image, imageNaming: { untrusted, changed = false } }: NamedImage,
   why: string,
 ): AcodeError<'ACODE-SBX-010'> {
   const repository = parseReference(image.value)?.repository ?? null;
   const by = untrusted === 'model' ? 'a model’s call, the argument image' : sourceOf(image);
   return new AcodeError('ACODE-SBX-010', {
     violation: 'UnverifiedImage',
-    detail: text`${image.value} was named by ${by}, and ${why}`,
-    remedy: untrusted === 'model' ? forModel(repository) : forRepository(repository),
+    detail: text`${image.value} was named by ${by}, ${changed ? 'which has changed since you trusted it, ' : ''}and ${why}`,
+    remedy: untrusted === 'model' ? forModel(repository) : forRepository(repository, changed),
     rule: RULE,
     setBy: by,
   });
 }
 
-function forRepository(repository: string | null): Text {
-  const read = 'Read the repository’s file; if you agree with all of it, run `acode trust`.';
+function forRepository(repository: string | null, changed: boolean): Text {
+  const read = changed
+    ? '`acode trust --show` shows what the file asks for now. If you agree with all of it, run `acode trust` again.'
+    : 'Read the repository’s file; if you agree with all of it, run `acode trust`.';
   return repository === null
     ? `${read} Or take the line out.`
     : text`${read} To allow this image alone: ${trusting(repository)}.`;

@@ -13,10 +13,13 @@ beforeAll(async () => {
 });
 afterAll(() => rm(top, { recursive: true, force: true }));
 
-const checksWithout = async (socket: string) => {
+const checksWithout = (socket: string) =>
+  checksAfter(new AcodeError('ACODE-SBX-008', { socket, reason: 'no permission', remedy: 'Join its group.' }));
+
+const checksAfter = async (failure: Error) => {
   const home = { home: top, config: join(top, 'c'), state: join(top, 's'), runtime: join(top, 'r') };
-  const failure = new AcodeError('ACODE-SBX-008', { socket, reason: 'no permission', remedy: 'Join its group.' });
-  const patient = { uid: 1001, identity: 'i', directories: home, workspace: top, image: 'x', configuration: [] };
+  const about = { uid: 1001, identity: 'i', directories: home, workspace: top, image: 'x', configuration: [] };
+  const patient = { ...about, socket: 'unix:///s' };
   return (await examine({ ...patient, diagnose: () => Promise.reject(failure) })).checks;
 };
 
@@ -25,6 +28,12 @@ describe('the doctor without an engine', () => {
     const [engine] = await checksWithout('/nonexistent/docker.sock');
     expect(engine).toMatchObject({ id: 'engine', status: 'fail', remedy: 'Join its group.' });
     expect(engine?.seen).toBe('no Docker Engine answered at /nonexistent/docker.sock (no permission).');
+  });
+
+  it('says of an engine that is late what happened, and not how the deadline was called', async () => {
+    const [engine] = await checksAfter(new DOMException('The operation was aborted due to timeout', 'TimeoutError'));
+    expect(engine?.seen).toBe('the engine at /s did not answer within 1.2 s: it is slow or hangs');
+    expect(engine?.remedy).toContain('docker version');
   });
 
   it.each([

@@ -3,7 +3,7 @@
 import { performance } from 'node:perf_hooks';
 import type { Directories } from '../../lifecycle/directories.ts';
 import { AcodeError } from '../../contract/errors.ts';
-import { unavailableReason } from '../../contract/unavailable.ts';
+import { ENGINE_LATE_REMEDY, engineLate, unavailableReason } from '../../contract/unavailable.ts';
 import {
   directoriesCheck,
   diskCheck,
@@ -13,6 +13,7 @@ import {
   kernelHasAppArmor,
   socketCheck,
   userCheck,
+  warn,
   workspaceChecks,
 } from './checks/machine.ts';
 import { engineChecks, noEngine } from './checks/engine.ts';
@@ -26,6 +27,8 @@ export interface Patient {
   readonly directories: Directories;
   readonly workspace: string;
   readonly image: string;
+  /** The engine’s socket, where the user named it; null where acode searches for it. */
+  readonly socket: string | null;
   /** What was found about the configuration. */
   readonly configuration: readonly Check[];
   /** Asks the engine; rejects where there is none. */
@@ -65,12 +68,14 @@ type Asked = Examined | Unasked;
 async function withEngine(patient: Patient): Promise<Asked> {
   const slow: Unasked = {
     socket: null,
-    reason: `no answer within ${ENGINE_MS} ms`,
-    remedy: 'Check the engine’s log; restart it if it hangs.',
+    reason: engineLate(patient.socket, ENGINE_MS),
+    remedy: ENGINE_LATE_REMEDY,
   };
   const asked = patient.diagnose(AbortSignal.timeout(ENGINE_MS)).catch((error: unknown) => {
     if (error instanceof AcodeError)
       return { reason: unavailableReason(error), remedy: error.hint, socket: socketTried(error) };
+    // What a deadline of this process ends says only that there was one.
+    if (error instanceof Error && ['AbortError', 'TimeoutError'].includes(error.name)) return slow;
     return { ...slow, reason: error instanceof Error ? error.message : String(error) };
   });
   return within(ENGINE_MS, asked, slow);
@@ -112,13 +117,20 @@ async function workspaceSection(patient: Patient, asked: Promise<Asked>): Promis
   const socket = 'reason' in diagnosis ? '' : diagnosis.engine.socket;
   const { workspace: path, directories, uid } = patient;
   const slow = [
-    fail('workspace', 'Workspace', `${path} did not answer in time`, 'Is it on a network file system that hangs?'),
+    fail(
+      'workspace',
+      'Workspace',
+      `not checked: ${path} did not answer within ${LOOK_MS / 2000} s`,
+      'This machine is busy, or the file system of the workspace hangs. Run `acode doctor` again.',
+    ),
   ];
   return within(LOOK_MS / 2, workspaceChecks({ path, directories, socket, uid }), slow);
 }
 
+const BUSY = 'This machine is busy, or a file system hangs. Run `acode doctor` again.';
+
 function looked(id: string, title: string, work: Promise<Check>): Promise<Check> {
-  return within(LOOK_MS, work, fail(id, title, 'no answer in time', 'Is it on a file system that hangs?'));
+  return within(LOOK_MS, work, warn(id, title, `not checked: no answer within ${LOOK_MS / 1000} s`, BUSY));
 }
 
 async function within<Value, Otherwise>(

@@ -32,7 +32,7 @@ export async function probeSandbox(
     if (patience.aborted)
       throw new AcodeError('ACODE-SBX-018', {
         operation: 'trying bubblewrap',
-        reason: `a sandbox was not made and tried within ${PROBE_MS / 1000} s`,
+        reason: `a trial sandbox was not ready within ${PROBE_MS / 1000} s; this machine is busy, or bubblewrap hangs`,
       });
     const forbidden = await whyForbidden();
     return forbidden.length > 0 ? forbidden.join('; ') : reasonOf(error);

@@ -151,7 +151,7 @@ function appArmor(diagnosis: Diagnosis, { appArmor: kernel }: EngineSurroundings
 }
 
 function knownBad({ components }: Diagnosis): Check {
-  const title = 'Known container escapes (CVEs)';
+  const title = 'Known escapes (CVEs)';
   const versions = components.map(({ name, version: text }) => `${name} ${text}`).join(', ');
   const bad = KNOWN_BAD.filter(({ part, mended }) =>
     components.some(({ name, version: text }) => name.toLowerCase() === part && isBefore(text, mended)),
