@@ -12,14 +12,14 @@ const PROBES = fileURLToPath(new URL('../packages/sandbox/src/host/doctor/probes
 const BEGIN = '<!-- cards: begin. Written by scripts/attack-cards.mjs; do not edit. -->';
 const END = '<!-- cards: end -->';
 const LEVELS = ['docker', 'gvisor', 'bubblewrap', 'ulimit', 'none'];
-const MARKS = { pass: '✔', fail: '✘', 'not-applicable': '—' };
+const MARKS = { pass: '✔', fail: '✘', 'not-applicable': '—', 'not-tried': '?' };
 const UNTRIED = '✘ not tried';
 
 // What must never be open at a level, by row.
 /** @type {Readonly<Record<string, RegExp>>} */
 const PROMISED = { docker: /./, gvisor: /./, bubblewrap: /^(?:A|C|D1$|D2$|D12$|E[123]$|F1$)/ };
 
-/** @typedef {{ id: string, title: string, verdict: 'pass' | 'fail' | 'not-applicable', observed: string, control: string }} Probe */
+/** @typedef {{ id: string, title: string, verdict: 'pass' | 'fail' | 'not-applicable' | 'not-tried', observed: string, control: string }} Probe */
 /** @typedef {{ schema: string, backend: { engine: string, version: string, runtime: string, level: string, boundary: boolean, kernel: string }, image: string, grade: string, probes: Probe[], durationMs: number }} Card */
 
 /** @param {string} file */

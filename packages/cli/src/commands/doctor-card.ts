@@ -49,9 +49,10 @@ function checkLines({ status, title, seen, remedy }: Check, look: Look): string 
 export function renderCard(report: AttackReport, look: Look): string {
   const { backend, image, imageReason, grade, probes, durationMs } = report;
   const chosen = imageReason === undefined ? '' : ` (${imageReason})`;
-  const { bold, green, red } = look.colours;
+  const { bold, green, red, yellow } = look.colours;
   const count = (verdict: Probe['verdict']): number => probes.filter(probe => probe.verdict === verdict).length;
   const failed = probes.filter(({ verdict }) => verdict === 'fail').map(({ id }) => id);
+  const untried = probes.filter(({ verdict }) => verdict === 'not-tried').map(({ id }) => id);
   const line = '─'.repeat(WIDTH);
   const made =
     backend.version === '' ? 'no engine' : `${backend.engine} ${backend.version}, runtime ${backend.runtime}`;
@@ -66,28 +67,35 @@ export function renderCard(report: AttackReport, look: Look): string {
       ? ''
       : `\n${bold(`${letter}  ${title}`)}\n${own.map(probe => probeLines(probe, look)).join('')}`;
   });
-  const totals = `${count('pass')} passed, ${failed.length} failed, ${count('not-applicable')} not applicable, ${(durationMs / 1000).toFixed(1)} s`;
-  const colour = failed.length > 0 ? red : green;
+  const totals = `${count('pass')} passed, ${failed.length} failed, ${count('not-applicable')} not applicable, ${untried.length === 0 ? '' : `${untried.length} not tried, `}${(durationMs / 1000).toFixed(1)} s`;
+  const colour = failed.length > 0 ? red : untried.length > 0 ? yellow : green;
   const which =
     failed.length > 0
       ? `${inLines(`Failed: ${failed.join(', ')}`, WIDTH)
           .map(one => red(one))
           .join('\n')}\n`
       : '';
+  const again =
+    untried.length > 0
+      ? `${inLines(`Could not be tried: ${untried.join(', ')}. The engine gave no sandbox in time; run it again when this machine is less busy.`, WIDTH).join('\n')}\n`
+      : '';
   const warning = backend.boundary ? '' : `${red(NO_BOUNDARY)}\n`;
-  return `${bold('acode: attacks on a live sandbox')}\n${about.join('')}${line}${groups.join('')}${line}\n${colour(bold(`Grade ${grade}`))}   ${totals}\n${warning}${which}`;
+  return `${bold('acode: attacks on a live sandbox')}\n${about.join('')}${line}${groups.join('')}${line}\n${colour(bold(`Grade ${grade}`))}   ${totals}\n${warning}${which}${again}`;
 }
 
 // Two lines: what was tried and what was seen; then what showed that the attempt works.
 function probeLines({ id, title, verdict, observed, control }: Probe, look: Look): string {
   const { dim, green, red, yellow } = look.colours;
-  const mark = { pass: green('✔'), fail: red('✘'), 'not-applicable': yellow('–') }[verdict];
+  const mark = { pass: green('✔'), fail: red('✘'), 'not-applicable': yellow('–'), 'not-tried': yellow('?') }[verdict];
   const head = `${mark} ${pad(id, 5)}${cut(oneLine(title), 46)}`;
   const room = WIDTH - 7;
   const width = WIDTH - (2 + 5 + Math.min(46, widthOf(title))) - 2;
   const fits = widthOf(observed) <= width;
   const seen = fits ? `  ${dim(oneLine(observed))}\n` : `\n${wrapped(observed, room, verdict === 'fail' ? red : dim)}`;
-  const shown = verdict === 'not-applicable' || control === '' ? '' : wrapped(`control: ${control}`, room, dim);
+  const shown =
+    verdict === 'not-applicable' || verdict === 'not-tried' || control === ''
+      ? ''
+      : wrapped(`control: ${control}`, room, dim);
   return `${head}${seen}${shown}`;
 }
 

@@ -50,9 +50,9 @@ async function attack(call: Call, { level, runtime, image }: DoctorOptions): Pro
   };
   const report = await call.withHost(acode => call.progress.during(() => doing, acode.attack(asked)));
   await call.print('acode.attack/1', report, look => renderCard(report, look));
-  return hasFailed(report) ? 1 : 0;
+  return isProven(report) ? 0 : 1;
 }
 
-function hasFailed({ probes }: AttackReport): boolean {
-  return probes.some(({ verdict }) => verdict === 'fail');
+function isProven({ probes }: AttackReport): boolean {
+  return probes.every(({ verdict }) => verdict !== 'fail' && verdict !== 'not-tried');
 }

@@ -281,6 +281,12 @@ describe('the report card', () => {
     expect(most.at(-2)).toContain('A40');
   });
 
+  it('says which attacks could not be tried, and not that they failed', () => {
+    const text = card(['pass', 'not-tried']);
+    expect(text).toMatch(/0 failed, 0 not applicable, 1 not tried[^\n]*\nCould not be tried: A2\./);
+    expect(text).not.toContain('Failed:');
+  });
+
   it('ends with the sum where all were', () => {
     expect(card(['pass'])).toMatch(/0 failed[^\n]*\n$/);
   });

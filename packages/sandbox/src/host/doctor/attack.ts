@@ -16,7 +16,7 @@ import { hostileOutput, leftBehind, repositoryTakeover, shadowedPrograms } from 
 import { gradeOf } from './report.ts';
 import type { AttackOptions, AttackReport, Probe } from './report.ts';
 import type { TestEnvironment } from './test-environment.ts';
-import { NOTHING_STOPS_IT, judge } from './trial.ts';
+import { NOTHING_STOPS_IT, judge, notTriedReason } from './trial.ts';
 import type { Outcomes, Trial } from './trial.ts';
 
 // The longest first, so that the end does not wait for one that began late.
@@ -129,20 +129,37 @@ async function runTrials(bench: Bench, trials: readonly Trial[], { onProgress }:
   return probes.sort((one, other) => one.id.localeCompare(other.id, 'en', { numeric: true }));
 }
 
-// A trial that breaks has shown nothing, and what was not shown has failed.
+// A trial that breaks has shown nothing, and what was not shown has failed; one that had no sandbox was not tried.
 async function runTrial(bench: Bench, trial: Trial): Promise<Probe[]> {
   if (trial.needsShell && !bench.contact.shell) {
     const untried = 'the image has no shell at /bin/sh, so no program of the probe’s can be started in it';
     return trial.attacks.map(attack => judge(attack, { untried }));
   }
   try {
-    bench.signal.throwIfAborted();
-    const outcomes = await (bench.environment.kind === 'host' ? onHost(trial, bench) : trial.run(bench));
-    return trial.attacks.map(attack => judge(attack, outcomes[attack.id]));
+    return await tried(bench, trial).catch((error: unknown) => {
+      // A machine that is busy for a moment has another moment.
+      if (notTriedReason(error) === null) throw error;
+      return tried(bench, trial);
+    });
   } catch (error) {
+    const reason = notTriedReason(error);
+    if (reason !== null) {
+      const notTried = {
+        verdict: 'not-tried',
+        observed: `could not be tried: ${reason}`,
+        control: 'not made',
+      } as const;
+      return trial.attacks.map(({ id, title }) => ({ id, title, ...notTried }));
+    }
     const observed = `the probe could not be made: ${error instanceof Error ? error.message : String(error)}`;
     return trial.attacks.map(({ id, title }) => ({ id, title, verdict: 'fail', observed, control: 'none was made' }));
   }
+}
+
+async function tried(bench: Bench, trial: Trial): Promise<Probe[]> {
+  bench.signal.throwIfAborted();
+  const outcomes = await (bench.environment.kind === 'host' ? onHost(trial, bench) : trial.run(bench));
+  return trial.attacks.map(attack => judge(attack, outcomes[attack.id]));
 }
 
 // Where a command is on this host itself, only what was written for that is started.

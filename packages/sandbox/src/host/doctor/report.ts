@@ -32,8 +32,9 @@ export interface DoctorReport {
 /**
  * How one attack ended. `pass`: the sandbox stopped it, and the control showed that the attempt works where the protection
  * is missing. `fail`: it was not stopped, or that could not be shown. `not-applicable`: it cannot be tried here.
+ * `not-tried`: it applies here, and the engine gave no sandbox for it in time, so nothing is known.
  */
-export type ProbeVerdict = 'pass' | 'fail' | 'not-applicable';
+export type ProbeVerdict = 'pass' | 'fail' | 'not-applicable' | 'not-tried';
 
 /** One attack of the corpus, and what came of it. */
 export interface Probe {
@@ -107,7 +108,8 @@ export interface AttackOptions {
 
 /**
  * The grade of a report. A way out of the sandbox (groups A and B) is an F whatever else holds; code that runs on the host
- * afterwards or a leaked secret (C, F) is a D; an open network or an unlimited resource (D, E) a C. A+ needs every probe that
+ * afterwards or a leaked secret (C, F) is a D; an open network or an unlimited resource (D, E) a C. Where
+ * an attack applies and could not be tried, the grade is at most B. A+ needs every probe that
  * could be tried to pass and a kernel of the sandbox’s own or no more than a few probes that could not be tried.
  */
 export function gradeOf(probes: readonly Probe[]): Grade {
@@ -115,6 +117,7 @@ export function gradeOf(probes: readonly Probe[]): Grade {
   if (failed.has('A') || failed.has('B')) return 'F';
   if (failed.has('C') || failed.has('F')) return 'D';
   if (failed.size > 0) return 'C';
+  if (probes.some(({ verdict }) => verdict === 'not-tried')) return 'B';
   const tried = probes.filter(({ verdict }) => verdict === 'pass').length;
   // A card on which little could be tried says little.
   if (tried < LEAST_TRIED) return 'B';

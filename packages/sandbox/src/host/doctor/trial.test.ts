@@ -1,9 +1,11 @@
 // How an attack is judged, and what a level’s controls can lack: an unproven pass is no pass, at any level.
 
 import { describe, expect, it } from 'vitest';
+import { AcodeError } from '../../contract/errors.ts';
 import { LEVELS } from '../../contract/levels.ts';
+import { gradeOf } from './report.ts';
 import { testEnvironmentOf } from './test-environment.ts';
-import { judge } from './trial.ts';
+import { NotTried, assertDecided, judge, notTriedReason } from './trial.ts';
 import type { Outcomes } from './trial.ts';
 
 const attack = { id: 'A1', title: 'an attack' };
@@ -19,6 +21,22 @@ describe('an attack is judged', () => {
     ['open and not tried', { open: 'nothing stops it' }, 'fail', /^$/],
   ])('%s', (_, outcome, verdict, control) => {
     expect(judge(attack, outcome)).toMatchObject({ id: 'A1', verdict, control: expect.stringMatching(control) });
+  });
+});
+
+describe('an attack for which the engine gave no sandbox', () => {
+  it('was not tried, and a refusal by acode is none of these', () => {
+    expect(() => assertDecided([null, 'ACODE-SBX-003', 'ACODE-SBX-018'])).toThrow(NotTried);
+    expect(() => assertDecided([null, 'ACODE-SBX-003', 'ACODE-SBX-010'])).not.toThrow();
+    expect(notTriedReason(new NotTried('late'))).toBe('late');
+    expect(notTriedReason(new AcodeError('ACODE-SBX-018', { operation: 'x', reason: 'late' }))).toContain('late');
+    expect(notTriedReason(new AcodeError('ACODE-SBX-011', { uid: 0 }))).toBeNull();
+  });
+
+  it('lowers the grade, and is no failure', () => {
+    const probe = (verdict: 'pass' | 'not-tried', at: number) => ({ ...seen, id: `A${at}`, title: '', verdict });
+    const all = Array.from({ length: 60 }, (_, at) => probe('pass', at));
+    expect([gradeOf(all), gradeOf([...all, probe('not-tried', 60)])]).toEqual(['A+', 'B']);
   });
 });
 

@@ -1,5 +1,6 @@
 // A trial: attacks that share sandboxes, and the rule by which each of them is judged.
 
+import { AcodeError } from '../../contract/errors.ts';
 import type { Bench } from './bench.ts';
 import type { Probe } from './report.ts';
 
@@ -49,6 +50,25 @@ export interface Trial {
 
 /** What is said of an attack that could harm this host, where nothing stands between it and a command. */
 export const NOTHING_STOPS_IT = 'nothing at this level stops it; not tried, since it would be on this host itself';
+
+/** What an engine that is slow, overloaded or gone answers, whatever it was asked for. */
+const ENGINE_FAILURES: readonly string[] = ['ACODE-SBX-008', 'ACODE-SBX-018'];
+
+/** A sandbox, or the control of one, could not be had: the attack was not tried, which is neither a pass nor a failure. */
+export class NotTried extends Error {}
+
+/** Throws where one of the answers to requests is that of an engine which failed, and not a decision about the request. */
+export function assertDecided(answers: readonly (string | null)[]): void {
+  const failure = answers.find(code => code !== null && ENGINE_FAILURES.includes(code));
+  if (failure !== undefined) throw new NotTried(`the engine did not answer in time (${failure})`);
+}
+
+/** Why an attack was not tried; null for a failure of any other kind. */
+export function notTriedReason(error: unknown): string | null {
+  if (error instanceof NotTried) return error.message;
+  const isEngine = error instanceof AcodeError && ENGINE_FAILURES.some(code => code === error.code);
+  return isEngine ? error.message : null;
+}
 
 /** Judges an attack. */
 export function judge({ id, title }: Attack, outcome: Outcomes[string] | undefined): Probe {

@@ -6,6 +6,7 @@ import { performance } from 'node:perf_hooks';
 import type { PolicyFields } from '../../../contract/policy.ts';
 import { refusalOf } from '../bench.ts';
 import type { Bench, RunOptions } from '../bench.ts';
+import { assertDecided } from '../trial.ts';
 import type { Outcome, Trial, Untried } from '../trial.ts';
 
 const IMAGES = ['--privileged', '-v/:/host', 'a b', 'x\ny', '$(id)', '../../etc'];
@@ -111,6 +112,7 @@ async function bridgeConsent(bench: Bench): Promise<Outcome | Untried> {
   if (bench.environment.kind === 'host') return HOST_NETWORK;
   const bridge = bench.explain({ policy: { network: 'bridge' } });
   const [code, twin] = await Promise.all([refusalOf(bridge), bench.refusal({ policy: { network: 'none' } })]);
+  assertDecided([code, twin]);
   // Air-gapped mode takes the network away without refusing the run.
   const open = code === null && (await bridge).spec.network.kind === 'bridge';
   return {
@@ -184,6 +186,7 @@ export async function refused(
     Promise.all(bad.map(asked => bench.refusal(asked))),
     bench.refusal(honest),
   ]);
+  assertDecided([...answers.filter(code => code === null || !codes.includes(code)), twin]);
   return {
     stopped: answers.every(code => code !== null && codes.includes(code)),
     observed: [...new Set(answers.map(code => code ?? 'accepted'))].join(', '),

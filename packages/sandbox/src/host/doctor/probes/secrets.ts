@@ -8,6 +8,7 @@ import { refusalOf } from '../bench.ts';
 import type { Bench } from '../bench.ts';
 import { placed, probingProgram } from '../program.ts';
 import type { TestEnvironment } from '../test-environment.ts';
+import { NotTried, assertDecided } from '../trial.ts';
 import type { Outcome, Outcomes, Trial, Untried } from '../trial.ts';
 import { withoutWalls } from './mount-requests.ts';
 
@@ -113,6 +114,7 @@ async function changed(bench: Bench): Promise<Outcome> {
     refusalOf(bench.run('true', { policy, without, verified: true })),
     refusalOf(bench.run('true', { policy })),
   ]);
+  assertDecided([noticed, honest]);
   return {
     stopped: noticed === 'ACODE-SBX-010',
     observed: noticed ?? `ran without its protection (${without})`,
@@ -138,6 +140,7 @@ async function swapped(bench: Bench): Promise<Outcome | Untried> {
     return { code, saw };
   };
   const [checked, open] = await Promise.all([attempt(true), attempt(false)]);
+  assertDecided([checked.code, open.code]);
   return {
     stopped: checked.saw !== 'decoy' && checked.code !== null,
     observed: checked.code ?? `ran and saw the ${checked.saw}`,
@@ -151,19 +154,26 @@ async function nested(bench: Bench): Promise<Outcome> {
   const top = await bench.workspace({ 'project/marker': 'x' });
   const inner = { workspace: join(top, 'project') };
   let begun: () => void = () => undefined;
+  let isThere = true;
   const started = new Promise<void>(resolve => (begun = resolve));
   const stop = new AbortController();
   const signal = AbortSignal.any([bench.signal, stop.signal]);
   const writer = refusalOf(
     bench.run('echo up; sleep 15', { workspace: top, request: { signal, onStdout: () => begun() } }),
-  ).finally(begun);
+  ).finally(() => {
+    isThere = false;
+    begun();
+  });
   await started;
   const [code, open] = await Promise.all([
     refusalOf(bench.run('true', { ...inner, verified: true })),
     refusalOf(bench.run('true', { ...inner, without: 'verification' })),
   ]);
+  const wasThere = isThere;
   stop.abort();
-  await writer;
+  assertDecided([await writer, code, open]);
+  // Without it nothing was there to be refused for.
+  if (!wasThere) throw new NotTried('the sandbox that can write above ended before the one below was made');
   return {
     stopped: code === 'ACODE-SBX-010',
     observed: code ?? 'accepted',
