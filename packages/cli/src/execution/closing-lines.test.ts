@@ -119,6 +119,15 @@ describe('the lines after a run', () => {
     expect(closingLines(result, 'true')).toEqual([]);
   });
 
+  it('name only the options to add where the user consented to a network', () => {
+    const remedies = [{ kind: 'change-request', field: 'policy.network', suggested: 'bridge' }] as const;
+    const lines = (command: readonly string[]) =>
+      closingLines({ ...result, denials: [{ ...network, remedies }] }, command);
+    expect(lines(['npm', 'ci']).join()).toMatch(/add --fill-cache npm --network bridge\./);
+    expect(lines(['curl', 'x']).join()).toMatch(/ask for --network bridge\./i);
+    expect(lines(['npm', 'ci']).join()).not.toContain('consent');
+  });
+
   it.each<[string, Denial, string]>([
     [
       'a limit that an option set',

@@ -12,6 +12,8 @@ import { riskyLines } from './risky-lines.ts';
 const NOT_FOUND = 127;
 // Where the tool that installs dependencies is missing, the image is the cause.
 const TOOL_MISSING = /\b(?:npm|npx|pnpm|yarn|node|pip3?|python3?): (?:command )?not found/;
+// The cache of each tool has its name.
+const INSTALLS = /(?:^|[\s;&|/])(npm|pnpm|yarn|pip)3? +(?:ci|install|i|add)\b/;
 // How the command line puts denials.
 const STYLE: DenialStyle = { terms: OPTION_TERMS, remedy: shortened };
 
@@ -30,7 +32,7 @@ export interface About {
 /** What there is to say after a run; nothing for a run that hit nothing. */
 export function closingNotices(result: RunResult, command: Command, about: About = {}): Notice[] {
   const { existing = null, dependencies = null, options = [] } = about;
-  const style = existing ? inExisting(existing) : STYLE;
+  const style = existing ? inExisting(existing) : styleFor(command);
   return [
     ...result.denials.map(denial => denialNotice(denial, style)),
     ...missingLines(result, command, { existing, dependencies }).map(asNotice),
@@ -84,6 +86,20 @@ export function denialLine(denial: Denial, style: DenialStyle = STYLE): string {
   const { what, setBy, remedy, note } = denialParts(denial, style);
   // The note may quote what the command printed: it stands last, where it can pass for nothing of ours.
   return `${codeOf(denial)}: ${what}, set by ${setBy}. ${remedy}${note === null ? '' : ` [${note}]`}`;
+}
+
+// Where the user consented to a network, what installs packages needs only these options.
+function styleFor(command: Command): DenialStyle {
+  const line = typeof command === 'string' ? command : command.join(' ');
+  const cache = INSTALLS.exec(line)?.[1];
+  if (cache === undefined) return STYLE;
+  return {
+    ...STYLE,
+    remedy: (remedy, denial) =>
+      remedy.kind === 'change-request' && remedy.field === 'policy.network' && remedy.consent === undefined
+        ? `fill the cache for every later command: add --fill-cache ${cache} --network ${remedy.suggested}`
+        : shortened(remedy, denial),
+  };
 }
 
 function shortened(remedy: Remedy, { setBy }: Denial): Text | null {

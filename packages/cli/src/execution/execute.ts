@@ -14,7 +14,7 @@ import { renderNotice } from '../terminal/notice.ts';
 import type { Notice } from '../terminal/notice.ts';
 import { closingNotices, denialLine, mayLackDependencies, riskyNotices } from './closing-lines.ts';
 import type { Existing } from './in-existing.ts';
-import { missingDependencies } from './missing-dependencies.ts';
+import { allowsBridge, missingDependencies } from './missing-dependencies.ts';
 import { preparing } from './preparing.ts';
 import { terminalVariables } from './terminal-variables.ts';
 import type { InputStream } from '../io.ts';
@@ -89,7 +89,10 @@ export async function attend(call: Call, { command, existing, flags }: Attended,
   const { result } = ended;
   if (call.options.json) await call.printJson('acode.run/1', withMessages(result));
   const dependencies = mayLackDependencies(result)
-    ? await missingDependencies(await call.place(), { ...result, command })
+    ? await missingDependencies(await call.place(), {
+        ended: { ...result, command },
+        allowsBridge: () => allowsBridge(call),
+      })
     : null;
   const permission = await permissionOf(call, result);
   await sayNotices(call, closingNotices(result, command, { existing, dependencies, permission, options: flags }));

@@ -10,7 +10,7 @@ import type { Call } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
 import { atTerminal } from './at-terminal.ts';
 import { closingNotices, mayLackDependencies } from './closing-lines.ts';
-import { missingDependencies } from './missing-dependencies.ts';
+import { allowsBridge, missingDependencies } from './missing-dependencies.ts';
 import { commandIn, sayNotices, statusOf } from './execute.ts';
 import { preparing } from './preparing.ts';
 import { terminalVariables } from './terminal-variables.ts';
@@ -62,7 +62,10 @@ export async function executeInTerminal(
     }
     const existing = options.in === undefined ? null : { timeoutMs: options.timeout };
     const dependencies = mayLackDependencies(result)
-      ? await missingDependencies(await call.place(), { ...result, command })
+      ? await missingDependencies(await call.place(), {
+          ended: { ...result, command },
+          allowsBridge: () => allowsBridge(call),
+        })
       : null;
     await sayNotices(call, closingNotices(result, command, { existing, dependencies }));
     return statusOf(result);

@@ -17,13 +17,25 @@ describe('missing dependencies', () => {
   });
   afterEach(() => rmSync(root, { recursive: true, force: true }));
 
-  const found = (files: Readonly<Record<string, string>>, inside = '.', ended?: NotFound): Promise<string | null> => {
+  const found = (
+    files: Readonly<Record<string, string>>,
+    inside = '.',
+    ended?: NotFound,
+    isAllowed = false,
+  ): Promise<string | null> => {
     for (const [name, text] of Object.entries(files)) {
       mkdirSync(dirname(join(root, name)), { recursive: true });
       writeFileSync(join(root, name), text);
     }
-    return missingDependencies({ root, here: join(root, inside) }, ended);
+    const allowsBridge = () => Promise.resolve(isAllowed);
+    return missingDependencies({ root, here: join(root, inside) }, { ...(ended ? { ended } : {}), allowsBridge });
   };
+
+  it('ask for consent only where it was not given yet', async () => {
+    const files = { 'package.json': PROJECT };
+    expect(await found(files)).toContain('consent');
+    expect(await found(files, '.', undefined, true)).not.toContain('consent');
+  });
 
   it.each([
     [{ 'package.json': PROJECT, 'package-lock.json': '{}' }, '.', '--fill-cache npm --network bridge -- npm ci`'],

@@ -4,6 +4,7 @@ import { lstat, opendir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Command } from '@acode/sandbox';
 import { memberOf, smallFile, smallJson, upwards } from '../project/reading.ts';
+import type { Call } from '../call.ts';
 import type { Place } from '../workspace.ts';
 
 const NODE = [
@@ -37,13 +38,34 @@ export interface NotFound {
 /** A sentence about dependencies that are not installed; null where nothing points to that. */
 export async function missingDependencies(
   place: Pick<Place, 'root' | 'here'>,
-  ended?: NotFound,
+  { ended, allowsBridge: isAllowed }: { readonly ended?: NotFound; readonly allowsBridge: () => Promise<boolean> },
 ): Promise<string | null> {
   const found = await findMissingDependencies(place, ended);
-  return (
-    found &&
-    `the dependencies of this project may not be installed: ${found.why}. To install them with a network (which needs your consent once: \`acode config set sandbox.network.allow_bridge true\`): \`${installLine(found)}\`. If a project image has them, add --deps.`
-  );
+  if (!found) return null;
+  const consent = (await isAllowed()) ? '' : ` (which needs your consent once: \`acode config set ${CONSENT} true\`)`;
+  return `the dependencies of this project may not be installed: ${found.why}. To install them with a network${consent}: \`${installLine(found)}\`. If a project image has them, add --deps.`;
+}
+
+const CONSENT = 'sandbox.network.allow_bridge';
+
+/** Whether the configuration of a call allows the network `bridge`. Where that cannot be read, it does not. */
+export async function allowsBridge(call: Pick<Call, 'hostOptions'>): Promise<boolean> {
+  try {
+    const { Acode } = await import('@acode/sandbox');
+    const { workspace, configFile } = await call.hostOptions();
+    const configuration = await Acode.configuration({
+      ...(workspace === undefined ? {} : { workspace }),
+      ...(configFile === undefined ? {} : { configFile }),
+    });
+    const values = await configuration.get(CONSENT);
+    const isForbidden = values.some(({ layer, value }) => layer === 'machine' && value === false);
+    return (
+      !isForbidden &&
+      values.some(({ layer, value, overridden }) => layer !== 'machine' && value === true && !overridden)
+    );
+  } catch {
+    return false;
+  }
 }
 
 /** What a user types to install them. */

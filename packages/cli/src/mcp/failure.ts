@@ -143,6 +143,9 @@ function inTheWay(error: unknown, call: FailedCall | undefined): string | null {
 function forModel(error: unknown, hint: string): string {
   if (!(error instanceof AcodeError)) return hint;
   if (error.is('ACODE-SBX-015')) return notRunHint(error.context);
+  // Options of the command line, which only the user has.
+  if (error.is('ACODE-SBX-012') || (error.is('ACODE-SBX-003') && error.context.remedy === undefined))
+    return `No argument of these tools changes that. Tell the user, for whom this is: ${hint}`;
   let isBeyond = false;
   const watching: Terms = {
     ...TERMS,

@@ -277,6 +277,8 @@ export interface EffectivePolicy {
   readonly onOutOfMemory: Sourced<'report' | 'end'>;
   /** The network. */
   readonly network: Sourced<NetworkMode>;
+  /** Whether the user consented to the network `bridge`, and the machine’s policy allows it. Absent means no. */
+  readonly bridgeAllowed?: boolean;
   /** How long the network remains connected; null for as long as the command runs. */
   readonly networkTimeoutMs: Sourced<number | null>;
   /** Addresses of name servers; empty for the engine’s own. */

@@ -109,7 +109,7 @@ function faultOf(text: string): string {
   const { name, tag } = splitTag(named);
   if (tag !== null && !TAG.test(tag)) return 'its tag is invalid';
   return normalised(name.toLowerCase()) === null
-    ? 'registry or path are none'
+    ? 'the registry or the path is invalid'
     : `names of images are lowercase: ${JSON.stringify(text.toLowerCase())}`;
 }
 

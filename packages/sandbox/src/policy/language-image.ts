@@ -114,7 +114,7 @@ export function refuseUndecided(image: Sourced<string>, found: readonly Language
   if (image.layer !== 'built-in' || found.length < 2) return;
   throw new AcodeError('ACODE-SBX-017', {
     field: 'policy.image',
-    reason: `is needed, because the workspace has several languages (${evidence(found)}) and no image is set for them`,
+    reason: `name one: the workspace has several languages (${evidence(found)}), and no image is set for them`,
     remedy: text`Name an image that has all of them, for this run with ${{ field: 'policy.image' }}, or for every run here: ${{ setting: { key: `sandbox.images.combined.${combinationOf(found)}`, value: 'your-image:tag' } }}.`,
   });
 }

@@ -1,6 +1,7 @@
 // Network: none by default, and otherwise only with the consent that its kind needs.
 
 import { describe, expect, it } from 'vitest';
+import { AcodeError } from '../contract/errors.ts';
 import { holdTo } from './config/check.ts';
 import { parseConfig, rawConfig } from './config/parse.ts';
 import { machineSchema } from './config/schema.ts';
@@ -44,6 +45,23 @@ describe('bridge', () => {
       value: { kind: 'bridge' },
       layer: 'request',
     });
+  });
+
+  it('is all that a hint names where consent was given', () => {
+    const hintOf = (wish: Parameters<typeof resolve>[0], user?: string): string => {
+      try {
+        resolve(wish, user);
+        return '';
+      } catch (error) {
+        return error instanceof AcodeError ? error.hint : '';
+      }
+    };
+    for (const wish of [{ ports: [{ container: 80 }] }, { network: { name: 'registry.example' } }]) {
+      expect(hintOf(wish)).toContain('consent');
+      expect(hintOf(wish, CONSENT)).toContain('bridge');
+      expect(hintOf(wish, CONSENT)).not.toContain('consent');
+    }
+    expect([resolve({}, CONSENT).bridgeAllowed, resolve({}).bridgeAllowed]).toEqual([true, undefined]);
   });
 
   it('consent alone gives none', () => {

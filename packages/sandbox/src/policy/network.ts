@@ -89,7 +89,7 @@ export function resolveNetwork(request: PolicyFields, layers: Layers, mode: Sour
     throw new AcodeError('ACODE-SBX-017', {
       field: `policy.${field}`,
       reason: 'needs a network, and there is none',
-      remedy: text`Leave it out, or also ask for ${BRIDGE}, which needs your consent: ${consentTo(layers.user)}.`,
+      remedy: text`Leave it out, or also ask for ${bridgeAsked(layers)}.`,
     });
   }
   return { network, dns: builtInValue([]), ports: builtInValue([]), denials: [] };
@@ -162,14 +162,16 @@ function assertBridge({ machine, user }: Layers): void {
   );
 }
 
-function assertNamed(network: Sourced<string>, { machine, user, repository }: Layers): void {
+function assertNamed(network: Sourced<string>, layers: Layers): void {
+  const { machine, user, repository } = layers;
   const name = network.value;
   refuseReserved(name);
   const machines = machine?.config.sandbox?.network?.allowed_networks;
   if (machine && machines && !machines.includes(name)) {
     throw denied(name, 'this machine does not list it', { layer: 'machine', where: placeOf(machine, NAMES) }, ASK);
   }
-  assertListed(network, user, network.layer === 'repository' ? repository : network.layer === 'user' ? user : null);
+  const file = network.layer === 'repository' ? repository : network.layer === 'user' ? user : null;
+  assertListed(network, layers, file);
 }
 
 function refuseReserved(name: string): void {
@@ -184,7 +186,8 @@ function refuseReserved(name: string): void {
 }
 
 // In a file a name that is nearly one of ours is a slip of the pen, and the place of it is what the writer needs.
-function assertListed({ value: name }: Sourced<string>, user: LoadedConfig, file: LoadedConfig | null): void {
+function assertListed({ value: name }: Sourced<string>, layers: Layers, file: LoadedConfig | null): void {
+  const { user } = layers;
   const allowed = user.config.sandbox?.network?.allowed_networks;
   if (allowed?.includes(name)) return;
   const meant = nearestWord(name, ['none', 'bridge']);
@@ -198,7 +201,7 @@ function assertListed({ value: name }: Sourced<string>, user: LoadedConfig, file
       name,
       'it looks like a domain, and a network cannot be limited to domains yet',
       builtInValue([]),
-      text`Without a network: ${{ field: 'policy.network', value: 'none' }}. If the engine has a network of that name, add it to \`${NAMES}\`. With access to everything: ${BRIDGE}, which needs your consent: ${consentTo(user)}.`,
+      text`Without a network: ${{ field: 'policy.network', value: 'none' }}. If the engine has a network of that name, add it to \`${NAMES}\`. With access to everything: ${bridgeAsked(layers)}.`,
     );
   throw denied(
     name,
@@ -213,6 +216,12 @@ const DOMAIN = /^(?:\*\.)?(?:[a-z0-9-]+\.)+[a-z]{2,}$/i;
 const BRIDGE = { field: 'policy.network', value: 'bridge' } as const;
 const CONSENT = 'sandbox.network.allow_bridge';
 const NAMES = 'sandbox.network.allowed_networks';
+
+// The bridge, and the consent that it needs where nobody gave it yet.
+function bridgeAsked(layers: Layers): Text {
+  if (bridgeConsent(layers).value) return text`${BRIDGE}`;
+  return text`${BRIDGE}, which needs your consent: ${consentTo(layers.user)}`;
+}
 
 function consentTo(user: LoadedConfig): SettingReference {
   return setting(user, { key: CONSENT, value: true });

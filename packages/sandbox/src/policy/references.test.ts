@@ -134,7 +134,7 @@ it.each([
   ['ghcr.io/Me/x:1', 'names of images are lowercase'],
   ['busybox@sha256:abc', 'a digest is sha256: and 64 digits'],
   ['busybox:-x', 'its tag is invalid'],
-  ['/busybox', 'registry or path are none'],
+  ['/busybox', 'the registry or the path is invalid'],
   ['x'.repeat(600), 'longer than 512 characters'],
 ])('%j is refused because of what is wrong with it', (value, why) => {
   expect(() => checkReference({ value, layer: 'request', where: 'policy.image' })).toThrow(why);

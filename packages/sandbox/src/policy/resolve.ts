@@ -88,6 +88,7 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
       builtIn: 'report',
     }),
     ...resolveNetwork(request, layers, mode),
+    ...(allowedNetworks(layers).bridge.value ? { bridgeAllowed: true } : {}),
     caFile: resolveCaFile(layers),
     networkTimeoutMs: resolveNetworkTimeout(layers, warnings),
     workspace: pick(layers, {

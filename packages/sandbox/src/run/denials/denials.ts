@@ -281,7 +281,7 @@ function unique(denials: readonly Denial[]): Denial[] {
 }
 
 /** What the policy says about networks. */
-export type NetworkRules = Pick<EffectivePolicy, 'network' | 'mode'>;
+export type NetworkRules = Pick<EffectivePolicy, 'network' | 'mode' | 'bridgeAllowed'>;
 
 /** How a command without a network ended. */
 export interface WithoutNetwork {
@@ -321,7 +321,7 @@ function suspectedNetwork(ended: WithoutNetwork): Denial[] {
 }
 
 /** The rule by which a sandbox has no network, who set it, and the ways to do without or to get one. */
-export function noNetwork({ network, mode }: NetworkRules): Denial {
+export function noNetwork({ network, mode, bridgeAllowed = false }: NetworkRules): Denial {
   if (mode.value === 'airgapped')
     return {
       rule: 'network.air-gapped',
@@ -334,7 +334,7 @@ export function noNetwork({ network, mode }: NetworkRules): Denial {
     rule: 'network.none',
     setBy: { value: 'none', layer, where },
     count: 1,
-    remedies: [{ kind: 'provide-offline' }, BRIDGE],
+    remedies: [{ kind: 'provide-offline' }, bridgeAllowed ? BRIDGE : { ...BRIDGE, consent: CONSENT }],
   };
 }
 
@@ -342,8 +342,8 @@ const BRIDGE = {
   kind: 'change-request',
   field: 'policy.network',
   suggested: 'bridge',
-  consent: 'sandbox.network.allow_bridge',
 } as const;
+const CONSENT = 'sandbox.network.allow_bridge';
 
 /** The part of a command that fetches packages, as far as its words tell; null where none does. */
 export function fetching(command: Command): string | null {
