@@ -83,6 +83,23 @@ describe.skipIf(withoutEngines).each(engines)('a fork on $name $version', engine
     expect(fingerprint(other)).not.toBe(was);
   });
 
+  it('lists what was changed, by content, and as a patch that git takes', async () => {
+    const { changes, counts, id } = await host.acode.forks.diff();
+    const of = (path: string) => changes.find(change => change.path === path);
+    expect(of('a.txt')).toMatchObject({ change: 'changed', kind: 'file', bytes: { before: 4, after: 9 } });
+    expect(of('src/deep/b.txt')).toMatchObject({ change: 'deleted', kind: 'file' });
+    expect(of('link')).toMatchObject({ change: 'changed', link: { before: 'a.txt', after: '/etc/passwd' } });
+    expect(of('run.sh')).toMatchObject({ change: 'changed', mode: { before: 0o755, after: 0o600 } });
+    expect(of('.git/hooks/post-checkout')).toMatchObject({ change: 'added' });
+    expect(of('pipe')).toMatchObject({ change: 'added', kind: 'fifo' });
+    expect(counts.added + counts.changed + counts.deleted).toBe(changes.length);
+    expect((await host.acode.forks.diff()).id).toBe(id);
+    const pieces: Uint8Array[] = [];
+    const { omitted } = await host.acode.forks.patch({ write: piece => void pieces.push(piece) });
+    expect(omitted).toContainEqual({ path: 'pipe', reason: 'special' });
+    expect(Buffer.concat(pieces).toString()).toContain('+more\n');
+  });
+
   it('is what the next command sees, whichever runs it, until it is taken back', async () => {
     expect((await runIn(host, 'cat a.txt src/c; test ! -e src/deep; stat -c %a run.sh')).stdout).toBe(
       'one\nmore\nnew\n600\n',

@@ -139,7 +139,26 @@ export type {
   WebRunResult,
   ForkResult,
 } from './contract/result.ts';
-export type { ForkCommand, ForkInfo, ForkListOptions, Forks, ForkUndoOptions } from './contract/forks.ts';
+export type {
+  ForkChange,
+  ForkContentGap,
+  ForkDiffCounts,
+  ForkDiffSummary,
+  ForkEntryKind,
+  ForkSides,
+  WorkspaceDiff,
+} from './contract/fork.ts';
+export type {
+  ForkCommand,
+  ForkDiffRequest,
+  ForkInfo,
+  ForkListOptions,
+  ForkPatch,
+  ForkPatchRequest,
+  Forks,
+  ForkUndoOptions,
+  PatchOmission,
+} from './contract/forks.ts';
 export type { ScanJob, ScanReport, ScanRoot } from './contract/scan.ts';
 export type { Sandbox } from './persistent/sandbox.ts';
 export { createRequestFrom } from './contract/sandbox.ts';

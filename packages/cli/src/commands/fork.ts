@@ -1,14 +1,15 @@
 // `acode fork`: the forks of a workspace, what commands changed in them, and how changes are taken back or brought home.
 
 import { Command, Option } from '@commander-js/extra-typings';
-import type { ForkCommand, ForkInfo } from '@acode/sandbox';
+import { formatBytes } from '@acode/sandbox';
+import type { ForkChange, ForkCommand, ForkInfo, PatchOmission, WorkspaceDiff } from '@acode/sandbox';
 import { count } from '../arguments/values.ts';
 import type { Call, Perform } from '../call.ts';
 import { homeDirectory } from '../serve/identity.ts';
 import { age, until } from '../terminal/age.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
-import { shortPath } from '../terminal/text.ts';
+import { oneLine, shortPath } from '../terminal/text.ts';
 import { fitted } from '../terminal/wrap.ts';
 
 const WHICH = ['[fork]', 'id or name of a fork (default: the current one of this workspace)'] as const;
@@ -19,6 +20,7 @@ export function forkCommands(perform: Perform) {
     .description('Show what commands changed in a fork of the workspace, apply it, or take it back')
     .enablePositionalOptions()
     .addCommand(forkListCommand(perform))
+    .addCommand(forkDiffCommand(perform))
     .addCommand(forkHistoryCommand(perform))
     .addCommand(forkUndoCommand(perform))
     .addCommand(forkSnapshotCommand(perform))
@@ -53,6 +55,85 @@ function renderForks(items: readonly ForkInfo[], look: Look, home: string, all: 
   ]);
   const titles = ['ID', 'NAME', 'COMMANDS', 'STATE', ...(all ? ['WORKSPACE'] : []), 'USED', 'EXPIRES'];
   return table(titles, rows, look, ['STATE', 'EXPIRES', 'USED']);
+}
+
+function forkDiffCommand(perform: Perform) {
+  return new Command('diff')
+    .description('Show what commands changed in a fork: A added, M changed, D deleted')
+    .argument(...WHICH)
+    .addOption(new Option('--stat', 'with sizes and modes').conflicts(['patch', 'nameOnly']))
+    .addOption(new Option('--patch', 'as a patch that `git apply --binary` takes').conflicts('nameOnly'))
+    .option('--name-only', 'only the paths, one on each line')
+    .action((fork, options, command) => perform(command, call => showDiff(call, fork, options)));
+}
+
+interface DiffForm {
+  readonly stat?: true | undefined;
+  readonly patch?: true | undefined;
+  readonly nameOnly?: true | undefined;
+}
+
+async function showDiff(call: Call, fork: string | undefined, form: DiffForm): Promise<number> {
+  const which = fork === undefined ? {} : { fork };
+  if (form.patch && !call.options.json) return writePatch(call, which);
+  const diff = await call.withHost(({ forks }) => call.progress.during('Comparing…', forks.diff(which)));
+  await call.print('acode.fork-diff/1', diff, look => renderDiff(diff, look, form));
+  return 0;
+}
+
+async function writePatch(call: Call, which: { readonly fork?: string }): Promise<number> {
+  const write = async (piece: Uint8Array): Promise<void> => {
+    await call.stdout.write(piece, call.interruption.signal);
+  };
+  const { omitted } = await call.withHost(({ forks }) => forks.patch({ ...which, write }));
+  if (omitted.length === 0) return 0;
+  const paths = omitted.slice(0, MAX_OMITTED).map(({ path, reason }) => `  ${oneLine(path)} (${OMISSIONS[reason]})\n`);
+  const more = omitted.length > MAX_OMITTED ? `  and ${omitted.length - MAX_OMITTED} more\n` : '';
+  await call.say(`acode: the patch lacks, because git does not keep it:\n${paths.join('')}${more}`);
+  return 0;
+}
+
+const MAX_OMITTED = 20;
+const OMISSIONS: Readonly<Record<PatchOmission['reason'], string>> = {
+  directory: 'an empty directory',
+  'not-empty': 'a directory that became a file',
+  mode: 'its mode',
+  special: 'a FIFO, socket or device',
+  name: 'its name is not valid UTF-8',
+  content: 'its content could not be read',
+  base: 'what the fork began with is not known',
+};
+const LETTERS = { added: 'A', changed: 'M', deleted: 'D' } as const;
+
+function renderDiff(diff: WorkspaceDiff, look: Look, { stat, nameOnly }: DiffForm): string {
+  const { changes, counts } = diff;
+  if (nameOnly) return changes.map(({ path }) => `${oneLine(path)}\n`).join('');
+  if (changes.length === 0) return 'Commands changed nothing in this fork.\n';
+  const { green, red, yellow } = look.colours;
+  const colour = { added: green, changed: yellow, deleted: red };
+  const lines = changes.map(
+    change =>
+      `${colour[change.change](LETTERS[change.change])} ${oneLine(change.path)}${stat ? statOf(change) : kindOf(change)}\n`,
+  );
+  const all = counts.added + counts.changed + counts.deleted;
+  const more = all > changes.length ? `and ${all - changes.length} more\n` : '';
+  const sum = `${counts.added} added, ${counts.changed} changed, ${counts.deleted} deleted. The workspace itself is unchanged.\n`;
+  return `${lines.join('')}${more}${fitted(sum, look)}`;
+}
+
+function kindOf({ kind, before, link }: ForkChange): string {
+  if (link?.after !== undefined) return ` → ${oneLine(link.after)}`;
+  const was = before === undefined ? '' : ` (was a ${before})`;
+  return kind === 'file' ? was : kind === 'directory' ? `/${was}` : ` (${kind})${was}`;
+}
+
+function statOf(change: ForkChange): string {
+  const { bytes, mode, binary } = change;
+  const size = [bytes?.before, bytes?.after].map(one => (one === undefined ? '' : formatBytes(one))).filter(Boolean);
+  const modes = [mode?.before, mode?.after].map(one => (one === undefined ? '' : one.toString(8))).filter(Boolean);
+  const parts = [size.join(' → '), modes.length > 0 ? `mode ${modes.join(' → ')}` : '', binary ? 'binary' : ''];
+  const text = parts.filter(part => part !== '').join(', ');
+  return `${kindOf(change)}${text === '' ? '' : `  (${text})`}`;
 }
 
 function forkHistoryCommand(perform: Perform) {

@@ -55,11 +55,8 @@ export function riskyNotices(changes: readonly RiskyChange[], head?: string): No
 
 function forkNotices({ fork }: RunResult): Notice[] {
   if (!fork) return [];
-  return [
-    {
-      text: `fork ${fork.id}: the workspace is unchanged. See the changes with \`acode fork diff\`, bring them home with \`acode fork apply\`.`,
-    },
-  ];
+  const text = `fork ${fork.id}: the command wrote its fork, and the workspace is unchanged.`;
+  return [{ text, hint: 'Show the changes: `acode fork diff`. Take them back: `acode fork undo`.' }];
 }
 
 function asNotice(text: string): Notice {

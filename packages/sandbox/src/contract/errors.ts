@@ -557,6 +557,13 @@ const ROWS = {
     exit: 125,
     example: { fork: 'k7m2pqrt', reason: 'it has 64 layers' },
   }),
+  'ACODE-FRK-005': entry<{ fork: string; reason: string }>({
+    title: 'fork cannot be read',
+    message: c => `The changes of fork ${c.fork} cannot be read: ${c.reason}.`,
+    hint: () => 'Install GNU tar (`tar --version` says which one it is), which reads the marks of the kernel.',
+    exit: 125,
+    example: { fork: 'k7m2pqrt', reason: 'there is no GNU tar' },
+  }),
   'ACODE-IMG-001': entry<{ image: string; reason: string; remedy?: Text }>({
     title: 'project image not built',
     message: c => `The project image ${c.image} was not built: ${c.reason}.`,

@@ -1,5 +1,7 @@
 // Forks of workspaces as callers see them: which there are, what their commands did, and how they end.
 
+import type { ForkDiffSummary, WorkspaceDiff } from './fork.ts';
+
 /** A fork of a workspace. */
 export interface ForkInfo {
   /** Its id: 8 characters. */
@@ -48,12 +50,52 @@ export interface ForkUndoOptions {
   fork?: string;
 }
 
+/** Which changes to list. */
+export interface ForkDiffRequest {
+  /** Id or name of the fork; the current one of the workspace by default. */
+  fork?: string;
+  /** The most changes to list; counts and id are of all. 100,000 by default. */
+  limit?: number;
+}
+
+/** Where a patch goes. */
+export interface ForkPatchRequest {
+  /** Id or name of the fork; the current one of the workspace by default. */
+  fork?: string;
+  /** Takes the next piece of the patch. */
+  write: (piece: Uint8Array) => void | Promise<void>;
+}
+
+/** A change that a patch lacks, in whole or in part. */
+export interface PatchOmission {
+  /** Relative to the workspace. */
+  path: string;
+  /**
+   * Why: `directory`: git has no empty directories. `not-empty`: a directory became a file. `mode`: git knows only whether a file is
+   * executable. `special`: a FIFO, a socket or a device. `name`: not valid UTF-8. `content`: it was not read. `base`: what the fork
+   * began with is not known.
+   */
+  reason: 'directory' | 'not-empty' | 'mode' | 'special' | 'name' | 'content' | 'base';
+}
+
+/** A patch that was written. */
+export interface ForkPatch extends ForkDiffSummary {
+  /** Id of the fork. */
+  readonly forkId: string;
+  /** What the patch lacks. */
+  readonly omitted: readonly PatchOmission[];
+}
+
 /** The forks of the workspaces of this user. */
 export interface Forks {
   /** The forks of this workspace, or of all; the latest used first. */
   list(options?: ForkListOptions): Promise<ForkInfo[]>;
   /** The commands whose changes a fork has, in order. */
   history(fork?: string): Promise<ForkCommand[]>;
+  /** What the commands of a fork changed. */
+  diff(request?: ForkDiffRequest): Promise<WorkspaceDiff>;
+  /** The same as a patch that `git apply --binary` takes. */
+  patch(request: ForkPatchRequest): Promise<ForkPatch>;
   /** Takes the changes of the last commands back; the last one by default. Says which. */
   undo(options?: ForkUndoOptions): Promise<ForkCommand[]>;
   /** Gives a name to a fork as it is now. */

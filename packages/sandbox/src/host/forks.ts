@@ -4,7 +4,7 @@ import { lstatSync, mkdirSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
-import type { ForkCommand, ForkInfo, Forks } from '../contract/forks.ts';
+import type { ForkCommand, ForkInfo, Forks, PatchOmission } from '../contract/forks.ts';
 import type { MountSpec } from '../contract/spec.ts';
 import { WORKSPACE_TARGET } from '../isolation/plan.ts';
 import { refuseBusy, settleLayer, underLock } from '../run/forking.ts';
@@ -13,8 +13,14 @@ import { planFirst } from '../run/planning.ts';
 import { workspaceOf } from '../run/repository.ts';
 import { identityOf } from '../workspace/file-identity.ts';
 import { nearestReal } from '../workspace/locate.ts';
+import { ForkDiff } from '../workspace/fork/diff.ts';
+import { UnreadableLayersError } from '../workspace/fork/marks.ts';
+import { gitPatch } from '../workspace/fork/patch.ts';
 import { partAt } from '../workspace/fork/store.ts';
 import type { ForkRecord, ForkStore } from '../workspace/fork/store.ts';
+
+// More than a person reads; the counts are of all of them.
+const MAX_CHANGES = 100_000;
 
 /** The forks of a host. */
 export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
@@ -34,7 +40,7 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
   // Nothing may write a layer that is changed or removed.
   const atRest = async (store: ForkStore, { id }: ForkRecord): Promise<ForkRecord> => {
     await refuseBusy(host, store.read(id), host.closing);
-    await settleLayer(store, id);
+    await settleLayer(host, id);
     return store.read(id) ?? notThere(id);
   };
   return {
@@ -45,6 +51,22 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
       return (await store.list(workspace)).map(infoOf);
     },
     history: fork => on('history', fork, (_, record) => Promise.resolve(record.layers.map(commandOf))),
+    diff: ({ fork, limit = MAX_CHANGES } = {}) =>
+      on('diff', fork, async (store, record) => {
+        using diff = await openDiff(host, store, await atRest(store, record));
+        return diff.collect(record.id, limit);
+      }),
+    patch: ({ fork, write }) =>
+      on('patch', fork, async (store, record) => {
+        using diff = await openDiff(host, store, await atRest(store, record));
+        const omitted: PatchOmission[] = [];
+        const pieces = gitPatch(diff, {
+          signal: host.closing,
+          omitted: (path, reason) => void omitted.push({ path, reason }),
+        });
+        for await (const piece of pieces) await write(piece);
+        return { forkId: record.id, ...diff.summary, omitted };
+      }),
     undo: ({ commands = 1, fork } = {}) =>
       on('undo', fork, async (store, record) => {
         const { id, layers } = await atRest(store, record);
@@ -65,6 +87,14 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
         return info;
       }),
   };
+}
+
+function openDiff(host: Host, store: ForkStore, record: ForkRecord): Promise<ForkDiff> {
+  const options = { scratch: store.pathOf(record.id), base: store.baseOf(record.id), signal: host.closing };
+  return ForkDiff.open(store.layersOf(record), options).catch((error: unknown) => {
+    if (!(error instanceof UnreadableLayersError)) throw error;
+    throw new AcodeError('ACODE-FRK-005', { fork: record.id, reason: error.message }, { cause: error });
+  });
 }
 
 async function wanted(store: ForkStore, workspace: string, reference: string | undefined): Promise<ForkRecord> {

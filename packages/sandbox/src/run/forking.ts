@@ -7,15 +7,20 @@ import { AcodeError } from '../contract/errors.ts';
 import { usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
+import type { ForkResult } from '../contract/result.ts';
 import type { MountSpec, OverlayPart } from '../contract/spec.ts';
 import { text } from '../contract/wording.ts';
 import { holderText, isProvablyGone, parseHolder, thisHolder } from '../lifecycle/lock.ts';
+import { recordBase } from '../workspace/fork/base.ts';
+import { LayerStack } from '../workspace/fork/layers.ts';
 import type { ForkStore, ForkRecord, ForkWanted } from '../workspace/fork/store.ts';
 import type { Workspace } from '../workspace/locate.ts';
 import type { Host, PlannedFork } from './host.ts';
 import { printable } from './trail.ts';
 
 const LOCK_MS = 10_000;
+// For a layer of any size; what is not done by then has no base.
+const BASE_MS = 60_000;
 
 /** What a fork is planned for. */
 export interface ForkFor {
@@ -29,7 +34,7 @@ export interface ForkFor {
   readonly preview: boolean;
 }
 
-type ForkHost = Pick<Host, 'forks' | 'engine' | 'locks' | 'backend'>;
+type ForkHost = Pick<Host, 'forks' | 'engine' | 'locks' | 'telemetry'>;
 
 // Begins a layer for a command. A preview only says where the layer would be.
 async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): Promise<PlannedFork> {
@@ -42,7 +47,7 @@ async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): P
     if (wanted.preview) return shown(store, found);
     const { id } = found ?? (await store.make(which));
     await refuseBusy(host, store.read(id), signal);
-    await settleLayer(store, id);
+    await settleLayer(host, id);
     const { image } = wanted;
     const command = [printable(wanted.command)].flat().join(' ');
     const begun = await store.begin(id, { holder: holderText(thisHolder()), image, command });
@@ -90,7 +95,7 @@ function shown(store: ForkStore, found: ForkRecord | null): PlannedFork {
   const id = found?.id ?? 'new';
   const part = (path: string): OverlayPart => ({ path, identities: [] });
   const upper = part(join(store.pathOf(id), String(found?.nextLayer ?? 1)));
-  const lowers = found ? store.layersOf(found).lowers.map(part) : [];
+  const lowers = found ? store.layersOf(found).uppers.toReversed().map(part) : [];
   return { id, overlay: { fork: id, upper, work: part(join(store.pathOf(id), 'w')), lowers } };
 }
 
@@ -121,25 +126,47 @@ export async function refuseBusy(host: ForkHost, record: ForkRecord | null, sign
 }
 
 /** A command whose process was killed left its layer: what it wrote is a part of the fork, and not lost. */
-export async function settleLayer(store: ForkStore, id: string): Promise<void> {
+export async function settleLayer(host: ForkHost, id: string): Promise<void> {
+  const store = await host.forks();
   await store.sweep(id);
+  if (store.read(id)?.active) await endLayer(host, id);
+}
+
+/** The command has ended and nothing of its sandbox runs: its layer becomes a part of the fork. */
+export async function endFork(host: ForkHost, { id }: PlannedFork): Promise<ForkResult | null> {
+  const ended = await endLayer(host, id);
+  return ended === null || ended.isEmpty ? null : { id };
+}
+
+// What the workspace has at each path that the command changed is kept now, as long as it is what the command saw.
+async function endLayer(host: ForkHost, id: string): Promise<{ readonly isEmpty: boolean } | null> {
+  const store = await host.forks();
   const record = store.read(id);
-  if (!record?.active) return;
-  const { upper } = store.overlayOf(record);
-  await store.end(id, isEmpty(upper.path) ? NO_COUNTS : null);
+  if (!record?.active) return null;
+  const layers = store.layersOf(record);
+  const isNothing = isEmpty(layers.uppers.at(-1) ?? '');
+  if (!isNothing) await keepBase(host, store, record);
+  await store.end(id, isNothing ? NO_COUNTS : null);
+  return { isEmpty: isNothing };
+}
+
+async function keepBase(host: ForkHost, store: ForkStore, record: ForkRecord): Promise<void> {
+  const { id, active } = record;
+  if (!active) return;
+  const layers = store.layersOf(record);
+  const signal = AbortSignal.timeout(BASE_MS);
+  try {
+    using stack = await LayerStack.open(layers, { scratch: store.pathOf(id), signal });
+    const index = layers.uppers.length - 1;
+    const directory = store.baseOf(id);
+    await recordBase(stack, { index, number: active.layer, startedMs: active.at, directory, signal });
+  } catch (error) {
+    // Without it, a diff compares with the workspace as it is, and a file that changed there since is a conflict.
+    host.telemetry.log('warn', 'what a fork began with could not be kept', { fork: id, reason: String(error) });
+  }
 }
 
 const NO_COUNTS = { added: 0, changed: 0, deleted: 0 };
-
-/** The command has ended and nothing of its sandbox runs: its layer becomes a part of the fork. */
-export async function endFork(
-  host: ForkHost,
-  fork: PlannedFork,
-): Promise<{ readonly id: string; readonly isGone: boolean }> {
-  const store = await host.forks();
-  const ended = await store.end(fork.id, isEmpty(fork.overlay.upper.path) ? NO_COUNTS : null);
-  return { id: fork.id, isGone: ended === null };
-}
 
 function isEmpty(directory: string): boolean {
   return readdirSync(directory).length === 0;

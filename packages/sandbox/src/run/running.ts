@@ -259,8 +259,8 @@ export class Running implements RunningCommand {
     if (!planned.fork) return;
     const late = (): Error => new Error('the sandbox is still being removed');
     await inTime(host.telemetry.clock, GIVEN_UP_MS, this.#execution.dead, late);
-    const { id, isGone: isEmpty } = await endFork(host, planned.fork);
-    if (!isEmpty) result.fork = { id };
+    const left = await endFork(host, planned.fork);
+    if (left) result.fork = left;
   }
 
   #addScan(result: RunResult, scan: RunScan): void {

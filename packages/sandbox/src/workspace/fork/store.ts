@@ -13,6 +13,8 @@ import type { FileIdentity, OverlayPart, OverlaySpec } from '../../contract/spec
 import { codeOf } from '../../contract/system-error.ts';
 import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
 import { identityOf, isSameNumber } from '../file-identity.ts';
+import { forgetBase } from './base.ts';
+import type { ForkLayers } from './layers.ts';
 import { assertOptions, overlayOptions } from './overlay.ts';
 
 const MAX_BYTES = 4 * 1024 ** 2;
@@ -68,13 +70,6 @@ export type ForkRecord = z.infer<typeof recordSchema>;
 
 /** The layer of one command. */
 export type LayerRecord = ForkRecord['layers'][number];
-
-/** The directories of a fork, as its commands see them. */
-export interface ForkLayers {
-  /** Layers that commands have written, the latest first. */
-  readonly lowers: readonly string[];
-  readonly base: string;
-}
 
 /** Which fork is meant, and of which workspace. */
 export interface ForkWanted {
@@ -206,16 +201,23 @@ export class ForkStore {
       fork: record.id,
       upper: partAt(join(this.pathOf(record.id), String(record.active.layer))),
       work: partAt(join(this.pathOf(record.id), 'w')),
-      lowers: this.layersOf(record).lowers.map(partAt),
+      lowers: this.layersOf({ ...record, active: null })
+        .uppers.toReversed()
+        .map(partAt),
     };
     assertOptions(overlayOptions(spec, record.workspace), record.id);
     return spec;
   }
 
-  /** The layers that commands have written. */
-  layersOf(record: ForkRecord): ForkLayers {
-    const at = this.pathOf(record.id);
-    return { lowers: record.layers.map(({ number }) => join(at, String(number))).reverse(), base: join(at, 'base') };
+  /** The layers of a fork, with that of a command that has begun. */
+  layersOf({ id, workspace, layers, active }: ForkRecord): ForkLayers {
+    const numbers = [...layers.map(({ number }) => number), ...(active ? [active.layer] : [])];
+    return { workspace, uppers: numbers.map(number => join(this.pathOf(id), String(number))), masked: [] };
+  }
+
+  /** Where a fork keeps what its commands first saw. */
+  baseOf(id: string): string {
+    return join(this.pathOf(id), 'base');
   }
 
   /** The layer of a command is complete. One without changes is removed, and so is a fork that never had any. */
@@ -242,6 +244,7 @@ export class ForkStore {
     const undone = record.layers.slice(kept);
     const snapshots = Object.fromEntries(Object.entries(record.snapshots).filter(([, count]) => count <= kept));
     this.#write({ ...record, layers: record.layers.slice(0, kept), snapshots, usedAt: this.#now() });
+    if (undone[0]) await forgetBase(this.baseOf(id), undone[0].number);
     for (const { number } of undone) await this.#removeTree(join(this.pathOf(id), String(number)));
     return undone;
   }
