@@ -507,6 +507,8 @@ describe('explain', () => {
       limits,
       imageTrust,
       imageNaming: _____,
+      // Refused until a sandbox has them.
+      masks: ______,
       warnings: _,
       denials: __,
       riskReasons: ___,

@@ -13,6 +13,7 @@ export const WITHOUT_VALUE: readonly string[] = [
   '--verbose',
   '--no-color',
   '--readonly',
+  '--fork',
   '--no-caches',
   '--deps',
   '--terminal',

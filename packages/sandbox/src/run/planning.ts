@@ -79,6 +79,7 @@ export async function plan(
   const resolved = isHere ? first : resolvePolicy(asking, layers, there);
   const policy = { ...resolved, runtime: { ...resolved.runtime, value: runtime } };
   refuseUnheard(policy.onOutOfMemory, chosen);
+  refuseMasks(policy.masks);
   if (usesEngine(level)) refuseUndecided(policy.image, languages);
   const { image, notes: imageNotes } = await imageFor(host, chosen, policy, { ...of, ...asked }, signal).catch(
     (error: unknown) => {
@@ -164,6 +165,15 @@ function refuseUnheard(
   throw new AcodeError('ACODE-SBX-016', {
     what: text`${[{ field: 'policy.onOutOfMemory', value: 'end' }]} ${where} (set by ${sourceOf(onOutOfMemory)})`,
     instead: 'Leave it out: the result still says that memory ran out.',
+  });
+}
+
+// Found and not yet mounted: whoever asks for a mask must not get a sandbox that shows the file.
+function refuseMasks({ add: [first] }: EffectivePolicy['masks']): void {
+  if (!first) return;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: text`sandbox.mask: ${first.value} (set by ${sourceOf(first)})`,
+    instead: 'Take the key out, and move the file out of the workspace, or use a workspace without it.',
   });
 }
 
