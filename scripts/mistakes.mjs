@@ -2,8 +2,8 @@
 // Usage, as an ordinary user in the engine's group:
 //   node scripts/mistakes.mjs --socket PATH [--busybox IMAGE] [--debian IMAGE] [--closed SOCKET] [--only 5,9] > docs/results/mistakes.md
 //
-// The rate of each is a person's, given from the text alone: 5 = I knew at once what to do, 1 = it led me astray. It belongs to
-// the text that was rated: where the text changes, its digest does, and the table says so.
+// The rates of each are those of two readers, given from the text alone: 5 = I knew at once what to do, 1 = it led me astray.
+// They belong to the text that was rated: where the text changes, its digest does, and the table says so.
 
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -163,30 +163,44 @@ try {
 
 function report(seen) {
   const rated = seen.map(one => ({ ...one, ...rateOf(one) }));
-  const rates = rated.flatMap(({ rate }) => (rate === null ? [] : [rate]));
-  const mean = rates.reduce((sum, rate) => sum + rate, 0) / Math.max(1, rates.length);
+  const [first, second] = ['rate', 'second'].map(of => summary(rated.flatMap(one => one[of] ?? [])));
+  const changed = rated.filter(one => one.changed).length;
   const commit = execFileSync('git', ['-c', 'safe.directory=*', 'rev-parse', '--short', 'HEAD'], {
     encoding: 'utf8',
   }).trim();
   const rows = rated.map(
-    ({ number, shown, rate, note }) => `| ${number} | \`${shown.replaceAll('|', '\\|')}\` | ${rate ?? note} |`,
+    ({ number, shown, ...one }) =>
+      `| ${number} | \`${shown.replaceAll('|', '\\|')}\` | ${rateText(one, 'rate')} | ${rateText(one, 'second')} |`,
   );
   const texts = rated.map(({ number, shown, text }) => `### ${number}\n\n\`${shown}\`\n\n\`\`\`text\n${text}\n\`\`\``);
   return `# Mistakes of a newcomer
 
 Written by \`node scripts/mistakes.mjs\` for commit ${commit}: each line was typed into the built command at a terminal of 80
-columns, on a real engine. The rate was given from the text alone: 5 = I knew at once what to do, 1 = it led me astray.
+columns, on a real engine. Two readers rated the texts, from the text alone: 5 = I knew at once what to do, 1 = it led me
+astray. ${changed} texts were changed since, and nobody has rated the new ones; the rates are those of the texts before.
 
-Mean of ${rates.length}: ${mean.toFixed(2)}. Lowest: ${rates.length === 0 ? 'none' : Math.min(...rates)}.
+- First reader: ${first}
+- Second reader: ${second}
 
-| # | typed | rate |
-|---|---|---|
+| # | typed | first reader | second reader |
+|---|---|---|---|
 ${rows.join('\n')}
 
 ## What a person sees
 
 ${texts.join('\n\n')}
 `;
+}
+
+function summary(rates) {
+  const mean = rates.reduce((sum, rate) => sum + rate, 0) / Math.max(1, rates.length);
+  return `mean of ${rates.length}: ${mean.toFixed(2)}, lowest: ${rates.length === 0 ? 'none' : Math.min(...rates)}.`;
+}
+
+function rateText({ changed, ...rates }, of) {
+  const rate = rates[of];
+  if (rate === undefined) return 'not rated';
+  return changed ? `${rate}, changed since` : String(rate);
 }
 
 // Numbers and ids that differ from run to run are no change of a text.
@@ -196,8 +210,7 @@ function rateOf({ number, text }) {
     .replaceAll(/"correlationId":"[^"]*"/g, '')
     .replaceAll(/\d+(?:\.\d+)?/g, '0');
   const digest = createHash('sha256').update(same).digest('hex').slice(0, 8);
-  const known = RATES[number];
+  const { text: known = '', ...rates } = RATES[number] ?? {};
   // What a terminal shows of keys that are pressed meanwhile depends on the moment.
-  if (known?.text === digest || known?.text === '*') return { rate: known.rate, note: '' };
-  return { rate: null, note: `not rated (text ${digest})` };
+  return { ...rates, changed: known !== '*' && known !== digest };
 }

@@ -25,7 +25,7 @@ describe.skipIf(process.getuid?.() === 0)('an engine that is not there', () => {
     expect(error).toMatchObject({ code: 'ACODE-SBX-008', message: /fail-closed/, cause: { code: 'ACODE-CTN-008' } });
     expect(await acode.status()).toMatchObject({
       available: false,
-      unavailableReason: /^no Docker Engine answered/,
+      unavailableReason: /^there is no engine socket at/,
       hint: /Start Docker/,
       level: null,
     });

@@ -80,7 +80,7 @@ describe.skipIf(withoutEngines)('fail closed', () => {
   it('says what was required and what there is', async () => {
     const { stderr } = await echo(['--risk', 'high'], at(refusing));
     expect(stderr).toMatch(
-      /fail-closed: .*required: docker \(risk high, the built-in default\), available: bubblewrap/,
+      /\(fail-closed\); required: docker \(risk high, the built-in default\), available: bubblewrap/,
     );
   });
 

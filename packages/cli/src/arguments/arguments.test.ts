@@ -312,7 +312,7 @@ describe('the options of a run', () => {
 
   it.each([
     ['policy.limits.memoryBytes', undefined, '--memory'],
-    ['policy.limits.memoryBytes', 64 * 1024 ** 2, '--memory 64'],
+    ['policy.limits.memoryBytes', 64 * 1024 ** 2, '--memory 64m'],
     ['policy.timeoutMs', 2500, '--timeout 2.5'],
     ['policy.network', 'bridge', '--network bridge'],
     ['policy.ports.0.host', undefined, '--publish'],

@@ -28,9 +28,10 @@ export function commandOf({ before, after, called, options }: CommandArguments):
       `Options stand before the command, and ${rest[0] ?? ''} stands after it.`,
       `Write \`${called} ${rest.map(quoted).join(' ')} ${quoted(line)}\`; if all of it is the command, \`${called} ${together(before)}\`.`,
     );
+  const image = imageForm(called, line, rest);
   throw new UsageError(
-    `${before.length} arguments without \`--\` could be read in two ways.`,
-    `${imageForm(called, line, rest)}${forms(called, before)}`,
+    `${before.length} arguments without \`--\` could be read in ${image === '' ? 'two' : 'three'} ways.`,
+    `${image}${forms(called, before)}`,
   );
 }
 

@@ -82,5 +82,5 @@ function valueFor(option: string, value: string | number): string {
 }
 
 function size(bytes: number): string {
-  return bytes >= MIB ? String(Math.ceil(bytes / MIB)) : `${Math.max(1, bytes)}b`;
+  return bytes >= MIB ? `${Math.ceil(bytes / MIB)}m` : `${Math.max(1, bytes)}b`;
 }

@@ -28,7 +28,7 @@ export function seconds(text: string): number {
   const milliseconds = Math.round(plain ? Number(text) * 1000 : spanOf(text));
   if (!(milliseconds >= 1 && milliseconds <= MAX_DURATION_MS))
     throw new InvalidArgumentError(
-      'Expected seconds above zero, such as 30 or 0.5, or a time with its unit, such as 5m.',
+      'Every command has a time limit. Expected seconds above zero, such as 30 or 0.5, or a time with its unit, such as 5m or 24h.',
     );
   return milliseconds;
 }

@@ -159,7 +159,7 @@ export function copying(source: string, target: string): Copying {
   if (!from) refuseShort(source, target);
   throw new UsageError(
     from ? 'Both sides are in a sandbox.' : 'Neither side is in a sandbox.',
-    'Write one side as sandbox:path: `acode sandbox cp ./input a1b2c3d4:input`, or `acode sandbox cp a1b2c3d4:dist ./dist`. A file of this machine with a colon in its name is written ./name.',
+    'Write one side as sandbox:path: `acode sandbox cp ./input a1b2c3d4:input`, or `acode sandbox cp a1b2c3d4:dist ./dist`. `acode sandbox list` shows the ids and names of sandboxes, and `acode sandbox create` makes one. A file of this machine with a colon in its name is written ./name.',
   );
 }
 

@@ -60,7 +60,7 @@ function assertTerminal(call: Call, named: string | undefined): void {
   if (call.io.stdin.isTTY && call.stdout.isTerminal) return;
   throw new UsageError(
     'A shell needs a terminal, and standard input or output is not one.',
-    `Use \`${instead} -- …\` for a command without one.`,
+    `To run one command, no terminal is needed: \`${instead} "ls"\`. To run commands from standard input: \`echo ls | ${instead} sh\`.`,
   );
 }
 

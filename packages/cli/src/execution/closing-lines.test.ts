@@ -102,7 +102,7 @@ describe('the lines after a run', () => {
       {
         text: 'limit reached: a process was killed at the memory limit of 64 MiB, set by --memory.',
         details: [['code', 'ACODE-SBX-004']],
-        hint: 'Use less memory; or raise the limit: --memory 128 (configured ceilings still apply).',
+        hint: 'Use less memory; or raise the limit: --memory 128m (configured ceilings still apply).',
       },
       {
         text: 'denied: the sandbox’s own file system is read-only, set by the built-in rules.',
@@ -132,7 +132,7 @@ describe('the lines after a run', () => {
     [
       'a limit that an option set',
       memory,
-      'ACODE-SBX-004: a process was killed at the memory limit of 64 MiB, set by --memory. Use less memory; or raise the limit: --memory 128 (configured ceilings still apply).',
+      'ACODE-SBX-004: a process was killed at the memory limit of 64 MiB, set by --memory. Use less memory; or raise the limit: --memory 128m (configured ceilings still apply).',
     ],
     [
       'time that a file limits',
@@ -182,7 +182,7 @@ describe('the lines after a run', () => {
     [
       'a limit, that another sandbox can have more',
       memory,
-      'ACODE-SBX-004: a process was killed at the memory limit of 64 MiB, set by --memory when the sandbox was created. Use less memory; or create another sandbox: `acode sandbox create --memory 128`, since limits are the sandbox’s own.',
+      'ACODE-SBX-004: a process was killed at the memory limit of 64 MiB, set by --memory when the sandbox was created. Use less memory; or create another sandbox: `acode sandbox create --memory 128m`, since limits are the sandbox’s own.',
     ],
     [
       'its own time, that it can ask for more',
@@ -245,7 +245,7 @@ describe('the lines after a run', () => {
     const options = ['--image', '--memory'];
     const complained = { ...result, exitCode: 2, stderr: "ls: unrecognized option '--image'\n" };
     expect(closingLines(complained, ['ls', '--image', 'busybox'], { options })).toEqual([
-      'hint: --image comes after `--`, so it went to ls. Put options of acode before `--`.',
+      'hint: --image comes after `--`, so it went to ls. Put options of acode before `--`: `acode run --image busybox -- ls`.',
     ]);
     expect(closingLines(complained, ['ls', '--image=busybox'], { options })).toHaveLength(1);
     expect(closingLines({ ...complained, exitCode: 0 }, ['ls', '--image', 'x'], { options })).toEqual([]);

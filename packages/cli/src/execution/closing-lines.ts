@@ -2,6 +2,7 @@
 
 import { denialParts, limitError } from '@acode/sandbox';
 import type { Command, Denial, DenialStyle, Remedy, RiskyChange, RunResult, Text } from '@acode/sandbox';
+import { quoted } from '../arguments/command-arguments.ts';
 import { OPTION_TERMS } from '../arguments/option-names.ts';
 import { oneLine } from '../terminal/text.ts';
 import type { Notice } from '../terminal/notice.ts';
@@ -27,6 +28,8 @@ export interface About {
   readonly permission?: string | null | undefined;
   /** The options acode itself has, as `--memory`. */
   readonly options?: readonly string[] | undefined;
+  /** What the user called, for the line to type: `acode run`. */
+  readonly called?: string | undefined;
 }
 
 /** What there is to say after a run; nothing for a run that hit nothing. */
@@ -37,7 +40,7 @@ export function closingNotices(result: RunResult, command: Command, about: About
     ...result.denials.map(denial => denialNotice(denial, style)),
     ...missingLines(result, command, { existing, dependencies }).map(asNotice),
     ...((about.permission ?? null) === null ? [] : [asNotice(`hint: ${about.permission}`)]),
-    ...optionLines(result, command, options).map(asNotice),
+    ...optionLines(result, command, options, about.called).map(asNotice),
     ...riskyNotices(result.riskyChanges),
     ...forkNotices(result),
   ];
@@ -100,7 +103,7 @@ function styleFor(command: Command): DenialStyle {
 }
 
 function shortened(remedy: Remedy, { setBy }: Denial): Text | null {
-  if (remedy.kind === 'change-on-host') return 'change it yourself, outside the sandbox';
+  if (remedy.kind === 'change-on-host') return 'make the change yourself, outside the sandbox';
   if (remedy.kind !== 'change-request' || remedy.field !== 'policy.workspace') return null;
   return setBy.layer === 'request' ? 'leave --readonly out' : `change that setting in ${setBy.where}`;
 }
@@ -133,14 +136,29 @@ function missingLines(
 }
 
 // What stands behind `--` is the command’s: said where the program complains about an option that acode has.
-function optionLines({ exitCode, stderr }: RunResult, command: Command, options: readonly string[]): string[] {
+function optionLines(
+  { exitCode, stderr }: RunResult,
+  command: Command,
+  options: readonly string[],
+  called = 'acode run',
+): string[] {
   if (typeof command === 'string' || exitCode === 0 || exitCode === null) return [];
   const [program = '', ...words] = command;
-  const given = words
-    .map(word => word.split('=')[0] ?? '')
-    .find(word => options.includes(word) && stderr.includes(word));
+  const at = words.findIndex(word => options.includes(nameOf(word)) && stderr.includes(nameOf(word)));
+  const given = words[at];
   if (given === undefined) return [];
-  return [`hint: ${given} comes after \`--\`, so it went to ${oneLine(program)}. Put options of acode before \`--\`.`];
+  const next = words[at + 1];
+  // What follows it is taken for its value unless it looks like another option.
+  const taken = given.includes('=') || next === undefined || next.startsWith('-') ? [given] : [given, next];
+  const rest = [program, ...words.slice(0, at), ...words.slice(at + taken.length)];
+  const line = oneLine(`${called} ${taken.map(quoted).join(' ')} -- ${rest.map(quoted).join(' ')}`);
+  return [
+    `hint: ${nameOf(given)} comes after \`--\`, so it went to ${oneLine(program)}. Put options of acode before \`--\`: \`${line}\`.`,
+  ];
+}
+
+function nameOf(word: string): string {
+  return word.split('=')[0] ?? '';
 }
 
 function missingLine(image: string, exists: boolean): string {

@@ -57,7 +57,7 @@ export async function executeArgv(
   const writable = request.policy?.mounts?.filter(({ readOnly }) => readOnly === false) ?? [];
   call.written.push(...writable.map(({ source }) => realPath(source)));
   return call.withHost(acode =>
-    attend(call, { command, flags }, given =>
+    attend(call, { command, flags, image: options.image }, given =>
       preparing(call, acode, acode.spawn(command, { ...request, envDefaults: terminalVariables(call), ...given })),
     ),
   );
@@ -75,10 +75,12 @@ export interface Attended {
   readonly existing?: Existing;
   /** The options that acode itself accepts for this call. */
   readonly flags?: readonly string[];
+  /** The image that the user named, if any. */
+  readonly image?: string | undefined;
 }
 
 /** Starts a command, passes its streams through, and returns the exit status. */
-export async function attend(call: Call, { command, existing, flags }: Attended, start: Start): Promise<number> {
+export async function attend(call: Call, { command, existing, flags, image }: Attended, start: Start): Promise<number> {
   const ended = await run(call, start);
   if ('unread' in ended) {
     // A user who pipes into `head` no longer reads the output, but usually still sees acode’s messages on standard
@@ -90,12 +92,15 @@ export async function attend(call: Call, { command, existing, flags }: Attended,
   if (call.options.json) await call.printJson('acode.run/1', withMessages(result));
   const dependencies = mayLackDependencies(result)
     ? await missingDependencies(await call.place(), {
-        ended: { ...result, command },
+        ended: { ...result, command, chosenImage: image },
         allowsBridge: () => allowsBridge(call),
       })
     : null;
   const permission = await permissionOf(call, result);
-  await sayNotices(call, closingNotices(result, command, { existing, dependencies, permission, options: flags }));
+  await sayNotices(
+    call,
+    closingNotices(result, command, { existing, dependencies, permission, options: flags, called: call.called }),
+  );
   return statusOf(result);
 }
 

@@ -3,6 +3,7 @@
 import { lstat, opendir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Command } from '@acode/sandbox';
+import { quoted } from '../arguments/command-arguments.ts';
 import { memberOf, smallFile, smallJson, upwards } from '../project/reading.ts';
 import type { Call } from '../call.ts';
 import type { Place } from '../workspace.ts';
@@ -33,6 +34,8 @@ export interface NotFound {
   readonly command: Command;
   /** What the command printed: a shell names the program in it. */
   readonly stderr: string;
+  /** The image that the user named, if any. */
+  readonly chosenImage?: string | undefined;
 }
 
 /** A sentence about dependencies that are not installed; null where nothing points to that. */
@@ -42,8 +45,10 @@ export async function missingDependencies(
 ): Promise<string | null> {
   const found = await findMissingDependencies(place, ended);
   if (!found) return null;
-  const consent = (await isAllowed()) ? '' : ` (which needs your consent once: \`acode config set ${CONSENT} true\`)`;
-  return `the dependencies of this project may not be installed: ${found.why}. To install them with a network${consent}: \`${installLine(found)}\`. If a project image has them, add --deps.`;
+  const consent = (await isAllowed())
+    ? ''
+    : `Allow the network for the installation once: \`acode config set ${CONSENT} true\`. Then i`;
+  return `the dependencies of this project may not be installed: ${found.why}. ${consent === '' ? 'I' : consent}nstall them: \`${installLine(found, ended?.chosenImage)}\`. If a project image has them, add --deps.`;
 }
 
 const CONSENT = 'sandbox.network.allow_bridge';
@@ -69,8 +74,9 @@ export async function allowsBridge(call: Pick<Call, 'hostOptions'>): Promise<boo
 }
 
 /** What a user types to install them. */
-export function installLine({ cache, install }: MissingDependencies): string {
-  return `acode sandbox exec --fill-cache ${cache} --network bridge ${install}`;
+export function installLine({ cache, install }: MissingDependencies, image?: string): string {
+  const chosen = image === undefined ? '' : `--image ${quoted(image)} `;
+  return `acode sandbox exec ${chosen}--fill-cache ${cache} --network bridge ${install}`;
 }
 
 /**

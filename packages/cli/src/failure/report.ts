@@ -101,7 +101,7 @@ function details(report: FailureReport, verbose: boolean): (readonly [name: stri
   return [
     ['code', code] as const,
     ...Object.entries(context).flatMap(([name, value]) => {
-      const text = plain(name, value);
+      const text = name === 'reason' && REASON_SAID.has(code) ? null : plain(name, value);
       // Message and hint name most of the circumstances already.
       return text === null || text === '' || message.includes(text) || hint.includes(text)
         ? []
@@ -113,7 +113,8 @@ function details(report: FailureReport, verbose: boolean): (readonly [name: stri
 }
 
 // Circumstances that message and hint speak of in other words.
-const SAID = new Set(['uid', 'kind']);
+const SAID = new Set(['uid', 'kind', 'fault']);
+const REASON_SAID = new Set(['ACODE-SBX-008']);
 // Circumstances that are the name of a field of the request.
 const NAMES_FIELD = new Set(['field', 'limit']);
 

@@ -30,6 +30,8 @@ interface RuleText {
 const bytes = ({ value }: Denial): string => formatBytes(Number(value));
 const seconds = ({ value }: Denial): string => `${Number(value) / 1000} s`;
 const path = ({ value }: Denial): string => String(value);
+// As a person names it, who stands in the workspace.
+const pathInWorkspace = (denial: Denial): string => path(denial).replace(/^\/workspace\/(?=.)/, '');
 const WRITE = 'suspected write to';
 
 const RULES: Readonly<Record<RuleId, RuleText>> = {
@@ -76,7 +78,8 @@ const RULES: Readonly<Record<RuleId, RuleText>> = {
   'read-only.root': { what: () => 'the sandbox’s own file system is read-only', final: true, sign: WRITE },
   'read-only.workspace': { what: () => 'the workspace is read-only', final: true, sign: WRITE },
   'read-only.protected': {
-    what: denial => `${path(denial)} is protected, because tools on the host trust its content`,
+    what: denial =>
+      `${pathInWorkspace(denial)} is read-only in a sandbox, because tools on this machine trust what is in it`,
     final: true,
     sign: WRITE,
   },
@@ -168,10 +171,11 @@ const CLAUSES: { readonly [Kind in Remedy['kind']]: (remedy: RemedyOf<Kind>, den
   'unset-variable': ({ field }) => `unset ${field} if the task really needs a network`,
   'choose-image': ({ field }, { rule }) =>
     rule === 'root.none'
-      ? text`install the software in an image of your own (a Dockerfile with \`RUN apt-get install …\`), and choose that image: ${{ field }}`
+      ? text`install the software in an image of your own: write a Dockerfile with \`FROM <image>\` and \`RUN apt-get update && apt-get install -y <package>\`, build it with \`docker build -t acode-tools .\`, and use ${{ field, value: 'acode-tools' }}`
       : text`choose an image that already has what must be installed: ${{ field }}`,
   'leave-out': ({ suggested }) => `leave ${suggested} out`,
-  'write-elsewhere': ({ suggested }) => `write to ${placesText(suggested)}`,
+  'write-elsewhere': ({ suggested }, { rule }) =>
+    rule === 'read-only.protected' ? 'write to another path of the workspace' : `write to ${placesText(suggested)}`,
   'provide-offline': () => 'put what the command needs into the workspace, the image or a cache (docs/caches.md)',
   'work-offline': () => 'work without a network',
   'copy-file': ({ suggested }) =>

@@ -60,6 +60,26 @@ export type MountViolation =
   | 'ForbiddenTarget'
   | 'DuplicateTarget';
 
+/** What is wrong with the socket of an engine, or with the choice of it. */
+export type EngineFault = 'no-permission' | 'no-socket' | 'not-a-socket' | 'unusable';
+
+/** Why there is no engine at a socket, as a clause. */
+export function engineFaultText({
+  socket,
+  reason,
+  fault,
+}: {
+  readonly socket: string;
+  readonly reason: string;
+  readonly fault?: EngineFault;
+}): string {
+  if (fault === 'no-permission') return `no permission to use the engine socket ${socket}`;
+  if (fault === 'no-socket') return `there is no engine socket at ${socket}`;
+  if (fault === 'not-a-socket') return `${socket} is not a socket`;
+  if (fault === 'unusable') return `the engine ${socket} cannot be used: ${reason}`;
+  return `no Docker Engine answered at ${socket} (${reason})`;
+}
+
 function limitMessage(denial: Denial): Text {
   const { what } = denialParts(denial);
   return text`${what.charAt(0).toUpperCase()}${what.slice(1)}, set by ${{ source: denial.setBy }}.`;
@@ -104,19 +124,28 @@ const ROWS = {
     kind?: 'unreachable' | 'unauthorised' | 'absent' | 'damaged' | 'other';
     /** Why acode chose the image, if the caller did not name it. */
     chosen?: string;
+    /** The registry that could not be connected to, why not, and how often that was tried. */
+    unreached?: { registry: string; fault: string; attempts: number };
   }>({
     title: 'image pull failed',
-    message: c => `The image ${c.image}${chosenFor(c)} could not be pulled: ${c.reason}.`,
+    message: c => `${c.image}${chosenFor(c)} could not be pulled: ${c.reason}.`,
     hint: c =>
       c.remedy ?? 'Check the name and the connection to the registry, then try again with `acode sandbox pull`.',
     exit: 125,
-    example: { image: 'node:20-alpine', reason: 'the registry could not be reached' },
+    example: {
+      image: 'node:20-alpine',
+      reason: 'this machine cannot reach docker.io (network is unreachable; tried 4 times)',
+      kind: 'unreachable',
+      unreached: { registry: 'docker.io', fault: 'network is unreachable', attempts: 4 },
+    },
   }),
   'ACODE-SBX-003': entry<{ path: string; violation: MountViolation; reason: string; workdir?: true; remedy?: Text }>({
     title: 'mount refused',
     message: c =>
       `${c.path} cannot be ${c.workdir === true ? 'the working directory' : 'mounted into a sandbox'}: ${c.reason} (${c.violation}).`,
-    hint: c => c.remedy ?? 'Go into a project directory, or name one: `--workspace <directory>`.',
+    hint: c =>
+      c.remedy ??
+      'acode mounts the directory that you are in: go into a project directory, or name one: `--workspace <directory>`.',
     exit: 125,
     example: { path: '/', violation: 'ForbiddenPath', reason: 'it is the root of the file system' },
   }),
@@ -139,9 +168,18 @@ const ROWS = {
       },
     },
   }),
-  'ACODE-SBX-005': entry<{ network: string; rule: string; setBy: Text; remedy: Text }>({
+  'ACODE-SBX-005': entry<{
+    network: string;
+    rule: string;
+    /** The layer that denied it; absent for what no setting allows. */
+    setBy?: Text;
+    remedy: Text;
+  }>({
     title: 'network denied by policy',
-    message: c => text`The network ${c.network} is denied: ${c.rule} (set by ${c.setBy}).`,
+    message: c =>
+      c.setBy === undefined
+        ? text`The network ${c.network} is not available: ${c.rule}.`
+        : text`The network ${c.network} is denied: ${c.rule} (set by ${c.setBy}).`,
     hint: c => c.remedy,
     exit: 125,
     example: {
@@ -184,6 +222,8 @@ const ROWS = {
     socket: string;
     reason: string;
     remedy?: string;
+    /** What is wrong with the socket, where that is known; without it, nothing answered there. */
+    fault?: EngineFault;
     /** Whether there is no engine at all, rather than one that does not answer. */
     absent?: boolean;
     /** How long acode waited, in milliseconds, for an engine that is there and did not answer. */
@@ -194,9 +234,8 @@ const ROWS = {
     title: 'engine not available',
     message: c => {
       const need = c.required === undefined ? '' : text`; required: ${c.required}, available: ${c.available ?? 'none'}`;
-      return c.absent === true
-        ? text`fail-closed: no Docker Engine or Podman was found, so nothing was run${need}.`
-        : text`fail-closed: no Docker Engine answered at ${c.socket} (${c.reason}), so nothing was run${need}.`;
+      const what = c.absent === true ? 'no Docker Engine or Podman was found' : engineFaultText(c);
+      return text`${what.charAt(0).toUpperCase()}${what.slice(1)}. Nothing was run (fail-closed)${need}.`;
     },
     hint: c =>
       c.remedy ??

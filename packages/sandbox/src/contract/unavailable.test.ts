@@ -7,7 +7,7 @@ import { engineLate, unavailableReason } from './unavailable.ts';
 describe('the reason for which there is no sandbox', () => {
   it('names the socket and what is wrong with it', () => {
     const error = new AcodeError('ACODE-SBX-008', { socket: '/s', reason: 'no permission' });
-    expect(error.message).toContain('nothing was run');
+    expect(error.message).toContain('Nothing was run');
     expect(unavailableReason(error)).toBe('no Docker Engine answered at /s (no permission).');
   });
 

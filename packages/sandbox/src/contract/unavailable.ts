@@ -1,13 +1,12 @@
 // Reason why no sandbox is available, for a caller that asked without running anything.
 
-import { AcodeError } from './errors.ts';
+import { AcodeError, engineFaultText } from './errors.ts';
 
 /** The reason alone: that nothing was run is news only to who wanted to run something. */
 export function unavailableReason(error: Error): string {
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-008'))) return error.message;
   const { socket, lateMs } = error.context;
-  if (lateMs !== undefined) return `${engineLate(socket, lateMs)}.`;
-  return `no Docker Engine answered at ${error.context.socket} (${error.context.reason}).`;
+  return lateMs === undefined ? `${engineFaultText(error.context)}.` : `${engineLate(socket, lateMs)}.`;
 }
 
 /** That an engine is there and did not answer in time. `socket` is null where acode searched for it. */

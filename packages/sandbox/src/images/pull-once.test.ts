@@ -145,6 +145,20 @@ it('another try is announced with the reason and how long it is waited for', asy
   expect(host.said(`the pull of ${REFERENCE} was interrupted; acode retries in 1.5 s (attempt 2 of 4)`)).toBe(true);
 });
 
+it('a registry that cannot be reached is one warning, however often it is tried', async () => {
+  const host = new OneHost();
+  const unreached = { registry: 'docker.io', fault: 'network is unreachable' };
+  const retry = { mostAttempts: 4, reason: 'dial tcp: network is unreachable', pauseMs: 1500, unreached };
+  await host.pull(stored(async ({ onRetry }) => [1, 2, 3].forEach(attempt => onRetry?.({ ...retry, attempt }))));
+  expect(host.lines.filter(({ level }) => level === 'warn').map(({ message }) => message)).toEqual([
+    `docker.io cannot be reached to pull ${REFERENCE} (network is unreachable); acode tries 3 more times`,
+  ]);
+  // The control: the further attempts are in the log.
+  expect(
+    host.said(`docker.io cannot be reached to pull ${REFERENCE} (network is unreachable); acode tries once more`),
+  ).toBe(true);
+});
+
 describe('a tag that a pull gave to an image that acode did not pull', () => {
   const already = { tags: ['theirs:1'], digests: [], sizeBytes: 1, createdAt: '', containers: 0 };
 

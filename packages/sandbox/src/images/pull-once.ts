@@ -132,7 +132,7 @@ async function pullRecorded(pull: NamedPull, signal: AbortSignal): Promise<PullO
           pull.tell(progress);
           host.bus.emit('ImagePullProgress', wanted.correlationId, new Date(clock.now()), progress);
         },
-        onRetry: retry => log(pull, 'warn', retryText(reference, retry), { image: reference, ...retry }),
+        onRetry: retry => log(pull, retryLevel(retry), retryText(reference, retry), { image: reference, ...retry }),
       },
       signal,
     );
@@ -145,9 +145,17 @@ async function pullRecorded(pull: NamedPull, signal: AbortSignal): Promise<PullO
 }
 
 /** What is said of an attempt that failed. The reason is in the fields of the line, and in the error if all attempts fail. */
-export function retryText(image: string, { attempt, mostAttempts, pauseMs }: PullRetry): string {
+export function retryText(image: string, { attempt, mostAttempts, pauseMs, unreached }: PullRetry): string {
+  const left = mostAttempts - attempt;
+  if (unreached)
+    return `${unreached.registry} cannot be reached to pull ${image} (${unreached.fault}); acode tries ${left === 1 ? 'once more' : `${left} more times`}`;
   const pause = `${(pauseMs / 1000).toFixed(1)} s`;
   return `the pull of ${image} was interrupted; acode retries in ${pause} (attempt ${attempt + 1} of ${mostAttempts})`;
+}
+
+// A registry that cannot be reached is said once: the further attempts tell a person nothing new.
+function retryLevel({ attempt, unreached }: PullRetry): 'info' | 'warn' {
+  return unreached && attempt > 1 ? 'info' : 'warn';
 }
 
 interface Before {

@@ -174,6 +174,8 @@ export interface PullRetry {
   /** In the words of whoever refused, without secrets. */
   readonly reason: string;
   readonly pauseMs: number;
+  /** Where nothing arrived because there was no connection to the registry: which one, and why in few words. */
+  readonly unreached?: { readonly registry: string; readonly fault: string };
 }
 
 /** An image as the engine lists it. */

@@ -92,25 +92,31 @@ export function checkReference(image: Sourced<string>): Sourced<string> {
 
 /** The refusal of text that is not an image reference, with what is wrong with it. */
 export function noReference({ value, where }: Pick<Sourced<string>, 'value' | 'where'>): AcodeError {
+  const { fault, meant } = faultOf(value);
   return new AcodeError('ACODE-SBX-017', {
     field: where,
-    reason: `${JSON.stringify(value.slice(0, 80))} is not an image reference: ${faultOf(value)}`,
-    remedy: 'A reference is [registry[:port]/]path[:tag][@sha256:…], such as node:20-alpine; docs/images.md says more.',
+    reason: `${JSON.stringify(value.slice(0, 80))} is not an image reference: ${fault}`,
+    remedy:
+      meant === undefined
+        ? 'A reference is [registry[:port]/]path[:tag][@sha256:…], such as node:20-alpine; docs/images.md says more.'
+        : textOf`Did you mean ${{ field: where, value: meant }}?`,
   });
 }
 
 // The commonest mistakes by name.
-function faultOf(text: string): string {
-  if (text.trim() === '') return 'there is nothing in it';
-  if (text.length > MAX_LENGTH) return `it is longer than ${MAX_LENGTH} characters`;
-  if (/\s/.test(text)) return 'there is a space in it';
+function faultOf(text: string): { readonly fault: string; readonly meant?: string } {
+  if (text.trim() === '') return { fault: 'there is nothing in it' };
+  if (text.length > MAX_LENGTH) return { fault: `it is longer than ${MAX_LENGTH} characters` };
+  if (/\s/.test(text)) return { fault: 'there is a space in it' };
   const [named = '', ...digest] = text.split('@');
-  if (digest.some(one => !DIGEST.test(one))) return 'a digest is sha256: and 64 digits from 0 to 9 and a to f';
+  if (digest.some(one => !DIGEST.test(one)))
+    return { fault: 'a digest is sha256: and 64 digits from 0 to 9 and a to f' };
   const { name, tag } = splitTag(named);
-  if (tag !== null && !TAG.test(tag)) return 'its tag is invalid';
-  return normalised(name.toLowerCase()) === null
-    ? 'the registry or the path is invalid'
-    : `names of images are lowercase: ${JSON.stringify(text.toLowerCase())}`;
+  if (tag !== null && !TAG.test(tag)) return { fault: 'its tag is invalid' };
+  const lowercase = name.toLowerCase();
+  if (normalised(lowercase) === null) return { fault: 'the registry or the path is invalid' };
+  // A tag may have capitals.
+  return { fault: 'names of images are lowercase', meant: `${lowercase}${text.slice(name.length)}` };
 }
 
 /** Whether a repository is one of a list, by path segments: `docker.io/library/*` never means `docker.io/library-evil`. */

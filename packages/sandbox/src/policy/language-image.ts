@@ -111,11 +111,12 @@ function builtIn(found: readonly LanguageFound[]): ImageChoice {
  * programs, and the command would fail later for no visible reason. Levels without images do not mind.
  */
 export function refuseUndecided(image: Sourced<string>, found: readonly LanguageFound[]): void {
-  if (image.layer !== 'built-in' || found.length < 2) return;
+  const [first] = found;
+  if (image.layer !== 'built-in' || !first || found.length < 2) return;
   throw new AcodeError('ACODE-SBX-017', {
     field: 'policy.image',
-    reason: `name one: the workspace has several languages (${evidence(found)}), and no image is set for them`,
-    remedy: text`Name an image that has all of them, for this run with ${{ field: 'policy.image' }}, or for every run here: ${{ setting: { key: `sandbox.images.combined.${combinationOf(found)}`, value: 'your-image:tag' } }}.`,
+    reason: `name one, because the workspace has several languages (${evidence(found)}) and no image is set for them`,
+    remedy: text`Name an image that has all of them with ${{ field: 'policy.image' }}, or where one language will do: ${{ field: 'policy.image', value: LANGUAGE_IMAGES[first.language] }}. For every run here: ${{ setting: { key: `sandbox.images.combined.${combinationOf(found)}`, value: 'your-image:tag' } }}.`,
   });
 }
 

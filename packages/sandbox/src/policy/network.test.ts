@@ -28,6 +28,14 @@ const denied = (rule: string, setBy: string, remedy: string) =>
     }) as unknown,
     hint: expect.stringContaining(remedy) as string,
   });
+// What no setting allows is set by nobody.
+const notAvailable = (rule: string, remedy: string) =>
+  expect.objectContaining({
+    code: 'ACODE-SBX-005',
+    message: expect.stringContaining(`is not available: ${rule}`) as string,
+    context: expect.not.objectContaining({ setBy: expect.anything() as unknown }) as unknown,
+    hint: expect.stringContaining(remedy) as string,
+  });
 const invalid = (part: string) =>
   expect.objectContaining({ code: 'ACODE-SBX-017', message: expect.stringContaining(part) as string });
 
@@ -114,12 +122,20 @@ describe('a network by name', () => {
   });
 
   it.each(['none', 'default', 'bridge', 'ingress', 'container:x', 'container'])('is never %s', name => {
-    expect(() => resolve({ network: { name } }, user)).toThrow(denied('not a network of its own', '', ''));
+    expect(() => resolve({ network: { name } }, user)).toThrow(notAvailable('it is not a network of its own', ''));
   });
 
   it.each(['host', 'HOST'])('is never %s, and what to use instead is said', name => {
     expect(() => resolve({ network: { name } }, user)).toThrow(
-      denied('never shares the network of the host', '', 'policy.network: bridge'),
+      notAvailable(
+        'a sandbox never shares the network of this machine.',
+        'use policy.network: bridge, which needs your consent once: `acode config set sandbox.network.allow_bridge true`',
+      ),
+    );
+    // Who has consented is not asked again.
+    const consented = 'sandbox: { network: { allow_bridge: true } }';
+    expect(() => resolve({ network: { name } }, consented)).toThrow(
+      notAvailable('a sandbox never shares', 'use policy.network: bridge. To reach a server'),
     );
   });
 
@@ -127,7 +143,7 @@ describe('a network by name', () => {
     'is distinguished from a domain such as %s',
     name => {
       expect(() => resolve({ network: { name } }, user)).toThrow(
-        denied('looks like a domain', 'the built-in default', 'add it to `sandbox.network.allowed_networks`'),
+        notAvailable('it looks like a domain', 'add it to `sandbox.network.allowed_networks`'),
       );
       expect(
         resolve({ network: { name } }, `sandbox: { network: { allowed_networks: [${name}] } }`).network,

@@ -165,7 +165,7 @@ function assertBridge({ machine, user }: Layers): void {
 function assertNamed(network: Sourced<string>, layers: Layers): void {
   const { machine, user, repository } = layers;
   const name = network.value;
-  refuseReserved(name);
+  refuseReserved(name, layers);
   const machines = machine?.config.sandbox?.network?.allowed_networks;
   if (machine && machines && !machines.includes(name)) {
     throw denied(name, 'this machine does not list it', { layer: 'machine', where: placeOf(machine, NAMES) }, ASK);
@@ -174,14 +174,14 @@ function assertNamed(network: Sourced<string>, layers: Layers): void {
   assertListed(network, layers, file);
 }
 
-function refuseReserved(name: string): void {
+function refuseReserved(name: string, layers: Layers): void {
   if (/^host$/i.test(name)) {
-    const remedy = text`To reach servers of this host that listen on more than its loopback, ask for ${BRIDGE}. To reach a server inside, publish its port: ${{ field: 'policy.ports' }}.`;
-    throw denied(name, 'a sandbox never shares the network of the host', builtInValue(null), remedy);
+    const remedy = text`Leave it out for no network, or use ${bridgeAsked(layers)}. To reach a server in the sandbox from this machine, also publish its port: ${{ field: 'policy.ports', value: 3000 }}.`;
+    throw denied(name, 'a sandbox never shares the network of this machine', null, remedy);
   }
   if (RESERVED.test(name)) {
     const remedy = 'Use none, bridge, or the name of a network that you made yourself.';
-    throw denied(name, 'it is not a network of its own', builtInValue(null), remedy);
+    throw denied(name, 'it is not a network of its own', null, remedy);
   }
 }
 
@@ -200,8 +200,8 @@ function assertListed({ value: name }: Sourced<string>, layers: Layers, file: Lo
     throw denied(
       name,
       'it looks like a domain, and a network cannot be limited to domains yet',
-      builtInValue([]),
-      text`Without a network: ${{ field: 'policy.network', value: 'none' }}. If the engine has a network of that name, add it to \`${NAMES}\`. With access to everything: ${bridgeAsked(layers)}.`,
+      null,
+      text`To reach ${name} and everything else, use ${bridgeAsked(layers)}. If it is the name of a network of the engine, add it to \`${NAMES}\`.`,
     );
   throw denied(
     name,
@@ -220,7 +220,7 @@ const NAMES = 'sandbox.network.allowed_networks';
 // The bridge, and the consent that it needs where nobody gave it yet.
 function bridgeAsked(layers: Layers): Text {
   if (bridgeConsent(layers).value) return text`${BRIDGE}`;
-  return text`${BRIDGE}, which needs your consent: ${consentTo(layers.user)}`;
+  return text`${BRIDGE}, which needs your consent once: ${consentTo(layers.user)}`;
 }
 
 function consentTo(user: LoadedConfig): SettingReference {
@@ -229,13 +229,10 @@ function consentTo(user: LoadedConfig): SettingReference {
 
 const ASK = 'Run without a network, or ask the administrator of this machine.';
 
-function denied(network: string, rule: string, by: Pick<Sourced, 'layer' | 'where'>, remedy: Text): AcodeError {
-  return new AcodeError('ACODE-SBX-005', {
-    network: network.slice(0, 128),
-    rule,
-    setBy: sourceOf(by),
-    remedy,
-  });
+// Null for what no layer can allow.
+function denied(network: string, rule: string, by: Pick<Sourced, 'layer' | 'where'> | null, remedy: Text): AcodeError {
+  const setBy = by === null ? {} : { setBy: sourceOf(by) };
+  return new AcodeError('ACODE-SBX-005', { network: network.slice(0, 128), rule, ...setBy, remedy });
 }
 
 function airgapped({ network, dns, ports }: Omit<NetworkPolicy, 'denials'>, mode: Sourced<Mode>): NetworkPolicy {

@@ -57,7 +57,7 @@ function checkSizes({ limits = {} }: PolicyFields): void {
   if (limits.memoryBytes !== undefined && limits.memoryBytes < LEAST_MEMORY)
     throw nonsense(
       'policy.limits.memoryBytes',
-      `must be at least ${formatBytes(LEAST_MEMORY)}`,
+      `is ${formatBytes(limits.memoryBytes)}, and must be at least ${formatBytes(LEAST_MEMORY)}`,
       text`Give it more, such as ${{ field: 'policy.limits.memoryBytes', value: SOME_MEMORY }}.`,
     );
 }

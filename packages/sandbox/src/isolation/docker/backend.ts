@@ -351,7 +351,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     } catch (error) {
       throw signal.aborted
         ? signal.reason
-        : unavailable(this.#engine.connection.socketPath, reasonOf(error), undefined, error);
+        : unavailable(this.#engine.connection.socketPath, reasonOf(error), { cause: error });
     }
   }
 

@@ -47,7 +47,7 @@ describe('the remedy', () => {
   it('for something that is not a socket says so, and speaks of no group', async () => {
     const asked = connectEngine('/etc/passwd', AbortSignal.timeout(30_000));
     await expect(asked).rejects.toMatchObject({
-      message: expect.stringContaining('/etc/passwd (that is not a socket)'),
+      message: expect.stringContaining('/etc/passwd is not a socket'),
       hint: expect.stringMatching(/^Name the socket of an engine.*--socket/),
     });
     expect(await failureRemedy('/etc', failure('refused'), 'DOCKER_HOST')).toMatch(/^Name the socket.*in DOCKER_HOST/);

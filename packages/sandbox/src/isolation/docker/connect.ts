@@ -3,6 +3,7 @@
 import { lstatSync, statSync } from 'node:fs';
 import { accessRemedy, socketGroup } from '../socket-group.ts';
 import { absent, unavailable, reasonOf } from './failure.ts';
+import type { EngineFault } from '../../contract/errors.ts';
 import { EngineError } from './engine/protocol.ts';
 import { Engine } from './engine/index.ts';
 import {
@@ -74,13 +75,14 @@ export async function connectEngine(socket: string | undefined, signal: AbortSig
   const search = locateEngine(thisHost(), socket);
   if (search.kind === 'refused') {
     const { subject, reason, source } = search.refusal;
-    throw unavailable(subject, `${REFUSALS[reason]} (${source})`, refusalRemedy(search.refusal));
+    const remedy = refusalRemedy(search.refusal);
+    throw unavailable(subject, `${REFUSALS[reason]} (${source})`, { remedy, fault: 'unusable' });
   }
   if (search.candidates.length === 0) {
     const searched = search.kind === 'known-places' ? search.searched : [];
     throw isAbsent(thisHost(), searched)
       ? absent(searched.join(', '))
-      : unavailable(searched.join(', '), 'no engine socket exists');
+      : unavailable(searched.join(', '), 'no engine socket exists', { fault: 'no-socket' });
   }
   return firstThatAnswers(search.candidates, signal);
 }
@@ -108,6 +110,13 @@ function isOtherThanSocket(path: string): boolean {
   }
 }
 
+function faultAt(socket: string, error: unknown): EngineFault | undefined {
+  if (isOtherThanSocket(socket)) return 'not-a-socket';
+  if (!(error instanceof EngineError)) return undefined;
+  if (error.kind === 'refused') return 'no-permission';
+  return error.kind === 'unreachable' && whatIsAt(socket) === 'absent' ? 'no-socket' : undefined;
+}
+
 function whatIsAt(path: string): 'there' | 'absent' | 'unknown' {
   try {
     lstatSync(path);
@@ -125,8 +134,14 @@ async function firstThatAnswers(candidates: readonly EngineCandidate[], signal: 
       return { engine: await Engine.open({ socketPath: socket, signal, deadlineMs: FIRST_CONTACT_MS }), source };
     } catch (error) {
       signal.throwIfAborted();
-      const reason = isOtherThanSocket(socket) ? 'that is not a socket' : reasonOf(error);
-      failure ??= unavailable(socket, reason, await failureRemedy(socket, error, source), error);
+      const fault = faultAt(socket, error);
+      const remedy = await failureRemedy(socket, error, source);
+      const reason = fault === 'not-a-socket' ? 'that is not a socket' : reasonOf(error);
+      failure ??= unavailable(socket, reason, {
+        ...(remedy === undefined ? {} : { remedy }),
+        ...(fault && { fault }),
+        cause: error,
+      });
       // A socket exists but does not answer: trying another engine would be a choice that the user did not make.
       if (!(error instanceof Error && 'kind' in error && error.kind === 'unreachable')) throw failure;
     }

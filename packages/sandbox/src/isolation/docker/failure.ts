@@ -1,6 +1,7 @@
 // Converts failures of the engine client into acode’s errors.
 
 import { AcodeError } from '../../contract/errors.ts';
+import type { EngineFault } from '../../contract/errors.ts';
 import { EngineError } from './engine/protocol.ts';
 
 /** The reason for a failure as text: the engine’s own message, if it sent one. */
@@ -10,10 +11,14 @@ export function reasonOf(error: unknown): string {
 }
 
 /** The error for an engine that cannot be reached. */
-export function unavailable(socket: string, reason: string, remedy?: string, cause?: unknown): AcodeError {
+export function unavailable(
+  socket: string,
+  reason: string,
+  { remedy, fault, cause }: { readonly remedy?: string; readonly fault?: EngineFault; readonly cause?: unknown } = {},
+): AcodeError {
   return new AcodeError(
     'ACODE-SBX-008',
-    { socket, reason, ...(remedy === undefined ? {} : { remedy }) },
+    { socket, reason, ...(remedy === undefined ? {} : { remedy }), ...(fault === undefined ? {} : { fault }) },
     { cause: new AcodeError('ACODE-CTN-008', { socket, reason }, { cause }) },
   );
 }

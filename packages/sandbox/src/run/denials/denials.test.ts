@@ -275,13 +275,17 @@ describe('a write to something read-only', () => {
         setBy: { value: null, layer: 'built-in', where: 'rule' },
         suspected: expect.stringContaining('/workspace/.git'),
         count: 1,
-        remedies: [{ kind: 'write-elsewhere', suggested: ['workspace'] }, { kind: 'change-on-host' }],
+        remedies: [{ kind: 'change-on-host' }, { kind: 'write-elsewhere', suggested: ['workspace'] }],
       },
     ]);
   });
 
   it.each([
-    ['/repo/.git/x', 'read-only.protected', /^\/repo\/\.git is protected.*, set by the built-in rules/],
+    [
+      '/repo/.git/x',
+      'read-only.protected',
+      /^\/repo\/\.git is read-only in a sandbox, because .*, set by the built-in rules/,
+    ],
     ['/data/x', 'read-only.mount', /mount \/data is read-only, set by the request, policy\.mounts/],
     ['/usr/x', 'read-only.root', /own file system is read-only, set by the built-in rules/],
   ])('%s names the rule that covers it', (path, rule, sentence) => {
@@ -360,6 +364,13 @@ describe('a limit', () => {
         remedies: raised('policy.limits.outputBytes', 200),
       },
     ]);
+  });
+
+  it.each([
+    ['all of the output', 29 * MIB, 30 * MIB],
+    ['twice the limit where that is too much to keep', 1024 * MIB, 200],
+  ])('on output that was hit suggests %s', (_, droppedBytes, suggested) => {
+    expect(all({ droppedBytes })[0]?.remedies).toEqual(raised('policy.limits.outputBytes', suggested));
   });
 
   it('that the machine’s policy set is not to be raised by a request', () => {

@@ -149,7 +149,7 @@ const protectedRule: ReadOnlyRule = ({ target }) => ({
   rule: 'read-only.protected',
   value: target,
   setBy: BUILT_IN,
-  remedies: [{ kind: 'write-elsewhere', suggested: ['workspace'] }, { kind: 'change-on-host' }],
+  remedies: [{ kind: 'change-on-host' }, { kind: 'write-elsewhere', suggested: ['workspace'] }],
 });
 
 const ROOT_RULE: Rule = { rule: 'read-only.root', setBy: BUILT_IN, remedies: [EVERYWHERE, IMAGE] };
@@ -195,10 +195,13 @@ function limitsHit(facts: DenialFacts): Denial[] {
     ...(pidsRefused ? [limit('limit.pids', limits.pids, 'policy.limits.pids', { kind: 'process-refused' })] : []),
     ...(droppedBytes > 0
       ? [
-          limit('limit.output', limits.outputBytes, 'policy.limits.outputBytes', {
-            kind: 'output-dropped',
-            bytes: droppedBytes,
-          }),
+          limit(
+            'limit.output',
+            limits.outputBytes,
+            'policy.limits.outputBytes',
+            { kind: 'output-dropped', bytes: droppedBytes },
+            enoughOutput(limits.outputBytes.value, droppedBytes),
+          ),
         ]
       : []),
   ];
@@ -218,11 +221,26 @@ function suspectedLimit(denial: Denial, [sign, ...more]: readonly string[]): Den
   return sign === undefined ? [] : [{ ...denial, suspected: quotable(sign), count: 1 + more.length }];
 }
 
-function limit(rule: RuleId, setBy: Sourced<number>, field: string, effect?: DenialEffect): Denial {
+// All of the output where that is not too much to keep in memory: twice the limit might be too little again.
+function enoughOutput(limitBytes: number, droppedBytes: number): number {
+  const needed = limitBytes + droppedBytes;
+  if (needed <= limitBytes * 2 || needed > MAX_OUTPUT_SUGGESTED) return limitBytes * 2;
+  return needed < MIB ? needed : Math.ceil(needed / MIB) * MIB;
+}
+
+const MIB = 1024 ** 2;
+const MAX_OUTPUT_SUGGESTED = 256 * MIB;
+
+function limit(
+  rule: RuleId,
+  setBy: Sourced<number>,
+  field: string,
+  effect?: DenialEffect,
+  suggested = setBy.value * 2,
+): Denial {
   const { value, layer } = setBy;
   // What the machine’s policy says is a ceiling: no request is given more.
-  const more: Remedy =
-    layer === 'machine' ? { kind: 'ask-administrator' } : { kind: 'raise-limit', field, suggested: value * 2 };
+  const more: Remedy = layer === 'machine' ? { kind: 'ask-administrator' } : { kind: 'raise-limit', field, suggested };
   return {
     rule,
     value,

@@ -85,6 +85,49 @@ describe('a registry that repeats what it was told', () => {
   });
 });
 
+describe('a registry that cannot be reached', () => {
+  const DIAL =
+    'Get "https://registry.example/v2/": dial tcp: lookup registry.example on 10.0.0.53:53: dial udp 10.0.0.53:53: connect: network is unreachable';
+
+  it('is named with the cause in few words and the number of attempts; the engine’s words are the cause', async () => {
+    const said: PullRetry[] = [];
+    const error: unknown = await pull(fails(DIAL), { onRetry: retried => void said.push(retried) }).catch(
+      (thrown: unknown) => thrown,
+    );
+    const unreached = { registry: 'reg.example:5000', fault: 'network is unreachable' };
+    expect(said).toMatchObject([{ attempt: 1, mostAttempts: 2, unreached }]);
+    expect(error).toMatchObject({
+      message:
+        'reg.example:5000/a:1 could not be pulled: this machine cannot reach reg.example:5000 (network is unreachable; tried 2 times).',
+      context: { kind: 'unreachable', unreached: { ...unreached, attempts: 2 } },
+      cause: { context: { reason: DIAL } },
+    });
+  });
+
+  it.each([
+    ['dial tcp: lookup nowhere.invalid: no such host', 'its name could not be resolved'],
+    ['proxyconnect tcp: dial tcp 127.0.0.1:3128: connect: connection refused', 'through its proxy: connection refused'],
+    ['net/http: request canceled while waiting for connection (Client.Timeout exceeded)', 'no answer in time'],
+    ['dial tcp 10.0.0.1:443: connect: no route to host', 'no route to host'],
+    // Not a connection that failed: quoted as it is.
+    ['unexpected EOF', undefined],
+    ['received unexpected HTTP status: 503 Service Unavailable', undefined],
+  ])('%s is %s', (message, fault) => {
+    expect(understand(said(message, 500)).fault).toBe(fault);
+  });
+
+  it('is not the matter once a layer arrived: that pull was interrupted', async () => {
+    const retries: PullRetry[] = [];
+    const broken = ({ onProgress }: PullOptions): Promise<void> => {
+      onProgress?.({ status: 'Downloading', id: 'a', current: 1, total: 9 });
+      return fails(DIAL)();
+    };
+    await expect(pull(broken, { onRetry: retried => void retries.push(retried) })).rejects.toThrow(DIAL);
+    expect(retries).toHaveLength(1);
+    expect(retries[0]?.unreached).toBeUndefined();
+  });
+});
+
 describe('the deadline of a pull', () => {
   it('is for all its tries, and said as it was set', async () => {
     const began = performance.now();

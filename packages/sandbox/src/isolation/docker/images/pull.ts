@@ -3,7 +3,7 @@
 import { AcodeError } from '../../../contract/errors.ts';
 import type { LayerProgress, PullProgress, RegistryLogin } from '../../../contract/images.ts';
 import type { Clock } from '../../../contract/ports.ts';
-import type { PullRequest } from '../../backend.ts';
+import type { PullRequest, PullRetry } from '../../backend.ts';
 import type { PullProgress as EngineReport } from '../engine/images.ts';
 import type { Engine } from '../engine/index.ts';
 import { EngineError } from '../engine/protocol.ts';
@@ -41,42 +41,50 @@ export async function pullImage(from: From, request: PullRequest, signal: AbortS
     late.abort(new Error(`it took longer than ${deadlineMs / 1000} s`)),
   );
   signal.addEventListener('abort', leave, { once: true });
+  const course: Course = { attempt: 0, arrived: false };
   try {
     signal.throwIfAborted();
-    await attempts(from, request, late.signal);
+    await attempts(from, request, course, late.signal);
   } catch (error) {
     if (signal.aborted) throw signal.reason;
-    throw failed(request, failureOf(error, late.signal, request, deadlineMs - leftMs + clock.monotonic() - began));
+    const tookMs = deadlineMs - leftMs + clock.monotonic() - began;
+    throw failed(request, failureOf(error, late.signal, request, tookMs), course);
   } finally {
     cancel();
     signal.removeEventListener('abort', leave);
   }
 }
 
-async function attempts(from: From, request: PullRequest, signal: AbortSignal): Promise<void> {
+/** How far a pull came. */
+interface Course {
+  /** The number of the attempt, from 1. */
+  attempt: number;
+  /** Whether the engine reported a layer of the image. */
+  arrived: boolean;
+}
+
+async function attempts(from: From, request: PullRequest, course: Course, signal: AbortSignal): Promise<void> {
   const { retry } = from;
   for (let attempt = 1; ; attempt += 1) {
     const pauseMs = pauseAfter(retry, attempt);
+    course.attempt = attempt;
     try {
-      await once(from, request, attempt, signal);
+      await once(from, request, course, signal);
       return;
     } catch (error) {
-      if (signal.aborted || attempt > retry.attempts || understand(error).kind !== 'unreachable') throw error;
-      const reason = shownReason(understand(error).reason, request.login);
-      request.onRetry?.({ attempt, mostAttempts: retry.attempts + 1, reason, pauseMs });
+      const failure = understand(error);
+      if (signal.aborted || attempt > retry.attempts || failure.kind !== 'unreachable') throw error;
+      const unreached = unreachedOf(request, failure, course);
+      const reason = shownReason(failure.reason, request.login);
+      request.onRetry?.({ attempt, mostAttempts: retry.attempts + 1, reason, pauseMs, ...unreached });
     }
     await pause(from.clock, pauseMs, signal);
   }
 }
 
-async function once(
-  { engine, clock }: From,
-  request: PullRequest,
-  attempt: number,
-  signal: AbortSignal,
-): Promise<void> {
+async function once({ engine, clock }: From, request: PullRequest, course: Course, signal: AbortSignal): Promise<void> {
   const { reference, login, deadlineMs, silenceMs = SILENCE_MS } = request;
-  let state = noProgress(request.shownAs, attempt);
+  let state = noProgress(request.shownAs, course.attempt);
   let toldAt = -Infinity;
   const tell = (always: boolean): void => {
     const now = clock.monotonic();
@@ -92,6 +100,7 @@ async function once(
     ...(login ? { auth: login } : {}),
     onProgress: report => {
       state = advance(state, report, clock.monotonic());
+      course.arrived ||= state.layers.size > 0;
       tell(false);
     },
   });
@@ -128,12 +137,28 @@ function failureOf(error: unknown, late: AbortSignal, { deadlineMs }: PullReques
   };
 }
 
-function failed({ reference, shownAs: image, login, registry }: PullRequest, failure: PullFailure): AcodeError {
-  const reason = shownReason(failure.reason, login);
+function failed(request: PullRequest, failure: PullFailure, course: Course): AcodeError {
+  const { reference, shownAs: image, login, registry } = request;
+  const quoted = shownReason(failure.reason, login);
   // The engine’s own error is not the cause: whatever it repeats of a request would be shown with it.
-  const cause = new AcodeError('ACODE-CTN-006', { image, reason });
+  const cause = new AcodeError('ACODE-CTN-006', { image, reason: quoted });
   const remedy = remedyFor(failure.kind, { registry, hadLogin: login !== null, byDigest: reference.includes('@') });
-  return new AcodeError('ACODE-SBX-002', { image, reason, remedy, kind: failure.kind }, { cause });
+  const { unreached } = unreachedOf(request, failure, course);
+  if (!unreached)
+    return new AcodeError('ACODE-SBX-002', { image, reason: quoted, remedy, kind: failure.kind }, { cause });
+  const tried = course.attempt === 1 ? 'tried once' : `tried ${course.attempt} times`;
+  const reason = `this machine cannot reach ${registry} (${unreached.fault}; ${tried})`;
+  const context = { image, reason, remedy, kind: failure.kind, unreached: { ...unreached, attempts: course.attempt } };
+  return new AcodeError('ACODE-SBX-002', context, { cause });
+}
+
+// A registry that was never reached: nothing of the image arrived, and the words are those of a connection that failed.
+function unreachedOf(
+  { registry }: PullRequest,
+  { fault }: PullFailure,
+  { arrived }: Course,
+): Pick<PullRetry, 'unreached'> {
+  return arrived || fault === undefined ? {} : { unreached: { registry, fault } };
 }
 
 // What a failed pull means: whether trying again can help, and what a person should do. Engines say most of it in words.
@@ -154,6 +179,24 @@ interface PullFailure {
   readonly kind: PullFailureKind;
   /** A clause for people, in the words of whoever refused. */
   readonly reason: string;
+  /** In few words, why the registry could not be connected to; absent for every other failure. */
+  readonly fault?: string;
+}
+
+// How the engine’s HTTP client says that it has no connection: “dial tcp …: connect: network is unreachable”.
+const DIALLING = /\b(?:dial|lookup|proxyconnect|waiting for connection|TLS handshake timeout)\b/;
+const FAULTS: readonly (readonly [RegExp, string])[] = [
+  [/network is unreachable/i, 'network is unreachable'],
+  [/no such host|temporary failure in name resolution|server misbehaving/i, 'its name could not be resolved'],
+  [/connection refused/i, 'connection refused'],
+  [/no route to host/i, 'no route to host'],
+  [/timeout|timed out|waiting for connection/i, 'no answer in time'],
+];
+
+function faultIn(engineWords: string): string | undefined {
+  if (!DIALLING.test(engineWords)) return undefined;
+  const fault = FAULTS.find(([words]) => words.test(engineWords))?.[1];
+  return fault !== undefined && /\bproxyconnect\b/.test(engineWords) ? `through its proxy: ${fault}` : fault;
 }
 
 // In this order: a message that names an authorisation service may also say that it timed out. The words may be those of a
@@ -186,7 +229,9 @@ export function understand(error: unknown): PullFailure {
   const reason = reasonOf(error);
   const read = reason.slice(0, MAX_READ);
   const known = WORDS.find(([, words]) => words.test(read));
-  return { kind: known?.[0] ?? kindOf(error), reason };
+  const kind = known?.[0] ?? kindOf(error);
+  const fault = kind === 'unreachable' ? faultIn(read) : undefined;
+  return { kind, reason, ...(fault === undefined ? {} : { fault }) };
 }
 
 function kindOf(error: unknown): PullFailureKind {
@@ -215,7 +260,7 @@ export function remedyFor(
   if (kind === 'damaged')
     return 'Nothing of it is used. Try again; where it stays so, whoever looks after the registry should know.';
   if (kind === 'unreachable')
-    return `Check the connection of this machine’s engine to ${registry} (network, DNS, proxy), then try again; or choose an image that the engine already has with --image: \`acode sandbox images\` lists them.`;
+    return `Check the network, DNS and proxy of this machine’s engine, then try again; or choose an image that it already has with --image: \`acode sandbox images\` lists them.`;
   return 'The engine’s own log says more.';
 }
 
