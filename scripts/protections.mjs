@@ -6,7 +6,7 @@
  *
  * @typedef {{ file: string, find: string, put: string }} Edit
  *
- * A protection. `tests` is a file below tests/attacks (or, with a directory, below tests) and a pattern of test names. `layers` says what had to go: where
+ * A protection. `tests` is a file below tests/attacks (or, with a directory, below tests; or a unit test, from `packages/` on) and a pattern of test names. `layers` says what had to go: where
  * verification would refuse what the request no longer has, both were taken out. `command`: the built command is tested.
  *
  * @typedef {{ name: string, layers: string, edits: Edit[], tests: [file: string, pattern: string][], command?: true, deadlineMs?: number }} Protection
@@ -33,6 +33,8 @@ const LONG = 'ownership/long-lived.test.ts';
 const CACHES = 'caches/caches.test.ts';
 const PROJECT_IMAGE = 'project-image/build.test.ts';
 const POOL = 'pool/bubblewrap.test.ts';
+const FORK = `${SRC}/workspace/fork`;
+const APPLY = `${FORK}/apply.test.ts`;
 
 /** @type {Edit[]} */
 const VERIFICATION = [
@@ -1099,5 +1101,34 @@ export const PROTECTIONS = [
       'if (!now) return null;',
     ],
     [['pool/unused.test.ts', 'but not what the user changes while nothing runs in it']],
+  ),
+  one(
+    'an apply follows a directory that became a link',
+    [
+      `${FORK}/tree.ts`,
+      'const OPEN_DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;',
+      'const OPEN_DIRECTORY = O_RDONLY | O_DIRECTORY;',
+    ],
+    [[APPLY, 'does not lead out of the workspace when a directory becomes a link']],
+  ),
+  one(
+    'what an apply replaced is not compared with what it was to replace',
+    [`${FORK}/commit.ts`, 'const conflicts = await this.#unexpected();', 'const conflicts: ForkConflict[] = [];'],
+    [[APPLY, 'keeps a file that is written before its turn']],
+  ),
+  one(
+    'an apply does not search for processes that still write to what it replaced',
+    [`${FORK}/commit.ts`, 'const writers = writersOf(this.#area.old);', 'const writers = new Map<string, number>();'],
+    [[APPLY, 'undoes all where a process still has a replaced file open for writing']],
+  ),
+  one(
+    'an apply takes modes as they are in the fork',
+    [`${FORK}/tree.ts`, 'return wanted & ((0o777 & ~umask) | own);', 'return wanted;'],
+    [[APPLY, 'copies content alone']],
+  ),
+  one(
+    'a resumed apply takes new files as it finds them',
+    [`${FORK}/commit.ts`, 'if (!this.#isFresh && ', 'if (false && !this.#isFresh && '],
+    [[APPLY, 'has its files in the workspace where that is another mount']],
   ),
 ];

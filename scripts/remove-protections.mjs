@@ -127,6 +127,7 @@ function bundle(copy) {
 
 /** @param {string} file */
 function testFile(file) {
+  if (file.startsWith('packages/')) return file;
   return file.includes('/') ? `tests/${file}` : `tests/attacks/${file}`;
 }
 

@@ -647,6 +647,46 @@ const ROWS = {
     exit: 125,
     example: { problem: 'too-many', path: 'fixtures/0001.env', count: 4711, limit: 512 },
   }),
+  'ACODE-FRK-010': entry<{ workspace: string; fork: string }>({
+    title: 'interrupted apply',
+    message: c =>
+      `An apply of the fork ${c.fork} to ${c.workspace} was interrupted: the workspace may have some of its changes.`,
+    hint: () => 'Finish it with `acode fork apply --resume`, or undo it with `acode fork apply --rollback`.',
+    exit: 125,
+    example: { workspace: '/home/me/project', fork: 'k7m2pqrt' },
+  }),
+  'ACODE-FRK-011': entry<{ workspace: string; pid?: number }>({
+    title: 'another apply is running',
+    message: c =>
+      `Another process${c.pid === undefined ? '' : ` (${c.pid})`} applies changes to ${c.workspace}. One apply runs at a time in a workspace.`,
+    hint: () => 'Repeat the command when the other one has ended.',
+    exit: 125,
+    example: { workspace: '/home/me/project', pid: 4711 },
+  }),
+  'ACODE-FRK-012': entry<{ workspace: string }>({
+    title: 'no interrupted apply',
+    message: c => `No apply to ${c.workspace} was interrupted.`,
+    hint: () => 'There is nothing to resume or to roll back. `acode fork list` shows the forks of the workspace.',
+    exit: 125,
+    example: { workspace: '/home/me/project' },
+  }),
+  'ACODE-FRK-013': entry<{ workspace: string; reason: string; state: 'unchanged' | 'interrupted' }>({
+    title: 'apply failed',
+    message: c => `The apply to ${c.workspace} failed: ${c.reason}.`,
+    hint: c =>
+      c.state === 'unchanged'
+        ? 'The workspace is as it was. Remove the cause and repeat the command.'
+        : 'The workspace may have some of the changes. Remove the cause, then finish with `acode fork apply --resume` or undo with `acode fork apply --rollback`.',
+    exit: 125,
+    example: { workspace: '/home/me/project', reason: 'no space left on the disk', state: 'unchanged' },
+  }),
+  'ACODE-FRK-014': entry<{ workspace: string; reason: string }>({
+    title: 'apply is not possible here',
+    message: c => `Changes cannot be applied to ${c.workspace}: ${c.reason}.`,
+    hint: () => 'Take the changes out with `acode fork diff --patch`, and apply them with `git apply`.',
+    exit: 125,
+    example: { workspace: '/home/me/project', reason: 'its file system has no hard links' },
+  }),
   'ACODE-AUD-001': entry<{ file: string; reason: string; remedy?: string }>({
     title: 'audit record not written',
     message: c => `fail-closed: the audit record could not be written to ${c.file} (${c.reason}).`,

@@ -80,3 +80,104 @@ export interface WorkspaceDiff extends ForkDiffSummary {
   /** All changes: a directory before what is in it, names in the order of their bytes. */
   readonly changes: readonly ForkChange[];
 }
+
+// Apply: taking changes of a fork to the workspace.
+
+/**
+ * Why a change and the workspace exclude each other. `changed-here`: the workspace has other content, another target or another mode
+ * than the fork began with. `deleted-here`: the fork changed what the workspace no longer has. `added-here`: both added it, and
+ * differently. `kind`: the workspace has something of another kind. `base-unknown`: acode has no copy of what the fork began with.
+ * `overlap`: both changed the same lines, or lines that touch. `binary`, `too-large`: both changed it, and it cannot be merged.
+ * `parent`: a directory of the path is missing, is a link, or is not a directory. `not-empty`: a directory that the fork replaced has
+ * files of which the fork knew nothing. `open`: a process has the file open for writing. `meanwhile`: the workspace changed during the
+ * apply.
+ */
+export type ForkConflictReason =
+  | 'changed-here'
+  | 'deleted-here'
+  | 'added-here'
+  | 'kind'
+  | 'base-unknown'
+  | 'overlap'
+  | 'binary'
+  | 'too-large'
+  | 'parent'
+  | 'not-empty'
+  | 'open'
+  | 'meanwhile';
+
+/** A change that excludes what the workspace has now. Nothing is applied while there is one. */
+export interface ForkConflict {
+  /** Relative to the workspace, with `/` between names. */
+  readonly path: string;
+  /** Why both cannot be kept. */
+  readonly reason: ForkConflictReason;
+  /** Process that has the file open, for `open`. */
+  readonly pid?: number;
+}
+
+/**
+ * Why acode does not apply a change. `protected`: programs on the host trust the path, and the caller did not name it. `special`: it is
+ * a FIFO, a socket or a device. `name`: the name is not valid UTF-8, or not a path in the workspace. `content`: the content could not
+ * be read or compared (see `gap` of the change). `sparse`: most of the file is a hole. `owner`: the file belongs to another user.
+ * `mount`: the path is on another mount than the workspace. `no-such-change`: the caller named a path that has no change.
+ * `not-permitted`: the system refused it; `detail` has its words.
+ */
+export type ForkRefusalReason =
+  'protected' | 'special' | 'name' | 'content' | 'sparse' | 'owner' | 'mount' | 'no-such-change' | 'not-permitted';
+
+/** A change that acode does not apply. Nothing is applied while there is one; `only` leaves it out. */
+export interface ForkRefusal {
+  /** Relative to the workspace, with `/` between names. */
+  readonly path: string;
+  /** The rule. */
+  readonly reason: ForkRefusalReason;
+  /** For a person: who trusts a protected path, or what the system said. */
+  readonly detail?: string;
+}
+
+/**
+ * Something of the workspace that an apply left where it is. `not-empty`: a directory that the fork removed holds files of which the fork
+ * knew nothing. `saved`: another program wrote the file after the apply, or after its interruption.
+ */
+export interface ForkKept {
+  /** Relative to the workspace, with `/` between names. */
+  readonly path: string;
+  /** Why it was left. */
+  readonly reason: 'not-empty' | 'saved';
+  /** Where the earlier version of a saved file is now, relative to the workspace. Absent where there is none. */
+  readonly earlier?: string;
+}
+
+/** What an apply did. It does all of it or nothing. */
+export interface ApplyReport {
+  /**
+   * `applied`: every change is in the workspace. `checked`: every change could be applied, and the caller asked for no more.
+   * `refused`: because of conflicts or refusals the workspace is as it was. `rolled-back`: an interrupted apply was undone.
+   */
+  readonly outcome: 'applied' | 'checked' | 'refused' | 'rolled-back';
+  /** Number of changes that were made, or with `checked` would be. */
+  readonly applied: number;
+  /** Number of changes that the workspace already had. */
+  readonly already: number;
+  /** Files whose changes here and in the fork were merged by lines. */
+  readonly merged: readonly string[];
+  /** Changes that exclude what the workspace has. */
+  readonly conflicts: readonly ForkConflict[];
+  /** Changes that acode does not apply. */
+  readonly refused: readonly ForkRefusal[];
+  /** What was left where it is. */
+  readonly kept: readonly ForkKept[];
+}
+
+/** An apply that was interrupted: the workspace may have some of its changes. */
+export interface PendingApply {
+  /** Id of the fork whose changes it applies. */
+  readonly forkId: string;
+  /** Id of the diff that was confirmed. */
+  readonly diffId: string;
+  /** When it began, in milliseconds since 1970. */
+  readonly startedAt: number;
+  /** Number of its changes. */
+  readonly changes: number;
+}

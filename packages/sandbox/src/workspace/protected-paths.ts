@@ -8,6 +8,9 @@ import type { MountSpec } from '../contract/spec.ts';
 import { identityOf, isWithin, refusal } from './file-identity.ts';
 import { hooksAtTop } from './git-directory.ts';
 
+/** Where an apply keeps old and new files of a workspace that is on another mount than acode’s state. */
+export const APPLY_AREA = '.acode-apply';
+
 // All of them at the top of the workspace, whose own directory a sandbox cannot rename. Something deeper could be
 // exchanged by renaming a directory above it.
 const PROTECTED: Readonly<Record<string, string>> = {
@@ -26,6 +29,7 @@ const PROTECTED: Readonly<Record<string, string>> = {
   '.windsurf': 'the editor’s agent runs its tools and rules',
   '.aider.conf.yml': 'the agent runs the commands it names',
   '.husky': 'git on the host runs its hooks',
+  [APPLY_AREA]: 'an interrupted apply keeps the files there that it replaced',
 };
 
 // What of a repository git on the host executes or takes commands from. Read-only as it is, a second name of such a file
@@ -36,6 +40,24 @@ const MAX_HOOKS = 64;
 /** A part of a workspace that is, or would be, protected: by its name at the top of the workspace. */
 export function protectedPaths(root: string): string[] {
   return Object.keys(PROTECTED).map(name => join(root, name));
+}
+
+/**
+ * Who on the host trusts a path below a workspace; null where nobody is known to. A git directory is trusted at any depth, and so are the
+ * directories of hooks that the workspace’s own repository names.
+ *
+ * @param path relative to the workspace.
+ */
+export function protectionsIn(root: string): (path: string) => string | null {
+  const hooks = new Set(hooksAtTop(root, join(root, '.git')));
+  return path => {
+    // Tools compare some of these names without regard to case, and some file systems do.
+    const names = path.toLowerCase().split('/');
+    const [top = ''] = names;
+    if (names.includes('.git')) return PROTECTED['.git'] ?? null;
+    if (Object.hasOwn(PROTECTED, top)) return PROTECTED[top] ?? null;
+    return hooks.has(path.split('/')[0] ?? '') ? 'git on the host runs its hooks' : null;
+  };
 }
 
 /** The read-only mounts over a writable directory. What does not exist is not mounted: that would leave a stub on the host. */
