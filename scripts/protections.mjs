@@ -1114,7 +1114,7 @@ export const PROTECTIONS = [
   one(
     'what an apply replaced is not compared with what it was to replace',
     [`${FORK}/commit.ts`, 'const conflicts = await this.#unexpected();', 'const conflicts: ForkConflict[] = [];'],
-    [[APPLY, 'keeps a file that is written before its turn']],
+    [[APPLY, 'before its turn, and undoes the rest']],
   ),
   one(
     'an apply does not search for processes that still write to what it replaced',

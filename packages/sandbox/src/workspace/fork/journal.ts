@@ -115,6 +115,7 @@ export class ApplyPlace {
       throw new AcodeError('ACODE-FRK-011', { workspace, ...(pid === undefined ? {} : { pid }) });
     }
     try {
+      this.#sweep();
       return await work();
     } finally {
       releaseLock(this.#directory, 1, lock.generation, false);
@@ -192,7 +193,14 @@ export class ApplyPlace {
     using own = OpenDirectory.open(this.#directory);
     area.remove(area.kind === 'state' ? own : root);
     removeFile(own, JOURNAL);
-    for (const name of readdirSync(this.#directory)) if (MARK.test(name)) removeFile(own, name);
+    this.#sweep();
+  }
+
+  // What a process that was killed left beside no journal: a mark, or the draft of a journal.
+  #sweep(): void {
+    using own = OpenDirectory.open(this.#directory);
+    if (own.inspect(JOURNAL) !== null) return;
+    for (const name of readdirSync(own.self)) if (LEFT.test(name)) removeFile(own, name);
   }
 
   #header(): z.infer<typeof headerSchema> | null {
@@ -230,7 +238,7 @@ export class ApplyPlace {
   }
 }
 
-const MARK = /^[0-9a-f]{16}\.(?:applied|rolled-back)(?:\.[0-9a-f]{16})?$/;
+const LEFT = /^(?:journal|[0-9a-f]{16}\.(?:applied|rolled-back))(?:\.[0-9a-f]{16})?$/;
 
 /** A journal that was written or read. */
 export interface Journal {
