@@ -1,16 +1,8 @@
-// `acode fork`: the forks of a workspace, what commands changed in them, and how changes are taken back or brought home.
+// `acode fork`: the forks of a workspace, what commands changed in them, and how changes are taken back.
 
 import { Command, Option } from '@commander-js/extra-typings';
-import { formatBytes } from '@acode/sandbox';
-import type { ForkChange, ForkCommand, ForkInfo, PatchOmission, WorkspaceDiff } from '@acode/sandbox';
 import { count } from '../arguments/values.ts';
-import type { Call, Perform } from '../call.ts';
-import { homeDirectory } from '../serve/identity.ts';
-import { age, until } from '../terminal/age.ts';
-import type { Look } from '../terminal/look.ts';
-import { table } from '../terminal/table.ts';
-import { oneLine, shortPath } from '../terminal/text.ts';
-import { fitted } from '../terminal/wrap.ts';
+import type { Perform } from '../call.ts';
 
 const WHICH = ['[fork]', 'id or name of a fork (default: the current one of this workspace)'] as const;
 
@@ -31,30 +23,9 @@ function forkListCommand(perform: Perform) {
   return new Command('list')
     .description('List the forks of this workspace')
     .option('--all', 'those of every workspace')
-    .action(({ all }, command) => perform(command, call => listForks(call, all === true)));
-}
-
-async function listForks(call: Call, all: boolean): Promise<number> {
-  const items = await call.withHost(({ forks }) => forks.list({ all }));
-  await call.print('acode.forks/1', { items }, look => renderForks(items, look, homeDirectory(call.io.env), all));
-  return 0;
-}
-
-// The forks for a person.
-function renderForks(items: readonly ForkInfo[], look: Look, home: string, all: boolean): string {
-  if (items.length === 0)
-    return all ? 'There are no forks.\n' : 'This workspace has no forks. `acode run --fork "<command>"` makes one.\n';
-  const rows = items.map(item => [
-    item.id,
-    item.name ?? (item.isCurrent ? '(current)' : ''),
-    String(item.commands),
-    item.sandbox === null ? '' : 'in use',
-    ...(all ? [shortPath(item.workspace, home)] : []),
-    age(item.usedAt, look.now),
-    until(item.expiresAt, look.now, 'letters'),
-  ]);
-  const titles = ['ID', 'NAME', 'COMMANDS', 'STATE', ...(all ? ['WORKSPACE'] : []), 'USED', 'EXPIRES'];
-  return table(titles, rows, look, ['STATE', 'EXPIRES', 'USED']);
+    .action(({ all }, command) =>
+      perform(command, async call => (await import('./fork-view.ts')).listForks(call, all === true)),
+    );
 }
 
 function forkDiffCommand(perform: Perform) {
@@ -64,95 +35,18 @@ function forkDiffCommand(perform: Perform) {
     .addOption(new Option('--stat', 'with sizes and modes').conflicts(['patch', 'nameOnly']))
     .addOption(new Option('--patch', 'as a patch that `git apply --binary` takes').conflicts('nameOnly'))
     .option('--name-only', 'only the paths, one on each line')
-    .action((fork, options, command) => perform(command, call => showDiff(call, fork, options)));
-}
-
-interface DiffForm {
-  readonly stat?: true | undefined;
-  readonly patch?: true | undefined;
-  readonly nameOnly?: true | undefined;
-}
-
-async function showDiff(call: Call, fork: string | undefined, form: DiffForm): Promise<number> {
-  const which = fork === undefined ? {} : { fork };
-  if (form.patch && !call.options.json) return writePatch(call, which);
-  const diff = await call.withHost(({ forks }) => call.progress.during('Comparing…', forks.diff(which)));
-  await call.print('acode.fork-diff/1', diff, look => renderDiff(diff, look, form));
-  return 0;
-}
-
-async function writePatch(call: Call, which: { readonly fork?: string }): Promise<number> {
-  const write = async (piece: Uint8Array): Promise<void> => {
-    await call.stdout.write(piece, call.interruption.signal);
-  };
-  const { omitted } = await call.withHost(({ forks }) => forks.patch({ ...which, write }));
-  if (omitted.length === 0) return 0;
-  const paths = omitted.slice(0, MAX_OMITTED).map(({ path, reason }) => `  ${oneLine(path)} (${OMISSIONS[reason]})\n`);
-  const more = omitted.length > MAX_OMITTED ? `  and ${omitted.length - MAX_OMITTED} more\n` : '';
-  await call.say(`acode: the patch lacks, because git does not keep it:\n${paths.join('')}${more}`);
-  return 0;
-}
-
-const MAX_OMITTED = 20;
-const OMISSIONS: Readonly<Record<PatchOmission['reason'], string>> = {
-  directory: 'an empty directory',
-  'not-empty': 'a directory that became a file',
-  mode: 'its mode',
-  special: 'a FIFO, socket or device',
-  name: 'its name is not valid UTF-8',
-  content: 'its content could not be read',
-  base: 'what the fork began with is not known',
-};
-const LETTERS = { added: 'A', changed: 'M', deleted: 'D' } as const;
-
-function renderDiff(diff: WorkspaceDiff, look: Look, { stat, nameOnly }: DiffForm): string {
-  const { changes, counts } = diff;
-  if (nameOnly) return changes.map(({ path }) => `${oneLine(path)}\n`).join('');
-  if (changes.length === 0) return 'Commands changed nothing in this fork.\n';
-  const { green, red, yellow } = look.colours;
-  const colour = { added: green, changed: yellow, deleted: red };
-  const lines = changes.map(
-    change =>
-      `${colour[change.change](LETTERS[change.change])} ${oneLine(change.path)}${stat ? statOf(change) : kindOf(change)}\n`,
-  );
-  const all = counts.added + counts.changed + counts.deleted;
-  const more = all > changes.length ? `and ${all - changes.length} more\n` : '';
-  const sum = `${counts.added} added, ${counts.changed} changed, ${counts.deleted} deleted. The workspace itself is unchanged.\n`;
-  return `${lines.join('')}${more}${fitted(sum, look)}`;
-}
-
-function kindOf({ kind, before, link }: ForkChange): string {
-  if (link?.after !== undefined) return ` → ${oneLine(link.after)}`;
-  const was = before === undefined ? '' : ` (was a ${before})`;
-  return kind === 'file' ? was : kind === 'directory' ? `/${was}` : ` (${kind})${was}`;
-}
-
-function statOf(change: ForkChange): string {
-  const { bytes, mode, binary } = change;
-  const size = [bytes?.before, bytes?.after].map(one => (one === undefined ? '' : formatBytes(one))).filter(Boolean);
-  const modes = [mode?.before, mode?.after].map(one => (one === undefined ? '' : one.toString(8))).filter(Boolean);
-  const parts = [size.join(' → '), modes.length > 0 ? `mode ${modes.join(' → ')}` : '', binary ? 'binary' : ''];
-  const text = parts.filter(part => part !== '').join(', ');
-  return `${kindOf(change)}${text === '' ? '' : `  (${text})`}`;
+    .action((fork, options, command) =>
+      perform(command, async call => (await import('./fork-view.ts')).showDiff(call, fork, options)),
+    );
 }
 
 function forkHistoryCommand(perform: Perform) {
   return new Command('history')
     .description('List the commands whose changes a fork has')
     .argument(...WHICH)
-    .action((fork, _options, command) => perform(command, call => showHistory(call, fork)));
-}
-
-async function showHistory(call: Call, fork: string | undefined): Promise<number> {
-  const items = await call.withHost(({ forks }) => forks.history(fork));
-  await call.print('acode.fork-history/1', { items }, look => renderCommands(items, look));
-  return 0;
-}
-
-function renderCommands(items: readonly ForkCommand[], look: Look): string {
-  if (items.length === 0) return 'No command has changed anything in this fork.\n';
-  const rows = items.map(({ number, at, command }) => [String(number), age(at, look.now), command]);
-  return table(['#', 'AGE', 'COMMAND'], rows, look);
+    .action((fork, _options, command) =>
+      perform(command, async call => (await import('./fork-view.ts')).showHistory(call, fork)),
+    );
 }
 
 function forkUndoCommand(perform: Perform) {
@@ -160,15 +54,9 @@ function forkUndoCommand(perform: Perform) {
     .description('Take back what the last commands changed in a fork')
     .argument(...WHICH)
     .addOption(new Option('-n, --commands <number>', 'number of commands to take back').argParser(count).default(1))
-    .action((fork, { commands }, command) => perform(command, call => undo(call, fork, commands)));
-}
-
-async function undo(call: Call, fork: string | undefined, commands: number): Promise<number> {
-  const items = await call.withHost(({ forks }) => forks.undo({ commands, ...(fork === undefined ? {} : { fork }) }));
-  await call.print('acode.fork-undo/1', { items }, look =>
-    items.length === 0 ? 'There was nothing to take back.\n' : `Taken back:\n${renderCommands(items, look)}`,
-  );
-  return 0;
+    .action((fork, { commands }, command) =>
+      perform(command, async call => (await import('./fork-view.ts')).undo(call, fork, commands)),
+    );
 }
 
 function forkSnapshotCommand(perform: Perform) {
@@ -176,30 +64,16 @@ function forkSnapshotCommand(perform: Perform) {
     .description('Give a name to a fork as it is now')
     .argument('<name>', 'name of the snapshot')
     .argument(...WHICH)
-    .action((name, fork, _options, command) => perform(command, call => snapshot(call, name, fork)));
-}
-
-async function snapshot(call: Call, name: string, fork: string | undefined): Promise<number> {
-  const made = await call.withHost(({ forks }) => forks.snapshot(name, fork));
-  await call.print('acode.fork/1', made, look => fitted(`Snapshot ${name} of fork ${made.name ?? made.id}.\n`, look));
-  return 0;
+    .action((name, fork, _options, command) =>
+      perform(command, async call => (await import('./fork-view.ts')).snapshot(call, name, fork)),
+    );
 }
 
 function forkDiscardCommand(perform: Perform) {
   return new Command('discard')
     .description('Remove a fork with everything that commands changed in it')
     .argument(...WHICH)
-    .action((fork, _options, command) => perform(command, call => discard(call, fork)));
-}
-
-async function discard(call: Call, fork: string | undefined): Promise<number> {
-  const gone = await call.withHost(({ forks }) => forks.discard(fork));
-  await call.print('acode.fork/1', gone, look =>
-    fitted(`Removed fork ${gone.name ?? gone.id} with the changes of ${commandsText(gone.commands)}.\n`, look),
-  );
-  return 0;
-}
-
-function commandsText(commands: number): string {
-  return commands === 1 ? '1 command' : `${commands} commands`;
+    .action((fork, _options, command) =>
+      perform(command, async call => (await import('./fork-view.ts')).discard(call, fork)),
+    );
 }
