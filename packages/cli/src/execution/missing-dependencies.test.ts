@@ -33,8 +33,8 @@ describe('missing dependencies', () => {
 
   it('ask for consent only where it was not given yet', async () => {
     const files = { 'package.json': PROJECT };
-    expect(await found(files)).toContain('consent');
-    expect(await found(files, '.', undefined, true)).not.toContain('consent');
+    expect(await found(files)).toContain('acode config set');
+    expect(await found(files, '.', undefined, true)).not.toContain('acode config set');
   });
 
   it.each([
