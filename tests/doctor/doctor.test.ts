@@ -69,7 +69,10 @@ describe.skipIf(withoutEngines)('the doctor', () => {
     expect(find(middle, 'engine').status).toBe('fail');
     proxy.pause();
     const once = await examined(proxy.socket);
-    expect(find(once, 'engine')).toMatchObject({ status: 'fail', seen: expect.stringMatching(/did not answer within/) });
+    expect(find(once, 'engine')).toMatchObject({
+      status: 'fail',
+      seen: expect.stringMatching(/did not answer within/),
+    });
   });
 
   it('warns of what npm and shells on the host would run from the workspace', async () => {
