@@ -87,7 +87,7 @@ describe.skipIf(withoutEngines)('runCli', () => {
     const stdout = new Recorder(true, 60);
     const argv = words('explain', '--verbose', '--no-color', '--image', images.busybox, '--tmp', '1m', '--', 'ls');
     await expect(runCli(argv, testIo({ stdout, cwd: () => workspace }))).resolves.toBe(0);
-    expect(stdout.text).toMatch(/temporary files +1 MiB\n +this call, --tmp\n/);
+    expect(stdout.text).toMatch(/temporary files +1 MiB\s+this call, --tmp\n/);
     expect(stdout.text).toMatch(/Engine request\n\{[^]*whole in --json/);
   });
 

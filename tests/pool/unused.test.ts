@@ -79,7 +79,12 @@ describe.skipIf(withoutEngines)('an image whose shell writes into the workspace'
       .poll(async () => (await ofThis(host)).at(-1))
       .toMatchObject({ kind: 'refusal', errorCode: 'ACODE-SBX-006', riskyChanges: [{ path: '.envrc' }] });
     rmSync(host.file('.envrc'));
-    await expect(host.acode.create()).rejects.toMatchObject(failure);
+    // A persistent sandbox waits for no command, so that one that ends a moment later was there.
+    const ended = await host.acode.create().then(
+      sandbox => sandbox.ended.then(() => failure),
+      (error: unknown) => error,
+    );
+    expect(ended).toMatchObject(failure);
   });
 
   it('is told of by the first command of a persistent sandbox', async () => {
