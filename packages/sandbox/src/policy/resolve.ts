@@ -212,13 +212,11 @@ function resolveMasks({ machine, user, repository }: Layers): MaskPolicy {
     { layer: 'user', loaded: user },
     { layer: 'repository', loaded: repository },
   ] as const;
-  const add = from.flatMap(({ layer, loaded }) =>
-    (loaded?.config.sandbox?.mask ?? []).map((value, index) => ({
-      value,
-      layer,
-      where: loaded ? placeOf(loaded, `sandbox.mask.${index}`) : '',
-    })),
-  );
+  const add = from.flatMap(({ layer, loaded }) => {
+    if (!loaded) return [];
+    const patterns = loaded.config.sandbox?.mask ?? [];
+    return patterns.map((value, index) => ({ value, layer, where: placeOf(loaded, `sandbox.mask.${index}`) }));
+  });
   const removed = user.config.sandbox?.unmask;
   const remove: MaskPolicy['remove'] =
     removed === undefined
