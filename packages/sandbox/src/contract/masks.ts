@@ -94,7 +94,7 @@ function counted(number: number, one: string, many: string): string {
   return number === 0 ? '' : `${number} ${number === 1 ? one : many}`;
 }
 
-// Names are chosen by whoever filled the workspace: what would act on a terminal, or look like the end of a name, is escaped.
+// An attacker may have chosen the names: what would act on a terminal, or look like the end of a name, is escaped.
 function shown(path: string): string {
   return /[\p{C}\p{Z},()"\\]/u.test(path)
     ? JSON.stringify(path).replaceAll(/[^\P{C}\n]|[\u2028\u2029]/gu, escaped)

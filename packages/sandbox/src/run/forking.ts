@@ -8,14 +8,14 @@ import { usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { ForkResult } from '../contract/result.ts';
-import type { MountSpec, OverlayPart } from '../contract/spec.ts';
+import type { MountSpec, OverlayPart, OverlaySpec } from '../contract/spec.ts';
 import { text } from '../contract/wording.ts';
 import { holderText, isProvablyGone, parseHolder, thisHolder } from '../lifecycle/lock.ts';
 import { recordBase } from '../workspace/fork/base.ts';
 import { LayerStack } from '../workspace/fork/layers.ts';
 import type { ForkStore, ForkRecord, ForkWanted } from '../workspace/fork/store.ts';
 import type { Workspace } from '../workspace/locate.ts';
-import type { Host, PlannedFork } from './host.ts';
+import type { Host } from './host.ts';
 import { printable } from './trail.ts';
 
 const LOCK_MS = 10_000;
@@ -37,7 +37,7 @@ export interface ForkFor {
 type ForkHost = Pick<Host, 'forks' | 'engine' | 'locks' | 'telemetry'>;
 
 // Begins a layer for a command. A preview only says where the layer would be.
-async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): Promise<PlannedFork> {
+async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): Promise<OverlaySpec> {
   await refuseFork(host, wanted);
   const store = await host.forks();
   const { root, identity } = wanted.workspace;
@@ -51,18 +51,18 @@ async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): P
     const { image } = wanted;
     const command = [printable(wanted.command)].flat().join(' ');
     const begun = await store.begin(id, { holder: holderText(thisHolder()), image, command });
-    return { id, overlay: store.overlayOf(begun) };
+    return store.overlayOf(begun);
   });
 }
 
 /** Writes down which sandbox writes the layer, so that no other is given the fork while that one exists. */
-export async function claimFork(host: ForkHost, fork: PlannedFork | undefined, sandboxId: string): Promise<void> {
-  if (fork) (await host.forks()).claim(fork.id, sandboxId);
+export async function claimFork(host: ForkHost, fork: string | undefined, sandboxId: string): Promise<void> {
+  if (fork !== undefined) (await host.forks()).claim(fork, sandboxId);
 }
 
 /** Nothing of a command ran: its layer goes. */
-export async function abandonFork(host: ForkHost, fork: PlannedFork | undefined): Promise<void> {
-  if (fork) await (await host.forks()).abandon(fork.id);
+export async function abandonFork(host: ForkHost, fork: string | undefined): Promise<void> {
+  if (fork !== undefined) await (await host.forks()).abandon(fork);
 }
 
 /** The mounts of a plan, with the workspace as a fork where the policy says so. */
@@ -71,14 +71,13 @@ export async function forkMounts(
   wanted: ForkFor,
   mounts: readonly MountSpec[],
   signal: AbortSignal,
-): Promise<{ readonly mounts: readonly MountSpec[]; readonly fork?: PlannedFork }> {
+): Promise<{ readonly mounts: readonly MountSpec[]; readonly fork?: string }> {
   if (wanted.policy.workspace.value !== 'fork') return { mounts };
-  const fork = await planFork(host, wanted, signal);
-  const { overlay } = fork;
+  const overlay = await planFork(host, wanted, signal);
   const asFork = (mount: MountSpec): MountSpec =>
     mount.purpose === 'workspace' ? { ...mount, readOnly: false, overlay } : mount;
   // What is only shown is nothing that a command could end or abandon.
-  return { mounts: mounts.map(asFork), ...(wanted.preview ? {} : { fork }) };
+  return { mounts: mounts.map(asFork), ...(wanted.preview ? {} : { fork: overlay.fork }) };
 }
 
 /** Does work while no other process begins or changes a fork of a workspace. */
@@ -91,12 +90,12 @@ export function underLock<Value>(
   return locks.during(`fork ${workspace}`, { deadlineMs: LOCK_MS, signal }, work);
 }
 
-function shown(store: ForkStore, found: ForkRecord | null): PlannedFork {
+function shown(store: ForkStore, found: ForkRecord | null): OverlaySpec {
   const id = found?.id ?? 'new';
   const part = (path: string): OverlayPart => ({ path, identities: [] });
   const upper = part(join(store.pathOf(id), String(found?.nextLayer ?? 1)));
   const lowers = found ? store.layersOf(found).uppers.toReversed().map(part) : [];
-  return { id, overlay: { fork: id, upper, work: part(join(store.pathOf(id), 'w')), lowers } };
+  return { fork: id, upper, work: part(join(store.pathOf(id), 'w')), lowers };
 }
 
 async function refuseFork(host: ForkHost, { level, policy }: ForkFor): Promise<void> {
@@ -133,21 +132,21 @@ export async function settleLayer(host: ForkHost, id: string): Promise<void> {
 }
 
 /** The command has ended and nothing of its sandbox runs: its layer becomes a part of the fork. */
-export async function endFork(host: ForkHost, { id }: PlannedFork): Promise<ForkResult | null> {
-  const ended = await endLayer(host, id);
-  return ended === null || ended.isEmpty ? null : { id };
+export async function endFork(host: ForkHost, id: string): Promise<ForkResult | null> {
+  return (await endLayer(host, id)) ? { id } : null;
 }
 
-// What the workspace has at each path that the command changed is kept now, as long as it is what the command saw.
-async function endLayer(host: ForkHost, id: string): Promise<{ readonly isEmpty: boolean } | null> {
+// What the workspace has at each path that the command changed is kept now, as long as it is what the command saw. Says whether the
+// command wrote anything.
+async function endLayer(host: ForkHost, id: string): Promise<boolean> {
   const store = await host.forks();
   const record = store.read(id);
-  if (!record?.active) return null;
+  if (!record?.active) return false;
   const layers = store.layersOf(record);
   const isNothing = isEmpty(layers.uppers.at(-1) ?? '');
   if (!isNothing) await keepBase(host, store, record);
-  await store.end(id, isNothing ? NO_COUNTS : null);
-  return { isEmpty: isNothing };
+  await store.end(id, isNothing);
+  return !isNothing;
 }
 
 async function keepBase(host: ForkHost, store: ForkStore, record: ForkRecord): Promise<void> {
@@ -165,8 +164,6 @@ async function keepBase(host: ForkHost, store: ForkStore, record: ForkRecord): P
     host.telemetry.log('warn', 'what a fork began with could not be kept', { fork: id, reason: String(error) });
   }
 }
-
-const NO_COUNTS = { added: 0, changed: 0, deleted: 0 };
 
 function isEmpty(directory: string): boolean {
   return readdirSync(directory).length === 0;

@@ -11,7 +11,7 @@ import type { Clock } from '../contract/ports.ts';
 import type { ProfileName } from '../contract/profiles.ts';
 import type { ArtifactReport } from '../contract/result.ts';
 import type { ContinuedScans, RestPeriod } from '../contract/scan.ts';
-import type { DependencySpec, ImageFacts, OverlaySpec, SandboxSpec } from '../contract/spec.ts';
+import type { DependencySpec, ImageFacts, SandboxSpec } from '../contract/spec.ts';
 import type { Level } from '../contract/levels.ts';
 import type { Backend, Capability, EngineBackend, WaitingSandbox } from '../isolation/backend.ts';
 import type { Pool } from '../isolation/pool/pool.ts';
@@ -147,12 +147,6 @@ export type OpenFurther = (options: {
   readonly socket: string | null;
 }) => Promise<OpenHost>;
 
-/** The fork that a command writes. */
-export interface PlannedFork {
-  readonly id: string;
-  readonly overlay: OverlaySpec;
-}
-
 /** Everything that is decided before the sandbox exists. */
 export interface Planned {
   readonly policy: EffectivePolicy;
@@ -160,8 +154,8 @@ export interface Planned {
   readonly backend: Backend;
   /** Hash of the request that the backend received, if the sandbox was created ahead of its command. */
   readonly requestHash?: string;
-  /** The fork that the command writes. */
-  readonly fork?: PlannedFork | undefined;
+  /** The id of the fork that the command writes. */
+  readonly fork?: string | undefined;
   /** Notes for the user about the plan. */
   readonly notes: readonly string[];
   /** The memory of the machine that runs the sandbox, in bytes. */

@@ -168,7 +168,7 @@ function refuseUnheard(
   });
 }
 
-// Found and not yet mounted: whoever asks for a mask must not get a sandbox that shows the file.
+// Masks are found and not yet mounted: a user who asks for one must not get a sandbox that shows the file.
 function refuseMasks({ add: [first] }: EffectivePolicy['masks']): void {
   if (!first) return;
   throw new AcodeError('ACODE-SBX-016', {

@@ -256,7 +256,7 @@ export class Running implements RunningCommand {
   // Once nothing of the sandbox runs, what it wrote is complete.
   async #endFork(result: RunResult): Promise<void> {
     const { host, planned } = this.#parts;
-    if (!planned.fork) return;
+    if (planned.fork === undefined) return;
     const late = (): Error => new Error('the sandbox is still being removed');
     await inTime(host.telemetry.clock, GIVEN_UP_MS, this.#execution.dead, late);
     const left = await endFork(host, planned.fork);

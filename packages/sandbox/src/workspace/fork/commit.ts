@@ -143,7 +143,7 @@ export class Commit {
     return now.kind === 'file' && now.inode === this.#area.fresh.inspect(number)?.inode;
   }
 
-  // Takes away what is there; false where it is a directory that stays.
+  // Takes away what is there; false where it is a directory that is kept.
   #clear(directory: OpenDirectory, step: Exchange, number: string, now: TreeEntry | null): boolean {
     const { path, before, after } = step;
     if (before === null) return true;
@@ -253,7 +253,7 @@ export class Commit {
   }
 
   // Everything that was taken away has to be what the plan was made for, and nobody may write to it any more. No path leads to these
-  // files by now: whoever has one open opened it before.
+  // files by now: a process that has one open opened it before.
   async #unexpected(): Promise<ForkConflict[]> {
     const conflicts: ForkConflict[] = [];
     const writers = writersOf(this.#area.old);

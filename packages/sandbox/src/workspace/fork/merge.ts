@@ -3,6 +3,9 @@
 // Lines are compared as bytes, so that no encoding is changed. Edits that overlap or touch are a conflict, as in `git merge-file`,
 // unless both sides made the same one.
 
+import { editsBetween, linesOf, numbered } from './line-edits.ts';
+import type { LineEdit } from './line-edits.ts';
+
 /** The outcome of a merge. */
 export type MergeResult =
   | { readonly merged: Buffer }
@@ -21,8 +24,6 @@ export interface MergeInput {
 
 /** A longer file is not merged. */
 export const MAX_MERGE_BYTES = 4 * 1024 ** 2;
-// What is kept of a comparison grows with the square of the edits: 2,000 of them take 16 MB.
-const MAX_EDITS = 2000;
 const BINARY_BYTES = 8000;
 
 /** Whether content is taken for binary: a zero byte among the first 8,000, as in git. */
@@ -50,111 +51,17 @@ function mergedText(versions: string[][]): 'too-large' | 'overlap' | { merged: s
   return text === null ? 'overlap' : { merged: text };
 }
 
-// Each with its line break: a last line without one is another line than the same with one.
-function linesOf(content: Buffer): string[] {
-  return content.toString('latin1').match(/[^\n]*\n|[^\n]+$/g) ?? [];
-}
-
-function numbered(versions: readonly string[][]): number[][] {
-  const known = new Map<string, number>();
-  const idOf = (line: string): number => {
-    const id = known.get(line) ?? known.size;
-    known.set(line, id);
-    return id;
-  };
-  return versions.map(lines => lines.map(idOf));
-}
-
-/** Lines `from` to `to` of the base are lines `newFrom` to `newTo` of the other version; ends are exclusive. */
-interface Edit {
-  readonly from: number;
-  readonly to: number;
-  readonly newFrom: number;
-  readonly newTo: number;
-}
-
-// The shortest edit script (Myers 1986); null where it is longer than the limit.
-function editsBetween(before: readonly number[], after: readonly number[]): Edit[] | null {
-  let start = 0;
-  while (start < before.length && start < after.length && before[start] === after[start]) start += 1;
-  let [end, newEnd] = [before.length, after.length];
-  while (end > start && newEnd > start && before[end - 1] === after[newEnd - 1]) {
-    end -= 1;
-    newEnd -= 1;
-  }
-  const trace = traceOf(before.slice(start, end), after.slice(start, newEnd));
-  return trace && editsOf(trace, end - start, newEnd - start, start);
-}
-
-type Trace = readonly Int32Array[];
-
-// For each number of edits, how far every diagonal came before the next edit was tried.
-function traceOf(before: readonly number[], after: readonly number[]): Trace | null {
-  const trace: Int32Array[] = [];
-  let reached = new Int32Array(1);
-  for (let edits = 0; edits <= MAX_EDITS; edits += 1) {
-    const next = new Int32Array(2 * edits + 1);
-    for (let diagonal = -edits; diagonal <= edits; diagonal += 2) {
-      let x = edits === 0 ? 0 : stepFrom(reached, edits, diagonal);
-      let y = x - diagonal;
-      while (x < before.length && y < after.length && before[x] === after[y]) {
-        x += 1;
-        y += 1;
-      }
-      next[diagonal + edits] = x;
-      if (x >= before.length && y >= after.length) return [...trace, next];
-    }
-    trace.push(next);
-    reached = next;
-  }
-  return null;
-}
-
-// The furthest way onto a diagonal with one more edit: an insertion comes from the one above, a deletion from the one below.
-function stepFrom(reached: Int32Array, edits: number, diagonal: number): number {
-  const at = (k: number): number => (Math.abs(k) < edits ? (reached[k + edits - 1] ?? 0) : -1);
-  return isInsertion(at, edits, diagonal) ? at(diagonal + 1) : at(diagonal - 1) + 1;
-}
-
-function isInsertion(at: (diagonal: number) => number, edits: number, diagonal: number): boolean {
-  return diagonal === -edits || (diagonal !== edits && at(diagonal - 1) < at(diagonal + 1));
-}
-
-function editsOf(trace: Trace, length: number, newLength: number, offset: number): Edit[] {
-  const edits: Edit[] = [];
-  let [x, y] = [length, newLength];
-  for (let count = trace.length - 1; count > 0; count -= 1) {
-    const reached = trace[count - 1] ?? new Int32Array(1);
-    const at = (k: number): number => (Math.abs(k) < count ? (reached[k + count - 1] ?? 0) : -1);
-    const diagonal = x - y;
-    const from = isInsertion(at, count, diagonal) ? diagonal + 1 : diagonal - 1;
-    const fromX = at(from);
-    const fromY = fromX - from;
-    const [toX, toY] = from > diagonal ? [fromX, fromY + 1] : [fromX + 1, fromY];
-    addBefore(edits, { from: fromX + offset, to: toX + offset, newFrom: fromY + offset, newTo: toY + offset });
-    [x, y] = [fromX, fromY];
-  }
-  return edits.reverse();
-}
-
-// The list is from the last to the first; neighbours become one.
-function addBefore(edits: Edit[], edit: Edit): void {
-  const next = edits.at(-1);
-  if (next?.from !== edit.to || next.newFrom !== edit.newTo) edits.push(edit);
-  else edits[edits.length - 1] = { ...edit, to: next.to, newTo: next.newTo };
-}
-
 interface Side {
   readonly lines: readonly string[];
-  readonly edits: readonly Edit[];
+  readonly edits: readonly LineEdit[];
 }
 
 /** Edits of both sides that overlap or touch, as one. */
 interface Region {
   readonly from: number;
   readonly to: number;
-  readonly host: readonly Edit[];
-  readonly fork: readonly Edit[];
+  readonly host: readonly LineEdit[];
+  readonly fork: readonly LineEdit[];
 }
 
 function merged(base: readonly string[], host: Side, fork: Side): string | null {
@@ -171,12 +78,12 @@ function merged(base: readonly string[], host: Side, fork: Side): string | null 
   return parts.join('') + joined(base, done);
 }
 
-function regionsOf(host: readonly Edit[], fork: readonly Edit[]): Region[] {
+function regionsOf(host: readonly LineEdit[], fork: readonly LineEdit[]): Region[] {
   const all = [
     ...host.map(edit => ({ edit, side: 'host' as const })),
     ...fork.map(edit => ({ edit, side: 'fork' as const })),
   ].sort((one, other) => one.edit.from - other.edit.from || one.edit.to - other.edit.to);
-  const regions: { from: number; to: number; host: Edit[]; fork: Edit[] }[] = [];
+  const regions: { from: number; to: number; host: LineEdit[]; fork: LineEdit[] }[] = [];
   for (const { edit, side } of all) {
     let region = regions.at(-1);
     if (!region || edit.from > region.to) {
@@ -189,7 +96,7 @@ function regionsOf(host: readonly Edit[], fork: readonly Edit[]): Region[] {
   return regions;
 }
 
-function textOf(base: readonly string[], { lines }: Side, { from, to }: Region, edits: readonly Edit[]): string {
+function textOf(base: readonly string[], { lines }: Side, { from, to }: Region, edits: readonly LineEdit[]): string {
   const parts: string[] = [];
   let done = from;
   for (const edit of edits) {

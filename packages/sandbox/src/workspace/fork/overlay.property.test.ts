@@ -100,6 +100,9 @@ function script(chance: Chance, steps: number): string {
 
 const LISTING = String.raw`find . -mindepth 1 -printf '%y\0%m\0%l\0%P\0'; printf 'end\0'; find . -type f -exec sha256sum -z {} +`;
 
+// A name that leads nowhere is an error of find’s, and in no line of its output.
+const STRICT = `{ ${LISTING}; } 2>../errors; [ ! -s ../errors ]`;
+
 function overlay(directory: string, lowers: readonly string[], upper: string): string {
   const options = `lowerdir=${lowers.join(':')},upperdir=${upper},workdir=${upper}w,userxattr`;
   return `cd ${directory} && mount -t overlay overlay -o ${options} m && cd m`;
@@ -265,7 +268,7 @@ describe.runIf(canMount)('forks in a real overlay', () => {
         // The kernel sees the same in the squashed layer.
         const listed = (lowers: string[]): Tree =>
           treeOf(
-            inNamespace(`mkdir -p ${directory}/e ${directory}/ew; ${overlay(directory, lowers, 'e')} && ${LISTING}`),
+            inNamespace(`mkdir -p ${directory}/e ${directory}/ew; ${overlay(directory, lowers, 'e')} && ${STRICT}`),
           );
         expect(listed(['all', 'l']), `seed ${seed}`).toEqual(after);
         expect(listed(['upper', '1', 'l']), `seed ${seed}`).toEqual(after);
@@ -277,4 +280,17 @@ describe.runIf(canMount)('forks in a real overlay', () => {
     },
     60_000 * FACTOR,
   );
+
+  it('leave no name of a file that a later layer removed, in a directory that the workspace has not', async () => {
+    const directory = join(home, 'ghost');
+    const layer = (part: string, lowers: string[], commands: string): string =>
+      `( ${overlay(directory, lowers, part)} && ${commands} ) || exit 1; umount ${directory}/m`;
+    const make = `mkdir -p ${directory} && cd ${directory} && mkdir m l 1 1w 2 2w e ew`;
+    const first = layer('1', ['l'], 'mkdir d && touch d/x d/y');
+    inNamespace([make, first, layer('2', ['1', 'l'], 'rm d/x')].join('\n'));
+    const options = { scratch: directory, signal: never, from: 0, to: 2, target: join(directory, 'all') };
+    await squashLayers(layersOf(directory, ['1', '2']), options);
+    const listed = treeOf(inNamespace(`${overlay(directory, ['all', 'l'], 'e')} && ${STRICT}`));
+    expect([...listed.keys()].sort()).toEqual(['d', 'd/y']);
+  });
 });

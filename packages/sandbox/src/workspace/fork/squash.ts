@@ -37,6 +37,7 @@ class Squash {
   readonly #stack: LayerStack;
   readonly #target: string;
   readonly #root: MergedDirectory;
+  readonly #below: readonly string[];
   readonly #directories: { readonly path: string; readonly stats: Stats }[] = [];
 
   constructor(stack: LayerStack, { from, to, target }: SquashOptions) {
@@ -44,6 +45,7 @@ class Squash {
     this.#target = fromText(target);
     const parts = stack.root.parts.filter(part => part >= from && part < to);
     this.#root = { path: '', parts, showsWorkspace: true };
+    this.#below = [stack.workspace, ...stack.uppers.slice(0, from)];
   }
 
   *build(): Generator<null> {
@@ -84,9 +86,14 @@ class Squash {
       if (isOpaque) this.marks.push({ path, kind: 'opaque', mode: 0o700 });
     } else if (entry.is === 'entry') {
       linkSync(bytes(pathIn(this.#stack.upper(entry.layer), path)), bytes(pathIn(this.#target, path)));
-    } else if (entry.is === 'whiteout' && parent.showsWorkspace) {
+    } else if (entry.is === 'whiteout' && parent.showsWorkspace && this.#isMerged(parent)) {
       this.marks.push({ path, kind: 'whiteout', mode: 0 });
     }
+  }
+
+  // In a directory that nothing below has, the kernel shows a whiteout as a name that leads nowhere.
+  #isMerged({ path }: MergedDirectory): boolean {
+    return this.#below.some(root => this.#stack.files.lstat(pathIn(root, path), '.')?.isDirectory());
   }
 
   #make({ stats, directory: { path } }: Extract<LayerEntry, { is: 'directory' }>): void {

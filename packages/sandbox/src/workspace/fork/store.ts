@@ -32,7 +32,6 @@ const NAME = /^[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?$/;
 const RESERVED = new Set(['new', 'current']);
 
 const identitySchema = z.strictObject({ device: z.number(), inode: z.number() });
-const countsSchema = z.strictObject({ added: z.number(), changed: z.number(), deleted: z.number() });
 const recordSchema = z.strictObject({
   version: z.literal(1),
   id: z.string().regex(ID),
@@ -49,7 +48,6 @@ const recordSchema = z.strictObject({
       number: z.int().positive(),
       at: z.number(),
       command: z.string(),
-      counts: countsSchema.nullable(),
     }),
   ),
   snapshots: z.record(z.string(), z.number()),
@@ -191,7 +189,7 @@ export class ForkStore {
 
   /** The command that was begun never ran. */
   async abandon(id: string): Promise<void> {
-    await this.end(id, { added: 0, changed: 0, deleted: 0 });
+    await this.end(id, true);
   }
 
   /** The overlay of the command that a fork has begun. Throws where its options would not fit. */
@@ -221,20 +219,17 @@ export class ForkStore {
   }
 
   /** The layer of a command is complete. One without changes is removed, and so is a fork that never had any. */
-  async end(id: string, counts: LayerRecord['counts']): Promise<ForkRecord | null> {
+  async end(id: string, isEmpty: boolean): Promise<void> {
     const { active, ...record } = this.#get(id);
-    if (!active) return { ...record, active };
-    const isEmpty = counts !== null && counts.added + counts.changed + counts.deleted === 0;
-    const layer = { number: active.layer, at: active.at, command: active.command, counts };
+    if (!active) return;
+    const layer = { number: active.layer, at: active.at, command: active.command };
     const isFirst = !isEmpty && record.layers.length === 0 && record.name === null;
     const layers = isEmpty ? record.layers : [...record.layers, layer];
     const ended = { ...record, active: null, layers, isCurrent: record.isCurrent || isFirst };
     this.#write(ended);
     if (isFirst) await this.#makeOnlyCurrent(ended);
     if (isEmpty) await this.#removeTree(join(this.pathOf(id), String(active.layer)));
-    if (!isUnused(ended)) return ended;
-    await this.remove(id);
-    return null;
+    if (isUnused(ended)) await this.remove(id);
   }
 
   /** Takes the changes of the last commands back. */
@@ -254,15 +249,6 @@ export class ForkStore {
     assertName(name);
     const record = this.#get(id);
     this.#write({ ...record, snapshots: { ...record.snapshots, [name]: record.layers.length } });
-  }
-
-  /** Everything of a fork is in the workspace: it has no changes any more. */
-  async emptied(id: string): Promise<void> {
-    const record = this.#get(id);
-    this.#write({ ...record, layers: [], snapshots: {}, usedAt: this.#now() });
-    for (const { number } of record.layers) await this.#removeTree(join(this.pathOf(id), String(number)));
-    await this.#removeTree(join(this.pathOf(id), 'base'));
-    mkdirSync(join(this.pathOf(id), 'base'), { mode: 0o700, recursive: true });
   }
 
   /** Removes a fork. False where the engine has left something in its work directory that only the engine can remove. */

@@ -133,7 +133,7 @@ export class OpenDirectory implements Disposable {
     return fstatSync(this.#descriptor, { bigint: true }).mtimeNs;
   }
 
-  /** The group that files in it get; null for that of whoever makes them. */
+  /** The group that files in it get; null for the group of the process that makes them. */
   get group(): number | null {
     const { mode, gid } = fstatSync(this.#descriptor);
     return (mode & 0o2000) === 0 ? null : gid;

@@ -280,7 +280,7 @@ class SecretSearch {
     const whole = path === '' ? this.#root : `${this.#root}/${path}`;
     const opened = DirectoryLook.open(whole);
     if (typeof opened === 'string') {
-      // A link in its place leads to what is looked at by its own name, or out.
+      // A link in its place leads to a file that is searched under its own name, or out.
       if (opened !== 'gone' && lstat(whole)?.isDirectory()) this.#unreadable(path);
       return { path, depth, ...UNLISTED, time: opened === 'gone' ? ABSENT : Number.NaN };
     }

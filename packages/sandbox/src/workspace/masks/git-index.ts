@@ -1,7 +1,7 @@
 // Git's index: an own reader of versions 2, 3 and 4, which tells what git tracks. It never starts git, because git runs programs that
 // the repository names.
 //
-// Whoever filled the workspace may have written the file: every size is checked before it is used, memory is bounded, and the answer to
+// An attacker may have written the file: every size is checked before it is used, memory is bounded, and the answer to
 // anything that is not an index is a fault, never an exception. Paths are byte strings.
 
 import { closeSync, constants, fstatSync, lstatSync, openSync, readSync, realpathSync } from 'node:fs';

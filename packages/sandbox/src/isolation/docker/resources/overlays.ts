@@ -115,7 +115,7 @@ function isOverlay({ overlay, source }: Forked, { type, options, superOptions }:
 const MAX_COMPARED = 4;
 const MAX_LISTED = 64;
 
-// A directory that was exchanged while the engine mounted it, and put back, has its name and not its files: some of them are looked at
+// A directory that was exchanged while the engine mounted it, and put back, has its name and not its files: acode compares some of them
 // through the sandbox’s own root, where an overlay gives a file of a lower layer its own number. One that somebody replaced since
 // proves nothing, and neither does what the sandbox’s process does not let us see.
 function isSameBelow({ source, target, overlay }: Forked, pid: number): boolean {
