@@ -1131,4 +1131,14 @@ export const PROTECTIONS = [
     [`${FORK}/commit.ts`, 'if (!this.#isFresh && ', 'if (false && !this.#isFresh && '],
     [[APPLY, 'has its files in the workspace where that is another mount']],
   ),
+  one(
+    'a fork at level bubblewrap is not compared with what was checked',
+    [`${SRC}/isolation/bubblewrap/verify.ts`, '    ...forkDifferences(forks, spec, seen.shell, started.shell),\n', ''],
+    [['forks/levels.test.ts', 'is refused where its .+ is exchanged']],
+  ),
+  one(
+    'bubblewrap is given mount options that the kernel cuts',
+    [`${SRC}/isolation/bubblewrap/forks.ts`, '    assertOptions(options, overlay.fork);\n', ''],
+    [[`${SRC}/isolation/bubblewrap/forks.test.ts`, 'options that the kernel would cut']],
+  ),
 ];

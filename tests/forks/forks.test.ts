@@ -1,24 +1,13 @@
 // Forks: commands write a layer, and the workspace on the host is byte for byte what it was.
 
-import { createHash } from 'node:crypto';
-import {
-  chmodSync,
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  readFileSync,
-  readdirSync,
-  readlinkSync,
-  renameSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { policyFrom } from '@acode/sandbox';
 import type { PolicyInput, RunResult } from '@acode/sandbox';
 import { TestHost, engines, images, mainEngine, makeWorkspace, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
+import { EVERYTHING, fingerprint, project } from './project.ts';
 
 const STORE = join(process.env['XDG_STATE_HOME'] ?? '', 'acode', 'f');
 const FORK = { workspace: 'fork' } as const;
@@ -26,37 +15,6 @@ const FORK = { workspace: 'fork' } as const;
 function runIn(host: TestHost, script: string, policy: PolicyInput = FORK): Promise<RunResult> {
   return host.acode.run(['sh', '-c', script], { policy: policyFrom({ image: images.debian, ...policy }) });
 }
-
-/** Everything of a tree: names, kinds, modes, times and contents. */
-function fingerprint(root: string): string {
-  const hash = createHash('sha256');
-  const visit = (path: string): void => {
-    const { mode, mtimeMs, ino } = lstatSync(path);
-    hash.update(`${path}\0${mode}\0${mtimeMs}\0${ino}\0`);
-    if ((mode & 0o170000) === 0o120000) hash.update(readlinkSync(path));
-    else if ((mode & 0o170000) === 0o040000) for (const name of readdirSync(path).sort()) visit(join(path, name));
-    else hash.update(readFileSync(path));
-  };
-  visit(root);
-  return hash.digest('hex');
-}
-
-function project(root: string): void {
-  mkdirSync(join(root, '.git/hooks'), { recursive: true });
-  mkdirSync(join(root, 'src/deep'), { recursive: true });
-  writeFileSync(join(root, '.git/config'), '[core]\n');
-  writeFileSync(join(root, 'a.txt'), 'one\n');
-  writeFileSync(join(root, 'src/deep/b.txt'), 'two\n');
-  writeFileSync(join(root, 'run.sh'), 'echo hi\n');
-  chmodSync(join(root, 'run.sh'), 0o755);
-  symlinkSync('a.txt', join(root, 'link'));
-}
-
-const EVERYTHING = [
-  'echo more >> a.txt; rm -r src; mkdir src; echo new > src/c; chmod 600 run.sh; rm link; ln -s /etc/passwd link',
-  'echo evil > .git/hooks/post-checkout; chmod +x .git/hooks/post-checkout; echo "[alias] x = !sh" >> .git/config',
-  'mkfifo pipe; touch -d 2001-01-01 a.txt; ln a.txt hard; mkdir -p .vscode .agent; echo x > .vscode/tasks.json',
-].join('; ');
 
 describe.skipIf(withoutEngines).each(engines)('a fork on $name $version', engine => {
   let host: TestHost;

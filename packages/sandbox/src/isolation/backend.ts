@@ -78,6 +78,13 @@ export interface Diagnosis {
 /** A backend whose sandboxes lack something. Disposing of it leaves the backend it came from open. */
 export interface WeakenedBackend extends Backend, AsyncDisposable {}
 
+/**
+ * How forks are mounted: by the engine, as a volume; by bubblewrap itself; or by `mount` in namespaces that `unshare` makes. Or why
+ * they cannot be, and what to do about it.
+ */
+export type ForkWay =
+  { readonly way: 'volume' | 'bubblewrap' | 'unshare' } | { readonly impossible: string; readonly remedy: string };
+
 /** A place where commands run. */
 export interface Backend {
   readonly level: Level;
@@ -89,6 +96,10 @@ export interface Backend {
   resolveImage(policy: EffectivePolicy, signal: AbortSignal): Promise<ImageFacts>;
   /** The request this backend would make for a spec, for people to read. */
   describe(spec: SandboxSpec): unknown;
+  /**
+   * How it mounts the fork of a workspace, tried rather than asked; absent where it never can. `directory` is where forks are kept.
+   */
+  forkWay?(directory: string, signal: AbortSignal): Promise<ForkWay>;
   /** Created, started, waiting; nothing untrusted has run. */
   prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox>;
   /**

@@ -118,7 +118,7 @@ export async function plan(
   // Last: it makes the layer that the command writes.
   const written = await forkMounts(
     host,
-    { level, policy, workspace, image: image.id, command, preview: of.preview },
+    { level, policy, workspace, image: image.id, command, preview: of.preview, backend: chosen.backend },
     mounts,
     signal,
   );
@@ -134,7 +134,7 @@ export async function plan(
     },
     identify,
   );
-  await claimFork(host, written.fork, spec.identity.sandboxId);
+  await claimFork(host, written.fork, spec);
   return {
     policy,
     spec,
@@ -151,7 +151,7 @@ export async function plan(
       ...lowDiskNotes(workspace.root, capability.rootDirectory),
     ],
     machineBytes: there.memoryBytes,
-    asides: lists.notes,
+    asides: [...lists.notes, ...written.asides],
   };
 }
 

@@ -152,3 +152,19 @@ describe('a control', () => {
     expect(() => assertPossible(['seccomp', 'verification'])).not.toThrow();
   });
 });
+
+describe('the fork of a workspace', () => {
+  const part = (path: string) => ({ path, identities: [] });
+  const overlay = { fork: 'x', upper: part('/f/2'), work: part('/f/b'), lowers: [part('/f/1')] };
+  const forked = { ...spec, mounts: spec.mounts.slice(0, 1).map(mount => ({ ...mount, overlay })) };
+
+  it('is mounted in its place, and the workspace itself is never bound', () => {
+    const given = bubblewrapArguments(forked, { ...ground, forks: { way: 'bubblewrap' } });
+    expect(given).toEqual(expect.arrayContaining(['--overlay', '/f/2', '/f/b', '/workspace']));
+    expect(given).not.toContain('--bind');
+  });
+
+  it('is refused where nothing mounts it', () => {
+    expect(() => bubblewrapArguments(forked, ground)).toThrow(TypeError);
+  });
+});

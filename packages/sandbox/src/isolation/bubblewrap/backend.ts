@@ -5,6 +5,7 @@ import { createHash } from 'node:crypto';
 import { lstat, readFile, readlink, realpath, stat } from 'node:fs/promises';
 import { availableParallelism, machine, release } from 'node:os';
 import { dirname, join } from 'node:path';
+import * as z from 'zod';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Level } from '../../contract/levels.ts';
 import { networkName } from '../../contract/network.ts';
@@ -14,7 +15,7 @@ import { settingCommand } from '../../contract/setting.ts';
 import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
 import { rendered } from '../../contract/wording.ts';
 import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
-import type { Capability, WaitingSandbox, WeakenedBackend, Weakening } from '../backend.ts';
+import type { Capability, ForkWay, WaitingSandbox, WeakenedBackend, Weakening } from '../backend.ts';
 import { HOST_IMAGE, LEAKED_VARIABLES } from '../process/child.ts';
 import { Guard, WaitingProcesses } from '../process/execution.ts';
 import { openProgram, seccompProgram } from '../seccomp/bpf.ts';
@@ -28,6 +29,7 @@ import {
   type Started,
 } from './start.ts';
 import { ControlGroup, type Delegation, findDelegation, sweepControlGroups } from './control-group.ts';
+import { ASSUMED_TOOLS, assertForks, beforeBubblewrap, findForkTools, type ForkTools } from './forks.ts';
 import { DECIDING_FILES, mayJoin, probeSandbox } from './probe.ts';
 import { inspectStarted } from './verify.ts';
 import { readHostView } from './host-view.ts';
@@ -64,6 +66,8 @@ const LIMITS_MISSING =
   'no control group was delegated to you, so limits would apply to each process and not to the whole command';
 const LIMITS_REMEDY = `Start acode in a control group of its own with \`systemd-run --user --scope -p Delegate=yes acode …\`, or accept limits per process: \`${settingCommand({ key: 'sandbox.bubblewrap.accept_process_limits', value: true })}\`.`;
 
+const FORKS_REMEDY = 'Install bubblewrap 0.11 or newer, or use level docker.';
+
 /** The bubblewrap backend. */
 export class BubblewrapBackend implements WeakenedBackend {
   readonly level: Level = 'bubblewrap';
@@ -75,6 +79,7 @@ export class BubblewrapBackend implements WeakenedBackend {
   readonly #weakness: Weakness;
   #ground: Promise<HostSupport> | null = null;
   #perProcess = true;
+  #forks: ForkTools | null = null;
 
   constructor(options: BubblewrapBackendOptions) {
     this.#options = options;
@@ -100,9 +105,10 @@ export class BubblewrapBackend implements WeakenedBackend {
 
   describe(spec: SandboxSpec): unknown {
     const limits = resourceLimits(spec.limits, this.#perProcess);
+    const forks = this.#forks ?? ASSUMED_TOOLS;
     return {
       program: 'bwrap',
-      arguments: bubblewrapArguments(spec, { view: readHostView(), limits }),
+      arguments: bubblewrapArguments(spec, { view: readHostView(), limits, forks }),
       limits,
       limitsHeldBy: this.#perProcess ? 'each process' : 'a control group',
     };
@@ -118,7 +124,22 @@ export class BubblewrapBackend implements WeakenedBackend {
         remedy: LIMITS_REMEDY,
       });
     signal.throwIfAborted();
-    return this.#make(spec, ground, signal);
+    return this.#make(spec, ground, signal, this.#forks);
+  }
+
+  async forkWay(directory: string, signal: AbortSignal): Promise<ForkWay> {
+    const ground = await this.#whenReady();
+    const memory = { directory: this.#options.memory, uid: process.getuid?.() ?? -1 };
+    const word = await circumstances(ground.program, { ...ground, forks: directory });
+    this.#forks ??= rememberedTools(memory, word);
+    if (this.#forks) return { way: this.#forks.way };
+    const make = (spec: SandboxSpec, tools: ForkTools, soon: AbortSignal): Promise<WaitingSandbox> =>
+      this.#make(spec, ground, soon, tools);
+    const found = await findForkTools(make, { directory, whyUnsafe }, signal);
+    if ('reason' in found) return { impossible: found.reason, remedy: FORKS_REMEDY };
+    this.#forks = found.tools;
+    rememberTools(memory, word, found.tools);
+    return { way: found.tools.way };
   }
 
   weakened(weakenings: readonly Weakening[], beforeCreate = NONE.beforeCreate): WeakenedBackend {
@@ -135,18 +156,25 @@ export class BubblewrapBackend implements WeakenedBackend {
 
   async [Symbol.asyncDispose](): Promise<void> {}
 
-  async #make(spec: SandboxSpec, ground: HostSupport, signal: AbortSignal): Promise<WaitingSandbox> {
+  async #make(
+    spec: SandboxSpec,
+    ground: HostSupport,
+    signal: AbortSignal,
+    forks: ForkTools | null = null,
+  ): Promise<WaitingSandbox> {
     const { weakenings, beforeCreate } = this.#weakness;
     const own = weakenedSpec(spec, weakenings);
     const view = readHostView();
     const limits = resourceLimits(own.limits, ground.delegation === null);
+    if (forks) assertForks(forks, own);
     await beforeCreate();
     const group = ground.delegation && (await ControlGroup.make(ground.delegation, own.limits));
     try {
-      const words = bubblewrapArguments(own, { view, limits, ...weakenedGround(weakenings) });
+      const words = bubblewrapArguments(own, { view, limits, forks, ...weakenedGround(weakenings) });
+      const before = forks ? beforeBubblewrap(forks, own) : [];
       const seccomp = weakenings.includes('seccomp') ? openProgram() : seccompProgram(ground.architecture);
-      const started = await startBubblewrap({ spec, program: ground.program, words, seccomp, group }, signal);
-      const expected = { spec, view, limits: resourceLimits(spec.limits, ground.delegation === null), group };
+      const started = await startBubblewrap({ spec, program: ground.program, words, before, seccomp, group }, signal);
+      const expected = { spec, view, limits: resourceLimits(spec.limits, ground.delegation === null), group, forks };
       const verified = !weakenings.includes('verification');
       return this.#waiting(started, spec, group, verified ? () => inspectStarted(started, expected) : null);
     } catch (error) {
@@ -357,6 +385,38 @@ export function heldLately({ directory, uid, clock }: Memory, word: string): boo
 export function rememberHeld({ directory }: Memory, word: string): void {
   try {
     writePrivateFile(join(directory, FILE), word, { durable: false });
+  } catch {
+    // It is tried again next time.
+  }
+}
+
+// Which way forks are mounted, remembered as long as nothing it depends on changes, a boot at the most: every fork is compared with
+// the kernel’s table before its command anyway.
+
+const FORKS_FILE = 'bubblewrap-forks';
+const MAX_TOOLS_BYTES = 4096;
+const toolsSchema = z.strictObject({
+  word: z.string(),
+  tools: z.discriminatedUnion('way', [
+    z.strictObject({ way: z.literal('bubblewrap') }),
+    z.strictObject({ way: z.literal('unshare'), unshare: z.string(), mount: z.string() }),
+  ]),
+});
+
+function rememberedTools({ directory, uid }: Omit<Memory, 'clock'>, word: string): ForkTools | null {
+  const file = readPrivateFile(join(directory, FORKS_FILE), { maxBytes: MAX_TOOLS_BYTES, uid });
+  if (!file) return null;
+  try {
+    const remembered = toolsSchema.parse(JSON.parse(file.text));
+    return remembered.word === word ? remembered.tools : null;
+  } catch {
+    return null;
+  }
+}
+
+function rememberTools({ directory }: Pick<Memory, 'directory'>, word: string, tools: ForkTools): void {
+  try {
+    writePrivateFile(join(directory, FORKS_FILE), JSON.stringify({ word, tools }), { durable: false });
   } catch {
     // It is tried again next time.
   }

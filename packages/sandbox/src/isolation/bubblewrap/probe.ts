@@ -24,7 +24,7 @@ export async function probeSandbox(
 ): Promise<string | null> {
   const patience = AbortSignal.any([signal, AbortSignal.timeout(PROBE_MS)]);
   try {
-    const output = await tried(await make(probeSpec(), patience), patience);
+    const output = await tryInside(await make(probeSpec(), patience), CHECK, patience);
     return output === EXPECTED ? null : 'a sandbox was made and does not hold what it should';
   } catch (error) {
     if (signal.aborted) throw error;
@@ -39,12 +39,13 @@ export async function probeSandbox(
   }
 }
 
-async function tried(sandbox: WaitingSandbox, signal: AbortSignal): Promise<string> {
+/** Runs a trial command in a sandbox, and removes the sandbox; what the command printed. */
+export async function tryInside(sandbox: WaitingSandbox, command: string, signal: AbortSignal): Promise<string> {
   try {
     await sandbox.verify(signal);
     let output = '';
     const io = { stdout: (data: Buffer) => void (output += data.toString('utf8')), stderr: () => undefined };
-    const handover = { command: CHECK, cwd: '/tmp', env: {}, nonce: randomBytes(16).toString('hex') };
+    const handover = { command, cwd: '/tmp', env: {}, nonce: randomBytes(16).toString('hex') };
     const execution = await sandbox.execute(handover, io, signal);
     await execution.closeStdin();
     await execution.ended;
@@ -54,7 +55,8 @@ async function tried(sandbox: WaitingSandbox, signal: AbortSignal): Promise<stri
   }
 }
 
-function reasonOf(error: unknown): string {
+/** Why a trial sandbox was not made, in words. */
+export function reasonOf(error: unknown): string {
   if (error instanceof AcodeError && error.is('ACODE-SBX-006')) return error.context.reason;
   return error instanceof Error ? error.message : String(error);
 }
@@ -78,7 +80,7 @@ export async function mayJoin(delegation: Delegation): Promise<boolean> {
 }
 
 /** The smallest sandbox there is: it gets nothing of anybody’s. */
-function probeSpec(): SandboxSpec {
+export function probeSpec(): SandboxSpec {
   return {
     identity: { sandboxId: 'probe', name: 'acode-probe', labels: {}, correlationId: '' },
     level: 'bubblewrap',

@@ -9,7 +9,9 @@ import { WAITING_COMMAND } from '../handover/script.ts';
 import { Child, parseLimits, signalNamed } from '../process/child.ts';
 import type { Observed, SandboxProcesses } from '../process/execution.ts';
 import { identify, isAlive, onlyChild, type ProcessIdentity } from '../process/identity.ts';
+import { isForked } from '../overlays.ts';
 import type { ControlGroup } from './control-group.ts';
+import { forkArguments, type ForkTools } from './forks.ts';
 import type { HostPath, HostView } from './host-view.ts';
 
 /** What a sandbox is started from. */
@@ -18,6 +20,8 @@ export interface Start {
   /** Bubblewrap’s own path. */
   readonly program: string;
   readonly words: readonly string[];
+  /** What is started in its place and becomes it: it mounts forks. */
+  readonly before: readonly string[];
   /** The system call filter as the kernel wants it. */
   readonly seccomp: Uint8Array;
   /** What holds it to its limits; null where each process carries them itself. */
@@ -94,8 +98,8 @@ export async function startBubblewrap(start: Start, signal: AbortSignal): Promis
   }
 }
 
-function programOf({ spec, program, words, seccomp, group }: Start): Parameters<typeof Child.start>[0] {
-  const sandbox = [program, '--args', String(DESCRIPTORS.words), '--', ...WAITING_INSIDE];
+function programOf({ spec, program, words, before, seccomp, group }: Start): Parameters<typeof Child.start>[0] {
+  const sandbox = [...before, program, '--args', String(DESCRIPTORS.words), '--', ...WAITING_INSIDE];
   return {
     program: SHELL,
     argv: ['-c', ENTER, 'sh', ...(group?.doors ?? []), '--', ...sandbox],
@@ -173,6 +177,8 @@ function failed(spec: SandboxSpec, reason: string, cause?: unknown): AcodeError 
 export interface HostFacts {
   readonly view: HostView;
   readonly limits: ResourceLimits;
+  /** What mounts the forks of the plan. */
+  readonly forks?: ForkTools | null;
   /** Further variables; only a control of the doctor’s has any. */
   readonly variables?: Readonly<Record<string, string>>;
   /** Whether the network is the host’s own; only in a control of the doctor’s. */
@@ -210,7 +216,7 @@ export function bubblewrapArguments(spec: SandboxSpec, ground: HostFacts): strin
       path,
     ]),
     ...spec.tmpfs.flatMap(memoryFileSystem),
-    ...spec.mounts.flatMap(mounted),
+    ...spec.mounts.flatMap(mount => mounted(mount, ground)),
     '--chdir',
     spec.workdir,
     // Last: until here, places to mount on were made in it.
@@ -281,7 +287,13 @@ function memoryFileSystem({ target, bytes, mode }: TmpfsSpec): string[] {
   return ['--size', String(bytes), '--perms', mode, '--tmpfs', target];
 }
 
-function mounted({ source, target, readOnly }: MountSpec): string[] {
+function mounted(mount: MountSpec, { forks }: HostFacts): string[] {
+  const { source, target, readOnly } = mount;
+  if (isForked(mount)) {
+    // Never the workspace itself, writable, in place of its fork.
+    if (!forks) throw new TypeError('nothing was found to mount a fork with');
+    return forkArguments(forks, mount);
+  }
   return [readOnly ? '--ro-bind' : '--bind', source, target];
 }
 

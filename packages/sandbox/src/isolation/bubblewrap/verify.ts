@@ -19,6 +19,7 @@ import {
   tmpfsDifferences,
 } from '../kernel.ts';
 import type { ControlGroup } from './control-group.ts';
+import { forkDifferences, type ForkTools } from './forks.ts';
 import type { HostView } from './host-view.ts';
 import { limitDifferences, type ResourceLimits, type Started } from './start.ts';
 
@@ -132,7 +133,8 @@ function plannedMountDifferences(mount: MountSpec, view: KernelView): Difference
   if (!found) return [mounted(`${mount.target} is not mounted`)];
   const differences: Difference[] = [];
   const identity = view.identities.get(mount.target);
-  if (!isSameNumber(identity, mount.identity))
+  // A fork has no identity of its source; its parts are compared for themselves.
+  if (!mount.overlay && !isSameNumber(identity, mount.identity))
     differences.push(mounted(`${mount.target} is not what was checked, but ${found.root}`));
   if (found.options.includes('ro') !== mount.readOnly)
     differences.push(mounted(`${mount.target} is ${mount.readOnly ? 'writable' : 'read-only'}`));
@@ -152,6 +154,7 @@ interface Expected {
   readonly view: HostView;
   readonly limits: ResourceLimits;
   readonly group: ControlGroup | null;
+  readonly forks: ForkTools | null;
 }
 
 // After standard input, output and error.
@@ -161,7 +164,7 @@ const LOOK_MS = 2;
 
 /** Compares a sandbox that waits with its plan. */
 export async function inspectStarted(started: Started, expected: Expected): Promise<void> {
-  const { spec, view, limits, group } = expected;
+  const { spec, view, limits, group, forks } = expected;
   const [seen, limited, grouped] = await Promise.all([
     readSandboxView(started, spec),
     text(`/proc/${started.shell}/limits`),
@@ -176,6 +179,7 @@ export async function inspectStarted(started: Started, expected: Expected): Prom
   const wrong = [...limitDifferences(limits, limited ?? ''), ...grouped];
   refuse([
     ...compareWithKernel(spec, view, seen),
+    ...forkDifferences(forks, spec, seen.shell, started.shell),
     ...wrong.map((detail): Difference => ({ violation: 'SpecMismatch', detail })),
   ]);
 }

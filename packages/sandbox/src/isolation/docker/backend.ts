@@ -13,6 +13,7 @@ import type {
   Capability,
   Diagnosis,
   EngineBackend,
+  ForkWay,
   ImageKinds,
   ImageReader,
   OpenSandbox,
@@ -148,6 +149,14 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     const found = await this.images.find(image, signal);
     if (found) return found;
     throw new AcodeError('ACODE-SBX-009', { image }, { cause: new AcodeError('ACODE-CTN-011', { image }) });
+  }
+
+  async forkWay(): Promise<ForkWay> {
+    if (!this.#isPodman) return { way: 'volume' };
+    return {
+      impossible: 'not yet on Podman',
+      remedy: 'Leave it out, or use readonly to keep the host tree untouched.',
+    };
   }
 
   describe(spec: SandboxSpec): unknown {

@@ -10,21 +10,22 @@ const MAX_OPTION_BYTES = 4095;
 export const OVERLAY_FLAGS = ['userxattr'] as const;
 const MOUNT_FLAGS = ['nosuid', 'nodev'] as const;
 
-/** The three values, each escaped as the kernel reads them. */
+/** The three values, each escaped as the kernel reads them; `below` stands before each path. */
 export function overlayValues(
   { lowers, upper, work }: OverlaySpec,
   source: string,
+  below = '',
 ): { readonly lowerdir: string; readonly upperdir: string; readonly workdir: string } {
   return {
-    lowerdir: [...lowers.map(({ path }) => path), source].map(escaped).join(':'),
-    upperdir: escaped(upper.path),
-    workdir: escaped(work.path),
+    lowerdir: [...lowers.map(({ path }) => path), source].map(path => below + escaped(path)).join(':'),
+    upperdir: below + escaped(upper.path),
+    workdir: below + escaped(work.path),
   };
 }
 
 /** The options of one mount. */
-export function overlayOptions(spec: OverlaySpec, source: string): string {
-  const values = Object.entries(overlayValues(spec, source)).map(([name, value]) => `${name}=${value}`);
+export function overlayOptions(spec: OverlaySpec, source: string, below = ''): string {
+  const values = Object.entries(overlayValues(spec, source, below)).map(([name, value]) => `${name}=${value}`);
   return [...values, ...OVERLAY_FLAGS, ...MOUNT_FLAGS].join(',');
 }
 

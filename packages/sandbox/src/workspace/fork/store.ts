@@ -82,8 +82,8 @@ export interface ForkWanted {
 export interface LayerBegin {
   /** The process that begins it, as locks name one. */
   readonly holder: string;
-  /** The id of the image it runs on. */
-  readonly image: string;
+  /** The id of the image it runs on; null without an engine. */
+  readonly image: string | null;
   readonly command: string;
 }
 
@@ -171,7 +171,7 @@ export class ForkStore {
     const at = this.#now();
     const begun = {
       ...record,
-      image,
+      image: image ?? record.image,
       usedAt: at,
       expiresAt: at + FORK_LIFE_MS,
       nextLayer: layer + 1,
@@ -192,13 +192,18 @@ export class ForkStore {
     await this.end(id, true);
   }
 
-  /** The overlay of the command that a fork has begun. Throws where its options would not fit. */
-  overlayOf(record: ForkRecord): OverlaySpec {
+  /**
+   * The overlay of the command that a fork has begun. Throws where its options would not fit. What one kind of mount leaves in its
+   * work directory may be root’s, so that another cannot use it: each has its own.
+   */
+  overlayOf(record: ForkRecord, workName = 'w'): OverlaySpec {
     if (!record.active) throw new TypeError('no command was begun');
+    const work = join(this.pathOf(record.id), workName);
+    mkdirSync(work, { recursive: true, mode: 0o700 });
     const spec: OverlaySpec = {
       fork: record.id,
       upper: partAt(join(this.pathOf(record.id), String(record.active.layer))),
-      work: partAt(join(this.pathOf(record.id), 'w')),
+      work: partAt(work),
       lowers: this.layersOf({ ...record, active: null })
         .uppers.toReversed()
         .map(partAt),
@@ -274,6 +279,11 @@ export class ForkStore {
     const known = new Set([...record.layers.map(layer => layer.number), record.active?.layer].map(String));
     const strange = readdirSync(this.pathOf(id)).filter(name => /^\d+$/.test(name) && !known.has(name));
     return Promise.all(strange.map(name => this.#removeTree(join(this.pathOf(id), name))));
+  }
+
+  /** Where all forks are. */
+  get directory(): string {
+    return this.#directory;
   }
 
   /** Where a fork is. */

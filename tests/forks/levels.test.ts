@@ -1,0 +1,192 @@
+// Forks wherever a command runs: at level bubblewrap and on Podman, with the same layers as on a Docker Engine.
+
+import { execFileSync } from 'node:child_process';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Acode, policyFrom } from '@acode/sandbox';
+import type { PolicyInput, RunResult } from '@acode/sandbox';
+import { BubblewrapBackend } from '../../packages/sandbox/src/isolation/bubblewrap/backend.ts';
+import { partAt } from '../../packages/sandbox/src/workspace/fork/store.ts';
+import { openHost } from '../conformance/host.ts';
+import type { ConformanceHost } from '../conformance/host.ts';
+import { targets } from '../conformance/targets.ts';
+import { LevelBench, OPTIONS } from '../levels/bench.ts';
+import { images, mainEngine, makeWorkspace, withoutEngines } from '../support/engines.ts';
+import { EVERYTHING, fingerprint, project } from './project.ts';
+
+const STORE = join(process.env['XDG_STATE_HOME'] ?? '', 'acode', 'f');
+const FORK = { workspace: 'fork' } as const;
+const withoutBubblewrap = process.getuid?.() === 0 || !existsSync('/usr/bin/bwrap');
+
+const others = targets.filter(({ level }) => level === 'bubblewrap');
+
+describe.each(others)('a fork on $name', target => {
+  let host: ConformanceHost;
+  let before: string;
+  const runIn = (script: string, policy: PolicyInput = FORK): Promise<RunResult> =>
+    host.acode.run(['sh', '-c', script], {
+      policy: policyFrom({ ...host.image(images.debian), ...policy }),
+      risk: 'low',
+    });
+
+  beforeAll(async () => {
+    host = await openHost(target);
+    project(host.workspace);
+    before = fingerprint(host.workspace);
+  });
+  afterAll(() => host[Symbol.asyncDispose]());
+
+  it('takes everything that a command does, and the host’s tree is what it was', async () => {
+    const { exitCode, fork, stderr } = await runIn(EVERYTHING);
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
+    expect(fork?.id).toMatch(/^[a-z0-9]{8}$/);
+    expect(fingerprint(host.workspace)).toBe(before);
+    const { changes } = await host.acode.forks.diff();
+    const of = (path: string) => changes.find(change => change.path === path);
+    expect(of('a.txt')).toMatchObject({ change: 'changed', bytes: { before: 4, after: 9 } });
+    expect(of('src/deep/b.txt')).toMatchObject({ change: 'deleted' });
+    expect(of('.git/hooks/post-checkout')).toMatchObject({ change: 'added' });
+    // The control: without a fork, the same command changes it.
+    writeFileSync(host.file('control'), '');
+    await runIn('echo more >> control', {});
+    expect(fingerprint(host.workspace)).not.toBe(before);
+    rmSync(host.file('control'));
+    before = fingerprint(host.workspace);
+  });
+
+  it('is what the next command sees, until it is taken back and removed', async () => {
+    expect((await runIn('cat a.txt src/c; test ! -e src/deep; stat -c %a run.sh; rm src/c')).stdout).toBe(
+      'one\nmore\nnew\n600\n',
+    );
+    expect((await runIn('ls src')).stdout).toBe('');
+    expect(await host.acode.forks.undo()).toHaveLength(1);
+    expect((await runIn('ls src')).stdout).toBe('c\n');
+    await host.acode.forks.discard();
+    expect(readdirSync(STORE)).toEqual([]);
+    expect(fingerprint(host.workspace)).toBe(before);
+  });
+
+  it('says in what way it is mounted, as it was found by trying', async () => {
+    const { notes } = await host.acode.explain(['true'], {
+      policy: policyFrom({ ...host.image(images.debian), ...FORK }),
+    });
+    const [, minor = 0] = target.level === 'bubblewrap' ? bubblewrapVersion() : [];
+    const local = minor >= 11 ? 'bubblewrap mounts' : '`mount` makes in a user namespace';
+    const way = target.level === 'bubblewrap' ? local : 'the engine mounts, as a volume';
+    expect(notes.join('\n')).toContain(`The fork of the workspace is an overlay that ${way}`);
+  });
+
+  it('is written by one command at a time, and others have a fork of their own', async () => {
+    const first = await host.acode.spawn(['sh', '-c', 'echo 1 > first; read line'], {
+      policy: policyFrom({ ...host.image(images.debian), fork: 'shared' }),
+      risk: 'low',
+    });
+    await expect(runIn('echo 2 > second', { fork: 'shared' })).rejects.toMatchObject({ code: 'ACODE-FRK-003' });
+    expect((await runIn('ls first 2>/dev/null; echo 2 > second', { fork: 'other' })).stdout).toBe('');
+    await first.closeStdin();
+    await first.result;
+    expect((await runIn('ls first second 2>/dev/null', { fork: 'shared' })).stdout).toBe('first\n');
+    for (const { id } of await host.acode.forks.list()) await host.acode.forks.discard(id);
+    expect(readdirSync(STORE)).toEqual([]);
+  });
+});
+
+describe.skipIf(withoutBubblewrap)('a fork at level bubblewrap that is attacked', () => {
+  it.each(['upper', 'work', 'lower', 'workspace'] as const)('is refused where its %s is exchanged', async part => {
+    await using bench = new LevelBench(new BubblewrapBackend({ ...OPTIONS, acceptProcessLimits: true }));
+    const store = mkdtempSync('/var/tmp/acode-test-');
+    for (const name of ['1', '2', 'b']) mkdirSync(join(store, name));
+    writeFileSync(join(bench.workspace, 'own'), 'own');
+    const { mounts } = await bench.spec();
+    const overlay = {
+      fork: 'attacked',
+      upper: partAt(join(store, '2')),
+      work: partAt(join(store, 'b')),
+      lowers: [partAt(join(store, '1'))],
+    };
+    const forked = mounts
+      .filter(({ purpose }) => purpose === 'workspace')
+      .map(mount => ({ ...mount, readOnly: false, overlay }));
+    const at = {
+      upper: overlay.upper.path,
+      work: overlay.work.path,
+      lower: join(store, '1'),
+      workspace: bench.workspace,
+    };
+    const attacked = async (weakenings: readonly 'verification'[]): Promise<string> => {
+      let armed = false;
+      const exchange = async (): Promise<void> => {
+        if (!armed) return;
+        renameSync(at[part], `${at[part]}.aside`);
+        mkdirSync(at[part]);
+        if (part !== 'work') writeFileSync(join(at[part], 'planted'), 'planted');
+      };
+      const backend = bench.backend.weakened(weakenings, exchange);
+      await backend.forkWay?.(join(store, 'trial'), AbortSignal.timeout(60_000));
+      armed = true;
+      const spec = await bench.spec({ changes: { mounts: forked } });
+      await using sandbox = await backend.prepare(spec, AbortSignal.timeout(60_000));
+      await sandbox.verify(AbortSignal.timeout(60_000));
+      return 'taken';
+    };
+    try {
+      await expect(attacked([])).rejects.toMatchObject({ code: 'ACODE-SBX-010' });
+      rmSync(at[part], { recursive: true });
+      renameSync(`${at[part]}.aside`, at[part]);
+      // The control: without the comparison, the sandbox is made over what was put there.
+      expect(await attacked(['verification'])).toBe('taken');
+    } finally {
+      rmSync(`${bench.workspace}.aside`, { recursive: true, force: true });
+      removeTree(store);
+    }
+  });
+
+  it('is refused where the kernel would cut its mount options', async () => {
+    const workspace = makeWorkspace();
+    const deep = join(workspace, ...Array.from({ length: 16 }, (_, at) => `${at}`.padEnd(240, 'x')), 'y'.repeat(100));
+    mkdirSync(deep, { recursive: true });
+    await using acode = await onBubblewrap(deep);
+    const forked = acode.run(['true'], { policy: FORK, risk: 'low' });
+    await expect(forked).rejects.toMatchObject({ code: 'ACODE-FRK-004' });
+    rmSync(workspace, { recursive: true });
+  });
+});
+
+describe.skipIf(withoutBubblewrap || withoutEngines)('a fork that an engine and bubblewrap write in turn', () => {
+  it('has the layers of both', async () => {
+    const workspace = makeWorkspace();
+    project(workspace);
+    await using onEngine = await Acode.open({ workspace, engine: { socket: mainEngine.socket } });
+    await using local = await onBubblewrap(workspace);
+    const policy = policyFrom({ image: images.busybox, ...FORK });
+    const here = (script: string): Promise<RunResult> => local.run(['sh', '-c', script], { policy: FORK, risk: 'low' });
+    const there = (script: string): Promise<RunResult> => onEngine.run(['sh', '-c', script], { policy });
+    await there('rm a.txt; echo 1 > one');
+    expect((await here('ls; rm one; rm -r src; echo 2 > two')).stdout).toBe('link\none\nrun.sh\nsrc\n');
+    expect((await there('ls; rm two')).stdout).toBe('link\nrun.sh\ntwo\n');
+    expect((await here('ls')).stdout).toBe('link\nrun.sh\n');
+    await onEngine.forks.discard();
+    rmSync(workspace, { recursive: true });
+  });
+});
+
+function bubblewrapVersion(): number[] {
+  const text = execFileSync('/usr/bin/bwrap', ['--version'], { encoding: 'utf8' });
+  return text.replace('bubblewrap ', '').split('.').map(Number);
+}
+
+function onBubblewrap(workspace: string): Promise<Acode> {
+  return Acode.open({
+    workspace,
+    engine: { socket: '/nonexistent/docker.sock' },
+    config: { sandbox: { level: 'bubblewrap', bubblewrap: { accept_process_limits: true } } },
+  });
+}
+
+// The kernel makes a directory without any permission in the work directory.
+function removeTree(path: string): void {
+  for (const name of ['b', 'b.aside'])
+    if (existsSync(join(path, name, 'work'))) chmodSync(join(path, name, 'work'), 0o700);
+  rmSync(path, { recursive: true, force: true });
+}
