@@ -5,7 +5,7 @@
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import ts from 'typescript';
+import ts from 'typescript-6';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const INDEX = join(ROOT, 'packages/sandbox/src/index.ts');

@@ -4,7 +4,7 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import ts from 'typescript';
+import ts from 'typescript-6';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const SANDBOX = 'packages/sandbox/src';

@@ -7,7 +7,7 @@
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { transform } from 'esbuild';
-import ts from 'typescript';
+import ts from 'typescript-6';
 
 const PAGE = fileURLToPath(new URL('../docs/levels.md', import.meta.url));
 const SUITE = new URL('../tests/conformance/', import.meta.url);
