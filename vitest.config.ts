@@ -9,6 +9,22 @@ const alias = {
   '@acode/sandbox': new URL('packages/sandbox/src/index.ts', import.meta.url).pathname,
 };
 
+// `.ci/run` builds first, and Node loads what was built faster than vitest loads sources. By hand the sources are tested, because
+// nobody builds before every test.
+const BUILT =
+  process.env['ACODE_TEST_BUILT'] === undefined || everything
+    ? []
+    : [
+        {
+          name: 'built',
+          enforce: 'pre' as const,
+          resolveId(source: string): string | null {
+            const [, room, path] = /packages\/(sandbox|cli)\/src\/(.+)\.ts$/.exec(source) ?? [];
+            return path ? new URL(`packages/${room}/dist/${path}.js`, import.meta.url).pathname : null;
+          },
+        },
+      ];
+
 // These measure time or memory, or remove what every other test uses: nothing else may run beside them.
 const ALONE = [
   'tests/{cli/engine-faults,engine-trouble/restart,exits/exits,files/large}.test.ts',
@@ -56,6 +72,7 @@ const AS_ROOT = ['tests/root/**/*.test.ts'];
 
 // What needs an engine.
 const real = {
+  server: { deps: { external: [/\/packages\/(?:sandbox|cli)\/dist\//] } },
   include: ['tests/**/*.test.ts'],
   // What must be fast says so itself; this is only for what hangs, on the slowest machine.
   testTimeout: 150_000,
@@ -89,6 +106,8 @@ export default defineConfig({
           name: 'unit',
           include: ['packages/*/src/**/*.test.ts', 'bench/**/*.test.ts'],
           globalSetup: ['tests/temporary.setup.ts'],
+          // Every module is loaded once for each worker, not once for each file: none keeps anything that another test could notice.
+          isolate: false,
           // On two cores vitest would leave one of them idle.
           maxWorkers: '100%',
           // As above: only for what hangs, on the slowest machine.
@@ -98,6 +117,7 @@ export default defineConfig({
       // Three files at a time: most of a test’s time is the engine’s.
       {
         extends: true,
+        plugins: BUILT,
         test: {
           ...real,
           name: 'real',
@@ -108,6 +128,7 @@ export default defineConfig({
       },
       {
         extends: true,
+        plugins: BUILT,
         test: {
           ...real,
           name: 'shared',
@@ -119,6 +140,7 @@ export default defineConfig({
       },
       {
         extends: true,
+        plugins: BUILT,
         test: {
           ...real,
           name: 'alone',

@@ -11,6 +11,7 @@ import { until } from '../support/waiting.ts';
 const PLANTS = 'acode-test/plants-a-file:1';
 const ENDS = 'acode-test/plants-and-ends:1';
 const WAKES = 'acode-test/plants-later:1';
+const TAKES = 'acode-test/plants-and-takes:1';
 
 // A shell that waits is seen to be asleep within a second of its start.
 const AT_REST_MS = 1500;
@@ -23,11 +24,13 @@ describe.skipIf(withoutEngines)('an image whose shell writes into the workspace'
     const plant = '[ -e /tmp/planted ] || echo evil >/workspace/.envrc; : >/tmp/planted';
     await build(PLANTS, `${plant}; exec /bin/busybox ash "$@"`);
     await build(ENDS, `${plant}; exit 3`);
+    await build(TAKES, `${plant}; read -r line; exit 3`);
     const later = '(sleep 4; [ -e /tmp/planted ] || echo evil >/workspace/.envrc; : >/tmp/planted) >/dev/null 2>&1 &';
     await build(WAKES, `${later} exec /bin/busybox ash "$@"`);
   });
   afterAll(async () => {
-    for (const image of [PLANTS, ENDS, WAKES]) await ask('DELETE', `/images/${encodeURIComponent(image)}?force=1`);
+    for (const image of [PLANTS, ENDS, WAKES, TAKES])
+      await ask('DELETE', `/images/${encodeURIComponent(image)}?force=1`);
   });
 
   it('is on record before a warm sandbox of it starts, and what it left is told when no command came', async () => {
@@ -77,7 +80,7 @@ describe.skipIf(withoutEngines)('an image whose shell writes into the workspace'
     await expect(host.acode.run(['true'])).rejects.toMatchObject(failure);
     await expect
       .poll(async () => (await ofThis(host)).at(-1))
-      .toMatchObject({ kind: 'refusal', errorCode: 'ACODE-SBX-006', riskyChanges: [{ path: '.envrc' }] });
+      .toMatchObject({ kind: NO_COMMAND, errorCode: 'ACODE-SBX-006', riskyChanges: [{ path: '.envrc' }] });
     rmSync(host.file('.envrc'));
     // A persistent sandbox waits for no command, so that one that ends a moment later was there.
     const ended = await host.acode.create().then(
@@ -85,6 +88,14 @@ describe.skipIf(withoutEngines)('an image whose shell writes into the workspace'
       (error: unknown) => error,
     );
     expect(ended).toMatchObject(failure);
+  });
+
+  it('is told of by the error where its shell takes the command and ends, and its status is not that of the command', async () => {
+    await using host = await open(TAKES, {});
+    await expect(host.acode.run(['true'])).rejects.toMatchObject({
+      code: 'ACODE-SBX-006',
+      context: { reason: expect.stringContaining('status 3'), riskyChanges: [{ path: '.envrc' }] },
+    });
   });
 
   it('is told of by the first command of a persistent sandbox', async () => {
@@ -98,6 +109,8 @@ describe.skipIf(withoutEngines)('an image whose shell writes into the workspace'
   });
 });
 
+// Of a shell that ends before it was seen to wait, or after.
+const NO_COMMAND = expect.stringMatching(/^(?:refusal|outcome)$/);
 const HASH = expect.stringMatching(/[0-9a-f]{64}$/);
 const NAME = expect.stringMatching(/^acode-/);
 

@@ -350,7 +350,7 @@ export interface Execution {
 export interface Ending {
   readonly exitCode: number;
   /** Why the command never started, where it did not. */
-  readonly neverStarted?: 'cwd' | 'missing' | 'forbidden';
+  readonly neverStarted?: 'cwd' | 'missing' | 'forbidden' | 'ended';
   readonly oomKilled: boolean;
   readonly pidsRefused: boolean;
   readonly usage?: Usage;

@@ -112,8 +112,11 @@ export class Running implements RunningCommand {
       await looking;
       // A command cannot claim that it never started, but an image’s own shell can, and so can a process that an
       // earlier command left in a persistent sandbox. Changes in the workspace show that something ran.
-      if (ending.neverStarted && !leftSomething(result)) throw this.#neverStarted(ending.neverStarted, result);
-      if (ending.neverStarted) {
+      // A shell that ended without a word about the command has claimed nothing.
+      const { neverStarted } = ending;
+      if (neverStarted === 'ended' || (neverStarted && !leftSomething(result)))
+        throw this.#neverStarted(neverStarted, result);
+      if (neverStarted) {
         recordExit(this.#parts, result.exitCode);
         this.#deny(result, ending);
       }
@@ -287,13 +290,19 @@ export class Running implements RunningCommand {
   }
 
   // Includes the note that the scan is incomplete.
-  #neverStarted(why: NonNullable<Ending['neverStarted']>, { riskyChanges }: RunResult): AcodeError {
+  #neverStarted(why: NonNullable<Ending['neverStarted']>, { exitCode, riskyChanges }: RunResult): AcodeError {
     const { command, planned, request } = this.#parts;
     const found = riskyChanges.length > 0 ? { riskyChanges } : {};
     if (why === 'cwd')
       return new AcodeError('ACODE-SBX-017', {
         field: 'cwd',
         reason: `${request.cwd ?? '.'} is not a directory the sandbox can enter`,
+        ...found,
+      });
+    if (why === 'ended')
+      return new AcodeError('ACODE-SBX-006', {
+        name: planned.spec.identity.name,
+        reason: `its shell ended with status ${exitCode} before the command began`,
         ...found,
       });
     const program = typeof command === 'string' ? '/bin/sh' : (command[0] ?? '');

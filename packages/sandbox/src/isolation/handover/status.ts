@@ -198,6 +198,11 @@ export class HandedStreams implements Output {
     await Promise.race([this.claimed, drained, exit.then(() => Promise.race([drained, delay(drainMs)]))]);
   }
 
+  /** Whether the command has a process, or its shell said why it has none. */
+  get hasBegun(): boolean {
+    return this.#scanners.stdout.isBegun || this.#scanners.stderr.isBegun;
+  }
+
   /** Why the command was never started; null where it was. */
   get neverStarted(): NeverStarted | null {
     return neverStarted(this.#scanners);
@@ -219,7 +224,7 @@ export class HandedStreams implements Output {
   #take(name: keyof Output, data: Buffer): void {
     const { stdout, stderr } = this.#scanners;
     this.#scanners[name].push(data);
-    if (stdout.isBegun || stderr.isBegun) this.#hasBegun();
+    if (this.hasBegun) this.#hasBegun();
     if (stdout.claim && stderr.claim) this.#bothClaimed();
   }
 }

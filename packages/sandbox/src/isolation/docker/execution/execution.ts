@@ -148,7 +148,14 @@ export class ContainerExecution implements Execution {
     // The sandbox’s own report does not count if the engine may know more.
     const verdict = await this.#verdict();
     const oomKilled = verdict.oomKilled || (claimedOom && (await this.#confirmsOom()));
+    if (!oomKilled && this.#isOfShell(verdict.exitCode))
+      return { exitCode: verdict.exitCode, neverStarted: 'ended', oomKilled, pidsRefused: false };
     return this.#report(verdict.exitCode, oomKilled, claim);
+  }
+
+  // The image’s shell ended by itself before there was a command: its status is not that of one.
+  #isOfShell(exitCode: number): boolean {
+    return this.#handsOver && !this.#streams.hasBegun && exitCode <= BY_SIGNAL;
   }
 
   // The command can forge the counter, so the engine’s events decide; if the engine sends no events, the claim is
