@@ -25,13 +25,18 @@ function renderForks(items: readonly ForkInfo[], look: Look, home: string, all: 
     item.id,
     item.name ?? (item.isCurrent ? '(current)' : ''),
     String(item.commands),
-    item.sandbox === null ? '' : 'in use',
+    stateOf(item),
     ...(all ? [shortPath(item.workspace, home)] : []),
     age(item.usedAt, look.now),
     until(item.expiresAt, look.now, 'letters'),
   ]);
   const titles = ['ID', 'NAME', 'COMMANDS', 'STATE', ...(all ? ['WORKSPACE'] : []), 'USED', 'EXPIRES'];
   return table(titles, rows, look, ['STATE', 'EXPIRES', 'USED']);
+}
+
+function stateOf({ sandbox, interrupted }: ForkInfo): string {
+  if (sandbox !== null) return 'in use';
+  return interrupted ? 'interrupted' : '';
 }
 
 // How changes are shown.
@@ -114,7 +119,11 @@ export async function showHistory(call: Call, fork: string | undefined): Promise
 
 function renderCommands(items: readonly ForkCommand[], look: Look): string {
   if (items.length === 0) return 'No command has changed anything in this fork.\n';
-  const rows = items.map(({ number, at, command }) => [String(number), age(at, look.now), command]);
+  const rows = items.map(({ number, at, command, interrupted }) => [
+    String(number),
+    age(at, look.now),
+    interrupted ? `${command} (interrupted)` : command,
+  ]);
   return table(['#', 'AGE', 'COMMAND'], rows, look);
 }
 

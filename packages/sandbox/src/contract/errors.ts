@@ -603,6 +603,15 @@ const ROWS = {
     exit: 125,
     example: { fork: 'k7m2pqrt', reason: 'there is no GNU tar' },
   }),
+  'ACODE-FRK-006': entry<{ fork: string; from: number; to: number }>({
+    title: 'commands are squashed',
+    message: c =>
+      `The changes of commands ${c.from} to ${c.to} of fork ${c.fork} are one layer: a fork with many commands keeps its oldest together.`,
+    hint: c =>
+      `Number the commands with \`acode fork history ${c.fork}\`. Take back all of ${c.from} to ${c.to}, or only commands after ${c.to}. A snapshot before a command keeps it apart.`,
+    exit: 125,
+    example: { fork: 'k7m2pqrt', from: 1, to: 33 },
+  }),
   'ACODE-IMG-001': entry<{ image: string; reason: string; remedy?: Text }>({
     title: 'project image not built',
     message: c => `The project image ${c.image} was not built: ${c.reason}.`,

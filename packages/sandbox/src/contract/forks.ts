@@ -24,6 +24,8 @@ export interface ForkInfo {
   snapshots: Record<string, number>;
   /** The sandbox that writes it now; null for none. */
   sandbox: string | null;
+  /** Whether its last command was interrupted: acode was killed, and the fork has what the command wrote until then. */
+  interrupted: boolean;
 }
 
 /** One command of a fork. */
@@ -34,6 +36,8 @@ export interface ForkCommand {
   at: string;
   /** The command, shortened. */
   command: string;
+  /** Set if acode was killed while it ran: the fork has what it wrote until then. */
+  interrupted?: true;
 }
 
 /** Which forks to list. */

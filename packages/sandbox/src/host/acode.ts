@@ -612,6 +612,7 @@ async function loadAhead(host: ComposedHost): Promise<void> {
     import('../images/project/stage.ts'),
     import('../images/pull-once.ts'),
     import('../persistent/connect.ts'),
+    import('../workspace/fork/squash.ts'),
     import('../workspace/fork/store.ts'),
     import('./uninstall.ts'),
   ]);

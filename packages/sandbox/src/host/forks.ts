@@ -7,7 +7,7 @@ import { AcodeError } from '../contract/errors.ts';
 import type { ForkCommand, ForkInfo, Forks, PatchOmission } from '../contract/forks.ts';
 import type { MountSpec } from '../contract/spec.ts';
 import { WORKSPACE_TARGET } from '../isolation/plan.ts';
-import { refuseBusy, settleLayer, underLock } from '../run/forking.ts';
+import { refuseBusy, settleKilled, settleLayer, underLock } from '../run/forking.ts';
 import type { Host } from '../run/host.ts';
 import { planFirst } from '../run/planning.ts';
 import { workspaceOf } from '../run/repository.ts';
@@ -16,8 +16,8 @@ import { nearestReal } from '../workspace/locate.ts';
 import { ForkDiff } from '../workspace/fork/diff.ts';
 import { UnreadableLayersError } from '../workspace/fork/marks.ts';
 import { gitPatch } from '../workspace/fork/patch.ts';
-import { partAt } from '../workspace/fork/store.ts';
-import type { ForkRecord, ForkStore } from '../workspace/fork/store.ts';
+import { historyOf, partAt } from '../workspace/fork/store.ts';
+import type { CommandRecord, ForkRecord, ForkStore } from '../workspace/fork/store.ts';
 
 // More than a person reads; the counts are of all of them.
 const MAX_CHANGES = 100_000;
@@ -32,10 +32,9 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
     assertOpen(`forks.${name}`);
     const store = await host.forks();
     const workspace = nearestReal(await workspaceOf(host));
-    return underLock(host, workspace, host.closing, async () => {
-      const record = await wanted(store, workspace, reference);
-      return work(store, record);
-    });
+    await settleKilled(host, workspace, host.closing);
+    const { id } = await wanted(store, workspace, reference);
+    return underLock(host, id, host.closing, () => work(store, store.read(id) ?? notThere(id)));
   };
   // Nothing may write a layer that is changed or removed.
   const atRest = async (store: ForkStore, { id }: ForkRecord): Promise<ForkRecord> => {
@@ -48,9 +47,10 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
       assertOpen('forks.list');
       const store = await host.forks();
       const workspace = all ? undefined : nearestReal(await workspaceOf(host));
-      return (await store.list(workspace)).map(infoOf);
+      await settleKilled(host, workspace, host.closing);
+      return (await store.list(workspace)).map(record => infoOf(store, record));
     },
-    history: fork => on('history', fork, (_, record) => Promise.resolve(record.layers.map(commandOf))),
+    history: fork => on('history', fork, (_, record) => Promise.resolve(historyOf(record).map(commandOf))),
     diff: ({ fork, limit = MAX_CHANGES } = {}) =>
       on('diff', fork, async (store, record) => {
         using diff = await openDiff(host, store, await atRest(store, record));
@@ -69,19 +69,19 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
       }),
     undo: ({ commands = 1, fork } = {}) =>
       on('undo', fork, async (store, record) => {
-        const { id, layers } = await atRest(store, record);
-        const undone = new Set((await store.undo(id, commands)).map(({ number }) => number));
-        return layers.map(commandOf).filter((_, at) => undone.has(layers[at]?.number ?? 0));
+        const before = await atRest(store, record);
+        const left = await store.undo(before.id, commands);
+        return historyOf(before).map(commandOf).slice(left);
       }),
     snapshot: (name, fork) =>
       on('snapshot', fork, async (store, record) => {
         const { id } = await atRest(store, record);
         store.snapshot(id, name);
-        return infoOf(store.read(id) ?? notThere(id));
+        return infoOf(store, store.read(id) ?? notThere(id));
       }),
     discard: fork =>
       on('discard', fork, async (store, record) => {
-        const info = infoOf(record);
+        const info = infoOf(store, record);
         await refuseBusy(host, record, host.closing);
         if (!(await store.remove(record.id))) await emptyWork(host, store, record);
         return info;
@@ -103,7 +103,7 @@ async function wanted(store: ForkStore, workspace: string, reference: string | u
   const named = (record: ForkRecord): boolean => record.id === reference || record.name === reference;
   const found =
     reference === undefined || reference === 'current'
-      ? here.find(({ isCurrent }) => isCurrent)
+      ? here.find(record => store.isCurrent(record))
       : // An id is unique; a name is the workspace’s own.
         (here.find(named) ?? all.find(({ id }) => id === reference));
   return found ?? notThere(reference ?? 'of this workspace');
@@ -113,23 +113,25 @@ function notThere(fork: string): never {
   throw new AcodeError('ACODE-FRK-001', { fork });
 }
 
-function infoOf(record: ForkRecord): ForkInfo {
+function infoOf(store: ForkStore, record: ForkRecord): ForkInfo {
+  const commands = historyOf(record);
   return {
     id: record.id,
     name: record.name,
     workspace: record.workspace,
-    isCurrent: record.isCurrent,
+    isCurrent: store.isCurrent(record),
     createdAt: new Date(record.createdAt).toISOString(),
     usedAt: new Date(record.usedAt).toISOString(),
     expiresAt: new Date(record.expiresAt).toISOString(),
-    commands: record.layers.length,
+    commands: commands.length,
     snapshots: { ...record.snapshots },
     sandbox: record.active?.sandboxId ?? null,
+    interrupted: commands.at(-1)?.interrupted === true,
   };
 }
 
-function commandOf({ at, command }: ForkRecord['layers'][number], index: number): ForkCommand {
-  return { number: index + 1, at: new Date(at).toISOString(), command };
+function commandOf({ at, command, interrupted }: CommandRecord, index: number): ForkCommand {
+  return { number: index + 1, at: new Date(at).toISOString(), command, ...(interrupted ? { interrupted } : {}) };
 }
 
 // The kernel keeps its own files in the work directory, as root. It removes them when it mounts the overlay again: the engine does

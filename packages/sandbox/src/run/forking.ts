@@ -12,6 +12,7 @@ import type { MountSpec, OverlayPart, OverlaySpec, SandboxSpec } from '../contra
 import { text } from '../contract/wording.ts';
 import type { Backend, ForkWay } from '../isolation/backend.ts';
 import { holderText, isProvablyGone, parseHolder, thisHolder } from '../lifecycle/lock.ts';
+import { inTime } from '../isolation/waiting.ts';
 import { recordBase } from '../workspace/fork/base.ts';
 import { LayerStack } from '../workspace/fork/layers.ts';
 import type { ForkStore, ForkRecord, ForkWanted } from '../workspace/fork/store.ts';
@@ -20,6 +21,14 @@ import type { Host } from './host.ts';
 import { printable } from './trail.ts';
 
 const LOCK_MS = 10_000;
+// For the lock that the end of a command needs: a diff of a large fork may hold it.
+const END_LOCK_MS = 60_000;
+const SQUASH_MS = 60_000;
+// How long the end of a command waits for the end of its sandbox.
+const OVER_MS = 2000;
+// How long a fork whose process was killed is waited for.
+const REAPED_MS = 3000;
+const REAPED_PAUSE_MS = 100;
 // For a layer of any size; what is not done by then has no base.
 const BASE_MS = 60_000;
 const UNMOUNT_MS = 5000;
@@ -53,17 +62,42 @@ async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): P
   const way = await wayOf(store, wanted, signal);
   const { root, identity } = wanted.workspace;
   const which: ForkWanted = { workspace: root, identity, fork: wanted.policy.fork.value ?? undefined };
-  return underLock(host, root, signal, async () => {
-    const found = await store.find(which);
-    if (wanted.preview) return { way, overlay: shown(store, found, WORK[way]) };
-    const { id } = found ?? (await store.make(which));
+  if (wanted.preview) return { way, overlay: shown(store, await store.find(which), WORK[way]) };
+  await settleKilled(host, root, signal);
+  // Two processes must not make two forks where one is meant.
+  const { id } = await underLock(
+    host,
+    root,
+    signal,
+    async () => (await store.find(which)) ?? (await store.make(which)),
+  );
+  return underLock(host, id, signal, async () => {
     await refuseBusy(host, store.read(id), signal);
     await settleLayer(host, id);
+    await squashOld(host, store, id, signal);
     const image = way === 'volume' ? wanted.image : null;
     const command = [printable(wanted.command)].flat().join(' ');
     const begun = await store.begin(id, { holder: holderText(thisHolder()), image, command });
     return { way, overlay: store.overlayOf(begun, WORK[way]) };
   });
+}
+
+// Before the layers of a fork are too many to be mounted, the oldest become one.
+async function squashOld(host: ForkHost, store: ForkStore, id: string, signal: AbortSignal): Promise<void> {
+  const ranges = store.squashable(id);
+  if (ranges.length === 0) return;
+  const { squashLayers } = await import('../workspace/fork/squash.ts');
+  const within = AbortSignal.any([signal, AbortSignal.timeout(SQUASH_MS)]);
+  try {
+    for (const range of ranges)
+      await store.squash(id, range, (layers, target) =>
+        squashLayers(layers, { ...range, target, scratch: store.pathOf(id), signal: within }),
+      );
+  } catch (error) {
+    signal.throwIfAborted();
+    // The command can run all the same, until the kernel could not mount the layers any more: then it is refused.
+    host.telemetry.log('warn', 'layers of a fork could not be squashed', { fork: id, reason: String(error) });
+  }
 }
 
 /**
@@ -98,14 +132,15 @@ export async function forkMounts(
   return { mounts: mounts.map(asFork), asides: [WAYS[way]], ...(wanted.preview ? {} : { fork: overlay.fork }) };
 }
 
-/** Does work while no other process begins or changes a fork of a workspace. */
+/** Does work while no other process begins or changes a fork, given by its id, or makes one of a workspace, given by its path. */
 export function underLock<Value>(
   { locks }: Pick<Host, 'locks'>,
-  workspace: string,
+  key: string,
   signal: AbortSignal,
   work: () => Promise<Value>,
+  deadlineMs = LOCK_MS,
 ): Promise<Value> {
-  return locks.during(`fork ${workspace}`, { deadlineMs: LOCK_MS, signal }, work);
+  return locks.during(`fork ${key}`, { deadlineMs, signal }, work);
 }
 
 // The work directory of each way within a fork.
@@ -140,20 +175,55 @@ async function wayOf(store: ForkStore, { level, policy, backend }: ForkFor, sign
   });
 }
 
-/** Refuses a fork that a command writes now: one that is being planned, or whose sandbox exists. */
+/** Refuses a fork that a command writes now: one whose process lives, or whose sandbox exists. */
 export async function refuseBusy(host: ForkHost, record: ForkRecord | null, signal: AbortSignal): Promise<void> {
-  if (!record?.active) return;
-  const { sandboxId, holder } = record.active;
-  const owner = parseHolder(holder);
-  const isBusy =
-    sandboxId === null
-      ? owner === null || !isProvablyGone(owner, thisHolder())
-      : (await (await host.engine()).inspect(sandboxId, signal)) !== null;
-  if (!isBusy) return;
+  if (!record?.active || !(await isBusy(host, record.active, signal))) return;
+  const { sandboxId } = record.active;
   throw new AcodeError('ACODE-FRK-003', {
     fork: record.name ?? record.id,
     ...(sandboxId === null ? {} : { sandbox: sandboxId }),
   });
+}
+
+// A process names its sandbox before the engine has it, and ends the layer after the engine has it no more. Of a process that was
+// killed, the reaper removes the sandbox within moments.
+async function isBusy(
+  host: ForkHost,
+  { sandboxId, holder }: NonNullable<ForkRecord['active']>,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (mayLive(holder)) return true;
+  if (sandboxId === null) return false;
+  const { clock } = host.telemetry;
+  const engine = await host.engine();
+  const until = clock.monotonic() + (holder === null ? 0 : REAPED_MS);
+  for (;;) {
+    if ((await engine.inspect(sandboxId, signal)) === null) return false;
+    if (clock.monotonic() >= until) return true;
+    await new Promise<void>(resolve => void clock.after(REAPED_PAUSE_MS, resolve));
+  }
+}
+
+function mayLive(holder: string | null): boolean {
+  if (holder === null) return false;
+  const owner = parseHolder(holder);
+  return owner === null || !isProvablyGone(owner, thisHolder());
+}
+
+/** Takes in what killed commands left in the forks of a workspace, or in all: what they wrote is not lost. */
+export async function settleKilled(host: ForkHost, workspace: string | undefined, signal: AbortSignal): Promise<void> {
+  const store = await host.forks();
+  const isLeft = ({ active }: ForkRecord): boolean => active !== null && !mayLive(active.holder);
+  for (const { id } of (await store.list(workspace)).filter(isLeft))
+    try {
+      await underLock(host, id, signal, async () => {
+        const active = store.read(id)?.active;
+        if (active && !(await isBusy(host, active, signal))) await settleLayer(host, id);
+      });
+    } catch (error) {
+      signal.throwIfAborted();
+      host.telemetry.log('warn', 'the layer of a killed command was left', { fork: id, reason: String(error) });
+    }
 }
 
 /** A command whose process was killed left its layer: what it wrote is a part of the fork, and not lost. */
@@ -163,7 +233,7 @@ export async function settleLayer(host: ForkHost, id: string): Promise<void> {
   const record = store.read(id);
   if (!record?.active) return;
   await untilUnmounted(record);
-  await endLayer(host, id);
+  await endLayer(host, id, true);
 }
 
 // A sandbox without an engine ends moments after the process that made it was killed. Until then it could still write its layer.
@@ -196,21 +266,36 @@ function processes(): string[] {
   }
 }
 
-/** The command has ended and nothing of its sandbox runs: its layer becomes a part of the fork. */
-export async function endFork(host: ForkHost, id: string): Promise<ForkResult | null> {
-  return (await endLayer(host, id)) ? { id } : null;
+/**
+ * The command has ended. Once nothing of its sandbox runs, its layer becomes a part of the fork. Where that takes too long, or fails,
+ * the next to use the fork does it. Null where the command wrote nothing.
+ */
+export async function endFork(host: ForkHost, id: string, over: Promise<unknown>): Promise<ForkResult | null> {
+  const store = await host.forks();
+  const end = async (): Promise<boolean> => {
+    const late = (): Error => new Error('the sandbox is still being removed');
+    await inTime(host.telemetry.clock, OVER_MS, over, late);
+    return underLock(host, id, new AbortController().signal, () => endLayer(host, id, false), END_LOCK_MS);
+  };
+  try {
+    return (await end()) ? { id } : null;
+  } catch (error) {
+    host.telemetry.log('warn', 'the layer of a command was left for the next one', { fork: id, reason: String(error) });
+    store.release(id);
+    return { id };
+  }
 }
 
 // What the workspace has at each path that the command changed is kept now, as long as it is what the command saw. Says whether the
 // command wrote anything.
-async function endLayer(host: ForkHost, id: string): Promise<boolean> {
+async function endLayer(host: ForkHost, id: string, isInterrupted: boolean): Promise<boolean> {
   const store = await host.forks();
   const record = store.read(id);
   if (!record?.active) return false;
   const layers = store.layersOf(record);
   const isNothing = isEmpty(layers.uppers.at(-1) ?? '');
   if (!isNothing) await keepBase(host, store, record);
-  await store.end(id, isNothing);
+  await store.end(id, { isEmpty: isNothing, isInterrupted });
   return !isNothing;
 }
 

@@ -125,6 +125,7 @@ export class Running implements RunningCommand {
       return result;
     } catch (error) {
       const gone = signal.aborted && (await this.#gone());
+      await this.#leaveFork(gone);
       const failure = await this.#withPartialResult(error, gone);
       this.#recordOutcome({ error: failure });
       operation.fail(failure);
@@ -260,10 +261,17 @@ export class Running implements RunningCommand {
   async #endFork(result: RunResult): Promise<void> {
     const { host, planned } = this.#parts;
     if (planned.fork === undefined) return;
-    const late = (): Error => new Error('the sandbox is still being removed');
-    await inTime(host.telemetry.clock, GIVEN_UP_MS, this.#execution.dead, late);
-    const left = await endFork(host, planned.fork);
+    const left = await endFork(host, planned.fork, this.#execution.dead);
     if (left) result.fork = left;
+  }
+
+  // What a command wrote until it was cancelled is a part of the fork too.
+  async #leaveFork(gone: boolean): Promise<void> {
+    const { host, planned } = this.#parts;
+    if (planned.fork === undefined) return;
+    const ending = endFork(host, planned.fork, this.#removed);
+    host.keep(ending);
+    if (gone) await ending;
   }
 
   #addScan(result: RunResult, scan: RunScan): void {

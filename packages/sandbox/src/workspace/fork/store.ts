@@ -4,7 +4,7 @@
 // are short because every layer stands in one string of mount options, of which the kernel reads no more than a page.
 
 import { randomBytes } from 'node:crypto';
-import { chmodSync, lstatSync, mkdirSync, readdirSync } from 'node:fs';
+import { chmodSync, existsSync, lstatSync, mkdirSync, readdirSync } from 'node:fs';
 import { lstat, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
@@ -21,8 +21,12 @@ const MAX_BYTES = 4 * 1024 ** 2;
 const MAX_COMMAND = 200;
 // How long a fork with changes stays after its last use.
 const FORK_LIFE_MS = 7 * 24 * 3600 * 1000;
-// The most layers of a fork; the mount options of more would not fit.
-const MAX_LAYERS = 64;
+// The most layers of a fork. Old ones are squashed long before; more stay only where they cannot be.
+const MAX_LAYERS = 128;
+// Limits at which the oldest layers are squashed, and how many of the latest are kept so that each can be undone.
+const SQUASH_LAYERS = 64;
+const SQUASH_OPTION_BYTES = 3500;
+const MAX_SEPARATE_LAYERS = 32;
 // No vowels and no digits that look like letters: an id is typed, and never a word.
 const ALPHABET = 'bcdfghjkmnpqrstvwxz23456789';
 const ID_LENGTH = 8;
@@ -30,8 +34,17 @@ const ID = /^[bcdfghjkmnpqrstvwxz23456789]{8}$/;
 const NAME = /^[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?$/;
 /** Words of the command line that cannot be the name of a fork. */
 const RESERVED = new Set(['new', 'current']);
+// Where a squashed layer is made.
+const ASIDE = 's';
+const LEFT_BEHIND = /^(?:s|marks-.*)$/;
 
 const identitySchema = z.strictObject({ device: z.number(), inode: z.number() });
+const commandShape = {
+  at: z.number(),
+  command: z.string(),
+  /** The process that ran it was killed. */
+  interrupted: z.literal(true).optional(),
+};
 const recordSchema = z.strictObject({
   version: z.literal(1),
   id: z.string().regex(ID),
@@ -41,21 +54,27 @@ const recordSchema = z.strictObject({
   createdAt: z.number(),
   usedAt: z.number(),
   expiresAt: z.number(),
-  isCurrent: z.boolean(),
+  /** When it became the current fork of its workspace; the latest is. */
+  currentAt: z.number().nullable(),
   image: z.string().nullable(),
   layers: z.array(
     z.strictObject({
       number: z.int().positive(),
-      at: z.number(),
-      command: z.string(),
+      ...commandShape,
+      /** Commands before this one whose layers were squashed with its own. */
+      earlier: z.array(z.strictObject(commandShape)).optional(),
+      /** Number of the first layer that was squashed into it. */
+      first: z.int().positive().optional(),
     }),
   ),
+  /** Snapshots by name, each with the number of commands that it has the changes of. */
   snapshots: z.record(z.string(), z.number()),
   nextLayer: z.int().positive(),
   active: z
     .strictObject({
       sandboxId: z.string().nullable(),
-      holder: z.string(),
+      /** The process that ends the layer; null where none does any more. */
+      holder: z.string().nullable(),
       layer: z.int().positive(),
       at: z.number(),
       command: z.string(),
@@ -68,6 +87,13 @@ export type ForkRecord = z.infer<typeof recordSchema>;
 
 /** The layer of one command. */
 export type LayerRecord = ForkRecord['layers'][number];
+
+/** One command whose changes a fork has. */
+export interface CommandRecord {
+  readonly at: number;
+  readonly command: string;
+  readonly interrupted?: true | undefined;
+}
 
 /** Which fork is meant, and of which workspace. */
 export interface ForkWanted {
@@ -99,9 +125,7 @@ export class ForkStore {
 
   /** Every fork that can be read, the latest used first; those of one workspace where one is named. */
   async list(workspace?: string): Promise<ForkRecord[]> {
-    const names = await readdir(this.#directory).catch(() => []);
-    const records = names.flatMap(name => (ID.test(name) ? (this.#read(name) ?? []) : []));
-    return records
+    return this.#all()
       .filter(record => workspace === undefined || record.workspace === workspace)
       .sort((one, other) => other.usedAt - one.usedAt);
   }
@@ -113,13 +137,24 @@ export class ForkStore {
     // A directory that was put in the place of the workspace is another one: its files are not what the layers lie over.
     const own = all.filter(record => isSameNumber(record.identity, identity));
     const wanted = own.find(record =>
-      fork === undefined ? record.isCurrent : record.id === fork || record.name === fork,
+      fork === undefined ? this.isCurrent(record) : record.id === fork || record.name === fork,
     );
     if (wanted || fork === undefined) return wanted ?? null;
     if (all.some(record => record.id === fork || record.name === fork))
       throw new AcodeError('ACODE-FRK-002', { fork, workspace });
     assertName(fork);
     return null;
+  }
+
+  /** Whether a fork is the current one of its workspace. */
+  isCurrent({ workspace, identity, currentAt }: ForkRecord): boolean {
+    if (currentAt === null) return false;
+    const isLater = (other: ForkRecord): boolean =>
+      other.workspace === workspace &&
+      isSameNumber(other.identity, identity) &&
+      other.currentAt !== null &&
+      other.currentAt > currentAt;
+    return !this.#all().some(isLater);
   }
 
   /** Makes a fork of a workspace. One without a name becomes the workspace’s current one with its first changes. */
@@ -139,7 +174,7 @@ export class ForkStore {
       createdAt: at,
       usedAt: at,
       expiresAt: at + FORK_LIFE_MS,
-      isCurrent: false,
+      currentAt: null,
       image: null,
       layers: [],
       snapshots: {},
@@ -187,9 +222,15 @@ export class ForkStore {
     if (record.active) this.#write({ ...record, active: { ...record.active, sandboxId } });
   }
 
+  /** No process ends the layer that was begun any more: the next to use the fork does, once its sandbox is gone. */
+  release(id: string): void {
+    const record = this.read(id);
+    if (record?.active) this.#write({ ...record, active: { ...record.active, holder: null } });
+  }
+
   /** The command that was begun never ran. */
   async abandon(id: string): Promise<void> {
-    await this.end(id, true);
+    await this.end(id, { isEmpty: true });
   }
 
   /**
@@ -224,36 +265,84 @@ export class ForkStore {
   }
 
   /** The layer of a command is complete. One without changes is removed, and so is a fork that never had any. */
-  async end(id: string, isEmpty: boolean): Promise<void> {
+  async end(
+    id: string,
+    { isEmpty, isInterrupted = false }: { isEmpty: boolean; isInterrupted?: boolean },
+  ): Promise<void> {
     const { active, ...record } = this.#get(id);
     if (!active) return;
-    const layer = { number: active.layer, at: active.at, command: active.command };
+    const interrupted = isInterrupted ? { interrupted: true as const } : {};
+    const layer = { number: active.layer, at: active.at, command: active.command, ...interrupted };
     const isFirst = !isEmpty && record.layers.length === 0 && record.name === null;
     const layers = isEmpty ? record.layers : [...record.layers, layer];
-    const ended = { ...record, active: null, layers, isCurrent: record.isCurrent || isFirst };
+    const ended = { ...record, active: null, layers, currentAt: isFirst ? this.#now() : record.currentAt };
     this.#write(ended);
-    if (isFirst) await this.#makeOnlyCurrent(ended);
     if (isEmpty) await this.#removeTree(join(this.pathOf(id), String(active.layer)));
     if (isUnused(ended)) await this.remove(id);
   }
 
-  /** Takes the changes of the last commands back. */
-  async undo(id: string, commands: number): Promise<LayerRecord[]> {
+  /**
+   * The layers to squash before the next command begins, the latest first. None crosses a snapshot. Empty below the limits, and where
+   * nothing can be squashed.
+   */
+  squashable(id: string): LayerRange[] {
     const record = this.#get(id);
-    const kept = Math.max(0, record.layers.length - commands);
+    const { length } = record.layers;
+    if (length < SQUASH_LAYERS && this.#optionBytes(record) <= SQUASH_OPTION_BYTES) return [];
+    // Half of them, so that the work is not done again for the next command.
+    const end = length > 3 ? length - Math.min(MAX_SEPARATE_LAYERS, Math.floor(length / 2)) : length;
+    const snapshots = Object.values(record.snapshots).map(commands => layersWith(record, commands));
+    const bounds = [...new Set([0, ...snapshots, end])].filter(bound => bound <= end).sort((one, other) => one - other);
+    return bounds
+      .slice(1)
+      .map((to, at) => ({ from: bounds[at] ?? 0, to }))
+      .filter(({ from, to }) => to - from > 1)
+      .reverse();
+  }
+
+  /**
+   * Puts one layer in the place of several, given by their indices. `build` makes it aside: until it is complete and recorded, the
+   * fork has the layers it had, and whatever a process that was killed left is removed by the next sweep.
+   */
+  async squash(
+    id: string,
+    { from, to }: LayerRange,
+    build: (layers: ForkLayers, target: string) => Promise<void>,
+  ): Promise<void> {
+    const record = this.#get(id);
+    const squashed = record.layers.slice(from, to);
+    const [first, last] = [squashed[0], squashed.at(-1)];
+    if (!first || !last || record.active) throw new TypeError('no layers to squash');
+    const aside = join(this.pathOf(id), ASIDE);
+    await this.#removeTree(aside);
+    await build(this.layersOf(record), aside);
+    const number = record.nextLayer;
+    await rename(aside, join(this.pathOf(id), String(number)));
+    const earlier = squashed.flatMap(commandsOf).slice(0, -1);
+    const layer = { ...last, number, earlier, first: firstOf(first) };
+    const layers = [...record.layers.slice(0, from), layer, ...record.layers.slice(to)];
+    this.#write({ ...record, nextLayer: number + 1, layers });
+    await this.sweep(id);
+  }
+
+  /** Takes the changes of the last commands back, and returns how many commands are left. */
+  async undo(id: string, commands: number): Promise<number> {
+    const record = this.#get(id);
+    const left = Math.max(0, commandCount(record) - commands);
+    const kept = layersWith(record, left);
     const undone = record.layers.slice(kept);
-    const snapshots = Object.fromEntries(Object.entries(record.snapshots).filter(([, count]) => count <= kept));
+    const snapshots = Object.fromEntries(Object.entries(record.snapshots).filter(([, count]) => count <= left));
     this.#write({ ...record, layers: record.layers.slice(0, kept), snapshots, usedAt: this.#now() });
-    if (undone[0]) await forgetBase(this.baseOf(id), undone[0].number);
-    for (const { number } of undone) await this.#removeTree(join(this.pathOf(id), String(number)));
-    return undone;
+    if (undone[0]) await forgetBase(this.baseOf(id), firstOf(undone[0]));
+    await this.sweep(id);
+    return left;
   }
 
   /** Gives a name to a fork as it is now. */
   snapshot(id: string, name: string): void {
     assertName(name);
     const record = this.#get(id);
-    this.#write({ ...record, snapshots: { ...record.snapshots, [name]: record.layers.length } });
+    this.#write({ ...record, snapshots: { ...record.snapshots, [name]: commandCount(record) } });
   }
 
   /** Removes a fork. False where the engine has left something in its work directory that only the engine can remove. */
@@ -273,12 +362,12 @@ export class ForkStore {
       .map(name => join(this.#directory, name));
   }
 
-  /** Directories in a fork’s own that no record names: of commands that were killed before they had any. */
-  sweep(id: string): Promise<unknown> {
+  /** Removes what no record names from a fork’s directory: layers that are squashed or undone, and what killed processes left. */
+  async sweep(id: string): Promise<void> {
     const record = this.#get(id);
     const known = new Set([...record.layers.map(layer => layer.number), record.active?.layer].map(String));
-    const strange = readdirSync(this.pathOf(id)).filter(name => /^\d+$/.test(name) && !known.has(name));
-    return Promise.all(strange.map(name => this.#removeTree(join(this.pathOf(id), name))));
+    const isLeft = (name: string): boolean => (/^\d+$/.test(name) ? !known.has(name) : LEFT_BEHIND.test(name));
+    for (const name of readdirSync(this.pathOf(id)).filter(isLeft)) await this.#removeTree(join(this.pathOf(id), name));
   }
 
   /** Where all forks are. */
@@ -291,9 +380,22 @@ export class ForkStore {
     return join(this.#directory, id);
   }
 
-  async #makeOnlyCurrent({ id, workspace }: ForkRecord): Promise<void> {
-    for (const other of await this.list(workspace))
-      if (other.isCurrent && other.id !== id) this.#write({ ...other, isCurrent: false });
+  // The length of the options that the next command would be mounted with.
+  #optionBytes(record: ForkRecord): number {
+    const part = (path: string): OverlayPart => ({ path, identities: [] });
+    const spec = {
+      fork: record.id,
+      upper: part(join(this.pathOf(record.id), String(record.nextLayer))),
+      work: part(join(this.pathOf(record.id), 'w')),
+      lowers: this.layersOf(record).uppers.map(part),
+    };
+    return Buffer.byteLength(overlayOptions(spec, record.workspace));
+  }
+
+  // Every fork that can be read.
+  #all(): ForkRecord[] {
+    const names = existsSync(this.#directory) ? readdirSync(this.#directory) : [];
+    return names.flatMap(name => (ID.test(name) ? (this.#read(name) ?? []) : []));
   }
 
   #get(id: string): ForkRecord {
@@ -362,6 +464,43 @@ function identitiesOf(path: string): FileIdentity[] {
     const { device, inode } = identityOf(found);
     return { device, inode };
   });
+}
+
+/** Layers of a record by their indices: the first, and the one after the last. */
+export interface LayerRange {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The commands of a layer, in order. */
+function commandsOf({ at, command, interrupted, earlier = [] }: LayerRecord): CommandRecord[] {
+  return [...earlier, { at, command, ...(interrupted ? { interrupted } : {}) }];
+}
+
+/** The commands whose changes a fork has, in order. */
+export function historyOf({ layers }: Pick<ForkRecord, 'layers'>): CommandRecord[] {
+  return layers.flatMap(commandsOf);
+}
+
+function commandCount({ layers }: Pick<ForkRecord, 'layers'>): number {
+  return layers.reduce((sum, { earlier = [] }) => sum + earlier.length + 1, 0);
+}
+
+// A squashed layer has the records of all that it was made of.
+function firstOf({ number, first }: LayerRecord): number {
+  return first ?? number;
+}
+
+/** The number of layers that have the changes of the first so many commands. Refuses a number in the middle of a squashed layer. */
+export function layersWith({ id, layers }: ForkRecord, commands: number): number {
+  let count = 0;
+  for (const [index, layer] of layers.entries()) {
+    if (count === commands) return index;
+    const next = count + commandsOf(layer).length;
+    if (commands < next) throw new AcodeError('ACODE-FRK-006', { fork: id, from: count + 1, to: next });
+    count = next;
+  }
+  return layers.length;
 }
 
 function isUnused({ layers, name, snapshots }: ForkRecord): boolean {

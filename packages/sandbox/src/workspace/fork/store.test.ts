@@ -1,0 +1,350 @@
+// Forks on disk: layers written through real overlays, squashed, undone, and found again after a process was killed.
+
+import { execFileSync, spawnSync } from 'node:child_process';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  realpathSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { build } from 'esbuild';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { identityOf } from '../file-identity.ts';
+import { recordBase } from './base.ts';
+import { ForkDiff } from './diff.ts';
+import { LayerStack } from './layers.ts';
+import { squashLayers } from './squash.ts';
+import { ForkStore, historyOf } from './store.ts';
+import type { ForkRecord } from './store.ts';
+
+const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
+const home = realpathSync(mkdtempSync(join(tmpdir(), 's-')));
+const signal = new AbortController().signal;
+const LISTING = String.raw`find . -mindepth 1 -printf '%y %m %l %P\n' | sort; find . -type f -exec sha256sum {} + | sort`;
+
+afterAll(() => {
+  spawnSync('sh', ['-c', 'chmod -R u+rwx "$1"; rm -rf "$1"', 'sh', home]);
+});
+
+function inNamespace(text: string): string {
+  return execFileSync('unshare', ['-Urm', 'sh', '-e'], { input: text, encoding: 'utf8', timeout: 30_000 });
+}
+
+const canMount =
+  spawnSync('unshare', [
+    '-Urm',
+    'sh',
+    '-ec',
+    `cd ${home} && mkdir p p/l p/u p/w p/m && mount -t overlay overlay -o lowerdir=p/l,upperdir=p/u,workdir=p/w,userxattr p/m`,
+  ]).status === 0;
+
+/** A store with one workspace, whose commands run in overlays of this user’s own. */
+class Scene {
+  readonly state: string;
+  readonly workspace: string;
+  now = Date.now();
+  readonly store: ForkStore;
+
+  constructor(name: string, stateName = 's') {
+    const root = join(home, name);
+    this.state = join(root, stateName);
+    this.workspace = join(root, 'l');
+    mkdirSync(join(root, 'm'), { recursive: true });
+    mkdirSync(this.workspace);
+    this.store = new ForkStore(this.state, () => this.now);
+  }
+
+  make(fork?: string): Promise<ForkRecord> {
+    const identity = identityOf(lstatSync(this.workspace));
+    return this.store.make({ workspace: this.workspace, identity, fork });
+  }
+
+  /** Runs commands, each in a layer of its own. */
+  async run(id: string, ...commands: string[]): Promise<void> {
+    for (const command of commands) {
+      const begun = await this.store.begin(id, { holder: 'x', image: 'i', command });
+      const { lowers, upper, work } = this.store.overlayOf(begun);
+      inNamespace(this.#mounted([...lowers.map(({ path }) => path)], upper.path, work.path, command));
+      const layers = this.store.layersOf(begun);
+      const isEmpty = readdirSync(upper.path).length === 0;
+      if (!isEmpty && begun.active) {
+        using stack = await LayerStack.open(layers, { scratch: this.store.pathOf(id), signal });
+        const { layer: number, at: startedMs } = begun.active;
+        const [index, directory] = [layers.uppers.length - 1, this.store.baseOf(id)];
+        await recordBase(stack, { index, number, startedMs: startedMs + 1000, directory, signal });
+      }
+      await this.store.end(id, { isEmpty });
+    }
+  }
+
+  /** Commands that each write one new file; what no overlay is needed for. */
+  async write(id: string, ...names: string[]): Promise<void> {
+    for (const name of names) {
+      const { active } = await this.store.begin(id, { holder: 'x', image: 'i', command: name });
+      writeFileSync(join(this.store.pathOf(id), String(active?.layer), name), name);
+      await this.store.end(id, { isEmpty: false });
+    }
+  }
+
+  /** What a command of a fork would see. */
+  seen(id: string): string {
+    const lowers = this.store.layersOf(this.get(id)).uppers.toReversed();
+    const aside = mkdtempSync(join(home, 'seen-'));
+    for (const name of ['u', 'w']) mkdirSync(join(aside, name));
+    return inNamespace(this.#mounted(lowers, join(aside, 'u'), join(aside, 'w'), LISTING));
+  }
+
+  async diff(id: string): Promise<{ id: string; changes: unknown }> {
+    const options = { scratch: this.store.pathOf(id), base: this.store.baseOf(id), signal };
+    using diff = await ForkDiff.open(this.store.layersOf(this.get(id)), options);
+    const { id: hash, changes } = await diff.collect(id);
+    return { id: hash, changes };
+  }
+
+  async squash(id: string): Promise<void> {
+    for (const range of this.store.squashable(id))
+      await this.store.squash(id, range, (layers, target) =>
+        squashLayers(layers, { ...range, target, scratch: this.store.pathOf(id), signal }),
+      );
+  }
+
+  get(id: string): ForkRecord {
+    const record = this.store.read(id);
+    if (!record) throw new Error('there is no such fork');
+    return record;
+  }
+
+  numbers(id: string): string[] {
+    return readdirSync(this.store.pathOf(id)).filter(name => /^\d+$/.test(name));
+  }
+
+  #mounted(lowers: readonly string[], upper: string, work: string, command: string): string {
+    const options = `lowerdir=${[...lowers, this.workspace].join(':')},upperdir=${upper},workdir=${work},userxattr`;
+    const place = join(this.workspace, '..', 'm');
+    return `mount -t overlay overlay -o '${options}' ${place}; cd ${place}; ${command}`;
+  }
+}
+
+// What commands do to a small project, again and again: edits, removals, directories in the place of others, modes, links.
+function commandOf(at: number): string {
+  const own = `echo ${at} > own${at}; echo ${at} >> log`;
+  const others = [
+    `rm -rf d${at % 3}; mkdir d${at % 3}; echo ${at} > d${at % 3}/n${at}`,
+    `rm -f own${at - 2} gone${at % 4}`,
+    `chmod ${at % 2 ? 700 : 755} d0 || true; ln -sfn own${at} link`,
+    `rm -rf e; echo ${at} > e`,
+    `rm -rf e; mkdir -p e/f; echo ${at} > e/f/g; touch gone${at % 4}`,
+  ];
+  return `${own}; ${others[at % others.length]}`;
+}
+
+function project(workspace: string): void {
+  for (const name of ['d0', 'd1', 'd2', 'e']) {
+    mkdirSync(join(workspace, name));
+    for (const file of ['a', 'b']) writeFileSync(join(workspace, name, file), `${name}/${file}`);
+  }
+  for (const name of ['log', 'gone0', 'gone1']) writeFileSync(join(workspace, name), name);
+}
+
+describe.runIf(canMount)('a fork with many layers', () => {
+  it('is squashed at 64: same view, same diff, same history, and snapshots where they were', async () => {
+    const scene = new Scene('m');
+    project(scene.workspace);
+    const { id } = await scene.make();
+    const real = Array.from({ length: 12 }, (_, at) => commandOf(at));
+    const further = Array.from({ length: 52 }, (_, at) => `further${at}`);
+    await scene.run(id, ...real.slice(0, 5));
+    scene.store.snapshot(id, 'five');
+    await scene.run(id, ...real.slice(5));
+    await scene.write(id, ...further.slice(0, 51));
+    expect(scene.store.squashable(id)).toEqual([]);
+    await scene.write(id, ...further.slice(51));
+    // The user’s later edits are not what the fork began with.
+    writeFileSync(join(scene.workspace, 'log'), 'edited');
+    const [seen, diff] = [scene.seen(id), await scene.diff(id)];
+    expect(scene.store.squashable(id)).toEqual([
+      { from: 5, to: 32 },
+      { from: 0, to: 5 },
+    ]);
+
+    await scene.squash(id);
+    expect(scene.seen(id)).toBe(seen);
+    expect(await scene.diff(id)).toEqual(diff);
+    const record = scene.get(id);
+    expect(record.layers).toHaveLength(34);
+    expect(scene.numbers(id)).toHaveLength(34);
+    expect(historyOf(record).map(({ command }) => command)).toEqual([...real, ...further]);
+    expect(record.snapshots).toEqual({ five: 5 });
+
+    // Each of the latest commands can be taken back alone; the squashed ones together, and to the snapshot.
+    expect(await scene.store.undo(id, 1)).toBe(63);
+    await expect(scene.store.undo(id, 33)).rejects.toMatchObject({
+      code: 'ACODE-FRK-006',
+      context: { from: 6, to: 32 },
+    });
+    expect(await scene.store.undo(id, 58)).toBe(5);
+    const base = readFileSync(join(scene.store.baseOf(id), 'index'), 'utf8');
+    expect(base).toContain('"layer":5');
+    expect(base).not.toContain('"layer":6');
+    const plain = new Scene('five');
+    project(plain.workspace);
+    const other = await plain.make();
+    await plain.run(other.id, ...real.slice(0, 5));
+    writeFileSync(join(plain.workspace, 'log'), 'edited');
+    expect(scene.seen(id)).toBe(plain.seen(other.id));
+    expect((await scene.diff(id)).id).toBe((await plain.diff(other.id)).id);
+    expect(await scene.store.undo(id, 5)).toBe(0);
+    expect(scene.numbers(id)).toEqual([]);
+    expect(readFileSync(join(scene.store.baseOf(id), 'index'), 'utf8')).toBe('');
+  }, 120_000);
+
+  it('is squashed where its mount options would be long, with what the kernel needs escaped counted', async () => {
+    const scene = new Scene('long', `${'s,'.repeat(100)}x`);
+    const { id } = await scene.make();
+    const lengths: number[] = [];
+    for (let at = 0; at < 12; at += 1) {
+      await scene.squash(id);
+      const record = await scene.store.begin(id, { holder: 'x', image: 'i', command: 'c' });
+      lengths.push(scene.store.overlayOf(record).lowers.length);
+      writeFileSync(join(scene.store.pathOf(id), String(record.active?.layer), `f${at}`), '');
+      await scene.store.end(id, { isEmpty: false });
+    }
+    // A path has about 350 bytes, its 100 backslashes included.
+    expect(Math.max(...lengths)).toBeLessThanOrEqual(7);
+    expect(historyOf(scene.get(id))).toHaveLength(12);
+  });
+});
+
+// A process of its own that squashes, and is killed at its nth call of the file system.
+const CHILD = `
+import fs from 'node:fs';
+import promises from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
+import { squashLayers } from './squash.ts';
+import { ForkStore } from './store.ts';
+const { state, id, range, at } = JSON.parse(process.argv[2]);
+let calls = 0;
+const counted = (of, names) => {
+  for (const name of names.split(' ')) {
+    const original = of[name];
+    of[name] = (...words) => {
+      calls += 1;
+      if (calls === at) process.kill(process.pid, 'SIGKILL');
+      return original(...words);
+    };
+  }
+};
+counted(fs, 'chmodSync fsyncSync linkSync mkdirSync openSync renameSync utimesSync writeFileSync mkdtempSync rmSync');
+counted(promises, 'rename rm');
+syncBuiltinESMExports();
+const store = new ForkStore(state, Date.now);
+await store.squash(id, range, (layers, target) =>
+  squashLayers(layers, { ...range, target, scratch: store.pathOf(id), signal: new AbortController().signal }));
+console.log(calls);
+`;
+
+describe.runIf(canMount)('a squash that is killed', () => {
+  const child = join(home, 'child.mjs');
+  beforeAll(async () => {
+    await build({
+      stdin: { contents: CHILD, resolveDir: import.meta.dirname, loader: 'ts' },
+      bundle: true,
+      platform: 'node',
+      target: 'node20',
+      format: 'esm',
+      // Dependencies that are CommonJS ask for it.
+      banner: { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" },
+      outfile: child,
+    });
+  }, 120_000);
+
+  function squashed(scene: Scene, id: string, at: number): number | null {
+    const input = JSON.stringify({ state: scene.state, id, range: { from: 0, to: 6 }, at });
+    const {
+      stdout,
+      stderr,
+      signal: killed,
+      status,
+    } = spawnSync(process.execPath, [child, input], { encoding: 'utf8' });
+    if (killed === 'SIGKILL') return null;
+    if (status !== 0) throw new Error(stderr);
+    return Number(stdout);
+  }
+
+  it(
+    'leaves the fork before it or after it, and nothing beside',
+    async () => {
+      const scene = new Scene('k');
+      project(scene.workspace);
+      const { id } = await scene.make();
+      const commands = Array.from({ length: 8 }, (_, at) => commandOf(at));
+      await scene.run(id, ...commands);
+      const [seen, diff] = [scene.seen(id), await scene.diff(id)];
+      // The kernel leaves a directory without rights, which cannot be copied.
+      spawnSync('chmod', ['-R', 'u+rwx', join(scene.store.pathOf(id), 'w')]);
+      // A copy is squashed to its end first, which tells how many calls there are.
+      execFileSync('cp', ['-a', scene.state, `${scene.state}.copy`]);
+      const copy = new Scene('copied');
+      const calls = squashed(Object.assign(copy, { state: `${scene.state}.copy` }), id, 0) ?? 0;
+      expect(calls).toBeGreaterThan(30);
+      const layers = { before: 0, after: 0 };
+      for (let run = 0; run < 4 * FACTOR; run += 1) {
+        // The last calls are those that decide.
+        const at = run % 2 === 0 ? 1 + Math.floor(Math.random() * calls) : calls - Math.floor(Math.random() * 12);
+        execFileSync('cp', ['-a', scene.state, `${scene.state}.keep`]);
+        const done = squashed(scene, id, at);
+        expect(done).toBeNull();
+        await scene.store.sweep(id);
+        const count = scene.get(id).layers.length;
+        layers[count === 8 ? 'before' : 'after'] += 1;
+        expect([3, 8]).toContain(count);
+        expect(scene.numbers(id), `killed at ${at}`).toHaveLength(count);
+        expect(
+          readdirSync(scene.store.pathOf(id)).filter(name => name.startsWith('s') || name.startsWith('marks')),
+        ).toEqual([]);
+        expect(scene.seen(id), `killed at ${at}`).toBe(seen);
+        expect(await scene.diff(id)).toEqual(diff);
+        expect(historyOf(scene.get(id))).toHaveLength(8);
+        spawnSync('sh', ['-c', 'chmod -R u+rwx "$1"; rm -rf "$1" && mv "$1.keep" "$1"', 'sh', scene.state]);
+      }
+      if (FACTOR > 1) process.stdout.write(`killed squashes: ${JSON.stringify(layers)}\n`);
+    },
+    60_000 * FACTOR,
+  );
+});
+
+describe('forks of a workspace', () => {
+  it('have one current fork, whichever process makes it, and nothing else is written for that', async () => {
+    const scene = new Scene('current');
+    const [one, two] = [await scene.make(), await scene.make()];
+    for (const { id } of [one, two]) {
+      const { active } = await scene.store.begin(id, { holder: 'x', image: 'i', command: 'c' });
+      writeFileSync(join(scene.store.pathOf(id), String(active?.layer), 'f'), '');
+    }
+    await scene.store.end(one.id, { isEmpty: false });
+    expect(scene.store.isCurrent(scene.get(one.id))).toBe(true);
+    // A command of the first goes on while the second becomes current.
+    await scene.store.begin(one.id, { holder: 'x', image: 'i', command: 'next' });
+    scene.now += 1;
+    await scene.store.end(two.id, { isEmpty: false });
+    expect([one, two].map(({ id }) => scene.store.isCurrent(scene.get(id)))).toEqual([false, true]);
+    expect(scene.get(one.id).active).toMatchObject({ command: 'next' });
+  });
+
+  it('end with a command that changed nothing, unless they have a name', async () => {
+    const scene = new Scene('unused');
+    const [unnamed, named] = [await scene.make(), await scene.make('kept')];
+    for (const { id } of [unnamed, named]) {
+      await scene.store.begin(id, { holder: 'x', image: 'i', command: 'true' });
+      await scene.store.end(id, { isEmpty: true });
+    }
+    expect(existsSync(scene.store.pathOf(unnamed.id))).toBe(false);
+    expect(scene.get(named.id)).toMatchObject({ name: 'kept', layers: [], active: null });
+  });
+});
