@@ -27,6 +27,7 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   'fork history': [['none'], 'acode.error/1', ERROR],
   'fork undo': [['none'], 'acode.error/1', ERROR],
   'fork snapshot': [['name'], 'acode.error/1', ERROR],
+  'fork create': [['--from', 'none'], 'acode.error/1', ERROR],
   'fork discard': [['none'], 'acode.error/1', ERROR],
   'sandbox exec': [['--', 'true'], 'acode.run/1', `${RUN} ${MORE}`],
   'sandbox list': [[], 'acode.list/1', 'schema items'],

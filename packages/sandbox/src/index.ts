@@ -156,6 +156,7 @@ export type {
   ForkPatch,
   ForkPatchRequest,
   Forks,
+  ForkCreateOptions,
   ForkUndoOptions,
   PatchOmission,
 } from './contract/forks.ts';

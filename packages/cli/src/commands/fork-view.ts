@@ -128,8 +128,13 @@ function renderCommands(items: readonly ForkCommand[], look: Look): string {
 }
 
 /** Shows it, and returns the exit status. */
-export async function undo(call: Call, fork: string | undefined, commands: number): Promise<number> {
-  const items = await call.withHost(({ forks }) => forks.undo({ commands, ...(fork === undefined ? {} : { fork }) }));
+export async function undo(
+  call: Call,
+  fork: string | undefined,
+  { commands, to }: { readonly commands: number; readonly to?: string | undefined },
+): Promise<number> {
+  const options = { commands, ...(to === undefined ? {} : { to }), ...(fork === undefined ? {} : { fork }) };
+  const items = await call.withHost(({ forks }) => forks.undo(options));
   await call.print('acode.fork-undo/1', { items }, look =>
     items.length === 0 ? 'There was nothing to take back.\n' : `Taken back:\n${renderCommands(items, look)}`,
   );
@@ -140,6 +145,16 @@ export async function undo(call: Call, fork: string | undefined, commands: numbe
 export async function snapshot(call: Call, name: string, fork: string | undefined): Promise<number> {
   const made = await call.withHost(({ forks }) => forks.snapshot(name, fork));
   await call.print('acode.fork/1', made, look => fitted(`Snapshot ${name} of fork ${made.name ?? made.id}.\n`, look));
+  return 0;
+}
+
+/** Shows it, and returns the exit status. */
+export async function create(call: Call, from: string, name: string | undefined): Promise<number> {
+  const made = await call.withHost(({ forks }) => forks.create({ from, ...(name === undefined ? {} : { name }) }));
+  const which = made.name ?? made.id;
+  await call.print('acode.fork/1', made, look =>
+    fitted(`Fork ${which}, made of snapshot ${from}. Run commands in it with --fork=${which}.\n`, look),
+  );
   return 0;
 }
 

@@ -16,6 +16,7 @@ export function forkCommands(perform: Perform) {
     .addCommand(forkHistoryCommand(perform))
     .addCommand(forkUndoCommand(perform))
     .addCommand(forkSnapshotCommand(perform))
+    .addCommand(forkCreateCommand(perform))
     .addCommand(forkDiscardCommand(perform));
 }
 
@@ -54,8 +55,9 @@ function forkUndoCommand(perform: Perform) {
     .description('Take back what the last commands changed in a fork')
     .argument(...WHICH)
     .addOption(new Option('-n, --commands <number>', 'number of commands to take back').argParser(count).default(1))
-    .action((fork, { commands }, command) =>
-      perform(command, async call => (await import('./fork-view.ts')).undo(call, fork, commands)),
+    .addOption(new Option('--to <snapshot>', 'all commands since a snapshot').conflicts('commands'))
+    .action((fork, options, command) =>
+      perform(command, async call => (await import('./fork-view.ts')).undo(call, fork, options)),
     );
 }
 
@@ -66,6 +68,16 @@ function forkSnapshotCommand(perform: Perform) {
     .argument(...WHICH)
     .action((name, fork, _options, command) =>
       perform(command, async call => (await import('./fork-view.ts')).snapshot(call, name, fork)),
+    );
+}
+
+function forkCreateCommand(perform: Perform) {
+  return new Command('create')
+    .description('Make a fork of what a snapshot has')
+    .argument('[name]', 'name of the new fork (default: only an id)')
+    .requiredOption('--from <snapshot>', 'snapshot of the current fork; <fork>@<snapshot> of another')
+    .action((name, { from }, command) =>
+      perform(command, async call => (await import('./fork-view.ts')).create(call, from, name)),
     );
 }
 

@@ -612,6 +612,21 @@ const ROWS = {
     exit: 125,
     example: { fork: 'k7m2pqrt', from: 1, to: 33 },
   }),
+  'ACODE-FRK-007': entry<{ fork: string }>({
+    title: 'name of a fork is taken',
+    message: c => `This workspace already has a fork ${c.fork}.`,
+    hint: c => `Use it with --fork=${c.fork}, choose another name, or remove it with \`acode fork discard ${c.fork}\`.`,
+    exit: 125,
+    example: { fork: 'upgrade' },
+  }),
+  'ACODE-FRK-008': entry<{ fork: string; snapshot: string; known: readonly string[] }>({
+    title: 'no such snapshot',
+    message: c =>
+      `The fork ${c.fork} has no snapshot ${c.snapshot}${c.known.length > 0 ? `; it has ${c.known.join(', ')}` : ''}.`,
+    hint: c => `Make one of what the fork has now: \`acode fork snapshot ${c.snapshot} ${c.fork}\`.`,
+    exit: 125,
+    example: { fork: 'k7m2pqrt', snapshot: 'clean', known: ['before-upgrade'] },
+  }),
   'ACODE-IMG-001': entry<{ image: string; reason: string; remedy?: Text }>({
     title: 'project image not built',
     message: c => `The project image ${c.image} was not built: ${c.reason}.`,

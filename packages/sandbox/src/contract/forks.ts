@@ -46,10 +46,20 @@ export interface ForkListOptions {
   all?: boolean;
 }
 
+/** Where a fork is made from. */
+export interface ForkCreateOptions {
+  /** Snapshot whose changes it begins with: `clean` of the current fork of the workspace, `upgrade@clean` of another. */
+  from: string;
+  /** Its name; by default it has only an id. */
+  name?: string;
+}
+
 /** What to take back. */
 export interface ForkUndoOptions {
   /** How many commands; 1 by default. */
   commands?: number;
+  /** Snapshot to go back to, in place of a number of commands. */
+  to?: string;
   /** Id or name of the fork; the current one of the workspace by default. */
   fork?: string;
 }
@@ -104,6 +114,11 @@ export interface Forks {
   undo(options?: ForkUndoOptions): Promise<ForkCommand[]>;
   /** Gives a name to a fork as it is now. */
   snapshot(name: string, fork?: string): Promise<ForkInfo>;
+  /**
+   * Makes a fork that begins with what a snapshot has. Any number of them can be used at the same time: what one writes, no other
+   * sees.
+   */
+  create(options: ForkCreateOptions): Promise<ForkInfo>;
   /** Removes a fork with all its changes. Says what was removed. */
   discard(fork?: string): Promise<ForkInfo>;
 }

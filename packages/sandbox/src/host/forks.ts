@@ -16,7 +16,7 @@ import { nearestReal } from '../workspace/locate.ts';
 import { ForkDiff } from '../workspace/fork/diff.ts';
 import { UnreadableLayersError } from '../workspace/fork/marks.ts';
 import { gitPatch } from '../workspace/fork/patch.ts';
-import { historyOf, partAt } from '../workspace/fork/store.ts';
+import { commandsIn, historyOf, partAt } from '../workspace/fork/store.ts';
 import type { CommandRecord, ForkRecord, ForkStore } from '../workspace/fork/store.ts';
 
 // More than a person reads; the counts are of all of them.
@@ -67,10 +67,10 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
         for await (const piece of pieces) await write(piece);
         return { forkId: record.id, ...diff.summary, omitted };
       }),
-    undo: ({ commands = 1, fork } = {}) =>
+    undo: ({ commands = 1, to, fork } = {}) =>
       on('undo', fork, async (store, record) => {
         const before = await atRest(store, record);
-        const left = await store.undo(before.id, commands);
+        const left = await store.undo(before.id, to === undefined ? commands : commandsSince(before, to));
         return historyOf(before).map(commandOf).slice(left);
       }),
     snapshot: (name, fork) =>
@@ -79,6 +79,19 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
         store.snapshot(id, name);
         return infoOf(store, store.read(id) ?? notThere(id));
       }),
+    async create({ from, name }) {
+      const [fork, snapshot] = from.includes('@')
+        ? [from.slice(0, from.indexOf('@')), from.slice(from.indexOf('@') + 1)]
+        : [undefined, from];
+      return on('create', fork, async (store, { id, workspace, identity }) => {
+        const made = await underLock(host, workspace, host.closing, async () => {
+          if (name !== undefined && (await store.find({ workspace, identity, fork: name })))
+            throw new AcodeError('ACODE-FRK-007', { fork: name });
+          return store.makeFrom(id, snapshot, name ?? null);
+        });
+        return infoOf(store, made);
+      });
+    },
     discard: fork =>
       on('discard', fork, async (store, record) => {
         const info = infoOf(store, record);
@@ -111,6 +124,10 @@ async function wanted(store: ForkStore, workspace: string, reference: string | u
 
 function notThere(fork: string): never {
   throw new AcodeError('ACODE-FRK-001', { fork });
+}
+
+function commandsSince(record: ForkRecord, snapshot: string): number {
+  return historyOf(record).length - commandsIn(record, snapshot);
 }
 
 function infoOf(store: ForkStore, record: ForkRecord): ForkInfo {

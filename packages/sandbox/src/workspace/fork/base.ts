@@ -15,7 +15,7 @@ import {
   writeSync,
 } from 'node:fs';
 import type { Stats } from 'node:fs';
-import { rename, writeFile } from 'node:fs/promises';
+import { link, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import type { ForkEntryKind } from '../../contract/fork.ts';
@@ -36,7 +36,7 @@ const INDEX = 'index';
 const MAX_INDEX_BYTES = 512 * 1024 ** 2;
 const CHUNK = 256 * 1024;
 const APPENDED = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | constants.O_NOFOLLOW;
-const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
+const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 
 const recordSchema = z.strictObject({
   /** Byte string, relative to the workspace. */
@@ -268,8 +268,7 @@ export async function recordBase(stack: LayerStack, layer: RecordedLayer): Promi
 /** Removes the records of the layers from a number on, so that the next layer to change a path records it anew. */
 export async function forgetBase(directory: string, fromLayer: number): Promise<void> {
   const lines = linesOf(join(directory, INDEX));
-  const isKept = (line: z.infer<typeof lineSchema>): boolean =>
-    ('path' in line ? line.layer : 'done' in line ? line.done : line.begun) < fromLayer;
+  const isKept = (line: z.infer<typeof lineSchema>): boolean => layerOf(line) < fromLayer;
   const draft = join(directory, `${INDEX}.new`);
   await writeFile(
     draft,
@@ -282,6 +281,27 @@ export async function forgetBase(directory: string, fromLayer: number): Promise<
   await rename(draft, join(directory, INDEX));
   for (const line of lines)
     if ('path' in line && line.copy !== undefined && !isKept(line)) removeCopy(directory, line.copy);
+}
+
+/**
+ * Takes what is recorded of the layers before a number over to another base, which is empty. Copies are the same files: no base
+ * writes one again.
+ */
+export async function copyBase(from: string, to: string, beforeLayer: number): Promise<void> {
+  const lines = linesOf(join(from, INDEX)).filter(line => layerOf(line) < beforeLayer);
+  for (const line of lines) if ('path' in line && line.copy !== undefined) await linkCopy(from, to, String(line.copy));
+  await writeFile(join(to, INDEX), lines.map(line => `${JSON.stringify(line)}\n`).join(''), { mode: 0o600 });
+}
+
+// A power cut can leave the record of a copy and not the copy, which a diff notices.
+async function linkCopy(from: string, to: string, copy: string): Promise<void> {
+  await link(join(from, copy), join(to, copy)).catch((error: unknown) => {
+    if (!['ENOENT', 'EEXIST'].includes(codeOf(error))) throw error;
+  });
+}
+
+function layerOf(line: z.infer<typeof lineSchema>): number {
+  return 'path' in line ? line.layer : 'done' in line ? line.done : line.begun;
 }
 
 function removeCopy(directory: string, copy: number): void {
@@ -414,6 +434,8 @@ class Recording implements Disposable {
     const copy = this.#base.copies + 1;
     try {
       if (identityOf(fstatSync(from)) !== identityOf(host)) return 'changed';
+      // One that an interrupted undo left may be a file of another fork’s base too.
+      removeCopy(this.#layer.directory, copy);
       const to = openSync(join(this.#layer.directory, String(copy)), NEW_FILE, 0o600);
       try {
         yield* copyBytes(from, to, host.size);

@@ -319,6 +319,81 @@ describe.runIf(canMount)('a squash that is killed', () => {
   );
 });
 
+describe.runIf(canMount)('a fork made of a snapshot', () => {
+  const left = (scene: Scene): string[] => readdirSync(join(scene.state, 'f'));
+
+  it('has what the snapshot has, whatever becomes of the fork it comes from, and shares nothing that is written', async () => {
+    const scene = new Scene('f');
+    project(scene.workspace);
+    const source = await scene.make();
+    await scene.run(source.id, commandOf(0), commandOf(4));
+    scene.store.snapshot(source.id, 'clean');
+    writeFileSync(join(scene.workspace, 'log'), 'edited');
+    const [seen, diff] = [scene.seen(source.id), await scene.diff(source.id)];
+    await scene.run(source.id, 'echo later > later; rm -rf e log');
+    const forks = await Promise.all(['one', 'two'].map(name => scene.store.makeFrom(source.id, 'clean', name)));
+    const [one = source, two = source] = forks;
+    for (const { id } of forks) {
+      expect(scene.seen(id)).toBe(seen);
+      expect(await scene.diff(id)).toEqual(diff);
+      expect(historyOf(scene.get(id))).toHaveLength(2);
+    }
+    // The layers are the same directories, not copies.
+    expect(scene.numbers(one.id)).toEqual([]);
+
+    await scene.run(one.id, 'echo mine > e/f/g; rm own0; echo x > own-one');
+    expect(scene.seen(two.id)).toBe(seen);
+    expect(scene.seen(source.id)).not.toContain('own-one');
+    // The fork they come from goes on, is taken back, and is removed.
+    expect(await scene.store.undo(source.id, 3)).toBe(0);
+    expect(scene.numbers(source.id)).toEqual(['1', '2']);
+    await scene.store.remove(source.id);
+    expect(scene.store.read(source.id)).toBeNull();
+    expect(scene.seen(two.id)).toBe(seen);
+    expect(await scene.diff(two.id)).toEqual(diff);
+    expect(await scene.store.undo(one.id, 1)).toBe(2);
+    expect(await scene.diff(one.id)).toEqual(diff);
+
+    // A third of the second, after the first is gone.
+    await scene.store.remove(one.id);
+    const three = await scene.store.makeFrom(two.id, 'clean', null);
+    await scene.store.remove(two.id);
+    expect(scene.seen(three.id)).toBe(seen);
+    expect(await scene.diff(three.id)).toEqual(diff);
+    expect(await scene.store.undo(three.id, 1)).toBe(1);
+    expect(scene.numbers(source.id)).toEqual(['1', '2']);
+    await scene.store.collect();
+    expect(scene.numbers(source.id)).toEqual(['1']);
+    await scene.store.remove(three.id);
+    expect(left(scene)).toEqual([]);
+  }, 60_000);
+
+  it('is refused for a name that is taken by a word, and for a snapshot that is not there', async () => {
+    const scene = new Scene('n');
+    const { id } = await scene.make();
+    await scene.write(id, 'file');
+    scene.store.snapshot(id, 'clean');
+    await expect(scene.store.makeFrom(id, 'clean', 'new')).rejects.toMatchObject({ code: 'ACODE-SBX-017' });
+    await expect(scene.store.makeFrom(id, 'toString', null)).rejects.toMatchObject({
+      code: 'ACODE-FRK-008',
+      context: { known: ['clean'] },
+    });
+    expect(left(scene)).toEqual([id]);
+  });
+
+  it('keeps its layers while a record cannot be read: it may name them', async () => {
+    const scene = new Scene('u');
+    const { id } = await scene.make();
+    await scene.write(id, 'file');
+    scene.store.snapshot(id, 'clean');
+    const made = await scene.store.makeFrom(id, 'clean', null);
+    writeFileSync(join(scene.store.pathOf(made.id), 'fork.json'), '{"version":2}');
+    await scene.store.remove(id);
+    await scene.store.collect();
+    expect(scene.numbers(id)).toEqual(['1']);
+  });
+});
+
 describe('forks of a workspace', () => {
   it('have one current fork, whichever process makes it, and nothing else is written for that', async () => {
     const scene = new Scene('current');

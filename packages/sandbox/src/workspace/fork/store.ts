@@ -13,7 +13,7 @@ import type { FileIdentity, OverlayPart, OverlaySpec } from '../../contract/spec
 import { codeOf } from '../../contract/system-error.ts';
 import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
 import { identityOf, isSameNumber } from '../file-identity.ts';
-import { forgetBase } from './base.ts';
+import { copyBase, forgetBase } from './base.ts';
 import type { ForkLayers } from './layers.ts';
 import { assertOptions, overlayOptions } from './overlay.ts';
 
@@ -34,8 +34,13 @@ const ID = /^[bcdfghjkmnpqrstvwxz23456789]{8}$/;
 const NAME = /^[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?$/;
 /** Words of the command line that cannot be the name of a fork. */
 const RESERVED = new Set(['new', 'current']);
-// Where a squashed layer is made.
+const RECORD = 'fork.json';
+const NUMBER = /^\d+$/;
+// Where a fork, and a squashed layer, are made.
+const MADE_ASIDE = '.new-';
 const ASIDE = 's';
+// Far longer than it takes to make a fork.
+const MAKING_MS = 3600 * 1000;
 const LEFT_BEHIND = /^(?:s|marks-.*)$/;
 
 const identitySchema = z.strictObject({ device: z.number(), inode: z.number() });
@@ -61,6 +66,8 @@ const recordSchema = z.strictObject({
     z.strictObject({
       number: z.int().positive(),
       ...commandShape,
+      /** Fork whose directory it is in; this one unless given. */
+      of: z.string().regex(ID).optional(),
       /** Commands before this one whose layers were squashed with its own. */
       earlier: z.array(z.strictObject(commandShape)).optional(),
       /** Number of the first layer that was squashed into it. */
@@ -160,14 +167,10 @@ export class ForkStore {
   /** Makes a fork of a workspace. One without a name becomes the workspace’s current one with its first changes. */
   async make({ workspace, identity, fork }: ForkWanted): Promise<ForkRecord> {
     const name = fork === undefined || fork === 'new' ? null : fork;
-    const id = freshId();
-    mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
-    mkdirSync(this.pathOf(id), { mode: 0o700 });
-    for (const part of ['w', 'base']) mkdirSync(join(this.pathOf(id), part), { mode: 0o700 });
     const at = this.#now();
-    const record: ForkRecord = {
+    return this.#create({
       version: 1,
-      id,
+      id: freshId(),
       name,
       workspace,
       identity: { device: identity.device, inode: identity.inode },
@@ -180,8 +183,38 @@ export class ForkStore {
       snapshots: {},
       nextLayer: 1,
       active: null,
-    };
-    this.#write(record);
+    });
+  }
+
+  /**
+   * Makes a fork of what a snapshot of another has. The layers stay where they are, and both forks read them: a layer is never
+   * written again once its command has ended, and is removed with the last fork that names it.
+   */
+  async makeFrom(id: string, snapshot: string, name: string | null): Promise<ForkRecord> {
+    const source = this.#get(id);
+    if (name !== null) assertName(name);
+    const commands = commandsIn(source, snapshot);
+    const kept = layersWith(source, commands);
+    const next = source.layers[kept];
+    const at = this.#now();
+    const layers = source.layers.slice(0, kept).map(layer => ({ ...layer, of: layer.of ?? id }));
+    const snapshots = Object.fromEntries(Object.entries(source.snapshots).filter(([, count]) => count <= commands));
+    const times = { createdAt: at, usedAt: at, expiresAt: at + FORK_LIFE_MS, currentAt: null };
+    // Later layers have higher numbers than those it was made of, as in the fork that they come from.
+    const record = { ...source, ...times, id: freshId(), name, layers, snapshots, active: null };
+    return this.#create(record, base =>
+      copyBase(this.baseOf(id), base, next ? firstOf(next) : (source.active?.layer ?? source.nextLayer)),
+    );
+  }
+
+  // Made aside: what has its name has its record too.
+  async #create(record: ForkRecord, fill?: (base: string) => Promise<void>): Promise<ForkRecord> {
+    mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
+    const aside = join(this.#directory, `${MADE_ASIDE}${record.id}`);
+    for (const part of ['', 'w', 'base']) mkdirSync(join(aside, part), { mode: 0o700 });
+    await fill?.(join(aside, 'base'));
+    writePrivateFile(join(aside, RECORD), JSON.stringify(record));
+    await rename(aside, this.pathOf(record.id));
     return record;
   }
 
@@ -255,8 +288,9 @@ export class ForkStore {
 
   /** The layers of a fork, with that of a command that has begun. */
   layersOf({ id, workspace, layers, active }: ForkRecord): ForkLayers {
-    const numbers = [...layers.map(({ number }) => number), ...(active ? [active.layer] : [])];
-    return { workspace, uppers: numbers.map(number => join(this.pathOf(id), String(number))), masked: [] };
+    const all = [...layers, ...(active ? [{ number: active.layer, of: id }] : [])];
+    const uppers = all.map(({ number, of = id }) => join(this.pathOf(of), String(number)));
+    return { workspace, uppers, masked: [] };
   }
 
   /** Where a fork keeps what its commands first saw. */
@@ -345,13 +379,29 @@ export class ForkStore {
     this.#write({ ...record, snapshots: { ...record.snapshots, [name]: commandCount(record) } });
   }
 
-  /** Removes a fork. False where the engine has left something in its work directory that only the engine can remove. */
+  /**
+   * Removes a fork. Layers that other forks were made of stay until those are removed too. False where the engine has left something
+   * in its work directory that only the engine can remove.
+   */
   async remove(id: string): Promise<boolean> {
+    const record = this.read(id);
     const aside = join(this.#directory, `.${id}`);
-    await rename(this.pathOf(id), aside).catch((error: unknown) => {
-      if (codeOf(error) !== 'ENOENT') throw error;
-    });
+    if (this.#isShared(id)) {
+      mkdirSync(aside, { recursive: true, mode: 0o700 });
+      for (const part of [RECORD, 'w', 'base']) await moved(join(this.pathOf(id), part), join(aside, part));
+      await this.sweep(id);
+    } else await moved(this.pathOf(id), aside);
+    for (const owner of new Set(record?.layers.map(({ of = id }) => of))) await this.#removeRetired(owner);
     return this.#removeTree(aside);
+  }
+
+  /** Removes layers that no fork needs any more, and whose own fork is gone: what a process that was killed did not come to. */
+  async collect(): Promise<void> {
+    for (const id of this.#ids()) await this.#removeRetired(id);
+    for (const name of namesIn(this.#directory).filter(one => one.startsWith(MADE_ASIDE))) {
+      const made = await lstat(join(this.#directory, name)).catch(() => null);
+      if (made && this.#now() - made.mtimeMs > MAKING_MS) await this.#removeTree(join(this.#directory, name));
+    }
   }
 
   /** The work directories of removed forks that only an engine can empty. */
@@ -362,12 +412,15 @@ export class ForkStore {
       .map(name => join(this.#directory, name));
   }
 
-  /** Removes what no record names from a fork’s directory: layers that are squashed or undone, and what killed processes left. */
+  /**
+   * Removes what no record names from a fork’s directory: layers that are squashed or undone, and what killed processes left. Where a
+   * record cannot be read, nothing is certain, and all of it stays.
+   */
   async sweep(id: string): Promise<void> {
-    const record = this.#get(id);
-    const known = new Set([...record.layers.map(layer => layer.number), record.active?.layer].map(String));
-    const isLeft = (name: string): boolean => (/^\d+$/.test(name) ? !known.has(name) : LEFT_BEHIND.test(name));
-    for (const name of readdirSync(this.pathOf(id)).filter(isLeft)) await this.#removeTree(join(this.pathOf(id), name));
+    const named = this.#named(id);
+    if (!named) return;
+    const isLeft = (name: string): boolean => (NUMBER.test(name) ? !named.has(name) : LEFT_BEHIND.test(name));
+    for (const name of namesIn(this.pathOf(id)).filter(isLeft)) await this.#removeTree(join(this.pathOf(id), name));
   }
 
   /** Where all forks are. */
@@ -394,8 +447,42 @@ export class ForkStore {
 
   // Every fork that can be read.
   #all(): ForkRecord[] {
-    const names = existsSync(this.#directory) ? readdirSync(this.#directory) : [];
-    return names.flatMap(name => (ID.test(name) ? (this.#read(name) ?? []) : []));
+    return this.#ids().flatMap(id => this.#read(id) ?? []);
+  }
+
+  #ids(): string[] {
+    return namesIn(this.#directory).filter(name => ID.test(name));
+  }
+
+  // The layers in a fork’s directory that a record names; null where a record cannot be read.
+  #named(owner: string): ReadonlySet<string> | null {
+    const records = this.#ids().map(id => this.#read(id) ?? (this.#hasRecord(id) ? null : []));
+    if (records.includes(null)) return null;
+    const numbers = records
+      .flatMap(one => one ?? [])
+      .flatMap(({ id, layers, active }) => [
+        ...layers.flatMap(({ number, of = id }) => (of === owner ? [number] : [])),
+        ...(active && id === owner ? [active.layer] : []),
+      ]);
+    return new Set(numbers.map(String));
+  }
+
+  // Whether another fork needs a layer of this one, or may.
+  #isShared(id: string): boolean {
+    return this.#ids().some(
+      other =>
+        other !== id && this.#hasRecord(other) && (this.#read(other)?.layers.some(({ of }) => of === id) ?? true),
+    );
+  }
+
+  #hasRecord(id: string): boolean {
+    return existsSync(join(this.pathOf(id), RECORD));
+  }
+
+  async #removeRetired(id: string): Promise<void> {
+    if (this.#hasRecord(id)) return;
+    await this.sweep(id);
+    if (namesIn(this.pathOf(id)).length === 0) await this.#removeTree(this.pathOf(id));
   }
 
   #get(id: string): ForkRecord {
@@ -405,7 +492,7 @@ export class ForkStore {
   }
 
   #read(id: string): ForkRecord | null {
-    const file = readPrivateFile(join(this.pathOf(id), 'fork.json'), { maxBytes: MAX_BYTES });
+    const file = readPrivateFile(join(this.pathOf(id), RECORD), { maxBytes: MAX_BYTES });
     if (!file) return null;
     try {
       const record = recordSchema.parse(JSON.parse(file.text));
@@ -416,7 +503,7 @@ export class ForkStore {
   }
 
   #write(record: ForkRecord): void {
-    writePrivateFile(join(this.pathOf(record.id), 'fork.json'), JSON.stringify(record));
+    writePrivateFile(join(this.pathOf(record.id), RECORD), JSON.stringify(record));
   }
 
   async #removeTree(path: string): Promise<boolean> {
@@ -482,6 +569,13 @@ export function historyOf({ layers }: Pick<ForkRecord, 'layers'>): CommandRecord
   return layers.flatMap(commandsOf);
 }
 
+/** The number of commands that a snapshot has the changes of. */
+export function commandsIn({ id, snapshots }: ForkRecord, snapshot: string): number {
+  const commands = Object.hasOwn(snapshots, snapshot) ? snapshots[snapshot] : undefined;
+  if (commands !== undefined) return commands;
+  throw new AcodeError('ACODE-FRK-008', { fork: id, snapshot, known: Object.keys(snapshots) });
+}
+
 function commandCount({ layers }: Pick<ForkRecord, 'layers'>): number {
   return layers.reduce((sum, { earlier = [] }) => sum + earlier.length + 1, 0);
 }
@@ -509,6 +603,16 @@ function isUnused({ layers, name, snapshots }: ForkRecord): boolean {
 
 function freshId(): string {
   return Array.from(randomBytes(ID_LENGTH), byte => ALPHABET[byte % ALPHABET.length]).join('');
+}
+
+function namesIn(directory: string): string[] {
+  return existsSync(directory) ? readdirSync(directory) : [];
+}
+
+async function moved(from: string, to: string): Promise<void> {
+  await rename(from, to).catch((error: unknown) => {
+    if (codeOf(error) !== 'ENOENT') throw error;
+  });
 }
 
 // Directories alone: a file needs no permission to be removed.
