@@ -7,6 +7,7 @@ import {
   closeSync,
   constants,
   fstatSync,
+  linkSync,
   lstatSync,
   openSync,
   readFileSync,
@@ -15,7 +16,7 @@ import {
   writeSync,
 } from 'node:fs';
 import type { Stats } from 'node:fs';
-import { link, rename, writeFile } from 'node:fs/promises';
+import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import type { ForkEntryKind } from '../../contract/fork.ts';
@@ -289,15 +290,17 @@ export async function forgetBase(directory: string, fromLayer: number): Promise<
  */
 export async function copyBase(from: string, to: string, beforeLayer: number): Promise<void> {
   const lines = linesOf(join(from, INDEX)).filter(line => layerOf(line) < beforeLayer);
-  for (const line of lines) if ('path' in line && line.copy !== undefined) await linkCopy(from, to, String(line.copy));
+  for (const line of lines) if ('path' in line && line.copy !== undefined) linkCopy(from, to, String(line.copy));
   await writeFile(join(to, INDEX), lines.map(line => `${JSON.stringify(line)}\n`).join(''), { mode: 0o600 });
 }
 
 // A power cut can leave the record of a copy and not the copy, which a diff notices.
-async function linkCopy(from: string, to: string, copy: string): Promise<void> {
-  await link(join(from, copy), join(to, copy)).catch((error: unknown) => {
+function linkCopy(from: string, to: string, copy: string): void {
+  try {
+    linkSync(join(from, copy), join(to, copy));
+  } catch (error) {
     if (!['ENOENT', 'EEXIST'].includes(codeOf(error))) throw error;
-  });
+  }
 }
 
 function layerOf(line: z.infer<typeof lineSchema>): number {

@@ -93,7 +93,7 @@ const recordSchema = z.strictObject({
 export type ForkRecord = z.infer<typeof recordSchema>;
 
 /** The layer of one command. */
-export type LayerRecord = ForkRecord['layers'][number];
+type LayerRecord = ForkRecord['layers'][number];
 
 /** One command whose changes a fork has. */
 export interface CommandRecord {
@@ -388,7 +388,7 @@ export class ForkStore {
     const aside = join(this.#directory, `.${id}`);
     if (this.#isShared(id)) {
       mkdirSync(aside, { recursive: true, mode: 0o700 });
-      for (const part of [RECORD, 'w', 'base']) await moved(join(this.pathOf(id), part), join(aside, part));
+      for (const part of [RECORD, 'w', 'b', 'base']) await moved(join(this.pathOf(id), part), join(aside, part));
       await this.sweep(id);
     } else await moved(this.pathOf(id), aside);
     for (const owner of new Set(record?.layers.map(({ of = id }) => of))) await this.#removeRetired(owner);
@@ -554,7 +554,7 @@ function identitiesOf(path: string): FileIdentity[] {
 }
 
 /** Layers of a record by their indices: the first, and the one after the last. */
-export interface LayerRange {
+interface LayerRange {
   readonly from: number;
   readonly to: number;
 }
@@ -586,7 +586,7 @@ function firstOf({ number, first }: LayerRecord): number {
 }
 
 /** The number of layers that have the changes of the first so many commands. Refuses a number in the middle of a squashed layer. */
-export function layersWith({ id, layers }: ForkRecord, commands: number): number {
+function layersWith({ id, layers }: ForkRecord, commands: number): number {
   let count = 0;
   for (const [index, layer] of layers.entries()) {
     if (count === commands) return index;
