@@ -14,7 +14,7 @@ import { Interruption } from './interruption.ts';
 import type { Io } from './io.ts';
 import type { Served } from './lender.ts';
 import { OwnProgram } from './own-program.ts';
-import { buildProgram, calledAs, helpArguments } from './program.ts';
+import { HELP_WIDTH, buildProgram, calledAs, helpArguments } from './program.ts';
 import type { Printed } from './program.ts';
 import { SCAN_COMMAND, hasScans } from './scans/directory.ts';
 import { userConfigFile } from './serve/identity.ts';
@@ -152,11 +152,19 @@ class CommandLine {
 
   // Help and version, which the parser prints itself.
   async #printAnswer(code: string): Promise<number> {
-    const { text } = this.#printed;
+    const text = await this.#withExamples(this.#printed.text);
     const call = this.#call('acode');
     if (code === 'commander.version') await call.print('acode.version/1', { version: ownVersion() }, () => text);
     else await call.print('acode.help/1', { text }, () => text);
     return 0;
+  }
+
+  // Loaded here: no other call needs them.
+  async #withExamples(text: string): Promise<string> {
+    const { helpOf, width } = this.#printed;
+    if (helpOf === undefined) return text;
+    const examples = (await import('./examples.ts')).exampleText(helpOf, width ?? HELP_WIDTH);
+    return examples === '' ? text : `${text}${examples}\n`;
   }
 
   #configFile(): string {
@@ -177,7 +185,7 @@ class CommandLine {
       const echoed = this.#around.stderr.isTerminal && interruption.name === 'SIGINT';
       await call.say(`${echoed ? '\n' : ''}acode: stopped by ${interruption.name}.\n`);
     } else if (error instanceof UsageError && error.help !== '') {
-      await call.say(error.help);
+      await call.say(await this.#withExamples(error.help));
     } else {
       await call.say(renderFailure(report, call.errorLook, this.#options.verbose, this.#configFile()));
     }

@@ -20,13 +20,13 @@ import { serveCommand } from './commands/serve.ts';
 import { statsCommand } from './commands/stats.ts';
 import { trustCommand } from './commands/trust.ts';
 import { uninstallCommand } from './commands/uninstall-command.ts';
-import { exampleText } from './examples.ts';
 import { usageErrorFor } from './failure/parse-failure.ts';
 import { ownVersion } from './version.ts';
 import { hanging } from './terminal/wrap.ts';
 
 const ABOUT = 'Run untrusted code in a fresh, hardened, single-use sandbox.';
-const HELP_WIDTH = 100;
+/** Columns of help where the terminal has no bound. */
+export const HELP_WIDTH = 100;
 // Beside the names of options; with less, a description stands below its option.
 const MIN_DESCRIPTION = 36;
 const BELOW = ' '.repeat(6);
@@ -35,6 +35,8 @@ const COMPLETION = 'completion';
 /** What the parser printed, kept until it is known in which form it is wanted. */
 export interface Printed {
   text: string;
+  /** The command whose help it is, as the user calls it. Its examples are added where the text is printed. */
+  helpOf?: string;
   /** Columns that help has; null for no bound. */
   readonly width: number | null;
 }
@@ -142,8 +144,10 @@ function prepare(command: CommandUnknownOpts, printed: Printed): void {
       const about = { called, help: printed.text, elsewhere: (word: string) => inGroups(command, word), options };
       throw complaint.exitCode === 0 ? complaint : usageErrorFor(complaint, about);
     });
-  const examples = exampleText(called, printed.width ?? HELP_WIDTH);
-  if (examples !== '') command.addHelpText('after', examples);
+  command.addHelpText('after', () => {
+    printed.helpOf = called;
+    return '';
+  });
   command.hook('preSubcommand', (_, child) => {
     if (child.name() === COMPLETION) for (const one of command.commands) prepareAll(one, printed);
     else if (command.name() !== COMPLETION) prepare(child, printed);
