@@ -35,6 +35,7 @@ const PROJECT_IMAGE = 'project-image/build.test.ts';
 const POOL = 'pool/bubblewrap.test.ts';
 const FORK = `${SRC}/workspace/fork`;
 const APPLY = `${FORK}/apply.test.ts`;
+const MASKS = 'masks/masks.test.ts';
 
 /** @type {Edit[]} */
 const VERIFICATION = [
@@ -1140,5 +1141,28 @@ export const PROTECTIONS = [
     'bubblewrap is given mount options that the kernel cuts',
     [`${SRC}/isolation/bubblewrap/forks.ts`, '    assertOptions(options, overlay.fork);\n', ''],
     [[`${SRC}/isolation/bubblewrap/forks.test.ts`, 'options that the kernel would cut']],
+  ),
+  one(
+    'files with secrets are not masked',
+    [`${SRC}/run/planning.ts`, '[...written.mounts, ...masks.mounts, ', '[...written.mounts, '],
+    [[MASKS, 'are as many|hold in a sandbox that waited|of a persistent sandbox']],
+  ),
+  one(
+    'a masked file is shown by a further mount of its directory, or of itself',
+    [`${SRC}/run/masking.ts`, "purpose === 'workspace' || purpose === 'additional'", "purpose === 'workspace'"],
+    [[MASKS, 'are also over']],
+  ),
+  one(
+    'a mask that is gone goes unnoticed',
+    [`${SRC}/isolation/process/held.ts`, "if (table !== mounts) assertMasked(mounts, table ?? '', spec);", ''],
+    [
+      [MASKS, 'is replaced on the host while'],
+      [`${SRC}/isolation/process/held.test.ts`, 'not where the masked file is replaced'],
+    ],
+  ),
+  one(
+    'a mask over something else than was found goes unnoticed',
+    [`${SRC}/isolation/kernel.ts`, 'covers && !isCoveredInPlace(covers)', 'covers && false'],
+    [[`${SRC}/isolation/process/held.test.ts`, 'once another file is at the path of a masked one']],
   ),
 ];

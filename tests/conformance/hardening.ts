@@ -1,6 +1,6 @@
 // Hardened from the first run on, seen as effects inside; each denial beside the legitimate thing that still works.
 
-import { chmodSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { images } from '../support/engines.ts';
 import { openHost } from './host.ts';
@@ -33,6 +33,37 @@ export function hardeningBehaviours(target: Target): void {
           NoNewPrivs: '1',
           Seccomp: '2',
         });
+      },
+    );
+
+    itWhere(target, 'walls')(
+      'has files with secrets empty, in every mode, through links and after a rename',
+      async () => {
+        const secrets = { '.env': 'TOKEN=1\n', 'sub/deep/server.pem': '-----BEGIN PRIVATE KEY-----\n' };
+        mkdirSync(host.file('sub/deep'), { recursive: true });
+        for (const [name, content] of Object.entries(secrets)) writeFileSync(host.file(name), content);
+        writeFileSync(host.file('.env.example'), 'TOKEN=\n');
+        symlinkSync('.env', host.file('link'));
+        const read = 'cat .env link sub/deep/server.pem "/proc/self/root$PWD/.env" && cat .env.example';
+        const policy = { ...host.image(images.busybox), workspace: 'readonly' } as const;
+        const readOnly = await host.acode.run(['sh', '-c', read], { policy });
+        expect(readOnly).toMatchObject({ stdout: 'TOKEN=\n', exitCode: 0, masked: ['.env', 'sub/deep/server.pem'] });
+        const tries = 'echo x >.env; rm -f .env; mv .env other; ln .env other; cat other';
+        const direct = await sh(
+          `${read}; (${tries}) 2>/dev/null; mv sub moved && cat moved/deep/server.pem && echo on`,
+        );
+        expect(direct).toMatchObject({ stdout: 'TOKEN=\non\n', exitCode: 0 });
+        const next = await sh('cat moved/deep/server.pem .env');
+        expect(next).toMatchObject({ stdout: '', stderr: '', masked: ['.env', 'moved/deep/server.pem'] });
+        expect(readFileSync(host.file('.env'), 'utf8')).toBe(secrets['.env']);
+        expect(readFileSync(host.file('moved/deep/server.pem'), 'utf8')).toBe(secrets['sub/deep/server.pem']);
+        // The control: what the user unmasks can be read.
+        const { config } = target.options;
+        const unmask = { ...config, sandbox: { ...config?.sandbox, unmask: ['.env', '*.pem'] } };
+        await using other = await openHost({ ...target, options: { ...target.options, config: unmask } });
+        writeFileSync(other.file('.env'), secrets['.env']);
+        const shown = await other.acode.run(['cat', '.env'], { policy: other.image(images.busybox) });
+        expect(shown.stdout).toBe(secrets['.env']);
       },
     );
 

@@ -29,6 +29,8 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   'fork snapshot': [['name'], 'acode.error/1', ERROR],
   'fork create': [['--from', 'none'], 'acode.error/1', ERROR],
   'fork discard': [['none'], 'acode.error/1', ERROR],
+  'masks list': [[], 'acode.masks/1', 'schema masked warnings forgotten'],
+  'masks rescan': [[], 'acode.masks/1', 'schema masked warnings forgotten'],
   'sandbox exec': [['--', 'true'], 'acode.run/1', `${RUN} ${MORE}`],
   'sandbox list': [[], 'acode.list/1', 'schema items'],
   'sandbox inspect': [['none'], 'acode.error/1', ERROR],

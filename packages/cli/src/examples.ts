@@ -76,6 +76,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode test --parallel', for: 'one sandbox for each package of a workspace', project: true },
   ],
   'acode fork list': [{ type: 'acode fork list', for: 'what commands wrote in place of the workspace' }],
+  'acode masks': [{ type: 'acode masks list', for: 'files that commands see empty, and why' }],
   'acode mcp': [
     { type: 'acode mcp --print-config claude-code', for: 'what to put into which file' },
     { type: 'acode mcp --print-config codex', for: 'for another client' },

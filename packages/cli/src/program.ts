@@ -12,6 +12,7 @@ import { dockerCommands, sandboxCommands } from './commands/sandbox.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { explainCommand } from './commands/explain.ts';
 import { forkCommands } from './commands/fork.ts';
+import { maskCommands } from './commands/masks.ts';
 import { mcpCommand } from './commands/mcp.ts';
 import { projectCommands } from './commands/project.ts';
 import { runCommand } from './commands/exec.ts';
@@ -52,6 +53,7 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .addCommand(projectCommands(perform, 'build'))
     .addCommand(projectCommands(perform, 'test'))
     .addCommand(forkCommands(perform))
+    .addCommand(maskCommands(perform))
     .addCommand(serveCommand(perform))
     .addCommand(mcpCommand(perform))
     .addCommand(explainCommand(perform))

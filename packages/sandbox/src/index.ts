@@ -160,6 +160,8 @@ export type {
   ForkUndoOptions,
   PatchOmission,
 } from './contract/forks.ts';
+export { maskWarningText } from './contract/masks.ts';
+export type { MaskedPath, MaskReport, Masks, MaskWarning } from './contract/masks.ts';
 export type { ScanJob, ScanReport, ScanRoot } from './contract/scan.ts';
 export type { Sandbox } from './persistent/sandbox.ts';
 export { createRequestFrom } from './contract/sandbox.ts';

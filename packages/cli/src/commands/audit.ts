@@ -4,7 +4,6 @@ import { Command, InvalidArgumentError, Option } from '@commander-js/extra-typin
 import { AcodeError } from '@acode/sandbox';
 import type { Audit, AuditHead, AuditVerification } from '@acode/sandbox';
 import type { Call, Perform } from '../call.ts';
-import { renderLine, renderRecord, renderRecords } from './audit-record.ts';
 import { count } from '../arguments/values.ts';
 import { UsageError } from '../failure/usage.ts';
 import type { Look } from '../terminal/look.ts';
@@ -32,6 +31,7 @@ function auditShowCommand(perform: Perform) {
 
 async function showRecords(call: Call, reference: string): Promise<number> {
   const items = await call.withObserver(({ audit }) => audit.find(reference));
+  const { renderRecord } = await import('./audit-record.ts');
   await call.print('acode.audit/1', { items }, look => items.map(record => renderRecord(record, look)).join('\n'));
   return 0;
 }
@@ -51,6 +51,7 @@ function auditTailCommand(perform: Perform) {
 
 async function showNewest(call: Call, lines: number): Promise<number> {
   const items = await call.withObserver(({ audit }) => audit.tail({ count: lines }));
+  const { renderRecords } = await import('./audit-record.ts');
   await call.print('acode.audit/1', { items }, look => renderRecords(items, look));
   return 0;
 }
@@ -67,6 +68,7 @@ async function followLog(call: Call, lines: number): Promise<number> {
 
 async function goOn(call: Call, audit: Audit, lines: number): Promise<void> {
   const { signal } = call.interruption;
+  const { renderLine } = await import('./audit-record.ts');
   const before = await audit.tail({ count: lines });
   for (const record of before) await call.stdout.write(renderLine(record, call.look), signal);
   const after = before.at(-1)?.seq ?? 0;

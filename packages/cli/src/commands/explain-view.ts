@@ -2,7 +2,7 @@
 
 import { posix } from 'node:path';
 import { formatBytes, isAtLeast } from '@acode/sandbox';
-import type { CacheSpec, DependencySpec, Explanation, MountSpec, SandboxSpec } from '@acode/sandbox';
+import type { CacheSpec, DependencySpec, Explanation, MaskedPath, MountSpec } from '@acode/sandbox';
 import { quoted } from '../arguments/command-arguments.ts';
 import { requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
@@ -54,13 +54,13 @@ async function warmReasonOf(call: Call, { warmReason, warmCause }: Explanation):
 
 /** An explanation for a person, of a command run in `cwd`; with `verbose`, also the request the engine would get. */
 export function renderExplanation(explanation: Explanation, cwd: string, look: Look, verbose: boolean): string {
-  const { command, level, policy, spec, notes } = explanation;
+  const { command, policy, notes } = explanation;
   const { bold, dim } = look.colours;
   const line = typeof command === 'string' ? command : command.map(quoted).join(' ');
   const sections = [
     `${bold('Command')}  ${oneLine(line)}\n`,
     policyTable(policy, look, explanation.rules),
-    fields([...planFields(level, spec, cwd), ['Warm', warmText(explanation)]], look),
+    fields([...planFields(explanation, cwd), ['Warm', warmText(explanation)]], look),
     ...environmentSection(explanation, look),
     ...(policy.denials.length > 0
       ? [
@@ -82,7 +82,7 @@ function warmText({ warm, warmReason }: Explanation): string {
   return `${warm ? 'yes' : 'no'}: ${warmReason}`;
 }
 
-function planFields(level: string, spec: SandboxSpec, cwd: string): (readonly [label: string, value: string])[] {
+function planFields({ level, spec, masked }: Explanation, cwd: string): (readonly [label: string, value: string])[] {
   return [
     ['Level', level],
     ...(isAtLeast(spec.level, 'docker')
@@ -90,7 +90,8 @@ function planFields(level: string, spec: SandboxSpec, cwd: string): (readonly [l
       : []),
     ['User', `${spec.user.uid}:${spec.user.gid}`],
     ['Directory', posix.join(spec.workdir, cwd)],
-    ...spec.mounts.map(mountField),
+    ...spec.mounts.filter(({ purpose }) => purpose !== 'masked').map(mountField),
+    ...masked.map(maskField),
     ...spec.caches.map(cacheField),
     ...(spec.dependencies ?? []).map(dependencyField),
     ...spec.tmpfs.map(({ target, bytes }) => ['In memory', `${target} (${formatBytes(bytes)})`] as const),
@@ -118,6 +119,10 @@ function mountField({ purpose, source, target, readOnly }: MountSpec): readonly 
   // The other purposes say by themselves why something is mounted.
   const why = purpose === 'identity' ? 'the image’s own file plus an entry for your user' : purpose;
   return ['Mount', `${source} → ${target} (${why}, ${readOnly ? 'read-only' : 'writable'})`];
+}
+
+function maskField({ path, kind, rule }: MaskedPath): readonly [label: string, value: string] {
+  return ['Masked', `${path}${kind === 'directory' ? '/' : ''} (${rule}; empty inside, read-only)`];
 }
 
 function cacheField({ volume, target, fill }: CacheSpec): readonly [label: string, value: string] {

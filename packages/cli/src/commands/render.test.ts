@@ -376,6 +376,7 @@ describe('explain', () => {
   const explanation: Explanation = {
     command: ['sh', '-c', 'a b'],
     level: 'docker',
+    masked: [{ path: '.env', kind: 'file', device: 1, inode: 2, rule: 'env', setBy: builtIn }],
     rules: {
       bridge: { value: true, layer: 'team', where: '/etc/acode/config.yml:3:5' },
       networks: { value: [], ...builtIn },
@@ -486,6 +487,7 @@ describe('explain', () => {
     expect(text).toContain("sh -c 'a b'");
     expect(text).toContain('/w → /workspace (workspace, writable)');
     expect(text).toMatch(/Directory +\/workspace\/a\/b\n/);
+    expect(text).toMatch(/Masked +\.env \(env; empty inside, read-only\)\n/);
     expect(text).toMatch(/Warm +no: this host keeps none waiting\n/);
     expect(text).toContain('- A note about memory.');
     expect(text).toContain('Environment\n  - npm_config_offline=true GOPROXY=off\n  - There is no network');
@@ -507,7 +509,7 @@ describe('explain', () => {
       limits,
       imageTrust,
       imageNaming: _____,
-      // Refused until a sandbox has them.
+      // Shown as the paths that they mask.
       masks: ______,
       warnings: _,
       denials: __,

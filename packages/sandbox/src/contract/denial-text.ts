@@ -84,6 +84,12 @@ const RULES: Readonly<Record<RuleId, RuleText>> = {
     sign: WRITE,
   },
   'read-only.mount': { what: denial => `the mount ${path(denial)} is read-only`, final: true, sign: WRITE },
+  'read-only.masked': {
+    what: denial =>
+      `${pathInWorkspace(denial)} is masked: it holds secrets, so a command sees it empty and cannot write it`,
+    final: true,
+    sign: WRITE,
+  },
   'read-only.ca-bundle': {
     what: denial => `${path(denial)}, the bundle of CA certificates, is read-only`,
     final: true,

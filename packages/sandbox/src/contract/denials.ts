@@ -20,6 +20,7 @@ export const DENIAL_RULES = [
   'read-only.protected',
   'read-only.mount',
   'read-only.ca-bundle',
+  'read-only.masked',
 ] as const;
 
 /** The id of a rule, such as `limit.memory`. */

@@ -4,6 +4,7 @@ import type { Command } from './command.ts';
 import type { ConfigProblem } from './configuration.ts';
 import type { ImagePruneReport } from './images.ts';
 import type { Level, Risk } from './levels.ts';
+import type { MaskedPath } from './masks.ts';
 import type { EffectivePolicy, Limits, Sourced } from './policy.ts';
 import type { SandboxSpec } from './spec.ts';
 
@@ -350,6 +351,8 @@ export interface Explanation {
    * `envDefaults`. What `env` sets is left out.
    */
   readonly environment: Readonly<Record<string, string>>;
+  /** Files and directories of the workspace that are present and empty inside, each with the rule that says so. */
+  readonly masked: readonly MaskedPath[];
   /** The exact request the engine would get. */
   readonly engineRequest: unknown;
   /** Whether a sandbox with this very plan waits now, so that the command would begin at once. */

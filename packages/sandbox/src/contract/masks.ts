@@ -72,6 +72,20 @@ export interface MaskReport {
   readonly forgotten: readonly string[];
 }
 
+/** The masks of a workspace. */
+export interface Masks {
+  /**
+   * What a command would see empty in this workspace now. Throws `ACODE-MSK-001` where something that was masked before cannot be found
+   * within five seconds.
+   */
+  list(): Promise<MaskReport>;
+  /**
+   * Searches the whole workspace, however long it takes, for what was masked before, and forgets what is not there any more. From then
+   * on the git repository that is there now is trusted to say which files it tracks.
+   */
+  rescan(): Promise<MaskReport>;
+}
+
 const SHOWN = 5;
 
 /**
@@ -103,4 +117,20 @@ function shown(path: string): string {
 
 function escaped(character: string): string {
   return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
+}
+
+const TRACKING = {
+  index: 'git’s index cannot be read',
+  writable: 'commands in a sandbox can write git’s index',
+  'new-repository': 'the git repository appeared after acode first ran here (`acode masks rescan` accepts it)',
+};
+
+/** What a mask does not cover, as a sentence. */
+export function maskWarningText(warning: MaskWarning): string {
+  if (warning.kind === 'hard-link')
+    return `${shown(warning.path)} is masked and has ${counted(warning.others, 'other name', 'other names')} (hard links): a command can read it there.`;
+  if (warning.kind === 'search-limit')
+    return `The search for files to mask ended at its limit of ${warning.limit} after ${warning.entries} entries: what it did not reach is not masked.`;
+  if (warning.kind === 'unreadable') return `${shown(warning.path)} cannot be listed, so nothing in it is masked.`;
+  return `Files that look like secrets are masked even if git tracks them, because ${TRACKING[warning.because]}.`;
 }

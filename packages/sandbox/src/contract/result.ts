@@ -179,6 +179,13 @@ export interface RunResult {
   scan: ScanState;
   /** What was brought out of the sandbox, in the order it was asked for. */
   artifacts?: ArtifactReport[];
+  /**
+   * Paths of the workspace that were present and empty inside, because they hold secrets; absent where nothing was masked. They are
+   * relative to the workspace.
+   *
+   * @example ['.env', 'deploy/server.key']
+   */
+  masked?: string[];
   /** Ports that were reachable from the host’s loopback while the command ran. */
   ports?: PublishedPort[];
   /** The fork that the command wrote; absent where it wrote the workspace itself, or changed nothing in a fork that was new. */

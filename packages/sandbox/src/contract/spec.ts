@@ -40,9 +40,9 @@ export interface MountSpec {
   /**
    * Why it is there. `protected` covers a part of the workspace that host tools trust; `worktree` is the repository of a git
    * worktree; `identity` is the image’s list of users or groups with an entry for the user inside; `ca` is the user’s bundle
-   * of CA certificates.
+   * of CA certificates; `masked` is an empty file or directory over one of the workspace that holds secrets.
    */
-  readonly purpose: 'workspace' | 'protected' | 'worktree' | 'additional' | 'identity' | 'ca';
+  readonly purpose: 'workspace' | 'protected' | 'worktree' | 'additional' | 'identity' | 'ca' | 'masked';
   /** The absolute path on the host, without links. */
   readonly source: string;
   /** The absolute path inside. */
@@ -53,6 +53,16 @@ export interface MountSpec {
   readonly identity: FileIdentity;
   /** The layer that takes what is written; absent where the source itself is mounted. */
   readonly overlay?: OverlaySpec;
+  /** What a mask hides; absent for every other mount. */
+  readonly covers?: CoveredFile;
+}
+
+/** A file or directory of the host that a mask hides from the sandbox. */
+export interface CoveredFile {
+  /** The absolute path on the host, without links. */
+  readonly path: string;
+  /** The object that was found there. If another one takes its place on the host, the kernel takes the mask away. */
+  readonly identity: Required<FileIdentity>;
 }
 
 /** A directory of dependencies: from the layer of the project image, over the workspace’s own. */

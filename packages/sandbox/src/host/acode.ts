@@ -31,6 +31,7 @@ import type {
   WarmPool,
 } from '../contract/host.ts';
 import type { Forks } from '../contract/forks.ts';
+import type { Masks } from '../contract/masks.ts';
 import type { Images } from '../contract/images.ts';
 import type { RunResult, RunningCommand } from '../contract/result.ts';
 import type { CommandRunner, CreateRequest } from '../contract/sandbox.ts';
@@ -38,6 +39,7 @@ import type { ScanJob, ScanReport } from '../contract/scan.ts';
 import { composeHost, loadLevels } from './compose.ts';
 import type { ComposedHost } from './compose.ts';
 import { forksOf } from './forks.ts';
+import { masksOf } from './masks.ts';
 import { imagesOf } from '../images/images.ts';
 import type { Operate } from '../images/images.ts';
 import { cleanup, statusOf, withImageNames, withImagesNamed, withLeases } from './inventory.ts';
@@ -97,6 +99,8 @@ export class Acode implements CommandRunner, AsyncDisposable {
   readonly images: Images;
   /** The forks of this user’s workspaces. */
   readonly forks: Forks;
+  /** The files of the workspace that commands see empty, because they hold secrets. */
+  readonly masks: Masks;
   readonly #host: ComposedHost;
   readonly #options: AcodeOptions;
   readonly #further: OpenFurther = ({ workspace, socket }) => openFurther(this.#options, workspace, socket);
@@ -116,6 +120,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
     };
     this.images = imagesOf(host, operate, this.#further);
     this.forks = forksOf(host, name => this.#assertOpen(name));
+    this.masks = masksOf(host, name => this.#assertOpen(name));
     this.audit = auditIn(join(host.directories.state, 'audit'));
   }
 

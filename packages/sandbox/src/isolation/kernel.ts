@@ -6,7 +6,7 @@ import { dirname, join, relative } from 'node:path';
 import type { SecurityViolation } from '../contract/errors.ts';
 import type { FileIdentity, MountSpec, SandboxSpec, TmpfsSpec } from '../contract/spec.ts';
 import { codeOf } from '../contract/system-error.ts';
-import { identityOf, isWithin } from '../workspace/file-identity.ts';
+import { identityOf, isCoveredInPlace, isWithin } from '../workspace/file-identity.ts';
 
 /** One line of mountinfo. */
 export interface KernelMount {
@@ -251,12 +251,27 @@ export function tmpfsDifferences({ target, bytes }: TmpfsSpec, found: KernelMoun
  * covered, although the table still shows it.
  */
 export function coveredDifferences({ target }: MountSpec, spec: SandboxSpec, view: KernelView): Difference[] {
-  const around = spec.mounts.filter(other => other.target !== target && isWithin(target, other.target));
+  // Nothing lies in a mask, and there may be hundreds.
+  const around = spec.mounts.filter(
+    other => other.purpose !== 'masked' && other.target !== target && isWithin(target, other.target),
+  );
   const innermost = around.sort((one, other) => other.target.length - one.target.length)[0];
   if (!innermost) return [];
   const below = last(view.mounts, innermost.target);
   const found = last(view.mounts, target);
   return found && found.parent !== below?.id ? [mounted(`${target} is covered by another mount`)] : [];
+}
+
+/**
+ * The masks that may hide something else than was found: between the search and the mount, somebody could have renamed a directory above
+ * the file. The table of mounts shows that the mask is at its path; this, that the file is there too.
+ */
+export function uncoveredDifferences({ mounts }: Pick<SandboxSpec, 'mounts'>): Difference[] {
+  return mounts.flatMap(({ covers }) =>
+    covers && !isCoveredInPlace(covers)
+      ? [mounted(`${covers.path}, which is to be masked, was replaced or moved meanwhile`)]
+      : [],
+  );
 }
 
 // Which mounts of one sandbox another could exchange: below a directory that somebody can write, checking proves nothing. Pure.

@@ -14,21 +14,35 @@ import { Leases, isSandboxId } from './leases.ts';
 import { readPrivateFile, writePrivateFile } from './private-file.ts';
 import { reapedPath } from './orphans.ts';
 
-const MAX_BYTES = 1024 * 1024;
+const MAX_BYTES = 8 * 1024 ** 2;
+const MAX_MASKS = 4096;
+
+const maskSchema = z.strictObject({
+  path: z.string(),
+  identity: z.strictObject({ device: z.number(), inode: z.number(), born: z.number() }),
+  target: z.string(),
+  kind: z.enum(['file', 'directory']),
+});
 
 // No variables: their values may be secret, and this file persists on disk.
 const recordSchema = z.strictObject({
   policy: policyInputSchema.optional(),
   risk: z.enum(RISKS).optional(),
   workspace: z.string().optional(),
+  masks: z.array(maskSchema).max(MAX_MASKS).default([]),
   latest: z.iso.datetime(),
   lookedUntil: z.iso.datetime().optional(),
 });
+
+/** A mask of a persistent sandbox. Files that appear later are not masked in it. */
+export type KeptMask = z.output<typeof maskSchema>;
 
 /** What a kept sandbox was asked for with. */
 export type KeptRecord = Pick<CreateRequest, 'policy' | 'risk'> & {
   /** Where it was made; older records do not say. */
   readonly workspace?: string;
+  /** Its masks; older records have none. */
+  readonly masks: readonly KeptMask[];
   /** The latest time its lease may be extended to. */
   readonly latest: Date;
   /** Time of the last scan: earlier changes in the workspace are already reported. */
@@ -70,11 +84,12 @@ export class Kept {
     if (until === null) return null;
     try {
       const parsed = recordSchema.parse(JSON.parse(this.#textOf(sandboxId)));
-      const { policy, risk, workspace, latest, lookedUntil } = parsed;
+      const { policy, risk, workspace, masks, latest, lookedUntil } = parsed;
       return {
         ...(policy ? { policy: policyFrom(policy) } : {}),
         ...(risk ? { risk } : {}),
         ...(workspace === undefined ? {} : { workspace }),
+        masks,
         latest: new Date(latest),
         ...(lookedUntil === undefined ? {} : { lookedUntil: new Date(lookedUntil) }),
         until: new Date(until),

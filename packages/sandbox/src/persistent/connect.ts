@@ -33,7 +33,8 @@ export async function connectSandbox(
   if (workspace !== undefined && workspace !== host.workspace)
     throw notHere(info, `it was created for ${workspace}, and this is ${host.workspace}`, thatWorkspace(workspace));
   const request: RunRequest = { ...(policy ? { policy } : {}), ...(risk ? { risk } : {}) };
-  const of = { correlationId: operation.correlationId, preview: true };
+  // What appeared in the workspace since is not masked in it.
+  const of = { correlationId: operation.correlationId, preview: true, created: record.masks };
   const planned = await plan(host, { command: [], request }, of, signal);
   // What it was made by is in its labels, which cannot be changed; a different plan is a different sandbox.
   if (planned.spec.hash !== info.labels['acode.spec'])

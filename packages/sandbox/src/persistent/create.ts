@@ -22,6 +22,7 @@ import { offerSocketPath } from '../lifecycle/ownership.ts';
 import type { PreparedSandbox } from '../isolation/pool/pool-kind.ts';
 import { givenUp, obtainRecorded, tornDown } from '../run/obtaining.ts';
 import { admitted, checkCreateRequest } from '../run/admission.ts';
+import { createdMasks } from '../run/masking.ts';
 import { plan } from '../run/planning.ts';
 import { CommandsElsewhere } from './relay/elsewhere.ts';
 import { report } from '../run/run.ts';
@@ -168,7 +169,8 @@ async function keepRecord(
   // The image that was chosen, and not how: what a command leaves in the workspace may speak for another one.
   const image = policy?.image ?? spec.image.reference;
   const { workspace } = host;
-  const record = { policy: policyFrom({ ...policy, image }), ...(risk ? { risk } : {}), workspace, latest };
+  const masks = createdMasks(spec);
+  const record = { policy: policyFrom({ ...policy, image }), ...(risk ? { risk } : {}), workspace, masks, latest };
   const { sandboxId } = spec.identity;
   await new Kept(host).begin(sandboxId, record, expiresAt, socket);
   host.memory.keep({ sandboxId, memoryBytes: spec.limits.memoryBytes });

@@ -205,8 +205,8 @@ function resolveHostRoots({ machine, user }: Layers, mounts: Sourced): Sourced<r
   return { value: [...new Set(value)], layer: 'machine', where: placeOf(machine, key) };
 }
 
-// Every layer adds. Only the user’s own file removes, not the team’s defaults below it, and nothing that the machine’s policy masks.
-function resolveMasks({ machine, user, repository }: Layers): MaskPolicy {
+/** Every layer adds. Only the user’s own file removes, not the team’s defaults below it, and nothing that the machine’s policy masks. */
+export function resolveMasks({ machine, user, repository }: Layers): MaskPolicy {
   const from = [
     { layer: 'machine', loaded: machine },
     { layer: 'user', loaded: user },

@@ -6,6 +6,7 @@ import type { Directories } from '../lifecycle/directories.ts';
 import type { LoadedConfig } from '../policy/config/check.ts';
 import type { LoadedMachine, Settings } from '../policy/config/load.ts';
 import type { ArtifactRequest, Command, RunRequest } from '../contract/command.ts';
+import type { MaskedPath } from '../contract/masks.ts';
 import type { EffectivePolicy, UserId } from '../contract/policy.ts';
 import type { Clock } from '../contract/ports.ts';
 import type { ProfileName } from '../contract/profiles.ts';
@@ -156,6 +157,8 @@ export interface Planned {
   readonly requestHash?: string;
   /** The id of the fork that the command writes. */
   readonly fork?: string | undefined;
+  /** The masked paths of the workspace, with their rules. */
+  readonly masked: readonly MaskedPath[];
   /** Notes for the user about the plan. */
   readonly notes: readonly string[];
   /** The memory of the machine that runs the sandbox, in bytes. */

@@ -10,6 +10,7 @@ import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy, PolicyFields } from '../contract/policy.ts';
 import type { ImageFacts, MountSpec, SandboxSpec } from '../contract/spec.ts';
 import type { Host, Planned } from './host.ts';
+import type { KeptMask } from '../lifecycle/kept.ts';
 import { WORKSPACE_TARGET, planSandbox } from '../isolation/plan.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
@@ -23,6 +24,7 @@ import { resolvePolicy, resolveRules } from '../policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './admission.ts';
 import { claimFork, forkMounts } from './forking.ts';
+import { planMasks } from './masking.ts';
 import { warmthOf } from './warm.ts';
 import { lowDiskNotes } from '../workspace/disk-space.ts';
 import { recogniseLanguages } from '../workspace/languages.ts';
@@ -45,6 +47,8 @@ interface PlanFor {
   readonly keep?: boolean;
   /** The name that its creator gives the sandbox. */
   readonly givenName?: string;
+  /** The masks that the sandbox has, if it exists. */
+  readonly created?: readonly KeptMask[];
 }
 
 /** Plans a run. */
@@ -79,7 +83,6 @@ export async function plan(
   const resolved = isHere ? first : resolvePolicy(asking, layers, there);
   const policy = { ...resolved, runtime: { ...resolved.runtime, value: runtime } };
   refuseUnheard(policy.onOutOfMemory, chosen);
-  refuseMasks(policy.masks);
   if (usesEngine(level)) refuseUndecided(policy.image, languages);
   const { image, notes: imageNotes } = await imageFor(host, chosen, policy, { ...of, ...asked }, signal).catch(
     (error: unknown) => {
@@ -113,6 +116,19 @@ export async function plan(
   const own = policy.deps.value
     ? await host.images.dependencies({ imageId: image.id, root: workspace.root, target: WORKSPACE_TARGET }, signal)
     : NO_DEPENDENCIES;
+  const masks = await planMasks(
+    host,
+    {
+      level,
+      policy,
+      workspace,
+      mounts,
+      dependencies: own.dependencies,
+      tells: !of.preview,
+      created: of.created,
+    },
+    signal,
+  );
   const ca = unlessInTheWay(await planCaBundle(host, level, policy, mounts), lists.withoutCa);
   const artifacts = (request.artifacts?.length ?? 0) > 0;
   // Last: it makes the layer that the command writes.
@@ -127,7 +143,7 @@ export async function plan(
     {
       level,
       image,
-      mounts: [...written.mounts, ...lists.mounts, ...ca.mounts],
+      mounts: [...written.mounts, ...masks.mounts, ...lists.mounts, ...ca.mounts],
       caches: cached.caches,
       dependencies: own.dependencies,
       artifacts,
@@ -140,6 +156,7 @@ export async function plan(
     spec,
     fork: written.fork,
     backend: chosen.backend,
+    masked: masks.masked,
     notes: [
       ...warningsOf(chosen),
       ...chosen.notes,
@@ -147,11 +164,12 @@ export async function plan(
       ...notes,
       ...cached.notes,
       ...own.notes,
+      ...masks.notes,
       ...ca.notes,
       ...lowDiskNotes(workspace.root, capability.rootDirectory),
     ],
     machineBytes: there.memoryBytes,
-    asides: [...lists.notes, ...written.asides],
+    asides: [...lists.notes, ...masks.asides, ...written.asides],
   };
 }
 
@@ -165,15 +183,6 @@ function refuseUnheard(
   throw new AcodeError('ACODE-SBX-016', {
     what: text`${[{ field: 'policy.onOutOfMemory', value: 'end' }]} ${where} (set by ${sourceOf(onOutOfMemory)})`,
     instead: 'Leave it out: the result still says that memory ran out.',
-  });
-}
-
-// Masks are found and not yet mounted: a user who asks for one must not get a sandbox that shows the file.
-function refuseMasks({ add: [first] }: EffectivePolicy['masks']): void {
-  if (!first) return;
-  throw new AcodeError('ACODE-SBX-016', {
-    what: text`sandbox.mask: ${first.value} (set by ${sourceOf(first)})`,
-    instead: 'Take the key out, and move the file out of the workspace, or use a workspace without it.',
   });
 }
 
@@ -291,6 +300,7 @@ export async function explain(
     level: spec.level,
     spec,
     environment: environmentOf(spec, request),
+    masked: planned.masked,
     engineRequest: backend.describe(spec),
     warm,
     warmReason,

@@ -22,6 +22,7 @@ import type { SandboxSpec } from '../contract/spec.ts';
 import type { Scan } from '../workspace/risky.ts';
 import { cancelled } from './admission.ts';
 import { endFork } from './forking.ts';
+import { maskedIn } from './masking.ts';
 
 // A sandbox usually ends within this time after its command, unless the machine is very busy.
 const ENDS_SOON_MS = 25;
@@ -411,6 +412,7 @@ function partialResult(parts: OutcomeParts): RunResult {
     riskyChanges: [],
     changed: NO_CHANGES,
     scan: 'complete',
+    ...maskedIn(spec),
     ...(ports.length > 0 ? { ports: [...ports] } : {}),
     correlationId,
     auditSequence,

@@ -6,7 +6,7 @@ import type { Stats } from 'node:fs';
 import { readFile, realpath } from 'node:fs/promises';
 import { dirname, isAbsolute, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { FileIdentity, MountSpec } from '../contract/spec.ts';
+import type { CoveredFile, FileIdentity, MountSpec } from '../contract/spec.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { MountViolation } from '../contract/errors.ts';
 import type { Text } from '../contract/wording.ts';
@@ -41,6 +41,18 @@ export function isSameFile(one: FileIdentity | undefined, other: FileIdentity): 
 export function isInPlace({ identity, source }: MountSpec, same = isSameFile): boolean {
   const now = foundAt(source);
   return now !== null && same(identityOf(now), identity);
+}
+
+/** Whether another file is at the path of a masked one. */
+export function isReplaced({ path, identity }: CoveredFile): boolean {
+  const now = foundAt(path);
+  return now !== null && !isSameFile(identityOf(now), identity);
+}
+
+/** Whether what a mask hides is at its path: a mask that was made over something else hides nothing. */
+export function isCoveredInPlace({ path, identity }: CoveredFile): boolean {
+  const now = foundAt(path);
+  return now !== null && isSameNumber(identityOf(now), identity);
 }
 
 // Where nothing is, or the way to it is another, it is not what was checked. A file system that does not answer says nothing.

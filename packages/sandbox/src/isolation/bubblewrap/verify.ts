@@ -17,6 +17,7 @@ import {
   parseStatus,
   readKernelView,
   tmpfsDifferences,
+  uncoveredDifferences,
 } from '../kernel.ts';
 import type { ControlGroup } from './control-group.ts';
 import { forkDifferences, type ForkTools } from './forks.ts';
@@ -180,6 +181,7 @@ export async function inspectStarted(started: Started, expected: Expected): Prom
   refuse([
     ...compareWithKernel(spec, view, seen),
     ...forkDifferences(forks, spec, seen.shell, started.shell),
+    ...uncoveredDifferences(spec),
     ...wrong.map((detail): Difference => ({ violation: 'SpecMismatch', detail })),
   ]);
 }

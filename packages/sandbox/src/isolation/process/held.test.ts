@@ -10,8 +10,8 @@ import { AcodeError } from '../../contract/errors.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
 import { systemClock } from '../../lifecycle/clock.ts';
 import { type SandboxProcesses, WaitingProcesses } from './execution.ts';
-import { readKernelView } from '../kernel.ts';
-import { assertHeld, assertInPlace, endOfAll, hold, protection } from './held.ts';
+import { readKernelView, uncoveredDifferences } from '../kernel.ts';
+import { assertHeld, assertInPlace, endOfAll, hold, protection, sameness } from './held.ts';
 import { identityOf } from '../../workspace/file-identity.ts';
 import { identify } from './identity.ts';
 
@@ -27,6 +27,12 @@ function spec(): Pick<SandboxSpec, 'mounts' | 'identity'> {
   const identity = identityOf(lstatSync(source));
   const mount = { purpose: 'protected', source, target: '/w', readOnly: true, identity } as const;
   return { mounts: [mount], identity: { sandboxId: 's', name: 'n', labels: {}, correlationId: '' } };
+}
+
+function maskedSpec(source: string, onto: string): Pick<SandboxSpec, 'mounts' | 'identity'> {
+  const covers = { path: onto, identity: identityOf(lstatSync(onto)) };
+  const mount = { purpose: 'masked', source, target: onto, readOnly: true, covers } as const;
+  return { ...spec(), mounts: [{ ...mount, identity: identityOf(lstatSync(source)) }] };
 }
 
 // One during whose comparison something happens. Its plan has no mounts, so that nothing but the table of mounts can tell.
@@ -130,6 +136,53 @@ describe.skipIf(process.platform !== 'linux')('what the kernel showed of a sandb
     } finally {
       child.kill('SIGKILL');
     }
+  });
+
+  it('holds where a directory above a mask is renamed, and not where the masked file is replaced or renamed', async () => {
+    const [from, deep] = [join(top, 'from'), join(top, 'a b')];
+    mkdirSync(deep);
+    const onto = join(deep, '.env');
+    for (const file of [from, onto]) writeFileSync(file, '');
+    const planned = maskedSpec(from, onto);
+    const program = 'mount --bind "$1" "$2" && echo ready && exec sleep 60';
+    for (const lose of ['replace', 'rename'] as const) {
+      const child = spawn('unshare', ['-rm', 'sh', '-c', program, 'sh', from, onto], {
+        stdio: ['ignore', 'pipe', 'ignore'],
+      });
+      try {
+        await once(child.stdout, 'data');
+        const held = hold(child.pid ?? 0, '');
+        if (!held) throw new Error('the child can be seen');
+        const look = protection(planned, held);
+        renameSync(deep, join(top, 'c'));
+        // The control: the kernel shows the mask at another path.
+        expect(readFileSync(`/proc/${child.pid}/mountinfo`, 'utf8')).toMatch(/\/c\/\.env /);
+        expect(look).not.toThrow();
+        renameSync(join(top, 'c'), deep);
+        writeFileSync(`${onto}.new`, '');
+        if (lose === 'replace') renameSync(`${onto}.new`, onto);
+        else renameSync(onto, `${onto}.bak`);
+        expect(look).toThrow(/\.env, which is masked, was replaced/);
+        writeFileSync(onto, '');
+      } finally {
+        child.kill('SIGKILL');
+      }
+    }
+  });
+
+  it('does not hold, where the mounts cannot be seen, once another file is at the path of a masked one', () => {
+    const [from, onto] = [join(top, 'from'), join(top, 'onto')];
+    for (const file of [from, onto]) writeFileSync(file, '');
+    const planned = maskedSpec(from, onto);
+    for (const look of [protection(planned, null), sameness(planned, null)]) expect(look).not.toThrow();
+    renameSync(onto, join(top, 'aside'));
+    // A directory above it may have been renamed from inside.
+    for (const look of [protection(planned, null), sameness(planned, null)]) expect(look).not.toThrow();
+    expect(uncoveredDifferences(planned)).toHaveLength(1);
+    writeFileSync(onto, '');
+    for (const look of [protection(planned, null), sameness(planned, null)]) expect(look).toThrow(/which is masked/);
+    expect(uncoveredDifferences(planned)).toHaveLength(1);
+    expect(uncoveredDifferences(maskedSpec(from, onto))).toEqual([]);
   });
 
   it('is not taken for changed while the process ends, when the kernel has put its mounts away', async () => {

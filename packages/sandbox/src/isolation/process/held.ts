@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
-import { isInPlace, isSameFile, isSameNumber } from '../../workspace/file-identity.ts';
+import { isInPlace, isReplaced, isSameFile, isSameNumber } from '../../workspace/file-identity.ts';
 import { isEnding, unlessHidden } from '../kernel.ts';
 import { identify, isAlive, type ProcessIdentity } from './identity.ts';
 
@@ -49,17 +49,69 @@ export function assertHeld({ process, mounts }: Held, spec: Pick<SandboxSpec, 'm
   assertMounted({ process, mounts }, spec);
 }
 
-function assertMounted({ process, mounts }: Held, spec: Pick<SandboxSpec, 'identity'>): void {
+function assertMounted({ process, mounts }: Held, spec: Pick<SandboxSpec, 'mounts' | 'identity'>): void {
   const table = tableNow(process.pid);
   if (table === ENDING || !isAlive(process))
     throw new AcodeError('ACODE-SBX-006', { name: spec.identity.name, reason: 'it ended while it waited' });
-  if (table !== mounts) throw different('its mounts are not those that were compared with its plan');
+  if (table !== mounts) assertMasked(mounts, table ?? '', spec);
+}
+
+// A command may rename a directory above a mask: the kernel shows the mask at another path from then on, and the mask still hides the
+// same file. Its last name only somebody on the host can change, because inside it is a mount point.
+function assertMasked(before: string, now: string, spec: Pick<SandboxSpec, 'mounts'>): void {
+  const masks = new Map(
+    spec.mounts.flatMap(({ covers, target }) => (covers ? [[asInTable(target), covers.path] as const] : [])),
+  );
+  const rows = new Map(rowsOf(now));
+  const ids = new Set<string>();
+  for (const [id, row] of rowsOf(before)) {
+    const path = masks.get(targetOf(row));
+    if (path === undefined) continue;
+    ids.add(id);
+    const found = rows.get(id);
+    if (found === undefined || lastName(found) !== lastName(row)) throw different(unmasked(path));
+  }
+  const others = (table: string): string =>
+    rowsOf(table)
+      .map(([id, row]) => (ids.has(id) ? id : row))
+      .join('\n');
+  if (others(before) !== others(now)) throw different('its mounts are not those that were compared with its plan');
+}
+
+function unmasked(path: string): string {
+  return `${path}, which is masked, was replaced, renamed or removed on this machine, and the mask is gone with it`;
+}
+
+function rowsOf(table: string): [id: string, row: string][] {
+  return table.split('\n').map(row => [row.slice(0, row.indexOf(' ')), row]);
+}
+
+// The field after the number, the number above and the device.
+function targetOf(row: string): string {
+  return row.split(' ', 4)[3] ?? '';
+}
+
+function lastName(row: string): string {
+  const target = targetOf(row);
+  return target.slice(target.lastIndexOf('/') + 1);
+}
+
+// As the kernel writes a path in the table.
+function asInTable(path: string): string {
+  return path.replaceAll(/[ \t\n\\]/g, sign => `\\${sign.charCodeAt(0).toString(8).padStart(3, '0')}`);
 }
 
 /** Throws where a mount source is not the one that was checked; unless told otherwise, although it may have its number. */
 export function assertInPlace({ mounts }: Pick<SandboxSpec, 'mounts'>, same = isSameFile): void {
-  const other = mounts.find(mount => !isInPlace(mount, same));
+  // All masks have the same source.
+  const sources = new Map(mounts.map(mount => [mount.source, mount]));
+  const other = [...sources.values()].find(mount => !isInPlace(mount, same));
   if (other) throw different(`${other.source} is not what was checked`);
+}
+
+// Where nothing is at the path any more, a directory above it was renamed: the mask is where the file is.
+function assertCovered({ mounts }: Pick<SandboxSpec, 'mounts'>): void {
+  for (const { covers } of mounts) if (covers && isReplaced(covers)) throw different(unmasked(covers.path));
 }
 
 /**
@@ -67,7 +119,11 @@ export function assertInPlace({ mounts }: Pick<SandboxSpec, 'mounts'>, same = is
  * by the birth of what it was made of, which is all that tells a directory from its successor.
  */
 export function sameness(spec: Pick<SandboxSpec, 'mounts' | 'identity'>, held: Held | null): () => void {
-  return () => (held ? assertHeld(held, spec) : assertInPlace(spec));
+  return () => {
+    if (held) return assertHeld(held, spec);
+    assertInPlace(spec);
+    assertCovered(spec);
+  };
 }
 
 /**
@@ -76,7 +132,11 @@ export function sameness(spec: Pick<SandboxSpec, 'mounts' | 'identity'>, held: H
  */
 export function protection(spec: Pick<SandboxSpec, 'mounts' | 'identity'>, held: Held | null): () => void {
   const parts = { mounts: spec.mounts.filter(({ purpose }) => purpose === 'protected') };
-  return () => (held ? assertMounted(held, spec) : assertInPlace(parts));
+  return () => {
+    if (held) return assertMounted(held, spec);
+    assertInPlace(parts);
+    assertCovered(spec);
+  };
 }
 
 /**

@@ -12,7 +12,9 @@ import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
 import { BUILT_IN_RULE } from '../../contract/wording.ts';
 import type { NetworkCut } from '../../isolation/supervise.ts';
 import { quotable, quotablePath } from '../output/capture.ts';
+import { WORKSPACE_TARGET } from '../../isolation/plan.ts';
 import { allowNetworks } from '../../policy/network.ts';
+import { MaskPattern } from '../../workspace/masks/rules.ts';
 
 /** What is known of a run that has ended. */
 export interface DenialFacts {
@@ -180,9 +182,21 @@ const READ_ONLY_RULES: Readonly<Record<MountSpec['purpose'], ReadOnlyRule>> = {
       { kind: 'change-request', field: 'policy.mounts', suggested: 'readOnly: false' },
     ],
   }),
+  masked: (mount, policy) => ({
+    rule: 'read-only.masked',
+    value: mount.target,
+    setBy: maskedBy(mount, policy),
+    remedies: [{ kind: 'change-on-host' }, { kind: 'write-elsewhere', suggested: ['workspace', 'tmp'] }],
+  }),
   // To the command it is a file of the image like those around it.
   identity: () => ROOT_RULE,
 };
+
+// The pattern of a configuration file that masks it, or the built-in table.
+function maskedBy({ target }: MountSpec, { masks }: EffectivePolicy): Sourced<RuleValue> {
+  const path = posix.relative(WORKSPACE_TARGET, target);
+  return masks.add.find(({ value }) => new MaskPattern(value).covers(path, true)) ?? BUILT_IN;
+}
 
 function limitsHit(facts: DenialFacts): Denial[] {
   const { limits, timeoutMs } = facts.policy;

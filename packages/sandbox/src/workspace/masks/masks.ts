@@ -10,13 +10,13 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout } from 'node:timers/promises';
 import * as z from 'zod';
 import { AcodeError } from '../../contract/errors.ts';
-import type { MaskPolicy, MaskReport, MaskedPath } from '../../contract/masks.ts';
+import type { MaskPolicy, MaskReport, MaskWarning, MaskedPath } from '../../contract/masks.ts';
 import type { Clock } from '../../contract/ports.ts';
 import { systemClock } from '../../lifecycle/clock.ts';
 import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
 import { DirectoryLook, fromText, lstat, toText } from '../directory-look.ts';
 import { ancestorsOf, findSecrets } from './find.ts';
-import type { FoundSecret, Search, SearchLimits } from './find.ts';
+import type { FoundSecret, Search, SearchLimits, SearchRequest } from './find.ts';
 import { rulesOf } from './rules.ts';
 import type { MaskRules } from './rules.ts';
 
@@ -27,9 +27,16 @@ export interface MaskRequest {
   readonly policy: MaskPolicy;
   /** acode’s state directory. */
   readonly state: string;
+  /** Whether the user is told of what was not masked before; it counts as told then. */
+  readonly tells?: boolean;
   readonly signal?: AbortSignal;
   readonly clock?: Clock;
   readonly limits?: Partial<SearchLimits & { /** Time of the search for moved files. */ readonly movedMs: number }>;
+}
+
+/** Masks of a run, with what the user has not been told of. */
+export interface PreparedMasks extends MaskReport {
+  readonly untold: Pick<MaskReport, 'masked' | 'warnings'>;
 }
 
 const MOVED_MS = 5000;
@@ -39,6 +46,7 @@ const TURN_MS = 15;
 // The kernel stamps files by a clock that lags behind by up to a tick.
 const CLOCK_LAG_MS = 20;
 const PAUSE_MS = 50;
+const MAX_TOLD_WARNINGS = 20;
 const MAX_ATTEMPTS = 100;
 
 const identity = z.tuple([z.number(), z.number()]);
@@ -48,6 +56,8 @@ const memorySchema = z.strictObject({
   root: identity,
   /** The git directory that was there at the first run; null for none. */
   repository: z.string().nullable(),
+  /** Paths and warnings that the user was told of. */
+  told: z.array(z.string()),
   masked: z.array(
     z.strictObject({
       /** Byte string relative to the workspace. */
@@ -72,7 +82,7 @@ type Remembered = Memory['masked'][number];
  * Finds what to mask, and writes it down before the run. Throws ACODE-MSK-001 where something that was masked before cannot be found, and
  * ACODE-MSK-002 where something cannot be masked.
  */
-export async function prepareMasks(request: MaskRequest): Promise<MaskReport> {
+export async function prepareMasks(request: MaskRequest): Promise<PreparedMasks> {
   return prepare(request, request.limits?.movedMs ?? MOVED_MS);
 }
 
@@ -80,12 +90,12 @@ export async function prepareMasks(request: MaskRequest): Promise<MaskReport> {
  * Searches the whole workspace, however long it takes, for what was masked before. What is not there is forgotten, and the present git
  * repository is trusted to say what it tracks.
  */
-export async function rescanMasks(request: MaskRequest): Promise<MaskReport> {
+export async function rescanMasks(request: MaskRequest): Promise<PreparedMasks> {
   return prepare(request, null);
 }
 
 // Without a limit of time it is the user who asked.
-async function prepare(request: MaskRequest, movedMs: number | null): Promise<MaskReport> {
+async function prepare(request: MaskRequest, movedMs: number | null): Promise<PreparedMasks> {
   const { root, state, policy } = request;
   const store = new MaskMemory(state, root);
   const before = store.read();
@@ -96,9 +106,7 @@ async function prepare(request: MaskRequest, movedMs: number | null): Promise<Ma
     rules,
     cacheFile: store.directoryFile,
     trusts: one => isRescan || before === null || before.repository === one,
-    ...(request.signal ? { signal: request.signal } : {}),
-    ...(request.limits ? { limits: request.limits } : {}),
-    ...(request.clock ? { clock: request.clock } : {}),
+    ...optionsOf(request),
   });
   const { kept, forgotten } = await recall(request, before?.masked ?? [], { search, rules, movedMs });
   const all = new Map<string, Masked>(kept.map(one => [one.path, one]));
@@ -107,16 +115,37 @@ async function prepare(request: MaskRequest, movedMs: number | null): Promise<Ma
     .filter(({ path }) => !ancestorsOf(path).some(above => all.get(above)?.kind === 'directory'))
     .sort((one, other) => (one.path < other.path ? -1 : 1));
   check(masked);
-  store.write(
-    {
-      version: 1,
-      root: identityOf(lstatSync(root)),
-      repository: isRescan || before === null ? search.repository : before.repository,
-      masked: masked.map(rememberedOf),
-    },
-    before,
-  );
-  return { masked: masked.map(published), warnings: search.warnings, forgotten: forgotten.map(toText) };
+  const report = { masked: masked.map(published), warnings: search.warnings, forgotten: forgotten.map(toText) };
+  const told = before?.told ?? [];
+  const repository = isRescan || before === null ? search.repository : before.repository;
+  const remembered = { version: 1, root: identityOf(lstatSync(root)), repository } as const;
+  store.write({ ...remembered, told: toldNow(request, report, told), masked: masked.map(rememberedOf) }, before);
+  return { ...report, untold: untoldOf(report, told) };
+}
+
+function optionsOf({ signal, limits, clock }: MaskRequest): Pick<SearchRequest, 'signal' | 'limits' | 'clock'> {
+  return { ...(signal ? { signal } : {}), ...(limits ? { limits } : {}), ...(clock ? { clock } : {}) };
+}
+
+function toldNow({ tells = false }: MaskRequest, report: MaskReport, told: readonly string[]): string[] {
+  return tells ? keysOf(report) : [...told];
+}
+
+function keysOf({ masked, warnings }: Pick<MaskReport, 'masked' | 'warnings'>): string[] {
+  return [...masked.map(({ path }) => path), ...warnings.slice(0, MAX_TOLD_WARNINGS).map(warningKey)];
+}
+
+// Without the numbers in it, which are others at each run.
+function warningKey(warning: MaskWarning): string {
+  return 'path' in warning ? `${warning.kind} ${warning.path}` : warning.kind;
+}
+
+function untoldOf({ masked, warnings }: MaskReport, told: readonly string[]): PreparedMasks['untold'] {
+  const known = new Set(told);
+  return {
+    masked: masked.filter(({ path }) => !known.has(path)),
+    warnings: warnings.slice(0, MAX_TOLD_WARNINGS).filter(one => !known.has(warningKey(one))),
+  };
 }
 
 type Masked = Remembered & { readonly link?: string };
@@ -385,11 +414,10 @@ class MaskMemory {
 
   /** Writes what is masked now, where it is another than before. What another process added meanwhile is kept. */
   write(memory: Memory, before: Memory | null): void {
+    if (before && JSON.stringify(memory) === JSON.stringify(before)) return;
     const known = new Set([...memory.masked, ...(before?.masked ?? [])].map(({ path }) => path));
     const added = (this.read()?.masked ?? []).filter(({ path }) => !known.has(path));
-    const text = JSON.stringify({ ...memory, masked: [...memory.masked, ...added] });
-    if (before && text === JSON.stringify(before)) return;
-    writePrivateFile(this.#file, text);
+    writePrivateFile(this.#file, JSON.stringify({ ...memory, masked: [...memory.masked, ...added] }));
   }
 }
 

@@ -9,7 +9,7 @@ import type { ContainerDetails } from '../engine/containers.ts';
 import type { Engine } from '../engine/index.ts';
 import { asked } from '../failure.ts';
 import { hold, type Held } from '../../process/held.ts';
-import { type Difference, exposedTo, type KernelView, readKernelView } from '../../kernel.ts';
+import { type Difference, exposedTo, type KernelView, readKernelView, uncoveredDifferences } from '../../kernel.ts';
 import type { MountConflicts, Neighbour } from '../resources/creation.ts';
 import { absentPaths, podmanAccount, podmanKernelView } from '../podman/podman.ts';
 import type { AttachedFacts } from '../resources/owned.ts';
@@ -96,6 +96,7 @@ async function look(
     ...compareWithEngine(spec, facts, seen.details, argv),
     ...(seen.view ? compareWithKernel(spec, seen.view) : swappedSources(spec)),
     ...facts.attachments.verify(spec, facts, seen),
+    ...uncoveredDifferences(spec),
     // Last where it is remembered: by now the engine has told of whoever came before this sandbox was started.
     ...(others ? nestedMounts(id, spec, others) : await asked(() => nestedNow(id, spec, around, signal), signal)),
   ];
@@ -129,7 +130,7 @@ export async function inspectCreated(
     ...nestedMounts(id, spec, others),
   ];
   // Last, when no other sandbox is left that could exchange a source after this look.
-  refuse([...differences, ...swappedSources(spec)]);
+  refuse([...differences, ...swappedSources(spec), ...uncoveredDifferences(spec)]);
 }
 
 /**
