@@ -100,6 +100,24 @@ describe.skipIf(withoutEngines).each(engines)('the commands on $name', engine =>
     for (const line of list.stdout.toString().split('\n')) expect(line.length).toBeLessThanOrEqual(30);
   });
 
+  it.runIf(engine.name === mainEngine.name)(
+    'logs --follow prints what there is and what comes, to the end',
+    async () => {
+      const command = 'echo first; echo err >&2; until [ -e go ]; do sleep 0.1; done; echo second; exit 4';
+      const running = bench.start(['run', '--task', 'followed', command]);
+      await until(async () => (await bench.left()).length > 0);
+      const [id = ''] = await bench.left();
+      const onOutput = (): void => void writeFile(join(bench.workspace, 'go'), '');
+      const followed = await bench.call(['sandbox', 'logs', '--follow', id.slice(0, 12)], { onOutput });
+      expect({ ...followed, stdout: followed.stdout.toString() }).toMatchObject({
+        status: 0,
+        stdout: 'first\nsecond\n',
+      });
+      expect(followed.stderr).toMatch(/^err$[^]*the command ended with exit status 4\./m);
+      expect((await running.ended).status).toBe(4);
+    },
+  );
+
   it('explain tells each value and who set it, and runs nothing', async () => {
     const { status, stdout } = await bench.call(['explain', '--memory', '64', '--', 'touch', 'ran']);
     expect(status).toBe(0);

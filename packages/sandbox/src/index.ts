@@ -60,6 +60,8 @@ export type {
   KpiEvent,
   KpiReport,
   LevelStatus,
+  LogEvent,
+  RunningLog,
   SandboxCounts,
   SandboxDetails,
   SandboxInfo,

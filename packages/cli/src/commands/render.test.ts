@@ -19,7 +19,7 @@ import { renderCard, renderDoctor } from './doctor-card.ts';
 import { renderExplanation } from './explain-view.ts';
 import { renderSandbox } from './inspect.ts';
 import { renderList } from './list-view.ts';
-import { renderLogs } from './logs.ts';
+import { renderLogs } from './logs-view.ts';
 import { renderServeStatus } from './serve-status-view.ts';
 import { renderStatus } from './status.ts';
 import { renderTrust } from './trust.ts';

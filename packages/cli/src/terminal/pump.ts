@@ -8,26 +8,43 @@ const RESET = '\u001b[0m';
 
 /** Copies a stream to an output, at the reader’s pace. False where the reader went away, or `signal` came first. */
 export async function pump(source: AsyncIterable<Uint8Array>, output: Output, signal: AbortSignal): Promise<boolean> {
-  return output.isTerminal ? pumpHarmless(source, output, signal) : pumpRaw(source, output, signal);
-}
-
-async function pumpRaw(source: AsyncIterable<Uint8Array>, output: Output, signal: AbortSignal): Promise<boolean> {
-  for await (const chunk of source) if (!(await output.write(chunk, signal))) return false;
-  return true;
-}
-
-async function pumpHarmless(source: AsyncIterable<Uint8Array>, output: Output, signal: AbortSignal): Promise<boolean> {
-  const sanitiser = new TerminalSanitiser();
-  let coloured = false;
-  const show = async (text: string): Promise<boolean> => {
-    coloured ||= text.includes(COLOUR);
-    return output.write(text, signal);
-  };
+  const screen = new Screen(output);
   try {
-    for await (const chunk of source) if (!(await show(sanitiser.push(chunk)))) return false;
-    return await show(sanitiser.end());
+    for await (const chunk of source) if (!(await screen.write(chunk, signal))) return false;
+    return await screen.finish(signal);
   } finally {
-    // A colour that was never taken back would go on into the user’s own prompt; hidden text would hide it.
-    if (coloured) output.control(RESET);
+    screen.reset();
+  }
+}
+
+/** One stream on its way to an output. */
+export class Screen {
+  readonly #output: Output;
+  readonly #sanitiser: TerminalSanitiser | null;
+  #coloured = false;
+
+  constructor(output: Output) {
+    this.#output = output;
+    this.#sanitiser = output.isTerminal ? new TerminalSanitiser() : null;
+  }
+
+  /** Passes on what comes next. False where the reader went away, or `signal` came first. */
+  async write(chunk: Uint8Array, signal: AbortSignal): Promise<boolean> {
+    return this.#sanitiser ? this.#show(this.#sanitiser.push(chunk), signal) : this.#output.write(chunk, signal);
+  }
+
+  /** Passes on the rest. */
+  async finish(signal: AbortSignal): Promise<boolean> {
+    return this.#sanitiser ? this.#show(this.#sanitiser.end(), signal) : true;
+  }
+
+  /** A colour that was never taken back would go on into the user’s own prompt; hidden text would hide it. */
+  reset(): void {
+    if (this.#coloured) this.#output.control(RESET);
+  }
+
+  async #show(text: string, signal: AbortSignal): Promise<boolean> {
+    this.#coloured ||= text.includes(COLOUR);
+    return this.#output.write(text, signal);
   }
 }

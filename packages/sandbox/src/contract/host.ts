@@ -406,6 +406,8 @@ export interface SavedLogInfo {
   readonly endedAt: string;
   /** The exit status; null if acode killed it. */
   readonly exitCode: number | null;
+  /** The correlation id of the command; absent if an earlier version of acode saved it. */
+  readonly correlationId?: string | undefined;
 }
 
 /** The kept output of a past run. */
@@ -422,3 +424,61 @@ export interface SavedLog extends SavedLogInfo {
     readonly stderr: number;
   };
 }
+
+/** A command that runs now, and what it has printed so far. */
+export interface RunningLog {
+  /** The sandbox’s UUID. */
+  readonly sandboxId: string;
+  /** The command as one line; secrets are masked. */
+  readonly command: string;
+  /** When it was started, in ISO 8601. */
+  readonly startedAt: string;
+  /** What it has printed to standard output: the newest mebibyte. */
+  readonly stdout: string;
+  /** What it has printed to standard error: the newest mebibyte. */
+  readonly stderr: string;
+  /** Bytes before that. */
+  readonly dropped: {
+    /** Bytes of standard output before that. */
+    readonly stdout: number;
+    /** Bytes of standard error before that. */
+    readonly stderr: number;
+  };
+}
+
+/** What happens in a sandbox that is followed. Events of commands that run at the same time are told apart by `command`. */
+export type LogEvent =
+  | {
+      /** Nothing runs in the sandbox yet; what comes is followed. */
+      readonly kind: 'waiting';
+      /** The sandbox’s UUID. */
+      readonly sandboxId: string;
+    }
+  | {
+      /** A command that is followed from its first byte on. */
+      readonly kind: 'began';
+      /** The sandbox’s UUID. */
+      readonly sandboxId: string;
+      /** The command as one line; secrets are masked. */
+      readonly command: string;
+    }
+  | {
+      /** Output of a command. */
+      readonly kind: 'stdout' | 'stderr';
+      /** The command as one line; secrets are masked. */
+      readonly command: string;
+      /** The bytes. */
+      readonly data: Uint8Array;
+    }
+  | {
+      /** The end of a command. */
+      readonly kind: 'ended';
+      /** The command as one line; secrets are masked. */
+      readonly command: string;
+      /** The exit status; null if acode killed it, or if its process does not answer any more. */
+      readonly exitCode: number | null;
+      /** The reason, if acode does not know how it ended. */
+      readonly error?: string;
+      /** Bytes beyond the output limit, of both streams. */
+      readonly dropped: number;
+    };

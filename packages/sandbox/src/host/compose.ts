@@ -55,6 +55,8 @@ export interface Composition {
 }
 
 const MAX_CONCURRENT = 16;
+// Most commands end before another process could ask for their output.
+const OFFERED_AFTER_MS = 300;
 // How long `close` waits for the engine to remove everything. The reaper removes the rest.
 const CLOSING_MS = 10_000;
 // The first user of most systems. Used if root runs acode by its own configuration: sandboxes never run as root.
@@ -147,6 +149,11 @@ export async function composeHost({
     },
     // Loaded on demand: few runs have artifacts.
     withArtifacts: async (...of) => (await import('../persistent/artifacts.ts')).withArtifacts(...of),
+    offer: run => {
+      const begin = async (): Promise<void> => (await import('../persistent/relay/offer.ts')).offerRun(host, run);
+      const cancel = clock.after(OFFERED_AFTER_MS, () => background.keep(begin()));
+      run.running.result.then(cancel, cancel);
+    },
     // Loaded on demand: few runs have forks.
     forks: async () => {
       const { ForkStore } = await import('../workspace/fork/store.ts');

@@ -20,6 +20,7 @@ const CONNECT_MS = 1000;
 const OWNERS = 'owners';
 const OFFERS = 'commands';
 const OFFER = /^[0-9a-f]{16}-[0-9a-f]{8}$/;
+const HALF_ID = 16;
 const OTHERS = 0o077;
 // What a socket is called until it answers.
 const DRAFT = '~';
@@ -38,18 +39,28 @@ export function offerSocketPath(runtimeDirectory: string, sandboxId: string): st
 
 /** All directories in which commands of a sandbox are offered; none if another user could have created one of them. */
 export async function offerSocketPaths(runtimeDirectory: string, sandboxId: string): Promise<string[]> {
+  const names = await offerNames(runtimeDirectory);
+  return names.filter(name => name.startsWith(offersOf(sandboxId))).map(name => join(runtimeDirectory, OFFERS, name));
+}
+
+/** The sandboxes with such an id in which commands are offered: of each id the first half, which is enough to find it. */
+export async function offeringSandboxes(runtimeDirectory: string, idPrefix: string): Promise<string[]> {
+  const wanted = idPrefix.replaceAll('-', '').slice(0, HALF_ID);
+  const names = await offerNames(runtimeDirectory);
+  const ids = new Set(names.map(name => name.slice(0, HALF_ID)).filter(id => id.startsWith(wanted)));
+  return [...ids].map(id => `${id.slice(0, 8)}-${id.slice(8, 12)}-${id.slice(12)}`);
+}
+
+async function offerNames(runtimeDirectory: string): Promise<string[]> {
   const directory = join(runtimeDirectory, OFFERS);
   const found = await lstat(directory).catch(() => null);
   if (!found?.isDirectory() || found.uid !== process.getuid?.() || (found.mode & OTHERS) !== 0) return [];
-  const names = await readdir(directory).catch(() => []);
-  return names
-    .filter(name => OFFER.test(name) && name.startsWith(offersOf(sandboxId)))
-    .map(name => join(directory, name));
+  return (await readdir(directory).catch(() => [])).filter(name => OFFER.test(name));
 }
 
 // Half of the id: the path of a socket may not be long, and no two sandboxes share half of theirs.
 function offersOf(sandboxId: string): string {
-  return `${sandboxId.replaceAll('-', '').slice(0, 16)}-`;
+  return `${sandboxId.replaceAll('-', '').slice(0, HALF_ID)}-`;
 }
 
 /** A session’s proof of life, from `listen` to `close`. */

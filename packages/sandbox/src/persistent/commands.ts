@@ -47,8 +47,10 @@ export interface CommandsParts {
   readonly looked: (untilMs: number) => void;
   /** How much time the sandbox has left, were it extended for as long as it may be. */
   readonly leftMs: () => number;
-  /** What other processes have in it, and where they find what this one has: where it is kept. */
-  readonly shared: { readonly elsewhere: CommandsElsewhere; readonly offerAt: string } | null;
+  /** What other processes have in it, where it is kept. */
+  readonly elsewhere: CommandsElsewhere | null;
+  /** Where other processes of the user find what this one has: to follow it, and to connect to it where it is kept. */
+  readonly offerAt: string;
 }
 
 type Execute = WaitingSandbox['execute'];
@@ -59,15 +61,14 @@ const DEFAULT_SIZE: TerminalSize = { columns: 80, rows: 24 };
 export class SandboxCommands implements Commands {
   readonly #parts: CommandsParts;
   readonly #underWay = new Map<number, { readonly handle: Handle; readonly info: CommandInfo }>();
-  readonly #offer: CommandsOffer | null;
+  readonly #offer: CommandsOffer;
   #lookedUntilMs: number;
 
   constructor(parts: CommandsParts) {
     this.#parts = parts;
     this.#lookedUntilMs = parts.lookedUntilMs;
     const find = (pid: number): Handle | null => this.#underWay.get(pid)?.handle ?? null;
-    const { shared } = parts;
-    this.#offer = shared && new CommandsOffer(shared.offerAt, { list: () => this.#own(), find });
+    this.#offer = new CommandsOffer(parts.offerAt, { list: () => this.#own(), find });
   }
 
   /** Start of the next scan: changes made between two commands are reported with the second one. */
@@ -102,15 +103,15 @@ export class SandboxCommands implements Commands {
   }
 
   async list(): Promise<CommandInfo[]> {
-    const { shared } = this.#parts;
-    return [...this.#own(), ...((await shared?.elsewhere.list(shared.offerAt)) ?? [])];
+    const { elsewhere, offerAt } = this.#parts;
+    return [...this.#own(), ...((await elsewhere?.list(offerAt)) ?? [])];
   }
 
   async connect(pid: number): Promise<CommandHandle> {
-    const { shared } = this.#parts;
-    const found = this.#underWay.get(pid)?.handle ?? (await shared?.elsewhere.connect(pid, shared.offerAt));
+    const { elsewhere, offerAt } = this.#parts;
+    const found = this.#underWay.get(pid)?.handle ?? (await elsewhere?.connect(pid, offerAt));
     if (found) return found;
-    const whose = shared ? 'any process that lives' : 'this process';
+    const whose = elsewhere ? 'any process that lives' : 'this process';
     throw new AcodeError('ACODE-SBX-017', {
       field: 'pid',
       reason: `no command of ${whose} runs as ${pid}`,
@@ -120,7 +121,7 @@ export class SandboxCommands implements Commands {
 
   /** Offers nothing any more. */
   async end(): Promise<void> {
-    await this.#offer?.end();
+    await this.#offer.end();
   }
 
   #own(): CommandInfo[] {
@@ -209,7 +210,7 @@ export class SandboxCommands implements Commands {
     const { pid } = handle;
     const startedAt = new Date(this.#parts.host.telemetry.clock.now()).toISOString();
     this.#underWay.set(pid, { handle, info: { pid, ...what, startedAt } });
-    if (this.#offer) this.#parts.host.keep(this.#offer.begin());
+    this.#parts.host.keep(this.#offer.begin());
     const forget = (): void => {
       if (this.#underWay.get(pid)?.handle === handle) this.#underWay.delete(pid);
     };

@@ -99,9 +99,14 @@ export async function inspectAny(
 ): Promise<SandboxDetails | null> {
   const found = await engine.inspect(reference, signal);
   if (found) return found;
-  const all = await engine.list(signal);
+  const known = meant(await engine.list(signal), reference, uid);
+  return known && engine.inspect(known.containerId, signal);
+}
+
+/** The one sandbox of these that a reference means; null if it means none. */
+export function meant(all: readonly SandboxInfo[], reference: string, uid: number): SandboxInfo | null {
   const isKnown = all.some(one => isMeant(one, reference) || isCalled(one, reference, uid));
-  return isKnown ? engine.inspect(pick(all, reference, uid).containerId, signal) : null;
+  return isKnown ? pick(all, reference, uid) : null;
 }
 
 /** A sandbox with its image as it was asked for, where that is written down: the engine knows only the id. */

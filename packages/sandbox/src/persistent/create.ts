@@ -226,9 +226,8 @@ export function opened(parts: Opened): Sandbox {
     env,
     about,
     leftMs,
-    shared: keep
-      ? { elsewhere: new CommandsElsewhere(runtime, sandboxId, here), offerAt: offerSocketPath(runtime, sandboxId) }
-      : null,
+    elsewhere: keep ? new CommandsElsewhere(runtime, sandboxId, here) : null,
+    offerAt: offerSocketPath(runtime, sandboxId),
     lookedUntilMs: parts.lookedUntilMs ?? Date.now(),
     looked: untilMs => {
       if (!keep) return;

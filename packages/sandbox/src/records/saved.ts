@@ -23,6 +23,7 @@ const headerSchema = z.object({
   command: z.string(),
   endedAt: z.string(),
   exitCode: z.number().nullable(),
+  correlationId: z.string().optional(),
 });
 const bodySchema = z.object({
   stdout: z.string(),
@@ -55,9 +56,10 @@ export class SavedLogs {
       0o600,
     );
     try {
-      const { name, sandboxId, command, endedAt, exitCode } = log;
+      const { name, sandboxId, command, endedAt, exitCode, correlationId } = log;
       // The header is a line of its own, so that listing never reads the output.
-      const header = JSON.stringify({ name, sandboxId, command: command.slice(0, KEPT_OF_COMMAND), endedAt, exitCode });
+      const short = command.slice(0, KEPT_OF_COMMAND);
+      const header = JSON.stringify({ name, sandboxId, command: short, endedAt, exitCode, correlationId });
       await file.writeFile(`${header}\n${JSON.stringify({ stdout: stdout.text, stderr: stderr.text, dropped })}\n`);
     } finally {
       await file.close();
@@ -84,6 +86,19 @@ export class SavedLogs {
       if (log) return log;
     }
     return null;
+  }
+
+  /** The commands of a sandbox, by its id or the beginning of it, that were saved since a time; oldest first. */
+  async since(sandboxId: string, sinceMs: number): Promise<SavedLog[]> {
+    const logs: SavedLog[] = [];
+    for (const file of (await this.#files()).reverse()) {
+      // Both are in its name, so that a caller may ask again and again.
+      if (!file.slice(file.indexOf('-') + 1).startsWith(sandboxId) || Number.parseInt(file, 10) < sinceMs) continue;
+      const info = await this.#header(file);
+      const log = info && (await this.#whole(file, info));
+      if (log) logs.push(log);
+    }
+    return logs;
   }
 
   async #prune(now: number): Promise<void> {

@@ -10,7 +10,7 @@ import type { MaskedPath } from '../contract/masks.ts';
 import type { EffectivePolicy, UserId } from '../contract/policy.ts';
 import type { Clock } from '../contract/ports.ts';
 import type { ProfileName } from '../contract/profiles.ts';
-import type { ArtifactReport } from '../contract/result.ts';
+import type { ArtifactReport, RunningCommand } from '../contract/result.ts';
 import type { ContinuedScans, RestPeriod } from '../contract/scan.ts';
 import type { DependencySpec, ImageFacts, SandboxSpec } from '../contract/spec.ts';
 import type { Level } from '../contract/levels.ts';
@@ -27,7 +27,8 @@ import type { Bus, Operation, Telemetry } from '../records/telemetry/operation.t
 import type { ContainerReports } from '../records/telemetry/containers.ts';
 import type { AuditHead, AuditProvision } from '../contract/audit.ts';
 import type { ForkStore } from '../workspace/fork/store.ts';
-import type { Capture } from './output/capture.ts';
+import type { CommandInfo } from '../contract/sandbox.ts';
+import type { Capture, Heads } from './output/capture.ts';
 
 /** A sandbox that acode keeps after its command until its artifacts are copied out, as a run uses it. */
 export interface ArtifactSandbox extends Pick<WaitingSandbox, 'id' | 'ports' | 'execute'> {
@@ -41,6 +42,13 @@ export type WithArtifacts = (
   wanted: readonly ArtifactRequest[],
   around: { readonly spec: SandboxSpec; readonly clock: Clock; readonly signal: AbortSignal },
 ) => Promise<ArtifactSandbox>;
+
+/** A run whose output the user’s other processes may read while it goes on. */
+export interface OfferedRun {
+  readonly sandboxId: string;
+  readonly info: CommandInfo;
+  readonly running: Pick<RunningCommand, 'ports' | 'result'> & { readonly heads: Heads };
+}
 
 /** Source of the images that runs use. */
 export interface ImageSource {
@@ -96,6 +104,8 @@ export interface Host {
   readonly session: Session;
   readonly images: ImageSource;
   readonly withArtifacts: WithArtifacts;
+  /** Lets the user’s other processes read the output of a run until it ends. */
+  offer(run: OfferedRun): void;
   /** The forks of the user’s workspaces. */
   readonly forks: () => Promise<ForkStore>;
   /** Locks between the user’s processes. */
@@ -106,7 +116,7 @@ export interface Host {
   /** The warm pool; null if this host has none. */
   readonly pool: Pool | null;
   /** Read access to the saved output of past runs, also if the output of this host’s runs is not saved. */
-  readonly pastLogs: Pick<SavedLogs, 'list' | 'find'>;
+  readonly pastLogs: Pick<SavedLogs, 'list' | 'find' | 'since'>;
   /** Storage for the output of this host’s runs; null if the user wants none saved. */
   readonly savedLogs: SavedLogs | null;
   /** Continues scans that exceeded the time budget of their run. */

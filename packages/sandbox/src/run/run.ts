@@ -80,7 +80,7 @@ async function startPlanned(
   const { release } = admission;
   const dispose = (): Promise<void> => disposing({ host, operation, planned, sandbox, release });
   const used = await asUsed(sandbox, { host, operation, planned, request, signal, sinceMs });
-  return await handOver(sandbox, {
+  const running = await handOver(sandbox, {
     host,
     operation,
     planned,
@@ -101,6 +101,10 @@ async function startPlanned(
     cwd: workdirFor(request.cwd, WORKSPACE_TARGET),
     nonce: randomBytes(16).toString('hex'),
   });
+  const startedAt = new Date(clock.now()).toISOString();
+  const { sandboxId } = planned.spec.identity;
+  host.offer({ sandboxId, info: { pid: 1, command, cwd: request.cwd ?? '.', startedAt }, running });
+  return running;
 }
 
 // The caller already has the result; removes the sandbox and frees its slot.
@@ -139,7 +143,7 @@ async function asUsed(sandbox: WaitingSandbox, run: Giving & { readonly request:
 type Used = Pick<RunningParts, 'sandbox' | 'take'>;
 
 // A sandbox that cannot receive its command is abandoned like one that differs from its plan.
-async function handOver(sandbox: WaitingSandbox, parts: RunningParts): Promise<RunningCommand> {
+async function handOver(sandbox: WaitingSandbox, parts: RunningParts): Promise<Running> {
   try {
     return await Running.begin(parts);
   } catch (error) {

@@ -402,6 +402,7 @@ function keepOutput({ host, operation, command, planned }: RunningParts, result:
     stdout: result.stdout,
     stderr: result.stderr,
     dropped: result.dropped,
+    correlationId: result.correlationId,
   };
   const { savedLogs } = host;
   const saving = afterwards(() => savedLogs.save(log, at.getTime())).catch((error: unknown) =>

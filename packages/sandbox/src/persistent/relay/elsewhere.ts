@@ -47,6 +47,16 @@ export class CommandsElsewhere {
     return first;
   }
 
+  /** What one of them has printed so far; null if no process has it. */
+  async output(pid: number): Promise<OutputSoFar | null> {
+    for (const path of await this.#paths(null)) {
+      const asked = await this.#ask(path, asking.output(pid));
+      asked?.socket.destroy();
+      if (asked?.first.is === 'output') return asked.first;
+    }
+    return null;
+  }
+
   async #paths(own: string | null): Promise<string[]> {
     this.#signal.throwIfAborted();
     return (await offerSocketPaths(this.#runtimeDirectory, this.#sandboxId)).filter(path => path !== own);
@@ -90,6 +100,8 @@ export class CommandsElsewhere {
     }
   }
 }
+
+type OutputSoFar = Extract<Answer, { readonly is: 'output' }>;
 
 interface Asked {
   readonly socket: Socket;

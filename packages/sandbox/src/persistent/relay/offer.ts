@@ -6,8 +6,9 @@ import type { Socket } from 'node:net';
 import { AcodeError } from '../../contract/errors.ts';
 import type { CommandInfo } from '../../contract/sandbox.ts';
 import type { PublishedPort, RunResult } from '../../contract/result.ts';
-import { listenAt } from '../../lifecycle/ownership.ts';
+import { listenAt, offerSocketPath } from '../../lifecycle/ownership.ts';
 import type { Listening } from '../../lifecycle/ownership.ts';
+import type { Host, OfferedRun } from '../../run/host.ts';
 import type { Heads } from '../../run/output/capture.ts';
 import { PIECE, TAKEN_MS, lines, opening, packed, say, wish, withoutOutput } from './wire.ts';
 import type { Answer, Wish } from './wire.ts';
@@ -35,6 +36,25 @@ const MAX_INPUT = 256;
 const MAX_LINE = 2 * PIECE;
 const OPENING_MS = 5000;
 const LAST_WORD_MS = 500;
+const MAX_SO_FAR = 1024 ** 2;
+
+/** Offers the output of a run until it ends. Input and signals are for the process that started it. */
+export function offerRun(
+  { directories, keep }: Pick<Host, 'directories' | 'keep'>,
+  { sandboxId, info, running }: OfferedRun,
+): void {
+  const { ports, result, heads } = running;
+  const offered: Offered = { ports, result, heads, write: notYours, closeStdin: notYours, kill: notYours };
+  const find = (pid: number): Offered | null => (pid === info.pid ? offered : null);
+  const offer = new CommandsOffer(offerSocketPath(directories.runtime, sandboxId), { list: () => [info], find });
+  keep(offer.begin());
+  const end = (): void => keep(offer.end());
+  result.then(end, end);
+}
+
+async function notYours(): Promise<never> {
+  throw new AcodeError('ACODE-SBX-017', { field: 'pid', reason: 'the command belongs to the process that started it' });
+}
 
 /** Offers commands, from `begin` to `end`. */
 export class CommandsOffer {
@@ -99,6 +119,7 @@ export class CommandsOffer {
     if (asked.ask === 'list') return finish(connection, { is: 'list', commands: this.#commands.list() });
     const command = this.#commands.find(asked.pid);
     if (!command) return finish(connection, { is: 'none' });
+    if (asked.ask === 'output') return finish(connection, await outputSoFar(command));
     await say(connection, { is: 'connected', ports: [...command.ports] });
     // A client that disconnects wants nothing more; the command keeps running.
     const hungUp = obey(connection, command, said);
@@ -106,6 +127,21 @@ export class CommandsOffer {
     // A connection that is closed before everything was read that came over it takes the last word with it.
     await Promise.race([hungUp, new Promise(resolve => void setTimeout(resolve, LAST_WORD_MS).unref())]);
   }
+}
+
+// The newest of what is kept: as much of each stream as the saved output of a past run has.
+async function outputSoFar({ heads }: Offered): Promise<Answer> {
+  const read = async (is: 'stdout' | 'stderr'): Promise<{ data: string; dropped: number }> => {
+    const chunks: Uint8Array[] = [];
+    // A stream that nobody waits for ends where it is now.
+    for await (const chunk of heads[is](AbortSignal.abort())) chunks.push(chunk);
+    const whole = Buffer.concat(chunks);
+    const dropped = Math.max(0, whole.length - MAX_SO_FAR);
+    return { data: whole.subarray(dropped).toString('base64'), dropped };
+  };
+  const [stdout, stderr] = [await read('stdout'), await read('stderr')];
+  const dropped = { stdout: stdout.dropped, stderr: stderr.dropped };
+  return { is: 'output', stdout: stdout.data, stderr: stderr.data, dropped };
 }
 
 async function tell(connection: Socket, command: Offered, gone: AbortSignal): Promise<void> {

@@ -5,11 +5,14 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { AcodeError } from '../../contract/errors.ts';
+import type { LogEvent, SavedLog } from '../../contract/host.ts';
 import type { RunResult } from '../../contract/result.ts';
 import { offerSocketPath, offerSocketPaths, removeDeadSockets } from '../../lifecycle/ownership.ts';
+import type { Host } from '../../run/host.ts';
 import { Capture } from '../../run/output/capture.ts';
 import { CommandsElsewhere } from './elsewhere.ts';
-import { CommandsOffer } from './offer.ts';
+import { followLogs, runningLogs } from './follow.ts';
+import { CommandsOffer, offerRun } from './offer.ts';
 import type { Offered } from './offer.ts';
 import { asking, line, packed, unpacked } from './wire.ts';
 
@@ -344,4 +347,105 @@ describe('an error on its way', () => {
     expect(unpacked(packed(new Error('broken'))).message).toBe('broken');
     expect(unpacked(packed('broken')).message).toBe('broken');
   });
+});
+
+describe('a run that is offered to other processes', () => {
+  const host = (saved: readonly SavedLog[] = []): Host =>
+    ({
+      directories: { runtime },
+      uid: 0,
+      keep: (work: Promise<unknown>) => void work.catch(() => undefined),
+      engine: () => Promise.reject(new Error('no engine')),
+      pastLogs: { find: async () => saved[0] ?? null, since: async () => saved },
+    }) as unknown as Host;
+  const info = {
+    pid: 7,
+    command: ['curl', '-H', 'Authorization: Bearer abcdefghijklmnop'],
+    cwd: '.',
+    startedAt: 'now',
+  };
+  const never = new AbortController().signal;
+
+  it('shows what it has printed so far, with secrets masked, and goes on', async () => {
+    stdout.push(Buffer.from('one\n'));
+    const { commands } = await runningLogs(host(), SANDBOX.slice(0, 8), never);
+    expect(commands).toMatchObject([
+      { command: 'sleep 1', stdout: 'one\n', stderr: '', dropped: { stdout: 0, stderr: 0 } },
+    ]);
+    offer = await offering(host());
+    const masked = await runningLogs(host(), SANDBOX, never);
+    expect(masked.commands[0]?.command).not.toContain('abcdefghijklmnop');
+    expect(reading).toBe(0);
+  });
+
+  it('is followed from its first byte to its end', async () => {
+    stdout.push(Buffer.from('one\n'));
+    const events: LogEvent[] = [];
+    for await (const event of followLogs(host(), SANDBOX, never)) {
+      events.push(event);
+      if (events.length === 2) {
+        stdout.push(Buffer.from('two\n'));
+        finish({ ...RESULT, exitCode: 3 });
+        await offer.end();
+      }
+    }
+    expect(events.map(({ kind }) => kind)).toEqual(['began', 'stdout', 'stdout', 'ended']);
+    expect(events.at(-1)).toMatchObject({ exitCode: 3, dropped: 0 });
+  });
+
+  it('is not told again from its saved output, and what began and ended between two polls is', async () => {
+    const past = { name: 'n', sandboxId: SANDBOX, endedAt: 'then', exitCode: 0, stderr: '', dropped: RESULT.dropped };
+    const saved = [
+      { ...past, command: 'short', stdout: 'short', correlationId: 'c' },
+      { ...past, command: 'sleep 1', stdout: 'again', correlationId: RESULT.correlationId },
+    ];
+    finish(RESULT);
+    const events: LogEvent[] = [];
+    for await (const event of followLogs(host(saved), SANDBOX, never)) {
+      events.push(event);
+      if (event.kind === 'ended') await offer.end();
+    }
+    const said = events.flatMap(event => (event.kind === 'stdout' ? [Buffer.from(event.data).toString()] : []));
+    expect(said).toEqual(['short']);
+  });
+
+  it('ends at the wish of its reader', async () => {
+    const stop = new AbortController();
+    const kinds: string[] = [];
+    for await (const { kind } of followLogs(host(), SANDBOX, stop.signal)) {
+      kinds.push(kind);
+      stop.abort();
+    }
+    expect(kinds[0]).toBe('began');
+    await vi.waitFor(() => expect(reading).toBe(0));
+  });
+
+  it('takes no input and no signal from another process', async () => {
+    await offer.end();
+    offer = await offering(host());
+    const handle = await elsewhere().connect(7, null);
+    for (const wish of [handle?.write('x'), handle?.kill(), handle?.closeStdin()])
+      await expect(wish).rejects.toMatchObject({ code: 'ACODE-SBX-017' });
+    expect(received).toEqual([]);
+    await handle?.disconnect();
+  });
+
+  it('that has no sandbox any more is told from its saved output, or refused by name', async () => {
+    const past = { name: 'gone', sandboxId: 'x', command: 'true', endedAt: '', exitCode: 0, stdout: 'o', stderr: '' };
+    const engine = () => Promise.resolve({ list: async () => [] });
+    const none = { ...host([{ ...past, dropped: RESULT.dropped }]), engine } as unknown as Host;
+    const kinds: string[] = [];
+    for await (const { kind } of followLogs(none, 'gone', never)) kinds.push(kind);
+    expect(kinds).toEqual(['began', 'stdout', 'ended']);
+    const nothing = followLogs({ ...host(), engine } as unknown as Host, 'nothing', never);
+    await expect(nothing.next()).rejects.toMatchObject({ code: 'ACODE-CTN-012' });
+  });
+
+  async function offering(on: Host): Promise<CommandsOffer> {
+    await offer.end();
+    let begun: Promise<unknown> = Promise.resolve();
+    offerRun({ ...on, keep: work => void (begun = work) }, { sandboxId: SANDBOX, info, running: offered });
+    await begun;
+    return offer;
+  }
 });

@@ -27,6 +27,7 @@ const info = z.object({ pid: z.int(), command, cwd: z.string(), startedAt: z.str
 export const opening = z.discriminatedUnion('ask', [
   z.strictObject({ version: z.literal(VERSION), ask: z.literal('list') }),
   z.strictObject({ version: z.literal(VERSION), ask: z.literal('connect'), pid: z.int() }),
+  z.strictObject({ version: z.literal(VERSION), ask: z.literal('output'), pid: z.int() }),
 ]);
 
 /** Requests of a client that is connected to a command; each is answered by its number. */
@@ -48,6 +49,12 @@ export const answer = z.discriminatedUnion('is', [
   z.object({ is: z.literal('list'), commands: z.array(info) }),
   z.object({ is: z.literal('connected'), ports: z.array(port) }),
   z.object({ is: z.literal('none') }),
+  z.object({
+    is: z.literal('output'),
+    stdout: z.base64(),
+    stderr: z.base64(),
+    dropped: z.object({ stdout: z.int(), stderr: z.int() }),
+  }),
   z.object({ is: z.enum(['stdout', 'stderr']), data: z.base64() }),
   z.object({ is: z.literal('done'), id, failure: failure.optional() }),
   z.object({ is: z.literal('result'), result }),
@@ -67,6 +74,7 @@ type Outcome = RunResult | WebRunResult;
 export const asking = {
   list: { version: VERSION, ask: 'list' } satisfies Opening,
   connect: (pid: number) => ({ version: VERSION, ask: 'connect', pid }) satisfies Opening,
+  output: (pid: number) => ({ version: VERSION, ask: 'output', pid }) satisfies Opening,
 };
 
 const BYTES = '$bytes';
