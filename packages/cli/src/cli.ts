@@ -14,7 +14,7 @@ import { Interruption } from './interruption.ts';
 import type { Io } from './io.ts';
 import type { Served } from './lender.ts';
 import { OwnProgram } from './own-program.ts';
-import { HELP_WIDTH, buildProgram, calledAs, helpArguments } from './program.ts';
+import { HELP_WIDTH, ParseComplaint, buildProgram, calledAs, helpArguments } from './program.ts';
 import type { Printed } from './program.ts';
 import { SCAN_COMMAND, hasScans } from './scans/directory.ts';
 import { userConfigFile } from './serve/identity.ts';
@@ -114,7 +114,7 @@ class CommandLine {
       return this.#status;
     } catch (error) {
       if (error instanceof CommanderError && error.exitCode === 0) return this.#printAnswer(error.code);
-      return this.fail(error);
+      return this.fail(await explained(error));
     }
   }
 
@@ -192,6 +192,12 @@ class CommandLine {
     if (!this.#options.json) for (const line of leftBy(error)) await call.say(`acode: ${oneLine(line)}\n`);
     return report.exitStatus;
   }
+}
+
+async function explained(error: unknown): Promise<unknown> {
+  if (!(error instanceof ParseComplaint)) return error;
+  const { usageErrorFor } = await import('./failure/parse-failure.ts');
+  return usageErrorFor(error.complaint, error.about);
 }
 
 // Findings after earlier commands come first. A failure to report them does not stop this command.

@@ -1,7 +1,7 @@
 // Command line parser: all commands, and the errors of the parser.
 
 import { Command } from '@commander-js/extra-typings';
-import type { CommandUnknownOpts } from '@commander-js/extra-typings';
+import type { CommandUnknownOpts, CommanderError } from '@commander-js/extra-typings';
 import { addCommonOptions } from './arguments/common.ts';
 import type { Perform } from './call.ts';
 import { auditCommands } from './commands/audit.ts';
@@ -21,7 +21,7 @@ import { serveCommand } from './commands/serve.ts';
 import { statsCommand } from './commands/stats.ts';
 import { trustCommand } from './commands/trust.ts';
 import { uninstallCommand } from './commands/uninstall-command.ts';
-import { usageErrorFor } from './failure/parse-failure.ts';
+import type { Complained } from './failure/parse-failure.ts';
 import { ownVersion } from './version.ts';
 import { hanging } from './terminal/wrap.ts';
 
@@ -40,6 +40,18 @@ export interface Printed {
   helpOf?: string;
   /** Columns that help has; null for no bound. */
   readonly width: number | null;
+}
+
+/** A complaint of the parser’s, before it is a usage error: what explains it is loaded for it alone. */
+export class ParseComplaint extends Error {
+  readonly complaint: CommanderError;
+  readonly about: Complained;
+
+  constructor(complaint: CommanderError, about: Complained) {
+    super(complaint.message, { cause: complaint });
+    this.complaint = complaint;
+    this.about = about;
+  }
 }
 
 /** The program. `printed` receives help and version. */
@@ -144,7 +156,7 @@ function prepare(command: CommandUnknownOpts, printed: Printed): void {
     .exitOverride(complaint => {
       const options = command.options.flatMap(({ long }) => long ?? []);
       const about = { called, help: printed.text, elsewhere: (word: string) => inGroups(command, word), options };
-      throw complaint.exitCode === 0 ? complaint : usageErrorFor(complaint, about);
+      throw complaint.exitCode === 0 ? complaint : new ParseComplaint(complaint, about);
     });
   command.addHelpText('after', () => {
     printed.helpOf = called;
