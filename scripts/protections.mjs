@@ -1149,7 +1149,11 @@ export const PROTECTIONS = [
   ),
   one(
     'a masked file is shown by a further mount of its directory, or of itself',
-    [`${SRC}/run/masking.ts`, "purpose === 'workspace' || purpose === 'additional'", "purpose === 'workspace'"],
+    [
+      `${SRC}/run/masking.ts`,
+      "purpose === 'additional' || (purpose === 'workspace' && !isFork)",
+      "purpose === 'workspace' && !isFork",
+    ],
     [[MASKS, 'are also over']],
   ),
   one(
@@ -1164,5 +1168,19 @@ export const PROTECTIONS = [
     'a mask over something else than was found goes unnoticed',
     [`${SRC}/isolation/kernel.ts`, 'covers && !isCoveredInPlace(covers)', 'covers && false'],
     [[`${SRC}/isolation/process/held.test.ts`, 'once another file is at the path of a masked one']],
+  ),
+  one(
+    'files with secrets are not masked in a fork',
+    [`${SRC}/run/forking.ts`, 'if (!record || masked.length === 0) return [];', 'if (masked) return [];'],
+    [['masks/forks.test.ts', 'are empty, can be written']],
+  ),
+  one(
+    'what commands wrote to masked files is a part of a diff',
+    [
+      `${FORK}/store.ts`,
+      'return { workspace, uppers, masked };',
+      'return { workspace, uppers, masked: masked.slice(0, 0) };',
+    ],
+    [['masks/forks.test.ts', 'are no part of what changed']],
   ),
 ];

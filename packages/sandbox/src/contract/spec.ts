@@ -31,8 +31,10 @@ export interface OverlaySpec {
   readonly upper: OverlayPart;
   /** The kernel’s own directory beside it. */
   readonly work: OverlayPart;
-  /** Changes of earlier commands, the latest first. */
+  /** Changes of earlier commands, the latest first, and last the empty files over masked ones. */
   readonly lowers: readonly OverlayPart[];
+  /** Paths of the workspace that are masked, relative to it; absent for none. */
+  readonly masked?: readonly string[];
 }
 
 /** A directory or file of the host inside the sandbox. */

@@ -653,6 +653,7 @@ async function loadAhead(host: ComposedHost): Promise<void> {
     import('../persistent/relay/follow.ts'),
     import('../persistent/relay/offer.ts'),
     import('../workspace/fork/store.ts'),
+    import('../workspace/fork/mask-layer.ts'),
     import('./uninstall.ts'),
   ]);
 }

@@ -6,6 +6,7 @@ import type { Command } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
+import type { MaskedPath } from '../contract/masks.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { ForkResult } from '../contract/result.ts';
 import type { MountSpec, OverlayPart, OverlaySpec, SandboxSpec } from '../contract/spec.ts';
@@ -45,6 +46,8 @@ export interface ForkFor {
   /** Whether nothing may be made. */
   readonly preview: boolean;
   readonly backend: Pick<Backend, 'forkWay'>;
+  /** What is present and empty in the fork. */
+  readonly masked: readonly Pick<MaskedPath, 'path' | 'kind'>[];
 }
 
 interface PlannedFork {
@@ -77,9 +80,25 @@ async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): P
     await squashOld(host, store, id, signal);
     const image = way === 'volume' ? wanted.image : null;
     const command = [printable(wanted.command)].flat().join(' ');
-    const begun = await store.begin(id, { holder: holderText(thisHolder()), image, command });
+    const masked = await makeMasks(store, id, wanted, signal);
+    const begun = await store.begin(id, { holder: holderText(thisHolder()), image, command, masked });
     return { way, overlay: store.overlayOf(begun, WORK[way]) };
   });
+}
+
+// Before the layer is begun: what is left of one that failed here, the next sweep removes.
+async function makeMasks(
+  store: ForkStore,
+  id: string,
+  { masked, workspace }: ForkFor,
+  signal: AbortSignal,
+): Promise<string[]> {
+  const record = store.read(id);
+  if (!record || masked.length === 0) return [];
+  const directory = store.maskOf(id, record.nextLayer);
+  const { makeMaskLayer } = await import('../workspace/fork/mask-layer.ts');
+  await makeMaskLayer(directory, workspace.root, masked, { scratch: store.pathOf(id), signal });
+  return masked.map(({ path }) => path);
 }
 
 // Before the layers of a fork are too many to be mounted, the oldest become one.

@@ -36,6 +36,8 @@ export interface MasksFor {
   readonly dependencies: readonly DependencySpec[];
   /** Whether this is a run, whose user is told of what was not masked before. */
   readonly tells: boolean;
+  /** Whether the workspace is a fork, which has a layer for its masks. */
+  readonly isFork: boolean;
   /** The masks that a persistent sandbox was created with; absent for a new sandbox. */
   readonly created?: readonly KeptMask[] | undefined;
 }
@@ -45,13 +47,15 @@ interface PlannedMasks {
   readonly mounts: readonly MountSpec[];
   /** What was found, and by which rule. */
   readonly masked: readonly MaskedPath[];
+  /** What is to be in the mask layer of a fork. */
+  readonly layer: readonly MaskedPath[];
   /** Lines for the user. */
   readonly notes: readonly string[];
   /** Lines that only `explain` shows. */
   readonly asides: readonly string[];
 }
 
-const NONE: PlannedMasks = { mounts: [], masked: [], notes: [], asides: [] };
+const NONE: PlannedMasks = { mounts: [], masked: [], layer: [], notes: [], asides: [] };
 const NOT_HERE = 'Files with secrets are not masked: this level does not keep a command away from your files.';
 const EMPTY_FILE = 'empty';
 const EMPTY_DIRECTORY = 'empty.d';
@@ -75,13 +79,16 @@ export async function planMasks(host: Host, wanted: MasksFor, signal: AbortSigna
   const hidden = [...mountsBelow(root), ...coveredBy(wanted)];
   const visible = masked.filter(({ path }) => !hidden.some(place => isWithin(join(root, path), place)));
   const mounts = visible.flatMap(one => masksOf(one, wanted).map(mask => empty.over(mask)));
-  return { mounts, masked: visible, notes: newsOf(prepared), asides };
+  return { mounts, masked: visible, layer: wanted.isFork ? visible : [], notes: newsOf(prepared), asides };
 }
 
 /** The masked paths of a plan, as a result lists them. */
 export function maskedIn({ mounts }: Pick<SandboxSpec, 'mounts'>): Pick<RunResult, 'masked'> {
   const root = mounts.find(({ purpose }) => purpose === 'workspace')?.source ?? '/';
-  const paths = mounts.flatMap(({ covers }) => (covers ? [relative(root, covers.path)] : []));
+  const paths = mounts.flatMap(({ covers, overlay }) => [
+    ...(covers ? [relative(root, covers.path)] : []),
+    ...(overlay?.masked ?? []),
+  ]);
   return paths.length === 0 ? {} : { masked: [...new Set(paths)] };
 }
 
@@ -113,14 +120,14 @@ function newsOf({ untold }: PreparedMasks): string[] {
  * The masks over one file: in the workspace, and wherever else the sandbox has a directory with the file in it. Refuses a mount of the
  * file itself, which would show it under another name.
  */
-function masksOf({ path, kind, device, inode }: MaskedPath, { workspace, mounts }: MasksFor): KeptMask[] {
+function masksOf({ path, kind, device, inode }: MaskedPath, { workspace, mounts, isFork }: MasksFor): KeptMask[] {
   const file = join(workspace.root, path);
   const found = lstatSync(file, { throwIfNoEntry: false });
   if (!found || found.dev !== device || found.ino !== inode || !isKind(found, kind))
     throw new AcodeError('ACODE-MSK-001', { path, others: 0, because: 'changing' });
   const identity = identityOf(found);
   return mounts
-    .filter(({ purpose }) => purpose === 'workspace' || purpose === 'additional')
+    .filter(({ purpose }) => purpose === 'additional' || (purpose === 'workspace' && !isFork))
     .flatMap(({ source, target }) => {
       if (isWithin(source, file)) throw refusal(source, 'ProtectedPath', `${path} is masked`, { remedy: REMEDY });
       if (!isWithin(file, source)) return [];

@@ -125,6 +125,7 @@ export async function plan(
       mounts,
       dependencies: own.dependencies,
       tells: !of.preview,
+      isFork: policy.workspace.value === 'fork',
       created: of.created,
     },
     signal,
@@ -134,7 +135,16 @@ export async function plan(
   // Last: it makes the layer that the command writes.
   const written = await forkMounts(
     host,
-    { level, policy, workspace, image: image.id, command, preview: of.preview, backend: chosen.backend },
+    {
+      level,
+      policy,
+      workspace,
+      image: image.id,
+      command,
+      preview: of.preview,
+      backend: chosen.backend,
+      masked: masks.layer,
+    },
     mounts,
     signal,
   );

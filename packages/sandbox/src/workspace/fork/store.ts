@@ -36,6 +36,7 @@ const NAME = /^[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?$/;
 const RESERVED = new Set(['new', 'current']);
 const RECORD = 'fork.json';
 const NUMBER = /^\d+$/;
+const MASK = /^m\d+$/;
 // Where a fork, and a squashed layer, are made.
 const MADE_ASIDE = '.new-';
 const ASIDE = 's';
@@ -85,8 +86,12 @@ const recordSchema = z.strictObject({
       layer: z.int().positive(),
       at: z.number(),
       command: z.string(),
+      /** Paths that are masked for it. */
+      masked: z.array(z.string()).optional(),
     })
     .nullable(),
+  /** Paths that were masked for a command of it: what commands wrote there is not for the workspace. */
+  masked: z.array(z.string()).optional(),
 });
 
 /** What is known of a fork. */
@@ -118,6 +123,8 @@ export interface LayerBegin {
   /** The id of the image it runs on; null without an engine. */
   readonly image: string | null;
   readonly command: string;
+  /** Paths that are masked for it; its mask layer exists. */
+  readonly masked?: readonly string[];
 }
 
 /** The forks of one user. Every method that changes one is called under a lock of its id. */
@@ -227,7 +234,7 @@ export class ForkStore {
    * Begins the layer of a command. What a command that never came to its end left is removed: it has no record, so nobody was told
    * that it exists.
    */
-  async begin(id: string, { holder, image, command }: LayerBegin): Promise<ForkRecord> {
+  async begin(id: string, { holder, image, command, masked = [] }: LayerBegin): Promise<ForkRecord> {
     const record = this.#get(id);
     if (record.layers.length >= MAX_LAYERS)
       throw new AcodeError('ACODE-FRK-004', { fork: id, reason: `it has ${MAX_LAYERS} layers` });
@@ -243,7 +250,8 @@ export class ForkStore {
       usedAt: at,
       expiresAt: at + FORK_LIFE_MS,
       nextLayer: layer + 1,
-      active: { sandboxId: null, holder, layer, at, command: command.slice(0, MAX_COMMAND) },
+      active: { sandboxId: null, holder, layer, at, command: command.slice(0, MAX_COMMAND), masked: [...masked] },
+      masked: [...new Set([...(record.masked ?? []), ...masked])],
     };
     this.#write(begun);
     return begun;
@@ -274,23 +282,29 @@ export class ForkStore {
     if (!record.active) throw new TypeError('no command was begun');
     const work = join(this.pathOf(record.id), workName);
     mkdirSync(work, { recursive: true, mode: 0o700 });
+    const { layer, masked = [] } = record.active;
+    const below = this.layersOf({ ...record, active: null }).uppers.toReversed();
     const spec: OverlaySpec = {
       fork: record.id,
-      upper: partAt(join(this.pathOf(record.id), String(record.active.layer))),
+      upper: partAt(join(this.pathOf(record.id), String(layer))),
       work: partAt(work),
-      lowers: this.layersOf({ ...record, active: null })
-        .uppers.toReversed()
-        .map(partAt),
+      lowers: [...below, ...(masked.length > 0 ? [this.maskOf(record.id, layer)] : [])].map(partAt),
+      ...(masked.length > 0 ? { masked } : {}),
     };
     assertOptions(overlayOptions(spec, record.workspace), record.id);
     return spec;
   }
 
   /** The layers of a fork, with that of a command that has begun. */
-  layersOf({ id, workspace, layers, active }: ForkRecord): ForkLayers {
+  layersOf({ id, workspace, layers, active, masked = [] }: ForkRecord): ForkLayers {
     const all = [...layers, ...(active ? [{ number: active.layer, of: id }] : [])];
     const uppers = all.map(({ number, of = id }) => join(this.pathOf(of), String(number)));
-    return { workspace, uppers, masked: [] };
+    return { workspace, uppers, masked };
+  }
+
+  /** Where the empty files over masked ones are, for the command of a layer. */
+  maskOf(id: string, layer: number): string {
+    return join(this.pathOf(id), `m${layer}`);
   }
 
   /** Where a fork keeps what its commands first saw. */
@@ -311,6 +325,7 @@ export class ForkStore {
     const layers = isEmpty ? record.layers : [...record.layers, layer];
     const ended = { ...record, active: null, layers, currentAt: isFirst ? this.#now() : record.currentAt };
     this.#write(ended);
+    await this.#removeTree(this.maskOf(id, active.layer));
     if (isEmpty) await this.#removeTree(join(this.pathOf(id), String(active.layer)));
     if (isUnused(ended)) await this.remove(id);
   }
@@ -419,7 +434,8 @@ export class ForkStore {
   async sweep(id: string): Promise<void> {
     const named = this.#named(id);
     if (!named) return;
-    const isLeft = (name: string): boolean => (NUMBER.test(name) ? !named.has(name) : LEFT_BEHIND.test(name));
+    const isLeft = (name: string): boolean =>
+      MASK.test(name) ? !named.has(name.slice(1)) : NUMBER.test(name) ? !named.has(name) : LEFT_BEHIND.test(name);
     for (const name of namesIn(this.pathOf(id)).filter(isLeft)) await this.#removeTree(join(this.pathOf(id), name));
   }
 
