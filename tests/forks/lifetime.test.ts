@@ -65,6 +65,41 @@ describe.skipIf(withoutEngines)('a fork whose client is killed with SIGKILL', ()
   });
 });
 
+describe.skipIf(withoutEngines)('a fork that has expired', () => {
+  it('is announced, and removed by a cleanup with what the kernel left in it; the audit log says so', async () => {
+    await using host = await TestHost.open(mainEngine);
+    const run = (script: string, fork: string) =>
+      host.acode.run(['sh', '-c', script], { policy: policyFrom({ image: images.debian, fork }) });
+    writeFileSync(host.file('a.txt'), 'one\n');
+    await run('rm a.txt', 'old');
+    await run('rm a.txt', 'used');
+    const store = new ForkStore(join(process.env['XDG_STATE_HOME'] ?? '', 'acode'), Date.now);
+    const expire = (name: string, at: number): string => {
+      const id = readdirSync(store.directory).find(one => store.read(one)?.name === name) ?? '';
+      const path = join(store.pathOf(id), 'fork.json');
+      writeFileSync(path, JSON.stringify({ ...store.read(id), expiresAt: at }));
+      return id;
+    };
+    const id = expire('old', Date.now() + 3_600_000);
+    const { notes } = await host.acode.explain('true', { policy: policyFrom({ image: images.debian, fork: 'used' }) });
+    expect(notes.join('\n')).toContain('Fork old of this workspace has changes and expires at ');
+    expect((await host.acode.cleanup()).forks).toEqual([]);
+    expire('old', Date.now() - 1);
+    expect((await host.acode.cleanup({ dryRun: true })).forks).toMatchObject([{ id, name: 'old' }]);
+    expect(store.read(id)).not.toBeNull();
+    expect((await host.acode.cleanup()).forks).toMatchObject([{ id, name: 'old' }]);
+    // The engine’s kernel had left a directory of root’s.
+    expect(readdirSync(store.directory).filter(name => name.includes(id))).toEqual([]);
+    expect((await host.acode.forks.list()).map(({ name }) => name)).toEqual(['used']);
+    await host.acode.forks.discard('used');
+    const removals: string[] = [];
+    for (const record of await host.acode.audit.tail({ count: 50 }))
+      if (record.kind === 'removal' && record['what'] === 'fork')
+        removals.push(`${String(record['name'])} ${String(record['reason'])}`);
+    expect(removals).toEqual(expect.arrayContaining(['old expired', 'used asked']));
+  });
+});
+
 describe.skipIf(withoutEngines)('a fork of 64 commands', () => {
   it('is squashed before the next one, which sees what all of them wrote', async () => {
     await using host = await TestHost.open(mainEngine);

@@ -71,6 +71,20 @@ describe.skipIf(withoutEngines)('uninstall', () => {
     }
   });
 
+  it('keeps forks with changes, says so, and removes them with --with-forks', async () => {
+    const [, state = ''] = directories();
+    writeFileSync(join(bench.workspace, 'a.txt'), 'one\n');
+    expect((await bench.call(['run', '--fork', '--', 'rm', 'a.txt'])).status).toBe(0);
+    const forks = join(state, 'f');
+    const purged = await bench.call(['uninstall', '--purge', '--json']);
+    expect(JSON.parse(purged.stdout.toString())).toMatchObject({
+      spared: expect.arrayContaining([{ what: 'forks', path: forks }]),
+    });
+    expect((await bench.call(['fork', 'diff', '--name-only'])).stdout.toString()).toBe('a.txt\n');
+    await bench.call(['uninstall', '--purge', '--with-audit', '--with-forks']);
+    expect(existsSync(forks) ? readdirSync(forks) : []).toEqual([]);
+  });
+
   it('removes a link to the configuration, and not what it leads to', async () => {
     const [config = ''] = directories();
     const elsewhere = join(dirname(dirname(config)), 'dotfiles');

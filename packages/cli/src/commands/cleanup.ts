@@ -47,7 +47,7 @@ async function cleanUp(call: Call, options: CleanupFlags): Promise<number> {
 
 /** What was removed, for a person. */
 export function renderCleanup(report: CleanupReport, look: Look): string {
-  const { removed, failed, kept, belongings, dryRun } = report;
+  const { removed, failed, kept, belongings, forks, dryRun } = report;
   const gone = dryRun ? 'would be removed' : 'removed';
   const rows = [
     ...removed.map(one => [...sandboxCells(one), gone]),
@@ -56,6 +56,7 @@ export function renderCleanup(report: CleanupReport, look: Look): string {
     ...belongings.removed.map(({ name, kind }) => [name, '', kind, gone]),
     ...belongings.failed.map(({ belonging, reason }) => [belonging.name, '', belonging.kind, `failed: ${reason}`]),
     ...belongings.kept.map(({ name, kind }) => [name, '', kind, 'kept']),
+    ...forks.map(({ id, name }) => [name ?? id, '', 'expired fork', gone]),
   ];
   const listed = rows.length > 0 ? table(['NAME', 'IMAGE', 'STATE', 'RESULT'], rows, look) : '';
   return `${listed}${fitted(summary(report), look)}\n`;
@@ -65,11 +66,12 @@ function sandboxCells({ name, givenName, image, state }: SandboxInfo): string[] 
   return [givenName ?? name, shortId(image), state];
 }
 
-function summary({ removed, failed, kept, belongings, dryRun }: CleanupReport): string {
+function summary({ removed, failed, kept, belongings, forks, dryRun }: CleanupReport): string {
   const others = ['network', 'volume'].flatMap(kind => {
     const count = belongings.removed.filter(one => one.kind === kind).length;
     return count > 0 ? [plural(count, kind)] : [];
   });
+  if (forks.length > 0) others.push(plural(forks.length, 'fork'));
   const doomed = [plural(removed.length, 'sandbox'), ...others].join(' and ');
   const parts = [`${dryRun ? 'Would remove' : 'Removed'} ${doomed}`];
   const notRemoved = failed.length + belongings.failed.length;

@@ -31,7 +31,21 @@ function renderForks(items: readonly ForkInfo[], look: Look, home: string, all: 
     until(item.expiresAt, look.now, 'letters'),
   ]);
   const titles = ['ID', 'NAME', 'COMMANDS', 'STATE', ...(all ? ['WORKSPACE'] : []), 'USED', 'EXPIRES'];
-  return table(titles, rows, look, ['STATE', 'EXPIRES', 'USED']);
+  return `${table(titles, rows, look, ['STATE', 'EXPIRES', 'USED'])}${expiryText(items, look)}`;
+}
+
+const EXPIRES_SOON_MS = 24 * 3600 * 1000;
+
+// Work that would be lost within a day is said in a line of its own.
+function expiryText(items: readonly ForkInfo[], look: Look): string {
+  const soon = items.filter(
+    ({ commands, expiresAt }) => commands > 0 && Date.parse(expiresAt) - look.now <= EXPIRES_SOON_MS,
+  );
+  const lines = soon.map(({ id, name, expiresAt }) => {
+    const which = name ?? id;
+    return `Fork ${which} has changes and expires ${until(expiresAt, look.now)}. \`acode fork diff ${which}\` shows them and keeps the fork for 7 more days.\n`;
+  });
+  return fitted(lines.join(''), look);
 }
 
 function stateOf({ sandbox, interrupted }: ForkInfo): string {

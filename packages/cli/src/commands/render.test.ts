@@ -148,7 +148,7 @@ describe('lists', () => {
 
 describe('cleanup', () => {
   const none = { removed: [], failed: [], kept: [] };
-  const report: CleanupReport = { ...none, belongings: none, dryRun: false };
+  const report: CleanupReport = { ...none, belongings: none, forks: [], dryRun: false };
   const network = { kind: 'network', id: 'n1', name: 'acode-x-bridge', labels: {} } as const;
   const volume = { kind: 'volume', id: 'v', name: 'acode-cache-npm', labels: {} } as const;
 
@@ -192,7 +192,7 @@ describe('cleanup', () => {
 
 describe('uninstall', () => {
   const none = { removed: [], failed: [], kept: [] };
-  const engine = { ...none, belongings: none, dryRun: true };
+  const engine = { ...none, belongings: none, forks: [], dryRun: true };
   const directories = [{ what: 'config', path: '/home/u/.config/acode', files: 1, bytes: 2048 }] as const;
   const images = { ...none, removedBytes: 0, dryRun: true };
   const nothing = { left: [], spared: [], elsewhere: [], copies: [] };

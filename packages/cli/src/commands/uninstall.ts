@@ -14,7 +14,7 @@ const FAILED = 125;
 const STOP_MS = 15_000;
 const ABOUT: Readonly<Record<OwnDirectory['what'], string>> = {
   config: 'your configuration',
-  state: 'kept output, trust, leases, compiled code, the audit log and its keys',
+  state: 'kept output, forks, trust, leases, compiled code, the audit log and its keys',
   runtime: 'sockets of sessions',
 };
 
@@ -24,14 +24,15 @@ export interface UninstallFlags {
   readonly force?: true | undefined;
   readonly withAudit?: true | undefined;
   readonly withConfig?: true | undefined;
+  readonly withForks?: true | undefined;
 }
 
 /** Shows or removes every trace. */
 export async function uninstall(call: Call, flags: UninstallFlags): Promise<number> {
   const { purge, force } = flags;
-  if (purge !== true && (flags.withAudit ?? flags.withConfig) !== undefined)
+  if (purge !== true && (flags.withAudit ?? flags.withConfig ?? flags.withForks) !== undefined)
     throw new UsageError(
-      '--with-audit and --with-config need --purge.',
+      '--with-audit, --with-config and --with-forks need --purge.',
       'Write `acode uninstall --purge --with-audit --with-config`, or leave out what you want to keep.',
     );
   const { signal } = call.interruption;
@@ -56,17 +57,23 @@ async function endBackground(call: Call): Promise<void> {
 const QUESTIONS = {
   audit: 'Also remove the audit log (the record of every run) and its keys?',
   config: 'Also remove your configuration?',
+  forks: 'Also remove forks with changes? `acode fork list --all` shows them.',
 } as const;
 
 // The audit log and the configuration are removed only if an option or the person at the terminal says so.
 async function alsoRemoved(
   call: Call,
-  { withAudit, withConfig }: UninstallFlags,
-): Promise<Pick<UninstallOptions, 'audit' | 'config'>> {
+  { withAudit, withConfig, withForks }: UninstallFlags,
+): Promise<Pick<UninstallOptions, 'audit' | 'config' | 'forks'>> {
   const asks = canAsk(call.io) && !call.options.json;
   const agreed = async (what: keyof typeof QUESTIONS, option: true | undefined): Promise<boolean> =>
     option ?? (asks && (await ask(call.io, `acode: ${QUESTIONS[what]}`, call.interruption.signal)));
-  return { audit: await agreed('audit', withAudit), config: await agreed('config', withConfig) };
+  const audit = await agreed('audit', withAudit);
+  const config = await agreed('config', withConfig);
+  const changed = async (): Promise<boolean> =>
+    (await call.withHost(({ forks }) => forks.list({ all: true }))).some(({ commands }) => commands > 0);
+  const forks = withForks ?? (asks && (await changed()) && (await agreed('forks', undefined)));
+  return { audit, config, forks };
 }
 
 /** Every trace, for a person. */
@@ -126,7 +133,7 @@ function closing(report: UninstallReport, purge: boolean, look: Look): string {
   const live = sessions > 0 ? ` ${sessions} of your sessions still running: add --force.` : '';
   const how =
     engineProblem === null
-      ? '`acode uninstall --purge` removes all of it except the audit log and your configuration; --with-audit and --with-config remove those too.'
+      ? '`acode uninstall --purge` removes all of it except the audit log, your configuration and forks with changes; --with-audit, --with-config and --with-forks remove those too.'
       : 'Start the engine first, so that nothing is left on it; `acode uninstall --purge --force` removes what is listed without it.';
   return `Nothing was removed.${live}\n${hint(how)}`;
 }
@@ -134,6 +141,7 @@ function closing(report: UninstallReport, purge: boolean, look: Look): string {
 const SPARED: Readonly<Record<SparedTrace['what'], string>> = {
   audit: 'The audit log was kept',
   config: 'Your configuration was kept',
+  forks: 'Forks with changes were kept',
 };
 
 function sparedText(spared: readonly SparedTrace[], hint: Say): string {

@@ -185,7 +185,7 @@ export interface AuditCreation extends AuditContext {
 /** Something of ours that was removed. */
 export interface AuditRemoval extends AuditContext {
   readonly kind: 'removal';
-  readonly what: 'container' | 'process' | 'network' | 'volume' | 'image';
+  readonly what: 'container' | 'process' | 'network' | 'volume' | 'image' | 'fork';
   readonly id: string;
   readonly name?: string;
   /** The sandbox whose container or process it was. */

@@ -14,9 +14,9 @@ export interface ForkInfo {
   isCurrent: boolean;
   /** When it was made. */
   createdAt: string;
-  /** When a command used it last. */
+  /** When it was used last. */
   usedAt: string;
-  /** When it is removed, unless a command uses it before. */
+  /** When it is removed, unless it is used before: 7 days after its last use. */
   expiresAt: string;
   /** The commands whose changes it has. */
   commands: number;

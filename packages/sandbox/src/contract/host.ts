@@ -1,5 +1,6 @@
 // Host reports: engine status, sandboxes, cleanup and uninstall.
 
+import type { ForkInfo } from './forks.ts';
 import type { Command } from './command.ts';
 import type { ConfigProblem } from './configuration.ts';
 import type { ImagePruneReport } from './images.ts';
@@ -217,18 +218,22 @@ export interface CleanupReport {
     /** Networks and volumes that were left alone. */
     readonly kept: readonly EngineResource[];
   };
+  /** Forks that had expired and were removed; with `dryRun`, those that would be. */
+  readonly forks: readonly ForkInfo[];
   /** Whether nothing was really removed. */
   readonly dryRun: boolean;
 }
 
 /** What `Acode.uninstall` should do. Without options it removes nothing and reports what there is. */
 export interface UninstallOptions {
-  /** Removes everything that is reported, except for the audit log and the user’s configuration. */
+  /** Removes everything that is reported, except for the audit log, the user’s configuration and forks that have changes. */
   purge?: boolean;
   /** With `purge`: removes the audit log and its keys too. */
   audit?: boolean;
   /** With `purge`: removes the user’s configuration too. */
   config?: boolean;
+  /** With `purge`: removes forks that have changes too. */
+  forks?: boolean;
   /** Also removes sandboxes of running sessions and of this user’s other hosts, and continues without an engine. */
   force?: boolean;
   /** Cancels it; what it has already removed remains removed. */
@@ -257,8 +262,8 @@ export interface Remote {
 
 /** Something that `purge` keeps unless `audit` or `config` asks for it. */
 export interface SparedTrace {
-  /** The audit log or the user’s configuration. */
-  readonly what: 'audit' | 'config';
+  /** The audit log, the user’s configuration, or the forks, some of which have changes. */
+  readonly what: 'audit' | 'config' | 'forks';
   /** Its absolute path. */
   readonly path: string;
 }
@@ -275,7 +280,7 @@ export interface UninstallReport {
   readonly directories: readonly OwnDirectory[];
   /** What is still in those directories after they were cleared, because acode did not put it there. */
   readonly left: readonly string[];
-  /** What `purge` kept because it was not asked for: the audit log, the user’s configuration. Empty without `purge`. */
+  /** What `purge` kept because it was not asked for: the audit log, the user’s configuration, forks with changes. Empty without `purge`. */
   readonly spared: readonly SparedTrace[];
   /** What other hosts have on the engine, and may still use: removed only with `force`. */
   readonly elsewhere: readonly Remote[];

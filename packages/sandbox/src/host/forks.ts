@@ -1,8 +1,9 @@
 // Forks of workspaces: shown, taken back and removed.
 
+import { randomUUID } from 'node:crypto';
 import { lstatSync, mkdirSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
 import type { ForkCommand, ForkInfo, Forks, PatchOmission } from '../contract/forks.ts';
 import type { MountSpec } from '../contract/spec.ts';
@@ -40,6 +41,7 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
   const atRest = async (store: ForkStore, { id }: ForkRecord): Promise<ForkRecord> => {
     await refuseBusy(host, store.read(id), host.closing);
     await settleLayer(host, id);
+    store.touch(id);
     return store.read(id) ?? notThere(id);
   };
   return {
@@ -96,10 +98,68 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
       on('discard', fork, async (store, record) => {
         const info = infoOf(store, record);
         await refuseBusy(host, record, host.closing);
-        if (!(await store.remove(record.id))) await emptyWork(host, store, record);
+        await recordRemoval(host, record, 'asked');
+        if (!(await store.remove(record.id))) await emptyWork(host, store, record, host.closing);
         return info;
       }),
   };
+}
+
+/**
+ * Removes forks that have expired, and takes in what killed commands left. Says which were removed, or with `dryRun` would be. What
+ * fails, or is in use, is left for the next time.
+ */
+export async function sweepForks(
+  host: Host,
+  signal: AbortSignal,
+  { dryRun = false }: { readonly dryRun?: boolean } = {},
+): Promise<ForkInfo[]> {
+  const store = await host.forks();
+  if (dryRun) return store.expired().map(record => infoOf(store, record));
+  await settleKilled(host, undefined, signal);
+  const removed: ForkInfo[] = [];
+  for (const record of store.expired())
+    try {
+      await underLock(host, record.id, signal, async () => {
+        if (!store.expired().some(({ id }) => id === record.id)) return;
+        const info = infoOf(store, record);
+        await recordRemoval(host, record, 'expired');
+        await store.remove(record.id);
+        removed.push(info);
+      });
+    } catch (error) {
+      leaveFor(host, record.id, error, signal);
+    }
+  await store.collect();
+  for (const path of await store.leftovers())
+    await emptyWork(host, store, { id: basename(path).slice(1), image: null }, signal).catch((error: unknown) =>
+      leaveFor(host, path, error, signal),
+    );
+  return removed;
+}
+
+/** Removes every fork with all its changes. */
+export async function discardForks(host: Host, signal: AbortSignal): Promise<void> {
+  const store = await host.forks();
+  for (const record of await store.list())
+    await underLock(host, record.id, signal, async () => {
+      await recordRemoval(host, record, 'asked');
+      if (!(await store.remove(record.id))) await emptyWork(host, store, record, signal);
+    });
+  await sweepForks(host, signal);
+}
+
+function leaveFor(host: Host, fork: string, error: unknown, signal: AbortSignal): void {
+  signal.throwIfAborted();
+  host.telemetry.log('info', 'a fork was left for the next sweep', { fork, reason: String(error) });
+}
+
+// Before it: a fork with changes is work, and its removal must not go unrecorded.
+async function recordRemoval(host: Host, { id, name, layers }: ForkRecord, reason: 'asked' | 'expired'): Promise<void> {
+  if (layers.length === 0) return;
+  const operation = reason === 'asked' ? 'remove' : 'cleanup';
+  const what = { what: 'fork', id, ...(name === null ? {} : { name }) } as const;
+  await host.audit.append({ kind: 'removal', operation, correlationId: randomUUID(), reason, ...what });
 }
 
 function openDiff(host: Host, store: ForkStore, record: ForkRecord): Promise<ForkDiff> {
@@ -153,7 +213,12 @@ function commandOf({ at, command, interrupted }: CommandRecord, index: number): 
 
 // The kernel keeps its own files in the work directory, as root. It removes them when it mounts the overlay again: the engine does
 // that to look for a path in a container, without a process in it.
-async function emptyWork(host: Host, store: ForkStore, { id, image }: ForkRecord): Promise<void> {
+async function emptyWork(
+  host: Host,
+  store: ForkStore,
+  { id, image }: Pick<ForkRecord, 'id' | 'image'>,
+  signal: AbortSignal,
+): Promise<void> {
   const [aside] = (await store.leftovers()).filter(path => path.endsWith(`.${id}`));
   if (aside === undefined) return;
   for (const name of ['u', 'l']) mkdirSync(join(aside, name), { recursive: true, mode: 0o700 });
@@ -168,6 +233,6 @@ async function emptyWork(host: Host, store: ForkStore, { id, image }: ForkRecord
     overlay: { fork: id, upper: partAt(join(aside, 'u')), work: partAt(join(aside, 'w')), lowers: [] },
   };
   const cleaning = { ...spec, image: { ...spec.image, id: image ?? spec.image.id }, mounts: [mount], caches: [] };
-  await (await host.engine()).readImage(cleaning, (_, kindAt) => kindAt(WORKSPACE_TARGET), host.closing);
+  await (await host.engine()).readImage(cleaning, (_, kindAt) => kindAt(WORKSPACE_TARGET), signal);
   await rm(aside, { recursive: true, force: true });
 }

@@ -11,6 +11,7 @@ import type {
   Status,
 } from '../contract/host.ts';
 import { AcodeError } from '../contract/errors.ts';
+import { sweepForks } from './forks.ts';
 import { ENGINE_LATE_REMEDY, unavailableReason } from '../contract/unavailable.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { Host } from '../run/host.ts';
@@ -150,6 +151,7 @@ export async function cleanup(
     failed: failed.map(({ thing, reason }) => ({ sandbox: thing, reason })),
     kept,
     belongings: belongingsReport(others, caches),
+    forks: await sweepForks(host, signal, options),
     dryRun: options.dryRun === true,
   };
 }

@@ -1,6 +1,7 @@
 // Finds resources that dead sessions left on the engine and removes them: the second safety net, behind the reaper.
 
 import { AcodeError } from '../contract/errors.ts';
+import { sweepForks } from './forks.ts';
 import type { EngineResource } from '../contract/host.ts';
 import type { Host } from '../run/host.ts';
 import { Leases } from '../lifecycle/leases.ts';
@@ -53,6 +54,7 @@ export async function sweep(host: Host): Promise<void> {
     outcomes.push(...(await fewAtOnce(left, ({ thing }) => removeBelonging(host, thing, others))));
     await removeDeadSockets(host.directories.runtime);
     await (await import('../images/project/stage.ts')).removeForgottenStages(signal);
+    await sweepForks(host, signal);
     const existing = new Set(sandboxes.map(({ thing }) => thing.sandboxId));
     await new Leases(host.directories.state).prune(existing, host.telemetry.clock.now());
     const things = [...orphans, ...left].map(({ thing }) => thing);

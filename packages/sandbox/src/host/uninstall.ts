@@ -16,6 +16,7 @@ import type { ImagePruneReport } from '../contract/images.ts';
 import type { Host } from '../run/host.ts';
 import type { ImageHost } from '../images/pulls.ts';
 import { prune } from '../images/images.ts';
+import { discardForks } from './forks.ts';
 import { cleanup } from './inventory.ts';
 import { liveOwners } from '../lifecycle/ownership.ts';
 import { forgottenStages, removeForgottenStages } from '../images/project/stage.ts';
@@ -27,12 +28,13 @@ import type { Operation } from '../records/telemetry/operation.ts';
 const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
   config: /^(?:config\.yml|config\.schema\.v\d+\.json)(?:\.[0-9a-f]{16})?$/,
   state:
-    /^(?:ca|code-cache|leases|kept|masks|run|trust|logs|audit|project-images|scans|users|serve-announced|images\.json(?:\.[0-9a-f]{16})?)$/,
+    /^(?:ca|code-cache|f|leases|kept|masks|run|trust|logs|audit|project-images|scans|users|serve-announced|images\.json(?:\.[0-9a-f]{16})?)$/,
   runtime:
     /^(?:owners|commands|memory|pulls|bubblewrap-held(?:\.\d+)?|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|recent-commands|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
 };
 
 const AUDIT = 'audit';
+const FORKS = 'f';
 
 /** Reports the resources on the engine, and removes them on request; only reports the files on disk. */
 export async function uninstallFromEngine(
@@ -50,9 +52,10 @@ export async function uninstallFromEngine(
   if (sessions > 0 && spares) throw new AcodeError('ACODE-SBX-022', { sessions });
   const copies = await forgottenStages(host.identity);
   const directories = await ownDirectories(host);
-  const spared = await sparedTraces(directories, options);
+  const spared = await sparedTraces(host, directories, options);
   const about = { sessions, directories, left: [], spared, copies };
   try {
+    await removeForks(host, { purge, spared }, signal);
     const cleared = await clearEngine(host, { purge, force }, operation, signal);
     // Copies last, since a running sandbox would still write to them.
     const purged = await removeCopies(host, purge && isClean(cleared), signal);
@@ -64,6 +67,15 @@ export async function uninstallFromEngine(
     const purged = await removeCopies(host, purge, signal);
     return { ...about, engine: null, elsewhere: [], images: null, engineProblem: reasonOf(error), purged };
   }
+}
+
+// Before images are removed: the engine removes what its kernel left in forks, and needs an image for that.
+async function removeForks(
+  host: Host,
+  { purge, spared }: { readonly purge: boolean; readonly spared: readonly SparedTrace[] },
+  signal: AbortSignal,
+): Promise<void> {
+  if (purge && !spared.some(({ what }) => what === 'forks')) await discardForks(host, signal);
 }
 
 /** Removes the staged copies if requested; returns whether all of them are removed. */
@@ -96,15 +108,21 @@ async function clearEngine(
   return { engine, images, elsewhere: await ofOtherHosts(host, signal) };
 }
 
-// The audit log is evidence and the configuration is the user’s own work: each is removed only on request.
+// The audit log is evidence; the configuration and the changes in forks are the user’s own work: each is removed only on request.
 async function sparedTraces(
+  host: Host,
   directories: readonly OwnDirectory[],
-  { purge = false, audit = false, config = false }: UninstallOptions,
+  { purge = false, audit = false, config = false, forks = false }: UninstallOptions,
 ): Promise<SparedTrace[]> {
   if (!purge) return [];
+  const withChanges = (await (await host.forks()).list()).some(({ layers }) => layers.length > 0);
   const places = directories.flatMap(({ what, path }): SparedTrace[] => {
     if (what === 'config' && !config) return [{ what: 'config', path }];
-    return what === 'state' && !audit ? [{ what: 'audit', path: join(path, AUDIT) }] : [];
+    if (what !== 'state') return [];
+    return [
+      ...(audit ? [] : [{ what: 'audit' as const, path: join(path, AUDIT) }]),
+      ...(forks || !withChanges ? [] : [{ what: 'forks' as const, path: join(path, FORKS) }]),
+    ];
   });
   const found = await Promise.all(places.map(({ path }) => lstat(path).catch(() => null)));
   return places.filter((_, index) => found[index] !== null);
@@ -132,8 +150,9 @@ async function removeOwn(directory: string, own: RegExp, kept: ReadonlySet<strin
     return [];
   }
   const names = await readdir(directory);
+  // What cannot be removed is named below.
   for (const name of names.filter(one => own.test(one) && !kept.has(join(directory, one))))
-    await rm(join(directory, name), { recursive: true, force: true });
+    await rm(join(directory, name), { recursive: true, force: true }).catch(() => undefined);
   try {
     await rmdir(directory);
     return [];

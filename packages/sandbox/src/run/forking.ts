@@ -30,6 +30,8 @@ const OVER_MS = 2000;
 // How long a fork whose process was killed is waited for.
 const REAPED_MS = 3000;
 const REAPED_PAUSE_MS = 100;
+// How long before its end the expiry of a fork with changes is announced.
+const EXPIRES_SOON_MS = 24 * 3600 * 1000;
 // For a layer of any size; what is not done by then has no base.
 const BASE_MS = 60_000;
 const UNMOUNT_MS = 5000;
@@ -142,13 +144,40 @@ export async function forkMounts(
   wanted: ForkFor,
   mounts: readonly MountSpec[],
   signal: AbortSignal,
-): Promise<{ readonly mounts: readonly MountSpec[]; readonly fork?: string; readonly asides: readonly string[] }> {
-  if (wanted.policy.workspace.value !== 'fork') return { mounts, asides: [] };
+): Promise<ForkedMounts> {
+  if (wanted.policy.workspace.value !== 'fork') return { mounts, notes: [], asides: [] };
   const { overlay, way } = await planFork(host, wanted, signal);
   const asFork = (mount: MountSpec): MountSpec =>
     mount.purpose === 'workspace' ? { ...mount, readOnly: false, overlay } : mount;
   // What is only shown is nothing that a command could end or abandon.
-  return { mounts: mounts.map(asFork), asides: [WAYS[way]], ...(wanted.preview ? {} : { fork: overlay.fork }) };
+  return {
+    mounts: mounts.map(asFork),
+    notes: await expiryNotes(host, wanted.workspace.root, overlay.fork),
+    asides: [WAYS[way]],
+    ...(wanted.preview ? {} : { fork: overlay.fork }),
+  };
+}
+
+/** The mounts of a plan, and what to say about the fork among them. */
+interface ForkedMounts {
+  readonly mounts: readonly MountSpec[];
+  /** The id of the fork that the command writes. */
+  readonly fork?: string;
+  readonly notes: readonly string[];
+  /** Notes that only `explain` prints. */
+  readonly asides: readonly string[];
+}
+
+// The fork that is used now expires later; the others of the workspace may hold work that nobody thinks of.
+async function expiryNotes(host: ForkHost, workspace: string, used: string): Promise<string[]> {
+  const expiring = (await host.forks()).expiring(workspace, EXPIRES_SOON_MS).filter(({ id }) => id !== used);
+  const [first] = expiring;
+  if (!first) return [];
+  const which = first.name ?? first.id;
+  const others = expiring.length > 1 ? ` (and ${expiring.length - 1} more)` : '';
+  return [
+    `Fork ${which} of this workspace${others} has changes and expires at ${new Date(first.expiresAt).toISOString()}: \`acode fork diff ${which}\` shows them and keeps the fork for 7 more days.`,
+  ];
 }
 
 /** Does work while no other process begins or changes a fork, given by its id, or makes one of a workspace, given by its path. */
@@ -241,7 +270,7 @@ export async function settleKilled(host: ForkHost, workspace: string | undefined
       });
     } catch (error) {
       signal.throwIfAborted();
-      host.telemetry.log('warn', 'the layer of a killed command was left', { fork: id, reason: String(error) });
+      host.telemetry.log('info', 'the layer of a killed command was left', { fork: id, reason: String(error) });
     }
 }
 

@@ -176,6 +176,7 @@ export async function plan(
       ...own.notes,
       ...masks.notes,
       ...ca.notes,
+      ...written.notes,
       ...lowDiskNotes(workspace.root, capability.rootDirectory),
     ],
     machineBytes: there.memoryBytes,

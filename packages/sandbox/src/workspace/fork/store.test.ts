@@ -412,6 +412,29 @@ describe('forks of a workspace', () => {
     expect(scene.get(one.id).active).toMatchObject({ command: 'next' });
   });
 
+  it('expire 7 days after their last use, unless a command writes them', async () => {
+    const day = 24 * 3600 * 1000;
+    const scene = new Scene('expiry');
+    const [one, two] = [await scene.make('one'), await scene.make('two')];
+    const unused = await scene.make();
+    for (const { id } of [one, two]) await scene.write(id, 'file');
+    const ids = (records: readonly ForkRecord[]): string[] => records.map(({ id }) => id).sort();
+    scene.now += 6 * day;
+    expect(ids(scene.store.expired())).toEqual([unused.id]);
+    scene.store.touch(one.id);
+    scene.now += day - 1;
+    // The announcement: with changes, of this workspace, within a day.
+    expect(ids(scene.store.expiring(scene.workspace, day))).toEqual([two.id]);
+    expect(scene.store.expiring('/elsewhere', day)).toEqual([]);
+    expect(ids(scene.store.expired())).toEqual([unused.id]);
+    scene.now += 1;
+    expect(ids(scene.store.expired())).toEqual([two.id, unused.id].sort());
+    scene.now += 5 * day;
+    await scene.store.begin(one.id, { holder: 'x', image: 'i', command: 'long' });
+    scene.now += 8 * day;
+    expect(ids(scene.store.expired())).toEqual([two.id, unused.id].sort());
+  });
+
   it('end with a command that changed nothing, unless they have a name', async () => {
     const scene = new Scene('unused');
     const [unnamed, named] = [await scene.make(), await scene.make('kept')];

@@ -182,8 +182,7 @@ export class ForkStore {
       workspace,
       identity: { device: identity.device, inode: identity.inode },
       createdAt: at,
-      usedAt: at,
-      expiresAt: at + FORK_LIFE_MS,
+      ...usedAt(at),
       currentAt: null,
       image: null,
       layers: [],
@@ -206,7 +205,7 @@ export class ForkStore {
     const at = this.#now();
     const layers = source.layers.slice(0, kept).map(layer => ({ ...layer, of: layer.of ?? id }));
     const snapshots = Object.fromEntries(Object.entries(source.snapshots).filter(([, count]) => count <= commands));
-    const times = { createdAt: at, usedAt: at, expiresAt: at + FORK_LIFE_MS, currentAt: null };
+    const times = { createdAt: at, ...usedAt(at), currentAt: null };
     // Later layers have higher numbers than those it was made of, as in the fork that they come from.
     const record = { ...source, ...times, id: freshId(), name, layers, snapshots, active: null };
     return this.#create(record, base =>
@@ -247,14 +246,36 @@ export class ForkStore {
     const begun = {
       ...record,
       image: image ?? record.image,
-      usedAt: at,
-      expiresAt: at + FORK_LIFE_MS,
+      ...usedAt(at),
       nextLayer: layer + 1,
       active: { sandboxId: null, holder, layer, at, command: command.slice(0, MAX_COMMAND), masked: [...masked] },
       masked: [...new Set([...(record.masked ?? []), ...masked])],
     };
     this.#write(begun);
     return begun;
+  }
+
+  /** Writes down that a fork is used: it expires later. */
+  touch(id: string): void {
+    this.#write({ ...this.#get(id), ...usedAt(this.#now()) });
+  }
+
+  /**
+   * Forks that have expired, and those that a killed process made and never used. Each is to be asked for again under its lock.
+   */
+  expired(): ForkRecord[] {
+    const now = this.#now();
+    const isOver = (record: ForkRecord): boolean =>
+      record.active === null && (record.expiresAt <= now || (isUnused(record) && record.createdAt + MAKING_MS <= now));
+    return this.#all().filter(isOver);
+  }
+
+  /** The forks of a workspace that have changes and expire within a time, the first to expire first. */
+  expiring(workspace: string, withinMs: number): ForkRecord[] {
+    const latest = this.#now() + withinMs;
+    return this.#all()
+      .filter(record => record.workspace === workspace && record.layers.length > 0 && record.expiresAt <= latest)
+      .sort((one, other) => one.expiresAt - other.expiresAt);
   }
 
   /** Writes down which sandbox writes the layer that was begun. */
@@ -381,7 +402,7 @@ export class ForkStore {
     const kept = layersWith(record, left);
     const undone = record.layers.slice(kept);
     const snapshots = Object.fromEntries(Object.entries(record.snapshots).filter(([, count]) => count <= left));
-    this.#write({ ...record, layers: record.layers.slice(0, kept), snapshots, usedAt: this.#now() });
+    this.#write({ ...record, layers: record.layers.slice(0, kept), snapshots });
     if (undone[0]) await forgetBase(this.baseOf(id), firstOf(undone[0]));
     await this.sweep(id);
     return left;
@@ -611,6 +632,10 @@ function layersWith({ id, layers }: ForkRecord, commands: number): number {
     count = next;
   }
   return layers.length;
+}
+
+function usedAt(at: number): Pick<ForkRecord, 'usedAt' | 'expiresAt'> {
+  return { usedAt: at, expiresAt: at + FORK_LIFE_MS };
 }
 
 function isUnused({ layers, name, snapshots }: ForkRecord): boolean {
