@@ -1183,4 +1183,13 @@ export const PROTECTIONS = [
     ],
     [['masks/forks.test.ts', 'are no part of what changed']],
   ),
+  one(
+    'masked files become a part of a project image',
+    [
+      `${SRC}/images/project/building.ts`,
+      'ignore: IgnoreRules.parse(ignoreText), masked, linksOut',
+      'ignore: IgnoreRules.parse(ignoreText), linksOut',
+    ],
+    [[PROJECT_IMAGE, 'holds no secret under any name']],
+  ),
 ];

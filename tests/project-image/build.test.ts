@@ -34,8 +34,10 @@ describe.skipIf(withoutEngines).each(engines)('a project image on $name', engine
   });
 
   it('holds no secret under any name, whatever the .dockerignore says', async () => {
-    await using bench = await ProjectBench.at(engine);
+    await using bench = await ProjectBench.at(engine, { config: { sandbox: { mask: ['private/', 'notes.txt'] } } });
     for (const path of [
+      'private/deep/file',
+      'notes.txt',
       '.env',
       'sub/.env.local',
       '.npmrc',
@@ -48,12 +50,14 @@ describe.skipIf(withoutEngines).each(engines)('a project image on $name', engine
     bench.put('.dockerignore', '!.env\n!**/.env.local\n!.npmrc\n!.git\n!**/*.key\nignored\n');
     bench.put('ignored/file', CANARY);
     execFileSync('ln', [bench.host.file('.env'), bench.host.file('second-name')]);
+    execFileSync('ln', [bench.host.file('notes.txt'), bench.host.file('other-notes')]);
     // The control: the same content under a harmless name is found.
     bench.put('harmless.txt', CANARY);
     const image = await bench.build();
     const found = await bench.run(image.reference, `grep -rl ${CANARY} /project; find /project -name ignored`);
     expect(found.stdout).toBe('/project/harmless.txt\n');
-    expect(image.withheld.paths).toEqual(expect.arrayContaining(['.env', '.git', '.npmrc', 'second-name']));
+    const withheld = ['.env', '.git', '.npmrc', 'second-name', 'private', 'notes.txt', 'other-notes'];
+    expect(image.withheld.paths).toEqual(expect.arrayContaining(withheld));
   });
 
   it('is never made from a Dockerfile of the repository', async () => {

@@ -131,6 +131,11 @@ export interface Host {
    * can.
    */
   readonly attacked?: Level;
+  /**
+   * Whether the workspace is a copy of a project that acode made without its secrets, so that nothing in it is masked. Only the
+   * install command of a project image sets it; no request and no configuration file can.
+   */
+  readonly isCopy?: true;
   /** The engine that the caller or the configuration named; null if acode searches for one. */
   readonly engineNamed: string | null;
   /** The engine’s backend. Connects at first use. */

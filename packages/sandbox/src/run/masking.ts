@@ -65,6 +65,7 @@ const REMEDY = 'Mount another file or directory, or name the file in `sandbox.un
 /** Plans the masks of a sandbox. What is masked is written down before the command runs. */
 export async function planMasks(host: Host, wanted: MasksFor, signal: AbortSignal): Promise<PlannedMasks> {
   const { level, policy, created } = wanted;
+  if (host.isCopy) return NONE;
   if (!isBoundary(level)) return withoutMasks(level, policy);
   const empty = new EmptyFiles(join(host.directories.state, 'masks'), host.uid);
   if (created) return { ...NONE, mounts: created.map(mask => empty.over(mask)) };

@@ -188,12 +188,12 @@ interface Project {
 async function projectAt(
   { host, options, signal }: Building,
   root: string,
-  { policy }: Planned,
+  { policy, masked }: Planned,
   base: BuiltImage,
 ): Promise<Project> {
   const ignoreText = await readIgnoreFile(root);
   const { mostBytes = MAX_BYTES, mostFiles = MAX_FILES, install } = options;
-  const rules = { mostBytes, mostFiles, ignore: IgnoreRules.parse(ignoreText), linksOut: false };
+  const rules = { mostBytes, mostFiles, ignore: IgnoreRules.parse(ignoreText), masked, linksOut: false };
   const context = await readContext(root, rules, signal);
   const store = { file: join(host.directories.state, 'project-images', `${sha256(root)}.hashes`), uid: host.uid };
   const hashes = await hashContents(context, store, signal);

@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
   linkSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
@@ -85,6 +86,24 @@ describe('a context', () => {
     ]);
     expect(withheld).toEqual(['.env', '.git', 'id_rsa', 'sub/.env.local']);
     expect(bytes).toBe(entries.reduce((sum, { size }) => sum + size, 0));
+  });
+
+  it('leaves out what is masked, at its path and wherever else it is', async () => {
+    for (const path of ['a.txt', 'dir/b.txt', 'c.txt', 'd.txt', 'plain.txt']) put(path, 'x');
+    const one = (path: string) => {
+      const { dev: device, ino: inode } = lstatSync(join(root, path));
+      return { path, device, inode };
+    };
+    const masked = ['a.txt', 'dir', 'c.txt', 'd.txt'].map(one);
+    linkSync(join(root, 'a.txt'), join(root, 'second.txt'));
+    // Renamed since it was found, and replaced since.
+    renameSync(join(root, 'c.txt'), join(root, 'moved.txt'));
+    rmSync(join(root, 'd.txt'));
+    put('d.txt', 'y');
+    const { entries, withheld } = await look({ masked });
+    expect(entries.map(({ path }) => path)).toEqual(['plain.txt']);
+    expect(withheld.toSorted()).toEqual(['a.txt', 'd.txt', 'dir', 'moved.txt', 'second.txt']);
+    expect((await look()).entries).toHaveLength(7);
   });
 
   it('has no secret under a second name either', async () => {

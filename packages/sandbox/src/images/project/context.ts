@@ -5,6 +5,7 @@ import { readlink } from 'node:fs/promises';
 import { join, posix } from 'node:path';
 import { readBoundedFile } from '../../lifecycle/private-file.ts';
 import { AcodeError } from '../../contract/errors.ts';
+import type { MaskedPath } from '../../contract/masks.ts';
 import { formatBytes } from '../../contract/units.ts';
 import { DirectoryLook, fromText, toText } from '../../workspace/directory-look.ts';
 import type { IgnoreRules, Verdict } from './pattern.ts';
@@ -35,6 +36,8 @@ export interface ContextRules {
   readonly mostFiles: number;
   /** What the project leaves out itself; null to take everything, also what has a secret’s name. */
   readonly ignore: IgnoreRules | null;
+  /** What is masked in a sandbox of the project: an image does not have it either. */
+  readonly masked?: readonly Pick<MaskedPath, 'path' | 'device' | 'inode'>[];
   /** Whether links may lead out of the directory: they then lead to places of the image. */
   readonly linksOut: boolean;
 }
@@ -95,6 +98,7 @@ class Walk {
   readonly #secretDirectories: string[] = [];
   // Other names of what is withheld.
   readonly #secretFiles = new Set<string>();
+  readonly #masked: ReadonlySet<string>;
   #bytes = 0;
   #lookedAt = 0;
 
@@ -102,6 +106,10 @@ class Walk {
     this.#root = root;
     this.#rules = rules;
     this.#pauses = new Pauses(signal);
+    const masked = rules.masked ?? [];
+    this.#masked = new Set(masked.map(({ path }) => path));
+    // Under whatever name: a command may have renamed a directory above it since.
+    for (const { device, inode } of masked) this.#secretFiles.add(`${device}:${inode}`);
   }
 
   async context(): Promise<Context> {
@@ -140,12 +148,16 @@ class Walk {
 
   // Sockets, devices and FIFOs are nothing that an image could hold.
   #withholds(entry: Found): boolean {
-    const secret = this.#rules.ignore !== null && isSecret(entry.path);
+    const secret = (this.#rules.ignore !== null && isSecret(entry.path)) || this.#isMasked(entry);
     if (!secret && entry.kind !== 'special') return false;
     this.#withheld.push(entry.path);
     if (secret && entry.kind === 'file') this.#secretFiles.add(keyOf(entry.version));
     if (secret && entry.kind === 'directory') this.#secretDirectories.push(entry.path);
     return true;
+  }
+
+  #isMasked({ path, version }: Found): boolean {
+    return this.#masked.has(path) || (this.#masked.size > 0 && this.#secretFiles.has(keyOf(version)));
   }
 
   async #secretsIn(path: string, depth: number): Promise<void> {

@@ -44,7 +44,7 @@ export async function runInstall(installing: Installing, signal: AbortSignal): P
   let gone = false;
   try {
     const request = { policy: policyFrom(policy), signal, onStdout: onOutput, onStderr: onOutput };
-    const { result } = await start(host, install.command, request, false);
+    const { result } = await start({ ...host, isCopy: true }, install.command, request, false);
     assertSucceeded(await result, installing);
   } finally {
     await host.close();

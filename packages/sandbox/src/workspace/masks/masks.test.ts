@@ -561,6 +561,30 @@ describe('what was masked before', () => {
     expect(await paths(policy(), { limits })).toEqual([]);
   });
 
+  it('is told of once, and forgotten with its workspace', async () => {
+    put('.env');
+    const untold = async (tells: boolean) =>
+      (await prepareMasks({ root, state, policy: policy(), tells })).untold.masked.map(({ path }) => path);
+    expect(await untold(false)).toEqual(['.env']);
+    expect(await untold(true)).toEqual(['.env']);
+    expect(await untold(true)).toEqual([]);
+    put('b.env');
+    expect(await untold(true)).toEqual(['b.env']);
+    const files = () => readdirSync(join(state, 'masks'));
+    const before = files();
+    expect(before).toHaveLength(2);
+    const other = mkdtempSync(join(tmpdir(), 'acode-masks-other-'));
+    await prepareMasks({ root: other, state, policy: policy() });
+    expect(files()).toEqual(expect.arrayContaining(before));
+    rmSync(root, { recursive: true });
+    const third = mkdtempSync(join(tmpdir(), 'acode-masks-third-'));
+    await prepareMasks({ root: third, state, policy: policy() });
+    expect(files().filter(name => before.includes(name))).toEqual([]);
+    expect(files().filter(name => name.endsWith('.json'))).toHaveLength(2);
+    for (const made of [other, third]) rmSync(made, { recursive: true });
+    mkdirSync(root);
+  });
+
   it('is not shown because a command made a repository that claims to track it', async () => {
     put('a/b/c/.env');
     expect(await paths()).toEqual(['a/b/c/.env']);

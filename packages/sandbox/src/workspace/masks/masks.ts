@@ -4,7 +4,7 @@
 // So acode remembers device and inode of what it masked and of every directory above it, in a private file of the state directory.
 
 import { createHash } from 'node:crypto';
-import { lstatSync, mkdirSync } from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import type { Dirent } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout } from 'node:timers/promises';
@@ -47,12 +47,14 @@ const TURN_MS = 15;
 const CLOCK_LAG_MS = 20;
 const PAUSE_MS = 50;
 const MAX_TOLD_WARNINGS = 20;
+const MAX_REMEMBERED = 2000;
 const MAX_ATTEMPTS = 100;
 
 const identity = z.tuple([z.number(), z.number()]);
 
 const memorySchema = z.strictObject({
   version: z.literal(1),
+  workspace: z.string(),
   root: identity,
   /** The git directory that was there at the first run; null for none. */
   repository: z.string().nullable(),
@@ -118,7 +120,7 @@ async function prepare(request: MaskRequest, movedMs: number | null): Promise<Pr
   const report = { masked: masked.map(published), warnings: search.warnings, forgotten: forgotten.map(toText) };
   const told = before?.told ?? [];
   const repository = isRescan || before === null ? search.repository : before.repository;
-  const remembered = { version: 1, root: identityOf(lstatSync(root)), repository } as const;
+  const remembered = { version: 1, workspace: root, root: identityOf(lstatSync(root)), repository } as const;
   store.write({ ...remembered, told: toldNow(request, report, told), masked: masked.map(rememberedOf) }, before);
   return { ...report, untold: untoldOf(report, told) };
 }
@@ -392,6 +394,7 @@ function hasChanged(root: string, directories: readonly string[], sinceMs: numbe
 /** What acode remembers of one workspace: a small file that matters, and a large one that only saves time. */
 class MaskMemory {
   readonly directoryFile: string;
+  readonly #directory: string;
   readonly #file: string;
   readonly #root: string;
 
@@ -400,6 +403,7 @@ class MaskMemory {
     const directory = join(state, 'masks');
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     this.#root = root;
+    this.#directory = directory;
     this.#file = join(directory, `${name}.json`);
     this.directoryFile = join(directory, `${name}.directories`);
   }
@@ -417,7 +421,20 @@ class MaskMemory {
     if (before && JSON.stringify(memory) === JSON.stringify(before)) return;
     const known = new Set([...memory.masked, ...(before?.masked ?? [])].map(({ path }) => path));
     const added = (this.read()?.masked ?? []).filter(({ path }) => !known.has(path));
+    if (!before) this.#forgetVanished();
     writePrivateFile(this.#file, JSON.stringify({ ...memory, masked: [...memory.masked, ...added] }));
+  }
+
+  // Where a workspace is new: of those that are gone, nothing needs to be known.
+  #forgetVanished(): void {
+    for (const name of readdirSync(this.#directory).slice(0, MAX_REMEMBERED)) {
+      if (!name.endsWith('.json')) continue;
+      const file = join(this.#directory, name);
+      const text = readPrivateFile(file, { maxBytes: MAX_MEMORY_BYTES })?.text;
+      const memory = text === undefined ? null : memoryFrom(text);
+      if (!memory || existsSync(memory.workspace)) continue;
+      for (const one of [file, `${file.slice(0, -'.json'.length)}.directories`]) rmSync(one, { force: true });
+    }
   }
 }
 
