@@ -54,6 +54,29 @@ describe.skipIf(withoutEngines).each(engines)('acode sandbox exec on $name', eng
       expect(await readdir(share)).toEqual([]);
     });
 
+    it('brings artifacts out of the sandbox, and ends with 125 where one did not come', async () => {
+      const line = 'mkdir /out/d; echo hi > /out/d/.envrc; ln -s /etc/passwd /out/d/link; echo hi > /out/report';
+      const to = ['--artifact', '/out/report:./brought/', '--artifact', 'd:brought/d', '--artifact', 'none:none'];
+      const { status, stderr } = await bench.call(['run', ...to, line]);
+      expect(status).toBe(125);
+      for (const said of [
+        'to brought/report',
+        'left out link: it is a symbolic link',
+        'none: does not exist',
+        '.envrc',
+      ])
+        expect(stderr).toContain(said);
+      expect(await readdir(join(bench.workspace, 'brought'), { recursive: true })).toEqual(
+        expect.arrayContaining(['report', 'd/.envrc']),
+      );
+      expect(await readdir(join(bench.workspace, 'brought', 'd'))).toEqual(['.envrc']);
+      const again = await bench.call(['run', ...to.slice(0, 2), line]);
+      expect({ status: again.status, refused: again.stderr.includes('exists already') }).toEqual({
+        status: 2,
+        refused: true,
+      });
+    });
+
     it('keeps the streams apart and passes the exit status on', async () => {
       const { status, stdout, stderr } = await bench.exec(['--', 'sh', '-c', 'echo out; echo err >&2; exit 42']);
       expect({ status, stdout: stdout.toString(), stderr }).toEqual({ status: 42, stdout: 'out\n', stderr: 'err\n' });

@@ -32,6 +32,7 @@ export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
 
 // Fields of a request beside the policy.
 const REQUEST_OPTIONS: Readonly<Record<string, string>> = {
+  artifacts: '--artifact',
   cwd: '--workdir',
   base: '--base',
   name: '--name',

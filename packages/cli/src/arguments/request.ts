@@ -7,7 +7,7 @@ import { Command, Option } from '@commander-js/extra-typings';
 import { count, seconds } from './values.ts';
 import type { Place } from '../workspace.ts';
 import { environmentOf, environmentOptions } from './environment-options.ts';
-import { address, caches, cpus, mount, network, port, risk, size, someSize, user } from './sandbox-values.ts';
+import { address, caches, cpus, mount, network, port, risk, size, someSize, texts, user } from './sandbox-values.ts';
 
 /** A command with all options that say what a sandbox is to be. */
 export function sandboxCommand(name: string) {
@@ -96,6 +96,14 @@ export function requestCommand(name: string) {
     .argument('[command...]', 'one quoted line for the shell, or `-- program arguments…`')
     .usage('[options] "<line>"  |  [options] -- <program> [arguments…]')
     .passThroughOptions();
+}
+
+/** The option that brings files out of a fresh sandbox. */
+export function artifactOption() {
+  return new Option(
+    '--artifact <inside:here>',
+    'copy a file or directory out when the command has ended, such as /out/report:./report; repeatable',
+  ).argParser(texts);
 }
 
 /** The option for the directory of a command. */

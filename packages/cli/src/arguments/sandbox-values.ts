@@ -39,6 +39,11 @@ export function cpus(text: string): number {
   return value;
 }
 
+/** The texts so far and one more. */
+export function texts(text: string, before: readonly string[] = []): string[] {
+  return [...before, text];
+}
+
 const EXPECTED_MOUNT =
   'Expected source:target or source:target:rw, the target an absolute path inside the sandbox, such as ./data:/data. Without :rw it is read-only.';
 

@@ -2,16 +2,16 @@
 
 import { stat } from 'node:fs/promises';
 import { basename, join, posix, resolve, sep } from 'node:path';
-import { AcodeError, formatBytes } from '@acode/sandbox';
+import { AcodeError } from '@acode/sandbox';
 import type { Files, RiskyChange, TransferReport } from '@acode/sandbox';
 import type { Call } from '../call.ts';
+import { reportLines } from '../execution/artifacts.ts';
 import { riskyNotices } from '../execution/closing-lines.ts';
 import { sayNotices } from '../execution/execute.ts';
 import { UsageError } from '../failure/usage.ts';
 import { oneLine } from '../terminal/text.ts';
 import { fileCode, fileReason } from '../failure/file-reasons.ts';
 
-const MAX_NAMED = 10;
 const COPIED =
   'check the copy before you use it: tools on this machine might execute or follow what came out of the sandbox.';
 
@@ -61,19 +61,6 @@ async function transfer(
   const name = posix.basename(posix.resolve('/', inside));
   const to = into && name !== '' ? resolve(outside, name) : outside;
   return { ...(await files.download(inside, to, { signal })), to };
-}
-
-// What was copied, for a person, without line ends.
-function reportLines({ files, directories, bytes, skipped }: TransferReport, to: string): string[] {
-  const counts = [plural(files, 'file'), ...(directories > 0 ? [plural(directories, 'directory')] : [])].join(' and ');
-  const named = skipped.slice(0, MAX_NAMED).map(({ path, reason }) => `left out ${path}: ${reason}`);
-  const more = skipped.length > MAX_NAMED ? [`left out ${skipped.length - MAX_NAMED} more; --json names them all`] : [];
-  return [`copied ${counts}, ${formatBytes(bytes)}, to ${to}`, ...named, ...more];
-}
-
-function plural(count: number, noun: string): string {
-  const many = noun.endsWith('y') ? `${noun.slice(0, -1)}ies` : `${noun}s`;
-  return `${count} ${count === 1 ? noun : many}`;
 }
 
 async function isDirectory(look: () => Promise<{ isDirectory(): boolean }>): Promise<boolean> {

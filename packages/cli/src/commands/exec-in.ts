@@ -9,11 +9,13 @@ import { requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call } from '../call.ts';
 import { attend, commandIn, execute } from '../execution/execute.ts';
+import type { FreshOptions } from '../execution/execute.ts';
+import { refuseArtifacts } from '../execution/artifacts.ts';
 import { executeInTerminal } from '../execution/in-terminal.ts';
 import { terminalVariables } from '../execution/terminal-variables.ts';
 import { UsageError } from '../failure/usage.ts';
 
-interface NamedOptions extends RequestOptions {
+interface NamedOptions extends FreshOptions {
   readonly in?: string | undefined;
   readonly terminal?: true | undefined;
 }
@@ -34,7 +36,10 @@ export async function executeNamed(call: Call, { argv, command, flags, options: 
   const words = withoutOptions(call, argv, command);
   const options = read();
   const { sandbox, rest } = sandboxOf(call, words, options.in);
-  if (sandbox !== undefined) refuseCreationOptions(command, sandbox);
+  if (sandbox !== undefined) {
+    refuseCreationOptions(command, sandbox);
+    refuseArtifacts(options.artifact, sandbox);
+  }
   try {
     if (options.terminal) return await executeInTerminal(call, rest, { ...options, in: sandbox }, flags);
     if (sandbox === undefined) return await execute(call, rest, options, flags);

@@ -2,7 +2,7 @@
 
 import { Option } from '@commander-js/extra-typings';
 import { reference } from '../arguments/values.ts';
-import { requestCommand } from '../arguments/request.ts';
+import { artifactOption, requestCommand } from '../arguments/request.ts';
 import type { Perform } from '../call.ts';
 import { execute } from '../execution/execute.ts';
 import { TERMINAL_HELP, executeInTerminal, terminalOption } from '../execution/in-terminal.ts';
@@ -17,6 +17,7 @@ export function execCommand(perform: Perform) {
         reference,
       ),
     )
+    .addOption(artifactOption())
     .addOption(terminalOption())
     .addHelpText('after', `${EXIT_STATUSES}${TERMINAL_HELP}`)
     .action((argv, options, command) =>
@@ -45,6 +46,7 @@ export function flagsOf(command: { readonly options: readonly { readonly long?: 
 export function runCommand(perform: Perform) {
   return requestCommand('run')
     .description('Run one command in a fresh sandbox; short for `sandbox exec`')
+    .addOption(artifactOption())
     .addOption(terminalOption())
     .addHelpText('after', `${EXIT_STATUSES}${TERMINAL_HELP}`)
     .action((argv, options, command) =>

@@ -3,6 +3,7 @@
 import { formatBytes } from '@acode/sandbox';
 import type { LogEvent, RunningLog, SavedLog, SavedLogInfo } from '@acode/sandbox';
 import type { Call } from '../call.ts';
+import { UsageError } from '../failure/usage.ts';
 import { age } from '../terminal/age.ts';
 import type { Look } from '../terminal/look.ts';
 import { Screen, pump } from '../terminal/pump.ts';
@@ -57,7 +58,12 @@ async function replay(call: Call, log: SavedLog | RunningLog, reference: string)
 }
 
 /** Follows a sandbox until it ends, and returns the exit status: 0, whatever its commands came to. */
-export async function followLog(call: Call, reference: string): Promise<number> {
+export async function followLog(call: Call, reference: string | undefined): Promise<number> {
+  if (reference === undefined)
+    throw new UsageError(
+      '--follow needs a sandbox.',
+      'Name it: `acode sandbox logs --follow <ref>`. `acode sandbox list` shows the names and ids of those that exist.',
+    );
   const { signal } = call.interruption;
   const shown = call.options.json ? new Collected() : new Shown(call);
   await call.withObserver(async ({ logs }) => {

@@ -36,11 +36,16 @@ function calledWithOptions({ called, before }: Call, argv: readonly string[]): s
   return before.length > names + argv.length ? `${called} …` : called;
 }
 
+/** The options of a command with a sandbox of its own. */
+export interface FreshOptions extends RequestOptions {
+  readonly artifact?: readonly string[] | undefined;
+}
+
 /** Runs the command of a call until it ends, and returns the exit status. */
 export async function execute(
   call: Call,
   argv: readonly string[],
-  options: RequestOptions,
+  options: FreshOptions,
   flags: readonly string[],
 ): Promise<number> {
   return executeArgv(call, commandIn(call, argv, flags), options, flags);
@@ -50,10 +55,13 @@ export async function execute(
 export async function executeArgv(
   call: Call,
   command: Command,
-  options: RequestOptions,
+  options: FreshOptions,
   flags: readonly string[],
 ): Promise<number> {
-  const request = await requestOf(options, await call.place(), call.io.env);
+  const place = await call.place();
+  const { artifact } = options;
+  const request = await requestOf(options, place, call.io.env);
+  if (artifact) request.artifacts = await (await import('./artifacts.ts')).artifactsFor(artifact, place);
   const writable = request.policy?.mounts?.filter(({ readOnly }) => readOnly === false) ?? [];
   call.written.push(...writable.map(({ source }) => realPath(source)));
   return call.withHost(acode =>
@@ -101,7 +109,15 @@ export async function attend(call: Call, { command, existing, flags, image }: At
     call,
     closingNotices(result, command, { existing, dependencies, permission, options: flags, called: call.called }),
   );
-  return statusOf(result);
+  return result.artifacts ? afterArtifacts(call, result) : statusOf(result);
+}
+
+// A command that succeeded and left out what it was to bring has not done what was asked.
+async function afterArtifacts(call: Call, result: RunResult): Promise<number> {
+  const { artifactNotices, lacksArtifact } = await import('./artifacts.ts');
+  await sayNotices(call, artifactNotices(result));
+  const status = statusOf(result);
+  return status === 0 && lacksArtifact(result) ? FAILED : status;
 }
 
 // Denials are structured data; the JSON output also includes the message that a terminal would show.

@@ -12,6 +12,7 @@ import { atTerminal } from './at-terminal.ts';
 import { closingNotices, mayLackDependencies } from './closing-lines.ts';
 import { allowsBridge, missingDependencies } from './missing-dependencies.ts';
 import { commandIn, sayNotices, statusOf } from './execute.ts';
+import type { FreshOptions } from './execute.ts';
 import { preparing } from './preparing.ts';
 import { terminalVariables } from './terminal-variables.ts';
 
@@ -36,10 +37,11 @@ With -t the command gets a terminal of its own: every key you type goes to it, C
 export async function executeInTerminal(
   call: Call,
   argv: readonly string[],
-  options: RequestOptions & { readonly in?: string | undefined },
+  options: FreshOptions & { readonly in?: string | undefined },
   flags: readonly string[],
 ): Promise<number> {
   refuseWithoutTerminal(call);
+  if (options.artifact) (await import('./artifacts.ts')).refuseArtifacts(options.artifact, options.in);
   const command = commandIn(call, argv, flags);
   const place = await call.place();
   const env = await environmentOf(options, { env: call.io.env, here: place.here });
