@@ -36,6 +36,8 @@ const POOL = 'pool/bubblewrap.test.ts';
 const FORK = `${SRC}/workspace/fork`;
 const APPLY = `${FORK}/apply.test.ts`;
 const MASKS = 'masks/masks.test.ts';
+const WAYS_OUT = `${SRC}/host/fork-apply.ts`;
+const LEAVING = 'forks/apply.test.ts';
 
 /** @type {Edit[]} */
 const VERIFICATION = [
@@ -364,7 +366,7 @@ export const PROTECTIONS = [
   {
     ...one(
       'a program without a terminal loosens the policy unasked',
-      ['packages/cli/src/consent.ts', '  if (yes) return {', '  if (yes || !canAsk(call.io)) return {'],
+      ['packages/cli/src/consent.ts', '  if (yes) return', '  if (yes || !canAsk(call.io)) return'],
       [[REPOSITORY, 'without a terminal']],
     ),
     command: true,
@@ -1132,6 +1134,41 @@ export const PROTECTIONS = [
     [`${FORK}/commit.ts`, 'if (!this.#isFresh && ', 'if (false && !this.#isFresh && '],
     [[APPLY, 'has its files in the workspace where that is another mount']],
   ),
+  one(
+    'risky changes leave a fork unasked',
+    [WAYS_OUT, '    if (missing.length > 0) await this.#refuse(rules);\n', '    void missing;\n'],
+    [[LEAVING, 'by either way, as long as the risks are not accepted']],
+  ),
+  one(
+    'an apply takes another diff than the one that was shown',
+    [WAYS_OUT, 'diffId !== undefined && !isSameDiff(diffId, id)', 'diffId !== undefined && id === ""'],
+    [[LEAVING, 'has changed since its diff was shown']],
+  ),
+  one(
+    'an apply does not look for sandboxes that can write the tree',
+    [WAYS_OUT, '  if (!check) await refuseWriters(host, record.workspace);\n', '  void refuseWriters;\n'],
+    [[LEAVING, 'until no other sandbox can write the same tree']],
+  ),
+  one(
+    'what links and git settings lead to is not judged in a fork',
+    [`${FORK}/risk.ts`, 'for (const path of this.#written) this.#addLed(path, leads);', 'void leads;'],
+    [
+      [LEAVING, 'is reported for every attack'],
+      [`${FORK}/risk.test.ts`, 'leads to|repository names|fork changed names'],
+    ],
+  ),
+  {
+    ...one(
+      'a program without a terminal applies changes unasked',
+      [
+        'packages/cli/src/commands/fork-apply.ts',
+        '  if (!form.check && !form.yes) refuseUnasked(call);\n',
+        '  void refuseUnasked;\n',
+      ],
+      [[LEAVING, 'needs a person']],
+    ),
+    command: true,
+  },
   one(
     'a fork at level bubblewrap is not compared with what was checked',
     [`${SRC}/isolation/bubblewrap/verify.ts`, '    ...forkDifferences(forks, spec, seen.shell, started.shell),\n', ''],

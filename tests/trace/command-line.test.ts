@@ -24,6 +24,7 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   ],
   'fork list': [[], 'acode.forks/1', 'schema items'],
   'fork diff': [['none'], 'acode.error/1', ERROR],
+  'fork apply': [['none', '--check'], 'acode.error/1', ERROR],
   'fork history': [['none'], 'acode.error/1', ERROR],
   'fork undo': [['none'], 'acode.error/1', ERROR],
   'fork snapshot': [['name'], 'acode.error/1', ERROR],

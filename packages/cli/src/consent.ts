@@ -1,4 +1,5 @@
-// Consent to what loosens the policy: asked at a terminal, else given by --yes. Either way it is recorded.
+// Consent to what loosens the policy or brings changes of a fork home: asked at a terminal, else given by --yes. Either way it is
+// recorded.
 
 import { readFileSync } from 'node:fs';
 import type { Consent } from '@acode/sandbox';
@@ -16,32 +17,51 @@ export interface Loosened {
   readonly allows: string;
 }
 
+/** How consent is asked for. */
+export interface Asking {
+  /** What the person is to agree to, in lines that are ready to be printed. */
+  readonly shown: () => string;
+  readonly question: string;
+}
+
+/** What to do where there is no terminal to ask at. */
+export const NOBODY_TO_ASK =
+  'Run it at a terminal. If a person already agreed, add --yes: the audit log then records it, with the name of the calling program.';
+
+/** Asks for consent at a terminal; null where the person said no. */
+export async function consentFor(call: Call, { shown, question }: Asking): Promise<Consent | null> {
+  const text = shown();
+  if (text !== '') await call.say(text);
+  return (await ask(call.io, question, call.interruption.signal)) ? consentBy('terminal') : null;
+}
+
 /**
- * Asks for consent; null where the person said no. Without a terminal, or with --json, there is nobody to ask: then it
- * needs --yes.
+ * Asks for consent to what loosens the policy; null where the person said no. Without a terminal, or with --json, there is
+ * nobody to ask: then it needs --yes.
  */
 export async function consentTo(
   call: Call,
   loosened: readonly Loosened[],
   { question, yes }: { readonly question: string; readonly yes: boolean },
 ): Promise<Consent | null> {
-  const parent = parentName();
-  if (yes) return { how: 'option', parent };
+  if (yes) return consentBy('option');
   const { bold, yellow } = call.errorLook.colours;
   if (!canAsk(call.io) || call.options.json) {
     const what = loosened.map(one => oneLine(`${one.what} (${one.allows.replace(/\.$/, '')})`)).join('; ');
-    throw new UsageError(
-      `This loosens the policy, and there is no terminal to ask at: ${what}.`,
-      'Run it at a terminal. If a person already agreed, add --yes: the audit log then records it, with the name of the calling program.',
-    );
+    throw new UsageError(`This loosens the policy, and there is no terminal to ask at: ${what}.`, NOBODY_TO_ASK);
   }
   const room = call.errorLook.width === null ? null : call.errorLook.width - 4;
   const lines = loosened.flatMap(({ what, allows }) => [
     `  ${bold(oneLine(what))}`,
     ...wrapped(oneLine(allows), room).map(line => `    ${line}`),
   ]);
-  await call.say(`${yellow(bold('This loosens the policy:'))}\n${lines.join('\n')}\n`);
-  return (await ask(call.io, question, call.interruption.signal)) ? { how: 'terminal', parent } : null;
+  const shown = (): string => `${yellow(bold('This loosens the policy:'))}\n${lines.join('\n')}\n`;
+  return consentFor(call, { shown, question });
+}
+
+/** Consent that was given, with the name of the program that called this one. */
+export function consentBy(how: Consent['how']): Consent {
+  return { how, parent: parentName() };
 }
 
 /** The name of the program that called this one; null where it cannot be known. */

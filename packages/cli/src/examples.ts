@@ -14,6 +14,8 @@ export interface Example {
   readonly home?: true;
   /** Set where it needs a person at a terminal. */
   readonly terminal?: true;
+  /** Set where it needs a fork with changes: tests/forks/apply.test.ts has one. */
+  readonly fork?: true;
 }
 
 /** The examples of each command that has some, by what the user calls. */
@@ -77,6 +79,12 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   ],
   'acode fork list': [{ type: 'acode fork list', for: 'what commands wrote in place of the workspace' }],
   'acode masks': [{ type: 'acode masks list', for: 'files that commands see empty, and why' }],
+  'acode fork apply': [
+    { type: 'acode fork apply', for: 'all changes, after a question', terminal: true },
+    { type: 'acode fork apply --check', for: 'what would be applied, and what conflicts', fork: true },
+    { type: 'acode fork apply --yes --only src', for: 'from a script, only what is below src', fork: true },
+    { type: 'acode fork apply --yes --accept-risk package-scripts', for: 'risky changes, by rule', fork: true },
+  ],
   'acode mcp': [
     { type: 'acode mcp --print-config claude-code', for: 'what to put into which file' },
     { type: 'acode mcp --print-config codex', for: 'for another client' },

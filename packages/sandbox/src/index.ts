@@ -124,6 +124,7 @@ export { settingCommand, settingText, settingYaml } from './contract/setting.ts'
 export type { Setting, SettingValue } from './contract/setting.ts';
 export type { Source } from './contract/sourced.ts';
 export { denialSchema } from './contract/denial-schema.ts';
+export { RISKY_KINDS, isRiskyKind } from './contract/result.ts';
 export { errorFromJson } from './contract/error-json.ts';
 export { DENIAL_RULES } from './contract/denials.ts';
 export type { Denial, DenialEffect, Remedy, RuleId, RuleValue, WritablePlace } from './contract/denials.ts';
@@ -142,16 +143,28 @@ export type {
   ForkResult,
 } from './contract/result.ts';
 export type {
+  ApplyReport,
   ForkChange,
+  ForkConflict,
+  ForkConflictReason,
   ForkContentGap,
   ForkDiffCounts,
   ForkDiffSummary,
   ForkEntryKind,
+  ForkKept,
+  ForkRefusal,
+  ForkRefusalReason,
   ForkSides,
+  PendingApply,
   WorkspaceDiff,
 } from './contract/fork.ts';
 export type {
+  AcceptedRisk,
+  ForkApplied,
+  ForkApplyEnded,
+  ForkApplyRequest,
   ForkCommand,
+  ForkConsent,
   ForkDiffRequest,
   ForkInfo,
   ForkListOptions,

@@ -12,8 +12,17 @@ import { fitted } from '../terminal/wrap.ts';
 
 /** Shows it, and returns the exit status. */
 export async function listForks(call: Call, all: boolean): Promise<number> {
-  const items = await call.withHost(({ forks }) => forks.list({ all }));
-  await call.print('acode.forks/1', { items }, look => renderForks(items, look, homeDirectory(call.io.env), all));
+  const { items, pending } = await call.withHost(async ({ forks }) => ({
+    items: await forks.list({ all }),
+    pending: await forks.pending(),
+  }));
+  await call.print('acode.forks/1', { items, ...(pending ? { pending } : {}) }, look =>
+    renderForks(items, look, homeDirectory(call.io.env), all),
+  );
+  if (pending)
+    await call.say(
+      `acode: an apply of fork ${pending.forkId} was interrupted: the workspace may have some of its changes. Finish it with \`acode fork apply --resume\`, or undo it with \`acode fork apply --rollback\`.\n`,
+    );
   return 0;
 }
 
@@ -58,22 +67,30 @@ interface DiffForm {
   readonly stat?: true | undefined;
   readonly patch?: true | undefined;
   readonly nameOnly?: true | undefined;
+  readonly acceptRisk?: string | undefined;
 }
 
 /** Shows it, and returns the exit status. */
 export async function showDiff(call: Call, fork: string | undefined, form: DiffForm): Promise<number> {
   const which = fork === undefined ? {} : { fork };
-  if (form.patch && !call.options.json) return writePatch(call, which);
+  if (form.patch && !call.options.json) return writePatch(call, which, form.acceptRisk);
   const diff = await call.withHost(({ forks }) => call.progress.during('Comparing…', forks.diff(which)));
   await call.print('acode.fork-diff/1', diff, look => renderDiff(diff, look, form));
   return 0;
 }
 
-async function writePatch(call: Call, which: { readonly fork?: string }): Promise<number> {
+async function writePatch(
+  call: Call,
+  which: { readonly fork?: string },
+  accepted: string | undefined,
+): Promise<number> {
+  const { acceptedRisk, withRisks } = await import('./fork-apply.ts');
+  const { consentBy } = await import('../consent.ts');
+  const request = { ...which, acceptRisk: acceptedRisk(accepted), consent: consentBy('option') };
   const write = async (piece: Uint8Array): Promise<void> => {
     await call.stdout.write(piece, call.interruption.signal);
   };
-  const { omitted } = await call.withHost(({ forks }) => forks.patch({ ...which, write }));
+  const { omitted } = await call.withHost(({ forks }) => withRisks(call, () => forks.patch({ ...request, write })));
   if (omitted.length === 0) return 0;
   const paths = omitted.slice(0, MAX_OMITTED).map(({ path, reason }) => `  ${oneLine(path)} (${OMISSIONS[reason]})\n`);
   const more = omitted.length > MAX_OMITTED ? `  and ${omitted.length - MAX_OMITTED} more\n` : '';
@@ -94,19 +111,38 @@ const OMISSIONS: Readonly<Record<PatchOmission['reason'], string>> = {
 const LETTERS = { added: 'A', changed: 'M', deleted: 'D' } as const;
 
 function renderDiff(diff: WorkspaceDiff, look: Look, { stat, nameOnly }: DiffForm): string {
-  const { changes, counts } = diff;
+  const { changes, counts, riskyChanges } = diff;
   if (nameOnly) return changes.map(({ path }) => `${oneLine(path)}\n`).join('');
   if (changes.length === 0) return 'Commands changed nothing in this fork.\n';
   const { green, red, yellow } = look.colours;
   const colour = { added: green, changed: yellow, deleted: red };
-  const lines = changes.map(
-    change =>
-      `${colour[change.change](LETTERS[change.change])} ${oneLine(change.path)}${stat ? statOf(change) : kindOf(change)}\n`,
-  );
+  const riskOf = risksIn(diff);
+  const lines = changes.map(change => {
+    const rule = riskOf(change.path);
+    const mark = rule === null ? '' : `  ${yellow(`(risky: ${rule})`)}`;
+    const about = stat ? statOf(change) : kindOf(change);
+    return `${colour[change.change](LETTERS[change.change])} ${oneLine(change.path)}${about}${mark}\n`;
+  });
   const all = counts.added + counts.changed + counts.deleted;
   const more = all > changes.length ? `and ${all - changes.length} more\n` : '';
-  const sum = `${counts.added} added, ${counts.changed} changed, ${counts.deleted} deleted. The workspace itself is unchanged.\n`;
-  return `${lines.join('')}${more}${fitted(sum, look)}`;
+  const sum = `${counts.added} added, ${counts.changed} changed, ${counts.deleted} deleted, in the fork only.\n`;
+  const risky = riskyChanges.length === 0 ? '' : `${yellow('risky:')} ${RISKY}\n`;
+  return `${lines.join('')}${more}${fitted(sum, look)}${fitted(risky, look)}`;
+}
+
+const RISKY =
+  'programs on this machine might execute or follow the marked changes; they leave the fork only if you accept them.';
+
+// The rule of a change, or that of the directory around it which is risky as a whole.
+function risksIn({ riskyChanges }: WorkspaceDiff): (path: string) => string | null {
+  const rules = new Map<string, string>();
+  for (const { path, kind } of riskyChanges) rules.set(path, [rules.get(path), kind].filter(Boolean).join(', '));
+  return path => {
+    for (let at = path; ; at = at.slice(0, Math.max(0, at.lastIndexOf('/')))) {
+      const rule = rules.get(at === '' ? '.' : at);
+      if (rule !== undefined || at === '') return rule ?? null;
+    }
+  };
 }
 
 function kindOf({ kind, before, link }: ForkChange): string {

@@ -1,4 +1,4 @@
-// `acode fork`: the forks of a workspace, what commands changed in them, and how changes are taken back.
+// `acode fork`: the forks of a workspace, what commands changed in them, and how changes are applied or taken back.
 
 import { Command, Option } from '@commander-js/extra-typings';
 import { count } from '../arguments/values.ts';
@@ -13,6 +13,7 @@ export function forkCommands(perform: Perform) {
     .enablePositionalOptions()
     .addCommand(forkListCommand(perform))
     .addCommand(forkDiffCommand(perform))
+    .addCommand(forkApplyCommand(perform))
     .addCommand(forkHistoryCommand(perform))
     .addCommand(forkUndoCommand(perform))
     .addCommand(forkSnapshotCommand(perform))
@@ -36,8 +37,30 @@ function forkDiffCommand(perform: Perform) {
     .addOption(new Option('--stat', 'with sizes and modes').conflicts(['patch', 'nameOnly']))
     .addOption(new Option('--patch', 'as a patch that `git apply --binary` takes').conflicts('nameOnly'))
     .option('--name-only', 'only the paths, one on each line')
+    .addOption(acceptRisk())
     .action((fork, options, command) =>
       perform(command, async call => (await import('./fork-view.ts')).showDiff(call, fork, options)),
+    );
+}
+
+function acceptRisk() {
+  return new Option('--accept-risk <rules>', 'accept risky changes by rule: package-scripts,ci-file; or all');
+}
+
+function forkApplyCommand(perform: Perform) {
+  return new Command('apply')
+    .description('Apply what commands changed in a fork to the workspace: all of it or nothing')
+    .argument(...WHICH)
+    .option('--only <path...>', 'only these paths; a directory means all below it')
+    .addOption(new Option('-i, --interactive', 'ask about each file').conflicts(['only', 'check', 'yes']))
+    .option('--check', 'only say what would be applied, and what conflicts')
+    .option('--diff <id>', 'stop if the changes are not those of this diff')
+    .addOption(acceptRisk())
+    .option('--yes', 'do it without asking; the audit log records the calling program')
+    .addOption(new Option('--resume', 'finish an interrupted apply').conflicts('rollback'))
+    .option('--rollback', 'undo an interrupted apply')
+    .action((fork, options, command) =>
+      perform(command, async call => (await import('./fork-apply.ts')).apply(call, fork, options)),
     );
 }
 

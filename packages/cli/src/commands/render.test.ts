@@ -14,7 +14,7 @@ import { lookOf } from '../terminal/look.ts';
 import { Output } from '../terminal/output.ts';
 import { widthOf } from '../terminal/text.ts';
 import { Recorder } from '../test-process.ts';
-import { renderCleanup } from './cleanup.ts';
+import { renderCleanup } from './cleanup-view.ts';
 import { renderCard, renderDoctor } from './doctor-card.ts';
 import { renderExplanation } from './explain-view.ts';
 import { renderSandbox } from './inspect.ts';
@@ -22,7 +22,7 @@ import { renderList } from './list-view.ts';
 import { renderLogs } from './logs-view.ts';
 import { renderServeStatus } from './serve-status-view.ts';
 import { renderStatus } from './status.ts';
-import { renderTrust } from './trust.ts';
+import { renderTrust } from './trust-actions.ts';
 import { renderUninstall } from './uninstall.ts';
 
 const look = lookOf(new Output(new Recorder()), { env: {}, now: () => Date.parse('2026-01-02T03:04:05Z') }, false);

@@ -59,7 +59,12 @@ export function riskyNotices(changes: readonly RiskyChange[], head?: string): No
 function forkNotices({ fork }: RunResult): Notice[] {
   if (!fork) return [];
   const text = `fork ${fork.id}: the command wrote its fork, and the workspace is unchanged.`;
-  return [{ text, hint: 'Show the changes: `acode fork diff`. Take them back: `acode fork undo`.' }];
+  return [
+    {
+      text,
+      hint: 'Show the changes: `acode fork diff`. Bring them home: `acode fork apply`. Take them back: `acode fork undo`.',
+    },
+  ];
 }
 
 function asNotice(text: string): Notice {

@@ -12,20 +12,30 @@ export function canAsk({ stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>): boolean
  * The answer; no unless it begins with `y`, and no at the end of the input. With `otherwise`, an empty line is a yes.
  * Rejects where the signal comes first.
  */
-export function ask(
-  { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,
+export async function ask(
+  io: Pick<Io, 'stdin' | 'stderr'>,
   question: string,
   signal: AbortSignal,
   otherwise = false,
 ): Promise<boolean> {
+  const line = await askLine(io, `${question} ${otherwise ? '[Y/n]' : '[y/N]'} `, signal);
+  return line !== null && (/^\s*y/i.test(line) || (otherwise && line.trim() === ''));
+}
+
+/** The line that is typed; null at the end of the input. Rejects where the signal comes first. */
+export function askLine(
+  { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,
+  question: string,
+  signal: AbortSignal,
+): Promise<string | null> {
   signal.throwIfAborted();
   const reader = createInterface({ input: stdin, output: stderr, terminal: false });
-  return new Promise<boolean>((resolve, reject) => {
+  return new Promise<string | null>((resolve, reject) => {
     const stop = (): void => reject(signal.reason instanceof Error ? signal.reason : new Error('interrupted'));
     signal.addEventListener('abort', stop, { once: true });
-    reader.on('line', line => resolve(/^\s*y/i.test(line) || (otherwise && line.trim() === '')));
-    reader.on('close', () => resolve(false));
-    stderr.write(`${question} ${otherwise ? '[Y/n]' : '[y/N]'} `);
+    reader.on('line', resolve);
+    reader.on('close', () => resolve(null));
+    stderr.write(question);
   }).finally(() => {
     reader.close();
     stdin.pause();

@@ -29,6 +29,8 @@ export type AuditOperation =
   | 'scan'
   | 'trust'
   | 'config'
+  | 'apply'
+  | 'patch'
   | 'deny';
 
 /** What every entry says: which operation it belongs to. */

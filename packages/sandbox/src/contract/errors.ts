@@ -2,10 +2,13 @@
 
 import { denialParts, remedyOf } from './denial-text.ts';
 import type { Denial, RuleId } from './denials.ts';
-import type { RiskyChange, RunResult, WebRunResult } from './result.ts';
+import type { RiskyChange, RiskyKind, RunResult, WebRunResult } from './result.ts';
 import type { Setting } from './setting.ts';
 import { LIBRARY_TERMS, rendered, settingsIn, text } from './wording.ts';
 import type { Terms, Text } from './wording.ts';
+
+// As much of a diff’s id as a person compares.
+const DIFF_ID = 12;
 
 /** One row of the error table. */
 export interface ErrorEntry<Context> {
@@ -626,6 +629,47 @@ const ROWS = {
     hint: c => `Make one of what the fork has now: \`acode fork snapshot ${c.snapshot} ${c.fork}\`.`,
     exit: 125,
     example: { fork: 'k7m2pqrt', snapshot: 'clean', known: ['before-upgrade'] },
+  }),
+  'ACODE-FRK-015': entry<{ fork: string; shown: string; now: string }>({
+    title: 'fork has changed since its diff was shown',
+    message: c =>
+      `Nothing was applied: the changes of fork ${c.fork} are not those that were shown (diff ${c.shown.slice(0, DIFF_ID)}, now ${c.now.slice(0, DIFF_ID)}).`,
+    hint: c => `Look at the changes again with \`acode fork diff ${c.fork}\`, then repeat the command.`,
+    exit: 125,
+    example: { fork: 'k7m2pqrt', shown: '5d41402abc4b2a76b9719d91', now: '7d793037a0760186574b0282' },
+  }),
+  'ACODE-FRK-016': entry<{
+    fork: string;
+    way: 'apply' | 'patch';
+    rules: readonly RiskyKind[];
+    /** Number of risky changes, of which `changes` are the first. */
+    total: number;
+    changes: readonly RiskyChange[];
+  }>({
+    title: 'risky changes not accepted',
+    message: c =>
+      `Nothing ${c.way === 'apply' ? 'was applied' : 'was printed'}: fork ${c.fork} has ${c.total} ${c.total === 1 ? 'change' : 'changes'} that programs on this machine might execute or follow. Rules built into acode: ${c.rules.join(', ')}.`,
+    hint: c =>
+      `Look at the changes with \`acode fork diff ${c.fork}\`. If you want all of them: \`acode fork ${c.way === 'apply' ? 'apply' : 'diff --patch'} ${c.fork} --accept-risk ${c.rules.join(',')}\`; \`acode fork apply ${c.fork} --only <path>\` leaves them out.`,
+    exit: 125,
+    example: {
+      fork: 'k7m2pqrt',
+      way: 'apply',
+      rules: ['package-scripts'],
+      total: 1,
+      changes: [{ path: 'package.json', kind: 'package-scripts', reason: 'package managers execute or obey it' }],
+    },
+  }),
+  'ACODE-FRK-017': entry<{ workspace: string; sandbox: string; kill: boolean }>({
+    title: 'workspace in use by a sandbox',
+    message: c =>
+      `Nothing was applied: sandbox ${c.sandbox} has ${c.workspace} mounted writable, and could change it at the same time.`,
+    hint: c =>
+      c.kill
+        ? `End it with \`acode sandbox kill ${c.sandbox}\`, or wait until it has ended, and repeat the command.`
+        : 'Wait until it has ended, and repeat the command. `acode sandbox list` shows it.',
+    exit: 125,
+    example: { workspace: '/home/me/project', sandbox: '3f0c1e9a-8f57-4d0b-9a52-6f3f4f1f2f11', kill: true },
   }),
   'ACODE-IMG-001': entry<{ image: string; reason: string; remedy?: Text }>({
     title: 'project image not built',

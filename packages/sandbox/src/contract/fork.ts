@@ -1,5 +1,7 @@
 // Forks of workspaces as callers see them: the changes of a fork and the diff that lists them. Plain data.
 
+import type { RiskyChange } from './result.ts';
+
 /** Kind of an entry of a directory. */
 export type ForkEntryKind = 'file' | 'directory' | 'link' | 'fifo' | 'socket' | 'device';
 
@@ -79,6 +81,8 @@ export interface WorkspaceDiff extends ForkDiffSummary {
   readonly forkId: string;
   /** All changes: a directory before what is in it, names in the order of their bytes. */
   readonly changes: readonly ForkChange[];
+  /** Changes that programs on the host might execute or follow. They leave the fork only if they are accepted. */
+  readonly riskyChanges: readonly RiskyChange[];
 }
 
 // Apply: taking changes of a fork to the workspace.

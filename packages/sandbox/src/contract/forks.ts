@@ -1,6 +1,8 @@
 // Forks of workspaces as callers see them: which there are, what their commands did, and how they end.
 
-import type { ForkDiffSummary, WorkspaceDiff } from './fork.ts';
+import type { Consent } from './configuration.ts';
+import type { ApplyReport, ForkDiffCounts, ForkDiffSummary, PendingApply, WorkspaceDiff } from './fork.ts';
+import type { RiskyChange, RiskyKind } from './result.ts';
 
 /** A fork of a workspace. */
 export interface ForkInfo {
@@ -72,8 +74,22 @@ export interface ForkDiffRequest {
   limit?: number;
 }
 
+/**
+ * Risky changes that a person accepts, by their rule: `['package-scripts', 'ci-file']`; `'all'` accepts every rule. Changes whose
+ * rule is not accepted do not leave the fork.
+ */
+export type AcceptedRisk = readonly RiskyKind[] | 'all';
+
+/** Consent to changes that leave a fork. */
+export interface ForkConsent {
+  /** Risky changes that are accepted, by their rule; none by default. */
+  acceptRisk?: AcceptedRisk;
+  /** How a person agreed; the audit log records it. Without it, the log names the calling program alone. */
+  consent?: Consent;
+}
+
 /** Where a patch goes. */
-export interface ForkPatchRequest {
+export interface ForkPatchRequest extends ForkConsent {
   /** Id or name of the fork; the current one of the workspace by default. */
   fork?: string;
   /** Takes the next piece of the patch. */
@@ -100,6 +116,41 @@ export interface ForkPatch extends ForkDiffSummary {
   readonly omitted: readonly PatchOmission[];
 }
 
+/** Which changes to apply. */
+export interface ForkApplyRequest extends ForkConsent {
+  /** Id or name of the fork; the current one of the workspace by default. */
+  fork?: string;
+  /**
+   * Paths to apply, relative to the workspace; a directory means everything below it. All changes by default, except at protected
+   * paths such as `.git`: those are applied only if they are named here.
+   */
+  only?: readonly string[];
+  /** Reports what would be applied, and changes nothing. False by default. */
+  check?: boolean;
+  /** Id of the diff that a person was shown. If the fork has other changes by now, nothing is applied (`ACODE-FRK-015`). */
+  diffId?: string;
+}
+
+/** What an apply did. */
+export interface ForkApplied extends ApplyReport {
+  /** Id of the fork. */
+  readonly forkId: string;
+  /** Id of the diff that was applied. */
+  readonly diffId: string;
+  /** Number of changes of the fork, by kind; `only` may have left some out. */
+  readonly counts: ForkDiffCounts;
+  /** The risky changes among those to apply. */
+  readonly riskyChanges: readonly RiskyChange[];
+  /** Whether the fork was removed, because the workspace has all its changes. */
+  readonly removed: boolean;
+}
+
+/** How an interrupted apply ended. */
+export interface ForkApplyEnded extends ApplyReport {
+  /** Id of the fork whose changes it applied. */
+  readonly forkId: string;
+}
+
 /** The forks of the workspaces of this user. */
 export interface Forks {
   /** The forks of this workspace, or of all; the latest used first. */
@@ -110,6 +161,21 @@ export interface Forks {
   diff(request?: ForkDiffRequest): Promise<WorkspaceDiff>;
   /** The same as a patch that `git apply --binary` takes. */
   patch(request: ForkPatchRequest): Promise<ForkPatch>;
+  /**
+   * Applies the changes of a fork to its workspace: all of them or none. Conflicts and refusals are in the report. A fork whose
+   * changes are all applied is removed, unless it has snapshots. Risky changes need `acceptRisk` (`ACODE-FRK-016`).
+   *
+   * @example
+   * const { id, changes } = await acode.forks.diff();
+   * if (changes.every(({ path }) => path.startsWith('src/'))) await acode.forks.apply({ diffId: id });
+   */
+  apply(request?: ForkApplyRequest): Promise<ForkApplied>;
+  /** The interrupted apply of this workspace; null if there is none. */
+  pending(): Promise<PendingApply | null>;
+  /** Finishes the interrupted apply of this workspace. */
+  resume(): Promise<ForkApplyEnded>;
+  /** Undoes the interrupted apply of this workspace. */
+  rollback(): Promise<ForkApplyEnded>;
   /** Takes the changes of the last commands back; the last one by default. Says which. */
   undo(options?: ForkUndoOptions): Promise<ForkCommand[]>;
   /** Gives a name to a fork as it is now. */

@@ -33,6 +33,31 @@ export type RiskyKind =
   | 'shadowed-program'
   | 'scan-incomplete';
 
+const EVERY_KIND: Readonly<Record<RiskyKind, true>> = {
+  'git-repository': true,
+  'git-settings': true,
+  'symlink-out': true,
+  'hard-link': true,
+  'privileged-file': true,
+  'special-file': true,
+  'package-scripts': true,
+  'build-file': true,
+  'ci-file': true,
+  'editor-config': true,
+  'agent-config': true,
+  'shell-startup': true,
+  'shadowed-program': true,
+  'scan-incomplete': true,
+};
+
+/** Whether a text is the name of a rule for risky changes. */
+export function isRiskyKind(text: string): text is RiskyKind {
+  return Object.hasOwn(EVERY_KIND, text);
+}
+
+/** Every rule for risky changes. */
+export const RISKY_KINDS: readonly RiskyKind[] = Object.keys(EVERY_KIND).filter(isRiskyKind);
+
 /**
  * How many files a run made or changed, by kind. Each file counts once, under the first kind that fits. A list of risky names is
  * never complete: these numbers distinguish "no changes" from "a hundred changed files that no rule matches". Links and special

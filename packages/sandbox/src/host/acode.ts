@@ -645,6 +645,7 @@ async function loadAhead(host: ComposedHost): Promise<void> {
     import('../policy/config/parse.ts'),
     import('../persistent/create.ts'),
     import('./examine.ts'),
+    import('./fork-apply.ts'),
     loadLevels(),
     import('../images/project/stage.ts'),
     import('../images/pull-once.ts'),

@@ -1,11 +1,11 @@
-// Forks of workspaces: shown, taken back and removed.
+// Forks of workspaces: shown, applied, taken back and removed.
 
 import { randomUUID } from 'node:crypto';
 import { lstatSync, mkdirSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
-import type { ForkCommand, ForkInfo, Forks, PatchOmission } from '../contract/forks.ts';
+import type { ForkApplyEnded, ForkCommand, ForkInfo, Forks } from '../contract/forks.ts';
 import type { MountSpec } from '../contract/spec.ts';
 import { WORKSPACE_TARGET } from '../isolation/plan.ts';
 import { refuseBusy, settleKilled, settleLayer, underLock } from '../run/forking.ts';
@@ -16,9 +16,10 @@ import { identityOf } from '../workspace/file-identity.ts';
 import { nearestReal } from '../workspace/locate.ts';
 import { ForkDiff } from '../workspace/fork/diff.ts';
 import { UnreadableLayersError } from '../workspace/fork/marks.ts';
-import { gitPatch } from '../workspace/fork/patch.ts';
+import { ForkRisks } from '../workspace/fork/risk.ts';
 import { commandsIn, historyOf, partAt } from '../workspace/fork/store.ts';
 import type { CommandRecord, ForkRecord, ForkStore } from '../workspace/fork/store.ts';
+import type { Leaving } from './fork-apply.ts';
 
 // More than a person reads; the counts are of all of them.
 const MAX_CHANGES = 100_000;
@@ -32,11 +33,12 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
   ): Promise<Value> => {
     assertOpen(`forks.${name}`);
     const store = await host.forks();
-    const workspace = nearestReal(await workspaceOf(host));
+    const workspace = await workspaceHere();
     await settleKilled(host, workspace, host.closing);
     const { id } = await wanted(store, workspace, reference);
     return underLock(host, id, host.closing, () => work(store, store.read(id) ?? notThere(id)));
   };
+  const workspaceHere = async (): Promise<string> => nearestReal(await workspaceOf(host));
   // Nothing may write a layer that is changed or removed.
   const atRest = async (store: ForkStore, { id }: ForkRecord): Promise<ForkRecord> => {
     await refuseBusy(host, store.read(id), host.closing);
@@ -44,11 +46,26 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
     store.touch(id);
     return store.read(id) ?? notThere(id);
   };
+  // Changes leave a fork while nothing has it mounted.
+  const leaving = async (store: ForkStore, found: ForkRecord): Promise<Leaving> => {
+    const record = await atRest(store, found);
+    return {
+      host,
+      store,
+      record,
+      openDiff: () => openDiff(host, store, record),
+      remove: () => removeFork(host, store, record, host.closing),
+    };
+  };
+  const endApply = async (how: 'resume' | 'rollback'): Promise<ForkApplyEnded> => {
+    assertOpen(`forks.${how}`);
+    return (await waysOut()).endApply(host, await workspaceHere(), how);
+  };
   return {
     async list({ all = false } = {}) {
       assertOpen('forks.list');
       const store = await host.forks();
-      const workspace = all ? undefined : nearestReal(await workspaceOf(host));
+      const workspace = all ? undefined : await workspaceHere();
       await settleKilled(host, workspace, host.closing);
       return (await store.list(workspace)).map(record => infoOf(store, record));
     },
@@ -56,19 +73,24 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
     diff: ({ fork, limit = MAX_CHANGES } = {}) =>
       on('diff', fork, async (store, record) => {
         using diff = await openDiff(host, store, await atRest(store, record));
-        return diff.collect(record.id, limit);
+        const risks = new ForkRisks(diff.layers);
+        const found = await diff.collect(record.id, limit, entry => risks.add(entry));
+        return { ...found, riskyChanges: risks.finish() };
       }),
-    patch: ({ fork, write }) =>
-      on('patch', fork, async (store, record) => {
-        using diff = await openDiff(host, store, await atRest(store, record));
-        const omitted: PatchOmission[] = [];
-        const pieces = gitPatch(diff, {
-          signal: host.closing,
-          omitted: (path, reason) => void omitted.push({ path, reason }),
-        });
-        for await (const piece of pieces) await write(piece);
-        return { forkId: record.id, ...diff.summary, omitted };
-      }),
+    patch: request =>
+      on('patch', request.fork, async (store, record) =>
+        (await waysOut()).printPatch(await leaving(store, record), request),
+      ),
+    apply: (request = {}) =>
+      on('apply', request.fork, async (store, record) =>
+        (await waysOut()).applyFork(await leaving(store, record), request),
+      ),
+    async pending() {
+      assertOpen('forks.pending');
+      return (await waysOut()).pendingIn(host, await workspaceHere());
+    },
+    resume: () => endApply('resume'),
+    rollback: () => endApply('rollback'),
     undo: ({ commands = 1, to, fork } = {}) =>
       on('undo', fork, async (store, record) => {
         const before = await atRest(store, record);
@@ -99,7 +121,7 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
         const info = infoOf(store, record);
         await refuseBusy(host, record, host.closing);
         await recordRemoval(host, record, 'asked');
-        if (!(await store.remove(record.id))) await emptyWork(host, store, record, host.closing);
+        await removeFork(host, store, record, host.closing);
         return info;
       }),
   };
@@ -144,7 +166,7 @@ export async function discardForks(host: Host, signal: AbortSignal): Promise<voi
   for (const record of await store.list())
     await underLock(host, record.id, signal, async () => {
       await recordRemoval(host, record, 'asked');
-      if (!(await store.remove(record.id))) await emptyWork(host, store, record, signal);
+      await removeFork(host, store, record, signal);
     });
   await sweepForks(host, signal);
 }
@@ -160,6 +182,12 @@ async function recordRemoval(host: Host, { id, name, layers }: ForkRecord, reaso
   const operation = reason === 'asked' ? 'remove' : 'cleanup';
   const what = { what: 'fork', id, ...(name === null ? {} : { name }) } as const;
   await host.audit.append({ kind: 'removal', operation, correlationId: randomUUID(), reason, ...what });
+}
+
+const waysOut = () => import('./fork-apply.ts');
+
+async function removeFork(host: Host, store: ForkStore, record: ForkRecord, signal: AbortSignal): Promise<void> {
+  if (!(await store.remove(record.id))) await emptyWork(host, store, record, signal);
 }
 
 function openDiff(host: Host, store: ForkStore, record: ForkRecord): Promise<ForkDiff> {

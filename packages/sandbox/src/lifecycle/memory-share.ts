@@ -107,6 +107,12 @@ export class MemoryShare {
     rmSync(this.#ownPath({ ...sandbox, persistent: true }), { force: true });
   }
 
+  /** The sandboxes that have a share now: of commands that run, and persistent ones. */
+  holders(): readonly { readonly sandboxId: string; readonly persistent: boolean }[] {
+    mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
+    return this.#living(this.#entries(''));
+  }
+
   // One that outlives this process keeps its share; its record shows when it is removed.
   #release(wanted: Wanted): void {
     rmSync(this.#ownPath(wanted), { force: true });

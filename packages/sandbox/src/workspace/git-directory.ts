@@ -32,18 +32,28 @@ export const HOOKS: ReadonlySet<string> = new Set(
   ),
 );
 
+/** Reads files and links at absolute paths, byte strings: those of the host, or those of a fork. */
+export interface TreeReader {
+  /** The first bytes of an ordinary file, as text; null where there is none. */
+  readonly read: (path: string, most: number, encoding: 'utf8' | 'latin1') => string | null;
+  /** Where a link leads; null where there is none. Absent: as on the host. */
+  readonly linkAt?: (path: string) => string | null;
+}
+
+const ON_HOST: TreeReader = { read: readSmall };
+
 /** The directory that a `.git` file names, as it is written; null where it names none. */
-export function gitfileTarget(path: string): string | null {
-  const text = readSmall(path, MAX_POINTER_BYTES, 'latin1');
+export function gitfileTarget(path: string, { read }: TreeReader = ON_HOST): string | null {
+  const text = read(path, MAX_POINTER_BYTES, 'latin1');
   return text === null ? null : (/^gitdir: ([^\0\n\r]+)/.exec(text)?.[1] ?? null);
 }
 
 /** The directory that a git directory shares with others, relative to `root`; null where it shares none, or one outside. */
-export function commonDirectory(root: string, gitdir: string): string | null {
-  const text = readSmall(`${root}/${gitdir}/commondir`, MAX_POINTER_BYTES, 'latin1');
+export function commonDirectory(root: string, gitdir: string, tree: TreeReader = ON_HOST): string | null {
+  const text = tree.read(`${root}/${gitdir}/commondir`, MAX_POINTER_BYTES, 'latin1');
   const written = text === null ? '' : text.replace(/[\r\n]+$/, '');
   const path = written === '' ? null : writtenInside(root, gitdir, written);
-  return path === null ? null : (targetInside(root, path)?.path ?? null);
+  return path === null ? null : (targetInside(root, path, tree.linkAt)?.path ?? null);
 }
 
 /**
@@ -52,33 +62,35 @@ export function commonDirectory(root: string, gitdir: string): string | null {
  * @param files absolute paths of the configuration files.
  * @param worktree where git runs what they name, relative to `root`.
  * @param isSpent asked before each file: whether no more of them are to be read.
+ * @param tree where the files are.
  */
 export function namedInside(
   root: string,
   files: readonly string[],
   worktree: string,
   isSpent: () => boolean = () => false,
+  tree: TreeReader = ON_HOST,
 ): NamedInside[] {
   const named: NamedInside[] = [];
   const known = new Set(files);
   let includes = 0;
   for (const file of known) {
     if (isSpent()) break;
-    const found = namedBy(root, file, worktree);
+    const found = namedBy(root, file, worktree, tree);
     named.push(...found);
     // A set that grows during the loop: included files come last.
     for (const { as, path } of found) {
       if (as !== 'include' || known.size >= MAX_FILES || includes >= MAX_INCLUDES) continue;
       includes += 1;
-      const target = targetInside(root, path);
+      const target = targetInside(root, path, tree.linkAt);
       if (target) known.add(`${root}/${target.path}`);
     }
   }
   return named;
 }
 
-function namedBy(root: string, file: string, worktree: string): NamedInside[] {
-  const values = parseGitConfig(readSmall(file, MAX_CONFIG_BYTES, 'utf8') ?? '');
+function namedBy(root: string, file: string, worktree: string, { read }: TreeReader): NamedInside[] {
+  const values = parseGitConfig(read(file, MAX_CONFIG_BYTES, 'utf8') ?? '');
   return pathsNamedBy(values).flatMap(({ as, path: written, key }) => {
     const base = as === 'include' ? baseOf(root, file) : worktree;
     const path = base === null ? null : insidePath(root, base, written);

@@ -290,11 +290,25 @@ export const HARD_LINK: Risk = {
   reason: 'it has another name that changed with it, which may be what programs on the host trust',
 };
 
+/** What is said of a file with the rights of its owner or group. */
+export const PRIVILEGED: Risk = {
+  kind: 'privileged-file',
+  reason: 'a program that executes it gets the rights of its owner or group',
+};
+
+const SPECIAL = { fifo: 'a FIFO', socket: 'a socket', device: 'a device' } as const;
+
+/** What is said of what is neither an ordinary file, a directory nor a link. */
+export function specialFile(what: keyof typeof SPECIAL): Risk {
+  return {
+    kind: 'special-file',
+    reason: `it is ${SPECIAL[what]}: programs that open it block, or talk to another process`,
+  };
+}
+
 /** The risk of what is neither an ordinary file, a directory nor a link, and of a file with the rights of its owner. */
 export function riskOfKind(stats: Stats): Risk | null {
-  if (stats.isFile() && (stats.mode & 0o6000) !== 0)
-    return { kind: 'privileged-file', reason: 'a program that executes it gets the rights of its owner or group' };
+  if (stats.isFile() && (stats.mode & 0o6000) !== 0) return PRIVILEGED;
   if (stats.isFile() || stats.isDirectory() || stats.isSymbolicLink()) return null;
-  const what = stats.isFIFO() ? 'a FIFO' : stats.isSocket() ? 'a socket' : 'a device';
-  return { kind: 'special-file', reason: `it is ${what}: programs that open it block, or talk to another process` };
+  return specialFile(stats.isFIFO() ? 'fifo' : stats.isSocket() ? 'socket' : 'device');
 }

@@ -38,6 +38,14 @@ describe('a time limit', () => {
   });
 });
 
+it('no tool applies, discards or undoes changes of a fork', () => {
+  const names = TOOLS.map(({ name }) => name);
+  expect(names).toContain('run_command');
+  expect(names.filter(name => /apply|fork|discard|undo|patch|unmask/.test(name))).toEqual([]);
+  // What tools are given of a host has no forks.
+  expect(Object.keys(host).sort()).toEqual(['create', 'explain', 'run', 'status']);
+});
+
 const WRONG: readonly (readonly [tool: string, given: unknown])[] = [
   ['run_command', {}],
   ['run_command', { command: 7 }],

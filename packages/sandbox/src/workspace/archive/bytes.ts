@@ -68,8 +68,14 @@ export interface LinkTarget {
 /**
  * Where a path leads inside `root`, or null where it leads out, in a circle, or by too many steps. Asked of the links on its way too: an innocent
  * target may lead through a directory that is a link itself. All paths are byte strings, `path` relative to `root`.
+ *
+ * @param linkAt reads the target of a link at an absolute path; null where there is none.
  */
-export function targetInside(root: string, path: string): LinkTarget | null {
+export function targetInside(root: string, path: string, linkAt?: (path: string) => string | null): LinkTarget | null {
+  return resolved(root, path, linkAt ?? targetOf);
+}
+
+function resolved(root: string, path: string, linkAt: (path: string) => string | null): LinkTarget | null {
   const way = steps(path);
   const here: string[] = [];
   const links: string[] = [];
@@ -82,7 +88,7 @@ export function targetInside(root: string, path: string): LinkTarget | null {
       if (here.pop() === undefined) return null;
       continue;
     }
-    const target = targetOf([root, ...here, step].join('/'));
+    const target = linkAt([root, ...here, step].join('/'));
     if (target === null) {
       here.push(step);
       continue;

@@ -21,6 +21,7 @@ import { join } from 'node:path';
 import * as z from 'zod';
 import type { ForkEntryKind } from '../../contract/fork.ts';
 import { codeOf } from '../../contract/system-error.ts';
+import { bytes } from '../directory-look.ts';
 import { FileTimes, hasReliableTimes } from '../file-times.ts';
 import { kindOf, modeOf, pathIn, sliced, split } from './layers.ts';
 import type { LayerStack } from './layers.ts';
@@ -307,6 +308,64 @@ function layerOf(line: z.infer<typeof lineSchema>): number {
   return 'path' in line ? line.layer : 'done' in line ? line.done : line.begun;
 }
 
+/** A path whose change the workspace has, and what the fork has there. */
+export interface SettledPath {
+  /** Byte string, relative to the workspace. */
+  readonly path: string;
+  /** What the fork has; null where it removed it. */
+  readonly after: {
+    readonly kind: ForkEntryKind;
+    readonly mode: number;
+    readonly size: number;
+    readonly link: string | null;
+    /** The file of the layer, absolute. */
+    readonly file: string | null;
+  } | null;
+}
+
+/**
+ * Makes what the fork has at some paths the base of them: their changes were applied, and a later diff does not list them again. The
+ * content is the layer’s own file under a second name: no command writes a layer that is complete.
+ */
+export function settleBase(
+  directory: string,
+  { workspace, paths, layer, atMs }: { workspace: string; paths: readonly SettledPath[]; layer: number; atMs: number },
+): void {
+  const base = ForkBase.read(directory, workspace);
+  const lines = paths.map(settled => {
+    const record = settledRecord(base, settled, { layer, since: atMs });
+    base.take(record);
+    return `${JSON.stringify(record)}\n`;
+  });
+  const index = openSync(join(directory, INDEX), APPENDED, 0o600);
+  try {
+    endLine(index);
+    writeAll(index, lines.join(''));
+  } finally {
+    closeSync(index);
+  }
+}
+
+function settledRecord(
+  base: ForkBase,
+  { path, after }: SettledPath,
+  { layer, since }: Pick<BaseRecord, 'layer' | 'since'>,
+): BaseRecord {
+  const known = { path, layer: base.records.get(path)?.layer ?? layer, since };
+  if (!after) return { ...known, kind: 'absent' };
+  const { kind, mode, size, link, file } = after;
+  const about = { ...known, kind, mode, ...(link === null ? {} : { link }) };
+  if (file === null) return about;
+  const copy = base.copies + 1;
+  linkSync(bytes(file), join(base.directory, String(copy)));
+  return { ...about, size, copy };
+}
+
+function writeAll(file: number, text: string): void {
+  const pending = Buffer.from(text);
+  for (let at = 0; at < pending.length;) at += writeSync(file, pending, at);
+}
+
 function removeCopy(directory: string, copy: number): void {
   try {
     unlinkSync(join(directory, String(copy)));
@@ -472,8 +531,7 @@ class Recording implements Disposable {
   }
 
   #flush(): void {
-    const pending = Buffer.from(this.#pending);
-    for (let at = 0; at < pending.length;) at += writeSync(this.#index, pending, at);
+    writeAll(this.#index, this.#pending);
     this.#pending = '';
   }
 

@@ -31,6 +31,8 @@ export interface ForkDiffEntry {
   readonly target: string | null;
   /** Mode of the entry of the fork. */
   readonly mode: number | null;
+  /** Where the entry is in its layer: absolute, a byte string. */
+  readonly source: string | null;
   /** Target of the link that the fork began with, as a byte string. */
   readonly baseTarget: string | null;
   /** Mode of what the fork began with. */
@@ -96,16 +98,28 @@ export class ForkDiff implements AsyncIterable<ForkDiffEntry>, Disposable {
     this.#summary = { id: id.digest('hex'), counts, masked: this.#walk.masked, gaps };
   }
 
+  /** The layers that it reads. */
+  get layers(): LayerStack {
+    return this.#stack;
+  }
+
   /** Id, counts and masked paths. Throws where not all changes were read yet. */
   get summary(): ForkDiffSummary {
     if (!this.#summary) throw new TypeError('The summary of a diff is known when all its changes were read.');
     return this.#summary;
   }
 
-  /** Reads everything, and keeps no change but the first so many. */
-  async collect(forkId: string, limit = Infinity): Promise<WorkspaceDiff> {
+  /** Reads everything, and keeps no change but the first so many; `take` is given all of them. */
+  async collect(
+    forkId: string,
+    limit = Infinity,
+    take: (entry: ForkDiffEntry) => void = () => undefined,
+  ): Promise<Omit<WorkspaceDiff, 'riskyChanges'>> {
     const changes: ForkChange[] = [];
-    for await (const { change } of this) if (changes.length < limit) changes.push(change);
+    for await (const entry of this) {
+      take(entry);
+      if (changes.length < limit) changes.push(entry.change);
+    }
     return { forkId, ...this.summary, changes };
   }
 
@@ -260,6 +274,7 @@ class DiffWalk {
       bytes: path,
       target: after?.kind === 'link' ? this.#linkOf(path, after.layer) : null,
       mode: after && after.kind !== 'link' ? modeOf(after.stats) : null,
+      source: after && pathIn(this.#stack.upper(after.layer), path),
       ...baseOf(before),
       identity: after ? identityOf(after.stats) : null,
       open: () => this.#open(path, after),

@@ -140,10 +140,10 @@ function decideMode(change: ForkChange, host: TreeEntry, umask: number): number 
 }
 
 /** The changes that are meant: those at or below a named path, and directories that those below them need. */
-function selected(
-  changes: readonly AppliedChange[],
+export function selected<Entry extends Pick<AppliedChange, 'change'>>(
+  changes: readonly Entry[],
   only: readonly string[] | undefined,
-): { chosen: readonly AppliedChange[]; missing: readonly string[] } {
+): { chosen: readonly Entry[]; missing: readonly string[] } {
   if (only === undefined) return { chosen: changes, missing: [] };
   const named = only.map(path => path.replace(/^(?:\.\/+)+|\/+$/g, ''));
   const isNamed = (path: string): boolean => named.some(name => isAtOrBelow(path, name));

@@ -1,0 +1,375 @@
+// `acode fork apply`: what is shown, asked and reported when changes of a fork are applied. Loaded by that command only.
+
+import { relative, resolve, sep } from 'node:path';
+import { AcodeError, RISKY_KINDS, isRiskyKind } from '@acode/sandbox';
+import type {
+  AcceptedRisk,
+  Acode,
+  ApplyReport,
+  Consent,
+  ForkApplied,
+  ForkChange,
+  ForkConflict,
+  ForkRefusal,
+  RiskyChange,
+  RiskyKind,
+  WorkspaceDiff,
+} from '@acode/sandbox';
+import { quoted } from '../arguments/command-arguments.ts';
+import type { Call } from '../call.ts';
+import { NOBODY_TO_ASK, consentBy, consentFor } from '../consent.ts';
+import { riskyLines } from '../execution/risky-lines.ts';
+import { UsageError } from '../failure/usage.ts';
+import { homeDirectory } from '../serve/identity.ts';
+import { askLine, canAsk } from '../terminal/ask.ts';
+import type { Look } from '../terminal/look.ts';
+import { oneLine, shortPath } from '../terminal/text.ts';
+import { fitted } from '../terminal/wrap.ts';
+
+/** The options of the command. */
+export interface ApplyForm {
+  readonly only?: string[] | undefined;
+  readonly interactive?: true | undefined;
+  readonly check?: true | undefined;
+  readonly diff?: string | undefined;
+  readonly acceptRisk?: string | undefined;
+  readonly yes?: true | undefined;
+  readonly resume?: true | undefined;
+  readonly rollback?: true | undefined;
+}
+
+const REFUSED = 1;
+const NOT_APPLIED = 1;
+const MAX_LISTED = 20;
+const MAX_SUGGESTED = 6;
+
+// What an apply is about: which fork, and which of its changes.
+interface Wanted {
+  readonly fork?: string;
+  readonly only?: readonly string[];
+  readonly diffId?: string;
+}
+
+/** Applies the changes, and returns the exit status. */
+export async function apply(call: Call, fork: string | undefined, form: ApplyForm): Promise<number> {
+  if (form.resume) return endInterrupted(call, 'resume');
+  if (form.rollback) return endInterrupted(call, 'rollback');
+  const acceptRisk = acceptedRisk(form.acceptRisk);
+  if (!form.check && !form.yes) refuseUnasked(call);
+  const wanted = await wantedBy(call, fork, form);
+  const outcome = await call.withHost(acode => outcomeOf(call, acode, { wanted, form, acceptRisk }));
+  if (outcome === null) {
+    await call.say('acode: Nothing was applied.\n');
+    return NOT_APPLIED;
+  }
+  const { report, workspace = 'the workspace' } = outcome;
+  await call.print('acode.fork-apply/1', report, look => renderApplied(report, look, { workspace, wanted }));
+  return report.outcome === 'refused' ? REFUSED : 0;
+}
+
+async function wantedBy(call: Call, fork: string | undefined, { only, diff }: ApplyForm): Promise<Wanted> {
+  return {
+    ...(fork === undefined ? {} : { fork }),
+    ...(only === undefined ? {} : { only: await pathsInside(call, only) }),
+    ...(diff === undefined ? {} : { diffId: diff }),
+  };
+}
+
+// Before anything is compared: without a terminal there is nobody to ask.
+function refuseUnasked(call: Call): void {
+  if (canAsk(call.io) && !call.options.json) return;
+  throw new UsageError(
+    'Applying changes of a fork needs the consent of a person, and there is no terminal to ask at.',
+    NOBODY_TO_ASK,
+  );
+}
+
+function comparing<Value>(call: Call, work: Promise<Value>): Promise<Value> {
+  return call.progress.during('Comparing…', work);
+}
+
+interface Terms {
+  readonly wanted: Wanted;
+  readonly form: ApplyForm;
+  readonly acceptRisk: AcceptedRisk;
+}
+
+interface Outcome {
+  readonly report: ForkApplied;
+  readonly workspace?: string;
+}
+
+// Null where the person said no.
+async function outcomeOf(call: Call, { forks }: Acode, terms: Terms): Promise<Outcome | null> {
+  const { form, acceptRisk, wanted } = terms;
+  if (form.check) return { report: await comparing(call, forks.apply({ ...wanted, check: true })) };
+  if (!form.yes) return askedFor(call, forks, terms);
+  const request = { ...wanted, acceptRisk, consent: consentBy('option') };
+  return { report: await withRisks(call, () => comparing(call, forks.apply(request))) };
+}
+
+// What is shown is what is applied.
+async function askedFor(call: Call, forks: Acode['forks'], terms: Terms): Promise<Outcome | null> {
+  const { form, acceptRisk, wanted } = terms;
+  const diff = await comparing(call, forks.diff(wanted.fork === undefined ? {} : { fork: wanted.fork }));
+  const only = form.interactive ? await chosen(call, diff) : wanted.only;
+  if (only === null) return null;
+  const request = { diffId: diff.id, ...wanted, ...(only === undefined ? {} : { only }) };
+  const checked = await comparing(call, forks.apply({ ...request, check: true }));
+  if (checked.outcome === 'refused' || checked.applied === 0) return { report: checked };
+  const { workspace } = await placeIn(call);
+  const consent = await askAbout(call, { diff, checked, only, workspace });
+  const accepted = consent && (await acceptedAt(call, checked.riskyChanges, acceptRisk));
+  if (!consent || !accepted) return null;
+  return { report: await comparing(call, forks.apply({ ...request, acceptRisk: accepted, consent })), workspace };
+}
+
+async function placeIn(call: Call): Promise<{ readonly workspace: string }> {
+  return { workspace: shortPath((await call.place()).root, homeDirectory(call.io.env)) };
+}
+
+// The first question: what would be applied, with every deletion and risk in view.
+function askAbout(
+  call: Call,
+  about: {
+    readonly diff: WorkspaceDiff;
+    readonly checked: ForkApplied;
+    readonly only: readonly string[] | undefined;
+    readonly workspace: string;
+  },
+): Promise<Consent | null> {
+  const { diff, checked, only, workspace } = about;
+  const { added, changed, deleted } = diff.counts;
+  const part = only === undefined ? '' : `, of which ${plural(checked.applied, 'change is', 'changes are')} chosen`;
+  const isMeant = (path: string): boolean => only === undefined || only.some(name => isAtOrBelow(path, name));
+  const gone = diff.changes.filter(({ change, path }) => change === 'deleted' && isMeant(path));
+  const lines = [
+    `Fork ${diff.forkId}: ${added} added, ${changed} changed, ${deleted} deleted${part}.`,
+    ...listed(gone.map(({ path }) => `D ${oneLine(path)}`)),
+    ...riskyLines(checked.riskyChanges, '`acode fork diff` lists all.', RISKY_HEAD),
+  ];
+  return consentFor(call, {
+    shown: () => `${lines.join('\n')}\n`,
+    question: `acode: Apply ${plural(checked.applied, 'change', 'changes')} to ${oneLine(workspace)}?`,
+  });
+}
+
+const RISKY_HEAD = 'risky: programs on this machine might execute or follow these changes.';
+
+// The second question, where something is risky and not accepted yet. Null for no.
+async function acceptedAt(
+  call: Call,
+  risky: readonly RiskyChange[],
+  acceptRisk: AcceptedRisk,
+): Promise<AcceptedRisk | null> {
+  const rules = [...new Set(risky.map(({ kind }) => kind))].sort();
+  const open = acceptRisk === 'all' ? [] : rules.filter(rule => !acceptRisk.includes(rule));
+  if (open.length === 0) return acceptRisk;
+  const consent = await consentFor(call, {
+    shown: () => '',
+    question: `acode: Accept the risky changes (${open.join(', ')})?`,
+  });
+  return consent && rules;
+}
+
+/** Does work, and shows the risky changes of a refusal above it. */
+export async function withRisks<Value>(call: Call, work: () => Promise<Value>): Promise<Value> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof AcodeError && error.is('ACODE-FRK-016') && !call.options.json)
+      await call.say(`${riskyLines(error.context.changes, '`acode fork diff` lists all.', RISKY_HEAD).join('\n')}\n`);
+    throw error;
+  }
+}
+
+// Each file in turn: apply, skip, apply all the rest, or quit. Null where nothing is to be applied.
+async function chosen(call: Call, diff: WorkspaceDiff): Promise<readonly string[] | null> {
+  const risky = new Map(diff.riskyChanges.map(({ path, kind }) => [path, kind]));
+  const files = diff.changes.filter(({ kind, change }) => kind !== 'directory' || change === 'deleted');
+  const paths: string[] = [];
+  for (const [at, change] of files.entries()) {
+    const answer = await askLine(
+      call.io,
+      questionOf(change, risky, { at, of: files.length }),
+      call.interruption.signal,
+    );
+    if (answer === null || answer.startsWith('q')) return null;
+    if (answer.startsWith('d')) break;
+    if (answer.startsWith('a')) paths.push(change.path);
+  }
+  return paths.length === 0 ? null : paths;
+}
+
+function questionOf(
+  { change, path, kind }: ForkChange,
+  risky: ReadonlyMap<string, RiskyKind>,
+  { at, of }: { readonly at: number; readonly of: number },
+): string {
+  const rule = risky.get(path);
+  const mark = rule === undefined ? '' : ` (risky: ${rule})`;
+  const what = kind === 'file' ? '' : ` (${kind})`;
+  return `(${at + 1}/${of}) ${LETTERS[change]} ${oneLine(path)}${what}${mark}\nacode: [a]pply, [s]kip, [d]one, [q]uit? `;
+}
+
+const LETTERS = { added: 'A', changed: 'M', deleted: 'D' } as const;
+
+async function endInterrupted(call: Call, how: 'resume' | 'rollback'): Promise<number> {
+  const report = await call.withHost(({ forks }) => (how === 'resume' ? forks.resume() : forks.rollback()));
+  await call.print('acode.fork-apply/1', report, look => {
+    const done =
+      report.outcome === 'applied' ? `Finished: ${plural(report.applied, 'change', 'changes')} applied.` : null;
+    const undone = 'The interrupted apply was undone: the workspace is as it was before.';
+    const lines = [done ?? undone, ...obstacleLines(report), ...keptLines(report)];
+    return lines.map(line => fitted(`${line}\n`, look)).join('');
+  });
+  return report.outcome === 'refused' ? REFUSED : 0;
+}
+
+/** Rules as they are written on the command line. */
+export function acceptedRisk(text: string | undefined): AcceptedRisk {
+  if (text === undefined) return [];
+  if (text === 'all') return 'all';
+  const rules = text.split(',').map(rule => rule.trim());
+  const strange = rules.find(rule => !isRiskyKind(rule));
+  if (strange === undefined) return rules.filter(isRiskyKind);
+  throw new UsageError(
+    `--accept-risk: ${strange === '' ? 'a rule is missing' : `there is no rule ${oneLine(strange)}`}.`,
+    `Name rules with commas between them, or all: ${RISKY_KINDS.join(', ')}.`,
+  );
+}
+
+// Paths are typed from where the user stands; the library takes them from the workspace.
+async function pathsInside(call: Call, paths: readonly string[]): Promise<readonly string[]> {
+  const { root, here, inside } = await call.place();
+  const from = inside === '.' ? root : here;
+  return paths.map(path => {
+    const way = relative(root, resolve(from, path));
+    if (way !== '..' && !way.startsWith(`..${sep}`)) return way === '' ? '.' : way;
+    throw new UsageError(
+      `--only ${oneLine(path)} is outside the workspace ${oneLine(root)}.`,
+      'Name paths as `acode fork diff` shows them, from the workspace or from the directory you are in.',
+    );
+  });
+}
+
+interface Around {
+  readonly workspace: string;
+  readonly wanted: Wanted;
+}
+
+function renderApplied(report: ForkApplied, look: Look, { workspace, wanted }: Around): string {
+  const { outcome, applied, already, removed, merged } = report;
+  const had = already === 0 ? '' : ` ${plural(already, 'change was', 'changes were')} there already.`;
+  const first = {
+    applied: `Applied ${plural(applied, 'change', 'changes')} to ${oneLine(workspace)}.${had} ${restText(removed)}`,
+    checked: `${plural(applied, 'change', 'changes')} can be applied.${had}`,
+    refused: 'Nothing was applied.',
+    'rolled-back': 'Nothing was applied.',
+  }[outcome];
+  const lines = [
+    first,
+    ...(merged.length === 0 ? [] : ['Merged with what changed here:', ...listed(merged.map(oneLine))]),
+    ...keptLines(report),
+    ...obstacleLines(report),
+    ...(outcome === 'checked' ? riskyLines(report.riskyChanges, '`acode fork diff` lists all.', RISKY_HEAD) : []),
+    ...nextLines(report, wanted),
+  ];
+  return lines.map(line => fitted(`${line}\n`, look)).join('');
+}
+
+function restText(removed: boolean): string {
+  return removed
+    ? 'The fork has no other changes and is removed.'
+    : '`acode fork diff` shows what is left in the fork.';
+}
+
+function keptLines({ kept }: Pick<ApplyReport, 'kept'>): string[] {
+  const lines = kept.map(({ path, reason, earlier }) => {
+    if (reason === 'not-empty') return `${oneLine(path)} (holds files that the fork does not have)`;
+    return `${oneLine(path)} (saved meanwhile${earlier === undefined ? '' : `; the version before is ${oneLine(earlier)}`})`;
+  });
+  return lines.length === 0 ? [] : ['Left as it is:', ...listed(lines)];
+}
+
+function obstacleLines({ conflicts, refused }: Pick<ApplyReport, 'conflicts' | 'refused'>): string[] {
+  return [
+    ...(conflicts.length === 0 ? [] : ['Conflicts:', ...listed(conflicts.map(conflictText))]),
+    ...(refused.length === 0 ? [] : ['Not applied:', ...listed(refused.map(refusalText))]),
+  ];
+}
+
+const CONFLICTS: Readonly<Record<ForkConflict['reason'], string>> = {
+  'changed-here': 'changed here too',
+  'deleted-here': 'deleted here, changed in the fork',
+  'added-here': 'added here too, with other content',
+  kind: 'is of another kind here',
+  'base-unknown': 'changed here, and acode has no copy of what the fork began with',
+  overlap: 'the same lines changed here and in the fork',
+  binary: 'changed here too, and it is binary',
+  'too-large': 'changed here too, and it is too large to merge',
+  parent: 'its directory is missing, or is a link',
+  'not-empty': 'the directory holds files that the fork does not have',
+  open: 'a process has it open for writing',
+  meanwhile: 'changed here while it was applied',
+};
+
+const REFUSALS: Readonly<Record<ForkRefusal['reason'], string>> = {
+  protected: 'protected',
+  special: 'a FIFO, socket or device',
+  name: 'its name is not valid UTF-8',
+  content: 'its content could not be read',
+  sparse: 'most of the file is a hole',
+  owner: 'belongs to another user',
+  mount: 'is on another mount than the workspace',
+  'no-such-change': 'the fork has no change there',
+  'not-permitted': 'the system refused it',
+};
+
+function conflictText({ path, reason, pid }: ForkConflict): string {
+  return `${oneLine(path)} (${CONFLICTS[reason]}${pid === undefined ? '' : `: process ${pid}`})`;
+}
+
+function refusalText({ path, reason, detail }: ForkRefusal): string {
+  return `${oneLine(path)} (${REFUSALS[reason]}${detail === undefined ? '' : `: ${oneLine(detail)}`})`;
+}
+
+function nextLines({ outcome, conflicts, refused, forkId }: ForkApplied, { fork }: Wanted): string[] {
+  if (outcome !== 'refused') return [];
+  const name = fork === undefined ? '' : ` ${quoted(fork)}`;
+  const isProtected = refused.find(({ reason }) => reason === 'protected');
+  return [
+    ...(conflicts.length > 0
+      ? [
+          `hint: Bring these files to one version here or in the fork, or leave them out: \`acode fork apply${name} --only <path>…\`.`,
+        ]
+      : []),
+    ...(isProtected
+      ? [
+          `hint: Programs on this machine trust protected paths. To apply them, name them: \`acode fork apply${name} --only ${quoted(topOf(isProtected.path))}\`; name the others to leave them out.`,
+        ]
+      : []),
+    ...(conflicts.length === 0 && !isProtected && refused.length > 0
+      ? [
+          `hint: Leave them out: \`acode fork apply${name} --only <path>…\`. \`acode fork diff ${forkId}\` lists the changes.`,
+        ]
+      : []),
+  ].slice(0, MAX_SUGGESTED);
+}
+
+function topOf(path: string): string {
+  return path.split('/')[0] ?? path;
+}
+
+function listed(lines: readonly string[]): string[] {
+  const more = lines.length > MAX_LISTED ? [`  and ${lines.length - MAX_LISTED} more`] : [];
+  return [...lines.slice(0, MAX_LISTED).map(line => `  ${line}`), ...more];
+}
+
+function isAtOrBelow(path: string, name: string): boolean {
+  return name === '.' || path === name || path.startsWith(`${name}/`);
+}
+
+function plural(count: number, one: string, many: string): string {
+  return `${count} ${count === 1 ? one : many}`;
+}

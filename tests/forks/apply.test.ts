@@ -1,0 +1,210 @@
+// Ways out of a fork: nothing of it reaches the host until a person says so, and what programs of the host would execute is named.
+
+import { execFileSync } from 'node:child_process';
+import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { policyFrom } from '@acode/sandbox';
+import type { ForkApplyRequest, RunResult } from '@acode/sandbox';
+import { EXAMPLES } from '../../packages/cli/src/examples.ts';
+import { Bench } from '../cli/bench.ts';
+import { TestHost, engines, images, mainEngine, withoutEngines } from '../support/engines.ts';
+import { fingerprint } from './project.ts';
+
+function runIn(host: TestHost, script: string, fork = 'work'): Promise<RunResult> {
+  return host.acode.run(['sh', '-c', script], { policy: policyFrom({ image: images.debian, fork }) });
+}
+
+function project(root: string): void {
+  mkdirSync(join(root, '.git/hooks'), { recursive: true });
+  mkdirSync(join(root, '.git/info'));
+  mkdirSync(join(root, 'src'));
+  writeFileSync(join(root, '.git/config'), '[core]\n\tbare = false\n');
+  writeFileSync(join(root, '.git/HEAD'), 'ref: refs/heads/main\n');
+  writeFileSync(join(root, 'src/a.txt'), 'one\ntwo\nthree\nfour\nfive\n');
+  writeFileSync(join(root, 'src/b.txt'), 'b\n');
+}
+
+// The attacks that come home with a workspace: what a command does, and under which rule and path it is reported.
+const ATTACKS: Readonly<Record<string, readonly [script: string, kind: string, path: string]>> = {
+  'C1 git hook': ['echo x > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit', 'git-repository', '.git'],
+  'C2 fsmonitor': ['echo "[core] fsmonitor = ./x" >> .git/config', 'git-repository', '.git'],
+  'C3 parent renamed': ['mv .git .g && mkdir .git && cp -r .g/. .git', 'git-repository', '.git'],
+  'C4 attributes': ['echo "* filter=x" > .git/info/attributes; echo ../x > .git/commondir', 'git-repository', '.git'],
+  'C5 nested repository': ['mkdir -p sub/.git; echo "[core]" > sub/.git/config', 'git-repository', 'sub/.git'],
+  'C6 bare repository': ['mkdir b; echo r > b/HEAD; echo c > b/config', 'git-repository', 'b'],
+  'C8 attributes of git': ['echo "* filter=x" > .gitattributes', 'git-settings', '.gitattributes'],
+  'C8 editor': ['mkdir .vscode; echo "{}" > .vscode/tasks.json', 'editor-config', '.vscode/tasks.json'],
+  'C8 shell': ['echo "id" > .envrc', 'shell-startup', '.envrc'],
+  'C8 make': ['echo "all:" > Makefile', 'build-file', 'Makefile'],
+  'C8 scripts': ['echo "{}" > package.json', 'package-scripts', 'package.json'],
+  'C8 agent': ['echo "{}" > .mcp.json', 'agent-config', '.mcp.json'],
+  'C8 CI': ['mkdir -p .github/workflows; echo x > .github/workflows/ci.yml', 'ci-file', '.github/workflows/ci.yml'],
+  'C9 program': [
+    'mkdir -p node_modules/.bin; echo x > node_modules/.bin/git',
+    'shadowed-program',
+    'node_modules/.bin/git',
+  ],
+  'C10 node-options': ['echo node-options=x > .npmrc', 'package-scripts', '.npmrc'],
+  'C11 link out': ['ln -s /etc/passwd x', 'symlink-out', 'x'],
+  'C13 FIFO': ['mkfifo .env.pipe', 'special-file', '.env.pipe'],
+  'G1 link for a directory': ['mkdir g; echo x > g/pre-push; ln -s g .githooks', 'git-settings', 'g/pre-push'],
+};
+// C14, C15 and names that draw on a terminal: nothing may hang or break on them.
+const NUISANCE = [
+  'd=deep; mkdir deep; (for i in $(seq 200); do mkdir d && cd d; done) ',
+  'truncate -s 1100M hole',
+  'touch "$(printf \'a\\n\\033]0;t\\007b\')"',
+].join('; ');
+
+describe.skipIf(withoutEngines).each(engines)('what leaves a fork on $name', engine => {
+  let host: TestHost;
+  let before: string;
+
+  beforeAll(async () => {
+    host = await TestHost.open(engine);
+    project(host.workspace);
+    before = fingerprint(host.workspace);
+  });
+  afterAll(async () => {
+    for (const { id } of await host.acode.forks.list()) await host.acode.forks.discard(id);
+    await host[Symbol.asyncDispose]();
+  });
+
+  it('is reported for every attack that comes home with a workspace, and the host’s tree is what it was', async () => {
+    const scripts = Object.values(ATTACKS).map(([script]) => script);
+    const { exitCode, stderr } = await runIn(host, `set -e; ${scripts.join('\n')}\n${NUISANCE}`, 'attack');
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' });
+    expect(fingerprint(host.workspace)).toBe(before);
+    const { riskyChanges } = await host.acode.forks.diff({ fork: 'attack' });
+    const found = new Set(riskyChanges.map(({ kind, path }) => `${kind} ${path}`));
+    const missing = Object.entries(ATTACKS).filter(([, [, kind, path]]) => !found.has(`${kind} ${path}`));
+    expect(missing.map(([id]) => id)).toEqual([]);
+  });
+
+  it('is nothing, by either way, as long as the risks are not accepted by their rule', async () => {
+    const pieces: Uint8Array[] = [];
+    const write = (piece: Uint8Array): void => void pieces.push(piece);
+    const { forks } = host.acode;
+    const refused = { code: 'ACODE-FRK-016' };
+    await expect(forks.apply({ fork: 'attack' })).rejects.toMatchObject(refused);
+    await expect(forks.apply({ fork: 'attack', acceptRisk: ['ci-file'] })).rejects.toMatchObject(refused);
+    await expect(forks.patch({ fork: 'attack', write })).rejects.toMatchObject(refused);
+    expect(Buffer.concat(pieces)).toHaveLength(0);
+    // Accepted, the patch is printed; protected paths, FIFOs and holes still keep an apply from changing anything.
+    const { omitted } = await forks.patch({ fork: 'attack', write, acceptRisk: 'all' });
+    expect(omitted).toContainEqual({ path: '.env.pipe', reason: 'special' });
+    expect(Buffer.concat(pieces).toString('latin1')).toContain('b/Makefile');
+    const report = await forks.apply({ fork: 'attack', acceptRisk: 'all' });
+    const reasons = new Map(report.refused.map(({ path, reason }) => [path, reason]));
+    expect(report.outcome).toBe('refused');
+    expect(reasons.get('.git/hooks/pre-commit')).toBe('protected');
+    expect(reasons.get('.env.pipe')).toBe('special');
+    expect(reasons.get('hole')).toBe('content');
+    expect(fingerprint(host.workspace)).toBe(before);
+    expect(existsSync(join(host.workspace, '.git/hooks/pre-commit'))).toBe(false);
+    // The control: named and accepted, one of them is applied.
+    expect(await forks.apply({ fork: 'attack', only: ['Makefile'], acceptRisk: ['build-file'] })).toMatchObject({
+      outcome: 'applied',
+      removed: false,
+    });
+    expect(readFileSync(join(host.workspace, 'Makefile'), 'utf8')).toBe('all:\n');
+  });
+});
+
+describe.skipIf(withoutEngines)('an apply', () => {
+  let host: TestHost;
+
+  beforeAll(async () => {
+    host = await TestHost.open(mainEngine);
+    project(host.workspace);
+  });
+  beforeEach(async () => {
+    for (const { id } of await host.acode.forks.list()) await host.acode.forks.discard(id);
+  });
+  afterAll(() => host[Symbol.asyncDispose]());
+
+  const apply = (request: ForkApplyRequest = {}) => host.acode.forks.apply({ fork: 'work', ...request });
+  const read = (path: string): string => readFileSync(join(host.workspace, path), 'utf8');
+
+  it('is refused if the fork has changed since its diff was shown, and takes the diff that was', async () => {
+    await runIn(host, 'echo 1 > shown.txt');
+    const { id } = await host.acode.forks.diff({ fork: 'work' });
+    await runIn(host, 'echo 2 > after.txt');
+    await expect(apply({ diffId: id })).rejects.toMatchObject({ code: 'ACODE-FRK-015' });
+    expect(existsSync(join(host.workspace, 'shown.txt'))).toBe(false);
+    const now = await host.acode.forks.diff({ fork: 'work' });
+    expect(await apply({ diffId: now.id })).toMatchObject({ outcome: 'applied', applied: 2, removed: true });
+    expect(read('shown.txt') + read('after.txt')).toBe('1\n2\n');
+    expect(await host.acode.forks.list()).toEqual([]);
+  });
+
+  it('merges with what changed here, and does nothing at all where one file conflicts', async () => {
+    await runIn(host, 'sed -i s/one/ONE/ src/a.txt; echo fork > src/b.txt; echo n > src/n.txt');
+    appendFileSync(join(host.workspace, 'src/a.txt'), 'six\n');
+    writeFileSync(join(host.workspace, 'src/b.txt'), 'host\n');
+    const before = fingerprint(host.workspace);
+    const report = await apply();
+    expect(report).toMatchObject({ outcome: 'refused', conflicts: [{ path: 'src/b.txt', reason: 'overlap' }] });
+    expect(fingerprint(host.workspace)).toBe(before);
+    expect(await apply({ check: true, only: ['src/a.txt'] })).toMatchObject({ outcome: 'checked', applied: 1 });
+    expect(fingerprint(host.workspace)).toBe(before);
+    // A part of it: the rest stays in the fork, and is all that its diff shows.
+    expect(await apply({ only: ['src/a.txt', 'src/n.txt'] })).toMatchObject({
+      outcome: 'applied',
+      merged: ['src/a.txt'],
+      removed: false,
+    });
+    expect(read('src/a.txt')).toBe('ONE\ntwo\nthree\nfour\nfive\nsix\n');
+    const { changes } = await host.acode.forks.diff({ fork: 'work' });
+    expect(changes.map(({ path }) => path)).toEqual(['src/b.txt']);
+  });
+
+  it('waits until no other sandbox can write the same tree', async () => {
+    await runIn(host, 'echo 1 > alone.txt');
+    const sandbox = await host.acode.create({ policy: policyFrom({ image: images.busybox }) });
+    await expect(apply()).rejects.toMatchObject({ code: 'ACODE-FRK-017' });
+    await sandbox.kill();
+    // A single-use sandbox whose command runs counts, too.
+    const running = await host.acode.spawn('sleep 30', { policy: policyFrom({ image: images.busybox }) });
+    await expect(apply()).rejects.toMatchObject({ code: 'ACODE-FRK-017', context: { kill: false } });
+    await running.kill('SIGKILL');
+    await running.result.catch(() => undefined);
+    expect(existsSync(join(host.workspace, 'alone.txt'))).toBe(false);
+    await expect.poll(() => apply().then(({ outcome }) => outcome, String), { timeout: 20_000 }).toBe('applied');
+    expect(read('alone.txt')).toBe('1\n');
+  });
+
+  it('is in the audit log before it is done, with the diff, the risks and the consent', async () => {
+    await runIn(host, 'echo "{}" > package.json');
+    const { id } = await host.acode.forks.diff({ fork: 'work' });
+    await apply({ acceptRisk: ['package-scripts'], consent: { how: 'option', parent: 'make' } });
+    const records = (await host.acode.audit.tail({ count: 50 })).filter(({ operation }) => operation === 'apply');
+    const [intent, outcome] = records.slice(-2);
+    expect(intent).toMatchObject({
+      kind: 'event',
+      workspace: host.workspace,
+      detail: { diff: id, added: 1, acceptedRisk: 'package-scripts', consent: 'option', parent: 'make' },
+    });
+    expect(outcome).toMatchObject({ detail: { outcome: 'applied' }, riskyChanges: [{ path: 'package.json' }] });
+    expect(outcome?.correlationId).toBe(intent?.correlationId);
+  });
+});
+
+it.skipIf(withoutEngines)('`acode fork apply` needs a person, and its examples work', async () => {
+  await using bench = await Bench.at(mainEngine);
+  const line = 'mkdir -p src; echo 1 > src/new.ts; echo 2 > note; echo "{}" > package.json';
+  const made = await bench.call(['run', '--fork', line]);
+  expect(made.status).toBe(0);
+  expect(made.stderr).toMatch(/acode fork diff.*acode fork apply/);
+  const unasked = await bench.call(['fork', 'apply', '--accept-risk', 'all']);
+  expect(unasked.status).toBe(2);
+  expect(unasked.stderr).toContain('consent of a person');
+  expect(existsSync(join(bench.workspace, 'note'))).toBe(false);
+  for (const { type } of (EXAMPLES['acode fork apply'] ?? []).filter(({ fork }) => fork)) {
+    const words = execFileSync('xargs', ['-n1'], { input: type, encoding: 'utf8' }).trimEnd().split('\n');
+    const { status, stderr } = await bench.call(words.slice(1));
+    expect({ type, status, stderr }).toEqual({ type, status: 0, stderr: '' });
+  }
+  expect(readFileSync(join(bench.workspace, 'note'), 'utf8')).toBe('2\n');
+});
