@@ -35,6 +35,7 @@ const PROJECT_IMAGE = 'project-image/build.test.ts';
 const POOL = 'pool/bubblewrap.test.ts';
 const FORK = `${SRC}/workspace/fork`;
 const APPLY = `${FORK}/apply.test.ts`;
+const BRANCH = `${FORK}/branch.test.ts`;
 const MASKS = 'masks/masks.test.ts';
 const WAYS_OUT = `${SRC}/host/fork-apply.ts`;
 const LEAVING = 'forks/apply.test.ts';
@@ -1228,5 +1229,29 @@ export const PROTECTIONS = [
       'ignore: IgnoreRules.parse(ignoreText), linksOut',
     ],
     [[PROJECT_IMAGE, 'holds no secret under any name']],
+  ),
+  one(
+    'commits of a fork are taken as they are',
+    [`${FORK}/branch-quarantine.ts`, "['index-pack', '--strict', ", "['index-pack', "],
+    [[BRANCH, 'are refused where git, or a person, would be tricked']],
+  ),
+  one(
+    'the memory of git that checks commits is not limited',
+    [`${FORK}/branch-quarantine.ts`, 'ulimit -v "$1" 2>/dev/null; ', ''],
+    [[BRANCH, 'are refused where git, or a person, would be tricked']],
+  ),
+  one(
+    'a branch replaces one that exists',
+    [`${FORK}/branch-host.ts`, '      this.refuseTaken(ref);\n', ''],
+    [[BRANCH, 'keeps every branch that it has']],
+  ),
+  one(
+    'commits of a fork are not judged by the rules for risky changes',
+    [
+      `${SRC}/host/fork-branch.ts`,
+      '= risksOfCommits(checked, workspace);',
+      '= risksOfCommits({ ...checked, changes: [] }, workspace);',
+    ],
+    [['forks/branch.test.ts', 'is what was committed inside']],
   ),
 ];

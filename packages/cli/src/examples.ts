@@ -83,6 +83,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode fork apply', for: 'all changes, after a question', terminal: true },
     { type: 'acode fork apply --check', for: 'what would be applied, and what conflicts', fork: true },
     { type: 'acode fork apply --yes --only src', for: 'from a script, only what is below src', fork: true },
+    { type: 'acode fork apply --branch fix/parser', for: 'as a branch of the repository', terminal: true },
     { type: 'acode fork apply --yes --accept-risk package-scripts', for: 'risky changes, by rule', fork: true },
   ],
   'acode mcp': [

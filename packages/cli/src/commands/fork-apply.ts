@@ -75,8 +75,8 @@ async function wantedBy(call: Call, fork: string | undefined, { only, diff }: Ap
   };
 }
 
-// Before anything is compared: without a terminal there is nobody to ask.
-function refuseUnasked(call: Call): void {
+/** Before anything is compared: without a terminal there is nobody to ask. */
+export function refuseUnasked(call: Call): void {
   if (canAsk(call.io) && !call.options.json) return;
   throw new UsageError(
     'Applying changes of a fork needs the consent of a person, and there is no terminal to ask at.',
@@ -154,10 +154,11 @@ function askAbout(
   });
 }
 
-const RISKY_HEAD = 'risky: programs on this machine might execute or follow these changes.';
+/** What stands above risky changes. */
+export const RISKY_HEAD = 'risky: programs on this machine might execute or follow these changes.';
 
-// The second question, where something is risky and not accepted yet. Null for no.
-async function acceptedAt(
+/** The second question, where something is risky and not accepted yet. Null for no. */
+export async function acceptedAt(
   call: Call,
   risky: readonly RiskyChange[],
   acceptRisk: AcceptedRisk,
@@ -239,8 +240,8 @@ export function acceptedRisk(text: string | undefined): AcceptedRisk {
   );
 }
 
-// Paths are typed from where the user stands; the library takes them from the workspace.
-async function pathsInside(call: Call, paths: readonly string[]): Promise<readonly string[]> {
+/** Paths are typed from where the user stands; the library takes them from the workspace. */
+export async function pathsInside(call: Call, paths: readonly string[]): Promise<readonly string[]> {
   const { root, here, inside } = await call.place();
   const from = inside === '.' ? root : here;
   return paths.map(path => {
@@ -361,7 +362,8 @@ function topOf(path: string): string {
   return path.split('/')[0] ?? path;
 }
 
-function listed(lines: readonly string[]): string[] {
+/** The first of many lines. */
+export function listed(lines: readonly string[]): string[] {
   const more = lines.length > MAX_LISTED ? [`  and ${lines.length - MAX_LISTED} more`] : [];
   return [...lines.slice(0, MAX_LISTED).map(line => `  ${line}`), ...more];
 }
@@ -370,6 +372,7 @@ function isAtOrBelow(path: string, name: string): boolean {
   return name === '.' || path === name || path.startsWith(`${name}/`);
 }
 
-function plural(count: number, one: string, many: string): string {
+/** A number with its noun. */
+export function plural(count: number, one: string, many: string): string {
   return `${count} ${count === 1 ? one : many}`;
 }

@@ -57,10 +57,23 @@ function forkApplyCommand(perform: Perform) {
     .option('--diff <id>', 'stop if the changes are not those of this diff')
     .addOption(acceptRisk())
     .option('--yes', 'do it without asking; the audit log records the calling program')
+    .addOption(
+      new Option(
+        '--branch <name>',
+        'instead, add its commits (or one of its changes) to the repository as a branch',
+      ).conflicts(['only', 'interactive', 'check', 'diff', 'resume', 'rollback']),
+    )
+    .option('--image <image>', 'with --branch: image that has git')
+    .option('--message <text>', 'with --branch: message of the commit')
+    .option('--protected <path...>', 'with --branch: protected paths that it may change')
     .addOption(new Option('--resume', 'finish an interrupted apply').conflicts('rollback'))
     .option('--rollback', 'undo an interrupted apply')
     .action((fork, options, command) =>
-      perform(command, async call => (await import('./fork-apply.ts')).apply(call, fork, options)),
+      perform(command, async call =>
+        options.branch === undefined
+          ? (await import('./fork-apply.ts')).apply(call, fork, options)
+          : (await import('./fork-branch.ts')).branch(call, fork, options.branch, options),
+      ),
     );
 }
 

@@ -31,6 +31,7 @@ export type AuditOperation =
   | 'config'
   | 'apply'
   | 'patch'
+  | 'branch'
   | 'deny';
 
 /** What every entry says: which operation it belongs to. */

@@ -7,6 +7,12 @@ import type { Setting } from './setting.ts';
 import { LIBRARY_TERMS, rendered, settingsIn, text } from './wording.ts';
 import type { Terms, Text } from './wording.ts';
 
+const WAYS_OUT = {
+  apply: { done: 'applied', command: 'apply' },
+  patch: { done: 'printed', command: 'diff --patch' },
+  branch: { done: 'added to the repository', command: 'apply --branch <name>' },
+} as const;
+
 // As much of a diff’s id as a person compares.
 const DIFF_ID = 12;
 
@@ -640,7 +646,7 @@ const ROWS = {
   }),
   'ACODE-FRK-016': entry<{
     fork: string;
-    way: 'apply' | 'patch';
+    way: 'apply' | 'patch' | 'branch';
     rules: readonly RiskyKind[];
     /** Number of risky changes, of which `changes` are the first. */
     total: number;
@@ -648,9 +654,9 @@ const ROWS = {
   }>({
     title: 'risky changes not accepted',
     message: c =>
-      `Nothing ${c.way === 'apply' ? 'was applied' : 'was printed'}: fork ${c.fork} has ${c.total} ${c.total === 1 ? 'change' : 'changes'} that programs on this machine might execute or follow. Rules built into acode: ${c.rules.join(', ')}.`,
+      `Nothing was ${WAYS_OUT[c.way].done}: fork ${c.fork} has ${c.total} ${c.total === 1 ? 'change' : 'changes'} that programs on this machine might execute or follow. Rules built into acode: ${c.rules.join(', ')}.`,
     hint: c =>
-      `Look at the changes with \`acode fork diff ${c.fork}\`. If you want all of them: \`acode fork ${c.way === 'apply' ? 'apply' : 'diff --patch'} ${c.fork} --accept-risk ${c.rules.join(',')}\`; \`acode fork apply ${c.fork} --only <path>\` leaves them out.`,
+      `Look at the changes with \`acode fork diff ${c.fork}\`. If you want all of them: \`acode fork ${WAYS_OUT[c.way].command} ${c.fork} --accept-risk ${c.rules.join(',')}\`; \`acode fork apply ${c.fork} --only <path>\` leaves them out.`,
     exit: 125,
     example: {
       fork: 'k7m2pqrt',
@@ -754,6 +760,22 @@ const ROWS = {
     hint: () => 'Take the changes out with `acode fork diff --patch`, and apply them with `git apply`.',
     exit: 125,
     example: { workspace: '/home/me/project', reason: 'its file system has no hard links' },
+  }),
+  'ACODE-FRK-018': entry<{ fork: string; branch: string; reason: string; remedy?: string }>({
+    title: 'branch not made',
+    message: c => `The repository got no branch ${JSON.stringify(c.branch)} from fork ${c.fork}: ${c.reason}.`,
+    hint: c => c.remedy ?? 'Apply the files instead: `acode fork apply`.',
+    exit: 125,
+    example: { fork: 'k7m2pqrt', branch: 'fix', reason: 'the repository has a branch of this name' },
+  }),
+  'ACODE-FRK-019': entry<{ fork: string; branch: string; reason: string }>({
+    title: 'commits of a fork refused',
+    message: c =>
+      `The repository got no branch ${JSON.stringify(c.branch)}: acode refuses what fork ${c.fork} wrote as its commits: ${c.reason}.`,
+    hint: c =>
+      `No git writes such commits by itself: a command in the fork may have made them to deceive git on this machine. See what it did with \`acode fork history ${c.fork}\` and \`acode fork diff ${c.fork}\`; \`acode fork discard ${c.fork}\` removes it.`,
+    exit: 125,
+    example: { fork: 'k7m2pqrt', branch: 'fix', reason: 'git index-pack did not take it: hasDotgit' },
   }),
   'ACODE-AUD-001': entry<{ file: string; reason: string; remedy?: string }>({
     title: 'audit record not written',

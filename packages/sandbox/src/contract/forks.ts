@@ -145,6 +145,52 @@ export interface ForkApplied extends ApplyReport {
   readonly removed: boolean;
 }
 
+/** Which commits to bring home, and as which branch. */
+export interface ForkBranchRequest extends ForkConsent {
+  /** Name of the new branch: `fix/parser`. */
+  name: string;
+  /** Id or name of the fork; the current one of the workspace by default. */
+  fork?: string;
+  /** Image of the sandbox in which git bundles the commits; it needs git. The workspace’s own by default. */
+  image?: string;
+  /** Message of the commit that acode makes if the fork has changes and no commits. */
+  message?: string;
+  /** Protected paths that the commits may change, such as `.vscode`; a directory means everything below it. None by default. */
+  protectedPaths?: readonly string[];
+  /** Asked when the commits are checked, before the branch is made: the consent of a person, or null for no. */
+  confirm?: (found: ForkBranchFound) => Promise<ForkConsent | null>;
+}
+
+/** Commits of a fork that were checked. */
+export interface ForkBranchFound {
+  /** Id of the fork. */
+  readonly forkId: string;
+  /** Name of the branch. */
+  readonly branch: string;
+  /** Commit that the workspace has checked out; null for none. */
+  readonly base: string | null;
+  /** Newest commit of the branch. */
+  readonly commit: string;
+  /** Number of commits that the repository does not have yet. */
+  readonly commits: number;
+  /** Whether acode made the commit, because the fork has changes and no commits. */
+  readonly made: boolean;
+  /** Whether the fork has changes besides its commits; they are not a part of the branch. */
+  readonly uncommitted: boolean;
+  /** Number of paths that the commits change, those that a later commit takes back included. */
+  readonly counts: ForkDiffCounts;
+  /** These paths, from the top of the repository. */
+  readonly paths: readonly string[];
+  /** Those that programs on the host might execute or follow once the branch is checked out. */
+  readonly riskyChanges: readonly RiskyChange[];
+}
+
+/** Commits of a fork, and whether the repository has them. */
+export interface ForkBranched extends ForkBranchFound {
+  /** Whether the branch was made; false if `confirm` said no. */
+  readonly created: boolean;
+}
+
 /** How an interrupted apply ended. */
 export interface ForkApplyEnded extends ApplyReport {
   /** Id of the fork whose changes it applied. */
@@ -170,6 +216,14 @@ export interface Forks {
    * if (changes.every(({ path }) => path.startsWith('src/'))) await acode.forks.apply({ diffId: id });
    */
   apply(request?: ForkApplyRequest): Promise<ForkApplied>;
+  /**
+   * Brings the commits made in a fork to the repository of its workspace as a new branch, or one commit of its changes if there are
+   * none. Files, index and other branches stay as they are. Risky changes need `acceptRisk` (`ACODE-FRK-016`).
+   *
+   * @example
+   * const { commit } = await acode.forks.branch({ name: 'fix/parser' });
+   */
+  branch(request: ForkBranchRequest): Promise<ForkBranched>;
   /** The interrupted apply of this workspace; null if there is none. */
   pending(): Promise<PendingApply | null>;
   /** Finishes the interrupted apply of this workspace. */

@@ -646,6 +646,7 @@ async function loadAhead(host: ComposedHost): Promise<void> {
     import('../persistent/create.ts'),
     import('./examine.ts'),
     import('./fork-apply.ts'),
+    import('./fork-branch.ts'),
     loadLevels(),
     import('../images/project/stage.ts'),
     import('../images/pull-once.ts'),

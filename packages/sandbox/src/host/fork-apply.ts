@@ -138,7 +138,8 @@ function refusePending(host: Host, workspace: string): void {
 }
 
 // A directory that was put in the place of the workspace is another one.
-function refuseReplaced(record: ForkRecord): void {
+/** Refuses a fork whose workspace was replaced. */
+export function refuseReplaced(record: ForkRecord): void {
   const found = lstatSync(record.workspace, { throwIfNoEntry: false });
   if (found?.isDirectory() && isSameNumber(record.identity, identityOf(found))) return;
   throw new AcodeError('ACODE-FRK-002', { fork: nameOf(record), workspace: record.workspace });
@@ -227,16 +228,26 @@ function nameOf({ name, id }: ForkRecord): string {
 interface Parcel extends Pick<ForkPatch, 'id' | 'counts'> {
   readonly riskyChanges: readonly RiskyChange[];
   readonly only?: readonly string[] | undefined;
+  /** More for the records. */
+  readonly detail?: Readonly<Record<string, string | number>>;
 }
 
-// One way out of a fork: the gate, and the records.
-class WayOut {
-  readonly #leaving: Leaving;
-  readonly #way: 'apply' | 'patch';
+type Way = 'apply' | 'patch' | 'branch';
+
+const EVENTS: Readonly<Record<Way, string>> = {
+  apply: 'changes of a fork to be applied',
+  patch: 'changes of a fork printed as a patch',
+  branch: 'commits of a fork to be added as a branch',
+};
+
+/** One way out of a fork: the gate, and the records. */
+export class WayOut {
+  readonly #leaving: Pick<Leaving, 'host' | 'record'>;
+  readonly #way: Way;
   readonly #parcel: Parcel;
   readonly #operation: Operation;
 
-  constructor(leaving: Leaving, way: 'apply' | 'patch', parcel: Parcel) {
+  constructor(leaving: Pick<Leaving, 'host' | 'record'>, way: Way, parcel: Parcel) {
     this.#leaving = leaving;
     this.#way = way;
     this.#parcel = parcel;
@@ -246,13 +257,14 @@ class WayOut {
   /** Lets changes out whose risks are accepted, and records that before it is done. */
   async pass({ acceptRisk = [], consent }: ForkConsent): Promise<void> {
     const { record } = this.#leaving;
-    const { id, counts, riskyChanges, only } = this.#parcel;
+    const { id, counts, riskyChanges, only, detail: more } = this.#parcel;
     const rules = [...new Set(riskyChanges.map(({ kind }) => kind))].sort();
     const missing = acceptRisk === 'all' ? [] : rules.filter(rule => !acceptRisk.includes(rule));
     if (missing.length > 0) await this.#refuse(rules);
     const detail = {
       fork: record.id,
       diff: id,
+      ...more,
       ...counts,
       ...(only === undefined ? {} : { only: only.slice(0, MAX_PATHS).join('\n') }),
       risks: riskyChanges.length,
@@ -260,8 +272,7 @@ class WayOut {
       consent: consent?.how ?? 'library',
       parent: consent?.parent ?? 'unknown',
     };
-    const event = this.#way === 'apply' ? 'changes of a fork to be applied' : 'changes of a fork printed as a patch';
-    await this.#record(event, detail);
+    await this.#record(EVENTS[this.#way], detail);
   }
 
   /** Does the work, and notes its failure. */
@@ -282,6 +293,14 @@ class WayOut {
     const detail = { fork: this.#leaving.record.id, diff: id, ...counts };
     const isThere = outcome === 'applied' && riskyChanges.length > 0;
     await this.#record('apply of a fork ended', detail, isThere ? riskyChanges : []);
+    this.#operation.succeed(detail);
+  }
+
+  /** Records that a branch was added. */
+  async added(): Promise<void> {
+    const { riskyChanges, detail: more = {} } = this.#parcel;
+    const detail = { fork: this.#leaving.record.id, ...more };
+    await this.#record('branch of a fork added', detail, riskyChanges);
     this.#operation.succeed(detail);
   }
 
@@ -319,7 +338,7 @@ class WayOut {
 
 function eventOf(
   { correlationId }: Operation,
-  operation: 'apply' | 'patch',
+  operation: Way,
   about: Pick<AuditEvent, 'event' | 'workspace' | 'detail'>,
 ): AuditEvent {
   return { kind: 'event', operation, correlationId, ...about };

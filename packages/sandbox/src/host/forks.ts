@@ -85,6 +85,11 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
       on('apply', request.fork, async (store, record) =>
         (await waysOut()).applyFork(await leaving(store, record), request),
       ),
+    branch: async request => {
+      const record = await on('branch', request.fork, atRest);
+      const { branchFork } = await import('./fork-branch.ts');
+      return branchFork({ host, store: await host.forks(), record, workspace: await workspaceHere() }, request);
+    },
     async pending() {
       assertOpen('forks.pending');
       return (await waysOut()).pendingIn(host, await workspaceHere());

@@ -27,8 +27,8 @@ import {
 import type { Risk } from '../risky-names.ts';
 import { notLookedAt } from '../risky.ts';
 import type { ForkDiffEntry } from './diff.ts';
-import { kindOf, pathIn, shown, split } from './layers.ts';
-import type { LayerStack, MergedDirectory } from './layers.ts';
+import { LayerStack, kindOf, pathIn, shown, split } from './layers.ts';
+import type { MergedDirectory } from './layers.ts';
 
 /** The most risky changes of each kind that are listed. A kind that occurs is always listed. */
 const MAX_OF_KIND = 1000;
@@ -64,9 +64,23 @@ interface Leads {
   readonly files: Map<string, Risk>;
 }
 
+/** A tree in which changes are judged: that of a fork, or of a commit. Paths are relative to `root`. */
+export interface RiskView {
+  /** The workspace. */
+  readonly root: string;
+  /** Reads the tree at paths below the workspace, and the host elsewhere. */
+  readonly reader: Required<TreeReader>;
+  /** What is at a path; null for nothing. */
+  at(path: string): { readonly kind: ReturnType<typeof kindOf>; readonly isHosts: boolean } | null;
+  /** Where a path leads inside, links followed; null where it leads out, or nowhere. */
+  resolve(path: string): string | null;
+  /** Names in a directory. */
+  names(path: string): readonly string[];
+}
+
 /** Finds the risky ones among changes of a fork. */
 export class ForkRisks {
-  readonly #view: MergedView;
+  readonly #view: RiskView;
   readonly #visits = new Map<string, Visit>([['', ROOT]]);
   readonly #found = new Map<RiskyKind, RiskyChange[]>();
   readonly #known = new Set<string>();
@@ -74,8 +88,8 @@ export class ForkRisks {
   readonly #written: string[] = [];
   readonly #directories = new Set<string>(['']);
 
-  constructor(layers: LayerStack) {
-    this.#view = new MergedView(layers);
+  constructor(tree: LayerStack | RiskView) {
+    this.#view = tree instanceof LayerStack ? new MergedView(tree) : tree;
     if (this.#isBare('')) this.#visits.set('', { ...ROOT, region: { ...BARE_REPOSITORY, path: '', reported: false } });
   }
 
@@ -251,7 +265,7 @@ export class ForkRisks {
 }
 
 // A fork as the overlay shows it: its layers, and the workspace where it shows through.
-class MergedView {
+class MergedView implements RiskView {
   /** The workspace. */
   readonly root: string;
   readonly #layers: LayerStack;
