@@ -95,7 +95,9 @@ describe.skipIf(withoutEngines).each(engines)('what leaves a fork on $name', eng
     const { omitted } = await forks.patch({ fork: 'attack', write, acceptRisk: 'all' });
     expect(omitted).toContainEqual({ path: '.env.pipe', reason: 'special' });
     expect(Buffer.concat(pieces).toString('latin1')).toContain('b/Makefile');
-    const report = await forks.apply({ fork: 'attack', acceptRisk: 'all' });
+    expect(omitted).toContainEqual({ path: '.git', reason: 'git' });
+    expect(Buffer.concat(pieces).toString('latin1')).not.toContain('.git/');
+    const report = await forks.apply({ fork: 'attack', only: ['.'], acceptRisk: 'all' });
     const reasons = new Map(report.refused.map(({ path, reason }) => [path, reason]));
     expect(report.outcome).toBe('refused');
     expect(reasons.get('.git/hooks/pre-commit')).toBe('protected');
@@ -126,6 +128,18 @@ describe.skipIf(withoutEngines)('an apply', () => {
 
   const apply = (request: ForkApplyRequest = {}) => host.acode.forks.apply({ fork: 'work', ...request });
   const read = (path: string): string => readFileSync(join(host.workspace, path), 'utf8');
+
+  it('leaves what git keeps for itself in the fork', async () => {
+    await runIn(host, 'echo 1 > made.txt; echo x > .git/hooks/pre-commit; echo "[a]" >> .git/config');
+    const config = read('.git/config');
+    expect(await apply()).toMatchObject({ outcome: 'applied', applied: 1, gitChanges: 2, removed: false });
+    expect(read('made.txt')).toBe('1\n');
+    expect(read('.git/config')).toBe(config);
+    expect(existsSync(join(host.workspace, '.git/hooks/pre-commit'))).toBe(false);
+    // The control: named and accepted, it is applied.
+    expect(await apply({ only: ['.git/config'], acceptRisk: 'all' })).toMatchObject({ outcome: 'applied' });
+    expect(read('.git/config')).toBe(`${config}[a]\n`);
+  });
 
   it('is refused if the fork has changed since its diff was shown, and takes the diff that was', async () => {
     await runIn(host, 'echo 1 > shown.txt');

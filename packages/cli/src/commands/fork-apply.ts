@@ -271,6 +271,7 @@ function renderApplied(report: ForkApplied, look: Look, { workspace, wanted }: A
   const lines = [
     first,
     ...(merged.length === 0 ? [] : ['Merged with what changed here:', ...listed(merged.map(oneLine))]),
+    ...gitLines(report),
     ...keptLines(report),
     ...obstacleLines(report),
     ...(outcome === 'checked' ? riskyLines(report.riskyChanges, '`acode fork diff` lists all.', RISKY_HEAD) : []),
@@ -283,6 +284,13 @@ function restText(removed: boolean): string {
   return removed
     ? 'The fork has no other changes and is removed.'
     : '`acode fork diff` shows what is left in the fork.';
+}
+
+function gitLines({ gitChanges }: ForkApplied): string[] {
+  if (gitChanges === 0) return [];
+  return [
+    `${plural(gitChanges, 'change in .git stays', 'changes in .git stay')} in the fork: hooks and settings there are run by git.`,
+  ];
 }
 
 function keptLines({ kept }: Pick<ApplyReport, 'kept'>): string[] {

@@ -107,11 +107,12 @@ const OMISSIONS: Readonly<Record<PatchOmission['reason'], string>> = {
   name: 'its name is not valid UTF-8',
   content: 'its content could not be read',
   base: 'what the fork began with is not known',
+  git: 'git’s own directory',
 };
 const LETTERS = { added: 'A', changed: 'M', deleted: 'D' } as const;
 
 function renderDiff(diff: WorkspaceDiff, look: Look, { stat, nameOnly }: DiffForm): string {
-  const { changes, counts, riskyChanges } = diff;
+  const { changes, counts, masked, riskyChanges } = diff;
   if (nameOnly) return changes.map(({ path }) => `${oneLine(path)}\n`).join('');
   if (changes.length === 0) return 'Commands changed nothing in this fork.\n';
   const { green, red, yellow } = look.colours;
@@ -126,8 +127,10 @@ function renderDiff(diff: WorkspaceDiff, look: Look, { stat, nameOnly }: DiffFor
   const all = counts.added + counts.changed + counts.deleted;
   const more = all > changes.length ? `and ${all - changes.length} more\n` : '';
   const sum = `${counts.added} added, ${counts.changed} changed, ${counts.deleted} deleted, in the fork only.\n`;
+  const hidden =
+    masked.length === 0 ? '' : `masked: commands wrote ${masked.map(oneLine).join(', ')}; that stays in the fork.\n`;
   const risky = riskyChanges.length === 0 ? '' : `${yellow('risky:')} ${RISKY}\n`;
-  return `${lines.join('')}${more}${fitted(sum, look)}${fitted(risky, look)}`;
+  return `${lines.join('')}${more}${fitted(sum, look)}${fitted(hidden, look)}${fitted(risky, look)}`;
 }
 
 const RISKY =

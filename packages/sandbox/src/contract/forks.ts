@@ -103,9 +103,9 @@ export interface PatchOmission {
   /**
    * Why: `directory`: git has no empty directories. `not-empty`: a directory became a file. `mode`: git knows only whether a file is
    * executable. `special`: a FIFO, a socket or a device. `name`: not valid UTF-8. `content`: it was not read. `base`: what the fork
-   * began with is not known.
+   * began with is not known. `git`: it is git’s own directory, which git does not patch.
    */
-  reason: 'directory' | 'not-empty' | 'mode' | 'special' | 'name' | 'content' | 'base';
+  reason: 'directory' | 'not-empty' | 'mode' | 'special' | 'name' | 'content' | 'base' | 'git';
 }
 
 /** A patch that was written. */
@@ -143,6 +143,8 @@ export interface ForkApplied extends ApplyReport {
   readonly riskyChanges: readonly RiskyChange[];
   /** Whether the fork was removed, because the workspace has all its changes. */
   readonly removed: boolean;
+  /** Number of changes in git’s own directories. They stay in the fork, unless `only` names them. */
+  readonly gitChanges: number;
 }
 
 /** Which commits to bring home, and as which branch. */

@@ -55,17 +55,17 @@ export async function applyFork(leaving: Leaving, request: ForkApplyRequest): Pr
   refusePending(host, record.workspace);
   if (!check) await refuseWriters(host, record.workspace);
   using diff = await leaving.openDiff();
-  const entries: ForkDiffEntry[] = [];
-  for await (const entry of diff) entries.push(entry);
+  const entries = await entriesOf(diff);
   const { id, counts, masked } = diff.summary;
   if (diffId !== undefined && !isSameDiff(diffId, id))
     throw new AcodeError('ACODE-FRK-015', { fork: nameOf(record), shown: diffId, now: id });
-  const { chosen } = selected(entries, only);
+  const offered = only === undefined ? entries.filter(entry => !isOfGit(entry)) : entries;
+  const { chosen } = selected(offered, only);
   const riskyChanges = risksOf(diff, chosen);
   const way = new WayOut(leaving, 'apply', { id, counts, riskyChanges, only });
   if (!check) await way.pass(request);
   const report = await way.during(() =>
-    applyChanges(entries, {
+    applyChanges(offered, {
       ...placeOf(host, record.workspace),
       forkId: record.id,
       diffId: id,
@@ -78,7 +78,15 @@ export async function applyFork(leaving: Leaving, request: ForkApplyRequest): Pr
   const isLeft = chosen.length < entries.length || masked.length > 0;
   const removed = report.outcome === 'applied' && (await settle(leaving, chosen, isLeft));
   if (!check) await way.ended(report, removed);
-  return { ...report, forkId: record.id, diffId: id, counts, riskyChanges, removed };
+  return {
+    ...report,
+    forkId: record.id,
+    diffId: id,
+    counts,
+    riskyChanges,
+    removed,
+    gitChanges: entries.length - offered.length,
+  };
 }
 
 /** Prints the changes of a fork as a patch. */
@@ -89,12 +97,42 @@ export async function printPatch(leaving: Leaving, request: ForkPatchRequest): P
   await way.pass(request);
   using diff = await leaving.openDiff();
   const omitted: PatchOmission[] = [];
-  const pieces = gitPatch(diff, {
-    signal: host.closing,
-    omitted: (path, reason) => void omitted.push({ path, reason }),
-  });
+  const omit = (path: string, reason: PatchOmission['reason']): void => void omitted.push({ path, reason });
+  const pieces = gitPatch(withoutGit(diff, omit), { signal: host.closing, omitted: omit });
   for await (const piece of pieces) await request.write(piece);
   return { forkId: record.id, ...diff.summary, omitted };
+}
+
+async function entriesOf(diff: ForkDiff): Promise<ForkDiffEntry[]> {
+  const entries: ForkDiffEntry[] = [];
+  for await (const entry of diff) entries.push(entry);
+  return entries;
+}
+
+// Every command of git writes its own directory. What is in there goes with commits, or where it is named; `git apply` takes none of it.
+function isOfGit({ change: { path } }: ForkDiffEntry): boolean {
+  return gitDirectoryOf(path) !== null;
+}
+
+function gitDirectoryOf(path: string): string | null {
+  const names = path.split('/');
+  const at = names.indexOf('.git');
+  return at < 0 ? null : names.slice(0, at + 1).join('/');
+}
+
+async function* withoutGit(
+  diff: AsyncIterable<ForkDiffEntry>,
+  omit: (path: string, reason: 'git') => void,
+): AsyncGenerator<ForkDiffEntry> {
+  const seen = new Set<string>();
+  for await (const entry of diff) {
+    const directory = gitDirectoryOf(entry.change.path);
+    if (directory === null) yield entry;
+    else if (!seen.has(directory)) {
+      seen.add(directory);
+      omit(directory, 'git');
+    }
+  }
 }
 
 async function risksOfAll({
@@ -102,7 +140,7 @@ async function risksOfAll({
 }: Leaving): Promise<Pick<ForkPatch, 'id' | 'counts'> & { riskyChanges: readonly RiskyChange[] }> {
   using diff = await openDiff();
   const risks = new ForkRisks(diff.layers);
-  for await (const entry of diff) risks.add(entry);
+  for await (const entry of diff) if (!isOfGit(entry)) risks.add(entry);
   return { ...diff.summary, riskyChanges: risks.finish() };
 }
 
