@@ -1176,6 +1176,15 @@ export const PROTECTIONS = [
     [['forks/levels.test.ts', 'is refused where its .+ is exchanged']],
   ),
   one(
+    'a fork is given to a second command while a sandbox writes it',
+    [
+      `${SRC}/run/forking.ts`,
+      'if (!found.some(sandbox => sandbox.sandboxId === sandboxId)) return false;',
+      'if (found.length >= 0) return false;',
+    ],
+    [['forks/levels.test.ts', 'is in use while the sandbox exists']],
+  ),
+  one(
     'bubblewrap is given mount options that the kernel cuts',
     [`${SRC}/isolation/bubblewrap/forks.ts`, '    assertOptions(options, overlay.fork);\n', ''],
     [[`${SRC}/isolation/bubblewrap/forks.test.ts`, 'options that the kernel would cut']],

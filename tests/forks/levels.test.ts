@@ -12,14 +12,14 @@ import { openHost } from '../conformance/host.ts';
 import type { ConformanceHost } from '../conformance/host.ts';
 import { targets } from '../conformance/targets.ts';
 import { LevelBench, OPTIONS } from '../levels/bench.ts';
-import { images, mainEngine, makeWorkspace, withoutEngines } from '../support/engines.ts';
+import { images, mainEngine, makeWorkspace, TestHost, withEngine, withoutEngines } from '../support/engines.ts';
 import { EVERYTHING, fingerprint, project } from './project.ts';
 
 const STORE = join(process.env['XDG_STATE_HOME'] ?? '', 'acode', 'f');
 const FORK = { workspace: 'fork' } as const;
 const withoutBubblewrap = process.getuid?.() === 0 || !existsSync('/usr/bin/bwrap');
 
-const others = targets.filter(({ level }) => level === 'bubblewrap');
+const others = targets.filter(({ name, level }) => level === 'bubblewrap' || name.startsWith('podman'));
 
 describe.each(others)('a fork on $name', target => {
   let host: ConformanceHost;
@@ -61,7 +61,8 @@ describe.each(others)('a fork on $name', target => {
     );
     expect((await runIn('ls src')).stdout).toBe('');
     expect(await host.acode.forks.undo()).toHaveLength(1);
-    expect((await runIn('ls src')).stdout).toBe('c\n');
+    // What the kernel made in the work directory for the deleted files is removed too.
+    expect((await runIn('ls src; rm -r src run.sh a.txt')).stdout).toBe('c\n');
     await host.acode.forks.discard();
     expect(readdirSync(STORE)).toEqual([]);
     expect(fingerprint(host.workspace)).toBe(before);
@@ -170,6 +171,73 @@ describe.skipIf(withoutBubblewrap || withoutEngines)('a fork that an engine and 
     rmSync(workspace, { recursive: true });
   });
 });
+
+describe.skipIf(withoutEngines)('the fork of a persistent sandbox', () => {
+  const policy = { image: images.busybox, ...FORK };
+
+  it('takes what its commands write, is in use while the sandbox exists, and keeps the changes when it is removed', async () => {
+    await using host = await TestHost.open(mainEngine);
+    project(host.workspace);
+    const before = fingerprint(host.workspace);
+    const { workspace } = host;
+    const sandbox = await host.acode.create({ policy, keep: true });
+    expect((await sandbox.run(['sh', '-c', 'echo 1 > one; rm a.txt; ls'])).stdout).toBe('link\none\nrun.sh\nsrc\n');
+    // Another process goes on in it.
+    await using other = await Acode.open({ workspace, engine: { socket: mainEngine.socket } });
+    const again = await other.connect(sandbox.id);
+    await again.run(['sh', '-c', 'rm one; echo 2 > two']);
+    await expect(host.acode.run(['ls'], { policy })).rejects.toMatchObject({ code: 'ACODE-FRK-003' });
+    const [{ id } = { id: '' }] = await host.acode.forks.list();
+    await expect(host.acode.forks.diff({ fork: id })).rejects.toMatchObject({ code: 'ACODE-FRK-003' });
+    await again.kill();
+    const { changes } = await host.acode.forks.diff({ fork: id });
+    expect(changes.map(({ path, change }) => `${change} ${path}`).sort()).toEqual(['added two', 'deleted a.txt']);
+    expect((await host.acode.run(['ls'], { policy })).stdout).toBe('link\nrun.sh\nsrc\ntwo\n');
+    expect(await volumesOf(sandbox.id)).toEqual([]);
+    expect(fingerprint(workspace)).toBe(before);
+    await host.acode.forks.discard();
+  });
+
+  it('keeps the changes of a sandbox that something else removed, and of one that ends with its process', async () => {
+    await using host = await TestHost.open(mainEngine);
+    project(host.workspace);
+    const sandbox = await host.acode.create({ policy });
+    await sandbox.run(['sh', '-c', 'echo 1 > one']);
+    await withEngine(mainEngine, engine =>
+      engine.containers.remove(sandbox.containerId, {
+        force: true,
+        volumes: true,
+        signal: AbortSignal.timeout(60_000),
+      }),
+    );
+    await sandbox.ended;
+    await using second = await host.acode.create({ policy });
+    expect((await second.run(['sh', '-c', 'cat one; echo 2 > two'])).stdout).toBe('1\n');
+    await second.kill();
+    expect((await host.acode.run(['cat', 'one', 'two'], { policy })).stdout).toBe('1\n2\n');
+    expect((await host.acode.forks.history()).map(({ command }) => command)).toEqual([
+      'acode sandbox create',
+      'acode sandbox create',
+    ]);
+    await host.acode.forks.discard();
+  });
+
+  it('does not exist where the sandbox could not be made', async () => {
+    await using host = await TestHost.open(mainEngine);
+    const refused = host.acode.create({ policy: { ...policy, image: images.noshell }, keep: true });
+    await expect(refused).rejects.toMatchObject({ code: 'ACODE-SBX-016' });
+    expect(await host.acode.forks.list()).toEqual([]);
+  });
+});
+
+// What the engine has for a sandbox besides its container, asked past the library.
+function volumesOf(sandboxId: string): Promise<string[]> {
+  return withEngine(mainEngine, async engine =>
+    (await engine.volumes.list({ labels: [`acode.sandbox=${sandboxId}`], signal: AbortSignal.timeout(60_000) })).map(
+      ({ Name }) => Name,
+    ),
+  );
+}
 
 function bubblewrapVersion(): number[] {
   const text = execFileSync('/usr/bin/bwrap', ['--version'], { encoding: 'utf8' });

@@ -2,11 +2,12 @@
 
 import { randomUUID } from 'node:crypto';
 import { lstatSync, mkdirSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { rm, rmdir } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
+import { codeOf } from '../contract/system-error.ts';
 import type { ForkApplyEnded, ForkCommand, ForkInfo, Forks } from '../contract/forks.ts';
-import type { MountSpec } from '../contract/spec.ts';
+import type { MountSpec, SandboxSpec } from '../contract/spec.ts';
 import { WORKSPACE_TARGET } from '../isolation/plan.ts';
 import { refuseBusy, settleKilled, settleLayer, underLock } from '../run/forking.ts';
 import type { Host } from '../run/host.ts';
@@ -256,7 +257,6 @@ async function emptyWork(
   if (aside === undefined) return;
   for (const name of ['u', 'l']) mkdirSync(join(aside, name), { recursive: true, mode: 0o700 });
   const lower = join(aside, 'l');
-  const { spec } = await planFirst(host);
   const mount: MountSpec = {
     purpose: 'workspace',
     source: lower,
@@ -265,7 +265,23 @@ async function emptyWork(
     identity: identityOf(lstatSync(lower)),
     overlay: { fork: id, upper: partAt(join(aside, 'u')), work: partAt(join(aside, 'w')), lowers: [] },
   };
-  const cleaning = { ...spec, image: { ...spec.image, id: image ?? spec.image.id }, mounts: [mount], caches: [] };
-  await (await host.engine()).readImage(cleaning, (_, kindAt) => kindAt(WORKSPACE_TARGET), signal);
+  const cleaning = async (): Promise<SandboxSpec> => {
+    const { spec } = await planFirst(host);
+    return { ...spec, image: { ...spec.image, id: image ?? spec.image.id }, mounts: [mount], caches: [] };
+  };
+  const engine = await host.engine();
+  await host.claim();
+  await engine.readImage(await cleaning(), (_, kindAt) => kindAt(WORKSPACE_TARGET), signal);
+  // Podman answers without mounting. It mounts where a container is started; only the image’s shell waits in it.
+  if (!(await isEmptied(join(aside, 'w', 'work'))))
+    await (await engine.prepare(await cleaning(), signal))[Symbol.asyncDispose]();
   await rm(aside, { recursive: true, force: true });
+}
+
+// It is root’s, and may be removed by the owner of the directory around it once nothing is in it.
+async function isEmptied(directory: string): Promise<boolean> {
+  return rmdir(directory).then(
+    () => true,
+    (error: unknown) => codeOf(error) === 'ENOENT',
+  );
 }

@@ -5,6 +5,7 @@ import type { RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { SandboxDetails, SandboxInfo } from '../contract/host.ts';
 import { opened } from './create.ts';
+import { endForkOf } from '../run/forking.ts';
 import type { Host } from '../run/host.ts';
 import type { EngineBackend } from '../isolation/backend.ts';
 import { Kept } from '../lifecycle/kept.ts';
@@ -34,7 +35,8 @@ export async function connectSandbox(
     throw notHere(info, `it was created for ${workspace}, and this is ${host.workspace}`, thatWorkspace(workspace));
   const request: RunRequest = { ...(policy ? { policy } : {}), ...(risk ? { risk } : {}) };
   // What appeared in the workspace since is not masked in it.
-  const of = { correlationId: operation.correlationId, preview: true, created: record.masks };
+  const again = { created: record.masks, reopens: info.sandboxId };
+  const of = { correlationId: operation.correlationId, preview: true, ...again };
   const planned = await plan(host, { command: [], request }, of, signal);
   // What it was made by is in its labels, which cannot be changed; a different plan is a different sandbox.
   if (planned.spec.hash !== info.labels['acode.spec'])
@@ -87,6 +89,7 @@ export async function killSandbox(
     throw new AcodeError('ACODE-CTN-004', { id: info.containerId, reason: outcome.failed });
   // Also where the engine had none any more.
   await new Kept(host).end(info.sandboxId);
+  await endForkOf(host, info.sandboxId);
   return info;
 }
 

@@ -4,7 +4,6 @@ import type { Scanned } from '../records/audit/files.ts';
 import type { AuditHead, AuditProvision } from '../contract/audit.ts';
 import type { RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
-import { text } from '../contract/wording.ts';
 import { usesEngine } from '../contract/levels.ts';
 import { policyFrom } from '../contract/policy.ts';
 import type { ScanState } from '../contract/result.ts';
@@ -20,10 +19,12 @@ import { isOwn } from '../lifecycle/labels.ts';
 import { LockTimeoutError, Locks } from '../lifecycle/lock.ts';
 import { offerSocketPath } from '../lifecycle/ownership.ts';
 import type { PreparedSandbox } from '../isolation/pool/pool-kind.ts';
+import { abandonFork, endForkOf, releaseFork } from '../run/forking.ts';
 import { givenUp, obtainRecorded, tornDown } from '../run/obtaining.ts';
 import { admitted, checkCreateRequest } from '../run/admission.ts';
 import { createdMasks } from '../run/masking.ts';
 import { plan } from '../run/planning.ts';
+import { removeKeptVolumes } from '../run/removing.ts';
 import { CommandsElsewhere } from './relay/elsewhere.ts';
 import { report } from '../run/run.ts';
 import { recordFindings, recordOutcome, recordRisk, workspaceOf } from '../run/trail.ts';
@@ -38,6 +39,7 @@ const DEFAULT_MS = 3600 * 1000;
 const MAX_MS = 24 * 3600 * 1000;
 // As long as another process may take to create a sandbox of the same name, a pull apart.
 const NAME_MS = 30_000;
+const VOLUMES_MS = 10_000;
 
 /** Creates a persistent sandbox. */
 export async function createSandbox(host: Host, request: CreateRequest): Promise<Sandbox> {
@@ -52,8 +54,14 @@ export async function createSandbox(host: Host, request: CreateRequest): Promise
     await admission.takeSlot();
     const sandbox = await underName(host, request.name, signal, async () => {
       const wanted = await planFor(recorded, request, signal);
-      await admission.takeMemory(wanted, true);
-      return make(recorded, request, wanted, release, signal);
+      try {
+        refuse(wanted, request.keep ?? false);
+        await admission.takeMemory(wanted, true);
+        return await make(recorded, request, wanted, release, signal);
+      } catch (error) {
+        await abandonFork(host, wanted.fork);
+        throw error;
+      }
     });
     operation.succeed({ sandboxId: sandbox.id });
     return sandbox;
@@ -103,19 +111,7 @@ async function planFor(
   const given = name === undefined ? {} : { givenName: name };
   const of = { correlationId: operation.correlationId, preview: false, keep, ...given };
   const request = askedOf(recorded, keep);
-  refuseFork(request);
-  const wanted = await plan(host, { command: [], request }, of, signal);
-  refuse(wanted, keep);
-  return wanted;
-}
-
-// Its layer would have to be taken over by the process that ends the sandbox.
-function refuseFork({ policy }: RunRequest): void {
-  if (policy?.workspace !== 'fork' && policy?.fork === undefined) return;
-  throw new AcodeError('ACODE-SBX-016', {
-    what: text`${[{ field: 'policy.workspace', value: 'fork' }]} of a persistent sandbox`,
-    instead: 'Leave it out, or run each command in the fork: `acode run --fork …`.',
-  });
+  return plan(host, { command: [], request }, of, signal);
 }
 
 async function make(
@@ -141,6 +137,7 @@ async function make(
     const times = timesFrom(now, request.expiresInMs);
     if (keep) await keepRecord(host, planned, asked, times);
     const open = await waiting.keepOpen({ outlives: keep }, signal);
+    await releaseFork(host, planned.fork);
     const env = request.env ?? {};
     // From the beginning: the shell that waited is the image’s, and may have written before the first command.
     return opened({ recorded, planned, open, intent, provision, release, keep, ...times, env, lookedUntilMs: sinceMs });
@@ -260,6 +257,7 @@ export function opened(parts: Opened): Sandbox {
       tornDown(recorded, planned.spec, reason);
       const durationMs = clock.monotonic() - began;
       const scanned = await lastLook(recorded, planned.spec, commands.lookedUntilMs);
+      if (planned.fork !== undefined) await endSandboxFork(host, planned.spec);
       if (parts.intent) recordOutcome(recorded, parts.intent, { durationMs, scanned, provision: parts.provision });
       // Made by another process: its outcome is that one’s to write.
       else recordFindings(recorded, LEFT_LATER, { sandboxId, ...workspaceOf(planned.spec) }, scanned);
@@ -270,6 +268,16 @@ export function opened(parts: Opened): Sandbox {
   host.closing.addEventListener('abort', close, { once: true });
   if (host.closing.aborted) close();
   return sandbox;
+}
+
+// What fails here is done by the next command in the fork, and by the sweep.
+async function endSandboxFork(host: Host, { identity: { sandboxId } }: SandboxSpec): Promise<void> {
+  try {
+    await endForkOf(host, sandboxId);
+    await removeKeptVolumes(host, sandboxId, AbortSignal.timeout(VOLUMES_MS));
+  } catch (error) {
+    host.telemetry.log('warn', 'the fork of a sandbox could not be ended', { sandboxId, reason: String(error) });
+  }
 }
 
 const LEFT_LATER = 'risky changes after the last command of a sandbox';

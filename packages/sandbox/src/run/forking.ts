@@ -34,6 +34,8 @@ const REAPED_PAUSE_MS = 100;
 const EXPIRES_SOON_MS = 24 * 3600 * 1000;
 // For a layer of any size; what is not done by then has no base.
 const BASE_MS = 60_000;
+// What the history of a fork shows for the layer of a persistent sandbox.
+const PERSISTENT = 'acode sandbox create';
 const UNMOUNT_MS = 5000;
 const UNMOUNT_POLL_MS = 20;
 
@@ -50,6 +52,8 @@ export interface ForkFor {
   readonly backend: Pick<Backend, 'forkWay'>;
   /** What is present and empty in the fork. */
   readonly masked: readonly Pick<MaskedPath, 'path' | 'kind'>[];
+  /** The persistent sandbox whose plan this is: it has its layer already. */
+  readonly reopens?: string | undefined;
 }
 
 interface PlannedFork {
@@ -66,7 +70,10 @@ async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): P
   const store = await host.forks();
   const way = await wayOf(store, wanted, signal);
   const { root, identity } = wanted.workspace;
+  const isPersistent = wanted.command.length === 0;
   const which: ForkWanted = { workspace: root, identity, fork: wanted.policy.fork.value ?? undefined };
+  const own = await ofSandbox(store, wanted.reopens);
+  if (own) return { way, overlay: store.overlayOf(own, WORK[way]) };
   if (wanted.preview) return { way, overlay: shown(store, await store.find(which), WORK[way]) };
   await settleKilled(host, root, signal);
   // Two processes must not make two forks where one is meant.
@@ -74,14 +81,14 @@ async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): P
     host,
     root,
     signal,
-    async () => (await store.find(which)) ?? (await store.make(which)),
+    async () => (await store.find(which)) ?? (await store.make(which, isPersistent)),
   );
   return underLock(host, id, signal, async () => {
     await refuseBusy(host, store.read(id), signal);
     await settleLayer(host, id);
     await squashOld(host, store, id, signal);
     const image = way === 'volume' ? wanted.image : null;
-    const command = [printable(wanted.command)].flat().join(' ');
+    const command = isPersistent ? PERSISTENT : [printable(wanted.command)].flat().join(' ');
     const masked = await makeMasks(store, id, wanted, signal);
     const begun = await store.begin(id, { holder: holderText(thisHolder()), image, command, masked });
     return { way, overlay: store.overlayOf(begun, WORK[way]) };
@@ -130,7 +137,10 @@ export async function claimFork(
   fork: string | undefined,
   { level, identity: { sandboxId } }: Pick<SandboxSpec, 'level' | 'identity'>,
 ): Promise<void> {
-  if (fork !== undefined && usesEngine(level)) (await host.forks()).claim(fork, sandboxId);
+  if (fork === undefined || !usesEngine(level)) return;
+  const store = await host.forks();
+  // The plan of a sandbox that has it already may be made again.
+  if (store.read(fork)?.active?.sandboxId === null) store.claim(fork, sandboxId);
 }
 
 /** Nothing of a command ran: its layer goes. */
@@ -150,11 +160,12 @@ export async function forkMounts(
   const asFork = (mount: MountSpec): MountSpec =>
     mount.purpose === 'workspace' ? { ...mount, readOnly: false, overlay } : mount;
   // What is only shown is nothing that a command could end or abandon.
+  const isReal = !wanted.preview || wanted.reopens !== undefined;
   return {
     mounts: mounts.map(asFork),
     notes: await expiryNotes(host, wanted.workspace.root, overlay.fork),
     asides: [WAYS[way]],
-    ...(wanted.preview ? {} : { fork: overlay.fork }),
+    ...(isReal ? { fork: overlay.fork } : {}),
   };
 }
 
@@ -178,6 +189,22 @@ async function expiryNotes(host: ForkHost, workspace: string, used: string): Pro
   return [
     `Fork ${which} of this workspace${others} has changes and expires at ${new Date(first.expiresAt).toISOString()}: \`acode fork diff ${which}\` shows them and keeps the fork for 7 more days.`,
   ];
+}
+
+async function ofSandbox(store: ForkStore, sandboxId: string | undefined): Promise<ForkRecord | null> {
+  if (sandboxId === undefined) return null;
+  return (await store.list()).find(({ active }) => active?.sandboxId === sandboxId) ?? null;
+}
+
+/** A persistent sandbox was removed: what its commands wrote becomes a part of its fork, where it has one. */
+export async function endForkOf(host: ForkHost, sandboxId: string): Promise<void> {
+  const store = await host.forks();
+  const found = await ofSandbox(store, sandboxId);
+  if (!found) return;
+  const end = async (): Promise<void> => {
+    if (store.read(found.id)?.active?.sandboxId === sandboxId) await endLayer(host, found.id, false);
+  };
+  await underLock(host, found.id, new AbortController().signal, end, END_LOCK_MS);
 }
 
 /** Does work while no other process begins or changes a fork, given by its id, or makes one of a workspace, given by its path. */
@@ -246,7 +273,8 @@ async function isBusy(
   const engine = await host.engine();
   const until = clock.monotonic() + (holder === null ? 0 : REAPED_MS);
   for (;;) {
-    if ((await engine.inspect(sandboxId, signal)) === null) return false;
+    const found = await engine.list(signal);
+    if (!found.some(sandbox => sandbox.sandboxId === sandboxId)) return false;
     if (clock.monotonic() >= until) return true;
     await new Promise<void>(resolve => void clock.after(REAPED_PAUSE_MS, resolve));
   }
@@ -274,6 +302,11 @@ export async function settleKilled(host: ForkHost, workspace: string | undefined
     }
 }
 
+/** A persistent sandbox exists: from here on its fork is in use for as long as it does, whichever process uses it. */
+export async function releaseFork(host: ForkHost, fork: string | undefined): Promise<void> {
+  if (fork !== undefined) (await host.forks()).release(fork);
+}
+
 /** A command whose process was killed left its layer: what it wrote is a part of the fork, and not lost. */
 export async function settleLayer(host: ForkHost, id: string): Promise<void> {
   const store = await host.forks();
@@ -281,7 +314,7 @@ export async function settleLayer(host: ForkHost, id: string): Promise<void> {
   const record = store.read(id);
   if (!record?.active) return;
   await untilUnmounted(record);
-  await endLayer(host, id, true);
+  await endLayer(host, id, record.active.holder !== null);
 }
 
 // A sandbox without an engine ends moments after the process that made it was killed. Until then it could still write its layer.

@@ -49,6 +49,8 @@ interface PlanFor {
   readonly givenName?: string;
   /** The masks that the sandbox has, if it exists. */
   readonly created?: readonly KeptMask[];
+  /** The id of the persistent sandbox whose plan is made again. */
+  readonly reopens?: string;
 }
 
 /** Plans a run. */
@@ -144,6 +146,7 @@ export async function plan(
       preview: of.preview,
       backend: chosen.backend,
       masked: masks.layer,
+      reopens: of.reopens,
     },
     mounts,
     signal,

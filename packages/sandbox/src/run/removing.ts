@@ -9,6 +9,7 @@ import { Kept } from '../lifecycle/kept.ts';
 import { withDeadline } from '../lifecycle/deadline.ts';
 import { isStillHost, ownerState } from '../lifecycle/ownership.ts';
 import type { OwnerState } from '../lifecycle/ownership.ts';
+import { isOwn, KEEP, SANDBOX } from '../lifecycle/labels.ts';
 import { Leases } from '../lifecycle/leases.ts';
 import { judge } from '../lifecycle/orphans.ts';
 import type { Verdict } from '../lifecycle/orphans.ts';
@@ -41,7 +42,7 @@ export function judged(host: Host, sandboxes: readonly SandboxInfo[]): Promise<J
 /** Removes one sandbox if it may still be removed when inspected again by id. */
 export async function removeSandbox(
   host: Host,
-  { containerId, name, sandboxId }: SandboxInfo,
+  { containerId, name, sandboxId, labels }: SandboxInfo,
   sweeping: Sweeping<SandboxInfo>,
 ): Promise<Removal> {
   const outcome = await removeAgainJudged(host, { kind: 'container', id: containerId, name, sandboxId }, sweeping, {
@@ -49,8 +50,27 @@ export async function removeSandbox(
     remove: (backend, signal) => backend.remove(containerId, signal),
   });
   // Also removes the record and the lease of a persistent sandbox; its keeper process then exits.
-  if (outcome === 'removed') await new Kept(host).end(sandboxId).catch(() => undefined);
+  if (outcome === 'removed') {
+    await new Kept(host).end(sandboxId).catch(() => undefined);
+    // The sweep removes what is left here.
+    if (labels[KEEP] === 'true') await removeKeptVolumes(host, sandboxId, sweeping.signal).catch(() => undefined);
+  }
   return outcome;
+}
+
+/** Removes the volumes of a persistent sandbox that was removed: other than its session’s, nothing else removes them at once. */
+export async function removeKeptVolumes(
+  host: Pick<Host, 'engine' | 'uid'>,
+  sandboxId: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const engine = await host.engine();
+  const own = (await engine.belongings(signal)).filter(
+    ({ kind, labels }) => kind === 'volume' && labels[KEEP] === 'true' && labels[SANDBOX] === sandboxId,
+  );
+  await Promise.all(
+    own.filter(volume => isOwn(volume, host.uid)).map(volume => engine.removeBelonging(volume, signal)),
+  );
 }
 
 /** Removes one network or volume if it may still be removed when inspected again by id. */

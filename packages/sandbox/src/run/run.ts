@@ -111,7 +111,7 @@ async function startPlanned(
 async function disposing({
   host,
   operation,
-  planned: { spec },
+  planned,
   sandbox,
   release,
 }: Pick<RunningParts, 'host' | 'operation' | 'planned'> & {
@@ -122,7 +122,7 @@ async function disposing({
     await sandbox[Symbol.asyncDispose]();
   } finally {
     release();
-    tornDown({ host, operation }, spec, 'the command has ended');
+    tornDown({ host, operation }, planned.spec, 'the command has ended');
   }
 }
 

@@ -260,16 +260,17 @@ export class Running implements RunningCommand {
 
   // Once nothing of the sandbox runs, what it wrote is complete.
   async #endFork(result: RunResult): Promise<void> {
-    const { host, planned } = this.#parts;
-    if (planned.fork === undefined) return;
+    const { host, planned, stays } = this.#parts;
+    // A persistent sandbox has one layer, until it is removed.
+    if (planned.fork === undefined || stays) return;
     const left = await endFork(host, planned.fork, this.#execution.dead);
     if (left) result.fork = left;
   }
 
   // What a command wrote until it was cancelled is a part of the fork too.
   async #leaveFork(gone: boolean): Promise<void> {
-    const { host, planned } = this.#parts;
-    if (planned.fork === undefined) return;
+    const { host, planned, stays } = this.#parts;
+    if (planned.fork === undefined || stays) return;
     const ending = endFork(host, planned.fork, this.#removed);
     host.keep(ending);
     if (gone) await ending;

@@ -152,11 +152,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   }
 
   async forkWay(): Promise<ForkWay> {
-    if (!this.#isPodman) return { way: 'volume' };
-    return {
-      impossible: 'not yet on Podman',
-      remedy: 'Leave it out, or use readonly to keep the host tree untouched.',
-    };
+    return { way: 'volume' };
   }
 
   describe(spec: SandboxSpec): unknown {

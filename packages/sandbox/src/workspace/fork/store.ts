@@ -171,8 +171,11 @@ export class ForkStore {
     return !this.#all().some(isLater);
   }
 
-  /** Makes a fork of a workspace. One without a name becomes the workspace’s current one with its first changes. */
-  async make({ workspace, identity, fork }: ForkWanted): Promise<ForkRecord> {
+  /**
+   * Makes a fork of a workspace. One without a name becomes the workspace’s current one with its first changes; `isCurrent` makes it
+   * so at once, where there is none: a persistent sandbox is in it until then.
+   */
+  async make({ workspace, identity, fork }: ForkWanted, isCurrent = false): Promise<ForkRecord> {
     const name = fork === undefined || fork === 'new' ? null : fork;
     const at = this.#now();
     return this.#create({
@@ -183,7 +186,7 @@ export class ForkStore {
       identity: { device: identity.device, inode: identity.inode },
       createdAt: at,
       ...usedAt(at),
-      currentAt: null,
+      currentAt: isCurrent && fork === undefined ? at : null,
       image: null,
       layers: [],
       snapshots: {},

@@ -253,6 +253,7 @@ export const detailsReply = z.lazy(() =>
     Mounts: z.array(
       z.looseObject({
         Type: z.string(),
+        Name: z.string().optional(),
         Source: z.string().optional(),
         Destination: z.string(),
         RW: z.boolean(),

@@ -170,6 +170,18 @@ describe('podmanAccount', () => {
     expect(differences(() => undefined)).toEqual([]);
   });
 
+  it('has a volume as Docker shows one, and no text of a bind besides', () => {
+    const volume = { Type: 'volume', Name: 'v', Source: '/v', Destination: '/workspace', RW: true };
+    const details = detailsReply.parse({
+      ...account,
+      Mounts: [{ ...volume, Propagation: 'rprivate' }],
+      HostConfig: { ...account.HostConfig, Binds: ['v:/workspace:rw', 'v:/other:rw'] },
+    });
+    const { Mounts, HostConfig } = podmanAccount(details, { spec, facts, view, absent });
+    expect(Mounts).toEqual([{ ...volume, Propagation: '' }]);
+    expect(HostConfig['Binds']).toEqual(['v:/other:rw']);
+  });
+
   it.each<[string, (host: Record<string, unknown>, whole: ContainerDetails) => void]>([
     ['dropped capabilities', host => void (host['CapDrop'] = ['CHOWN'])],
     ['added capabilities', host => void (host['CapAdd'] = ['SYS_ADMIN'])],
@@ -191,6 +203,7 @@ describe('podmanAccount', () => {
     ['standard input', (_, whole) => void (whole.Config.OpenStdin = false)],
     ['connected networks', (_, whole) => void (whole.NetworkSettings.Networks = { podman: {} })],
     ['network', host => void (host['NetworkMode'] = 'bridge')],
+    ['mounts', (_, whole) => void (whole.Mounts = whole.Mounts.map(mount => ({ ...mount, Type: 'volume' })))],
   ])('still differs in %s', (what, change) => {
     expect(differences(change)).toContain(what);
   });

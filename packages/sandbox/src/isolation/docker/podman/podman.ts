@@ -113,6 +113,10 @@ export function podmanAccount(details: ContainerDetails, reading: PodmanReading)
   const isolated = host['NetworkMode'] === 'none' && Object.keys(networks).length === 0;
   return {
     ...details,
+    // Podman says of a volume what Docker says of a bind alone.
+    Mounts: details.Mounts.map(mount =>
+      mount.Type === 'volume' && mount.Propagation === 'rprivate' ? { ...mount, Propagation: '' } : mount,
+    ),
     Config: {
       ...config,
       Env: variables(config.Env ?? [], reading.spec),
@@ -183,7 +187,9 @@ function variables(found: readonly string[], spec: SandboxSpec): string[] {
 
 // Podman writes structured mounts as texts too; any other text is none of ours.
 function strangeBinds(host: Fields, { Mounts: mounts }: ContainerDetails): string[] {
-  const known = mounts.map(({ Source, Destination }) => `${Source ?? ''}:${Destination}:`);
+  const known = mounts.flatMap(({ Type, Name, Source, Destination }) =>
+    [Source ?? '', ...(Type === 'volume' && Name ? [Name] : [])].map(source => `${source}:${Destination}:`),
+  );
   return texts(host['Binds']).filter(bind => !known.some(start => bind.startsWith(start)));
 }
 

@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import type { CacheSpec, CacheVolume } from '../../../contract/caches.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
-import { FILLING, LAYER, MANAGED, NONCE, UID } from '../../../lifecycle/labels.ts';
+import { FILLING, KEEP, LAYER, MANAGED, NONCE, UID } from '../../../lifecycle/labels.ts';
 import type { CacheState } from '../../backend.ts';
 import type { Difference } from '../../kernel.ts';
 import { unlessCancelled } from '../../waiting.ts';
@@ -244,6 +244,8 @@ interface CreatedVolumes {
   making: Promise<unknown>;
   /** The removal that is under way: a second one beside it could take what another made in between. */
   leaving: Promise<Left[]> | null;
+  /** Whether the sandbox outlives this session: its volumes are removed with it, and not when the session ends. */
+  readonly outlives: boolean;
 }
 
 /** The volumes of the sandboxes of one backend. */
@@ -302,14 +304,16 @@ export class SandboxVolumes {
 
   /** Removes everything that was made for sandboxes; what could not be removed comes back. Containers go first. */
   async release(): Promise<Left[]> {
-    const left = await Promise.all([...this.#made].map(([sandboxId, made]) => this.#letGo(sandboxId, made)));
+    const ending = [...this.#made].filter(([, { outlives }]) => !outlives);
+    const left = await Promise.all(ending.map(([sandboxId, made]) => this.#letGo(sandboxId, made)));
     return [...left.flat(), ...this.#owned.unanswered];
   }
 
-  #of({ identity: { sandboxId } }: SandboxSpec): CreatedVolumes {
+  #of({ identity: { sandboxId, labels } }: SandboxSpec): CreatedVolumes {
     const known = this.#made.get(sandboxId);
     if (known) return known;
-    const made: CreatedVolumes = { marks: new Map(), making: Promise.resolve(), leaving: null };
+    const outlives = labels[KEEP] === 'true';
+    const made: CreatedVolumes = { marks: new Map(), making: Promise.resolve(), leaving: null, outlives };
     this.#made.set(sandboxId, made);
     return made;
   }
