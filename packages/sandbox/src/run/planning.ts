@@ -25,6 +25,7 @@ import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './admission.ts';
 import { claimFork, forkMounts } from './forking.ts';
 import { planMasks } from './masking.ts';
+import type { MasksFor } from './masking.ts';
 import { warmthOf } from './warm.ts';
 import { lowDiskNotes } from '../workspace/disk-space.ts';
 import { recogniseLanguages } from '../workspace/languages.ts';
@@ -47,6 +48,8 @@ interface PlanFor {
   readonly keep?: boolean;
   /** The name that its creator gives the sandbox. */
   readonly givenName?: string;
+  /** Whether the user sees the notes of the plan; by default, if it is not a preview. */
+  readonly tells?: boolean;
   /** The masks that the sandbox has, if it exists. */
   readonly created?: readonly KeptMask[];
   /** The id of the persistent sandbox whose plan is made again. */
@@ -126,9 +129,7 @@ export async function plan(
       workspace,
       mounts,
       dependencies: own.dependencies,
-      tells: !of.preview,
-      isFork: policy.workspace.value === 'fork',
-      created: of.created,
+      ...maskTerms(of, policy),
     },
     signal,
   );
@@ -198,6 +199,13 @@ function refuseUnheard(
     what: text`${[{ field: 'policy.onOutOfMemory', value: 'end' }]} ${where} (set by ${sourceOf(onOutOfMemory)})`,
     instead: 'Leave it out: the result still says that memory ran out.',
   });
+}
+
+function maskTerms(
+  { preview, tells = !preview, created }: PlanFor,
+  { workspace }: Pick<EffectivePolicy, 'workspace'>,
+): Pick<MasksFor, 'tells' | 'isFork' | 'created'> {
+  return { tells, isFork: workspace.value === 'fork', created };
 }
 
 function unlessInTheWay(

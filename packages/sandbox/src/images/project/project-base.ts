@@ -34,7 +34,7 @@ export async function planBase(
   const { install, base } = options;
   const policy = policyFrom({ ...install?.policy, ...(base === undefined ? {} : { image: base }) });
   const request = { command: install?.command ?? NO_COMMAND, request: { policy } };
-  const of = { correlationId: operation.correlationId, preview: false };
+  const of = { correlationId: operation.correlationId, preview: false, tells: false };
   const planned = await plan(host, request, of, signal).catch((error: unknown) => {
     throw aboutBase(error);
   });
