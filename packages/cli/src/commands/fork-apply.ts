@@ -289,7 +289,7 @@ function restText(removed: boolean): string {
 function gitLines({ gitChanges }: ForkApplied): string[] {
   if (gitChanges === 0) return [];
   return [
-    `${plural(gitChanges, 'change in .git stays', 'changes in .git stay')} in the fork: hooks and settings there are run by git.`,
+    `${plural(gitChanges, 'change in .git stays', 'changes in .git stay')} in the fork. Commits come home with \`--branch <name>\`.`,
   ];
 }
 
