@@ -1,15 +1,30 @@
 // Ways out of a fork: nothing of it reaches the host until a person says so, and what programs of the host would execute is named.
 
 import { execFileSync } from 'node:child_process';
-import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { createHash } from 'node:crypto';
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { open } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { policyFrom } from '@acode/sandbox';
+import { Acode, policyFrom } from '@acode/sandbox';
 import type { ForkApplyRequest, RunResult } from '@acode/sandbox';
 import { EXAMPLES } from '../../packages/cli/src/examples.ts';
+import { applyChanges } from '../../packages/sandbox/src/workspace/fork/apply.ts';
 import { Bench } from '../cli/bench.ts';
 import { TestHost, engines, images, mainEngine, withoutEngines } from '../support/engines.ts';
 import { fingerprint } from './project.ts';
+
+const withoutBubblewrap = process.getuid?.() === 0 || !existsSync('/usr/bin/bwrap');
 
 function runIn(host: TestHost, script: string, fork = 'work'): Promise<RunResult> {
   return host.acode.run(['sh', '-c', script], { policy: policyFrom({ image: images.debian, fork }) });
@@ -187,6 +202,58 @@ describe.skipIf(withoutEngines)('an apply', () => {
     expect(existsSync(join(host.workspace, 'alone.txt'))).toBe(false);
     await expect.poll(() => apply().then(({ outcome }) => outcome, String), { timeout: 20_000 }).toBe('applied');
     expect(read('alone.txt')).toBe('1\n');
+  });
+
+  it.skipIf(withoutBubblewrap)('waits for sandboxes of level bubblewrap, too', async () => {
+    await runIn(host, 'echo 1 > waited.txt');
+    const config = { sandbox: { level: 'bubblewrap', bubblewrap: { accept_process_limits: true } } } as const;
+    const other = await Acode.open({ workspace: host.workspace, config });
+    const running = await other.spawn('sleep 30');
+    await expect(apply()).rejects.toMatchObject({ code: 'ACODE-FRK-017' });
+    await running.kill('SIGKILL');
+    await running.result.catch(() => undefined);
+    await other.close();
+    expect(await apply()).toMatchObject({ outcome: 'applied' });
+  });
+
+  it('that was interrupted is announced, keeps others from beginning, and is undone', async () => {
+    const { workspace } = host;
+    const before = readdirSync(workspace);
+    const content = Buffer.from('half\n');
+    const file = join(mkdtempSync(join(tmpdir(), 'acode-half-')), 'half');
+    writeFileSync(file, content);
+    const change = {
+      change: 'added',
+      kind: 'file',
+      bytes: { after: content.length },
+      mode: { after: 0o644 },
+      sha256: createHash('sha256').update(content).digest('hex'),
+    } as const;
+    const entry = { open: () => open(file), openBase: () => Promise.resolve(null) };
+    const both = ['half.txt', 'other.txt'].map(path => ({ ...entry, change: { ...change, path } }));
+    const killed = applyChanges(both, {
+      stateDirectory: join(process.env['XDG_STATE_HOME'] ?? '', 'acode'),
+      workspace,
+      forkId: 'k7m2pqrt',
+      diffId: 'd',
+      startedAt: 0,
+      signal: AbortSignal.timeout(10_000),
+      onProgress: ({ done }) => {
+        if (done > 0) throw new Error('killed');
+      },
+    });
+    await expect(killed).rejects.toThrow('killed');
+    expect(readdirSync(workspace)).toContain('half.txt');
+    expect(await host.acode.forks.pending()).toMatchObject({ forkId: 'k7m2pqrt', changes: 2 });
+    await runIn(host, 'echo 1 > later.txt');
+    await expect(apply()).rejects.toMatchObject({ code: 'ACODE-FRK-010' });
+    const { notes } = await host.acode.explain('true');
+    expect(notes.join('\n')).toContain('acode fork apply --rollback');
+    expect(await host.acode.forks.rollback()).toMatchObject({ outcome: 'rolled-back', forkId: 'k7m2pqrt' });
+    expect(await host.acode.forks.pending()).toBeNull();
+    expect((await host.acode.explain('true')).notes.join('\n')).not.toContain('--rollback');
+    expect(readdirSync(workspace)).toEqual(before);
+    rmSync(dirname(file), { recursive: true });
   });
 
   it('is in the audit log before it is done, with the diff, the risks and the consent', async () => {

@@ -12,7 +12,6 @@ import type {
   ForkConflict,
   ForkRefusal,
   RiskyChange,
-  RiskyKind,
   WorkspaceDiff,
 } from '@acode/sandbox';
 import { quoted } from '../arguments/command-arguments.ts';
@@ -28,7 +27,7 @@ import { fitted } from '../terminal/wrap.ts';
 
 /** The options of the command. */
 export interface ApplyForm {
-  readonly only?: string[] | undefined;
+  readonly only?: readonly string[] | undefined;
   readonly interactive?: true | undefined;
   readonly check?: true | undefined;
   readonly diff?: string | undefined;
@@ -62,8 +61,8 @@ export async function apply(call: Call, fork: string | undefined, form: ApplyFor
     await call.say('acode: Nothing was applied.\n');
     return NOT_APPLIED;
   }
-  const { report, workspace = 'the workspace' } = outcome;
-  await call.print('acode.fork-apply/1', report, look => renderApplied(report, look, { workspace, wanted }));
+  const { report } = outcome;
+  await call.print('acode.fork-apply/1', report, look => renderApplied(outcome, look, wanted));
   return report.outcome === 'refused' ? REFUSED : 0;
 }
 
@@ -97,6 +96,8 @@ interface Terms {
 interface Outcome {
   readonly report: ForkApplied;
   readonly workspace?: string;
+  /** The changes that were shown. */
+  readonly diff?: WorkspaceDiff;
 }
 
 // Null where the person said no.
@@ -116,7 +117,7 @@ async function askedFor(call: Call, forks: Acode['forks'], terms: Terms): Promis
   if (only === null) return null;
   const request = { diffId: diff.id, ...wanted, ...(only === undefined ? {} : { only }) };
   const checked = await comparing(call, forks.apply({ ...request, check: true }));
-  if (checked.outcome === 'refused' || checked.applied === 0) return { report: checked };
+  if (checked.outcome === 'refused' || checked.applied === 0) return { report: checked, diff };
   const { workspace } = await placeIn(call);
   const consent = await askAbout(call, { diff, checked, only, workspace });
   const accepted = consent && (await acceptedAt(call, checked.riskyChanges, acceptRisk));
@@ -186,13 +187,13 @@ export async function withRisks<Value>(call: Call, work: () => Promise<Value>): 
 
 // Each file in turn: apply, skip, apply all the rest, or quit. Null where nothing is to be applied.
 async function chosen(call: Call, diff: WorkspaceDiff): Promise<readonly string[] | null> {
-  const risky = new Map(diff.riskyChanges.map(({ path, kind }) => [path, kind]));
+  const riskOf = risksIn(diff);
   const files = diff.changes.filter(({ kind, change }) => kind !== 'directory' || change === 'deleted');
   const paths: string[] = [];
   for (const [at, change] of files.entries()) {
     const answer = await askLine(
       call.io,
-      questionOf(change, risky, { at, of: files.length }),
+      questionOf(change, riskOf(change.path), { at, of: files.length }),
       call.interruption.signal,
     );
     if (answer === null || answer.startsWith('q')) return null;
@@ -204,11 +205,10 @@ async function chosen(call: Call, diff: WorkspaceDiff): Promise<readonly string[
 
 function questionOf(
   { change, path, kind }: ForkChange,
-  risky: ReadonlyMap<string, RiskyKind>,
+  rule: string | null,
   { at, of }: { readonly at: number; readonly of: number },
 ): string {
-  const rule = risky.get(path);
-  const mark = rule === undefined ? '' : ` (risky: ${rule})`;
+  const mark = rule === null ? '' : ` (risky: ${rule})`;
   const what = kind === 'file' ? '' : ` (${kind})`;
   return `(${at + 1}/${of}) ${LETTERS[change]} ${oneLine(path)}${what}${mark}\nacode: [a]pply, [s]kip, [d]one, [q]uit? `;
 }
@@ -225,6 +225,18 @@ async function endInterrupted(call: Call, how: 'resume' | 'rollback'): Promise<n
     return lines.map(line => fitted(`${line}\n`, look)).join('');
   });
   return report.outcome === 'refused' ? REFUSED : 0;
+}
+
+/** The rule of a change, or that of the directory around it which is risky as a whole; null for none. */
+export function risksIn({ riskyChanges }: WorkspaceDiff): (path: string) => string | null {
+  const rules = new Map<string, string>();
+  for (const { path, kind } of riskyChanges) rules.set(path, [rules.get(path), kind].filter(Boolean).join(', '));
+  return path => {
+    for (let at = path; ; at = at.slice(0, Math.max(0, at.lastIndexOf('/')))) {
+      const rule = rules.get(at === '' ? '.' : at);
+      if (rule !== undefined || at === '') return rule ?? null;
+    }
+  };
 }
 
 /** Rules as they are written on the command line. */
@@ -254,12 +266,7 @@ export async function pathsInside(call: Call, paths: readonly string[]): Promise
   });
 }
 
-interface Around {
-  readonly workspace: string;
-  readonly wanted: Wanted;
-}
-
-function renderApplied(report: ForkApplied, look: Look, { workspace, wanted }: Around): string {
+function renderApplied({ report, workspace = 'the workspace', diff }: Outcome, look: Look, wanted: Wanted): string {
   const { outcome, applied, already, removed, merged } = report;
   const had = already === 0 ? '' : ` ${plural(already, 'change was', 'changes were')} there already.`;
   const first = {
@@ -275,7 +282,7 @@ function renderApplied(report: ForkApplied, look: Look, { workspace, wanted }: A
     ...keptLines(report),
     ...obstacleLines(report),
     ...(outcome === 'checked' ? riskyLines(report.riskyChanges, '`acode fork diff` lists all.', RISKY_HEAD) : []),
-    ...nextLines(report, wanted),
+    ...nextLines(report, wanted, diff),
   ];
   return lines.map(line => fitted(`${line}\n`, look)).join('');
 }
@@ -343,27 +350,31 @@ function refusalText({ path, reason, detail }: ForkRefusal): string {
   return `${oneLine(path)} (${REFUSALS[reason]}${detail === undefined ? '' : `: ${oneLine(detail)}`})`;
 }
 
-function nextLines({ outcome, conflicts, refused, forkId }: ForkApplied, { fork }: Wanted): string[] {
+// What to type next, by what was in the way.
+function nextLines({ outcome, conflicts, refused }: ForkApplied, { fork }: Wanted, diff?: WorkspaceDiff): string[] {
   if (outcome !== 'refused') return [];
-  const name = fork === undefined ? '' : ` ${quoted(fork)}`;
-  const isProtected = refused.find(({ reason }) => reason === 'protected');
-  return [
-    ...(conflicts.length > 0
-      ? [
-          `hint: Bring these files to one version here or in the fork, or leave them out: \`acode fork apply${name} --only <path>…\`.`,
-        ]
-      : []),
-    ...(isProtected
-      ? [
-          `hint: Programs on this machine trust protected paths. To apply them, name them: \`acode fork apply${name} --only ${quoted(topOf(isProtected.path))}\`; name the others to leave them out.`,
-        ]
-      : []),
-    ...(conflicts.length === 0 && !isProtected && refused.length > 0
-      ? [
-          `hint: Leave them out: \`acode fork apply${name} --only <path>…\`. \`acode fork diff ${forkId}\` lists the changes.`,
-        ]
-      : []),
-  ].slice(0, MAX_SUGGESTED);
+  const again = `acode fork apply${fork === undefined ? '' : ` ${quoted(fork)}`}`;
+  const reasons = new Set(refused.map(({ reason }) => reason));
+  const first = refused.find(({ reason }) => reason === 'protected');
+  const others = first && diff ? othersIn(diff, refused) : [];
+  const rest = others.length === 0 ? '--only <path>…' : others.map(path => `--only ${quoted(path)}`).join(' ');
+  if (first)
+    return [
+      `hint: Programs on this machine trust protected paths, so they are applied only if you name them: \`${again} --only ${quoted(topOf(first.path))}\`. To leave them out: \`${again} ${rest}\`.`,
+    ];
+  if (conflicts.length > 0)
+    return [
+      `hint: Make these files the same here or in the fork, and repeat the command. To leave them out: \`${again} ${rest}\`.`,
+    ];
+  if (reasons.has('no-such-change')) return ['hint: List the changes: `acode fork diff`.'];
+  return [`hint: To leave them out: \`${again} ${rest}\`.`];
+}
+
+// The names at the top whose changes could be applied; none where a person would not type all of them.
+function othersIn({ changes }: WorkspaceDiff, refused: readonly ForkRefusal[]): string[] {
+  const blocked = new Set(refused.map(({ path }) => topOf(path)));
+  const tops = [...new Set(changes.map(({ path }) => topOf(path)))].filter(top => !blocked.has(top));
+  return tops.length > MAX_SUGGESTED ? [] : tops;
 }
 
 function topOf(path: string): string {

@@ -9,6 +9,7 @@ import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
 import { oneLine, shortPath } from '../terminal/text.ts';
 import { fitted } from '../terminal/wrap.ts';
+import { acceptedRisk, risksIn, withRisks } from './fork-apply.ts';
 
 /** Shows it, and returns the exit status. */
 export async function listForks(call: Call, all: boolean): Promise<number> {
@@ -84,7 +85,6 @@ async function writePatch(
   which: { readonly fork?: string },
   accepted: string | undefined,
 ): Promise<number> {
-  const { acceptedRisk, withRisks } = await import('./fork-apply.ts');
   const { consentBy } = await import('../consent.ts');
   const request = { ...which, acceptRisk: acceptedRisk(accepted), consent: consentBy('option') };
   const write = async (piece: Uint8Array): Promise<void> => {
@@ -135,18 +135,6 @@ function renderDiff(diff: WorkspaceDiff, look: Look, { stat, nameOnly }: DiffFor
 
 const RISKY =
   'programs on this machine might execute or follow the marked changes; they leave the fork only if you accept them.';
-
-// The rule of a change, or that of the directory around it which is risky as a whole.
-function risksIn({ riskyChanges }: WorkspaceDiff): (path: string) => string | null {
-  const rules = new Map<string, string>();
-  for (const { path, kind } of riskyChanges) rules.set(path, [rules.get(path), kind].filter(Boolean).join(', '));
-  return path => {
-    for (let at = path; ; at = at.slice(0, Math.max(0, at.lastIndexOf('/')))) {
-      const rule = rules.get(at === '' ? '.' : at);
-      if (rule !== undefined || at === '') return rule ?? null;
-    }
-  };
-}
 
 function kindOf({ kind, before, link }: ForkChange): string {
   if (link?.after !== undefined) return ` → ${oneLine(link.after)}`;

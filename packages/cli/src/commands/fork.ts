@@ -51,7 +51,11 @@ function forkApplyCommand(perform: Perform) {
   return new Command('apply')
     .description('Apply what commands changed in a fork to the workspace: all of it or nothing')
     .argument(...WHICH)
-    .option('--only <path...>', 'only these paths; a directory means all below it')
+    .addOption(
+      new Option('--only <path>', 'only this path, and what is below it; repeatable').argParser(
+        (path, before: readonly string[] | undefined) => [...(before ?? []), path],
+      ),
+    )
     .addOption(new Option('-i, --interactive', 'ask about each file').conflicts(['only', 'check', 'yes']))
     .option('--check', 'only say what would be applied, and what conflicts')
     .option('--diff <id>', 'stop if the changes are not those of this diff')

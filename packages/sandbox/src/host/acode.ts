@@ -654,6 +654,7 @@ async function loadAhead(host: ComposedHost): Promise<void> {
     import('../workspace/fork/squash.ts'),
     import('../persistent/relay/follow.ts'),
     import('../persistent/relay/offer.ts'),
+    import('../workspace/fork/journal.ts'),
     import('../workspace/fork/store.ts'),
     import('../workspace/fork/mask-layer.ts'),
     import('./uninstall.ts'),

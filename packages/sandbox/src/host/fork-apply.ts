@@ -1,7 +1,7 @@
 // Ways out of a fork: its changes are applied to the workspace, or printed as a patch. Each passes the gate for risky changes, and is
 // in the audit log before it begins.
 
-import { lstatSync } from 'node:fs';
+import { lstatSync, readFileSync, readdirSync } from 'node:fs';
 import type { AuditEvent } from '../contract/audit.ts';
 import { chooseChanges } from '../contract/changes.ts';
 import { AcodeError } from '../contract/errors.ts';
@@ -17,6 +17,8 @@ import type {
 } from '../contract/forks.ts';
 import type { SandboxDetails } from '../contract/host.ts';
 import type { RiskyChange, RiskyKind } from '../contract/result.ts';
+import { locate, parseMountinfo } from '../isolation/kernel.ts';
+import type { KernelMount } from '../isolation/kernel.ts';
 import { KEEP } from '../lifecycle/labels.ts';
 import { findingsOf } from '../records/audit/files.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
@@ -235,9 +237,34 @@ async function refuseWriters(host: Host, workspace: string): Promise<void> {
     if (!isAtWork || host.pool?.holds(containerId) === true) return false;
     return mounts.some(mount => !mount.readOnly && isSameTree(mount.source, workspace));
   });
-  if (!writer) return;
+  if (!writer) return refuseLocalWriters(workspace);
   const kill = writer.labels[KEEP] === 'true';
   throw new AcodeError('ACODE-FRK-017', { workspace, sandbox: writer.givenName ?? writer.sandboxId, kill });
+}
+
+// Sandboxes of level bubblewrap are processes of this user. The first one in each has the mounts of the sandbox as its own.
+function refuseLocalWriters(workspace: string): void {
+  const own = textOf('/proc/self/mountinfo');
+  if (own === null) return;
+  const here = locate(workspace, parseMountinfo(own));
+  const isHere = ({ device, root, options, type }: KernelMount): boolean =>
+    device === here.device && type !== 'overlay' && options.includes('rw') && isSameTree(root, here.root);
+  const pids = readdirSync('/proc').filter(name => /^\d+$/.test(name) && textOf(`/proc/${name}/comm`) === 'bwrap\n');
+  const writer = pids.find(pid => {
+    const mounts = textOf(`/proc/${pid}/mountinfo`);
+    return mounts !== null && mounts !== own && parseMountinfo(mounts).some(isHere);
+  });
+  if (writer !== undefined)
+    throw new AcodeError('ACODE-FRK-017', { workspace, sandbox: `bubblewrap (process ${writer})`, kill: false });
+}
+
+// Null for what another user’s process has, and for one that has ended.
+function textOf(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return null;
+  }
 }
 
 function isSameTree(source: string, workspace: string): boolean {

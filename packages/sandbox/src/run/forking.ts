@@ -1,6 +1,6 @@
 // Forks in the pipeline: the layer that a command writes in place of the workspace, from its plan to its end.
 
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
@@ -63,7 +63,7 @@ interface PlannedFork {
 
 type MountWay = Extract<ForkWay, { way: string }>['way'];
 
-type ForkHost = Pick<Host, 'forks' | 'engine' | 'locks' | 'telemetry'>;
+type ForkHost = Pick<Host, 'forks' | 'engine' | 'locks' | 'telemetry' | 'directories'>;
 
 // Begins a layer for a command. A preview only says where the layer would be.
 async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): Promise<PlannedFork> {
@@ -155,7 +155,9 @@ export async function forkMounts(
   mounts: readonly MountSpec[],
   signal: AbortSignal,
 ): Promise<ForkedMounts> {
-  if (wanted.policy.workspace.value !== 'fork') return { mounts, notes: [], asides: [] };
+  const { root } = wanted.workspace;
+  const pending = await pendingNotes(host, root);
+  if (wanted.policy.workspace.value !== 'fork') return { mounts, notes: pending, asides: [] };
   const { overlay, way } = await planFork(host, wanted, signal);
   const asFork = (mount: MountSpec): MountSpec =>
     mount.purpose === 'workspace' ? { ...mount, readOnly: false, overlay } : mount;
@@ -163,7 +165,7 @@ export async function forkMounts(
   const isReal = !wanted.preview || wanted.reopens !== undefined;
   return {
     mounts: mounts.map(asFork),
-    notes: await expiryNotes(host, wanted.workspace.root, overlay.fork),
+    notes: [...pending, ...(await expiryNotes(host, root, overlay.fork))],
     asides: [WAYS[way]],
     ...(isReal ? { fork: overlay.fork } : {}),
   };
@@ -177,6 +179,17 @@ interface ForkedMounts {
   readonly notes: readonly string[];
   /** Notes that only `explain` prints. */
   readonly asides: readonly string[];
+}
+
+// Of an apply to this workspace that was interrupted: a command may see half of it. Few users ever have one.
+async function pendingNotes({ directories }: ForkHost, workspace: string): Promise<string[]> {
+  if (!existsSync(join(directories.state, 'applies'))) return [];
+  const { ApplyPlace } = await import('../workspace/fork/journal.ts');
+  const pending = new ApplyPlace(directories.state, workspace).pending();
+  if (!pending) return [];
+  return [
+    `An apply of fork ${pending.forkId} to this workspace was interrupted, and commands may see some of its changes: finish it with \`acode fork apply --resume\`, or undo it with \`acode fork apply --rollback\`.`,
+  ];
 }
 
 // The fork that is used now expires later; the others of the workspace may hold work that nobody thinks of.
