@@ -409,7 +409,15 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     const look = (): Promise<boolean> => this.#engine.archive.exists(id, SHELL, { signal, deadlineMs: CALL_MS });
     // An engine gives the same answer if a mount source is missing. A wrong answer would disable verification for every
     // later sandbox of an image that has a shell, so it counts only if it is repeated while all mount sources exist.
-    let found = await look();
+    let found: boolean;
+    try {
+      found = await look();
+    } catch (error) {
+      // Docker 28 mounts everything for its answer, and fails at a mask in a read-only directory. The container itself starts: an image
+      // without a shell fails there. Not remembered, since nothing was seen.
+      if (!hasMasks(spec) || !(error instanceof EngineError) || error.status !== 500) throw error;
+      return true;
+    }
     if (!found) {
       assertSources(spec);
       found = await look();
@@ -417,4 +425,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     this.#shells.set(spec.image.id, found);
     return found;
   }
+}
+
+function hasMasks({ mounts }: SandboxSpec): boolean {
+  return mounts.some(({ purpose }) => purpose === 'masked');
 }
