@@ -175,6 +175,9 @@ export type {
   ForkPatchRequest,
   Forks,
   ForkCreateOptions,
+  ForkExport,
+  ForkExportRequest,
+  ForkImportRequest,
   ForkUndoOptions,
   PatchOmission,
 } from './contract/forks.ts';

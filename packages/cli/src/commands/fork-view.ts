@@ -1,8 +1,10 @@
 // Forks of a workspace for a person: lists, changes, history. Loaded by `acode fork` only.
 
 import { formatBytes } from '@acode/sandbox';
-import type { ForkChange, ForkCommand, ForkInfo, PatchOmission, WorkspaceDiff } from '@acode/sandbox';
+import type { ForkExport, ForkChange, ForkCommand, ForkInfo, PatchOmission, WorkspaceDiff } from '@acode/sandbox';
+import { link as linkFile, open, rm } from 'node:fs/promises';
 import type { Call } from '../call.ts';
+import { UsageError } from '../failure/usage.ts';
 import { homeDirectory } from '../serve/identity.ts';
 import { age, until } from '../terminal/age.ts';
 import type { Look } from '../terminal/look.ts';
@@ -206,6 +208,94 @@ export async function discard(call: Call, fork: string | undefined): Promise<num
     fitted(`Removed fork ${gone.name ?? gone.id} with the changes of ${commandsText(gone.commands)}.\n`, look),
   );
   return 0;
+}
+
+/** Writes it, and returns the exit status. */
+export async function exportFork(call: Call, fork: string | undefined, output: string | undefined): Promise<number> {
+  const which = fork === undefined ? {} : { fork };
+  if (output !== undefined) return exportTo(call, which, output);
+  if (call.options.json || call.io.stdout.isTTY)
+    throw new UsageError(
+      'An archive is not text.',
+      'Name a file: `acode fork export -o fork.tar`, or send it to another program.',
+    );
+  const write = async (piece: Uint8Array): Promise<void> => {
+    await call.stdout.write(piece, call.interruption.signal);
+  };
+  const { omitted } = await call.withHost(({ forks }) => forks.export({ ...which, write }));
+  await call.say(omissionText(omitted));
+  return 0;
+}
+
+// Under another name until it is complete, and never in the place of another file.
+async function exportTo(call: Call, which: { readonly fork?: string }, output: string): Promise<number> {
+  const draft = `${output}.${process.pid}.part`;
+  const file = await open(draft, 'wx', 0o600).catch((error: unknown) => {
+    throw new UsageError(`${oneLine(output)} cannot be made: ${reasonOf(error)}.`, 'Name another file.');
+  });
+  try {
+    const write = async (piece: Uint8Array): Promise<void> => {
+      await file.writeFile(piece);
+    };
+    const done = await call.withHost(({ forks }) =>
+      call.progress.during('Writing…', forks.export({ ...which, write })),
+    );
+    await file.sync();
+    await linkFile(draft, output).catch((error: unknown) => {
+      throw new UsageError(`${oneLine(output)} cannot be made: ${reasonOf(error)}.`, 'Name another file.');
+    });
+    await call.print('acode.fork-export/1', { ...done, file: output }, look =>
+      fitted(
+        `${oneLine(output)}: ${formatBytes(done.bytes)}, the changes of fork ${done.forkId}.\n${omissionText(done.omitted)}`,
+        look,
+      ),
+    );
+    return 0;
+  } finally {
+    await file.close();
+    await rm(draft, { force: true });
+  }
+}
+
+const UNARCHIVED = {
+  special: 'a socket or device',
+  name: 'its name would be taken for a deletion',
+  unreadable: 'it could not be read',
+  sparse: 'most of it is a hole',
+} as const;
+
+function omissionText(omitted: ForkExport['omitted']): string {
+  if (omitted.length === 0) return '';
+  const paths = omitted.slice(0, MAX_OMITTED).map(({ path, reason }) => `  ${oneLine(path)} (${UNARCHIVED[reason]})\n`);
+  const more = omitted.length > MAX_OMITTED ? `  and ${omitted.length - MAX_OMITTED} more\n` : '';
+  return `The archive lacks:\n${paths.join('')}${more}`;
+}
+
+/** Shows it, and returns the exit status. */
+export async function importFork(call: Call, file: string, name: string | undefined): Promise<number> {
+  const source = await open(file).catch((error: unknown) => {
+    throw new UsageError(
+      `${oneLine(file)} cannot be read: ${reasonOf(error)}.`,
+      'Name a file that `acode fork export` wrote.',
+    );
+  });
+  const read = source.createReadStream({ highWaterMark: 256 * 1024 });
+  const made = await call.withHost(({ forks }) =>
+    call.progress.during('Reading…', forks.import({ source: read, ...(name === undefined ? {} : { name }) })),
+  );
+  const which = made.name ?? made.id;
+  await call.print('acode.fork/1', made, look =>
+    fitted(
+      `Fork ${which} has the changes of ${oneLine(file)}. \`acode fork diff ${which}\` shows them; the workspace is as it was.\n`,
+      look,
+    ),
+  );
+  return 0;
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return 'code' in error && error.code === 'EEXIST' ? 'there is a file of this name' : error.message;
 }
 
 function commandsText(commands: number): string {

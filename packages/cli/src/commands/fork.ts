@@ -18,6 +18,8 @@ export function forkCommands(perform: Perform) {
     .addCommand(forkUndoCommand(perform))
     .addCommand(forkSnapshotCommand(perform))
     .addCommand(forkCreateCommand(perform))
+    .addCommand(forkExportCommand(perform))
+    .addCommand(forkImportCommand(perform))
     .addCommand(forkDiscardCommand(perform));
 }
 
@@ -118,6 +120,26 @@ function forkCreateCommand(perform: Perform) {
     .requiredOption('--from <snapshot>', 'snapshot of the current fork; <fork>@<snapshot> of another')
     .action((name, { from }, command) =>
       perform(command, async call => (await import('./fork-view.ts')).create(call, from, name)),
+    );
+}
+
+function forkExportCommand(perform: Perform) {
+  return new Command('export')
+    .description('Write the changes of a fork to a file, for `acode fork import`')
+    .argument(...WHICH)
+    .option('-o, --output <file>', 'file to make (default: standard output, unless it is a terminal)')
+    .action((fork, { output }, command) =>
+      perform(command, async call => (await import('./fork-view.ts')).exportFork(call, fork, output)),
+    );
+}
+
+function forkImportCommand(perform: Perform) {
+  return new Command('import')
+    .description('Make a fork of this workspace from what `acode fork export` wrote')
+    .argument('<file>', 'the file')
+    .option('--name <name>', 'name of the new fork (default: only an id)')
+    .action((file, { name }, command) =>
+      perform(command, async call => (await import('./fork-view.ts')).importFork(call, file, name)),
     );
 }
 

@@ -677,6 +677,14 @@ const ROWS = {
     exit: 125,
     example: { workspace: '/home/me/project', sandbox: '3f0c1e9a-8f57-4d0b-9a52-6f3f4f1f2f11', kill: true },
   }),
+  'ACODE-FRK-009': entry<{ reason: string; entry?: string }>({
+    title: 'archive of a fork refused',
+    message: c =>
+      `The archive was not imported: ${c.entry === undefined ? c.reason : `${JSON.stringify(c.entry)} in it is refused, because ${c.reason}`}.`,
+    hint: () => 'Nothing was kept of it. Import what `acode fork export` has written.',
+    exit: 125,
+    example: { reason: 'its path is absolute', entry: '/etc/cron.d/job' },
+  }),
   'ACODE-IMG-001': entry<{ image: string; reason: string; remedy?: Text }>({
     title: 'project image not built',
     message: c => `The project image ${c.image} was not built: ${c.reason}.`,

@@ -199,6 +199,42 @@ export interface ForkApplyEnded extends ApplyReport {
   readonly forkId: string;
 }
 
+/** Where an archive goes. */
+export interface ForkExportRequest {
+  /** Id or name of the fork; the current one of the workspace by default. */
+  fork?: string;
+  /** Takes the next piece of the archive. */
+  write: (piece: Uint8Array) => void | Promise<void>;
+}
+
+/** An archive that was written. */
+export interface ForkExport {
+  /** Id of the fork. */
+  readonly forkId: string;
+  /** Id of the diff that it has the changes of. */
+  readonly diffId: string;
+  /** Size of the archive, in bytes. */
+  readonly bytes: number;
+  /** What the archive lacks. */
+  readonly omitted: readonly {
+    /** Relative to the workspace. */
+    readonly path: string;
+    /**
+     * Why: `special`: a socket or a device. `name`: it would be taken for a whiteout (`.wh.…`). `unreadable`: its mode does not allow
+     * it. `sparse`: too much of it is a hole.
+     */
+    readonly reason: 'special' | 'name' | 'unreadable' | 'sparse';
+  }[];
+}
+
+/** Where an archive comes from. */
+export interface ForkImportRequest {
+  /** The archive, in pieces: `createReadStream(path)`. */
+  source: AsyncIterable<Uint8Array>;
+  /** Name of the new fork; by default it has only an id. */
+  name?: string;
+}
+
 /** The forks of the workspaces of this user. */
 export interface Forks {
   /** The forks of this workspace, or of all; the latest used first. */
@@ -241,6 +277,13 @@ export interface Forks {
    * sees.
    */
   create(options: ForkCreateOptions): Promise<ForkInfo>;
+  /**
+   * Writes the changes of a fork as a tar with the whiteouts of OCI image layers: to keep them, or to take them to another machine. It
+   * is no way to the workspace, so nothing is asked.
+   */
+  export(request: ForkExportRequest): Promise<ForkExport>;
+  /** Makes a new fork of this workspace of what `export` wrote. The workspace is not touched. */
+  import(request: ForkImportRequest): Promise<ForkInfo>;
   /** Removes a fork with all its changes. Says what was removed. */
   discard(fork?: string): Promise<ForkInfo>;
 }

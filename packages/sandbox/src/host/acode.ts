@@ -651,6 +651,7 @@ async function loadAhead(host: ComposedHost): Promise<void> {
     import('../images/project/stage.ts'),
     import('../images/pull-once.ts'),
     import('../persistent/connect.ts'),
+    import('./fork-archive.ts'),
     import('../workspace/fork/squash.ts'),
     import('../persistent/relay/follow.ts'),
     import('../persistent/relay/offer.ts'),

@@ -122,6 +122,18 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
         return infoOf(store, made);
       });
     },
+    export: ({ fork, write }) =>
+      on('export', fork, async (store, record) => {
+        const rest = await atRest(store, record);
+        using diff = await openDiff(host, store, rest);
+        const { id: diffId } = await diff.collect(rest.id, 0);
+        return (await import('./fork-archive.ts')).exportFork(host, store, rest, { diffId, write });
+      }),
+    async import(request) {
+      assertOpen('forks.import');
+      const store = await host.forks();
+      return infoOf(store, await (await import('./fork-archive.ts')).importFork(host, store, request));
+    },
     discard: fork =>
       on('discard', fork, async (store, record) => {
         const info = infoOf(store, record);

@@ -15,6 +15,8 @@ export interface TarItem {
   readonly mode: number;
   readonly size: number;
   readonly modifiedSeconds: number;
+  /** Where a link leads, in latin1; empty for what is not one. */
+  readonly target: string;
   content(): AsyncGenerator<Buffer, void, undefined>;
 }
 
@@ -52,11 +54,13 @@ interface Header {
   readonly mode: number;
   readonly size: number;
   readonly modifiedSeconds: number;
+  readonly target: string;
 }
 
 // What entries before another say of it.
 interface Announced {
   name?: string;
+  target?: string;
   size?: number;
   sparse?: boolean;
 }
@@ -89,7 +93,8 @@ async function* entry(
     throw new MalformedTar(`a ${kind} is said to have content`);
   const body = new Body(bytes, size);
   const { mode, modifiedSeconds } = header;
-  yield { name, kind, mode, size, modifiedSeconds, content: () => body.chunks() };
+  const target = kind.endsWith('link') ? (announced.target ?? header.target) : '';
+  yield { name, kind, mode, size, modifiedSeconds, target, content: () => body.chunks() };
   await body.skip();
 }
 
@@ -162,6 +167,7 @@ function parseHeader(block: Buffer): Header {
     mode: number(block, 100, 8),
     size: number(block, 124, 12),
     modifiedSeconds: number(block, 136, 12),
+    target: text(block, 157, 100),
   };
 }
 
@@ -195,6 +201,7 @@ async function readAnnounced(bytes: ByteReader, { type, size }: Header): Promise
   await body.skip();
   const content = Buffer.concat(pieces);
   if (type === 'L') return { name: content.toString('latin1').replace(/\0[^]*$/, '') };
+  if (type === 'K') return { target: content.toString('latin1').replace(/\0[^]*$/, '') };
   return type === 'x' ? readRecords(content) : {};
 }
 
@@ -216,6 +223,7 @@ function apply(announced: Announced, record: string): void {
   const equals = record.indexOf('=');
   const [key, value] = [record.slice(0, equals), record.slice(equals + 1)];
   if (key === 'path') announced.name = value;
+  else if (key === 'linkpath') announced.target = value;
   else if (key === 'size') announced.size = decimal(value);
   else if (key.startsWith('GNU.sparse.')) announced.sparse = true;
 }

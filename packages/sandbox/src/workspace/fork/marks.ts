@@ -146,9 +146,9 @@ function recordsOf(content: Buffer): ReadonlyMap<string, string> {
 export interface NewMark {
   /** Relative to the directory, a byte string. */
   readonly path: string;
-  /** `opaque`: a directory, made where it is missing. `whiteout`: a device 0:0. */
-  readonly kind: 'opaque' | 'whiteout';
-  /** Mode of the directory. */
+  /** `opaque`: a directory, made where it is missing. `whiteout`: a device 0:0. `fifo`: a FIFO, which Node.js cannot make. */
+  readonly kind: 'opaque' | 'whiteout' | 'fifo';
+  /** Mode of the directory, or of the FIFO. */
   readonly mode: number;
 }
 
@@ -166,20 +166,23 @@ export async function makeMarks(directory: string, marks: Iterable<NewMark>, opt
 
 function* archiveOf(marks: Iterable<NewMark>): Generator<Buffer> {
   for (const { path, kind, mode } of marks) {
-    const attribute = kind === 'opaque' ? record(OPAQUE, 'y') : '';
-    const content = bytes(record('path', path) + attribute);
+    const attribute = kind === 'opaque' ? paxRecord(OPAQUE, 'y') : '';
+    const content = bytes(paxRecord('path', path) + attribute);
     const common = { name: Buffer.from('entry'), seconds: 0, magic: USTAR };
     yield headerBlock({ ...common, mode: 0o600, size: content.length, type: 'x' });
     yield content;
     yield tarPadding(content.length);
-    const type = kind === 'opaque' ? '5' : '3';
+    const type = TYPES[kind];
     // Both numbers of a device are 0 where the header has none.
     yield headerBlock({ ...common, mode, size: 0, type });
   }
   yield tarEnd();
 }
 
-function record(key: string, value: string): string {
+const TYPES: Readonly<Record<NewMark['kind'], string>> = { opaque: '5', whiteout: '3', fifo: '6' };
+
+/** One record of an extended header: its own length, key and value. */
+export function paxRecord(key: string, value: string): string {
   const rest = ` ${key}=${value}\n`;
   let length = rest.length + 1;
   while (String(length).length + rest.length !== length) length += 1;

@@ -16,9 +16,12 @@ import { join } from 'node:path';
 import { build } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { identityOf } from '../file-identity.ts';
+import { headerBlock, tarEnd, tarPadding } from '../archive/tar-read.ts';
+import { ForkArchiveError, exportLayers, importLayer } from './archive.ts';
 import { recordBase } from './base.ts';
 import { ForkDiff } from './diff.ts';
 import { LayerStack } from './layers.ts';
+import { paxRecord } from './marks.ts';
 import { squashLayers } from './squash.ts';
 import { ForkStore, historyOf } from './store.ts';
 import type { ForkRecord } from './store.ts';
@@ -393,6 +396,134 @@ describe.runIf(canMount)('a fork made of a snapshot', () => {
     expect(scene.numbers(id)).toEqual(['1']);
   });
 });
+
+async function archiveOf(scene: Scene, id: string): Promise<{ pieces: Buffer[]; omitted: string[] }> {
+  const pieces: Buffer[] = [];
+  const omitted: string[] = [];
+  const manifest = { version: 1, fork: id, diffId: '', commands: 2, exportedAt: '' } as const;
+  for await (const piece of exportLayers(scene.store.layersOf(scene.get(id)), {
+    scratch: scene.store.pathOf(id),
+    signal,
+    manifest,
+    omitted: (path, reason) => void omitted.push(`${path} ${reason}`),
+  }))
+    pieces.push(piece);
+  return { pieces, omitted };
+}
+
+function unpacked(
+  scene: Scene,
+  pieces: readonly Buffer[],
+  limits?: { entries: number; bytes: number },
+): Promise<ForkRecord> {
+  const identity = identityOf(lstatSync(scene.workspace));
+  const source = (async function* () {
+    yield* pieces;
+  })();
+  return scene.store.makeWith(
+    { workspace: scene.workspace, identity },
+    async (target, base) => {
+      const options = { target, workspace: scene.workspace, scratch: base, signal, ...(limits ? { limits } : {}) };
+      return (await importLayer(source, options)).fork;
+    },
+    rename => rename(),
+  );
+}
+
+describe.runIf(canMount)('an archive of a fork', () => {
+  it('makes a fork with the same view and the same diff, and the plain tar has the whiteouts of OCI', async () => {
+    const scene = new Scene('a');
+    project(scene.workspace);
+    mkdirSync(join(scene.workspace, 'x/deep'), { recursive: true });
+    const { id } = await scene.make();
+    const long = 'n'.repeat(200);
+    await scene.run(id, ...[0, 1, 4].map(commandOf));
+    await scene.run(
+      id,
+      `mkfifo -m 640 pipe; ln -s /etc/passwd out; ln -s ${long} l-${long}; mkdir -p ${long}/${long}; printf 'a\\0b' > '${long}/new\nline'; truncate -s 3M big; chmod 4755 own0`,
+      'rmdir x/deep; rm -r d1; mkdir d1; printf x > "$(printf \'nä\\377\')"; touch .wh.mine; chmod 700 d1',
+    );
+    const { pieces, omitted } = await archiveOf(scene, id);
+    expect(omitted).toEqual(['.wh.mine name']);
+    const made = await unpacked(scene, pieces);
+    // What could not be in it is not in the other either.
+    await scene.run(id, 'rm .wh.mine');
+    expect(scene.seen(made.id)).toBe(scene.seen(id));
+    expect((await scene.diff(made.id)).id).toBe((await scene.diff(id)).id);
+    const listed = spawnSync('tar', ['-tf', '-'], {
+      input: Buffer.concat(pieces),
+      encoding: 'utf8',
+      env: { LC_ALL: 'C' },
+    });
+    expect(listed.stderr).toBe('');
+    expect(listed.stdout).toContain('d1/.wh..wh..opq\n');
+    expect(listed.stdout).toContain('x/.wh.deep\n');
+    expect(historyOf(made)).toHaveLength(1);
+  }, 60_000);
+
+  it.each([
+    ['an absolute path', entry('/etc/evil'), /absolute/],
+    ['a path that climbs', entry('../evil'), /\.\./],
+    ['a path that climbs in the middle', entry('a/../../evil'), /\.\./],
+    ['a path through a link', [...entry('l', '2', '/tmp'), ...entry('l/evil')], /directory that it is in/],
+    [
+      'a link in the place of a directory',
+      [...entry('d/', '5'), ...entry('d', '2', '/tmp'), ...entry('d/evil')],
+      /of this name/,
+    ],
+    ['a directory that is missing', entry('missing/evil'), /directory that it is in/],
+    ['a hard link', entry('h', '1', '/etc/passwd'), /hard link/],
+    ['a device', entry('dev', '3'), /device/],
+    ['an entry twice', [...entry('a'), ...entry('a')], /of this name/],
+    ['a file and its whiteout', [...entry('a'), ...entry('.wh.a')], /of this name/],
+    ['a whiteout that climbs', entry('.wh...'), /whiteout/],
+    ['a whiteout of all', entry('.wh..wh..opq'), /whole workspace/],
+    ['a whiteout with content', entry('.wh.a', '0', '', 'x'), /empty file/],
+    ['too many bytes', [...entry('a', '0', '', 'x'.repeat(600)), ...entry('b', '0', '', 'x'.repeat(600))], /bytes/],
+    ['too many entries', Array.from({ length: 9 }, (_, at) => entry(`f${at}`)).flat(), /entries/],
+    ['a name that is too long', entry(`${'d'.repeat(90)}/`.repeat(1), '5').concat(entry('x'.repeat(256))), /too long/],
+  ] as const)('is refused for %s, and nothing of it is left', async (_, entries, reason) => {
+    const scene = new Scene(`r${(refused += 1)}`);
+    const manifest = JSON.stringify({ version: 1, fork: 'f', diffId: '', commands: 1, exportedAt: '' });
+    const begin = entry('.wh..wh.acode-fork.json', '0', '', manifest);
+    const limits = { entries: 8, bytes: 1000 };
+    // The control: the same archive with an ordinary entry.
+    await unpacked(scene, [...begin, ...entry('good', '0', '', 'x'), tarEnd()], limits);
+    const before = readdirSync(join(scene.state, 'f'));
+    await expect(unpacked(scene, [...begin, ...entries, tarEnd()], limits)).rejects.toThrow(reason);
+    await expect(unpacked(scene, [...begin, ...entries, tarEnd()], limits)).rejects.toBeInstanceOf(ForkArchiveError);
+    expect(readdirSync(join(scene.state, 'f'))).toEqual(before);
+    // Without the manifest, cut, or not an archive at all.
+    await expect(unpacked(scene, [...entry('a'), tarEnd()])).rejects.toThrow(/manifest/);
+    await expect(unpacked(scene, [...begin, ...entry('a', '0', '', 'xyz').slice(0, 1)])).rejects.toThrow(
+      /ends in the middle/,
+    );
+    expect(readdirSync(scene.workspace)).toEqual([]);
+  });
+});
+
+let refused = 0;
+
+// One entry of a tar.
+function entry(name: string, type = '0', target = '', content = ''): Buffer[] {
+  const fields = { mode: 0o644, seconds: 0, magic: 'ustar\x0000' };
+  const records = name.length > 100 ? Buffer.from(paxRecord('path', name)) : null;
+  const pax = records
+    ? [
+        headerBlock({ ...fields, name: Buffer.from('x'), size: records.length, type: 'x' }),
+        records,
+        tarPadding(records.length),
+      ]
+    : [];
+  const own = headerBlock({
+    ...fields,
+    name: Buffer.from(name),
+    size: content.length,
+    type,
+    target: Buffer.from(target),
+  });
+  return [...pax, own, Buffer.from(content), tarPadding(content.length)];
+}
 
 describe('forks of a workspace', () => {
   it('have one current fork, whichever process makes it, and nothing else is written for that', async () => {

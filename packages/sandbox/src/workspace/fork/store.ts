@@ -177,8 +177,13 @@ export class ForkStore {
    */
   async make({ workspace, identity, fork }: ForkWanted, isCurrent = false): Promise<ForkRecord> {
     const name = fork === undefined || fork === 'new' ? null : fork;
+    const record = this.#fresh({ workspace, identity }, name);
+    return this.#create(isCurrent && fork === undefined ? { ...record, currentAt: record.createdAt } : record);
+  }
+
+  #fresh({ workspace, identity }: Omit<ForkWanted, 'fork'>, name: string | null): ForkRecord {
     const at = this.#now();
-    return this.#create({
+    return {
       version: 1,
       id: freshId(),
       name,
@@ -186,13 +191,13 @@ export class ForkStore {
       identity: { device: identity.device, inode: identity.inode },
       createdAt: at,
       ...usedAt(at),
-      currentAt: isCurrent && fork === undefined ? at : null,
+      currentAt: null,
       image: null,
       layers: [],
       snapshots: {},
       nextLayer: 1,
       active: null,
-    });
+    };
   }
 
   /**
@@ -216,11 +221,44 @@ export class ForkStore {
     );
   }
 
+  /**
+   * Makes a fork with one layer that `fill` writes. It has its name at the end, within `publish`, and nothing of it is left where one of
+   * them fails.
+   */
+  async makeWith(
+    { workspace, identity, fork }: ForkWanted,
+    fill: (layer: string, base: string) => Promise<string>,
+    publish: (rename: () => Promise<void>) => Promise<void>,
+  ): Promise<ForkRecord> {
+    const record = this.#fresh({ workspace, identity }, fork ?? null);
+    if (fork !== undefined) assertName(fork);
+    const aside = this.#makeAside(record.id);
+    try {
+      const layer = join(aside, '1');
+      mkdirSync(layer, { mode: 0o700 });
+      const command = await fill(layer, join(aside, 'base'));
+      chmodSync(layer, lstatSync(workspace).mode & 0o777);
+      const first = { number: 1, at: record.createdAt, command: command.slice(0, MAX_COMMAND) };
+      const filled = { ...record, nextLayer: 2, layers: [first] };
+      writePrivateFile(join(aside, RECORD), JSON.stringify(filled));
+      await publish(() => rename(aside, this.pathOf(record.id)));
+      return filled;
+    } catch (error) {
+      await this.#removeTree(aside);
+      throw error;
+    }
+  }
+
+  #makeAside(id: string): string {
+    mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
+    const aside = join(this.#directory, `${MADE_ASIDE}${id}`);
+    for (const part of ['', 'w', 'base']) mkdirSync(join(aside, part), { mode: 0o700 });
+    return aside;
+  }
+
   // Made aside: what has its name has its record too.
   async #create(record: ForkRecord, fill?: (base: string) => Promise<void>): Promise<ForkRecord> {
-    mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
-    const aside = join(this.#directory, `${MADE_ASIDE}${record.id}`);
-    for (const part of ['', 'w', 'base']) mkdirSync(join(aside, part), { mode: 0o700 });
+    const aside = this.#makeAside(record.id);
     await fill?.(join(aside, 'base'));
     writePrivateFile(join(aside, RECORD), JSON.stringify(record));
     await rename(aside, this.pathOf(record.id));
@@ -522,7 +560,8 @@ export class ForkStore {
   async #removeRetired(id: string): Promise<void> {
     if (this.#hasRecord(id)) return;
     await this.sweep(id);
-    if (namesIn(this.pathOf(id)).length === 0) await this.#removeTree(this.pathOf(id));
+    // Nothing else in it is needed without a fork.
+    if (!namesIn(this.pathOf(id)).some(name => NUMBER.test(name))) await this.#removeTree(this.pathOf(id));
   }
 
   #get(id: string): ForkRecord {
