@@ -999,8 +999,8 @@ export const PROTECTIONS = [
       'risky changes of an MCP command are told to the model alone',
       [
         'packages/cli/src/mcp/serve-mcp.ts',
-        'await use(reportingHost(acode, report, () => late.splice(0)));',
-        'await use(reportingHost(acode, () => undefined, () => late.splice(0)));',
+        'await use(reportingHost(host, report, () => late.splice(0)));',
+        'await use(reportingHost(host, () => undefined, () => late.splice(0)));',
       ],
       [['mcp/hostile.test.ts', 'reaches the person too']],
     ),

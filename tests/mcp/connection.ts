@@ -66,6 +66,7 @@ export class Connection implements AsyncDisposable {
     way: Way,
     engine: { readonly socket: string },
     sandbox: Readonly<Record<string, unknown>> = {},
+    options: readonly string[] = [],
   ): Promise<Connection> {
     const bench = await Bench.at(engine);
     await bench.configure(sandbox);
@@ -73,7 +74,7 @@ export class Connection implements AsyncDisposable {
     if (way === 'stdio') {
       const transport = new StdioClientTransport({
         command: process.execPath,
-        args: [BIN, 'mcp'],
+        args: [BIN, 'mcp', ...options],
         env: bench.env,
         cwd: bench.workspace,
         stderr: 'pipe',

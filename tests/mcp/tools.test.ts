@@ -3,7 +3,7 @@
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { engines, withoutEngines } from '../support/engines.ts';
+import { engines, mainEngine, withoutEngines } from '../support/engines.ts';
 import { until } from '../support/waiting.ts';
 import { Connection, textIn, ways } from './connection.ts';
 
@@ -277,5 +277,21 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     expect(textIn(kept.structured, 'hint')).toContain('Ask the user');
     expect(readFileSync(join(to.bench.workspace, '.git', 'config'), 'utf8')).toBe('mine\n');
     expect(existsSync(join(to.bench.workspace, 'made.txt'))).toBe(true);
+  });
+});
+
+describe.skipIf(withoutEngines)('a server with --fork', () => {
+  it('leaves the workspace as it is, and says what the fork has', async () => {
+    await using to = await Connection.open('stdio', mainEngine, {}, ['--fork']);
+    const host = join(to.bench.workspace, 'made.txt');
+    const [first, second] = await Promise.all([
+      to.call('run_command', { command: 'echo made > made.txt' }),
+      to.call('run_command', { command: 'cat made.txt; echo x > .git/HEAD; cat .git/HEAD' }),
+    ]);
+    expect(first.text).toMatch(/fork \w{8} \(1 added, 0 changed, 0 deleted so far\).*`acode fork diff \w{8}`/);
+    expect(second.structured).toMatchObject({ exitCode: 0, stdout: 'made\nx\n' });
+    expect([existsSync(host), existsSync(join(to.bench.workspace, '.git', 'HEAD'))]).toEqual([false, false]);
+    expect(to.client.getInstructions()).toContain('only the user applies them');
+    expect(to.client.getInstructions()).not.toContain('are the user’s own files');
   });
 });

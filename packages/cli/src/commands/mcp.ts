@@ -16,6 +16,7 @@ export function mcpCommand(perform: Perform) {
     .addOption(new Option('--http', 'listen on 127.0.0.1 instead of standard input and output'))
     .addOption(new Option('--port <number>', 'with --http: the port (default: a free one)').argParser(portNumber))
     .addOption(new Option('--token-file <file>', 'with --http: a file of mode 0600 that holds the token'))
+    .addOption(new Option('--fork [name]', 'commands write a fork of the workspace: the current one, =new, or =<name>'))
     .addOption(clientOption())
     .action((options, command) => perform(command, call => serve(call, options)));
 }
@@ -33,18 +34,19 @@ interface McpOptions {
   readonly port?: number | undefined;
   readonly tokenFile?: string | undefined;
   readonly printConfig?: Client | undefined;
+  readonly fork?: string | true | undefined;
 }
 
-async function serve(call: Call, { http, port, tokenFile, printConfig }: McpOptions): Promise<number> {
-  if (printConfig !== undefined) return printSetup(call, printConfig);
+async function serve(call: Call, { http, port, tokenFile, printConfig, fork }: McpOptions): Promise<number> {
+  if (printConfig !== undefined) return printSetup(call, printConfig, fork);
   if (http === undefined) refuseWithoutHttp(call, port !== undefined || tokenFile !== undefined);
   // What only a server needs is loaded by a server only.
   const { serveHttp, serveStandardStreams } = await import('../mcp/serve-mcp.ts');
   if (http === undefined) {
     await greet(call);
-    await serveStandardStreams(call);
+    await serveStandardStreams(call, fork);
   } else
-    await serveHttp(call, { port: port ?? 0, tokenFile: tokenFile && resolve(call.io.cwd(), tokenFile) }, facts =>
+    await serveHttp(call, { port: port ?? 0, tokenFile: tokenFile && resolve(call.io.cwd(), tokenFile), fork }, facts =>
       announce(call, facts),
     );
   return 0;
@@ -62,13 +64,14 @@ async function greet(call: Call): Promise<void> {
   if (call.io.stdin.isTTY) await call.say(`acode: waiting for a client on standard input; ${setup}. Ctrl-C ends it.\n`);
 }
 
-async function printSetup(call: Call, client: Client): Promise<number> {
+async function printSetup(call: Call, client: Client, fork: McpOptions['fork']): Promise<number> {
   const { ownStarter, setupOf, setupText } = await import('../mcp/client-setup.ts');
   const starter = ownStarter(call.io.env['PATH'], resolve(process.argv[1] ?? 'acode'), process.execPath);
   const { workspace } = call.options;
   // A client starts the server wherever it likes.
   const named = workspace === undefined ? undefined : resolve(call.io.cwd(), workspace);
-  const setup = setupOf(client, starter, named);
+  const forking = fork === undefined ? [] : [fork === true ? '--fork' : `--fork=${fork}`];
+  const setup = setupOf(client, starter, named, forking);
   await call.print('acode.mcp-config/1', { client, ...setup }, () => setupText(setup));
   return 0;
 }

@@ -31,11 +31,16 @@ export interface Starter {
 /** The starter where `acode` is a program that every client finds. */
 export const INSTALLED: Starter = { command: 'acode', args: [] };
 
-/** The setup of a client; with `workspace`, for that directory whatever the client has open. */
-export function setupOf(client: Client, { command, args }: Starter = INSTALLED, workspace?: string): ClientSetup {
+/** The setup of a client; with `workspace`, for that directory whatever the client has open. `options` are those of `acode mcp`. */
+export function setupOf(
+  client: Client,
+  { command, args }: Starter = INSTALLED,
+  workspace?: string,
+  options: readonly string[] = [],
+): ClientSetup {
   const named = workspace === undefined ? null : ['--workspace', workspace];
-  const plain = { command, args: [...args, 'mcp', ...(named ?? [])] };
-  const around = { command, args: [...args, 'mcp', ...(named ?? AROUND)] };
+  const plain = { command, args: [...args, 'mcp', ...options, ...(named ?? [])] };
+  const around = { command, args: [...args, 'mcp', ...options, ...(named ?? AROUND)] };
   const typed = [command, ...plain.args].map(quoted).join(' ');
   const setups: Readonly<Record<Client, ClientSetup>> = {
     'claude-code': {

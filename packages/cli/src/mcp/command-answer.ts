@@ -81,7 +81,9 @@ async function hints(session: Session, ended: EndedCommand): Promise<string[]> {
   const { command, result } = ended;
   const { workspace } = session;
   const named = result.exitCode !== 0 && workspace.isNamedIn(command);
+  const fork = await session.host.forkNote?.(result);
   return [
+    ...(fork ? [fork] : []),
     ...(named ? [`${workspace.shown} is ${INSIDE} in the sandbox: use that, or relative paths, in commands.`] : []),
     ...(await notFoundHints(session, ended)),
   ];

@@ -1,5 +1,5 @@
-import { AcodeError } from '@acode/sandbox';
-import type { Denial } from '@acode/sandbox';
+import { AcodeError, ERRORS } from '@acode/sandbox';
+import type { Denial, ErrorCode } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
 import { denialText, failureOf, toldDenials } from './failure.ts';
 
@@ -49,6 +49,23 @@ describe('what to do next that a model is told', () => {
     expect(foreign.hint).toMatch(/Tell the user: .*`acode serve stop` ends it/);
     expect(foreign.hint).not.toContain('close_sandbox');
   });
+
+  it('of a fork that the session’s own sandbox has names the tools that help', () => {
+    const busy = new AcodeError('ACODE-FRK-003', { fork: 'abcdefgh', sandbox: 'a1b2' });
+    const own = failureOf(busy, { tool: 'run_command', sandboxes: ['a1b2'] });
+    expect(own.hint).toMatch(/use run_in_sandbox, .* or close_sandbox first\.$/);
+    expect(own.hint).not.toMatch(/--|acode /);
+    expect(failureOf(busy, { tool: 'run_command', sandboxes: [] }).hint).toMatch(/^No argument of .* Tell the user/);
+  });
+
+  it.each(['ACODE-SBX-008', 'ACODE-SBX-020', 'ACODE-CTN-011', 'ACODE-FRK-001', 'ACODE-MSK-001'] as const)(
+    'of %s gives what is for a command line to the user',
+    code => {
+      const { example } = ERRORS[code];
+      const failure = failureOf(new AcodeError<ErrorCode>(code, example));
+      expect(failure.hint).toMatch(/^No argument of these tools changes that\. Tell the user, for whom this is: /);
+    },
+  );
 
   it('names no option of a command line, and says whom to ask where no tool can do it', () => {
     expect(toldDenials([memory({ value: 64 * MIB, layer: 'user', where: 'c.yml:1:1' })])).toEqual([

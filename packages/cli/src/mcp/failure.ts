@@ -128,7 +128,9 @@ const STYLE: DenialStyle = {
 
 // A model has no `acode sandbox kill`: it can close the sandboxes of its own session, and no others.
 function inTheWay(error: unknown, call: FailedCall | undefined): string | null {
-  if (call === undefined || !(error instanceof AcodeError) || !error.is('ACODE-SBX-010')) return null;
+  if (call === undefined || !(error instanceof AcodeError)) return null;
+  if (error.is('ACODE-FRK-003')) return forkInUse(error.context.sandbox, call);
+  if (!error.is('ACODE-SBX-010')) return null;
   const { sandboxes = [] } = error.context;
   if (sandboxes.length === 0) return null;
   const own = sandboxes.filter(id => call.sandboxes.includes(id));
@@ -139,12 +141,20 @@ function inTheWay(error: unknown, call: FailedCall | undefined): string | null {
   return `Nothing of the command ran. Close ${which} with close_sandbox ${own.join(', ')}, then call ${call.tool} again. Files in the workspace stay; background commands in it end.`;
 }
 
+function forkInUse(sandbox: string | undefined, { sandboxes }: FailedCall): string | null {
+  if (sandbox === undefined || !sandboxes.includes(sandbox)) return null;
+  return `Nothing of the command ran. This session’s sandbox ${sandbox} has the fork: use run_in_sandbox, which runs commands in it, or close_sandbox first.`;
+}
+
+// Failures whose hints are commands and options of a command line, which only the user has: engine, images, trust, forks, masks, audit.
+const FOR_USER =
+  /^ACODE-(?:SBX-(?:001|002|005|008|009|011|012|020|022|023)|CTN-(?:004|005|008|009|011)|(?:FRK|MSK|AUD)-\d{3})$/;
+
 // A hint about a field of the policy that no argument sets is one for the user.
 function forModel(error: unknown, hint: string): string {
   if (!(error instanceof AcodeError)) return hint;
   if (error.is('ACODE-SBX-015')) return notRunHint(error.context);
-  // Options of the command line, which only the user has.
-  if (error.is('ACODE-SBX-012') || (error.is('ACODE-SBX-003') && error.context.remedy === undefined))
+  if (FOR_USER.test(String(error.code)) || (error.is('ACODE-SBX-003') && error.context.remedy === undefined))
     return `No argument of these tools changes that. Tell the user, for whom this is: ${hint}`;
   let isBeyond = false;
   const watching: Terms = {

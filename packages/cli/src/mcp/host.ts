@@ -78,4 +78,6 @@ export interface ToolHost {
   create(request?: OpenRequest): Promise<InsideSandbox>;
   explain(command: Command, request?: RunRequest): Promise<Explanation>;
   status(): Promise<Status>;
+  /** What to say of the fork that a command wrote; absent where commands write the workspace itself. */
+  forkNote?(result: RunResult): Promise<string | null>;
 }

@@ -10,6 +10,7 @@ import { riskyLines } from '../execution/risky-lines.ts';
 import { ScansHere } from '../scans/hand-over.ts';
 import { storeUnused } from '../scans/unused.ts';
 import { oneLine } from '../terminal/text.ts';
+import { forkingHost } from './forking-host.ts';
 import type { ToolHost } from './host.ts';
 import { Listener } from './listener.ts';
 import { workspacePaths } from './paths.ts';
@@ -30,7 +31,11 @@ const SCAN_REST_MS = 10;
 export interface HttpOptions {
   readonly port: number;
   readonly tokenFile?: string | undefined;
+  readonly fork: Forking;
 }
+
+/** Whether commands write a fork: the current one of the workspace (true), or one by name. */
+export type Forking = string | true | undefined;
 
 /** What an HTTP server says of itself when it is ready. */
 export interface HttpFacts {
@@ -39,8 +44,8 @@ export interface HttpFacts {
 }
 
 /** Serves the client at the other end of standard input and output, until it ends its side or the call is interrupted. */
-export async function serveStandardStreams(call: Call): Promise<void> {
-  await withHost(call, async host => {
+export async function serveStandardStreams(call: Call, fork: Forking): Promise<void> {
+  await withHost(call, fork, async host => {
     await using session = new Session(host, await pathsOf(call));
     const streams = new StandardStreams(call.io.stdin, call.stdout);
     const server = serverFor(session, newLanes());
@@ -53,11 +58,11 @@ export async function serveStandardStreams(call: Call): Promise<void> {
 /** Serves clients on the loopback until the call is interrupted. `ready` is called when they can come. */
 export async function serveHttp(
   call: Call,
-  { port, tokenFile }: HttpOptions,
+  { port, tokenFile, fork }: HttpOptions,
   ready: (facts: HttpFacts) => Promise<void>,
 ): Promise<void> {
   const token = await tokenFrom(tokenFile, call.io.env, process.getuid?.());
-  await withHost(call, async host => {
+  await withHost(call, fork, async host => {
     await using listener = await Listener.listen({
       host,
       workspace: await pathsOf(call),
@@ -75,7 +80,7 @@ async function pathsOf(call: Call): Promise<WorkspacePaths> {
   return workspacePaths(await call.place(), { cwd: call.io.cwd(), typed, shell: call.io.env['PWD'] });
 }
 
-async function withHost(call: Call, use: (host: ToolHost) => Promise<void>): Promise<void> {
+async function withHost(call: Call, fork: Forking, use: (host: ToolHost) => Promise<void>): Promise<void> {
   const { Acode } = await import('@acode/sandbox');
   // An agent is there for long, and its next command should not wait for a sandbox to be made.
   const late: RiskyChange[] = [];
@@ -95,10 +100,14 @@ async function withHost(call: Call, use: (host: ToolHost) => Promise<void>): Pro
     storeUnused(report, image);
   };
   const options = await call.serverOptions();
-  const acode = await Acode.open({ ...options, pool: POOL, continueScan, foundWhileWaiting });
+  // A warm sandbox has the workspace itself.
+  const pool = fork === undefined ? POOL : false;
+  const acode = await Acode.open({ ...options, pool, continueScan, foundWhileWaiting });
   try {
     const report: Report = (changes, record) => sayLeft(call, changes, record);
-    await use(reportingHost(acode, report, () => late.splice(0)));
+    const named = fork === true || fork === 'current' ? undefined : fork;
+    const host = fork === undefined ? acode : forkingHost(acode, acode.forks, named);
+    await use(reportingHost(host, report, () => late.splice(0)));
   } finally {
     await call.progress.during('Removing the sandboxes…', acode.close());
   }

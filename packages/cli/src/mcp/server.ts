@@ -73,7 +73,9 @@ interface Around {
 /** A server for one client’s session. */
 export function serverFor(session: Session, lanes: Lanes): McpServer {
   const about = { name: 'acode', title: 'acode sandboxes', version: ownVersion() };
-  const mcp = new McpServer(about, { instructions: instructionsFor(session.workspace) });
+  const mcp = new McpServer(about, {
+    instructions: instructionsFor(session.workspace, session.host.forkNote !== undefined),
+  });
   const { server } = mcp;
   server.registerCapabilities({ tools: {}, resources: {} });
   server.setRequestHandler(ListToolsRequestSchema, () => ({ tools: TOOLS.map(listed) }));
@@ -93,13 +95,16 @@ export function serverFor(session: Session, lanes: Lanes): McpServer {
 }
 
 // What holds for every tool is said here once, and not in each description.
-function instructionsFor(workspace: WorkspacePaths): string {
+function instructionsFor(workspace: WorkspacePaths, isForked: boolean): string {
+  const whose = isForked
+    ? 'changes go to a fork of it: later commands see them, the user’s own files stay as they are, and only the user applies them'
+    : 'changes to it are the user’s own files';
   return [
-    `acode runs commands in sandboxes on the user’s machine. The user’s workspace, ${workspace.shown}, is ${INSIDE} inside; it is the only directory of that machine in a sandbox, and changes to it are the user’s own files.`,
+    `acode runs commands in sandboxes on the user’s machine. The user’s workspace, ${workspace.shown}, is ${INSIDE} inside; it is the only directory of that machine in a sandbox, and ${whose}.`,
     `path and cwd arguments take either name, or a relative path; within a command, use ${INSIDE} or relative paths.`,
     'Use run_command for single commands. run_in_sandbox and the file tools share one persistent sandbox of this session (sandbox_id chooses another): use them for work that builds up, servers and background commands.',
     'timeout_seconds, memory_mb, cpus, level, network, read_only and risk can only make the user’s policy stricter; a looser value is ignored with a note, or refused.',
-    'There is no network unless the policy gives one (status tells), and no root. .git, .agent and settings of editors and agents are read-only.',
+    `There is no network unless the policy gives one (status tells), and no root.${isForked ? '' : ' .git, .agent and settings of editors and agents are read-only.'}`,
     'A failed call says in hint what to do next, a denial in remedy; do not repeat a denied call unchanged. Only the user can loosen the policy.',
   ].join(' ');
 }

@@ -18,7 +18,7 @@ interface Limits {
   readonly memory_mb: number;
   readonly cpus: number;
   readonly network: string;
-  readonly workspace: 'writable' | 'read-only';
+  readonly workspace: 'writable' | 'read-only' | 'forked';
 }
 
 /** The tool. */
@@ -67,13 +67,15 @@ function described(found: Status, plan: Explanation | null, { workspace, sandbox
   };
 }
 
+const WORKSPACES = { direct: 'writable', readonly: 'read-only', fork: 'forked' } as const;
+
 function limitsOf({ policy }: Explanation): Limits {
   return {
     timeout_seconds: policy.timeoutMs.value / 1000,
     memory_mb: Math.floor(policy.limits.memoryBytes.value / MIB),
     cpus: policy.limits.cpus.value,
     network: networkName(policy.network.value),
-    workspace: policy.workspace.value === 'readonly' ? 'read-only' : 'writable',
+    workspace: WORKSPACES[policy.workspace.value],
   };
 }
 

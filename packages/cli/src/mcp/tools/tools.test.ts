@@ -130,8 +130,13 @@ describe('a tool', () => {
     expect(hint).toMatch(nearest === undefined ? /^Leave `/ : `Use \`${nearest}\` instead of`);
   });
 
-  it('of no name brings changes home or shows them', () => {
-    expect(TOOLS.filter(({ name }) => /diff|apply/.test(name))).toEqual([]);
+  // A model that could do one of these would decide what comes home, or what it may read.
+  it('of no name or argument applies, shows, discards or undoes changes, leaves a fork, or unmasks a file', () => {
+    const forbidden = /fork|diff|apply|discard|undo|snapshot|mask/i;
+    const words = TOOLS.flatMap(({ name, inputSchema }) => [name, ...Object.keys(inputSchema['properties'] ?? {})]);
+    expect(words).toContain('run_command');
+    expect(words).toContain('read_only');
+    expect(words.filter(word => forbidden.test(word))).toEqual([]);
   });
 });
 
