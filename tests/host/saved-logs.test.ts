@@ -53,6 +53,6 @@ describe.skipIf(withoutEngines)('kept output', () => {
     await host.acode.run(['echo', 'hi']);
     await host.acode.close();
     // What was run is written down all the same.
-    expect(readdirSync(join(state, 'acode'))).toEqual(['audit', 'users']);
+    expect(readdirSync(join(state, 'acode'))).toEqual(['audit', 'masks', 'users']);
   });
 });

@@ -56,7 +56,7 @@ describe.skipIf(withoutEngines)('a host that lives for long', () => {
     await using bench = await Bench.at(mainEngine);
     const peer = () => bench.call(['run', '--', 'true'], { env: { XDG_RUNTIME_DIR: runtime() } });
     const forget = (): void => {
-      for (const name of ownerSocketsIn(runtime())) rmSync(join(runtime(), 'acode', 'owners', name));
+      for (const name of ownerSocketsIn(runtime())) rmSync(join(runtime(), 'acode', 'owners', name), { force: true });
     };
     await using running = await host.acode.spawn(['cat']);
     const ids = async () => (await host.containers()).map(({ id }) => id);

@@ -39,7 +39,7 @@ describe.skipIf(withoutEngines)('an image whose shell writes into the workspace'
     const host = await open(PLANTS, { pool: { min: 1, max: 1 }, logger });
     await until(async () => (await host.acode.explain('true')).warm);
     // The control: it has run, and it has written.
-    expect(existsSync(host.file('.envrc'))).toBe(true);
+    await until(async () => existsSync(host.file('.envrc')));
     const before = await ofThis(host);
     expect(before.filter(({ kind }) => kind === 'intent')).toEqual([]);
     expect(before.filter(({ kind, operation }) => kind === 'event' && operation === 'create')).toMatchObject([

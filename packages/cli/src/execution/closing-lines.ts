@@ -62,7 +62,7 @@ function forkNotices({ fork }: RunResult): Notice[] {
   return [
     {
       text,
-      hint: 'Show the changes: `acode fork diff`. Bring them home: `acode fork apply`. Take them back: `acode fork undo`.',
+      hint: `Show the changes: \`acode fork diff ${fork.id}\`. Bring them home: \`acode fork apply ${fork.id}\`. Take them back: \`acode fork undo ${fork.id}\`.`,
     },
   ];
 }
