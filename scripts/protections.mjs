@@ -1190,6 +1190,21 @@ export const PROTECTIONS = [
     [[`${SRC}/isolation/bubblewrap/forks.test.ts`, 'options that the kernel would cut']],
   ),
   one(
+    'a command goes on when its fork has reached the disk limit',
+    [`${SRC}/run/running.ts`, 'limitBytes: spec.disk?.bytes ?? null', 'limitBytes: null'],
+    [['forks/disk.test.ts', 'ends a command that reaches it']],
+  ),
+  one(
+    'fallocate takes blocks in a fork with a disk limit',
+    [`${SRC}/isolation/docker/runtime.ts`, 'diskLimited: disk !== undefined', 'diskLimited: false'],
+    [['forks/disk.test.ts', 'ends a command that reaches it']],
+  ),
+  one(
+    'a fork may use the disk to the last block',
+    [`${SRC}/run/disk.ts`, "if (this.#left < 0) return { kind: 'end', by: 'free-space' };", ''],
+    [[`${SRC}/run/disk.test.ts`, 'ends a command below the floor']],
+  ),
+  one(
     'files with secrets are not masked',
     [`${SRC}/run/planning.ts`, '[...written.mounts, ...masks.mounts, ', '[...written.mounts, '],
     [[MASKS, 'are as many|hold in a sandbox that waited|of a persistent sandbox']],

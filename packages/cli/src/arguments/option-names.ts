@@ -24,6 +24,8 @@ export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
   'policy.deps': '--deps',
   'policy.workspace': '--readonly',
   'policy.fork': '--fork',
+  'policy.disk': '--disk',
+  'policy.disk.bytes': '--disk',
   'policy.user': '--user',
   'policy.onOutOfMemory': '--on-oom',
   'policy.pull': '--pull',
@@ -50,6 +52,7 @@ const OPTION_VALUES: Readonly<Record<string, (value: number) => string>> = {
   '--memory': size,
   '--swap': size,
   '--tmp': size,
+  '--disk': size,
   '--max-output': size,
 };
 

@@ -45,6 +45,7 @@ export function sandboxCommand(name: string) {
         'write a copy-on-write fork in place of the workspace: the current one, =new, or =<name> (see `acode fork`)',
       ).conflicts('readonly'),
     )
+    .addOption(new Option('--disk <size>', 'disk limit of the fork: MB, or 512m, 2g').argParser(someSize))
     .addOption(
       new Option(
         '--mount <source:target>',
@@ -160,6 +161,7 @@ function policyOf(options: SandboxOptions, here: string): PolicyInput {
       deps: options.deps,
       user: options.user,
       pull: options.pull,
+      disk: options.disk === undefined ? undefined : { bytes: options.disk },
       level: options.level,
       ...workspaceOf(options),
     }),

@@ -79,6 +79,7 @@ function policyRows(policy: EffectivePolicy): Row[] {
     row('ports', policy.ports, ports => listed(ports.map(portText))),
     row('workspace', policy.workspace, String),
     row('fork', policy.fork, value => value ?? (policy.workspace.value === 'fork' ? 'the current one' : 'none')),
+    row('fork size', policy.diskBytes, value => (value === null ? 'no limit' : formatBytes(value))),
     row('mounts', policy.mounts, mounts => listed(mounts.map(mountText))),
     row('caches', policy.caches, cachesText),
     row('dependencies', policy.deps, deps => (deps ? 'of the project image' : 'of the workspace')),

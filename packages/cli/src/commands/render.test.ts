@@ -415,6 +415,7 @@ describe('explain', () => {
         projectImage: null,
       },
       onOutOfMemory: { value: 'report', ...builtIn },
+      diskBytes: { value: null, ...builtIn },
       networkTimeoutMs: { value: null, ...builtIn },
       caFile: { value: null, ...builtIn },
       dns: { value: [], ...builtIn },

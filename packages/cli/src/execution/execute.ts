@@ -14,7 +14,7 @@ import { renderNotice } from '../terminal/notice.ts';
 import type { Notice } from '../terminal/notice.ts';
 import { closingNotices, denialLine, mayLackDependencies, riskyNotices } from './closing-lines.ts';
 import type { Existing } from './in-existing.ts';
-import { allowsBridge, missingDependencies } from './missing-dependencies.ts';
+import type { NotFound } from './missing-dependencies.ts';
 import { preparing } from './preparing.ts';
 import { terminalVariables } from './terminal-variables.ts';
 import type { InputStream } from '../io.ts';
@@ -99,10 +99,7 @@ export async function attend(call: Call, { command, existing, flags, image }: At
   const { result } = ended;
   if (call.options.json) await call.printJson('acode.run/1', withMessages(result));
   const dependencies = mayLackDependencies(result)
-    ? await missingDependencies(await call.place(), {
-        ended: { ...result, command, chosenImage: image },
-        allowsBridge: () => allowsBridge(call),
-      })
+    ? await dependenciesOf(call, { ...result, command, chosenImage: image })
     : null;
   const permission = await permissionOf(call, result);
   await sayNotices(
@@ -118,6 +115,12 @@ async function afterArtifacts(call: Call, result: RunResult): Promise<number> {
   await sayNotices(call, artifactNotices(result));
   const status = statusOf(result);
   return status === 0 && lacksArtifact(result) ? FAILED : status;
+}
+
+/** What a command that failed lacks. Loaded only then. */
+export async function dependenciesOf(call: Call, ended: NotFound): Promise<string | null> {
+  const { allowsBridge, missingDependencies } = await import('./missing-dependencies.ts');
+  return missingDependencies(await call.place(), { ended, allowsBridge: () => allowsBridge(call) });
 }
 
 // Denials are structured data; the JSON output also includes the message that a terminal would show.

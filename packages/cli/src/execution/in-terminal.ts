@@ -10,8 +10,7 @@ import type { Call } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
 import { atTerminal } from './at-terminal.ts';
 import { closingNotices, mayLackDependencies } from './closing-lines.ts';
-import { allowsBridge, missingDependencies } from './missing-dependencies.ts';
-import { commandIn, sayNotices, statusOf } from './execute.ts';
+import { commandIn, dependenciesOf, sayNotices, statusOf } from './execute.ts';
 import type { FreshOptions } from './execute.ts';
 import { preparing } from './preparing.ts';
 import { terminalVariables } from './terminal-variables.ts';
@@ -63,12 +62,7 @@ export async function executeInTerminal(
       return LEFT;
     }
     const existing = options.in === undefined ? null : { timeoutMs: options.timeout };
-    const dependencies = mayLackDependencies(result)
-      ? await missingDependencies(await call.place(), {
-          ended: { ...result, command },
-          allowsBridge: () => allowsBridge(call),
-        })
-      : null;
+    const dependencies = mayLackDependencies(result) ? await dependenciesOf(call, { ...result, command }) : null;
     await sayNotices(call, closingNotices(result, command, { existing, dependencies }));
     return statusOf(result);
   });

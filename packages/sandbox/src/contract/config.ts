@@ -171,6 +171,8 @@ export interface ConfigInput {
               workspace_mode?: 'rw' | 'ro' | undefined;
               /** Size of /tmp and of the home directory, which are in memory. */
               tmpfs_size?: number | string | undefined;
+              /** What a fork may take on disk. acode ends a command that reaches it, and watches: some overshoot is possible. */
+              fork_size?: number | string | undefined;
               /** Further directories of the host. */
               additional?:
                 | {

@@ -21,7 +21,7 @@ const effect: z.ZodType<DenialEffect> = z.discriminatedUnion('kind', [
 
 const remedy: z.ZodType<Remedy> = z.discriminatedUnion('kind', [
   z.strictObject({
-    kind: z.enum(['use-less', 'provide-offline', 'work-offline', 'change-on-host', 'ask-administrator']),
+    kind: z.enum(['use-less', 'provide-offline', 'work-offline', 'change-on-host', 'free-space', 'ask-administrator']),
   }),
   z.strictObject({ kind: z.literal('raise-limit'), field: z.string(), suggested: z.number() }),
   z.strictObject({

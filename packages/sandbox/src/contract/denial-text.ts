@@ -68,6 +68,14 @@ const RULES: Readonly<Record<RuleId, RuleText>> = {
         : `the network was disconnected at the network time limit of ${seconds(denial)}, and the command went on without it`,
     less: 'fetch less, or fetch once and keep it in the workspace',
   },
+  'limit.disk': {
+    what: denial => `the command was stopped: its fork reached the disk limit of ${bytes(denial)}`,
+    less: 'write less, or take changes back (`acode fork undo`)',
+  },
+  'limit.free-space': {
+    what: denial => `the command was stopped: less than ${bytes(denial)} was free on the disk of the forks`,
+    less: 'write less',
+  },
   'network.none': { what: () => 'the sandbox has no network', final: true, sign: 'suspected use of the network:' },
   'network.air-gapped': {
     what: () => 'air-gapped mode: no sandbox has a network',
@@ -187,6 +195,7 @@ const CLAUSES: { readonly [Kind in Remedy['kind']]: (remedy: RemedyOf<Kind>, den
   'copy-file': ({ suggested }) =>
     `copy it to /tmp, change the copy, and name the copy in the variable that your program reads, such as ${suggested}`,
   'change-on-host': () => 'leave it as it is: the user can change it on the host',
+  'free-space': () => 'free disk space: `acode fork list` shows the forks, `acode fork discard <fork>` removes one',
   'ask-administrator': () => 'ask the administrator of this machine',
 };
 

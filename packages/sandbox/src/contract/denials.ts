@@ -12,6 +12,8 @@ export const DENIAL_RULES = [
   'limit.tmp',
   'limit.open-files',
   'limit.network-time',
+  'limit.disk',
+  'limit.free-space',
   'network.none',
   'network.air-gapped',
   'root.none',
@@ -170,6 +172,10 @@ export type Remedy =
   | {
       /** Leaves the change to the user, on the host. */
       readonly kind: 'change-on-host';
+    }
+  | {
+      /** Frees space on the disk of the host. */
+      readonly kind: 'free-space';
     }
   | {
       /** Asks the administrator, who alone can change the machine’s policy. */

@@ -4,6 +4,7 @@ import { denialParts, remedyOf } from './denial-text.ts';
 import type { Denial, RuleId } from './denials.ts';
 import type { RiskyChange, RiskyKind, RunResult, WebRunResult } from './result.ts';
 import type { Setting } from './setting.ts';
+import { formatBytes } from './units.ts';
 import { LIBRARY_TERMS, rendered, settingsIn, text } from './wording.ts';
 import type { Terms, Text } from './wording.ts';
 
@@ -785,6 +786,28 @@ const ROWS = {
     exit: 125,
     example: { fork: 'k7m2pqrt', branch: 'fix', reason: 'git index-pack did not take it: hasDotgit' },
   }),
+  'ACODE-FRK-020': entry<{
+    fork: string;
+    problem: 'limit' | 'free-space';
+    /** What the fork takes, or what is free for users on its disk. */
+    bytes: number;
+    /** The disk limit; 0 where the fork has none. */
+    limitBytes: number;
+    /** What is always kept free, and what running commands of other forks may still write. */
+    keptBytes: number;
+  }>({
+    title: 'no disk space for the fork',
+    message: c =>
+      c.problem === 'limit'
+        ? `The fork ${c.fork} takes ${formatBytes(c.bytes)}, and its disk limit is ${formatBytes(c.limitBytes)}.`
+        : `The disk of the forks has ${formatBytes(c.bytes)} free, of which ${formatBytes(c.keptBytes)} are kept for the machine and other forks: too little for the fork ${c.fork} (disk limit: ${c.limitBytes === 0 ? 'none' : formatBytes(c.limitBytes)}).`,
+    hint: c =>
+      c.problem === 'limit'
+        ? 'Raise --disk, take changes back with `acode fork undo`, or use --fork=new.'
+        : 'Lower --disk, or remove forks: `acode fork list`, `acode fork discard <fork>`.',
+    exit: 125,
+    example: { fork: 'k7m2pqrt', problem: 'limit', bytes: 2_200_000_000, limitBytes: 2 * 1024 ** 3, keptBytes: 0 },
+  }),
   'ACODE-AUD-001': entry<{ file: string; reason: string; remedy?: string }>({
     title: 'audit record not written',
     message: c => `fail-closed: the audit record could not be written to ${c.file} (${c.reason}).`,
@@ -1041,6 +1064,8 @@ const LIMIT_CODES: Readonly<Partial<Record<RuleId, 'ACODE-SBX-004' | 'ACODE-SBX-
   'limit.tmp': 'ACODE-SBX-004',
   'limit.open-files': 'ACODE-SBX-004',
   'limit.network-time': 'ACODE-SBX-004',
+  'limit.disk': 'ACODE-SBX-004',
+  'limit.free-space': 'ACODE-SBX-004',
 };
 
 /**

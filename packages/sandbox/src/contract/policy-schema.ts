@@ -6,6 +6,8 @@ import { LEVELS } from './levels.ts';
 import { PROFILE_NAMES } from './profiles.ts';
 
 const bytes = z.int().positive();
+// Less is reached between two looks.
+const MIN_DISK = 1024 ** 2;
 
 const portRequest = z.strictObject({
   container: z.int().min(1).max(65_535),
@@ -64,5 +66,5 @@ export const policyInputSchema = z.strictObject({
   user: z.union([z.literal('caller'), z.templateLiteral([z.int(), ':', z.int()])]).optional(),
   fork: z.string().min(1).optional(),
   services: z.record(z.string().min(1), z.string().min(1)).optional(),
-  disk: z.strictObject({ bytes, hard: z.boolean().optional() }).optional(),
+  disk: z.strictObject({ bytes: z.int().min(MIN_DISK), hard: z.boolean().optional() }).optional(),
 });

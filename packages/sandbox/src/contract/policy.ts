@@ -91,7 +91,13 @@ export interface PolicyFields {
    * const policy: PolicyInput = { services: { db: 'postgres:16' } };
    */
   services?: Record<string, string> | undefined;
-  /** The size of the fork’s layer. Not available in this version, and refused (ACODE-SBX-016). */
+  /**
+   * The disk limit of a fork: what all its layers may take together. acode watches it, and ends a command that reaches it; what the
+   * command writes until then may exceed it. Needs `workspace: 'fork'`. By default, what the configuration says, else no limit.
+   *
+   * @example
+   * const policy: PolicyInput = { workspace: 'fork', disk: { bytes: 2 * 1024 ** 3 } };
+   */
   disk?: DiskInput | undefined;
 }
 
@@ -131,11 +137,11 @@ export interface LimitsInput {
   outputBytes?: number | undefined;
 }
 
-/** The size of what a sandbox may write to a fork. */
+/** What a fork may take on disk. */
 export interface DiskInput {
-  /** The most bytes. */
+  /** The limit, in bytes, 1 MiB or more. */
   bytes: number;
-  /** Whether to refuse the run if the file system cannot enforce the size; false by default. */
+  /** Whether writes beyond the limit fail. Not available in this version, and refused (ACODE-SBX-016); false by default. */
   hard?: boolean | undefined;
 }
 
@@ -291,6 +297,8 @@ export interface EffectivePolicy {
   readonly workspace: Sourced<'direct' | 'readonly' | 'fork'>;
   /** The fork that was named: its name or id, or `new`; null for the workspace’s current one. */
   readonly fork: Sourced<string | null>;
+  /** What the fork may take on disk, in bytes; null for no limit. Without a fork it has no effect. */
+  readonly diskBytes: Sourced<number | null>;
   /** Directories of the host besides the workspace. */
   readonly mounts: Sourced<readonly MountRequest[]>;
   /** The caches of package managers that the sandbox is to have. */

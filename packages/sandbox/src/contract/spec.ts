@@ -158,6 +158,11 @@ export interface SandboxSpec {
   readonly dependencies?: readonly DependencySpec[];
   /** File systems in memory. */
   readonly tmpfs: readonly TmpfsSpec[];
+  /** What the fork that it writes may take on disk; absent where that has no limit. */
+  readonly disk?: {
+    /** What all its layers may take together. */
+    readonly bytes: number;
+  };
   /** Hash of everything but the identity: two sandboxes with the same hash are interchangeable before use. */
   readonly hash: string;
 }

@@ -332,6 +332,12 @@ export interface Execution {
   closeStdin(): Promise<void>;
   /** Sends a signal to every process of the command. One that has ended already is no error. */
   kill(signal: string): Promise<void>;
+  /** Kills every process of the sandbox without its engine, where this machine’s kernel lets us. `kill` is still needed. */
+  halt?(): void;
+  /** Stops every process of the sandbox where it is; absent where that cannot be done. */
+  pause?(): Promise<void>;
+  /** Lets them go on. */
+  resume?(): Promise<void>;
   /** Takes the command’s network away while it goes on; without one, nothing. */
   disconnect(): Promise<void>;
   /** Settles once, when the command has ended and all its output was passed on. */

@@ -56,6 +56,14 @@ describe('planSandbox', () => {
     expect(targets(false)).not.toContain('/out');
   });
 
+  it('has a disk limit only where a fork is written', () => {
+    const disk = { bytes: 16 * MIB };
+    expect(plan({ workspace: 'fork', disk }).disk).toEqual(disk);
+    expect('disk' in plan({ workspace: 'fork' })).toBe(false);
+    const files = { ...policy(), diskBytes: { value: 16 * MIB, layer: 'user', where: 'x' } } as const;
+    expect('disk' in planSandbox(files, facts, () => plan().identity)).toBe(false);
+  });
+
   it('has the dependencies of a project image only where some are asked for', () => {
     const dependencies = [{ source: '/project/node_modules', target: '/workspace/node_modules' }];
     expect(plan({}, { dependencies }).dependencies).toEqual(dependencies);

@@ -65,11 +65,16 @@ export function planSandbox(
     // Absent and not empty, so that a plan without them has the hash that it had before there were any.
     ...(facts.dependencies && facts.dependencies.length > 0 ? { dependencies: facts.dependencies } : {}),
     tmpfs: tmpfsSpecs(policy.limits.tmpBytes.value, facts),
+    ...diskSpec(policy),
   };
   // A network is hashed as it was requested: persistent sandboxes of earlier versions have such hashes in their labels.
   const hashed = { ...body, network: networkInput(body.network) };
   const hash = createHash('sha256').update(JSON.stringify(hashed)).digest('hex');
   return { identity: identify(hash), ...body, hash };
+}
+
+function diskSpec({ workspace, diskBytes }: EffectivePolicy): Pick<SandboxSpec, 'disk'> {
+  return workspace.value === 'fork' && diskBytes.value !== null ? { disk: { bytes: diskBytes.value } } : {};
 }
 
 function limitValues(policy: EffectivePolicy): Limits {

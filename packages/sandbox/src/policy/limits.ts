@@ -97,6 +97,30 @@ export function resolveNetworkTimeout(layers: Layers, warnings: string[]): Sourc
   return value === null ? asked : clamp('networkTimeoutMs', { ...asked, value }, timeCeilings(layers), warnings);
 }
 
+/** What a fork may take on disk; null for no limit. A repository may only ask for less than the user’s own file says. */
+export function resolveDisk(request: PolicyFields, layers: Layers): Sourced<number | null> {
+  const read = ({ sandbox }: Config): number | undefined => sandbox?.mounts?.fork_size;
+  const asked = pick<number | null>(layers, {
+    field: 'disk',
+    request: request.disk?.bytes,
+    key: 'sandbox.mounts.fork_size',
+    read,
+    builtIn: null,
+  });
+  if (asked.layer !== 'repository') return asked;
+  const own = pick<number | null>(
+    { ...layers, repository: null },
+    {
+      field: 'disk',
+      request: undefined,
+      key: 'sandbox.mounts.fork_size',
+      read,
+      builtIn: null,
+    },
+  );
+  return own.value !== null && own.value < Number(asked.value) ? own : asked;
+}
+
 /** The strictest ceiling of each limit. */
 export function strictestCeilings(layers: Layers, machine: Machine): PolicyRules['ceilings'] {
   const of = (name: keyof Limits): Sourced<number> => {

@@ -9,7 +9,7 @@ import { decideLevel } from './runtime.ts';
 import { checkEnvironment, defaultEnvironment, isDangerous } from './environment.ts';
 import { assertNotRoot, resolvePolicy } from './resolve.ts';
 import { NO_LAYERS } from './layers.ts';
-import type { Layers } from './layers.ts';
+import type { Layers, RepositoryLayer } from './layers.ts';
 import { formatBytes, parseBytes } from '../contract/units.ts';
 
 const MIB = 1024 ** 2;
@@ -152,6 +152,8 @@ describe('resolvePolicy', () => {
     ['network', { network: { allow: ['x'] } }],
     ['services', { services: { db: 'postgres:16' } }],
     ['disk', { disk: { bytes: 1024 ** 3 } }],
+    ['disk', { workspace: 'readonly', disk: { bytes: 1024 ** 3 } }],
+    ['disk.hard', { fork: 'new', disk: { bytes: 1024 ** 3, hard: true } }],
   ])('refuses %s that has no effect yet, and never ignores it', (field, input) => {
     expect(() => resolve(input)).toThrow(
       expect.objectContaining({ code: 'ACODE-SBX-016', message: expect.stringContaining(`policy.${field}`) }),
@@ -169,6 +171,28 @@ describe('resolvePolicy', () => {
       expect(() => resolve({ workspace, fork: 'api' })).toThrow(
         expect.objectContaining({ code: 'ACODE-SBX-017', context: expect.objectContaining({ field: 'policy.fork' }) }),
       );
+  });
+
+  it('takes a disk limit for a fork, from the request, else from a file', () => {
+    const file = (size: string) => checkConfig({ sandbox: { mounts: { fork_size: size } } }, 'mine.yml');
+    const repository = { ...file('1g'), trusted: false, file: 'theirs.yml', hash: '' } as unknown as RepositoryLayer;
+    const from = (size: string | null, input: PolicyFields = { workspace: 'fork' }, theirs = false) =>
+      resolvePolicy(
+        input,
+        { ...NO_LAYERS, ...(size === null ? {} : { user: file(size) }), repository: theirs ? repository : null },
+        host,
+      ).diskBytes;
+    expect(from(null)).toMatchObject({ value: null, layer: 'built-in' });
+    expect(from('2g')).toMatchObject({ value: 2 * 1024 ** 3, layer: 'user' });
+    expect(from('2g', { fork: 'api', disk: { bytes: 4 * 1024 ** 3, hard: false } })).toMatchObject({
+      value: 4 * 1024 ** 3,
+      layer: 'request',
+    });
+    // A repository may ask for less, and never for more.
+    expect(from('2g', {}, true)).toMatchObject({ value: 1024 ** 3, layer: 'repository' });
+    expect(from('512m', {}, true)).toMatchObject({ value: 512 * 1024 ** 2, layer: 'user' });
+    expect(from(null, {}, true)).toMatchObject({ value: 1024 ** 3, layer: 'repository' });
+    expect(() => resolve({ fork: 'api', disk: { bytes: 1 } })).toThrow(/policy.disk/);
   });
 
   it('takes the harmless forms of those', () => {

@@ -17,7 +17,7 @@ import { resolveCaches } from './caches.ts';
 import { chooseImage } from './language-image.ts';
 import { builtInValue, pick, placeOf, resolveMode, sourceIn, sourceOf } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { resolveLimits, resolveNetworkTimeout, resolveTimeout, strictestCeilings } from './limits.ts';
+import { resolveDisk, resolveLimits, resolveNetworkTimeout, resolveTimeout, strictestCeilings } from './limits.ts';
 import { allowedNetworks, resolveCaFile, resolveNetwork } from './network.ts';
 import { checkRepository } from './repository.ts';
 import { checkedPolicy, invalid } from './request-policy.ts';
@@ -100,6 +100,7 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
     }),
     fork:
       request.fork === undefined ? builtInValue(null) : { value: request.fork, layer: 'request', where: 'policy.fork' },
+    diskBytes: resolveDisk(request, layers),
     mounts,
     caches: resolveCaches(request.caches, layers, { caller: host.caller, user: user.value, languages: host.languages }),
     deps:
@@ -137,9 +138,22 @@ function refuseUnavailable({ workspace, fork, services, disk }: PolicyFields): A
     });
   if (services !== undefined)
     throw later('policy.services', 'Leave it out, and start the services inside the sandbox.');
-  if (disk !== undefined)
-    throw later('policy.disk', text`Leave it out: the size of /tmp is ${{ field: 'policy.limits.tmpBytes' }}.`);
+  refuseDisk(disk, fork !== undefined || workspace === 'fork');
   return { workspace: fork === undefined ? workspace : 'fork' };
+}
+
+function refuseDisk(disk: PolicyFields['disk'], isFork: boolean): void {
+  if (disk === undefined) return;
+  if (!isFork)
+    throw later(
+      text`${{ field: 'policy.disk' }} without a fork`,
+      text`Add ${{ field: 'policy.workspace', value: 'fork' }}: the disk limit counts what the layers of a fork take. Nothing limits what a command writes to the workspace itself.`,
+    );
+  if (disk.hard === true)
+    throw later(
+      text`${{ field: 'policy.disk.hard' }}`,
+      'Leave it out: acode then watches the limit, and ends a command that reaches it.',
+    );
 }
 
 function later(what: Text, instead: Text): AcodeError {

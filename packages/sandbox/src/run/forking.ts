@@ -1,15 +1,16 @@
 // Forks in the pipeline: the layer that a command writes in place of the workspace, from its plan to its end.
 
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
-import { usesEngine } from '../contract/levels.ts';
+import { isAtLeast, usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { MaskedPath } from '../contract/masks.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { ForkResult } from '../contract/result.ts';
 import type { MountSpec, OverlayPart, OverlaySpec, SandboxSpec } from '../contract/spec.ts';
+import { formatBytes } from '../contract/units.ts';
 import { text } from '../contract/wording.ts';
 import type { Backend, ForkWay } from '../isolation/backend.ts';
 import { holderText, isProvablyGone, parseHolder, thisHolder } from '../lifecycle/lock.ts';
@@ -18,6 +19,8 @@ import { recordBase } from '../workspace/fork/base.ts';
 import { LayerStack } from '../workspace/fork/layers.ts';
 import type { ForkStore, ForkRecord, ForkWanted } from '../workspace/fork/store.ts';
 import type { Workspace } from '../workspace/locate.ts';
+import { sourceOf } from '../policy/layers.ts';
+import { availableOf, directoriesOf, diskUse, floorOf } from './disk.ts';
 import type { Host } from './host.ts';
 import { printable } from './trail.ts';
 
@@ -42,7 +45,7 @@ const UNMOUNT_POLL_MS = 20;
 /** What a fork is planned for. */
 export interface ForkFor {
   readonly level: Level;
-  readonly policy: Pick<EffectivePolicy, 'fork' | 'deps' | 'workspace'>;
+  readonly policy: Pick<EffectivePolicy, 'fork' | 'deps' | 'workspace' | 'diskBytes'>;
   readonly workspace: Workspace;
   readonly image: string;
   /** The command, which the history of the fork shows. */
@@ -58,6 +61,8 @@ export interface ForkFor {
 
 interface PlannedFork {
   readonly overlay: OverlaySpec;
+  /** What layers of earlier commands take; 0 where nothing limits it. */
+  readonly earlierBytes: number;
   readonly way: MountWay;
 }
 
@@ -73,8 +78,9 @@ async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): P
   const isPersistent = wanted.command.length === 0;
   const which: ForkWanted = { workspace: root, identity, fork: wanted.policy.fork.value ?? undefined };
   const own = await ofSandbox(store, wanted.reopens);
-  if (own) return { way, overlay: store.overlayOf(own, WORK[way]) };
-  if (wanted.preview) return { way, overlay: shown(store, await store.find(which), WORK[way]) };
+  if (own) return { way, overlay: store.overlayOf(own, WORK[way]), earlierBytes: 0 };
+  if (isPersistent) refuseWatching(wanted.policy.diskBytes);
+  if (wanted.preview) return { way, overlay: shown(store, await store.find(which), WORK[way]), earlierBytes: 0 };
   await settleKilled(host, root, signal);
   // Two processes must not make two forks where one is meant.
   const { id } = await underLock(
@@ -90,8 +96,16 @@ async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): P
     const image = way === 'volume' ? wanted.image : null;
     const command = isPersistent ? PERSISTENT : [printable(wanted.command)].flat().join(' ');
     const masked = await makeMasks(store, id, wanted, signal);
-    const begun = await store.begin(id, { holder: holderText(thisHolder()), image, command, masked });
-    return { way, overlay: store.overlayOf(begun, WORK[way]) };
+    const limitBytes = wanted.policy.diskBytes.value;
+    const limit = limitBytes === null ? {} : { limitBytes };
+    const begun = await store.begin(id, { holder: holderText(thisHolder()), image, command, masked, ...limit });
+    const overlay = store.overlayOf(begun, WORK[way]);
+    try {
+      return { way, overlay, earlierBytes: await refuseWithoutRoom(store, overlay, limitBytes) };
+    } catch (error) {
+      await store.abandon(id);
+      throw error;
+    }
   });
 }
 
@@ -158,7 +172,7 @@ export async function forkMounts(
   const { root } = wanted.workspace;
   const pending = await pendingNotes(host, root);
   if (wanted.policy.workspace.value !== 'fork') return { mounts, notes: pending, asides: [] };
-  const { overlay, way } = await planFork(host, wanted, signal);
+  const { overlay, way, earlierBytes } = await planFork(host, wanted, signal);
   const asFork = (mount: MountSpec): MountSpec =>
     mount.purpose === 'workspace' ? { ...mount, readOnly: false, overlay } : mount;
   // What is only shown is nothing that a command could end or abandon.
@@ -166,8 +180,8 @@ export async function forkMounts(
   return {
     mounts: mounts.map(asFork),
     notes: [...pending, ...(await expiryNotes(host, root, overlay.fork))],
-    asides: [WAYS[way]],
-    ...(isReal ? { fork: overlay.fork } : {}),
+    asides: [WAYS[way], ...diskNotes(wanted)],
+    ...(isReal ? { fork: overlay.fork, earlierBytes } : {}),
   };
 }
 
@@ -176,6 +190,8 @@ interface ForkedMounts {
   readonly mounts: readonly MountSpec[];
   /** The id of the fork that the command writes. */
   readonly fork?: string;
+  /** What layers of earlier commands take of the fork’s disk limit. */
+  readonly earlierBytes?: number;
   readonly notes: readonly string[];
   /** Notes that only `explain` prints. */
   readonly asides: readonly string[];
@@ -218,6 +234,52 @@ export async function endForkOf(host: ForkHost, sandboxId: string): Promise<void
     if (store.read(found.id)?.active?.sandboxId === sandboxId) await endLayer(host, found.id, false);
   };
   await underLock(host, found.id, new AbortController().signal, end, END_LOCK_MS);
+}
+
+// Processes that a command leaves in a persistent sandbox write while nobody watches.
+function refuseWatching(diskBytes: EffectivePolicy['diskBytes']): void {
+  if (diskBytes.value === null) return;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: text`${[{ field: 'policy.disk' }]} for the fork of a persistent sandbox (set by ${sourceOf(diskBytes)})`,
+    instead: 'Leave it out, or run each command in the fork: `acode run --fork --disk …`.',
+  });
+}
+
+function diskNotes({ level, policy: { diskBytes } }: ForkFor): string[] {
+  if (diskBytes.value === null) return [];
+  const watched = `The disk limit of ${formatBytes(diskBytes.value)} is watched: a command that reaches it is paused and ended. What it writes until then, and one file that it copies up, may exceed the limit.`;
+  return isAtLeast(level, 'gvisor')
+    ? [`${watched} gVisor applies no system call filter, so \`fallocate\` can exceed it by much more.`]
+    : [`${watched} \`fallocate\` fails with EOPNOTSUPP.`];
+}
+
+// Running commands of other forks may still write what their limits allow.
+async function refuseWithoutRoom(store: ForkStore, overlay: OverlaySpec, limitBytes: number | null): Promise<number> {
+  const space = statfsSync(store.directory);
+  const bytes = availableOf(space);
+  const { fork } = overlay;
+  if (limitBytes === null) {
+    const keptBytes = floorOf(space);
+    if (bytes < keptBytes)
+      throw new AcodeError('ACODE-FRK-020', { fork, problem: 'free-space', bytes, limitBytes: 0, keptBytes });
+    return 0;
+  }
+  const earlier = await diskUse(directoriesOf(overlay).earlier, { enough: limitBytes });
+  if (earlier.bytes >= limitBytes)
+    throw new AcodeError('ACODE-FRK-020', {
+      fork,
+      problem: 'limit',
+      bytes: earlier.bytes,
+      limitBytes,
+      keptBytes: 0,
+    });
+  const others = (await store.list()).filter(
+    ({ id, active }) => id !== fork && active !== null && mayLive(active.holder),
+  );
+  const keptBytes = others.reduce((sum, { active }) => sum + (active?.limitBytes ?? 0), floorOf(space));
+  if (bytes - keptBytes < limitBytes - earlier.bytes)
+    throw new AcodeError('ACODE-FRK-020', { fork, problem: 'free-space', bytes, limitBytes, keptBytes });
+  return earlier.bytes;
 }
 
 /** Does work while no other process begins or changes a fork, given by its id, or makes one of a workspace, given by its path. */

@@ -174,6 +174,8 @@ export interface Planned {
   readonly fork?: string | undefined;
   /** The masked paths of the workspace, with their rules. */
   readonly masked: readonly MaskedPath[];
+  /** What layers of earlier commands take of the fork’s disk limit. */
+  readonly earlierBytes?: number | undefined;
   /** Notes for the user about the plan. */
   readonly notes: readonly string[];
   /** The memory of the machine that runs the sandbox, in bytes. */

@@ -169,6 +169,7 @@ export async function plan(
     policy,
     spec,
     fork: written.fork,
+    earlierBytes: written.earlierBytes,
     backend: chosen.backend,
     masked: masks.masked,
     notes: [

@@ -4,12 +4,13 @@ import { Readable } from 'node:stream';
 import { AcodeError } from '../contract/errors.ts';
 import { usesEngine } from '../contract/levels.ts';
 import type { LimitName, PublishedPort, RunResult, RunningCommand } from '../contract/result.ts';
+import { type DiskLimit, type DiskRules, directoriesOf, limitDisk } from './disk.ts';
 import { denialsOf } from './denials/denials.ts';
 import type { Ending, Execution } from '../isolation/backend.ts';
 import { limitNetwork, type NetworkLimit, supervise, type Supervised } from '../isolation/supervise.ts';
 import { type Capture, decodeOutput, type Heads, LiveCapture } from './output/capture.ts';
 import { readable, reportViolation } from './obtaining.ts';
-import type { RunningParts } from './host.ts';
+import type { Planned, RunningParts } from './host.ts';
 import { environmentBesides } from '../policy/environment.ts';
 import { recordDenials, recordExit, recordOutcome, recordResult, recordRisk } from './trail.ts';
 import { continueScan } from './scanning.ts';
@@ -40,6 +41,7 @@ export class Running implements RunningCommand {
   readonly #execution: Execution;
   readonly #handedOver: number;
   readonly #networkLimit: NetworkLimit;
+  readonly #diskLimit: DiskLimit;
   readonly #absent: readonly string[];
   readonly #clockOffset = clockOffsetMs();
   #removed: Promise<void> = Promise.resolve();
@@ -55,6 +57,7 @@ export class Running implements RunningCommand {
     const { policy, spec } = parts.planned;
     const networkMs = spec.network.kind === 'none' ? null : policy.networkTimeoutMs.value;
     this.#networkLimit = limitNetwork(execution, networkMs, clock);
+    this.#diskLimit = limitDisk(execution, diskRules(parts.planned), clock);
     this.stdout = { [Symbol.asyncIterator]: () => parts.captures.stdout.follow() };
     this.stderr = { [Symbol.asyncIterator]: () => parts.captures.stderr.follow() };
     const { stdout, stderr } = parts.captures;
@@ -105,7 +108,7 @@ export class Running implements RunningCommand {
     const { operation, signal } = this.#parts;
     try {
       const { ending, timedOut } = await this.#supervised();
-      const result = resultOf(this.#outcome(), ending, timedOut);
+      const result = resultOf(this.#outcome(), ending, { timedOut, isDiskCut: this.#diskLimit.cut !== null });
       await this.#takeArtifacts(result);
       // The denials are worked out while the sandbox ends.
       const looking = this.#lookForRisk(result);
@@ -159,7 +162,9 @@ export class Running implements RunningCommand {
       endsOnOom: planned.policy.onOutOfMemory.value === 'end',
     };
     try {
-      const supervised = await supervise(this.#execution, limits, host.telemetry.clock);
+      const supervising = supervise(this.#execution, limits, host.telemetry.clock);
+      supervising.catch(noop);
+      const supervised = await Promise.race([supervising, this.#diskLimit.failed]);
       const { ending, timedOut } = supervised;
       if (!ending.neverStarted) recordExit(this.#parts, timedOut ? null : ending.exitCode);
       return supervised;
@@ -170,6 +175,7 @@ export class Running implements RunningCommand {
       throw error;
     } finally {
       this.#networkLimit.stop();
+      this.#diskLimit.stop();
       this.#parts.captures.stdout.end();
       this.#parts.captures.stderr.end();
     }
@@ -229,6 +235,7 @@ export class Running implements RunningCommand {
       pidsRefused,
       droppedBytes: result.dropped.stdout + result.dropped.stderr,
       networkCut: this.#networkLimit.cut,
+      diskCut: this.#diskLimit.cut,
     });
     result.denials = [...denials.network, ...denials.other];
     recordDenials(this.#parts, result.sandboxId, denials);
@@ -350,6 +357,12 @@ function isGone(error: unknown): error is AcodeError<'ACODE-SBX-025'> {
   return error instanceof AcodeError && error.is('ACODE-SBX-025');
 }
 
+function diskRules({ spec, earlierBytes = 0 }: Pick<Planned, 'spec' | 'earlierBytes'>): DiskRules | null {
+  const overlay = spec.mounts.find(mount => mount.overlay)?.overlay;
+  if (!overlay) return null;
+  return { directories: directoriesOf(overlay), limitBytes: spec.disk?.bytes ?? null, earlierBytes };
+}
+
 function leftSomething({ riskyChanges }: RunResult): boolean {
   return riskyChanges.some(({ kind }) => kind !== 'scan-incomplete');
 }
@@ -369,9 +382,16 @@ export interface OutcomeParts {
   readonly warm: boolean;
 }
 
-/** The result of a command that ended; `timedOut` if acode ended it at its time limit. */
-function resultOf(parts: OutcomeParts, ending: Ending, timedOut: boolean): RunResult {
-  const limitExceeded = exceeded(ending, timedOut, parts.captures);
+/** Which of acode’s own limits ended a command. */
+interface Cuts {
+  readonly timedOut: boolean;
+  readonly isDiskCut: boolean;
+}
+
+/** The result of a command that ended. */
+function resultOf(parts: OutcomeParts, ending: Ending, cuts: Cuts): RunResult {
+  const { timedOut } = cuts;
+  const limitExceeded = exceeded(ending, cuts, parts.captures);
   return {
     ...partialResult(parts),
     exitCode: timedOut ? null : ending.exitCode,
@@ -430,9 +450,10 @@ function addScan(result: RunResult, { riskyChanges, changed, complete }: Scan): 
 // The limit that best explains the end: one that killed the command takes precedence over one that only restricted it.
 function exceeded(
   ending: Ending,
-  timedOut: boolean,
+  { timedOut, isDiskCut }: Cuts,
   { stdout, stderr }: OutcomeParts['captures'],
 ): LimitName | undefined {
+  if (isDiskCut) return 'disk';
   if (timedOut) return 'time';
   if (ending.oomKilled) return 'memory';
   if (ending.pidsRefused) return 'pids';

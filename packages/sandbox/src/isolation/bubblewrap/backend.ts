@@ -172,7 +172,8 @@ export class BubblewrapBackend implements WeakenedBackend {
     try {
       const words = bubblewrapArguments(own, { view, limits, forks, ...weakenedGround(weakenings) });
       const before = forks ? beforeBubblewrap(forks, own) : [];
-      const seccomp = weakenings.includes('seccomp') ? openProgram() : seccompProgram(ground.architecture);
+      const filter = { diskLimited: spec.disk !== undefined };
+      const seccomp = weakenings.includes('seccomp') ? openProgram() : seccompProgram(ground.architecture, filter);
       const started = await startBubblewrap({ spec, program: ground.program, words, before, seccomp, group }, signal);
       const expected = { spec, view, limits: resourceLimits(spec.limits, ground.delegation === null), group, forks };
       const verified = !weakenings.includes('verification');

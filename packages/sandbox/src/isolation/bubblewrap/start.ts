@@ -8,7 +8,7 @@ import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { Child, parseLimits, signalNamed } from '../process/child.ts';
 import type { Observed, SandboxProcesses } from '../process/execution.ts';
-import { identify, isAlive, onlyChild, type ProcessIdentity } from '../process/identity.ts';
+import { identify, isAlive, onlyChild, type ProcessIdentity, signalTree } from '../process/identity.ts';
 import { isForked } from '../overlays.ts';
 import type { ControlGroup } from './control-group.ts';
 import { forkArguments, type ForkTools } from './forks.ts';
@@ -424,6 +424,10 @@ export class BubblewrapProcesses implements SandboxProcesses {
     if (signal === 'SIGKILL') this.#end();
     // The group of the first process, which ignores what it has no handler for; a session of the command’s own is not in it.
     else this.#send(-this.#first.pid, signal);
+  }
+
+  freeze(action: 'pause' | 'resume'): void {
+    signalTree(this.#first, action === 'pause' ? 'SIGSTOP' : 'SIGCONT');
   }
 
   async gone(): Promise<void> {

@@ -150,7 +150,7 @@ export class Runtimes {
   facts(spec: SandboxSpec): Pick<EngineFacts, 'runtime' | 'seccomp' | 'ownTasks'> {
     const runtime = spec.runtime ?? this.standard;
     const shared = runtimeKind(runtime).hostKernel;
-    return { runtime, seccomp: shared ? this.#filter() : null, ownTasks: shared ? 0 : OWN_TASKS };
+    return { runtime, seccomp: shared ? this.#filter(spec) : null, ownTasks: shared ? 0 : OWN_TASKS };
   }
 
   /** Like {@link facts}, for a sandbox about to be created: throws if the engine does not list the runtime. */
@@ -218,7 +218,7 @@ export class Runtimes {
     return Object.keys(this.#info?.Runtimes ?? {}).sort();
   }
 
-  #filter(): string {
+  #filter({ disk }: Pick<SandboxSpec, 'disk'>): string {
     const name = this.#info?.Architecture ?? '';
     const architecture = architectureOf(name);
     if (architecture === null)
@@ -226,7 +226,7 @@ export class Runtimes {
         required: 'docker',
         available: `none (there is no system call filter for ${name === '' ? 'an unknown architecture' : name})`,
       });
-    return seccompProfile(architecture);
+    return seccompProfile(architecture, { diskLimited: disk !== undefined });
   }
 
   async #look(containerId: string, signal: AbortSignal): Promise<Seen> {

@@ -26,6 +26,8 @@ export interface SandboxProcesses {
   readonly child: Child;
   /** Sends a signal to every process of the command; none left is no error. */
   signal(name: string): void;
+  /** Stops every process of the command, or lets them go on; absent where they cannot be found. */
+  freeze?(action: 'pause' | 'resume'): void;
   /** Settles when none is left; what a level cannot follow does not count. */
   gone(): Promise<void>;
   /** What the host counted. */
@@ -71,6 +73,14 @@ class ProcessExecution implements Execution {
   async kill(signalName: string): Promise<void> {
     await this.#streams.readyFor(signalName);
     this.#processes.signal(signalName);
+  }
+
+  async pause(): Promise<void> {
+    this.#processes.freeze?.('pause');
+  }
+
+  async resume(): Promise<void> {
+    this.#processes.freeze?.('resume');
   }
 
   // Local sandboxes have no network that could be taken away.

@@ -64,6 +64,39 @@ function isOver(state: string): boolean {
   return state === 'Z' || state === 'X';
 }
 
+const MAX_ROUNDS = 20;
+
+/**
+ * Sends a signal to a process and everything below it. False where one of them is not ours to signal, or the kernel does not list
+ * children. Repeated until no other is found: one that was not stopped yet may have started one more.
+ */
+export function signalTree(first: ProcessIdentity, signal: 'SIGSTOP' | 'SIGCONT' | 'SIGKILL'): boolean {
+  const done = new Set<number>();
+  try {
+    for (let round = 0; round < MAX_ROUNDS && isAlive(first); round += 1) {
+      const found = treeOf(first.pid).filter(pid => !done.has(pid));
+      if (found.length === 0) return true;
+      for (const pid of found) {
+        done.add(pid);
+        process.kill(pid, signal);
+      }
+    }
+  } catch {
+    // Not ours, or it ended between the look and the signal.
+  }
+  return false;
+}
+
+function treeOf(top: number): number[] {
+  const found = [top];
+  for (const pid of found)
+    for (const thread of readdirSync(`/proc/${pid}/task`))
+      found.push(
+        ...readFileSync(`/proc/${pid}/task/${thread}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
+      );
+  return found;
+}
+
 async function childrenOf(parent: number): Promise<number[]> {
   const listed = await readFile(`/proc/${parent}/task/${parent}/children`, 'utf8').catch(() => null);
   if (listed !== null) return listed.split(' ').filter(Boolean).map(Number);

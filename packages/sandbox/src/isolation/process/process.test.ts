@@ -1,10 +1,10 @@
 // What local levels share: programs, descriptors and process numbers, as they really are on this host.
 
 import { spawn } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, openSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { Child, inheritedDescriptors, signalNamed } from './child.ts';
-import { groupLives, identify, isAlive, onlyChild, parseStat } from './identity.ts';
+import { groupLives, identify, isAlive, onlyChild, parseStat, signalTree } from './identity.ts';
 
 const linux = process.platform === 'linux';
 const plain = { environment: {}, cwd: '/' };
@@ -123,5 +123,29 @@ describe('signals', () => {
       null,
       null,
     ]);
+  });
+});
+
+describe.runIf(linux)('a tree of processes', () => {
+  const stateOf = (pid: number): string => parseStat(readFileSync(`/proc/${pid}/stat`, 'utf8')).state;
+
+  it('is stopped, let go and killed as a whole', async () => {
+    const shell = spawn('/bin/sh', ['-c', 'sleep 60 & sleep 60 & echo $! ; wait'], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    const child = Number(await firstOf(shell.stdout));
+    const first = identify(shell.pid ?? -1);
+    if (!first) throw new Error('it has not started');
+    expect(signalTree(first, 'SIGSTOP')).toBe(true);
+    await expect.poll(() => [stateOf(first.pid), stateOf(child)]).toEqual(['T', 'T']);
+    expect(signalTree(first, 'SIGCONT')).toBe(true);
+    await expect.poll(() => [stateOf(first.pid), stateOf(child)]).toEqual(['S', 'S']);
+    signalTree(first, 'SIGKILL');
+    await expect.poll(() => [isAlive(first), identify(child)]).toEqual([false, null]);
+    expect(signalTree(first, 'SIGSTOP')).toBe(false);
+  });
+
+  it.skipIf(process.getuid?.() === 0)('is not stopped where it is not ours', () => {
+    expect(signalTree(identify(1) ?? { pid: 1, startTime: '' }, 'SIGCONT')).toBe(false);
   });
 });

@@ -14,6 +14,7 @@ const ANSWERS: Readonly<Record<number, string>> = {
   0x7fff_0000: 'allow',
   0x0005_0001: 'EPERM',
   0x0005_0026: 'ENOSYS',
+  0x0005_005f: 'EOPNOTSUPP',
 };
 
 interface Call {
@@ -103,6 +104,17 @@ describe.each(ARCHITECTURES)('the compiled filter for %s', architecture => {
       }),
       { numRuns: 3000 },
     );
+  });
+
+  it('answers “not supported” to what a disk limit rules out, and the same as ever to everything else', () => {
+    const limited = seccompProgram(architecture, { diskLimited: true });
+    const args = [0n, 0n, 0n, 0n, 0n, 0n];
+    for (const [name, number] of numbers)
+      expect([name, interpret(limited, { architecture: AUDIT[architecture], number, args })]).toEqual([
+        name,
+        name === 'fallocate' ? 'EOPNOTSUPP' : ask(number, args),
+      ]);
+    expect(ask(numbers.get('fallocate') ?? -1)).toBe('allow');
   });
 
   it('denies numbers that belong to no call', () => {

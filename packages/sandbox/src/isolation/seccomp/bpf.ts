@@ -3,9 +3,9 @@
 // For levels that hand the filter to the kernel themselves. The engine’s JSON and this come from one source, and say the same.
 
 import { CONDITIONALS, type Test } from './conditions.ts';
-import { GROUPS, UNIMPLEMENTED } from './groups.ts';
+import { GROUPS, UNIMPLEMENTED, UNSUPPORTED_WITH_LIMIT } from './groups.ts';
 import { SYSTEM_CALLS } from './numbers.ts';
-import type { Architecture } from './profile.ts';
+import type { Architecture, FilterOptions } from './profile.ts';
 
 // linux/audit.h: the machine, 64 bits, little endian.
 const AUDIT_NAMES: Readonly<Record<Architecture, number>> = { x86_64: 0xc000_003e, aarch64: 0xc000_00b7 };
@@ -16,6 +16,7 @@ const ALLOW = 0x7fff_0000;
 const ERRNO = 0x0005_0000;
 const EPERM = 1;
 const ENOSYS = 38;
+const EOPNOTSUPP = 95;
 
 // struct seccomp_data: the number, the architecture, the instruction’s address, and six arguments of 64 bits each.
 const NUMBER_OFFSET = 0;
@@ -30,14 +31,16 @@ const LEFT_OUT = 0xffff_ffff;
 const ALL_BITS = 0xffff_ffff;
 
 /** The filter for an architecture, as the bytes of an array of `struct sock_filter`. */
-export function seccompProgram(architecture: Architecture): Buffer {
+export function seccompProgram(architecture: Architecture, { diskLimited = false }: FilterOptions = {}): Buffer {
   const code = new Assembler();
   // Written from the end: every jump of a filter goes forward, so what it leads to is known by then.
   const kill = code.answer(KILL_PROCESS);
   const allow = code.answer(ALLOW);
   const missing = code.answer(ERRNO | ENOSYS);
   const deny = code.answer(ERRNO | EPERM);
-  const verdicts = verdictsOf(architecture, { allow, missing, conditional: tests => anyOf(code, tests, allow, deny) });
+  const unsupported = diskLimited ? code.answer(ERRNO | EOPNOTSUPP) : allow;
+  const conditional = (tests: readonly (readonly Test[])[]): Label => anyOf(code, tests, allow, deny);
+  const verdicts = verdictsOf(architecture, { allow, missing, unsupported, conditional });
   search(code, rangesOf(verdicts, deny));
   if (architecture === 'x86_64') refuseX32(code, { kill, deny });
   code.load(NUMBER_OFFSET);
@@ -62,11 +65,16 @@ function refuseX32(code: Assembler, { kill, deny }: { kill: Label; deny: Label }
 interface Answers {
   readonly allow: Label;
   readonly missing: Label;
+  /** For what a disk limit rules out; the same as `allow` where there is none. */
+  readonly unsupported: Label;
   readonly conditional: (alternatives: readonly (readonly Test[])[]) => Label;
 }
 
 // What becomes of each number. A name without a number is one that this architecture never had.
-function verdictsOf(architecture: Architecture, { allow, missing, conditional }: Answers): Map<number, Label> {
+function verdictsOf(
+  architecture: Architecture,
+  { allow, missing, unsupported, conditional }: Answers,
+): Map<number, Label> {
   const old = architecture === 'x86_64';
   const verdicts = new Map<number, Label>();
   const set = (names: readonly string[], label: Label): void => {
@@ -78,6 +86,7 @@ function verdictsOf(architecture: Architecture, { allow, missing, conditional }:
   set(UNIMPLEMENTED, missing);
   for (const { calls, alternatives, x86_64 } of CONDITIONALS) if (old || !x86_64) set(calls, conditional(alternatives));
   for (const { calls, x86_64 = [] } of GROUPS) set(old ? [...calls, ...x86_64] : calls, allow);
+  set(UNSUPPORTED_WITH_LIMIT, unsupported);
   return verdicts;
 }
 

@@ -153,3 +153,9 @@ export const UNIMPLEMENTED: readonly string[] = [
   // The kernel has one number of these for the whole host: a sandbox could take them all. Databases do without.
   ...'io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents'.split(' '),
 ];
+
+/**
+ * Calls that answer “not supported” in a sandbox whose disk use is watched: one of them can take gigabytes before anybody looks.
+ * `posix_fallocate` of the C library writes zeros then, which takes its time.
+ */
+export const UNSUPPORTED_WITH_LIMIT: readonly string[] = ['fallocate'];

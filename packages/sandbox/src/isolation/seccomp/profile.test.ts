@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import * as z from 'zod';
 import { anyBut, type Test } from './conditions.ts';
 import { GROUPS, UNIMPLEMENTED } from './groups.ts';
-import { ARCHITECTURES, architectureOf, seccompProfile, type Architecture } from './profile.ts';
+import { ARCHITECTURES, architectureOf, seccompProfile, type Architecture, type FilterOptions } from './profile.ts';
 
 const profileSchema = z.strictObject({
   defaultAction: z.literal('SCMP_ACT_ERRNO'),
@@ -12,7 +12,7 @@ const profileSchema = z.strictObject({
     z.strictObject({
       names: z.array(z.string().regex(/^[a-z0-9_]+$/)).nonempty(),
       action: z.enum(['SCMP_ACT_ALLOW', 'SCMP_ACT_ERRNO']),
-      errnoRet: z.literal(38).optional(),
+      errnoRet: z.literal([38, 95]).optional(),
       args: z
         .array(
           z.strictObject({
@@ -28,8 +28,8 @@ const profileSchema = z.strictObject({
   ),
 });
 
-function profile(architecture: Architecture) {
-  return profileSchema.parse(JSON.parse(seccompProfile(architecture)));
+function profile(architecture: Architecture, options?: FilterOptions) {
+  return profileSchema.parse(JSON.parse(seccompProfile(architecture, options)));
 }
 
 /** What the filter answers to a call, by the engine’s reading of its text: any rule that fits allows. */
@@ -108,6 +108,16 @@ describe.each(ARCHITECTURES)('the filter for %s', architecture => {
     // Without O_CREAT there is no mode, and what stands in its place means nothing.
     expect(answer(architecture, 'openat', 0n, 0n, 0n, setuid)).toBe('allow');
     expect(answer(architecture, 'fchmod', 3n, 0o2755n)).toBe('allow');
+  });
+
+  it('answers “not supported” to fallocate where a disk limit is watched, and else differs in nothing', () => {
+    const { syscalls: usual } = profile(architecture);
+    const { syscalls: limited } = profile(architecture, { diskLimited: true });
+    expect(limited.at(-1)).toEqual({ names: ['fallocate'], action: 'SCMP_ACT_ERRNO', errnoRet: 95 });
+    const [first, ...rest] = usual;
+    const names = first?.names.filter(name => name !== 'fallocate');
+    expect(limited.slice(0, -1)).toEqual([{ ...first, names }, ...rest]);
+    expect(first?.names).toContain('fallocate');
   });
 
   it('lets through no device', () => {

@@ -1,7 +1,7 @@
 // The system call filter as the engine wants it: JSON text, made from groups.ts and conditions.ts.
 
 import { CONDITIONALS, type Test } from './conditions.ts';
-import { GROUPS, UNIMPLEMENTED } from './groups.ts';
+import { GROUPS, UNIMPLEMENTED, UNSUPPORTED_WITH_LIMIT } from './groups.ts';
 
 /** The architectures there is a filter for. */
 export const ARCHITECTURES = ['x86_64', 'aarch64'] as const;
@@ -10,6 +10,7 @@ export const ARCHITECTURES = ['x86_64', 'aarch64'] as const;
 export type Architecture = (typeof ARCHITECTURES)[number];
 
 const ENOSYS = 38;
+const EOPNOTSUPP = 95;
 
 // Exactly one: a call by another architecture’s numbers (int 0x80, x32) would pass by the rules of these, and ends the
 // thread that makes it instead.
@@ -26,21 +27,28 @@ interface Rule {
 }
 
 // The same for every sandbox of an architecture, and long.
-const texts = new Map<Architecture, string>();
+const texts = new Map<string, string>();
+
+/** What a filter depends on besides the architecture. */
+export interface FilterOptions {
+  /** Whether the sandbox writes a fork with a disk limit: nothing may then take blocks in one call that writes no data. */
+  readonly diskLimited?: boolean;
+}
 
 /**
  * The filter for an architecture. Everything that is not allowed gets EPERM, the errno of the engine’s own default: it is
  * not spelt out, since Docker 20.10 does not know the key.
  */
-export function seccompProfile(architecture: Architecture): string {
-  const known = texts.get(architecture);
+export function seccompProfile(architecture: Architecture, { diskLimited = false }: FilterOptions = {}): string {
+  const key = `${architecture} ${diskLimited}`;
+  const known = texts.get(key);
   if (known !== undefined) return known;
   const text = JSON.stringify({
     defaultAction: 'SCMP_ACT_ERRNO',
     architectures: [ENGINE_NAMES[architecture]],
-    syscalls: rules(architecture),
+    syscalls: rules(architecture, diskLimited ? UNSUPPORTED_WITH_LIMIT : []),
   });
-  texts.set(architecture, text);
+  texts.set(key, text);
   return text;
 }
 
@@ -52,9 +60,11 @@ export function architectureOf(name: string): Architecture | null {
   return ARCHITECTURES.find(known => known === name || OTHER_NAMES[known] === name) ?? null;
 }
 
-function rules(architecture: Architecture): Rule[] {
+function rules(architecture: Architecture, unsupported: readonly string[]): Rule[] {
   const old = architecture === 'x86_64';
-  const names = GROUPS.flatMap(({ calls, x86_64 = [] }) => (old ? [...calls, ...x86_64] : calls));
+  const names = GROUPS.flatMap(({ calls, x86_64 = [] }) => (old ? [...calls, ...x86_64] : calls)).filter(
+    name => !unsupported.includes(name),
+  );
   const conditional = CONDITIONALS.filter(({ x86_64 }) => old || !x86_64);
   return [
     { names, action: 'SCMP_ACT_ALLOW' },
@@ -63,6 +73,9 @@ function rules(architecture: Architecture): Rule[] {
       alternatives.map((tests): Rule => ({ names: calls, action: 'SCMP_ACT_ALLOW', args: tests.map(argumentTest) })),
     ),
     { names: UNIMPLEMENTED, action: 'SCMP_ACT_ERRNO', errnoRet: ENOSYS },
+    ...(unsupported.length === 0
+      ? []
+      : [{ names: unsupported, action: 'SCMP_ACT_ERRNO' as const, errnoRet: EOPNOTSUPP }]),
   ];
 }
 

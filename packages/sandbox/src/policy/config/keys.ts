@@ -79,6 +79,7 @@ const REPOSITORY: Readonly<Record<string, RepositoryRule>> = {
   'sandbox.cache_volumes.go': 'tighten',
   'sandbox.mounts.workspace_mode': 'tighten',
   'sandbox.mounts.tmpfs_size': 'capped',
+  'sandbox.mounts.fork_size': 'capped',
   'sandbox.mounts.additional': 'free',
   'sandbox.containers.labels': 'later',
   'sandbox.containers.create_timeout_seconds': 'later',

@@ -150,6 +150,7 @@ const RULES: Readonly<Record<string, Rule | null>> = {
   'sandbox.cache_volumes.go': null,
   'sandbox.mounts.workspace_mode': { loosens: leaves('ro'), allows: 'Commands can write the workspace again.' },
   'sandbox.mounts.tmpfs_size': null,
+  'sandbox.mounts.fork_size': null,
   'sandbox.mounts.additional': { loosens: gains, allows: 'Every command gets this directory of the host.' },
   'sandbox.mounts.allowed_host_roots': {
     loosens: gains,

@@ -26,6 +26,7 @@ import {
 } from './values.ts';
 
 const LEAST_TMPFS = 65_536;
+const LEAST_FORK = 1024 ** 2;
 
 const docker = z.strictObject({
   host: z.string().optional().describe('The engine’s unix socket, as unix:///path or an absolute path.'),
@@ -115,6 +116,11 @@ const cacheVolumes = z.strictObject({
 const mounts = z.strictObject({
   workspace_mode: z.enum(['rw', 'ro']).optional().describe('Whether a command can write the workspace.'),
   tmpfs_size: size(LEAST_TMPFS).optional().describe('Size of /tmp and of the home directory, which are in memory.'),
+  fork_size: size(LEAST_FORK)
+    .optional()
+    .describe(
+      'What a fork may take on disk. acode ends a command that reaches it, and watches: some overshoot is possible.',
+    ),
   additional: z.array(mount).optional().describe('Further directories of the host.'),
   allowed_host_roots: z
     .array(absolutePath)
@@ -310,7 +316,7 @@ export const teamSchema = z.strictObject({
         .pick({ allow_bridge: true, allowed_networks: true, ca_file: true, dns_servers: true, timeout_seconds: true })
         .optional(),
       images: images.optional(),
-      mounts: mounts.pick({ allowed_host_roots: true, tmpfs_size: true }).optional(),
+      mounts: mounts.pick({ allowed_host_roots: true, tmpfs_size: true, fork_size: true }).optional(),
       containers: containers
         .pick({ labels: true, create_timeout_seconds: true, pull_timeout_seconds: true, max_concurrent: true })
         .optional(),

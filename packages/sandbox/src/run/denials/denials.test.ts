@@ -55,6 +55,7 @@ const calm: DenialFacts = {
   pidsRefused: false,
   droppedBytes: 0,
   networkCut: 'none',
+  diskCut: null,
 };
 const all = (facts: Partial<DenialFacts>) => {
   const { network, other } = denialsOf({ ...calm, ...facts });
@@ -69,6 +70,31 @@ describe('output that was left out', () => {
     const [denial] = all({ droppedBytes, exitCode: 0 });
     expect(denial?.effect).toEqual({ kind: 'output-dropped', bytes: droppedBytes });
     expect(denialParts(denial!).what).toContain(what);
+  });
+});
+
+describe('a fork that takes too much of the disk', () => {
+  const diskBytes = { value: 16 * MIB, layer: 'request', where: 'policy.disk' } as const;
+  const limited = { policy: { ...policy, diskBytes }, exitCode: 137 };
+
+  it('is told its limit, and how to raise it', () => {
+    const [denial, ...more] = all({ ...limited, diskCut: { by: 'limit', floorBytes: 512 * MIB } });
+    expect(more).toEqual([]);
+    expect(denial).toEqual({
+      rule: 'limit.disk',
+      value: 16 * MIB,
+      setBy: diskBytes,
+      effect: { kind: 'command-ended' },
+      count: 1,
+      remedies: [{ kind: 'use-less' }, { kind: 'raise-limit', field: 'policy.disk.bytes', suggested: 32 * MIB }],
+    });
+    expect(denialText(denial!)).toMatch(/fork reached the disk limit of 16 MiB, set by .*policy.disk.bytes: 33554432/);
+  });
+
+  it('is told that the disk is nearly full, whatever its limit', () => {
+    const [denial] = all({ ...limited, diskCut: { by: 'free-space', floorBytes: 512 * MIB } });
+    expect(denial).toMatchObject({ rule: 'limit.free-space', value: 512 * MIB, effect: { kind: 'command-ended' } });
+    expect(denialText(denial!)).toMatch(/less than 512 MiB was free.*acode fork discard/);
   });
 });
 

@@ -11,6 +11,7 @@ import type { Sourced } from '../../contract/sourced.ts';
 import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
 import { BUILT_IN_RULE } from '../../contract/wording.ts';
 import type { NetworkCut } from '../../isolation/supervise.ts';
+import type { DiskCut } from '../disk.ts';
 import { quotable, quotablePath } from '../output/capture.ts';
 import { WORKSPACE_TARGET } from '../../isolation/plan.ts';
 import { allowNetworks } from '../../policy/network.ts';
@@ -32,6 +33,8 @@ export interface DenialFacts {
   readonly pidsRefused: boolean;
   readonly droppedBytes: number;
   readonly networkCut: NetworkCut;
+  /** Which limit of the disk ended the command; null for none. */
+  readonly diskCut: DiskCut | null;
 }
 
 /** What was denied, the network apart because it is counted apart. */
@@ -70,6 +73,7 @@ export function denialsOf(facts: DenialFacts): Denials {
       ...withoutRoot(facts, lines),
       ...readOnlyWrites(facts, lines),
       ...limitsHit(facts),
+      ...diskLimits(facts),
       ...suspectedLimits(facts, lines),
     ]),
   };
@@ -219,6 +223,16 @@ function limitsHit(facts: DenialFacts): Denial[] {
         ]
       : []),
   ];
+}
+
+function diskLimits({ diskCut, policy: { diskBytes } }: DenialFacts): Denial[] {
+  if (diskCut === null) return [];
+  const effect = { kind: 'command-ended' } as const;
+  const { value } = diskBytes;
+  if (diskCut.by === 'limit' && value !== null)
+    return [limit('limit.disk', { ...diskBytes, value }, 'policy.disk.bytes', effect)];
+  const remedies: Remedy[] = [{ kind: 'free-space' }, { kind: 'use-less' }];
+  return [{ rule: 'limit.free-space', value: diskCut.floorBytes, setBy: BUILT_IN, effect, count: 1, remedies }];
 }
 
 function suspectedLimits(facts: DenialFacts, lines: readonly string[]): Denial[] {

@@ -88,6 +88,8 @@ const recordSchema = z.strictObject({
       command: z.string(),
       /** Paths that are masked for it. */
       masked: z.array(z.string()).optional(),
+      /** What the command may write at most, where that is limited. */
+      limitBytes: z.number().exactOptional(),
     })
     .nullable(),
   /** Paths that were masked for a command of it: what commands wrote there is not for the workspace. */
@@ -125,6 +127,8 @@ export interface LayerBegin {
   readonly command: string;
   /** Paths that are masked for it; its mask layer exists. */
   readonly masked?: readonly string[];
+  /** What all layers of the fork may take; absent for no limit. */
+  readonly limitBytes?: number;
 }
 
 /** The forks of one user. Every method that changes one is called under a lock of its id. */
@@ -274,7 +278,7 @@ export class ForkStore {
    * Begins the layer of a command. What a command that never came to its end left is removed: it has no record, so nobody was told
    * that it exists.
    */
-  async begin(id: string, { holder, image, command, masked = [] }: LayerBegin): Promise<ForkRecord> {
+  async begin(id: string, { holder, image, command, masked = [], ...limit }: LayerBegin): Promise<ForkRecord> {
     const record = this.#get(id);
     if (record.layers.length >= MAX_LAYERS)
       throw new AcodeError('ACODE-FRK-004', { fork: id, reason: `it has ${MAX_LAYERS} layers` });
@@ -289,7 +293,15 @@ export class ForkStore {
       image: image ?? record.image,
       ...usedAt(at),
       nextLayer: layer + 1,
-      active: { sandboxId: null, holder, layer, at, command: command.slice(0, MAX_COMMAND), masked: [...masked] },
+      active: {
+        sandboxId: null,
+        holder,
+        layer,
+        at,
+        command: command.slice(0, MAX_COMMAND),
+        masked: [...masked],
+        ...limit,
+      },
       masked: [...new Set([...(record.masked ?? []), ...masked])],
     };
     this.#write(begun);

@@ -108,6 +108,15 @@ export class Containers {
   }
 
   /** Sends a signal to its first process. Rejects with status 409 when it does not run. */
+  /** Freezes every process of the container, or lets them go on. */
+  async freeze(id: string, action: 'pause' | 'unpause', options: CallOptions): Promise<void> {
+    return this.#connection.empty({
+      method: 'POST',
+      path: action === 'pause' ? path`/containers/${id}/pause` : path`/containers/${id}/unpause`,
+      ...termsOf(options, defaultDeadlineMs),
+    });
+  }
+
   async kill(id: string, signalName: string, options: CallOptions): Promise<void> {
     return this.#connection.empty({
       method: 'POST',
