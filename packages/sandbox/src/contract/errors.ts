@@ -8,11 +8,11 @@ import { formatBytes } from './units.ts';
 import { LIBRARY_TERMS, rendered, settingsIn, text } from './wording.ts';
 import type { Terms, Text } from './wording.ts';
 
-const WAYS_OUT = {
-  apply: { done: 'applied', command: 'apply' },
-  patch: { done: 'printed', command: 'diff --patch' },
-  branch: { done: 'added to the repository', command: 'apply --branch <name>' },
-} as const;
+function wayOut(way: 'apply' | 'patch' | 'branch'): { readonly done: string; readonly command: string } {
+  if (way === 'patch') return { done: 'printed', command: 'diff --patch' };
+  if (way === 'branch') return { done: 'added to the repository', command: 'apply --branch <name>' };
+  return { done: 'applied', command: 'apply' };
+}
 
 // As much of a diff’s id as a person compares.
 const DIFF_ID = 12;
@@ -655,9 +655,9 @@ const ROWS = {
   }>({
     title: 'risky changes not accepted',
     message: c =>
-      `Nothing was ${WAYS_OUT[c.way].done}: fork ${c.fork} has ${c.total} ${c.total === 1 ? 'change' : 'changes'} that programs on this machine might execute or follow. Rules built into acode: ${c.rules.join(', ')}.`,
+      `Nothing was ${wayOut(c.way).done}: fork ${c.fork} has ${c.total} ${c.total === 1 ? 'change' : 'changes'} that programs on this machine might execute or follow. Rules built into acode: ${c.rules.join(', ')}.`,
     hint: c =>
-      `Look at the changes with \`acode fork diff ${c.fork}\`. If you want all of them: \`acode fork ${WAYS_OUT[c.way].command} ${c.fork} --accept-risk ${c.rules.join(',')}\`; \`acode fork apply ${c.fork} --only <path>\` leaves them out.`,
+      `Look at the changes with \`acode fork diff ${c.fork}\`. If you want all of them: \`acode fork ${wayOut(c.way).command} ${c.fork} --accept-risk ${c.rules.join(',')}\`; \`acode fork apply ${c.fork} --only <path>\` leaves them out.`,
     exit: 125,
     example: {
       fork: 'k7m2pqrt',

@@ -147,7 +147,7 @@ function refuseDisk(disk: PolicyFields['disk'], isFork: boolean): void {
   if (!isFork)
     throw later(
       text`${{ field: 'policy.disk' }} without a fork`,
-      text`Add ${{ field: 'policy.workspace', value: 'fork' }}: the disk limit counts what the layers of a fork take. Nothing limits what a command writes to the workspace itself.`,
+      text`Add ${{ field: 'policy.fork' }}: the disk limit counts what the layers of a fork take. Nothing limits what a command writes to the workspace itself.`,
     );
   if (disk.hard === true)
     throw later(
