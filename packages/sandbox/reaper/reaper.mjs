@@ -3,10 +3,13 @@
 // so that nothing of an installation is read which a sandbox could have changed by then.
 // @ts-check
 
-import { appendFile, rm, stat } from 'node:fs/promises';
+import { appendFile, readdir, rm, stat } from 'node:fs/promises';
 import { request } from 'node:http';
+import { connect } from 'node:net';
+import { dirname, join } from 'node:path';
 
 const CALL_MS = 10_000;
+const CONNECT_MS = 1000;
 // A create that was under way when the session died can still appear. An engine that takes its time for a list takes it
 // for a create too, so how long is long enough depends on how fast it answers.
 const QUIET_MS = 1000;
@@ -27,6 +30,25 @@ const task = JSON.parse(process.argv[2] ?? '');
 /** The nonces of what was being made when the session died, until it appears. */
 const making = new Set((process.argv[3] ?? '').split(',').filter(Boolean));
 const MAX_JOURNAL_BYTES = 1024 * 1024;
+
+/**
+ * Whether nobody listens on a socket.
+ *
+ * @param {string} path
+ * @returns {Promise<boolean>}
+ */
+function isDead(path) {
+  return new Promise(resolve => {
+    const socket = connect(path);
+    const end = (/** @type {boolean} */ dead) => {
+      socket.destroy();
+      resolve(dead);
+    };
+    socket.setTimeout(CONNECT_MS, () => end(false));
+    socket.once('connect', () => end(false));
+    socket.once('error', error => end('code' in error && error.code === 'ECONNREFUSED'));
+  });
+}
 
 /** @type {Removed['kind'][]} */
 const KINDS = ['container', 'network', 'volume'];
@@ -236,5 +258,10 @@ while (!isQuiet() && Date.now() - began < GIVE_UP_MS) {
   }
   await pause(wait);
 }
+// Where the session offered its commands to other processes, nobody listens any more.
+const offers = join(dirname(dirname(task.ownerSocket)), 'commands');
+const names = await readdir(offers).catch(() => []);
+for (const name of names.filter(one => /^[0-9a-f]{16}-[0-9a-f]{8}$/.test(one)))
+  if (await isDead(join(offers, name))) await rm(join(offers, name), { force: true });
 // The second is the name it has until it answers.
 for (const path of [task.ownerSocket, `${task.ownerSocket}~`]) await rm(path, { force: true });
