@@ -130,7 +130,9 @@ function renderDiff(diff: WorkspaceDiff, look: Look, { stat, nameOnly }: DiffFor
   const more = all > changes.length ? `and ${all - changes.length} more\n` : '';
   const sum = `${counts.added} added, ${counts.changed} changed, ${counts.deleted} deleted, in the fork only.\n`;
   const hidden =
-    masked.length === 0 ? '' : `masked: commands wrote ${masked.map(oneLine).join(', ')}; that stays in the fork.\n`;
+    masked.length === 0
+      ? ''
+      : `masked: commands wrote ${masked.map(oneLine).join(', ')}; those changes never leave the fork.\n`;
   const risky = riskyChanges.length === 0 ? '' : `${yellow('risky:')} ${RISKY}\n`;
   return `${lines.join('')}${more}${fitted(sum, look)}${fitted(hidden, look)}${fitted(risky, look)}`;
 }

@@ -119,7 +119,8 @@ function insidePath(root: string, base: string, written: string): string | null 
   return written.startsWith('~') ? null : writtenInside(root, base, fromText(written));
 }
 
-function readSmall(path: string, most: number, encoding: 'utf8' | 'latin1'): string | null {
+/** The beginning of a file of the host, without following a link; null where there is none. */
+export function readSmall(path: string, most: number, encoding: 'utf8' | 'latin1'): string | null {
   let descriptor: number;
   try {
     descriptor = openSync(bytes(path), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);

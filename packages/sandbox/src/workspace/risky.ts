@@ -154,7 +154,8 @@ export function notLookedAt(reason: string): RiskyChange {
   return { path: '.', kind: 'scan-incomplete', reason };
 }
 
-const ROOT: Visit = {
+/** Where every scan begins. */
+export const ROOT: Visit = {
   path: '',
   name: '',
   depth: 0,

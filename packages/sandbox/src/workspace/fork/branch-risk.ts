@@ -2,10 +2,11 @@
 //
 // Paths and names are byte strings (latin1).
 
-import { closeSync, constants, fstatSync, lstatSync, openSync, readSync } from 'node:fs';
+import { lstatSync } from 'node:fs';
 import type { RiskyChange } from '../../contract/result.ts';
 import { targetInside } from '../archive/bytes.ts';
 import { bytes, fromText } from '../directory-look.ts';
+import { readSmall } from '../git-directory.ts';
 import type { TreeReader } from '../git-directory.ts';
 import { LINK_OUT } from '../risky-names.ts';
 import type { CommittedChange } from './branch.ts';
@@ -77,7 +78,7 @@ class CommitView implements RiskView {
       else this.#names.set(directory, [name]);
     }
     this.reader = {
-      read: (path, most, encoding) => (this.#insideTree(path) === null ? readHost(path, most, encoding) : null),
+      read: (path, most, encoding) => (this.#insideTree(path) === null ? readSmall(path, most, encoding) : null),
       linkAt: path => this.#linkAt(path),
     };
   }
@@ -122,20 +123,4 @@ function kindIn(mode: string): 'file' | 'link' | 'directory' {
 
 function isGit(path: string): boolean {
   return path === '.git' || path.startsWith('.git/');
-}
-
-function readHost(path: string, most: number, encoding: 'utf8' | 'latin1'): string | null {
-  let descriptor: number;
-  try {
-    descriptor = openSync(bytes(path), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
-  } catch {
-    return null;
-  }
-  try {
-    if (!fstatSync(descriptor).isFile()) return null;
-    const buffer = Buffer.alloc(most);
-    return buffer.toString(encoding, 0, readSync(descriptor, buffer, 0, most, 0));
-  } finally {
-    closeSync(descriptor);
-  }
 }

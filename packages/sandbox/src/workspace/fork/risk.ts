@@ -25,7 +25,7 @@ import {
   specialFile,
 } from '../risky-names.ts';
 import type { Risk } from '../risky-names.ts';
-import { notLookedAt } from '../risky.ts';
+import { ROOT, notLookedAt } from '../risky.ts';
 import type { ForkDiffEntry } from './diff.ts';
 import { LayerStack, kindOf, pathIn, shown, split } from './layers.ts';
 import type { MergedDirectory } from './layers.ts';
@@ -38,21 +38,6 @@ const MAX_POINTER_BYTES = 4096;
 const MAX_ALIASES = 16;
 const SETUID_SETGID = 0o6000;
 const OTHER_BARE_PARTS = ['config', 'config.worktree', 'commondir', 'objects', 'refs'];
-
-const ROOT: Visit = {
-  path: '',
-  name: '',
-  depth: 0,
-  region: null,
-  installed: false,
-  inChanged: false,
-  inTouched: false,
-  moved: false,
-  asked: false,
-  taken: 0,
-  alias: false,
-  sealed: false,
-};
 
 // What leads to paths of the fork.
 interface Leads {
