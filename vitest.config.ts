@@ -1,6 +1,7 @@
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer } from 'vitest/node';
 import type { TestSpecification } from 'vitest/node';
+import { PROGRAM_MODULE, egressProgram } from './scripts/egress-program.mjs';
 import { everything } from './tests/support/targets.ts';
 
 // Tests of the library run on its sources, so that coverage is of them; tests/packaging runs what is really published.
@@ -24,6 +25,18 @@ const BUILT =
           },
         },
       ];
+
+// A worker thread loads no sources of TypeScript. It gets its program as text, bundled once from what is tested.
+let egressText: Promise<string> | null = null;
+const WORKER = {
+  name: 'worker-of-sources',
+  enforce: 'pre' as const,
+  async load(id: string): Promise<string | null> {
+    if (!PROGRAM_MODULE.test(id)) return null;
+    egressText ??= egressProgram('esm').then(({ text }) => `data:text/javascript,${encodeURIComponent(text)}`);
+    return `export function egressProgram() { return new URL(${JSON.stringify(await egressText)}); }`;
+  },
+};
 
 // These measure time or memory, or remove what every other test uses: nothing else may run beside them.
 const ALONE = [
@@ -95,6 +108,7 @@ const thresholds = everything ? { lines: 90, ...WHOLE } : WHOLE;
 
 export default defineConfig({
   resolve: { alias },
+  plugins: [WORKER],
   test: {
     sequence: { sequencer: LongFirst },
     // As the timeouts of tests: only for what never happens, on the slowest machine.

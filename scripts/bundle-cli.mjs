@@ -5,6 +5,7 @@ import { chmod, copyFile, mkdir, readFile, readdir, rm, writeFile } from 'node:f
 import { basename, dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, transform } from 'esbuild';
+import { PROGRAM_MODULE, egressProgram } from './egress-program.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const cli = join(root, 'packages', 'cli');
@@ -51,6 +52,38 @@ const programsInside = {
   },
 };
 
+// The worker thread of the egress proxy is a program of its own, beside the bundle: only a command with an allow-list loads it.
+const workerBeside = {
+  name: 'worker-beside',
+  setup({ onLoad }) {
+    onLoad({ filter: PROGRAM_MODULE }, () => {
+      const path = JSON.stringify(`./${egressFile}`);
+      return {
+        contents: `export function egressProgram() { return new URL(${path}, import.meta.url); }`,
+        loader: 'js',
+      };
+    });
+  },
+};
+
+// Neither is the forwarder a file of its own in the bundle.
+const forwardersInside = {
+  name: 'forwarders-inside',
+  setup({ onLoad, onEnd }) {
+    let replaced = false;
+    onEnd(() => (replaced ? {} : { errors: [{ text: 'no module egress/relay/forwarder-program.ts was bundled' }] }));
+    onLoad({ filter: /egress\/relay\/forwarder-program\.ts$/ }, async () => {
+      replaced = true;
+      const directory = join(root, 'packages', 'sandbox', 'forwarder');
+      const names = (await readdir(directory)).filter(name => /^forwarder-\w+$/.test(name));
+      const texts = await Promise.all(names.map(async name => [name, await readFile(join(directory, name), 'base64')]));
+      const contents = `const FILES = ${JSON.stringify(Object.fromEntries(texts))};
+        export async function forwarderFile(name) { return Buffer.from(FILES[name] ?? '', 'base64'); }`;
+      return { contents, loader: 'js' };
+    });
+  },
+};
+
 async function programText(name) {
   const program = await readFile(join(root, 'packages', 'sandbox', 'reaper', `${name}.mjs`), 'utf8');
   const { code } = await transform(program, { loader: 'js', format: 'esm', target: 'node20', minify: true });
@@ -63,6 +96,9 @@ const common = { absWorkingDir: root, outdir: bin, bundle: true, platform: 'node
 
 await rm(bin, { recursive: true, force: true });
 await mkdir(bin);
+const egress = await egressProgram('cjs');
+const egressFile = `acode-egress-${createHash('sha256').update(egress.text).digest('hex').slice(0, 16)}.js`;
+await writeFile(join(bin, egressFile), egress.text);
 const command = await build({
   ...common,
   plugins: [
@@ -70,6 +106,8 @@ const command = await build({
     englishOnly,
     withoutCompiling,
     programsInside,
+    workerBeside,
+    forwardersInside,
   ],
   entryPoints: { [COMMAND]: join(cli, 'src', 'cli.ts') },
   splitting: true,
@@ -103,7 +141,7 @@ const entry = await build({
 assertQuickStart(entry.metafile);
 await chmod(join(bin, 'acode.js'), 0o755);
 await writeFile(join(bin, 'package.json'), '{ "type": "commonjs" }\n');
-const bundled = { ...command.metafile.inputs, ...entry.metafile.inputs };
+const bundled = { ...command.metafile.inputs, ...entry.metafile.inputs, ...egress.inputs };
 await writeFile(join(bin, 'THIRD-PARTY-LICENSES.txt'), await licences(Object.keys(bundled)));
 
 // Hints cite pages by name, such as docs/caches.md: the installed package has them too.

@@ -32,31 +32,34 @@ const ROOMS = {
   lifecycle: ['contract'],
   records: ['contract', 'lifecycle'],
   workspace: ['contract', 'lifecycle'],
-  policy: ['contract', 'lifecycle', 'workspace'],
+  // The allow-list of a network: rules, decision, proxy, relay. It knows no sandbox and no engine.
+  egress: ['contract', 'lifecycle'],
+  policy: ['contract', 'lifecycle', 'workspace', 'egress'],
   'isolation/handover': ['contract'],
   // The system call filter, in the form of the engine and in that of the kernel.
   'isolation/seccomp': [],
-  isolation: ['contract', 'lifecycle', 'policy', 'workspace', 'isolation/handover'],
+  isolation: ['contract', 'lifecycle', 'policy', 'workspace', 'egress', 'isolation/handover'],
   // What levels share whose sandboxes are processes of this host.
   'isolation/process': ['contract', 'workspace', 'isolation', 'isolation/handover'],
   // The client of the engine knows the Engine API and nothing of sandboxes.
   [ENGINE]: [],
-  'isolation/docker': ['contract', 'lifecycle', 'workspace', 'isolation', ...SHARED, ENGINE],
-  'isolation/bubblewrap': ['contract', 'lifecycle', 'workspace', 'isolation', ...SHARED],
+  'isolation/docker': ['contract', 'lifecycle', 'workspace', 'egress', 'isolation', ...SHARED, ENGINE],
+  'isolation/bubblewrap': ['contract', 'lifecycle', 'workspace', 'egress', 'isolation', ...SHARED],
   'isolation/ulimit': ['contract', 'workspace', 'isolation', ...SHARED],
   'isolation/none': ['contract', 'workspace', 'isolation', ...SHARED],
-  run: ['contract', 'lifecycle', 'records', 'workspace', 'policy', 'isolation'],
+  run: ['contract', 'lifecycle', 'records', 'workspace', 'policy', 'egress', 'isolation'],
   [WEB]: ['contract', 'lifecycle', 'workspace', 'policy', 'isolation', 'run'],
   images: ['contract', 'lifecycle', 'records', 'workspace', 'policy', 'isolation', 'run'],
-  persistent: ['contract', 'lifecycle', 'records', 'workspace', 'policy', 'isolation', 'run'],
+  persistent: ['contract', 'lifecycle', 'records', 'workspace', 'policy', 'egress', 'isolation', 'run'],
   // It attacks and examines through what the host hands it.
-  'host/doctor': ['contract', 'lifecycle', 'workspace', 'policy', 'isolation', 'run'],
+  'host/doctor': ['contract', 'lifecycle', 'workspace', 'policy', 'egress', 'isolation', 'run'],
   host: [
     'contract',
     'lifecycle',
     'records',
     'workspace',
     'policy',
+    'egress',
     'isolation',
     'run',
     'images',
@@ -68,10 +71,10 @@ const ROOMS = {
   // Another shape of what the host offers.
   e2b: ['contract', 'persistent', 'host'],
   // The public surface.
-  'index.ts': ['contract', 'policy', 'run', 'persistent', 'host/doctor', 'host'],
+  'index.ts': ['contract', 'policy', 'egress', 'run', 'persistent', 'host/doctor', 'host'],
 };
 
-/** Ways to talk to a server. Only the engine client has one, so nothing else can reach an engine, or the outside. */
+/** Ways to talk to a server. Only the engine client and the egress proxy have one: nothing else reaches an engine or the outside. */
 const WIRE = /^(?:node:)?(?:https?|http2|net|tls|dgram)$|^undici$/;
 
 /**
@@ -85,6 +88,9 @@ const LISTENERS = new Set([
   'persistent/relay/wire.ts',
   'persistent/ports.ts',
 ]);
+
+/** The room of the proxy that decides which connections of a sandbox leave this host, and makes those. */
+const EGRESS = 'egress/';
 
 /** The room of the command line whose two ends talk over a socket of the user’s own. */
 const SERVE = `${CLI}/serve/`;
@@ -198,7 +204,10 @@ function ruleBroken(here, there) {
 /** @param {Import} at */
 function ruleInSandbox({ file, specifier }) {
   const own = relative(SANDBOX, file);
-  if (WIRE.test(specifier)) return own.startsWith(`${ENGINE}/`) || LISTENERS.has(own) ? null : ONLY_CLIENT;
+  if (WIRE.test(specifier)) {
+    const mayTalk = own.startsWith(`${ENGINE}/`) || own.startsWith(EGRESS) || LISTENERS.has(own);
+    return mayTalk ? null : ONLY_CLIENT;
+  }
   const inBrowsers = roomOf(own) === WEB;
   if (inBrowsers && specifier.startsWith('node:')) return 'what runs in browsers imports nothing of Node';
   if (!specifier.startsWith('.')) return isOurs(specifier) ? 'the library imports no package of ours' : null;

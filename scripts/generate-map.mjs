@@ -28,6 +28,10 @@ const PACKAGES = {
  */
 const ROOMS = {
   'packages/sandbox/src/contract': 'Types, schemas and errors that every room shares. Imports nothing of ours.',
+  'packages/sandbox/src/egress': 'The allow-list of a network: rules, presets, decision.',
+  'packages/sandbox/src/egress/relay':
+    'The outer end of the forwarder in a sandbox: its connections, its table of names.',
+  'packages/sandbox/src/egress/proxy': 'The proxy: every connection of a sandbox with an allow-list goes through it.',
   'packages/sandbox/src/host': 'One opened host: `Acode`, its composition, status, cleanup, sweep, uninstall.',
   'packages/sandbox/src/host/doctor':
     '`acode doctor`: checks of the host, attacks on the backend with controls, report card.',

@@ -44,7 +44,7 @@ const LEAVING = 'forks/apply.test.ts';
 const VERIFICATION = [
   {
     file: `${DOCKER}/verify/inspection.ts`,
-    find: '    ...compareWithEngine(spec, facts, seen.details, argv),\n',
+    find: '    ...compareWithEngine(spec, facts, seen.details, firstCommand(expected, seen.details)),\n',
     put: '',
   },
   {

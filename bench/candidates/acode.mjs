@@ -79,6 +79,14 @@ export class AcodeCandidate {
   }
 
   /**
+   * @param {readonly string[]} command
+   * @param {import('@acode/sandbox').RunRequest} request
+   */
+  run(command, request) {
+    return this.#counted(this.acode.run(command, request));
+  }
+
+  /**
    * @param {AbortSignal} signal
    * @returns {Promise<Sample>}
    */

@@ -204,17 +204,24 @@ describe.skipIf(withoutEngines)('an apply', () => {
     expect(read('alone.txt')).toBe('1\n');
   });
 
-  it.skipIf(withoutBubblewrap)('waits for sandboxes of level bubblewrap, too', async () => {
-    await runIn(host, 'echo 1 > waited.txt');
-    const config = { sandbox: { level: 'bubblewrap', bubblewrap: { accept_process_limits: true } } } as const;
-    const other = await Acode.open({ workspace: host.workspace, config });
-    const running = await other.spawn('sleep 30');
-    await expect(apply()).rejects.toMatchObject({ code: 'ACODE-FRK-017' });
-    await running.kill('SIGKILL');
-    await running.result.catch(() => undefined);
-    await other.close();
-    expect(await apply()).toMatchObject({ outcome: 'applied' });
-  });
+  it.skipIf(withoutBubblewrap)(
+    'waits for sandboxes of level bubblewrap, too, and not for those in a fork',
+    async () => {
+      await runIn(host, 'echo 1 > waited.txt');
+      const config = { sandbox: { level: 'bubblewrap', bubblewrap: { accept_process_limits: true } } } as const;
+      const other = await Acode.open({ workspace: host.workspace, config });
+      const running = await other.spawn('sleep 30');
+      await expect(apply()).rejects.toMatchObject({ code: 'ACODE-FRK-017' });
+      await running.kill('SIGKILL');
+      await running.result.catch(() => undefined);
+      const beside = await other.spawn('sleep 30', { policy: { fork: 'beside' } });
+      expect(await apply()).toMatchObject({ outcome: 'applied' });
+      await beside.kill('SIGKILL');
+      await beside.result.catch(() => undefined);
+      await other.forks.discard('beside');
+      await other.close();
+    },
+  );
 
   it('that was interrupted is announced, keeps others from beginning, and is undone', async () => {
     const { workspace } = host;

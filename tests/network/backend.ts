@@ -1,10 +1,11 @@
 // Sandboxes made through the backend alone, from a plan written by hand: for what no policy can ask for.
 
 import { randomUUID } from 'node:crypto';
-import { rmSync, statSync } from 'node:fs';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import type { SandboxSpec } from '../../packages/sandbox/src/contract/spec.ts';
 import type { CommandIo, Ending, Execution, WaitingSandbox } from '../../packages/sandbox/src/isolation/backend.ts';
 import { DockerBackend } from '../../packages/sandbox/src/isolation/docker/backend.ts';
+import { EgressMounts } from '../../packages/sandbox/src/isolation/egress.ts';
 import { Engine } from '../../packages/sandbox/src/isolation/docker/engine/index.ts';
 import type { Attachment } from '../../packages/sandbox/src/isolation/docker/resources/owned.ts';
 import { sandboxLabels } from '../../packages/sandbox/src/lifecycle/labels.ts';
@@ -30,11 +31,22 @@ export class BackendHost implements AsyncDisposable {
   readonly #sandboxes = new Set<WaitingSandbox>();
   readonly #kept: Promise<unknown>[];
 
-  private constructor(backend: DockerBackend, session: string, kept: Promise<unknown>[]) {
+  readonly state: string;
+
+  private constructor(
+    backend: DockerBackend,
+    session: string,
+    kept: Promise<unknown>[],
+    { egress, state }: { egress: EgressMounts; state: string },
+  ) {
+    this.egress = egress;
+    this.state = state;
     this.backend = backend;
     this.session = session;
     this.#kept = kept;
   }
+
+  readonly egress: EgressMounts;
 
   static async open(
     { socket }: Pick<TestEngine, 'socket'>,
@@ -42,10 +54,13 @@ export class BackendHost implements AsyncDisposable {
   ): Promise<BackendHost> {
     const engine = await Engine.open({ socketPath: socket, signal: AbortSignal.timeout(60_000) });
     const kept: Promise<unknown>[] = [];
+    const state = mkdtempSync('/var/tmp/acode-state-');
+    const egress = new EgressMounts(state, process.getuid?.() ?? 1000);
     const backend = new DockerBackend({
       engine,
       source: 'test',
       attachments,
+      egress,
       fileDirectory: '/var/tmp',
       owner: randomUUID(),
       clock: systemClock,
@@ -64,7 +79,7 @@ export class BackendHost implements AsyncDisposable {
       making: (_, make) => make(),
       removals: { begin: (id, remove) => remove(id, AbortSignal.timeout(60_000)) },
     });
-    return new BackendHost(backend, `test-${randomUUID()}`, kept);
+    return new BackendHost(backend, `test-${randomUUID()}`, kept, { egress, state });
   }
 
   /** A plan, with what a test wants to be different. */
@@ -175,7 +190,7 @@ export class BackendHost implements AsyncDisposable {
     await Promise.all(this.#kept);
     const left = await this.backend.release();
     this.backend.close();
-    rmSync(this.#workspace, { recursive: true, force: true });
+    for (const path of [this.#workspace, this.state]) rmSync(path, { recursive: true, force: true });
     if (left.length > 0) throw new Error(`left behind: ${left.map(({ id, reason }) => `${id} ${reason}`).join(', ')}`);
   }
 }

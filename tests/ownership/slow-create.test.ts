@@ -1,4 +1,4 @@
-// A create that the engine takes its time for, and a client that is killed in the middle: what appears later is removed too.
+// A client is killed while a slow engine still creates its container. The container appears later and must be removed.
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Bench } from '../cli/bench.ts';
@@ -25,7 +25,7 @@ describe.skipIf(withoutEngines)('an engine that lists fast and creates slowly', 
   it('leaves nothing of a client that was killed meanwhile', async () => {
     const made: string[] = [];
     let asked = false;
-    // As a slow engine does it: it goes on with the create, whoever has left.
+    // Like a slow engine: it finishes the request although the client is gone.
     proxy.onRequest(async (method, path, body) => {
       if (method !== 'POST' || !path.includes('/containers/create')) return undefined;
       asked = true;
@@ -50,7 +50,7 @@ describe.skipIf(withoutEngines)('an engine that lists fast and creates slowly', 
     const [id = ''] = made;
     await pause(15_000);
     expect(await exists(mainEngine, id)).toBe(false);
-    // Once that has appeared, there is nothing more to wait for.
+    // The reaper was waiting only for that container, so it has exited.
     expect(reapersOf(bench)).toEqual([]);
   });
 

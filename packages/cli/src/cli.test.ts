@@ -105,7 +105,7 @@ describe('a mistake in the call', () => {
     [['run', '--tmp', '0k', 'ls'], /above zero/],
     [['run', '--tmp', 'big', 'ls'], /512m/],
     [['run', '--swap', '-1', 'ls'], /512m/],
-    [['run', '--network', 'a b', 'ls'], /none, bridge/],
+    [['run', '--network', 'a b', 'ls'], /none, allow=<hosts>, bridge/],
     [['sandbox', 'exec', 'echo', 'hi'], /acode sandbox exec -- echo hi/],
     [['sandbox', 'exec', 'ls', '--network', 'none'], /acode sandbox exec --network none ls/],
     [['run', '--image', 'x', '--readonly', 'echo', 'hi'], /`acode run … "echo hi"`.*`acode run … -- echo hi`/],

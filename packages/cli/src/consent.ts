@@ -1,4 +1,4 @@
-// Consent to what loosens the policy or brings changes of a fork home: asked at a terminal, else given by --yes. Either way it is
+// Consent to what loosens the policy or applies changes of a fork: asked at a terminal, else given by --yes. Either way it is
 // recorded.
 
 import { readFileSync } from 'node:fs';

@@ -75,12 +75,12 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   ],
   'acode test': [
     { type: 'acode test', for: 'npm test, pytest, cargo test, go test ./…', project: true },
-    { type: 'acode test --parallel', for: 'one sandbox for each package of a workspace', project: true },
+    { type: 'acode test --parallel', for: 'one sandbox for each package of a monorepo', project: true },
   ],
   'acode fork list': [{ type: 'acode fork list', for: 'what commands wrote in place of the workspace' }],
   'acode masks': [{ type: 'acode masks list', for: 'files that commands see empty, and why' }],
   'acode fork apply': [
-    { type: 'acode fork apply', for: 'all changes, after a question', terminal: true },
+    { type: 'acode fork apply', for: 'all changes; asks first', terminal: true },
     { type: 'acode fork apply --check', for: 'what would be applied, and what conflicts', fork: true },
     { type: 'acode fork apply --yes --only src', for: 'from a script, only what is below src', fork: true },
     { type: 'acode fork apply --branch fix/parser', for: 'as a branch of the repository', terminal: true },
@@ -107,7 +107,7 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   ],
   'acode trust': [
     { type: 'acode trust --show', for: 'what does the repository’s file ask for?' },
-    { type: 'acode trust', for: 'trust exactly this content, after a question', terminal: true },
+    { type: 'acode trust', for: 'trust exactly this content; asks first', terminal: true },
     { type: 'acode trust --revoke', for: 'withdraw the trust' },
   ],
   'acode changes': [

@@ -114,6 +114,14 @@ export type {
 } from './contract/policy.ts';
 export { networkName } from './contract/network.ts';
 export type { NetworkMode } from './contract/network.ts';
+export type {
+  EgressConnection,
+  EgressProtocol,
+  EgressRefusal,
+  EgressRequests,
+  EgressRule,
+  EgressTreatment,
+} from './contract/egress.ts';
 export type { BuildProjectOptions, ProjectImage, ProjectInput, ProjectInstall } from './contract/project-image.ts';
 export type { Clock, LogFields, Logger, MetricLabels, Metrics } from './contract/ports.ts';
 export { denialParts, denialText } from './contract/denial-text.ts';

@@ -23,6 +23,7 @@ export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
   'policy.caches': '--caches',
   'policy.deps': '--deps',
   'policy.workspace': '--readonly',
+  'policy.workspacePath': '--workspace-path',
   'policy.fork': '--fork',
   'policy.disk': '--disk',
   'policy.disk.bytes': '--disk',

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { call } from '../test-process.ts';
-import { copying } from '../commands/copy-files.ts';
+import { parseCopyRequest } from '../commands/copy-files.ts';
 import { duration } from './values.ts';
 import { forwarding } from '../commands/forward.ts';
 
@@ -36,12 +36,12 @@ describe('a forwarding', () => {
 
 describe('a copy', () => {
   it.each([
-    ['./a', 'a1b2c3d4:b', { way: 'in', sandbox: 'a1b2c3d4', inside: 'b', outside: './a' }],
-    ['a1b2c3d4:/x/y', 'z', { way: 'out', sandbox: 'a1b2c3d4', inside: '/x/y', outside: 'z' }],
-    ['a1b2c3d4:', '.', { way: 'out', sandbox: 'a1b2c3d4', inside: '.', outside: '.' }],
-    ['./odd:name', 'a1b2c3d4:b:c', { way: 'in', sandbox: 'a1b2c3d4', inside: 'b:c', outside: './odd:name' }],
+    ['./a', 'a1b2c3d4:b', { direction: 'in', sandbox: 'a1b2c3d4', inside: 'b', outside: './a' }],
+    ['a1b2c3d4:/x/y', 'z', { direction: 'out', sandbox: 'a1b2c3d4', inside: '/x/y', outside: 'z' }],
+    ['a1b2c3d4:', '.', { direction: 'out', sandbox: 'a1b2c3d4', inside: '.', outside: '.' }],
+    ['./odd:name', 'a1b2c3d4:b:c', { direction: 'in', sandbox: 'a1b2c3d4', inside: 'b:c', outside: './odd:name' }],
   ])('%s to %s goes one way', (source, target, expected) => {
-    expect(copying(source, target)).toEqual(expected);
+    expect(parseCopyRequest(source, target)).toEqual(expected);
   });
 
   it.each([
@@ -49,14 +49,14 @@ describe('a copy', () => {
     ['a1b2c3d4:a', 'b1b2c3d4:b'],
     ['/a:b', './c:d'],
   ])('%s to %s is refused', (source, target) => {
-    expect(() => copying(source, target)).toThrow(/side/);
+    expect(() => parseCopyRequest(source, target)).toThrow(/side/);
   });
 });
 
 describe('a name that is too short', () => {
   it('is told so', () => {
-    expect(() => copying('a', 'abc:foo')).toThrow('abc is too short for a sandbox.');
-    expect(() => copying('abc:foo', 'a')).toThrow('abc is too short for a sandbox.');
+    expect(() => parseCopyRequest('a', 'abc:foo')).toThrow('abc is too short to identify a sandbox.');
+    expect(() => parseCopyRequest('abc:foo', 'a')).toThrow('abc is too short to identify a sandbox.');
   });
 });
 
@@ -69,9 +69,9 @@ describe('what cannot be', () => {
     [['sandbox', 'exec', '--in', 'a1b2', '--network', 'mine', '--', 'ls'], /`acode sandbox create --network …`/],
     [['sandbox', 'exec', '--in', 'a1b2', '--network', 'bridge', '--', 'ls'], /neither the network bridge nor caches/],
     [['sandbox', 'exec', '--in', 'a1b2', '--fill-cache', 'npm', '--', 'ls'], /neither the network bridge nor caches/],
-    [['sandbox', 'create', '--network', 'bridge'], /--network bridge ends with[^]*allowed_networks/],
-    [['sandbox', 'create', '--caches', 'npm'], /--caches ends with[^]*build-image/],
-    [['sandbox', 'create', '--fill-cache', 'npm'], /--fill-cache ends with[^]*exec --fill-cache/],
+    [['sandbox', 'create', '--network', 'bridge'], /--network bridge is not available[^]*allowed_networks/],
+    [['sandbox', 'create', '--caches', 'npm'], /--caches is not available[^]*build-image/],
+    [['sandbox', 'create', '--fill-cache', 'npm'], /--fill-cache is not available[^]*exec --fill-cache/],
     [['sandbox', 'create', '--level', 'bubblewrap'], /Allowed choices are auto, docker, gvisor, microvm/],
     [['sandbox', 'shell', '--level', 'none'], /Allowed choices are auto, docker, gvisor, microvm/],
     [['sandbox', 'exec', '--in', 'a1b2'], /no command to run/],

@@ -48,7 +48,7 @@ export function offerEngineLevels<Wanted extends CommandUnknownOpts>(command: Wa
 }
 
 /** Shows in the help of a command only options that a persistent sandbox can have. */
-export function offerWhatStays<Wanted extends CommandUnknownOpts>(command: Wanted): Wanted {
+export function showPersistentOptions<Wanted extends CommandUnknownOpts>(command: Wanted): Wanted {
   for (const option of command.options) {
     if (CACHES.includes(option.long ?? '')) option.hideHelp();
     if (option.long === '--no-caches') option.description = 'no effect: a persistent sandbox never has caches';
@@ -58,7 +58,7 @@ export function offerWhatStays<Wanted extends CommandUnknownOpts>(command: Wante
 }
 
 /** Throws where a persistent sandbox is asked for with options that it cannot have. */
-export function refuseWhatGoes({ network, caches, fillCache }: SandboxOptions): void {
+export function refuseNonPersistentOptions({ network, caches, fillCache }: SandboxOptions): void {
   const [asked] = [
     ...(network === 'bridge' ? ['--network bridge'] : []),
     ...(Array.isArray(caches) ? ['--caches'] : []),
@@ -66,7 +66,7 @@ export function refuseWhatGoes({ network, caches, fillCache }: SandboxOptions): 
   ];
   if (asked === undefined) return;
   throw new UsageError(
-    `${asked} ends with its session, and a persistent sandbox outlives it.`,
+    `${asked} is not available in a persistent sandbox: it is removed with the session that made it, and the sandbox lives longer.`,
     NEITHER_BRIDGE_NOR_CACHES,
   );
 }

@@ -29,7 +29,11 @@ export function sandboxCommand(name: string) {
       ] as const),
     )
     .addOption(new Option('--max-output <size>', 'maximum output kept per stream: MB, or 512k').argParser(size))
-    .addOption(new Option('--network <network>', 'network: none, bridge, or the name of a network').argParser(network))
+    .addOption(
+      new Option('--network <network>', 'network: none, allow=<hosts>, bridge, or the name of a network').argParser(
+        network,
+      ),
+    )
     .addOption(
       new Option('--publish <port>', 'port to publish on 127.0.0.1: 3000, 8080:3000, 53/udp; repeatable').argParser(
         port,
@@ -44,6 +48,9 @@ export function sandboxCommand(name: string) {
         '--fork [name]',
         'write a copy-on-write fork in place of the workspace: the current one, =new, or =<name> (see `acode fork`)',
       ).conflicts('readonly'),
+    )
+    .addOption(
+      new Option('--workspace-path <path>', 'path of the workspace inside, or same for its own (default: /workspace)'),
     )
     .addOption(new Option('--disk <size>', 'disk limit of the fork: MB, or 512m, 2g').argParser(someSize))
     .addOption(
@@ -163,6 +170,7 @@ function policyOf(options: SandboxOptions, here: string): PolicyInput {
       pull: options.pull,
       disk: options.disk === undefined ? undefined : { bytes: options.disk },
       level: options.level,
+      workspacePath: options.workspacePath,
       ...workspaceOf(options),
     }),
     limits,

@@ -57,12 +57,24 @@ export function mount(text: string, before: readonly MountRequest[] = []): Mount
   return [...before, { source, target, readOnly: mode !== 'rw' }];
 }
 
-/** `none`, `bridge`, or a network by name. The library decides which of them are to be had. */
+/** `none`, `bridge`, `allow=` and a list, or a network by name. The library decides which of them are to be had. */
 export function network(text: string): NonNullable<PolicyInput['network']> {
   if (text === 'none' || text === 'bridge') return text;
+  const [, list] = /^allow=(.*)$/s.exec(text) ?? [];
+  if (list !== undefined) return { allow: allowed(list) };
+  if (text === 'allow') throw new InvalidArgumentError(EXPECTED_LIST);
   if (!/^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(text))
-    throw new InvalidArgumentError('Expected none, bridge or the name of a network.');
+    throw new InvalidArgumentError('Expected none, allow=<hosts>, bridge or the name of a network.');
   return { name: text };
+}
+
+const EXPECTED_LIST =
+  'Expected hosts or presets with commas between, such as allow=npm:install,registry.example:8443. `acode egress presets` lists the presets.';
+
+function allowed(list: string): string[] {
+  const entries = list.split(',').map(entry => entry.trim());
+  if (entries.includes('')) throw new InvalidArgumentError(EXPECTED_LIST);
+  return entries;
 }
 
 const MAX_PORT = 65_535;

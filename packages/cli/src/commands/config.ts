@@ -62,7 +62,7 @@ function checkCommand(perform: Perform) {
   return new Command('check')
     .description('Check your own, the team’s, the machine’s and the repository’s file (exit 1: a problem)')
     .argument('[file]', 'a file to check instead')
-    .addOption(new Option('--as <layer>', 'with a file: whose it is to be').choices(LAYERS))
+    .addOption(new Option('--as <layer>', 'with a file: check it as the file of this layer').choices(LAYERS))
     .action((file, { as }, command) =>
       perform(command, async call => (await import('./config-actions.ts')).checkFiles(call, file, as)),
     );

@@ -16,10 +16,10 @@ const COPIED =
   'check the copy before you use it: tools on this machine might execute or follow what came out of the sandbox.';
 
 /** Copies, and returns the exit status. */
-export async function copy(call: Call, wanted: Copying): Promise<number> {
+export async function copy(call: Call, wanted: CopyRequest): Promise<number> {
   const { here } = await call.place();
   const outside = resolve(here, wanted.outside);
-  if (wanted.way === 'in' && !(await exists(outside)))
+  if (wanted.direction === 'in' && !(await exists(outside)))
     throw new UsageError(`There is no ${wanted.outside} here.`, 'Name a file or a directory of this machine.');
   return call.withHost(async acode => {
     const { signal } = call.interruption;
@@ -28,36 +28,36 @@ export async function copy(call: Call, wanted: Copying): Promise<number> {
     const work = transfer(sandbox.files, paths, wanted.outside.endsWith('/'), signal).catch((error: unknown) => {
       throw copyFailure(error, paths);
     });
-    const { to, ...report } = await call.progress.during('Copying…', work);
+    const { to, ...report } = await call.progress.during('CopyRequest…', work);
     await call.print('acode.cp/1', { sandboxId: sandbox.id, to, ...report }, () => '');
     if (!call.options.json) for (const line of reportLines(report, to)) await call.say(`acode: ${oneLine(line)}\n`);
-    await sayNotices(call, riskyNotices(below(report, to), COPIED));
+    await sayNotices(call, riskyNotices(prefixedChanges(report, to), COPIED));
     await sandbox.leave();
     return 0;
   });
 }
 
-// By the name of the copy, as a person finds it.
-function below({ riskyChanges = [] }: TransferReport, to: string): RiskyChange[] {
+// Prefixes each path with the name of the copy.
+function prefixedChanges({ riskyChanges = [] }: TransferReport, to: string): RiskyChange[] {
   return riskyChanges.map(change => ({ ...change, path: join(basename(to), change.path) }));
 }
 
 type Transferred = TransferReport & { readonly to: string };
 
-// As `cp` does: into a directory that exists, or that the target says it is by its last slash; under the target’s name otherwise.
+// Like `cp`: if the target is a directory or ends in a slash, copies into it; otherwise the copy gets the target’s name.
 async function transfer(
   files: Files,
-  { way, inside, outside }: Copying,
+  { direction, inside, outside }: CopyRequest,
   slash: boolean,
   signal: AbortSignal,
 ): Promise<Transferred> {
-  if (way === 'in') {
+  if (direction === 'in') {
     const into = inside.endsWith('/') || (await isDirectory(() => files.stat(inside, { signal })));
     const to = into ? posix.join(inside, basename(outside)) : inside;
     return { ...(await files.upload(outside, to, { signal })), to };
   }
   const into = slash || (await isDirectory(() => stat(outside)));
-  // The name that the path has, and not one that the sandbox says.
+  // Taken from the path that the user typed, never from the sandbox’s answer.
   const name = posix.basename(posix.resolve('/', inside));
   const to = into && name !== '' ? resolve(outside, name) : outside;
   return { ...(await files.download(inside, to, { signal })), to };
@@ -78,15 +78,15 @@ async function exists(path: string): Promise<boolean> {
 }
 
 const WHERE = {
-  inside: 'Paths inside begin in the workspace, or with a slash.',
-  outside: 'That is a path of this machine, which begins where you stand, or with a slash.',
+  inside: 'Paths in the sandbox are absolute, or relative to the workspace.',
+  outside: 'That path is on this machine: absolute, or relative to the current directory.',
 } as const;
 
 const INSIDE_REMEDIES: Readonly<Record<string, string>> = {
   EROFS: 'Inside, the workspace, /tmp and the home directory can be written.',
   EACCES: 'Inside, everything is done as the sandbox’s own user: name what it may read, or write to /tmp.',
   EPERM: 'Inside, everything is done as the sandbox’s own user: name what it may read, or write to /tmp.',
-  EIO: 'What wrote inside was stopped, as where memory is full: /tmp and the home directory count as memory. Copy to the workspace, or create a sandbox with more (`acode sandbox create --memory 1g`).',
+  EIO: 'The copy inside the sandbox failed, probably because its memory is full: /tmp and the home directory use memory. Copy to the workspace, or create a sandbox with more (`acode sandbox create --memory 1g`).',
   ENOSPC:
     'Inside, /tmp and the home directory are in memory: copy to the workspace, or create a sandbox with more (`acode sandbox create --tmp 512`).',
 };
@@ -99,22 +99,22 @@ const OUTSIDE_REMEDIES: Readonly<Record<string, string>> = {
 
 const REMEDIES = { inside: INSIDE_REMEDIES, outside: OUTSIDE_REMEDIES } as const;
 
-/** The error for a copy that failed: a path that is wrong is no fault of anybody’s but the path’s. */
-export function copyFailure(error: unknown, copied: Copying): unknown {
+/** Turns an error of a file system into ACODE-FIL-005, with a remedy for the side (inside or outside) where it occurred. */
+export function copyFailure(error: unknown, copied: CopyRequest): unknown {
   const code = fileCode(error);
   if (code === null || error instanceof AcodeError) return error;
   const found = error instanceof Error && 'path' in error ? String(error.path) : '';
   const side = happenedOutside(found, copied) ? 'outside' : 'inside';
-  // Directories that are held open have names that only this process knows.
+  // A path below /proc/self/fd means nothing to the user: show the path that was typed.
   const path = found === '' || isHeld(found) ? copied[side] : found;
   const remedy = REMEDIES[side][code] ?? WHERE[side];
   return new AcodeError('ACODE-FIL-005', { path, reason: fileReason(code), remedy }, { cause: error });
 }
 
-function happenedOutside(path: string, { way, inside, outside }: Copying): boolean {
+function happenedOutside(path: string, { direction, inside, outside }: CopyRequest): boolean {
   if (isHeld(path)) return true;
-  // The source is named as it was given; what is neither it nor below it is the target, or on the way there.
-  const [source, isSourceOutside] = way === 'in' ? [outside, true] : [inside, false];
+  // A path at or below the source belongs to the source; any other belongs to the target or one of its parents.
+  const [source, isSourceOutside] = direction === 'in' ? [outside, true] : [inside, false];
   const isSource = path === source || path.startsWith(source.endsWith(sep) ? source : `${source}${sep}`);
   return isSource === isSourceOutside;
 }
@@ -124,8 +124,8 @@ function isHeld(path: string): boolean {
 }
 
 /** A copy and its direction. */
-export interface Copying {
-  readonly way: 'in' | 'out';
+export interface CopyRequest {
+  readonly direction: 'in' | 'out';
   readonly sandbox: string;
   /** The path inside; `.` is the workspace. */
   readonly inside: string;
@@ -138,11 +138,11 @@ const SHORT = /^([A-Za-z0-9][\w.-]{0,2}):/;
 const INSIDE = /^([A-Za-z0-9][\w.-]{3,127}):(.*)$/s;
 
 /** What is to be copied where; throws unless exactly one side is `sandbox:path`. */
-export function copying(source: string, target: string): Copying {
+export function parseCopyRequest(source: string, target: string): CopyRequest {
   const from = sideInside(source);
   const to = sideInside(target);
-  if (from && !to) return { way: 'out', ...from, outside: target };
-  if (to && !from) return { way: 'in', ...to, outside: source };
+  if (from && !to) return { direction: 'out', ...from, outside: target };
+  if (to && !from) return { direction: 'in', ...to, outside: source };
   if (!from) refuseShort(source, target);
   throw new UsageError(
     from ? 'Both sides are in a sandbox.' : 'Neither side is in a sandbox.',
@@ -150,7 +150,7 @@ export function copying(source: string, target: string): Copying {
   );
 }
 
-function sideInside(text: string): Pick<Copying, 'sandbox' | 'inside'> | null {
+function sideInside(text: string): Pick<CopyRequest, 'sandbox' | 'inside'> | null {
   const [, sandbox, path] = INSIDE.exec(text) ?? [];
   return sandbox === undefined ? null : { sandbox, inside: path || '.' };
 }
@@ -159,7 +159,7 @@ function refuseShort(source: string, target: string): void {
   const found = SHORT.exec(source) ?? SHORT.exec(target);
   if (!found) return;
   throw new UsageError(
-    `${found[1] ?? ''} is too short for a sandbox.`,
+    `${found[1] ?? ''} is too short to identify a sandbox.`,
     'Give at least four characters of its id, or its name; `acode sandbox list` shows both.',
   );
 }

@@ -3,14 +3,14 @@
 import { AcodeError } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
 import { copyFailure } from './copy-files.ts';
-import type { Copying } from './copy-files.ts';
+import type { CopyRequest } from './copy-files.ts';
 
-const into: Copying = { way: 'in', sandbox: 's', inside: '/usr/x', outside: '/home/u/a' };
-const out: Copying = { way: 'out', sandbox: 's', inside: '/etc/x', outside: '/home/u/b' };
+const into: CopyRequest = { direction: 'in', sandbox: 's', inside: '/usr/x', outside: '/home/u/a' };
+const out: CopyRequest = { direction: 'out', sandbox: 's', inside: '/etc/x', outside: '/home/u/b' };
 const failure = (code: string, path: string): Error => Object.assign(new Error(code), { code, path });
 
 describe('a copy that failed', () => {
-  it.each<[string, string, string, Copying, RegExp]>([
+  it.each<[string, string, string, CopyRequest, RegExp]>([
     [
       'what is read-only inside',
       'EROFS',
@@ -19,11 +19,11 @@ describe('a copy that failed', () => {
       /^\/usr\/x: is read-only\. .*\/tmp and the home directory can/,
     ],
     ['a full place inside', 'ENOSPC', '/tmp/x', into, /^\/tmp\/x: there is no space left\. .*--tmp/],
-    ['memory that is full inside', 'EIO', '/tmp/x', into, /count as memory\. Copy to the workspace/],
+    ['memory that is full inside', 'EIO', '/tmp/x', into, /use memory\. Copy to the workspace/],
     ['a source here', 'EACCES', '/home/u/a', into, /^\/home\/u\/a: access is denied\. That is a path of this machine/],
     ['below a source here', 'EACCES', '/home/u/a/b', into, /That is a path of this machine/],
     ['a source inside', 'EACCES', '/etc/x', out, /^\/etc\/x: access is denied\. Inside, .* sandbox’s own user/],
-    ['no source inside', 'ENOENT', '/etc/x', out, /^\/etc\/x: does not exist\. Paths inside begin in the workspace/],
+    ['no source inside', 'ENOENT', '/etc/x', out, /^\/etc\/x: does not exist\. Paths in the sandbox are absolute/],
     ['a target here', 'EACCES', '/home/u', out, /^\/home\/u: access is denied\. That is a path of this machine/],
     ['a full disk here', 'ENOSPC', '/home/u/b', out, /That is a path of this machine, whose disk is full/],
     [

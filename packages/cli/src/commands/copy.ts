@@ -11,8 +11,8 @@ export function copyCommand(perform: Perform) {
     .argument('<target>', 'a path, or sandbox:path; copies into an existing directory')
     .action((source, target, _options, command) =>
       perform(command, async call => {
-        const { copy, copying } = await import('./copy-files.ts');
-        return copy(call, copying(source, target));
+        const { copy, parseCopyRequest } = await import('./copy-files.ts');
+        return copy(call, parseCopyRequest(source, target));
       }),
     );
 }

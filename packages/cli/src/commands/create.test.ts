@@ -4,12 +4,12 @@ import { describe, expect, it } from 'vitest';
 import { lookOf } from '../terminal/look.ts';
 import { Output } from '../terminal/output.ts';
 import { Recorder } from '../test-process.ts';
-import { stayLine, timeLine } from './create.ts';
+import { expiryLine, timeLine } from './create.ts';
 
 const now = Date.parse('2026-01-02T03:04:05Z');
 const errorLook = lookOf(new Output(new Recorder()), { env: {}, now: () => now }, false);
-const line = (milliseconds: number, isMost: boolean): string =>
-  stayLine({ errorLook }, new Date(now + milliseconds), isMost);
+const line = (milliseconds: number, isMaximum: boolean): string =>
+  expiryLine({ errorLook }, new Date(now + milliseconds), isMaximum);
 
 describe('the lifetime of a persistent sandbox', () => {
   it('is what was asked for, and can be changed', () => {

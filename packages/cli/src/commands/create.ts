@@ -6,7 +6,7 @@ import { Option } from '@commander-js/extra-typings';
 import { duration } from '../arguments/values.ts';
 import { createRequestOf, sandboxCommand } from '../arguments/request.ts';
 import type { SandboxOptions } from '../arguments/request.ts';
-import { offerWhatStays, refuseWhatGoes } from '../arguments/persistent-options.ts';
+import { showPersistentOptions, refuseNonPersistentOptions } from '../arguments/persistent-options.ts';
 import type { Call, Perform } from '../call.ts';
 import { preparing } from '../execution/preparing.ts';
 import { until } from '../terminal/age.ts';
@@ -14,23 +14,23 @@ import { until } from '../terminal/age.ts';
 const MAX_MS = 24 * 3600 * 1000;
 
 /** The option that sets when a persistent sandbox expires. */
-export function stayOption() {
-  return new Option('--for <time>', 'when it expires: 30m, 2h; at most 24h (default: 1h)').argParser(duration);
+export function lifetimeOption() {
+  return new Option('--for <time>', 'lifetime: 30m, 2h; at most 24h (default: 1h)').argParser(duration);
 }
 
 /** The command. */
 export function createCommand(perform: Perform) {
-  return offerWhatStays(sandboxCommand('create'))
+  return showPersistentOptions(sandboxCommand('create'))
     .description('Create a persistent sandbox, and print its id')
-    .addOption(stayOption())
-    .option('--name <name>', 'a name of your own for it, usable wherever its id is')
+    .addOption(lifetimeOption())
+    .option('--name <name>', 'name of the sandbox, accepted wherever its id is')
     .action((options, command) => perform(command, call => create(call, options)));
 }
 
 type CreateOptions = SandboxOptions & { readonly for?: number | undefined; readonly name?: string | undefined };
 
 async function create(call: Call, options: CreateOptions): Promise<number> {
-  refuseWhatGoes(options);
+  refuseNonPersistentOptions(options);
   const request = createRequestOf(options, await call.place());
   const expires = options.for === undefined ? {} : { expiresInMs: options.for };
   return call.withHost(async acode => {
@@ -41,7 +41,7 @@ async function create(call: Call, options: CreateOptions): Promise<number> {
     await call.print('acode.sandbox/1', factsOf(sandbox), () => `${sandbox.id}\n`);
     const wanted = options.for ?? 0;
     if (!call.options.json && wanted > MAX_MS) await call.say(MAX_LINE);
-    if (!call.options.json) await call.say(stayLine(call, sandbox.expiresAt, wanted >= MAX_MS));
+    if (!call.options.json) await call.say(expiryLine(call, sandbox.expiresAt, wanted >= MAX_MS));
     if (!call.options.json) await call.say(timeLine(call, sandbox.commandTimeoutMs));
     await sandbox.leave();
     return 0;
@@ -57,14 +57,14 @@ export function factsOf({ id, containerId, name, level, image, kept, expiresAt, 
 /** The notice that acode reduced the requested lifetime to the maximum. */
 export const MAX_LINE = 'acode: limit reached: a sandbox expires at most 24 hours after its creation.\n';
 
-/** The line that reports when a sandbox expires; `isMost` means that it cannot be extended. */
-export function stayLine(
+/** The line that reports when a sandbox expires; `isMaximum` means that it cannot be extended. */
+export function expiryLine(
   { errorLook: { colours, now } }: Pick<Call, 'errorLook'>,
   expiresAt: Date,
-  isMost: boolean,
+  isMaximum: boolean,
 ): string {
   const moment = expiresAt.toISOString();
-  const longer = isMost ? '' : '`acode sandbox keep` extends that, ';
+  const longer = isMaximum ? '' : '`acode sandbox keep` extends that, ';
   return `${colours.cyan('acode:')} it expires ${until(moment, now)}, at ${moment.slice(0, 19)}Z; ${longer}\`acode sandbox kill\` removes it.\n`;
 }
 

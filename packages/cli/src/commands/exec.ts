@@ -13,7 +13,7 @@ export function execCommand(perform: Perform) {
     .description('Run one command in a fresh sandbox, or in a persistent one that is named before `--`')
     .usage('[options] "<line>"  |  [options] [sandbox] -- <program> [arguments…]')
     .addOption(
-      new Option('--in <sandbox>', 'persistent sandbox by id or name, where the command is a line').argParser(
+      new Option('--in <sandbox>', 'run in this persistent sandbox (id or name); for a quoted line').argParser(
         reference,
       ),
     )

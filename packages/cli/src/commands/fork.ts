@@ -66,7 +66,7 @@ function forkApplyCommand(perform: Perform) {
     .addOption(
       new Option(
         '--branch <name>',
-        'instead, add its commits (or one of its changes) to the repository as a branch',
+        'instead, add its commits as a new branch (without commits: one commit of its changes)',
       ).conflicts(['only', 'interactive', 'check', 'diff', 'resume', 'rollback']),
     )
     .option('--image <image>', 'with --branch: image that has git')

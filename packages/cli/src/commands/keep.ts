@@ -3,7 +3,7 @@
 import { Command, Option } from '@commander-js/extra-typings';
 import { duration, reference } from '../arguments/values.ts';
 import type { Call, Perform } from '../call.ts';
-import { MAX_LINE, factsOf, stayLine } from './create.ts';
+import { MAX_LINE, factsOf, expiryLine } from './create.ts';
 
 // A little less than was asked for is what the way to the engine took.
 const NOTICEABLE_MS = 60_000;
@@ -29,7 +29,7 @@ async function keep(call: Call, named: string, milliseconds: number): Promise<nu
     const short = call.io.now() + milliseconds - expiresAt.getTime() > NOTICEABLE_MS;
     await call.print('acode.sandbox/1', factsOf(sandbox), () => `${expiresAt.toISOString()}\n`);
     if (!call.options.json && short) await call.say(MAX_LINE);
-    if (!call.options.json) await call.say(stayLine(call, expiresAt, short));
+    if (!call.options.json) await call.say(expiryLine(call, expiresAt, short));
     await sandbox.leave();
     return 0;
   });

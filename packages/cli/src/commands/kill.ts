@@ -30,12 +30,12 @@ async function kill(call: Call, named: readonly string[]): Promise<number> {
   const failed: Failed[] = [];
   await call.withHost(async acode => {
     const { signal } = call.interruption;
-    // One after the other: the same one may be named twice.
+    // One after the other: two arguments may name the same sandbox.
     for (const one of named) {
       try {
         removed.push(await call.progress.during('Ending the sandbox…', acode.kill(one, { signal })));
       } catch (error) {
-        // With one name, or an engine that is not there, the error is the answer; with several, the others still go.
+        // With a single sandbox, or without an engine, report the error. With several, continue with the rest.
         if (named.length === 1 || !(error instanceof AcodeError) || signal.aborted) throw error;
         if (error.is('ACODE-SBX-008')) throw error;
         const { code, message, hint } = reportOn(error);

@@ -2,7 +2,7 @@
 
 import { formatBytes } from '@acode/sandbox';
 import { networkName } from '@acode/sandbox';
-import type { EffectivePolicy, MountRequest, PolicyRules, PortRequest, Sourced } from '@acode/sandbox';
+import type { EffectivePolicy, NetworkMode, MountRequest, PolicyRules, PortRequest, Sourced } from '@acode/sandbox';
 import { POLICY_OPTIONS } from '../arguments/option-names.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
@@ -72,12 +72,14 @@ function policyRows(policy: EffectivePolicy): Row[] {
     row('output', limits.outputBytes, formatBytes),
     row('time', policy.timeoutMs, seconds),
     row('out of memory', policy.onOutOfMemory, action => (action === 'end' ? 'end the command' : 'report')),
-    row('network', policy.network, networkName),
+    row('network', policy.network, networkText),
+    ...egressRows(policy.network.value),
     row('network time', policy.networkTimeoutMs, ms => (ms === null ? 'as long as the command' : seconds(ms))),
     row('dns', policy.dns, listed),
     row('ca file', policy.caFile, path => path ?? 'the image’s own'),
     row('ports', policy.ports, ports => listed(ports.map(portText))),
     row('workspace', policy.workspace, String),
+    row('workspace path', policy.workspacePath, String),
     row('fork', policy.fork, value => value ?? (policy.workspace.value === 'fork' ? 'the current one' : 'none')),
     row('fork size', policy.diskBytes, value => (value === null ? 'no limit' : formatBytes(value))),
     row('mounts', policy.mounts, mounts => listed(mounts.map(mountText))),
@@ -88,11 +90,31 @@ function policyRows(policy: EffectivePolicy): Row[] {
   ];
 }
 
+function networkText(network: NetworkMode): string {
+  return network.kind === 'allow' ? `allow ${listed(network.entries)}` : networkName(network);
+}
+
+// Each rule of an allow-list with who set it: what a denial names by its id.
+function egressRows(network: NetworkMode): Row[] {
+  if (network.kind !== 'allow') return [];
+  return network.rules.map(rule =>
+    row(`network ${rule.verdict}`, { value: rule, ...rule.setBy }, ({ host, port, protocol, mode, id, ...more }) =>
+      [
+        port === 0 ? host : `${host}:${port}`,
+        ...(rule.verdict === 'deny' ? [] : [protocol, ...(mode === 'pass' ? [] : [mode])]),
+        ...(more.private ? ['private addresses'] : []),
+        `rule ${id}`,
+      ].join(', '),
+    ),
+  );
+}
+
 // What else may be asked for here.
-function ruleRows({ bridge, networks, requireFor, riskRules, ceilings }: PolicyRules): Row[] {
+function ruleRows({ bridge, networks, hosts, requireFor, riskRules, ceilings }: PolicyRules): Row[] {
   return [
     row('bridge allowed', bridge, yesOrNo),
     row('networks allowed', networks, listed),
+    row('hosts allowed', hosts, listed),
     ...requireFor.map(risks => row('needs docker', risks, all => listed([...all].map(risk => `${risk} risk`)))),
     ...riskRules.map(rules =>
       row('risk rules', rules, all => listed(all.map(({ match, risk }) => `${match} → ${risk}`))),

@@ -380,6 +380,7 @@ describe('explain', () => {
     rules: {
       bridge: { value: true, layer: 'team', where: '/etc/acode/config.yml:3:5' },
       networks: { value: [], ...builtIn },
+      hosts: { value: ['npm:install'], ...builtIn },
       requireFor: [{ value: ['high', 'critical'], ...builtIn }],
       riskRules: [
         { value: [{ match: '*deploy*', risk: 'high' }], layer: 'machine', where: '/etc/acode/policy.yml:2:3' },
@@ -430,6 +431,7 @@ describe('explain', () => {
       imageReason: 'package.json says node',
       caches: { value: { volumes: [], fill: false }, ...builtIn },
       deps: { value: false, ...builtIn },
+      workspacePath: { value: '/workspace', ...builtIn },
       fork: { value: null, ...builtIn },
       pull: { value: 'missing', ...builtIn },
       offline: { value: false, ...builtIn },
@@ -519,8 +521,8 @@ describe('explain', () => {
       ...others
     } = explanation.policy;
     const trust = Object.values(imageTrust).filter(value => value !== null);
-    // Networks, what needs docker, the machine’s risk rules, and the built-in ceilings in two rows; the bridge is the team’s.
-    const rules = 5;
+    // Networks, hosts, what needs docker, the machine’s risk rules, and the built-in ceilings in two rows; the bridge is the team’s.
+    const rules = 6;
     expect(rows).toHaveLength(Object.keys(others).length + Object.keys(limits).length + trust.length + rules);
     expect(text).toMatch(/^bridge allowed +yes +team +\/etc\/acode\/config\.yml:3:5$/m);
     expect(text).toMatch(/^risk rules +\*deploy\* → high +machine +\/etc\/acode\/policy\.yml:2:3$/m);

@@ -12,7 +12,7 @@ import { closingNotices } from '../execution/closing-lines.ts';
 import { sayNotices, statusOf } from '../execution/execute.ts';
 import { preparing } from '../execution/preparing.ts';
 import { UsageError } from '../failure/usage.ts';
-import { stayOption } from './create.ts';
+import { lifetimeOption } from './create.ts';
 
 // Whoever hangs up ends what runs there.
 const LEFT = 129;
@@ -31,7 +31,7 @@ export function shellCommand(perform: Perform) {
     .description('Open a terminal in a persistent sandbox, or in a fresh one that ends with it')
     .argument('[sandbox]', 'id or name of a persistent sandbox; without it, a fresh one', reference)
     .usage('[options] [sandbox] [-- <program> [arguments…]]')
-    .addOption(stayOption())
+    .addOption(lifetimeOption())
     .addOption(environmentOptions().env)
     .addOption(environmentOptions().file)
     .option(...WORKDIR)

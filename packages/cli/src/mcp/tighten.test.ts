@@ -28,6 +28,7 @@ describe('what a model asks for', () => {
     expect(policyFor({ timeout_seconds: 5, memory_mb: 64, cpus: 0.5, level: 'gvisor', network: 'none' })).toEqual({
       policy: {
         askedBy: 'model',
+        workspacePath: '/workspace',
         network: 'none',
         level: 'gvisor',
         timeoutMs: 5000,
@@ -39,10 +40,10 @@ describe('what a model asks for', () => {
 
   it('is left to the policy where it is more than that gives, and said so', () => {
     const { policy, notes } = policyFor({ timeout_seconds: 3600, memory_mb: 8192, cpus: 16 });
-    expect(policy).toEqual({ askedBy: 'model' });
+    expect(policy).toEqual({ askedBy: 'model', workspacePath: '/workspace' });
     const asked = z.object(tighteningArguments).parse({ timeout_seconds: 100_000 });
     expect(policyFor(asked)).toEqual({
-      policy: { askedBy: 'model' },
+      policy: { askedBy: 'model', workspacePath: '/workspace' },
       notes: ['timeout_seconds was lowered from 100000 to 60, the limit of the user’s policy.'],
     });
     expect(notes).toEqual([

@@ -5,6 +5,7 @@ import type { Explanation, PolicyInput, RunRequest } from '@acode/sandbox';
 import * as z from 'zod';
 import type { ToolHost } from './host.ts';
 import { mcpError } from './errors.ts';
+import { INSIDE } from './paths.ts';
 
 const MIB = 1024 ** 2;
 
@@ -14,7 +15,12 @@ export const tighteningArguments = {
   memory_mb: z.int().min(6).optional(),
   cpus: z.number().min(0.01).optional(),
   level: z.enum(LEVELS).optional().describe('Isolation level.'),
-  network: z.literal('none').optional(),
+  network: z
+    .string()
+    .regex(/^(?:none|allow=[^,\s]+(?:,[^,\s]+)*)$/)
+    .max(2000)
+    .optional()
+    .describe('none, or allow=npm:install,host.example: some of what the user’s configuration lists.'),
   read_only: z.literal(true).optional().describe('The workspace cannot be changed.'),
   risk: z.enum(['low', 'medium', 'high', 'critical']).optional().describe('How dangerous you believe it to be.'),
   image: z.string().min(1).max(512).optional().describe('Container image, one that the user trusts.'),
@@ -74,10 +80,17 @@ export function plainPolicy({ network, read_only: readOnly, image }: Tightening)
   return {
     // The library then lets the image be one that the user trusts, and pulls nothing that a model chose.
     askedBy: 'model',
-    ...(network === undefined ? {} : { network }),
+    // Tools tell the model this path, and translate paths of the host to it.
+    workspacePath: INSIDE,
+    ...(network === undefined ? {} : { network: asNetwork(network) }),
     ...(readOnly === undefined ? {} : { workspace: 'readonly' as const }),
     ...(image === undefined ? {} : { image }),
   };
+}
+
+// The library lets a model have what the user’s own list allows, and refuses the rest.
+function asNetwork(asked: string): NonNullable<PolicyInput['network']> {
+  return asked === 'none' ? 'none' : { allow: asked.replace(/^allow=/, '').split(',') };
 }
 
 function isCompared({ timeout_seconds: timeout, memory_mb: memory, cpus, level }: Tightening): boolean {

@@ -89,8 +89,17 @@ export interface ConfigInput {
         /** The network of sandboxes. */
         network?:
           | {
-              /** none, bridge, or the name of a network from allowed_networks. */
+              /** none, allow, bridge, or the name of a network from allowed_networks. With a list in allow, allow unless named. */
               mode?: string | undefined;
+              /**
+               * What sandboxes may reach: presets such as npm:install, hosts such as registry.npmjs.org, *.example.com or
+               * tcp:db.example:5432.
+               */
+              allow?: string[] | undefined;
+              /** Hosts that no list may reach. */
+              deny?: string[] | undefined;
+              /** Allowed hosts that may have a private or loopback address. Only your own file names them. */
+              private_hosts?: string[] | undefined;
               /** Addresses of up to 3 name servers, where there is a network. */
               dns_servers?: string[] | undefined;
               /** Ports published on 127.0.0.1, where there is a network. */
@@ -169,6 +178,8 @@ export interface ConfigInput {
           | {
               /** Whether a command can write the workspace. */
               workspace_mode?: 'rw' | 'ro' | undefined;
+              /** Where the workspace is inside: an absolute path, or `same` for its own path on this machine. */
+              workspace_path?: string | undefined;
               /** Size of /tmp and of the home directory, which are in memory. */
               tmpfs_size?: number | string | undefined;
               /** What a fork may take on disk. acode ends a command that reaches it, and watches: some overshoot is possible. */

@@ -103,17 +103,17 @@ function chosenFor({ chosen }: { readonly chosen?: string }): string {
 // How far a log can still be trusted that is not what it was.
 function standing(fault: string): string {
   if (fault === 'truncated' || fault === 'rewritten')
-    return 'This is not the log whose head you kept: nothing up to that head is proven, whatever the records say.';
+    return 'This log does not match the head that you saved, so its records up to that head cannot be trusted.';
   if (fault === 'incomplete')
-    return 'A writer that was killed, or a power cut, leaves half a line, and the next record takes its place; everything before it still stands.';
+    return 'A killed writer or a power cut can leave half a line. The next record replaces it; all earlier records are still valid.';
   if (fault === 'lost')
     return 'The earlier records are missing: compare with an export or a head that you stored elsewhere, and find out who could write to the directory.';
-  return 'Everything before that record still stands.';
+  return 'All records before it are still valid.';
 }
 
 // Why a search does not prove that something is not there.
 const UNFOUND = {
-  time: 'it is not at its path, and the search ended at its limit of time',
+  time: 'it is not at its path, and the search timed out',
   unreadable: 'it is not at its path, and acode cannot list some directories',
   changing: 'it is not at its path, and the directories changed during the search',
 };
@@ -283,7 +283,7 @@ const ROWS = {
     hint: c =>
       c.remedy ??
       (c.violation === 'PrivilegedUser' || c.violation === 'DangerousEnvironment'
-        ? 'Leave it out: the command then runs as you. Software that needs root to install belongs in the image.'
+        ? 'Do not request root: by default the command runs with your uid. Software that needs root to install belongs in the image.'
         : c.violation === 'DangerousImage'
           ? 'Use another image, or rebuild this one without that volume.'
           : c.violation === 'UnknownRuntime'
@@ -304,7 +304,7 @@ const ROWS = {
   }),
   'ACODE-SBX-012': entry<{ required: Text; available: Text; remedy?: string }>({
     title: 'isolation level too low',
-    message: c => text`fail-closed: task requires ${c.required} isolation but only ${c.available} available.`,
+    message: c => text`fail-closed: task requires ${c.required} isolation but only ${c.available} is available.`,
     hint: c => c.remedy ?? 'Ask for a level that `acode sandbox status` lists, or install what the stronger one needs.',
     exit: 125,
     example: { required: 'gvisor', available: 'docker' },
@@ -344,12 +344,12 @@ const ROWS = {
       if (/\s/.test(c.command))
         return `acode takes that as the name of one program. To run a shell command line, quote it and leave out \`--\`: \`acode run "${/^[\w@%+=:,./ -]*$/.test(c.command) ? c.command : 'a | b'}"\`.`;
       if (/^(?:\S*\/)?(?:sudo|su|doas)$/.test(c.command) && c.imageless !== true)
-        return 'A sandbox has no root: leave it out. Software that needs root to install belongs in the image: choose one that has it with --image.';
+        return 'A sandbox has no root user: run the command without sudo, su or doas. Software that needs root to install belongs in the image: choose one that has it with --image.';
       const line = 'To run a shell command line, quote it: acode run "a | b".';
       if (c.imageless === true)
         return `Check the spelling, install the command where this level shows it (docs/levels.md), or use a level with images: --level docker. ${line}`;
       return c.command === '/bin/sh'
-        ? `${c.image} has no shell, so it takes no line for one. Name a program of the image by its full path: acode sandbox exec -- /path/to/program arguments; or choose another image with --image.`
+        ? `${c.image} has no shell, so it cannot run a quoted command line. Name a program of the image by its full path: acode sandbox exec -- /path/to/program arguments; or choose another image with --image.`
         : `Check the spelling, or choose an image that has the command with --image. ${line}`;
     },
     exit: 127,
@@ -359,7 +359,8 @@ const ROWS = {
   }),
   'ACODE-SBX-016': entry<{ what: Text; instead: Text; persistent?: true }>({
     title: 'not available in this version',
-    message: c => text`${c.what} is not available in this version, and acode never ignores what it was asked for.`,
+    message: c =>
+      text`${c.what} is not available in this version. acode refuses the request instead of ignoring that part of it.`,
     hint: c => c.instead,
     exit: 125,
     example: { what: 'policy.network: bridge', instead: 'Leave it out: the sandbox then has no network.' },
@@ -369,15 +370,15 @@ const ROWS = {
     message: c => text`${{ field: c.field }}: ${c.reason}.`,
     hint: c =>
       c.remedy ??
-      text`Correct ${{ field: c.field }}; \`acode explain\` shows what a request comes to before anything runs.`,
+      text`Correct ${{ field: c.field }}; \`acode explain\` shows the resulting policy before anything runs.`,
     exit: 125,
     example: { field: 'policy.limits.memoryBytes', reason: 'must be at least 6 MiB' },
   }),
   'ACODE-SBX-018': entry<{ operation: string; reason: string }>({
-    title: 'engine failed during the run',
-    message: c => `The engine failed while acode was busy with ${c.operation}: ${c.reason}.`,
+    title: 'sandbox failed during the run',
+    message: c => `The sandbox failed during ${c.operation}: ${c.reason}.`,
     hint: () =>
-      'The sandbox is removed as soon as the engine answers again. Check the engine’s log, then run the command again.',
+      'acode removes the sandbox as soon as it can. If an engine runs it, check the engine’s log. Then run the command again.',
     exit: 125,
     example: { operation: 'POST /containers/{id}/wait', reason: 'the connection was lost' },
   }),
@@ -411,7 +412,7 @@ const ROWS = {
     title: 'sessions still running',
     message: c =>
       c.sessions === 1 ? 'One of your sessions is still running.' : `${c.sessions} of your sessions are still running.`,
-    hint: () => 'Let them end, or add --force: their sandboxes are then removed under them.',
+    hint: () => 'Let them end, or add --force: their sandboxes are then removed while they are in use.',
     exit: 125,
     example: { sessions: 2 },
   }),
@@ -483,7 +484,7 @@ const ROWS = {
   'ACODE-FIL-005': entry<{ path: string; reason: string; remedy?: string }>({
     title: 'file that cannot be copied',
     message: c => `${c.path}: ${c.reason}.`,
-    hint: c => c.remedy ?? 'Paths inside begin in the workspace, or with a slash.',
+    hint: c => c.remedy ?? 'Paths in the sandbox are absolute, or relative to the workspace.',
     exit: 125,
     example: { path: '/workspace/dist', reason: 'does not exist' },
   }),
@@ -593,7 +594,7 @@ const ROWS = {
   'ACODE-FRK-003': entry<{ fork: string; sandbox?: string }>({
     title: 'fork in use',
     message: c =>
-      `The fork ${c.fork} is in use: ${c.sandbox === undefined ? 'another command begins in it' : `sandbox ${c.sandbox} writes to it`}.`,
+      `The fork ${c.fork} is in use: ${c.sandbox === undefined ? 'another command is starting in it' : `sandbox ${c.sandbox} writes to it`}.`,
     hint: c =>
       `Wait for that command${c.sandbox === undefined ? '' : `, end it with \`acode sandbox kill ${c.sandbox}\``}, or use another fork: --fork=new.`,
     exit: 125,
@@ -609,16 +610,16 @@ const ROWS = {
   'ACODE-FRK-005': entry<{ fork: string; reason: string }>({
     title: 'fork cannot be read',
     message: c => `The changes of fork ${c.fork} cannot be read: ${c.reason}.`,
-    hint: () => 'Install GNU tar (`tar --version` says which one it is), which reads the marks of the kernel.',
+    hint: () => 'Install GNU tar (`tar --version` says which one it is), which can read overlay whiteouts.',
     exit: 125,
     example: { fork: 'k7m2pqrt', reason: 'there is no GNU tar' },
   }),
   'ACODE-FRK-006': entry<{ fork: string; from: number; to: number }>({
     title: 'commands are squashed',
     message: c =>
-      `The changes of commands ${c.from} to ${c.to} of fork ${c.fork} are one layer: a fork with many commands keeps its oldest together.`,
+      `The changes of commands ${c.from} to ${c.to} of fork ${c.fork} are one layer: acode merges the oldest layers of a fork with many commands.`,
     hint: c =>
-      `Number the commands with \`acode fork history ${c.fork}\`. Take back all of ${c.from} to ${c.to}, or only commands after ${c.to}. A snapshot before a command keeps it apart.`,
+      `\`acode fork history ${c.fork}\` shows the numbers of the commands. Undo all of ${c.from} to ${c.to}, or only commands after ${c.to}. To be able to undo from a certain command on, take a snapshot before it.`,
     exit: 125,
     example: { fork: 'k7m2pqrt', from: 1, to: 33 },
   }),
@@ -633,7 +634,7 @@ const ROWS = {
     title: 'no such snapshot',
     message: c =>
       `The fork ${c.fork} has no snapshot ${c.snapshot}${c.known.length > 0 ? `; it has ${c.known.join(', ')}` : ''}.`,
-    hint: c => `Make one of what the fork has now: \`acode fork snapshot ${c.snapshot} ${c.fork}\`.`,
+    hint: c => `Create a snapshot of the fork’s current state: \`acode fork snapshot ${c.snapshot} ${c.fork}\`.`,
     exit: 125,
     example: { fork: 'k7m2pqrt', snapshot: 'clean', known: ['before-upgrade'] },
   }),
@@ -682,7 +683,7 @@ const ROWS = {
     title: 'archive of a fork refused',
     message: c =>
       `The archive was not imported: ${c.entry === undefined ? c.reason : `${JSON.stringify(c.entry)} in it is refused, because ${c.reason}`}.`,
-    hint: () => 'Nothing was kept of it. Import what `acode fork export` has written.',
+    hint: () => 'Nothing was imported. Import a file that `acode fork export` wrote.',
     exit: 125,
     example: { reason: 'its path is absolute', entry: '/etc/cron.d/job' },
   }),
@@ -690,7 +691,7 @@ const ROWS = {
     title: 'project image not built',
     message: c => `The project image ${c.image} was not built: ${c.reason}.`,
     hint: c =>
-      c.remedy ?? 'Nothing was changed: an image of that name from before is still there. Correct it and try again.',
+      c.remedy ?? 'Nothing was changed: an earlier image of that name is still there. Fix the cause and try again.',
     exit: 125,
     example: { image: 'acode-sandbox-app-4f1c2d3e4a5b:project', reason: 'no space left on device' },
   }),
@@ -722,7 +723,7 @@ const ROWS = {
     message: c =>
       c.problem === 'too-many'
         ? `${c.count} files of this workspace are to be masked, such as ${c.path}; the limit is ${c.limit}.`
-        : `${JSON.stringify(c.path)} is to be masked (${c.rule}), and its name is not valid UTF-8, so no engine can be told of it.`,
+        : `${JSON.stringify(c.path)} is to be masked (${c.rule}), and its name is not valid UTF-8, so it cannot be passed to the engine.`,
     hint: c =>
       c.problem === 'too-many'
         ? 'Mask the directory that holds them with `acode config set sandbox.mask`, or name files that are not secret in `sandbox.unmask` of your own file.'
@@ -772,7 +773,7 @@ const ROWS = {
   }),
   'ACODE-FRK-018': entry<{ fork: string; branch: string; reason: string; remedy?: string }>({
     title: 'branch not made',
-    message: c => `The repository got no branch ${JSON.stringify(c.branch)} from fork ${c.fork}: ${c.reason}.`,
+    message: c => `Branch ${JSON.stringify(c.branch)} was not created from fork ${c.fork}: ${c.reason}.`,
     hint: c => c.remedy ?? 'Apply the files instead: `acode fork apply`.',
     exit: 125,
     example: { fork: 'k7m2pqrt', branch: 'fix', reason: 'the repository has a branch of this name' },
@@ -780,11 +781,11 @@ const ROWS = {
   'ACODE-FRK-019': entry<{ fork: string; branch: string; reason: string }>({
     title: 'commits of a fork refused',
     message: c =>
-      `The repository got no branch ${JSON.stringify(c.branch)}: acode refuses what fork ${c.fork} wrote as its commits: ${c.reason}.`,
+      `Branch ${JSON.stringify(c.branch)} was not created: acode rejected the commits of fork ${c.fork}: ${c.reason}.`,
     hint: c =>
-      `No git writes such commits by itself: a command in the fork may have made them to deceive git on this machine. See what it did with \`acode fork history ${c.fork}\` and \`acode fork diff ${c.fork}\`; \`acode fork discard ${c.fork}\` removes it.`,
+      `Ordinary git commands do not create such commits: a command in the fork may have made them to deceive git on this machine. See what it did with \`acode fork history ${c.fork}\` and \`acode fork diff ${c.fork}\`; \`acode fork discard ${c.fork}\` removes it.`,
     exit: 125,
-    example: { fork: 'k7m2pqrt', branch: 'fix', reason: 'git index-pack did not take it: hasDotgit' },
+    example: { fork: 'k7m2pqrt', branch: 'fix', reason: 'git index-pack rejected it: hasDotgit' },
   }),
   'ACODE-FRK-020': entry<{
     fork: string;

@@ -147,7 +147,7 @@ export interface ForkApplied extends ApplyReport {
   readonly gitChanges: number;
 }
 
-/** Which commits to bring home, and as which branch. */
+/** Which commits to take over, and as which branch. */
 export interface ForkBranchRequest extends ForkConsent {
   /** Name of the new branch: `fix/parser`. */
   name: string;

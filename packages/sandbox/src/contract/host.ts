@@ -34,7 +34,7 @@ export interface SandboxInfo {
   readonly givenName?: string;
   /** The image, as it was asked for. */
   readonly image: string;
-  /** The directory of the host that is mounted as its workspace; absent where there is none. */
+  /** The directory of the host that is mounted as its workspace; absent where there is none, and in lists where it is not /workspace. */
   readonly workspace?: string;
   /** The state that the engine reports. */
   readonly state: SandboxState;
@@ -322,6 +322,8 @@ export interface PolicyRules {
   readonly bridge: Sourced<boolean>;
   /** The networks of the engine that a run may ask for by name. */
   readonly networks: Sourced<readonly string[]>;
+  /** The hosts and presets of the user’s own list, which a model may ask for. */
+  readonly hosts: Sourced<readonly string[]>;
   /** The risks that need level docker or stronger, by each layer that lists some. */
   readonly requireFor: readonly Sourced<readonly Risk[]>[];
   /** Commands that are riskier than they look, by each layer that lists some. */

@@ -1,10 +1,19 @@
-// The network of a sandbox. Without imports: the command line loads it with every call.
+// The network of a sandbox. Without imports at run time: the command line loads it with every call.
 
-/** The network of a sandbox: none, the managed bridge, or a network that the user declared by name. */
+import type { EgressRule } from './egress.ts';
+
+/** The network of a sandbox: none, an allow-list, the managed bridge, or a network that the user declared by name. */
 export type NetworkMode =
   | {
       /** Which kind of network it is. */
       readonly kind: 'none';
+    }
+  | {
+      readonly kind: 'allow';
+      /** The list as it was written, such as `npm:install`. */
+      readonly entries: readonly string[];
+      /** The rules that it stands for, and those of every layer that deny. */
+      readonly rules: readonly EgressRule[];
     }
   | { readonly kind: 'bridge' }
   | {
@@ -14,8 +23,11 @@ export type NetworkMode =
     };
 
 /** The network that a request asks for to get this one. */
-export function networkInput(network: NetworkMode): 'none' | 'bridge' | { name: string } {
-  return network.kind === 'named' ? { name: network.name } : network.kind;
+export function networkInput(
+  network: NetworkMode,
+): 'none' | 'bridge' | { name: string } | { allow: readonly string[] } {
+  if (network.kind === 'named') return { name: network.name };
+  return network.kind === 'allow' ? { allow: network.entries } : network.kind;
 }
 
 /** A network as people call it, in a log, a record or a table. */

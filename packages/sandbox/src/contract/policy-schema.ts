@@ -58,6 +58,7 @@ export const policyInputSchema = z.strictObject({
   ports: z.array(portRequest).optional(),
   dns: z.array(z.string()).optional(),
   workspace: z.enum(['direct', 'readonly', 'fork']).optional(),
+  workspacePath: z.union([z.literal('same'), z.string().startsWith('/')]).optional(),
   mounts: z.array(mountRequest).optional(),
   caches: z
     .union([z.array(cacheTool).readonly(), z.literal(false), z.strictObject({ fill: z.array(cacheTool).readonly() })])

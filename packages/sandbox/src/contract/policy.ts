@@ -61,6 +61,14 @@ export interface PolicyFields {
    * writes a copy-on-write layer, and the host’s files stay as they are until the changes are applied.
    */
   workspace?: 'direct' | 'readonly' | 'fork' | undefined;
+  /**
+   * Where the workspace is inside: an absolute path that no part of the system or of the sandbox has, or `same` for its own path on
+   * this machine. By default `/workspace`; in a fork of a linked worktree, its own path, where git looks for it.
+   *
+   * @example
+   * const policy: PolicyInput = { workspacePath: 'same' };
+   */
+  workspacePath?: string | undefined;
   /** Directories of the host besides the workspace, from roots that the user’s file allows. None by default. */
   mounts?: MountRequest[] | undefined;
   /**
@@ -295,6 +303,8 @@ export interface EffectivePolicy {
   readonly caFile: Sourced<string | null>;
   /** How the sandbox sees the workspace. */
   readonly workspace: Sourced<'direct' | 'readonly' | 'fork'>;
+  /** Where the workspace is inside; before a plan is made, `same` for its own path on this machine. */
+  readonly workspacePath: Sourced<string>;
   /** The fork that was named: its name or id, or `new`; null for the workspace’s current one. */
   readonly fork: Sourced<string | null>;
   /** What the fork may take on disk, in bytes; null for no limit. Without a fork it has no effect. */

@@ -1,5 +1,6 @@
 // Result of a run.
 
+import type { EgressConnection } from './egress.ts';
 import type { Denial } from './denials.ts';
 import type { Level } from './levels.ts';
 
@@ -213,6 +214,8 @@ export interface RunResult {
   masked?: string[];
   /** Ports that were reachable from the host’s loopback while the command ran. */
   ports?: PublishedPort[];
+  /** The connections of a command with an allow-list, per host and outcome; absent without such a list. */
+  network?: EgressConnection[];
   /** The fork that the command wrote; absent where it wrote the workspace itself, or changed nothing in a fork that was new. */
   fork?: ForkResult;
   /** Ties the result to the log lines of its run. */

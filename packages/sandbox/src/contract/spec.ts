@@ -42,9 +42,10 @@ export interface MountSpec {
   /**
    * Why it is there. `protected` covers a part of the workspace that host tools trust; `worktree` is the repository of a git
    * worktree; `identity` is the image’s list of users or groups with an entry for the user inside; `ca` is the user’s bundle
-   * of CA certificates; `masked` is an empty file or directory over one of the workspace that holds secrets.
+   * of CA certificates; `masked` is an empty file or directory over one of the workspace that holds secrets; `egress` is a part of
+   * the way out of a sandbox with an allow-list.
    */
-  readonly purpose: 'workspace' | 'protected' | 'worktree' | 'additional' | 'identity' | 'ca' | 'masked';
+  readonly purpose: 'workspace' | 'protected' | 'worktree' | 'additional' | 'identity' | 'ca' | 'masked' | 'egress';
   /** The absolute path on the host, without links. */
   readonly source: string;
   /** The absolute path inside. */

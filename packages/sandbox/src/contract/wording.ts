@@ -49,12 +49,18 @@ export const BUILT_IN_RULE: Source = { layer: 'built-in', where: 'rule' };
 
 /** The terms of the library: fields by their names. */
 export const LIBRARY_TERMS: Terms = {
-  field: (name, value) => (value === undefined ? name : `${name}: ${value}`),
+  field: (name, value) => (value === undefined ? name : `${name}: ${inLibrary(value)}`),
   source: source =>
     source.layer === 'request' && source.where !== ENVIRONMENT_MODE
       ? `the request, ${source.where}`
       : layerText(source),
 };
+
+// An allow-list is one text on the command line and in a tool call, and an object here.
+function inLibrary(value: string | number): string {
+  const [, list] = typeof value === 'string' ? (/^allow=(.+)$/.exec(value) ?? []) : [];
+  return list === undefined ? String(value) : `{ allow: ['${list.split(',').join("', '")}'] }`;
+}
 
 /** A layer other than the request, for a person. */
 export function layerText({ layer, where }: Source): string {

@@ -393,7 +393,8 @@ function requestOf(template: string, options: SandboxOpts): CreateRequest {
     keep: true,
     expiresInMs: checkLife(timeoutMs),
     ...(envs ? { env: envs } : {}),
-    policy: image === null ? {} : { image },
+    // Programs written for E2B name files by their paths.
+    policy: { workspacePath: '/workspace', ...(image === null ? {} : { image }) },
   };
 }
 

@@ -638,6 +638,7 @@ async function loadAhead(host: ComposedHost): Promise<void> {
   if (!isWithin(await installationRoot(), root)) return;
   await Promise.all([
     import('../persistent/artifacts.ts'),
+    import('../egress/public-suffix.ts'),
     import('./attack.ts'),
     import('../images/project/building.ts'),
     import('./configuration.ts'),
@@ -645,6 +646,8 @@ async function loadAhead(host: ComposedHost): Promise<void> {
     import('../policy/config/parse.ts'),
     import('../persistent/create.ts'),
     import('./examine.ts'),
+    import('../egress/proxy/proxy.ts'),
+    import('../egress/relay/forwarder-program.ts'),
     import('./fork-apply.ts'),
     import('./fork-branch.ts'),
     loadLevels(),

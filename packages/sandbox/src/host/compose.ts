@@ -2,6 +2,7 @@
 
 import { setMaxListeners } from 'node:events';
 import { join } from 'node:path';
+import type { EgressProxy } from '../egress/proxy/proxy.ts';
 import { AuditLog } from '../records/audit/log.ts';
 import type { Directories } from '../lifecycle/directories.ts';
 import type { LoadedConfig } from '../policy/config/check.ts';
@@ -18,6 +19,7 @@ import type { EngineBackend } from '../isolation/backend.ts';
 import { DockerBackend } from '../isolation/docker/backend.ts';
 import { connectEngine } from '../isolation/docker/connect.ts';
 import { identify, isAlive } from '../isolation/process/identity.ts';
+import { EgressMounts } from '../isolation/egress.ts';
 import { Backends } from '../isolation/select.ts';
 import type { BackendSources } from '../isolation/select.ts';
 import { Claim } from '../lifecycle/reaper.ts';
@@ -97,6 +99,8 @@ export async function composeHost({
     shared: new SharedWork<PullProgress, PullOutcome>(),
     verifySignature: options.verifySignature ?? null,
   };
+  const egress = new EgressMounts(directories.state, uid);
+  let proxy: Promise<EgressProxy> | null = null;
   const stop = new AbortController();
   // Each sandbox adds a listener. Above ten, Node would print a leak warning to standard error.
   setMaxListeners(0, stop.signal);
@@ -154,6 +158,9 @@ export async function composeHost({
       const cancel = clock.after(OFFERED_AFTER_MS, () => background.keep(begin()));
       run.running.result.then(cancel, cancel);
     },
+    egressMounts: egress,
+    // Loaded on demand: few runs have an allow-list.
+    egressProxy: () => (proxy ??= import('../egress/proxy/proxy.ts').then(({ egressProxy }) => egressProxy())),
     // Loaded on demand: few runs have forks.
     forks: async () => {
       const { ForkStore } = await import('../workspace/fork/store.ts');
@@ -211,6 +218,7 @@ export async function composeHost({
       engine,
       source,
       fileDirectory: directories.runtime,
+      egress,
       owner: session.owner,
       clock,
       observer: reports,
@@ -252,6 +260,7 @@ export async function composeHost({
   async function letGo(): Promise<number> {
     await background.settled();
     await removals.settled();
+    if (proxy) await (await proxy).close();
     const belongings = await backends.close();
     for (const { id, reason } of belongings) telemetry.log('warn', 'could not be removed', { id, reason });
     return removals.left.length + belongings.length;

@@ -31,9 +31,10 @@ import type { ForkDiff, ForkDiffEntry } from '../workspace/fork/diff.ts';
 import { gitPatch } from '../workspace/fork/patch.ts';
 import { selected } from '../workspace/fork/plan.ts';
 import { ForkRisks } from '../workspace/fork/risk.ts';
+import { hasRepositoryChanges } from '../workspace/fork/store.ts';
 import type { ForkRecord, ForkStore } from '../workspace/fork/store.ts';
 
-/** A fork whose changes leave it. The caller holds its lock, and nothing has its layers mounted. */
+/** The fork whose changes are applied, printed or added as a branch. The caller holds its lock, and nothing has its layers mounted. */
 export interface Leaving {
   readonly host: Host;
   readonly store: ForkStore;
@@ -195,13 +196,15 @@ function risksOf(diff: ForkDiff, chosen: readonly ForkDiffEntry[]): readonly Ris
   return risks.finish();
 }
 
-// The workspace has the changes. Where it has all of them, nothing is left in the fork; else they are no changes of it any more.
+// After a successful apply: removes the fork if nothing is left in it. Otherwise what was applied becomes the base, so that later diffs
+// do not list it.
 async function settle(
   { host, store, record, remove }: Leaving,
   chosen: readonly ForkDiffEntry[],
   isLeft: boolean,
 ): Promise<boolean> {
-  if (!isLeft && Object.keys(record.snapshots).length === 0) {
+  // Commits of a linked worktree are no part of the diff.
+  if (!isLeft && Object.keys(record.snapshots).length === 0 && !hasRepositoryChanges(record)) {
     // What only an engine can remove is left for the next sweep; the changes are applied either way.
     await remove().catch((error: unknown) =>
       host.telemetry.log('warn', 'an applied fork could not be removed completely', { reason: String(error) }),
@@ -246,16 +249,25 @@ async function refuseWriters(host: Host, workspace: string): Promise<void> {
 function refuseLocalWriters(workspace: string): void {
   const own = textOf('/proc/self/mountinfo');
   if (own === null) return;
-  const here = locate(workspace, parseMountinfo(own));
+  const ours = parseMountinfo(own);
+  const here = locate(workspace, ours);
   const isHere = ({ device, root, options, type }: KernelMount): boolean =>
     device === here.device && type !== 'overlay' && options.includes('rw') && isSameTree(root, here.root);
   const pids = readdirSync('/proc').filter(name => /^\d+$/.test(name) && textOf(`/proc/${name}/comm`) === 'bwrap\n');
   const writer = pids.find(pid => {
-    const mounts = textOf(`/proc/${pid}/mountinfo`);
-    return mounts !== null && mounts !== own && parseMountinfo(mounts).some(isHere);
+    const mounts = parseMountinfo(textOf(`/proc/${pid}/mountinfo`) ?? '');
+    return !isOutside(mounts, ours) && mounts.some(isHere);
   });
   if (writer !== undefined)
     throw new AcodeError('ACODE-FRK-017', { workspace, sandbox: `bubblewrap (process ${writer})`, kill: false });
+}
+
+// Whether a process of bubblewrap has the host’s own root: outside of its sandbox, or before that is complete. Nothing untrusted runs in it.
+function isOutside(mounts: readonly KernelMount[], ours: readonly KernelMount[]): boolean {
+  const at = (target: string, table: readonly KernelMount[]) => table.findLast(mount => mount.target === target);
+  const [root, own] = [at('/', mounts), at('/', ours)];
+  if (root && root.device === own?.device && root.root === own.root) return true;
+  return at('/oldroot', mounts) !== undefined && at('/newroot', mounts) !== undefined;
 }
 
 // Null for what another user’s process has, and for one that has ended.
@@ -289,7 +301,7 @@ function nameOf({ name, id }: ForkRecord): string {
   return name ?? id;
 }
 
-// What leaves a fork, and on whose word.
+// The changes to release, for the risk check and the records.
 interface Parcel extends Pick<ForkPatch, 'id' | 'counts'> {
   readonly riskyChanges: readonly RiskyChange[];
   readonly only?: readonly string[] | undefined;
@@ -305,7 +317,7 @@ const EVENTS: Readonly<Record<Way, string>> = {
   branch: 'commits of a fork to be added as a branch',
 };
 
-/** One way out of a fork: the gate, and the records. */
+/** Releases changes of a fork: checks that their risks are accepted, and records it. */
 export class WayOut {
   readonly #leaving: Pick<Leaving, 'host' | 'record'>;
   readonly #way: Way;
@@ -319,7 +331,7 @@ export class WayOut {
     this.#operation = leaving.host.telemetry.begin(`forks.${way}`, { fork: leaving.record.id });
   }
 
-  /** Lets changes out whose risks are accepted, and records that before it is done. */
+  /** Throws unless every rule of risk is accepted; otherwise writes the audit record before anything is released. */
   async pass({ acceptRisk = [], consent }: ForkConsent): Promise<void> {
     const { record } = this.#leaving;
     const { id, counts, riskyChanges, only, detail: more } = this.#parcel;

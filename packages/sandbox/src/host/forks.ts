@@ -18,7 +18,7 @@ import { nearestReal } from '../workspace/locate.ts';
 import { ForkDiff } from '../workspace/fork/diff.ts';
 import { UnreadableLayersError } from '../workspace/fork/marks.ts';
 import { ForkRisks } from '../workspace/fork/risk.ts';
-import { commandsIn, historyOf, partAt } from '../workspace/fork/store.ts';
+import { ENGINE_WORK, commandsIn, historyOf, partAt } from '../workspace/fork/store.ts';
 import type { CommandRecord, ForkRecord, ForkStore } from '../workspace/fork/store.ts';
 import type { Leaving } from './fork-apply.ts';
 
@@ -269,24 +269,38 @@ async function emptyWork(
   if (aside === undefined) return;
   for (const name of ['u', 'l']) mkdirSync(join(aside, name), { recursive: true, mode: 0o700 });
   const lower = join(aside, 'l');
-  const mount: MountSpec = {
-    purpose: 'workspace',
-    source: lower,
-    target: WORKSPACE_TARGET,
-    readOnly: false,
-    identity: identityOf(lstatSync(lower)),
-    overlay: { fork: id, upper: partAt(join(aside, 'u')), work: partAt(join(aside, 'w')), lowers: [] },
-  };
-  const cleaning = async (): Promise<SandboxSpec> => {
-    const { spec } = await planFirst(host);
-    return { ...spec, image: { ...spec.image, id: image ?? spec.image.id }, mounts: [mount], caches: [] };
+  const cleaning = async (work: string): Promise<SandboxSpec> => {
+    const { spec, policy } = await planFirst(host);
+    // A name of its own: that of the next command may be given out before this container is removed.
+    const identity = host.session.identify({
+      task: 'fork-cleanup',
+      session: undefined,
+      profile: policy.profile.value,
+      level: spec.level,
+      specHash: spec.identity.labels['acode.spec'] ?? '',
+      correlationId: '',
+      preview: false,
+    });
+    const mount: MountSpec = {
+      purpose: 'workspace',
+      source: lower,
+      target: WORKSPACE_TARGET,
+      readOnly: false,
+      identity: identityOf(lstatSync(lower)),
+      overlay: { fork: id, upper: partAt(join(aside, 'u')), work: partAt(work), lowers: [] },
+    };
+    const own = { image: { ...spec.image, id: image ?? spec.image.id }, workdir: WORKSPACE_TARGET };
+    return { ...spec, ...own, identity, mounts: [mount], caches: [] };
   };
   const engine = await host.engine();
   await host.claim();
-  await engine.readImage(await cleaning(), (_, kindAt) => kindAt(WORKSPACE_TARGET), signal);
-  // Podman answers without mounting. It mounts where a container is started; only the image’s shell waits in it.
-  if (!(await isEmptied(join(aside, 'w', 'work'))))
-    await (await engine.prepare(await cleaning(), signal))[Symbol.asyncDispose]();
+  for (const work of ENGINE_WORK.map(name => join(aside, name))) {
+    if (await isEmptied(join(work, 'work'))) continue;
+    await engine.readImage(await cleaning(work), (_, kindAt) => kindAt(WORKSPACE_TARGET), signal);
+    // Podman answers without mounting. It mounts where a container is started; only the image’s shell waits in it.
+    if (!(await isEmptied(join(work, 'work'))))
+      await (await engine.prepare(await cleaning(work), signal))[Symbol.asyncDispose]();
+  }
   await rm(aside, { recursive: true, force: true });
 }
 

@@ -199,6 +199,7 @@ const ownConfig = some(
           {
             workspace_mode: mostly(fc.constantFrom('rw', 'ro')),
             tmpfs_size: mostly(megabytes),
+            workspace_path: mostly(fc.constantFrom('same', '/src')),
             fork_size: mostly(megabytes),
             allowed_host_roots: mostly(fc.array(hostRoot, { maxLength: 2 })),
             additional: configMounts,

@@ -1,6 +1,6 @@
 // The one interface that every isolation level implements. The state of a sandbox is its type.
 
-import type { Readable } from 'node:stream';
+import type { Duplex, Readable } from 'node:stream';
 import type { CacheVolume } from '../contract/caches.ts';
 import type { EngineResource, SandboxDetails, SandboxInfo, Status } from '../contract/host.ts';
 import type { PullProgress, RegistryLogin } from '../contract/images.ts';
@@ -263,6 +263,11 @@ export interface WaitingSandbox extends AsyncDisposable {
   verify(signal: AbortSignal): Promise<void>;
   /** How it is kept for a later command; absent where nothing waits yet, so that it cannot be. */
   readonly keeping?: Keeping;
+  /**
+   * Starts the forwarder of an allow-list; its standard streams carry the frames of its connections. Absent where the forwarder is
+   * started with the command and reaches a socket of this machine, and where there is no allow-list.
+   */
+  readonly openForwarder?: (signal: AbortSignal) => Promise<Duplex>;
   /** Hands over the one command it will ever run. */
   execute(handover: Handover, io: CommandIo, signal: AbortSignal): Promise<Execution>;
   /**
@@ -356,7 +361,7 @@ export interface Execution {
 export interface Ending {
   readonly exitCode: number;
   /** Why the command never started, where it did not. */
-  readonly neverStarted?: 'cwd' | 'missing' | 'forbidden' | 'ended';
+  readonly neverStarted?: 'cwd' | 'missing' | 'forbidden' | 'network' | 'ended';
   readonly oomKilled: boolean;
   readonly pidsRefused: boolean;
   readonly usage?: Usage;

@@ -2,6 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { NetworkMode } from '../contract/network.ts';
 import type { PolicyFields } from '../contract/policy.ts';
 import type { MountSpec } from '../contract/spec.ts';
 import { CEILINGS } from '../policy/profiles.ts';
@@ -48,6 +49,32 @@ describe('planSandbox', () => {
       environment: ['PATH=/bin', 'LANG=C', 'EMPTY'],
       removed: ['LD_PRELOAD', 'NODE_OPTIONS'],
     });
+  });
+
+  it('begins in the workspace, wherever that is', () => {
+    const at = { ...workspaceMount('/w', 2), target: '/src/app' };
+    expect([plan(), plan({}, { mounts: [at] }), plan({}, { mounts: [] })].map(({ workdir }) => workdir)).toEqual([
+      '/workspace',
+      '/src/app',
+      '/workspace',
+    ]);
+  });
+
+  it('has one hash for every allow-list, and another than without a network', () => {
+    const hash = (network: NetworkMode) =>
+      planSandbox(
+        { ...policy(), network: { value: network, layer: 'request', where: 'policy.network' } },
+        facts,
+        spec => ({
+          sandboxId: 'id',
+          name: 'acode-x-run-001',
+          labels: { 'acode.spec': spec },
+          correlationId: 'c',
+        }),
+      ).hash;
+    const list = (entry: string): NetworkMode => ({ kind: 'allow', entries: [entry], rules: [] });
+    expect(hash(list('a.example'))).toBe(hash(list('b.example')));
+    expect(hash(list('a.example'))).not.toBe(hash({ kind: 'none' }));
   });
 
   it('has a place for what is to be brought out only where something is', () => {

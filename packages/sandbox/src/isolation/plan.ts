@@ -19,7 +19,7 @@ import type {
 } from '../contract/spec.ts';
 import { isDangerous } from '../policy/environment.ts';
 
-/** Path of the workspace inside every sandbox. */
+/** Path of the workspace inside a sandbox, unless its policy names another. */
 export const WORKSPACE_TARGET = '/workspace';
 
 /** Path of the directory into which a command writes artifacts. */
@@ -58,7 +58,7 @@ export function planSandbox(
     network: policy.network.value,
     dns: policy.dns.value,
     ports: policy.ports.value,
-    workdir: WORKSPACE_TARGET,
+    workdir: facts.mounts.find(({ purpose }) => purpose === 'workspace')?.target ?? WORKSPACE_TARGET,
     home: HOME,
     mounts: facts.mounts,
     caches: facts.caches ?? [],
@@ -68,7 +68,9 @@ export function planSandbox(
     ...diskSpec(policy),
   };
   // A network is hashed as it was requested: persistent sandboxes of earlier versions have such hashes in their labels.
-  const hashed = { ...body, network: networkInput(body.network) };
+  // Which hosts an allow-list holds is the proxy’s: sandboxes with any list are interchangeable.
+  const network = body.network.kind === 'allow' ? 'allow' : networkInput(body.network);
+  const hashed = { ...body, network };
   const hash = createHash('sha256').update(JSON.stringify(hashed)).digest('hex');
   return { identity: identify(hash), ...body, hash };
 }

@@ -121,8 +121,14 @@ export interface NetworkLimit {
 const ATTEMPTS = 3;
 const UNLIMITED: NetworkLimit = { cut: 'none', stop: () => undefined };
 
+/** A command whose network can be taken away, or which can be ended. */
+interface Disconnectable {
+  disconnect(): Promise<unknown>;
+  kill(signal: string): Promise<void>;
+}
+
 /** Takes the network of a command away after `timeoutMs`; never, if that is null. */
-export function limitNetwork(execution: Execution, timeoutMs: number | null, clock: Clock): NetworkLimit {
+export function limitNetwork(execution: Disconnectable, timeoutMs: number | null, clock: Clock): NetworkLimit {
   if (timeoutMs === null) return UNLIMITED;
   let cut: NetworkCut = 'none';
   const stopped = new AbortController();

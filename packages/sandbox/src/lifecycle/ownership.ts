@@ -198,7 +198,8 @@ async function socketsIn(directory: string, called: RegExp): Promise<{ path: str
   );
 }
 
-async function socketState(path: string): Promise<OwnerState> {
+/** Whether somebody listens on a socket, by connecting to it. */
+export async function socketState(path: string): Promise<OwnerState> {
   return new Promise(resolve => {
     const connection = createConnection(path);
     const settle = (state: OwnerState): void => {

@@ -100,8 +100,8 @@ export function writePrivateFile(path: string, content: string | Buffer, options
 }
 
 /** Writes a file where there is none. Of two processes that do so at once, both find what the first one wrote. */
-export function createPrivateFile(path: string, content: string | Buffer): void {
-  const draft = writeDraft(path, content, {});
+export function createPrivateFile(path: string, content: string | Buffer, options: PrivateWrite = {}): void {
+  const draft = writeDraft(path, content, options);
   try {
     linkSync(draft, path);
   } catch (error) {

@@ -18,7 +18,6 @@ import type {
 } from '../contract/sandbox.ts';
 import type { Host, Planned } from '../run/host.ts';
 import type { OpenExecution, OpenSandbox, WaitingSandbox } from '../isolation/backend.ts';
-import { WORKSPACE_TARGET } from '../isolation/plan.ts';
 import { Capture, LiveCapture } from '../run/output/capture.ts';
 import { govern } from '../policy/risk.ts';
 import { sourceOf } from '../policy/layers.ts';
@@ -147,7 +146,7 @@ export class SandboxCommands implements Commands {
     return admitted(host, { name: 'exec', signal: asked.signal, run }, async ({ operation, signal, stop, began }) => {
       const recorded = { ...run, host, operation };
       const { clock } = host.telemetry;
-      checkCommandRequest(command, request);
+      checkCommandRequest(command, request, of.spec.workdir);
       if (!how.live) this.#parts.open.expect();
       await this.#assertStrongEnough(command);
       const planned = withTimeout(of, timeoutMs, this.#most(how));
@@ -170,7 +169,7 @@ export class SandboxCommands implements Commands {
         timings: { queueMs: 0, obtainMs: obtained - began },
         sinceMs,
         captures: how.live ? liveCaptures(planned.policy, asRun) : captures(planned.policy, asRun),
-        cwd: workdirFor(asked.cwd, WORKSPACE_TARGET),
+        cwd: workdirFor(asked.cwd, planned.spec.workdir),
         nonce: randomBytes(16).toString('hex'),
       });
       this.#rememberLook(running, sandbox.execution);

@@ -320,6 +320,7 @@ function refuse({ spec }: Planned, keep: boolean): void {
 
 function lentTo({ network, caches, dependencies }: SandboxSpec): string | null {
   if (network.kind === 'bridge') return 'the network bridge';
+  if (network.kind === 'allow') return 'an allow-list';
   if (caches.length > 0) return 'caches';
   return dependencies ? 'dependencies of the project image' : null;
 }

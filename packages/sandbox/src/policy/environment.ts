@@ -2,6 +2,7 @@
 
 import { AcodeError } from '../contract/errors.ts';
 import { isBoundary } from '../contract/levels.ts';
+import type { NetworkMode } from '../contract/network.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 
 // Variables that make programs load or run other code, or that the shell which hands the command over needs for itself. Handing one over would let a caller’s mistake, or an image’s
@@ -47,14 +48,38 @@ const OFFLINE: Readonly<Record<string, string>> = {
   COMPOSER_DISABLE_NETWORK: '1',
 };
 
+// What programs read to use a proxy, in both spellings, since each reads one of them. Names of an allow-list also have addresses
+// inside, for programs that read neither. Node.js reads them only if it is told to, from version 24 on.
+const PROXY_URL = 'http://127.0.0.1:3128';
+const NOT_PROXIED = 'localhost,127.0.0.0/8,127.0.0.1,::1';
+const PROXY: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(
+    ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY'].flatMap(name => [
+      [name, PROXY_URL],
+      [name.toLowerCase(), PROXY_URL],
+    ]),
+  ),
+  NO_PROXY: NOT_PROXIED,
+  no_proxy: NOT_PROXIED,
+  NODE_USE_ENV_PROXY: '1',
+};
+
 /** Where a sandbox has the user’s bundle of CA certificates. */
 export const CA_TARGET = '/etc/acode/ca.pem';
 
+/** The directory of the proxy inside a sandbox with an allow-list. */
+export const RELAY_TARGET = '/.acode/relay';
+
+/** The certificate authority with which the proxy inspects connections, in that directory. */
+export const PROXY_CA = 'ca.pem';
+
+/** The same with all others that programs are to trust. */
+export const PROXY_CA_BUNDLE = 'ca-bundle.pem';
+
 // What clients read to find CA certificates. Node.js and Deno add the file to their own; the others read it in place of the
 // image’s, which is why it has to be a complete bundle. Only names that the tool documents.
-const CA_VARIABLES: readonly string[] = [
-  'NODE_EXTRA_CA_CERTS',
-  'DENO_CERT',
+const ADDING_CA: readonly string[] = ['NODE_EXTRA_CA_CERTS', 'DENO_CERT'];
+const REPLACING_CA: readonly string[] = [
   'SSL_CERT_FILE',
   'NIX_SSL_CERT_FILE',
   'REQUESTS_CA_BUNDLE',
@@ -74,7 +99,8 @@ const CA_VARIABLES: readonly string[] = [
 /**
  * The variables that acode sets for a command unless the request sets them. With a bundle of CA certificates, clients are
  * given its path; it has precedence over what the image sets, since the user named it for every image. Without a network,
- * package managers are set to work offline, so that they fail at once; there, what the image sets is not changed. Levels
+ * package managers are set to work offline, so that they fail at once; there, what the image sets is not changed. With an
+ * allow-list, programs are told where its proxy is, and which certificate authority it has if it inspects connections. Levels
  * without walls have the host’s own network, whatever the policy says, and get none of these.
  */
 export function defaultEnvironment({
@@ -83,10 +109,30 @@ export function defaultEnvironment({
   image,
   mounts,
 }: Pick<SandboxSpec, 'network' | 'level' | 'image' | 'mounts'>): Readonly<Record<string, string>> {
-  if (mounts.some(({ purpose }) => purpose === 'ca'))
-    return Object.fromEntries(CA_VARIABLES.map(name => [name, CA_TARGET]));
+  const hasBundle = mounts.some(({ purpose }) => purpose === 'ca');
+  if (network.kind === 'allow' && isBoundary(level)) {
+    const trusted = isInspected(network)
+      ? trusting(`${RELAY_TARGET}/${PROXY_CA}`, `${RELAY_TARGET}/${PROXY_CA_BUNDLE}`)
+      : hasBundle && trusting(CA_TARGET);
+    return { ...PROXY, ...trusted };
+  }
+  if (hasBundle) return trusting(CA_TARGET);
   if (network.kind !== 'none' || !isBoundary(level)) return {};
   return notInImage(OFFLINE, { image });
+}
+
+function trusting(added: string, bundle = added): Readonly<Record<string, string>> {
+  return {
+    ...Object.fromEntries(ADDING_CA.map(name => [name, added])),
+    ...Object.fromEntries(REPLACING_CA.map(name => [name, bundle])),
+  };
+}
+
+// Whether the proxy of a network ends the TLS of some connections, so that programs have to trust its certificates.
+function isInspected(network: NetworkMode): boolean {
+  return (
+    network.kind === 'allow' && network.rules.some(({ verdict, mode }) => verdict === 'allow' && mode === 'inspect')
+  );
 }
 
 /**

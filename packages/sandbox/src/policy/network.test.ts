@@ -6,6 +6,7 @@ import { holdTo } from './config/check.ts';
 import { parseConfig, rawConfig } from './config/parse.ts';
 import { machineSchema } from './config/schema.ts';
 import type { PolicyFields } from '../contract/policy.ts';
+import { decideHost } from '../egress/decide.ts';
 import { denialParts } from '../contract/denial-text.ts';
 import { NO_LAYERS } from './layers.ts';
 import type { Layers } from './layers.ts';
@@ -64,7 +65,7 @@ describe('bridge', () => {
         return error instanceof AcodeError ? error.hint : '';
       }
     };
-    for (const wish of [{ ports: [{ container: 80 }] }, { network: { name: 'registry.example' } }]) {
+    for (const wish of [{ ports: [{ container: 80 }] }, { network: { name: 'host' } }]) {
       expect(hintOf(wish)).toContain('consent');
       expect(hintOf(wish, CONSENT)).toContain('bridge');
       expect(hintOf(wish, CONSENT)).not.toContain('consent');
@@ -143,7 +144,7 @@ describe('a network by name', () => {
     'is distinguished from a domain such as %s',
     name => {
       expect(() => resolve({ network: { name } }, user)).toThrow(
-        notAvailable('it looks like a domain', 'add it to `sandbox.network.allowed_networks`'),
+        notAvailable('it looks like a host', `{ allow: ['${name}'] }`),
       );
       expect(
         resolve({ network: { name } }, `sandbox: { network: { allowed_networks: [${name}] } }`).network,
@@ -250,10 +251,154 @@ describe('name servers and ports', () => {
 });
 
 describe('an allow-list of hosts', () => {
-  it('is refused until there is one', () => {
-    expect(() => resolve({ network: { allow: ['x'] } }, CONSENT)).toThrow(
-      expect.objectContaining({ code: 'ACODE-SBX-016' }),
+  const allow = (...entries: string[]) => ({ network: { allow: entries } });
+  const file = (list: string, more = '') => `sandbox: { network: { allow: [${list}]${more} } }`;
+  const rules = (...args: Parameters<typeof resolve>) => {
+    const { value } = resolve(...args).network;
+    return value.kind === 'allow' ? value.rules.map(({ id, setBy }) => `${setBy.layer} ${id}`) : [value.kind];
+  };
+  const withRepository = (user: string, repository: string, input: PolicyFields = {}, machine?: string) => {
+    const loaded = parseConfig(repository, '.agent/config.yml');
+    const layer = { ...loaded, root: '/w', file: '.agent/config.yml', hash: 'h', trusted: false };
+    return resolvePolicy(input, { ...layers(user, machine), repository: layer }, host).network.value;
+  };
+
+  it('is what a person typed, each rule with who set it', () => {
+    expect(resolve(allow('a.example', 'tcp:db.example:5432')).network).toMatchObject({
+      value: {
+        kind: 'allow',
+        entries: ['a.example', 'tcp:db.example:5432'],
+        rules: [
+          { id: 'allow/a.example', host: 'a.example', port: 443, protocol: 'tls', setBy: { layer: 'request' } },
+          { id: 'allow/tcp:db.example:5432', host: 'db.example', port: 5432, protocol: 'tcp' },
+        ],
+      },
+      layer: 'request',
+    });
+    // An empty list allows nothing.
+    expect(rules(allow())).toEqual([]);
+  });
+
+  it('is the user’s default as soon as their file has one, unless the file or the request says otherwise', () => {
+    expect(resolve({}, file('pypi')).network).toMatchObject({
+      layer: 'user',
+      where: 'user.yml:1:23 (sandbox.network.allow)',
+    });
+    expect(rules({}, file('pypi'))).toEqual(['user pypi/pypi.org', 'user pypi/files.pythonhosted.org']);
+    expect(rules({}, file('pypi', ', mode: none'))).toEqual(['none']);
+    expect(rules({}, file('pypi', ', mode: allow'))).toHaveLength(2);
+    expect(rules({ network: 'none' }, file('pypi'))).toEqual(['none']);
+    expect(rules(allow('a.example'), file('pypi'))).toEqual(['request allow/a.example']);
+  });
+
+  it('of a model is in the list of the user’s file, or narrower', () => {
+    const model = (...entries: string[]) => ({ ...allow(...entries), askedBy: 'model' as const });
+    const own = file("'*.a.example', 'npm:install'");
+    expect(rules(model('x.a.example', 'npm:install'), own)).toHaveLength(2);
+    for (const entry of ['a.example', 'x.a.example:8443', 'tcp:x.a.example:443', 'registry.npmjs.org', 'pypi'])
+      expect(() => resolve(model(entry), own)).toThrow(
+        denied('a model may ask only', 'user.yml:1:23', `acode config set --add sandbox.network.allow ${entry}`),
+      );
+    expect(() => resolve(model('npm:install'))).toThrow(denied('a model may ask only', 'built-in', ''));
+    // Whoever lets a host through has not lent a credential for it.
+    expect(() => resolve(model('anthropic'), file('api.anthropic.com'))).toThrow(
+      denied('a model may ask only', '', ''),
     );
+  });
+
+  it('reaches a service of this host only by the user’s own file', () => {
+    expect(() => resolve(allow('host:5432'))).toThrow(
+      denied('a service of this host', 'built-in', 'acode config set --add sandbox.network.allow host:5432'),
+    );
+    expect(rules(allow('host:5432'), file('"host:5432"'))).toEqual(['request allow/host:5432']);
+    expect(() => resolve(allow('host:5433'), file('"host:5432"'))).toThrow(denied('a service of this host', '', ''));
+  });
+
+  it('may have private addresses only by the user’s own file', () => {
+    const own = file('a.example', ", private_hosts: ['*.corp.example']");
+    const { value } = resolve(allow('db.corp.example', 'a.example', '*.example.org'), own).network;
+    expect(value).toMatchObject({ rules: [{ private: true }, { host: 'a.example' }, { host: '*.example.org' }] });
+    expect(value.kind === 'allow' && value.rules.filter(rule => rule.private)).toHaveLength(1);
+  });
+
+  it('is narrowed by the repository’s file and never widened', () => {
+    const narrow = (list: string, user = file("'*.a.example', pypi")) => {
+      const value = withRepository(user, file(list));
+      return value.kind === 'allow' ? value.rules.map(({ id }) => id) : value.kind;
+    };
+    expect(narrow("'x.a.example', evil.example")).toEqual(['allow/x.a.example']);
+    expect(narrow('pypi.org')).toEqual(['pypi/pypi.org']);
+    expect(narrow('evil.example')).toEqual([]);
+    expect(narrow('evil.example', '')).toBe('none');
+    // What a person typed is theirs; a denial of the repository counts even then.
+    expect(withRepository('', file('b.example'), allow('a.example'))).toMatchObject({ rules: [{ host: 'a.example' }] });
+    expect(withRepository('', 'sandbox: { network: { deny: [a.example] } }', allow('a.example'))).toMatchObject({
+      rules: [{ verdict: 'allow' }, { verdict: 'deny', port: 0, setBy: { layer: 'repository' } }],
+    });
+  });
+
+  it('is bounded by the machine’s list, which names who set it', () => {
+    const machine = file('a.example, b.example');
+    expect(rules(allow('a.example'), '', machine)).toEqual(['request allow/a.example']);
+    expect(() => resolve(allow('c.example'), '', machine)).toThrow(
+      denied('this machine does not list it', '/etc/acode/policy.yml', 'administrator'),
+    );
+    expect(rules({}, file('a.example, c.example'), machine)).toEqual(['user allow/a.example']);
+    expect(rules(allow('a.example'), '', 'sandbox: { network: { deny: ["*.example"] } }')).toEqual([
+      'request allow/a.example',
+      'machine deny/*.example',
+    ]);
+  });
+
+  it('keeps the exceptions of the user’s own denials, and only for what is granted', () => {
+    const own = "sandbox: { network: { mode: none, allow: [jira.corp.example], deny: ['*.corp.example'] } }";
+    const hosts = (entry: string, name: string) => {
+      const { value } = resolve(allow(entry), own).network;
+      return value.kind === 'allow' && decideHost(value, { host: name, port: 443 }).allowed;
+    };
+    expect(hosts('jira.corp.example', 'jira.corp.example')).toBe(true);
+    expect(hosts('*.corp.example', 'jira.corp.example')).toBe(true);
+    expect(hosts('*.corp.example', 'db.corp.example')).toBe(false);
+    expect(hosts('db.corp.example', 'db.corp.example')).toBe(false);
+    expect(hosts('a.example', 'jira.corp.example')).toBe(false);
+  });
+
+  it.each([
+    ['https://registry.npmjs.org/x', 'is a URL'],
+    ['10.0.0.1', 'is an IP address'],
+    ['npm:instal', 'You probably mean npm:install'],
+    ['gihub:read', 'You probably mean github:read'],
+    ['tcp:db.example', 'has no port'],
+    ['localhost', 'is this host'],
+  ])('refuses %s with what to write instead', (entry, part) => {
+    const said = expect.objectContaining({ code: 'ACODE-SBX-017' }) as Error;
+    expect(() => resolve(allow(entry))).toThrow(said);
+    try {
+      resolve(allow(entry));
+    } catch (error) {
+      expect(error instanceof AcodeError && `${error.message} ${error.hint}`).toContain(part);
+    }
+    expect(() => resolve({}, file(JSON.stringify(entry)))).toThrow(
+      expect.objectContaining({ code: 'ACODE-SBX-013', message: expect.stringContaining(part) as string }),
+    );
+  });
+
+  it('refuses a host beside the preset that limits it', () => {
+    expect(() => resolve(allow('npm:install', 'registry.npmjs.org'))).toThrow(invalid('leave one of them out'));
+    expect(() => resolve({}, file('npm:install, registry.npmjs.org'))).toThrow('leave one of them out');
+    expect(() => resolve(allow('github:read', 'github:push=a/b'))).not.toThrow();
+  });
+
+  it('has no name servers and no ports', () => {
+    expect(() => resolve({ ...allow('a.example'), ports: [{ container: 80 }] })).toThrow(
+      invalid('needs a network of the engine'),
+    );
+  });
+
+  it('is nothing in air-gapped mode, and that is said', () => {
+    const { network, denials } = resolve(allow('npm:install'), 'mode: airgapped');
+    expect(network.value).toEqual({ kind: 'none' });
+    expect(denials).toMatchObject([{ rule: 'network.air-gapped', effect: { kind: 'request-ignored' } }]);
   });
 });
 

@@ -3,7 +3,10 @@
 import type { LoadedConfig } from './config/check.ts';
 import { nearestWord } from './config/keys.ts';
 import type { Config } from './config/schema.ts';
-import { address } from './config/values.ts';
+import { address, listFault } from './config/values.ts';
+import { HOST_SERVICE, hostCovers } from '../egress/host-name.ts';
+import { conflictIn, covers, exceptions, narrowed, rulesOf } from '../egress/rules.ts';
+import type { EgressRule } from '../contract/egress.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { networkName } from '../contract/network.ts';
 import type { EffectivePolicy, PolicyFields, PortRequest, Sourced } from '../contract/policy.ts';
@@ -32,9 +35,14 @@ export function resolveCaFile({ machine, user }: Layers): EffectivePolicy['caFil
 
 const CA_FILE = 'sandbox.network.ca_file';
 
-/** Which networks a run may ask for: the bridge by consent, others by name. The machine’s policy bounds both. */
-export function allowedNetworks(layers: Layers): Pick<PolicyRules, 'bridge' | 'networks'> {
-  return { bridge: bridgeConsent(layers), networks: namedNetworks(layers) };
+/** Which networks a run may ask for: the bridge by consent, others by name, hosts. The machine’s policy bounds all. */
+export function allowedNetworks(layers: Layers): Pick<PolicyRules, 'bridge' | 'networks' | 'hosts'> {
+  return { bridge: bridgeConsent(layers), networks: namedNetworks(layers), hosts: listedHosts(layers) };
+}
+
+function listedHosts({ user }: Layers): Sourced<readonly string[]> {
+  const entries = user.config.sandbox?.network?.allow;
+  return entries ? { value: entries, ...sourceIn(user, ALLOW) } : builtInValue([]);
 }
 
 function bridgeConsent({ machine, user }: Layers): Sourced<boolean> {
@@ -56,7 +64,7 @@ function namedNetworks({ machine, user }: Layers): Sourced<readonly string[]> {
 const MAX_SERVERS = 3;
 const MAX_PORTS = 16;
 // Names that mean something else to an engine than a network of the user’s.
-const RESERVED = /^(?:host|none|default|bridge|ingress|nat|container(?::.*)?)$/i;
+const RESERVED = /^(?:host|none|allow|default|bridge|ingress|nat|container(?::.*)?)$/i;
 
 /** Decides about the network. Air-gapped mode wins over everything, and says what it denied. */
 export function resolveNetwork(request: PolicyFields, layers: Layers, mode: Sourced<Mode>): NetworkPolicy {
@@ -79,7 +87,7 @@ export function resolveNetwork(request: PolicyFields, layers: Layers, mode: Sour
   checkPorts(ports);
   if (mode.value === 'airgapped') return airgapped({ network, dns, ports }, mode);
   assertAllowed(network, layers);
-  if (network.value.kind !== 'none') return { network, dns, ports, denials: [] };
+  if (network.value.kind === 'bridge' || network.value.kind === 'named') return { network, dns, ports, denials: [] };
   // What a file says about servers and ports is for the runs that have a network; a request means this one.
   for (const [field, asked] of [
     ['dns', dns],
@@ -88,53 +96,182 @@ export function resolveNetwork(request: PolicyFields, layers: Layers, mode: Sour
     if (asked.layer !== 'request' || asked.value.length === 0) continue;
     throw new AcodeError('ACODE-SBX-017', {
       field: `policy.${field}`,
-      reason: 'needs a network, and there is none',
+      reason:
+        network.value.kind === 'none'
+          ? 'needs a network, and there is none'
+          : 'needs a network of the engine, and an allow-list is none',
       remedy: text`Leave it out, or also ask for ${bridgeAsked(layers)}.`,
     });
   }
-  return { network, dns: builtInValue([]), ports: builtInValue([]), denials: [] };
+  const listed = withRules(network, request, layers);
+  return { network: listed, dns: builtInValue([]), ports: builtInValue([]), denials: [] };
 }
 
 function askedNetwork(request: PolicyFields, layers: Layers): Sourced<NetworkMode> {
   const asked = request.network;
-  if (typeof asked === 'object' && 'allow' in asked) {
-    throw new AcodeError('ACODE-SBX-016', {
-      what: text`${{ field: 'policy.network' }} with an allow-list`,
-      instead: 'Leave it out: the sandbox then has no network.',
-    });
-  }
   const mode = pick<NetworkMode | undefined>(layers, {
     field: 'network',
     request: asked === undefined ? undefined : networkOf(asked),
     key: 'sandbox.network.mode',
-    read: configuredNetwork,
+    // A list of a repository’s only narrows that of the user; it gives no network.
+    read: config => configuredNetwork(config, config === layers.user.config),
     builtIn: undefined,
   });
   if (mode.value === undefined) return builtInValue({ kind: 'none' });
   return { value: mode.value, layer: mode.layer, where: whereAsked(mode, layers) };
 }
 
-// A file may ask by the shorthand, which is another key.
+// A file may ask by the shorthand or by its list, which are other keys.
 function whereAsked({ layer: by, where }: Pick<Sourced, 'layer' | 'where'>, layers: Layers): string {
   const layer = by === 'repository' ? layers.repository : by === 'user' || by === 'team' ? layers.user : null;
-  const shorthand = layer !== null && layer.config.sandbox?.network?.mode === undefined;
-  return shorthand ? placeOf(layer, 'sandbox.defaults.network') : where;
+  return layer === null ? where : placeOf(layer, networkKey(layer.config));
 }
 
-function configuredNetwork({ sandbox }: Config): NetworkMode | undefined {
-  const named = sandbox?.network?.mode;
-  if (named !== undefined) return networkOf(named === 'none' || named === 'bridge' ? named : { name: named });
-  const enabled = sandbox?.defaults?.network;
-  return enabled === undefined ? undefined : { kind: enabled ? 'bridge' : 'none' };
+function networkKey({ sandbox }: Config): string {
+  if (sandbox?.network?.mode !== undefined) return 'sandbox.network.mode';
+  return sandbox?.defaults?.network === undefined ? ALLOW : 'sandbox.defaults.network';
 }
 
-function networkOf(asked: 'none' | 'bridge' | { readonly name: string }): NetworkMode {
-  return typeof asked === 'string' ? { kind: asked } : { kind: 'named', name: asked.name };
+function configuredNetwork({ sandbox }: Config, isOwn: boolean): NetworkMode | undefined {
+  const { network: { mode: named, allow = [] } = {}, defaults: { network: enabled } = {} } = sandbox ?? {};
+  if (named !== undefined) return networkOf(namedNetwork(named, allow));
+  if (enabled !== undefined) return { kind: enabled ? 'bridge' : 'none' };
+  return isOwn && allow.length > 0 ? networkOf({ allow }) : undefined;
+}
+
+function namedNetwork(named: string, allow: readonly string[]): NonNullable<PolicyFields['network']> {
+  if (named === 'allow') return { allow };
+  return named === 'none' || named === 'bridge' ? named : { name: named };
+}
+
+function networkOf(asked: NonNullable<PolicyFields['network']>): NetworkMode {
+  if (typeof asked === 'string') return { kind: asked };
+  if ('name' in asked) return { kind: 'named', name: asked.name };
+  return { kind: 'allow', entries: asked.allow, rules: [] };
+}
+
+// An allow-list with the rules that count: what was asked for or the user’s own list, within what the machine allows, and the
+// denials of every layer. Every other network is left as it is.
+function withRules(network: Sourced<NetworkMode>, request: PolicyFields, layers: Layers): Sourced<NetworkMode> {
+  if (network.value.kind !== 'allow') return network;
+  const own = listOf(layers.user, 'allow');
+  const granted =
+    network.layer === 'request'
+      ? requestedRules(network.value.entries, own, request, layers)
+      : byRepository(own, layers);
+  const bounded = byMachine(granted, network, layers);
+  const denials = deniedRules(layers);
+  const isDenying = denials.some(({ setBy }) => setBy.layer === 'user' || setBy.layer === 'team');
+  const rules = [...bounded, ...denials, ...(isDenying ? exceptions(bounded, own) : [])].map(rule =>
+    isPrivate(rule, layers) ? { ...rule, private: true } : rule,
+  );
+  return { ...network, value: { ...network.value, rules } };
+}
+
+function isPrivate({ verdict, host }: EgressRule, { user }: Layers): boolean {
+  const names = user.config.sandbox?.network?.private_hosts ?? [];
+  return verdict === 'allow' && names.some(name => hostCovers(name, host));
+}
+
+function listOf(layer: LoadedConfig, verdict: 'allow' | 'deny'): EgressRule[] {
+  const key = `sandbox.network.${verdict}`;
+  const rules = rulesOf(layer.config.sandbox?.network?.[verdict] ?? [], verdict, sourceIn(layer, key));
+  const both = conflictIn(rules);
+  if (both) throw new AcodeError('ACODE-SBX-013', { source: layer.where(key), key, reason: conflict(both) });
+  return rules;
+}
+
+function conflict([one, other]: readonly [EgressRule, EgressRule]): string {
+  return `has ${one.id} and ${other.id} for one host and port, which treat it differently: leave one of them out`;
+}
+
+// What a person typed or a program asked for counts. What a model asks for must be in the list of the user’s file.
+function requestedRules(
+  entries: readonly string[],
+  own: readonly EgressRule[],
+  { askedBy }: PolicyFields,
+  layers: Layers,
+): EgressRule[] {
+  const setBy = { layer: 'request', where: 'policy.network' } as const;
+  const consented = askedBy === 'model' ? byRepository(own, layers) : null;
+  for (const entry of entries) {
+    const fault = listFault(entry);
+    if (fault) throw notAnEntry(entry, fault.reason, fault.remedy);
+    const rules = rulesOf([entry], 'allow', setBy);
+    if (consented && !rules.every(rule => consented.some(one => covers(one, rule))))
+      throw denied(
+        entry,
+        'a model may ask only for what your configuration lists',
+        listSource(layers),
+        addTo(layers, entry),
+      );
+    if (rules.some(({ host }) => host === HOST_SERVICE) && !rules.every(rule => own.some(one => covers(one, rule))))
+      throw denied(
+        entry,
+        'a service of this host is reached only if your configuration lists it',
+        listSource(layers),
+        addTo(layers, entry),
+      );
+  }
+  const rules = rulesOf(entries, 'allow', setBy);
+  const both = conflictIn(rules);
+  if (both) throw new AcodeError('ACODE-SBX-017', { field: 'policy.network', reason: conflict(both) });
+  return rules;
+}
+
+function notAnEntry(entry: string, reason: string, remedy: string): AcodeError {
+  return new AcodeError('ACODE-SBX-017', {
+    field: 'policy.network',
+    reason: `${JSON.stringify(entry.slice(0, 80))} ${reason}`,
+    remedy: `${remedy}.`,
+  });
+}
+
+function listSource({ user }: Layers): Pick<Sourced, 'layer' | 'where'> {
+  return user.config.sandbox?.network?.allow ? sourceIn(user, ALLOW) : builtInValue([]);
+}
+
+function addTo({ user }: Layers, entry: string): Text {
+  return text`If sandboxes may reach it: ${setting(user, { key: ALLOW, value: [entry], add: true })}.`;
+}
+
+function byRepository(rules: readonly EgressRule[], { repository }: Layers): readonly EgressRule[] {
+  return repository?.config.sandbox?.network?.allow ? narrowed(rules, repositoryList(repository, 'allow')) : rules;
+}
+
+function repositoryList(repository: LoadedConfig, verdict: 'allow' | 'deny'): EgressRule[] {
+  const key = `sandbox.network.${verdict}`;
+  const entries = repository.config.sandbox?.network?.[verdict] ?? [];
+  return rulesOf(entries, verdict, { layer: 'repository', where: placeOf(repository, key) });
+}
+
+function byMachine(
+  rules: readonly EgressRule[],
+  { layer }: Sourced<NetworkMode>,
+  { machine }: Layers,
+): readonly EgressRule[] {
+  const entries = machine?.config.sandbox?.network?.allow;
+  if (!machine || !entries) return rules;
+  const by = { layer: 'machine', where: placeOf(machine, ALLOW) } as const;
+  const bound = rulesOf(entries, 'allow', by);
+  const beyond = rules.find(rule => !bound.some(one => covers(one, rule)));
+  if (beyond && layer === 'request') throw denied(beyond.id, 'this machine does not list it', by, ASK);
+  return narrowed(rules, bound);
+}
+
+function deniedRules({ machine, user, repository }: Layers): EgressRule[] {
+  const machines = machine?.config.sandbox?.network?.deny ?? [];
+  return [
+    ...(machine ? rulesOf(machines, 'deny', { layer: 'machine', where: placeOf(machine, DENY) }) : []),
+    ...listOf(user, 'deny'),
+    ...(repository ? repositoryList(repository, 'deny') : []),
+  ];
 }
 
 function assertAllowed(network: Sourced<NetworkMode>, layers: Layers): void {
   switch (network.value.kind) {
     case 'none':
+    case 'allow':
       return;
     case 'bridge':
       return assertBridge(layers);
@@ -199,9 +336,9 @@ function assertListed({ value: name }: Sourced<string>, layers: Layers, file: Lo
   if (DOMAIN.test(name))
     throw denied(
       name,
-      'it looks like a domain, and a network cannot be limited to domains yet',
+      'it looks like a host',
       null,
-      text`To reach ${name} and everything else, use ${bridgeAsked(layers)}. If it is the name of a network of the engine, add it to \`${NAMES}\`.`,
+      text`To reach ${name} and nothing else, use ${{ field: 'policy.network', value: `allow=${name}` }}. If it is the name of a network of the engine, add it to \`${NAMES}\`.`,
     );
   throw denied(
     name,
@@ -216,6 +353,8 @@ const DOMAIN = /^(?:\*\.)?(?:[a-z0-9-]+\.)+[a-z]{2,}$/i;
 const BRIDGE = { field: 'policy.network', value: 'bridge' } as const;
 const CONSENT = 'sandbox.network.allow_bridge';
 const NAMES = 'sandbox.network.allowed_networks';
+const ALLOW = 'sandbox.network.allow';
+const DENY = 'sandbox.network.deny';
 
 // The bridge, and the consent that it needs where nobody gave it yet.
 function bridgeAsked(layers: Layers): Text {

@@ -149,7 +149,6 @@ describe('resolvePolicy', () => {
   });
 
   it.each<[string, PolicyFields]>([
-    ['network', { network: { allow: ['x'] } }],
     ['services', { services: { db: 'postgres:16' } }],
     ['disk', { disk: { bytes: 1024 ** 3 } }],
     ['disk', { workspace: 'readonly', disk: { bytes: 1024 ** 3 } }],
@@ -171,6 +170,21 @@ describe('resolvePolicy', () => {
       expect(() => resolve({ workspace, fork: 'api' })).toThrow(
         expect.objectContaining({ code: 'ACODE-SBX-017', context: expect.objectContaining({ field: 'policy.fork' }) }),
       );
+  });
+
+  it('takes the path of the workspace from the request, a repository, the user’s file, else the built-in one', () => {
+    const file = (path: string) => checkConfig({ sandbox: { mounts: { workspace_path: path } } }, 'mine.yml');
+    const theirs = { ...file('/theirs'), trusted: false, file: 'theirs.yml', hash: '' } as unknown as RepositoryLayer;
+    const from = (input: PolicyFields, layers: Partial<Layers>) =>
+      resolvePolicy(input, { ...NO_LAYERS, ...layers }, host).workspacePath;
+    expect(from({}, {})).toMatchObject({ value: '/workspace', layer: 'built-in' });
+    expect(from({}, { user: file('same') })).toMatchObject({ value: 'same', layer: 'user' });
+    expect(from({}, { user: file('same'), repository: theirs })).toMatchObject({
+      value: '/theirs',
+      layer: 'repository',
+    });
+    expect(from({ workspacePath: '/src' }, { repository: theirs })).toMatchObject({ value: '/src', layer: 'request' });
+    expect(() => resolve({ workspacePath: 'src' })).toThrow(/policy.workspacePath/);
   });
 
   it('takes a disk limit for a fork, from the request, else from a file', () => {

@@ -42,6 +42,7 @@ export interface ResolveHost {
   readonly task?: Task;
 }
 
+const WORKSPACE_PATH = '/workspace';
 const UNKNOWN_MEMORY = 4 * 1024 ** 3;
 const NO_TASK: Task = { command: [] };
 
@@ -97,6 +98,13 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
       key: 'sandbox.mounts.workspace_mode',
       read: ({ sandbox }) => workspaceMode(sandbox?.mounts?.workspace_mode),
       builtIn: 'direct',
+    }),
+    workspacePath: pick(layers, {
+      field: 'workspacePath',
+      request: request.workspacePath,
+      key: 'sandbox.mounts.workspace_path',
+      read: ({ sandbox }) => sandbox?.mounts?.workspace_path,
+      builtIn: WORKSPACE_PATH,
     }),
     fork:
       request.fork === undefined ? builtInValue(null) : { value: request.fork, layer: 'request', where: 'policy.fork' },

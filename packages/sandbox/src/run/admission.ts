@@ -198,22 +198,22 @@ function checkName({ name, keep }: CreateRequest): void {
   if (reason !== null) throw invalid('name', reason, text`Give ${{ field: 'name' }} another value, such as web-1.`);
 }
 
-/** Throws at the first invalid field of a command for a persistent sandbox. */
-export function checkCommandRequest(command: Command, request: CommandRequest): void {
+/** Throws at the first invalid field of a command for a persistent sandbox, in which the workspace is at `workdir`. */
+export function checkCommandRequest(command: Command, request: CommandRequest, workdir: string): void {
   hold(commandRequestSchema.safeParse(request, { error: issueText }), '', () => fieldsOf(commandRequestSchema));
   checkCommand(command);
   checkEnvironment(request.env ?? {});
-  workdirFor(request.cwd, WORKSPACE_TARGET);
+  workdirFor(request.cwd, workdir);
 }
 
-/** Throws at the first invalid field of a request. */
+/** Throws at the first invalid field of a request. An absolute `cwd` counts where the workspace is inside, which the plan says. */
 export function checkRequest(command: Command, request: RunRequest): void {
   hold(requestSchema.safeParse(request, { error: issueText }), '', () => fieldsOf(requestSchema));
   checkCommand(command);
   request.artifacts?.forEach(checkArtifact);
   checkEnvironment(request.env ?? {});
   checkEnvironment(request.envDefaults ?? {});
-  workdirFor(request.cwd, WORKSPACE_TARGET);
+  if (request.cwd?.startsWith('/') !== true || request.cwd.includes('\0')) workdirFor(request.cwd, WORKSPACE_TARGET);
 }
 
 // An artifact must not be written to a path where programs on this machine treat it as the user’s own file.

@@ -144,18 +144,19 @@ describe('what directories take', () => {
   it('counts the layers of the fork itself, and not those of another that it began with', () => {
     const part = (path: string) => ({ path, identities: [] });
     const lowers = [part('/f/aa/2'), part('/f/aa/1'), part('/f/bb/7')];
-    expect(directoriesOf({ fork: 'aa', upper: part('/f/aa/3'), work: part('/f/aa/w'), lowers })).toEqual({
+    const git = { fork: 'aa', upper: part('/f/aa/3g'), work: part('/f/aa/wg'), lowers: [part('/f/aa/1g')] };
+    expect(directoriesOf([{ fork: 'aa', upper: part('/f/aa/3'), work: part('/f/aa/w'), lowers }, git])).toEqual({
       store: '/f/aa',
-      live: ['/f/aa/3'],
-      work: ['/f/aa/w'],
-      earlier: ['/f/aa/2', '/f/aa/1'],
+      live: ['/f/aa/3', '/f/aa/3g'],
+      work: ['/f/aa/w', '/f/aa/wg'],
+      earlier: ['/f/aa/2', '/f/aa/1', '/f/aa/1g'],
     });
   });
 });
 
 describe('a command that is watched', () => {
   const part = (path: string) => ({ path, identities: [] });
-  const directories = directoriesOf({ fork: 'aa', upper: part('/f/aa/1'), work: part('/f/aa/w'), lowers: [] });
+  const directories = directoriesOf([{ fork: 'aa', upper: part('/f/aa/1'), work: part('/f/aa/w'), lowers: [] }]);
   const rules = { directories, limitBytes: 100 * MIB, earlierBytes: 40 * MIB };
   // Time passes whenever somebody waits for it.
   const clock = {

@@ -134,11 +134,17 @@ export interface ForkDirectories {
   readonly earlier: readonly string[];
 }
 
-/** The directories of an overlay that are the fork’s own. */
-export function directoriesOf({ upper, work, lowers }: OverlaySpec): ForkDirectories {
-  const store = dirname(upper.path);
-  const earlier = lowers.map(({ path }) => path).filter(path => dirname(path) === store);
-  return { store, live: [upper.path], work: [work.path], earlier };
+/** The directories of a fork’s overlays that are its own. */
+export function directoriesOf(overlays: readonly OverlaySpec[]): ForkDirectories {
+  const live = overlays.map(({ upper }) => upper.path);
+  const store = dirname(live[0] ?? '');
+  const below = overlays.flatMap(({ lowers }) => lowers.map(({ path }) => path));
+  return {
+    store,
+    live,
+    work: overlays.map(({ work }) => work.path),
+    earlier: below.filter(path => dirname(path) === store),
+  };
 }
 
 const SLICE_MS = 8;

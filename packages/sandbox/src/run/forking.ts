@@ -17,7 +17,7 @@ import { holderText, isProvablyGone, parseHolder, thisHolder } from '../lifecycl
 import { inTime } from '../isolation/waiting.ts';
 import { recordBase } from '../workspace/fork/base.ts';
 import { LayerStack } from '../workspace/fork/layers.ts';
-import type { ForkStore, ForkRecord, ForkWanted } from '../workspace/fork/store.ts';
+import type { ForkStore, ForkRecord, ForkWanted, LinkedRepository } from '../workspace/fork/store.ts';
 import type { Workspace } from '../workspace/locate.ts';
 import { sourceOf } from '../policy/layers.ts';
 import { availableOf, directoriesOf, diskUse, floorOf } from './disk.ts';
@@ -28,21 +28,21 @@ const LOCK_MS = 10_000;
 // For the lock that the end of a command needs: a diff of a large fork may hold it.
 const END_LOCK_MS = 60_000;
 const SQUASH_MS = 60_000;
-// How long the end of a command waits for the end of its sandbox.
-const OVER_MS = 2000;
-// How long a fork whose process was killed is waited for.
-const REAPED_MS = 3000;
+// How long to wait for the removal of the sandbox after its command ended.
+const SANDBOX_END_MS = 2000;
+// How long to wait until the reaper has removed the sandbox of a killed process.
+const REAPER_WAIT_MS = 3000;
 const REAPED_PAUSE_MS = 100;
 // How long before its end the expiry of a fork with changes is announced.
 const EXPIRES_SOON_MS = 24 * 3600 * 1000;
-// For a layer of any size; what is not done by then has no base.
+// For a layer of any size. Paths that are not recorded by then have no base.
 const BASE_MS = 60_000;
 // What the history of a fork shows for the layer of a persistent sandbox.
 const PERSISTENT = 'acode sandbox create';
 const UNMOUNT_MS = 5000;
 const UNMOUNT_POLL_MS = 20;
 
-/** What a fork is planned for. */
+/** What a fork is planned from. */
 export interface ForkFor {
   readonly level: Level;
   readonly policy: Pick<EffectivePolicy, 'fork' | 'deps' | 'workspace' | 'diskBytes'>;
@@ -50,17 +50,21 @@ export interface ForkFor {
   readonly image: string;
   /** The command, which the history of the fork shows. */
   readonly command: Command;
-  /** Whether nothing may be made. */
+  /** Whether this is a preview, which creates nothing. */
   readonly preview: boolean;
   readonly backend: Pick<Backend, 'forkWay'>;
-  /** What is present and empty in the fork. */
+  /** Masked paths, which are empty in the fork. */
   readonly masked: readonly Pick<MaskedPath, 'path' | 'kind'>[];
+  /** The repository of the linked worktree that the workspace is, where it is mounted. */
+  readonly repository?: LinkedRepository | undefined;
   /** The persistent sandbox whose plan this is: it has its layer already. */
   readonly reopens?: string | undefined;
 }
 
 interface PlannedFork {
   readonly overlay: OverlaySpec;
+  /** Over the repository of a linked worktree. */
+  readonly repository: OverlaySpec | null;
   /** What layers of earlier commands take; 0 where nothing limits it. */
   readonly earlierBytes: number;
   readonly way: MountWay;
@@ -78,9 +82,9 @@ async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): P
   const isPersistent = wanted.command.length === 0;
   const which: ForkWanted = { workspace: root, identity, fork: wanted.policy.fork.value ?? undefined };
   const own = await ofSandbox(store, wanted.reopens);
-  if (own) return { way, overlay: store.overlayOf(own, WORK[way]), earlierBytes: 0 };
+  if (own) return { way, ...overlaysOf(store, own, way), earlierBytes: 0 };
   if (isPersistent) refuseWatching(wanted.policy.diskBytes);
-  if (wanted.preview) return { way, overlay: shown(store, await store.find(which), WORK[way]), earlierBytes: 0 };
+  if (wanted.preview) return { way, ...shown(store, await store.find(which), WORK[way], wanted), earlierBytes: 0 };
   await settleKilled(host, root, signal);
   // Two processes must not make two forks where one is meant.
   const { id } = await underLock(
@@ -98,10 +102,12 @@ async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): P
     const masked = await makeMasks(store, id, wanted, signal);
     const limitBytes = wanted.policy.diskBytes.value;
     const limit = limitBytes === null ? {} : { limitBytes };
-    const begun = await store.begin(id, { holder: holderText(thisHolder()), image, command, masked, ...limit });
-    const overlay = store.overlayOf(begun, WORK[way]);
+    const { repository } = wanted;
+    const holder = holderText(thisHolder());
+    const begun = await store.begin(id, { holder, image, command, masked, repository, ...limit });
     try {
-      return { way, overlay, earlierBytes: await refuseWithoutRoom(store, overlay, limitBytes) };
+      const overlays = overlaysOf(store, begun, way);
+      return { way, ...overlays, earlierBytes: await refuseWithoutRoom(store, overlays, limitBytes) };
     } catch (error) {
       await store.abandon(id);
       throw error;
@@ -109,7 +115,12 @@ async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): P
   });
 }
 
-// Before the layer is begun: what is left of one that failed here, the next sweep removes.
+function overlaysOf(store: ForkStore, record: ForkRecord, way: MountWay): Pick<PlannedFork, 'overlay' | 'repository'> {
+  const work = WORK[way];
+  return { overlay: store.overlayOf(record, work), repository: store.repositoryOverlayOf(record, work) };
+}
+
+// Before the layer is begun: if this fails, the next sweep removes what it left.
 async function makeMasks(
   store: ForkStore,
   id: string,
@@ -124,20 +135,20 @@ async function makeMasks(
   return masked.map(({ path }) => path);
 }
 
-// Before the layers of a fork are too many to be mounted, the oldest become one.
+// Squashes the oldest layers before there are too many to mount.
 async function squashOld(host: ForkHost, store: ForkStore, id: string, signal: AbortSignal): Promise<void> {
   const ranges = store.squashable(id);
   if (ranges.length === 0) return;
   const { squashLayers } = await import('../workspace/fork/squash.ts');
-  const within = AbortSignal.any([signal, AbortSignal.timeout(SQUASH_MS)]);
+  const soon = AbortSignal.any([signal, AbortSignal.timeout(SQUASH_MS)]);
   try {
     for (const range of ranges)
-      await store.squash(id, range, (layers, target) =>
-        squashLayers(layers, { ...range, target, scratch: store.pathOf(id), signal: within }),
+      await store.squash(id, range, (layers, within, target) =>
+        squashLayers(layers, { ...within, target, scratch: store.pathOf(id), signal: soon }),
       );
   } catch (error) {
     signal.throwIfAborted();
-    // The command can run all the same, until the kernel could not mount the layers any more: then it is refused.
+    // The command can still run. Once the layers no longer fit into the mount options, commands are refused.
     host.telemetry.log('warn', 'layers of a fork could not be squashed', { fork: id, reason: String(error) });
   }
 }
@@ -157,7 +168,7 @@ export async function claimFork(
   if (store.read(fork)?.active?.sandboxId === null) store.claim(fork, sandboxId);
 }
 
-/** Nothing of a command ran: its layer goes. */
+/** Removes the layer of a command that never ran. */
 export async function abandonFork(host: ForkHost, fork: string | undefined): Promise<void> {
   if (fork !== undefined) await (await host.forks()).abandon(fork);
 }
@@ -172,15 +183,19 @@ export async function forkMounts(
   const { root } = wanted.workspace;
   const pending = await pendingNotes(host, root);
   if (wanted.policy.workspace.value !== 'fork') return { mounts, notes: pending, asides: [] };
-  const { overlay, way, earlierBytes } = await planFork(host, wanted, signal);
-  const asFork = (mount: MountSpec): MountSpec =>
-    mount.purpose === 'workspace' ? { ...mount, readOnly: false, overlay } : mount;
-  // What is only shown is nothing that a command could end or abandon.
+  const worktree = mounts.find(({ purpose }) => purpose === 'worktree');
+  const linked = worktree && { path: worktree.source, identity: worktree.identity };
+  const { overlay, repository, way, earlierBytes } = await planFork(host, { ...wanted, repository: linked }, signal);
+  const asFork = (mount: MountSpec): MountSpec => {
+    if (mount.purpose === 'workspace') return { ...mount, readOnly: false, overlay };
+    return mount === worktree && repository ? { ...mount, readOnly: false, overlay: repository } : mount;
+  };
+  // A preview has no layer to end or abandon.
   const isReal = !wanted.preview || wanted.reopens !== undefined;
   return {
     mounts: mounts.map(asFork),
     notes: [...pending, ...(await expiryNotes(host, root, overlay.fork))],
-    asides: [WAYS[way], ...diskNotes(wanted)],
+    asides: [WAYS[way], ...(repository && linked ? [linkedNote(linked.path)] : []), ...diskNotes(wanted)],
     ...(isReal ? { fork: overlay.fork, earlierBytes } : {}),
   };
 }
@@ -197,7 +212,7 @@ interface ForkedMounts {
   readonly asides: readonly string[];
 }
 
-// Of an apply to this workspace that was interrupted: a command may see half of it. Few users ever have one.
+// Notes about an interrupted apply, of which a command may see half. It is rare, so the journal is loaded only if there is one.
 async function pendingNotes({ directories }: ForkHost, workspace: string): Promise<string[]> {
   if (!existsSync(join(directories.state, 'applies'))) return [];
   const { ApplyPlace } = await import('../workspace/fork/journal.ts');
@@ -208,7 +223,7 @@ async function pendingNotes({ directories }: ForkHost, workspace: string): Promi
   ];
 }
 
-// The fork that is used now expires later; the others of the workspace may hold work that nobody thinks of.
+// The fork that is used now expires later; the others of the workspace may hold forgotten work.
 async function expiryNotes(host: ForkHost, workspace: string, used: string): Promise<string[]> {
   const expiring = (await host.forks()).expiring(workspace, EXPIRES_SOON_MS).filter(({ id }) => id !== used);
   const [first] = expiring;
@@ -236,7 +251,7 @@ export async function endForkOf(host: ForkHost, sandboxId: string): Promise<void
   await underLock(host, found.id, new AbortController().signal, end, END_LOCK_MS);
 }
 
-// Processes that a command leaves in a persistent sandbox write while nobody watches.
+// Background processes in a persistent sandbox can write while no acode process enforces the disk limit.
 function refuseWatching(diskBytes: EffectivePolicy['diskBytes']): void {
   if (diskBytes.value === null) return;
   throw new AcodeError('ACODE-SBX-016', {
@@ -254,7 +269,11 @@ function diskNotes({ level, policy: { diskBytes } }: ForkFor): string[] {
 }
 
 // Running commands of other forks may still write what their limits allow.
-async function refuseWithoutRoom(store: ForkStore, overlay: OverlaySpec, limitBytes: number | null): Promise<number> {
+async function refuseWithoutRoom(
+  store: ForkStore,
+  { overlay, repository }: Pick<PlannedFork, 'overlay' | 'repository'>,
+  limitBytes: number | null,
+): Promise<number> {
   const space = statfsSync(store.directory);
   const bytes = availableOf(space);
   const { fork } = overlay;
@@ -264,7 +283,8 @@ async function refuseWithoutRoom(store: ForkStore, overlay: OverlaySpec, limitBy
       throw new AcodeError('ACODE-FRK-020', { fork, problem: 'free-space', bytes, limitBytes: 0, keptBytes });
     return 0;
   }
-  const earlier = await diskUse(directoriesOf(overlay).earlier, { enough: limitBytes });
+  const all = directoriesOf([overlay, ...(repository ? [repository] : [])]);
+  const earlier = await diskUse(all.earlier, { enough: limitBytes });
   if (earlier.bytes >= limitBytes)
     throw new AcodeError('ACODE-FRK-020', {
       fork,
@@ -303,16 +323,33 @@ const WAYS: Readonly<Record<MountWay, string>> = {
     'The fork of the workspace is an overlay that `mount` makes in a user namespace (`unshare`), because this bubblewrap makes none.',
 };
 
-function shown(store: ForkStore, found: ForkRecord | null, work: string): OverlaySpec {
+function linkedNote(path: string): string {
+  return `The workspace is a linked worktree: its repository, ${path}, is an overlay too, and commits stay in the fork.`;
+}
+
+function shown(
+  store: ForkStore,
+  found: ForkRecord | null,
+  work: string,
+  { repository }: ForkFor,
+): Pick<PlannedFork, 'overlay' | 'repository'> {
   const id = found?.id ?? 'new';
   const part = (path: string): OverlayPart => ({ path, identities: [] });
-  const upper = part(join(store.pathOf(id), String(found?.nextLayer ?? 1)));
-  const lowers = found ? store.layersOf(found).uppers.toReversed().map(part) : [];
-  return { fork: id, upper, work: part(join(store.pathOf(id), work)), lowers };
+  const over = (layers: readonly string[], suffix: string): OverlaySpec => ({
+    fork: id,
+    upper: part(join(store.pathOf(id), `${found?.nextLayer ?? 1}${suffix}`)),
+    work: part(join(store.pathOf(id), `${work}${suffix}`)),
+    lowers: layers.toReversed().map(part),
+  });
+  const git = (found && store.repositoryLayersOf(found)?.uppers) ?? [];
+  return {
+    overlay: over(found ? store.layersOf(found).uppers : [], ''),
+    repository: repository ? over(git, 'g') : null,
+  };
 }
 
 async function wayOf(store: ForkStore, { level, policy, backend }: ForkFor, signal: AbortSignal): Promise<MountWay> {
-  const instead = 'Leave it out, or use readonly to keep the host tree untouched.';
+  const instead = 'Run without a fork, or mount the workspace read-only to protect your files.';
   const what = { field: 'policy.workspace', value: 'fork' } as const;
   if (policy.deps.value)
     throw new AcodeError('ACODE-SBX-016', { what: text`${[what]} together with ${{ field: 'policy.deps' }}`, instead });
@@ -335,8 +372,8 @@ export async function refuseBusy(host: ForkHost, record: ForkRecord | null, sign
   });
 }
 
-// A process names its sandbox before the engine has it, and ends the layer after the engine has it no more. Of a process that was
-// killed, the reaper removes the sandbox within moments.
+// A process records its sandbox before the engine creates it, and ends the layer after the sandbox is gone. If the process is
+// killed, the reaper soon removes its sandbox.
 async function isBusy(
   host: ForkHost,
   { sandboxId, holder }: NonNullable<ForkRecord['active']>,
@@ -346,7 +383,7 @@ async function isBusy(
   if (sandboxId === null) return false;
   const { clock } = host.telemetry;
   const engine = await host.engine();
-  const until = clock.monotonic() + (holder === null ? 0 : REAPED_MS);
+  const until = clock.monotonic() + (holder === null ? 0 : REAPER_WAIT_MS);
   for (;;) {
     const found = await engine.list(signal);
     if (!found.some(sandbox => sandbox.sandboxId === sandboxId)) return false;
@@ -361,7 +398,7 @@ function mayLive(holder: string | null): boolean {
   return owner === null || !isProvablyGone(owner, thisHolder());
 }
 
-/** Takes in what killed commands left in the forks of a workspace, or in all: what they wrote is not lost. */
+/** Adds the layers of killed commands to their forks, in one workspace or in all. */
 export async function settleKilled(host: ForkHost, workspace: string | undefined, signal: AbortSignal): Promise<void> {
   const store = await host.forks();
   const isLeft = ({ active }: ForkRecord): boolean => active !== null && !mayLive(active.holder);
@@ -382,7 +419,7 @@ export async function releaseFork(host: ForkHost, fork: string | undefined): Pro
   if (fork !== undefined) (await host.forks()).release(fork);
 }
 
-/** A command whose process was killed left its layer: what it wrote is a part of the fork, and not lost. */
+/** Adds the layer of a killed command to its fork, so that its changes are not lost. */
 export async function settleLayer(host: ForkHost, id: string): Promise<void> {
   const store = await host.forks();
   await store.sweep(id);
@@ -430,7 +467,7 @@ export async function endFork(host: ForkHost, id: string, over: Promise<unknown>
   const store = await host.forks();
   const end = async (): Promise<boolean> => {
     const late = (): Error => new Error('the sandbox is still being removed');
-    await inTime(host.telemetry.clock, OVER_MS, over, late);
+    await inTime(host.telemetry.clock, SANDBOX_END_MS, over, late);
     return underLock(host, id, new AbortController().signal, () => endLayer(host, id, false), END_LOCK_MS);
   };
   try {
@@ -442,8 +479,8 @@ export async function endFork(host: ForkHost, id: string, over: Promise<unknown>
   }
 }
 
-// What the workspace has at each path that the command changed is kept now, as long as it is what the command saw. Says whether the
-// command wrote anything.
+// Ends the layer. First records the base: the workspace’s version of every path that the command changed, if it has not changed since
+// the command began. Returns whether the command wrote anything.
 async function endLayer(host: ForkHost, id: string, isInterrupted: boolean): Promise<boolean> {
   const store = await host.forks();
   const record = store.read(id);
@@ -451,8 +488,10 @@ async function endLayer(host: ForkHost, id: string, isInterrupted: boolean): Pro
   const layers = store.layersOf(record);
   const isNothing = isEmpty(layers.uppers.at(-1) ?? '');
   if (!isNothing) await keepBase(host, store, record);
-  await store.end(id, { isEmpty: isNothing, isInterrupted });
-  return !isNothing;
+  const git = record.active.git ? store.repositoryLayersOf(record)?.uppers.at(-1) : undefined;
+  const isGitEmpty = git === undefined || isEmpty(git);
+  await store.end(id, { isEmpty: isNothing, isGitEmpty, isInterrupted });
+  return !isNothing || !isGitEmpty;
 }
 
 async function keepBase(host: ForkHost, store: ForkStore, record: ForkRecord): Promise<void> {

@@ -6,6 +6,7 @@ import type { Directories } from '../lifecycle/directories.ts';
 import type { LoadedConfig } from '../policy/config/check.ts';
 import type { LoadedMachine, Settings } from '../policy/config/load.ts';
 import type { ArtifactRequest, Command, RunRequest } from '../contract/command.ts';
+import type { EgressConnection } from '../contract/egress.ts';
 import type { MaskedPath } from '../contract/masks.ts';
 import type { EffectivePolicy, UserId } from '../contract/policy.ts';
 import type { Clock } from '../contract/ports.ts';
@@ -15,6 +16,8 @@ import type { ContinuedScans, RestPeriod } from '../contract/scan.ts';
 import type { DependencySpec, ImageFacts, SandboxSpec } from '../contract/spec.ts';
 import type { Level } from '../contract/levels.ts';
 import type { Backend, Capability, EngineBackend, WaitingSandbox } from '../isolation/backend.ts';
+import type { EgressProxy } from '../egress/proxy/proxy.ts';
+import type { EgressMounts } from '../isolation/egress.ts';
 import type { Pool } from '../isolation/pool/pool.ts';
 import type { MemoryShare } from '../lifecycle/memory-share.ts';
 import type { Locks } from '../lifecycle/lock.ts';
@@ -106,6 +109,10 @@ export interface Host {
   readonly withArtifacts: WithArtifacts;
   /** Lets the user’s other processes read the output of a run until it ends. */
   offer(run: OfferedRun): void;
+  /** What sandboxes with an allow-list mount. */
+  readonly egressMounts: EgressMounts;
+  /** The proxy behind the allow-lists of this host. Loaded at first use. */
+  egressProxy(): Promise<EgressProxy>;
   /** The forks of the user’s workspaces. */
   readonly forks: () => Promise<ForkStore>;
   /** Locks between the user’s processes. */
@@ -195,6 +202,13 @@ export interface RunningParts {
    * waits for it.
    */
   readonly dispose: () => Promise<void>;
+  /** Its network, if it has an allow-list. */
+  readonly egress?: {
+    /** What its forwarder could not bind; null if nothing is known. */
+    readonly fault: string | null;
+    /** Ends every connection. The connections that there were. */
+    close(): Promise<readonly EgressConnection[]>;
+  };
   /** Copies the requested artifacts out of the sandbox before it is removed. */
   readonly take?: () => Promise<ArtifactReport[]>;
   /** Set if the sandbox outlives the command. */

@@ -11,7 +11,7 @@ import type { EffectivePolicy, PolicyFields } from '../contract/policy.ts';
 import type { ImageFacts, MountSpec, SandboxSpec } from '../contract/spec.ts';
 import type { Host, Planned } from './host.ts';
 import type { KeptMask } from '../lifecycle/kept.ts';
-import { WORKSPACE_TARGET, planSandbox } from '../isolation/plan.ts';
+import { planSandbox } from '../isolation/plan.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
 import { environmentBesides } from '../policy/environment.ts';
@@ -29,8 +29,10 @@ import type { MasksFor } from './masking.ts';
 import { warmthOf } from './warm.ts';
 import { lowDiskNotes } from '../workspace/disk-space.ts';
 import { recogniseLanguages } from '../workspace/languages.ts';
-import { nearestReal, validateWorkspace } from '../workspace/locate.ts';
-import { planMounts } from '../workspace/mounts.ts';
+import { nearestReal, validateWorkspace, workdirFor } from '../workspace/locate.ts';
+import type { Workspace } from '../workspace/locate.ts';
+import { planMounts, workspaceTarget } from '../workspace/mounts.ts';
+import type { MountPlan } from '../workspace/mounts.ts';
 import type { CacheSpec, CacheVolume } from '../contract/caches.ts';
 import { text } from '../contract/wording.ts';
 import type { Text } from '../contract/wording.ts';
@@ -73,6 +75,7 @@ export async function plan(
   const asking = withProjectImage(request.policy ?? NOTHING, projectImage);
   const about = { caller: host.caller, profile: host.profile, task, languages, projectImage, ...machine };
   const first = resolvePolicy(asking, layers, about);
+  await checkAllowList(first.network);
   const chosen = await chooseLevel(host, first);
   const { level, runtime, capability } = chosen;
   await refuseDependencies(host, level, first);
@@ -103,15 +106,8 @@ export async function plan(
       specHash,
       ...of,
     });
-  const { mounts, notes } = await planMounts({
-    workspace,
-    target: WORKSPACE_TARGET,
-    // Nothing of the host needs protection where nothing of it is written.
-    readOnly: policy.workspace.value !== 'direct',
-    additional: policy.mounts.value,
-    hostRoots: policy.hostRoots.value,
-    uid: host.uid,
-  });
+  const { mounts, notes, workspacePath } = await mountsOf(host, policy, workspace);
+  workdirFor(request.cwd, workspacePath.value);
   const lists = await planUserFiles(
     host,
     { level, image, policy, correlationId: of.correlationId, mayRead: of.makes ?? !of.preview },
@@ -119,7 +115,7 @@ export async function plan(
   );
   const cached = await planCaches(host, level, policy, signal);
   const own = policy.deps.value
-    ? await host.images.dependencies({ imageId: image.id, root: workspace.root, target: WORKSPACE_TARGET }, signal)
+    ? await host.images.dependencies({ imageId: image.id, root: workspace.root, target: workspacePath.value }, signal)
     : NO_DEPENDENCIES;
   const masks = await planMasks(
     host,
@@ -166,7 +162,7 @@ export async function plan(
   );
   await claimFork(host, written.fork, spec);
   return {
-    policy,
+    policy: { ...policy, workspacePath },
     spec,
     fork: written.fork,
     earlierBytes: written.earlierBytes,
@@ -187,6 +183,45 @@ export async function plan(
     machineBytes: there.memoryBytes,
     asides: [...lists.notes, ...masks.asides, ...written.asides],
   };
+}
+
+// The mounts of a policy, and where the workspace is inside.
+async function mountsOf(
+  host: Host,
+  { workspacePath: asked, workspace: mode, mounts, hostRoots }: EffectivePolicy,
+  workspace: Workspace,
+): Promise<MountPlan & Pick<EffectivePolicy, 'workspacePath'>> {
+  const facts = {
+    workspace,
+    // Nothing of the host needs protection where nothing of it is written.
+    readOnly: mode.value !== 'direct',
+    additional: mounts.value,
+    hostRoots: hostRoots.value,
+    uid: host.uid,
+  };
+  const at = async (value: string): Promise<MountPlan & Pick<EffectivePolicy, 'workspacePath'>> => {
+    const target = workspaceTarget(value, workspace.root, sourceOf(asked));
+    return { ...(await planMounts({ ...facts, target })), workspacePath: { ...asked, value: target } };
+  };
+  const planned = await at(asked.value);
+  const isLinked = planned.mounts.some(({ purpose }) => purpose === 'worktree');
+  if (!isLinked || mode.value !== 'fork' || asked.layer !== 'built-in') return planned;
+  // The repository names the worktree by its path, and submodules name the repository by the way from it.
+  return at('same').catch(() => planned);
+}
+
+// An allow-list is checked where a plan is made: only there is the list of public suffixes worth loading.
+async function checkAllowList({ value: network }: EffectivePolicy['network']): Promise<void> {
+  if (network.kind !== 'allow' || !network.rules.some(({ host }) => host.startsWith('*.'))) return;
+  const { publicSuffixIn } = await import('../egress/public-suffix.ts');
+  const open = publicSuffixIn(network.rules);
+  if (!open) return;
+  throw new AcodeError('ACODE-SBX-005', {
+    network: open.host,
+    rule: 'anybody can register a name below it',
+    setBy: sourceOf(open.setBy),
+    remedy: `Name a domain of somebody’s own, such as *.example${open.host.slice(1)}.`,
+  });
 }
 
 // Without events of the engine, a command that is to end would go on.

@@ -7,15 +7,16 @@ import type { EffectivePolicy } from '../contract/policy.ts';
 import type { RunningCommand } from '../contract/result.ts';
 import { admitted, checkRequest } from './admission.ts';
 import type { Admission } from './admission.ts';
+import { openEgress, overStreams } from './egress.ts';
 import { abandonFork } from './forking.ts';
 import type { Host, Planned, RunningParts } from './host.ts';
 import type { WaitingSandbox } from '../isolation/backend.ts';
-import { WORKSPACE_TARGET } from '../isolation/plan.ts';
 import { givenUp, obtainRecorded, tornDown } from './obtaining.ts';
-import type { Giving } from './obtaining.ts';
+import type { Giving, Obtained, Taken } from './obtaining.ts';
 import { plan } from './planning.ts';
 import { Capture } from './output/capture.ts';
 import { printable } from './trail.ts';
+import type { Recorded } from './trail.ts';
 import { Running } from './running.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 import { takeWarm } from './warm.ts';
@@ -74,17 +75,18 @@ async function startPlanned(
   report(operation, planned);
   const recorded = { ...run, host, operation };
   const from = { taken, sinceMs, askedAt };
-  const { sandbox, intent, provision } = await obtainRecorded(recorded, planned, from, signal);
+  const { sandbox, intent, provision, ...opened } = await obtainConnected(recorded, planned, from, signal);
   const obtained = clock.monotonic();
   const timings = { queueMs: queued - began, obtainMs: obtained - queued };
   const { release } = admission;
-  const dispose = (): Promise<void> => disposing({ host, operation, planned, sandbox, release });
+  const dispose = (): Promise<void> => disposing({ host, operation, planned, sandbox, release, ...opened });
   const used = await asUsed(sandbox, { host, operation, planned, request, signal, sinceMs });
   const running = await handOver(sandbox, {
     host,
     operation,
     planned,
     ...used,
+    ...opened,
     dispose,
     warm: taken !== null,
     provision,
@@ -98,13 +100,38 @@ async function startPlanned(
     sinceMs,
     rest,
     captures: captures(planned.policy, request),
-    cwd: workdirFor(request.cwd, WORKSPACE_TARGET),
+    cwd: workdirFor(request.cwd, planned.spec.workdir),
     nonce: randomBytes(16).toString('hex'),
   });
   const startedAt = new Date(clock.now()).toISOString();
   const { sandboxId } = planned.spec.identity;
   host.offer({ sandboxId, info: { pid: 1, command, cwd: request.cwd ?? '.', startedAt }, running });
   return running;
+}
+
+// The network of an allow-list is opened while the sandbox is made. Where one of the two fails, neither is left.
+async function obtainConnected(
+  recorded: Recorded,
+  planned: Planned,
+  from: Taken,
+  signal: AbortSignal,
+): Promise<Obtained & Pick<RunningParts, 'egress'>> {
+  const { host, operation } = recorded;
+  const opening = openEgress(host, planned, operation);
+  opening.catch(() => undefined);
+  const obtained = await obtainRecorded(recorded, planned, from, signal).catch((error: unknown) => {
+    host.keep(opening.then(opened => opened?.close()));
+    throw error;
+  });
+  try {
+    const opened = await opening;
+    if (!opened) return obtained;
+    const pipe = await obtained.sandbox.openForwarder?.(signal);
+    return { ...obtained, egress: pipe ? await overStreams(host, planned, operation, { opened, pipe }) : opened };
+  } catch (error) {
+    host.keep(opening.then(opened => opened?.close()));
+    throw await givenUp(obtained.sandbox, { ...recorded, planned, signal, sinceMs: from.sinceMs }, error);
+  }
 }
 
 // The caller already has the result; removes the sandbox and frees its slot.
@@ -114,12 +141,13 @@ async function disposing({
   planned,
   sandbox,
   release,
-}: Pick<RunningParts, 'host' | 'operation' | 'planned'> & {
+  egress,
+}: Pick<RunningParts, 'host' | 'operation' | 'planned' | 'egress'> & {
   readonly sandbox: WaitingSandbox;
   readonly release: () => void;
 }): Promise<void> {
   try {
-    await sandbox[Symbol.asyncDispose]();
+    await Promise.all([egress?.close(), sandbox[Symbol.asyncDispose]()]);
   } finally {
     release();
     tornDown({ host, operation }, planned.spec, 'the command has ended');

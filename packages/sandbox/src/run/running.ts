@@ -7,6 +7,7 @@ import type { LimitName, PublishedPort, RunResult, RunningCommand } from '../con
 import { type DiskLimit, type DiskRules, directoriesOf, limitDisk } from './disk.ts';
 import { denialsOf } from './denials/denials.ts';
 import type { Ending, Execution } from '../isolation/backend.ts';
+import { notStarted } from './egress.ts';
 import { limitNetwork, type NetworkLimit, supervise, type Supervised } from '../isolation/supervise.ts';
 import { type Capture, decodeOutput, type Heads, LiveCapture } from './output/capture.ts';
 import { readable, reportViolation } from './obtaining.ts';
@@ -56,7 +57,10 @@ export class Running implements RunningCommand {
     this.#handedOver = clock.monotonic();
     const { policy, spec } = parts.planned;
     const networkMs = spec.network.kind === 'none' ? null : policy.networkTimeoutMs.value;
-    this.#networkLimit = limitNetwork(execution, networkMs, clock);
+    // What an allow-list lets through ends with its proxy; the engine gives the sandbox no network.
+    const { egress } = parts;
+    const cut = (): Promise<unknown> => (egress ? egress.close() : execution.disconnect());
+    this.#networkLimit = limitNetwork({ disconnect: cut, kill: name => execution.kill(name) }, networkMs, clock);
     this.#diskLimit = limitDisk(execution, diskRules(parts.planned), clock);
     this.stdout = { [Symbol.asyncIterator]: () => parts.captures.stdout.follow() };
     this.stderr = { [Symbol.asyncIterator]: () => parts.captures.stderr.follow() };
@@ -109,6 +113,7 @@ export class Running implements RunningCommand {
     try {
       const { ending, timedOut } = await this.#supervised();
       const result = resultOf(this.#outcome(), ending, { timedOut, isDiskCut: this.#diskLimit.cut !== null });
+      if (this.#parts.egress) result.network = [...(await this.#parts.egress.close())];
       await this.#takeArtifacts(result);
       // The denials are worked out while the sandbox ends.
       const looking = this.#lookForRisk(result);
@@ -308,8 +313,9 @@ export class Running implements RunningCommand {
 
   // Includes the note that the scan is incomplete.
   #neverStarted(why: NonNullable<Ending['neverStarted']>, { exitCode, riskyChanges }: RunResult): AcodeError {
-    const { command, planned, request } = this.#parts;
+    const { command, planned, request, egress } = this.#parts;
     const found = riskyChanges.length > 0 ? { riskyChanges } : {};
+    if (why === 'network') return notStarted(planned.spec, egress);
     if (why === 'cwd')
       return new AcodeError('ACODE-SBX-017', {
         field: 'cwd',
@@ -326,7 +332,7 @@ export class Running implements RunningCommand {
     return new AcodeError('ACODE-SBX-015', {
       command: program,
       image: planned.spec.image.reference,
-      reason: why === 'missing' ? 'not found' : 'not executable',
+      reason: WHY_NOT[why],
       ...(usesEngine(planned.spec.level) ? {} : { imageless: true }),
       ...found,
     });
@@ -358,9 +364,9 @@ function isGone(error: unknown): error is AcodeError<'ACODE-SBX-025'> {
 }
 
 function diskRules({ spec, earlierBytes = 0 }: Pick<Planned, 'spec' | 'earlierBytes'>): DiskRules | null {
-  const overlay = spec.mounts.find(mount => mount.overlay)?.overlay;
-  if (!overlay) return null;
-  return { directories: directoriesOf(overlay), limitBytes: spec.disk?.bytes ?? null, earlierBytes };
+  const overlays = spec.mounts.flatMap(({ overlay }) => overlay ?? []);
+  if (overlays.length === 0) return null;
+  return { directories: directoriesOf(overlays), limitBytes: spec.disk?.bytes ?? null, earlierBytes };
 }
 
 function leftSomething({ riskyChanges }: RunResult): boolean {
@@ -368,6 +374,8 @@ function leftSomething({ riskyChanges }: RunResult): boolean {
 }
 
 function noop(): void {}
+
+const WHY_NOT = { missing: 'not found', forbidden: 'not executable' } as const;
 
 /** The parts from which a result is built. */
 export interface OutcomeParts {

@@ -17,7 +17,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { validateWorkspace } from './locate.ts';
-import { planMounts } from './mounts.ts';
+import { planMounts, workspaceTarget } from './mounts.ts';
 import type { MountFacts } from './mounts.ts';
 
 let base: string;
@@ -441,6 +441,43 @@ describe('what git on the host trusts', () => {
     await expect(mount(shared)).resolves.toBeDefined();
     linkSync(join(project, 'repository/config'), join(project, 'notes'));
     await expect(plan()).rejects.toMatchObject(refused('ProtectedPath'));
+  });
+});
+
+describe('the path of the workspace inside', () => {
+  it.each([
+    ['/workspace', '/home/me/p', '/workspace'],
+    ['/src//app/', '/home/me/p', '/src/app'],
+    ['same', '/home/me/p', '/home/me/p'],
+    ['same', '/tmp/p', '/tmp/p'],
+    ['same', '/root/p', '/root/p'],
+  ])('%s of %s is %s', (asked, root, target) => {
+    expect(workspaceTarget(asked, root, 'you')).toBe(target);
+  });
+
+  it.each([
+    ['/', '/p'],
+    ['/usr/src', '/p'],
+    ['/lib64/x', '/p'],
+    ['/proc/x', '/p'],
+    ['/home', '/p'],
+    ['/home/sandbox/x', '/p'],
+    ['/tmp/x', '/p'],
+    ['/cache', '/p'],
+    ['/out/x', '/p'],
+    ['/a/../etc', '/p'],
+    ['relative', '/p'],
+    ['same', '/usr/src/p'],
+    ['same', '/tmp'],
+    ['same', '/home/sandbox'],
+    ['same', '/a\\b'],
+  ])('%s of %s is refused, with who asked for it', (asked, root) => {
+    expect(() => workspaceTarget(asked, root, 'you')).toThrow(
+      expect.objectContaining({
+        code: 'ACODE-SBX-003',
+        context: expect.objectContaining({ violation: 'ForbiddenTarget' }),
+      }),
+    );
   });
 });
 

@@ -8,6 +8,7 @@ import type { MountRequest } from '../contract/policy.ts';
 import { settingText } from '../contract/setting.ts';
 import type { FileIdentity, MountSpec } from '../contract/spec.ts';
 import { text as textOf } from '../contract/wording.ts';
+import type { Text } from '../contract/wording.ts';
 import { comparable, identityOf, installationRoot, isWithin, refusal } from './file-identity.ts';
 import { nearestReal, trespass } from './locate.ts';
 import type { Places, Workspace } from './locate.ts';
@@ -355,6 +356,27 @@ function validateTarget(target: string, workspace: string): string {
   const reason = taken(normal, [...KERNEL, ...SYSTEM, ...OWN, workspace]);
   if (reason) throw refusal(target, 'ForbiddenTarget', reason, { remedy: TARGET_REMEDY });
   return normal;
+}
+
+// For the artifacts of a command.
+const OUT = '/out';
+
+/**
+ * Where a workspace is inside: at a path of its own, or with `same` where it is on the host, if that is none that a sandbox has
+ * otherwise.
+ *
+ * @param setBy who asks for it
+ */
+export function workspaceTarget(asked: string, root: string, setBy: Text): string {
+  const isSame = asked === 'same';
+  const normal = plain(isSame ? root : asked);
+  // Directories of the host’s /tmp are placed in the sandbox’s own.
+  const own = isSame && normal !== '/tmp' ? OWN.filter(place => place !== '/tmp') : OWN;
+  const reason = taken(normal, [...KERNEL, ...SYSTEM, ...own, OUT]);
+  if (reason === null) return normal;
+  throw refusal(normal, 'ForbiddenTarget', reason, {
+    remedy: textOf`Choose another path for the workspace inside, such as /workspace (set by ${setBy}).`,
+  });
 }
 
 /** Why the repository of a worktree may not appear at a target, or null: it has to be where git looks for it. */

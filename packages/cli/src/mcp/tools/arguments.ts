@@ -33,7 +33,7 @@ export const path = z
 /** Which sandbox. */
 export const sandboxId = z.string().min(1).max(128).optional().describe('Default: the session’s own sandbox.');
 
-/** Everything about a command besides it. */
+/** Working directory, environment and standard input of a command. */
 export const surroundings = {
   cwd: path.optional().describe('Directory in the workspace.'),
   env: z
@@ -71,7 +71,7 @@ export async function inside<Value>(
   }
 }
 
-/** The working directory for a command: in the workspace, by whichever of its names. */
+/** Resolves a working directory, given by its path on the host or in the sandbox; throws if it is outside the workspace. */
 export function workingDirectory(
   operation: string,
   { workspace }: Session,
@@ -86,7 +86,7 @@ export function workingDirectory(
   });
 }
 
-/** The name as a line may hold it. */
+/** The name, quoted for a message of one line. */
 export function nameText(name: string): string {
   return quoted(oneLine(name));
 }
@@ -140,7 +140,7 @@ const REMEDIES: Readonly<Record<string, string>> = {
 };
 
 const ELSEWHERE = ' Write to the workspace or to /tmp.';
-// After the sentence about paths outside the workspace.
+// Appended to `outsideText()`.
 const OUTSIDE: Readonly<Record<string, string>> = { EROFS: ELSEWHERE, EACCES: ELSEWHERE, EPERM: ELSEWHERE };
 
 /** Does something with a file; what the file system refuses becomes ACODE-MCP-009. */
@@ -155,7 +155,7 @@ export async function withFile<Value>(
   } catch (error) {
     const code = fileCode(error);
     if (error instanceof AcodeError || code === null) throw error;
-    // Only when it failed: many paths outside the workspace are files of the sandbox.
+    // Checked only after a failure: many paths outside the workspace do exist in the sandbox.
     const remedy = workspace.has(at) ? REMEDIES[code] : `${workspace.outsideText()}${OUTSIDE[code] ?? ''}`;
     const context = { operation, path: at.slice(0, 300), reason: fileReason(code) };
     throw mcpError('ACODE-MCP-009', remedy === undefined ? context : { ...context, remedy }, { cause: error });

@@ -130,7 +130,7 @@ describe('a tool', () => {
     expect(hint).toMatch(nearest === undefined ? /^Leave `/ : `Use \`${nearest}\` instead of`);
   });
 
-  // A model that could do one of these would decide what comes home, or what it may read.
+  // A model that could do one of these would decide what is applied, or what it may read.
   it('of no name or argument applies, shows, discards or undoes changes, leaves a fork, or unmasks a file', () => {
     const forbidden = /fork|diff|apply|discard|undo|snapshot|mask/i;
     const words = TOOLS.flatMap(({ name, inputSchema }) => [name, ...Object.keys(inputSchema['properties'] ?? {})]);

@@ -21,6 +21,7 @@ import type {
   WeakenedBackend,
   Weakening,
 } from '../backend.ts';
+import type { EgressMounts } from '../egress.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { sameness } from '../process/held.ts';
 import {
@@ -73,6 +74,8 @@ export interface DockerBackendOptions extends CreationOptions {
   readonly source: string;
   /** A directory that only the user can access, for settings that the engine accepts only as files. */
   readonly fileDirectory: string;
+  /** What sandboxes with an allow-list mount. */
+  readonly egress: EgressMounts;
   /** Attachments of its sandboxes besides networks and caches. */
   readonly attachments?: readonly Attachment[];
   /** The protections to leave out, if its sandboxes are controls of the doctor. */
@@ -109,6 +112,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       this.#caches,
       new SandboxDependencies(options),
       new SandboxOverlays(options),
+      this.#forwarders,
       ...(options.attachments ?? []),
     ]);
     this.#creation = new Creation(options);
@@ -151,12 +155,23 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     throw new AcodeError('ACODE-SBX-009', { image }, { cause: new AcodeError('ACODE-CTN-011', { image }) });
   }
 
+  // What they mount is in the plan (`EgressMounts.planned`), which request and verification follow.
+  get #forwarders(): Attachment {
+    const { egress, keep } = this.#options;
+    return {
+      acquire: async () => ({}),
+      verify: () => [],
+      release: spec => keep(egress.release(spec)),
+      close: async () => [],
+    };
+  }
+
   async forkWay(): Promise<ForkWay> {
     return { way: 'volume' };
   }
 
   describe(spec: SandboxSpec): unknown {
-    const facts = { network: networkName(spec.network), ...this.#runtimes.facts(spec) };
+    const facts = { network: engineNetwork(spec), ...withForwarder(spec, this.#runtimes.facts(spec)) };
     if (!this.#isPodman) return createRequest(spec, facts);
     const planned = planForPodman(spec);
     return podmanRequest(createRequest(planned, facts), planned, this.#podmanFacts(facts));
@@ -164,7 +179,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
 
   async prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox> {
     try {
-      return await this.#prepare(this.#isPodman ? planForPodman(spec) : spec, signal);
+      const whole = await this.#options.egress.planned(spec);
+      return await this.#prepare(this.#isPodman ? planForPodman(whole) : whole, signal);
     } catch (error) {
       this.#attachments.release(spec);
       throw error;
@@ -219,7 +235,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     const facts = await this.#facts(spec, signal);
     const { hostKernel } = runtimeKind(facts.runtime);
     const around = this.#creation.mountConflicts;
-    const { details, held } = await inspectRunning(this.#engine, id, { spec, facts, around }, signal);
+    const { details, held } = await inspectRunning(this.#engine, id, { spec, facts, around, isKept: true }, signal);
     if (!details.State.Running)
       throw new AcodeError('ACODE-SBX-025', { sandbox: spec.identity.sandboxId, reason: 'it has ended' });
     const { clock } = this.#options;
@@ -364,7 +380,12 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     if (this.#isPodman) refuseOnPodman(spec);
     const runtime = await this.#runtimes.choose(spec, signal);
     const attachments = this.#attachments;
-    const facts = { network: 'none', ...(await attachments.acquire(spec, signal)), ...runtime, attachments };
+    const facts = {
+      network: 'none',
+      ...(await attachments.acquire(spec, signal)),
+      ...withForwarder(spec, runtime),
+      attachments,
+    };
     if (!this.#isPodman) return facts;
     const podman = this.#podmanFacts(facts);
     await writeFilter(podman.filterFile, facts.seccomp, spec);
@@ -389,6 +410,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
 
   #direct(spec: SandboxSpec, facts: AttachedFacts): WaitingSandbox {
     if (facts.podman) refuseDirectOnPodman(spec);
+    refuseDirectForwarder(spec);
     this.#runtimes.requireProven(facts.runtime, spec.image.reference);
     refuseDirectFill(spec);
     return new DirectContainer({
@@ -429,4 +451,22 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
 
 function hasMasks({ mounts }: SandboxSpec): boolean {
   return mounts.some(({ purpose }) => purpose === 'masked');
+}
+
+// The engine gives a sandbox with an allow-list no network.
+function engineNetwork({ network }: SandboxSpec): string {
+  return network.kind === 'allow' ? 'none' : networkName(network);
+}
+
+// The forwarder is a process of the sandbox, and not one that the command may start.
+function withForwarder<Facts extends Pick<EngineFacts, 'ownTasks'>>({ network }: SandboxSpec, facts: Facts): Facts {
+  return network.kind === 'allow' ? { ...facts, ownTasks: (facts.ownTasks ?? 0) + 1 } : facts;
+}
+
+function refuseDirectForwarder({ network, image }: SandboxSpec): void {
+  if (network.kind !== 'allow') return;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: `An allow-list for ${image.reference}, which has no shell to start its forwarder,`,
+    instead: 'Use an image that has /bin/sh.',
+  });
 }

@@ -50,7 +50,7 @@ export function sandboxDetails(details: ContainerDetails): SandboxDetails {
       target: mount.Destination,
       readOnly: !mount.RW,
     })),
-    ...workspaceOf(details.Mounts.find(({ Destination }) => Destination === WORKSPACE_TARGET)?.Source),
+    ...workspaceOf(details.Mounts.find(({ Destination }) => Destination === details.Config.WorkingDir)?.Source),
     ...labelled(details.Config.Labels ?? {}),
   };
 }

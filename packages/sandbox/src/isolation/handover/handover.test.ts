@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { WAITING_SCRIPT, handoverLine, quote } from './script.ts';
+import { WAITING_COMMAND, WAITING_SCRIPT, handoverLine, isWaitingCommand, quote, waitingHash } from './script.ts';
 import { StatusScanner, neverStarted, parseClaim } from './status.ts';
 
 const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
@@ -188,6 +188,19 @@ describe.each(shells)('handed over to %s', (_, shell) => {
       }),
       { numRuns: FACTOR * 40 },
     );
+  });
+});
+
+describe('the waiting command', () => {
+  // Persistent sandboxes of this version must be usable with the next.
+  it('has the hash that later versions know: who changes the script adds this one to FORMER, and writes the new one here', () => {
+    expect(waitingHash()).toBe('9cccfb3d8802083dd39a47a9209eafaaa9f8f1989e74c542a518df3e37fd246f');
+  });
+
+  it('is known by its whole text', () => {
+    expect(isWaitingCommand(WAITING_COMMAND)).toBe(true);
+    expect(isWaitingCommand([...WAITING_COMMAND, ''])).toBe(false);
+    expect(isWaitingCommand(['/bin/sh', '-c', 'IFS= read -r _acode_l && eval "$_acode_l"'])).toBe(false);
   });
 });
 

@@ -3,6 +3,7 @@
 // The image’s own shell reads exactly one line from its standard input (shells read pipes byte by byte, so what follows
 // stays for the command) and evaluates it. That line is built here from nothing but quoted words.
 
+import { createHash } from 'node:crypto';
 import type { Command } from '../../contract/command.ts';
 
 /** What is handed over to a waiting sandbox: once, ever. */
@@ -16,6 +17,8 @@ export interface Handover {
   readonly nonce: string;
   /** Variables that the sandbox has and the command must not see. */
   readonly unset?: readonly string[];
+  /** A process that has to end with status 0 before the command; the command is not started if it does not. */
+  readonly first?: readonly string[];
   /** What is to be counted at the end, where somebody looks: a shell reads every byte of it by itself. All of it by default. */
   readonly counted?: Counted;
 }
@@ -123,6 +126,20 @@ export const WAITING_SCRIPT = [
 /** The process of a waiting sandbox. */
 export const WAITING_COMMAND: readonly string[] = ['/bin/sh', '-c', WAITING_SCRIPT];
 
+// Persistent sandboxes outlive an update of acode. Whoever changes the script adds the hash it had (a test names it).
+const FORMER: ReadonlySet<string> = new Set(['ee3de34c39ee934361c261ac35b460c27fa0d5047704d88b8245475e6eb93f1d']);
+
+/** Whether a sandbox waits in the script of this version or of an earlier one. */
+export function isWaitingCommand(argv: readonly string[]): boolean {
+  const hash = waitingHash(argv);
+  return hash === waitingHash(WAITING_COMMAND) || FORMER.has(hash);
+}
+
+/** The hash by which a later version knows the script. */
+export function waitingHash(argv: readonly string[] = WAITING_COMMAND): string {
+  return createHash('sha256').update(JSON.stringify(argv)).digest('hex');
+}
+
 /** The line that hands a command over. */
 export function handoverLine(handover: Handover): string {
   const argv = typeof handover.command === 'string' ? ['/bin/sh', '-c', handover.command] : handover.command;
@@ -137,9 +154,14 @@ export function handoverLine(handover: Handover): string {
   return `${[
     `_acode_o=${quote(handover.nonce)}`,
     `_acode_b ${quote(handover.cwd)} ${quote(argv[0] ?? '')} ${before}`,
+    ...firstOf(handover),
     `( ${inner.join('; ')} )`,
     `_acode_e $? ${after}`,
   ].join('; ')}\n`;
+}
+
+function firstOf({ first }: Pick<Handover, 'first'>): string[] {
+  return first ? [`${first.map(quote).join(' ')} || { _acode_f network; exit 125; }`] : [];
 }
 
 // One statement for all: the line is read byte by byte.

@@ -13,7 +13,7 @@ export interface ExitClaim {
 }
 
 /** Why the waiting shell did not start a command. The command cannot forge it: it has no process before the shell acknowledges. */
-export type NeverStarted = 'cwd' | 'missing' | 'forbidden';
+export type NeverStarted = 'cwd' | 'missing' | 'forbidden' | 'network';
 
 /** What the control group counted. */
 export interface Counters {
@@ -35,7 +35,12 @@ const MAX_LINE = 16 * 1024;
 const BEGUN_MS = 5000;
 
 /** The status with which the waiting shell ends where it does not start the command. */
-const NEVER_STARTED_STATUS: Readonly<Record<NeverStarted, number>> = { cwd: 125, missing: 127, forbidden: 126 };
+const NEVER_STARTED_STATUS: Readonly<Record<NeverStarted, number>> = {
+  cwd: 125,
+  missing: 127,
+  forbidden: 126,
+  network: 125,
+};
 
 /**
  * Passes output on and stops at the status line. One scanner per stream.
@@ -249,9 +254,13 @@ function tailThatMayBegin(data: Buffer, marker: Buffer): number {
   return 0;
 }
 
+function isNeverStarted(line: string): line is NeverStarted {
+  return Object.hasOwn(NEVER_STARTED_STATUS, line);
+}
+
 /** Reads the text of a status line; null where it makes no sense. */
 export function parseClaim(line: string): Claim | null {
-  if (line === 'cwd' || line === 'missing' || line === 'forbidden') return { kind: line };
+  if (isNeverStarted(line)) return { kind: line };
   const match = /^exit (\d{1,3})(;.*)?$/.exec(line);
   return match && Number(match[1]) < 256
     ? { kind: 'exit', exitCode: Number(match[1]), counters: parseCounters(match[2] ?? '') }

@@ -9,6 +9,7 @@ import type { Level } from '../../contract/levels.ts';
 import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
 import type { Capability, WaitingSandbox, Weakening } from '../backend.ts';
 import type { Handover } from '../handover/script.ts';
+import { WORKSPACE_TARGET } from '../plan.ts';
 import { Child, signalNamed } from './child.ts';
 import { Guard, type Observed, type SandboxProcesses, WaitingProcesses } from './execution.ts';
 import { assertInPlace } from './held.ts';
@@ -238,16 +239,28 @@ export function refuseOnHost(spec: SandboxSpec, level: Level): void {
   const refuse = (what: string, instead: string): never => {
     throw new AcodeError('ACODE-SBX-016', { what: `${what} at level ${level}`, instead });
   };
-  const stronger = 'or use level docker or bubblewrap';
   if (spec.network.kind !== 'none') refuse('A network of its own', 'Leave the network out, or use level docker.');
   if (spec.ports.length > 0)
     refuse('A published port', 'Leave the ports out: a server of the command is on this host.');
   if (spec.runtime !== null) refuse(`The runtime ${spec.runtime}`, 'Leave the runtime out, or use level docker.');
   if (spec.user.uid !== uid) refuse('Another user than the caller', 'Leave the user out: the command runs as you.');
+  refuseMounts(spec, refuse);
+}
+
+function refuseMounts(spec: SandboxSpec, refuse: (what: string, instead: string) => never): void {
+  const stronger = 'or use level docker or bubblewrap';
   if (spec.mounts.some(({ purpose }) => purpose === 'additional'))
     refuse('A mount', `Leave the mounts out, ${stronger}.`);
+  if (isElsewhere(spec))
+    refuse('Another path of the workspace', `Leave it out, ${stronger}: the command has the directory itself.`);
   if (spec.mounts.some(({ purpose, readOnly }) => purpose === 'workspace' && readOnly))
     refuse('A read-only workspace', `Leave it out, ${stronger}: nothing here could keep the command from writing.`);
+}
+
+// Of the path that is not asked for and of its own, the command’s directory is the host’s.
+function isElsewhere({ mounts, workdir }: SandboxSpec): boolean {
+  const own = mounts.find(({ purpose }) => purpose === 'workspace')?.source;
+  return workdir !== WORKSPACE_TARGET && workdir !== own;
 }
 
 /** Refuses weakenings of protections that such a level does not have. */

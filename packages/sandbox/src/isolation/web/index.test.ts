@@ -404,7 +404,7 @@ describe('a command', () => {
     const page = new Page();
     await using acode = await open(page);
     const error = await refusal(acode.run(command, request));
-    expect(error.message).toBe('fail-closed: task requires docker isolation but only web available.');
+    expect(error.message).toBe('fail-closed: task requires docker isolation but only web is available.');
     expect(page.notes).toEqual([]);
     expect((await acode.run('npm install', { risk: 'medium' })).exitCode).toBe(0);
   });

@@ -461,10 +461,6 @@ const GIVEN: ReadonlyMap<string, Given> = new Map(
       accepts: value => value === null || isAtLeastFloor(value),
       instead: `Write ${API_FLOOR.join('.')} or a later version, or take the line out: acode asks the engine for its version.`,
     },
-    'sandbox.mounts.workspace_path': {
-      accepts: is('/workspace'),
-      instead: 'Write /workspace or take the line out: the workspace is always there.',
-    },
     'sandbox.cleanup.on_task_complete': {
       accepts: is(true),
       instead: 'Write true or take the line out: a sandbox is always removed when its command has ended.',

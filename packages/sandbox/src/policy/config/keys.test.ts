@@ -38,6 +38,7 @@ describe('keys', () => {
       'sandbox.network.allow_bridge',
       'sandbox.network.allowed_networks',
       'sandbox.network.ca_file',
+      'sandbox.network.private_hosts',
       'sandbox.output.retention_days',
       'sandbox.output.save',
       'sandbox.security.allow_untrusted_registries',
@@ -218,7 +219,6 @@ describe('lines that say what acode does anyway', () => {
     'sandbox: { docker: { api_version: "1.41" } }',
     'sandbox: { docker: { api_version: 1.44 } }',
     'sandbox: { docker: { api_version: v2.0 } }',
-    'sandbox: { mounts: { workspace_path: /workspace } }',
     'docker: { cleanup: { on_task_complete: true, on_agent_exit: true } }',
     'sandbox: { containers: { labels: { acode.managed: "true" } } }',
   ])('%s is accepted, and sets nothing', text => {
@@ -231,7 +231,6 @@ describe('lines that say what acode does anyway', () => {
     ['sandbox: { enabled: "true" }', 'sandbox.enabled', 'Write true'],
     ['sandbox: { docker: { api_version: "1.40" } }', 'sandbox.docker.api_version', 'Write 1.41'],
     ['sandbox: { docker: { api_version: latest } }', 'sandbox.docker.api_version', 'Write 1.41'],
-    ['sandbox: { mounts: { workspace_path: /src } }', 'sandbox.mounts.workspace_path', 'Write /workspace'],
     ['docker: { cleanup: { on_task_complete: false } }', 'sandbox.cleanup.on_task_complete', 'Write true'],
     ['docker: { cleanup: { on_agent_exit: false } }', 'sandbox.cleanup.on_agent_exit', 'Write true'],
   ])('%s is refused, with what to write instead', (text, key, instead) => {

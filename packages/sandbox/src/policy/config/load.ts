@@ -224,6 +224,8 @@ export function overTeam(own: LoadedConfig, team: Loaded<TeamConfig> | null): Lo
 
 /** Keys whose values of user and team add up. What is allowed by either is allowed: the machine’s policy bounds both. */
 export const ADDED_UP: readonly string[] = [
+  'sandbox.network.allow',
+  'sandbox.network.deny',
   'sandbox.network.allowed_networks',
   'sandbox.mounts.allowed_host_roots',
   'sandbox.security.trusted_images',

@@ -113,6 +113,12 @@ const RULES: Readonly<Record<string, Rule | null>> = {
     allows: 'Commands run as another user than you.',
   },
   'sandbox.network.mode': { loosens: (_, after) => after !== undefined && after !== 'none', allows: NETWORK },
+  'sandbox.network.allow': { loosens: gains, allows: 'Every command, and every agent, may reach these hosts.' },
+  'sandbox.network.deny': { loosens: loses, allows: 'Commands may reach these hosts if a list allows them.' },
+  'sandbox.network.private_hosts': {
+    loosens: gains,
+    allows: 'Where these names have private addresses, commands reach machines of your own network, or this one.',
+  },
   'sandbox.network.dns_servers': {
     loosens: gains,
     allows: 'These servers learn every name that a sandbox with a network asks for, and answer it.',
@@ -149,6 +155,7 @@ const RULES: Readonly<Record<string, Rule | null>> = {
   'sandbox.cache_volumes.cargo': null,
   'sandbox.cache_volumes.go': null,
   'sandbox.mounts.workspace_mode': { loosens: leaves('ro'), allows: 'Commands can write the workspace again.' },
+  'sandbox.mounts.workspace_path': null,
   'sandbox.mounts.tmpfs_size': null,
   'sandbox.mounts.fork_size': null,
   'sandbox.mounts.additional': { loosens: gains, allows: 'Every command gets this directory of the host.' },

@@ -9,6 +9,8 @@ import {
   cacheVolume,
   combinationFault,
   cpus,
+  egressEntry,
+  hostPattern,
   image,
   imagePattern,
   maskPattern,
@@ -52,9 +54,24 @@ const defaults = z.strictObject({
 
 const network = z.strictObject({
   mode: z
-    .union([z.enum(['none', 'bridge']), networkName])
+    .union([z.enum(['none', 'allow', 'bridge']), networkName])
     .optional()
-    .describe('none, bridge, or the name of a network from allowed_networks.'),
+    .describe(
+      'none, allow, bridge, or the name of a network from allowed_networks. With a list in allow, allow unless named.',
+    ),
+  allow: z
+    .array(egressEntry('allow'))
+    .max(200)
+    .optional()
+    .describe(
+      'What sandboxes may reach: presets such as npm:install, hosts such as registry.npmjs.org, *.example.com or tcp:db.example:5432.',
+    ),
+  deny: z.array(egressEntry('deny')).max(200).optional().describe('Hosts that no list may reach.'),
+  private_hosts: z
+    .array(hostPattern)
+    .max(100)
+    .optional()
+    .describe('Allowed hosts that may have a private or loopback address. Only your own file names them.'),
   dns_servers: z
     .array(address)
     .max(3)
@@ -115,6 +132,10 @@ const cacheVolumes = z.strictObject({
 
 const mounts = z.strictObject({
   workspace_mode: z.enum(['rw', 'ro']).optional().describe('Whether a command can write the workspace.'),
+  workspace_path: z
+    .union([z.literal('same'), absolutePath])
+    .optional()
+    .describe('Where the workspace is inside: an absolute path, or `same` for its own path on this machine.'),
   tmpfs_size: size(LEAST_TMPFS).optional().describe('Size of /tmp and of the home directory, which are in memory.'),
   fork_size: size(LEAST_FORK)
     .optional()
@@ -313,7 +334,15 @@ export const teamSchema = z.strictObject({
         .describe(`${serve}; never switches it off unless a user says otherwise.`),
       defaults: defaults.omit({ network: true, user: true }).optional(),
       network: network
-        .pick({ allow_bridge: true, allowed_networks: true, ca_file: true, dns_servers: true, timeout_seconds: true })
+        .pick({
+          allow: true,
+          deny: true,
+          allow_bridge: true,
+          allowed_networks: true,
+          ca_file: true,
+          dns_servers: true,
+          timeout_seconds: true,
+        })
         .optional(),
       images: images.optional(),
       mounts: mounts.pick({ allowed_host_roots: true, tmpfs_size: true, fork_size: true }).optional(),
@@ -336,7 +365,9 @@ export const machineSchema = z.strictObject({
       risk_rules: riskRules,
       mask,
       ceilings: ceilings.optional(),
-      network: network.pick({ allow_bridge: true, allowed_networks: true, ca_file: true }).optional(),
+      network: network
+        .pick({ allow: true, deny: true, allow_bridge: true, allowed_networks: true, ca_file: true })
+        .optional(),
       mounts: mounts.pick({ allowed_host_roots: true }).optional(),
       security: security.pick({ trusted_images: true, require_digest: true, allowed_runtimes: true }).optional(),
     })

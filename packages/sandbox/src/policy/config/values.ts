@@ -2,6 +2,10 @@
 
 import * as z from 'zod';
 import { LANGUAGES } from '../../contract/languages.ts';
+import { PRESET_NAMES } from '../../egress/presets.ts';
+import { entryFault } from '../../egress/rules.ts';
+import type { EntryFault } from '../../egress/rules.ts';
+import { nearestWord } from './keys.ts';
 import { formatBytes, parseBytes, parseSeconds } from '../../contract/units.ts';
 
 const MIB = 1024 ** 2;
@@ -63,6 +67,29 @@ export const openFiles = z.int().min(32);
 
 /** The name of a network, as engines take them. */
 export const networkName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/, 'expected the name of a network');
+
+/** Why an entry of an allow-list is not one, with the preset that was probably meant; null where it is one. */
+export function listFault(entry: string, verdict: 'allow' | 'deny' = 'allow'): EntryFault | null {
+  const fault = entryFault(entry, verdict);
+  const meant = fault && nearestWord(entry, PRESET_NAMES);
+  return fault && meant ? { ...fault, remedy: `You probably mean ${meant}` } : fault;
+}
+
+/** An entry of a list that allows, or of one that denies: a preset, or a host. */
+export function egressEntry(verdict: 'allow' | 'deny'): z.ZodString {
+  return z.string().superRefine((entry, context) => {
+    const fault = listFault(entry, verdict);
+    if (fault) context.addIssue({ code: 'custom', message: `${fault.reason}. ${fault.remedy}` });
+  });
+}
+
+/** A host, or every host below a suffix. */
+export const hostPattern = z
+  .string()
+  .regex(
+    /^(?:\*\.)?(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]*$/,
+    'expected the name of a host, or *.suffix',
+  );
 
 /** The name of a runtime, as engines take them. */
 export const runtimeName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/, 'expected the name of a runtime');

@@ -68,11 +68,6 @@ export class LineReader implements AsyncDisposable {
     return this.#rest === PART;
   }
 
-  /** The current size of the file, in bytes. */
-  async size(): Promise<number> {
-    return (await this.#handle.stat()).size;
-  }
-
   /** Reads the next lines; null at the current end of the file. */
   async next(): Promise<Part | null> {
     const { bytesRead } = await this.#handle.read(this.#buffer, 0, PART, this.#offset);

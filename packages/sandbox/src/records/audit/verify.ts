@@ -34,6 +34,8 @@ export async function verifyLog(
   signal?: AbortSignal,
 ): Promise<AuditVerification> {
   const walk = new Walk(directory, heads);
+  // Before the files: a first writer may make both meanwhile, and a key without a record would look like a loss.
+  const keys = keysIn(directory);
   const names = await listFiles(directory);
   let unfinished = false;
   let problem: AuditProblem | null = null;
@@ -43,7 +45,7 @@ export async function verifyLog(
     unfinished = end.unfinished;
     if (problem) break;
   }
-  problem ??= walk.missingHead(names.at(-1) ?? directory) ?? walk.loss(directory);
+  problem ??= walk.missingHead(names.at(-1) ?? directory) ?? walk.loss(directory, keys);
   problem = await explained(directory, names, problem, signal);
   return { ...walk.report, ok: problem === null, files: names.length, unfinished, problem };
 }
@@ -66,25 +68,39 @@ async function walkFile(
   await using file = reader;
   const misnamed = walk.enter(file);
   if (misnamed) return { problem: misnamed, unfinished: false };
+  const problem = await walkLines(walk, file, signal);
+  if (problem || file.rest === 0) return { problem, unfinished: false };
+  return await theRest(walk, directory, file, isLast, signal);
+}
+
+async function walkLines(walk: Walk, file: LineReader, signal?: AbortSignal): Promise<AuditProblem | null> {
   for (;;) {
     signal?.throwIfAborted();
     const part = await file.next();
-    if (part === null) break;
+    if (part === null) return null;
     const problem = walk.part(part);
-    if (problem) return { problem, unfinished: false };
+    if (problem) return problem;
   }
-  return file.rest === 0 ? { problem: null, unfinished: false } : await theRest(walk, directory, file, isLast);
 }
 
 // A line without an end is being written; if no process writes it, it was cut.
-async function theRest(walk: Walk, directory: string, file: LineReader, isLast: boolean): Promise<FileEnd> {
-  const where = { file: file.path, line: file.line };
+async function theRest(
+  walk: Walk,
+  directory: string,
+  file: LineReader,
+  isLast: boolean,
+  signal?: AbortSignal,
+): Promise<FileEnd> {
+  const { line, rest } = file;
+  const where = { file: file.path, line };
   if (file.overlong)
     return { problem: walk.problem('not-json', 'the line is longer than any record', where), unfinished: false };
-  const before = await file.size();
   if (isLast && isBeingWritten(directory, walk.expected)) return { problem: null, unfinished: true };
   await wait(MOMENT_MS);
-  if (isLast && (await file.size()) !== before) return { problem: null, unfinished: true };
+  // The writer may have ended the line and released its lock before the lock was looked for.
+  const problem = await walkLines(walk, file, signal);
+  if (problem) return { problem, unfinished: false };
+  if (isLast && (file.line !== line || file.rest !== rest)) return { problem: null, unfinished: file.rest > 0 };
   return {
     problem: walk.problem('incomplete', 'the line has no end, and no process is writing it', where),
     unfinished: false,
@@ -127,7 +143,8 @@ async function explained(
 /** The chain so far. */
 class Walk {
   readonly #heads: Map<number, Set<string>>;
-  readonly #verifier: Verifier | null;
+  readonly #directory: string;
+  #stored: Verifier | null = null;
   #records = 0;
   #checkpoints = 0;
   #lastCheckpoint = 0;
@@ -137,9 +154,14 @@ class Walk {
   #end: Where = { file: '', line: 0 };
 
   constructor(directory: string, heads: readonly AuditHead[]) {
-    this.#verifier = Verifier.stored(directory);
+    this.#directory = directory;
     this.#heads = new Map();
     for (const { seq, hash } of heads) this.#heads.set(seq, (this.#heads.get(seq) ?? new Set()).add(hash));
+  }
+
+  // Asked again while there is none: the first writer makes the key after its first record.
+  get #verifier(): Verifier | null {
+    return (this.#stored ??= Verifier.stored(this.#directory));
   }
 
   get expected(): number {
@@ -191,11 +213,10 @@ class Walk {
   }
 
   /** That records were lost: there is a key and none of them, or the first one says so. */
-  loss(directory: string): AuditProblem | null {
+  loss(directory: string, keys: readonly string[]): AuditProblem | null {
     const where = { file: join(directory, fileName(1)), line: 0 };
     if (this.#saysLost) return this.problem('lost', `record 1 says: ${LOST}`, { ...where, line: 1 }, 1);
-    const keys = this.#records === 0 ? keysIn(directory) : [];
-    if (keys.length === 0) return null;
+    if (this.#records > 0 || keys.length === 0) return null;
     const detail = `there is no record, and ${keys.join(' and ')} beside it shows that there were some`;
     return this.problem('lost', detail, where, 1);
   }

@@ -13,7 +13,6 @@ import { BUILT_IN_RULE } from '../../contract/wording.ts';
 import type { NetworkCut } from '../../isolation/supervise.ts';
 import type { DiskCut } from '../disk.ts';
 import { quotable, quotablePath } from '../output/capture.ts';
-import { WORKSPACE_TARGET } from '../../isolation/plan.ts';
 import { allowNetworks } from '../../policy/network.ts';
 import { MaskPattern } from '../../workspace/masks/rules.ts';
 
@@ -192,14 +191,15 @@ const READ_ONLY_RULES: Readonly<Record<MountSpec['purpose'], ReadOnlyRule>> = {
     setBy: maskedBy(mount, policy),
     remedies: [{ kind: 'change-on-host' }, { kind: 'write-elsewhere', suggested: ['workspace', 'tmp'] }],
   }),
-  // To the command it is a file of the image like those around it.
+  // To the command they are files of the image like those around them.
   identity: () => ROOT_RULE,
+  egress: () => ROOT_RULE,
 };
 
 // The pattern of a configuration file that masks it, or the built-in table.
-function maskedBy({ target }: MountSpec, { masks }: EffectivePolicy): Sourced<RuleValue> {
-  const path = posix.relative(WORKSPACE_TARGET, target);
-  return masks.add.find(({ value }) => new MaskPattern(value).covers(path, true)) ?? BUILT_IN;
+function maskedBy({ target }: MountSpec, policy: EffectivePolicy): Sourced<RuleValue> {
+  const path = posix.relative(policy.workspacePath.value, target);
+  return policy.masks.add.find(({ value }) => new MaskPattern(value).covers(path, true)) ?? BUILT_IN;
 }
 
 function limitsHit(facts: DenialFacts): Denial[] {

@@ -15,6 +15,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { build } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { OverlaySpec } from '../../contract/spec.ts';
 import { identityOf } from '../file-identity.ts';
 import { headerBlock, tarEnd, tarPadding } from '../archive/tar-read.ts';
 import { ForkArchiveError, exportLayers, importLayer } from './archive.ts';
@@ -24,7 +25,7 @@ import { LayerStack } from './layers.ts';
 import { paxRecord } from './marks.ts';
 import { squashLayers } from './squash.ts';
 import { ForkStore, historyOf } from './store.ts';
-import type { ForkRecord } from './store.ts';
+import type { ForkRecord, LinkedRepository } from './store.ts';
 
 const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
 const home = realpathSync(mkdtempSync(join(tmpdir(), 's-')));
@@ -112,8 +113,8 @@ class Scene {
 
   async squash(id: string): Promise<void> {
     for (const range of this.store.squashable(id))
-      await this.store.squash(id, range, (layers, target) =>
-        squashLayers(layers, { ...range, target, scratch: this.store.pathOf(id), signal }),
+      await this.store.squash(id, range, (layers, within, target) =>
+        squashLayers(layers, { ...within, target, scratch: this.store.pathOf(id), signal }),
       );
   }
 
@@ -224,6 +225,66 @@ describe.runIf(canMount)('a fork with many layers', () => {
   });
 });
 
+describe('a fork of a linked worktree', () => {
+  const scene = new Scene('linked', `${'s,'.repeat(100)}x`);
+  const path = join(home, 'linked', 'common');
+  mkdirSync(path, { mode: 0o750 });
+  const repository: LinkedRepository = { path, identity: identityOf(lstatSync(path)) };
+  const begin = (id: string, other = repository) =>
+    scene.store.begin(id, { holder: 'x', image: 'i', command: 'c', repository: other });
+  // A command that writes the named file to the repository, or none.
+  const commit = async (id: string, name?: string): Promise<void> => {
+    const { active } = await begin(id);
+    if (name !== undefined) writeFileSync(join(scene.store.pathOf(id), `${active?.layer}g`, name), name);
+    await scene.store.end(id, { isEmpty: true, isGitEmpty: name === undefined });
+  };
+  const names = (id: string): string[] => readdirSync(scene.store.pathOf(id)).filter(name => /^\d/.test(name));
+
+  it('has a second directory for each layer, over the repository, and keeps those with changes', async () => {
+    const { id } = await scene.make('kept');
+    await commit(id, 'one');
+    await commit(id);
+    await scene.write(id, 'file');
+    expect(names(id)).toEqual(['1', '1g', '3']);
+    const begun = await begin(id);
+    const paths = (spec: OverlaySpec | null) =>
+      [spec?.upper, spec?.work, ...(spec?.lowers ?? [])].map(part => part?.path.slice(scene.store.pathOf(id).length));
+    expect(paths(scene.store.overlayOf(begun))).toEqual(['/4', '/w', '/3', '/1']);
+    expect(paths(scene.store.repositoryOverlayOf(begun, 'b'))).toEqual(['/4g', '/bg', '/1g']);
+    expect(lstatSync(join(scene.store.pathOf(id), '4g')).mode & 0o777).toBe(0o750);
+    await scene.store.abandon(id);
+    expect(names(id)).toEqual(['1', '1g', '3']);
+    // Its layers are wrong over another repository.
+    const other = { ...repository, identity: { device: 1, inode: 1 } };
+    await expect(begin(id, other)).rejects.toMatchObject({ code: 'ACODE-FRK-004' });
+    expect(await scene.store.undo(id, 2)).toBe(0);
+    expect(names(id)).toEqual([]);
+    await begin(id, other);
+    await scene.store.remove(id);
+  });
+
+  it('is squashed with what commands wrote to the repository, and shares it with forks of a snapshot', async () => {
+    const { id } = await scene.make('many');
+    for (let at = 0; at < 6; at += 1) {
+      await commit(id, `f${at}`);
+      await scene.write(id, `w${at}`);
+    }
+    scene.store.snapshot(id, 'all');
+    const files = (record: ForkRecord) =>
+      scene.store.repositoryLayersOf(record)?.uppers.flatMap(upper => readdirSync(upper).sort());
+    const before = files(scene.get(id));
+    expect(before).toHaveLength(6);
+    await scene.squash(id);
+    expect(names(id).filter(name => name.endsWith('g')).length).toBeLessThan(6);
+    expect(files(scene.get(id))).toEqual(before);
+    const made = await scene.store.makeFrom(id, 'all', null);
+    await scene.store.remove(id);
+    expect(files(scene.get(made.id))).toEqual(before);
+    await scene.store.remove(made.id);
+    expect(existsSync(scene.store.pathOf(id))).toBe(false);
+  });
+});
+
 // A process of its own that squashes, and is killed at its nth call of the file system.
 const CHILD = `
 import fs from 'node:fs';
@@ -247,8 +308,8 @@ counted(fs, 'chmodSync fsyncSync linkSync mkdirSync openSync renameSync utimesSy
 counted(promises, 'rename rm');
 syncBuiltinESMExports();
 const store = new ForkStore(state, Date.now);
-await store.squash(id, range, (layers, target) =>
-  squashLayers(layers, { ...range, target, scratch: store.pathOf(id), signal: new AbortController().signal }));
+await store.squash(id, range, (layers, within, target) =>
+  squashLayers(layers, { ...within, target, scratch: store.pathOf(id), signal: new AbortController().signal }));
 console.log(calls);
 `;
 

@@ -1,7 +1,8 @@
 // Forks of workspaces on disk: which there are, the layer of each command, and which sandbox writes one now.
 //
 // `<state>/f/<id>/` holds `fork.json`, one directory for each layer (`1`, `2`, …), the overlay’s work directory `w` and `base`. Names
-// are short because every layer stands in one string of mount options, of which the kernel reads no more than a page.
+// are short because every layer stands in one string of mount options, of which the kernel reads no more than a page. In a fork of a
+// linked worktree a layer has a second directory (`1g`, `2g`, …): what its command wrote to the repository, which is elsewhere.
 
 import { randomBytes } from 'node:crypto';
 import { chmodSync, existsSync, lstatSync, mkdirSync, readdirSync } from 'node:fs';
@@ -21,13 +22,13 @@ const MAX_BYTES = 4 * 1024 ** 2;
 const MAX_COMMAND = 200;
 // How long a fork with changes stays after its last use.
 const FORK_LIFE_MS = 7 * 24 * 3600 * 1000;
-// The most layers of a fork. Old ones are squashed long before; more stay only where they cannot be.
+// The most layers of a fork. Reached only if squashing fails.
 const MAX_LAYERS = 128;
 // Limits at which the oldest layers are squashed, and how many of the latest are kept so that each can be undone.
 const SQUASH_LAYERS = 64;
 const SQUASH_OPTION_BYTES = 3500;
 const MAX_SEPARATE_LAYERS = 32;
-// No vowels and no digits that look like letters: an id is typed, and never a word.
+// No vowels and no digits that look like letters: ids must be easy to type and must not spell words.
 const ALPHABET = 'bcdfghjkmnpqrstvwxz23456789';
 const ID_LENGTH = 8;
 const ID = /^[bcdfghjkmnpqrstvwxz23456789]{8}$/;
@@ -35,14 +36,19 @@ const NAME = /^[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?$/;
 /** Words of the command line that cannot be the name of a fork. */
 const RESERVED = new Set(['new', 'current']);
 const RECORD = 'fork.json';
-const NUMBER = /^\d+$/;
+const NUMBER = /^\d+g?$/;
+// What the names of directories end with that lie over the repository of a linked worktree.
+const GIT = 'g';
 const MASK = /^m\d+$/;
 // Where a fork, and a squashed layer, are made.
 const MADE_ASIDE = '.new-';
 const ASIDE = 's';
-// Far longer than it takes to make a fork.
+// Age after which an unfinished or never-used fork is removed.
 const MAKING_MS = 3600 * 1000;
-const LEFT_BEHIND = /^(?:s|marks-.*)$/;
+const LEFT_BEHIND = /^(?:sg?|marks-.*)$/;
+/** The work directories of overlays that an engine mounts. */
+export const ENGINE_WORK = ['w', `w${GIT}`] as const;
+const WORK_DIRECTORIES = [...ENGINE_WORK, 'b', `b${GIT}`];
 
 const identitySchema = z.strictObject({ device: z.number(), inode: z.number() });
 const commandShape = {
@@ -73,8 +79,12 @@ const recordSchema = z.strictObject({
       earlier: z.array(z.strictObject(commandShape)).optional(),
       /** Number of the first layer that was squashed into it. */
       first: z.int().positive().optional(),
+      /** It has a second directory, over the repository of the linked worktree. */
+      git: z.literal(true).optional(),
     }),
   ),
+  /** The repository of the linked worktree, which the second directories of layers lie over. */
+  repository: z.strictObject({ path: z.string(), identity: identitySchema }).optional(),
   /** Snapshots by name, each with the number of commands that it has the changes of. */
   snapshots: z.record(z.string(), z.number()),
   nextLayer: z.int().positive(),
@@ -88,8 +98,9 @@ const recordSchema = z.strictObject({
       command: z.string(),
       /** Paths that are masked for it. */
       masked: z.array(z.string()).optional(),
-      /** What the command may write at most, where that is limited. */
+      /** Disk limit of all layers of the fork, in bytes; absent if there is none. */
       limitBytes: z.number().exactOptional(),
+      git: z.literal(true).optional(),
     })
     .nullable(),
   /** Paths that were masked for a command of it: what commands wrote there is not for the workspace. */
@@ -127,8 +138,17 @@ export interface LayerBegin {
   readonly command: string;
   /** Paths that are masked for it; its mask layer exists. */
   readonly masked?: readonly string[];
-  /** What all layers of the fork may take; absent for no limit. */
+  /** Disk limit of all layers of the fork, in bytes; absent if there is none. */
   readonly limitBytes?: number;
+  /** The repository of the linked worktree that the workspace is; absent where it has its own. */
+  readonly repository?: LinkedRepository | undefined;
+}
+
+/** The repository of a linked worktree: the directory outside of the workspace that git has for all worktrees together. */
+export interface LinkedRepository {
+  /** The directory, without links. */
+  readonly path: string;
+  readonly identity: FileIdentity;
 }
 
 /** The forks of one user. Every method that changes one is called under a lock of its id. */
@@ -176,8 +196,8 @@ export class ForkStore {
   }
 
   /**
-   * Makes a fork of a workspace. One without a name becomes the workspace’s current one with its first changes; `isCurrent` makes it
-   * so at once, where there is none: a persistent sandbox is in it until then.
+   * Makes a fork of a workspace. A fork without a name becomes current when its first changes are recorded. `isCurrent` makes it
+   * current at once, if no other is: for a persistent sandbox, whose changes are recorded only when it is removed.
    */
   async make({ workspace, identity, fork }: ForkWanted, isCurrent = false): Promise<ForkRecord> {
     const name = fork === undefined || fork === 'new' ? null : fork;
@@ -192,7 +212,7 @@ export class ForkStore {
       id: freshId(),
       name,
       workspace,
-      identity: { device: identity.device, inode: identity.inode },
+      identity: numbersOf(identity),
       createdAt: at,
       ...usedAt(at),
       currentAt: null,
@@ -226,8 +246,8 @@ export class ForkStore {
   }
 
   /**
-   * Makes a fork with one layer that `fill` writes. It has its name at the end, within `publish`, and nothing of it is left where one of
-   * them fails.
+   * Makes a fork with one layer that `fill` writes. Builds it in a temporary directory and renames that within `publish`; if either
+   * fails, nothing is left.
    */
   async makeWith(
     { workspace, identity, fork }: ForkWanted,
@@ -260,7 +280,7 @@ export class ForkStore {
     return aside;
   }
 
-  // Made aside: what has its name has its record too.
+  // Built in a temporary directory, so that the directory of a fork always contains its record.
   async #create(record: ForkRecord, fill?: (base: string) => Promise<void>): Promise<ForkRecord> {
     const aside = this.#makeAside(record.id);
     await fill?.(join(aside, 'base'));
@@ -275,21 +295,24 @@ export class ForkStore {
   }
 
   /**
-   * Begins the layer of a command. What a command that never came to its end left is removed: it has no record, so nobody was told
-   * that it exists.
+   * Begins the layer of a command. The caller sweeps the fork first: this throws if a directory with the number of the layer is
+   * left over.
    */
-  async begin(id: string, { holder, image, command, masked = [], ...limit }: LayerBegin): Promise<ForkRecord> {
+  async begin(
+    id: string,
+    { holder, image, command, masked = [], repository, ...limit }: LayerBegin,
+  ): Promise<ForkRecord> {
     const record = this.#get(id);
     if (record.layers.length >= MAX_LAYERS)
       throw new AcodeError('ACODE-FRK-004', { fork: id, reason: `it has ${MAX_LAYERS} layers` });
+    if (repository) refuseOtherRepository(record, repository);
     const layer = record.nextLayer;
-    const upper = join(this.pathOf(id), String(layer));
-    // The top directory inside has the mode of the upper one.
-    mkdirSync(upper, { mode: 0o700 });
-    chmodSync(upper, lstatSync(record.workspace).mode & 0o777);
+    makeUpper(join(this.pathOf(id), String(layer)), record.workspace);
+    if (repository) makeUpper(join(this.pathOf(id), `${layer}${GIT}`), repository.path);
     const at = this.#now();
     const begun = {
       ...record,
+      ...(repository ? { repository: { path: repository.path, identity: numbersOf(repository.identity) } } : {}),
       image: image ?? record.image,
       ...usedAt(at),
       nextLayer: layer + 1,
@@ -301,6 +324,7 @@ export class ForkStore {
         command: command.slice(0, MAX_COMMAND),
         masked: [...masked],
         ...limit,
+        ...(repository ? { git: true as const } : {}),
       },
       masked: [...new Set([...(record.masked ?? []), ...masked])],
     };
@@ -314,7 +338,7 @@ export class ForkStore {
   }
 
   /**
-   * Forks that have expired, and those that a killed process made and never used. Each is to be asked for again under its lock.
+   * Forks that have expired, and those that a killed process made and never used. The caller checks each again under its lock.
    */
   expired(): ForkRecord[] {
     const now = this.#now();
@@ -337,7 +361,7 @@ export class ForkStore {
     if (record.active) this.#write({ ...record, active: { ...record.active, sandboxId } });
   }
 
-  /** No process ends the layer that was begun any more: the next to use the fork does, once its sandbox is gone. */
+  /** Gives up the active layer: the next process that uses the fork ends it, once its sandbox is gone. */
   release(id: string): void {
     const record = this.read(id);
     if (record?.active) this.#write({ ...record, active: { ...record.active, holder: null } });
@@ -354,18 +378,48 @@ export class ForkStore {
    */
   overlayOf(record: ForkRecord, workName = 'w'): OverlaySpec {
     if (!record.active) throw new TypeError('no command was begun');
-    const work = join(this.pathOf(record.id), workName);
-    mkdirSync(work, { recursive: true, mode: 0o700 });
     const { layer, masked = [] } = record.active;
     const below = this.layersOf({ ...record, active: null }).uppers.toReversed();
+    return this.#overlay(record, {
+      upper: String(layer),
+      work: workName,
+      lowers: [...below, ...(masked.length > 0 ? [this.maskOf(record.id, layer)] : [])],
+      source: record.workspace,
+      masked,
+    });
+  }
+
+  /** The overlay over the repository of a linked worktree, for the command that a fork has begun; null where it has none. */
+  repositoryOverlayOf(record: ForkRecord, workName = 'w'): OverlaySpec | null {
+    const layers = record.active?.git ? this.repositoryLayersOf(record) : null;
+    if (!record.active || !layers) return null;
+    return this.#overlay(record, {
+      upper: `${record.active.layer}${GIT}`,
+      work: `${workName}${GIT}`,
+      lowers: layers.uppers.slice(0, -1).toReversed(),
+      source: layers.workspace,
+    });
+  }
+
+  #overlay(
+    { id }: ForkRecord,
+    {
+      upper,
+      work,
+      lowers,
+      source,
+      masked = [],
+    }: { upper: string; work: string; lowers: readonly string[]; source: string; masked?: readonly string[] },
+  ): OverlaySpec {
+    mkdirSync(join(this.pathOf(id), work), { recursive: true, mode: 0o700 });
     const spec: OverlaySpec = {
-      fork: record.id,
-      upper: partAt(join(this.pathOf(record.id), String(layer))),
-      work: partAt(work),
-      lowers: [...below, ...(masked.length > 0 ? [this.maskOf(record.id, layer)] : [])].map(partAt),
+      fork: id,
+      upper: partAt(join(this.pathOf(id), upper)),
+      work: partAt(join(this.pathOf(id), work)),
+      lowers: lowers.map(partAt),
       ...(masked.length > 0 ? { masked } : {}),
     };
-    assertOptions(overlayOptions(spec, record.workspace), record.id);
+    assertOptions(overlayOptions(spec, source), id);
     return spec;
   }
 
@@ -374,6 +428,14 @@ export class ForkStore {
     const all = [...layers, ...(active ? [{ number: active.layer, of: id }] : [])];
     const uppers = all.map(({ number, of = id }) => join(this.pathOf(of), String(number)));
     return { workspace, uppers, masked };
+  }
+
+  /** The layers over the repository of a linked worktree, with that of a command that has begun; null where there is none. */
+  repositoryLayersOf({ id, repository, layers, active }: ForkRecord): ForkLayers | null {
+    if (!repository) return null;
+    const all = [...layers, ...(active ? [{ number: active.layer, of: id, git: active.git }] : [])].filter(hasGit);
+    const uppers = all.map(({ number, of = id }) => join(this.pathOf(of), `${number}${GIT}`));
+    return { workspace: repository.path, uppers, masked: [] };
   }
 
   /** Where the empty files over masked ones are, for the command of a layer. */
@@ -386,27 +448,40 @@ export class ForkStore {
     return join(this.pathOf(id), 'base');
   }
 
-  /** The layer of a command is complete. One without changes is removed, and so is a fork that never had any. */
+  /**
+   * The layer of a command is complete. One without changes is removed, and so is a fork that never had any. `isEmpty` is about the
+   * workspace, `isGitEmpty` about the repository of a linked worktree.
+   */
   async end(
     id: string,
-    { isEmpty, isInterrupted = false }: { isEmpty: boolean; isInterrupted?: boolean },
+    {
+      isEmpty,
+      isGitEmpty = true,
+      isInterrupted = false,
+    }: { isEmpty: boolean; isGitEmpty?: boolean; isInterrupted?: boolean },
   ): Promise<void> {
     const { active, ...record } = this.#get(id);
     if (!active) return;
-    const interrupted = isInterrupted ? { interrupted: true as const } : {};
-    const layer = { number: active.layer, at: active.at, command: active.command, ...interrupted };
-    const isFirst = !isEmpty && record.layers.length === 0 && record.name === null;
-    const layers = isEmpty ? record.layers : [...record.layers, layer];
-    const ended = { ...record, active: null, layers, currentAt: isFirst ? this.#now() : record.currentAt };
+    const isNothing = isEmpty && isGitEmpty;
+    const layer = layerOf(active, { isInterrupted, hasGit: !isGitEmpty });
+    const ended = { ...(isNothing ? record : this.#withLayer(record, layer)), active: null };
     this.#write(ended);
     await this.#removeTree(this.maskOf(id, active.layer));
-    if (isEmpty) await this.#removeTree(join(this.pathOf(id), String(active.layer)));
+    if (isNothing) await this.#removeTree(join(this.pathOf(id), String(active.layer)));
+    if (isGitEmpty) await this.#removeTree(join(this.pathOf(id), `${active.layer}${GIT}`));
     if (isUnused(ended)) await this.remove(id);
   }
 
+  // A fork without a name becomes the workspace’s current one with its first changes.
+  #withLayer<Kept extends Omit<ForkRecord, 'active'>>(record: Kept, layer: LayerRecord): Kept {
+    const isFirst = record.layers.length === 0 && record.name === null;
+    const currentAt = isFirst ? this.#now() : record.currentAt;
+    return { ...record, layers: [...record.layers, layer], currentAt };
+  }
+
   /**
-   * The layers to squash before the next command begins, the latest first. None crosses a snapshot. Empty below the limits, and where
-   * nothing can be squashed.
+   * The layers to squash before the next command begins, the latest first. A range never spans a snapshot. Empty below the limits, and
+   * if nothing can be squashed.
    */
   squashable(id: string): LayerRange[] {
     const record = this.#get(id);
@@ -424,25 +499,33 @@ export class ForkStore {
   }
 
   /**
-   * Puts one layer in the place of several, given by their indices. `build` makes it aside: until it is complete and recorded, the
-   * fork has the layers it had, and whatever a process that was killed left is removed by the next sweep.
+   * Puts one layer in the place of several, given by their indices. `build` makes it aside, and once more over the repository of a
+   * linked worktree: until it is complete and recorded, the fork has the layers it had, and whatever a process that was killed left is
+   * removed by the next sweep.
    */
   async squash(
     id: string,
     { from, to }: LayerRange,
-    build: (layers: ForkLayers, target: string) => Promise<void>,
+    build: (layers: ForkLayers, range: LayerRange, target: string) => Promise<void>,
   ): Promise<void> {
     const record = this.#get(id);
     const squashed = record.layers.slice(from, to);
     const [first, last] = [squashed[0], squashed.at(-1)];
     if (!first || !last || record.active) throw new TypeError('no layers to squash');
-    const aside = join(this.pathOf(id), ASIDE);
-    await this.#removeTree(aside);
-    await build(this.layersOf(record), aside);
     const number = record.nextLayer;
-    await rename(aside, join(this.pathOf(id), String(number)));
+    const make = async (layers: ForkLayers, range: LayerRange, suffix: string): Promise<void> => {
+      const aside = join(this.pathOf(id), `${ASIDE}${suffix}`);
+      await this.#removeTree(aside);
+      await build(layers, range, aside);
+      await rename(aside, join(this.pathOf(id), `${number}${suffix}`));
+    };
+    await make(this.layersOf(record), { from, to }, '');
+    const repository = squashed.some(hasGit) ? this.repositoryLayersOf(record) : null;
+    const before = (index: number): number => record.layers.slice(0, index).filter(hasGit).length;
+    if (repository) await make(repository, { from: before(from), to: before(to) }, GIT);
     const earlier = squashed.flatMap(commandsOf).slice(0, -1);
-    const layer = { ...last, number, earlier, first: firstOf(first) };
+    const own = { number, earlier, first: firstOf(first), ...(repository ? { git: true as const } : {}) };
+    const layer = { ...last, ...own };
     const layers = [...record.layers.slice(0, from), layer, ...record.layers.slice(to)];
     this.#write({ ...record, nextLayer: number + 1, layers });
     await this.sweep(id);
@@ -477,14 +560,15 @@ export class ForkStore {
     const aside = join(this.#directory, `.${id}`);
     if (this.#isShared(id)) {
       mkdirSync(aside, { recursive: true, mode: 0o700 });
-      for (const part of [RECORD, 'w', 'b', 'base']) await moved(join(this.pathOf(id), part), join(aside, part));
+      for (const part of [RECORD, ...WORK_DIRECTORIES, 'base'])
+        await moved(join(this.pathOf(id), part), join(aside, part));
       await this.sweep(id);
     } else await moved(this.pathOf(id), aside);
     for (const owner of new Set(record?.layers.map(({ of = id }) => of))) await this.#removeRetired(owner);
     return this.#removeTree(aside);
   }
 
-  /** Removes layers that no fork needs any more, and whose own fork is gone: what a process that was killed did not come to. */
+  /** Removes layers that no fork needs any more, and whose own fork is gone: what a killed process did not get round to. */
   async collect(): Promise<void> {
     for (const id of this.#ids()) await this.#removeRetired(id);
     for (const name of namesIn(this.#directory).filter(one => one.startsWith(MADE_ASIDE))) {
@@ -526,13 +610,18 @@ export class ForkStore {
   // The length of the options that the next command would be mounted with.
   #optionBytes(record: ForkRecord): number {
     const part = (path: string): OverlayPart => ({ path, identities: [] });
-    const spec = {
-      fork: record.id,
-      upper: part(join(this.pathOf(record.id), String(record.nextLayer))),
-      work: part(join(this.pathOf(record.id), 'w')),
-      lowers: this.layersOf(record).uppers.map(part),
-    };
-    return Buffer.byteLength(overlayOptions(spec, record.workspace));
+    const lengths = [this.layersOf(record), this.repositoryLayersOf(record)].map((layers, at) => {
+      if (!layers) return 0;
+      const suffix = at === 0 ? '' : GIT;
+      const spec = {
+        fork: record.id,
+        upper: part(join(this.pathOf(record.id), `${record.nextLayer}${suffix}`)),
+        work: part(join(this.pathOf(record.id), `w${suffix}`)),
+        lowers: layers.uppers.map(part),
+      };
+      return Buffer.byteLength(overlayOptions(spec, layers.workspace));
+    });
+    return Math.max(...lengths);
   }
 
   // Every fork that can be read.
@@ -548,13 +637,17 @@ export class ForkStore {
   #named(owner: string): ReadonlySet<string> | null {
     const records = this.#ids().map(id => this.#read(id) ?? (this.#hasRecord(id) ? null : []));
     if (records.includes(null)) return null;
-    const numbers = records
+    const names = (number: number, git: true | undefined): string[] => [
+      String(number),
+      ...(git ? [`${number}${GIT}`] : []),
+    ];
+    const named = records
       .flatMap(one => one ?? [])
       .flatMap(({ id, layers, active }) => [
-        ...layers.flatMap(({ number, of = id }) => (of === owner ? [number] : [])),
-        ...(active && id === owner ? [active.layer] : []),
+        ...layers.flatMap(({ number, of = id, git }) => (of === owner ? names(number, git) : [])),
+        ...(active && id === owner ? names(active.layer, active.git) : []),
       ]);
-    return new Set(numbers.map(String));
+    return new Set(named);
   }
 
   // Whether another fork needs a layer of this one, or may.
@@ -601,7 +694,7 @@ export class ForkStore {
     try {
       await rm(path, { recursive: true, force: true });
     } catch (error) {
-      // What a command wrote may lack the permissions that its removal needs; what the engine’s kernel made is root’s.
+      // What a command wrote may lack the permissions that its removal needs; entries that the engine created belong to root.
       if (!['EACCES', 'EPERM', 'ENOTEMPTY'].includes(codeOf(error))) throw error;
       await openUp(path);
       await rm(path, { recursive: true, force: true }).catch(() => undefined);
@@ -617,6 +710,43 @@ function assertName(name: string): void {
     field: 'policy.fork',
     reason: 'is not a name: use lower-case letters, digits, dots and dashes, at most 40 characters',
   });
+}
+
+function layerOf(
+  { layer, at, command }: NonNullable<ForkRecord['active']>,
+  is: { readonly isInterrupted: boolean; readonly hasGit: boolean },
+): LayerRecord {
+  const interrupted = is.isInterrupted ? { interrupted: true as const } : {};
+  return { number: layer, at, command, ...interrupted, ...(is.hasGit ? { git: true as const } : {}) };
+}
+
+// The top directory inside has the mode of the upper one.
+function makeUpper(upper: string, lower: string): void {
+  mkdirSync(upper, { mode: 0o700 });
+  chmodSync(upper, lstatSync(lower).mode & 0o777);
+}
+
+// What commands wrote lies over the files of one repository, and is wrong over those of another.
+function refuseOtherRepository({ id, layers, repository }: ForkRecord, now: LinkedRepository): void {
+  if (!repository || !layers.some(hasGit)) return;
+  if (repository.path === now.path && isSameNumber(repository.identity, now.identity)) return;
+  throw new AcodeError('ACODE-FRK-004', {
+    fork: id,
+    reason: `it has commits over the repository that was at ${repository.path}, and this worktree belongs to another one now`,
+  });
+}
+
+function numbersOf({ device, inode }: FileIdentity): FileIdentity {
+  return { device, inode };
+}
+
+function hasGit({ git }: { readonly git?: true | undefined }): boolean {
+  return git === true;
+}
+
+/** Whether commands of a fork wrote to the repository of a linked worktree: the diff of the workspace does not show it. */
+export function hasRepositoryChanges({ layers }: Pick<ForkRecord, 'layers'>): boolean {
+  return layers.some(hasGit);
 }
 
 /** A directory, with every directory on the way to it, as they are now. */
@@ -639,13 +769,12 @@ function identitiesOf(path: string): FileIdentity[] {
   return ['/', ...names.map((_, at) => `/${names.slice(0, at + 1).join('/')}`)].map(one => {
     const found = lstatSync(one);
     if (!found.isDirectory()) throw new Error(`${one} is not a directory`);
-    const { device, inode } = identityOf(found);
-    return { device, inode };
+    return numbersOf(identityOf(found));
   });
 }
 
 /** Layers of a record by their indices: the first, and the one after the last. */
-interface LayerRange {
+export interface LayerRange {
   readonly from: number;
   readonly to: number;
 }
@@ -671,12 +800,12 @@ function commandCount({ layers }: Pick<ForkRecord, 'layers'>): number {
   return layers.reduce((sum, { earlier = [] }) => sum + earlier.length + 1, 0);
 }
 
-// A squashed layer has the records of all that it was made of.
+// The number of the first layer that was squashed into this one, or its own: base records still have the original numbers.
 function firstOf({ number, first }: LayerRecord): number {
   return first ?? number;
 }
 
-/** The number of layers that have the changes of the first so many commands. Refuses a number in the middle of a squashed layer. */
+/** The number of layers that have the changes of the first `commands` commands. Refuses a number in the middle of a squashed layer. */
 function layersWith({ id, layers }: ForkRecord, commands: number): number {
   let count = 0;
   for (const [index, layer] of layers.entries()) {
@@ -710,7 +839,7 @@ async function moved(from: string, to: string): Promise<void> {
   });
 }
 
-// Directories alone: a file needs no permission to be removed.
+// Only directories: removing a file needs write permission on its directory, not on the file.
 async function openUp(path: string): Promise<void> {
   const found = await lstat(path).catch(() => null);
   if (!found?.isDirectory()) return;

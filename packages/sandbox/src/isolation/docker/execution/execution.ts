@@ -36,6 +36,7 @@ const VERDICT_MS = 5000;
 const CALL_MS = 10_000;
 // A shell’s exit status for a command that a signal ended is this plus the signal number.
 const BY_SIGNAL = 128;
+const SIGKILL = 9;
 
 /** A command in a container. */
 export class ContainerExecution implements Execution {
@@ -48,6 +49,7 @@ export class ContainerExecution implements Execution {
   readonly #network: string;
   readonly #handsOver: boolean;
   #isFrozen = false;
+  #wasKilled = false;
 
   /** `line` hands the command over; null if the container was started with it. `network` is an id, or `none`. */
   constructor(
@@ -87,6 +89,7 @@ export class ContainerExecution implements Execution {
   }
 
   async kill(signalName: string): Promise<void> {
+    if (signalName === 'SIGKILL') this.#wasKilled = true;
     if (this.#handsOver) await this.#streams.readyFor(signalName);
     if (await this.#signalledInside(signalName)) return;
     try {
@@ -100,6 +103,7 @@ export class ContainerExecution implements Execution {
   }
 
   halt(): void {
+    this.#wasKilled = true;
     for (const process of this.#container.lives ?? []) signalTree(process, 'SIGKILL');
   }
 
@@ -176,7 +180,7 @@ export class ContainerExecution implements Execution {
       return this.#report(claim.exitCode, false, claim);
     // The sandbox’s own report does not count if the engine may know more.
     const verdict = await this.#verdict();
-    const oomKilled = verdict.oomKilled || (claimedOom && (await this.#confirmsOom()));
+    const oomKilled = verdict.oomKilled || (await this.#wasOom(claim, verdict.exitCode));
     if (!oomKilled && this.#isOfShell(verdict.exitCode))
       return { exitCode: verdict.exitCode, neverStarted: 'ended', oomKilled, pidsRefused: false };
     return this.#report(verdict.exitCode, oomKilled, claim);
@@ -187,11 +191,14 @@ export class ContainerExecution implements Execution {
     return this.#handsOver && !this.#streams.hasBegun && exitCode <= BY_SIGNAL;
   }
 
-  // The command can forge the counter, so the engine’s events decide; if the engine sends no events, the claim is
-  // accepted.
-  async #confirmsOom(): Promise<boolean> {
+  // A command can forge its claim, so the engine’s events decide; if the engine sends none, the claim is accepted. Without
+  // a claim, the kernel may have killed the whole sandbox, as it does under gVisor: the event can come after the exit.
+  async #wasOom(claim: ExitClaim | null, exitCode: number): Promise<boolean> {
+    const isClaimed = (claim?.counters.oomKills ?? 0) > 0;
+    const isUnexplained = claim === null && exitCode === BY_SIGNAL + SIGKILL && !this.#wasKilled;
+    if (!isClaimed && !isUnexplained) return false;
     const { oomWatch, id, clock } = this.#container;
-    return (await oomWatch.sawSince(id, 0, clock)) ?? true;
+    return (await oomWatch.sawSince(id, 0, clock)) ?? isClaimed;
   }
 
   #engineMayKnowMore(): boolean {

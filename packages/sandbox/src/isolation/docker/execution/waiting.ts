@@ -1,6 +1,7 @@
 // A container that was started and waits: verified, then given its one command, or removed unused.
 
 import { readdirSync, readFileSync } from 'node:fs';
+import { Duplex } from 'node:stream';
 import { AcodeError } from '../../../contract/errors.ts';
 import type { Clock } from '../../../contract/ports.ts';
 import type { PublishedPort } from '../../../contract/result.ts';
@@ -9,10 +10,13 @@ import type { SandboxSpec } from '../../../contract/spec.ts';
 import { rendered, text } from '../../../contract/wording.ts';
 import { clockOffsetMs, setBackMs } from '../../../workspace/file-times.ts';
 import type { CommandIo, Execution, Keeping, OpenSandbox, WaitingSandbox } from '../../backend.ts';
+import { FORWARDER_COMMAND, FRAMES_COMMAND } from '../../egress.ts';
 import { type Handover, handoverLine, STAYING_LINE } from '../../handover/script.ts';
 import { type Held, protection, sameness } from '../../process/held.ts';
 import { identify, type ProcessIdentity } from '../../process/identity.ts';
 import type { Engine } from '../engine/index.ts';
+import { demultiplex, type HijackedStream } from '../engine/streams.ts';
+import { asked } from '../failure.ts';
 import { podmanVariables } from '../podman/podman.ts';
 import type { AttachedFacts } from '../resources/owned.ts';
 import {
@@ -41,6 +45,7 @@ export class WaitingContainer implements WaitingSandbox {
   readonly id: string;
   readonly specHash: string;
   readonly keeping: Keeping;
+  readonly openForwarder?: (signal: AbortSignal) => Promise<Duplex>;
   readonly #spec: SandboxSpec;
   readonly #facts: AttachedFacts;
   readonly #container: StartedContainer;
@@ -68,6 +73,9 @@ export class WaitingContainer implements WaitingSandbox {
     this.#facts = facts;
     this.#container = container;
     this.#creation = creation;
+    // Under a kernel of its own, a sandbox reaches no socket of this machine.
+    if (this.#isAllowed && !this.#kind.hostKernel)
+      this.openForwarder = signal => forwarderStreams(container, spec, signal);
     // An engine that is started anew forgets who waited for an exit, and who was attached.
     const lost = Promise.race([container.exit, container.stream.closed]).finally(() => (this.#isLost = true));
     lost.catch(() => undefined);
@@ -103,7 +111,8 @@ export class WaitingContainer implements WaitingSandbox {
     const unset = this.#unset;
     const { network } = this.#facts;
     const counted = { group: this.#kind.hostKernel, traffic: network !== 'none' };
-    const line = handoverLine({ ...handover, unset, counted });
+    const first = this.#isAllowed && !this.openForwarder ? { first: FORWARDER_COMMAND } : {};
+    const line = handoverLine({ ...handover, ...first, unset, counted });
     const given = { nonce: handover.nonce, line, network };
     const same = this.#same && protection(this.#spec, this.#held);
     const seen = { ...(this.#lives && { lives: this.#lives }), ...(same && { same }) };
@@ -114,6 +123,7 @@ export class WaitingContainer implements WaitingSandbox {
   // leaves, it ends, and everything inside with it. Only what outlives its maker is told to stay.
   async keepOpen({ outlives }: { readonly outlives: boolean }, signal: AbortSignal): Promise<OpenSandbox> {
     if (this.#used) throw new AcodeError('ACODE-SBX-019', { operation: 'keepOpen' });
+    refuseKept(this.#spec);
     this.#used = true;
     this.#rest?.stop();
     signal.throwIfAborted();
@@ -138,6 +148,10 @@ export class WaitingContainer implements WaitingSandbox {
 
   get #unset(): readonly string[] {
     return this.#facts.podman ? podmanVariables(this.#spec) : [];
+  }
+
+  get #isAllowed(): boolean {
+    return this.#spec.network.kind === 'allow';
   }
 
   get #kind(): RuntimeKind {
@@ -172,6 +186,66 @@ export class WaitingContainer implements WaitingSandbox {
     await this.#creation.remove(this.#spec, this.id);
     this.#facts.attachments.release(this.#spec);
   }
+}
+
+const CALL_MS = 10_000;
+
+// The forwarder as a further process, by its standard streams. As the user of the sandbox: an engine would take root otherwise.
+async function forwarderStreams(
+  { engine, id }: StartedContainer,
+  { user }: SandboxSpec,
+  signal: AbortSignal,
+): Promise<Duplex> {
+  const process = { argv: FRAMES_COMMAND, user: `${user.uid}:${user.gid}`, stdin: true };
+  const execId = await asked(() => engine.exec.create(id, process, { signal, deadlineMs: CALL_MS }), signal);
+  const stream = await asked(() => engine.exec.start(execId, { signal, deadlineMs: CALL_MS }), signal);
+  return new ForwarderPipe(stream);
+}
+
+/** The standard streams of a forwarder. What it says on standard error is a reason that its end tells too. */
+class ForwarderPipe extends Duplex {
+  readonly #stream: HijackedStream;
+  #wanted: () => void = () => undefined;
+
+  constructor(stream: HijackedStream) {
+    super();
+    this.#stream = stream;
+    void this.#receive();
+  }
+
+  override _read(): void {
+    this.#wanted();
+  }
+
+  override _write(chunk: Buffer, _: BufferEncoding, done: (error?: Error | null) => void): void {
+    this.#stream.write(chunk).then(done.bind(null, null), done);
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#stream.destroy();
+    this.#wanted();
+    done(error);
+  }
+
+  async #receive(): Promise<void> {
+    const stdout = async (data: Buffer): Promise<void> => {
+      if (!this.push(data)) await new Promise<void>(resolve => (this.#wanted = resolve));
+    };
+    try {
+      await demultiplex(this.#stream, { stdout, stderr: () => undefined });
+      this.push(null);
+    } catch {
+      this.destroy();
+    }
+  }
+}
+
+function refuseKept({ network }: SandboxSpec): void {
+  if (network.kind !== 'allow') return;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: 'An allow-list for a persistent sandbox, or for one whose artifacts are copied out,',
+    instead: 'Use `acode run` without artifacts, or another network.',
+  });
 }
 
 // Whether anything in a warm sandbox has run since it began to wait, as the kernel counts it.

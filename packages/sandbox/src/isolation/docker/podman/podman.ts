@@ -68,6 +68,9 @@ const DEFAULT_CAPABILITIES = [
   'SYS_CHROOT',
 ];
 
+// On Podman, a user inside may not listen on ports below 1024, as a forwarder has to.
+const LOW_PORTS: Fields = { 'net.ipv4.ip_unprivileged_port_start': '0' };
+
 /** The plan as it comes out on Podman: what it mounts by itself is planned, and so has a size. */
 export function planForPodman(spec: SandboxSpec): SandboxSpec {
   const taken = [...spec.mounts, ...spec.tmpfs].some(({ target }) => target === EXTRA_TMPFS);
@@ -94,6 +97,7 @@ export function podmanRequest(body: Fields, spec: SandboxSpec, podman: PodmanFac
         Object.entries(fields(host['Tmpfs'])).map(([target, options]) => [target, tmpfsOptions(String(options))]),
       ),
       Ulimits: [...list(host['Ulimits']), ...processes],
+      ...(spec.network.kind === 'allow' ? { Sysctls: LOW_PORTS } : {}),
     },
   };
 }
@@ -134,6 +138,7 @@ export function podmanAccount(details: ContainerDetails, reading: PodmanReading)
       Runtime: host['Runtime'] === 'oci' ? reading.facts.runtime : host['Runtime'],
       Binds: strangeBinds(host, details),
       Ulimits: limits(host, reading.facts.podman),
+      Sysctls: kernelParameters(host, reading.spec),
       MaskedPaths: host['MaskedPaths'] ?? guarded(reading, false),
       ReadonlyPaths: host['ReadonlyPaths'] ?? guarded(reading, true),
     },
@@ -171,6 +176,12 @@ function namespaces(host: Fields, { view }: PodmanReading): Record<string, unkno
     UTSMode: own(host['UTSMode'], ''),
     CgroupnsMode: host['CgroupnsMode'] === '' ? (separate ? 'private' : NOT_SHOWN) : host['CgroupnsMode'],
   };
+}
+
+// The one that was added counts only if it was planned and is alone.
+function kernelParameters(host: Fields, { network }: SandboxSpec): unknown {
+  const isAdded = network.kind === 'allow' && JSON.stringify(host['Sysctls']) === JSON.stringify(LOW_PORTS);
+  return isAdded ? {} : host['Sysctls'];
 }
 
 function capabilities(host: Fields): unknown {
@@ -235,7 +246,7 @@ function texts(value: unknown): string[] {
 
 /** Refuses what Podman’s Docker-compatible API does not do, or does without saying whether it did. */
 export function refuseOnPodman(spec: SandboxSpec): void {
-  if (spec.network.kind !== 'none')
+  if (spec.network.kind !== 'none' && spec.network.kind !== 'allow')
     throw new AcodeError('ACODE-SBX-016', {
       what: 'A network for a sandbox on Podman',
       instead: 'Leave the network out, or use Docker: on Podman nothing shows yet that the rules of a network hold.',

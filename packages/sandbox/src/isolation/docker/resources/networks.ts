@@ -92,8 +92,9 @@ export class SandboxNetworks implements Attachment {
 
   async #chosen(spec: SandboxSpec, signal: AbortSignal): Promise<ChosenNetwork> {
     const { network } = spec;
-    if (network.kind === 'none') return { id: 'none', name: 'none' };
-    return network.kind === 'bridge' ? this.#bridge(spec, signal) : this.#named(network.name, signal);
+    if (network.kind === 'bridge') return this.#bridge(spec, signal);
+    // What an allow-list lets through comes by the forwarder inside: the engine gives the sandbox no network.
+    return network.kind === 'named' ? this.#named(network.name, signal) : { id: 'none', name: 'none' };
   }
 
   /** A sandbox is gone, or was never made: its network is one user poorer. */

@@ -14,6 +14,7 @@ import type { MountConflicts, Neighbour } from '../resources/creation.ts';
 import { absentPaths, podmanAccount, podmanKernelView } from '../podman/podman.ts';
 import type { AttachedFacts } from '../resources/owned.ts';
 import { runtimeKind } from '../runtime.ts';
+import { isWaitingCommand } from '../../handover/script.ts';
 import { compareWithEngine, compareWithKernel } from './verify.ts';
 
 const CALL_MS = 10_000;
@@ -28,6 +29,8 @@ export interface Expected {
   readonly around: Around;
   /** What its first process is, where it does not wait for a command. */
   readonly argv?: readonly string[];
+  /** Whether an earlier version of acode may have made it. */
+  readonly isKept?: boolean;
 }
 
 type Around = Pick<MountConflicts, 'remembered' | 'ask'>;
@@ -75,7 +78,7 @@ export async function inspectRunning(
 async function look(
   engine: Engine,
   id: string,
-  { spec, facts, around, argv }: Expected,
+  { spec, facts, around, ...expected }: Expected,
   signal: AbortSignal,
 ): Promise<Inspected & { differences: readonly Conflict[] }> {
   const asking = around.remembered === null ? around.ask(signal) : null;
@@ -93,7 +96,7 @@ async function look(
   }
   const seen = await inDockersWords(details, view, { spec, facts });
   const differences = [
-    ...compareWithEngine(spec, facts, seen.details, argv),
+    ...compareWithEngine(spec, facts, seen.details, firstCommand(expected, seen.details)),
     ...(seen.view ? compareWithKernel(spec, seen.view) : swappedSources(spec)),
     ...facts.attachments.verify(spec, facts, seen),
     ...uncoveredDifferences(spec),
@@ -101,6 +104,13 @@ async function look(
     ...(others ? nestedMounts(id, spec, others) : await asked(() => nestedNow(id, spec, around, signal), signal)),
   ];
   return { details, held, differences };
+}
+
+function firstCommand(
+  { argv, isKept }: Pick<Expected, 'argv' | 'isKept'>,
+  { Config: { Entrypoint } }: ContainerDetails,
+): readonly string[] | undefined {
+  return isKept && Entrypoint && isWaitingCommand(Entrypoint) ? Entrypoint : argv;
 }
 
 async function inDockersWords(

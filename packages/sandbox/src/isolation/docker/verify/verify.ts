@@ -325,7 +325,7 @@ export function connectionDifferences(facts: EngineFacts, details: ContainerDeta
 /** What is wrong with the addresses the kernel has given the sandbox. */
 export function interfaceDifferences({ network }: SandboxSpec, { interfaces }: KernelView): Difference[] {
   if (interfaces === null) return [];
-  const most = network.kind === 'none' ? 0 : 1;
+  const most = network.kind === 'none' || network.kind === 'allow' ? 0 : 1;
   if (interfaces.length <= most) return [];
   const detail = `it has addresses on ${interfaces.join(', ')} and was planned with ${most === 0 ? 'no network' : 'one network'}`;
   return [{ violation: 'KernelMismatch', detail }];

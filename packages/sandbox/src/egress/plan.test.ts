@@ -1,0 +1,38 @@
+// The plan of a proxy: which names have an address inside.
+
+import { describe, expect, it } from 'vitest';
+import type { EgressRule } from '../contract/egress.ts';
+import { EGRESS_LIMITS, loopbackAddress, planOf } from './plan.ts';
+
+const rule = (host: string, port = 443, verdict: 'allow' | 'deny' = 'allow'): EgressRule => ({
+  id: `${verdict}/${host}:${port}`,
+  verdict,
+  host,
+  port,
+  protocol: 'tls',
+  mode: 'pass',
+  setBy: { layer: 'request', where: 'policy.network' },
+});
+
+describe('a plan', () => {
+  it('gives each exact name one address inside, with all its ports', () => {
+    const plan = planOf([rule('a.example', 8443), rule('*.b.example'), rule('host', 5432), rule('a.example')]);
+    expect(plan).toMatchObject({ generation: 1, limits: EGRESS_LIMITS });
+    expect(plan.names).toEqual([
+      { host: 'a.example', address: '127.8.0.1', ports: [443, 8443] },
+      { host: 'host', address: '127.8.0.2', ports: [5432] },
+    ]);
+  });
+
+  it('gives a name that is only denied no address', () => {
+    expect(planOf([rule('a.example', 0, 'deny')]).names).toEqual([]);
+  });
+
+  it('has addresses for more than 255 names', () => {
+    expect([loopbackAddress(1), loopbackAddress(255), loopbackAddress(256)]).toEqual([
+      '127.8.0.1',
+      '127.8.0.255',
+      '127.8.1.0',
+    ]);
+  });
+});
