@@ -4,6 +4,8 @@
 CACHE=/var/lib/acode-engines # survives `down`: packages, roots, image archives
 RUN=/run/acode-engines       # exists only while something is up
 GROUP=acode-engines
+# Names of servers that tests start on the loopback, for the proxy of allow-lists: it asks the resolver of this machine.
+TEST_HOSTS='127.0.0.1 one.acode.test two.acode.test api.acode.test a.wild.acode.test b.wild.acode.test # acode test engines'
 TEST_USER=acode-test
 OTHER_USER=acode-other
 DOCKER_ENGINES=(docker20 docker28)

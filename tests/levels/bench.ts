@@ -18,6 +18,7 @@ import type {
 import { supervise } from '../../packages/sandbox/src/isolation/supervise.ts';
 import { systemClock } from '../../packages/sandbox/src/lifecycle/clock.ts';
 import { validateWorkspace } from '../../packages/sandbox/src/workspace/locate.ts';
+import { EgressMounts } from '../../packages/sandbox/src/isolation/egress.ts';
 import { planMounts } from '../../packages/sandbox/src/workspace/mounts.ts';
 
 const MIB = 1024 ** 2;
@@ -26,6 +27,7 @@ const PATIENCE_MS = 60_000;
 /** What a local backend is constructed with besides what only it knows. */
 export const OPTIONS = {
   memory: '/nonexistent',
+  egress: new EgressMounts('/nonexistent', process.getuid?.() ?? 1000),
   clock: systemClock,
   closing: new AbortController().signal,
   keep: (work: Promise<unknown>): void => void work.catch(() => undefined),

@@ -14,6 +14,7 @@ const options = {
   keep: () => undefined,
   acceptProcessLimits: true,
   memory: process.env['ACODE_TEST_MEMORY'] ?? '/nonexistent',
+  egress: new (await import(`${BUILT}isolation/egress.js`)).EgressMounts('/nonexistent', process.getuid?.()),
 };
 const classes = { bubblewrap: 'BubblewrapBackend', ulimit: 'UlimitBackend', none: 'NoneBackend' };
 const name = /** @type {Record<string, string>} */ (classes)[level] ?? '';

@@ -7,6 +7,8 @@
 //   forwarder socket PATH   Each connection gets one to the unix socket PATH, which begins with a line that names the listener.
 //                           Forks once all listeners are bound; exit status 0 says so.
 //   forwarder frames        All connections share stdin and stdout, as frames with credit for each stream. Ends with its input.
+//   forwarder enter PROGRAM [WORD…]   Outside, before a sandbox of level bubblewrap: becomes PROGRAM in a new network namespace in
+//                           which an ordinary user may listen on every port. The sandbox gets no other.
 //
 // Control lines from the trusted process: "listen ADDRESS PORT", "name HOST ADDRESS", "suffix .HOST", "forget" (all names; a
 // batch begins with it), "dns" (listen on port 53), "answer NUMBER ADDRESS|none", "end" (of a batch). To it: "ready",
@@ -19,7 +21,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,6 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -740,11 +745,37 @@ static void dispatch(struct source *source, uint32_t events) {
   }
 }
 
+static void write_setting(const char *path, const char *text) {
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text)) fail(path);
+  close(fd);
+}
+
+// The user keeps its number and so loses every capability of the new user namespace with the program that it becomes.
+static void enter(char **program) {
+  char map[48];
+  unsigned uid = getuid(), gid = getgid();
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNET)) fail("unshare");
+  write_setting("/proc/self/setgroups", "deny");
+  snprintf(map, sizeof map, "%u %u 1", uid, uid);
+  write_setting("/proc/self/uid_map", map);
+  snprintf(map, sizeof map, "%u %u 1", gid, gid);
+  write_setting("/proc/self/gid_map", map);
+  write_setting("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
+  struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &loopback)) fail("lo");
+  close(fd);
+  execv(program[0], program);
+  fail(program[0]);
+}
+
 int main(int count, char **words) {
+  if (count > 2 && strcmp(words[1], "enter") == 0) enter(words + 2);
   harden();
   uses_frames = count == 2 && strcmp(words[1], "frames") == 0;
   if (!uses_frames && !(count == 3 && strcmp(words[1], "socket") == 0)) {
-    dprintf(2, "usage: forwarder socket PATH | forwarder frames\n");
+    dprintf(2, "usage: forwarder socket PATH | frames | enter PROGRAM [WORD]...\n");
     return 2;
   }
   if (!uses_frames) start_socket(words[2]);

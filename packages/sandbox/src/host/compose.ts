@@ -190,7 +190,7 @@ export async function composeHost({
         'bubblewrap',
         async () => {
           const { BubblewrapBackend } = await import('../isolation/bubblewrap/backend.ts');
-          return new BubblewrapBackend({ ...common, acceptProcessLimits, memory: directories.runtime });
+          return new BubblewrapBackend({ ...common, acceptProcessLimits, egress, memory: directories.runtime });
         },
       ],
       [

@@ -19,13 +19,22 @@ import { identityOf } from '../workspace/file-identity.ts';
 
 /** The forwarders that there are, by the architecture of this process. scripts/build-forwarder.mjs writes the hashes. */
 const FORWARDERS: Readonly<Record<string, { readonly file: string; readonly sha256: string }>> = {
-  x64: { file: 'forwarder-x86_64', sha256: '9bf2128cc3986b7fc5a41c05a9a1e3ad488f92c77de0a424d9c2267520f89adc' },
+  x64: { file: 'forwarder-x86_64', sha256: 'c3f6edcd9e4a51910d2c7bb50c9f0726a49be6a21750add85f3858895f2a327c' },
 };
 
 const FORWARDER_TARGET = '/.acode/forwarder';
 
 /** The process that starts the forwarder inside; it ends with status 0 once everything is bound. */
 export const FORWARDER_COMMAND: readonly string[] = [FORWARDER_TARGET, 'socket', `${RELAY_TARGET}/${SOCKET}`];
+
+/**
+ * What is started before the program of a sandbox of level bubblewrap, and becomes it: in a network namespace in which an ordinary
+ * user may listen on every port.
+ */
+export function enterCommand({ network, mounts }: Pick<SandboxSpec, 'network' | 'mounts'>): readonly string[] {
+  const forwarder = network.kind === 'allow' && mounts.find(({ target }) => target === FORWARDER_TARGET);
+  return forwarder ? [forwarder.source, 'enter'] : [];
+}
 
 /** The forwarder over its standard streams, where no socket of this machine reaches into a sandbox. */
 export const FRAMES_COMMAND: readonly string[] = [FORWARDER_TARGET, 'frames'];
@@ -39,8 +48,8 @@ const FILES: readonly (readonly [name: string, target: string, text: string])[] 
 const MAX_BYTES = 1024 * 1024;
 const EXECUTABLE = 0o555;
 const READABLE = 0o444;
-// A directory of a process that was killed: nobody listens on its socket. A younger one may be of a warm sandbox, which has none yet.
-const STALE_MS = 26 * 3600 * 1000;
+// A warm sandbox has a directory and no socket yet; no sandbox waits that long.
+const UNUSED_MS = 26 * 3600 * 1000;
 
 /** The mounts of the sandboxes of one host that have an allow-list. */
 export class EgressMounts {
@@ -127,10 +136,12 @@ export class EgressMounts {
   }
 }
 
+// A directory of a process that was killed: nobody listens on its socket.
 async function removeStale(directory: string): Promise<void> {
-  const found = await lstat(directory).catch(() => null);
-  if (!found || Date.now() - found.mtimeMs < STALE_MS) return;
-  if ((await socketState(join(directory, SOCKET))) !== 'dead') return;
+  const socket = join(directory, SOCKET);
+  const [found, hasSocket] = await Promise.all([directory, socket].map(path => lstat(path).catch(() => null)));
+  if (!found || (!hasSocket && Date.now() - found.mtimeMs < UNUSED_MS)) return;
+  if ((await socketState(socket)) !== 'dead') return;
   await rm(directory, { recursive: true, force: true });
 }
 

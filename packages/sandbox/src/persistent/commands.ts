@@ -27,6 +27,7 @@ import { CommandsOffer } from './relay/offer.ts';
 import type { Offered } from './relay/offer.ts';
 import { layersFor, workspaceOf } from '../run/repository.ts';
 import { admitted, checkCommandRequest } from '../run/admission.ts';
+import type { RunEgress } from '../run/egress.ts';
 import { captures } from '../run/run.ts';
 import { Running } from '../run/running.ts';
 import { workdirFor } from '../workspace/locate.ts';
@@ -42,6 +43,8 @@ export interface CommandsParts {
   readonly about: Pick<RunRequest, 'risk' | 'sessionId' | 'taskId'>;
   /** Time of the last scan, by the kernel’s clock: earlier changes are already reported. */
   readonly lookedUntilMs: number;
+  /** Its network, if it has an allow-list. */
+  readonly egress?: RunEgress | undefined;
   /** Called after a further scan. */
   readonly looked: (untilMs: number) => void;
   /** How much time the sandbox has left, were it extended for as long as it may be. */
@@ -154,6 +157,7 @@ export class SandboxCommands implements Commands {
       const sinceMs = this.#lookedUntilMs;
       const intent = await recordIntent(recorded, planned, signal);
       const obtained = clock.monotonic();
+      const egress = await this.#parts.egress?.forCommand();
       const sandbox = this.#once(how.begin);
       const running = await Running.begin({
         ...recorded,
@@ -161,6 +165,7 @@ export class SandboxCommands implements Commands {
         sandbox,
         dispose: async () => undefined,
         stays: true,
+        egress,
         warm: true,
         intent,
         signal,

@@ -20,7 +20,9 @@ import { LockTimeoutError, Locks } from '../lifecycle/lock.ts';
 import { offerSocketPath } from '../lifecycle/ownership.ts';
 import type { PreparedSandbox } from '../isolation/pool/pool-kind.ts';
 import { abandonFork, endForkOf, releaseFork } from '../run/forking.ts';
-import { givenUp, obtainRecorded, tornDown } from '../run/obtaining.ts';
+import { obtainConnected } from '../run/egress.ts';
+import type { RunEgress } from '../run/egress.ts';
+import { givenUp, tornDown } from '../run/obtaining.ts';
 import { admitted, checkCreateRequest } from '../run/admission.ts';
 import { createdMasks } from '../run/masking.ts';
 import { plan } from '../run/planning.ts';
@@ -130,7 +132,8 @@ async function make(
   const { planned, sinceMs } = asTaken(wanted, taken);
   report(operation, planned);
   const from = { taken, sinceMs, askedAt };
-  const { sandbox: waiting, intent, provision } = await obtainRecorded(recorded, planned, from, signal);
+  const obtained = await obtainConnected(recorded, planned, from, signal);
+  const { sandbox: waiting, intent, provision, egress } = obtained;
   try {
     if (!waiting.keepOpen) throw noShell(planned);
     const now = host.telemetry.clock.now();
@@ -140,8 +143,10 @@ async function make(
     await releaseFork(host, planned.fork);
     const env = request.env ?? {};
     // From the beginning: the shell that waited is the image’s, and may have written before the first command.
-    return opened({ recorded, planned, open, intent, provision, release, keep, ...times, env, lookedUntilMs: sinceMs });
+    const parts = { recorded, planned, open, intent, provision, release, keep, ...times, env, egress };
+    return opened({ ...parts, lookedUntilMs: sinceMs });
   } catch (error) {
+    if (egress) host.keep(egress.close());
     if (keep) await new Kept(host).end(planned.spec.identity.sandboxId);
     throw await givenUp(waiting, { ...recorded, planned, signal, sinceMs }, error);
   }
@@ -194,6 +199,8 @@ export interface Opened {
   readonly expiresAt: Date;
   readonly latest: Date;
   readonly env: Readonly<Record<string, string>>;
+  /** Its network, if it has an allow-list. */
+  readonly egress?: RunEgress | undefined;
   /** Time of the last scan of the workspace; now, if absent. */
   readonly lookedUntilMs?: number;
 }
@@ -223,6 +230,7 @@ export function opened(parts: Opened): Sandbox {
     env,
     about,
     leftMs,
+    egress: parts.egress,
     elsewhere: keep ? new CommandsElsewhere(runtime, sandboxId, here) : null,
     offerAt: offerSocketPath(runtime, sandboxId),
     lookedUntilMs: parts.lookedUntilMs ?? Date.now(),
@@ -251,7 +259,7 @@ export function opened(parts: Opened): Sandbox {
     over: async (reason, how) => {
       host.closing.removeEventListener('abort', close);
       parts.release();
-      await Promise.all([remembered, commands.end()]);
+      await Promise.all([remembered, commands.end(), parts.egress?.close()]);
       if (how === 'left') return [];
       if (keep) await new Kept(host).end(sandboxId);
       tornDown(recorded, planned.spec, reason);

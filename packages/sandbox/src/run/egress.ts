@@ -4,17 +4,22 @@ import { readFile } from 'node:fs/promises';
 import type { Duplex } from 'node:stream';
 import type { EgressConnection } from '../contract/egress.ts';
 import { AcodeError } from '../contract/errors.ts';
-import { usesEngine } from '../contract/levels.ts';
 import type { NetworkMode } from '../contract/network.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import { planOf } from '../egress/plan.ts';
 import type { EgressTask, EgressTaskRequest } from '../egress/proxy/proxy.ts';
 import type { BindFault } from '../egress/relay/control.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
-import type { Host, Planned } from './host.ts';
+import type { Host, Planned, RunningParts } from './host.ts';
+import { givenUp, obtainRecorded } from './obtaining.ts';
+import type { Obtained, Taken } from './obtaining.ts';
+import type { Recorded } from './trail.ts';
 
-/** The network of one run. */
-export class RunEgress {
+/** The network of a sandbox, as one command in it has it. */
+export type CommandEgress = NonNullable<RunningParts['egress']>;
+
+/** The network of one sandbox. */
+export class RunEgress implements CommandEgress {
   readonly #task: EgressTask;
   #closing: Promise<readonly EgressConnection[]> | null = null;
   #fault: BindFault = null;
@@ -36,6 +41,25 @@ export class RunEgress {
       operation.step('warn', 'the proxy of the allow-list ended: the sandbox has no network any more');
   }
 
+  /** Ends every connection, and the network. */
+  async cut(): Promise<void> {
+    await this.close();
+  }
+
+  /** The network for one of several commands, whose end leaves it as it is. */
+  async forCommand(): Promise<CommandEgress> {
+    const before = await this.#report();
+    return {
+      fault: this.fault,
+      cut: () => this.cut(),
+      close: async () => rowsSince(before, await this.#report()),
+    };
+  }
+
+  #report(): Promise<readonly EgressConnection[]> {
+    return this.#closing ?? this.#task.report().catch(() => []);
+  }
+
   /** Ends every connection. The connections that there were, each time. */
   close(): Promise<readonly EgressConnection[]> {
     // A proxy that does not answer is no reason to lose the result of the command.
@@ -44,19 +68,39 @@ export class RunEgress {
   }
 }
 
-/** Opens the network of a plan with an allow-list; null for any other plan. */
-export async function openEgress(
+/** Obtains a sandbox, and opens the network of its allow-list meanwhile. Where one of the two fails, neither is left. */
+export async function obtainConnected(
+  recorded: Recorded,
+  planned: Planned,
+  from: Taken,
+  signal: AbortSignal,
+): Promise<Obtained & { readonly egress?: RunEgress }> {
+  const { host, operation } = recorded;
+  const opening = openEgress(host, planned, operation);
+  opening.catch(() => undefined);
+  const obtained = await obtainRecorded(recorded, planned, from, signal).catch((error: unknown) => {
+    host.keep(opening.then(opened => opened?.close()));
+    throw error;
+  });
+  try {
+    const opened = await opening;
+    if (!opened) return obtained;
+    const pipe = await obtained.sandbox.openForwarder?.(signal);
+    return { ...obtained, egress: pipe ? await overStreams(host, planned, operation, { opened, pipe }) : opened };
+  } catch (error) {
+    host.keep(opening.then(opened => opened?.close()));
+    throw await givenUp(obtained.sandbox, { ...recorded, planned, signal, sinceMs: from.sinceMs }, error);
+  }
+}
+
+// The network of a plan with an allow-list; null for any other plan.
+async function openEgress(
   host: Pick<Host, 'egressMounts' | 'egressProxy'>,
   { spec, policy }: Pick<Planned, 'spec' | 'policy'>,
   operation: Pick<Operation, 'step'>,
 ): Promise<RunEgress | null> {
   const { value: network } = policy.network;
   if (network.kind !== 'allow') return null;
-  if (!usesEngine(spec.level))
-    throw new AcodeError('ACODE-SBX-016', {
-      what: `An allow-list at level ${spec.level}`,
-      instead: 'Use level docker, or network none.',
-    });
   const [proxy, directory] = await Promise.all([host.egressProxy(), host.egressMounts.directory(spec)]);
   const task = await proxy.open({ ...(await taskOf(spec, network)), transport: { kind: 'socket', directory } });
   return trusted(host, spec, task, operation);
@@ -84,8 +128,8 @@ async function trusted(
   return new RunEgress(task, operation);
 }
 
-/** The network of a sandbox that reaches no socket: over the streams of its forwarder, in place of the one that was opened. */
-export async function overStreams(
+// The network of a sandbox that reaches no socket: over the streams of its forwarder, in place of the one that was opened.
+async function overStreams(
   host: Pick<Host, 'egressMounts' | 'egressProxy'>,
   { spec, policy }: Pick<Planned, 'spec' | 'policy'>,
   operation: Pick<Operation, 'step'>,
@@ -108,6 +152,26 @@ export function notStarted(
 ): AcodeError {
   const reason = `the forwarder of its allow-list did not start: ${egress?.fault ?? 'it gave no reason'}`;
   return new AcodeError('ACODE-SBX-006', { name: identity.name, reason });
+}
+
+// What came to rows since an earlier report of the same network.
+function rowsSince(before: readonly EgressConnection[], now: readonly EgressConnection[]): readonly EgressConnection[] {
+  const known = new Map(before.map(row => [keyOf(row), row]));
+  return now.flatMap(row => {
+    const earlier = known.get(keyOf(row)) ?? { count: 0, bytesIn: 0, bytesOut: 0, ms: 0 };
+    const since = {
+      ...row,
+      count: row.count - earlier.count,
+      bytesIn: row.bytesIn - earlier.bytesIn,
+      bytesOut: row.bytesOut - earlier.bytesOut,
+      ms: row.ms - earlier.ms,
+    };
+    return since.count > 0 || since.bytesIn > 0 || since.bytesOut > 0 ? [since] : [];
+  });
+}
+
+function keyOf({ host, port, verdict, rule, reason }: EgressConnection): string {
+  return JSON.stringify([host, port, verdict, rule, reason]);
 }
 
 function faultText(fault: BindFault): string | null {

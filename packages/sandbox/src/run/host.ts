@@ -203,12 +203,16 @@ export interface RunningParts {
    */
   readonly dispose: () => Promise<void>;
   /** Its network, if it has an allow-list. */
-  readonly egress?: {
-    /** What its forwarder could not bind; null if nothing is known. */
-    readonly fault: string | null;
-    /** Ends every connection. The connections that there were. */
-    close(): Promise<readonly EgressConnection[]>;
-  };
+  readonly egress?:
+    | undefined
+    | {
+        /** What its forwarder could not bind; null if nothing is known. */
+        readonly fault: string | null;
+        /** Ends every connection, and the network. */
+        cut(): Promise<void>;
+        /** The connections that the command had. The network of a single-use sandbox ends with it. */
+        close(): Promise<readonly EgressConnection[]>;
+      };
   /** Copies the requested artifacts out of the sandbox before it is removed. */
   readonly take?: () => Promise<ArtifactReport[]>;
   /** Set if the sandbox outlives the command. */

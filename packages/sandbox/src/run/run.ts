@@ -7,16 +7,15 @@ import type { EffectivePolicy } from '../contract/policy.ts';
 import type { RunningCommand } from '../contract/result.ts';
 import { admitted, checkRequest } from './admission.ts';
 import type { Admission } from './admission.ts';
-import { openEgress, overStreams } from './egress.ts';
+import { obtainConnected } from './egress.ts';
 import { abandonFork } from './forking.ts';
 import type { Host, Planned, RunningParts } from './host.ts';
 import type { WaitingSandbox } from '../isolation/backend.ts';
-import { givenUp, obtainRecorded, tornDown } from './obtaining.ts';
-import type { Giving, Obtained, Taken } from './obtaining.ts';
+import { givenUp, tornDown } from './obtaining.ts';
+import type { Giving } from './obtaining.ts';
 import { plan } from './planning.ts';
 import { Capture } from './output/capture.ts';
 import { printable } from './trail.ts';
-import type { Recorded } from './trail.ts';
 import { Running } from './running.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 import { takeWarm } from './warm.ts';
@@ -107,31 +106,6 @@ async function startPlanned(
   const { sandboxId } = planned.spec.identity;
   host.offer({ sandboxId, info: { pid: 1, command, cwd: request.cwd ?? '.', startedAt }, running });
   return running;
-}
-
-// The network of an allow-list is opened while the sandbox is made. Where one of the two fails, neither is left.
-async function obtainConnected(
-  recorded: Recorded,
-  planned: Planned,
-  from: Taken,
-  signal: AbortSignal,
-): Promise<Obtained & Pick<RunningParts, 'egress'>> {
-  const { host, operation } = recorded;
-  const opening = openEgress(host, planned, operation);
-  opening.catch(() => undefined);
-  const obtained = await obtainRecorded(recorded, planned, from, signal).catch((error: unknown) => {
-    host.keep(opening.then(opened => opened?.close()));
-    throw error;
-  });
-  try {
-    const opened = await opening;
-    if (!opened) return obtained;
-    const pipe = await obtained.sandbox.openForwarder?.(signal);
-    return { ...obtained, egress: pipe ? await overStreams(host, planned, operation, { opened, pipe }) : opened };
-  } catch (error) {
-    host.keep(opening.then(opened => opened?.close()));
-    throw await givenUp(obtained.sandbox, { ...recorded, planned, signal, sinceMs: from.sinceMs }, error);
-  }
 }
 
 // The caller already has the result; removes the sandbox and frees its slot.

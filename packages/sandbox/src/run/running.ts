@@ -59,7 +59,7 @@ export class Running implements RunningCommand {
     const networkMs = spec.network.kind === 'none' ? null : policy.networkTimeoutMs.value;
     // What an allow-list lets through ends with its proxy; the engine gives the sandbox no network.
     const { egress } = parts;
-    const cut = (): Promise<unknown> => (egress ? egress.close() : execution.disconnect());
+    const cut = (): Promise<void> => (egress ? egress.cut() : execution.disconnect());
     this.#networkLimit = limitNetwork({ disconnect: cut, kill: name => execution.kill(name) }, networkMs, clock);
     this.#diskLimit = limitDisk(execution, diskRules(parts.planned), clock);
     this.stdout = { [Symbol.asyncIterator]: () => parts.captures.stdout.follow() };

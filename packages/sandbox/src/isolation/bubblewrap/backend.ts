@@ -16,6 +16,8 @@ import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
 import { rendered } from '../../contract/wording.ts';
 import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
 import type { Capability, ForkWay, WaitingSandbox, WeakenedBackend, Weakening } from '../backend.ts';
+import { enterCommand, FORWARDER_COMMAND } from '../egress.ts';
+import type { EgressMounts } from '../egress.ts';
 import { HOST_IMAGE, LEAKED_VARIABLES } from '../process/child.ts';
 import { Guard, WaitingProcesses } from '../process/execution.ts';
 import { openProgram, seccompProgram } from '../seccomp/bpf.ts';
@@ -24,6 +26,7 @@ import {
   bubblewrapArguments,
   BubblewrapProcesses,
   type HostFacts,
+  ownLimits,
   resourceLimits,
   startBubblewrap,
   type Started,
@@ -43,6 +46,8 @@ export interface BubblewrapBackendOptions {
   readonly keep: (work: Promise<unknown>) => void;
   /** Whether limits that each process carries alone are enough, where no control group was given to this user. */
   readonly acceptProcessLimits: boolean;
+  /** What sandboxes with an allow-list mount. */
+  readonly egress: EgressMounts;
   /** The user’s own directory in which it is remembered, for a few minutes, that a sandbox was tried and held. */
   readonly memory: string;
   /** What its sandboxes lack, where they are controls of the doctor’s. */
@@ -124,7 +129,13 @@ export class BubblewrapBackend implements WeakenedBackend {
         remedy: LIMITS_REMEDY,
       });
     signal.throwIfAborted();
-    return this.#make(spec, ground, signal, this.#forks);
+    const { egress, keep } = this.#options;
+    try {
+      return await this.#make(await egress.planned(spec), ground, signal, this.#forks);
+    } catch (error) {
+      keep(egress.release(spec));
+      throw error;
+    }
   }
 
   async forkWay(directory: string, signal: AbortSignal): Promise<ForkWay> {
@@ -165,17 +176,23 @@ export class BubblewrapBackend implements WeakenedBackend {
     const { weakenings, beforeCreate } = this.#weakness;
     const own = weakenedSpec(spec, weakenings);
     const view = readHostView();
-    const limits = resourceLimits(own.limits, ground.delegation === null);
+    const limits = resourceLimits(ownLimits(own), ground.delegation === null);
     if (forks) assertForks(forks, own);
     await beforeCreate();
-    const group = ground.delegation && (await ControlGroup.make(ground.delegation, own.limits));
+    const group = ground.delegation && (await ControlGroup.make(ground.delegation, ownLimits(own)));
     try {
       const words = bubblewrapArguments(own, { view, limits, forks, ...weakenedGround(weakenings) });
-      const before = forks ? beforeBubblewrap(forks, own) : [];
+      const before = [...enterCommand(own), ...(forks ? beforeBubblewrap(forks, own) : [])];
       const filter = { diskLimited: spec.disk !== undefined };
       const seccomp = weakenings.includes('seccomp') ? openProgram() : seccompProgram(ground.architecture, filter);
       const started = await startBubblewrap({ spec, program: ground.program, words, before, seccomp, group }, signal);
-      const expected = { spec, view, limits: resourceLimits(spec.limits, ground.delegation === null), group, forks };
+      const expected = {
+        spec,
+        view,
+        limits: resourceLimits(ownLimits(spec), ground.delegation === null),
+        group,
+        forks,
+      };
       const verified = !weakenings.includes('verification');
       return this.#waiting(started, spec, group, verified ? () => inspectStarted(started, expected) : null);
     } catch (error) {
@@ -199,9 +216,11 @@ export class BubblewrapBackend implements WeakenedBackend {
       started.child.release();
       await group?.remove();
       guard.dismiss();
+      await this.#options.egress.release(spec);
     };
-    if (!verify) return new WaitingProcesses({ spec, processes, verify: async () => {}, remove });
-    return new WaitingProcesses({ spec, processes, verify, remove, inside: started.shell });
+    const first = spec.network.kind === 'allow' ? { first: FORWARDER_COMMAND } : {};
+    if (!verify) return new WaitingProcesses({ spec, processes, ...first, verify: async () => {}, remove });
+    return new WaitingProcesses({ spec, processes, ...first, verify, remove, inside: started.shell });
   }
 
   // What is found once stays: a host does not lose bubblewrap in the middle of a session. What fails is tried again.
@@ -260,7 +279,7 @@ const LEVEL = 'at level bubblewrap';
 
 /** Refuses a plan that asks for more than the level has. */
 function refuseUnsupported(spec: SandboxSpec, caller: UserId): void {
-  if (spec.network.kind !== 'none') {
+  if (spec.network.kind !== 'none' && spec.network.kind !== 'allow') {
     const name = networkName(spec.network);
     throw refusal(`The network ${name} ${LEVEL}`, 'Leave the network out, or use level docker.');
   }

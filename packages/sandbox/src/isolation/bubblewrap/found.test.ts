@@ -77,7 +77,8 @@ describe('the view of the host', () => {
   });
 
   it('has users and names of its own', () => {
-    const files = madeFiles({ user: { uid: 1234, gid: 5678 }, home: '/home/sandbox' });
+    const user = { user: { uid: 1234, gid: 5678 }, home: '/home/sandbox' };
+    const files = madeFiles({ ...user, network: { kind: 'none' }, mounts: [] });
     const all = files.map(({ content }) => content).join('');
     expect(files.map(({ path }) => path)).toEqual(['/etc/passwd', '/etc/group', '/etc/nsswitch.conf', '/etc/hosts']);
     expect(all).toContain('sandbox:x:1234:5678:sandbox:/home/sandbox:/bin/sh\n');

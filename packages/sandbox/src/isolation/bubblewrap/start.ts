@@ -20,7 +20,7 @@ export interface Start {
   /** Bubblewrap’s own path. */
   readonly program: string;
   readonly words: readonly string[];
-  /** What is started in its place and becomes it: it mounts forks. */
+  /** What is started in its place and becomes it: it makes the network of an allow-list, and mounts forks. */
   readonly before: readonly string[];
   /** The system call filter as the kernel wants it. */
   readonly seccomp: Uint8Array;
@@ -202,7 +202,7 @@ const SHM_BYTES = 64 * 1024 ** 2;
  */
 export function bubblewrapArguments(spec: SandboxSpec, ground: HostFacts): string[] {
   return [
-    ...namespaces(ground),
+    ...namespaces(spec, ground),
     ...identity(spec),
     ...environment(spec, ground),
     ...ground.view.system.flatMap(shown),
@@ -228,11 +228,12 @@ export function bubblewrapArguments(spec: SandboxSpec, ground: HostFacts): strin
   ];
 }
 
-function namespaces({ hostNetwork = false }: HostFacts): string[] {
+function namespaces({ network }: SandboxSpec, { hostNetwork = false }: HostFacts): string[] {
   return [
     '--unshare-user',
     '--unshare-pid',
-    ...(hostNetwork ? [] : ['--unshare-net']),
+    // With an allow-list, bubblewrap itself was started in a network namespace that nothing else is in (enterCommand).
+    ...(hostNetwork || network.kind === 'allow' ? [] : ['--unshare-net']),
     '--unshare-ipc',
     '--unshare-uts',
     '--unshare-cgroup',
@@ -308,8 +309,14 @@ interface MadeFile {
 const NOBODY = 65_534;
 
 /** The files of a sandbox. The host’s would tell the names of its users and of the machines it knows. */
-export function madeFiles({ user: { uid, gid }, home }: Pick<SandboxSpec, 'user' | 'home'>): readonly MadeFile[] {
-  return [
+export function madeFiles({
+  user: { uid, gid },
+  home,
+  network,
+  mounts,
+}: Pick<SandboxSpec, 'user' | 'home' | 'network' | 'mounts'>): readonly MadeFile[] {
+  const hosts = network.kind === 'allow' ? 'hosts: files dns' : 'hosts: files';
+  const all = [
     {
       path: '/etc/passwd',
       content: lines([
@@ -320,9 +327,10 @@ export function madeFiles({ user: { uid, gid }, home }: Pick<SandboxSpec, 'user'
       ]),
     },
     { path: '/etc/group', content: lines(['root:x:0:', `sandbox:x:${gid}:`, `nogroup:x:${NOBODY}:`]) },
-    { path: '/etc/nsswitch.conf', content: lines(['passwd: files', 'group: files', 'shadow: files', 'hosts: files']) },
+    { path: '/etc/nsswitch.conf', content: lines(['passwd: files', 'group: files', 'shadow: files', hosts]) },
     { path: '/etc/hosts', content: lines(['127.0.0.1 localhost sandbox', '::1 localhost sandbox']) },
   ];
+  return all.filter(({ path }) => !mounts.some(({ target }) => target === path));
 }
 
 function lines(all: readonly string[]): string {
@@ -349,6 +357,11 @@ const BLOCK_BYTES = 512;
 
 // The descriptor on which the inside says that its limits are set. One digit: shells know no others.
 const LIMITS_READY = 9;
+
+/** The limits of a plan as the kernel is told them: the forwarder of an allow-list is not one of the command’s processes. */
+export function ownLimits({ network, limits }: Pick<SandboxSpec, 'network' | 'limits'>): Limits {
+  return network.kind === 'allow' ? { ...limits, pids: limits.pids + 1 } : limits;
+}
 
 /** The limits of a sandbox’s processes; `perProcess` where no control group limits memory and processes. */
 export function resourceLimits({ openFiles, pids, memoryBytes }: Limits, perProcess: boolean): ResourceLimits {

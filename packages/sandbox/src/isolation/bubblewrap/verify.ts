@@ -22,7 +22,7 @@ import {
 import type { ControlGroup } from './control-group.ts';
 import { forkDifferences, type ForkTools } from './forks.ts';
 import type { HostView } from './host-view.ts';
-import { limitDifferences, type ResourceLimits, type Started } from './start.ts';
+import { limitDifferences, ownLimits, type ResourceLimits, type Started } from './start.ts';
 
 /** What the kernel says of a sandbox: of the shell that waits, and of the process it is a child of. */
 export interface SandboxView {
@@ -169,7 +169,7 @@ export async function inspectStarted(started: Started, expected: Expected): Prom
   const [seen, limited, grouped] = await Promise.all([
     readSandboxView(started, spec),
     text(`/proc/${started.shell}/limits`),
-    group?.differences(spec.limits, started.shell) ?? [],
+    group?.differences(ownLimits(spec), started.shell) ?? [],
   ]);
   if (!seen) {
     // One that has ended has no view either; whoever asks next is told that.

@@ -135,6 +135,8 @@ interface WaitingParts {
   readonly processes: SandboxProcesses;
   /** Compares it with its plan; throws at the first difference. */
   readonly verify: (signal: AbortSignal) => Promise<void>;
+  /** A process that has to end with status 0 before the command. */
+  readonly first?: readonly string[];
   /** The process inside whose mounts are the sandbox’s; absent where it has none of its own. */
   readonly inside?: number;
   /** The hand-over in the words of this level, such as its own paths. */
@@ -189,8 +191,8 @@ export class WaitingProcesses implements WaitingSandbox {
     const own = (await this.#parts.translate?.(handover)) ?? handover;
     signal.throwIfAborted();
     // What such a sandbox used is counted from outside.
-    const line = handoverLine({ ...own, counted: { group: false, traffic: false } });
-    const { processes, spec } = this.#parts;
+    const { processes, spec, first } = this.#parts;
+    const line = handoverLine({ ...own, ...(first && { first }), counted: { group: false, traffic: false } });
     const same = this.#held && protection(spec, this.#held);
     // The last look, with nothing between it and the command: what lies before it took its time.
     if (this.#held && !processes.child.ended) assertHeld(this.#held, spec);

@@ -123,12 +123,12 @@ export class WaitingContainer implements WaitingSandbox {
   // leaves, it ends, and everything inside with it. Only what outlives its maker is told to stay.
   async keepOpen({ outlives }: { readonly outlives: boolean }, signal: AbortSignal): Promise<OpenSandbox> {
     if (this.#used) throw new AcodeError('ACODE-SBX-019', { operation: 'keepOpen' });
-    refuseKept(this.#spec);
     this.#used = true;
     this.#rest?.stop();
     signal.throwIfAborted();
     const { id, engine, clock, exit, oomWatch, stream } = this.#container;
     if (outlives) await stream.write(STAYING_LINE);
+    if (this.#isAllowed && !this.openForwarder) await startForwarder(this.#container, this.#spec, signal);
     return new OpenContainer({
       id,
       spec: this.#spec,
@@ -189,6 +189,8 @@ export class WaitingContainer implements WaitingSandbox {
 }
 
 const CALL_MS = 10_000;
+// Longer than the forwarder takes to give up by itself.
+const START_MS = 15_000;
 
 // The forwarder as a further process, by its standard streams. As the user of the sandbox: an engine would take root otherwise.
 async function forwarderStreams(
@@ -200,6 +202,28 @@ async function forwarderStreams(
   const execId = await asked(() => engine.exec.create(id, process, { signal, deadlineMs: CALL_MS }), signal);
   const stream = await asked(() => engine.exec.start(execId, { signal, deadlineMs: CALL_MS }), signal);
   return new ForwarderPipe(stream);
+}
+
+// Nothing is handed over to a sandbox that stays open, so the engine starts its forwarder; it goes on in the background.
+async function startForwarder(
+  { engine, id }: StartedContainer,
+  { user, identity }: SandboxSpec,
+  signal: AbortSignal,
+): Promise<void> {
+  const soon = AbortSignal.any([signal, AbortSignal.timeout(START_MS)]);
+  const options = { signal: soon, deadlineMs: CALL_MS };
+  const process = { argv: FORWARDER_COMMAND, user: `${user.uid}:${user.gid}` };
+  const exitCode = await asked(async () => {
+    const execId = await engine.exec.create(id, process, options);
+    const ignored = (): void => undefined;
+    await demultiplex(await engine.exec.start(execId, options), { stdout: ignored, stderr: ignored });
+    return (await engine.exec.inspect(execId, options)).exitCode;
+  }, signal);
+  if (exitCode === 0) return;
+  throw new AcodeError('ACODE-SBX-006', {
+    name: identity.name,
+    reason: 'the forwarder of its allow-list did not start',
+  });
 }
 
 /** The standard streams of a forwarder. What it says on standard error is a reason that its end tells too. */
@@ -238,14 +262,6 @@ class ForwarderPipe extends Duplex {
       this.destroy();
     }
   }
-}
-
-function refuseKept({ network }: SandboxSpec): void {
-  if (network.kind !== 'allow') return;
-  throw new AcodeError('ACODE-SBX-016', {
-    what: 'An allow-list for a persistent sandbox, or for one whose artifacts are copied out,',
-    instead: 'Use `acode run` without artifacts, or another network.',
-  });
 }
 
 // Whether anything in a warm sandbox has run since it began to wait, as the kernel counts it.
