@@ -747,7 +747,11 @@ export const PROTECTIONS = [
   ),
   one(
     'a bubblewrap sandbox has the host’s network',
-    [`${SRC}/isolation/bubblewrap/start.ts`, "...(hostNetwork ? [] : ['--unshare-net']),", ''],
+    [
+      `${SRC}/isolation/bubblewrap/start.ts`,
+      "...(hostNetwork || network.kind === 'allow' ? [] : ['--unshare-net']),",
+      '',
+    ],
     [['levels/bubblewrap-attacks.test.ts', 'leaves nothing open but what the documentation names']],
   ),
   {

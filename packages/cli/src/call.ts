@@ -97,6 +97,16 @@ export class Call {
     return lookOf(this.stderr, this.io, this.options.color);
   }
 
+  /** Whether a server does this call. */
+  get hasLender(): boolean {
+    return this.#lender !== undefined;
+  }
+
+  /** Has the server of this call keep the host open until something of it has ended. */
+  hold(acode: Acode, until: Promise<unknown>): void {
+    this.#lender?.hold(acode, until);
+  }
+
   /** The workspace, and where in it the user stands. */
   place(): Promise<Place> {
     this.#place ??= this.#located();

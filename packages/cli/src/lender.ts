@@ -8,6 +8,8 @@ import type { Note } from './serve/conversation.ts';
 export interface Lender {
   /** A host that is what these options would open; null where there is none, and the call opens its own. */
   borrow(options: AcodeOptions): Promise<Loan | null>;
+  /** Keeps a host open, and the server with it, until something of it has ended. */
+  hold(acode: Acode, until: Promise<unknown>): void;
   /** Continues a scan after its call has ended; `pid` is the process at the caller’s terminal. */
   scan(job: ScanJob, pid: number | null): boolean;
 }

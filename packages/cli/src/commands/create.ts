@@ -1,7 +1,7 @@
 // `acode sandbox create`: creates a persistent sandbox that exists until it expires or is removed.
 
-import { createRequestFrom } from '@acode/sandbox';
-import type { Sandbox } from '@acode/sandbox';
+import { AcodeError, createRequestFrom } from '@acode/sandbox';
+import type { Acode, Sandbox } from '@acode/sandbox';
 import { Option } from '@commander-js/extra-typings';
 import { duration } from '../arguments/values.ts';
 import { createRequestOf, sandboxCommand } from '../arguments/request.ts';
@@ -33,19 +33,57 @@ async function create(call: Call, options: CreateOptions): Promise<number> {
   refuseNonPersistentOptions(options);
   const request = createRequestOf(options, await call.place());
   const expires = options.for === undefined ? {} : { expiresInMs: options.for };
+  const { signal } = call.interruption;
+  const named = options.name === undefined ? {} : { name: options.name };
+  const made = async (acode: Acode, how: 'keep' | 'shared'): Promise<Sandbox> => {
+    const asked = createRequestFrom({ ...request, ...expires, ...named, [how]: true, signal });
+    return preparing(call, acode, acode.create(asked));
+  };
   return call.withHost(async acode => {
-    const { signal } = call.interruption;
-    const named = options.name === undefined ? {} : { name: options.name };
-    const asked = createRequestFrom({ ...request, ...expires, ...named, keep: true, signal });
-    const sandbox = await preparing(call, acode, acode.create(asked));
-    await call.print('acode.sandbox/1', factsOf(sandbox), () => `${sandbox.id}\n`);
-    const wanted = options.for ?? 0;
-    if (!call.options.json && wanted > MAX_MS) await call.say(MAX_LINE);
-    if (!call.options.json) await call.say(expiryLine(call, sandbox.expiresAt, wanted >= MAX_MS));
-    if (!call.options.json) await call.say(timeLine(call, sandbox.commandTimeoutMs));
-    await sandbox.leave();
-    return 0;
+    try {
+      const sandbox = await made(acode, 'keep');
+      await report(call, sandbox, options.for);
+      await sandbox.leave();
+      return 0;
+    } catch (error) {
+      if (!needsProcess(error)) throw error;
+      if (!call.hasLender) return elsewhere(call, acode, error);
+      const sandbox = await made(acode, 'shared');
+      call.hold(acode, sandbox.ended);
+      await report(call, sandbox, options.for);
+      if (!call.options.json) await call.say(sharedLine(call));
+      return 0;
+    }
   });
+}
+
+// What the sandbox asks for belongs to a process that goes on, such as the proxy of an allow-list.
+function needsProcess(error: unknown): error is AcodeError<'ACODE-SBX-016'> {
+  return error instanceof AcodeError && error.is('ACODE-SBX-016') && error.context.outlives === true;
+}
+
+async function elsewhere(call: Call, acode: Acode, error: AcodeError<'ACODE-SBX-016'>): Promise<number> {
+  const { inBackground } = await import('../serve/start.ts');
+  const setting = await acode.serveSetting();
+  const work = inBackground(call, call.program, setting);
+  const outcome = await call.progress.during('Starting the background process…', work);
+  if (typeof outcome === 'number') return outcome;
+  throw new AcodeError('ACODE-SBX-016', {
+    ...error.context,
+    instead: `A background process of acode would own it, and there is none: ${outcome.reason}. Start one with \`acode serve\` in another terminal and try again, or run single commands with \`acode run\`.`,
+  });
+}
+
+async function report(call: Call, sandbox: Sandbox, wanted = 0): Promise<void> {
+  await call.print('acode.sandbox/1', factsOf(sandbox), () => `${sandbox.id}\n`);
+  if (call.options.json) return;
+  if (wanted > MAX_MS) await call.say(MAX_LINE);
+  await call.say(expiryLine(call, sandbox.expiresAt, wanted >= MAX_MS));
+  await call.say(timeLine(call, sandbox.commandTimeoutMs));
+}
+
+function sharedLine({ errorLook: { colours } }: Pick<Call, 'errorLook'>): string {
+  return `${colours.cyan('acode:')} it belongs to the background process of this workspace, and ends with it (\`acode serve stop\`).\n`;
 }
 
 /** The JSON output for a persistent sandbox. */

@@ -18,11 +18,16 @@ const ALONE: Outcome = { kind: 'alone', note: null };
  * Has a server do the call.
  *
  * @param terminals which of the three standard streams are terminals
+ * @param where where the call runs; null for a call that no server takes
  * @returns its exit status; or that nothing was done, so that the call is this process’s own; or that the server was lost on
  *   the way, when nobody can tell how far the command came
  */
-export async function throughServer(argv: readonly string[], io: Io, terminals: readonly number[]): Promise<Outcome> {
-  const where = whereOf(argv);
+export async function throughServer(
+  argv: readonly string[],
+  io: Io,
+  terminals: readonly number[],
+  where = whereOf(argv),
+): Promise<Outcome> {
   const uid = process.getuid?.();
   const cwd = currentDirectory(io);
   if (where === null || uid === undefined || cwd === null) return ALONE;

@@ -21,6 +21,8 @@ export const WITHOUT_VALUE: readonly string[] = [
 ];
 
 const SERVED = ['run', 'sandbox exec', 'build', 'test'];
+// The call that a server takes only from a process that cannot do it itself.
+const SERVED_ON_REQUEST = 'sandbox create';
 const WHERE = ['workspace', 'config', 'socket'] as const;
 // Short options, and long ones that are answered without running anything, or need the terminal itself.
 const ANSWERED = /^-(?!-)|^--(?:help|version)$|^--(?:in(?:=|$)|terminal$)|^--env-file(?:=|$)/;
@@ -31,21 +33,31 @@ type Found = { -readonly [Key in keyof Where]: Where[Key] };
 
 /** Where a call of a command that runs something in a fresh sandbox runs; null for any other call, and for one that asks for help or names its sandbox. */
 export function whereOf(argv: readonly string[]): Where | null {
+  return whereOfAny(argv, SERVED);
+}
+
+/** Where a call runs that a server takes only from a process that cannot do it itself; null for any other call. */
+export function whereOnRequest(argv: readonly string[]): Where | null {
+  return whereOfAny(argv, [SERVED_ON_REQUEST]);
+}
+
+function whereOfAny(argv: readonly string[], served: readonly string[]): Where | null {
   const found: Found = {};
   const commands: string[] = [];
+  const isWhole = (): boolean => served.includes(commands.join(' '));
   let at = 0;
-  for (; at < argv.length && !endsOptions(argv[at] ?? '', commands); at++) {
+  for (; at < argv.length && !endsOptions(argv[at] ?? '', isWhole()); at++) {
     const word = argv[at] ?? '';
     if (!word.startsWith('-')) commands.push(word);
     else if (isNotServed(word, argv[at + 1])) return null;
     else if (take(word, argv[at + 1], found)) at++;
   }
-  return isWhole(commands) && !namesSandbox(argv.slice(at)) ? found : null;
+  return isWhole() && !namesSandbox(argv.slice(at)) ? found : null;
 }
 
 // What follows the command belongs to it.
-function endsOptions(word: string, commands: readonly string[]): boolean {
-  return word === '--' || (!word.startsWith('-') && isWhole(commands));
+function endsOptions(word: string, isWhole: boolean): boolean {
+  return word === '--' || (!word.startsWith('-') && isWhole);
 }
 
 // What follows the command, or the sandbox that stands before its `--`.
@@ -57,11 +69,6 @@ function isNotServed(word: string, next = ''): boolean {
   if (ANSWERED.test(word)) return true;
   const [, name] = INHERITS.exec(word) ?? [];
   return name !== undefined && (name !== '' || !next.includes('='));
-}
-
-function isWhole(commands: readonly string[]): boolean {
-  const called = commands.join(' ');
-  return SERVED.includes(called);
 }
 
 /** Whether an option took the next word for its value. */

@@ -101,7 +101,11 @@ async function serve(call: Call, serving: Serving, host: ServedHost, parts: Iden
     stop: end,
   });
   const facts = { workspace: parts.root, socket: server.path };
-  const watched = { ...facts, entry: call.program?.entry ?? process.execPath, idleMs: () => server.idleMs() };
+  const watched = {
+    ...facts,
+    entry: call.program?.entry ?? process.execPath,
+    idleMs: () => (host.isHeld ? 0 : server.idleMs()),
+  };
   using _life = serving.background ? watchLifetime(watched, longestIdle(parts.env), end) : null;
   await serving.listening(facts);
   const over = AbortSignal.any([signal, ending.signal]);

@@ -20,6 +20,8 @@ interface Kept {
   /** What stood in the files when it was opened. */
   readonly standing: string;
   lent: number;
+  /** Sandboxes that outlive the call that made them, and end with the host. */
+  held: number;
 }
 
 /** The call that log lines are about. */
@@ -64,6 +66,22 @@ export class ServedHost implements Lender {
     return { during: use => this.#lend(kept, options, use) };
   }
 
+  hold(acode: Acode, until: Promise<unknown>): void {
+    const kept = [...this.#open].find(one => one.acode === acode);
+    if (!kept) return;
+    kept.held++;
+    const release = (): void => {
+      kept.held--;
+      this.#closeUnused(kept);
+    };
+    until.then(release, release);
+  }
+
+  /** Whether a sandbox lives that ends with this server. */
+  get isHeld(): boolean {
+    return [...this.#open].some(({ held }) => held > 0);
+  }
+
   scan(job: ScanJob, pid: number | null): boolean {
     return this.#parts.scans.take(job, pid);
   }
@@ -100,7 +118,7 @@ export class ServedHost implements Lender {
     } finally {
       caller.ended = true;
       kept.lent--;
-      if (kept !== this.#kept && kept.lent === 0) this.#close(kept);
+      this.#closeUnused(kept);
     }
   }
 
@@ -124,7 +142,7 @@ export class ServedHost implements Lender {
       const continueScan = (job: ScanJob): boolean =>
         this.#logs.getStore()?.continueScan?.(job) ?? this.scan(job, null);
       const acode = await openHost({ ...options, maxConcurrent: MAX_AT_ONCE, logger: this.#logger(), continueScan });
-      this.#kept = { acode, standing, lent: 0 };
+      this.#kept = { acode, standing, lent: 0, held: 0 };
       this.#open.add(this.#kept);
     }
     return null;
@@ -134,7 +152,12 @@ export class ServedHost implements Lender {
   #retire(): void {
     const kept = this.#kept;
     this.#kept = null;
-    if (kept?.lent === 0) this.#close(kept);
+    if (kept) this.#closeUnused(kept);
+  }
+
+  #closeUnused(kept: Kept): void {
+    const isUsed = kept === this.#kept || kept.lent > 0 || kept.held > 0;
+    if (!isUsed && this.#open.has(kept)) this.#close(kept);
   }
 
   #close(kept: Kept): void {

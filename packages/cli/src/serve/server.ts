@@ -14,7 +14,7 @@ import { directoryMark } from './request.ts';
 import type { ServedRequest } from './request.ts';
 import { lives } from './presence.ts';
 import { SocketDirectory } from './socket-path.ts';
-import { whereOf } from './location-options.ts';
+import { whereOf, whereOnRequest } from './location-options.ts';
 
 const ONLY_OWNER = 0o177;
 // How long calls that were stopped have to say so. Their sandboxes are removed by then, or when the host is closed.
@@ -168,7 +168,7 @@ export class CallServer implements AsyncDisposable {
 
   async #whyNot({ identity, directory, argv }: ServedRequest): Promise<string | null> {
     if (identity !== this.#parts.identity.text) return 'it serves other surroundings';
-    if (whereOf(argv) === null) return 'it runs commands and nothing else';
+    if ((whereOf(argv) ?? whereOnRequest(argv)) === null) return 'it runs commands and nothing else';
     if (directoryMark(await stat(this.#parts.workspace)) !== directory) return 'it sees another directory there';
     const declined = await this.#parts.whyDeclined();
     return this.#retired ? 'it is about to end' : declined;

@@ -3,17 +3,19 @@
 import { spawn } from 'node:child_process';
 import { closeSync, constants, mkdirSync, openSync, readFileSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { isatty } from 'node:tty';
 import type { ServeSetting } from '@acode/sandbox';
 import type { Caller } from '../caller.ts';
 import type { OwnProgram } from '../own-program.ts';
 import { oneLine } from '../terminal/text.ts';
 import { enginePath, hashedVariables, identityOf, inheritedTraits } from './identity.ts';
 import { runtimeDirectory, stateDirectory, userConfigFile } from './identity.ts';
+import { throughServer } from './client.ts';
 import { obstacleOf, surroundingsOf } from './obstacles.ts';
 import { lives } from './presence.ts';
 import { forgetEnds, noteEnd } from './recent.ts';
 import { SocketDirectory } from './socket-path.ts';
-import { whereOf } from './location-options.ts';
+import { whereOf, whereOnRequest } from './location-options.ts';
 import type { Where } from './location-options.ts';
 
 const ANNOUNCED = 'serve-announced';
@@ -50,6 +52,63 @@ export async function afterCommand(call: Caller, program: OwnProgram, setting: S
   await announce(call);
   forgetEnds(held, socketName);
   start({ root, here, where, entry: program.entry }, hashedVariables(env));
+}
+
+const START_MS = 20_000;
+const ASK_MS = 50;
+const STANDARD_STREAMS = [0, 1, 2];
+
+/**
+ * Has the background process of a workspace do a call that needs a process which goes on; starts that process if there is none.
+ * Returns the exit status, or why no such process does it.
+ */
+export async function inBackground(
+  call: Caller,
+  program: OwnProgram | undefined,
+  setting: ServeSetting,
+): Promise<number | { readonly reason: string }> {
+  const where = whereOnRequest(call.before);
+  if (where === null) return { reason: 'it has none of the variables of your environment, and reads no --env-file' };
+  const reason = await whyNotUp(call, where, program, setting);
+  if (reason !== null) return { reason };
+  const terminals = STANDARD_STREAMS.filter(stream => isatty(stream));
+  const outcome = await throughServer(call.before, call.io, terminals, where);
+  if (outcome.kind === 'done') return outcome.status;
+  if (setting.value === 'never') return { reason: `sandbox.serve is never (${setting.setBy ?? 'unknown'})` };
+  return { reason: outcome.kind === 'alone' ? (outcome.note?.message ?? 'it did not take the call') : 'it ended' };
+}
+
+// Null once a server listens for such calls: one that was there, or one that is started here.
+async function whyNotUp(
+  call: Caller,
+  where: Where,
+  program: OwnProgram | undefined,
+  setting: ServeSetting,
+): Promise<string | null> {
+  const uid = process.getuid?.();
+  if (uid === undefined || !program) return 'this process cannot start one';
+  const { root, here } = await call.place();
+  const { env } = call.io;
+  const { socketName } = identityOf({ ...where, root, cwd: here, env, uid, inherited: inheritedTraits() });
+  const place = SocketDirectory.open(runtimeDirectory(env, uid), uid);
+  if ('unsafe' in place) return place.unsafe;
+  using held = place;
+  if (await isTaken(held, socketName, uid)) return null;
+  // It was asked for, so that neither a CI system nor little memory is a reason.
+  const surroundings = surroundingsOf({ env: {} }, { root, written: call.written, program, setting });
+  const obstacle = obstacleOf({ ...surroundings, availableBytes: Infinity });
+  if (obstacle !== null) return obstacle;
+  start({ root, here, where, entry: program.entry }, hashedVariables(env));
+  return (await isUp(held, socketName, uid)) ? null : 'it did not start';
+}
+
+async function isUp(place: SocketDirectory, socketName: string, uid: number): Promise<boolean> {
+  const until = performance.now() + START_MS;
+  while (performance.now() < until) {
+    if (await isTaken(place, socketName, uid)) return true;
+    await new Promise(done => void setTimeout(done, ASK_MS));
+  }
+  return false;
 }
 
 // One that lives and did not take the command has its reasons; a second one would find its place taken.

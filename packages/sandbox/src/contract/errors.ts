@@ -357,7 +357,7 @@ const ROWS = {
     exitFor: c => (c.reason === 'not executable' ? 126 : 127),
     example: { command: 'gti', image: 'node:20-alpine', reason: 'not found' },
   }),
-  'ACODE-SBX-016': entry<{ what: Text; instead: Text; persistent?: true }>({
+  'ACODE-SBX-016': entry<{ what: Text; instead: Text; persistent?: true; outlives?: true }>({
     title: 'not available in this version',
     message: c =>
       text`${c.what} is not available in this version. acode refuses the request instead of ignoring that part of it.`,

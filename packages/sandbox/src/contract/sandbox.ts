@@ -12,7 +12,12 @@ export interface CreateFields extends Pick<RunRequest, 'policy' | 'env' | 'risk'
   /** Whether it outlives this process, until it expires or is killed; false by default. */
   keep?: boolean;
   /**
-   * A name of your own, for `connect` and `kill`; needs `keep`. It is 4 to 40 lowercase letters, digits and hyphens, and no other
+   * Whether your other processes can use it while this one lives; false by default. It ends with this process, so that it may have
+   * what belongs to one: an allow-list, caches, the network `bridge`. With `keep` it is of no effect.
+   */
+  shared?: boolean;
+  /**
+   * A name of your own, for `connect` and `kill`; needs `keep` or `shared`. It is 4 to 40 lowercase letters, digits and hyphens, and no other
    * persistent sandbox of yours on this engine may have it: `name: 'web-server'`. None by default.
    */
   name?: string;

@@ -25,7 +25,7 @@ import { removeBelonging, removeSandbox } from '../run/removing.ts';
 import type { Judged, Removal } from '../run/removing.ts';
 import { fewAtOnce, survey, surveySandboxes } from './sweep.ts';
 import { Kept } from '../lifecycle/kept.ts';
-import { CACHE, FILLING, KEEP, LAYER } from '../lifecycle/labels.ts';
+import { CACHE, FILLING, isReachable, LAYER } from '../lifecycle/labels.ts';
 import { Leases } from '../lifecycle/leases.ts';
 import { isForeign, isWantedElsewhere, mayGo, mayLive } from '../lifecycle/orphans.ts';
 import type { Wanted } from '../lifecycle/orphans.ts';
@@ -224,7 +224,7 @@ export async function withLeases<Info extends SandboxInfo>(host: Host, found: re
     found.map(async one => {
       const { labels, sandboxId } = one;
       const own = labels['acode.uid'] === String(host.uid) && labels['acode.host'] === host.identity;
-      const until = own && labels[KEEP] === 'true' ? leases.read(sandboxId) : null;
+      const until = own && isReachable(labels) ? leases.read(sandboxId) : null;
       if (until === null) return one;
       // The label is the latest time to which the lease can be extended; beside the actual expiry time it would
       // confuse.

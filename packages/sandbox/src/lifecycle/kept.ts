@@ -66,13 +66,17 @@ export class Kept {
     this.#leases = new Leases(host.directories.state);
   }
 
-  /** Writes the lease and starts its keeper, before the sandbox becomes persistent. */
-  async begin(sandboxId: string, record: KeptRecord, until: Date, engineSocket: string): Promise<void> {
-    const program = await keeperProgram();
+  /**
+   * Writes the lease and starts its keeper, before the sandbox becomes persistent. One that ends with this process needs no keeper:
+   * its `engineSocket` is null.
+   */
+  async begin(sandboxId: string, record: KeptRecord, until: Date, engineSocket: string | null): Promise<void> {
+    const program = engineSocket === null ? null : await keeperProgram();
     const path = this.#pathOf(sandboxId);
     await mkdir(join(path, '..'), { recursive: true, mode: 0o700 });
     this.#write(sandboxId, record);
     await this.#leases.grant(sandboxId, until);
+    if (engineSocket === null || program === null) return;
     const { uid, identity, directories } = this.#host;
     const files = { lease: this.#leases.pathOf(sandboxId), record: path, journal: reapedPath(directories.runtime) };
     startKeeper({ engineSocket, sandboxId, uid, host: identity, ...files }, program);

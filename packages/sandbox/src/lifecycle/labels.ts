@@ -18,8 +18,8 @@ export interface LabelFacts {
   readonly level: string;
   readonly specHash: string;
   readonly nonce: string;
-  /** Whether it outlives its session. */
-  readonly keep?: boolean;
+  /** Whether it outlives its session, or other processes can use it while the session lives. */
+  readonly keep?: boolean | 'shared';
   /** The name that its creator gave it. */
   readonly givenName?: string;
   /** Where its lease is, where it does. */
@@ -98,7 +98,12 @@ export function whyNoName(name: string): string | null {
 /** The name that its creator gave a sandbox, by its labels; null where there is none. */
 export function givenNameIn(labels: Readonly<Record<string, string>>): string | null {
   const name = labels[GIVEN_NAME] ?? '';
-  return labels[KEEP] === 'true' && whyNoName(name) === null ? name : null;
+  return isReachable(labels) && whyNoName(name) === null ? name : null;
+}
+
+/** Whether other processes of its user can use a sandbox. */
+export function isReachable(labels: Readonly<Record<string, string>>): boolean {
+  return labels[KEEP] === 'true' || labels[KEEP] === 'shared';
 }
 
 /** The labels of a sandbox; `extra` may add to them, never replace one. */

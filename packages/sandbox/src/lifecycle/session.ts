@@ -48,7 +48,7 @@ export class Session {
     specHash: string;
     correlationId: string;
     preview: boolean;
-    keep?: boolean;
+    keep?: boolean | 'shared';
     givenName?: string;
   }): SandboxIdentity {
     const { host, uid, leases, settings, now } = this.#options;

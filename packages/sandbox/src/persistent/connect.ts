@@ -9,7 +9,7 @@ import { endForkOf } from '../run/forking.ts';
 import type { Host } from '../run/host.ts';
 import type { EngineBackend } from '../isolation/backend.ts';
 import { Kept } from '../lifecycle/kept.ts';
-import { KEEP, isOwn } from '../lifecycle/labels.ts';
+import { isOwn, isReachable } from '../lifecycle/labels.ts';
 import { reportViolation } from '../run/obtaining.ts';
 import { plan } from '../run/planning.ts';
 import type { Sandbox } from './sandbox.ts';
@@ -61,6 +61,7 @@ export async function connectSandbox(
     intent: null,
     release: () => undefined,
     keep: true,
+    isReachable: true,
     expiresAt: record.until,
     latest: record.latest,
     env: {},
@@ -169,7 +170,7 @@ function whyNot(host: Host, info: SandboxInfo): string {
 function whyNotOwn({ uid, identity }: Host, { labels }: Pick<SandboxInfo, 'labels'>): string | null {
   if (labels['acode.uid'] !== String(uid)) return 'it is another user’s';
   if (labels['acode.host'] !== identity) return 'it was created on another host';
-  if (labels[KEEP] !== 'true') return 'it was not kept, and belongs to the process that made it';
+  if (!isReachable(labels)) return 'it was not kept, and belongs to the process that made it';
   return null;
 }
 

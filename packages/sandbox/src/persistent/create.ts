@@ -45,7 +45,7 @@ const VOLUMES_MS = 10_000;
 
 /** Creates a persistent sandbox. */
 export async function createSandbox(host: Host, request: CreateRequest): Promise<Sandbox> {
-  const { expiresInMs: _, keep: __, name: ___, ...asked } = request;
+  const { expiresInMs: _, keep: __, shared: ___, name: ____, ...asked } = request;
   const run = { command: [], request: asked, as: 'create' as const };
   // A signal cancels the creation; a sandbox that exists ends by itself, or with its host.
   const admitting = { name: 'create', signal: request.signal, run, detached: true as const };
@@ -106,12 +106,13 @@ function nameTaken(name: string, sandboxId: string | null): AcodeError {
 
 async function planFor(
   recorded: Recorded,
-  { keep = false, name }: CreateRequest,
+  { keep = false, shared = false, name }: CreateRequest,
   signal: AbortSignal,
 ): Promise<Planned> {
   const { host, operation } = recorded;
   const given = name === undefined ? {} : { givenName: name };
-  const of = { correlationId: operation.correlationId, preview: false, keep, ...given };
+  const label = shared && !keep ? ('shared' as const) : keep;
+  const of = { correlationId: operation.correlationId, preview: false, keep: label, ...given };
   const request = askedOf(recorded, keep);
   return plan(host, { command: [], request }, of, signal);
 }
@@ -124,11 +125,11 @@ async function make(
   signal: AbortSignal,
 ): Promise<Sandbox> {
   const { host, operation } = recorded;
-  const keep = request.keep ?? false;
+  const { keep, isReachable } = reachOf(request);
   const asked = askedOf(recorded, keep);
-  // One that is to outlive this process says so in its labels, from the beginning.
+  // One that others can use says so in its labels, from the beginning.
   const askedAt = host.telemetry.clock.monotonic();
-  const taken = keep ? null : await takeWarm(host, wanted, asked, signal);
+  const taken = isReachable ? null : await takeWarm(host, wanted, asked, signal);
   const { planned, sinceMs } = asTaken(wanted, taken);
   report(operation, planned);
   const from = { taken, sinceMs, askedAt };
@@ -138,18 +139,22 @@ async function make(
     if (!waiting.keepOpen) throw noShell(planned);
     const now = host.telemetry.clock.now();
     const times = timesFrom(now, request.expiresInMs);
-    if (keep) await keepRecord(host, planned, asked, times);
+    if (isReachable) await keepRecord(host, planned, asked, { ...times, keep });
     const open = await waiting.keepOpen({ outlives: keep }, signal);
     await releaseFork(host, planned.fork);
     const env = request.env ?? {};
     // From the beginning: the shell that waited is the image’s, and may have written before the first command.
-    const parts = { recorded, planned, open, intent, provision, release, keep, ...times, env, egress };
+    const parts = { recorded, planned, open, intent, provision, release, keep, isReachable, ...times, env, egress };
     return opened({ ...parts, lookedUntilMs: sinceMs });
   } catch (error) {
-    if (egress) host.keep(egress.close());
-    if (keep) await new Kept(host).end(planned.spec.identity.sandboxId);
+    host.keep(Promise.resolve(egress?.close()));
+    if (isReachable) await new Kept(host).end(planned.spec.identity.sandboxId);
     throw await givenUp(waiting, { ...recorded, planned, signal, sinceMs }, error);
   }
+}
+
+function reachOf({ keep = false, shared = false }: CreateRequest): Pick<Opened, 'keep' | 'isReachable'> {
+  return { keep, isReachable: keep || shared };
 }
 
 function asTaken(
@@ -165,7 +170,7 @@ async function keepRecord(
   host: Host,
   { spec }: Planned,
   { policy, risk }: RunRequest,
-  { expiresAt, latest }: { readonly expiresAt: Date; readonly latest: Date },
+  { expiresAt, latest, keep }: { readonly expiresAt: Date; readonly latest: Date; readonly keep: boolean },
 ): Promise<void> {
   const { socket } = await host.engine();
   // The image that was chosen, and not how: what a command leaves in the workspace may speak for another one.
@@ -174,8 +179,8 @@ async function keepRecord(
   const masks = createdMasks(spec);
   const record = { policy: policyFrom({ ...policy, image }), ...(risk ? { risk } : {}), workspace, masks, latest };
   const { sandboxId } = spec.identity;
-  await new Kept(host).begin(sandboxId, record, expiresAt, socket);
-  host.memory.keep({ sandboxId, memoryBytes: spec.limits.memoryBytes });
+  await new Kept(host).begin(sandboxId, record, expiresAt, keep ? socket : null);
+  if (keep) host.memory.keep({ sandboxId, memoryBytes: spec.limits.memoryBytes });
 }
 
 function timesFrom(now: number, expiresInMs = DEFAULT_MS): { readonly expiresAt: Date; readonly latest: Date } {
@@ -195,7 +200,10 @@ export interface Opened {
   readonly intent: AuditHead | null;
   readonly provision?: AuditProvision;
   readonly release: () => void;
+  /** Whether it goes on where this process lets go of it. */
   readonly keep: boolean;
+  /** Whether other processes can use it, so that something is written down about it. */
+  readonly isReachable: boolean;
   readonly expiresAt: Date;
   readonly latest: Date;
   readonly env: Readonly<Record<string, string>>;
@@ -207,7 +215,7 @@ export interface Opened {
 
 /** Puts a sandbox together. */
 export function opened(parts: Opened): Sandbox {
-  const { recorded, planned, open, keep, expiresAt, latest, env } = parts;
+  const { recorded, planned, open, keep, isReachable, expiresAt, latest, env } = parts;
   const { host, request } = recorded;
   const { clock } = host.telemetry;
   const { sandboxId } = planned.spec.identity;
@@ -231,11 +239,11 @@ export function opened(parts: Opened): Sandbox {
     about,
     leftMs,
     egress: parts.egress,
-    elsewhere: keep ? new CommandsElsewhere(runtime, sandboxId, here) : null,
+    elsewhere: isReachable ? new CommandsElsewhere(runtime, sandboxId, here) : null,
     offerAt: offerSocketPath(runtime, sandboxId),
     lookedUntilMs: parts.lookedUntilMs ?? Date.now(),
     looked: untilMs => {
-      if (!keep) return;
+      if (!isReachable) return;
       // If that fails, the next scan covers the same time again.
       remembered = new Kept(host).looked(sandboxId, new Date(untilMs)).catch(() => undefined);
       host.keep(remembered);
@@ -252,16 +260,16 @@ export function opened(parts: Opened): Sandbox {
     commands,
     files: filesOf(open.inside, { workdir: planned.spec.workdir }),
     ports: portsOf(open.inside, here),
-    written: async () => (keep ? ((await new Kept(host).read(sandboxId))?.until ?? null) : null),
+    written: async () => (isReachable ? ((await new Kept(host).read(sandboxId))?.until ?? null) : null),
     extended: async until => {
-      if (keep) await new Kept(host).extend(sandboxId, until);
+      if (isReachable) await new Kept(host).extend(sandboxId, until);
     },
     over: async (reason, how) => {
       host.closing.removeEventListener('abort', close);
       parts.release();
       await Promise.all([remembered, commands.end(), parts.egress?.close()]);
       if (how === 'left') return [];
-      if (keep) await new Kept(host).end(sandboxId);
+      if (isReachable) await new Kept(host).end(sandboxId);
       tornDown(recorded, planned.spec, reason);
       const durationMs = clock.monotonic() - began;
       const scanned = await lastLook(recorded, planned.spec, commands.lookedUntilMs);
@@ -322,7 +330,8 @@ function refuse({ spec }: Planned, keep: boolean): void {
   if (lent === null) return;
   throw new AcodeError('ACODE-SBX-016', {
     what: `${lent} in a sandbox that outlives its session`,
-    instead: 'Leave it out, name a network of the engine, or create the sandbox without keeping it.',
+    instead: 'Leave it out, name a network of the engine, or create the sandbox without keeping it (`shared`).',
+    outlives: true,
   });
 }
 

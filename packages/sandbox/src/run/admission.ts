@@ -177,6 +177,7 @@ export const createSchema = z.strictObject({
   ...requestSchema.pick({ policy: true, env: true, risk: true, sessionId: true, taskId: true, signal: true }).shape,
   expiresInMs: z.number().positive('must be more than 0 milliseconds').optional(),
   keep: z.boolean().optional(),
+  shared: z.boolean().optional(),
   name: z.string().optional(),
 });
 
@@ -192,9 +193,10 @@ export function checkCreateRequest(request: CreateRequest): void {
   checkEnvironment(request.env ?? {});
 }
 
-function checkName({ name, keep }: CreateRequest): void {
+function checkName({ name, keep, shared }: CreateRequest): void {
   if (name === undefined) return;
-  const reason = whyNoName(name) ?? (keep === true ? null : 'needs keep: another sandbox ends with its process');
+  const isReachable = keep === true || shared === true;
+  const reason = whyNoName(name) ?? (isReachable ? null : 'needs keep or shared: no other process can use the sandbox');
   if (reason !== null) throw invalid('name', reason, text`Give ${{ field: 'name' }} another value, such as web-1.`);
 }
 

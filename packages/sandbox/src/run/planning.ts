@@ -46,8 +46,8 @@ interface PlanFor {
   readonly preview: boolean;
   /** Whether a sandbox is created from the plan; by default, if it is not a preview. */
   readonly makes?: boolean;
-  /** Whether the sandbox outlives its session. */
-  readonly keep?: boolean;
+  /** Whether the sandbox outlives its session, or other processes can use it while the session lives. */
+  readonly keep?: boolean | 'shared';
   /** The name that its creator gives the sandbox. */
   readonly givenName?: string;
   /** Whether the user sees the notes of the plan; by default, if it is not a preview. */

@@ -9,7 +9,7 @@ import { Kept } from '../lifecycle/kept.ts';
 import { withDeadline } from '../lifecycle/deadline.ts';
 import { isStillHost, ownerState } from '../lifecycle/ownership.ts';
 import type { OwnerState } from '../lifecycle/ownership.ts';
-import { isOwn, KEEP, SANDBOX } from '../lifecycle/labels.ts';
+import { isOwn, isReachable, KEEP, SANDBOX } from '../lifecycle/labels.ts';
 import { Leases } from '../lifecycle/leases.ts';
 import { judge } from '../lifecycle/orphans.ts';
 import type { Verdict } from '../lifecycle/orphans.ts';
@@ -163,7 +163,7 @@ export function judging(host: Host): <Thing extends Look>(thing: Thing) => Promi
     const owner = labels['acode.owner'] ?? '';
     const asked = owners.get(owner) ?? stateOf(host, owner);
     owners.set(owner, asked);
-    const lease = labels['acode.keep'] === 'true' ? leases.read(labels['acode.sandbox'] ?? '') : null;
+    const lease = isReachable(labels) ? leases.read(labels['acode.sandbox'] ?? '') : null;
     const found = thing.containerId === undefined ? { labels } : { labels, containerName: thing.name ?? '' };
     return { thing, verdict: judge(found, await asked, asking, lease) };
   };

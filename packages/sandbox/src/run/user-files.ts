@@ -295,8 +295,7 @@ const MAX_BYTES = 4 * 1024 ** 2;
 const READ_ONLY = 0o444;
 
 /**
- * The mount of the policy’s CA bundle, for a sandbox that has a network. Levels without an engine use the host’s own
- * certificates.
+ * The mount of the policy’s CA bundle, for a sandbox that has a network.
  */
 export async function planCaBundle(
   { directories, uid }: Pick<Host, 'directories' | 'uid'>,
@@ -308,7 +307,8 @@ export async function planCaBundle(
   // Checked even without a network: a command without one could change the file, and the next sandbox with one would
   // trust it.
   await assertOutOfReach(caFile.value, caFile, mounts);
-  if (network.value.kind === 'none' || !usesEngine(level)) return [];
+  // Without an engine, the host’s own certificates are there, and an allow-list is the only network.
+  if (network.value.kind === 'none' || !(usesEngine(level) || network.value.kind === 'allow')) return [];
   const blocks = certificatesIn(await readBundle(caFile.value, caFile, uid), caFile);
   // Only the certificates: any other text in the file is a comment or a mistake.
   const text = `${blocks.join('\n')}\n`;

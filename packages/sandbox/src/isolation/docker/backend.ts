@@ -231,7 +231,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   }
 
   async reopen(planned: SandboxSpec, id: string, signal: AbortSignal): Promise<OpenSandbox> {
-    const spec = this.#isPodman ? planForPodman(planned) : planned;
+    const whole = await this.#options.egress.planned(planned);
+    const spec = this.#isPodman ? planForPodman(whole) : whole;
     const facts = await this.#facts(spec, signal);
     const { hostKernel } = runtimeKind(facts.runtime);
     const around = this.#creation.mountConflicts;
@@ -255,7 +256,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       oomWatch: this.#creation.oomWatch,
       // A client in another process usually runs a single command.
       ready: 0,
-      network: networkName(spec.network),
+      network: engineNetwork(spec),
       unset: this.#isPodman ? podmanVariables(spec) : [],
       same: sameness(spec, held),
       hostKernel,

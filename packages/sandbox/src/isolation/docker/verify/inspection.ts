@@ -3,7 +3,7 @@
 import { basename, dirname } from 'node:path';
 import { AcodeError } from '../../../contract/errors.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
-import { givenNameIn, isOwn, KEEP, SANDBOX, UID } from '../../../lifecycle/labels.ts';
+import { givenNameIn, isOwn, isReachable, SANDBOX, UID } from '../../../lifecycle/labels.ts';
 import { isInPlace, isWithin } from '../../../workspace/file-identity.ts';
 import type { ContainerDetails } from '../engine/containers.ts';
 import type { Engine } from '../engine/index.ts';
@@ -240,7 +240,7 @@ function otherSandbox({ labels = {} }: Neighbour, { identity }: SandboxSpec): Ot
   // A name is unique for its user only: that of another user’s sandbox could end the wrong one.
   const isSameUser = isOwn({ labels }, Number(identity.labels[UID]));
   const name = (isSameUser ? givenNameIn(labels) : null) ?? id;
-  return [{ id, name, canBeKilled: isSameUser && labels[KEEP] === 'true' }];
+  return [{ id, name, canBeKilled: isSameUser && isReachable(labels) }];
 }
 
 // Where nobody in question has come since the engine was asked last, it need not be asked again. Who was there then may be

@@ -1,0 +1,142 @@
+// Allow-lists through the public surface, on every engine and level: single commands, persistent and warm sandboxes.
+
+import { describe, expect, it } from 'vitest';
+import { withoutEngines } from '../support/engines.ts';
+import { AllowHost, API, ONE, Site, TWO, WILD, mainPlaces, places, withoutNames } from './servers.ts';
+
+const skipped = withoutEngines || withoutNames;
+
+// A client without any support for proxies, and one that reads the variables.
+const byName = (url: string): string =>
+  `python3 -c "import urllib.request as r; print(r.build_opener(r.ProxyHandler({})).open('${url}').read().decode(), end='')" 2>&1 | tail -n 1`;
+const byProxy = (url: string): string =>
+  `python3 -c "import urllib.request as r; print(r.urlopen('${url}').read().decode(), end='')" 2>&1 | tail -n 1`;
+const bytes = (host: string, port: number): string =>
+  `python3 -c "import socket; s = socket.create_connection(('${host}', ${port}), 3); print(s.recv(9).decode(), end='')" 2>&1 | tail -n 1`;
+
+describe.skipIf(skipped).each(places)('on $name, a command with an allow-list', place => {
+  it('reaches the hosts of its list, by name and by proxy, and nothing else', async () => {
+    await using web = await Site.http();
+    await using secure = await Site.https([TWO]);
+    await using raw = await Site.tcp();
+    await using host = await AllowHost.open(place, { roots: [secure.pem] });
+    const list = [`http:${ONE}:${web.port}`, `${TWO}:${secure.port}`, `tcp:${API}:${raw.port}`];
+    const line = [
+      byName(`http://${ONE}:${web.port}/name`),
+      byProxy(`http://${ONE}:${web.port}/proxy`),
+      byName(`https://${TWO}:${secure.port}/name`),
+      byProxy(`https://${TWO}:${secure.port}/proxy`),
+      bytes(API, raw.port),
+      // Listed hosts at other ports, hosts that are not listed, an address, this machine, a resolver elsewhere.
+      bytes(API, web.port),
+      bytes(WILD[0], web.port),
+      byProxy(`http://${TWO}:${web.port}/`),
+      bytes('93.184.216.34', 443),
+      bytes('127.0.0.1', web.port),
+      bytes('169.254.169.254', 80),
+    ].join('; ');
+    const result = await host.run(line, list);
+    const lines = result.stdout.trim().split('\n');
+    expect(lines.slice(0, 5)).toEqual(['answer', 'answer', 'answer', 'answer', 'hello']);
+    expect(lines.slice(5)).toHaveLength(6);
+    for (const refused of lines.slice(5)) expect(refused).toMatch(/Error|refused|unreachable|Forbidden|timed out/i);
+    expect(web.seen).toEqual([`GET ${ONE}/name`, `GET ${ONE}/proxy`]);
+    expect(secure.seen).toEqual([`GET ${TWO}/name`, `GET ${TWO}/proxy`]);
+    expect(raw.seen).toEqual(['connection']);
+    const allowed = result.network?.filter(({ verdict }) => verdict === 'allowed').map(row => [row.host, row.count]);
+    expect(allowed).toEqual([
+      [ONE, 2],
+      [TWO, 2],
+      [API, 1],
+    ]);
+    expect(result.network).toContainEqual(
+      expect.objectContaining({ host: TWO, port: web.port, verdict: 'denied', reason: 'other-port' }),
+    );
+  });
+});
+
+describe.skipIf(skipped).each(places.filter(({ level }) => level === undefined))(
+  'on $name, a persistent sandbox',
+  place => {
+    it('has its allow-list in every command, and reports the connections of each', async () => {
+      await using web = await Site.http();
+      await using host = await AllowHost.open(place);
+      const policy = { network: { allow: [`http:${ONE}:${web.port}`] } };
+      await using sandbox = await host.acode.create({ policy });
+      for (const path of ['/first', '/second']) {
+        const { stdout, network } = await sandbox.run(
+          `${byName(`http://${ONE}:${web.port}${path}`)}; ${bytes(ONE, 22)}`,
+        );
+        expect(stdout).toMatch(/^answer\n.*Error/);
+        expect(network?.map(row => [row.host, row.count])).toEqual([[ONE, 1]]);
+      }
+      expect(web.seen).toEqual([`GET ${ONE}/first`, `GET ${ONE}/second`]);
+      // Artifacts are copied out of a sandbox that is opened in the same way.
+      const artifacts = [{ from: '/out/page', to: './page' }];
+      const run = await host.run(`${byName(`http://${ONE}:${web.port}/third`)} > /out/page`, policy.network.allow, {
+        artifacts,
+      });
+      expect(run.artifacts).toMatchObject([{ files: 1, bytes: 7 }]);
+    });
+  },
+);
+
+describe.skipIf(skipped).each(mainPlaces)('on $name', place => {
+  it('two commands at once have their own lists, also in sandboxes of the warm pool', async () => {
+    await using web = await Site.http();
+    await using host = await AllowHost.open(place, { pool: { min: 2, max: 2 } });
+    const both = [ONE, TWO].map(name => byName(`http://${name}:${web.port}/`)).join('; ');
+    const list = (name: string): string[] => [`http:${name}:${web.port}`];
+    await host.run('true', list(ONE));
+    await expect
+      .poll(async () => (await host.acode.explain('true', { policy: { network: { allow: list(TWO) } } })).warm)
+      .toBe(true);
+    const [one, two] = await Promise.all([host.run(both, list(ONE)), host.run(both, list(TWO))]);
+    expect([one.warm, two.warm]).toContain(true);
+    expect(one.stdout).toMatch(/^answer\n.*Error/);
+    expect(two.stdout).toMatch(/Error.*\nanswer\n$/);
+    expect(web.seen.sort()).toEqual([`GET ${ONE}/`, `GET ${TWO}/`]);
+  });
+
+  it('a suffix lets names below it through, which get their addresses when they are asked for', async () => {
+    await using web = await Site.http();
+    await using host = await AllowHost.open(place);
+    const line = [...WILD, ONE].map(name => byName(`http://${name}:${web.port}/`)).join('; ');
+    const { stdout } = await host.run(line, [`http:*.wild.acode.test:${web.port}`]);
+    expect(stdout).toMatch(/^answer\nanswer\n.*Error/);
+    expect(web.seen).toEqual(WILD.map(name => `GET ${name}/`));
+  });
+
+  it('a name with a private address is refused unless the user’s file names it', async () => {
+    await using web = await Site.http();
+    await using host = await AllowHost.open(place, { network: { private_hosts: [TWO] } });
+    const list = [`http:${ONE}:${web.port}`, `http:${TWO}:${web.port}`];
+    const result = await host.run([ONE, TWO].map(name => byProxy(`http://${name}:${web.port}/`)).join('; '), list);
+    expect(result.stdout).toMatch(/Forbidden\nanswer\n$/);
+    expect(result.network).toContainEqual(expect.objectContaining({ host: ONE, reason: 'private-address' }));
+    expect(web.seen).toEqual([`GET ${TWO}/`]);
+  });
+
+  it('one service of this host is reached if the user’s file lists its port, and no other', async () => {
+    await using listed = await Site.tcp();
+    await using other = await Site.tcp();
+    await using host = await AllowHost.open(place, { network: { allow: [`host:${listed.port}`] } });
+    const line = [bytes('host', listed.port), bytes('host', other.port), bytes('127.0.0.1', other.port)].join('; ');
+    const { stdout } = await host.acode.run(line);
+    expect(stdout).toMatch(/^hello\n.*Error.*\n.*Error/);
+    expect(other.seen).toEqual([]);
+    await expect(host.run('true', [`host:${other.port}`])).rejects.toMatchObject({ code: 'ACODE-SBX-005' });
+  });
+
+  it('air-gapped mode beats every list', async () => {
+    await using web = await Site.http();
+    await using host = await AllowHost.open(place, { network: { allow: [`http:${ONE}:${web.port}`] } });
+    const policy = { network: { allow: [`http:${ONE}:${web.port}`] } };
+    expect((await host.acode.run(byName(`http://${ONE}:${web.port}/`), { policy })).stdout).toBe('answer\n');
+    await using airgapped = await AllowHost.open(place, { mode: 'airgapped' });
+    const denied = await airgapped.acode.run(byName(`http://${ONE}:${web.port}/`), { policy });
+    expect(denied.stdout).toMatch(/Error/);
+    expect(denied.denials).toContainEqual(expect.objectContaining({ rule: 'network.air-gapped' }));
+    expect(web.seen).toHaveLength(1);
+  });
+});
